@@ -176,7 +176,7 @@ async def _record_access_ms(memory: MemoryEngine, dsn: str) -> float:
         some = [ids[(call * ACCESSES + number) % len(ids)] for number in range(ACCESSES)]
         batch = [NewAccesses(scope, one, Accesses(1, NOW)) for one in dict.fromkeys(some)]
         began = time.perf_counter()
-        await memory._storage.add_accesses(batch)
+        await memory._storage.accesses.add_accesses(batch)
         seconds.append(time.perf_counter() - began)
     return 1000 * median(seconds)
 

@@ -157,9 +157,11 @@ class MemoryEngine:
             reader_for=partial(strategy_extractor, handle, options),
             follow=partial(follow_thread, handle, pipeline) if profiles else None,
         )  # fmt: skip
-        watch = JobWatch(storage, clock)
+        watch = JobWatch(storage.jobs, clock)
         performers = ConsolidationJobs(handle, self.runs).performers()
-        self._worker = Worker(storage, clock, performers, in_background=worker, tried=watch.look)
+        self._worker = Worker(
+            storage.jobs, clock, performers, in_background=worker, tried=watch.look
+        )
         self.jobs = JobQueue(handle, self._worker, watch)
         self.turns = Turns(handle, self.jobs, self._worker, strategy)
         self.facts = Facts(handle, relations)
@@ -478,7 +480,7 @@ class MemoryEngine:
         """Return a page of the memories of a scope, newest first, now or as of a moment."""
         page = queries.page(scope, kinds, limit, offset, as_of=as_of)
         storage = await self._handle.storage()
-        return await storage.list_memories(page)
+        return await storage.events.list_memories(page)
 
     async def thread_summary(self, scope: Scope, thread_id: str) -> Memory | None:
         """Return the summary of a thread, or None before its first consolidation.
@@ -488,7 +490,7 @@ class MemoryEngine:
         scope_path(scope)
         check_label(thread_id, "thread_id")
         storage = await self._handle.storage()
-        return await storage.thread_summary(scope, ThreadId(thread_id))
+        return await storage.timeline.thread_summary(scope, ThreadId(thread_id))
 
     async def context_window(
         self,

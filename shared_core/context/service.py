@@ -55,15 +55,15 @@ async def context_window(
 
     async def history() -> CountedTurns:
         """Counted while recall waits for the database."""
-        said = await storage.thread_history(scope, thread, turns, as_of)
+        said = await storage.events.thread_history(scope, thread, turns, as_of)
         shown = map(handle.sanitizer.shown, _within_reach(said, assembler))
         return assembler.counted([*shown])
 
     hits, said, summary, others, stored = await asyncio.gather(
         recall(storage, embedding, scope, query, wanted),
         history(),
-        storage.thread_summary(scope, thread, as_of),
-        storage.list_facts(scope, history=False, as_of=as_of),
+        storage.timeline.thread_summary(scope, thread, as_of),
+        storage.facts.list_facts(scope, history=False, as_of=as_of),
         _stored_profile(storage, scope, profile, as_of),
     )
     facts = [hit for hit in hits if hit.memory.kind == "semantic"]

@@ -51,20 +51,20 @@ class ConversationExpiry(PeriodicTask):
         """Return how many sessions ended, and when the next is to end; None for never."""
         storage = await self._handle.storage()
         worker_id = uuid4().hex
-        if not await storage.take_turn(TASK, worker_id, self._clock(), LEASE_S):
+        if not await storage.retention.take_turn(TASK, worker_id, self._clock(), LEASE_S):
             return 0, self._clock()
         ended = 0
         try:
             while True:
-                over, next_end = await storage.conversations_over(BATCH)
+                over, next_end = await storage.conversations.conversations_over(BATCH)
                 went = [await self._end(scope) for scope in over]
                 ended += sum(went)
                 if not any(went):
                     return ended, next_end
-                await storage.keep_turn(TASK, worker_id, self._clock(), LEASE_S)
+                await storage.retention.keep_turn(TASK, worker_id, self._clock(), LEASE_S)
         finally:
             now = self._clock()
-            await storage.end_turn(TASK, worker_id, now, now, {"ended": ended})
+            await storage.retention.end_turn(TASK, worker_id, now, now, {"ended": ended})
 
     def _waits_s(self) -> tuple[float, float]:
         return 0.0, self._every_s()

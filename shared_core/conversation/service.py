@@ -100,7 +100,7 @@ async def strategy_extractor(
     if not thread_id.startswith(CONVERSATION):
         return None
     storage = await handle.storage()
-    if await storage.conversation_of_thread(scope, thread_id) is None:
+    if await storage.conversations.conversation_of_thread(scope, thread_id) is None:
         return None
     return StrategyExtractor(extractor, options.strategies, scope.user, thread_id)
 
@@ -179,7 +179,7 @@ class Conversations:
         kin = asked_kin(text)
         thread, size = session.session_id if session else None, self.settings.context_size
         storage = await self._handle.storage()
-        around = await storage.around_input(scope, thread, size, kin)
+        around = await storage.conversations.around_input(scope, thread, size, kin)
         found = await self._find(scope, text, around, around.said)
         answer, hits = _answer(found, began), found.looked_at[:limit]
         return debug_answer(input, answer, session, hits, self._clock())
@@ -229,7 +229,7 @@ class Conversations:
         storage = await self._handle.storage()
         kept: list[Fact] = []
         for slot in sorted(past_slots(asked)):
-            kept += await storage.list_facts(scope, slot=slot, history=True)
+            kept += await storage.facts.list_facts(scope, slot=slot, history=True)
         return ended_facts(kept, self._clock())
 
     async def _heard_and_embedded(
@@ -252,7 +252,7 @@ class Conversations:
         storage = await self._handle.storage()
         size = self.settings.context_size
         for _ in range(TRIES):
-            heard = await storage.hear_turn(
+            heard = await storage.conversations.hear_turn(
                 scope, self.new_id(), turn, self.settings.rules, size, kin, once=once
             )
             if heard.stored:
@@ -264,7 +264,9 @@ class Conversations:
         """Return the active session of a user; a new one if there is none, or it is over."""
         storage = await self._handle.storage()
         await self.end(scope, if_over=True)
-        return await storage.open_conversation(scope, self.new_id(), self.settings.rules)
+        return await storage.conversations.open_conversation(
+            scope, self.new_id(), self.settings.rules
+        )
 
     async def add(self, scope: Scope, event: Event | str) -> Session:
         """Append an event, or a text of the user, to the active session; return the session."""
@@ -281,7 +283,7 @@ class Conversations:
         if session is None:
             return []
         storage = await self._handle.storage()
-        return await storage.thread_events(scope, session.session_id, limit)
+        return await storage.events.thread_events(scope, session.session_id, limit)
 
     async def end(self, scope: Scope, *, if_over: bool = False) -> Session | None:
         """End the session of a user and have it consolidated; None if there is none to end."""
@@ -290,7 +292,9 @@ class Conversations:
             job_id=uuid7(), job_type=JobType.DEEP_REFLECTION, run_after=self._clock(),
             priority=JobPriority.SESSION_END,
         )  # fmt: skip
-        ended = await storage.end_conversation(scope, job, self.settings.rules, if_over=if_over)
+        ended = await storage.conversations.end_conversation(
+            scope, job, self.settings.rules, if_over=if_over
+        )
         if ended and ended.event_count:
             self._worker.hand_over(scope, ended.session_id)
         return ended
@@ -298,7 +302,7 @@ class Conversations:
     async def active(self, scope: Scope) -> Session | None:
         """Return the session of a user, without events; None if none is active."""
         storage = await self._handle.storage()
-        session = await storage.active_conversation(scope)
+        session = await storage.conversations.active_conversation(scope)
         over = session is not None and (
             session.ends_at <= self._clock() or session.event_count >= self.settings.max_events
         )

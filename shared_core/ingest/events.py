@@ -146,7 +146,7 @@ async def append_events(
     # The append itself skips known and forgotten turns. A query first saves sending and embedding
     # their texts; for a few turns, most of them new, the round trip costs more.
     ask = job is None or not unseen or len(fresh) > UNASKED_TURNS
-    known = await storage.known_turns(scope, thread_id, list(fresh)) if ask else {}
+    known = await storage.events.known_turns(scope, thread_id, list(fresh)) if ask else {}
     rows = [
         _event_row(
             event,
@@ -162,7 +162,7 @@ async def append_events(
     new = await _append(storage, embedding, scope, thread_id, rows, job)
     missing = [row.event.event_id for row in rows if row.logged and row.event.event_id not in new]
     if missing:  # another process stored them meanwhile, or their session log was deleted
-        known = await storage.known_turns(scope, thread_id, missing)
+        known = await storage.events.known_turns(scope, thread_id, missing)
         rows = [replace(row, logged=False) for row in rows if row.event.event_id in missing
                 and row.event.event_id not in known]  # fmt: skip
         new |= await _append(storage, embedding, scope, thread_id, rows, job) if rows else set()
@@ -193,7 +193,7 @@ def texts_of(scope: Scope, rows: Sequence[EventRow]) -> list[tuple[ItemAddress, 
 async def _new_of_history(
     storage: Storage, scope: Scope, thread_id: ThreadId, turns: Sequence[Event]
 ) -> Sequence[Event]:
-    remembered = await storage.thread_events(scope, thread_id, len(turns) + SPARE_TURNS)
+    remembered = await storage.events.thread_events(scope, thread_id, len(turns) + SPARE_TURNS)
     known = {turn.event_id for turn in remembered}
     if any(turn.event_id in known for turn in turns):  # this caller's ids are stable
         return [turn for turn in turns if turn.event_id not in known]
@@ -209,7 +209,9 @@ async def _append(
     job: NewJob | None,
 ) -> set[str]:
     texts = [] if job else texts_of(scope, rows)
-    return await storage.append_events(scope, thread_id, rows, await embedding.rows(texts), job)
+    return await storage.events.append_events(
+        scope, thread_id, rows, await embedding.rows(texts), job
+    )
 
 
 async def embed_waiting(
@@ -221,13 +223,13 @@ async def embed_waiting(
     """
     done = 0
     for _ in range(EMBED_BATCHES):
-        waiting = await storage.memories_without_vectors(
+        waiting = await storage.events.memories_without_vectors(
             scope, thread_id, embedding.model, EMBED_BATCH
         )
         vectors = await embedding.rows([(address, TEXT_FIELD, text) for address, text in waiting])
         if vectors is None:
             break
-        await storage.add_vectors(scope, vectors)
+        await storage.events.add_vectors(scope, vectors)
         done += len(waiting)
     return done
 
@@ -246,7 +248,7 @@ async def remember(handle: Handle, scope: Scope, memories: Sequence[NewMemory]) 
         [((row.namespace, row.key), TEXT_FIELD, row.text) for row in distinct.values()]
     )
     if distinct:
-        await storage.put_memories(list(distinct.values()), vectors)
+        await storage.items.put_memories(list(distinct.values()), vectors)
     return [row.key for row in rows]
 
 

@@ -37,7 +37,7 @@ class ImportedItems:
     async def marks(self, addresses: Sequence[ItemAddress]) -> Mapping[ItemAddress, ImportMark]:
         """Return what was imported to these addresses before, and deleted there since."""
         storage = await self._handle.storage()
-        return await storage.import_marks(addresses)
+        return await storage.items.import_marks(addresses)
 
     async def write(
         self, writes: Sequence[WriteItem], stamps: Sequence[ItemStamp]
@@ -50,7 +50,7 @@ class ImportedItems:
     async def stamp(self, stamps: Sequence[ItemStamp]) -> None:
         """Note items as imported, and give them the times they have there, if they are older."""
         storage = await self._handle.storage()
-        await storage.stamp_items(stamps)
+        await storage.items.stamp_items(stamps)
 
 
 class _StampingStorage:
@@ -71,4 +71,4 @@ class _StampingStorage:
     ) -> None:
         """Write and stamp in one transaction: nobody writes in between."""
         stamps = [self._stamps[row.namespace, row.key] for row in rows]
-        await self._storage.put_memories(rows, vectors, forgotten, stamps)
+        await self._storage.items.put_memories(rows, vectors, forgotten, stamps)

@@ -36,12 +36,12 @@ class Instructions:
         vectors = await self._handle.embedding.rows(
             [(address, field, text) for field, text in new.texts.items()]
         )
-        return await storage.put_instruction(new.row, vectors)
+        return await storage.instructions.put_instruction(new.row, vectors)
 
     async def read(self, scope: Scope, key: str) -> Instruction | None:
         """Return the newest version; None if there is none."""
         storage = await self._ready(scope, key)
-        newest = await storage.instruction_versions(scope, key, 1)
+        newest = await storage.instructions.instruction_versions(scope, key, 1)
         return newest[0] if newest else None
 
     async def history(self, scope: Scope, key: str, *, limit: int = 100) -> Sequence[Instruction]:
@@ -50,7 +50,7 @@ class Instructions:
         if not 0 < limit <= MAX_VERSIONS:
             raise InvalidInput(f"limit must be from 1 to {MAX_VERSIONS}, not {limit}")
         await self._ready(scope, key)
-        return await storage.instruction_versions(scope, key, limit)
+        return await storage.instructions.instruction_versions(scope, key, limit)
 
     async def rollback(self, scope: Scope, key: str, version: int | None = None) -> Instruction:
         """Make a new version that says what an earlier one said, and return it.
@@ -61,7 +61,7 @@ class Instructions:
         version, or no instruction.
         """
         storage = await self._ready(scope, key)
-        known = await storage.instruction_versions(scope, key, MAX_VERSIONS)
+        known = await storage.instructions.instruction_versions(scope, key, MAX_VERSIONS)
         if not known:
             raise NotFound(
                 f"no instruction {key!r} of user {scope.user!r} in {scope.app!r}: there is none to"
@@ -91,12 +91,12 @@ class Instructions:
             raise InvalidInput("limit and offset must not be negative")
         scope_path(scope)
         storage = await self._handle.storage()
-        return await storage.newest_instructions(scope, limit, offset)
+        return await storage.instructions.newest_instructions(scope, limit, offset)
 
     async def delete(self, scope: Scope, key: str) -> int:
         """Delete an instruction with all its versions; return how many went."""
         storage = await self._ready(scope, key)
-        return await storage.drop_instruction(scope, key)
+        return await storage.instructions.drop_instruction(scope, key)
 
     async def _ready(self, scope: Scope, key: str) -> Storage:
         scope_path(scope)

@@ -178,13 +178,13 @@ async def find_items(
         raise InvalidInput(f"query must be a text, not {type(op.query).__name__}")
     query = clean_text(op.query or "")
     if not has_words(query):
-        return await storage.find_items(listing)
+        return await storage.items.find_items(listing)
     if op.search == "text" or (op.search == "hybrid" and len(op.prefix) > 1):
         return await _ranked(storage, embedding, op, listing, query, now)
     vector = await embedding.query(query)
     if vector is None:  # the model finds no meaning in the query
-        return await storage.find_items(listing)
-    return await storage.find_items(replace(listing, model=embedding.model, vector=vector))
+        return await storage.items.find_items(listing)
+    return await storage.items.find_items(replace(listing, model=embedding.model, vector=vector))
 
 
 async def _ranked(
@@ -216,7 +216,7 @@ async def _ranked(
     )
     end = page.offset + page.limit
     ranking = RankingQuery(text=query, terms=request.terms, now=now)
-    hits = rank(await storage.recall(request), ranking, limit=min(end, most))
+    hits = rank(await storage.recall.recall(request), ranking, limit=min(end, most))
     found = [_item(hit) for hit in hits[page.offset : end]]
     if len(hits) < most or end <= most:
         return found
@@ -237,7 +237,7 @@ async def _rest(
         terms=request.terms,
         besides=[hit.memory.memory_id for hit in hits],
     )
-    return [replace(item, score=None) for item in await storage.find_items(rest)]
+    return [replace(item, score=None) for item in await storage.items.find_items(rest)]
 
 
 def _item(hit: Hit) -> Item:
@@ -342,7 +342,7 @@ class _Batch:
 
     async def _read(self, places: Sequence[int]) -> None:
         reads = {place: cast(ReadItem, self._ops[place]) for place in places}
-        items = await self._storage.get_items(
+        items = await self._storage.items.get_items(
             list(dict.fromkeys(op.address for op in reads.values()))
         )
         found = {(item.namespace, item.key): item for item in items}
@@ -363,14 +363,14 @@ class _Batch:
         limit, offset = page_bounds(op.limit, op.offset)
         depth = None if op.max_depth is None else page_bounds(op.max_depth, 0, "max_depth")[0]
         query = replace(op, limit=limit, offset=offset, max_depth=depth)
-        self._results[places[0]] = await self._storage.list_namespaces(query)
+        self._results[places[0]] = await self._storage.items.list_namespaces(query)
 
     async def _refresh(self) -> None:
         """Restart the time to live of the items read. A failure does not fail the reads."""
         if not self._touched:
             return
         try:
-            await self._storage.extend_items(list(self._touched))
+            await self._storage.items.extend_items(list(self._touched))
         except StorageReadOnly as error:
             log.debug("times to live were not refreshed: %s", error)
         except MemoryCoreError as error:
@@ -469,7 +469,7 @@ class _Batch:
         gone = [self._address(place) for place, entry in chosen.items() if not entry]
         now = self._clock()
         rows = [entry.written_at(now) for entry in chosen.values() if entry]
-        await self._storage.put_memories(rows, vectors, gone)
+        await self._storage.items.put_memories(rows, vectors, gone)
 
 
 def one_error(errors: Mapping[int, Exception], results: Sequence[object]) -> Exception:

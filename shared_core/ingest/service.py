@@ -86,7 +86,7 @@ class Turns:
         storage = await self._handle.storage()
         thread = ThreadId(thread_id)
         job = job_for_turns(strategy, self._handle.clock, delay_s=0, session_end=True)
-        unread = await storage.end_session(scope, thread, job)
+        unread = await storage.jobs.end_session(scope, thread, job)
         if unread:
             self._worker.hand_over(scope, thread)
         return unread

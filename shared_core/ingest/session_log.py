@@ -36,7 +36,7 @@ class SessionLogs:
         scope_path(scope)
         check_thread(session_id, "session_id")
         storage = await self._handle.storage()
-        opened = await storage.open_session(scope, ThreadId(session_id), state)
+        opened = await storage.session_logs.open_session(scope, ThreadId(session_id), state)
         if opened is None:
             raise Conflict(f"there is a session {session_id!r} already")
         return opened
@@ -56,14 +56,16 @@ class SessionLogs:
         if not possible(scope.app, scope.user, session_id):
             return None
         storage = await self._handle.storage()
-        return await storage.load_session(scope, ThreadId(session_id), after=after, limit=limit)
+        return await storage.session_logs.load_session(
+            scope, ThreadId(session_id), after=after, limit=limit
+        )
 
     async def list(self, app: str, user: str | None = None) -> Sequence[SessionRecord]:
         """Return the logs of a user, or of all, without events; the newest change comes last."""
         if not possible(app, "-" if user is None else user):
             return []
         storage = await self._handle.storage()
-        return await storage.list_sessions(app, user)
+        return await storage.session_logs.list_sessions(app, user)
 
     async def append(
         self,
@@ -87,7 +89,7 @@ class SessionLogs:
         check_moment(event.occurred_at, f"the timestamp of event {event.event_id!r}")
         event, payload = self._handle.sanitizer.logged(event, payload)
         storage = await self._handle.storage()
-        done = await storage.append_session_event(
+        done = await storage.session_logs.append_session_event(
             scope, ThreadId(session_id), event, payload, state, seen
         )
         if done.version is not None:
@@ -104,14 +106,14 @@ class SessionLogs:
         """End a log; with forget, what was remembered of it goes too. An unknown id: nothing."""
         if possible(scope.app, scope.user, session_id):
             storage = await self._handle.storage()
-            await storage.close_session(scope, ThreadId(session_id), forget=forget)
+            await storage.session_logs.close_session(scope, ThreadId(session_id), forget=forget)
 
     async def user_state(self, scope: Scope) -> Mapping[str, JsonValue]:
         """Return the state that all sessions of a user share."""
         if not possible(scope.app, scope.user):
             return {}
         storage = await self._handle.storage()
-        return await storage.user_state(scope)
+        return await storage.session_logs.user_state(scope)
 
 
 def possible(*labels: str) -> bool:

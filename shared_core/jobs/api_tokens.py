@@ -72,7 +72,7 @@ class ApiTokens:
         )
         secret = secrets.token_urlsafe(SECRET_BYTES)
         storage = await self._handle.storage()
-        await storage.add_token(token, _hashed(secret))
+        await storage.tokens.add_token(token, _hashed(secret))
         return NewToken(token, f"hippo_{token.token_id}_{secret}")
 
     async def verify(self, text: str) -> ApiToken | None:
@@ -81,7 +81,7 @@ class ApiTokens:
         if parts is None:
             return None
         storage = await self._handle.storage()
-        found = await storage.token(parts[1])
+        found = await storage.tokens.token(parts[1])
         if found is None:
             return None
         token, secret_hash = found
@@ -93,18 +93,18 @@ class ApiTokens:
         if app is not None:
             check_label(app, "app")
         storage = await self._handle.storage()
-        return await storage.tokens(app)
+        return await storage.tokens.tokens(app)
 
     async def revoke(self, token_id: str) -> None:
         """Revoke a token for good. Raises NotFound for an id that is none."""
         storage = await self._handle.storage()
-        if not await storage.revoke_token(check_label(token_id, "token_id")):
+        if not await storage.tokens.revoke_token(check_label(token_id, "token_id")):
             raise NotFound(f"there is no token {token_id!r}: hippocampus token list shows them")
 
     async def any(self) -> bool:
         """Return whether a token was ever made, a revoked or expired one too."""
         storage = await self._handle.storage()
-        return await storage.any_token()
+        return await storage.tokens.any_token()
 
 
 class FirstToken:

@@ -79,14 +79,14 @@ class Indexes(PeriodicTask):
         Raises InvalidInput when indexes are off.
         """
         storage = await self._handle.storage()
-        threshold = storage.index_threshold
+        threshold = storage.indexes.index_threshold
         if threshold is None:
             raise InvalidInput(
                 "approximate indexes are off: HIPPOCAMPUS_ANN_THRESHOLD is 'off', make it a number"
                 " of vectors, or unset it"
             )
-        known = await storage.tenant_indexes()
-        tenants = await storage.large_tenants(threshold, known)
+        known = await storage.indexes.tenant_indexes()
+        tenants = await storage.indexes.large_tenants(threshold, known)
         return plan_indexes(tenants, known, threshold)
 
     async def refresh(
@@ -100,9 +100,9 @@ class Indexes(PeriodicTask):
         may not build indexes, with what is missing.
         """
         storage = await self._handle.storage()
-        if not storage.builds_indexes:
+        if not storage.indexes.builds_indexes:
             return []
-        async with storage.index_builder() as builder:
+        async with storage.indexes.index_builder() as builder:
             if builder is None:
                 return None
             for name in await builder.leftovers():
@@ -122,7 +122,11 @@ class Indexes(PeriodicTask):
     def nudge(self) -> None:
         """Maintain the indexes in the background, when it is time. Returns at once."""
         storage = self._handle.lifecycle.storage_if_open()
-        if storage and storage.builds_indexes and storage.index_threshold is not None:
+        if (
+            storage
+            and storage.indexes.builds_indexes
+            and storage.indexes.index_threshold is not None
+        ):
             super().nudge()
 
     def _waits_s(self) -> tuple[float, float]:
@@ -130,7 +134,7 @@ class Indexes(PeriodicTask):
 
     async def _look(self) -> None:
         storage = await self._handle.storage()
-        if storage.index_threshold is None:
+        if storage.indexes.index_threshold is None:
             return
         try:
             await self.refresh(done=_log)

@@ -121,12 +121,12 @@ class JobQueue:
         scope_path(scope)
         thread = ThreadId(check_label(thread_id, "thread_id"))
         storage = await self._handle.storage()
-        known = await storage.jobs_of_threads([(scope, thread)])
+        known = await storage.jobs.jobs_of_threads([(scope, thread)])
         consolidation = JobType.FULL_CONSOLIDATION
         if any(job.job_type is consolidation and job.status is JobStatus.RUNNING for job in known):
             return
         job = self._new(consolidation, JobPriority.TURN, delay_s)
-        if await storage.end_session(scope, thread, job):
+        if await storage.jobs.end_session(scope, thread, job):
             self._worker.hand_over(scope, thread)
 
     def watch(
@@ -150,7 +150,7 @@ class JobQueue:
         """Make what waits for its time in some threads due now, and begin; what failed waits on."""
         storage = await self._handle.storage()
         known = [(scope, ThreadId(thread_id)) for scope, thread_id in threads]
-        await storage.open_jobs(known, self._worker.capabilities())
+        await storage.jobs.open_jobs(known, self._worker.capabilities())
         self._worker.wake()
         self._watch.look()
 
@@ -222,7 +222,9 @@ class JobQueue:
         wait_s = SHORTEST_LOOK_S
         while True:
             try:
-                job = await storage.start_job(scope, thread, new, worker_id, self._worker.lease_s)
+                job = await storage.jobs.start_job(
+                    scope, thread, new, worker_id, self._worker.lease_s
+                )
                 break
             except Conflict:
                 await asyncio.sleep(wait_s)
@@ -231,7 +233,7 @@ class JobQueue:
             raise NotFound(f"there is no thread {thread_id!r} of {scope}")
         await self._worker.run_now(job, worker_id, tries=1)
         wanted = JobFilter(app=scope.app, user=scope.user, job_id=new.job_id, statuses=[*JobStatus])
-        found = await storage.list_jobs(wanted)
+        found = await storage.jobs.list_jobs(wanted)
         if not found:
             raise NotFound(f"thread {thread_id!r} of {scope} was forgotten meanwhile")
         return found[0]
@@ -262,7 +264,7 @@ class JobQueue:
         if statuses is None:
             statuses = OPEN_OR_FAILED if thread_id is None else [*JobStatus]
         storage = await self._handle.storage()
-        return await storage.list_jobs(
+        return await storage.jobs.list_jobs(
             JobFilter(
                 app=scope.app if scope else app,
                 user=scope.user if scope else None,
@@ -276,12 +278,12 @@ class JobQueue:
     async def stats(self) -> JobStats:
         """Return how full the queue of all scopes is."""
         storage = await self._handle.storage()
-        return await storage.job_stats()
+        return await storage.jobs.job_stats()
 
     async def retry(self, job_ids: Sequence[UUID]) -> int:
         """Put back jobs that were given up, as new ones due now; return how many."""
         storage = await self._handle.storage()
-        put_back = await storage.retry_jobs(job_ids)
+        put_back = await storage.jobs.retry_jobs(job_ids)
         self._worker.wake()
         return put_back
 
@@ -292,7 +294,7 @@ class JobQueue:
         what it has stored until then stays.
         """
         storage = await self._handle.storage()
-        cancelled = await storage.cancel_jobs(job_ids)
+        cancelled = await storage.jobs.cancel_jobs(job_ids)
         self._watch.look()
         return cancelled
 
@@ -300,7 +302,7 @@ class JobQueue:
         scope_path(scope)
         thread = None if thread_id is None else ThreadId(check_label(thread_id, "thread_id"))
         storage = await self._handle.storage()
-        await storage.enqueue(scope, thread, job)
+        await storage.jobs.enqueue(scope, thread, job)
         if thread is None:
             self._worker.wake()
         else:

@@ -159,7 +159,7 @@ async def consolidate(
     formed: Formed | None = None
     for tries in range(1, MAX_TRIES + 1):
         started_at = clock()
-        reading = await storage.read_thread(scope, thread_id, request)
+        reading = await storage.runs.read_thread(scope, thread_id, request)
         if reading != read:  # else only the known facts changed, so the model output stays valid
             formed = await _form(extractor, reading) if reading else None
             read = reading
@@ -167,7 +167,7 @@ async def consolidate(
             return NOTHING_NEW
         plan, rows = await planner.plan(reading, formed, started_at)
         try:
-            await storage.apply_run(plan)
+            await storage.runs.apply_run(plan)
         except Conflict:
             if tries == MAX_TRIES:
                 raise
@@ -205,7 +205,7 @@ class _Planner:
         triples = edges_said(drafts, self.relations) if self.relations else []
         pairs = sorted({(normalised(one.subject), one.relation) for one in triples})
         since = min(said_at.values(), default=started_at)
-        known = await self.storage.known(self.scope, slots, pairs, since)
+        known = await self.storage.runs.known(self.scope, slots, pairs, since)
         facts = plan_facts(
             drafts.facts, known.facts, said_at, lambda: MemoryId(uuid7()), known.retractions,
             started_at,
@@ -366,7 +366,7 @@ async def _without_likes(
     if not keys:
         return vectors
     free = vectors.only(keys) if vectors else None
-    rows.drop_known(await storage.like_texts(scope, ("semantic", "reflection"), keys, free))
+    rows.drop_known(await storage.runs.like_texts(scope, ("semantic", "reflection"), keys, free))
     return rows.vectors_of(vectors)
 
 

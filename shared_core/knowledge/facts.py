@@ -98,12 +98,12 @@ class Facts:
             raise InvalidInput(f"slot must be a text, e.g. 'employer', not {slot!r}")
         storage = await self._handle.storage()
         name = slot_name(slot)
-        found = await storage.list_facts(scope, slot=name, history=history, as_of=as_of)
+        found = await storage.facts.list_facts(scope, slot=name, history=history, as_of=as_of)
         if (
             name
             and not found
             and near_slot(name)
-            and not await storage.list_facts(scope, slot=name, history=True)
+            and not await storage.facts.list_facts(scope, slot=name, history=True)
         ):
             raise InvalidInput(near_slot_message(slot, name))
         return found
@@ -169,7 +169,7 @@ class Facts:
             counts={"closed": 1},
         )
         try:
-            await storage.apply_run(plan)
+            await storage.runs.apply_run(plan)
         except Conflict as error:
             raise Conflict(
                 f"{fact.statement!r} was changed or forgotten at the same time: try again"
@@ -188,13 +188,13 @@ class Facts:
         keys = [place]
         if opposite := opposite_slot(fact.slot):
             keys.append(opposite + place.removeprefix(fact.slot))
-        for rival in await storage.facts_in_place(scope, fact.fact_type, keys):
+        for rival in await storage.facts.facts_in_place(scope, fact.fact_type, keys):
             if rival.memory_id != fact.memory_id:
                 raise Conflict(
                     f"{fact.statement!r} cannot hold beside {rival.statement!r}, which holds since"
                     f" {rival.valid_from.isoformat()}: retract that first, its key is {rival.key}"
                 )
-        for edge in await storage.edges_in_place(scope, fact.memory_id):
+        for edge in await storage.facts.edges_in_place(scope, fact.memory_id):
             raise Conflict(
                 f"{fact.statement!r} cannot hold beside the edge ({edge.subject})"
                 f" -[{edge.relation}]-> ({edge.object}) of the graph: end that first with"
@@ -208,7 +208,7 @@ class Facts:
             closed_at=fact.superseded_at,
             keys=keys,
         )
-        await storage.restore_fact(restoration)
+        await storage.facts.restore_fact(restoration)
         return replace(fact, valid_until=None, superseded_at=None)
 
     async def beside_edge(
@@ -255,7 +255,7 @@ class Facts:
         storage = await self._handle.storage()
         said, known = f"{slot.name} {value}", []
         if not HAN_CHARACTER.search(said):
-            known = [one.statement for one in await storage.list_facts(scope)]
+            known = [one.statement for one in await storage.facts.list_facts(scope)]
         spoken = statement_language(said, known)
         return stated_draft(slot, value, subject, begins, spoken)
 
@@ -295,7 +295,7 @@ class Facts:
             revival=await self._revival(scope, known, facts, embedded),
         )  # fmt: skip
         try:
-            await storage.apply_run(plan)
+            await storage.runs.apply_run(plan)
         except Conflict:
             return None
         return facts.opened[0].memory_id if facts.opened else facts.seen_again[0][0]
@@ -305,7 +305,7 @@ class Facts:
     ) -> tuple[Known, FactPlan, EdgePlan]:
         storage = await self._handle.storage()
         since = min(now, draft.valid_from or now)
-        known = await storage.known(scope, slots_to_read([draft]), self._pairs(draft), since)
+        known = await storage.runs.known(scope, slots_to_read([draft]), self._pairs(draft), since)
         at = {"": _told_at(draft, known.facts, now)}
         facts = plan_facts(
             [draft], known.facts, at, lambda: MemoryId(uuid7()), known.retractions, now
@@ -358,7 +358,7 @@ class Facts:
 
     async def _stored(self, scope: Scope, memory_id: MemoryId) -> Fact:
         storage = await self._handle.storage()
-        found = await storage.named_memory(scope, str(memory_id))
+        found = await storage.facts.named_memory(scope, str(memory_id))
         if found is None or found.fact is None:
             raise Conflict("the fact was forgotten at the same time: state it again")
         return found.fact
@@ -378,7 +378,7 @@ async def _fact_named(storage: Storage, scope: Scope, given: Fact | UUID | str) 
     name = given.key if isinstance(given, Fact) else str(given)
     found: NamedMemory | None = None
     if storable(name):
-        found = await storage.named_memory(scope, name)
+        found = await storage.facts.named_memory(scope, name)
     if found is None:
         raise NotFound(
             f"there is no memory {name!r} of {scope}: facts(scope, history=True) lists all facts,"

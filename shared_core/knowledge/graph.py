@@ -75,7 +75,7 @@ class Graph:
         _check_number(limit, "limit", MAX_EDGES)
         key = _read_key(entity)
         storage = await self._ready(scope, as_of)
-        [walk] = await storage.walk(scope, [key], depth, limit + 1, as_of)
+        [walk] = await storage.graph.walk(scope, [key], depth, limit + 1, as_of)
         return subgraph(walk, limit)
 
     async def paths(
@@ -97,7 +97,7 @@ class Graph:
         _check_number(limit, "limit", MAX_PATHS)
         keys = [_read_key(start), _read_key(goal)]
         storage = await self._ready(scope, as_of)
-        walks = await storage.walk(scope, keys, (max_hops + 1) // 2, REACH, as_of)
+        walks = await storage.graph.walk(scope, keys, (max_hops + 1) // 2, REACH, as_of)
         return simple_paths(walks, max_hops, limit)
 
     async def history(
@@ -110,7 +110,7 @@ class Graph:
         _check_number(limit, "limit", MAX_EDGES)
         key = _read_key(entity)
         storage = await self._ready(scope, as_of)
-        found = await storage.edges_of(scope, key, limit, as_of)
+        found = await storage.graph.edges_of(scope, key, limit, as_of)
         names = entity_names(found)
         return [named_edge(one, names) for one in found]
 
@@ -124,7 +124,7 @@ class Graph:
         _check_number(limit, "limit", MAX_EDGES)
         wanted = normalised(check_label(matching, "matching")) if matching else ""
         storage = await self._ready(scope, as_of)
-        return list(await storage.entities(scope, wanted, limit, as_of))
+        return list(await storage.graph.entities(scope, wanted, limit, as_of))
 
     async def add(
         self,
@@ -192,7 +192,9 @@ class Graph:
             ), replace(plan, edges=[edge], counts={**plan.counts, "edges": 1})
 
         def read() -> Awaitable[KnownSpells]:
-            return storage.known_spells(scope, subject_key, name, object_key, alone=not functional)
+            return storage.graph.known_spells(
+                scope, subject_key, name, object_key, alone=not functional
+            )
 
         return await self._change(read, planned)
 
@@ -230,7 +232,7 @@ class Graph:
             ), plan
 
         def read() -> Awaitable[KnownSpells]:
-            return storage.known_spells(
+            return storage.graph.known_spells(
                 scope, subject_key, name, object_key or "", alone=object_key is not None
             )
 
@@ -246,13 +248,13 @@ class Graph:
         except ValueError as error:
             raise InvalidInput(f"edge_id must be a UUID, not {edge_id!r}") from error
         storage = await self._ready(scope)
-        found = await storage.one_edge(scope, edge)
+        found = await storage.graph.one_edge(scope, edge)
         if found is None:
             raise NotFound(f"there is no edge {edge} of {scope}: graph.history() shows their ids")
         if found.superseded_at is None:
             raise Conflict(f"edge {edge} did not end: there is nothing to restore")
-        await storage.restore_edge(scope, found, uuid7())
-        restored = await storage.one_edge(scope, edge)
+        await storage.graph.restore_edge(scope, found, uuid7())
+        restored = await storage.graph.one_edge(scope, edge)
         if restored is None:
             raise NotFound(f"edge {edge} was forgotten meanwhile")
         return restored
@@ -292,11 +294,11 @@ class Graph:
         keys = [entity_key(name, "name"), *(entity_key(one, "an alias") for one in aliases)]
         storage = await self._ready(scope)
         for tries in range(1, MAX_TRIES + 1):
-            plan = planned(await storage.aliases(scope, keys))
+            plan = planned(await storage.graph.aliases(scope, keys))
             if not plan.ended and not plan.added:
                 return plan
             try:
-                await storage.change_aliases(scope, uuid7(), plan.ended, plan.added)
+                await storage.graph.change_aliases(scope, uuid7(), plan.ended, plan.added)
             except Conflict:
                 if tries == MAX_TRIES:
                     raise
@@ -317,7 +319,7 @@ class Graph:
             if plan is None:
                 return change
             try:
-                await storage.apply_run(plan)
+                await storage.runs.apply_run(plan)
             except Conflict:
                 if tries == MAX_TRIES:
                     raise

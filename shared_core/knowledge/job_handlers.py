@@ -47,8 +47,8 @@ class ConsolidationJobs:
         report = await self._consolidated(job)
         if report.more or embedded == ingest.EMBED_BATCH * ingest.EMBED_BATCHES:
             rest = NewJob(job_id=uuid7(), job_type=job.job_type, run_after=self._handle.clock())
-            await storage.enqueue(job.scope, job.thread_id, rest)
-        await storage.sweep_expired((job.scope.app, job.scope.user), SWEEP)
+            await storage.jobs.enqueue(job.scope, job.thread_id, rest)
+        await storage.items.sweep_expired((job.scope.app, job.scope.user), SWEEP)
         result: dict[str, JsonValue] = {
             "embedded": embedded,
             "events": report.events,

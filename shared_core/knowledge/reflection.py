@@ -97,7 +97,7 @@ async def reflect(
         raise InvalidInput(f"limit must be a whole number from 1 to {MAX_MEMORIES}, not {limit!r}")
     for tries_left in reversed(range(MAX_TRIES)):
         started_at = clock()
-        memories = await storage.recent_memories(scope, limit)
+        memories = await storage.runs.recent_memories(scope, limit)
         drafts, usage = await reflector.reflect(memories) if memories else ((), NO_USAGE)
         rows = RunRows(scope, None, MemoryId(uuid7()), clock(), reflector.name)
         kept, inherited = _add_insights(rows, drafts, memories)
@@ -105,7 +105,7 @@ async def reflect(
         keys = rows.free_keys()
         if keys:
             rows.drop_known(
-                await storage.like_texts(scope, ("reflection", "semantic"), keys, vectors)
+                await storage.runs.like_texts(scope, ("reflection", "semantic"), keys, vectors)
             )
         written = {(row.namespace, row.key) for row in rows.memories}
         if not written:
@@ -131,7 +131,7 @@ async def reflect(
             },
         )
         try:
-            await storage.apply_run(plan)
+            await storage.runs.apply_run(plan)
         except Conflict:
             if not tries_left:
                 raise

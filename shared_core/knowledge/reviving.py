@@ -34,7 +34,7 @@ async def revive(
         if revival is None:
             return []
         try:
-            return await storage.revive_memories(scope, revival)
+            return await storage.retention.revive_memories(scope, revival)
         except Conflict:  # another writer moved, revived or wrote one of them: read them again
             if tries == MAX_TRIES:
                 raise
@@ -52,7 +52,7 @@ async def plan_revival(
 
     embedded: vectors of earlier tries, by text; new ones are added.
     """
-    faded = await storage.out_of_recall(scope, ids) if ids else []
+    faded = await storage.retention.out_of_recall(scope, ids) if ids else []
     if not faded:
         return None
     texts = [(one, one.text) for one in faded if one.is_wordless and one.text is not None]

@@ -85,7 +85,7 @@ class Runs:
         limit, _ = page_bounds(limit, 0)
         storage = await self._handle.storage()
         thread = None if thread_id is None else ThreadId(thread_id)
-        return await storage.list_runs(scope, thread, limit)
+        return await storage.runs.list_runs(scope, thread, limit)
 
     @property
     def by_model(self) -> bool:
@@ -134,7 +134,7 @@ class Runs:
             private_only=reader is not None and reader.private_only,
         )
         if reader and not report.more:
-            await storage.finish_conversation(scope, thread_id)
+            await storage.conversations.finish_conversation(scope, thread_id)
         if self._follow and not report.more and job_type is not JobType.FAST_REPLAY:
             await self._follow(scope, thread_id)
         return report
@@ -168,4 +168,4 @@ class Runs:
         except ValueError as error:
             raise InvalidInput(f"run_id must be a UUID, not {run_id!r}") from error
         storage = await self._handle.storage()
-        await storage.undo_run(scope, run)
+        await storage.runs.undo_run(scope, run)

@@ -127,32 +127,51 @@ class StorageReport:
     size_bytes: int | None
 
 
-class Storage(
-    ItemStorage,
-    EventStorage,
-    RecallStorage,
-    SessionStorage,
-    JobStorage,
-    InstructionStorage,
-    ProfileStorage,
-    RunStorage,
-    GraphStorage,
-    FactStorage,
-    IndexStorage,
-    AccessStorage,
-    SliceStorage,
-    RetentionStorage,
-    TokenStorage,
-    TransferStorage,
-    ConversationStorage,
-    ReembedStorage,
-    ErasureStorage,
-    Protocol,
-):
-    """A storage engine. Every method is one transaction and touches only the scope it names.
+class Storage(Protocol):
+    """A storage engine, composed of one part for each area.
 
-    Every method raises StorageUnavailable if the database is unreachable.
+    Every method of a part is one transaction and touches only the scope it names. Every method
+    raises StorageUnavailable if the database is unreachable.
     """
+
+    @property
+    def items(self) -> ItemStorage: ...
+    @property
+    def instructions(self) -> InstructionStorage: ...
+    @property
+    def events(self) -> EventStorage: ...
+    @property
+    def recall(self) -> RecallStorage: ...
+    @property
+    def timeline(self) -> SliceStorage: ...
+    @property
+    def accesses(self) -> AccessStorage: ...
+    @property
+    def session_logs(self) -> SessionStorage: ...
+    @property
+    def conversations(self) -> ConversationStorage: ...
+    @property
+    def jobs(self) -> JobStorage: ...
+    @property
+    def runs(self) -> RunStorage: ...
+    @property
+    def facts(self) -> FactStorage: ...
+    @property
+    def graph(self) -> GraphStorage: ...
+    @property
+    def profiles(self) -> ProfileStorage: ...
+    @property
+    def retention(self) -> RetentionStorage: ...
+    @property
+    def erasures(self) -> ErasureStorage: ...
+    @property
+    def indexes(self) -> IndexStorage: ...
+    @property
+    def reembedding(self) -> ReembedStorage: ...
+    @property
+    def transfer(self) -> TransferStorage: ...
+    @property
+    def tokens(self) -> TokenStorage: ...
 
     @property
     def is_embedded(self) -> bool:

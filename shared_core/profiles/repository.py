@@ -109,7 +109,9 @@ class ProfileStore:
         if version is None and not turns and not run.stages and run.undoes is None:
             return self._bound_to(memory), set()
         storage = await self._handle.storage()
-        new = await storage.save_profile(self.scope, memory.memory_id, run, version, vectors, turns)
+        new = await storage.profiles.save_profile(
+            self.scope, memory.memory_id, run, version, vectors, turns
+        )
         if version is not None:
             memory.version += not same
             memory.revision = memory.revision + 1 if same else 0
@@ -135,7 +137,7 @@ class ProfileStore:
         if subject not in get_args(Subject):
             raise InvalidInput(f"subject must be 'user' or 'agent', not {subject!r}")
         storage = await self._handle.storage()
-        return await storage.profile_of(self.scope, subject, agent_id)
+        return await storage.profiles.profile_of(self.scope, subject, agent_id)
 
     async def _stored(self, memory_id: UUID | str, version: int | None = None) -> StoredProfile:
         found = checked_id(memory_id)
@@ -143,10 +145,10 @@ class ProfileStore:
         if not whole or (version is not None and not 0 < version < 2**31):
             raise InvalidInput(f"version must be a whole number from 1, not {version!r}")
         storage = await self._handle.storage()
-        stored = await storage.profile_by_id(self.scope, found, version)
+        stored = await storage.profiles.profile_by_id(self.scope, found, version)
         if stored is not None:
             return stored
-        known = await storage.profile_versions(self.scope, found, MAX_VERSIONS)
+        known = await storage.profiles.profile_versions(self.scope, found, MAX_VERSIONS)
         if known:
             raise NotFound(
                 f"memory {found} has no version {version}: its versions are {known[-1].version} to"
@@ -203,7 +205,7 @@ class ConversationRecords(ProfileStore):
         """Return the last 5,000 messages of a conversation. Raises NotFound without any."""
         thread_id = ThreadId(check_label(conversation_id, "conversation_id"))
         storage = await self._handle.storage()
-        events = await storage.thread_events(self.scope, thread_id, MOST_TURNS)
+        events = await storage.events.thread_events(self.scope, thread_id, MOST_TURNS)
         if not events:
             raise NotFound(
                 f"there is no conversation {conversation_id!r} in {self.scope}:"
@@ -220,7 +222,7 @@ class ConversationRecords(ProfileStore):
         of the last 50 turns.
         """
         storage = await self._handle.storage()
-        found = await storage.recent_threads(self.scope, agent_id, checked_limit(limit))
+        found = await storage.profiles.recent_threads(self.scope, agent_id, checked_limit(limit))
         return await asyncio.to_thread(lambda: [_about(one) for one in found])
 
     async def log_pipeline_execution(
@@ -244,7 +246,7 @@ class ConversationRecords(ProfileStore):
             thread_id=None if named is None else ThreadId(named),
         )  # fmt: skip
         storage = await self._handle.storage()
-        await storage.save_profile(self.scope, stored.version.memory_id, run, None, None)
+        await storage.profiles.save_profile(self.scope, stored.version.memory_id, run, None, None)
         return run.run_id
 
     async def get_pipeline_history(
@@ -253,7 +255,7 @@ class ConversationRecords(ProfileStore):
         """Return the logged stages of a memory, newest run first."""
         storage = await self._handle.storage()
         found = checked_id(memory_id)
-        return await storage.pipeline_history(self.scope, found, checked_limit(limit))
+        return await storage.profiles.pipeline_history(self.scope, found, checked_limit(limit))
 
     async def _as_remembered(
         self, given: SessionConversation, *, follows: bool
@@ -265,8 +267,8 @@ class ConversationRecords(ProfileStore):
         """
         storage = await self._handle.storage()
         thread_id, ids = given.conversation_id, [event.event_id for event in given.events]
-        known = await storage.thread_events(self.scope, thread_id, MOST_TURNS)
-        forgotten = await storage.forgotten_turns(self.scope, thread_id, ids)
+        known = await storage.events.thread_events(self.scope, thread_id, MOST_TURNS)
+        forgotten = await storage.profiles.forgotten_turns(self.scope, thread_id, ids)
         by_id = {event.event_id: event for event in known}
         for event in () if follows else given.events:
             self._check_known(thread_id, event, by_id.get(event.event_id), forgotten)
@@ -409,11 +411,13 @@ class MemoryRepository(ConversationRecords):
         Its conversations stay. Their turns so far are not read into the agent's next profile.
         """
         storage = await self._handle.storage()
-        stored = await storage.profile_by_id(self.scope, checked_id(memory_id))
+        stored = await storage.profiles.profile_by_id(self.scope, checked_id(memory_id))
         if stored is None:
             return 0
         of = stored.version
-        return await storage.drop_profile(self.scope, of.memory_id, of.subject, of.agent_id)
+        return await storage.profiles.drop_profile(
+            self.scope, of.memory_id, of.subject, of.agent_id
+        )
 
     async def save_memory_content(
         self, memory_id: UUID | str, content_type: str, content_data: Mapping[str, Any]
@@ -450,7 +454,7 @@ class MemoryRepository(ConversationRecords):
         """Return the versions of a memory, newest first."""
         storage = await self._handle.storage()
         found = checked_id(memory_id)
-        return await storage.profile_versions(self.scope, found, checked_limit(limit))
+        return await storage.profiles.profile_versions(self.scope, found, checked_limit(limit))
 
     async def diff(self, memory_id: UUID | str, from_version: int, to_version: int) -> ProfileDiff:
         """Return the difference between two versions, in either order."""
@@ -521,7 +525,7 @@ class MemoryRepository(ConversationRecords):
         read = 0
         while True:
             known = await self.load_or_create(agent_id)
-            turns = await storage.turns_to_profile(
+            turns = await storage.profiles.turns_to_profile(
                 self.scope, agent_id, known.memory_id, thread_id, FOLLOWED_AT_ONCE
             )
             if not turns:
@@ -619,7 +623,7 @@ class MemoryRepository(ConversationRecords):
         if stages.done and memory.version:
             storage = await self._handle.storage()
             failed = replace(run, stages=stages.done, counts={"failed": True})
-            await storage.save_profile(self.scope, memory.memory_id, failed, None, None)
+            await storage.profiles.save_profile(self.scope, memory.memory_id, failed, None, None)
 
     def _bound_to(self, memory: Memory) -> Memory:
         memory.bound_to = self

@@ -201,7 +201,7 @@ async def shown_profile(storage: Storage, scope: Scope, as_of: AsOf | None) -> s
     known, valid = (as_of.known, as_of.valid) if as_of else (None, None)
     roles: tuple[EntryRole, ...] = ("statement",) if valid is None else ("statement", "ended")
     texts: list[str] = []
-    for stored in await storage.profiles_to_show(scope, known, roles):
+    for stored in await storage.profiles.profiles_to_show(scope, known, roles):
         profile = memory_of(stored).profile_memory
         text = profile.get_content() if valid is None else profile.content_as_of(valid)
         if text:

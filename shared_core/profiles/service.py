@@ -74,7 +74,7 @@ class Profiles:
         except ValueError as error:
             raise InvalidInput(f"run_id must be a UUID, not {run_id!r}") from error
         storage = await self._handle.storage()
-        found = await storage.profile_of_run(scope, run)
+        found = await storage.profiles.profile_of_run(scope, run)
         if found is None:
             return False
         if found.memory_id is None or found.version is None:

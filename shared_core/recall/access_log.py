@@ -69,7 +69,7 @@ class AccessLog:
         ids = memory_ids_of(memory_ids)
         storage = await self._lifecycle.open()
         await self.flush()
-        return await storage.accesses(scope, ids)
+        return await storage.accesses.accesses(scope, ids)
 
     async def record_now(self, scope: Scope, memory_ids: Sequence[UUID | str]) -> None:
         """Count memories as read now, in one round trip. Unknown ids are passed over.
@@ -80,7 +80,7 @@ class AccessLog:
         ids = dict.fromkeys(memory_ids_of(memory_ids))
         storage = await self._lifecycle.open()
         now = Accesses(1, self._clock())
-        await storage.add_accesses([NewAccesses(scope, one, now) for one in ids])
+        await storage.accesses.add_accesses([NewAccesses(scope, one, now) for one in ids])
 
     def record(self, scope: Scope, memory_ids: Iterable[MemoryId]) -> None:
         """Schedule the count of a read of these memories. Returns at once and never raises."""
@@ -155,7 +155,7 @@ class AccessLog:
                 for (scope, memory_id), accesses in pending.items()
             ]
             try:
-                await storage.add_accesses(batch)
+                await storage.accesses.add_accesses(batch)
             except StorageReadOnly as error:
                 self._counts_again_at = time.monotonic() + READ_ONLY_S
                 if not self._read_only_logged:

@@ -126,7 +126,7 @@ async def recall(
     asked = RankingQuery(text=query, terms=request.terms, now=wanted.now)
     by = "bm25" if degraded and wanted.ranking == "vector" else wanted.ranking
     while True:
-        found = await storage.recall(request)
+        found = await storage.recall.recall(request)
         hits = _relevant(ranked(found, asked, by=by), wanted.min_relevance)
         is_reranked = False
         if wanted.reranker is not None:
@@ -184,7 +184,7 @@ async def search(
         candidates=limit,
         as_of=as_of,
     )
-    return nearest(await storage.recall(request), limit)
+    return nearest(await storage.recall.recall(request), limit)
 
 
 def _more_there(found: Recalled, request: SearchRequest) -> bool:

@@ -91,7 +91,7 @@ class TimeSlices:
             hits = await self._most_relevant(asked, query, now, limit, offset)
             memories = [hit.memory for hit in hits]
         else:
-            memories = [*await storage.slice(asked, order, limit, offset)]
+            memories = [*await storage.timeline.slice(asked, order, limit, offset)]
         buckets = await _buckets(storage, asked, bucket, days_of) if bucket else ()
         return TimeSlice(
             begin=since,
@@ -118,12 +118,12 @@ async def _buckets(
     begin, end = asked.begin, asked.end
     if begin is None or end is None:
         starts(datetime.now(UTC), datetime.now(UTC), unit, zone)  # refuses what is no unit
-        extent = await storage.slice_extent(asked)
+        extent = await storage.timeline.slice_extent(asked)
         if extent is None:
             return ()
         begin, end = begin or extent[0], end or extent[1] + JUST_AFTER
     bounds = starts(begin, end, unit, zone)
-    counts = await storage.slice_counts(asked, bounds)
+    counts = await storage.timeline.slice_counts(asked, bounds)
     ends = [*bounds[1:], end.astimezone(zone)]
     return [
         TimeBucket(begin=max(start, begin, key=instant).astimezone(zone), end=stop, count=count)

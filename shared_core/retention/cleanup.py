@@ -105,20 +105,22 @@ async def cleanup(
     """
     if not dry_run:
         await _require_clock(storage, clock)
-        await storage.sweep_expired((scope.app, scope.user), BATCH)
+        await storage.items.sweep_expired((scope.app, scope.user), BATCH)
     weak = Weak(
         threshold=policy.threshold,
         min_age_days=policy.min_age_days,
         decay_rate=policy.decay_rate,
     )
-    memories, average = await storage.average_score(scope, weak)
-    ids = await storage.weak(scope, weak)
+    memories, average = await storage.retention.average_score(scope, weak)
+    ids = await storage.retention.weak(scope, weak)
     if dry_run:
-        return CleanupReport(memories, await storage.kept(scope, ids), average)
+        return CleanupReport(memories, await storage.retention.kept(scope, ids), average)
     faded: list[Kept] = []
     for begin in range(0, len(ids), BATCH):
-        page = await storage.kept(scope, ids[begin : begin + BATCH])
-        gone = set(await storage.forget_weak(scope, weak, [one.memory_id for one in page]))
+        page = await storage.retention.kept(scope, ids[begin : begin + BATCH])
+        gone = set(
+            await storage.retention.forget_weak(scope, weak, [one.memory_id for one in page])
+        )
         faded += [one for one in page if one.memory_id in gone]
     return CleanupReport(memories, faded, average)
 
@@ -128,7 +130,7 @@ async def _require_clock(storage: Storage, clock: Clock) -> None:
     if clock is not system_clock:
         return
     now = clock()
-    ahead = await storage.ahead_of_server(now)
+    ahead = await storage.retention.ahead_of_server(now)
     if ahead > CLOCKS_APART:
         raise Conflict(
             f"the clock of this machine, {now.isoformat()}, is {ahead} ahead of the database"
@@ -148,7 +150,7 @@ async def retime(
     progress: told how many were looked at. goes_on: asked after each transaction; False ends it.
     """
     changed = looked_at = 0
-    while (page := await storage.retime(path, RETIMED_AT_ONCE)).looked_at:
+    while (page := await storage.retention.retime(path, RETIMED_AT_ONCE)).looked_at:
         changed, looked_at = changed + page.changed, looked_at + page.looked_at
         if progress:
             progress(looked_at)
@@ -173,16 +175,16 @@ async def forget_faded(
     transaction; False ends it. Raises Conflict for a clock that is far ahead.
     """
     await _require_clock(storage, clock)
-    for path in await storage.retimings(scope, app):
+    for path in await storage.retention.retimings(scope, app):
         await retime(storage, path, goes_on=goes_on)
     began, now, done = time.monotonic(), clock(), _CleanupTotals()
     total = 0
     if progress:
-        counts, _, _ = await storage.due(scope, app, now, 0)
+        counts, _, _ = await storage.retention.due(scope, app, now, 0)
         total = sum(sum(kinds.values()) for kinds in counts.values())
         progress(0, total)
     while True:
-        moved = await storage.forget_faded(scope, app, now, batch)
+        moved = await storage.retention.forget_faded(scope, app, now, batch)
         if moved.size == 0:
             break
         for fate, kinds in moved.counts.items():
@@ -209,7 +211,7 @@ async def what_is_due(
 ) -> RetentionReport:
     """Return what forget_faded() would do now; writes nothing."""
     began, now = time.monotonic(), clock()
-    counts, along, listed = await storage.due(scope, app, now, limit)
+    counts, along, listed = await storage.retention.due(scope, app, now, limit)
     return RetentionReport(
         counts=counts,
         along=along,

@@ -21,8 +21,8 @@ async def forget(handle: Handle, scope: Scope, keys: str | UUID | Sequence[str |
     storage = await handle.storage()
     ids = [UUID(key) for key in names if is_uuid(key)]
     addresses: list[ItemAddress] = [(memories_namespace(scope), key) for key in names]
-    addresses += await storage.resolve_ids(scope, ids) if ids else []
-    return await storage.forget(list(dict.fromkeys(addresses))) if addresses else 0
+    addresses += await storage.items.resolve_ids(scope, ids) if ids else []
+    return await storage.items.forget(list(dict.fromkeys(addresses))) if addresses else 0
 
 
 async def forget_turns(
@@ -33,7 +33,7 @@ async def forget_turns(
     if not _may_exist(scope, thread_id):
         return 0
     storage = await handle.storage()
-    return await storage.forget_turns(scope, ThreadId(thread_id), turns)
+    return await storage.events.forget_turns(scope, ThreadId(thread_id), turns)
 
 
 async def forget_thread(handle: Handle, scope: Scope, thread_id: str) -> int:
@@ -41,19 +41,19 @@ async def forget_thread(handle: Handle, scope: Scope, thread_id: str) -> int:
     if not _may_exist(scope, thread_id):
         return 0
     storage = await handle.storage()
-    return await storage.forget_scope(scope, ThreadId(thread_id))
+    return await storage.events.forget_scope(scope, ThreadId(thread_id))
 
 
 async def forget_scope(handle: Handle, scope: Scope) -> int:
     """Delete all memories of a user; return their number."""
     storage = await handle.storage()
-    return await storage.forget_scope(scope, None)
+    return await storage.events.forget_scope(scope, None)
 
 
 async def sweep_expired(handle: Handle, prefix: Namespace, limit: int) -> int:
     """Delete at most `limit` expired memories below a namespace; return their number."""
     storage = await handle.storage()
-    return await storage.sweep_expired(prefix, limit)
+    return await storage.items.sweep_expired(prefix, limit)
 
 
 def _may_exist(scope: Scope, thread_id: str) -> bool:

@@ -41,7 +41,7 @@ class Erasures:
         if app is not None:
             check_label(app, "app")
         storage = await self._handle.storage()
-        return await storage.erasures(scope, app)
+        return await storage.erasures.erasures(scope, app)
 
     async def erase(self, scope: Scope, thread_id: str | None = None) -> ErasureReceipt:
         """Erase everything of a user, or of one thread, for good; return the receipt.
@@ -52,7 +52,7 @@ class Erasures:
         thread = None if thread_id is None else ThreadId(check_label(thread_id, "thread_id"))
         requested_at = self._handle.clock()
         storage = await self._handle.storage()
-        receipt = await storage.erase(scope, thread, uuid7(), requested_at)
+        receipt = await storage.erasures.erase(scope, thread, uuid7(), requested_at)
         self._jobs.look()
         if thread is None:
             await _drop_indexes(storage, scope)
@@ -62,11 +62,11 @@ class Erasures:
 async def _drop_indexes(storage: Storage, scope: Scope) -> None:
     """Drop the index that a large user had to themselves; its definition names them."""
     tenant = scope_path(scope)
-    own = [index for index in await storage.tenant_indexes() if index.tenant == tenant]
+    own = [index for index in await storage.indexes.tenant_indexes() if index.tenant == tenant]
     if not own:
         return
     try:
-        async with storage.index_builder() as builder:
+        async with storage.indexes.index_builder() as builder:
             for index in own if builder else ():
                 await builder.drop(index.name)  # type: ignore[union-attr]
     except StorageUnavailable as error:

@@ -45,18 +45,18 @@ class ForgettingSchedule(PeriodicTask):
             return None
         storage = await self._handle.storage()
         worker_id = uuid4().hex
-        if not await storage.take_turn(TASK, worker_id, self._clock(), LEASE_S):
+        if not await storage.retention.take_turn(TASK, worker_id, self._clock(), LEASE_S):
             return None
 
         async def goes_on() -> bool:
-            return await storage.keep_turn(TASK, worker_id, self._clock(), LEASE_S)
+            return await storage.retention.keep_turn(TASK, worker_id, self._clock(), LEASE_S)
 
         report = await cleanup.forget_faded(storage, self._clock, None, None, goes_on=goes_on)
         now = self._clock()
         next_at = now + timedelta(hours=self._every_h)
         told: dict[str, int] = {fate: report.of(fate) for fate in FATES}
         result = told | {"retimed": report.retimed, "batches": report.batches}
-        await storage.end_turn(TASK, worker_id, now, next_at, result)
+        await storage.retention.end_turn(TASK, worker_id, now, next_at, result)
         counted = ", ".join(f"{count} {fate}" for fate, count in told.items())
         log.info("forgetting took %.2f s: %s", report.duration_s, counted)
         return report
@@ -64,7 +64,7 @@ class ForgettingSchedule(PeriodicTask):
     async def last(self) -> TaskRun | None:
         """Return what the last run of any process did; None before the first."""
         storage = await self._handle.storage()
-        return await storage.last_turn(TASK)
+        return await storage.retention.last_turn(TASK)
 
     def _waits_s(self) -> tuple[float, float]:
         return FIRST_LOOK_S, LOOK_EVERY_S

@@ -46,13 +46,13 @@ class Retention:
         """Return the policy of each kind of memory; None for a kind that never fades."""
         _check_whose(scope, app)
         storage = await self._handle.storage()
-        return await storage.retention_rules(scope, app)
+        return await storage.retention.retention_rules(scope, app)
 
     async def own_policy(self, scope: Scope | None = None, *, app: str | None = None) -> Rules:
         """Return what was set there itself, of the kinds of memory it was set for."""
         _check_whose(scope, app)
         storage = await self._handle.storage()
-        return await storage.own_rules(scope, app)
+        return await storage.retention.own_rules(scope, app)
 
     async def set_policy(
         self,
@@ -81,7 +81,7 @@ class Retention:
             raise InvalidInput("never names kinds of a policy: give a policy, too")
         of = list(rules) if rules and isinstance(policy, Mapping) else None
         storage = await self._handle.storage()
-        path = await storage.set_retention_rules(scope, app, rules, of)
+        path = await storage.retention.set_retention_rules(scope, app, rules, of)
         return await cleanups.retime(storage, path, progress)
 
     async def cleanup(
@@ -142,7 +142,7 @@ class Retention:
         scope_path(scope)
         names = names_of(keys)
         storage = await self._handle.storage()
-        return await storage.unknown_names(scope, names)
+        return await storage.retention.unknown_names(scope, names)
 
     async def pin(self, scope: Scope, keys: str | UUID | Sequence[str | UUID]) -> int:
         """Never forget these memories, by key or memory id, whatever their score; return how many.
@@ -151,7 +151,7 @@ class Retention:
         """
         storage, ids = await self._named(scope, keys)
         # Pin first: from then on nothing moves the memory to its next stage.
-        pinned = await storage.set_pinned(scope, ids, True)
+        pinned = await storage.retention.set_pinned(scope, ids, True)
         await revive(storage, self._handle.embedding, scope, ids)
         return len(pinned)
 
@@ -161,7 +161,7 @@ class Retention:
         Unknown keys are passed over, and so is what was not pinned.
         """
         storage, ids = await self._named(scope, keys)
-        return len(await storage.set_pinned(scope, ids, False))
+        return len(await storage.retention.set_pinned(scope, ids, False))
 
     async def revive(self, scope: Scope, keys: str | UUID | Sequence[str | UUID]) -> int:
         """Bring demoted and archived memories back into recall, as if they were read now.
@@ -191,7 +191,7 @@ class Retention:
         scope_path(scope)
         storage = await self._handle.storage()
         known = None if kinds is None else kinds_named(kinds)
-        return await storage.staged(scope, stages, known, limit, offset)
+        return await storage.retention.staged(scope, stages, known, limit, offset)
 
     async def stats(
         self,
@@ -209,7 +209,7 @@ class Retention:
         horizons = [number(one, "days", 0, MOST_DAYS) for one in listed(days, "days", "[7, 30]")]
         storage = await self._handle.storage()
         now = self._clock()
-        rows, ahead = await storage.retention_stats(scope, app, now, horizons)
+        rows, ahead = await storage.retention.retention_stats(scope, app, now, horizons)
         return stats_of(now, rows, ahead)
 
     async def curve(
@@ -223,7 +223,7 @@ class Retention:
         if not isinstance(key, str | UUID):
             raise InvalidInput(f"key must be a key or memory id, not {key!r:.80}")
         storage, ids = await self._named(scope, key)
-        kept = await storage.kept(scope, ids[:1]) if ids else []
+        kept = await storage.retention.kept(scope, ids[:1]) if ids else []
         if not kept:
             raise NotFound(f"there is no memory {key!r} of {scope}: list_memories() shows keys")
         return curve_of(kept[0], self._clock(), days_ahead=days_ahead, points=points)
@@ -234,7 +234,7 @@ class Retention:
         scope_path(scope)
         names = names_of(keys)
         storage = await self._handle.storage()
-        return storage, await storage.named_ids(scope, names)
+        return storage, await storage.retention.named_ids(scope, names)
 
 
 def policy_named(policy: str) -> RetentionPolicy:

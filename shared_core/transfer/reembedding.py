@@ -54,10 +54,12 @@ async def reembed(
     dimensions = await run.begin()
     while await run.once_over():
         pass
-    await storage.activate_model(embedder.model, dimensions)
+    await storage.reembedding.activate_model(embedder.model, dimensions)
     await run.once_over()  # what was stored in between
     if drop_old:
-        while dropped := await storage.drop_old_vectors(embedder.model, DROPPED_AT_ONCE):
+        while dropped := await storage.reembedding.drop_old_vectors(
+            embedder.model, DROPPED_AT_ONCE
+        ):
             run.report.dropped += dropped
     return run.report
 
@@ -79,7 +81,7 @@ class _Reembedding:
     async def begin(self) -> int:
         """Note the model; return its dimensions."""
         [vector] = await self._embedder.embed_query("dimensions")
-        await self._storage.begin_model(self._embedder.model, len(vector))
+        await self._storage.reembedding.begin_model(self._embedder.model, len(vector))
         return len(vector)
 
     async def once_over(self) -> int:
@@ -92,7 +94,7 @@ class _Reembedding:
         return self.report.embedded - before
 
     async def _page(self, after: tuple[str, UUID] | None) -> Sequence[EmbeddedField]:
-        return await self._storage.embedded_otherwise(self._embedder.model, after, PAGE)
+        return await self._storage.reembedding.embedded_otherwise(self._embedder.model, after, PAGE)
 
     async def _embed(self, page: Sequence[EmbeddedField]) -> None:
         texts = [(one, self._text(one)) for one in page]
@@ -101,7 +103,9 @@ class _Reembedding:
             vectors = await self._embedder.embed_passages([text for _, text in said])
             kept = [place for place, vector in enumerate(vectors) if vector.any()]
             fields = [said[place][0] for place in kept]
-            made = await self._storage.add_reembedded(self._embedder.model, fields, vectors[kept])
+            made = await self._storage.reembedding.add_reembedded(
+                self._embedder.model, fields, vectors[kept]
+            )
             self.report.embedded += made
             self.report.left += len(page) - len(kept)
             if self._progress:

@@ -71,7 +71,7 @@ class Transfer:
         whose = whose_of(scope, app)
         storage = await self._handle.storage()
         await self._accesses.flush()
-        async with storage.snapshot(whose, vectors=vectors) as snapshot:
+        async with storage.transfer.snapshot(whose, vectors=vectors) as snapshot:
             yield Header(
                 whose=whose,
                 schema_version=snapshot.schema_version,
@@ -87,7 +87,7 @@ class Transfer:
     async def applications(self) -> Sequence[str]:
         """Return the names of all applications that have anything here, in order."""
         storage = await self._handle.storage()
-        return await storage.applications()
+        return await storage.transfer.applications()
 
     async def is_same(self, other: Transfer) -> bool:
         """Tell whether another memory is this one by another name.
@@ -97,11 +97,11 @@ class Transfer:
         storage = await self._handle.storage()
         there = await other._handle.storage()
         mark = f"mark:{uuid4().hex}"
-        await storage.take_turn(mark, mark, datetime.now(UTC), 0)
+        await storage.retention.take_turn(mark, mark, datetime.now(UTC), 0)
         try:
-            return await there.last_turn(mark) is not None
+            return await there.retention.last_turn(mark) is not None
         finally:
-            await storage.drop_task(mark)
+            await storage.retention.drop_task(mark)
 
     async def import_lines(
         self,
@@ -123,7 +123,7 @@ class Transfer:
         NotFound for no file.
         """
         storage = await self._handle.storage()
-        known = await storage.rows_version()
+        known = await storage.transfer.rows_version()
         run = _LineImport(storage, self._handle.embedding, restore, text_of_field, progress)
         if isinstance(source, str | Path):
             path = Path(source)
@@ -173,7 +173,7 @@ class _LineImport:
         self, reader: LineReader, header: Header, batch: RowBatch
     ) -> None:
         try:
-            await self._storage.require_unforgotten(header.whose, batch)
+            await self._storage.transfer.require_unforgotten(header.whose, batch)
         except (InvalidInput, Conflict) as error:
             if len(batch.lines) == 1:
                 raise type(error)(
@@ -191,7 +191,7 @@ class _LineImport:
             if self._progress:
                 self._progress(batch.numbers[-1])
         assert reader.header is not None
-        await self._storage.ask_for_ends(reader.header.whose)
+        await self._storage.transfer.ask_for_ends(reader.header.whose)
         return self._report
 
     async def _put(self, reader: LineReader, header: Header, batch: RowBatch) -> None:
@@ -200,7 +200,9 @@ class _LineImport:
             if batch.table == EMBEDDINGS:
                 done = await self._put_vectors(header, batch)
             else:
-                done = await self._storage.import_rows(header.whose, batch, restore=self._restore)
+                done = await self._storage.transfer.import_rows(
+                    header.whose, batch, restore=self._restore
+                )
         except (InvalidInput, Conflict) as error:
             if len(batch.lines) == 1:
                 raise type(error)(
@@ -220,13 +222,15 @@ class _LineImport:
         model = self._embedding.model
         if header.model == model and header.dimensions and "embedding" in batch.columns:
             await self._storage.use_model(model, header.dimensions)
-            return await self._storage.import_vectors(header.whose, batch, model, header.dimensions)
-        waiting = await self._storage.unembedded(header.whose, batch, model)
+            return await self._storage.transfer.import_vectors(
+                header.whose, batch, model, header.dimensions
+            )
+        waiting = await self._storage.transfer.unembedded(header.whose, batch, model)
         said = [(one.address, one.field, self._text(one)) for one in waiting]
         texts = [(address, field, text) for address, field, text in said if has_words(text)]
         vectors = await self._embedding.rows(texts)
         if vectors is not None:
-            await self._storage.add_made_vectors(header.whose, vectors)
+            await self._storage.transfer.add_made_vectors(header.whose, vectors)
             self._report.embedded += len(vectors.addresses)
         return Written(written=len(texts), left=len(waiting) - len(texts))
 

@@ -287,7 +287,7 @@ NONSENSE: list[tuple[Callable[[PgHippocampusStore], Any], str]] = [
     (lambda s: s.batch([ListNamespacesOp((MatchCondition("sideways", ("a",)),))]), "sideways"),  # type: ignore[arg-type]
     (lambda s: s.search((), limit=-1), "negative"),
     (lambda s: s.search((), offset=-1), "negative"),
-    (lambda s: s.list_namespaces(limit=-1), "negative"),
+    (lambda s: s.items.list_namespaces(limit=-1), "negative"),
     *[(lambda s, ttl=ttl: s.put(HERE, "new", {"n": 1}, ttl=ttl), "time to live")
       for ttl in (0, -1, math.nan, math.inf, 1e30)],
     *[(lambda s, wanted=wanted: s.search(HERE, filter=wanted), "filter")

@@ -251,7 +251,7 @@ async def test_candidates_and_scores_follow_the_formulas(
     assert len(asked_for) > 2
     terms = ["word3", "word17", "word30", "never"]
     vector = await Drawn().embed_query("word3") if with_vector else None
-    recalled = await storage.recall(
+    recalled = await storage.recall.recall(
         SearchRequest(
             scope=ANN,
             namespace=memories_namespace(ANN),

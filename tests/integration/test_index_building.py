@@ -100,7 +100,7 @@ async def test_of_two_builders_one_builds(dsn: str) -> None:
         assert ["build"] in actions and 1 == len(index_names(dsn))
         assert actions in ([["build"]], [["build"], []], [[], ["build"]])
         held: list[object] = []
-        async with one._storage.index_builder() as builder:
+        async with one._storage.indexes.index_builder() as builder:
             assert builder is not None
             held.append(await other.indexes.refresh())
         assert [None] == held
@@ -137,7 +137,7 @@ async def test_a_build_that_is_interrupted_leaves_everything_usable(dsn: str) ->
                 await until(lambda: bool(index_names(dsn)))
                 building.cancel()
                 await asyncio.wait([building])
-                assert [] == await memory._storage.tenant_indexes()
+                assert [] == await memory._storage.indexes.tenant_indexes()
             writer.rollback()
         assert "3" == store.search(BIG, query="note 3", limit=1)[0].key
         assert ["build"] == build(dsn)
@@ -223,7 +223,7 @@ async def test_large_tenants_are_found_in_a_sample(dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as admin:
         admin.execute("ANALYZE hippocampus.embeddings")
     async with memory_at(dsn) as memory:
-        found = await memory._storage.large_tenants(1_200, [])
+        found = await memory._storage.indexes.large_tenants(1_200, [])
     assert [(BIG, 1_500)] == [(one.namespace, one.vectors) for one in found]
 
 

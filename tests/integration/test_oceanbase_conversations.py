@@ -76,31 +76,35 @@ async def test_any_course_is_the_same(both: Both, seed: int) -> None:
         if step == "h":
             context, once = chance.choice((0, 3)), chance.random() < 0.7
             await both.same(
-                lambda s, t=turn, i=new_id, c=context, o=once: s.hear_turn(
+                lambda s, t=turn, i=new_id, c=context, o=once: s.conversations.hear_turn(
                     SCOPE, i, t, RULES, c, [], once=o
                 )
             )
         elif step == "o":
-            await both.same(lambda s, i=new_id: s.open_conversation(SCOPE, i, RULES))
+            await both.same(lambda s, i=new_id: s.conversations.open_conversation(SCOPE, i, RULES))
         elif step == "f":
-            await both.same(lambda s, i=earlier: s.finish_conversation(SCOPE, i))
+            await both.same(lambda s, i=earlier: s.conversations.finish_conversation(SCOPE, i))
         elif step == "c":
             await read_to_the_end(both, number)
         elif step == "x":
-            await both.same(lambda s, i=earlier: s.forget_scope(SCOPE, i))
+            await both.same(lambda s, i=earlier: s.events.forget_scope(SCOPE, i))
         elif step == "t":
-            await both.same(lambda s, i=earlier, e=turn.event_id: s.forget_turns(SCOPE, i, [e]))
+            await both.same(
+                lambda s, i=earlier, e=turn.event_id: s.events.forget_turns(SCOPE, i, [e])
+            )
         else:
             await both.same(
-                lambda s, n=number, over=step == "i": s.end_conversation(
+                lambda s, n=number, over=step == "i": s.conversations.end_conversation(
                     SCOPE, job(n), RULES, if_over=over
                 )
             )
-        active = await both.same(lambda s: s.active_conversation(SCOPE))
+        active = await both.same(lambda s: s.conversations.active_conversation(SCOPE))
         whose = active.session_id if active else None
-        await both.same(lambda s, w=whose: s.around_input(SCOPE, w, 3, ["has_sister"]))
-        await both.same(lambda s: s.conversations_over(9))
-        await both.same(lambda s, i=earlier: s.conversation_of_thread(SCOPE, i))
+        await both.same(
+            lambda s, w=whose: s.conversations.around_input(SCOPE, w, 3, ["has_sister"])
+        )
+        await both.same(lambda s: s.conversations.conversations_over(9))
+        await both.same(lambda s, i=earlier: s.conversations.conversation_of_thread(SCOPE, i))
         await both.left(TENANT, HELD)
 
 
@@ -113,22 +117,24 @@ async def read_to_the_end(both: Both, number: int) -> None:
             run_id=UUID(int=9_000 + number), kind=JobType.FULL_CONSOLIDATION, scope=SCOPE,
             thread_id=row["thread_id"], extractor="rules", started_at=both.now, read=read,
         )  # fmt: skip
-        await both.same(lambda s, p=plan: s.apply_run(p))
+        await both.same(lambda s, p=plan: s.runs.apply_run(p))
 
 
 async def test_a_turn_that_an_earlier_one_had_is_not_said_again(both: Both) -> None:
     async def heard(turn: Event, number: int, *, once: bool) -> tuple[bool, ThreadId | None]:
         new_id = ThreadId(f"conversation:{number}")
-        one = await both.same(lambda s: s.hear_turn(SCOPE, new_id, turn, RULES, 3, [], once=once))
+        one = await both.same(
+            lambda s: s.conversations.hear_turn(SCOPE, new_id, turn, RULES, 3, [], once=once)
+        )
         return one.stored, one.earlier
 
     first = ThreadId("conversation:1")
     for number in (1, 2, 3):
         assert (True, None) == await heard(said(number), 1, once=True)
-    await both.same(lambda s: s.end_conversation(SCOPE, job(1), RULES, if_over=False))
+    await both.same(lambda s: s.conversations.end_conversation(SCOPE, job(1), RULES, if_over=False))
     assert (True, first) == await heard(said(3), 2, once=True)
     assert (True, None) == await heard(replace(said(3), text="茶 3 "), 2, once=True)
-    await both.same(lambda s: s.forget_turns(SCOPE, first, ["e2"]))
+    await both.same(lambda s: s.events.forget_turns(SCOPE, first, ["e2"]))
     assert (True, first) == await heard(replace(said(2), text="else"), 3, once=True)
     assert (True, None) == await heard(said(1), 3, once=False)
     await both.left(TENANT, HELD)
@@ -137,20 +143,22 @@ async def test_a_turn_that_an_earlier_one_had_is_not_said_again(both: Both) -> N
 @pytest.mark.parametrize("gives_up", [True, False])
 async def test_what_is_given_up_has_ended(both: Both, gives_up: bool) -> None:
     thread = ThreadId("conversation:1")
-    await both.same(lambda s: s.hear_turn(SCOPE, thread, said(1), RULES, 3, [], once=True))
-    await both.same(lambda s: s.end_conversation(SCOPE, job(1), RULES, if_over=False))
+    await both.same(
+        lambda s: s.conversations.hear_turn(SCOPE, thread, said(1), RULES, 3, [], once=True)
+    )
+    await both.same(lambda s: s.conversations.end_conversation(SCOPE, job(1), RULES, if_over=False))
     if gives_up:
         can = [Capability(JobType.FULL_CONSOLIDATION)]
-        taken = await both.same(lambda s: s.claim_job("w", 60.0, can, None))
+        taken = await both.same(lambda s: s.jobs.claim_job("w", 60.0, can, None))
         assert taken is not None
-        await both.same(lambda s: s.return_job(taken, "w", "no", both.now))
-        ending = await both.same(lambda s: s.conversation_of_thread(SCOPE, thread))
+        await both.same(lambda s: s.jobs.return_job(taken, "w", "no", both.now))
+        ending = await both.same(lambda s: s.conversations.conversation_of_thread(SCOPE, thread))
         assert ending is not None and ending.status == SessionStatus.ENDING
-        await both.same(lambda s: s.claim_job("w", 60.0, can, None))
-        await both.same(lambda s: s.return_job(taken, "w", "no", None))
+        await both.same(lambda s: s.jobs.claim_job("w", 60.0, can, None))
+        await both.same(lambda s: s.jobs.return_job(taken, "w", "no", None))
     else:
-        assert 1 == await both.same(lambda s: s.cancel_jobs([UUID(int=1)]))
-    ended = await both.same(lambda s: s.conversation_of_thread(SCOPE, thread))
+        assert 1 == await both.same(lambda s: s.jobs.cancel_jobs([UUID(int=1)]))
+    ended = await both.same(lambda s: s.conversations.conversation_of_thread(SCOPE, thread))
     assert ended is not None and ended.status == SessionStatus.ENDED
     await both.left(TENANT, HELD)
 
@@ -164,12 +172,14 @@ async def test_it_has_ended_when_all_its_jobs_are_cancelled_at_once(
         "job_id": UUID(int=2), "thread_id": thread, "job_type": "deep_reflection",
         "run_after": NOW, "created_at": NOW, "result": {}, "priority": 20,
     }  # fmt: skip
-    await both.same(lambda s: s.hear_turn(SCOPE, thread, said(1), RULES, 3, [], once=True))
-    await both.same(lambda s: s.end_conversation(SCOPE, job(1), RULES, if_over=False))
+    await both.same(
+        lambda s: s.conversations.hear_turn(SCOPE, thread, said(1), RULES, 3, [], once=True)
+    )
+    await both.same(lambda s: s.conversations.end_conversation(SCOPE, job(1), RULES, if_over=False))
     await both.put(TENANT, {"consolidation_jobs": [reflecting]})
     ids = [UUID(int=number + 1) for number in range(cancelled)]
-    assert cancelled == await both.same(lambda s: s.cancel_jobs(ids))
-    found = await both.same(lambda s: s.conversation_of_thread(SCOPE, thread))
+    assert cancelled == await both.same(lambda s: s.jobs.cancel_jobs(ids))
+    found = await both.same(lambda s: s.conversations.conversation_of_thread(SCOPE, thread))
     assert found is not None
     assert found.status == (SessionStatus.ENDED if cancelled == 2 else SessionStatus.ENDING)
     await both.left(TENANT, HELD)
@@ -181,9 +191,13 @@ async def test_what_ends_is_consolidated_once(both: Both) -> None:
         "job_id": UUID(int=9), "thread_id": thread, "job_type": "full_consolidation",
         "run_after": NOW + timedelta(days=1), "created_at": NOW, "result": {}, "priority": 20,
     }  # fmt: skip
-    await both.same(lambda s: s.hear_turn(SCOPE, thread, said(1), RULES, 3, [], once=True))
+    await both.same(
+        lambda s: s.conversations.hear_turn(SCOPE, thread, said(1), RULES, 3, [], once=True)
+    )
     await both.put(TENANT, {"consolidation_jobs": [waiting]})
-    ended = await both.same(lambda s: s.end_conversation(SCOPE, job(1), RULES, if_over=False))
+    ended = await both.same(
+        lambda s: s.conversations.end_conversation(SCOPE, job(1), RULES, if_over=False)
+    )
     assert ended is not None and ended.status == SessionStatus.ENDING
     held = await both.left(TENANT, HELD)
     assert [(row["run_after"], row["priority"]) for row in held["consolidation_jobs"]] == [
@@ -191,10 +205,13 @@ async def test_what_ends_is_consolidated_once(both: Both) -> None:
     ]
     for done in (0, 1):
         await _consolidated(both, done)
-        await both.same(lambda s: s.finish_conversation(SCOPE, thread))
-        found = await both.same(lambda s: s.conversation_of_thread(SCOPE, thread))
+        await both.same(lambda s: s.conversations.finish_conversation(SCOPE, thread))
+        found = await both.same(lambda s: s.conversations.conversation_of_thread(SCOPE, thread))
         assert found is not None and (found.status == SessionStatus.ENDED) == bool(done)
-    assert await both.same(lambda s: s.conversation_of_thread(SCOPE, ThreadId("no"))) is None
+    assert (
+        await both.same(lambda s: s.conversations.conversation_of_thread(SCOPE, ThreadId("no")))
+        is None
+    )
 
 
 async def _consolidated(both: Both, seq: int) -> None:
@@ -216,7 +233,7 @@ async def test_the_kin_of_the_user_are_told(both: Both) -> None:
     ]
     await both.put(TENANT, {"edges": edges})
     heard = await both.same(
-        lambda s: s.hear_turn(
+        lambda s: s.conversations.hear_turn(
             SCOPE, ThreadId("c"), said(1), RULES, 3, ["has_sister", "has_brother"], once=True
         )
     )
@@ -228,7 +245,9 @@ async def test_what_many_say_at_once_is_one_conversation(both: Both) -> None:
     rules = SessionRules(timeout=RULES.timeout, max_duration=RULES.max_duration, max_events=99)
     heard = await asyncio.gather(
         *(
-            storage.hear_turn(SCOPE, ThreadId(f"c{n}"), said(n // 2), rules, 3, [], once=False)
+            storage.conversations.hear_turn(
+                SCOPE, ThreadId(f"c{n}"), said(n // 2), rules, 3, [], once=False
+            )
             for n in range(24)
         )
     )

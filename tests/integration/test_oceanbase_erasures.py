@@ -106,7 +106,7 @@ async def test_a_version_that_names_no_memory_is_blurred_too(both: Both) -> None
         "began_at": NOW,
     }  # fmt: skip
     await both.put(scope_path(ANA), {"profiles": [version]})
-    await both.same(lambda s: s.erase(ANA, ThreadId("t"), UUID(int=2), NOW))
+    await both.same(lambda s: s.erasures.erase(ANA, ThreadId("t"), UUID(int=2), NOW))
     for storage in (both.postgres, both.seekdb):
-        found = await storage.profile_of(ANA, "user", "bot")
+        found = await storage.profiles.profile_of(ANA, "user", "bot")
         assert found is not None and b"told".hex() != found.version.content_hash

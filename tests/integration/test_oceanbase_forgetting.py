@@ -215,7 +215,7 @@ async def compared(both: Both, forget: Forget) -> None:
         scope = Scope("app", f"user {number}")
         world = some_world(chance)
         await both.put(scope_path(scope), world)
-        await both.same(lambda s, w=world, of=scope: s.add_vectors(of, vectors_of(of, w)))
+        await both.same(lambda s, w=world, of=scope: s.events.add_vectors(of, vectors_of(of, w)))
         first, second = await forget(both, scope, world, chance)
         assert first == second
         left = await both.left(scope_path(scope), LEFT)
@@ -232,8 +232,8 @@ async def test_turns_take_the_same_along(both: Both) -> None:
         events = [f"{thread}{chance.randrange(4)}", f"{thread}{chance.randrange(4)}", "unknown"]
         events = events[: chance.choice((1, 2, 3))]
         return (
-            await both.postgres.forget_turns(scope, ThreadId(thread), events),
-            await both.seekdb.forget_turns(scope, ThreadId(thread), events),
+            await both.postgres.events.forget_turns(scope, ThreadId(thread), events),
+            await both.seekdb.events.forget_turns(scope, ThreadId(thread), events),
         )
 
     await compared(both, forget)
@@ -253,7 +253,7 @@ async def test_memories_take_the_same_along(both: Both) -> None:
             return len(forget_memories(tx, tenant, ids, NOW))
 
         return (
-            await both.postgres.forget([(namespace, str(memory_id)) for memory_id in ids]),
+            await both.postgres.items.forget([(namespace, str(memory_id)) for memory_id in ids]),
             await both.seekdb._database.write(work),
         )
 
@@ -267,8 +267,8 @@ async def test_erasing_leaves_the_same(both: Both, whole: bool) -> None:
     ) -> tuple[int, int]:
         thread = None if whole else ThreadId(chance.choice(THREADS))
         return (
-            await both.postgres.forget_scope(scope, thread),
-            await both.seekdb.forget_scope(scope, thread),
+            await both.postgres.events.forget_scope(scope, thread),
+            await both.seekdb.events.forget_scope(scope, thread),
         )
 
     await compared(both, forget)
@@ -279,7 +279,7 @@ async def test_closing_a_log_leaves_the_same(both: Both) -> None:
         both: Both, scope: Scope, world: World, chance: random.Random
     ) -> tuple[int, int]:
         for storage in (both.postgres, both.seekdb):
-            await storage.close_session(scope, ThreadId("one"), forget=False)
+            await storage.session_logs.close_session(scope, ThreadId("one"), forget=False)
         return 0, 0
 
     await compared(both, forget)

@@ -182,19 +182,19 @@ async def graph_reads(both: Both, world: RandomGraph) -> None:
     as_of, limit = world.as_of(), world.random.choice((1, 3, 50))
     names = world.random.sample((*NAMES, "nobody"), 3)
     for depth in (1, 2, 4):
-        await both.same(lambda s, d=depth: s.walk(SCOPE, names, d, limit, as_of))
+        await both.same(lambda s, d=depth: s.graph.walk(SCOPE, names, d, limit, as_of))
     for name in names:
-        await both.same(lambda s, n=name: s.edges_of(SCOPE, n, limit, as_of))
+        await both.same(lambda s, n=name: s.graph.edges_of(SCOPE, n, limit, as_of))
         for relation in RELATIONS:
             for alone in (True, False):
                 await both.same(
-                    lambda s, n=name, r=relation, a=alone: s.known_spells(
+                    lambda s, n=name, r=relation, a=alone: s.graph.known_spells(
                         SCOPE, n, r, "émil", alone=a
                     )
                 )
     for matching in ("", "emil", "émi", "海", " "):
-        await both.same(lambda s, m=matching: s.entities(SCOPE, m, limit, as_of))
-    await both.same(lambda s: s.aliases(SCOPE, names))
+        await both.same(lambda s, m=matching: s.graph.entities(SCOPE, m, limit, as_of))
+    await both.same(lambda s: s.graph.aliases(SCOPE, names))
 
 
 async def memory_reads(both: Both, world: RandomGraph) -> None:
@@ -202,20 +202,22 @@ async def memory_reads(both: Both, world: RandomGraph) -> None:
     for history in (False, True):
         for slot in (None, "like"):
             await both.same(
-                lambda s, h=history, o=slot: s.list_facts(SCOPE, slot=o, history=h, as_of=as_of)
+                lambda s, h=history, o=slot: s.facts.list_facts(
+                    SCOPE, slot=o, history=h, as_of=as_of
+                )
             )
     namespace = (SCOPE.app, SCOPE.user)
     query = MemoryQuery(
         scope=SCOPE, namespace=namespace, kinds=None, limit=7, offset=2, as_of=as_of
     )
-    await both.same(lambda s: s.list_memories(query))
+    await both.same(lambda s: s.events.list_memories(query))
     begin, end = sorted((world.moment(), world.moment() + timedelta(minutes=9)))
     stretch = SliceQuery(scope=SCOPE, namespace=namespace, begin=begin, end=end, as_of=as_of)
     for order in ("newest", "oldest"):
-        await both.same(lambda s, o=order: s.slice(stretch, o, 5, 1))
-    await both.same(lambda s: s.slice_extent(stretch))
+        await both.same(lambda s, o=order: s.timeline.slice(stretch, o, 5, 1))
+    await both.same(lambda s: s.timeline.slice_extent(stretch))
     bounds = [begin + timedelta(minutes=number) for number in range(12)]
-    await both.same(lambda s: s.slice_counts(stretch, bounds))
+    await both.same(lambda s: s.timeline.slice_counts(stretch, bounds))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -227,9 +229,9 @@ async def test_every_moment_is_told_alike(both: Both, seed: int) -> None:
         await graph_reads(both, graph)
         await memory_reads(both, graph)
     for row in graph.random.sample(world["edges"], 8):
-        edge = await both.same(lambda s, e=row["edge_id"]: s.one_edge(SCOPE, e))
+        edge = await both.same(lambda s, e=row["edge_id"]: s.graph.one_edge(SCOPE, e))
         run_id = graph.id()
-        await both.outcome(lambda s, e=edge, r=run_id: s.restore_edge(SCOPE, e, r))
+        await both.outcome(lambda s, e=edge, r=run_id: s.graph.restore_edge(SCOPE, e, r))
         await both.left(TENANT, HELD)
     for _ in range(6):
         await aliases_changed(both, graph, world)
@@ -244,4 +246,4 @@ async def aliases_changed(both: Both, graph: RandomGraph, world: World) -> None:
     added = [Alias(alias_id=graph.id(), alias_key=alias, alias=alias, entity_key=entity,
                    entity=entity.title())]  # fmt: skip
     run_id = graph.id()
-    await both.outcome(lambda s: s.change_aliases(SCOPE, run_id, ended, added))
+    await both.outcome(lambda s: s.graph.change_aliases(SCOPE, run_id, ended, added))

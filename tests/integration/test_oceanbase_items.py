@@ -72,7 +72,10 @@ def known(items: Sequence[Item]) -> list[tuple[object, ...]]:
 
 async def found(both: Both, query: ItemQuery) -> list[tuple[object, ...]]:
     """Return what both engines find, which must be the same in the same order."""
-    ours, theirs = await both.seekdb.find_items(query), await both.postgres.find_items(query)
+    ours, theirs = (
+        await both.seekdb.items.find_items(query),
+        await both.postgres.items.find_items(query),
+    )
     assert known(ours) == known(theirs)
     assert [one.similarity for one in ours] == pytest.approx(
         [x.similarity for x in theirs], abs=1e-3
@@ -93,7 +96,7 @@ async def filled(both: Both) -> Both:
     rows += [row(f"b{number}", ("app", "bob", "notes")) for number in range(40)]
     vectors = vector_rows(rows, chance, each=2)
     for storage in (both.postgres, both.seekdb):
-        await storage.put_memories(rows, vectors)
+        await storage.items.put_memories(rows, vectors)
     return both
 
 
@@ -117,7 +120,7 @@ async def test_what_has_a_word_follows_what_has_a_vector(filled: Both) -> None:
     asked = asking(3)
     rows = [row("a wordy one"), row("wordy"), row("swordy")]
     for storage in (filled.postgres, filled.seekdb):
-        await storage.put_memories(rows, None)
+        await storage.items.put_memories(rows, None)
     query = ItemQuery(prefix=NOTES, limit=1000, terms=["wordy", "none"])
     assert {"a wordy one", "wordy"} == {key for _, key, _, _ in await found(filled, query)}
     besides = [rows[1].memory_id]
@@ -138,15 +141,15 @@ async def test_a_large_tenant_is_searched_by_the_index(
     )
     asked = asking(4)
     query = ItemQuery(prefix=("app", "ann"), limit=10, model=MODEL, vector=asked)
-    near = await filled.seekdb.find_items(query)
+    near = await filled.seekdb.items.find_items(query)
     assert any(" APPROXIMATE LIMIT " in sql for sql in sent)
-    exact = await filled.postgres.find_items(query)
+    exact = await filled.postgres.items.find_items(query)
     assert [x.similarity for x in near] == pytest.approx([x.similarity for x in exact], abs=1e-3)
     rare = replace(query, filter={"at": {"$in": [11, 222]}})
-    assert {"k011", "k222"} == {item.key for item in await filled.seekdb.find_items(rare)}
+    assert {"k011", "k222"} == {item.key for item in await filled.seekdb.items.find_items(rare)}
     sent.clear()
     small = replace(query, prefix=("app", "bob"))
-    assert await filled.seekdb.find_items(small) and not any("APPROX" in sql for sql in sent)
+    assert await filled.seekdb.items.find_items(small) and not any("APPROX" in sql for sql in sent)
 
 
 def _noting(sent: list[str]) -> Any:
@@ -162,9 +165,9 @@ def _noting(sent: list[str]) -> Any:
 
 
 async def test_only_large_tenants_are_named(filled: Both) -> None:
-    [large] = await filled.seekdb.large_tenants(100, [])
+    [large] = await filled.seekdb.indexes.large_tenants(100, [])
     assert (large.namespace, large.vectors, large.tail) == (("app", "ann"), 600, 0)
-    assert large.index is not None and [] == await filled.seekdb.large_tenants(1000, [])
+    assert large.index is not None and [] == await filled.seekdb.indexes.large_tenants(1000, [])
 
 
 async def test_nothing_is_counted_where_the_engine_keeps_its_index(
@@ -199,7 +202,7 @@ async def test_a_key_that_exists_is_replaced(both: Both) -> None:
          "archived_at": NOW}
     ]  # fmt: skip
     for storage in (both.postgres, both.seekdb):
-        await storage.put_memories(first, vector_rows(first, chance))
+        await storage.items.put_memories(first, vector_rows(first, chance))
     await both.put(TENANT, {"memory_sources": sources, "memory_archive": archive})
     both.now += timedelta(hours=2)
     second = [
@@ -207,8 +210,8 @@ async def test_a_key_that_exists_is_replaced(both: Both) -> None:
         row("new"),
     ]  # fmt: skip
     for storage in (both.postgres, both.seekdb):
-        await storage.put_memories(second, None)
-        await storage.put_memories([replace(second[0], text="newer")], None)
+        await storage.items.put_memories(second, None)
+        await storage.items.put_memories([replace(second[0], text="newer")], None)
     held = await both.left(
         TENANT,
         {
@@ -230,7 +233,7 @@ async def test_a_key_that_exists_is_replaced(both: Both) -> None:
 async def test_reads_are_counted(both: Both) -> None:
     rows = [row("said", memories_namespace(ANN), kind="episodic"), row("plain")]
     for storage in (both.postgres, both.seekdb):
-        await storage.put_memories(rows, None)
+        await storage.items.put_memories(rows, None)
     both.now += timedelta(days=1)
     batch = [
         NewAccesses(ANN, one, Accesses(count, NOW + timedelta(hours=count)))
@@ -238,9 +241,9 @@ async def test_reads_are_counted(both: Both) -> None:
     ]
     for storage in (both.postgres, both.seekdb):
         for counted in (batch, batch[::-1]):
-            await storage.add_accesses(counted)
+            await storage.accesses.add_accesses(counted)
     ids = [one.memory_id for one in batch]
-    counted = await both.same(lambda storage: storage.accesses(ANN, ids))
+    counted = await both.same(lambda storage: storage.accesses.accesses(ANN, ids))
     assert counted[rows[0].memory_id] == Accesses(4, NOW + timedelta(hours=2))
     columns = "memory_id access_count last_accessed_at stage forget_at"
     await both.left(TENANT, {"memory_access": columns})
@@ -261,12 +264,12 @@ async def test_times_of_an_import(both: Both) -> None:
     stamps = [stamped(rows[0], later, later + timedelta(days=9)), stamped(rows[1], sooner),
               stamped(rows[2], NOW, later), stamped(rows[4], later)]  # fmt: skip
     for storage in both_storages:
-        await storage.put_memories(rows[:1], None, (), [stamped(rows[0], sooner)])
-        await storage.put_memories(rows[1:], None)
-        await storage.stamp_items(stamps)
-        assert 1 == await storage.forget([(NOTES, "sooner"), (NOTES, "never")])
+        await storage.items.put_memories(rows[:1], None, (), [stamped(rows[0], sooner)])
+        await storage.items.put_memories(rows[1:], None)
+        await storage.items.stamp_items(stamps)
+        assert 1 == await storage.items.forget([(NOTES, "sooner"), (NOTES, "never")])
     addresses = [stamp.address for stamp in stamps] + [(NOTES, "gone")]
-    marks = await both.same(lambda storage: storage.import_marks(addresses))
+    marks = await both.same(lambda storage: storage.items.import_marks(addresses))
     assert marks[NOTES, "sooner"].deleted_at == NOW and (NOTES, "gone") not in marks
     held = await both.left(
         TENANT, {"memories": MEMORIES, "instructions": "instruction_key version created_at"}
@@ -274,8 +277,8 @@ async def test_times_of_an_import(both: Both) -> None:
     assert held["instructions"][0]["created_at"] == later
     assert {one["key"]: one["updated_at"] for one in held["memories"]}["later"] == later
     for storage in both_storages:
-        await storage.forget_scope(ANN, None)
-    marks = await both.same(lambda storage: storage.import_marks(addresses))
+        await storage.events.forget_scope(ANN, None)
+    marks = await both.same(lambda storage: storage.items.import_marks(addresses))
     assert {mark.deleted_at for mark in marks.values()} == {NOW} and len(marks) == len(addresses)
 
 
@@ -284,7 +287,7 @@ async def test_other_letters_make_a_version_and_the_same_number_does_not(both: B
     for value in values:
         for storage in (both.postgres, both.seekdb):
             told = row("told", instructions_namespace(ANN), value=value)
-            await storage.put_memories([told], None)
+            await storage.items.put_memories([told], None)
     held = await both.left(TENANT, {"instructions": "instruction_key version"})
     assert [1, 2, 3, 4] == [one["version"] for one in held["instructions"]]
 
@@ -294,11 +297,11 @@ async def test_what_expired_is_swept_with_what_it_was(both: Both) -> None:
     rows = [row(f"k{number}", (*NOTES, f"box{number % 2}"), expires_at=ends) for number in range(9)]
     rows += [row("stays"), row("other", ("app", "bob"), expires_at=ends)]
     for storage in (both.postgres, both.seekdb):
-        await storage.put_memories(rows, None)
-    assert 0 == await both.same(lambda storage: storage.sweep_expired((), 100))
+        await storage.items.put_memories(rows, None)
+    assert 0 == await both.same(lambda storage: storage.items.sweep_expired((), 100))
     both.now += timedelta(hours=2)
-    assert 3 == await both.same(lambda storage: storage.sweep_expired((*NOTES, "box0"), 3))
-    assert 7 == await both.same(lambda storage: storage.sweep_expired(("app",), 100))
+    assert 3 == await both.same(lambda storage: storage.items.sweep_expired((*NOTES, "box0"), 3))
+    assert 7 == await both.same(lambda storage: storage.items.sweep_expired(("app",), 100))
     left = await both.left(TENANT, {"memories": "key"})
     assert ["stays"] == [one["key"] for one in left["memories"]]
 
@@ -309,7 +312,7 @@ async def test_namespaces_are_the_same(both: Both) -> None:
     spaces = [tuple(chance.choices(labels, k=chance.randint(1, 5))) for _ in range(60)]
     rows = [row("k", space) for space in dict.fromkeys(spaces)]
     for storage in (both.postgres, both.seekdb):
-        await storage.put_memories(rows, None)
+        await storage.items.put_memories(rows, None)
     conditions = [("a",), ("*", "b"), ("a", "*", "%"), ("*",), ("a/b",), ()]
     for prefix in conditions:
         for suffix in conditions:
@@ -317,15 +320,15 @@ async def test_namespaces_are_the_same(both: Both) -> None:
                 query = NamespaceQuery(
                     prefixes=[prefix], suffixes=[suffix], max_depth=depth, limit=9, offset=1
                 )
-                await both.same(lambda storage, query=query: storage.list_namespaces(query))
+                await both.same(lambda storage, query=query: storage.items.list_namespaces(query))
 
 
 async def test_addresses_of_ids(both: Both) -> None:
     rows = [row(f"k{number}") for number in range(3)]
     for storage in (both.postgres, both.seekdb):
-        await storage.put_memories(rows, None)
+        await storage.items.put_memories(rows, None)
     ids: list[UUID] = [rows[2].memory_id, uuid7(), rows[0].memory_id]
     for storage in (both.postgres, both.seekdb):
-        found = await storage.resolve_ids(ANN, ids)
+        found = await storage.items.resolve_ids(ANN, ids)
         assert {(NOTES, "k0"), (NOTES, "k2")} == set(found)
-        assert [] == list(await storage.resolve_ids(ANN, []))
+        assert [] == list(await storage.items.resolve_ids(ANN, []))

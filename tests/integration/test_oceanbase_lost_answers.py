@@ -106,55 +106,57 @@ def job(number: int, kind: JobType = JobType.FULL_CONSOLIDATION) -> NewJob:
 
 
 async def taken(storage: OceanBaseStorage) -> object:
-    return await storage.take_turn("cleanup", "me", NOW, 60)
+    return await storage.retention.take_turn("cleanup", "me", NOW, 60)
 
 
 async def tokened(storage: OceanBaseStorage) -> object:
-    await storage.add_token(
+    await storage.tokens.add_token(
         ApiToken(
             token_id="t", app="app", users=None, label="", created_at=NOW, expires_at=None,
             revoked_at=None,
         ),
         b"x" * 32,
     )  # fmt: skip
-    return [one.token_id for one in await storage.tokens(None)]
+    return [one.token_id for one in await storage.tokens.tokens(None)]
 
 
 async def ended(storage: OceanBaseStorage) -> object:
-    found = await storage.end_conversation(
+    found = await storage.conversations.end_conversation(
         ANA, job(8, JobType.DEEP_REFLECTION), RULES, if_over=False
     )
     return found and found.session_id
 
 
 async def forgotten(storage: OceanBaseStorage) -> object:
-    return await storage.forget([(SHELF, "a"), (SHELF, "b")])
+    return await storage.items.forget([(SHELF, "a"), (SHELF, "b")])
 
 
 async def forgotten_scope(storage: OceanBaseStorage) -> object:
-    return await storage.forget_scope(ANA, None)
+    return await storage.events.forget_scope(ANA, None)
 
 
 async def erased(storage: OceanBaseStorage) -> object:
-    return dict((await storage.erase(ANA, None, UUID(int=1), NOW)).counts)
+    return dict((await storage.erasures.erase(ANA, None, UUID(int=1), NOW)).counts)
 
 
 async def cancelled(storage: OceanBaseStorage) -> object:
-    return await storage.cancel_jobs([UUID(int=7)])
+    return await storage.jobs.cancel_jobs([UUID(int=7)])
 
 
 async def counted(storage: OceanBaseStorage) -> object:
     read = MemoryId(UUID(int=ord("a")))
-    await storage.add_accesses([NewAccesses(ANA, read, Accesses(2, NOW))])
-    return (await storage.accesses(ANA, [read]))[read].access_count
+    await storage.accesses.add_accesses([NewAccesses(ANA, read, Accesses(2, NOW))])
+    return (await storage.accesses.accesses(ANA, [read]))[read].access_count
 
 
 async def filled(storage: OceanBaseStorage) -> None:
-    await storage.put_memories([memory("a"), memory("b")], None)
-    await storage.enqueue(ANA, ThreadId("t"), job(7))
-    await storage.open_conversation(ANA, ThreadId("conversation:1"), RULES)
+    await storage.items.put_memories([memory("a"), memory("b")], None)
+    await storage.jobs.enqueue(ANA, ThreadId("t"), job(7))
+    await storage.conversations.open_conversation(ANA, ThreadId("conversation:1"), RULES)
     turn = Event(event_id="e", author="user", role="user", text="Hello.", occurred_at=NOW)
-    await storage.hear_turn(ANA, ThreadId("conversation:2"), turn, RULES, 0, (), once=False)
+    await storage.conversations.hear_turn(
+        ANA, ThreadId("conversation:2"), turn, RULES, 0, (), once=False
+    )
 
 
 @pytest.mark.parametrize("cut", ["before", "behind", "unknown"])
@@ -340,4 +342,4 @@ async def test_a_server_that_stays_away_is_told(
 
     monkeypatch.setattr(pymysql.Connection, "commit", lost)
     with pytest.raises(StorageUnavailable, match="2013"):
-        await storage.put_memories([memory("a")], None)
+        await storage.items.put_memories([memory("a")], None)

@@ -77,7 +77,7 @@ async def test_nobody_takes_over_while_the_first_vector_is_stored(
             done.wait(30)
 
     monkeypatch.setattr(Transaction, "insert", pausing)
-    writing = asyncio.create_task(writer.put_memories([memory("a")], of("old", "a")))
+    writing = asyncio.create_task(writer.items.put_memories([memory("a")], of("old", "a")))
     await asyncio.to_thread(there.wait, 30)
     taking = asyncio.create_task(other.use_model("new", 3))
     await asyncio.sleep(0.3)
@@ -101,8 +101,8 @@ async def test_an_old_vector_that_is_stored_anew_stays(
     """It is all there is of its memory once the vector of the new model is gone."""
     writer, other = pair
     await writer.use_model("old", 3)
-    await writer.put_memories([memory("a")], of("old", "a"))
-    await other.begin_model("new", 3)
+    await writer.items.put_memories([memory("a")], of("old", "a"))
+    await other.reembedding.begin_model("new", 3)
     await other._database.write(
         lambda tx: vectors.add_vectors(
             tx, "new", [("/app/ana/", UUID(int=ord("a")), "text", [1.0, 1.0, 1.0])]
@@ -118,7 +118,7 @@ async def test_an_old_vector_that_is_stored_anew_stays(
         lock(self, *tenants)
 
     monkeypatch.setattr(Transaction, "lock", pausing)
-    dropping = asyncio.create_task(other.drop_old_vectors("new", 100))
+    dropping = asyncio.create_task(other.reembedding.drop_old_vectors("new", 100))
     await asyncio.to_thread(found.wait, 30)
 
     def again(tx: Transaction) -> None:

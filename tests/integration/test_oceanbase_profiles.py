@@ -192,27 +192,33 @@ async def reads(both: Both, world: RandomProfiles) -> None:
     """Every way to ask answers the same."""
     for agent in AGENTS:
         for kind in ("user", "agent"):
-            await both.same(lambda s, k=kind, a=agent: s.profile_of(SCOPE, k, a))
+            await both.same(lambda s, k=kind, a=agent: s.profiles.profile_of(SCOPE, k, a))
     kind, agent, memory_id = world.subject()
     for version in (None, 1, 2, 99):
-        await both.same(lambda s, v=version: s.profile_by_id(SCOPE, memory_id, v))
-    await both.same(lambda s: s.profile_versions(SCOPE, memory_id, 2))
-    await both.same(lambda s: s.pipeline_history(SCOPE, memory_id, 3))
+        await both.same(lambda s, v=version: s.profiles.profile_by_id(SCOPE, memory_id, v))
+    await both.same(lambda s: s.profiles.profile_versions(SCOPE, memory_id, 2))
+    await both.same(lambda s: s.profiles.pipeline_history(SCOPE, memory_id, 3))
     for known in (None, both.now - timedelta(minutes=3)):
-        await both.same(lambda s, k=known: s.profiles_to_show(SCOPE, k, ["statement", "mind"]))
+        await both.same(
+            lambda s, k=known: s.profiles.profiles_to_show(SCOPE, k, ["statement", "mind"])
+        )
     for run_id in (*world.runs[-3:], UUID(int=0)):
-        await both.same(lambda s, r=run_id: s.profile_of_run(SCOPE, r))
+        await both.same(lambda s, r=run_id: s.profiles.profile_of_run(SCOPE, r))
     for thread in THREADS:
-        await both.same(lambda s, t=thread: s.turns_to_profile(SCOPE, agent, memory_id, t, 3))
-        await both.same(lambda s, t=thread: s.forgotten_turns(SCOPE, t, ["e0", "e0 ", "E1"]))
+        await both.same(
+            lambda s, t=thread: s.profiles.turns_to_profile(SCOPE, agent, memory_id, t, 3)
+        )
+        await both.same(
+            lambda s, t=thread: s.profiles.forgotten_turns(SCOPE, t, ["e0", "e0 ", "E1"])
+        )
     for author in (None, *AGENTS):
-        await both.same(lambda s, a=author: s.recent_threads(SCOPE, a, 3))
+        await both.same(lambda s, a=author: s.profiles.recent_threads(SCOPE, a, 3))
 
 
 async def saved(both: Both, world: RandomProfiles) -> object:
     kind, agent, memory_id = world.subject()
     run = world.run(both.now)
-    newest = await both.same(lambda s: s.profile_of(SCOPE, kind, agent))
+    newest = await both.same(lambda s: s.profiles.profile_of(SCOPE, kind, agent))
     version = None
     if world.maybe(0.8):
         version = world.version(
@@ -220,7 +226,9 @@ async def saved(both: Both, world: RandomProfiles) -> object:
         )
     turns = world.turns(run.thread_id, both.now) if run.thread_id and world.maybe(0.4) else ()
     world.runs.append(run.run_id)
-    return await both.outcome(lambda s: s.save_profile(SCOPE, memory_id, run, version, None, turns))
+    return await both.outcome(
+        lambda s: s.profiles.save_profile(SCOPE, memory_id, run, version, None, turns)
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -234,20 +242,22 @@ async def test_any_course_is_the_same(both: Both, alike: None, seed: int) -> Non
         match world.random.choice("ttssssssdfcx"):
             case "t":
                 rows = world.turns(thread, both.now)
-                await both.same(lambda s, t=thread, r=rows: s.append_events(SCOPE, t, r, None))
+                await both.same(
+                    lambda s, t=thread, r=rows: s.events.append_events(SCOPE, t, r, None)
+                )
             case "s":
                 refused.add(isinstance(await saved(both, world), str))
             case "d":
                 await both.same(
-                    lambda s, m=memory_id, k=kind, a=agent: s.drop_profile(SCOPE, m, k, a)
+                    lambda s, m=memory_id, k=kind, a=agent: s.profiles.drop_profile(SCOPE, m, k, a)
                 )
                 world.memories.pop(memory_id, None)
             case "f":
-                await both.same(lambda s, t=thread: s.forget_turns(SCOPE, t, ["e0", "e1 "]))
+                await both.same(lambda s, t=thread: s.events.forget_turns(SCOPE, t, ["e0", "e1 "]))
             case "c":
                 await consolidated(both, world, thread)
             case "x":
-                await both.same(lambda s, t=thread: s.forget_scope(SCOPE, t))
+                await both.same(lambda s, t=thread: s.events.forget_scope(SCOPE, t))
         await both.left(TENANT, HELD)
         if step % 6 == 5:
             await reads(both, world)
@@ -271,7 +281,7 @@ async def consolidated(both: Both, world: RandomProfiles, thread: ThreadId) -> N
         counts={},
         started_at=both.now,
     )
-    await both.same(lambda s: s.apply_run(plan))
+    await both.same(lambda s: s.runs.apply_run(plan))
 
 
 async def test_of_two_of_one_moment_the_same_is_shown(both: Both) -> None:
@@ -284,5 +294,5 @@ async def test_of_two_of_one_moment_the_same_is_shown(both: Both) -> None:
         version | {"subject_id": agent, "memory_id": UUID(int=n)} for n, agent in enumerate(agents)
     ]
     await both.put(TENANT, {"profiles": rows})
-    [shown] = await both.same(lambda s: s.profiles_to_show(SCOPE, None, ["mind"]))
+    [shown] = await both.same(lambda s: s.profiles.profiles_to_show(SCOPE, None, ["mind"]))
     assert "Z" == shown.version.agent_id

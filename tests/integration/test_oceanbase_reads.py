@@ -137,15 +137,17 @@ async def test_what_ended_is_restored_alike(
     memory: MemoryEngine, oceanbase: OceanBaseStorage
 ) -> None:
     postgres: Any = memory._storage
-    edges = {one.edge.object: one.edge for one in await postgres.edges_of(ANN, "user", 50, None)}
+    edges = {
+        one.edge.object: one.edge for one in await postgres.graph.edges_of(ANN, "user", 50, None)
+    }
     taken, free = edges["Rome"], edges["tea"]
     assert taken.superseded_at and free.superseded_at and free.fact_id
     for storage in (postgres, oceanbase):
         with pytest.raises(Conflict, match="another edge has taken its place"):
-            await storage.restore_edge(ANN, taken, uuid7())
-        await storage.restore_edge(ANN, free, uuid7())
+            await storage.graph.restore_edge(ANN, taken, uuid7())
+        await storage.graph.restore_edge(ANN, free, uuid7())
         with pytest.raises(Conflict, match="holds, or is gone"):
-            await storage.restore_edge(ANN, free, uuid7())
+            await storage.graph.restore_edge(ANN, free, uuid7())
     before = AsOf(known=LATER - DAY)
     for as_of in (None, before):
         await same(postgres, oceanbase, "edges_of", ANN, "user", 50, as_of)
@@ -160,10 +162,10 @@ async def test_names_are_merged_once(memory: MemoryEngine, oceanbase: OceanBaseS
     again = replace(alias, alias_id=uuid7())
     for storage in (memory._storage, oceanbase):
         with pytest.raises(Conflict, match="changed the aliases"):
-            await storage.change_aliases(ANN, uuid7(), [], [again])
+            await storage.graph.change_aliases(ANN, uuid7(), [], [again])
         with pytest.raises(Conflict, match="changed the aliases"):
-            await storage.change_aliases(ANN, uuid7(), [uuid7()], [])
-        await storage.change_aliases(ANN, uuid7(), [alias.alias_id], [])
+            await storage.graph.change_aliases(ANN, uuid7(), [uuid7()], [])
+        await storage.graph.change_aliases(ANN, uuid7(), [alias.alias_id], [])
     assert [] == await same(memory._storage, oceanbase, "aliases", ANN, ["bob"])
 
 

@@ -189,7 +189,7 @@ async def test_a_filter_cuts_the_corpus_alike(
         kinds=None, candidates=7, filter={"content": {"$contains": "violin"}},
     )  # fmt: skip
     async with on_both(memory, dsn, uri) as (postgres, oceanbase):
-        expected, found = await postgres.recall(request), await oceanbase.recall(request)
+        expected, found = await postgres.recall.recall(request), await oceanbase.recall(request)
         assert expected.corpus and found.corpus and 5 < len(found.corpus.length) < 100
         for name in ("similarity", "length", "opens"):
             one, other = getattr(expected.corpus, name), getattr(found.corpus, name)

@@ -60,7 +60,7 @@ def _rounded(told: Any) -> Any:
 
 
 async def lines_of(storage: Storage) -> list[str]:
-    async with storage.snapshot(WHOSE, vectors=True) as snapshot:
+    async with storage.transfer.snapshot(WHOSE, vectors=True) as snapshot:
         return [f"{row.table} {row.text}" async for row in snapshot.rows]
 
 
@@ -90,13 +90,13 @@ async def pair(
 
 async def ids_of(pair: Pair) -> list[Any]:
     weak = Weak(threshold=1.1, min_age_days=0, decay_rate=5)
-    return list(await pair.same(lambda storage: storage.weak(ANA, weak)))
+    return list(await pair.same(lambda storage: storage.retention.weak(ANA, weak)))
 
 
 async def test_an_import_holds_the_same(pair: Pair) -> None:
-    reader = LineReader("it", await pair.storages[0].rows_version())
+    reader = LineReader("it", await pair.storages[0].transfer.rows_version())
     assert sum(len(batch.lines) for batch in reader.batches(_made)) == len(_made) - 2
-    await pair.same(lambda storage: storage.retention_rules(ANA, None))
+    await pair.same(lambda storage: storage.retention.retention_rules(ANA, None))
 
 
 async def test_memories_go_through_their_stages(pair: Pair) -> None:
@@ -105,28 +105,34 @@ async def test_memories_go_through_their_stages(pair: Pair) -> None:
         erase_threshold=0.5, erase_after_days=4,
     )  # fmt: skip
     rules = dict.fromkeys(get_args(MemoryKind), policy)
-    path = await pair.same(lambda storage: storage.set_retention_rules(None, "app", rules))
+    path = await pair.same(
+        lambda storage: storage.retention.set_retention_rules(None, "app", rules)
+    )
     assert "/app/" == path
-    assert rules != await pair.same(lambda storage: storage.retention_rules(ANA, None))
-    await pair.same(lambda storage: storage.set_retention_rules(ANA, None, None))
-    assert rules == await pair.same(lambda storage: storage.retention_rules(ANA, None))
+    assert rules != await pair.same(lambda storage: storage.retention.retention_rules(ANA, None))
+    await pair.same(lambda storage: storage.retention.set_retention_rules(ANA, None, None))
+    assert rules == await pair.same(lambda storage: storage.retention.retention_rules(ANA, None))
     for path in ("/app/", TENANT):
         looked = 1
         while looked:
-            looked = (await pair.same(lambda s, path=path: s.retime(path, 7))).looked_at
-    assert [] == await pair.same(lambda storage: storage.retimings(None, None))
+            looked = (await pair.same(lambda s, path=path: s.retention.retime(path, 7))).looked_at
+    assert [] == await pair.same(lambda storage: storage.retention.retimings(None, None))
     days = (0.0, 1.0, 5.5, 400.0)
     for _ in range(8):
         now = pair.now
         rows, leaving = await counted(pair, now, days)
         assert rows and leaving
-        await pair.same(lambda storage, now=now: storage.due(None, "app", now, 5))
-        await pair.same(lambda storage, now=now: storage.due(ANA, None, now, 100))
-        await pair.same(lambda storage, now=now: storage.forget_faded(None, None, now, 100))
-        await pair.same(lambda storage, now=now: storage.forget_faded(ANA, None, now, 100))
-        await pair.same(lambda storage: storage.staged(ANA, STAGES, None, 50, 1))
+        await pair.same(lambda storage, now=now: storage.retention.due(None, "app", now, 5))
+        await pair.same(lambda storage, now=now: storage.retention.due(ANA, None, now, 100))
+        await pair.same(
+            lambda storage, now=now: storage.retention.forget_faded(None, None, now, 100)
+        )
+        await pair.same(
+            lambda storage, now=now: storage.retention.forget_faded(ANA, None, now, 100)
+        )
+        await pair.same(lambda storage: storage.retention.staged(ANA, STAGES, None, 50, 1))
         pair.now += timedelta(days=2, microseconds=3)
-    rest = await pair.same(lambda storage: storage.due(None, None, pair.now, 100))
+    rest = await pair.same(lambda storage: storage.retention.due(None, None, pair.now, 100))
     assert [] != await ids_of(pair) or rest
 
 
@@ -134,7 +140,7 @@ async def counted(pair: Pair, now: datetime, days: tuple[float, ...]) -> tuple[A
     """Return the numbers of a moment, which are added up in another order by each engine."""
     found = []
     for storage in pair.storages:
-        rows, leaving = await storage.retention_stats(None, "app", now, days)
+        rows, leaving = await storage.retention.retention_stats(None, "app", now, days)
         sums: dict[Any, list[float]] = {}
         for row in rows:
             key = (row.kind, row.fades, row.stage, row.bucket)
@@ -155,71 +161,81 @@ async def test_what_is_pinned_stays(pair: Pair) -> None:
     for pinned in (True, True, False, False):
         for some in (ids[:4], ids[2:6], []):
             await pair.same(
-                lambda storage, some=some, pinned=pinned: storage.set_pinned(ANA, some, pinned)
+                lambda storage, some=some, pinned=pinned: storage.retention.set_pinned(
+                    ANA, some, pinned
+                )
             )
-        await pair.same(lambda storage: storage.kept(ANA, ids))
-        await pair.same(lambda storage: storage.forget_faded(ANA, None, pair.now, 100))
+        await pair.same(lambda storage: storage.retention.kept(ANA, ids))
+        await pair.same(lambda storage: storage.retention.forget_faded(ANA, None, pair.now, 100))
         pair.now += timedelta(days=1)
     names = ["cello", "nobody", str(ids[0]), str(ids[1]).upper(), "\0"]
-    await pair.same(lambda storage: storage.named_ids(ANA, names))
-    unknown = await pair.same(lambda storage: storage.unknown_names(ANA, names))
+    await pair.same(lambda storage: storage.retention.named_ids(ANA, names))
+    unknown = await pair.same(lambda storage: storage.retention.unknown_names(ANA, names))
     assert unknown == ["nobody", "\0"]
 
 
 async def test_what_comes_back_is_as_it_was(pair: Pair) -> None:
-    faded = await pair.same(lambda storage: storage.staged(ANA, STAGES[1:], None, 100, 0))
+    faded = await pair.same(lambda storage: storage.retention.staged(ANA, STAGES[1:], None, 100, 0))
     stages = {one.stage for one in faded}
     assert "archived" in stages
     ids = [one.memory_id for one in faded]
-    found = await pair.same(lambda storage: storage.out_of_recall(ANA, ids))
+    found = await pair.same(lambda storage: storage.retention.out_of_recall(ANA, ids))
     away = [one for one in found if one.text is not None][:3] + [
         one for one in found if one.text is None
     ][:2]  # fmt: skip
     terms = {one.memory_id: ["some", "words", "some"] for one in away if one.is_wordless}
     back = await pair.same(
-        lambda storage: storage.revive_memories(ANA, Revival(faded=away, terms=terms, vectors=None))
+        lambda storage: storage.retention.revive_memories(
+            ANA, Revival(faded=away, terms=terms, vectors=None)
+        )
     )
     assert {one.memory_id for one in away} == set(back)
     await pair.refused(
-        lambda storage: storage.revive_memories(
+        lambda storage: storage.retention.revive_memories(
             ANA, Revival(faded=away, terms=terms, vectors=None)
         ),
         "moved on meanwhile",
     )
-    await pair.same(lambda storage: storage.kept(ANA, ids))
+    await pair.same(lambda storage: storage.retention.kept(ANA, ids))
 
 
 @pytest.mark.parametrize("decay_rate", [None, 0.2])
 async def test_what_is_weak_goes_at_once(pair: Pair, decay_rate: float | None) -> None:
     weak = Weak(threshold=0.6, min_age_days=3, decay_rate=decay_rate)
-    ids = await pair.same(lambda storage: storage.weak(ANA, weak))
+    ids = await pair.same(lambda storage: storage.retention.weak(ANA, weak))
     assert ids
-    averages = [await storage.average_score(ANA, weak) for storage in pair.storages]
+    averages = [await storage.retention.average_score(ANA, weak) for storage in pair.storages]
     assert averages[0][0] == averages[1][0]
     assert averages[0][1] == pytest.approx(averages[1][1], abs=1e-9)
-    gone = [set(await one.forget_weak(ANA, weak, [*ids, *ids[:1]])) for one in pair.storages]
+    gone = [
+        set(await one.retention.forget_weak(ANA, weak, [*ids, *ids[:1]])) for one in pair.storages
+    ]
     assert gone[0] == gone[1] == set(ids)
-    assert [] == await pair.same(lambda storage: storage.weak(ANA, weak))
+    assert [] == await pair.same(lambda storage: storage.retention.weak(ANA, weak))
 
 
 async def test_a_task_is_done_by_one_at_a_time(pair: Pair) -> None:
     now = pair.now
     later = now + timedelta(seconds=50)
-    assert await pair.same(lambda storage: storage.last_turn("t")) is None
-    assert await pair.same(lambda storage: storage.take_turn("t", "w1", now, 60))
-    assert not await pair.same(lambda storage: storage.take_turn("t", "w2", later, 60))
-    assert await pair.same(lambda storage: storage.keep_turn("t", "w1", later, 60))
-    assert not await pair.same(lambda storage: storage.keep_turn("t", "w2", later, 60))
-    await pair.same(lambda storage: storage.end_turn("t", "w2", later, later, {"not": "mine"}))
-    await pair.same(lambda storage: storage.end_turn("t", "w1", later, later, {"n": 1}))
-    turn = await pair.same(lambda storage: storage.last_turn("t"))
+    assert await pair.same(lambda storage: storage.retention.last_turn("t")) is None
+    assert await pair.same(lambda storage: storage.retention.take_turn("t", "w1", now, 60))
+    assert not await pair.same(lambda storage: storage.retention.take_turn("t", "w2", later, 60))
+    assert await pair.same(lambda storage: storage.retention.keep_turn("t", "w1", later, 60))
+    assert not await pair.same(lambda storage: storage.retention.keep_turn("t", "w2", later, 60))
+    await pair.same(
+        lambda storage: storage.retention.end_turn("t", "w2", later, later, {"not": "mine"})
+    )
+    await pair.same(lambda storage: storage.retention.end_turn("t", "w1", later, later, {"n": 1}))
+    turn = await pair.same(lambda storage: storage.retention.last_turn("t"))
     assert turn and (later, later, {"n": 1}) == (turn.next_at, turn.done_at, turn.result)
-    assert not await pair.same(lambda storage: storage.take_turn("t", "w2", now, 60))
-    assert await pair.same(lambda storage: storage.take_turn("t", "w2", later, 60))
-    await pair.same(lambda storage: storage.take_turn("other", "w1", now, 60))
-    await pair.same(lambda storage: storage.drop_task("t"))
-    assert await pair.same(lambda storage: storage.last_turn("t")) is None
-    assert await pair.same(lambda storage: storage.last_turn("other"))
+    assert not await pair.same(lambda storage: storage.retention.take_turn("t", "w2", now, 60))
+    assert await pair.same(lambda storage: storage.retention.take_turn("t", "w2", later, 60))
+    await pair.same(lambda storage: storage.retention.take_turn("other", "w1", now, 60))
+    await pair.same(lambda storage: storage.retention.drop_task("t"))
+    assert await pair.same(lambda storage: storage.retention.last_turn("t")) is None
+    assert await pair.same(lambda storage: storage.retention.last_turn("other"))
     for storage in pair.storages:
-        ahead = await storage.ahead_of_server(datetime.now(START.tzinfo) + timedelta(days=2))
+        ahead = await storage.retention.ahead_of_server(
+            datetime.now(START.tzinfo) + timedelta(days=2)
+        )
         assert timedelta(days=2) - timedelta(seconds=5) < ahead < timedelta(days=2, seconds=5)

@@ -81,11 +81,11 @@ async def begun(both: Both, world: RandomRuns) -> None:
         await storage.use_model(MODEL, 3)
     for thread in THREADS:
         rows = world.turns(thread, 4)
-        await both.same(lambda one, t=thread, r=rows: one.append_events(SCOPE, t, r, None))
+        await both.same(lambda one, t=thread, r=rows: one.events.append_events(SCOPE, t, r, None))
 
 
 async def number_of_last(both: Both) -> int:
-    known = await both.same(lambda one: one.known(SCOPE, [], [], NOW))
+    known = await both.same(lambda one: one.runs.known(SCOPE, [], [], NOW))
     return int(known.number)
 
 
@@ -97,15 +97,15 @@ async def reads(both: Both, world: RandomRuns) -> None:
         for slot in (None, "like"):
             for history in (False, True):
                 await both.same(
-                    lambda one, a=as_of, s=slot, h=history: one.list_facts(
+                    lambda one, a=as_of, s=slot, h=history: one.facts.list_facts(
                         SCOPE, slot=s, history=h, as_of=a
                     )
                 )
     for thread in (*THREADS, ThreadId("none")):
-        await both.same(lambda one, t=thread: one.read_thread(SCOPE, t, ASKED))
-        await both.same(lambda one, t=thread: one.list_runs(SCOPE, t, 5))
-    await both.same(lambda one: one.list_runs(SCOPE, None, 100))
-    await both.same(lambda one: one.recent_memories(SCOPE, 5))
+        await both.same(lambda one, t=thread: one.runs.read_thread(SCOPE, t, ASKED))
+        await both.same(lambda one, t=thread: one.runs.list_runs(SCOPE, t, 5))
+    await both.same(lambda one: one.runs.list_runs(SCOPE, None, 100))
+    await both.same(lambda one: one.runs.recent_memories(SCOPE, 5))
     relations = [("user", "lives_in"), ("emil", "knows")]
     since = world.moment()
     await both.same(lambda one: known(one, list(SLOTS), relations, since))
@@ -115,30 +115,30 @@ async def reads(both: Both, world: RandomRuns) -> None:
     asked = world.vectors(drafts[:2])
     await both.same(lambda one: likes(one, drafts, asked))
     for name in map(str, world.facts[-3:] + world.memories[-2:]):
-        await both.same(lambda one, n=name: one.named_memory(SCOPE, n))
+        await both.same(lambda one, n=name: one.facts.named_memory(SCOPE, n))
         await both.same(lambda one, n=name: in_place(one, UUID(n)))
-    assert await both.same(lambda one: one.named_memory(SCOPE, "none")) is None
+    assert await both.same(lambda one: one.facts.named_memory(SCOPE, "none")) is None
 
 
 async def known(storage: Any, slots: Any, relations: Any, since: datetime) -> Any:
     """Return what is known; PostgreSQL says it in any order."""
-    found = await storage.known(SCOPE, slots, relations, since)
+    found = await storage.runs.known(SCOPE, slots, relations, since)
     parts = (found.facts, found.retractions, found.edges)
     return found.number, [sorted(map(repr, part)) for part in parts]
 
 
 async def places(storage: Any, keys: list[str]) -> Any:
-    return sorted(map(repr, await storage.facts_in_place(SCOPE, "preference", keys)))
+    return sorted(map(repr, await storage.facts.facts_in_place(SCOPE, "preference", keys)))
 
 
 async def in_place(storage: Any, memory_id: UUID) -> Any:
-    return sorted(map(repr, await storage.edges_in_place(SCOPE, MemoryId(memory_id))))
+    return sorted(map(repr, await storage.facts.edges_in_place(SCOPE, MemoryId(memory_id))))
 
 
 async def likes(storage: Any, drafts: list[ItemAddress], asked: VectorRows | None) -> Any:
     """Return how near what is known is; of what is as near as another either may come."""
     words = {one: UUID(int=10_000 + n) for n, one in enumerate(drafts)}
-    found = await storage.like_texts(SCOPE, ["semantic"], words, asked)
+    found = await storage.runs.like_texts(SCOPE, ["semantic"], words, asked)
     return {one: [round(like.similarity, 3) for like in near] for one, near in found.items()}
 
 
@@ -152,9 +152,11 @@ async def test_runs_at_random_end_alike(both: Both, copies: None, seed: int) -> 
         if step % 5 == 4:
             thread = world.random.choice(THREADS)
             rows = world.turns(thread, 2)
-            await both.same(lambda one, t=thread, r=rows: one.append_events(SCOPE, t, r, None))
+            await both.same(
+                lambda one, t=thread, r=rows: one.events.append_events(SCOPE, t, r, None)
+            )
         plan = world.plan(await number_of_last(both))
-        said = await outcome(both, lambda one, p=plan: one.apply_run(p))
+        said = await outcome(both, lambda one, p=plan: one.runs.apply_run(p))
         ended.add(said.partition(":")[0])
         if not said:
             world.applied(plan)
@@ -165,17 +167,17 @@ async def test_runs_at_random_end_alike(both: Both, copies: None, seed: int) -> 
             await reads(both, world)
     assert {"", "Conflict"} == ended
     for run_id in world.random.sample(world.runs, min(3, len(world.runs))):
-        await outcome(both, lambda one, r=run_id: one.undo_run(SCOPE, r))
+        await outcome(both, lambda one, r=run_id: one.runs.undo_run(SCOPE, r))
         await both.left(TENANT, HELD)
-    for run in await both.same(lambda one: one.list_runs(SCOPE, None, 100)):
-        await outcome(both, lambda one, r=run.run_id: one.undo_run(SCOPE, r))
+    for run in await both.same(lambda one: one.runs.list_runs(SCOPE, None, 100)):
+        await outcome(both, lambda one, r=run.run_id: one.runs.undo_run(SCOPE, r))
         await both.left(TENANT, HELD)
     await reads(both, world)
 
 
 async def restored(both: Both, world: RandomRuns) -> None:
     """Let a fact hold again that has ended, or one that has not."""
-    facts = await both.same(lambda one: one.list_facts(SCOPE, history=True))
+    facts = await both.same(lambda one: one.facts.list_facts(SCOPE, history=True))
     if not facts:
         return
     fact = world.random.choice(facts)
@@ -186,7 +188,7 @@ async def restored(both: Both, world: RandomRuns) -> None:
         closed_at=fact.superseded_at or both.now,
         keys=[fact.slot, f"{fact.slot}:{fact.value.lower()}"],
     )
-    await outcome(both, lambda one: one.restore_fact(wanted))
+    await outcome(both, lambda one: one.facts.restore_fact(wanted))
     await both.left(TENANT, HELD)
 
 
@@ -201,22 +203,24 @@ async def test_undoing_the_last_run_leaves_what_was_before(
         both.now = NOW + timedelta(minutes=step)
         before = await both.left(TENANT, UNDONE)
         plan = world.plan(await number_of_last(both))
-        if await outcome(both, lambda one, p=plan: one.apply_run(p)):
+        if await outcome(both, lambda one, p=plan: one.runs.apply_run(p)):
             continue
         if world.maybe(0.4):
             world.applied(plan)
             continue
-        await both.same(lambda one, p=plan: one.undo_run(SCOPE, p.run_id))
+        await both.same(lambda one, p=plan: one.runs.undo_run(SCOPE, p.run_id))
         after = await both.left(TENANT, UNDONE)
         kept = [row["memory_id"] for row in before["memory_access"]]
         after["memory_access"] = [r for r in after["memory_access"] if r["memory_id"] in kept]
         before["threads"] = after["threads"] = []  # what is unread is counted anew
         assert before == after
         undone += 1
-        said = await outcome(both, lambda one, p=plan: one.undo_run(SCOPE, p.run_id))
+        said = await outcome(both, lambda one, p=plan: one.runs.undo_run(SCOPE, p.run_id))
         assert "was undone already" in said
     assert undone
-    assert "there is no run" in await outcome(both, lambda one: one.undo_run(SCOPE, UUID(int=1)))
+    assert "there is no run" in await outcome(
+        both, lambda one: one.runs.undo_run(SCOPE, UUID(int=1))
+    )
 
 
 def plain_run(number: int) -> RunPlan:
@@ -249,13 +253,13 @@ async def test_a_run_that_was_committed_unseen_is_not_written_again(
 
     monkeypatch.setattr(database, "_begin", noted)
     monkeypatch.setattr(OceanBaseDatabase, "_once", cut)
-    await both.seekdb.apply_run(plain_run(1))
+    await both.seekdb.runs.apply_run(plain_run(1))
     lost = iter([True])
-    await both.seekdb.undo_run(SCOPE, UUID(int=1))
-    [run] = await both.seekdb.list_runs(SCOPE, None, 9)
+    await both.seekdb.runs.undo_run(SCOPE, UUID(int=1))
+    [run] = await both.seekdb.runs.list_runs(SCOPE, None, 9)
     assert run.undone_at == NOW
     with pytest.raises(Conflict):
-        await both.seekdb.apply_run(plain_run(1))
+        await both.seekdb.runs.apply_run(plain_run(1))
 
 
 async def test_a_run_that_breaks_off_leaves_nothing(
@@ -273,13 +277,13 @@ async def test_a_run_that_breaks_off_leaves_nothing(
 
     monkeypatch.setattr(Transaction, "insert", dying)
     with pytest.raises(KeyboardInterrupt):
-        await both.seekdb.apply_run(world.plan(0))
+        await both.seekdb.runs.apply_run(world.plan(0))
     monkeypatch.undo()
     assert before == await both.left(TENANT, HELD)
 
 
 async def test_runs_of_a_tenant_stand_in_line(both: Both) -> None:
-    await asyncio.gather(*(both.seekdb.apply_run(plain_run(n)) for n in range(1, 9)))
+    await asyncio.gather(*(both.seekdb.runs.apply_run(plain_run(n)) for n in range(1, 9)))
     numbers = await both.seekdb._database.read(
         lambda tx: tx.rows("SELECT number FROM runs ORDER BY number")
     )

@@ -77,42 +77,46 @@ class RandomLogs:
 
 async def reads(both: Both, world: RandomLogs) -> None:
     for scope in SCOPES:
-        await both.same(lambda s, w=scope: s.user_state(w))
+        await both.same(lambda s, w=scope: s.session_logs.user_state(w))
         for thread in THREADS:
             for after in (None, NOW):
                 limit = world.random.choice((None, 0, 1, 3))
                 await both.same(
-                    lambda s, w=scope, t=thread, a=after, n=limit: s.load_session(
+                    lambda s, w=scope, t=thread, a=after, n=limit: s.session_logs.load_session(
                         w, t, after=a, limit=n
                     )
                 )
     for user in (None, *(scope.user for scope in SCOPES), "nobody"):
-        await both.same(lambda s, u=user: s.list_sessions("app", u))
+        await both.same(lambda s, u=user: s.session_logs.list_sessions("app", u))
     for app in ("App", "app ", "ap"):
-        await both.same(lambda s, a=app: s.list_sessions(a, None))
+        await both.same(lambda s, a=app: s.session_logs.list_sessions(a, None))
 
 
 async def step(both: Both, world: RandomLogs) -> None:
     scope, thread = world.random.choice(SCOPES[:3]), world.random.choice(THREADS)
     change, event = world.change(), world.event()
-    held = await both.same(lambda s: s.load_session(scope, thread, after=None, limit=None))
+    held = await both.same(
+        lambda s: s.session_logs.load_session(scope, thread, after=None, limit=None)
+    )
     match world.random.choice("ooaaaaaaaamxy"):
         case "o":
-            await both.same(lambda s: s.open_session(scope, thread, change))
+            await both.same(lambda s: s.session_logs.open_session(scope, thread, change))
         case "a":
             seen = world.seen(held.version if held else None)
             payload = world.random.choice(PAYLOADS)
             await both.same(
-                lambda s: s.append_session_event(scope, thread, event, payload, change, seen)
+                lambda s: s.session_logs.append_session_event(
+                    scope, thread, event, payload, change, seen
+                )
             )
         case "m":
             rows = [*{row.event.event_id: row for row in (world.row(), world.row())}.values()]
-            await both.same(lambda s: s.append_events(scope, thread, rows, None))
+            await both.same(lambda s: s.events.append_events(scope, thread, rows, None))
         case "x":
             forget = world.random.random() < 0.5
-            await both.same(lambda s: s.close_session(scope, thread, forget=forget))
+            await both.same(lambda s: s.session_logs.close_session(scope, thread, forget=forget))
         case _:
-            await both.same(lambda s: s.forget_turns(scope, thread, ["e1", "e2"]))
+            await both.same(lambda s: s.events.forget_turns(scope, thread, ["e1", "e2"]))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -129,10 +133,12 @@ async def test_any_course_is_the_same(both: Both, seed: int) -> None:
 
 async def test_the_same_opening_may_be_sent_twice(both: Both) -> None:
     for _ in range(2):
-        opened = await both.same(lambda s: s.open_session(SCOPES[0], THREADS[0], StateChange()))
+        opened = await both.same(
+            lambda s: s.session_logs.open_session(SCOPES[0], THREADS[0], StateChange())
+        )
         assert opened is not None
     both.now += timedelta(microseconds=1)
     assert None is await both.same(
-        lambda s: s.open_session(SCOPES[0], THREADS[0], StateChange(user={"a": 1}))
+        lambda s: s.session_logs.open_session(SCOPES[0], THREADS[0], StateChange(user={"a": 1}))
     )
     await both.left(scope_path(SCOPES[0]), HELD)

@@ -86,13 +86,13 @@ def job(number: int, **given: Any) -> NewJob:
 async def append(
     both: Both, rows: Sequence[EventRow], vectors: VectorRows | None = None, **given: Any
 ) -> set[str]:
-    return await both.same(lambda s: s.append_events(SCOPE, THREAD, rows, vectors, **given))
+    return await both.same(lambda s: s.events.append_events(SCOPE, THREAD, rows, vectors, **given))
 
 
 async def log(both: Both, number: int, text: str, version: int | None) -> None:
     said = turn(number, text).event
     done = await both.same(
-        lambda s: s.append_session_event(
+        lambda s: s.session_logs.append_session_event(
             SCOPE, THREAD, said, f'{{"text":  "{text}"}}', NO_CHANGE, Seen(version=version)
         )
     )
@@ -123,26 +123,28 @@ async def test_no_turn_takes_the_place_of_another(both: Both) -> None:
     held = await both.left(TENANT, HELD)
     for storage in (both.postgres, both.seekdb):
         with pytest.raises(Conflict):
-            await storage.append_events(SCOPE, THREAD, [turn(3, "milk")], None)
+            await storage.events.append_events(SCOPE, THREAD, [turn(3, "milk")], None)
     assert await both.left(TENANT, HELD) == held
 
 
 async def test_what_was_forgotten_does_not_come_back(both: Both) -> None:
     await append(both, [turn(1, "tea"), turn(2, "coffee")])
-    assert await both.same(lambda s: s.forget_turns(SCOPE, THREAD, ["e1", "e9", "\x00"])) == 1
+    assert (
+        await both.same(lambda s: s.events.forget_turns(SCOPE, THREAD, ["e1", "e9", "\x00"])) == 1
+    )
     assert await append(both, [turn(1, "tea"), turn(9, "new"), turn(3, "milk")]) == {"e3"}
-    known = await both.same(lambda s: s.known_turns(SCOPE, THREAD, ["e1", "e2", "e9", "e0"]))
+    known = await both.same(lambda s: s.events.known_turns(SCOPE, THREAD, ["e1", "e2", "e9", "e0"]))
     assert known == {"e1": None, "e2": None, "e9": None}
     await both.left(TENANT, HELD)
 
 
 async def test_memory_takes_in_what_a_log_holds(both: Both) -> None:
-    opened = await both.same(lambda s: s.open_session(SCOPE, THREAD, NO_CHANGE))
+    opened = await both.same(lambda s: s.session_logs.open_session(SCOPE, THREAD, NO_CHANGE))
     assert opened is not None
     for number in range(1, 5):
         await log(both, number, f"said {number} 茶", opened.version + number - 1)
     await append(both, [turn(9, "not logged")])
-    known = await both.same(lambda s: s.known_turns(SCOPE, THREAD, ["e1", "e9"]))
+    known = await both.same(lambda s: s.events.known_turns(SCOPE, THREAD, ["e1", "e9"]))
     assert known["e1"] == hashlib.sha256("said 1 茶".encode()).digest()
     rows = [turn(3, "", logged=True), turn(1, "redacted"), turn(7, "", logged=True)]
     rows[0] = EventRow(**{**_fields(rows[0]), "memory_id": memory_id(3)})
@@ -150,14 +152,14 @@ async def test_memory_takes_in_what_a_log_holds(both: Both) -> None:
     assert await append(both, rows) == {"e1", "e3"}
     held = await both.left(TENANT, HELD)
     assert [row["text"] for row in held["memories"]] == ["redacted", "said 3 茶", "not logged"]
-    said = await both.same(lambda s: s.thread_events(SCOPE, THREAD, 2))
+    said = await both.same(lambda s: s.events.thread_events(SCOPE, THREAD, 2))
     assert [event.event_id for event in said] == ["e3", "e9"]
-    assert await both.same(lambda s: s.forget_turns(SCOPE, THREAD, ["e1"])) == 1
+    assert await both.same(lambda s: s.events.forget_turns(SCOPE, THREAD, ["e1"])) == 1
     await both.left(TENANT, HELD)
-    history = await both.same(lambda s: s.thread_history(SCOPE, THREAD, 9))
+    history = await both.same(lambda s: s.events.thread_history(SCOPE, THREAD, 9))
     assert [event.event_id for event in history] == ["e2", "e3", "e4", "e9"]
     for forget in (False, True):
-        await both.same(lambda s, f=forget: s.close_session(SCOPE, THREAD, forget=f))
+        await both.same(lambda s, f=forget: s.session_logs.close_session(SCOPE, THREAD, forget=f))
         await both.left(TENANT, HELD)
 
 
@@ -179,7 +181,7 @@ async def test_turns_are_read_as_of_a_moment(both: Both) -> None:
     ):
         for limit in (0, 2, 9):
             await both.same(
-                lambda s, limit=limit, at=as_of: s.thread_history(SCOPE, THREAD, limit, at)
+                lambda s, limit=limit, at=as_of: s.events.thread_history(SCOPE, THREAD, limit, at)
             )
         query = MemoryQuery(
             scope=SCOPE,
@@ -190,8 +192,8 @@ async def test_turns_are_read_as_of_a_moment(both: Both) -> None:
             as_of=as_of,
             thread_id=THREAD,
         )
-        await both.same(lambda s, query=query: s.list_memories(query))
-    found = await both.same(lambda s: s.thread_events(SCOPE, THREAD, 3))
+        await both.same(lambda s, query=query: s.events.list_memories(query))
+    found = await both.same(lambda s: s.events.thread_events(SCOPE, THREAD, 3))
     assert [event.event_id for event in found] == ["e3", "e4", "e6"]
 
 
@@ -202,13 +204,13 @@ async def test_turns_get_their_vectors_later(both: Both) -> None:
     await append(both, [turn(4, "rum")])
 
     def waiting(storage: Any) -> Any:
-        return storage.memories_without_vectors(SCOPE, THREAD, MODEL, 9)
+        return storage.events.memories_without_vectors(SCOPE, THREAD, MODEL, 9)
 
     found = await both.same(waiting)
     assert [text for _, text in found] == ["tea", "rum"]
-    await both.same(lambda s: s.add_vectors(SCOPE, vectors_of([1, 8])))
+    await both.same(lambda s: s.events.add_vectors(SCOPE, vectors_of([1, 8])))
     assert [text for _, text in await both.same(waiting)] == ["rum"]
-    other = await both.same(lambda s: s.memories_without_vectors(SCOPE, THREAD, "other", 2))
+    other = await both.same(lambda s: s.events.memories_without_vectors(SCOPE, THREAD, "other", 2))
     assert [text for _, text in other] == ["tea", "milk"]
 
 
@@ -217,52 +219,58 @@ async def test_an_id_that_is_too_long_is_refused(both: Both) -> None:
     object.__setattr__(long[1].event, "event_id", secrets.token_hex(6000))
     for storage in (both.postgres, both.seekdb):
         with pytest.raises(InvalidInput):
-            await storage.append_events(SCOPE, THREAD, long, None)
+            await storage.events.append_events(SCOPE, THREAD, long, None)
         with pytest.raises(InvalidInput):
-            await storage.forget_turns(SCOPE, THREAD, [secrets.token_hex(6000)])
+            await storage.events.forget_turns(SCOPE, THREAD, [secrets.token_hex(6000)])
     assert (await both.left(TENANT, HELD))["events"] == []
 
 
 async def test_states_change_key_by_key(both: Both) -> None:
     change = StateChange(app={"a": 1, "b": {"c": 2}}, user={"u": None}, session={"s": "茶"})
-    opened = await both.same(lambda s: s.open_session(SCOPE, THREAD, change))
+    opened = await both.same(lambda s: s.session_logs.open_session(SCOPE, THREAD, change))
     assert opened is not None and opened.user_state == {"u": None}
-    assert await both.same(lambda s: s.open_session(SCOPE, THREAD, change)) is not None, (
-        "sent again"
-    )
+    assert (
+        await both.same(lambda s: s.session_logs.open_session(SCOPE, THREAD, change)) is not None
+    ), "sent again"
     both.now += timedelta(minutes=1)
-    assert await both.same(lambda s: s.open_session(SCOPE, THREAD, change)) is None
+    assert await both.same(lambda s: s.session_logs.open_session(SCOPE, THREAD, change)) is None
     seen = Seen(version=None, event_id=None, updated_at=NOW)
     more = StateChange(app={"b": 3}, user={"v": [1]}, session={"t": 1.5})
     said = turn(1, "tea").event
     for _ in range(2):
         await both.same(
-            lambda s: s.append_session_event(SCOPE, THREAD, said, '{"x": 1}', more, seen)
+            lambda s: s.session_logs.append_session_event(
+                SCOPE, THREAD, said, '{"x": 1}', more, seen
+            )
         )
-    await both.same(lambda s: s.append_session_event(SCOPE, THREAD, said, "{}", more, seen))
+    await both.same(
+        lambda s: s.session_logs.append_session_event(SCOPE, THREAD, said, "{}", more, seen)
+    )
     stale = Seen(version=None, event_id="e0", updated_at=NOW)
     after = turn(2, "milk").event
     done = await both.same(
-        lambda s: s.append_session_event(SCOPE, THREAD, after, "{}", more, stale)
+        lambda s: s.session_logs.append_session_event(SCOPE, THREAD, after, "{}", more, stale)
     )
     assert done.version is None
     for user in ("ann", None):
-        await both.same(lambda s, user=user: s.list_sessions("app", user))
+        await both.same(lambda s, user=user: s.session_logs.list_sessions("app", user))
     for limit in (0, None):
         await both.same(
-            lambda s, limit=limit: s.load_session(SCOPE, THREAD, after=NOW, limit=limit)
+            lambda s, limit=limit: s.session_logs.load_session(
+                SCOPE, THREAD, after=NOW, limit=limit
+            )
         )
-    assert await both.same(lambda s: s.user_state(SCOPE)) == {"u": None, "v": [1]}
+    assert await both.same(lambda s: s.session_logs.user_state(SCOPE)) == {"u": None, "v": [1]}
     await both.left(TENANT, HELD)
 
 
 async def test_of_many_who_saw_the_same_one_is_appended(both: Both) -> None:
     storage: OceanBaseStorage = both.seekdb
-    opened = await storage.open_session(SCOPE, THREAD, NO_CHANGE)
+    opened = await storage.session_logs.open_session(SCOPE, THREAD, NO_CHANGE)
     assert opened is not None
     done = await asyncio.gather(
         *(
-            storage.append_session_event(
+            storage.session_logs.append_session_event(
                 SCOPE, THREAD, turn(n, "x").event, "{}", NO_CHANGE, Seen(version=opened.version)
             )
             for n in range(12)
@@ -274,7 +282,9 @@ async def test_of_many_who_saw_the_same_one_is_appended(both: Both) -> None:
 async def test_what_many_say_at_once_is_numbered_without_gaps(both: Both) -> None:
     storage: OceanBaseStorage = both.seekdb
     rows = [[turn(n, f"text {n}"), turn(n // 2, "twice")] for n in range(20, 40)]
-    done = await asyncio.gather(*(storage.append_events(SCOPE, THREAD, r, None) for r in rows))
+    done = await asyncio.gather(
+        *(storage.events.append_events(SCOPE, THREAD, r, None) for r in rows)
+    )
     assert sum(map(len, done)) == 30
     said = await storage._database.read(
         lambda tx: tx.rows("SELECT seq, memory_seq FROM events ORDER BY seq")
@@ -287,9 +297,11 @@ async def test_all_users_change_the_state_of_their_application_at_once(both: Bot
     users = [Scope("app", f"user {n}") for n in range(12)]
     await asyncio.gather(
         *(
-            storage.open_session(user, THREAD, StateChange(app={user.user: 1}, user={"x": 1}))
+            storage.session_logs.open_session(
+                user, THREAD, StateChange(app={user.user: 1}, user={"x": 1})
+            )
             for user in users
         )
     )
-    record = await storage.load_session(users[0], THREAD, after=None, limit=None)
+    record = await storage.session_logs.load_session(users[0], THREAD, after=None, limit=None)
     assert record is not None and record.app_state == {user.user: 1 for user in users}

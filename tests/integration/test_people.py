@@ -245,14 +245,14 @@ async def test_a_namesake_who_is_told_of_meanwhile_is_minded(dsn: str) -> None:
     async with open_memory(dsn, worker=False) as memory, open_memory(dsn, worker=False) as other:
         await tell(memory, "a", 0, EMIL[0])
         await other.append_events(ANN, "b", [said("b", 1, "My neighbour Emil lives in Oslo.")])
-        known = memory._storage.known
+        known = memory._storage.runs.known
 
         async def late(*given: Any) -> Any:
             if await values(other, "relation.neighbour") == []:
                 await other.consolidate(ANN, "b")
             return await known(*given)
 
-        memory._storage.known = late  # type: ignore[method-assign]
+        memory._storage.runs.known = late  # type: ignore[method-assign]
         await tell(memory, "c", 4, EMIL[1])
         assert ["seven"] == await values(memory, "relation.son.age")
 
@@ -260,12 +260,12 @@ async def test_a_namesake_who_is_told_of_meanwhile_is_minded(dsn: str) -> None:
 async def test_a_naming_turn_that_is_forgotten_meanwhile_is_minded(dsn: str) -> None:
     async with open_memory(dsn, worker=False) as memory, open_memory(dsn, worker=False) as other:
         await tell(memory, "a", 0, EMIL[0])
-        known = memory._storage.known
+        known = memory._storage.runs.known
 
         async def late(*given: Any) -> Any:
             await other.forget_turns(ANN, "a", ["e0"])
             return await known(*given)
 
-        memory._storage.known = late  # type: ignore[method-assign]
+        memory._storage.runs.known = late  # type: ignore[method-assign]
         await tell(memory, "c", 4, EMIL[1])
         assert [] == await memory.facts(ANN, history=True)

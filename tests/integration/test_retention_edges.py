@@ -130,7 +130,7 @@ async def test_a_read_in_the_future_counts_as_one_just_now(
 ) -> None:
     [kept] = [one for one in await memory.list_memories(ANN) if one.key == "old"]
     ahead = Accesses(reads, NOW + AGE)
-    await memory._storage.add_accesses([NewAccesses(ANN, kept.memory_id, ahead)])
+    await memory._storage.accesses.add_accesses([NewAccesses(ANN, kept.memory_id, ahead)])
     assert 1 == await score(memory)
     stats = await memory.retention.stats(ANN)
     assert [0] * 7 + [1, 0, 1] == [*stats.total.buckets]
@@ -146,7 +146,7 @@ async def test_a_billion_reads_ten_years_ago_do_not_overflow(
 ) -> None:
     [kept] = [one for one in await memory.list_memories(ANN) if one.key == "old"]
     read = Accesses(10**9, NOW - AGE)
-    await memory._storage.add_accesses([NewAccesses(ANN, kept.memory_id, read)])
+    await memory._storage.accesses.add_accesses([NewAccesses(ANN, kept.memory_id, read)])
     curve = await memory.retention.curve(ANN, "old")
     assert 10**9 == curve.kept.access_count and 0 < curve.score < 1e-100
     told = "calculate_retention_score(1000000000, %(at)s, 0.1, %(now)s, 0.7)"

@@ -28,7 +28,7 @@ def said(event_id: str, text: str, importance: float = 5.0) -> Event:
 async def kept(memory: MemoryEngine, text: str) -> Kept:
     listed = await memory.list_memories(ANN)
     [memory_id] = [one.memory_id for one in listed if one.text == text]
-    [found] = await memory._storage.kept(ANN, [memory_id])
+    [found] = await memory._storage.retention.kept(ANN, [memory_id])
     return found
 
 
@@ -104,7 +104,7 @@ async def test_arousal_and_importance_that_a_run_finds_out_count(
         await memory.append_events(ANN, "t", [said("a", text)])
         await memory.consolidate(ANN, "t")
         [turn] = await memory.list_memories(ANN, kinds=["episodic"])
-        [found] = await memory._storage.kept(ANN, [turn.memory_id])
+        [found] = await memory._storage.retention.kept(ANN, [turn.memory_id])
         assert found.arousal > 0
         assert found.forget_at == forget_at(
             initial=found.strength, last_used_at=START, arousal=found.arousal
@@ -117,7 +117,7 @@ async def test_counters_and_clocks_that_are_off_do_no_harm(dsn: str, now: list[d
         memory_id = MemoryId((await kept(memory, "I sail.")).memory_id)
         future, past = START + 3650 * DAY, START - 3650 * DAY
         for count, moment in ((10**9, past), (2 * 10**9, future), (10**9, START)):
-            await memory._storage.add_accesses(
+            await memory._storage.accesses.add_accesses(
                 [NewAccesses(ANN, memory_id, Accesses(count, moment))]
             )
         found = await kept(memory, "I sail.")

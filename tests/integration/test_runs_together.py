@@ -142,7 +142,7 @@ async def tries_of_two_at_once(dsn: str, ids: tuple[str, str]) -> int:
     """Consolidate two turns that nobody knows the other of; return how often they looked."""
     barrier, looks = asyncio.Barrier(2), 0
     async with open_memory(dsn, extractor=Relating(), worker=False) as memory:
-        look = memory._storage.known
+        look = memory._storage.runs.known
 
         async def known(*given: Any) -> Any:
             nonlocal looks
@@ -152,7 +152,7 @@ async def tries_of_two_at_once(dsn: str, ids: tuple[str, str]) -> int:
                 await barrier.wait()
             return found
 
-        memory._storage.known = known  # type: ignore[method-assign]
+        memory._storage.runs.known = known  # type: ignore[method-assign]
         for thread, event_id in zip("tu", ids, strict=True):
             await memory.append_events(ANN, thread, [said(event_id, "A story, and a long one.")])
         await asyncio.gather(*(memory.consolidate(ANN, thread) for thread in "tu"))

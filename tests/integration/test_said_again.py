@@ -124,7 +124,7 @@ async def test_a_run_that_fails_brings_nothing_back(
     async def refused(plan: RunPlan) -> None:
         raise Conflict("another run came first, always")
 
-    monkeypatch.setattr(storage, "apply_run", refused)
+    monkeypatch.setattr(storage.runs, "apply_run", refused)
     with pytest.raises(Conflict):
         await tell(world)
     assert [] == await world.known() and set() == await world.in_graph()
@@ -169,7 +169,7 @@ async def test_a_revival_that_meets_another_writer_changes_nothing(world: World)
     await state(world)
     await world.fade(1)
     storage, plans = world.memory._storage, []
-    applied = storage.apply_run
+    applied = storage.runs.apply_run
 
     async def late(plan: RunPlan) -> None:
         plans.append(plan)
@@ -177,7 +177,7 @@ async def test_a_revival_that_meets_another_writer_changes_nothing(world: World)
             await world.memory.retention.revive(ANN, [plan.revival.faded[0].key])
         await applied(plan)
 
-    storage.apply_run = late  # type: ignore[method-assign]
+    storage.runs.apply_run = late  # type: ignore[method-assign]
     await tell(world)
     assert [True, False] == [plan.revival is not None for plan in plans]
     assert 1 == len(await world.known())

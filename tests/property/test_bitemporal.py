@@ -151,7 +151,7 @@ class World:
         plan = RunPlan(run_id=run_id, kind="test", scope=self.scope, thread_id=None,
                        extractor="test", started_at=self.today[0], close=closed, facts=opened,
                        memories=rows)  # fmt: skip
-        run_sync(self.storage.apply_run(plan))
+        run_sync(self.storage.runs.apply_run(plan))
 
     def _named(self, place: int, *, odd: bool, ended: bool) -> tuple[MemoryId, Row] | None:
         rows = [one for one in self.model.now.items() if odd or (one[1].ends is not None) == ended]

@@ -10,7 +10,6 @@ from shared_core.core.retention_policy import Strength
 from shared_core.errors import StorageUnavailable
 from shared_core.ports.storage import Clock, StorageReport
 from shared_core.settings import Settings, redacted
-from shared_core.storage._composed import ComposedStorage
 from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
 from shared_core.storage.oceanbase.conversations import OceanBaseConversations
 from shared_core.storage.oceanbase.erasures import OceanBaseErasures
@@ -37,33 +36,31 @@ NO_SUCH_TABLE = 1146
 DENIED = (1044, 1142, 1143, 1227)
 
 
-class OceanBaseStorage(ComposedStorage):
+class OceanBaseStorage:
     """The storage port on SeekDB 1.4 or newer, or OceanBase 4.3.5.3 or newer."""
 
     def __init__(self, settings: Settings, clock: Clock, strength: Strength | None = None) -> None:
         database = OceanBaseDatabase(settings)
         vectors = OceanBaseVectors(database, clock)
-        super().__init__(
-            items=OceanBaseItems(database, clock, strength, settings.ann_threshold),
-            instructions=OceanBaseInstructions(database, clock, strength),
-            events=OceanBaseEvents(database, clock, strength),
-            recall=OceanBaseRecall(database, clock),
-            timeline=OceanBaseSlices(database, clock),
-            accesses=OceanBaseAccesses(database, clock),
-            session_logs=OceanBaseSessions(database, clock),
-            conversations=OceanBaseConversations(database, clock),
-            jobs=OceanBaseJobs(database, clock),
-            runs=OceanBaseRuns(database, clock, strength),
-            facts=OceanBaseFacts(database, clock),
-            graph=OceanBaseGraph(database, clock),
-            profiles=OceanBaseProfiles(database, clock, strength),
-            retention=OceanBaseRetention(database, clock),
-            erasures=OceanBaseErasures(database, clock),
-            indexes=OceanBaseIndexes(database, clock, settings.ann_threshold),
-            reembedding=vectors,
-            transfer=OceanBaseTransfer(database, clock),
-            tokens=OceanBaseTokens(database, clock),
-        )
+        self.items = OceanBaseItems(database, clock, strength, settings.ann_threshold)
+        self.instructions = OceanBaseInstructions(database, clock, strength)
+        self.events = OceanBaseEvents(database, clock, strength)
+        self.recall = OceanBaseRecall(database, clock)
+        self.timeline = OceanBaseSlices(database, clock)
+        self.accesses = OceanBaseAccesses(database, clock)
+        self.session_logs = OceanBaseSessions(database, clock)
+        self.conversations = OceanBaseConversations(database, clock)
+        self.jobs = OceanBaseJobs(database, clock)
+        self.runs = OceanBaseRuns(database, clock, strength)
+        self.facts = OceanBaseFacts(database, clock)
+        self.graph = OceanBaseGraph(database, clock)
+        self.profiles = OceanBaseProfiles(database, clock, strength)
+        self.retention = OceanBaseRetention(database, clock)
+        self.erasures = OceanBaseErasures(database, clock)
+        self.indexes = OceanBaseIndexes(database, clock, settings.ann_threshold)
+        self.reembedding = vectors
+        self.transfer = OceanBaseTransfer(database, clock)
+        self.tokens = OceanBaseTokens(database, clock)
         self._settings = settings
         self._database = database
         self.use_model = vectors.use_model

@@ -7,7 +7,6 @@ from shared_core.core.retention_policy import Strength
 from shared_core.errors import EmbeddingMismatch, StorageReadOnly
 from shared_core.ports.storage import Clock, StorageReport
 from shared_core.settings import Settings, redacted
-from shared_core.storage._composed import ComposedStorage
 from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.statements import Step, step, steps
 from shared_core.storage.postgres.conversations import PostgresConversations
@@ -27,7 +26,7 @@ from shared_core.storage.postgres.tokens import PostgresTokens
 from shared_core.storage.postgres.transfer import PostgresTransfer
 
 
-class PostgresStorage(ComposedStorage):
+class PostgresStorage:
     """The storage port on PostgreSQL 15 or newer with pgvector 0.8 or newer."""
 
     def __init__(self, settings: Settings, clock: Clock, strength: Strength | None = None) -> None:
@@ -35,27 +34,25 @@ class PostgresStorage(ComposedStorage):
         indexes = TenantIndexes(database, settings.ann_threshold)
         items = PostgresItems(database, clock, indexes, strength)
         events = PostgresEvents(database, clock, items)
-        super().__init__(
-            items=items,
-            instructions=PostgresInstructions(database, items),
-            events=events,
-            recall=PostgresRecall(database, clock),
-            timeline=PostgresSlices(database, clock),
-            accesses=PostgresAccesses(database),
-            session_logs=PostgresSessions(database, clock),
-            conversations=PostgresConversations(database, clock),
-            jobs=PostgresJobs(database, clock),
-            runs=PostgresRuns(database, clock, items),
-            facts=PostgresFacts(database, clock),
-            graph=PostgresGraph(database, clock),
-            profiles=PostgresProfiles(database, clock, items, events),
-            retention=PostgresRetention(database, clock),
-            erasures=PostgresErasures(database, clock),
-            indexes=PostgresIndexes(database, indexes),
-            reembedding=PostgresReembed(database, clock),
-            transfer=PostgresTransfer(database, clock),
-            tokens=PostgresTokens(database, clock),
-        )
+        self.items = items
+        self.instructions = PostgresInstructions(database, items)
+        self.events = events
+        self.recall = PostgresRecall(database, clock)
+        self.timeline = PostgresSlices(database, clock)
+        self.accesses = PostgresAccesses(database)
+        self.session_logs = PostgresSessions(database, clock)
+        self.conversations = PostgresConversations(database, clock)
+        self.jobs = PostgresJobs(database, clock)
+        self.runs = PostgresRuns(database, clock, items)
+        self.facts = PostgresFacts(database, clock)
+        self.graph = PostgresGraph(database, clock)
+        self.profiles = PostgresProfiles(database, clock, items, events)
+        self.retention = PostgresRetention(database, clock)
+        self.erasures = PostgresErasures(database, clock)
+        self.indexes = PostgresIndexes(database, indexes)
+        self.reembedding = PostgresReembed(database, clock)
+        self.transfer = PostgresTransfer(database, clock)
+        self.tokens = PostgresTokens(database, clock)
         self._settings = settings
         self._database = database
         self._clock = clock
