@@ -15,8 +15,17 @@ LONGEST_FIRST = (
     "test_demo.py",
     "test_benchmarks.py",
     "test_mcp.py",
-    "test_adk_commands.py",
     "test_http_fuzz.py",
+    "test_http_server.py",
+    "test_adk_commands.py",
+    "test_worker_command.py",
+    "test_store_conformance.py",
+    "test_oceanbase_recall.py",
+    "test_runs.py",
+    "test_keeping_bad_input.py",
+    "test_oceanbase_running.py",
+    "test_oceanbase_kills.py",
+    "test_embedded.py",
 )
 """The modules that take longest, most of which start processes."""
 

@@ -14,16 +14,17 @@ from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
+from warm_python import warm_python
 
 from shared_core import MemoryEngine, Scope, open_memory
 from tests.integration.test_queue import ANN, jobs, told, until_done
 
-COMMAND = [sys.executable, "-m", "shared_core.cli.main"]
+COMMAND = ["-m", "shared_core.cli.main"]
 
 
 def start(dsn: str, *options: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [*COMMAND, "worker", "--uri", dsn, "--poll", "0.05", *options],
+        [*warm_python(), *COMMAND, "worker", "--uri", dsn, "--poll", "0.05", *options],
         stderr=subprocess.PIPE,
         text=True,
         env={name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")},
@@ -31,7 +32,7 @@ def start(dsn: str, *options: str) -> subprocess.Popen[str]:
 
 
 def shown(dsn: str, *options: str) -> str:
-    command = [*COMMAND, "jobs", "--uri", dsn, *options]
+    command = [*warm_python(), *COMMAND, "jobs", "--uri", dsn, *options]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
@@ -225,7 +226,7 @@ async def test_jobs_are_chosen_put_back_and_cancelled(dsn: str) -> None:
     again = shown(dsn, "--cancel", ids()["two"][:-4])
     assert "1 cancelled\n" == again
     for wrong in (["--retry", "nothing"], ["--cancel", "-"], ["--user", "ann"]):
-        command = [*COMMAND, "jobs", "--uri", dsn, *wrong]
+        command = [*warm_python(), *COMMAND, "jobs", "--uri", dsn, *wrong]
         refused = subprocess.run(command, capture_output=True, text=True, check=False)
         assert 1 == refused.returncode and refused.stderr.startswith("Error: ")
 
@@ -241,7 +242,7 @@ async def test_callbacks_are_no_work_of_a_worker(dsn: str) -> None:
     assert "episodes" in shown(dsn) and "1 of them for a process that has" in shown(dsn)
     [job] = json.loads(shown(dsn, "--json"))
     assert ("callback", "episodes") == (job["type"], job["performer"])
-    command = [*COMMAND, "doctor", "--uri", dsn, "--json"]
+    command = [*warm_python(), *COMMAND, "doctor", "--uri", dsn, "--json"]
     told = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     [queue] = [found for found in json.loads(told)["findings"] if "queue" == found["check"]]
     assert "0 jobs are due" in queue["found"] and "1 wait for a process" in queue["found"]
