@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 MEMORY_DISK = Path("/dev/shm")
-NEEDED_BYTES = 4 * 1024**3
+NEEDED_BYTES = 6 * 1024**3
 """Room for two servers of each engine and the folders of the running tests."""
 
 
