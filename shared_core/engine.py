@@ -43,9 +43,8 @@ from shared_core.core.namespaces import check_label, scope_path
 from shared_core.core.retention_policy import POLICIES, RetentionPolicy
 from shared_core.errors import InvalidInput, MemoryCoreError
 from shared_core.ingest import events as ingest, items
-from shared_core.ingest.imported_items import ImportedItems
 from shared_core.ingest.instructions import Instructions
-from shared_core.ingest.items import ItemOp, ItemResult
+from shared_core.ingest.items import ImportedItems
 from shared_core.ingest.service import Turns
 from shared_core.ingest.session_log import SessionLogs
 from shared_core.jobs.api_tokens import ApiTokens
@@ -63,6 +62,7 @@ from shared_core.lifecycle import Background, Handle, StorageLifecycle
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.relation_schema import DECLARED, Relations
 from shared_core.ports.erasures import ErasureReceipt
+from shared_core.ports.items import ItemOp, ItemResult
 from shared_core.ports.jobs import ExtractionStrategy, JobType
 from shared_core.ports.runs import Fact
 from shared_core.ports.storage import Clock, Embedder, Extractor, Storage, StorageReport

@@ -23,15 +23,18 @@ from shared_core.errors import (
     StorageReadOnly,
 )
 from shared_core.ingest.events import TEXT_FIELD
+from shared_core.lifecycle import Handle
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.text import has_words, search_terms
 from shared_core.ports.items import (
     FindItems,
+    ImportMark,
     Item,
     ItemAddress,
     ItemOp,
     ItemQuery,
     ItemResult,
+    ItemStamp,
     MemoryRow,
     NamespaceQuery,
     ReadItem,
@@ -262,16 +265,6 @@ def page_bounds(limit: int, offset: int, name: str = "limit") -> tuple[int, int]
     return min(limit, MAX_BOUND), min(offset, MAX_BOUND)
 
 
-__all__ = [
-    "FindItems",
-    "ItemOp",
-    "ItemResult",
-    "ReadItem",
-    "WriteItem",
-    "one_error",
-    "run_item_ops",
-]
-
 log = logging.getLogger("hippocampus")
 
 MAX_CHUNK_CHARACTERS = 50_000_000
@@ -281,28 +274,38 @@ Work: TypeAlias = Callable[[Sequence[int]], Awaitable[None]]
 
 
 async def run_item_ops(
-    storage: Storage, embedding: Embedding, clock: Clock, ops: Sequence[ItemOp]
+    storage: Storage,
+    embedding: Embedding,
+    clock: Clock,
+    ops: Sequence[ItemOp],
+    stamps: Sequence[ItemStamp] = (),
 ) -> list[ItemResult]:
     """Run a batch and return a result for each operation, in order.
 
     Reads run first, then searches, lists, writes; so reads see the state before the batch. The last
     valid write to an address wins. Each operation fails alone (decision 8): BatchError with every
     result is raised after all others are done. If a single cause failed all of them, or there is
-    only one operation, the plain error is raised.
+    only one operation, the plain error is raised. stamps: of imported items, one for each write.
     """
-    return await _Batch(storage, embedding, clock, ops).run()
+    return await _Batch(storage, embedding, clock, ops, stamps).run()
 
 
 class _Batch:
     """The state of one batch: results and errors by the place of their operation."""
 
     def __init__(
-        self, storage: Storage, embedding: Embedding, clock: Clock, ops: Sequence[ItemOp]
+        self,
+        storage: Storage,
+        embedding: Embedding,
+        clock: Clock,
+        ops: Sequence[ItemOp],
+        stamps: Sequence[ItemStamp],
     ) -> None:
         self._storage = storage
         self._embedding = embedding
         self._clock = clock
         self._ops = ops
+        self._stamps = {stamp.address: stamp for stamp in stamps}
         self._results: list[ItemResult] = [None] * len(ops)
         self._errors: dict[int, Exception] = {}
         self._touched: dict[ItemAddress, None] = {}
@@ -469,7 +472,8 @@ class _Batch:
         gone = [self._address(place) for place, entry in chosen.items() if not entry]
         now = self._clock()
         rows = [entry.written_at(now) for entry in chosen.values() if entry]
-        await self._storage.items.put_memories(rows, vectors, gone)
+        stamps = [self._stamps[row.namespace, row.key] for row in rows] if self._stamps else ()
+        await self._storage.items.put_memories(rows, vectors, gone, stamps)
 
 
 def one_error(errors: Mapping[int, Exception], results: Sequence[object]) -> Exception:
@@ -491,3 +495,42 @@ def _chunks(drafts: Drafts) -> Iterator[Drafts]:
             chunk, size = {}, 0
     if chunk:
         yield chunk
+
+
+class ImportedItems:
+    """Reads and writes items of another store, with their times: engine.imported_items."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+
+    async def read(self, addresses: Sequence[ItemAddress]) -> list[Item | None]:
+        """Return the item at each address, without a refresh of its time to live."""
+        reads = [ReadItem(address=address, refresh=False) for address in addresses]
+        return cast("list[Item | None]", await self._run(reads))
+
+    async def marks(self, addresses: Sequence[ItemAddress]) -> Mapping[ItemAddress, ImportMark]:
+        """Return what was imported to these addresses before, and deleted there since."""
+        storage = await self._handle.storage()
+        return await storage.items.import_marks(addresses)
+
+    async def write(
+        self, writes: Sequence[WriteItem], stamps: Sequence[ItemStamp]
+    ) -> list[ItemResult]:
+        """Write items with the times of their stamps, and mark them as imported.
+
+        An item and its stamp are written in one transaction, so no other write comes between.
+        """
+        return await self._run(writes, stamps)
+
+    async def stamp(self, stamps: Sequence[ItemStamp]) -> None:
+        """Mark items as imported, and set the times of their stamps where these are older."""
+        storage = await self._handle.storage()
+        await storage.items.stamp_items(stamps)
+
+    async def _run(
+        self, ops: Sequence[ItemOp], stamps: Sequence[ItemStamp] = ()
+    ) -> list[ItemResult]:
+        handle = self._handle
+        return await run_item_ops(
+            await handle.storage(), handle.embedding, handle.clock, ops, stamps
+        )

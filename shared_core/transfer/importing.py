@@ -19,8 +19,7 @@ from shared_core.errors import (
     SchemaOutOfDate,
     StorageUnavailable,
 )
-from shared_core.ingest.imported_items import ImportedItems
-from shared_core.ingest.items import text_of
+from shared_core.ingest.items import ImportedItems, text_of
 from shared_core.models.embedders import PrecomputedVectors
 from shared_core.ports.items import ImportMark, Item, ItemAddress, ItemStamp, WriteItem
 from shared_core.ports.transfer import ItemSource, SourceItem

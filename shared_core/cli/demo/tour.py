@@ -27,9 +27,8 @@ from shared_core.core.domain import Hit, Scope
 from shared_core.core.namespaces import memories_namespace
 from shared_core.engine import MemoryEngine
 from shared_core.errors import CapabilityMissing, StorageUnavailable
-from shared_core.ingest.items import FindItems
 from shared_core.open import open_memory
-from shared_core.ports.items import Item
+from shared_core.ports.items import FindItems, Item
 from shared_core.settings import Settings, load_settings
 
 if TYPE_CHECKING:
