@@ -133,7 +133,7 @@ async def test_a_large_tenant_is_searched_by_the_index(
     filled: Both, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[str] = []
-    items: Any = filled.seekdb.find_items.__self__  # type: ignore[attr-defined]
+    items: Any = filled.seekdb.items
     monkeypatch.setattr(items, "_large", LargeTenants(100))
     monkeypatch.setattr(
         "shared_core.storage.oceanbase.connection.transactions.Transaction.rows",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -92,8 +93,8 @@ async def oceanbase(memory: MemoryEngine, dsn: str, uri: str) -> AsyncIterator[O
 
 async def same(first: Any, second: Any, verb: str, *args: Any, **options: Any) -> Any:
     """Return what a verb says on both, which must be the same."""
-    expected = await getattr(first, verb)(*args, **options)
-    assert expected == await getattr(second, verb)(*args, **options), (args, options)
+    expected = await attrgetter(verb)(first)(*args, **options)
+    assert expected == await attrgetter(verb)(second)(*args, **options), (args, options)
     return expected
 
 
@@ -103,14 +104,14 @@ async def test_the_graph_is_walked_alike(memory: MemoryEngine, oceanbase: OceanB
     for as_of in MOMENTS:
         for depth, limit in ((1, 50), (2, 50), (4, 50), (3, 4), (2, 1)):
             keys = ["bob", "user", "小安", "nobody", "bobby"]
-            walks = await same(postgres, oceanbase, "walk", ANN, keys, depth, limit, as_of)
+            walks = await same(postgres, oceanbase, "graph.walk", ANN, keys, depth, limit, as_of)
             met += sum(len(walk.edges) for walk in walks)
         for key in ("bob", "user", "mia", "bobby", "nobody"):
             for limit in (50, 2):
-                await same(postgres, oceanbase, "edges_of", ANN, key, limit, as_of)
+                await same(postgres, oceanbase, "graph.edges_of", ANN, key, limit, as_of)
         for matching in ("", "bob", "cafe", "zoe", "安", "%"):
             for limit in (100, 3):
-                await same(postgres, oceanbase, "entities", ANN, matching, limit, as_of)
+                await same(postgres, oceanbase, "graph.entities", ANN, matching, limit, as_of)
     assert met > 100
 
 
@@ -124,13 +125,20 @@ async def test_what_a_change_must_know_is_alike(
     ):  # fmt: skip
         for alone in (True, False):
             spells = await same(
-                postgres, oceanbase, "known_spells", ANN, subject, relation, value, alone=alone
+                postgres,
+                oceanbase,
+                "graph.known_spells",
+                ANN,
+                subject,
+                relation,
+                value,
+                alone=alone,
             )
             for spell in spells.spells:
-                assert await same(postgres, oceanbase, "one_edge", ANN, spell.edge_id)
-    assert await same(postgres, oceanbase, "one_edge", ANN, uuid7()) is None
+                assert await same(postgres, oceanbase, "graph.one_edge", ANN, spell.edge_id)
+    assert await same(postgres, oceanbase, "graph.one_edge", ANN, uuid7()) is None
     for keys in (["bob"], ["bobby"], ["小安"], []):
-        await same(postgres, oceanbase, "aliases", ANN, keys)
+        await same(postgres, oceanbase, "graph.aliases", ANN, keys)
 
 
 async def test_what_ended_is_restored_alike(
@@ -150,15 +158,15 @@ async def test_what_ended_is_restored_alike(
             await storage.graph.restore_edge(ANN, free, uuid7())
     before = AsOf(known=LATER - DAY)
     for as_of in (None, before):
-        await same(postgres, oceanbase, "edges_of", ANN, "user", 50, as_of)
+        await same(postgres, oceanbase, "graph.edges_of", ANN, "user", 50, as_of)
         query = SliceQuery(
             scope=ANN, namespace=memories_namespace(ANN), begin=None, end=None, as_of=as_of
         )
-        await same(postgres, oceanbase, "slice", query, "newest", 50, 0)
+        await same(postgres, oceanbase, "timeline.slice", query, "newest", 50, 0)
 
 
 async def test_names_are_merged_once(memory: MemoryEngine, oceanbase: OceanBaseStorage) -> None:
-    [alias] = await oceanbase.aliases(ANN, ["bob"])
+    [alias] = await oceanbase.graph.aliases(ANN, ["bob"])
     again = replace(alias, alias_id=uuid7())
     for storage in (memory._storage, oceanbase):
         with pytest.raises(Conflict, match="changed the aliases"):
@@ -166,7 +174,7 @@ async def test_names_are_merged_once(memory: MemoryEngine, oceanbase: OceanBaseS
         with pytest.raises(Conflict, match="changed the aliases"):
             await storage.graph.change_aliases(ANN, uuid7(), [uuid7()], [])
         await storage.graph.change_aliases(ANN, uuid7(), [alias.alias_id], [])
-    assert [] == await same(memory._storage, oceanbase, "aliases", ANN, ["bob"])
+    assert [] == await same(memory._storage, oceanbase, "graph.aliases", ANN, ["bob"])
 
 
 @pytest.mark.parametrize("as_of", MOMENTS, ids=str)
@@ -183,8 +191,8 @@ async def test_stretches_of_time_are_alike(
             )  # fmt: skip
             for order in ("newest", "oldest"):
                 for limit, offset in ((50, 0), (3, 2)):
-                    await same(postgres, oceanbase, "slice", query, order, limit, offset)
-            await same(postgres, oceanbase, "slice_extent", query)
-            await same(postgres, oceanbase, "slice_counts", query, bounds)
-    await same(postgres, oceanbase, "thread_summary", ANN, "told", as_of)
-    await same(postgres, oceanbase, "thread_summary", ANN, "nothing", as_of)
+                    await same(postgres, oceanbase, "timeline.slice", query, order, limit, offset)
+            await same(postgres, oceanbase, "timeline.slice_extent", query)
+            await same(postgres, oceanbase, "timeline.slice_counts", query, bounds)
+    await same(postgres, oceanbase, "timeline.thread_summary", ANN, "told", as_of)
+    await same(postgres, oceanbase, "timeline.thread_summary", ANN, "nothing", as_of)

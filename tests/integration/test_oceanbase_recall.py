@@ -189,7 +189,10 @@ async def test_a_filter_cuts_the_corpus_alike(
         kinds=None, candidates=7, filter={"content": {"$contains": "violin"}},
     )  # fmt: skip
     async with on_both(memory, dsn, uri) as (postgres, oceanbase):
-        expected, found = await postgres.recall.recall(request), await oceanbase.recall(request)
+        expected, found = (
+            await postgres.recall.recall(request),
+            await oceanbase.recall.recall(request),
+        )
         assert expected.corpus and found.corpus and 5 < len(found.corpus.length) < 100
         for name in ("similarity", "length", "opens"):
             one, other = getattr(expected.corpus, name), getattr(found.corpus, name)
@@ -203,7 +206,7 @@ async def test_a_filter_cuts_the_corpus_alike(
         )
         stranger = replace(request, scope=Scope("app", "nobody"))
         with pytest.raises(InvalidInput, match="not in scope"):
-            await oceanbase.recall(stranger)
+            await oceanbase.recall.recall(stranger)
 
 
 @pytest.mark.parametrize("options", [{}, {"begin": START, "end": START + timedelta(days=1)}])

@@ -10,8 +10,9 @@ from shared_core import MemoryEngine
 
 
 def meeting(memory: MemoryEngine, verb: str, barrier: asyncio.Barrier) -> None:
-    """Let the first call of a verb of the storage wait until the other memory made it, too."""
-    look: Callable[..., Any] = getattr(memory._storage, verb)
+    """Let the first call of a method of storage.runs wait until the other memory made it, too."""
+    runs = memory._storage.runs
+    look: Callable[..., Any] = getattr(runs, verb)
 
     async def looks(*given: Any) -> Any:
         found = await look(*given)
@@ -21,4 +22,4 @@ def meeting(memory: MemoryEngine, verb: str, barrier: asyncio.Barrier) -> None:
         return found
 
     waiting = [True]
-    setattr(memory._storage, verb, looks)
+    setattr(runs, verb, looks)

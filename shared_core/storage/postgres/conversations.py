@@ -28,7 +28,7 @@ NAME = "is_called"
 """The relation that tells a person's name."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class PostgresConversations:
     """Conversations. A transaction that writes one holds a lock of its user."""
 

@@ -45,7 +45,7 @@ _EVENT_COLUMNS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class PostgresEvents:
     """Turns of threads, and the memories of a scope."""
 
@@ -202,7 +202,7 @@ def erasing_steps(scope: Scope, thread_id: ThreadId | None, now: datetime) -> li
     return [*locking_steps(scope, thread_id, now), *forgetting_steps(scope, thread_id, now)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class PostgresErasures:
     """Erasures of users and threads, and their receipts."""
 

@@ -31,7 +31,7 @@ RESTORATION = {
 """Values of the record of a run that restores a fact."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class PostgresFacts:
     """The facts of one scope at a time."""
 

@@ -22,7 +22,7 @@ from shared_core.storage.postgres.connection.database import PostgresDatabase, b
 from shared_core.storage.postgres.connection.statements import Step, step, steps
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class PostgresGraph:
     """The graph of one scope at a time."""
 

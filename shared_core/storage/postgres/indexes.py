@@ -189,7 +189,7 @@ def _literal(value: object) -> str:
     return sql.Literal(value).as_string(None).replace("%", "%%")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class PostgresIndexes:
     """Indexes of large tenants. Reads use the pool, a build has a connection of its own."""
 
@@ -253,7 +253,7 @@ class PostgresIndexes:
                 self._indexes.forget()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class PostgresIndexBuilder:
     """Builds on one connection, outside of any transaction, so that no writer waits."""
 

@@ -56,7 +56,7 @@ _ROW_COLUMNS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class PostgresItems:
     """Memories by address. Every method binds the narrowest scope that holds its addresses.
 
@@ -225,7 +225,7 @@ class PostgresItems:
         return tenant, one_tenant, values
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class PostgresInstructions:
     """Instructions: the newest version is an item, a table of their own holds all versions."""
 

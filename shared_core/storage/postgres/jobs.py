@@ -42,7 +42,7 @@ PROOF_S = 5.0
 """Seconds within which a notification to ourselves must arrive."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class PostgresJobs:
     """Jobs of all scopes; a worker takes any job that is due."""
 

@@ -47,7 +47,7 @@ from shared_core.storage.postgres.items import PostgresItems, vector_steps
 VERSION_COLUMNS = 10
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class PostgresProfiles:
     """Profiles of one scope at a time."""
 

@@ -49,7 +49,7 @@ ROLE, ENDED, NUMBER, CORPUS = range(MEMORY_COLUMNS, MEMORY_COLUMNS + 4)
 number in the corpus, and the corpus, which one row carries."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class PostgresRecall:
     """Recall of one scope, in one round trip (decision 7)."""
 
@@ -127,7 +127,7 @@ def _candidate(row: Sequence[Any], as_of: AsOf | None) -> Candidate:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class PostgresSlices:
     """Memories between two moments."""
 
@@ -191,7 +191,7 @@ def _bounds(begin: datetime | None, end: datetime | None) -> dict[str, object]:
     return {"begin": begin or "-infinity", "end": end or "infinity"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class PostgresAccesses:
     """Counters of reads, in a table of their own: rows of memories are expensive to rewrite."""
 

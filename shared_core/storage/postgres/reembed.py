@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _FIRST = ("", UUID(int=0))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class PostgresReembed:
     """Changes of the model for all users: a schema has one active model."""
 

@@ -51,7 +51,7 @@ from shared_core.storage.postgres.connection.statements import step, steps
 from shared_core.storage.postgres.items import vector_steps
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class PostgresRetention:
     """Policies, moments and stages: retention_policies, memory_access and memory_archive."""
 

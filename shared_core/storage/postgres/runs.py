@@ -49,7 +49,7 @@ _Planned: TypeAlias = tuple[str, bool, Mapping[str, object]]
 """The name of a statement, whether a plan needs it, and its values."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class PostgresRuns:
     """Reads for runs, applies them, and undoes them."""
 

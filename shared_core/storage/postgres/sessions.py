@@ -22,7 +22,7 @@ UNLIMITED = 2**62
 _State: TypeAlias = Mapping[str, JsonValue]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class PostgresSessions:
     """Session logs. A log is a thread whose session_started_at is set."""
 

@@ -14,7 +14,7 @@ from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.statements import step
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class PostgresTokens:
     """Tokens by id. A look-up binds the root: a token's application is known only afterwards."""
 
