@@ -112,6 +112,16 @@ def test_outsiders_import_from_rooms() -> None:
     ]
 
 
+def test_the_map_names_files_that_exist() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    known = {f"/{file.relative_to(ROOT)}" for file in SOURCES}
+    names = {name for name in re.findall(r"`([\w/]+\.py)`", text)}
+    assert 25 < len(names)
+    assert [] == [name for name in names if not any(file.endswith(f"/{name}") for file in known)]
+    rooms = {room.parent.name for room in (ROOT / "shared_core").glob("*/__init__.py")}
+    assert set() == rooms - set(re.findall(r"`(\w+)`", text))
+
+
 def test_no_two_files_of_tests_have_one_name() -> None:
     names = Counter(file.name for file in (ROOT / "tests").rglob("test_*.py"))
     assert [] == [name for name, count in names.items() if count > 1]
