@@ -2,5 +2,9 @@ from .memory_service import OpenMemoryService as OpenMemoryService
 from .plugin import MemoryPlugin as MemoryPlugin
 from .registry import register as register
 from .session_service import PgSessionService as PgSessionService
-from .time_tools import recall_when as recall_when
-from .tools import forget as forget, recall as recall, remember as remember
+from .tools import (
+    forget as forget,
+    recall as recall,
+    recall_when as recall_when,
+    remember as remember,
+)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from google.adk.events.event import Event
 from google.adk.memory.base_memory_service import BaseMemoryService, SearchMemoryResponse
@@ -16,7 +17,6 @@ from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.sessions.session import Session
 
 from adk_memory import invocation_cache
-from adk_memory.deadline import in_time
 from adk_memory.events import (
     live_events,
     rewound_ids,
@@ -42,6 +42,10 @@ from shared_core.privacy import PrivacyPolicy
 from shared_core.recall import fitting
 
 log = logging.getLogger("hippocampus")
+
+T = TypeVar("T")
+
+_left_alone: set[asyncio.Task[Any]] = set()
 
 NO_SESSION = "no-session"
 """The thread of events that were added without a session id."""
@@ -401,3 +405,29 @@ class OpenMemoryService(BaseMemoryService):
         if wait:
             await self._engine.consolidate(scope, session_id, retry_later=True)
             invocation_cache.clear()
+
+
+async def in_time(work: Coroutine[Any, Any, T], seconds: float) -> T:
+    """Return the result of work, or raise TimeoutError at the deadline.
+
+    Work is cancelled then and not waited for: a driver whose server has stopped answering takes
+    its time to give up. A caller that is cancelled cancels the work as well.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=seconds)
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+    if done:
+        return task.result()
+    _left_alone.add(task)
+    task.add_done_callback(_gone)
+    task.cancel()
+    raise TimeoutError
+
+
+def _gone(task: asyncio.Task[Any]) -> None:
+    _left_alone.discard(task)
+    if not task.cancelled():
+        task.exception()  # looked at, so that asyncio does not complain

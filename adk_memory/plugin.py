@@ -19,8 +19,8 @@ from google.adk.models.llm_request import LlmRequest
 from google.adk.plugins.base_plugin import BasePlugin
 
 from adk_memory import invocation_cache
-from adk_memory.deadline import in_time
-from adk_memory.memory_service import OpenMemoryService
+from adk_memory.events import events_to_remember, is_answered, is_settled, spoken_text
+from adk_memory.memory_service import OpenMemoryService, in_time
 from adk_memory.recall_block import (
     insert_before_turn,
     not_drawn_from,
@@ -29,7 +29,6 @@ from adk_memory.recall_block import (
     shown_ids,
     shown_texts,
 )
-from adk_memory.turns import events_to_remember, is_answered, is_settled, spoken_text
 from shared_core import InvalidInput, Memory, Scope
 from shared_core.nlp import TokenCounter, count_tokens
 

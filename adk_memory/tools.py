@@ -17,9 +17,14 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
 from adk_memory.events import text_of_content
-from shared_core import InvalidInput, MemoryCoreError
+from adk_memory.memory_service import OpenMemoryService
+from shared_core import InvalidInput, MemoryCoreError, Scope
+from shared_core.recall import told
 
 _log = logging.getLogger("hippocampus")
+
+SLICE_LIMIT = 20
+"""Maximum number of memories that recall_when returns."""
 
 Given = ParamSpec("Given")
 
@@ -110,6 +115,31 @@ async def forget(memory_id: str, tool_context: ToolContext) -> dict[str, Any]:
     _check(memory_id, "memory_id", tool_context)
     await tool_context.delete_memory(memory_id)
     return {"forgotten": memory_id, "next": "recall again: other memories may say the same"}
+
+
+@explained
+async def recall_when(when: str, tool_context: ToolContext, about: str = "") -> dict[str, Any]:
+    """Looks up what was said or happened at a time, in long-term memory.
+
+    Use it when the user asks about a day, a week or a date rather than about a thing.
+
+    Args:
+      when: One time, as the user would say it: "last Tuesday", "two weeks ago", "last 7 days",
+        "2024-05-01", "from 2024-05-01 to 2024-05-10", or in Chinese.
+      about: Optional. What to look for within that time, as a question or key words.
+
+    Returns:
+      The time that was understood and the memories of it, newest first (with about: best first),
+      each with its id, text, author and time; or an error.
+    """
+    context = tool_context.get_invocation_context()
+    if context.memory_service is None:
+        raise InvalidInput(NO_SERVICE)
+    if not isinstance(context.memory_service, OpenMemoryService):
+        raise NotImplementedError
+    scope = Scope(context.session.app_name, context.session.user_id)
+    found = await context.memory_service.engine.slice(scope, when, query=about, limit=SLICE_LIMIT)
+    return told(found)
 
 
 def _check(argument: str, name: str, tool_context: ToolContext) -> None:

@@ -8,8 +8,11 @@ from .instructions import (
 )
 from .labels import memories_namespace as memories_namespace, profile_namespace as profile_namespace
 from .middleware import HippocampusMiddleware as HippocampusMiddleware
-from .oceanbase import OceanBaseHippocampusStore as OceanBaseHippocampusStore
 from .reflection import create_reflection_node as create_reflection_node
 from .server import make_store as make_store
-from .store import BatchError as BatchError, PgHippocampusStore as PgHippocampusStore
+from .store import (
+    BatchError as BatchError,
+    OceanBaseHippocampusStore as OceanBaseHippocampusStore,
+    PgHippocampusStore as PgHippocampusStore,
+)
 from .tools import memory_tools as memory_tools

@@ -20,9 +20,9 @@ from langgraph.store.base import BaseStore
 
 from langgraph_store.labels import memories_namespace
 from langgraph_store.messages import messages_of
+from langgraph_store.run_identity import IdSource, RunIdentity, current_config
 from langgraph_store.store import PgHippocampusStore
 from langgraph_store.turn_feed import TurnFeed
-from langgraph_store.whose import Part, Whose, current_config
 from shared_core import InvalidInput, MemoryCoreError, Scope, run_sync
 from shared_core.core import JsonValue, in_background, uuid7
 from shared_core.jobs import CALLBACK, PerformerExited
@@ -77,14 +77,14 @@ class DurableReflectionExecutor:
         self,
         store: PgHippocampusStore,
         *,
-        app: Part,
-        user_id: Part | None = None,
+        app: IdSource,
+        user_id: IdSource | None = None,
         reflector: LangMemReflector | None = None,
         name: str | None = None,
     ) -> None:
         self._store = store
         self._engine = store.engine
-        self._whose = Whose(app, user_id)
+        self._identity = RunIdentity(app, user_id)
         self._lock = threading.Lock()
         self._futures: dict[Future[Any], _Thread] = {}
         self._reflected: dict[UUID, _Reflected] = {}
@@ -117,9 +117,9 @@ class DurableReflectionExecutor:
         if self._shut_down:
             raise InvalidInput("this executor was shut down: make another one")
         config = current_config(config)
-        scope = self._whose.scope(config)
+        scope = self._identity.scope(config)
         if thread_id is _UNSAID or not thread_id:
-            thread_id = self._whose.thread(config)
+            thread_id = self._identity.thread(config)
         thread: _Thread = (scope, str(thread_id))
         if self._graph is None:
             run_sync(self._remember(thread, payload, after_seconds))
@@ -204,7 +204,7 @@ class DurableReflectionExecutor:
         self.shutdown()
 
     async def _remember(self, thread: _Thread, payload: Mapping[str, Any], delay_s: float) -> None:
-        feed = TurnFeed(self._engine, self._whose, delay_s=delay_s)
+        feed = TurnFeed(self._engine, self._identity, delay_s=delay_s)
         if not await feed.append(*thread, messages_of(payload, "messages")):
             # Known turns ask for nothing, but the work on them may have been given up.
             await self._engine.jobs.ask_if_unread(*thread, delay_s=delay_s)
@@ -256,7 +256,7 @@ class DurableReflectionExecutor:
 
     def _namespace(self, namespace: str | tuple[str, ...] | None) -> tuple[str, ...]:
         if namespace is None:
-            scope = self._whose.scope(current_config())
+            scope = self._identity.scope(current_config())
             return memories_namespace(scope.app, scope.user)
         return (namespace,) if isinstance(namespace, str) else namespace
 

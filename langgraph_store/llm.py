@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from langchain_core.documents import BaseDocumentCompressor, Document
+from langchain_core.language_models import BaseLanguageModel
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable
@@ -20,12 +22,17 @@ from shared_core.models import (
     model_failure,
     shortened_message,
 )
+from shared_core.nlp import TokenCounter
 
 MODEL_ATTRIBUTES = ("model_name", "model", "model_id", "deployment_name")
 """Attributes in which LangChain's models keep their name."""
 METHODS = ("json_schema", "json_mode")
 """Methods of structured output, best first; a model without either gets a plain prompt."""
 REFUSALS = frozenset(("content_filter", "refusal", "safety", "prohibited_content", "blocklist"))
+PLACE = "hippocampus_place"
+"""Metadata key for the index of a text: compressors reorder, drop and copy documents."""
+SCORE = "relevance_score"
+"""Metadata key in which LangChain's rerankers put the score of a document."""
 CUT_OFF = frozenset(("length", "max_tokens", "max_output_tokens"))
 
 
@@ -148,3 +155,55 @@ def _cut_off(error: Exception) -> ModelReply | None:
         output_tokens=getattr(used, "completion_tokens", 0) or 0,
         finish=_finish({"finish_reason": choices[0].finish_reason}),
     )
+
+
+def model_tokens(model: BaseLanguageModel[Any]) -> TokenCounter:
+    """Return a function that counts tokens as a model of LangChain does, by its get_num_tokens.
+
+    Many models count offline, some ask their provider over the network for every text, and those
+    without a tokenizer of their own take GPT-2's, which needs `transformers`: see your model's
+    integration. What it raises is passed on by who counts, with a note that names the model.
+    """
+    count = getattr(model, "get_num_tokens", None)
+    if not callable(count):
+        raise InvalidInput(
+            f"{type(model).__name__} has no get_num_tokens: give a model of LangChain, or a"
+            " function of your own that returns the tokens of a text"
+        )
+
+    def counted(text: str) -> int:
+        return int(count(text))
+
+    counted.__qualname__ = f"{type(model).__qualname__}.get_num_tokens"
+    return counted
+
+
+class CompressorReranker:
+    """A BaseDocumentCompressor as reranker, asked by its sync method, in a thread.
+
+    Documents score as it tells in their metadata, or else by the place at which it returns them;
+    one that it drops scores below all that it keeps.
+    """
+
+    def __init__(self, compressor: BaseDocumentCompressor) -> None:
+        self._compressor = compressor
+
+    async def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        """Return a score for each text."""
+        documents = [
+            Document(page_content=text, metadata={PLACE: place}) for place, text in enumerate(texts)
+        ]
+        kept = await asyncio.to_thread(self._compressor.compress_documents, documents, query)
+        told = [document.metadata.get(SCORE) for document in kept]
+        known = [float(score) for score in told if score is not None]
+        if len(known) < len(kept):
+            known = [float(len(kept) - place) for place in range(len(kept))]
+        scores = [min(known, default=0.0) - 1.0] * len(texts)
+        for document, score in zip(kept, known, strict=True):
+            scores[document.metadata[PLACE]] = score
+        return scores
+
+
+def reranker(compressor: BaseDocumentCompressor) -> CompressorReranker:
+    """Return a document compressor as reranker."""
+    return CompressorReranker(compressor)

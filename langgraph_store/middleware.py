@@ -19,12 +19,12 @@ from langchain.agents.middleware import AgentMiddleware, AgentState, ModelReques
 from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, SystemMessage
 from langgraph.runtime import Runtime
 
+from langgraph_store.llm import model_tokens
 from langgraph_store.messages import is_of_a_user, messages_of, spoken_text, turns_of
 from langgraph_store.reflection import HasEngine
-from langgraph_store.tokens import model_tokens
+from langgraph_store.run_identity import IdSource, RunIdentity, current_config
 from langgraph_store.tools import memory_tools
 from langgraph_store.turn_feed import TurnFeed
-from langgraph_store.whose import Part, Whose, current_config
 from shared_core import ExtractionStrategy, Hit, InvalidInput, Memory, Scope, run_sync
 from shared_core.context import ShownMemory, memory_block
 from shared_core.nlp import TokenCounter, count_tokens
@@ -68,9 +68,9 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         self,
         store: HasEngine,
         *,
-        app: Part,
-        user_id: Part | None = None,
-        thread_id: Part | None = None,
+        app: IdSource,
+        user_id: IdSource | None = None,
+        thread_id: IdSource | None = None,
         ingest: bool = True,
         recall: bool = True,
         max_tokens: int = 1000,
@@ -88,10 +88,10 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             raise InvalidInput(f"place must be 'message' or 'system', not {place!r}")
         super().__init__()
         self._engine = store.engine
-        self._whose = Whose(app, user_id, thread_id)
+        self._identity = RunIdentity(app, user_id, thread_id)
         self._feed = TurnFeed(
             store.engine,
-            self._whose,
+            self._identity,
             delay_s=delay_s,
             tool_results=tool_results,
             strategy=strategy,
@@ -149,7 +149,7 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         text = spoken_text(request.messages[turn]) if turn is not None else ""
         if not self._recalls or turn is None or not text:
             return None
-        scope = self._whose.scope(current_config(), request.runtime)
+        scope = self._identity.scope(current_config(), request.runtime)
         return scope, (scope, request.messages[turn].id or text), text
 
     async def _search(self, scope: Scope, key: _Key, text: str, thread_id: str) -> _Answer:
@@ -204,7 +204,7 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         return request.override(messages=messages)
 
     def _thread(self, request: ModelRequest[Any]) -> str:
-        return self._whose.thread(current_config(), request.runtime)
+        return self._identity.thread(current_config(), request.runtime)
 
     def _said(
         self, state: AgentState[Any], runtime: Runtime[Any]
@@ -215,7 +215,7 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         if self._recalls and turn is not None:
             key = messages[turn].id or spoken_text(messages[turn])
             with self._lock:
-                self._answers.pop((self._whose.scope(config, runtime), key), None)
+                self._answers.pop((self._identity.scope(config, runtime), key), None)
         return (*self._feed.run(config, runtime), messages) if self._ingests else None
 
     @contextmanager

@@ -9,8 +9,8 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.runtime import Runtime
 
 from langgraph_store.messages import messages_of
+from langgraph_store.run_identity import IdSource, RunIdentity, current_config
 from langgraph_store.turn_feed import TurnFeed
-from langgraph_store.whose import Part, Whose, current_config
 from shared_core import ExtractionStrategy, MemoryEngine, run_sync
 
 
@@ -68,9 +68,9 @@ class ReflectionNode(Runnable[Any, dict[str, Any]]):
 def create_reflection_node(
     store: HasEngine,
     *,
-    app: Part,
-    user_id: Part | None = None,
-    thread_id: Part | None = None,
+    app: IdSource,
+    user_id: IdSource | None = None,
+    thread_id: IdSource | None = None,
     messages_key: str = "messages",
     delay_s: float | None = None,
     strategy: ExtractionStrategy | None = None,
@@ -89,13 +89,13 @@ def create_reflection_node(
     counts once, however often the node sees it.
 
     app, user_id, thread_id: ids, or functions of the run's config and context that return them;
-    left out, see Whose. tool_results: remember what tools returned as well.
+    left out, see RunIdentity. tool_results: remember what tools returned as well.
     Raises InvalidInput in a run that does not say whose it is; all else that goes wrong is logged
     and counted in the node's `failures`, and the turn goes on.
     """
     feed = TurnFeed(
         store.engine,
-        Whose(app, user_id, thread_id),
+        RunIdentity(app, user_id, thread_id),
         delay_s=delay_s,
         tool_results=tool_results,
         strategy=strategy,

@@ -37,6 +37,7 @@ from shared_core.ingest import one_error
 from shared_core.models import hosted
 from shared_core.ports import ItemOp, Search
 from shared_core.privacy import PrivacyPolicy
+from shared_core.settings import load_settings, redacted
 
 SECONDS_PER_MINUTE = 60.0
 SWEEP_INTERVAL_MINUTES = 5.0
@@ -300,6 +301,28 @@ class PgHippocampusStore(BaseStore):
         traceback: TracebackType | None,
     ) -> None:
         await self.aclose()
+
+
+class OceanBaseHippocampusStore(PgHippocampusStore):
+    """PgHippocampusStore's sibling: the same store, its items in SeekDB or OceanBase.
+
+    with OceanBaseHippocampusStore("seekdb:///data/memory") as store:
+        graph.compile(store=store)
+
+    uri: "seekdb:///folder", or "oceanbase://user@tenant#cluster:password@host:2881/database";
+    HIPPOCAMPUS_URI is the default. options: those of PgHippocampusStore.
+    Raises InvalidInput for another uri.
+    """
+
+    def __init__(self, uri: str | None = None, **options: Any) -> None:
+        chosen = load_settings(uri).uri
+        if options.get("engine") is None and not chosen.startswith(("seekdb://", "oceanbase://")):
+            raise InvalidInput(
+                f"OceanBaseHippocampusStore keeps its items in OceanBase, not in"
+                f" {redacted(chosen)!r}: give 'seekdb:///folder' or 'oceanbase://...', or take"
+                " PgHippocampusStore for PostgreSQL"
+            )
+        super().__init__(uri, **options)
 
 
 def _may_share(op: Op) -> bool:

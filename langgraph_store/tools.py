@@ -15,7 +15,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
 
 from langgraph_store.reflection import HasEngine
-from langgraph_store.whose import Part, Whose
+from langgraph_store.run_identity import IdSource, RunIdentity
 from shared_core import (
     InvalidInput,
     MemoryCoreError,
@@ -39,9 +39,9 @@ Told: TypeAlias = dict[str, Any]
 class _Verbs:
     """The actions of the tools, and their error messages."""
 
-    def __init__(self, engine: MemoryEngine, whose: Whose) -> None:
+    def __init__(self, engine: MemoryEngine, identity: RunIdentity) -> None:
         self._engine = engine
-        self._whose = whose
+        self._identity = identity
 
     async def remember(self, scope: Scope, text: str) -> Told:
         # The same text twice is the same memory.
@@ -82,7 +82,7 @@ class _Verbs:
         """Return the result of an action, or an error message, so that no turn fails."""
         # The run is asked here: on the loop that does the rest it is out of sight.
         try:
-            scope = self._whose.scope(config)
+            scope = self._identity.scope(config)
         except InvalidInput as error:
             _log.warning("a memory tool cannot tell whose memory it is: %s", error)
             return _error("This agent has no long-term memory: nothing tells whose it is.")
@@ -107,14 +107,14 @@ async def _error(text: str) -> Told:
 
 
 def memory_tools(
-    store: HasEngine, *, app: Part, user_id: Part | None = None, with_time: bool = False
+    store: HasEngine, *, app: IdSource, user_id: IdSource | None = None, with_time: bool = False
 ) -> list[BaseTool]:
     """Return the tools remember, recall and forget, for sync and async agents.
 
     app, user_id: as in create_reflection_node; whose memory it is, the run decides, never the
     model. with_time: and recall_when, which looks up what was said at a time.
     """
-    verbs = _Verbs(store.engine, Whose(app, user_id))
+    verbs = _Verbs(store.engine, RunIdentity(app, user_id))
 
     def remember(text: str, config: RunnableConfig) -> Told:
         """Saves one fact about the user in long-term memory, so that later conversations know it.

@@ -14,7 +14,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
 from langgraph_store.messages import turns_of
-from langgraph_store.whose import Whose
+from langgraph_store.run_identity import RunIdentity
 from shared_core import InvalidInput, MemoryEngine, Scope
 from shared_core.ports import ExtractionStrategy, check_delay
 
@@ -37,7 +37,7 @@ class TurnFeed:
     def __init__(
         self,
         engine: MemoryEngine,
-        whose: Whose,
+        identity: RunIdentity,
         *,
         delay_s: float | None = None,
         tool_results: bool = False,
@@ -48,7 +48,7 @@ class TurnFeed:
             check_delay(delay_s)
         self.failures = 0
         self._engine = engine
-        self._whose = whose
+        self._identity = identity
         self._delay_s = delay_s
         self._strategy = strategy
         self._session_end = session_end
@@ -58,7 +58,7 @@ class TurnFeed:
 
     def run(self, config: RunnableConfig, runtime: Runtime[Any] | None = None) -> tuple[Scope, str]:
         """Return the scope and the thread of a run. Raises InvalidInput if it does not tell."""
-        return self._whose.scope(config, runtime), self._whose.thread(config, runtime)
+        return self._identity.scope(config, runtime), self._identity.thread(config, runtime)
 
     async def hand_over(
         self, scope: Scope, thread_id: str, messages: Sequence[BaseMessage]

@@ -1,5 +1,5 @@
-from .consolidation_worker import MemoryConsolidationWorker as MemoryConsolidationWorker
 from .conversation.settings import ConversationSettings as ConversationSettings
+from .conversation.standalone_statements import CoreferenceResolver as CoreferenceResolver
 from .conversation.strategies import MemoryRecord as MemoryRecord, MemoryStrategy as MemoryStrategy
 from .core.domain import (
     AsOf as AsOf,
@@ -12,7 +12,6 @@ from .core.domain import (
 from .core.event_loops import run_sync as run_sync
 from .core.namespaces import memories_namespace as memories_namespace
 from .core.retention_policy import RetentionPolicy as RetentionPolicy
-from .coreference_resolver import CoreferenceResolver as CoreferenceResolver
 from .engine import MemoryEngine as MemoryEngine
 from .errors import (
     BatchError as BatchError,
@@ -28,6 +27,14 @@ from .errors import (
     SchemaOutOfDate as SchemaOutOfDate,
     StorageReadOnly as StorageReadOnly,
     StorageUnavailable as StorageUnavailable,
+)
+from .managers import (
+    ConsolidationResult as ConsolidationResult,
+    MemoryConsolidationWorker as MemoryConsolidationWorker,
+    MemoryRetentionManager as MemoryRetentionManager,
+    MemoryStats as MemoryStats,
+    SessionConsolidator as SessionConsolidator,
+    SessionManager as SessionManager,
 )
 from .memory_manager import (
     MemoryManager as MemoryManager,
@@ -54,14 +61,5 @@ from .ports.recall import RecallResult as RecallResult, Reranker as Reranker
 from .ports.retention import Accesses as Accesses
 from .ports.runs import Fact as Fact
 from .recall.time_slices import TimeBucket as TimeBucket, TimeSlice as TimeSlice
-from .retention_manager import (
-    MemoryRetentionManager as MemoryRetentionManager,
-    MemoryStats as MemoryStats,
-)
-from .session_manager import (
-    ConsolidationResult as ConsolidationResult,
-    SessionConsolidator as SessionConsolidator,
-    SessionManager as SessionManager,
-)
 
 __version__: str

@@ -7,18 +7,22 @@ statements. A clause with an unresolved pronoun is dropped.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Final
 
 from shared_core.core.domain import USER, Event, FactDraft, KnownPerson, StatementDraft
+from shared_core.errors import InvalidInput
 from shared_core.extraction.grouping import DEICTIC, described_by, statements_of
 from shared_core.extraction.rule_reader import ResolvedClause, read_turn
-from shared_core.nlp.coreference import observe_turns
+from shared_core.nlp.coreference import observe_turns, resolve_query
 from shared_core.nlp.discourse import DiscourseState
 from shared_core.nlp.kinship import Referent, title_for
 from shared_core.nlp.text import HAN, Language
+from shared_core.ports.storage import Extractor
 from shared_core.privacy.classifier import OF_THE_USER
 from shared_core.privacy.sanitizing import is_small_talk
 
@@ -202,3 +206,46 @@ def _text(clause: ResolvedClause) -> str:
     if clause.language == "zh" or not text:
         return text
     return f"{text[:1].upper()}{text[1:]}."
+
+
+class CoreferenceResolver:
+    """Replaces pronouns in a query, and turns events into statements that stand alone.
+
+    extractor: a model that resolves the events of a session; None takes the rules. Texts among
+    the events count as turns of the user.
+    """
+
+    def __init__(self, extractor: Extractor | None = None) -> None:
+        self._extractor = extractor
+
+    def resolve_query(self, query: str, context_events: Sequence[Event | str]) -> str:
+        """Return a query with its pronouns replaced by rules, or unchanged in doubt.
+
+        context_events: the turns before it, oldest first.
+        """
+        if not isinstance(query, str):
+            raise InvalidInput(f"query must be a text, got {type(query).__name__}")
+        return resolve_query(query, _as_events(context_events))
+
+    async def resolve_events(self, events: Sequence[Event | str]) -> list[str]:
+        """Return the statements in events, each about one matter.
+
+        Questions and unresolved mentions are dropped.
+        """
+        turns = _as_events(events)
+        if not turns:
+            return []
+        if self._extractor is not None:
+            return [one.text for one in (await self._extractor.extract(turns, [])).statements]
+        return [one.text for one in await asyncio.to_thread(session_statements, turns)]
+
+
+def _as_events(given: Sequence[Event | str]) -> list[Event]:
+    """Return events; a text becomes a turn of the user with the current time."""
+    now = datetime.now(UTC)
+    return [
+        one
+        if isinstance(one, Event)
+        else Event(event_id=f"text {place}", author="user", role="user", text=one, occurred_at=now)
+        for place, one in enumerate(given)
+    ]

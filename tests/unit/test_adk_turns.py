@@ -8,8 +8,8 @@ import pytest
 from google.adk.events import Event, EventActions
 from google.genai import types
 
+from adk_memory.events import events_to_remember, is_answered, is_settled, spoken_text
 from adk_memory.recall_block import shown_ids
-from adk_memory.turns import events_to_remember, is_answered, is_settled, spoken_text
 
 Part = types.Part
 

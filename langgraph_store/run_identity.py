@@ -13,14 +13,14 @@ from langgraph.runtime import Runtime, get_runtime
 
 from shared_core import InvalidInput, Scope
 
-Part: TypeAlias = str | Callable[[RunnableConfig, Any], str]
+IdSource: TypeAlias = str | Callable[[RunnableConfig, Any], str]
 """An id, or a function of the config and context of a run that returns it."""
 
 USER_KEYS = ("langgraph_user_id", "user_id")
 
 
 @dataclass(frozen=True, slots=True)
-class Whose:
+class RunIdentity:
     """The application, the user and the thread of a run.
 
     user_id: by default who is signed in at the Agent Server, else "langgraph_user_id" or "user_id"
@@ -28,9 +28,9 @@ class Whose:
     config["configurable"].
     """
 
-    app: Part
-    user_id: Part | None = None
-    thread_id: Part | None = None
+    app: IdSource
+    user_id: IdSource | None = None
+    thread_id: IdSource | None = None
 
     def scope(self, config: RunnableConfig, runtime: Runtime[Any] | None = None) -> Scope:
         """Return the scope of a run. Raises InvalidInput without a user."""
@@ -77,7 +77,7 @@ def _runtime() -> Runtime[Any] | None:
         return None
 
 
-def _given(part: Part | None, config: RunnableConfig, context: object) -> str:
+def _given(part: IdSource | None, config: RunnableConfig, context: object) -> str:
     found = part(config, context) if callable(part) else part
     return str(found) if found else ""
 
