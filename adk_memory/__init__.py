@@ -1,6 +1,6 @@
 """The Google ADK face: `Runner(memory_service=OpenMemoryService())`.
 
-Each name is loaded at its first use, so that `adk_memory.conformance` runs without the rest.
+Names load at first use, so `adk_memory.conformance` runs without the rest.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Between ADK's types and the core's: events, memory entries, time. Pure."""
+"""Converts ADK events and memory entries to the core's types and back, and selects events. Pure."""
 
 from __future__ import annotations
 
@@ -17,24 +17,26 @@ from shared_core.core import Role, Scope, to_json
 
 FROM_USER = "user"
 SECRET_CALLS = "adk_request_"
-"""Begins the names of calls by which ADK asks a person for credentials, leave or input: what they
-say and what is answered may be secret."""
+"""Prefix of the calls in which ADK asks a person for credentials, confirmation or input.
+
+These calls and their responses may contain secrets."""
 MAX_TOOL_CHARACTERS = 4000
+"""Maximum number of characters kept of one tool result."""
 
 
 class RecalledEntry(MemoryEntry):
-    """A memory as ADK shows it, which knows what it was drawn from; no dump of it, and so no
-    model, holds the ids."""
+    """A MemoryEntry with its provenance; the event ids are excluded from dumps, so no model sees
+    them."""
 
     source_event_ids: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
 
 
 def to_core_events(events: Iterable[AdkEvent], *, tool_results: bool = False) -> list[Event]:
-    """Return what is worth remembering of ADK events that no rewind took back, in order.
+    """Return the turns among ADK events, in order.
 
-    Left out are partial events, thoughts, tool calls, and, unless asked for, tool results; requests
-    for credentials and confirmations and the answers to them; summaries that ADK made to save
-    space. A spoken turn gives its transcription.
+    It drops partial events, thoughts, tool calls, requests for credentials or confirmation with
+    their responses, and ADK's compaction summaries. tool_results: keep tool results. A spoken
+    turn becomes its transcription.
     """
     return [
         turn
@@ -44,7 +46,7 @@ def to_core_events(events: Iterable[AdkEvent], *, tool_results: bool = False) ->
 
 
 def to_log_event(event: AdkEvent) -> Event:
-    """Return an ADK event as a row of a session log; its text is what memory may read of it."""
+    """Return an ADK event as a row of a session log; its text is the part that memory may read."""
     return _to_event(event, tool_results=False)
 
 
@@ -64,10 +66,10 @@ def _to_event(event: AdkEvent, *, tool_results: bool) -> Event:
 
 
 def live_events(events: Sequence[AdkEvent]) -> list[AdkEvent]:
-    """Return the events that no later rewind took back, in order.
+    """Return the events that no later rewind removed, in order.
 
-    A rewind names the invocation before which it goes back: everything from that invocation's
-    first event up to the rewind is void.
+    A rewind names an invocation. It removes everything from that invocation's first event up to
+    itself.
     """
     first: dict[str, int] = {}
     for position, event in enumerate(events):
@@ -85,22 +87,24 @@ def live_events(events: Sequence[AdkEvent]) -> list[AdkEvent]:
 
 
 def rewound_ids(events: Sequence[AdkEvent]) -> list[str]:
-    """Return the ids of the events that a rewind took back."""
+    """Return the ids of the events that a rewind removed."""
     live = {event.id for event in live_events(events)}
     return [event.id for event in events if event.id not in live]
 
 
 def text_of_event(event: AdkEvent) -> str:
-    """Return what an event says: its text without thoughts, else what was transcribed.
+    """Return the text of an event without thoughts, else its transcription.
 
-    "" for what nobody said: a request for credentials, a summary of the conversation.
+    Requests for credentials and compaction summaries return "".
     """
     if event.actions.compaction or _asks_for_secrets(event):
         return ""
     if event.content and event.content.parts:
         return text_of_content(event.content)
-    heard = (event.input_transcription, event.output_transcription)
-    finished = [part.text for part in heard if part and part.text and part.finished is not False]
+    transcriptions = (event.input_transcription, event.output_transcription)
+    finished = [
+        one.text for one in transcriptions if one and one.text and one.finished is not False
+    ]
     return " ".join(text.strip() for text in finished).strip()
 
 
@@ -111,7 +115,7 @@ def _asks_for_secrets(event: AdkEvent) -> bool:
 
 
 def _tool_results(event: AdkEvent) -> str:
-    """Return the answers of tools as text, one per line; "" if they may hold secrets."""
+    """Return tool results as text, one per line; "" if they may contain secrets."""
     if _asks_for_secrets(event):
         return ""
     lines = [
@@ -123,18 +127,18 @@ def _tool_results(event: AdkEvent) -> str:
 
 
 def text_of_content(content: types.Content) -> str:
-    """Return the text parts of a content that are no thoughts, one per line."""
+    """Return the text parts of a content without thoughts, one per line."""
     parts = content.parts or []
     return "\n".join(part.text for part in parts if part.text and not part.thought).strip()
 
 
 def to_new_memory(entry: MemoryEntry, shared: Mapping[str, object], now: datetime) -> NewMemory:
-    """Return an entry as something to remember; its own metadata wins over the shared ones.
+    """Return an entry as a new memory; its own metadata overrides the shared metadata.
 
-    Raises TypeError for what is no MemoryEntry, InvalidInput for one without text.
+    Raises TypeError for another type, and InvalidInput for an entry without text.
     """
     if not isinstance(entry, MemoryEntry):
-        raise TypeError(f"memories must be MemoryEntry objects, not {type(entry).__name__}")
+        raise TypeError(f"memories must be MemoryEntry objects, got {type(entry).__name__}")
     text = text_of_content(entry.content)
     if not text:
         raise InvalidInput("a MemoryEntry needs at least one text part that is not blank")
@@ -158,9 +162,9 @@ def to_new_memory(entry: MemoryEntry, shared: Mapping[str, object], now: datetim
 def to_memory_entry(
     memory: Memory, scope: Scope, *, text: str | None = None, **shown: object
 ) -> MemoryEntry:
-    """Return a memory as ADK shows it to a model: text only, time with its offset, lean.
+    """Return a memory as an entry that ADK can show to a model.
 
-    text: shown instead of the whole text. shown: more for custom_metadata.
+    text: replaces the memory's text. shown: more keys of custom_metadata.
     """
     about: dict[str, object] = {**_own_metadata(memory), "kind": memory.kind, **shown}
     if memory.thread_id is not None:
@@ -179,14 +183,14 @@ def to_memory_entry(
 
 
 def public_id(memory: Memory, scope: Scope) -> str:
-    """Return the id of a memory for delete_memory: its key, or its UUID in a deeper namespace."""
+    """Return the id that delete_memory takes: its key, or its UUID in a sub-namespace."""
     if memory.namespace == memories_namespace(scope):
         return memory.key
     return str(memory.memory_id)
 
 
 def _own_metadata(memory: Memory) -> dict[str, object]:
-    """Return what the caller stored with an entry or a turn; a derived fact has none of theirs."""
+    """Return the caller's metadata of an entry or a turn; derived memories have none."""
     own = memory.value.get("metadata")
     derived = memory.thread_id is not None and memory.kind != "episodic"
     return dict(own) if isinstance(own, Mapping) and not derived else {}
@@ -198,12 +202,12 @@ def moment(timestamp: float) -> datetime:
         return datetime.fromtimestamp(timestamp, UTC)
     except (ValueError, OverflowError, OSError) as error:
         raise InvalidInput(
-            f"timestamp {timestamp!r} of an event is no number of seconds since 1970"
+            f"timestamp of an event must be a number of seconds since 1970, got {timestamp!r}"
         ) from error
 
 
 def _parsed(timestamp: str | None) -> datetime | None:
-    """Return an ISO 8601 time, in UTC where it names no offset; None for any other text."""
+    """Return an ISO 8601 time (UTC without an offset), or None for any other text."""
     try:
         parsed = datetime.fromisoformat(timestamp or "")
     except ValueError:
@@ -212,7 +216,7 @@ def _parsed(timestamp: str | None) -> datetime | None:
 
 
 def spoken_text(content: types.Content | None) -> str:
-    """Return the text of a user's message as preload_memory asks for it; "" for an image alone."""
+    """Return the text of a user's message, joined as preload_memory does; "" without text."""
     parts = content.parts if content and content.parts else []
     return " ".join(part.text for part in parts if part.text and not part.thought).strip()
 
@@ -220,7 +224,7 @@ def spoken_text(content: types.Content | None) -> str:
 def is_settled(events: Sequence[AdkEvent], *, live: bool = False) -> bool:
     """Tell whether the events of a run end in an answer: no error, no tool still running.
 
-    live: one run is a whole conversation, so an answer at any time is enough.
+    live: one run is a whole conversation, so one answer at any time is enough.
     """
     answered = ever = False
     open_calls: set[str] = set()
@@ -240,7 +244,7 @@ def is_settled(events: Sequence[AdkEvent], *, live: bool = False) -> bool:
 
 
 def is_answered(events: Sequence[AdkEvent]) -> bool:
-    """Tell whether the last event is the agent's answer to the user, not one step towards it."""
+    """Tell whether the last event is the agent's answer to the user, not an intermediate step."""
     last = events[-1]
     return (
         last.author != FROM_USER
@@ -251,10 +255,10 @@ def is_answered(events: Sequence[AdkEvent]) -> bool:
 
 
 def events_to_remember(events: Sequence[AdkEvent], invocation_id: str) -> list[AdkEvent]:
-    """Return the events of a run, or those of the whole session when it was rewound.
+    """Return the events of a run, or all events of a session that was rewound.
 
-    A rewind takes back turns that may be remembered already. Events without an invocation are the
-    input of an agent that works for another one, not the user's words.
+    A rewind may remove turns that memory has stored already. In a rewound session, events without
+    an invocation are dropped: they are the input of a sub-agent, not the user's words.
     """
     if any(event.actions.rewind_before_invocation_id for event in events):
         return [event for event in events if event.invocation_id]

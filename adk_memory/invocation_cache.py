@@ -1,8 +1,8 @@
-"""What was found during one run of a runner, so that the same question is asked once.
+"""Caches the searches of one run of a runner, so that each query is searched once.
 
-A turn with one tool call shows the memory to the model twice, and preload_memory, load_memory and
-the plugin each ask on their own. begin() opens a cache for everything that runs below it: child
-tasks inherit it, and a run inside a run has its own. Outside of a run nothing is kept.
+A turn with one tool call searches twice, and preload_memory, load_memory and the plugin each
+search on their own. begin() opens a cache for the current context: child tasks inherit it, and a
+nested run has its own. Outside of a run nothing is cached.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import TypeAlias
 from google.adk.memory.base_memory_service import SearchMemoryResponse
 
 Key: TypeAlias = tuple[Hashable, ...]
-"""(app_name, user_id, query), with the asked service before it where there are several."""
+"""(service id, app_name, user_id, query)."""
 
 MAX_AGE_S = 60.0
-"""How long an answer counts: a run that was cancelled never says that it ended."""
+"""Seconds that a result stays valid: a cancelled run never calls end()."""
 
 MAX_DEPTH = 16
-"""How many runs inside each other are followed, for the same reason."""
+"""Maximum depth of nested runs, because a cancelled run never calls end()."""
 
 
 @dataclass(eq=False, slots=True)
@@ -38,7 +38,7 @@ _innermost: ContextVar[_Invocation | None] = ContextVar("hippocampus_invocation"
 
 
 def begin(invocation_id: str) -> None:
-    """Open the cache of an invocation for the current context and what starts from it."""
+    """Open the cache of an invocation for the current context and its child tasks."""
     outer = _live()
     if outer is not None and outer.depth == MAX_DEPTH:
         outer = None
@@ -48,8 +48,7 @@ def begin(invocation_id: str) -> None:
 def end(invocation_id: str) -> None:
     """Close the cache of an invocation, also for contexts that still point to it.
 
-    May be called in another context than begin(), as happens to abandoned generators; so no token
-    is reset here.
+    It resets no token: an abandoned generator calls it in another context than begin().
     """
     run = _innermost.get()
     while run is not None:
@@ -62,7 +61,7 @@ def end(invocation_id: str) -> None:
 
 
 def cached(key: Key) -> SearchMemoryResponse | None:
-    """Return a copy of what was found for a key in this invocation, or None."""
+    """Return a copy of the cached response for a key in this invocation, or None."""
     run = _live()
     found = run.found.get(key) if run else None
     if found is None or time.monotonic() - found[0] > MAX_AGE_S:
@@ -71,14 +70,14 @@ def cached(key: Key) -> SearchMemoryResponse | None:
 
 
 def store(key: Key, response: SearchMemoryResponse) -> None:
-    """Keep what was found for a key until the invocation ends or something is written."""
+    """Cache the response for a key until the invocation ends or a write clears the cache."""
     run = _live()
     if run:
         run.found[key] = (time.monotonic(), response.model_copy(deep=True))
 
 
 def clear() -> None:
-    """Forget all answers, those of the enclosing invocations too: the memory has changed."""
+    """Clear the caches of this and all enclosing invocations, after the memory has changed."""
     run = _live()
     while run is not None:
         run.found.clear()

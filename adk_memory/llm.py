@@ -1,4 +1,4 @@
-"""Google ADK's models as language models of the core: any BaseLlm, or a name its registry knows."""
+"""Adapts Google ADK's models to language models of the core: a BaseLlm, or a registered name."""
 
 from __future__ import annotations
 
@@ -39,15 +39,16 @@ REFUSALS = frozenset(
         "OTHER",
     )
 )
-"""Finish and block reasons by which an answer was withheld."""
+"""Finish and block reasons of an answer that the provider withheld."""
 CUT_OFF = "MAX_TOKENS"
+"""Finish reason of a truncated answer."""
 
 
 class AdkModel:
-    """A BaseLlm, asked without streaming; answers that stream all the same are put together.
+    """A BaseLlm as language model, called without streaming; it joins answers that still stream.
 
-    The request goes through the model's own client: its key, its address, its retries. A model that
-    refuses the temperature is asked without one from then on.
+    Requests use the model's own client, with its key, address and retries. After a model refuses
+    the temperature, requests omit it.
     """
 
     def __init__(self, llm: BaseLlm) -> None:
@@ -60,15 +61,17 @@ class AdkModel:
         return self._llm.model
 
     def check(self) -> None:
-        """Raise ModelUnavailable if the model cannot be asked, as far as that is known: no key.
+        """Raise ModelUnavailable if the model cannot be called, e.g. for lack of a key.
 
-        Not on an event loop: a client of Gemini that cannot be made leaves a task that fails there.
+        Do not call it on an event loop: a Gemini client that fails to start leaves a failing task.
         """
         if not self._checked and isinstance(self._llm, Gemini):
             try:
                 _ = self._llm.api_client
-            except Exception as error:  # whatever its client, or one for its credentials, raises
-                error.__traceback__ = None  # the half-made client is in its frames: to end here
+            except (
+                Exception
+            ) as error:  # the client, or the one for its credentials, raises anything
+                error.__traceback__ = None  # its frames keep the half-made client alive
                 raise model_failure(self.name, error) from error
         self._checked = True
 
@@ -80,11 +83,11 @@ class AdkModel:
             return self._reply(await self._responses(request))
         except MemoryCoreError:
             raise
-        except Exception as error:  # whatever the client of a provider raises
+        except Exception as error:  # a provider's client raises anything
             if not (self._temperature and "temperature" in str(error).lower()):
                 raise model_failure(self.name, error) from error
             self._temperature = False
-            log.info("language model %s takes no temperature, and gets none", self.name)
+            log.info("language model %s refuses a temperature; requests omit it now", self.name)
         return await self.complete(request)
 
     async def _responses(self, request: ModelRequest) -> list[LlmResponse]:
@@ -97,8 +100,8 @@ class AdkModel:
             config.response_mime_type = "application/json"
             config.response_schema = dict(request.schema)
         content = types.Content(role="user", parts=[types.Part(text=request.prompt)])
-        asked = LlmRequest(model=self._llm.model, contents=[content], config=config)
-        return [response async for response in self._llm.generate_content_async(asked)]
+        llm_request = LlmRequest(model=self._llm.model, contents=[content], config=config)
+        return [response async for response in self._llm.generate_content_async(llm_request)]
 
     def _reply(self, responses: Sequence[LlmResponse]) -> ModelReply:
         last = next((one for one in reversed(responses) if not one.partial), None)
@@ -118,18 +121,18 @@ class AdkModel:
 
 
 def language_model(llm: BaseLlm) -> LanguageModel:
-    """Return a model of ADK as one of the core."""
+    """Return an ADK model as a language model of the core."""
     return AdkModel(llm)
 
 
 def named_model(name: str) -> LanguageModel:
-    """Return the model that ADK's registry has under a name, e.g. "gemini-3.5-flash".
+    """Return the model of ADK's registry for a name, e.g. "gemini-3.5-flash".
 
-    Raises InvalidInput where it makes none: an unknown name, a package or a key that is missing.
+    Raises InvalidInput for an unknown name, a missing package or a missing key.
     """
     try:
         return AdkModel(LLMRegistry.new_llm(name))
-    except Exception as error:  # whatever a provider's class raises: no key, no package, no name
+    except Exception as error:  # a provider's class raises anything: no key, no package, no name
         shown = shortened_message(str(error))
         raise InvalidInput(f"ADK's LLMRegistry makes no model of {name!r}: {shown}") from error
 
@@ -140,19 +143,19 @@ def _text(response: LlmResponse) -> str:
 
 
 def _finish(responses: Sequence[LlmResponse]) -> Finish:
-    said = [_word(reason) for one in responses for reason in (one.finish_reason, one.error_code)]
-    if any(word in REFUSALS for word in said):
+    reasons = [_word(reason) for one in responses for reason in (one.finish_reason, one.error_code)]
+    if any(reason in REFUSALS for reason in reasons):
         return "refused"
-    return "length" if CUT_OFF in said else "stop"
+    return "length" if CUT_OFF in reasons else "stop"
 
 
 def _word(reason: Any) -> str:
-    """Return a reason as text, be it an enumeration's or a provider's own."""
+    """Return a reason as text: the value of an enumeration, or the provider's own text."""
     return str(getattr(reason, "value", reason) or "")
 
 
 def _written(used: Any) -> int:
-    """Return the tokens of the answer, those of thinking included: they are paid for as well."""
+    """Return the number of output tokens, including thinking, which is billed as well."""
     counts: Mapping[str, int | None] = {
         name: getattr(used, name, None)
         for name in ("candidates_token_count", "thoughts_token_count")

@@ -45,16 +45,16 @@ log = logging.getLogger("hippocampus")
 
 T = TypeVar("T")
 
-_left_alone: set[asyncio.Task[Any]] = set()
+_abandoned: set[asyncio.Task[Any]] = set()
 
 NO_SESSION = "no-session"
 """The thread of events that were added without a session id."""
 
 
 def _check_list(given: object, name: str) -> None:
-    """Raise TypeError for one thing where several are expected."""
+    """Raise TypeError unless given is a list."""
     if not isinstance(given, Sequence) or isinstance(given, str):
-        raise TypeError(f"{name} must be a list, not {type(given).__name__}")
+        raise TypeError(f"{name} must be a list, got {type(given).__name__}")
 
 
 class OpenMemoryService(BaseMemoryService):
@@ -149,7 +149,7 @@ class OpenMemoryService(BaseMemoryService):
         session that a PgSessionService keeps in the same database is not sent to it again.
         """
         if not isinstance(session, Session):
-            raise TypeError(f"session must be a Session of ADK, not {type(session).__name__}")
+            raise TypeError(f"session must be a Session of ADK, got {type(session).__name__}")
         scope = Scope(session.app_name, session.user_id)
         events = list(session.events)
         await self._ingest(scope, session.id, events, IngestOptions(), session_end=True)
@@ -163,15 +163,17 @@ class OpenMemoryService(BaseMemoryService):
         session_id: str | None = None,
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Remember some events of a session; the same event is remembered once.
+        """Store events of a session as turns; the same event is stored once.
 
-        custom_metadata: ttl, importance, tags and wait as in IngestOptions; every other key is kept
-        with each turn and comes back with it.
+        custom_metadata: ttl, importance, tags and wait as in IngestOptions; every other key is
+        stored with each turn.
         """
         _check_list(events, "events")
         options = IngestOptions.from_metadata(custom_metadata)
         if options.kind not in (None, "episodic"):
-            raise InvalidInput(f"events are remembered as 'episodic', not as {options.kind!r}")
+            raise InvalidInput(
+                f"custom_metadata kind of events must be 'episodic', got {options.kind!r}"
+            )
         await self._ingest(Scope(app_name, user_id), session_id or NO_SESSION, events, options)
 
     async def add_memory(
@@ -182,11 +184,11 @@ class OpenMemoryService(BaseMemoryService):
         memories: Sequence[MemoryEntry],
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Remember entries outright; an entry whose id exists replaces the one that is there.
+        """Store entries as memories; an entry replaces the memory with the same id.
 
-        custom_metadata: as in IngestOptions, for every entry; an entry's own wins. A timestamp that
-        is not ISO 8601 is kept in the metadata. Raises TypeError for what is no MemoryEntry and
-        InvalidInput for an entry without text, and then stores none.
+        custom_metadata: as in IngestOptions, for every entry; an entry's own keys override it. A
+        timestamp that is not ISO 8601 is kept in the metadata. Raises TypeError for another type
+        and InvalidInput for an entry without text, and then stores nothing.
         """
         _check_list(memories, "memories")
         if not memories:
@@ -200,11 +202,11 @@ class OpenMemoryService(BaseMemoryService):
     async def search_memory(
         self, *, app_name: str, user_id: str, query: str
     ) -> SearchMemoryResponse:
-        """Return what is remembered of the user about query, best first.
+        """Return the user's memories that match query, best first, without duplicates.
 
-        At most top_k memories and max_chars characters, each thing once, nothing below
-        min_relevance. custom_metadata of an entry: kind, score, and as source the session id.
-        Under a MemoryPlugin the same question is asked once in an invocation.
+        It returns at most top_k memories and max_chars characters, all above min_relevance. The
+        custom_metadata of an entry has kind, score, and the session id as source. Under a
+        MemoryPlugin an invocation searches the same query once.
         """
         scope = Scope(app_name, user_id)
         key = (id(self), app_name, user_id, query)
@@ -233,16 +235,16 @@ class OpenMemoryService(BaseMemoryService):
         limit: int = 50,
         offset: int = 0,
     ) -> list[MemoryEntry]:
-        """Return a page of what is remembered of a user, newest first.
+        """Return a page of a user's memories, newest first.
 
-        memory_type: only "episodic" (turns), "semantic" (facts and what was added), "summary",
-        "reflection" or "item" (what a LangGraph store put).
+        memory_type: only "episodic" (turns), "semantic" (facts and added entries), "summary",
+        "reflection" or "item" (items of a LangGraph store).
         """
         scope = Scope(app_name, user_id)
         kinds = None if memory_type is None else [memory_type]
         found = await self._engine.list_memories(
             scope,
-            kinds=kinds,  # type: ignore[arg-type] # refused by name if it is none
+            kinds=kinds,  # type: ignore[arg-type] # the engine checks the name
             limit=limit,
             offset=offset,
         )
@@ -258,10 +260,10 @@ class OpenMemoryService(BaseMemoryService):
         system_prompt: str | None = None,
         max_tokens: int = 8000,
     ) -> ContextWindow:
-        """Return what a model should read before it answers, within a token budget.
+        """Return the context that a model should read before it answers, within a token budget.
 
-        thread_id: the session, whose last turns are shown. The window says what each line costs
-        and what was left out; to_prompt() renders it.
+        thread_id: the session; the window shows its last turns. The window reports the cost of
+        each line and everything it dropped; to_prompt() renders it.
         """
         return await self._engine.context_window(
             Scope(app_name, user_id),
@@ -280,12 +282,12 @@ class OpenMemoryService(BaseMemoryService):
         min_age_days: float = 7,
         dry_run: bool = False,
     ) -> dict[str, float]:
-        """Forget turns and summaries of a user whose retention fell below threshold, at once.
+        """Forget at once a user's turns and summaries with a retention below threshold.
 
-        Retention falls with the days since a memory was stored or last read, slower the more it
-        mattered; see shared_core.core.decay. Younger ones than min_age_days stay, and so do facts
-        and what is pinned. Returns
-        total_memories before, cleaned_count and avg_retention_score; dry_run only counts.
+        Retention falls with the days since a memory was stored or last read, more slowly for
+        important ones (shared_core.core.decay). Memories younger than min_age_days, facts and
+        pinned memories stay. Returns total_memories before, cleaned_count and
+        avg_retention_score; dry_run only counts.
         """
         policy = RetentionPolicy(threshold=threshold, min_age_days=min_age_days)
         report = await self._engine.cleanup(Scope(app_name, user_id), policy, dry_run=dry_run)
@@ -299,38 +301,38 @@ class OpenMemoryService(BaseMemoryService):
     async def delete_memory(
         self, *, app_name: str, user_id: str, memory_id: str | None = None
     ) -> None:
-        """Forget one memory for good: adding its session again does not bring it back.
+        """Forget one memory for good; adding its session again does not restore it.
 
-        An id that is unknown, of another user, or None changes nothing.
+        None, an unknown id and an id of another user change nothing.
         """
         if memory_id:
             await self._engine.forget(Scope(app_name, user_id), memory_id)
             invocation_cache.clear()
 
     async def delete_session_memory(self, *, app_name: str, user_id: str, session_id: str) -> int:
-        """Erase what was remembered of one session; return how many memories went.
+        """Erase the memories of one session; return their number.
 
-        Facts that another session says as well stay. Adding the session again brings nothing back.
+        Facts that another session supports stay. Adding the session again restores nothing.
         """
-        gone = await self._engine.forget_thread(Scope(app_name, user_id), session_id)
+        erased = await self._engine.forget_thread(Scope(app_name, user_id), session_id)
         invocation_cache.clear()
-        return gone
+        return erased
 
     async def delete_user_memory(self, *, app_name: str, user_id: str) -> int:
-        """Erase everything that is remembered of a user, whichever framework wrote it.
+        """Erase all memories of a user, of every framework; return their number.
 
-        Returns how many memories went. Sessions themselves belong to the session service and stay.
+        Sessions belong to the session service and stay.
         """
-        gone = await self._engine.forget_scope(Scope(app_name, user_id))
+        erased = await self._engine.forget_scope(Scope(app_name, user_id))
         invocation_cache.clear()
-        return gone
+        return erased
 
     async def flush(self, timeout_s: float | None = None) -> bool:
-        """Wait until everything queued is embedded and consolidated; False if time ran out."""
+        """Wait until all queued turns are embedded and consolidated; return False on a timeout."""
         return await self._engine.flush(timeout_s)
 
     async def close(self) -> None:
-        """Close all connections, unless the engine was given. What is queued stays queued."""
+        """Close all connections, unless the engine was given. Queued work stays queued."""
         if self._owns_engine:
             await self._engine.close()
 
@@ -346,8 +348,8 @@ class OpenMemoryService(BaseMemoryService):
         await self.close()
 
     async def _recall(self, scope: Scope, query: str) -> Sequence[Hit] | None:
-        """Return what answers a query, or None when the memory cannot say."""
-        await self._engine.warm_up()  # a cold start does not count against the first answer
+        """Return the hits for a query, or None if the search failed and fail_open is set."""
+        await self._engine.warm_up()  # a cold start does not count towards the deadline
         recall = self._engine.recall(
             scope,
             query,
@@ -358,11 +360,13 @@ class OpenMemoryService(BaseMemoryService):
         try:
             return await in_time(recall, self._options.deadline_s)
         except (StorageUnavailable, TimeoutError) as error:
-            reason = str(error) or f"it took longer than deadline_s={self._options.deadline_s:g}"
+            reason = (
+                str(error) or f"the search took longer than deadline_s={self._options.deadline_s:g}"
+            )
             if not self._options.fail_open:
-                raise StorageUnavailable(f"the memory could not be searched: {reason}") from error
+                raise StorageUnavailable(f"memory could not be searched: {reason}") from error
             self.failed_searches += 1
-            log.error("the memory could not be searched and answers with nothing: %s", reason)
+            log.error("memory could not be searched, the search returns nothing: %s", reason)
             return None
 
     async def _ingest(
@@ -374,11 +378,11 @@ class OpenMemoryService(BaseMemoryService):
         *,
         session_end: bool = False,
     ) -> None:
-        if void := rewound_ids(events):
-            await self._engine.forget_turns(scope, session_id, void)
+        if rewound := rewound_ids(events):
+            await self._engine.forget_turns(scope, session_id, rewound)
             invocation_cache.clear()
         expires_at = options.expires_at(datetime.now(UTC))
-        said = [
+        turns = [
             replace(
                 turn,
                 importance=options.importance,
@@ -389,13 +393,13 @@ class OpenMemoryService(BaseMemoryService):
                 live_events(events), tool_results=self._options.include_tool_results
             )
         ]
-        if not said:
+        if not turns:
             return
         wait = self._options.wait if options.wait is None else options.wait
         await self._engine.append_events(
             scope,
             session_id,
-            said,
+            turns,
             later=not wait,
             session_end=session_end,
             strategy=self._strategy,
@@ -408,10 +412,10 @@ class OpenMemoryService(BaseMemoryService):
 
 
 async def in_time(work: Coroutine[Any, Any, T], seconds: float) -> T:
-    """Return the result of work, or raise TimeoutError at the deadline.
+    """Return the result of work, or raise TimeoutError after seconds.
 
-    Work is cancelled then and not waited for: a driver whose server has stopped answering takes
-    its time to give up. A caller that is cancelled cancels the work as well.
+    The timeout cancels the work without waiting for it, because a driver may take long to give up
+    on a silent server. Cancelling the caller cancels the work as well.
     """
     task = asyncio.ensure_future(work)
     try:
@@ -421,13 +425,13 @@ async def in_time(work: Coroutine[Any, Any, T], seconds: float) -> T:
         raise
     if done:
         return task.result()
-    _left_alone.add(task)
-    task.add_done_callback(_gone)
+    _abandoned.add(task)
+    task.add_done_callback(_discard)
     task.cancel()
     raise TimeoutError
 
 
-def _gone(task: asyncio.Task[Any]) -> None:
-    _left_alone.discard(task)
+def _discard(task: asyncio.Task[Any]) -> None:
+    _abandoned.discard(task)
     if not task.cancelled():
-        task.exception()  # looked at, so that asyncio does not complain
+        task.exception()  # retrieved, so that asyncio does not warn

@@ -1,4 +1,4 @@
-"""What callers may say: in ADK's custom_metadata, and of a memory service as a whole. Pure."""
+"""Options of one ingestion (ADK's custom_metadata) and of a memory service. Pure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from shared_core.core import JsonValue, MemoryKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestOptions:
-    """How something is remembered.
+    """How a memory is stored.
 
-    ttl: how long it is kept; for ever without. wait: whether the call returns when all is embedded
-    and consolidated; None leaves it to the service. metadata: every other key, and the tags, as
-    they come back in custom_metadata.
+    ttl: its lifetime; None keeps it forever. wait: whether the call returns after embedding and
+    consolidation; None takes the service's setting. metadata: tags and every other key.
     """
 
     ttl: timedelta | None = None
@@ -28,25 +27,25 @@ class IngestOptions:
 
     @classmethod
     def from_metadata(cls, given: Mapping[str, object] | None) -> IngestOptions:
-        """Read custom_metadata. Raises InvalidInput, naming the key, for a value of no use.
+        """Return the options in custom_metadata. Raises InvalidInput for an unusable value.
 
         ttl: seconds as a number, text like "3600s", or a timedelta. tags: a list of texts, or one.
         kind: "semantic", "episodic", ... importance: 1 to 10. wait: True or False.
         """
         if given is not None and not isinstance(given, Mapping):
-            raise TypeError(f"custom_metadata must be a dict, not {type(given).__name__}")
+            raise TypeError(f"custom_metadata must be a dict, got {type(given).__name__}")
         rest = dict(given or {})
         kind, wait = rest.pop("kind", None), rest.pop("wait", None)
         importance = rest.pop("importance", 5.0)
         ttl = _ttl(rest.pop("ttl", None))
         if kind is not None and kind not in get_args(MemoryKind):
             known = ", ".join(get_args(MemoryKind))
-            raise InvalidInput(f"custom_metadata kind {kind!r} is not known: take one of {known}")
+            raise InvalidInput(f"custom_metadata kind {kind!r} is unknown: take one of {known}")
         if wait is not None and not isinstance(wait, bool):
-            raise InvalidInput(f"custom_metadata wait must be True or False, not {wait!r}")
+            raise InvalidInput(f"custom_metadata wait must be True or False, got {wait!r}")
         if isinstance(importance, bool) or not isinstance(importance, int | float):
             raise InvalidInput(
-                f"custom_metadata importance must be a number from 1 to 10, not {importance!r}"
+                f"custom_metadata importance must be a number from 1 to 10, got {importance!r}"
             )
         if "tags" in rest:
             rest["tags"] = _tags(rest["tags"])
@@ -55,17 +54,19 @@ class IngestOptions:
             kind=cast("MemoryKind | None", kind),
             importance=float(importance),
             wait=wait,
-            metadata=cast("dict[str, JsonValue]", rest),  # the storage refuses what is no JSON
+            metadata=cast(
+                "dict[str, JsonValue]", rest
+            ),  # the storage refuses values that are not JSON
         )
 
     def expires_at(self, now: datetime) -> datetime | None:
-        """Return when something remembered now is gone; None for never."""
+        """Return the expiry time of a memory stored now, or None."""
         return now + self.ttl if self.ttl else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceOptions:
-    """What the constructor and the URI of OpenMemoryService may set; it says what each is for."""
+    """The options that both the constructor and the URI of OpenMemoryService set; see its Args."""
 
     top_k: int
     max_chars: int
@@ -78,17 +79,17 @@ class ServiceOptions:
     def __post_init__(self) -> None:
         for name, count in (("top_k", self.top_k), ("max_chars", self.max_chars)):
             if not isinstance(count, int) or count < 1:
-                raise InvalidInput(f"{name} must be a whole number from 1, not {count!r}")
+                raise InvalidInput(f"{name} must be a whole number of at least 1, got {count!r}")
         for name, number in (
             ("min_relevance", self.min_relevance),
             ("deadline_s", self.deadline_s),
         ):
             if not isinstance(number, int | float):
-                raise InvalidInput(f"{name} must be a number, not {number!r}")
+                raise InvalidInput(f"{name} must be a number, got {number!r}")
         if not 0 <= self.min_relevance <= 1:
-            raise InvalidInput(f"min_relevance must be between 0 and 1, not {self.min_relevance}")
+            raise InvalidInput(f"min_relevance must be between 0 and 1, got {self.min_relevance}")
         if self.deadline_s <= 0:
-            raise InvalidInput(f"deadline_s must be above 0, not {self.deadline_s}")
+            raise InvalidInput(f"deadline_s must be above 0, got {self.deadline_s}")
 
 
 def _ttl(given: object) -> timedelta | None:
@@ -102,8 +103,8 @@ def _ttl(given: object) -> timedelta | None:
         ttl = timedelta()
     if isinstance(given, bool) or not timedelta() < ttl <= timedelta(days=36_600):
         raise InvalidInput(
-            f"custom_metadata ttl {given!r} is no time above 0 and up to 100 years: give seconds,"
-            " e.g. 3600 or '3600s', or a timedelta"
+            f"custom_metadata ttl must be above 0 and up to 100 years, as seconds (3600, '3600s')"
+            f" or a timedelta, got {given!r}"
         )
     return ttl
 
@@ -111,5 +112,5 @@ def _ttl(given: object) -> timedelta | None:
 def _tags(given: object) -> list[str]:
     tags = [given] if isinstance(given, str) else given
     if not isinstance(tags, list | tuple | set) or not all(isinstance(tag, str) for tag in tags):
-        raise InvalidInput(f"custom_metadata tags must be a list of texts, not {given!r}")
+        raise InvalidInput(f"custom_metadata tags must be a list of texts, got {given!r}")
     return [*tags]

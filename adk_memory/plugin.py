@@ -1,4 +1,4 @@
-"""MemoryPlugin: an ADK app that remembers every settled turn and recalls before it answers."""
+"""MemoryPlugin: makes an ADK app store every settled turn and recall before it answers."""
 
 from __future__ import annotations
 
@@ -35,22 +35,23 @@ from shared_core.nlp import TokenCounter, count_tokens
 _log = logging.getLogger("hippocampus")
 
 MAX_OPEN_RUNS = 10_000
-"""Runs the plugin keeps in mind; one that was cancelled never tells that it ended."""
+"""Maximum number of tracked runs: a cancelled run never reports its end."""
 
 REMEMBER_S = 10.0
-"""How long a turn may wait until its events are stored; longer counts as a failure."""
+"""Seconds that storing a turn's events may take before it counts as a failure."""
 
 DRAIN_S = 4.0
+"""Seconds that close() waits for queued work."""
 CLOSE_S = 4.5
-"""ADK gives a plugin five seconds to close."""
+"""Seconds that close() may take: ADK gives a plugin five."""
 
 CHILD_ARTIFACTS = "ForwardingArtifactService"
-"""The artifact service that AgentTool gives to its child run, and nobody else to any."""
+"""The artifact service that only AgentTool gives to a run, its child run."""
 
 
 @dataclass(eq=False, slots=True)
 class _RunnerRun:
-    """One run of a runner. nested: it runs inside a tool of another run, as AgentTool does."""
+    """One run of a runner. nested: it runs inside a tool of another run, such as AgentTool."""
 
     sessions: object
     task: asyncio.Task[object] | None
@@ -60,7 +61,7 @@ class _RunnerRun:
     query: str = ""
     summary: Memory | None = None
     profile: str | None = None
-    is_told: bool = False
+    has_context: bool = False
     recalling: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -68,22 +69,25 @@ _innermost: ContextVar[_RunnerRun | None] = ContextVar("hippocampus_run", defaul
 
 
 class MemoryPlugin(BasePlugin):
-    """Remembers what was said after each run, and shows the model what fits before each answer.
+    """Stores the turns of each run, and shows the model matching memories before each answer.
 
         App(name="my_app", root_agent=agent, plugins=[MemoryPlugin()])
         adk api_server agents --extra_plugins adk_memory.MemoryPlugin
 
-    A run is remembered when it is settled: answered, without an error, waiting for no long-running
-    tool, and listened to until its answer. Embedding and facts follow in the background. What is
-    recalled stands before the user's message of that request only; it enters no session and no
-    memory. Runs inside a run (AgentTool) are left alone. Nothing here fails a turn: what goes
-    wrong is logged by "hippocampus" and counted in `failures`.
+    It stores a settled run: answered, without an error, without an open long-running tool, and
+    consumed up to its answer. Embedding and facts follow in the background. Recalled memories stand
+    before the user's message in that request only; they enter no session and no memory. Nested
+    runs (AgentTool) are ignored. A failure never fails a turn: the plugin logs it as "hippocampus"
+    and counts it in `failures`.
 
-    service: the memory; by default the runner's own if that is an OpenMemoryService, else an
-    OpenMemoryService() of the plugin's own. ingest, recall: switch either half off. max_tokens: of
-    what is recalled into a request, the frame around it included; it is packed as a context window
-    is: the stored profile, facts, memories, and the summary of the session where the request no
-    longer shows all of it. count: the tokenizer of the model, if it is not o200k.
+    Args:
+        service: the memory. By default the runner's own if it is an OpenMemoryService, else a new
+            OpenMemoryService().
+        ingest: whether to store turns.
+        recall: whether to recall memories.
+        max_tokens: token budget of the recalled block, including its frame. It holds the stored
+            profile, facts, memories, and a summary of session turns that the request lacks.
+        count: the tokenizer of the model. Default: o200k.
     """
 
     def __init__(
@@ -97,7 +101,7 @@ class MemoryPlugin(BasePlugin):
         count: TokenCounter = count_tokens,
     ) -> None:
         if max_tokens < 1:
-            raise InvalidInput(f"max_tokens must be at least 1, not {max_tokens}")
+            raise InvalidInput(f"max_tokens must be at least 1, got {max_tokens}")
         super().__init__(name)
         self.failures = 0
         self._given = service
@@ -112,9 +116,9 @@ class MemoryPlugin(BasePlugin):
         self._lock = threading.Lock()
 
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
-        """Take note of the run, and open its cache of answers."""
-        with self._unharmed("noting a run"):
-            run = self._noted(invocation_context)
+        """Track the run, and open its search cache."""
+        with self._shielded("tracking a run"):
+            run = self._tracked(invocation_context)
             run.query = spoken_text(invocation_context.user_content)
             _innermost.set(run)
             invocation_cache.begin(invocation_context.invocation_id)
@@ -122,16 +126,16 @@ class MemoryPlugin(BasePlugin):
     async def before_model_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
     ) -> None:
-        """Show the model what the memory holds about the user's message."""
+        """Show the model the memories about the user's message."""
         if self._recalls:
-            with self._unharmed("recalling"):
+            with self._shielded("recalling"):
                 await self._recall_into(llm_request, callback_context.get_invocation_context())
 
     async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
-        """Remember the run if it is settled."""
-        # An abandoned generator ends its run while it is being closed; only the stack tells.
+        """Store the run if it is settled."""
+        # An abandoned generator ends its run while it is being closed; only the exception tells.
         closed_early = isinstance(sys.exception(), GeneratorExit | asyncio.CancelledError)
-        with self._unharmed("remembering a run"):
+        with self._shielded("storing a run"):
             run = self._ended(invocation_context)
             if self._ingests and not run.nested:
                 await self._remember(invocation_context, closed_early=closed_early)
@@ -139,22 +143,22 @@ class MemoryPlugin(BasePlugin):
     async def on_run_error_callback(
         self, *, invocation_context: InvocationContext, error: Exception
     ) -> None:
-        """Forget about a run that failed."""
-        with self._unharmed("noting an error"):
+        """Stop tracking a failed run."""
+        with self._shielded("tracking an error"):
             self._ended(invocation_context)
 
     async def close(self) -> None:
-        """Wait up to four seconds until everything is embedded; close a memory of its own."""
+        """Wait up to four seconds for queued work; close a memory that the plugin opened."""
         with self._lock:
             used, own = self._used, self._own
             self._used, self._own = set(), None
         end = asyncio.get_running_loop().time() + CLOSE_S
-        with self._unharmed("draining"):
+        with self._shielded("draining"):
             async with asyncio.timeout_at(end):
                 drained = await asyncio.gather(*(service.flush(DRAIN_S) for service in used))
             if not all(drained):
-                _log.warning("plugin %s: closed with memories still in the queue", self.name)
-        with self._unharmed("closing"):
+                _log.warning("plugin %s: closed with work still in the queue", self.name)
+        with self._shielded("closing"):
             if own is not None:
                 async with asyncio.timeout_at(end + 0.3):
                     await own.close()
@@ -165,9 +169,9 @@ class MemoryPlugin(BasePlugin):
             return
         async with run.recalling:  # parallel agents wait for one search
             entries = await self._search(context, run.query)
-            if not run.is_told:
-                run.is_told = True
-                run.summary, run.profile = await self._told(context)
+            if not run.has_context:
+                run.has_context = True
+                run.summary, run.profile = await self._session_context(context)
         shown = shown_texts(llm_request)
         entries = not_drawn_from(shown, context.session.events, entries)
         summary = run.summary
@@ -183,10 +187,14 @@ class MemoryPlugin(BasePlugin):
         if block:
             insert_before_turn(llm_request, block, context.user_content)
 
-    async def _told(self, context: InvocationContext) -> tuple[Memory | None, str | None]:
-        """Return the summary of the session, and the stored profile; None for what is not there."""
+    async def _session_context(
+        self, context: InvocationContext
+    ) -> tuple[Memory | None, str | None]:
+        """Return the summary of the session and the stored profile, each None if missing."""
         service, session = self._service(context), context.session
-        if service.failed_searches > self._failed_before:  # it is away, and has been waited for
+        if (
+            service.failed_searches > self._failed_before
+        ):  # the database is away; wait for it once only
             self._failed_before = service.failed_searches
             return None, None
         scope, engine = Scope(session.app_name, session.user_id), service.engine
@@ -197,7 +205,7 @@ class MemoryPlugin(BasePlugin):
         service = self._service(context)
         app_name, user_id = context.session.app_name, context.session.user_id
         key = (id(service), app_name, user_id, query)
-        # Kept here as well: what a service answered because it failed open is not asked again.
+        # Cached here as well, so that a search that failed open is not repeated.
         response = invocation_cache.cached(key)
         if response is None:
             response = await service.search_memory(app_name=app_name, user_id=user_id, query=query)
@@ -206,24 +214,24 @@ class MemoryPlugin(BasePlugin):
 
     async def _remember(self, context: InvocationContext, *, closed_early: bool) -> None:
         session = context.session
-        said = [event for event in session.events if event.invocation_id == context.invocation_id]
+        own = [event for event in session.events if event.invocation_id == context.invocation_id]
         live = context.live_request_queue is not None
-        if context.is_aborted or not is_settled(said, live=live):
+        if context.is_aborted or not is_settled(own, live=live):
             return
-        # Who leaves the loop at the answer has heard it; of several agents one may still be due.
-        answered = isinstance(context.agent, LlmAgent) and is_answered(said)
+        # A caller that leaves the loop at the answer consumed it; other agents may follow.
+        answered = isinstance(context.agent, LlmAgent) and is_answered(own)
         if closed_early and not live and not answered:
             return
         service = self._service(context)
         await service.engine.warm_up(model=False)
-        handing_over = service.add_events_to_memory(
+        ingestion = service.add_events_to_memory(
             app_name=session.app_name,
             user_id=session.user_id,
             session_id=session.id,
             events=events_to_remember(session.events, context.invocation_id),
             custom_metadata={"wait": False},
         )
-        await in_time(handing_over, REMEMBER_S)
+        await in_time(ingestion, REMEMBER_S)
 
     def _service(self, context: InvocationContext) -> OpenMemoryService:
         with self._lock:
@@ -235,13 +243,13 @@ class MemoryPlugin(BasePlugin):
             self._used.add(service)
             return service
 
-    def _noted(self, context: InvocationContext) -> _RunnerRun:
-        """Return a record of a run, kept until the run ends.
+    def _tracked(self, context: InvocationContext) -> _RunnerRun:
+        """Return the record of a run, tracked until the run ends.
 
-        A child run starts below a live one, in the task of its tool and with sessions of its
-        own. Else the live one is what a caller in the middle of its run, or with an abandoned
-        generator, has in its context. AgentTool's is known by its artifacts as well: a caller who
-        takes each event in a task of its own loses the context.
+        A nested run starts below a live run, in another task and with its own session service.
+        Otherwise the live run is a leftover in the context, e.g. of an abandoned generator. The
+        artifact service identifies AgentTool too, because a caller that takes each event in a new
+        task loses the context.
         """
         task = asyncio.current_task()
         outer = _innermost.get()
@@ -258,8 +266,8 @@ class MemoryPlugin(BasePlugin):
         return run
 
     def _ended(self, context: InvocationContext) -> _RunnerRun:
-        # Without a record another plugin answered before this one was asked.
-        run = self._runs.get(context.invocation_id) or self._noted(context)
+        # There is no record if another plugin answered before this one was called.
+        run = self._runs.get(context.invocation_id) or self._tracked(context)
         run.live, run.task = False, None
         self._runs.pop(context.invocation_id, None)
         invocation_cache.end(context.invocation_id)
@@ -268,8 +276,8 @@ class MemoryPlugin(BasePlugin):
         return run
 
     @contextmanager
-    def _unharmed(self, doing: str) -> Iterator[None]:
-        """Keep a failure from the user's turn, which ADK would end with it."""
+    def _shielded(self, doing: str) -> Iterator[None]:
+        """Log and count a failure, because ADK would end the user's turn with it."""
         try:
             yield
         except Exception:  # noqa: BLE001

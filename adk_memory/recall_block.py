@@ -1,4 +1,4 @@
-"""What recall puts into a request: delimited, escaped, within a token budget. Pure."""
+"""Builds the block of recalled memories in a request: delimited, escaped, within a budget. Pure."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def recall_block(
     summary: Memory | None = None,
     count: TokenCounter = count_tokens,
 ) -> str | None:
-    """Return the memories as one text of at most max_tokens, or None if none is worth showing.
+    """Return the memories as one text of at most max_tokens, or None without any.
 
-    shown: texts the request holds already. One memory per line, best first; what does not fit is
-    left out for what does, and the best is cut rather than left out. profile: of the user, shown
-    first. summary: of the session, when the request shows only some of it.
+    It has one memory per line, best first. A memory that does not fit gives way to the next one
+    that fits; the best one is cut instead. shown: texts that the request already has. profile: of
+    the user, shown first. summary: of the session, if the request shows only part of it.
     """
     texts = ((entry, text_of_content(entry.content)) for entry in entries)
     found = [
@@ -45,21 +45,21 @@ def recall_block(
 
 
 def shown_texts(llm_request: LlmRequest) -> frozenset[str]:
-    """Return the texts a request holds, to leave out memories of this very conversation."""
+    """Return all texts in a request."""
     parts = [part for content in llm_request.contents for part in content.parts or ()]
-    told = {part.text.strip() for part in parts if part.text}
+    texts = {part.text.strip() for part in parts if part.text}
     for part in parts:
         if part.function_response:
-            told.update(_texts_in(part.function_response.response))
-    return frozenset(told)
+            texts.update(_texts_in(part.function_response.response))
+    return frozenset(texts)
 
 
 def not_drawn_from(
     shown: frozenset[str], events: Sequence[Event], entries: Sequence[MemoryEntry]
 ) -> list[MemoryEntry]:
-    """Return entries without those whose every source is one of the events a request shows.
+    """Return the entries that have provenance outside of the events that a request shows.
 
-    shown: texts of the request; ADK shows what another agent said as lines of a longer one.
+    shown: the texts of the request. ADK shows turns of other agents as lines of a longer text.
     """
     ids = shown_ids(shown, events)
     return [
@@ -72,16 +72,16 @@ def not_drawn_from(
 
 def shown_ids(shown: frozenset[str], events: Sequence[Event]) -> frozenset[str]:
     """Return the ids of the events that a request shows."""
-    everything = "\n".join(shown)
+    all_text = "\n".join(shown)
     return frozenset(
         event.id
         for event in events
-        if all(part in shown or _has_lines(everything, part) for part in _said(event))
+        if all(part in shown or _has_lines(all_text, part) for part in _texts_of(event))
     )
 
 
 def _has_lines(text: str, part: str) -> bool:
-    """Return whether whole lines of a text are part, also behind who said it: "[helper] said: "."""
+    """Whether part occurs as whole lines of text, also after a prefix "[helper] said: "."""
     place = text.find(part)
     while place >= 0:
         before = text[text.rfind("\n", 0, place) + 1 : place].rstrip()
@@ -95,13 +95,13 @@ def _has_lines(text: str, part: str) -> bool:
     return False
 
 
-def _said(event: Event) -> list[str]:
+def _texts_of(event: Event) -> list[str]:
     parts = event.content.parts if event.content else None
     return [part.text.strip() for part in parts or () if part.text and not part.thought]
 
 
 def _texts_in(value: object) -> Iterator[str]:
-    """Yield every text in what a tool answered: the tool recall shows memories as well."""
+    """Yield every text in a tool response: the tool recall shows memories as well."""
     if isinstance(value, str):
         yield value.strip()
     elif isinstance(value, Mapping):
@@ -113,22 +113,22 @@ def _texts_in(value: object) -> Iterator[str]:
 
 
 def preloaded(llm_request: LlmRequest) -> bool:
-    """Tell whether ADK's preload_memory, or another plugin, showed the memory already."""
+    """Whether ADK's preload_memory or another plugin already added memories."""
     return any(text.startswith((_PRELOADED, HEAD)) for text in shown_texts(llm_request))
 
 
 def insert_before_turn(llm_request: LlmRequest, block: str, turn: types.Content | None) -> None:
-    """Put a text where ADK's preload_memory puts its own: before the user's message.
+    """Insert a text before the user's message, as ADK's preload_memory does.
 
-    When the model goes on after a tool, the text follows the tool's response, so that it splits
-    no pair and what comes before it stays a prefix that providers can cache.
+    After a tool call the text follows the tool's response. So it separates no call from its
+    response, and the prefix before it stays cacheable.
     """
     contents = llm_request.contents
     place = len(contents)
-    while place > 0 and _is_said_by_user(contents[place - 1]):
+    while place > 0 and _is_user_message(contents[place - 1]):
         place -= 1
     for position in range(place, len(contents)):
-        # Static instructions may stand before the first message, as the user's contents.
+        # Static instructions may precede the first message, with the role of the user.
         if turn is not None and contents[position].parts == turn.parts:
             place = position
     contents.insert(place, types.Content(role="user", parts=[types.Part(text=block)]))
@@ -138,6 +138,6 @@ def _about(entry: MemoryEntry) -> str:
     return ", ".join(part for part in (entry.timestamp, entry.author) if part)
 
 
-def _is_said_by_user(content: types.Content) -> bool:
+def _is_user_message(content: types.Content) -> bool:
     parts = content.parts or []
     return content.role == "user" and not any(part.function_response for part in parts)

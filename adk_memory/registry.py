@@ -1,10 +1,9 @@
-"""URI schemes for ADK's command line: `register()` in services.py, or its factories in yaml.
+"""Registers URI schemes for ADK's command line: `register()` in services.py, or YAML factories.
 
     adk web agents --memory_service_uri=hippocampus:// --session_service_uri=hippocampus://
 
-Services made from the same URI share one MemoryEngine, so one pool of connections. It stays open
-as long as the process, because ADK closes no memory service; an embedded server stops with its
-last user all the same.
+Services with the same URI share one MemoryEngine, so one connection pool. It stays open until the
+process ends, because ADK closes no memory service. An embedded server stops with its last user.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ _lock = threading.Lock()
 
 
 def register(registry: ServiceRegistry | None = None) -> None:
-    """Teach ADK the schemes hippocampus and hippocampus+postgresql, for memories and sessions.
+    """Register the schemes hippocampus and hippocampus+postgresql, for memories and sessions.
 
-    registry: ADK's own by default, which `adk web`, `adk api_server` and `adk run` ask.
+    registry: by default ADK's own, which `adk web`, `adk api_server` and `adk run` use.
     """
     if registry is None:
-        # Imported here: it brings ADK's command line, which a program with a Runner does not need.
+        # Imported here: it loads ADK's command line, which a program with a Runner does not need.
         from google.adk.cli.service_registry import get_service_registry
 
         registry = get_service_registry()
@@ -42,9 +41,9 @@ def register(registry: ServiceRegistry | None = None) -> None:
 
 
 def make_memory_service(uri: str, **_: object) -> OpenMemoryService:
-    """Return a memory service for a URI; what else ADK passes (agents_dir) is not used.
+    """Return a memory service for a URI; other arguments of ADK (agents_dir) are ignored.
 
-    Raises InvalidInput for a URI or an option that is not known.
+    Raises InvalidInput for an unknown URI or option.
     """
     engine, options = _resolve(uri)
     own = {name: value for name, value in options.items() if name not in SESSION_OPTIONS}
@@ -54,7 +53,7 @@ def make_memory_service(uri: str, **_: object) -> OpenMemoryService:
 def make_session_service(uri: str, **_: object) -> PgSessionService:
     """Return a session service for a URI, on the same memory as its memory service.
 
-    Options of the memory service are passed over, so that both may be given the same URI.
+    Options of the memory service are ignored, so both may have the same URI.
     """
     engine, options = _resolve(uri)
     own = {name: value for name, value in options.items() if name in SESSION_OPTIONS}
@@ -62,7 +61,7 @@ def make_session_service(uri: str, **_: object) -> PgSessionService:
 
 
 async def close_shared() -> None:
-    """Close every memory the factories opened; its services open it again at their next use."""
+    """Close every memory that the factories opened; services reopen theirs at the next use."""
     with _lock:
         engines = list(_engines.values())
         _engines.clear()
@@ -71,7 +70,7 @@ async def close_shared() -> None:
 
 
 def _resolve(uri: str) -> tuple[MemoryEngine, dict[str, Any]]:
-    """Return the memory a URI names, one per address and schema, and the service's options."""
+    """Return the shared memory of a URI, and the options of the service."""
     address, options = parse_uri(uri)
     for_engine: dict[str, Any] = {k: v for k, v in options.items() if k in ENGINE_OPTIONS}
     key = (address, *sorted(for_engine.items()))

@@ -1,4 +1,4 @@
-"""PgSessionService: Google ADK's session log on the threads and events that memory reads."""
+"""PgSessionService: Google ADK's session log, on the same rows as the memory."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from shared_core.ports import Seen, SessionRecord, StateChange
 log = logging.getLogger("hippocampus")
 
 _STALE = (
-    "the session has changed in the database since it was loaded: get it again with get_session(),"
-    " then repeat"
+    "the session has changed in the database since it was loaded: load it again with"
+    " get_session(), then repeat"
 )
 
 
@@ -42,15 +42,18 @@ class PgSessionService(BaseSessionService):
         Runner(..., session_service=PgSessionService(engine=engine),
                memory_service=OpenMemoryService(engine=engine))
 
-    What a session says is stored once: adding it to memory marks and indexes the rows that are
-    here. Any number of processes may write; whoever appends to a session that has changed since
-    it was loaded gets ADK's StaleSessionError and nothing is written. Does no I/O until its first
-    call, needs no running loop, works from any loop.
+    Events are stored once: adding a session to memory marks and indexes its existing rows. Any
+    number of processes may write. An append to a session that has changed since it was loaded
+    raises ADK's StaleSessionError and writes nothing. The service needs no running event loop,
+    does no I/O until its first call, and works from any loop.
 
-    uri, schema: as in shared_core.open_memory; dsn is another name for uri, and a hippocampus://
-    URI may name options, which count more than arguments. engine: a MemoryEngine to share instead;
-    then close() leaves it open. delete_memories: deleting a session also erases what was
-    remembered of it. agents_dir: accepted and not used; `adk web` passes it.
+    Args:
+        uri: as in shared_core.open_memory. Options in a hippocampus:// URI override arguments.
+        dsn: another name for uri.
+        schema: as in shared_core.open_memory.
+        engine: a MemoryEngine to share; close() leaves it open.
+        delete_memories: whether deleting a session also erases its memories.
+        agents_dir: accepted and not used; `adk web` passes it.
     """
 
     def __init__(
@@ -75,7 +78,7 @@ class PgSessionService(BaseSessionService):
 
     @property
     def engine(self) -> MemoryEngine:
-        """The memory the sessions live in."""
+        """The memory that stores the sessions."""
         return self._engine
 
     async def create_session(
@@ -86,12 +89,12 @@ class PgSessionService(BaseSessionService):
         state: dict[str, object] | None = None,
         session_id: str | None = None,
     ) -> Session:
-        """Open a session. White space around an id does not count; a blank one is replaced.
+        """Create a session. White space around the id is stripped; a blank id gets a new one.
 
-        Raises AlreadyExistsError when there is a session of this id.
+        Raises AlreadyExistsError if a session has this id.
         """
         if state is not None and not isinstance(state, Mapping):
-            raise TypeError(f"state must be a dict, not {type(state).__name__}")
+            raise TypeError(f"state must be a dict, got {type(state).__name__}")
         session_id = (session_id or "").strip() or str(uuid4())
         try:
             record = await self._engine.sessions.create(
@@ -109,7 +112,7 @@ class PgSessionService(BaseSessionService):
         session_id: str,
         config: GetSessionConfig | None = None,
     ) -> Session | None:
-        """Return a session with its events, oldest first; None when there is none."""
+        """Return a session with its events, oldest first, or None."""
         after = config.after_timestamp if config else None
         record = await self._engine.sessions.load(
             Scope(app_name, user_id),
@@ -122,14 +125,14 @@ class PgSessionService(BaseSessionService):
     async def list_sessions(
         self, *, app_name: str, user_id: str | None = None
     ) -> ListSessionsResponse:
-        """Return the sessions of a user, or of all, without events; last changed last."""
+        """Return the sessions of one user or of all, without events, last changed last."""
         records = await self._engine.sessions.list(app_name, user_id)
         return ListSessionsResponse(sessions=[_session(record) for record in records])
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Delete a session, and with delete_memories what was remembered of it.
+        """Delete a session, and with delete_memories its memories.
 
-        Without, turns of it that wait to be worked on are worked on now.
+        Without delete_memories its queued turns are consolidated now.
         """
         scope, session_id = Scope(app_name, user_id), session_id.strip()
         await self._engine.sessions.delete(scope, session_id, forget=self._delete_memories)
@@ -137,20 +140,19 @@ class PgSessionService(BaseSessionService):
             await self._engine.end_session(scope, session_id)
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, object]:
-        """Return the state all sessions of a user share, its keys without "user:"."""
+        """Return the state that all sessions of a user share, with keys without "user:"."""
         return dict(await self._engine.sessions.user_state(Scope(app_name, user_id)))
 
     async def append_event(self, session: Session, event: Event) -> Event:
-        """Append an event to a session, in the database and in the object; one round trip.
+        """Append an event to a session, in the database and in the object, in one round trip.
 
-        A partial event is returned as it is. An event that is there already is not appended twice.
-        A rewind also makes memory forget the turns it took back.
-        Raises SessionNotFoundError for a session that is not there, and StaleSessionError when it
-        has events that this object has not seen.
+        It returns a partial event unchanged, and appends no event twice. A rewind also makes
+        memory forget the turns that it removed. Raises SessionNotFoundError for an unknown
+        session, and StaleSessionError if the object lacks events of the database.
         """
         if event.partial:
             return event
-        async with self._in_turn(session):
+        async with self._serialized(session):
             self._apply_temp_state(session, event)
             event = self._trim_temp_delta_state(event)
             try:
@@ -169,7 +171,7 @@ class PgSessionService(BaseSessionService):
             if version is None:
                 if any(event.id == other.id for other in session.events):
                     return event
-                # It was written by a call whose answer was lost: only that one step was missed.
+                # An earlier call wrote it and its reply was lost: the object missed only that step.
                 before = _version(session)
                 version = None if before is None else before + 1
             if version is not None:
@@ -199,8 +201,8 @@ class PgSessionService(BaseSessionService):
         await self.close()
 
     @asynccontextmanager
-    async def _in_turn(self, session: Session) -> AsyncIterator[None]:
-        """Let the appends of one loop to one session follow each other, in the order they came."""
+    async def _serialized(self, session: Session) -> AsyncIterator[None]:
+        """Serialize the appends of one event loop to one session, in order."""
         loop = id(asyncio.get_running_loop())
         key = (loop, session.app_name, session.user_id, session.id)
         lock, users = self._locks.setdefault(key, (asyncio.Lock(), []))
@@ -236,7 +238,7 @@ def _version(session: Session) -> int | None:
 
 
 def _seen(session: Session) -> Seen:
-    """Return what the object has seen; one that another service made names no version."""
+    """Return the version that the object has; an object of another service has none."""
     if version := _version(session):
         return Seen(version=version)
     return Seen(
@@ -247,11 +249,13 @@ def _seen(session: Session) -> Seen:
 
 
 def _payload(event: Event) -> str:
-    """Return an event as JSON text; what JSON has no word for becomes text, with a warning."""
+    """Return an event as JSON; values that are not JSON become text, with a warning."""
     try:
         return event.model_dump_json(exclude_none=True, by_alias=True)
     except PydanticSerializationError as error:
-        log.warning("event %s holds what JSON cannot and is stored as text: %s", event.id, error)
+        log.warning(
+            "event %s has a value that is not JSON, which is stored as text: %s", event.id, error
+        )
     plain = to_jsonable_python(
         cleaned(event.model_dump(exclude_none=True, by_alias=True)),
         bytes_mode="base64",
@@ -261,10 +265,9 @@ def _payload(event: Event) -> str:
 
 
 def _change(state: Mapping[str, object]) -> StateChange:
-    """Return a state delta by where it belongs; temporary keys belong nowhere.
+    """Return a state delta split into app, user and session state, without temporary keys.
 
-    What JSON has no word for is stored as its text, with a warning: a turn of a user must not fail
-    over it.
+    Values that are not JSON become text, with a warning, so that they fail no turn.
     """
     app: dict[str, JsonValue] = {}
     user: dict[str, JsonValue] = {}
@@ -283,6 +286,8 @@ def _jsonable(key: str, value: object) -> JsonValue:
     try:
         plain: JsonValue = json.loads(to_json_bytes(value, inf_nan_mode="strings"))
     except PydanticSerializationError as error:
-        log.warning("state %r holds what JSON cannot and is stored as text: %s", key, error)
+        log.warning(
+            "state %r has a value that is not JSON, which is stored as text: %s", key, error
+        )
         plain = to_jsonable_python(cleaned(value), bytes_mode="base64", serialize_unknown=True)
     return plain

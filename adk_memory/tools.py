@@ -1,7 +1,7 @@
-"""remember, recall and forget as ADK tools: `LlmAgent(tools=[remember, recall, forget])`.
+"""ADK tools for the memory: `LlmAgent(tools=[remember, recall, recall_when, forget])`.
 
-They use the memory service of the runner, whichever it is. What a model should know about them is
-in their docstrings, which ADK shows it; what goes wrong comes back as text it can act on.
+They use the memory service of the runner; recall_when needs an OpenMemoryService. ADK shows their
+docstrings to the model. Errors come back as text that the model can act on.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _log = logging.getLogger("hippocampus")
 SLICE_LIMIT = 20
 """Maximum number of memories that recall_when returns."""
 
-Given = ParamSpec("Given")
+Params = ParamSpec("Params")
 
 NO_SERVICE = "This agent has no long-term memory: no memory service is configured."
 
 
-def explained(
-    tool: Callable[Given, Awaitable[dict[str, Any]]],
-) -> Callable[Given, Awaitable[dict[str, Any]]]:
-    """Return a tool that answers with what went wrong instead of ending the user's turn."""
+def _with_error_text(
+    tool: Callable[Params, Awaitable[dict[str, Any]]],
+) -> Callable[Params, Awaitable[dict[str, Any]]]:
+    """Return a tool that returns its error as text instead of failing the user's turn."""
 
     @functools.wraps(tool)
-    async def safe(*args: Given.args, **kwargs: Given.kwargs) -> dict[str, Any]:
+    async def safe(*args: Params.args, **kwargs: Params.kwargs) -> dict[str, Any]:
         try:
             return await tool(*args, **kwargs)
         except InvalidInput as error:
@@ -51,7 +51,7 @@ def explained(
     return safe
 
 
-@explained
+@_with_error_text
 async def remember(text: str, tool_context: ToolContext) -> dict[str, Any]:
     """Saves one fact about the user in long-term memory, so that later conversations know it.
 
@@ -65,7 +65,7 @@ async def remember(text: str, tool_context: ToolContext) -> dict[str, Any]:
       The id of the memory, which `forget` takes; or an error.
     """
     _check(text, "text", tool_context)
-    # The same text twice is the same memory.
+    # The id derives from the text, so that the same text is stored once.
     memory_id = str(uuid5(NAMESPACE_URL, f"hippocampus:remember:{text.strip()}"))
     content = types.Content(role="user", parts=[types.Part(text=text.strip())])
     entry = MemoryEntry(id=memory_id, content=content, author=tool_context.agent_name)
@@ -73,7 +73,7 @@ async def remember(text: str, tool_context: ToolContext) -> dict[str, Any]:
     return {"remembered": text.strip(), "id": memory_id}
 
 
-@explained
+@_with_error_text
 async def recall(query: str, tool_context: ToolContext) -> dict[str, Any]:
     """Searches long-term memory for what is known about the user from earlier conversations.
 
@@ -99,7 +99,7 @@ async def recall(query: str, tool_context: ToolContext) -> dict[str, Any]:
     return {"memories": memories}
 
 
-@explained
+@_with_error_text
 async def forget(memory_id: str, tool_context: ToolContext) -> dict[str, Any]:
     """Deletes one memory for good. Use it when the user asks you to forget something.
 
@@ -117,7 +117,7 @@ async def forget(memory_id: str, tool_context: ToolContext) -> dict[str, Any]:
     return {"forgotten": memory_id, "next": "recall again: other memories may say the same"}
 
 
-@explained
+@_with_error_text
 async def recall_when(when: str, tool_context: ToolContext, about: str = "") -> dict[str, Any]:
     """Looks up what was said or happened at a time, in long-term memory.
 
@@ -143,7 +143,7 @@ async def recall_when(when: str, tool_context: ToolContext, about: str = "") -> 
 
 
 def _check(argument: str, name: str, tool_context: ToolContext) -> None:
-    """Raise InvalidInput for a blank argument, or when there is nothing to ask."""
+    """Raise InvalidInput for a blank argument, or without a memory service."""
     if tool_context.get_invocation_context().memory_service is None:
         raise InvalidInput(NO_SERVICE)
     if not isinstance(argument, str) or not argument.strip():

@@ -1,12 +1,12 @@
-"""URIs that name a memory on a command line: `adk web --memory_service_uri=hippocampus://`.
+"""Parses URIs of a memory on a command line: `adk web --memory_service_uri=hippocampus://`.
 
 hippocampus://                                the memory of open_memory(): HIPPOCAMPUS_URI, or else
                                               the embedded PostgreSQL
 hippocampus:///abs/folder                     an embedded PostgreSQL in that folder
 hippocampus+postgresql://user:pw@host/db?...  a server
-anything else                                 what open_memory() takes, as it is
+anything else                                 passed to open_memory() unchanged
 
-After `?` the first three take the options of OPTIONS; a server's URI those of libpq as well.
+After `?` the first three take OPTIONS; a server's URI also takes options of libpq.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no"
 
 
 def parse_uri(uri: str) -> tuple[str | None, dict[str, Option]]:
-    """Return the uri for open_memory() and the options that were written after it.
+    """Return the uri for open_memory() and the options after it.
 
-    Raises InvalidInput for an option or a form that is not known; no message holds a password.
+    Raises InvalidInput for an unknown option or form; no message contains a password.
     """
     scheme, separator, rest = uri.partition("://")
     if not separator or scheme.lower() not in (SCHEME, SERVER_SCHEME):
@@ -54,26 +54,26 @@ def parse_uri(uri: str) -> tuple[str | None, dict[str, Option]]:
 def named_memory(
     named: str | Path | None, engine: MemoryEngine | None
 ) -> tuple[str | Path | None, Mapping[str, Option]]:
-    """Return what a constructor's uri names, and the options it carries; see parse_uri.
+    """Return the uri for open_memory() and the options in a constructor's uri; see parse_uri.
 
-    Raises InvalidInput when an engine is given as well, or is none.
+    Raises InvalidInput if engine is given as well, or is not a MemoryEngine.
     """
     if engine is not None and not isinstance(engine, MemoryEngine):
-        raise InvalidInput(f"engine must be a MemoryEngine, not {type(engine).__name__}")
+        raise InvalidInput(f"engine must be a MemoryEngine, got {type(engine).__name__}")
     if engine is not None and named is not None:
-        raise InvalidInput("give either a uri or an engine: an engine has its database already")
+        raise InvalidInput("give either a uri or an engine: an engine already has its database")
     return parse_uri(named) if isinstance(named, str) else (named, {})
 
 
 def _split(rest: str) -> tuple[str, str]:
-    """Return address and query; a password may hold a bare question mark, as libpq allows."""
+    """Return address and query; a password may contain a bare question mark, as in libpq."""
     at = rest.find("@", 0, rest.find("/") if "/" in rest else len(rest))
     address, _, query = rest[at + 1 :].partition("?")
     return rest[: at + 1] + address, query
 
 
 def _options(query: str, *, strict: bool) -> tuple[dict[str, Option], str]:
-    """Return our options and the rest of the query, untouched; strict: a rest is refused."""
+    """Return our options and the unchanged rest of the query; strict raises if there is a rest."""
     options: dict[str, Option] = {}
     rest = []
     for pair in filter(None, query.split("&")):
@@ -82,21 +82,23 @@ def _options(query: str, *, strict: bool) -> tuple[dict[str, Option], str]:
         if name not in OPTIONS:
             if strict:
                 known = ", ".join(sorted(OPTIONS))
-                raise InvalidInput(f"hippocampus:// has no option {name!r}; it has {known}")
+                raise InvalidInput(f"hippocampus:// has no option {name!r}: take one of {known}")
             rest.append(pair)
         elif name in options:
-            raise InvalidInput(f"option {name!r} is in the URI twice")
+            raise InvalidInput(f"option {name!r} is in the URI twice: give it once")
         else:
             options[name] = _typed(name, unquote_plus(written))
     return options, "&".join(rest)
 
 
 def _typed(name: str, written: str) -> Option:
-    convert, wanted = OPTIONS[name]
+    convert, expected = OPTIONS[name]
     try:
         return convert(written)
     except (ValueError, KeyError):
-        raise InvalidInput(f"option {name!r} of the URI is {wanted}, not {written!r}") from None
+        raise InvalidInput(
+            f"option {name!r} of the URI must be {expected}, got {written!r}"
+        ) from None
 
 
 def _text(written: str) -> str:
@@ -147,10 +149,10 @@ OPTIONS: Mapping[str, tuple[Callable[[str], Option], str]] = MappingProxyType(
         "wait": _A_TRUTH,
     }
 )
-"""Every option of a URI: what reads it, and what it must be."""
+"""Every option of a URI: its parser, and the description of a valid value."""
 
 ENGINE_OPTIONS = frozenset({"embedder", "llm", "pool_size", "schema"})
-"""Options of open_memory(); services made with the same ones share one memory."""
+"""Options of open_memory(); services with the same ones share one memory."""
 
 SESSION_OPTIONS = frozenset({"delete_memories"})
-"""Options of the session service alone; what is in neither set is the memory service's."""
+"""Options of the session service; options in neither set belong to the memory service."""

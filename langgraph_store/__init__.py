@@ -1,6 +1,6 @@
 """The LangGraph face: `graph.compile(store=PgHippocampusStore())`.
 
-Each name is loaded at its first use, so that `langgraph_store.conformance` runs without the rest.
+Names load at first use, so `langgraph_store.conformance` runs without the rest.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Moves everything from one memory to another, whatever engines the two are on."""
+"""Copies memories from one database to another, across engines, and compares both sides."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from shared_core.errors import InvalidInput, NotFound
 from shared_core.transfer.service import TextOfField
 
 Progress = Callable[[str, str, int], None]
-"""Told the application, what is done with it ("read", "written", "compared"), and its lines."""
+"""Called with the application, the step ("read", "written", "compared") and the lines so far."""
 
-HELD = 500
-"""Lines in memory at once."""
+BUFFERED_LINES = 500
+"""Maximum number of exported lines in memory at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportDigest:
-    """What an export came to: its rows, and the SHA-256 of their lines."""
+    """The number of rows of an export, and the SHA-256 of their lines."""
 
     rows: int
     sha256: str
@@ -32,9 +32,10 @@ class ExportDigest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopiedApplication:
-    """One application: rows written and rows that were there, and what both sides hold now.
+    """The result for one application, with a digest of both sides.
 
-    differ: of those that were there, how many have other values; they keep them.
+    written: new rows in the target. here: rows that the target had already. differ: those among
+    them with other values, which the target keeps.
     """
 
     app: str
@@ -46,16 +47,17 @@ class CopiedApplication:
 
     @property
     def agrees(self) -> bool:
-        """Tell whether both sides hold the same, line by line."""
+        """Whether both sides have the same lines."""
         return self.source == self.target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopiedPolicies:
-    """The policies of forgetting that hold for all applications, by the kinds of memory.
+    """The retention policies for all applications, as lists of memory kinds.
 
-    written: set in the target now. here: are the same there. differ: are others there, which stay.
-    only_there: the source has none. left: not set, for only some applications were asked for.
+    written: set in the target by this copy. here: equal in both. differ: different in the target,
+    which keeps its own. only_there: missing in the source. left: not copied, because the call
+    named single applications.
     """
 
     written: Sequence[MemoryKind]
@@ -66,18 +68,18 @@ class CopiedPolicies:
 
     @property
     def agrees(self) -> bool:
-        """Tell whether the same holds for all applications on both sides."""
+        """Whether both sides have the same policies."""
         return not (self.differ or self.only_there or self.left)
 
     @property
     def in_source(self) -> bool:
-        """Tell whether the source has any."""
+        """Whether the source has a policy."""
         return bool(self.written or self.here or self.differ or self.left)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copied:
-    """What copy_memory did. is_of_all: all applications were asked for."""
+    """The result of copy_memory. is_of_all: the call named no single applications."""
 
     applications: Sequence[CopiedApplication]
     policies: CopiedPolicies
@@ -85,13 +87,13 @@ class Copied:
 
     @property
     def complete(self) -> bool:
-        """Tell whether both sides hold the same of what was asked for."""
+        """Whether both sides agree on everything that the call covers."""
         policies_agree = self.policies.agrees or not self.is_of_all
         return policies_agree and all(app.agrees for app in self.applications)
 
     @property
     def found_nothing(self) -> bool:
-        """Tell whether the source is empty."""
+        """Whether the source is empty."""
         return not self.applications and not self.policies.in_source
 
 
@@ -104,39 +106,43 @@ async def copy_memory(
     text_of_field: TextOfField | None = None,
     progress: Progress | None = None,
 ) -> Copied:
-    """Copy all applications, or some, into another memory, and compare the two sides.
+    """Copy all applications, or some, into another memory, and compare both sides.
 
-    Each application is read as of one moment, into a file that is deleted afterwards, and written
-    in batches: what is in the target stays, so after an interruption call it again and it does the
-    rest. Threads that grew since an earlier copy get their new turns and count on behind them;
-    other rows that changed or were deleted in the source since then stay as they are in the target,
-    e.g. marks of what was consolidated, and the sides then differ. Vectors are taken over where the
-    embedder of the target made them, else made anew. Policies that hold for all applications are
-    copied unless only some are asked for. What the source writes meanwhile is not copied, and the
-    sides then differ: stop writers first, or copy again if they only append. restore: turns that
-    were forgotten in the target come back; else they are refused. Open the source with create=False
-    where it must be there.
+    Each application is read as of one moment into a temporary file, and written in batches.
+    The target keeps its rows, so a second call finishes an interrupted copy. A thread that grew
+    since an earlier copy gets its new turns. Other rows that the source changed or deleted since
+    then stay unchanged in the target, and the sides differ. Writes to the source during the copy
+    also make them differ: stop writers first, or copy again if they only append.
 
-    Raises InvalidInput where both are the same memory, by whatever names, NotFound for an
-    application that is not there, and what import_lines() raises.
+    Args:
+        source: the memory to read. Open it with create=False if it must exist.
+        target: the memory to write. It keeps vectors of its own embedder, and makes others anew.
+        apps: the applications to copy. By default all, with the policies for all applications.
+        restore: whether turns that the target forgot come back; otherwise they raise Conflict.
+        text_of_field: as in import_lines().
+        progress: called while lines are read, written and compared.
+
+    Raises:
+        InvalidInput: source and target are the same memory.
+        NotFound: the source has no such application. import_lines() may raise others.
     """
     if await target.transfer.is_same(source.transfer):
-        raise InvalidInput("source and target are the same memory: name two different ones")
-    there = await source.transfer.applications()
-    if missing := [app for app in apps if app not in there]:
-        raise NotFound(f"there is no application {missing[0]!r} in the source: {list(there)}")
-    told = progress or _silent
+        raise InvalidInput("source and target are the same memory: give two different ones")
+    available = await source.transfer.applications()
+    if missing := [app for app in apps if app not in available]:
+        raise NotFound(f"the source has no application {missing[0]!r}, it has {list(available)}")
+    report_progress = progress or _silent
     policies = await _copy_policies(source, target, write=not apps)
     copied = []
-    for app in dict.fromkeys(apps) or there:
+    for app in dict.fromkeys(apps) or available:
         with tempfile.TemporaryDirectory(prefix="hippocampus-copy-") as folder:
             file = Path(folder) / "lines.jsonl"
-            await _export(source, app, file, told)
+            await _export(source, app, file, report_progress)
             report = await target.import_lines(
                 file,
                 restore=restore,
                 text_of_field=text_of_field,
-                progress=lambda line, app=app: told(app, "written", line),  # type: ignore[misc]
+                progress=lambda line, app=app: report_progress(app, "written", line),  # type: ignore[misc]
             )
         vectors = await _model(source) == await _model(target)
         copied.append(
@@ -145,8 +151,8 @@ async def copy_memory(
                 written=report.written,
                 here=report.here,
                 differ=report.differ,
-                source=await _sum(source, app, told, vectors=vectors),
-                target=await _sum(target, app, told, vectors=vectors),
+                source=await _digest(source, app, report_progress, vectors=vectors),
+                target=await _digest(target, app, report_progress, vectors=vectors),
             )
         )
     return Copied(applications=copied, policies=policies, is_of_all=not apps)
@@ -155,9 +161,9 @@ async def copy_memory(
 async def _copy_policies(
     source: MemoryEngine, target: MemoryEngine, *, write: bool
 ) -> CopiedPolicies:
-    """Set in the target what holds for all applications and is not set there.
+    """Set in the target the policies for all applications that it lacks.
 
-    It comes first: what is imported afterwards is due when it was due in the source.
+    This precedes the import, so that imported memories are due when they were in the source.
     """
     given, here = await source.retention.own_policy(), await target.retention.own_policy()
     new = {kind: rule for kind, rule in given.items() if kind not in here}
@@ -177,33 +183,38 @@ async def _model(memory: MemoryEngine) -> tuple[str | None, int | None]:
     return report.model, report.dimensions
 
 
-async def _export(memory: MemoryEngine, app: str, path: Path, told: Progress) -> None:
-    count, held = 0, list[str]()
+async def _export(memory: MemoryEngine, app: str, path: Path, report_progress: Progress) -> None:
+    count, buffer = 0, list[str]()
     with await asyncio.to_thread(path.open, "w", encoding="utf-8") as file:
         async with aclosing(memory.export(app=app, vectors=True)) as lines:
             async for line in lines:
-                held.append(line + "\n")
+                buffer.append(line + "\n")
                 count += 1
-                if len(held) == HELD:
-                    await asyncio.to_thread(file.writelines, held)
-                    held.clear()
-                    told(app, "read", count)
-        await asyncio.to_thread(file.writelines, held)
+                if len(buffer) == BUFFERED_LINES:
+                    await asyncio.to_thread(file.writelines, buffer)
+                    buffer.clear()
+                    report_progress(app, "read", count)
+        await asyncio.to_thread(file.writelines, buffer)
 
 
-async def _sum(memory: MemoryEngine, app: str, told: Progress, *, vectors: bool) -> ExportDigest:
-    """Return what an application comes to. vectors: with their values, else with what has some."""
+async def _digest(
+    memory: MemoryEngine, app: str, report_progress: Progress, *, vectors: bool
+) -> ExportDigest:
+    """Return the digest of an application.
+
+    vectors: whether it covers the values of vectors, or only which rows have one.
+    """
     digest, rows, last = hashlib.sha256(), 0, ""
     async with aclosing(memory.export(app=app, vectors=vectors)) as lines:
         async for line in lines:
-            if last:  # neither the first line, which names the engine's version, nor the last
+            if last:  # skips the first line (it names the engine's version) and the last
                 digest.update(last.encode() + b"\n")
             last = line if rows else ""
             rows += 1
-            if rows % HELD == 0:
-                told(app, "compared", rows)
+            if rows % BUFFERED_LINES == 0:
+                report_progress(app, "compared", rows)
     return ExportDigest(rows=max(rows - 2, 0), sha256=digest.hexdigest())
 
 
 def _silent(app: str, what: str, lines: int) -> None:
-    """Tell nobody."""
+    """Report nothing."""

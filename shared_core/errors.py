@@ -1,16 +1,17 @@
-"""Every error this project raises on purpose.
+"""Defines every error that this project raises on purpose.
 
 MemoryCoreError
-├── InvalidInput            the caller's value; also a ValueError
-├── NotFound                what must exist does not; also a ValueError
-├── Conflict                someone else changed it first; read again, then retry
+├── InvalidInput            a value of the caller cannot be used; also a ValueError
+├── NotFound                a required object does not exist; also a ValueError
+├── Conflict                another writer changed it first: read again, then retry
 ├── SchemaOutOfDate         the database needs `hippocampus migrate`, or a newer library
-├── CapabilityMissing       this engine cannot do it; never less data in silence
-├── EmbeddingMismatch       stored vectors and the embedder do not fit together
+├── CapabilityMissing       this engine cannot do it; it never silently returns less
+├── EmbeddingMismatch       the embedder does not fit the stored vectors
 ├── StorageUnavailable      retryable: the database cannot be reached or used
-│   └── StorageReadOnly     it can be read and not written: a standby, or a role that only reads
+│   └── StorageReadOnly     reads work and writes fail: a standby, or a read-only role
 ├── ModelUnavailable        retryable: an embedder or a language model failed
-│   └── ModelOutputInvalid  it answered, and the answer cannot be used
+│   ├── ModelQuotaExceeded  too many requests, or a used-up quota: wait, then retry
+│   └── ModelOutputInvalid  the model answered, and the answer cannot be used
 └── BatchError              some operations of a batch failed, the others are done
 """
 
@@ -24,27 +25,27 @@ class MemoryCoreError(Exception):
 
 
 class InvalidInput(MemoryCoreError, ValueError):
-    """A value given by the caller cannot be used; the message names it and the way out."""
+    """A value of the caller cannot be used; the message names it and what is allowed."""
 
 
 class NotFound(MemoryCoreError, ValueError):
-    """What a call builds on is not there."""
+    """An object that a call needs does not exist."""
 
 
 class Conflict(MemoryCoreError):
-    """Someone else changed the same thing first."""
+    """Another writer changed the same object first."""
 
 
 class SchemaOutOfDate(MemoryCoreError):
-    """The database schema and this library do not fit together."""
+    """The database schema does not fit this version of the library."""
 
 
 class CapabilityMissing(MemoryCoreError):
-    """The storage engine in use cannot do what was asked."""
+    """The storage engine in use does not support the call."""
 
 
 class EmbeddingMismatch(MemoryCoreError):
-    """The embedder in use does not fit the vectors that are stored."""
+    """The embedder in use does not fit the stored vectors."""
 
 
 class StorageUnavailable(MemoryCoreError):
@@ -52,7 +53,7 @@ class StorageUnavailable(MemoryCoreError):
 
 
 class StorageReadOnly(StorageUnavailable):
-    """The database can be read and not written: a hot standby, or a role that only reads."""
+    """The database accepts reads only: a hot standby, or a read-only role."""
 
 
 class ModelUnavailable(MemoryCoreError):
@@ -60,9 +61,9 @@ class ModelUnavailable(MemoryCoreError):
 
 
 class ModelQuotaExceeded(ModelUnavailable):
-    """A model takes no more for now: too many requests, or a quota is used up. Wait, then retry.
+    """A model refuses requests for now: too many of them, or a used-up quota. Wait, then retry.
 
-    retry_after_s: after so many seconds, if the model said so.
+    retry_after_s: seconds to wait, or None if the model did not say.
     """
 
     def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
@@ -71,14 +72,14 @@ class ModelQuotaExceeded(ModelUnavailable):
 
 
 class ModelOutputInvalid(ModelUnavailable):
-    """An embedder or a language model answered with something that cannot be used."""
+    """An embedder or a language model gave an answer that cannot be used."""
 
 
 class BatchError(ExceptionGroup[Exception], MemoryCoreError):
-    """Some operations of a batch failed; every other one is done, and its result is here.
+    """Some operations of a batch failed; all others are done.
 
-    errors: position in the batch to what went wrong there. results: one for each operation, in
-    order, None where it failed. As an exception group it also works with `except*`.
+    errors: the error of each failed operation, by its index in the batch. results: one result for
+    each operation, in order, None where it failed. Works with `except*`.
     """
 
     errors: Mapping[int, Exception]

@@ -1,5 +1,4 @@
-"""MemoryManager, the memory loop of one agent (append, consolidate, recall, inject), and the one
-that keeps it in OceanBase."""
+"""MemoryManager, the memory loop of one agent, and its implementation on OceanBase."""
 
 from __future__ import annotations
 
@@ -35,12 +34,11 @@ ROLES: Mapping[str, Role] = {
 
 
 class MemoryManager(ABC):
-    """What an agent's runtime calls, from what was just said to what is known for good.
+    """The memory interface that an agent's runtime calls.
 
     append_event is the fast path: when it returns, the event is committed and can be recalled.
-    consolidate draws what is worth keeping out of a session, in one transaction: what it replaces
-    and what it adds become visible together. recall and context are what the agent reads before it
-    thinks.
+    consolidate turns the unread events of a session into facts and a summary, in one transaction.
+    recall and context return what the agent reads before it answers.
     """
 
     @abstractmethod
@@ -52,31 +50,31 @@ class MemoryManager(ABC):
         event_type: EventType = "user_msg",
         event_id: str | None = None,
     ) -> str:
-        """Append an event to a session and return its id; one that is there changes nothing."""
+        """Append an event to a session and return its id; a known id changes nothing."""
 
     @abstractmethod
     async def consolidate(self, session_id: str) -> RunReport:
-        """Draw facts and a summary out of the events of a session that were not read yet."""
+        """Turn the unread events of a session into facts and a summary."""
 
     @abstractmethod
     async def end_session(self, session_id: str) -> None:
-        """Have the worker consolidate what was not read yet of a session, now and before others."""
+        """Ask the worker to consolidate the unread events of a session now, before other work."""
 
     @abstractmethod
     async def recall(
         self, query: str, *, limit: int = 5, min_importance: float = 0.0
     ) -> Sequence[Hit]:
-        """Return what is remembered about query, best first; min_importance: 0 to 1."""
+        """Return the memories that match query, best first; min_importance: 0 to 1."""
 
     @abstractmethod
     async def context(
         self, session_id: str, query: str, *, system_prompt: str = "", max_tokens: int = 8000
     ) -> ContextWindow:
-        """Return the prompt, what is known about query and the last events, within a budget."""
+        """Return the prompt, memories about query and the last events, within a token budget."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Finish what was left for later and release the database."""
+        """Finish deferred work and release the database."""
 
 
 class OceanBaseMemoryProvider(MemoryManager):
@@ -85,12 +83,17 @@ class OceanBaseMemoryProvider(MemoryManager):
     memory = OceanBaseMemoryProvider("seekdb:///data/memory", agent_id="concierge")
     await memory.append_event("session-1", "My name is Alice.")
 
-    uri: "seekdb:///folder", or "oceanbase://user@tenant#cluster:password@host:2881/database";
-    HIPPOCAMPUS_URI is the default. agent_id: whose memory it is; app: the application, by which
-    others find it under Scope(app, agent_id). later: events are embedded and consolidated by the
-    worker, as strategy= says (when a session was quiet, has so many events or tokens, or ended);
-    words find them at once. options: those of open_memory(), e.g. llm=, embedder= and strategy=.
-    Raises InvalidInput for another uri, and for names that cannot be.
+    Args:
+        uri: "seekdb:///folder", or "oceanbase://user@tenant#cluster:password@host:2881/database".
+            Default: HIPPOCAMPUS_URI.
+        agent_id: the agent. Others find its memory under Scope(app, agent_id).
+        app: the application.
+        later: whether the worker embeds and consolidates events, at the times that strategy= sets.
+            Until then a search by words finds them.
+        options: those of open_memory(), e.g. llm=, embedder= and strategy=.
+
+    Raises:
+        InvalidInput: uri names another engine, or a name is not usable.
     """
 
     def __init__(
@@ -103,7 +106,7 @@ class OceanBaseMemoryProvider(MemoryManager):
         **options: Any,
     ) -> None:
         if not isinstance(later, bool):
-            raise InvalidInput(f"later must be True or False, not {later!r:.80}")
+            raise InvalidInput(f"later must be True or False, got {later!r:.80}")
         self._later = later
         uri = _checked_uri(uri)
         self.scope = Scope(_named(app, "app"), _named(agent_id, "agent_id"))
@@ -176,7 +179,7 @@ class OceanBaseMemoryProvider(MemoryManager):
 
 
 def _checked_uri(uri: object) -> str:
-    """Return where the memory is: as given, or what HIPPOCAMPUS_URI says. Raises InvalidInput."""
+    """Return the given uri, else HIPPOCAMPUS_URI. Raises InvalidInput unless it is OceanBase."""
     chosen = uri if uri is not None else os.environ.get("HIPPOCAMPUS_URI") or None
     if isinstance(chosen, str) and is_oceanbase(chosen):
         return chosen
@@ -199,26 +202,26 @@ def _session(session_id: str) -> str:
 
 
 def _text_of(content: str | Mapping[str, JsonValue]) -> str:
-    """Return what an event says: its text, or the JSON of one that has none.
+    """Return the text of an event, or its JSON if it has no text.
 
-    Raises InvalidInput for what says nothing, or is neither text nor JSON.
+    Raises InvalidInput for empty content, and for content that is neither text nor JSON.
     """
     if not isinstance(content, str | Mapping):
         raise InvalidInput(
-            f'content must be a text or a mapping, e.g. {{"text": "Hello"}}, not {content!r:.80}'
+            f'content must be a text or a mapping, e.g. {{"text": "Hello"}}, got {content!r:.80}'
         )
     if isinstance(content, str):
-        said = content
+        event_text = content
     else:
         text = content.get("text", content.get("content"))
-        said = text if isinstance(text, str) else to_json(dict(content), "content")
-    if not said.strip() or not content:
-        raise InvalidInput(f"content says nothing: {content!r:.80}; leave such an event out")
-    return said
+        event_text = text if isinstance(text, str) else to_json(dict(content), "content")
+    if not event_text.strip() or not content:
+        raise InvalidInput(f"content is empty: {content!r:.80}; do not append such an event")
+    return event_text
 
 
 def _payload_of(content: str | Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
-    """Return the whole of an event that is more than its text, to be kept beside it."""
+    """Return the whole content as metadata, if it holds more than text."""
     if isinstance(content, str) or content.keys() <= {"text", "content"}:
         return {}
     check_json(dict(content), "content")

@@ -1,4 +1,4 @@
-"""Where the memory lives and how long things may take; read from the environment once, here."""
+"""Settings of a memory: address, limits and switches, from arguments and the environment."""
 
 from __future__ import annotations
 
@@ -13,29 +13,34 @@ from shared_core.core.uri_validation import EMBEDDED, check_uri
 from shared_core.errors import InvalidInput
 
 ANN_THRESHOLD = 20_000
-"""Up to so many vectors, reading all of a tenant is fast, and complete."""
+"""Vectors of a tenant up to which an exact scan is fast enough."""
 OCEANBASE_ANN_THRESHOLD = 100_000
-"""There reading 25,000 takes 50 ms, and the index 100, after some ten seconds at its first use."""
-MOST_HOURS = 87_600
+"""The same limit on OceanBase, where the index is slower than a scan of 25,000 vectors."""
+MAX_CLEANUP_HOURS = 87_600
+"""Ten years."""
 OCEANBASE = ("seekdb:", "oceanbase:")
 _SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Where the memory is and how it is reached.
+    """The settings of one memory.
 
-    uri: None or "embedded" for a private PostgreSQL in `home`; "embedded:///folder" for one in
-    that folder; "postgresql://..." or a libpq keyword string for a server; "seekdb:///folder" for
-    a private SeekDB in that folder, "seekdb://..." or "oceanbase://..." for a server of either.
-    db_schema: the schema that holds every table. pool_size: connections at most.
-    connect_timeout_s: how long to wait for a connection. statement_timeout_s: how long one
-    statement may take. privacy: the name of a preset of shared_core.privacy. ann_threshold: a
-    tenant with more vectors than this is searched by an approximate index as soon as it has one;
-    None: every search is exact. graph: whether there is a knowledge graph. cleanup_hours: hours
-    from one run of forgetting to the next; None: nothing is forgotten by itself. profiles: whether
-    the profile of a user is updated after each consolidation. create: False refuses a place where
-    no memory is, and makes nothing there.
+    Attributes:
+        uri: "embedded" is a private PostgreSQL in `home`, "embedded:///folder" one in that folder.
+            "postgresql://..." or a libpq keyword string is a server. "seekdb:///folder" is a
+            private SeekDB; "seekdb://..." and "oceanbase://..." are servers.
+        db_schema: the schema that holds every table.
+        pool_size: maximum number of connections.
+        connect_timeout_s: seconds to wait for a connection.
+        statement_timeout_s: seconds that one statement may take.
+        privacy: the name of a preset of shared_core.privacy.
+        ann_threshold: a tenant with more vectors is searched by its approximate index, once it has
+            one. None makes every search exact.
+        graph: whether there is a knowledge graph.
+        cleanup_hours: hours between two scheduled cleanups; None schedules none.
+        profiles: whether each consolidation updates the profile of the user.
+        create: False raises where there is no memory, and creates nothing.
     """
 
     uri: str = EMBEDDED
@@ -54,15 +59,15 @@ class Settings:
     def __post_init__(self) -> None:
         if not _SCHEMA_NAME.fullmatch(self.db_schema) or self.db_schema.startswith("pg_"):
             raise InvalidInput(
-                f"schema {self.db_schema!r} is not usable: take lower-case letters, digits and _,"
-                " at most 63, not starting with a digit or pg_"
+                f"schema {self.db_schema!r} is not usable: take at most 63 lower-case letters,"
+                " digits and _, and do not start with a digit or pg_"
             )
         if self.pool_size < 1:
-            raise InvalidInput(f"pool_size must be at least 1, not {self.pool_size}")
+            raise InvalidInput(f"pool_size must be at least 1, got {self.pool_size}")
 
     @property
     def embedded_home(self) -> Path | None:
-        """The folder of the embedded PostgreSQL, or None when uri names a server."""
+        """The folder of the embedded PostgreSQL, or None if uri names a server."""
         if self.uri == EMBEDDED:
             return self.home
         if self.uri.startswith("embedded://"):
@@ -77,12 +82,11 @@ def load_settings(
     pool_size: int | None = None,
     create: bool = True,
 ) -> Settings:
-    """Return the settings: arguments, then HIPPOCAMPUS_URI, _HOME, _SCHEMA, _PRIVACY, then these.
+    """Return the settings from the arguments, else from the environment, else the defaults.
 
-    HIPPOCAMPUS_ANN_THRESHOLD: a number of vectors, or "off". HIPPOCAMPUS_GRAPH and
-    HIPPOCAMPUS_PROFILES: "on" or "off".
-    HIPPOCAMPUS_CLEANUP_HOURS: a number of hours, or "off".
-    Raises InvalidInput for a uri, a threshold or a switch of no known form.
+    Variables: HIPPOCAMPUS_URI, _HOME, _SCHEMA, _PRIVACY, _ANN_THRESHOLD (vectors, or "off"),
+    _CLEANUP_HOURS (hours, or "off"), _GRAPH and _PROFILES ("on" or "off").
+    Raises InvalidInput for a value of no known form.
     """
     home = os.environ.get("HIPPOCAMPUS_HOME")
     chosen = str(uri if uri is not None else os.environ.get("HIPPOCAMPUS_URI") or EMBEDDED)
@@ -104,23 +108,23 @@ def load_settings(
 
 
 def redacted(text: str) -> str:
-    """Return a uri, or a message that holds some, without passwords, fit for messages and logs.
+    """Return a uri, or a message that contains uris, with every password masked.
 
-    The forms that messages give as an example stay as they are.
+    Example uris in error messages stay unchanged.
     """
-    text = _OF_TENANTS.sub(r"\1:***@", text)
-    text = _OF_SERVERS.sub(r"\1:***@", text)
-    text = _OF_QUERIES.sub(r"\1***", text)
-    return _OF_KEYWORDS.sub(r"\1***", text)
+    text = _TENANT_URI.sub(r"\1:***@", text)
+    text = _SERVER_URI.sub(r"\1:***@", text)
+    text = _QUERY_PARAMETER.sub(r"\1***", text)
+    return _LIBPQ_KEYWORD.sub(r"\1***", text)
 
 
 _EXAMPLE = r"(?!(?:(?<=//user:)|(?<=//user@tenant#cluster:))password@host[:/])"
-_OF_TENANTS = re.compile(rf"((?:seekdb|oceanbase)://[^:/\s]*):{_EXAMPLE}\S*@")
-"""Their users may be of a tenant: user@tenant."""
-_OF_SERVERS = re.compile(rf"(://[^:/@\s]*):{_EXAMPLE}\S*@")
-_OF_QUERIES = re.compile(r"([?&]password=)[^\s&]+")
-_OF_KEYWORDS = re.compile(r"((?<![?&])password\s*=\s*)('(?:[^'\\]|\\.)*'|(?:\\.|\S)+)", re.DOTALL)
-"""Values of libpq: in quotes, or up to a blank that no backslash escapes."""
+_TENANT_URI = re.compile(rf"((?:seekdb|oceanbase)://[^:/\s]*):{_EXAMPLE}\S*@")
+"""An OceanBase user may contain an "@": user@tenant."""
+_SERVER_URI = re.compile(rf"(://[^:/@\s]*):{_EXAMPLE}\S*@")
+_QUERY_PARAMETER = re.compile(r"([?&]password=)[^\s&]+")
+_LIBPQ_KEYWORD = re.compile(r"((?<![?&])password\s*=\s*)('(?:[^'\\]|\\.)*'|(?:\\.|\S)+)", re.DOTALL)
+"""A libpq value: quoted, or up to the first unescaped blank."""
 
 
 def _ann_threshold(text: str, uri: str) -> int | None:
@@ -129,7 +133,7 @@ def _ann_threshold(text: str, uri: str) -> int | None:
         return None
     if text and not (text.isdecimal() and int(text) > 0):
         raise InvalidInput(
-            f"HIPPOCAMPUS_ANN_THRESHOLD must be a number of vectors, or 'off', not {text!r}"
+            f"HIPPOCAMPUS_ANN_THRESHOLD must be a number of vectors, or 'off', got {text!r}"
         )
     if text:
         return int(text)
@@ -144,10 +148,10 @@ def _cleanup_hours(text: str) -> float | None:
         hours = float(text)
     except ValueError:
         hours = 0.0
-    if not 0 < hours <= MOST_HOURS:
+    if not 0 < hours <= MAX_CLEANUP_HOURS:
         raise InvalidInput(
-            f"HIPPOCAMPUS_CLEANUP_HOURS must be a number of hours above 0, at most {MOST_HOURS:,},"
-            f" or 'off', not {text!r}"
+            "HIPPOCAMPUS_CLEANUP_HOURS must be a number of hours above 0 and up to"
+            f" {MAX_CLEANUP_HOURS:,}, or 'off', got {text!r}"
         )
     return hours
 
@@ -155,5 +159,5 @@ def _cleanup_hours(text: str) -> float | None:
 def _on_or_off(name: str, default: str = "on") -> bool:
     text = os.environ.get(name, "").strip().lower() or default
     if text not in ("on", "off"):
-        raise InvalidInput(f"{name} must be 'on' or 'off', not {text!r}")
+        raise InvalidInput(f"{name} must be 'on' or 'off', got {text!r}")
     return text == "on"

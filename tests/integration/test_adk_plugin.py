@@ -469,7 +469,7 @@ def test_recall_keeps_to_its_budget_and_to_the_best() -> None:
 
 
 def test_a_budget_of_nothing_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="max_tokens must be at least 1, not 0"):
+    with pytest.raises(InvalidInput, match="max_tokens must be at least 1, got 0"):
         MemoryPlugin(max_tokens=0)
 
 
@@ -722,7 +722,7 @@ async def test_a_memory_that_cannot_be_reached_fails_no_turn(
         [answer] = await ask(runner, "s1", PARROT)
     assert answer.content and "Noted." == (answer.content.parts or [])[0].text
     assert plugin.failures >= 1
-    assert "remembering a run failed" in caplog.text
+    assert "storing a run failed" in caplog.text
     await runner.close()
 
 

@@ -240,7 +240,7 @@ def test_a_name_that_cannot_be_is_called_as_it_was_given(name: object) -> None:
 
 
 def test_later_is_true_or_false() -> None:
-    with pytest.raises(InvalidInput, match="later must be True or False, not 'yes'"):
+    with pytest.raises(InvalidInput, match="later must be True or False, got 'yes'"):
         OceanBaseMemoryProvider("seekdb:///nowhere", agent_id="a", later="yes")  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="strategy must be an ExtractionStrategy, got 'x'"):
         OceanBaseMemoryProvider("seekdb:///nowhere", agent_id="a", strategy="x")
