@@ -30,7 +30,7 @@ from shared_core.ports import Job, JobRecord, JobStatus, JobType
 
 _Thread: TypeAlias = tuple[Scope, str]
 _Over: TypeAlias = "Future[JobRecord | None]"
-_UNSAID: Any = object()
+_NOT_SET: Any = object()
 
 
 class LangMemReflector(Protocol):
@@ -49,28 +49,34 @@ class ReflectionFailed(MemoryCoreError):
 class _Reflected:
     """The result or error of a reflector in this process, for a waiting future."""
 
-    returned: Any = _UNSAID
+    returned: Any = _NOT_SET
     raised: BaseException | None = None
 
 
 class DurableReflectionExecutor:
-    """Takes what langmem's ReflectionExecutor takes, and keeps it in PostgreSQL until it is done.
+    """langmem's ReflectionExecutor, with a durable queue in the memory's database.
 
         executor = DurableReflectionExecutor(store, app="my_app")
         executor.submit({"messages": messages}, config=config, after_seconds=30)
 
-    Without a reflector the messages become turns of the thread, and facts and a summary are drawn
-    from them. With one, e.g. langmem's create_memory_store_manager(...), the payload is kept and
-    the reflector called with it, by this process or any that makes an executor of the same app and
-    name on the same memory, and by no other; a newer payload of a thread takes the place of the one
-    that waits, and the older future is cancelled.
+    Without a reflector the messages become turns of the thread, and are consolidated. With a
+    reflector, e.g. langmem's create_memory_store_manager(...), the queue stores the payload. Any
+    process with an executor of the same app and name on the same memory may run it. A newer payload
+    of a thread replaces a waiting one and cancels its future.
 
-    name: which reflector of the application it is; needed where it has several, and where app is a
-    function. Raises Conflict for a second one of an app and a name on one store, until the first is
-    shut down.
+    A future ends with its reflection; without a reflector, when its thread has no open work.
+    Cancelling a future only stops the wait. Closing the store cancels it.
 
-    A future ends when its reflection is over, without a reflector when no work of its thread is
-    open any more; cancelling it only stops waiting. Closing the store cancels it.
+    Args:
+        store: the store whose memory keeps the queue.
+        app: the application; an id, or a function of the run's config and context.
+        user_id: the user, likewise; for the default see RunIdentity.
+        reflector: an object of langmem that reflects on {"messages": [...]}.
+        name: identifies the reflector. It is required if the application has several, or if app is
+            a function.
+
+    Raises:
+        Conflict: another executor with this app and name is open on the store.
     """
 
     def __init__(
@@ -95,8 +101,8 @@ class DurableReflectionExecutor:
         if reflector is not None:
             if name is None and self._app is None:
                 raise InvalidInput(
-                    "with a function for app the reflector needs a name: give name=..., the same in"
-                    " every process that shall do its work"
+                    "a reflector needs a name if app is a function: give name=..., the same in"
+                    " every process that runs it"
                 )
             self._graph = _graph(reflector, store)
             self._engine.jobs.learn(self._reflect, name=self._name, app=self._app)
@@ -108,17 +114,17 @@ class DurableReflectionExecutor:
         config: RunnableConfig | None = None,
         *,
         after_seconds: float = 0,
-        thread_id: str | UUID | None = _UNSAID,
+        thread_id: str | UUID | None = _NOT_SET,
     ) -> Future[Any]:
-        """Store work on a thread, not to be done before after_seconds; newer work moves it.
+        """Queue the work of a thread for after_seconds from now; newer work postpones it.
 
-        config: by default that of the run this is called in. thread_id: by default the config's.
+        config: by default that of the current run. thread_id: by default that of the config.
         """
         if self._shut_down:
-            raise InvalidInput("this executor was shut down: make another one")
+            raise InvalidInput("this executor was shut down: create another one")
         config = current_config(config)
         scope = self._identity.scope(config)
-        if thread_id is _UNSAID or not thread_id:
+        if thread_id is _NOT_SET or not thread_id:
             thread_id = self._identity.thread(config)
         thread: _Thread = (scope, str(thread_id))
         if self._graph is None:
@@ -130,7 +136,7 @@ class DurableReflectionExecutor:
             run_sync(
                 self._engine.jobs.ask(
                     *thread,
-                    _kept(payload, config),
+                    _serialized(payload, config),
                     delay_s=after_seconds,
                     name=self._name,
                     job_id=job_id,
@@ -150,7 +156,7 @@ class DurableReflectionExecutor:
         offset: int = 0,
         namespace: str | tuple[str, ...] | None = None,
     ) -> list[dict[str, Any]]:
-        """Return hits of the store; by default among the memories of the run's user."""
+        """Search the store; by default the memories of the run's user."""
         where = self._namespace(namespace)
         found = self._store.search(where, query=query, filter=filter, limit=limit, offset=offset)
         return [item.dict() for item in found]
@@ -174,11 +180,11 @@ class DurableReflectionExecutor:
     def shutdown(
         self, wait: bool = True, *, cancel_futures: bool = False, timeout_s: float | None = None
     ) -> None:
-        """Wait until what was submitted here is done, or stop waiting for it: it stays queued.
+        """Run the work submitted here now, and wait for it; later calls of submit() fail.
 
-        It is done now, whatever after_seconds said. A memory with worker=False leaves it to other
-        processes, so it is not waited for. timeout_s: wait so long at most. From then on nothing
-        can be submitted; once nothing is waited for, another executor may take the name.
+        With wait=False, cancel_futures=True or a memory with worker=False, it does not wait and the
+        work stays queued. timeout_s: maximum number of seconds to wait. Once no future is open,
+        another executor may take the name.
         """
         self._shut_down = True
         with self._lock:
@@ -206,7 +212,7 @@ class DurableReflectionExecutor:
     async def _remember(self, thread: _Thread, payload: Mapping[str, Any], delay_s: float) -> None:
         feed = TurnFeed(self._engine, self._identity, delay_s=delay_s)
         if not await feed.append(*thread, messages_of(payload, "messages")):
-            # Known turns ask for nothing, but the work on them may have been given up.
+            # Known turns queue no work, but their earlier job may be dead.
             await self._engine.jobs.ask_if_unread(*thread, delay_s=delay_s)
 
     async def _reflect(self, job: Job) -> Mapping[str, JsonValue]:
@@ -221,7 +227,7 @@ class DurableReflectionExecutor:
         try:
             returned = await graph.ainvoke(payload, config)
         except Exception as error:
-            # The queue keeps no words of it: they may be the user's. Who waits here is told.
+            # The queue stores no message, as it may quote the user. The future gets the error.
             reflected.raised = error
             raise
         reflected.returned = returned
@@ -246,7 +252,7 @@ class DurableReflectionExecutor:
 
     def _end(self, future: Future[Any], job_id: UUID | None, over: _Over) -> None:
         reflected = _Reflected() if job_id is None else self._reflected.get(job_id, _Reflected())
-        if over.cancelled() and reflected.returned is _UNSAID:
+        if over.cancelled() and reflected.returned is _NOT_SET:
             future.cancel()
         elif future.set_running_or_notify_cancel():
             try:
@@ -262,23 +268,25 @@ class DurableReflectionExecutor:
 
 
 def _outcome(reflected: _Reflected, over: _Over) -> Any:
-    """Return the result of a reflection in this process, else the one in the queue."""
-    if reflected.returned is not _UNSAID:
+    """Return the result of a reflection in this process, else the result in the queue."""
+    if reflected.returned is not _NOT_SET:
         return reflected.returned
     job = over.result()
     if job is not None and job.status is JobStatus.FAILED:
-        raise ReflectionFailed(f"given up: {reflected.raised or job.error}") from reflected.raised
+        raise ReflectionFailed(
+            f"the reflection failed after all retries: {reflected.raised or job.error}"
+        ) from reflected.raised
     return {} if job is None else dict(job.result)
 
 
 async def _in_thread(work: Callable[[], Any]) -> Any:
-    """Return what work returns, done in a thread that the end of the process does not wait for.
+    """Run work in a daemon thread and return its result.
 
-    It may block, as langmem's reflectors do, and it opens no memory that was closed meanwhile.
+    The work may block, as langmem's reflectors do. It does not reopen a closed memory.
     """
     loop = asyncio.get_running_loop()
     ended: Future[Any] = Future()
-    ended.set_running_or_notify_cancel()  # who gives up waiting does not stop it
+    ended.set_running_or_notify_cancel()  # cancelling the wait does not stop the work
     context = contextvars.copy_context()
     context.run(in_background.set, True)
 
@@ -286,7 +294,7 @@ async def _in_thread(work: Callable[[], Any]) -> Any:
         try:
             ended.set_result(context.run(work))
         except (StopIteration, SystemExit, KeyboardInterrupt) as error:
-            # No future takes the first, and no event loop outlives the others.
+            # A future refuses StopIteration, and the others would end the event loop.
             exited = PerformerExited(f"the reflector raised {type(error).__name__}")
             exited.__cause__ = error
             ended.set_exception(exited)
@@ -298,7 +306,7 @@ async def _in_thread(work: Callable[[], Any]) -> Any:
 
 
 def _graph(reflector: LangMemReflector, store: BaseStore) -> Any:
-    """Return the reflector as a graph, so that it finds the store in the graph's runtime."""
+    """Return a graph that calls the reflector, so that it finds the store in the runtime."""
 
     @entrypoint(store=store)
     async def reflect(payload: dict[str, Any], config: RunnableConfig) -> Any:
@@ -307,15 +315,15 @@ def _graph(reflector: LangMemReflector, store: BaseStore) -> Any:
     return reflect
 
 
-def _kept(payload: Mapping[str, Any], config: RunnableConfig) -> dict[str, JsonValue]:
+def _serialized(payload: Mapping[str, Any], config: RunnableConfig) -> dict[str, JsonValue]:
     """Return a payload and the ids of its config as JSON values."""
-    kept: dict[str, Any] = dict(payload)
-    if "messages" in kept:
-        kept["messages"] = messages_to_dict(messages_of(payload, "messages"))
+    serialized: dict[str, Any] = dict(payload)
+    if "messages" in serialized:
+        serialized["messages"] = messages_to_dict(messages_of(payload, "messages"))
     ids = config.get("configurable", {}).items()
-    kept["configurable"] = {
+    serialized["configurable"] = {
         name: str(value) if isinstance(value, UUID) else value
         for name, value in ids
         if isinstance(value, str | int | float | bool | UUID) and not name.startswith("__")
     }
-    return kept
+    return serialized

@@ -1,4 +1,4 @@
-"""A graph's own prompt as memory: instructions with versions, in sync and async code."""
+"""Reads and writes versioned instructions: a graph's own prompt as memory."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from shared_core.ports import Instruction
 
 
 def instructions_namespace(app: str, user_id: str) -> tuple[str, ...]:
-    """Return the namespace of the instructions of a user; for ids without dots (app, user,
-    "instructions"). Raises InvalidInput for ids that cannot be stored.
+    """Return the namespace of a user's instructions.
+
+    For ids without dots it is (app, user, "instructions"). Raises InvalidInput for ids that cannot
+    be stored.
     """
     scope = Scope(app, user_id)
     scope_path(scope)
@@ -23,12 +25,12 @@ def instructions_namespace(app: str, user_id: str) -> tuple[str, ...]:
 def put_instruction(
     store: HasEngine, app: str, user_id: str, key: str, value: Mapping[str, JsonValue]
 ) -> Instruction:
-    """Make a new version of an instruction; what the newest says already makes none."""
+    """Store a new version of an instruction, unless it equals the newest one."""
     return run_sync(store.engine.instructions.write(Scope(app, user_id), key, value))
 
 
 def get_instruction(store: HasEngine, app: str, user_id: str, key: str) -> Instruction | None:
-    """Return the newest version of an instruction; None if there is none."""
+    """Return the newest version of an instruction, or None."""
     return run_sync(store.engine.instructions.read(Scope(app, user_id), key))
 
 
@@ -42,9 +44,9 @@ def instruction_history(
 def rollback_instruction(
     store: HasEngine, app: str, user_id: str, key: str, version: int | None = None
 ) -> Instruction:
-    """Make a new version that says what an earlier one said: the one named, or the one before.
+    """Store a new version that equals an earlier one: the given version, or the one before.
 
-    Without a version, a second call goes one further back. Raises NotFound if there is no such
-    version, or no instruction. Async code: store.engine.instructions, with Scope(app, user_id).
+    Without a version, a second call goes one further back. Raises NotFound for an unknown version
+    or instruction. Async code uses store.engine.instructions with Scope(app, user_id).
     """
     return run_sync(store.engine.instructions.rollback(Scope(app, user_id), key, version))

@@ -1,7 +1,7 @@
-"""LangGraph's namespace labels and the parts of a scope: one to one, dots included. Pure.
+"""Converts parts of a scope to LangGraph's namespace labels and back, without loss. Pure.
 
-LangGraph forbids "." in a label, but user ids are often e-mail addresses. So a "." of an id is
-written "%2E" in a label, and "%2E" itself "%252E". Every other text is its own label.
+LangGraph forbids "." in a label, but user ids are often e-mail addresses. So "." becomes "%2E" in a
+label, and "%2E" becomes "%252E". Every other text stays unchanged.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def from_labels(labels: Sequence[str]) -> Namespace:
 
 
 def memories_namespace(app_name: str, user_id: str) -> tuple[str, ...]:
-    """Return the namespace of the memories of a user, which both frameworks share.
+    """Return the namespace of a user's memories, which both frameworks share.
 
     For ids without dots it is (app_name, user_id, "memories"). Raises InvalidInput for ids that
     cannot be stored (empty, NUL, lone surrogates).
@@ -66,19 +66,19 @@ def memories_namespace(app_name: str, user_id: str) -> tuple[str, ...]:
 def profile_namespace(
     app_name: str, user_id: str, agent_id: str, *, subject: Subject = "user"
 ) -> tuple[str, ...]:
-    """Return the namespace that exposes a stored profile: of the user, or of an agent.
+    """Return the namespace that exposes a stored profile of the user or of an agent.
 
-    Its key "profile" holds the paragraph and the events; every sentence and event is an item that
-    search finds. It is read by a store and written by engine.profiles alone; deleting an item takes
-    it out of the profile. Raises InvalidInput for ids that cannot be stored.
+    Its key "profile" holds the paragraph and the events; search finds every sentence and event as
+    an item. A store only reads it: engine.profiles writes it. Deleting an item removes it from the
+    profile. Raises InvalidInput for ids that cannot be stored.
     """
     scope = Scope(app_name, user_id)
     scope_path(scope)
     return to_labels(core_profile_namespace(scope, subject, check_label(agent_id, "agent_id")))
 
 
-def said_helpfully(error: InvalidNamespaceError) -> InvalidNamespaceError:
-    """Return LangGraph's refusal of a label, with the way out if the label has dots."""
+def with_label_hint(error: InvalidNamespaceError) -> InvalidNamespaceError:
+    """Return LangGraph's error for a label, with a hint if the label has dots."""
     if "periods" not in str(error) or "%2E" in str(error):
         return error
     return InvalidNamespaceError(

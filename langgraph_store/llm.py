@@ -1,4 +1,4 @@
-"""Adapts LangChain's chat models to language models of the core."""
+"""Adapts LangChain's chat models, tokenizers and document compressors to the core."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from shared_core.models import (
 from shared_core.nlp import TokenCounter
 
 MODEL_ATTRIBUTES = ("model_name", "model", "model_id", "deployment_name")
-"""Attributes in which LangChain's models keep their name."""
+"""Attributes that may hold the name of a LangChain model."""
 METHODS = ("json_schema", "json_mode")
 """Methods of structured output, best first; a model without either gets a plain prompt."""
 REFUSALS = frozenset(("content_filter", "refusal", "safety", "prohibited_content", "blocklist"))
@@ -37,11 +37,11 @@ CUT_OFF = frozenset(("length", "max_tokens", "max_output_tokens"))
 
 
 class LangChainModel:
-    """A BaseChatModel, held to the schema where it offers that.
+    """A BaseChatModel as language model, with structured output where it supports that.
 
-    Temperature and limits are the model's own: LangChain has no one name for them. It is asked by
-    its sync methods, in a thread: its async ones belong to the loop of the agent that uses it too,
-    since LangChain shares their clients, and those bear no second loop.
+    Temperature and limits stay the model's own: LangChain has no common name for them. Calls use
+    the sync methods in a thread. LangChain shares async clients with the agent's event loop, and
+    they fail on a second loop.
     """
 
     def __init__(self, llm: BaseChatModel) -> None:
@@ -61,7 +61,7 @@ class LangChainModel:
             answer = await _invoked(self._bound(request.schema), messages)
         except MemoryCoreError:
             raise
-        except Exception as error:  # whatever the client of a provider raises
+        except Exception as error:  # a provider's client raises anything
             if (cut := _cut_off(error)) is not None:
                 return cut
             raise model_failure(self.name, error) from error
@@ -78,7 +78,7 @@ class LangChainModel:
                     dict(schema), method=method, include_raw=True
                 )
             except (NotImplementedError, TypeError, ValueError):
-                continue  # it does not offer this one
+                continue  # the model does not support this method
         return self._llm
 
 
@@ -88,9 +88,9 @@ def language_model(llm: BaseChatModel) -> LanguageModel:
 
 
 def named_model(name: str) -> LanguageModel:
-    """Return the model that LangChain's init_chat_model makes of "provider:model".
+    """Return the model of LangChain's init_chat_model for "provider:model".
 
-    Raises InvalidInput where it makes none: an unknown name, a package or a key that is missing.
+    Raises InvalidInput for an unknown name, a missing package or a missing key.
     """
     try:
         from langchain.chat_models import init_chat_model
@@ -101,7 +101,7 @@ def named_model(name: str) -> LanguageModel:
         ) from error
     try:
         return LangChainModel(init_chat_model(name))
-    except Exception as error:  # whatever a provider's class raises: no key, no package, no name
+    except Exception as error:  # a provider's class raises anything: no key, no package, no name
         shown = shortened_message(str(error))
         raise InvalidInput(f"init_chat_model makes no model of {name!r}: {shown}") from error
 
@@ -109,7 +109,7 @@ def named_model(name: str) -> LanguageModel:
 async def _invoked(runnable: Runnable[Any, Any], messages: list[Any]) -> Any:
     try:
         return await asyncio.to_thread(runnable.invoke, messages)
-    except NotImplementedError:  # it has async methods only
+    except NotImplementedError:  # the model has async methods only
         return await runnable.ainvoke(messages)
 
 
@@ -136,14 +136,14 @@ def _text(message: AIMessage) -> str:
 
 def _finish(metadata: Mapping[str, Any]) -> Finish:
     names = ("finish_reason", "stop_reason", "done_reason")
-    said = {str(metadata.get(name) or "").lower() for name in names}
-    if said & REFUSALS:
+    reasons = {str(metadata.get(name) or "").lower() for name in names}
+    if reasons & REFUSALS:
         return "refused"
-    return "length" if said & CUT_OFF else "stop"
+    return "length" if reasons & CUT_OFF else "stop"
 
 
 def _cut_off(error: Exception) -> ModelReply | None:
-    """Return what an answer held that OpenAI's client refuses to hand out: cut off, or filtered."""
+    """Return the partial reply in an error of OpenAI's client: truncated or filtered, or None."""
     completion = getattr(error, "completion", None)
     choices = getattr(completion, "choices", None)
     if not choices:
@@ -158,17 +158,16 @@ def _cut_off(error: Exception) -> ModelReply | None:
 
 
 def model_tokens(model: BaseLanguageModel[Any]) -> TokenCounter:
-    """Return a function that counts tokens as a model of LangChain does, by its get_num_tokens.
+    """Return a token counter that calls get_num_tokens of a LangChain model.
 
-    Many models count offline, some ask their provider over the network for every text, and those
-    without a tokenizer of their own take GPT-2's, which needs `transformers`: see your model's
-    integration. What it raises is passed on by who counts, with a note that names the model.
+    Many models count offline. Some call their provider for every text. Models without a tokenizer
+    use GPT-2's, which needs `transformers`: see your model's integration.
     """
     count = getattr(model, "get_num_tokens", None)
     if not callable(count):
         raise InvalidInput(
-            f"{type(model).__name__} has no get_num_tokens: give a model of LangChain, or a"
-            " function of your own that returns the tokens of a text"
+            f"{type(model).__name__} has no get_num_tokens: give a LangChain model, or a"
+            " function that returns the number of tokens of a text"
         )
 
     def counted(text: str) -> int:
@@ -179,10 +178,10 @@ def model_tokens(model: BaseLanguageModel[Any]) -> TokenCounter:
 
 
 class CompressorReranker:
-    """A BaseDocumentCompressor as reranker, asked by its sync method, in a thread.
+    """A BaseDocumentCompressor as reranker; its sync method runs in a thread.
 
-    Documents score as it tells in their metadata, or else by the place at which it returns them;
-    one that it drops scores below all that it keeps.
+    Scores come from the metadata of the documents, else from their order. A dropped document
+    scores below all others.
     """
 
     def __init__(self, compressor: BaseDocumentCompressor) -> None:
@@ -194,8 +193,8 @@ class CompressorReranker:
             Document(page_content=text, metadata={PLACE: place}) for place, text in enumerate(texts)
         ]
         kept = await asyncio.to_thread(self._compressor.compress_documents, documents, query)
-        told = [document.metadata.get(SCORE) for document in kept]
-        known = [float(score) for score in told if score is not None]
+        given = [document.metadata.get(SCORE) for document in kept]
+        known = [float(score) for score in given if score is not None]
         if len(known) < len(kept):
             known = [float(len(kept) - place) for place in range(len(kept))]
         scores = [min(known, default=0.0) - 1.0] * len(texts)
@@ -205,5 +204,5 @@ class CompressorReranker:
 
 
 def reranker(compressor: BaseDocumentCompressor) -> CompressorReranker:
-    """Return a document compressor as reranker."""
+    """Return a document compressor as a reranker."""
     return CompressorReranker(compressor)

@@ -22,10 +22,10 @@ from shared_core import Event
 from shared_core.core import HEAD, ROLES, Role, id_of_words, storable
 
 MEMORY_TOOLS = frozenset({"remember", "recall", "forget", "search_memory", "manage_memory"})
-"""Tools whose results are memories already, so they are no turns."""
+"""Tools whose results are memories and so become no turns."""
 
 MAX_ID_BYTES = 500
-"""Maximum length of the id of a message; a longer one may not fit the index of turns."""
+"""Maximum number of bytes of a message's id; the index of turns limits it."""
 
 _CHAT_ROLES: dict[str, Role] = {
     given: role for given, role in ROLES.items() if role in ("user", "agent")
@@ -56,15 +56,15 @@ def turns_of(
     known: Container[str | None] = (),
     tool_results: bool = False,
 ) -> list[Event]:
-    """Return what was said in messages: text parts of users and agents, and of tools on request.
+    """Return the turns in messages: the text of users and agents, and of tools on request.
 
-    System messages, thoughts, tool calls, other media, removals, what a middleware wrote in a
-    user's name, and what recall put in, are no turns. An event's id is the message's, or made of
-    it where it is too long; without one it is derived from the thread, the words and how often they
-    were said before, so that the same history gives the same ids. known: ids to leave out.
+    It drops system messages, thoughts, tool calls, other media, removals, recalled memories, and
+    user messages that a middleware wrote. An event has the id of its message, or a hash of it if it
+    is too long. Without an id, the event's id derives from the thread, the text and its number of
+    repetitions, so the same history gives the same ids. known: ids to skip.
     """
     turns: list[Event] = []
-    said: Counter[tuple[str, str]] = Counter()
+    repetitions: Counter[tuple[str, str]] = Counter()
     for message in messages:
         if message.id in known:
             continue
@@ -74,8 +74,8 @@ def turns_of(
         if role is None or not text:
             continue
         if event_id is None:
-            said[role, text] += 1
-            event_id = id_of_words(thread_id, said[role, text], role, text)
+            repetitions[role, text] += 1
+            event_id = id_of_words(thread_id, repetitions[role, text], role, text)
         if event_id in known:
             continue
         turns.append(
@@ -108,7 +108,7 @@ def spoken_text(message: BaseMessage) -> str:
 
 
 def is_of_a_user(message: BaseMessage) -> bool:
-    """Return whether a user wrote this; a summary is a human message with an "lc_source"."""
+    """Whether a user wrote a message; a summary is a human message with an "lc_source"."""
     return isinstance(message, HumanMessage) and "lc_source" not in message.additional_kwargs
 
 
@@ -119,8 +119,8 @@ def _role(message: BaseMessage, *, tool_results: bool) -> Role | None:
     if isinstance(message, AIMessage):
         return "agent"
     if isinstance(message, ToolMessage):
-        wanted = tool_results and message.status != "error" and message.name not in MEMORY_TOOLS
-        return "tool" if wanted else None
+        is_turn = tool_results and message.status != "error" and message.name not in MEMORY_TOOLS
+        return "tool" if is_turn else None
     if isinstance(message, ChatMessage):
         return _CHAT_ROLES.get(message.role)
     return None

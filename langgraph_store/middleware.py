@@ -1,4 +1,4 @@
-"""HippocampusMiddleware: a LangChain agent that remembers every run and recalls before it answers.
+"""HippocampusMiddleware: makes a LangChain agent store its turns and recall before it answers.
 
 Needs `langchain` (pip install 'pg-hippocampus[langchain]').
 """
@@ -32,36 +32,42 @@ from shared_core.nlp import TokenCounter, count_tokens
 _log = logging.getLogger("hippocampus")
 
 LIMIT = 10
+"""Maximum number of recalled memories."""
 MAX_AGE_S = 60.0
-"""How long an answer counts; with the next question it goes. A run that was cancelled never says
-that it ended."""
+"""Seconds that a search result stays valid, because a cancelled run never reports its end."""
 MAX_OPEN_QUESTIONS = 10_000
+"""Maximum number of cached search results."""
 
 _Answer: TypeAlias = tuple[Sequence[Hit], Memory | None, str | None]
-"""What is remembered about a question, the summary of its thread, and the stored profile."""
+"""The hits for a question, the summary of its thread, and the stored profile."""
 _Key: TypeAlias = tuple[Scope, str]
 _Handler: TypeAlias = Callable[[ModelRequest[Any]], ModelResponse[Any]]
 _AsyncHandler: TypeAlias = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
 
 
 class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
-    """Remembers what was said after each run, and shows the model what fits before each answer.
+    """Stores the turns of each run, and shows the model matching memories before each answer.
 
         agent = create_agent(model, middleware=[HippocampusMiddleware(store, app="my_app")])
 
-    What is recalled is in the model's request only, once per question searched for: it enters no
-    state, no checkpoint and no memory. Turns are handed to the queue when the run ends. Nothing
-    here fails a turn: what goes wrong is logged by "hippocampus" and counted in `failures`.
+    Recalled memories are in the model's request only: they enter no state, checkpoint or memory.
+    Each question is searched once. Turns are queued when the run ends. A failure never fails a
+    turn: the middleware logs it as "hippocampus" and counts it in `failures`.
 
-    app, user_id, thread_id: as in create_reflection_node. ingest, recall: switch either half off.
-    max_tokens: of what is recalled, the frame included; it is packed as a context window is: the
-    stored profile, facts, memories, and the summary of the thread where the request no longer
-    shows all of it. count: the tokenizer, if it is not o200k; "model" for get_num_tokens of the
-    model that shall answer. deadline_s: of a search, a cold start not counted; then
-    the model answers without memories. place: a message before the user's, which leaves the prompt
-    before it to the provider's cache, or the end of the system message. delay_s, strategy,
-    tool_results: of what is remembered. with_tools: also give the agent remember, recall and
-    forget.
+    Args:
+        store: the store, or another object with an engine.
+        app: as in create_reflection_node, like user_id, thread_id, delay_s, strategy and
+            tool_results.
+        ingest: whether to store turns.
+        recall: whether to recall memories.
+        max_tokens: token budget of the recalled block, including its frame. It holds the stored
+            profile, facts, memories, and a summary of turns that the request lacks.
+        count: the tokenizer. Default: o200k; "model" takes get_num_tokens of the answering model.
+        deadline_s: seconds that a search may take, without a cold start. After it the model
+            answers without memories.
+        place: "message" inserts a message before the user's and keeps the prompt before it
+            cacheable; "system" extends the system message.
+        with_tools: whether to give the agent remember, recall and forget.
     """
 
     def __init__(
@@ -83,9 +89,9 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         with_tools: bool = False,
     ) -> None:
         if max_tokens < 1:
-            raise InvalidInput(f"max_tokens must be at least 1, not {max_tokens}")
+            raise InvalidInput(f"max_tokens must be at least 1, got {max_tokens}")
         if place not in ("message", "system"):
-            raise InvalidInput(f"place must be 'message' or 'system', not {place!r}")
+            raise InvalidInput(f"place must be 'message' or 'system', got {place!r}")
         super().__init__()
         self._engine = store.engine
         self._identity = RunIdentity(app, user_id, thread_id)
@@ -109,14 +115,14 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     @property
     def failures(self) -> int:
-        """How many times something went wrong."""
+        """The number of failed searches and hand-overs."""
         return self._failures + self._feed.failures
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: _Handler) -> ModelResponse[Any]:
-        """Show the model what the memory holds about the user's message."""
-        with self._unharmed("recalling"):
-            if (asked := self._question(request)) is not None:
-                answer = run_sync(self._search(*asked, self._thread(request)))
+        """Show the model the memories about the user's message."""
+        with self._shielded("recalling"):
+            if (question := self._question(request)) is not None:
+                answer = run_sync(self._search(*question, self._thread(request)))
                 request = self._shown(request, answer)
         return handler(request)
 
@@ -124,23 +130,23 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         self, request: ModelRequest[Any], handler: _AsyncHandler
     ) -> ModelResponse[Any]:
         """Do as wrap_model_call() from async code."""
-        with self._unharmed("recalling"):
-            if (asked := self._question(request)) is not None:
-                answer = await self._search(*asked, self._thread(request))
+        with self._shielded("recalling"):
+            if (question := self._question(request)) is not None:
+                answer = await self._search(*question, self._thread(request))
                 # In a thread: the first count loads a vocabulary.
                 request = await asyncio.to_thread(self._shown, request, answer)
         return await handler(request)
 
     def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
         """Hand the turns of the run to the queue."""
-        with self._unharmed("remembering a run"):
-            if (said := self._said(state, runtime)) is not None:
+        with self._shielded("remembering a run"):
+            if (said := self._run_messages(state, runtime)) is not None:
                 run_sync(self._feed.hand_over(*said))
 
     async def aafter_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
         """Do as after_agent() from async code."""
-        with self._unharmed("remembering a run"):
-            if (said := self._said(state, runtime)) is not None:
+        with self._shielded("remembering a run"):
+            if (said := self._run_messages(state, runtime)) is not None:
                 await self._feed.hand_over(*said)
 
     def _question(self, request: ModelRequest[Any]) -> tuple[Scope, _Key, str] | None:
@@ -164,14 +170,14 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
                     self._engine.profiles.shown(scope),
                 )
         except Exception:
-            # Who had no answer once does not wait for it before every answer of the run.
+            # Caches the failure, so that each model call of the run does not wait again.
             self._keep(key, ((), None, None))
             raise
         self._keep(key, (hits, summary, profile))
         return hits, summary, profile
 
     def _known(self, key: _Key) -> _Answer | None:
-        """Return the answer to an open question, and let go of all that no longer count."""
+        """Return the cached answer to a question, and drop expired answers."""
         with self._lock:
             while self._answers and _is_over(next(iter(self._answers.values()))[0]):
                 self._answers.popitem(last=False)
@@ -180,15 +186,16 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     def _keep(self, key: _Key, answer: _Answer) -> None:
         with self._lock:
-            self._answers.pop(key, None)  # the oldest stand first
+            self._answers.pop(key, None)  # keeps the oldest first
             self._answers[key] = (time.monotonic(), answer)
             while len(self._answers) > MAX_OPEN_QUESTIONS:
                 self._answers.popitem(last=False)
 
     def _shown(self, request: ModelRequest[Any], answer: _Answer) -> ModelRequest[Any]:
-        """Return the request with the memories in it that are not in it yet."""
-        hits, told, profile = answer
-        new, summary = _not_in(request.messages, self._thread(request), hits, told)
+        """Return the request with the memories that it does not show yet."""
+        hits, thread_summary, profile = answer
+        thread_id = self._thread(request)
+        new, summary = _not_in(request.messages, thread_id, hits, thread_summary)
         found = [
             ShownMemory(_about(hit), hit.memory.text, hit.memory.kind == "semantic") for hit in new
         ]
@@ -206,7 +213,7 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     def _thread(self, request: ModelRequest[Any]) -> str:
         return self._identity.thread(current_config(), request.runtime)
 
-    def _said(
+    def _run_messages(
         self, state: AgentState[Any], runtime: Runtime[Any]
     ) -> tuple[Scope, str, list[BaseMessage]] | None:
         messages = messages_of(state, "messages")
@@ -219,8 +226,8 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         return (*self._feed.run(config, runtime), messages) if self._ingests else None
 
     @contextmanager
-    def _unharmed(self, doing: str) -> Iterator[None]:
-        """Keep a failure from the user's turn."""
+    def _shielded(self, doing: str) -> Iterator[None]:
+        """Log and count a failure instead of failing the user's turn."""
         try:
             yield
         except Exception:  # noqa: BLE001
@@ -233,7 +240,7 @@ def _is_over(asked_at: float) -> bool:
 
 
 def _last_turn(messages: Sequence[BaseMessage]) -> int | None:
-    """Return the place of the user's last message."""
+    """Return the index of the user's last message."""
     places = range(len(messages) - 1, -1, -1)
     return next((place for place in places if is_of_a_user(messages[place])), None)
 
@@ -241,9 +248,9 @@ def _last_turn(messages: Sequence[BaseMessage]) -> int | None:
 def _not_in(
     messages: Sequence[BaseMessage], thread_id: str, hits: Sequence[Hit], summary: Memory | None
 ) -> tuple[list[Hit], Memory | None]:
-    """Return the hits that say more than messages: neither their words nor drawn from them.
+    """Return the hits that messages do not contain, by text or by provenance.
 
-    And the summary of the thread, if it tells of turns that messages do not show.
+    Also return the summary of the thread, if it covers turns that messages lack.
     """
     turns = turns_of(messages, thread_id, datetime.now(UTC), tool_results=True)
     there = {spoken_text(message) for message in messages}
@@ -261,8 +268,8 @@ def _not_in(
 
 
 def _about(hit: Hit) -> str:
-    told = (hit.memory.occurred_at.isoformat(timespec="seconds"), hit.memory.author)
-    return ", ".join(part for part in told if part)
+    time_and_author = (hit.memory.occurred_at.isoformat(timespec="seconds"), hit.memory.author)
+    return ", ".join(part for part in time_and_author if part)
 
 
 def _extended(system: SystemMessage | None, block: str) -> SystemMessage:

@@ -1,4 +1,4 @@
-"""Between LangGraph's operations and items, and those of the core. Pure."""
+"""Converts LangGraph's operations and items to those of the core, and back. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from langgraph.store.base import (
     validate_op_namespace,
 )
 
-from langgraph_store.labels import from_label, from_labels, said_helpfully, to_labels
+from langgraph_store.labels import from_label, from_labels, with_label_hint, to_labels
 from shared_core.core import MEMORIES, Namespace, check_json
 from shared_core.errors import InvalidInput
 from shared_core.ports import (
@@ -38,10 +38,11 @@ from shared_core.ports import (
 SECONDS_PER_MINUTE = 60.0
 
 Paths = Mapping[str, list[str]]
+"""Field paths with their tokens."""
 
 
 class ScoredItem(SearchItem):
-    """A found item that says what its score is made of (shared_core.core.domain.Hit)."""
+    """A search result with the parts of its score (shared_core.core.domain.Hit)."""
 
     __slots__ = ("score_parts",)
 
@@ -50,34 +51,34 @@ class ScoredItem(SearchItem):
         self.score_parts = dict(score_parts)
 
     def dict(self) -> dict[str, Any]:
-        """Return the item as JSON can hold it, with its score_parts."""
+        """Return the item as JSON-compatible values, with its score_parts."""
         return {**super().dict(), "score_parts": self.score_parts}
 
 
 def field_paths(fields: object) -> Paths:
-    """Return LangGraph's field paths with their tokens. Raises InvalidInput for other things."""
+    """Return LangGraph's field paths with their tokens. Raises InvalidInput for other values."""
     if isinstance(fields, str) or not isinstance(fields, list | tuple):
-        raise InvalidInput(f"index must be False or a list of field paths, not {fields!r:.80}")
+        raise InvalidInput(f"index must be False or a list of field paths, got {fields!r:.80}")
     for path in fields:
         if not isinstance(path, str) or not path:
-            raise InvalidInput(f"a field path is a text that is not empty, not {path!r:.80}")
+            raise InvalidInput(f"a field path must be a text that is not empty, got {path!r:.80}")
     return {path: [] if path == "$" else tokenize_path(path) for path in fields}
 
 
 def core_op(op: Op, fields: Paths | None, search: Search | None) -> ItemOp:
-    """Return what the core does for an operation.
+    """Return the core's operation for an operation of LangGraph.
 
-    fields: paths to embed where a put names none; None embeds what a value says in words.
-    search: None is "hybrid" in what both frameworks remember, "vector" elsewhere.
-    Raises InvalidInput, or InvalidNamespaceError, for what no store can do.
+    fields: paths to embed if a put has none; None embeds all texts of a value. search: None is
+    "hybrid" in the shared memories namespace, and "vector" elsewhere.
+    Raises InvalidInput or InvalidNamespaceError for an invalid operation.
     """
     labels: object = getattr(op, "namespace", getattr(op, "namespace_prefix", ()))
     if isinstance(labels, str) or not isinstance(labels, Sequence):
-        raise InvalidInput(f"a namespace is a tuple of labels, not {labels!r:.80}")
+        raise InvalidInput(f"a namespace must be a tuple of labels, got {labels!r:.80}")
     try:
         validate_op_namespace(_with_tuples(op))
     except InvalidNamespaceError as error:
-        raise said_helpfully(error) from None
+        raise with_label_hint(error) from None
     if isinstance(op, GetOp):
         return ReadItem(address=_address(op), refresh=op.refresh_ttl)
     if isinstance(op, SearchOp):
@@ -101,7 +102,7 @@ def core_op(op: Op, fields: Paths | None, search: Search | None) -> ItemOp:
 def _address(op: GetOp | PutOp) -> tuple[Namespace, str]:
     key: object = op.key
     if not isinstance(key, str):
-        raise InvalidInput(f"the key of an item must be a string, not {key!r:.80}")
+        raise InvalidInput(f"the key of an item must be a string, got {key!r:.80}")
     return from_labels(op.namespace), key
 
 
@@ -113,7 +114,9 @@ def _write(op: PutOp, fields: Paths | None) -> WriteItem:
         raise InvalidInput("an item needs a namespace of at least one label")
     ttl: object = op.ttl
     if ttl is not None and (isinstance(ttl, bool) or not isinstance(ttl, int | float)):
-        raise InvalidInput(f"the time to live of {op.key!r} is in minutes, not {ttl!r:.80}")
+        raise InvalidInput(
+            f"the time to live of {op.key!r} must be a number of minutes, got {ttl!r:.80}"
+        )
     paths = fields if op.index is None else op.index
     return WriteItem(
         address=address,
@@ -137,9 +140,9 @@ def _texts(op: PutOp, paths: object) -> dict[str, str]:
 
 
 def text_of_field(value: Mapping[str, Any], name: str) -> str | None:
-    """Return the text that PostgresStore embedded under a name of its vectors.
+    """Return the text that PostgresStore embedded for a vector.
 
-    name: the field's path, or, for one of several texts of a path, "path.0", "path.1", ...
+    name: the field's path, or "path.0", "path.1", ... if the path has several texts.
     """
     found = get_text_at_path(value, tokenize_path(name))
     if len(found) == 1:
@@ -153,7 +156,7 @@ def text_of_field(value: Mapping[str, Any], name: str) -> str | None:
 
 
 def _with_tuples(op: Op) -> Op:
-    """Return op with bare strings among its match conditions as one-label paths."""
+    """Return op with the bare strings in its match conditions as one-label paths."""
     if isinstance(op, ListNamespacesOp) and op.match_conditions:
         conditions = tuple(
             MatchCondition(condition.match_type, cast(Any, _path(condition)))
@@ -174,7 +177,7 @@ def _namespace_query(op: ListNamespacesOp) -> NamespaceQuery:
         labels = tuple(label if label == "*" else from_label(label) for label in _path(condition))
         if condition.match_type not in paths:
             raise InvalidInput(
-                f"a condition on {condition.match_type!r} is neither prefix nor suffix"
+                f"match_type must be 'prefix' or 'suffix', got {condition.match_type!r}"
             )
         paths[condition.match_type].append(labels)
     return NamespaceQuery(
@@ -187,7 +190,7 @@ def _namespace_query(op: ListNamespacesOp) -> NamespaceQuery:
 
 
 def result_of(op: Op, result: ItemResult, *, score_parts: bool) -> Result:
-    """Return what LangGraph expects as the result of an operation."""
+    """Return LangGraph's result of an operation."""
     if isinstance(op, GetOp):
         return _item(result) if isinstance(result, StoredItem) else None
     if isinstance(op, SearchOp):

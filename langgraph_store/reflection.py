@@ -15,11 +15,11 @@ from shared_core import ExtractionStrategy, MemoryEngine, run_sync
 
 
 class HasEngine(Protocol):
-    """A PgHippocampusStore, or another object with a memory."""
+    """A PgHippocampusStore, or another object with a MemoryEngine."""
 
     @property
     def engine(self) -> MemoryEngine:
-        """Its memory."""
+        """The memory behind the object."""
         ...
 
 
@@ -60,7 +60,7 @@ class ReflectionNode(Runnable[Any, dict[str, Any]]):
     def _hand_over(
         self, state: Any, config: RunnableConfig | None, runtime: Runtime[Any] | None
     ) -> Coroutine[Any, Any, None]:
-        # The run is asked here: on the loop that does the rest it is out of sight.
+        # Reads the run here: run_sync's loop has no access to its context.
         scope, thread_id = self._feed.run(current_config(config), runtime)
         return self._feed.hand_over(scope, thread_id, messages_of(state, self._messages_key))
 
@@ -78,20 +78,26 @@ def create_reflection_node(
     tool_results: bool = False,
     name: str = "reflect",
 ) -> ReflectionNode:
-    """Return a node that remembers the new messages of a graph's state in the background.
+    """Return a node that stores the new messages of a graph's state in the background.
 
         builder.add_node("reflect", create_reflection_node(store, app="my_app", delay_s=30))
 
-    It stores the turns and a job in one transaction and returns {} at once: words find them from
-    then on. A worker in this process, or `hippocampus worker`, embeds them and draws facts and a
-    summary from them, when the strategy says: by default the memory's. delay_s: only its delay is
-    another. session_end: the node stands where sessions end, and they are worked on at once. A turn
-    counts once, however often the node sees it.
+    It stores the turns and a job in one transaction and returns {}; a search by words finds them at
+    once. A worker in this process, or `hippocampus worker`, embeds and consolidates them. A turn is
+    stored once, however often the node sees it. A run without a user or a thread raises
+    InvalidInput. Other errors are logged and counted in the node's `failures`; the run goes on.
 
-    app, user_id, thread_id: ids, or functions of the run's config and context that return them;
-    left out, see RunIdentity. tool_results: remember what tools returned as well.
-    Raises InvalidInput in a run that does not say whose it is; all else that goes wrong is logged
-    and counted in the node's `failures`, and the turn goes on.
+    Args:
+        store: the store, or another object with an engine.
+        app: the application; an id, or a function of the run's config and context.
+        user_id: the user, likewise; for the default see RunIdentity.
+        thread_id: the thread, likewise; for the default see RunIdentity.
+        messages_key: the key of the messages in the state.
+        delay_s: seconds between the last turn and its consolidation, instead of the strategy's.
+        strategy: when turns are consolidated. Default: the memory's strategy.
+        session_end: whether a session ends at this node, so that its turns are consolidated now.
+        tool_results: whether results of tools are stored.
+        name: the name of the node.
     """
     feed = TurnFeed(
         store.engine,

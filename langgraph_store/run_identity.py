@@ -1,4 +1,4 @@
-"""Finds the scope and the thread of a run of a graph. Pure."""
+"""Finds the scope and the thread of a graph's run. Pure."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from langgraph.runtime import Runtime, get_runtime
 from shared_core import InvalidInput, Scope
 
 IdSource: TypeAlias = str | Callable[[RunnableConfig, Any], str]
-"""An id, or a function of the config and context of a run that returns it."""
+"""An id, or a function that returns it from the config and the context of a run."""
 
 USER_KEYS = ("langgraph_user_id", "user_id")
+"""Keys of the user's id in a config or a context, in order of preference."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunIdentity:
-    """The application, the user and the thread of a run.
+    """The sources of the application, the user and the thread of a run.
 
-    user_id: by default who is signed in at the Agent Server, else "langgraph_user_id" or "user_id"
-    in config["configurable"], else in the context of the run. thread_id: by default that of
+    user_id: by default the user signed in at the Agent Server, else USER_KEYS in
+    config["configurable"], else in the context. thread_id: by default that of
     config["configurable"].
     """
 
@@ -41,8 +42,9 @@ class RunIdentity:
             user = user or next((found for key in USER_KEYS if (found := _field(place, key))), "")
         if not user:
             raise InvalidInput(
-                "whose memory is it? Give user_id=..., or run the graph with"
-                " config={'configurable': {'user_id': ...}} or a context that has a user_id"
+                "a run without a user does not say whose memory it uses: give user_id=..., or run"
+                " the graph with config={'configurable': {'user_id': ...}} or a context that has"
+                " a user_id"
             )
         return Scope(_given(self.app, config, context), user)
 
@@ -53,16 +55,16 @@ class RunIdentity:
         thread = thread or _field(config.get("configurable"), "thread_id")
         if not thread:
             raise InvalidInput(
-                "which thread is it? Run the graph with config={'configurable': {'thread_id':"
+                "a run needs a thread_id: run the graph with config={'configurable': {'thread_id':"
                 " ...}}, or give thread_id=..."
             )
         return thread
 
 
 def current_config(config: RunnableConfig | None = None) -> RunnableConfig:
-    """Return the config that was given, else that of the run this is called in, else an empty one.
+    """Return the given config, else the config of the current run, else an empty one.
 
-    LangGraph's own keys are in the second only, so a config without "configurable" gives way.
+    A given config without "configurable" is ignored, because only the run's has LangGraph's keys.
     """
     if not (config and config.get("configurable")):
         with suppress(RuntimeError):
@@ -77,8 +79,8 @@ def _runtime() -> Runtime[Any] | None:
         return None
 
 
-def _given(part: IdSource | None, config: RunnableConfig, context: object) -> str:
-    found = part(config, context) if callable(part) else part
+def _given(source: IdSource | None, config: RunnableConfig, context: object) -> str:
+    found = source(config, context) if callable(source) else source
     return str(found) if found else ""
 
 

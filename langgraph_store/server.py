@@ -1,15 +1,15 @@
 """A store for LangGraph's servers: {"store": {"path": ".../langgraph_store/server.py:make_store"}}.
 
-Everything is read from the environment:
+All settings come from the environment:
 
 HIPPOCAMPUS_URI, _HOME, _SCHEMA     as everywhere
-HIPPOCAMPUS_POOL_SIZE               connections at most, 16
+HIPPOCAMPUS_POOL_SIZE               maximum number of connections; default 16
 HIPPOCAMPUS_EMBEDDER                "use", "e5", "google:MODEL", or LangChain's "provider:model"
-HIPPOCAMPUS_LLM                     what reads turns: LangChain's "provider:model"
-HIPPOCAMPUS_INDEX_FIELDS            paths to embed, with commas; all that a value says
+HIPPOCAMPUS_LLM                     the extracting model: LangChain's "provider:model"
+HIPPOCAMPUS_INDEX_FIELDS            paths to embed, with commas; default: all texts of a value
 HIPPOCAMPUS_SEARCH                  "vector", "hybrid" or "text"
-HIPPOCAMPUS_DEFAULT_TTL_MINUTES     for items put without a ttl, or with None
-HIPPOCAMPUS_SWEEP_INTERVAL_MINUTES  how often expired items are deleted
+HIPPOCAMPUS_DEFAULT_TTL_MINUTES     lifetime of items put without a ttl, or with None
+HIPPOCAMPUS_SWEEP_INTERVAL_MINUTES  minutes between two deletions of expired items
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PREFIX = "HIPPOCAMPUS_"
 
 
 class _Shared:
-    """One store per environment and process, however many threads of a server ask for one."""
+    """Shares one store per environment and process among the threads of a server."""
 
     def __init__(self) -> None:
         self._forget()
@@ -47,7 +47,7 @@ class _Shared:
             self._stores[variables] = store, users + 1
             return store
 
-    async def give_back(self, variables: tuple[tuple[str, str], ...]) -> None:
+    async def release(self, variables: tuple[tuple[str, str], ...]) -> None:
         with self._lock:
             store, users = self._stores.pop(variables, (None, 0))
             if store is not None and users > 1:
@@ -62,9 +62,9 @@ _shared = _Shared()
 
 @asynccontextmanager
 async def make_store() -> AsyncIterator[PgHippocampusStore]:
-    """Open the store that the environment names; it closes with the last who uses it.
+    """Open the store that the environment names; it closes after its last user.
 
-    Raises InvalidInput for a variable that cannot be understood.
+    Raises InvalidInput for an invalid variable.
     """
     found = {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
     variables = tuple(sorted(found.items()))
@@ -73,7 +73,7 @@ async def make_store() -> AsyncIterator[PgHippocampusStore]:
         await store.asetup()
         yield store
     finally:
-        await _shared.give_back(variables)
+        await _shared.release(variables)
 
 
 def _store(variables: Mapping[str, str]) -> PgHippocampusStore:
@@ -85,7 +85,7 @@ def _store(variables: Mapping[str, str]) -> PgHippocampusStore:
         try:
             return None if text is None else float(text)
         except ValueError:
-            raise InvalidInput(f"{PREFIX}{name} must be a number, not {text!r}") from None
+            raise InvalidInput(f"{PREFIX}{name} must be a number, got {text!r}") from None
 
     index: Any = {}
     if embedder := named("EMBEDDER"):
@@ -105,5 +105,5 @@ def _store(variables: Mapping[str, str]) -> PgHippocampusStore:
         pool_size=None if pool_size is None else int(pool_size),
         llm=named("LLM"),
         search=search,
-        none_is_default_ttl=True,  # what a request leaves out reaches put() as None
+        none_is_default_ttl=True,  # the server passes None for arguments that a request omits
     )

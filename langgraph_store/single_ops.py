@@ -33,7 +33,7 @@ class SingleOps:
     async def do(self, op: Op, run: Run) -> Result:
         """Return the result of a GetOp or PutOp, or raise its error.
 
-        run: what runs a batch, one and the same in every call. It is not kept: it holds the store.
+        run: runs a batch; pass the same one in every call. It is not kept: it holds the store.
         """
         loop = asyncio.get_running_loop()
         group: _OpGroup | None = getattr(self._here, "group", None)
@@ -42,7 +42,7 @@ class SingleOps:
         return await group.outcome(group.add(op))
 
     async def _lead(self, group: _OpGroup, op: Op) -> Result:
-        """Wait for what else this iteration of the loop brings, and start it all."""
+        """Wait for the other operations of this iteration of the loop, and start them all."""
         self._here.group = group
         mine = group.add(op)
         try:
@@ -97,22 +97,22 @@ class _OpGroup:
     async def _work(self) -> None:
         try:
             for kind in (GetOp, PutOp):
-                some = [(op, future) for op, future in self._ops if isinstance(op, kind)]
-                for start in range(0, len(some), MAX_BATCH):
-                    await self._settle(some[start : start + MAX_BATCH])
+                same_kind = [(op, future) for op, future in self._ops if isinstance(op, kind)]
+                for start in range(0, len(same_kind), MAX_BATCH):
+                    await self._settle(same_kind[start : start + MAX_BATCH])
         finally:
             for _, future in self._ops:
                 future.cancel()  # no effect on what is settled
 
     async def _settle(self, ops: Sequence[tuple[Op, asyncio.Future[Result]]]) -> None:
-        wanted = [(op, future) for op, future in ops if not future.done()]
-        if not wanted:
+        open_ops = [(op, future) for op, future in ops if not future.done()]
+        if not open_ops:
             return
         try:
-            results, errors = await self.run([op for op, _ in wanted])
+            results, errors = await self.run([op for op, _ in open_ops])
         except Exception as error:  # noqa: BLE001 - raised in every task that waits
-            results, errors = [], dict.fromkeys(range(len(wanted)), error)
-        for place, (_, future) in enumerate(wanted):
+            results, errors = [], dict.fromkeys(range(len(open_ops)), error)
+        for place, (_, future) in enumerate(open_ops):
             if future.done():
                 continue
             if place in errors:

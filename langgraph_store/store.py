@@ -1,4 +1,4 @@
-"""PgHippocampusStore: LangGraph's BaseStore on the engine. Converts types, nothing else."""
+"""PgHippocampusStore: LangGraph's BaseStore on the engine. It only converts types."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from langgraph.store.base import (
     ensure_embeddings,
 )
 
-from langgraph_store.labels import said_helpfully
+from langgraph_store.labels import with_label_hint
 from langgraph_store.operations import core_op, field_paths, result_of
 from langgraph_store.single_ops import SingleOps
 from langgraph_store.sweeper import STOP_TIMEOUT_S, Sweeper
@@ -41,36 +41,37 @@ from shared_core.settings import load_settings, redacted
 
 SECONDS_PER_MINUTE = 60.0
 SWEEP_INTERVAL_MINUTES = 5.0
-"""Between two sweeps, where neither the call nor the configuration says."""
+"""Default minutes between two sweeps."""
 SWEEP_BATCH = 1000
+"""Maximum number of expired items that one statement deletes."""
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class PgHippocampusStore(BaseStore):
-    """A LangGraph store whose memories an ADK agent reads too, and the other way round.
+    """A LangGraph store that shares its memories with ADK agents.
 
-    Sync and async on the same object, from any thread and any event loop; connects at first use.
-    (app, user, "memories") holds what both frameworks remember of a user, (app, user,
-    "instructions") keeps every version of what is put there; every other namespace is the store's
-    own (docs/data-model.md). Every item can be found by meaning, by default through a bundled
-    multilingual model.
+    It works sync and async on the same object, from any thread and event loop, and connects at
+    first use. (app, user, "memories") holds the user's memories of both frameworks. (app, user,
+    "instructions") keeps every version of its items. All other namespaces belong to the store
+    (docs/data-model.md). Each operation of a batch fails alone: see BatchError.
 
-    uri, schema, pool_size: as in shared_core.open_memory. index: LangGraph's index configuration;
-    its "embed" may also be "use" or "e5", and without "fields" an item is embedded by what its
-    value says in words. ttl: LangGraph's, in minutes, fractions allowed; expired items are never
-    read, and deleted by sweep_ttl(): by itself where "sweep_interval_minutes" is given.
-    llm: what reads turns and sums up instead of rules: a chat model of LangChain, or the name
-    "provider:model" of one (shared_core.models). privacy: what becomes of secrets in turns before
-    they are remembered (shared_core.privacy); values of put are stored as they are.
-    search: how a query finds: "vector" (by meaning), "text" (by words), "hybrid" (by both); by
-    default hybrid in what both frameworks remember, as ADK searches it, and vector elsewhere.
-    score_parts: found items say what their score is made of (item.score_parts).
-    none_is_default_ttl: put(ttl=None) takes the default time to live, not for ever; an Agent Server
-    passes None for arguments that a client omitted.
-    engine: an open MemoryEngine to share instead; then close() leaves it open.
-
-    Each operation of a batch fails alone: see BatchError, and docs/langgraph.md for all of it.
+    Args:
+        uri: as in shared_core.open_memory, like schema and pool_size.
+        index: LangGraph's index configuration. "embed" may also be "use" or "e5"; the default is a
+            bundled multilingual model. Without "fields" all texts of a value are embedded.
+        ttl: LangGraph's configuration, in minutes or fractions of them. Expired items are never
+            read; sweep_ttl() deletes them, periodically with "sweep_interval_minutes".
+        llm: extracts facts and writes summaries instead of rules: a chat model of LangChain, or its
+            name "provider:model" (shared_core.models).
+        privacy: what happens to secrets in turns before they are stored (shared_core.privacy).
+            Values of put() are stored unchanged.
+        search: "vector" (by meaning), "text" (by words) or "hybrid" (both). Default: hybrid in the
+            shared memories, as in ADK, and vector elsewhere.
+        score_parts: whether search results have the parts of their score (item.score_parts).
+        none_is_default_ttl: whether put(ttl=None) takes the default lifetime instead of none. An
+            Agent Server passes None for arguments that a client omitted.
+        engine: a MemoryEngine to share; close() leaves it open.
     """
 
     supports_ttl = True
@@ -92,7 +93,7 @@ class PgHippocampusStore(BaseStore):
     ) -> None:
         if search not in (None, *get_args(Search)):
             known = ", ".join(get_args(Search))
-            raise InvalidInput(f"search {search!r} is not known: take one of {known}")
+            raise InvalidInput(f"search {search!r} is unknown: take one of {known}")
         self.ttl_config = ttl
         self._sweep_interval_s = _sweep_interval_s(ttl)
         self._sweeps_by_itself = self._sweep_interval_s is not None
@@ -122,19 +123,19 @@ class PgHippocampusStore(BaseStore):
         return self._engine
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Run operations and return their results in order: reads see the state before the batch.
+        """Run operations and return their results in order.
 
-        Reads run first, then searches, lists and writes; the last write to a key wins. Raises
-        BatchError, with the results of all others, when some failed; with one operation, or one
-        reason for all of them, the error itself.
+        Reads run first, then searches, lists and writes; the last write to a key wins. If some
+        operations failed, it raises BatchError with the results of the others. If all have the same
+        error, or there is one operation, it raises the error itself.
         """
         return run_sync(self._run(list(ops)))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations as batch() does, on the caller's own event loop.
 
-        Single reads and writes that are started at once, as by asyncio.gather, share batches;
-        writes of instructions do not, because each makes a version.
+        Concurrent single reads and writes, e.g. of asyncio.gather, share batches. Writes of
+        instructions do not, because each makes a version.
         """
         ops = list(ops)
         if len(ops) == 1 and _may_share(ops[0]):
@@ -148,7 +149,7 @@ class PgHippocampusStore(BaseStore):
         return results
 
     async def _outcome(self, ops: Sequence[Op]) -> tuple[list[Result], dict[int, Exception]]:
-        """Run operations; return their results in order, and by place what went wrong."""
+        """Run operations; return their results in order, and their errors by index."""
         if self._sweep_interval_s and self._sweeps_by_itself:
             self._sweep_on(self._sweep_interval_s)
         errors: dict[int, Exception] = {}
@@ -156,7 +157,7 @@ class PgHippocampusStore(BaseStore):
         for place, op in enumerate(ops):
             try:
                 core[place] = core_op(op, self._fields, self._search)
-            except ValueError as error:  # InvalidInput and InvalidNamespaceError are ones
+            except ValueError as error:  # InvalidInput and InvalidNamespaceError are ValueErrors
                 errors[place] = error
         found: Sequence[Any] = [None] * len(core)
         try:
@@ -199,7 +200,7 @@ class PgHippocampusStore(BaseStore):
     def _ttl(
         self, namespace: Sequence[str], ttl: float | NotProvided | None
     ) -> float | NotProvided | None:
-        """Return the time to live of a put: the default one is not for instructions."""
+        """Return the lifetime of a put; instructions have none by default."""
         if ttl is None and self._none_is_default_ttl:
             ttl = NOT_PROVIDED
         if isinstance(ttl, NotProvided) and isinstance(namespace, Sequence):
@@ -211,7 +212,7 @@ class PgHippocampusStore(BaseStore):
             self._sweeper.start(interval_s)
 
     def setup(self) -> None:
-        """Start or reach the database and bring its schema up to date; every call does it too."""
+        """Connect, start an embedded server, and migrate the schema, as a first operation does."""
         run_sync(self.asetup())
 
     async def asetup(self) -> None:
@@ -220,7 +221,7 @@ class PgHippocampusStore(BaseStore):
         await self._engine.open()
 
     def sweep_ttl(self) -> int:
-        """Delete all expired items now; return how many. They are never read anyway."""
+        """Delete all expired items now; return their number. Reads never return expired items."""
         return run_sync(self.asweep_ttl())
 
     async def asweep_ttl(self) -> int:
@@ -235,17 +236,17 @@ class PgHippocampusStore(BaseStore):
     def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Future[None]:
         """Sweep at a fixed interval, in its own thread, until it is stopped or closed.
 
-        Returns a future that ends with the sweeper; cancelling it stops the sweeper. One runs at
-        most: while it does, this returns its future. A "sweep_interval_minutes" in the
-        configuration is what counts where none is given, and starts the sweeper at the first
-        operation by itself, but not one that was stopped or cancelled.
+        Returns a future that ends with the sweeper; cancelling it stops the sweeper. A second call
+        returns the future of the running sweeper. The default interval is
+        "sweep_interval_minutes" of the configuration. If it is set, the first operation starts the
+        sweeper, unless a caller stopped or cancelled it.
         """
         interval_s = _checked_interval_s(sweep_interval_minutes) or self._sweep_interval_s
         self._sweeps_by_itself = self._sweep_interval_s is not None
         return self._sweeper.start(interval_s or SWEEP_INTERVAL_MINUTES * SECONDS_PER_MINUTE)
 
     def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
-        """Stop sweeping; return False if a sweep was still under way after timeout seconds."""
+        """Stop sweeping; return False if a sweep still runs after timeout seconds."""
         self._sweeps_by_itself = False
         return self._sweeper.stop(timeout)
 
@@ -304,14 +305,14 @@ class PgHippocampusStore(BaseStore):
 
 
 class OceanBaseHippocampusStore(PgHippocampusStore):
-    """PgHippocampusStore's sibling: the same store, its items in SeekDB or OceanBase.
+    """A PgHippocampusStore with its items in SeekDB or OceanBase.
 
     with OceanBaseHippocampusStore("seekdb:///data/memory") as store:
         graph.compile(store=store)
 
     uri: "seekdb:///folder", or "oceanbase://user@tenant#cluster:password@host:2881/database";
-    HIPPOCAMPUS_URI is the default. options: those of PgHippocampusStore.
-    Raises InvalidInput for another uri.
+    default: HIPPOCAMPUS_URI. options: those of PgHippocampusStore. Raises InvalidInput for a uri of
+    another engine.
     """
 
     def __init__(self, uri: str | None = None, **options: Any) -> None:
@@ -346,26 +347,26 @@ def _checked_interval_s(minutes: float | None) -> float | None:
     if minutes is None:
         return None
     if isinstance(minutes, bool) or not isinstance(minutes, int | float) or not minutes > 0:
-        raise InvalidInput(f"sweep_interval_minutes must be above 0, not {minutes!r}")
+        raise InvalidInput(f"sweep_interval_minutes must be above 0, got {minutes!r}")
     return min(minutes * SECONDS_PER_MINUTE, threading.TIMEOUT_MAX)
 
 
 def _helpful(method: Method) -> Method:
-    """Return a method of BaseStore whose refusal of a dotted label names the way out."""
+    """Wrap a method of BaseStore, so that its error for a dotted label has a hint."""
 
     @wraps(method)
     def call(*args: Any, **options: Any) -> Any:
         try:
             return method(*args, **options)
         except InvalidNamespaceError as error:
-            raise said_helpfully(error) from None
+            raise with_label_hint(error) from None
 
     @wraps(method)
     async def acall(*args: Any, **options: Any) -> Any:
         try:
             return await method(*args, **options)
         except InvalidNamespaceError as error:
-            raise said_helpfully(error) from None
+            raise with_label_hint(error) from None
 
     return cast(Method, acall if inspect.iscoroutinefunction(method) else call)
 

@@ -18,14 +18,14 @@ from shared_core.lifecycle import MemoryClosed
 log = logging.getLogger("hippocampus")
 
 STOP_TIMEOUT_S = 10.0
+"""Seconds that closing a store waits for a running sweep."""
 
 
 class Sweeper:
-    """Runs a sweep at a fixed interval until it is stopped, or its store is gone.
+    """Runs a sweep at a fixed interval until it is stopped or its store is garbage-collected.
 
-    sweep: a bound method; it is held weakly, so a store that nobody holds any more is not kept
-    alive. A forked child has no thread: start() makes one there. A memory that was closed
-    stays so: the sweep does nothing.
+    sweep: a bound method, with a weak reference. A forked child has no thread until start(). The
+    sweep does not reopen a closed memory.
     """
 
     def __init__(self, sweep: Callable[[], int]) -> None:
@@ -47,11 +47,11 @@ class Sweeper:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the caller cancelled its future, and it was not started since."""
+        """Whether the caller cancelled its future, without a new start since."""
         return self._done.cancelled()
 
     def start(self, interval_s: float) -> Future[None]:
-        """Start sweeping unless it runs; return a future that ends with it and cancels it."""
+        """Start sweeping, unless it runs; return a future that ends with it, and cancels it."""
         if self._pid != os.getpid():
             self._lock = threading.Lock()  # the parent may have held it while it forked
         with self._lock:
@@ -97,14 +97,14 @@ def _sweep_on(
             break
         try:
             if swept := method():
-                log.info("%d expired items were swept", swept)
+                log.info("deleted %d expired items", swept)
         except MemoryClosed:
-            log.debug("nothing is swept, the memory is closed")
+            log.debug("no sweep: the memory is closed")
         except MemoryCoreError as error:
             if not stopped.is_set():
-                log.error("expired items could not be swept, the next sweep tries again: %s", error)
-        except Exception:  # a thread nobody watches: say it, and go on
+                log.error("a sweep of expired items failed, the next one tries again: %s", error)
+        except Exception:  # nobody joins this thread, so it logs and continues
             log.exception("a sweep of expired items failed, the next one tries again")
         del method
-    with suppress(InvalidStateError):  # it was cancelled, which is what stopped the sweeper
+    with suppress(InvalidStateError):  # the caller cancelled it, which stopped the sweeper
         done.set_result(None)

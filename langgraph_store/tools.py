@@ -1,7 +1,6 @@
 """remember, recall and forget as LangChain tools: `create_agent(tools=memory_tools(store, ...))`.
 
-What a model should know about them is in their docstrings, which LangChain shows it; what goes
-wrong comes back as text it can act on.
+LangChain shows their docstrings to the model. Errors come back as text that the model can act on.
 """
 
 from __future__ import annotations
@@ -29,11 +28,13 @@ from shared_core.recall import fitting, told
 _log = logging.getLogger("hippocampus")
 
 LIMIT = 10
+"""Maximum number of memories that recall returns."""
 SLICE_LIMIT = 20
+"""Maximum number of memories that recall_when returns."""
 MAX_CHARACTERS = 8_000
 """Maximum total characters of recalled texts; further text is truncated or dropped."""
 
-Told: TypeAlias = dict[str, Any]
+ToolResult: TypeAlias = dict[str, Any]
 
 
 class _Verbs:
@@ -43,13 +44,13 @@ class _Verbs:
         self._engine = engine
         self._identity = identity
 
-    async def remember(self, scope: Scope, text: str) -> Told:
-        # The same text twice is the same memory.
+    async def remember(self, scope: Scope, text: str) -> ToolResult:
+        # The key derives from the text, so that the same text is stored once.
         key = str(uuid5(NAMESPACE_URL, f"hippocampus:remember:{text}"))
         await self._engine.remember(scope, NewMemory(text=text, key=key, author="agent"))
         return {"remembered": text, "id": key}
 
-    async def recall(self, scope: Scope, query: str) -> Told:
+    async def recall(self, scope: Scope, query: str) -> ToolResult:
         memories = []
         hits = await self._engine.recall(scope, query, limit=LIMIT)
         for hit, text in fitting(hits, MAX_CHARACTERS):
@@ -62,13 +63,13 @@ class _Verbs:
             memories.append({name: value for name, value in shown.items() if value})
         return {"memories": memories}
 
-    def recall_when(self, about: str) -> Callable[[Scope, str], Awaitable[Told]]:
-        async def recall(scope: Scope, when: str) -> Told:
+    def recall_when(self, about: str) -> Callable[[Scope, str], Awaitable[ToolResult]]:
+        async def recall(scope: Scope, when: str) -> ToolResult:
             return told(await self._engine.slice(scope, when, query=about, limit=SLICE_LIMIT))
 
         return recall
 
-    async def forget(self, scope: Scope, memory_id: str) -> Told:
+    async def forget(self, scope: Scope, memory_id: str) -> ToolResult:
         if await self._engine.forget(scope, memory_id):
             return {
                 "forgotten": memory_id,
@@ -77,22 +78,25 @@ class _Verbs:
         raise InvalidInput(f"no memory has the id {memory_id!r}: find it with recall first")
 
     def answer(
-        self, verb: Callable[[Scope, str], Awaitable[Told]], argument: str, config: RunnableConfig
-    ) -> Coroutine[Any, Any, Told]:
+        self,
+        verb: Callable[[Scope, str], Awaitable[ToolResult]],
+        argument: str,
+        config: RunnableConfig,
+    ) -> Coroutine[Any, Any, ToolResult]:
         """Return the result of an action, or an error message, so that no turn fails."""
-        # The run is asked here: on the loop that does the rest it is out of sight.
+        # Reads the run here: run_sync's loop has no access to its context.
         try:
             scope = self._identity.scope(config)
         except InvalidInput as error:
-            _log.warning("a memory tool cannot tell whose memory it is: %s", error)
+            _log.warning("a memory tool has no user: %s", error)
             return _error("This agent has no long-term memory: nothing tells whose it is.")
         if not argument.strip():
             return _error("The argument is empty: nothing was done.")
         return self._answer(verb, argument.strip(), scope)
 
     async def _answer(
-        self, verb: Callable[[Scope, str], Awaitable[Told]], argument: str, scope: Scope
-    ) -> Told:
+        self, verb: Callable[[Scope, str], Awaitable[ToolResult]], argument: str, scope: Scope
+    ) -> ToolResult:
         try:
             return await verb(scope, argument)
         except InvalidInput as error:
@@ -102,7 +106,7 @@ class _Verbs:
             return {"error": "The memory cannot be reached right now. Try again later."}
 
 
-async def _error(text: str) -> Told:
+async def _error(text: str) -> ToolResult:
     return {"error": text}
 
 
@@ -111,12 +115,12 @@ def memory_tools(
 ) -> list[BaseTool]:
     """Return the tools remember, recall and forget, for sync and async agents.
 
-    app, user_id: as in create_reflection_node; whose memory it is, the run decides, never the
-    model. with_time: and recall_when, which looks up what was said at a time.
+    app, user_id: as in create_reflection_node; the run sets the scope, never the model.
+    with_time: also return recall_when, which finds the memories of a time.
     """
     verbs = _Verbs(store.engine, RunIdentity(app, user_id))
 
-    def remember(text: str, config: RunnableConfig) -> Told:
+    def remember(text: str, config: RunnableConfig) -> ToolResult:
         """Saves one fact about the user in long-term memory, so that later conversations know it.
 
         Use it when the user asks you to remember something, or tells a lasting fact or preference.
@@ -128,10 +132,10 @@ def memory_tools(
         """
         return run_sync(verbs.answer(verbs.remember, text, config))
 
-    async def aremember(text: str, config: RunnableConfig) -> Told:
+    async def aremember(text: str, config: RunnableConfig) -> ToolResult:
         return await verbs.answer(verbs.remember, text, config)
 
-    def recall(query: str, config: RunnableConfig) -> Told:
+    def recall(query: str, config: RunnableConfig) -> ToolResult:
         """Searches long-term memory for what is known about the user from earlier conversations.
 
         Use it before you say that you do not know something about the user. Returns the memories
@@ -142,10 +146,10 @@ def memory_tools(
         """
         return run_sync(verbs.answer(verbs.recall, query, config))
 
-    async def arecall(query: str, config: RunnableConfig) -> Told:
+    async def arecall(query: str, config: RunnableConfig) -> ToolResult:
         return await verbs.answer(verbs.recall, query, config)
 
-    def forget(memory_id: str, config: RunnableConfig) -> Told:
+    def forget(memory_id: str, config: RunnableConfig) -> ToolResult:
         """Deletes one memory for good. Use it when the user asks you to forget something.
 
         Find the memory with `recall` first, and delete only what the user means. What was said, a
@@ -157,10 +161,10 @@ def memory_tools(
         """
         return run_sync(verbs.answer(verbs.forget, memory_id, config))
 
-    async def aforget(memory_id: str, config: RunnableConfig) -> Told:
+    async def aforget(memory_id: str, config: RunnableConfig) -> ToolResult:
         return await verbs.answer(verbs.forget, memory_id, config)
 
-    def recall_when(when: str, config: RunnableConfig, about: str = "") -> Told:
+    def recall_when(when: str, config: RunnableConfig, about: str = "") -> ToolResult:
         """Looks up what was said or happened at a time, in long-term memory.
 
         Use it when the user asks about a day, a week or a date rather than about a thing. Returns
@@ -174,13 +178,13 @@ def memory_tools(
         """
         return run_sync(verbs.answer(verbs.recall_when(about), when, config))
 
-    async def arecall_when(when: str, config: RunnableConfig, about: str = "") -> Told:
+    async def arecall_when(when: str, config: RunnableConfig, about: str = "") -> ToolResult:
         return await verbs.answer(verbs.recall_when(about), when, config)
 
     pairs = [(remember, aremember), (recall, arecall), (forget, aforget)]
     if with_time:
         pairs.append((recall_when, arecall_when))
     return [
-        StructuredTool.from_function(now, coroutine=later, parse_docstring=True)
-        for now, later in pairs
+        StructuredTool.from_function(sync, coroutine=coroutine, parse_docstring=True)
+        for sync, coroutine in pairs
     ]

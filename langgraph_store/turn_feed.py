@@ -25,13 +25,14 @@ REMEMBERED_THREADS = 1_000
 
 
 SPARE_IDS = 200
+"""Number of ids to remember beyond twice the messages of a thread."""
 
 
 class TurnFeed:
-    """Appends what is new in the messages of a run, and leaves the work on it to the queue.
+    """Appends the new turns of a run, and queues their consolidation.
 
-    The database decides what is new; what this process handed over it is not even sent again.
-    failures: how many hand-overs failed; each is logged.
+    The database decides which turns are new; turns that this process has sent are not sent again.
+    failures: number of failed hand-overs; each is logged.
     """
 
     def __init__(
@@ -57,16 +58,15 @@ class TurnFeed:
         self._lock = threading.Lock()
 
     def run(self, config: RunnableConfig, runtime: Runtime[Any] | None = None) -> tuple[Scope, str]:
-        """Return the scope and the thread of a run. Raises InvalidInput if it does not tell."""
+        """Return the scope and the thread of a run. Raises InvalidInput without them."""
         return self._identity.scope(config, runtime), self._identity.thread(config, runtime)
 
     async def hand_over(
         self, scope: Scope, thread_id: str, messages: Sequence[BaseMessage]
     ) -> None:
-        """Append the new turns among messages. Raises InvalidInput for what cannot be stored.
+        """Append the new turns among messages. Raises InvalidInput for turns that cannot be stored.
 
-        Whatever else goes wrong is logged and counted; the next hand-over of the thread makes up
-        for it.
+        Other errors are logged and counted; the next hand-over of the thread sends the turns again.
         """
         try:
             await self.append(scope, thread_id, messages)
@@ -91,7 +91,7 @@ class TurnFeed:
             if self._session_end:
                 await self._engine.end_session(scope, thread_id, strategy=self._strategy)
             return False
-        # Where this process knows none of the ids, they may be made anew for every run.
+        # If this process knows none of the ids, each run may make new ones.
         new = await self._engine.append_events(
             scope,
             thread_id,
@@ -105,8 +105,7 @@ class TurnFeed:
         )
         known = known | {turn.event_id for turn in turns}
         if len(known) > 2 * len(messages) + SPARE_IDS:
-            # What is not in the state any more will hardly come back; if it does, the database
-            # knows it.
+            # Messages that left the state rarely return; if they do, the database knows them.
             known = known & {message.id or "" for message in messages}
         with self._lock:
             self._handed_over[thread] = known
