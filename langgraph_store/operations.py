@@ -21,7 +21,7 @@ from langgraph.store.base import (
     validate_op_namespace,
 )
 
-from langgraph_store.labels import from_label, from_labels, with_label_hint, to_labels
+from langgraph_store.labels import from_label, from_labels, to_labels, with_label_hint
 from shared_core.core import MEMORIES, Namespace, check_json
 from shared_core.errors import InvalidInput
 from shared_core.ports import (

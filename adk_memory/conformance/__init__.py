@@ -1,4 +1,4 @@
-"""Conformance suites for the services of Google ADK, for any implementation of them.
+"""Conformance suites for any implementation of the services of Google ADK.
 
     from adk_memory.conformance import MemoryServiceSuite
 
@@ -11,8 +11,8 @@
             async with MyService() as service:
                 yield service
 
-Needs google-adk, pytest, and pytest-asyncio with `asyncio_mode = "auto"`; nothing else of this
-project is loaded.
+They need google-adk, pytest, and pytest-asyncio with `asyncio_mode = "auto"`. They load
+nothing else of this project.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Events of every kind that ADK writes, one of each: what a session service has to keep."""
+"""One event of every kind that ADK writes; a session service must store each of them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def said(*parts: str | Part, **fields: Any) -> Event:
 
 
 def done(**fields: Any) -> Event:
-    """Return an event that says nothing and acts."""
+    """Return an event with actions and no content."""
     return event("e1", author="bot", actions=EventActions(**fields))
 
 

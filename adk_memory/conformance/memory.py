@@ -1,4 +1,4 @@
-"""MemoryServiceSuite: what a memory service of Google ADK should do."""
+"""MemoryServiceSuite: tests of a memory service of Google ADK."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from adk_memory.conformance.memory_search import MemorySearching
 
 
 class MemoryServiceSuite(Ingestion, Content, MemorySearching, Entries):
-    """The behaviour of a memory service that returns what was said, as tests.
+    """Tests the behaviour of a memory service that returns turns.
 
-    A subclass gives the fixture `service`: a BaseMemoryService that remembers nothing yet.
-    Every query shares words with what it has to find, so a search by keywords passes, and so does
-    a search by meaning. A service may return facts and summaries of its own beside what was said;
-    these need to have no author. `divergences` and `unsupported`: see Suite.
+    A subclass provides the fixture `service`: an empty BaseMemoryService. Every query shares words
+    with its expected result, so both keyword search and semantic search pass. A service may also
+    return facts and summaries, without an author. `divergences` and `unsupported`: see
+    ServiceTests.
     """
 
     optional = frozenset({"add_events_to_memory", "add_memory", "delete_memory"})

@@ -1,4 +1,4 @@
-"""What of an event is remembered: the words that were said, and nothing else."""
+"""Tests that a memory service stores the words of an event, and nothing else."""
 
 from __future__ import annotations
 
@@ -84,13 +84,13 @@ MOMENTS = {
 
 
 def rewind(event_id: str, before: str) -> Event:
-    """Return what `Runner.rewind_async` appends to a session."""
+    """Return the event that `Runner.rewind_async` appends to a session."""
     actions = EventActions(rewind_before_invocation_id=before)
     return event(event_id, invocation_id="rewind", actions=actions)
 
 
 class Content(ServiceTests):
-    """Words are kept as they are; thoughts, tools, secrets and what was taken back are not."""
+    """A service stores words unchanged, and no thoughts, tool calls, secrets or rewound turns."""
 
     @each("case", SAID)
     async def test_a_text_is_found_by_its_words_and_comes_back_whole(
@@ -126,7 +126,7 @@ class Content(ServiceTests):
     async def test_what_stands_beside_a_text_does_not_come_back_with_it(
         self, service: BaseMemoryService, part: types.Part
     ) -> None:
-        """`load_memory` hands the model whatever a search returns, images as base64 too."""
+        """`load_memory` passes all results of a search to the model, and images as base64."""
         await service.add_session_to_memory(session(event("e1", part, "said of tea", author="bot")))
         [found] = await search(service, "tea")
         kept = [part for part in found.content.parts or [] if part != Part(text="said of tea")]
@@ -143,7 +143,7 @@ class Content(ServiceTests):
             assert SECRET not in "".join(memory.model_dump_json() for memory in found)
 
     async def test_partial_events_are_not_remembered(self, service: BaseMemoryService) -> None:
-        """The event that completes them says it all."""
+        """The event that completes them has the whole text."""
         pieces = [event("e1", "tea is", author="bot", partial=True),
                   event("e2", "tea is ready", author="bot")]  # fmt: skip
         await service.add_session_to_memory(session(*pieces))
@@ -206,7 +206,7 @@ class Content(ServiceTests):
         assert await turns(service, "milk") == [found]
 
     async def test_what_comes_back_can_be_sent_to_a_model(self, service: BaseMemoryService) -> None:
-        """A lone surrogate cannot be written as UTF-8, so a request that holds one fails."""
+        """UTF-8 cannot encode a lone surrogate, so a request with one fails."""
         await service.add_session_to_memory(session(event("e1", "tea \ud800 with milk")))
         response = await service.search_memory(
             app_name="support.bot", user_id="alice@example.com", query="tea"
@@ -222,7 +222,7 @@ class Content(ServiceTests):
         assert datetime.fromisoformat(found.timestamp or "").timestamp() == moment
 
     async def test_times_carry_their_offset(self, service: BaseMemoryService) -> None:
-        """Without it nobody can tell the moment: a server's local time is not a user's."""
+        """A time without an offset is ambiguous: a server's local time is not a user's."""
         await service.add_session_to_memory(session(event("e1", "tea")))
         [found] = await search(service, "tea")
         assert datetime.fromisoformat(found.timestamp or "").tzinfo is not None
@@ -231,7 +231,7 @@ class Content(ServiceTests):
     async def test_a_time_that_cannot_be_spoils_no_search(
         self, service: BaseMemoryService, moment: float
     ) -> None:
-        """The event may be refused, or kept; the memory has to stay readable."""
+        """The service may refuse or store the event; the memory must stay readable."""
         await service.add_session_to_memory(session(event("e1", "tea first")))
         odd = event("e2", "tea out of time", timestamp=moment)
         with suppress(Exception):

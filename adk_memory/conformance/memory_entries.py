@@ -1,4 +1,4 @@
-"""What adding and deleting single memories has to do, if a service can do it."""
+"""Tests adding and deleting single memories, for services that support it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ REFUSED = {
 
 
 class Entries(ServiceTests):
-    """A memory is added outright, and deleted by its id, for good."""
+    """A service adds single memories, and deletes them by id for good."""
 
     @needs("delete_memory")
     async def test_a_deleted_turn_is_gone_and_the_others_stay(
@@ -75,7 +75,7 @@ class Entries(ServiceTests):
     async def test_deleting_a_turn_spares_its_namesake_in_another_session(
         self, service: BaseMemoryService
     ) -> None:
-        """Two events may have one id; what is deleted is the memory that was shown."""
+        """Two events may have one id; the service deletes the memory that it showed."""
         await service.add_session_to_memory(session(TEA))
         await service.add_session_to_memory(session(event("e1", "green tea"), session_id="s2"))
         await _delete(service, "green tea")

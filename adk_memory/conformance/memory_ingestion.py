@@ -1,4 +1,4 @@
-"""What adding sessions and events has to do: everything said is there, once, and stays."""
+"""Tests adding sessions and events: every turn is stored once, and stays."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BOTH = ["coffee and tea are sold here", "tea is what I drink"]
 
 
 class Ingestion(ServiceTests):
-    """Sessions and events may be added in any order, in pieces, again, and at once."""
+    """A caller may add sessions and events in any order, in parts, repeatedly and concurrently."""
 
     async def test_what_a_session_said_is_found_with_its_author(
         self, service: BaseMemoryService
@@ -103,7 +103,7 @@ class Ingestion(ServiceTests):
     async def test_an_event_whose_text_changed_is_there_once(
         self, service: BaseMemoryService
     ) -> None:
-        """Whether the first or the last text counts is up to the service."""
+        """The service may keep the first or the last text."""
         for text in ("tea", "tea again", "tea once more"):
             await service.add_events_to_memory(events=[event("e1", text)], session_id="s1", **WHO)
         assert len(await turns(service, "tea")) == 1

@@ -1,4 +1,4 @@
-"""What a search has to do: find by words, in bounds, and only what belongs to who asks."""
+"""Tests search: by words, within limits, and only among the user's own memories."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from adk_memory.conformance.samples import (
 from adk_memory.conformance.suite import ServiceTests, each
 
 MOST = 100
-"""More memories than this fit no prompt: `preload_memory` shows the model all that is found."""
+"""Maximum number of results: `preload_memory` puts all of them into the prompt."""
 
 TEA = event("e1", "tea is what I drink")
 
@@ -45,7 +45,7 @@ SYNTAX = {
 
 
 class MemorySearching(ServiceTests):
-    """A search finds what shares words with it, best first, within one app and user."""
+    """A search finds memories with words of the query, best first, of one app and user."""
 
     async def test_a_memory_that_was_never_used_finds_nothing(
         self, service: BaseMemoryService
@@ -69,7 +69,7 @@ class MemorySearching(ServiceTests):
     async def test_a_query_of_thousands_of_words_is_answered(
         self, service: BaseMemoryService
     ) -> None:
-        """`preload_memory` asks with the whole message of the user, a pasted document too."""
+        """`preload_memory` searches for the user's whole message, even a pasted document."""
         await service.add_session_to_memory(session(TEA))
         query = " ".join(["tea", *(f"word{n}" for n in range(3000))])
         assert await turns(service, query) == ["tea is what I drink"]
@@ -94,7 +94,7 @@ class MemorySearching(ServiceTests):
     async def test_a_session_of_another_app_is_remembered_there(
         self, service: BaseMemoryService
     ) -> None:
-        """The same session and event id in two apps are two sessions and two events."""
+        """Equal session and event ids in two apps are two sessions and two events."""
         await service.add_session_to_memory(session(TEA))
         await service.add_session_to_memory(session(event("e1", "green tea"), app_name="other"))
         assert await turns(service, "tea") == ["tea is what I drink"]

@@ -1,4 +1,4 @@
-"""What the suites say to a service, and how they read its answers."""
+"""Sample data of the suites, and helpers that read the results of a service."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Part = types.Part
 Result = TypeVar("Result")
 
 WHO: dict[str, Any] = {"app_name": "support.bot", "user_id": "alice@example.com"}
-"""The app and the user of every test that does not name others."""
+"""The default app and user of the tests."""
 
 ODD_IDS = {
     "slash": "a/b",
@@ -33,7 +33,7 @@ ODD_IDS = {
     "emoji": "🦜👍🏽",
     "long": "x" * 300,
 }
-"""Ids that a service may not trip over, by name."""
+"""Unusual ids that a service must support, by name."""
 
 NEIGHBOURS = {
     "slash": (("a/b", "c"), ("a", "b/c")),
@@ -48,16 +48,16 @@ NEIGHBOURS = {
     "accent": (("app", "caf\u00e9"), ("app", "cafe\u0301")),
     "long": (("app", "x" * 300 + "1"), ("app", "x" * 300 + "2")),
 }
-"""Pairs of (app, user) that are two different ones, however alike they look."""
+"""Pairs of similar (app, user) that a service must keep apart."""
 
 
 def owner(app_name: str, user_id: str) -> dict[str, Any]:
-    """Return the two arguments that say whose something is."""
+    """Return the two arguments that identify a user."""
     return {"app_name": app_name, "user_id": user_id}
 
 
 def event(event_id: str, *parts: str | Part, author: str = "user", **fields: Any) -> Event:
-    """Return an event that says parts; without parts it has no content."""
+    """Return an event with parts; without parts it has no content."""
     written = [Part(text=part) if isinstance(part, str) else part for part in parts]
     content = types.Content(role="user" if author == "user" else "model", parts=written)
     fields = {"invocation_id": "i1", "content": content if parts else None, **fields}
@@ -70,7 +70,7 @@ def session(*events: Event, session_id: str = "s1", **who: Any) -> Session:
 
 
 def entry(text: str, **fields: Any) -> MemoryEntry:
-    """Return a memory to add outright. It has an author, as turns have."""
+    """Return a memory entry with an author, as turns have."""
     content = types.Content(role="user", parts=[Part(text=text)])
     return MemoryEntry(**{"content": content, "author": "user", **fields})
 
@@ -81,9 +81,9 @@ def texts(memories: Iterable[MemoryEntry]) -> list[str]:
 
 
 async def search(service: BaseMemoryService, query: str, **who: Any) -> list[MemoryEntry]:
-    """Return what a search finds that was said by somebody, best first.
+    """Return the turns that a search finds, best first.
 
-    A service may draw facts or summaries from what was said; they have no author and are left out.
+    It drops facts and summaries, which have no author.
     """
     found = await service.search_memory(query=query, **{**WHO, **who})
     return [entry for entry in found.memories if entry.author]
@@ -102,7 +102,7 @@ async def reload(
     after: float | None = None,
     **who: Any,
 ) -> Session:
-    """Return a session as the service has it now, its recent events or those after a moment."""
+    """Return a session from the service, with its recent events or those after a time."""
     config = GetSessionConfig(num_recent_events=recent, after_timestamp=after)
     found = await service.get_session(session_id=session_id, config=config, **{**WHO, **who})
     assert found is not None, f"session {session_id!r} is not there"
@@ -110,5 +110,5 @@ async def reload(
 
 
 async def in_another_loop(work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-    """Run work in a thread with an event loop of its own, as `Runner.run()` does every time."""
+    """Run work in a thread with its own event loop, as every `Runner.run()` does."""
     return await asyncio.to_thread(lambda: asyncio.run(work()))

@@ -1,4 +1,4 @@
-"""What appending and reading events has to do: nothing is lost, doubled, changed or reordered."""
+"""Tests appending and reading events: none is lost, doubled, changed or reordered."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAST = 1_700_000_000.0
 
 
 class Events(ServiceTests):
-    """The events of a session come back whole and in order, and stale writers are told."""
+    """A session returns its events unchanged and in order, and refuses stale writers."""
 
     async def test_an_appended_event_is_returned_and_kept(
         self, service: BaseSessionService
@@ -44,7 +44,7 @@ class Events(ServiceTests):
     async def test_an_event_that_is_delivered_again_is_kept_once(
         self, service: BaseSessionService
     ) -> None:
-        """Whoever does not hear the answer of a call has to be able to repeat it."""
+        """A caller that lost the reply of a call must be able to repeat it."""
         created = await service.create_session(session_id="s1", **WHO)
         said = event("e1", "tea")
         for _ in range(2):
@@ -118,7 +118,7 @@ class Events(ServiceTests):
     async def test_events_keep_their_order_when_a_clock_goes_back(
         self, service: BaseSessionService
     ) -> None:
-        """An answer may not come before its question, whatever the clocks of two hosts say."""
+        """An answer must follow its question, even if the clocks of two hosts differ."""
         created = await service.create_session(session_id="s1", **WHO)
         for name, moment in (("question", PAST + 10), ("answer", PAST + 5), ("thanks", PAST + 20)):
             await service.append_event(created, event(name, "tea", timestamp=moment))
@@ -143,7 +143,7 @@ class Events(ServiceTests):
     async def test_a_session_is_read_in_part(
         self, service: BaseSessionService, case: tuple[int | None, float | None, list[str]]
     ) -> None:
-        """The state is whole, whatever is read of the events."""
+        """The state is complete, however few events are loaded."""
         recent, after, expected = case
         created = await service.create_session(session_id="s1", **WHO)
         for n in range(1, 6):

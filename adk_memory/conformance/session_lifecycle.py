@@ -1,4 +1,4 @@
-"""What creating, getting, listing and deleting sessions has to do."""
+"""Tests creating, getting, listing and deleting sessions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OTHERS = {"user": {**WHO, "user_id": "bob"}, "app": {**WHO, "app_name": "other"}
 
 
 class Lifecycle(ServiceTests):
-    """A session belongs to one app and one user, and is gone once it is deleted."""
+    """A session belongs to one app and one user, and disappears when it is deleted."""
 
     async def test_a_session_has_the_id_it_was_given(self, service: BaseSessionService) -> None:
         created = await service.create_session(session_id="s1", state={"a": 1}, **WHO)
@@ -49,7 +49,7 @@ class Lifecycle(ServiceTests):
     async def test_an_id_with_spaces_around_it_is_found_again(
         self, service: BaseSessionService
     ) -> None:
-        """Whether the spaces are part of the id is up to the service."""
+        """The service may strip the spaces or keep them in the id."""
         created = await service.create_session(session_id=" s1 ", **WHO)
         await service.append_event(created, event("e1", "tea"))
         for session_id in (created.id, " s1 "):

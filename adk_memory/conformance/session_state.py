@@ -1,4 +1,4 @@
-"""What state has to do: three scopes that are kept, one that is not, and values as they were."""
+"""Tests state: three stored scopes, one temporary scope, and unchanged values."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ RICH = {
 
 
 class States(ServiceTests):
-    """What is written comes back, to those whose it is, and to nobody else."""
+    """Written state comes back unchanged, in its own scope only."""
 
     async def test_every_scope_that_lasts_survives_a_reload(
         self, service: BaseSessionService
@@ -59,7 +59,7 @@ class States(ServiceTests):
     async def test_temporary_state_lives_in_the_session_at_hand_alone(
         self, service: BaseSessionService
     ) -> None:
-        """Later agents of the invocation read it; neither state nor event keep it."""
+        """Later agents of the invocation read it; neither the state nor the event stores it."""
         created = await service.create_session(session_id="s1", **WHO)
         appended = await _write(service, created, SCOPED)
         assert created.state == SCOPED
@@ -102,7 +102,7 @@ class States(ServiceTests):
 
     @needs("get_user_state")
     async def test_user_state_is_read_without_a_session(self, service: BaseSessionService) -> None:
-        """The keys come without their prefix."""
+        """The keys have no prefix."""
         created = await service.create_session(session_id="s1", state=SCOPED, **WHO)
         await _write(service, created, {"user:e": [5], "f": 6})
         assert await service.get_user_state(**WHO) == {"b": 2, "e": [5]}

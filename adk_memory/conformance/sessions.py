@@ -1,4 +1,4 @@
-"""SessionServiceSuite: what a session service of Google ADK should do."""
+"""SessionServiceSuite: tests of a session service of Google ADK."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from adk_memory.conformance.session_state import States
 
 
 class SessionServiceSuite(Lifecycle, States, Events):
-    """The behaviour of a session service, as tests.
+    """Tests the behaviour of a session service.
 
-    A subclass gives the fixture `service`: a BaseSessionService without any session.
-    `divergences` and `unsupported`: see Suite.
+    A subclass provides the fixture `service`: a BaseSessionService without sessions.
+    `divergences` and `unsupported`: see ServiceTests.
     """
 
     optional = frozenset({"get_user_state"})

@@ -1,4 +1,4 @@
-"""What both suites share: how a service says where it differs, and how that is checked."""
+"""The base of both suites: declares and checks the known differences of a service."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ Test = TypeVar("Test", bound=Callable[..., Any])
 
 
 class ServiceTests:
-    """The base of a suite: its tests, minus what a service says of itself.
+    """The base of a suite, with the known differences of a service.
 
-    divergences: name of a test, or of one of its cases as `test_name[case]`, to the reason why
-    the service does not pass it. Such a test is a strict xfail: once it passes, the entry has to
-    go. unsupported: name of an optional method of the service to the reason why it has none; its
-    tests are skipped, and the method has to raise NotImplementedError.
+    divergences: maps a test, or one of its cases as `test_name[case]`, to the reason for its
+    failure. Such a test is a strict xfail: remove the entry once it passes. unsupported: maps an
+    optional method to the reason for its absence. Its tests are skipped, and the method must raise
+    NotImplementedError.
 
-    An entry that names no test of the suite, or no optional method, is an error.
+    An entry with an unknown test or method is an error.
     """
 
     divergences: ClassVar[Mapping[str, str]] = {}
@@ -36,7 +36,7 @@ class ServiceTests:
 
     @pytest.fixture(autouse=True)
     def _known(self, request: pytest.FixtureRequest) -> None:
-        """Skip what the service does not support; expect to fail where it is known to differ."""
+        """Skip tests of unsupported methods, and mark known divergences as xfail."""
         for method in getattr(request.function, "needs", ()):
             if method in self.unsupported:
                 pytest.skip(f"no {method}: {self.unsupported[method]}")

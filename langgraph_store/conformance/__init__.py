@@ -1,18 +1,18 @@
-"""A conformance suite for LangGraph stores, for any implementation of BaseStore.
+"""A conformance suite for any implementation of LangGraph's BaseStore.
 
     from langgraph_store.conformance import INDEX, StoreSuite
 
     class TestMyStore(StoreSuite):
         divergences = {"test_a_zero_vector_scores_no_nan": "scores are NaN"}
-        unsupported = {"ttl": "items live for ever"}
+        unsupported = {"ttl": "items never expire"}
 
         @pytest.fixture
         def store(self):
             with MyStore(index=INDEX) as store:
                 yield store
 
-Every test runs twice, through the sync methods and through the async ones. Needs langgraph,
-pytest, and pytest-asyncio with `asyncio_mode = "auto"`; nothing else of this project is loaded.
+Every test runs twice, with the sync and with the async methods. The suite needs langgraph, pytest,
+and pytest-asyncio with `asyncio_mode = "auto"`. It loads nothing else of this project.
 """
 
 from __future__ import annotations

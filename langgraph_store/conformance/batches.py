@@ -1,4 +1,4 @@
-"""Many operations at once: their order, their size, and what a bad one does to its neighbours."""
+"""Tests batches: order, size, and the effect of a failing operation on the others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BAD: dict[str, Any] = {
 
 
 class Batching(StoreTests):
-    """A batch is run as one, and each of its operations stands for itself."""
+    """A batch runs as one, and each operation has its own result."""
 
     async def test_reads_see_the_state_before_the_batch(self, face: Face) -> None:
         await face.put(HERE, "old", {"n": 0})
@@ -63,7 +63,7 @@ class Batching(StoreTests):
 
     @needs("ttl")
     async def test_a_batch_may_need_more_values_than_a_statement_binds(self, face: Face) -> None:
-        """PostgreSQL binds 65,535 values."""
+        """PostgreSQL binds at most 65,535 values."""
         ops = [PutOp(HERE, str(n), {"n": n}, index=False, ttl=60) for n in range(14_000)]
         await face.batch(ops)
         assert await face.value("13999") == {"n": 13_999}

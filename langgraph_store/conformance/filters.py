@@ -1,4 +1,4 @@
-"""Filters on values: what they find, and that what they cannot mean is no empty answer."""
+"""Tests filters on values: their results, and errors for invalid filters."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ SENSELESS: dict[str, Any] = {
 
 
 class Filtering(StoreTests):
-    """A filter finds all that it says, before limit and offset are counted."""
+    """A filter finds all matching items, before limit and offset apply."""
 
     async def _fill(self, face: Face) -> None:
         await face.batch([PutOp(HERE, key, value, False) for key, value in VALUES.items()])
@@ -95,7 +95,7 @@ class Filtering(StoreTests):
 
     @each("wanted", SENSELESS)
     async def test_a_filter_that_makes_no_sense_is_an_error(self, face: Face, wanted: Any) -> None:
-        """An empty answer would say that there is nothing."""
+        """An empty result would mean that no item matches."""
         await self._fill(face)
         with pytest.raises(Exception):  # noqa: B017 # the contract names no type
             await face.search(HERE, filter=wanted)

@@ -1,4 +1,4 @@
-"""What is put is read back: values, keys, times, deletion."""
+"""Tests single items: values, keys, times, deletion."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BAD_LABELS = {"empty": "", "dot": "a.b", "NUL": "a\x00b", "number": 7}
 
 
 class Keeping(StoreTests):
-    """One item by its namespace and key."""
+    """A store reads and writes an item by its namespace and key."""
 
     @each("value", VALUES)
     async def test_a_value_comes_back_as_it_was(self, face: Face, value: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Times to live, in minutes and fractions of them, against the clock of this machine."""
+"""Tests times to live, in minutes and fractions of them, with the clock of this machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHORT_S = SHORT * 60
 
 
 class Expiring(StoreTests):
-    """What has expired is not read; reading gives the full time again, unless told not to."""
+    """Expired items are not read; a read restarts the time to live, unless disabled."""
 
     @needs("ttl")
     async def test_an_expired_item_is_nowhere(self, face: Face) -> None:

@@ -1,4 +1,4 @@
-"""One store, many callers: other event loops, threads, and sync calls where a loop is running."""
+"""Tests concurrent callers: event loops, threads, and sync calls inside a running loop."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Serving(StoreTests):
         assert len(await store.asearch(HERE, limit=1000)) == 100
 
     async def test_a_bad_call_leaves_those_made_with_it_alone(self, store: BaseStore) -> None:
-        """Stores may send together what is called in the same moment."""
+        """A store may batch concurrent calls."""
         calls: list[Any] = [
             store.aput(HERE, str(n), {"n": n if n != 3 else object()}, index=False)
             for n in range(6)

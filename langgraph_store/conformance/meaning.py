@@ -1,4 +1,4 @@
-"""Search by meaning: what is embedded, what is found, in which order, page after page."""
+"""Tests search by meaning: embedded fields, results, order and paging."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATHS = {
 
 
 class MeaningSearching(StoreTests):
-    """A query finds what is near to it. The words of the vectors are the words of the texts."""
+    """A query finds near items. Vectors count the words of the texts."""
 
     @needs("index")
     async def test_a_query_finds_the_nearest_first(self, face: Face) -> None:
@@ -47,7 +47,7 @@ class MeaningSearching(StoreTests):
 
     @needs("index")
     async def test_a_small_namespace_among_many_is_searched_whole(self, face: Face) -> None:
-        """An approximate index that is filtered afterwards loses most of it."""
+        """An approximate index with a filter afterwards loses most results."""
         words = [f"word{n}" for n in range(300)]
         random.seed(7)
         texts = [" ".join(random.sample(words, 6)) for _ in range(3000)]

@@ -1,4 +1,4 @@
-"""Lists of namespaces, and prefixes of whole labels."""
+"""Tests lists of namespaces, and prefixes of whole labels."""
 
 from __future__ import annotations
 

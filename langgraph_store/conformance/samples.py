@@ -1,4 +1,4 @@
-"""What the suite says to a store, and how it reads its answers."""
+"""Sample data of the suite, and helpers that read the results of a store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MODES = ("sync", "async")
 DIMENSIONS = 64
 
 HERE = ("conformance", "alice")
-"""The namespace of every test that does not name others."""
+"""The default namespace of the tests."""
 
 ODD_LABELS = {
     "slash": "a/b",
@@ -31,11 +31,11 @@ ODD_LABELS = {
     "emoji": "🦜👍🏽",
     "long": "x" * 300,
 }
-"""Labels and keys that a store may not trip over, by name."""
+"""Unusual labels and keys that a store must support, by name."""
 
 
 def word_vectors(texts: Sequence[str]) -> list[list[float]]:
-    """Return bags of words: texts that share words are near; one without words is all zeros."""
+    """Return bag-of-words vectors: texts with common words are near; no words give zeros."""
     words = [re.findall(r"\w+", text.lower()) for text in texts]
     bags = [[crc32(word.encode()) % DIMENSIONS for word in found] for found in words]
     return [[float(bag.count(n)) for n in range(DIMENSIONS)] for bag in bags]
@@ -46,7 +46,7 @@ INDEX: Any = {"dims": DIMENSIONS, "embed": word_vectors, "fields": ["text"]}
 
 
 class Face:
-    """A store, spoken to in one of its two ways. Sync calls come from a thread, as a node's do."""
+    """A store in sync or async mode. Sync calls come from a thread, as those of a node do."""
 
     def __init__(self, store: BaseStore, mode: str) -> None:
         self.store = store
@@ -75,7 +75,7 @@ class Face:
         return results
 
     async def value(self, key: str, namespace: Sequence[str] = HERE) -> Any:
-        """Return the value of a key, None if it is not there."""
+        """Return the value of a key, or None."""
         item = await self.get(namespace, key)
         return item and item.value
 

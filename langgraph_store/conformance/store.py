@@ -1,4 +1,4 @@
-"""The whole suite for a LangGraph store."""
+"""StoreSuite: all tests of a LangGraph store."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from langgraph_store.conformance.namespaces import Naming
 
 
 class StoreSuite(Keeping, Batching, Naming, Filtering, MeaningSearching, Expiring, Serving):
-    """What BaseStore promises, and what its users rely on, as tests.
+    """Tests the contract of BaseStore, and the behaviour that its users rely on.
 
-    Give it a fixture `store`: an empty store of yours, made with `index=INDEX`, and, if it knows
-    times to live, so that reads omit what has expired.
+    A subclass provides the fixture `store`: an empty store with `index=INDEX`. If it supports times
+    to live, its reads must omit expired items.
     """

@@ -1,4 +1,4 @@
-"""What the parts of the suite share: how a store says where it differs, and how that is checked."""
+"""The base of the suite: declares and checks the known differences of a store."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ from langgraph_store.conformance.samples import MODES, Face
 Test = TypeVar("Test", bound=Callable[..., Any])
 
 OPTIONAL = frozenset({"index", "operators", "ttl"})
-"""What a store may leave out: search by meaning, operators beyond BaseStore's six, and times to
-live."""
+"""Optional features: search by meaning, operators beyond BaseStore's six, and times to live."""
 
 
 class StoreTests:
-    """The base of the suite: its tests, minus what a store says of itself.
+    """The base of the suite, with the known differences of a store.
 
-    divergences: name of a test, or of one of its cases as `test_name[case]`, or of a test in one
-    mode as `test_name[sync]` or `test_name[async]`, to the reason why the store does not pass it.
-    Such a test is a strict xfail: once it passes, the entry has to go. unsupported: "index",
-    "operators" or "ttl" to the reason why the store does without; those tests are skipped.
+    divergences: maps a test to the reason for its failure. A key is `test_name`, one case as
+    `test_name[case]`, or one mode as `test_name[sync]` or `test_name[async]`. Such a test is a
+    strict xfail: remove the entry once it passes. unsupported: maps "index", "operators" or "ttl"
+    to the reason for its absence; its tests are skipped.
 
-    An entry that names no test of the suite, or nothing optional, is an error.
+    An entry with an unknown test or feature is an error.
     """
 
     divergences: ClassVar[Mapping[str, str]] = {}
@@ -39,12 +38,12 @@ class StoreTests:
 
     @pytest.fixture(params=MODES)
     def face(self, request: pytest.FixtureRequest, store: BaseStore) -> Face:
-        """The store by its sync methods, then by its async ones."""
+        """Return the store with its sync methods, then with its async methods."""
         return Face(store, request.param)
 
     @pytest.fixture(autouse=True)
     def _known(self, request: pytest.FixtureRequest) -> None:
-        """Skip what the store does not support; expect to fail where it is known to differ."""
+        """Skip tests of unsupported features, and mark known divergences as xfail."""
         for feature in getattr(request.function, "needs", ()):
             if feature in self.unsupported:
                 pytest.skip(f"no {feature}: {self.unsupported[feature]}")
@@ -62,7 +61,7 @@ class StoreTests:
 
 
 def needs(*features: str) -> Callable[[Test], Test]:
-    """Mark a test of something that a store may leave out."""
+    """Mark a test of optional features."""
 
     def mark(test: Test) -> Test:
         test.needs = features  # type: ignore[attr-defined]
