@@ -138,15 +138,14 @@ class OpenMemoryService(BaseMemoryService):
 
     @property
     def engine(self) -> MemoryEngine:
-        """The memory behind the service, with all its verbs."""
+        """The memory behind the service, with all its methods."""
         return self._engine
 
     async def add_session_to_memory(self, session: Session) -> None:
-        """Remember what was said in a session that is not remembered yet, and draw facts from it.
+        """Store the new turns of a session, and consolidate them.
 
-        A session may be added as often as it grows; nothing is doubled, and nothing is deleted
-        because the session given is only a part of it. Turns that were rewound are forgotten. A
-        session that a PgSessionService keeps in the same database is not sent to it again.
+        Repeated calls store each turn once, and a partial session deletes nothing. It forgets
+        rewound turns. It does not resend a session of a PgSessionService in the same database.
         """
         if not isinstance(session, Session):
             raise TypeError(f"session must be a Session of ADK, got {type(session).__name__}")

@@ -139,18 +139,18 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
         """Hand the turns of the run to the queue."""
-        with self._shielded("remembering a run"):
-            if (said := self._run_messages(state, runtime)) is not None:
-                run_sync(self._feed.hand_over(*said))
+        with self._shielded("storing a run"):
+            if (turns := self._run_messages(state, runtime)) is not None:
+                run_sync(self._feed.hand_over(*turns))
 
     async def aafter_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
         """Do as after_agent() from async code."""
-        with self._shielded("remembering a run"):
-            if (said := self._run_messages(state, runtime)) is not None:
-                await self._feed.hand_over(*said)
+        with self._shielded("storing a run"):
+            if (turns := self._run_messages(state, runtime)) is not None:
+                await self._feed.hand_over(*turns)
 
     def _question(self, request: ModelRequest[Any]) -> tuple[Scope, _Key, str] | None:
-        """Return whose memory is asked, which question it is, and its words; None for none."""
+        """Return the scope, the cache key and the text of the user's question, or None."""
         turn = _last_turn(request.messages)
         text = spoken_text(request.messages[turn]) if turn is not None else ""
         if not self._recalls or turn is None or not text:
@@ -161,7 +161,7 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     async def _search(self, scope: Scope, key: _Key, text: str, thread_id: str) -> _Answer:
         if (known := self._known(key)) is not None:
             return known
-        await self._engine.warm_up()  # a cold start does not count against the first answer
+        await self._engine.warm_up()  # a cold start does not count towards the deadline
         try:
             async with asyncio.timeout(self._deadline_s):
                 hits = await self._engine.recall(scope, text, limit=LIMIT)

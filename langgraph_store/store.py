@@ -119,7 +119,7 @@ class PgHippocampusStore(BaseStore):
 
     @property
     def engine(self) -> MemoryEngine:
-        """The memory behind the store, with all its verbs."""
+        """The memory behind the store, with all its methods."""
         return self._engine
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:

@@ -89,7 +89,7 @@ class _Verbs:
             scope = self._identity.scope(config)
         except InvalidInput as error:
             _log.warning("a memory tool has no user: %s", error)
-            return _error("This agent has no long-term memory: nothing tells whose it is.")
+            return _error("This agent has no long-term memory: the run has no user.")
         if not argument.strip():
             return _error("The argument is empty: nothing was done.")
         return self._answer(verb, argument.strip(), scope)
