@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
+from dataclasses import fields, replace
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from shared_core.core.domain import AsOf, Event, JsonValue, Memory, MemoryId, MemoryKind, ThreadId
 from shared_core.core.namespaces import from_path
@@ -16,6 +15,11 @@ from shared_core.core.validation import name_of
 from shared_core.errors import InvalidInput
 from shared_core.ports.items import Item
 from shared_core.ports.retention import FATES, Counts, Fate, Kept
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
 
 MAX_TERMS = 16_000
 MAX_TERM_BYTES = 800_000
@@ -57,11 +61,11 @@ def memory_from_row(row: Sequence[Any]) -> Memory:
         value=json.loads(row[5]),
         author=row[6],
         importance=row[7],
-        occurred_at=utc(row[8]),
-        created_at=utc(row[9]),
-        updated_at=utc(row[10]),
-        expires_at=row[11] and utc(row[11]),
-        superseded_at=row[12] and utc(row[12]),
+        occurred_at=row[8],
+        created_at=row[9],
+        updated_at=row[10],
+        expires_at=row[11],
+        superseded_at=row[12],
         thread_id=row[13] and ThreadId(row[13]),
         source_event_ids=tuple(row[14] or ()),
     )
@@ -87,17 +91,18 @@ def item_from_row(row: Sequence[Any]) -> Item:
         namespace=from_path(row[0]),
         key=row[1],
         value=row[2],
-        created_at=utc(row[3]),
-        updated_at=utc(row[4]),
+        created_at=row[3],
+        updated_at=row[4],
         has_ttl=row[5] is not None,
         similarity=row[6] if len(row) > 6 else None,
         score=row[6] if len(row) > 6 else None,
     )
 
 
-def utc(moment: datetime) -> datetime:
-    """Return the same moment in UTC; the driver returns it in the session's time zone."""
-    return moment.astimezone(UTC)
+def record(kind: type[T], values: Sequence[Any], **others: Any) -> T:
+    """Return a dataclass: its fields have the values, in order, except the others, by name."""
+    names = [field.name for field in fields(kind) if field.name not in others]
+    return kind(**dict(zip(names[: len(values)], values, strict=True)), **others)
 
 
 def event_from_row(row: Sequence[Any]) -> Event:
@@ -108,10 +113,10 @@ def event_from_row(row: Sequence[Any]) -> Event:
         author=author,
         role=role,
         text=text,
-        occurred_at=utc(occurred_at),
+        occurred_at=occurred_at,
         metadata=metadata,
         importance=importance,
-        expires_at=expires_at and utc(expires_at),
+        expires_at=expires_at,
     )
 
 
@@ -202,22 +207,10 @@ def along_of(rows: Sequence[Sequence[Any]]) -> dict[MemoryKind, int]:
 
 def kept_of(row: Sequence[Any]) -> Kept:
     """Return the retention state of a memory, from the columns of the statement kept."""
-    return Kept(
-        memory_id=MemoryId(row[0]),
+    return record(
+        Kept,
+        [row[0], *row[2:5], *row[6:16]],
         namespace=from_path(row[1]),
-        key=row[2],
-        kind=row[3],
-        text=row[4],
         stage=STAGES[row[5]],
-        staged_at=row[6] and utc(row[6]),
-        pinned=row[7],
-        strength=row[8],
-        importance=row[9],
-        arousal=row[10],
-        access_count=row[11],
-        last_accessed_at=row[12] and utc(row[12]),
-        used_at=utc(row[13]),
-        created_at=utc(row[14]),
-        forget_at=row[15] and utc(row[15]),
         rule=policy_of(row[16:]),
     )

@@ -19,7 +19,7 @@ from shared_core.ports.conversations import (
 )
 from shared_core.ports.jobs import NewJob
 from shared_core.ports.storage import Clock
-from shared_core.storage._rows import event_from_row, utc
+from shared_core.storage._rows import event_from_row, record
 from shared_core.storage.postgres.connection.database import Answers, PostgresDatabase
 from shared_core.storage.postgres.connection.statements import Step, step, steps
 
@@ -123,7 +123,7 @@ class PostgresConversations:
             ROOT, step("conversations_over", values), step("next_end")
         )
         scopes = [Scope(*from_path(row[0])) for row in over]
-        return scopes, next_end and utc(next_end)
+        return scopes, next_end
 
     def _rules_and_now(self, scope: Scope, rules: SessionRules) -> dict[str, object]:
         return {
@@ -154,17 +154,5 @@ def _kin(known: Sequence[Sequence[str]]) -> tuple[str, ...]:
 
 
 def _session(scope: Scope, row: Sequence[Any], events: Sequence[Event] = ()) -> Session:
-    thread_id, status, event_count, created_at, last_active_at, ends_at, ended_at = row[
-        :SESSION_COLUMNS
-    ]
-    return Session(
-        session_id=ThreadId(thread_id),
-        scope=scope,
-        status=SessionStatus(status),
-        event_count=event_count,
-        created_at=utc(created_at),
-        last_active_at=utc(last_active_at),
-        ends_at=utc(ends_at),
-        ended_at=ended_at and utc(ended_at),
-        events=events,
-    )
+    values = [row[0], *row[2:SESSION_COLUMNS]]
+    return record(Session, values, scope=scope, status=SessionStatus(row[1]), events=events)

@@ -32,7 +32,6 @@ from shared_core.storage._rows import (
     memory_from_row,
     moments,
     to_tsvector,
-    utc,
 )
 from shared_core.storage.postgres.connection.database import PostgresDatabase, by_column
 from shared_core.storage.postgres.connection.statements import Step, step, steps
@@ -251,7 +250,7 @@ def _receipt(row: Sequence[Any]) -> ErasureReceipt:
         scope=Scope(*from_path(tenant)),
         thread_id=target.get("thread_id"),
         counts=counts,
-        requested_at=utc(requested_at),
-        completed_at=utc(completed_at),
+        requested_at=requested_at,
+        completed_at=completed_at,
         receipt_hash=bytes(receipt_hash).hex(),
     )

@@ -17,7 +17,7 @@ from shared_core.ports.facts import NamedMemory, Restoration
 from shared_core.ports.graph import Edge
 from shared_core.ports.runs import Fact
 from shared_core.ports.storage import Clock
-from shared_core.storage._rows import moments, utc
+from shared_core.storage._rows import moments, record
 from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.statements import step, steps
 from shared_core.storage.postgres.graph import found_edge
@@ -115,19 +115,5 @@ class PostgresFacts:
 
 
 def _fact(row: Sequence[Any]) -> Fact:
-    return Fact(
-        memory_id=MemoryId(row[0]),
-        fact_type=row[1],
-        slot=row[2],
-        value=row[3],
-        statement=row[4],
-        confidence=row[5],
-        extractor=row[6],
-        pattern=row[7],
-        valid_from=utc(row[8]),
-        valid_until=row[9] and utc(row[9]),
-        thread_id=row[10],
-        source_event_ids=tuple(row[11] or ()),
-        recorded_at=utc(row[12]),
-        superseded_at=row[13] and utc(row[13]),
-    )
+    values = [*row[:11], *row[12:14]]
+    return record(Fact, values, source_event_ids=tuple(row[11] or ()))

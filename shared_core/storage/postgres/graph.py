@@ -17,7 +17,7 @@ from shared_core.errors import Conflict
 from shared_core.nlp.text import without_accents
 from shared_core.ports.graph import Alias, Edge, Entity, FoundEdge, KnownSpells, Spell, Walk
 from shared_core.ports.storage import Clock
-from shared_core.storage._rows import moments, utc
+from shared_core.storage._rows import moments, record
 from shared_core.storage.postgres.connection.database import PostgresDatabase, by_column
 from shared_core.storage.postgres.connection.statements import Step, step, steps
 
@@ -79,16 +79,7 @@ class PostgresGraph:
             *steps(values, "last_run", "keys_of_entity", "spells"),
             step("key_of_entity", values | {"key": object_key}),
         )
-        spells = [
-            Spell(
-                edge_id=edge_id,
-                value=held,
-                valid_from=utc(valid_from),
-                valid_until=valid_until and utc(valid_until),
-                fact_id=fact_id and MemoryId(fact_id),
-            )
-            for edge_id, held, valid_from, valid_until, fact_id in rows
-        ]
+        spells = [record(Spell, row) for row in rows]
         return KnownSpells(
             value=value, subject_keys=[key for [key] in keys], spells=spells, number=number
         )
@@ -121,10 +112,7 @@ class PostgresGraph:
     async def aliases(self, scope: Scope, keys: Sequence[str]) -> Sequence[Alias]:
         values = {"tenant": scope_path(scope), "keys": list(keys)}
         [rows] = await self._database.run(scope_path(scope), step("aliases", values))
-        return [
-            Alias(alias_id=row[0], alias_key=row[1], alias=row[2], entity_key=row[3], entity=row[4])
-            for row in rows
-        ]
+        return [record(Alias, row) for row in rows]
 
     async def change_aliases(
         self, scope: Scope, run_id: UUID, ended: Sequence[UUID], added: Sequence[Alias]
@@ -188,10 +176,10 @@ def found_edge(row: Sequence[Any]) -> FoundEdge:
         object_entity=object_entity or row[3],
         functional=row[4],
         confidence=row[5],
-        valid_from=utc(row[6]),
-        valid_until=row[7] and utc(row[7]),
-        recorded_at=utc(row[8]),
-        superseded_at=row[9] and utc(row[9]),
+        valid_from=row[6],
+        valid_until=row[7],
+        recorded_at=row[8],
+        superseded_at=row[9],
         fact_id=row[10] and MemoryId(row[10]),
         run_id=row[11],
         source_event_ids=tuple(row[12] or ()),

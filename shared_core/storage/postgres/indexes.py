@@ -24,6 +24,7 @@ from shared_core.core.namespaces import ROOT, from_path, tenant_of
 from shared_core.errors import StorageReadOnly, StorageUnavailable
 from shared_core.ports.indexes import IndexBuilder, TenantIndex, TenantVectors
 from shared_core.settings import redacted
+from shared_core.storage._rows import record
 from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.pipeline import Connection, Rows
 from shared_core.storage.postgres.connection.statements import Step, statement, step
@@ -118,15 +119,13 @@ class TenantIndexes:
             cutoffs=[index.cutoff for index in newest.values()],
         )
         return [
-            TenantVectors(
+            record(
+                TenantVectors,
+                values,
                 namespace=from_path(tenant),
-                model=model,
-                dimensions=dimensions,
-                vectors=vectors,
-                tail=tail,
-                index=newest.get((tenant, model)),
+                index=newest.get((tenant, values[0])),
             )
-            for tenant, model, dimensions, vectors, tail in rows
+            for tenant, *values in rows
         ]
 
 

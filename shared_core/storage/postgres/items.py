@@ -38,7 +38,7 @@ from shared_core.ports.items import (
 )
 from shared_core.ports.storage import Clock
 from shared_core.storage._filters import compile_filter
-from shared_core.storage._rows import any_term, initial_of, item_from_row, to_tsvector, utc
+from shared_core.storage._rows import any_term, initial_of, item_from_row, record, to_tsvector
 from shared_core.storage.postgres.connection.database import PostgresDatabase, by_column
 from shared_core.storage.postgres.connection.pipeline import Rows
 from shared_core.storage.postgres.connection.statements import Step, step, steps
@@ -268,17 +268,7 @@ class PostgresInstructions:
 
 
 def _instructions(scope: Scope, rows: Rows) -> list[Instruction]:
-    return [
-        Instruction(
-            scope=scope,
-            key=key,
-            version=version,
-            value=value,
-            written_at=utc(written_at),
-            created_at=utc(created_at),
-        )
-        for key, version, value, written_at, created_at in rows
-    ]
+    return [record(Instruction, row, scope=scope) for row in rows]
 
 
 def vector_steps(vectors: VectorRows | None) -> list[Step]:

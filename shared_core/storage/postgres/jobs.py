@@ -28,7 +28,7 @@ from shared_core.ports.jobs import (
     ReflectionDue,
 )
 from shared_core.ports.storage import Clock
-from shared_core.storage._rows import utc
+from shared_core.storage._rows import record
 from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.pipeline import Connection, Rows
 from shared_core.storage.postgres.connection.statements import Step, step, steps
@@ -148,8 +148,9 @@ class PostgresJobs:
         await self._repeated(ROOT, step("release_jobs", values))
 
     async def next_job_at(self, capabilities: Sequence[Capability]) -> datetime | None:
-        [[(at,)]] = await self._database.run(ROOT, step("next_job_at", _doable(capabilities)))
-        return at and utc(at)
+        rows = await self._database.rows(ROOT, "next_job_at", **_doable(capabilities))
+        at: datetime | None = rows[0][0]
+        return at
 
     def job_hints(self) -> AsyncIterator[datetime | None]:
         return _job_hints(self._database)
@@ -195,15 +196,7 @@ class PostgresJobs:
     async def job_stats(self) -> JobStats:
         values = {"now": self._clock()}
         [rows] = await self._database.run(ROOT, step("job_stats", values))
-        pending, due, running, failed, oldest_due_s, due_callbacks = rows[0]
-        return JobStats(
-            pending=pending,
-            due=due,
-            running=running,
-            failed=failed,
-            oldest_due_s=oldest_due_s,
-            due_callbacks=due_callbacks,
-        )
+        return record(JobStats, rows[0])
 
     async def _repeated(self, scope: str, *sent: Step) -> Rows:
         """Run steps again while another worker is first, and return the rows of the last one.
@@ -287,22 +280,13 @@ def _thread_columns(threads: Sequence[tuple[Scope, ThreadId]]) -> dict[str, obje
 
 
 def _record(row: Sequence[Any]) -> JobRecord:
-    return JobRecord(
-        scope=Scope(*from_path(row[0])),
-        job_id=row[1],
-        thread_id=row[2],
-        job_type=JobType(row[3]),
-        performer=row[4],
-        status=JobStatus(row[5]),
-        priority=row[6],
-        attempts=row[7],
-        created_at=utc(row[8]),
-        run_after=utc(row[9]),
-        lease_until=row[10] and utc(row[10]),
-        started_at=row[11] and utc(row[11]),
-        completed_at=row[12] and utc(row[12]),
-        error=row[13],
-        result=row[14],
+    tenant, job_type, status, *values = row
+    return record(
+        JobRecord,
+        values,
+        scope=Scope(*from_path(tenant)),
+        job_type=JobType(job_type),
+        status=JobStatus(status),
     )
 
 

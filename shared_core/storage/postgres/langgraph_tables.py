@@ -15,6 +15,7 @@ from psycopg import AsyncConnection, IsolationLevel
 from shared_core.errors import InvalidInput, NotFound, StorageUnavailable
 from shared_core.ports.transfer import SourceItem, SourceTally
 from shared_core.settings import redacted
+from shared_core.storage._rows import record
 from shared_core.storage.postgres.connection.statements import statement
 
 PAGE_BYTES = 16_000_000
@@ -124,19 +125,7 @@ class PostgresStoreSource:
                 name = "store_vectors" if vectors else "store_fields"
                 for prefix, key, field, vector in await self._rows(statement(name), columns):
                     found[prefix, key][field] = vector
-        return [
-            SourceItem(
-                prefix=row[0],
-                key=row[1],
-                value_json=row[2],
-                created_at=row[3],
-                updated_at=row[4],
-                expires_at=row[5],
-                ttl_minutes=row[6],
-                vectors=found.get((row[0], row[1]), {}),
-            )
-            for row in rows
-        ]
+        return [record(SourceItem, row, vectors=found.get((row[0], row[1]), {})) for row in rows]
 
     async def _read(self, *steps: tuple[str, Mapping[str, object]]) -> list[list[Row]]:
         async with self._transaction():

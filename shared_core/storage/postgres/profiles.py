@@ -37,7 +37,7 @@ from shared_core.ports.profiles import (
     marks_id,
 )
 from shared_core.ports.storage import Clock
-from shared_core.storage._rows import event_from_row, utc
+from shared_core.storage._rows import event_from_row, record
 from shared_core.storage.postgres.connection.database import PostgresDatabase, by_column
 from shared_core.storage.postgres.connection.pipeline import Rows
 from shared_core.storage.postgres.connection.statements import Step, step, steps
@@ -231,15 +231,8 @@ class PostgresProfiles:
         shown = {"said": SAID, "characters": SAID_CHARACTERS}
         rows = await self._read(scope, "recent_threads", author=author, limit=limit, **shown)
         return [
-            ThreadOverview(
-                thread_id=ThreadId(thread_id),
-                started_at=utc(first_at),
-                ended_at=utc(last_at),
-                turns=turns,
-                summary=summary or "",
-                said=tuple(said),
-            )
-            for thread_id, turns, first_at, last_at, summary, said in rows
+            record(ThreadOverview, row[:4], summary=row[4] or "", said=tuple(row[5]))
+            for row in rows
         ]
 
 
@@ -252,38 +245,13 @@ def _mark_step(tenant: str, run: ProfileRun, turns: Sequence[EventRow]) -> Step:
 
 
 def _stage(row: Sequence[Any]) -> StageLog:
-    run_id, step, stage, status, given, output, error, started_at, duration_s, thread, version = row
-    return StageLog(
-        run_id=run_id,
-        step=step,
-        record=StageRecord(
-            stage=stage,
-            status=status,
-            input=given,
-            output=output,
-            started_at=utc(started_at),
-            duration_s=duration_s,
-            error=error,
-        ),
-        thread_id=thread and ThreadId(thread),
-        version=version,
-    )
+    run_id, step, *stage, thread_id, version = row
+    return record(StageLog, [run_id, step, thread_id, version], record=record(StageRecord, stage))
 
 
 def _version(row: Sequence[Any]) -> ProfileVersion:
-    subject, agent_id, version, memory_id, limit, digest, run_id, began, created, revision = row
-    return ProfileVersion(
-        subject=subject,
-        agent_id=agent_id,
-        version=version,
-        memory_id=memory_id,
-        event_limit=limit,
-        content_hash=bytes(digest).hex(),
-        run_id=run_id,
-        began_at=utc(began),
-        created_at=utc(created),
-        revision=revision,
-    )
+    values = [*row[:5], *row[6:10]]
+    return record(ProfileVersion, values, content_hash=bytes(row[5]).hex())
 
 
 def _profile(key: Sequence[Any], rows: Rows) -> StoredProfile:

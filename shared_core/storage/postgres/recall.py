@@ -32,7 +32,6 @@ from shared_core.storage._rows import (
     memory_from_row,
     moments,
     quoted_term,
-    utc,
 )
 from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.statements import Step, step
@@ -158,7 +157,7 @@ class PostgresSlices:
     async def slice_extent(self, query: SliceQuery) -> tuple[datetime, datetime] | None:
         extent = self._step("slice_extent", query)
         [[(first, last)]] = await self._database.run(scope_path(query.scope), extent)
-        return None if first is None else (utc(first), utc(last))
+        return None if first is None else (first, last)
 
     async def slice_counts(self, query: SliceQuery, bounds: Sequence[datetime]) -> Sequence[int]:
         counting = self._step("slice_counts", query, bounds=list(bounds))
@@ -222,4 +221,4 @@ class PostgresAccesses:
         self, scope: Scope, memory_ids: Sequence[MemoryId]
     ) -> Mapping[MemoryId, Accesses]:
         rows = await self._database.rows(scope_path(scope), "accesses", memory_ids=list(memory_ids))
-        return {MemoryId(row[0]): Accesses(row[1], utc(row[2])) for row in rows}
+        return {MemoryId(row[0]): Accesses(row[1], row[2]) for row in rows}

@@ -14,7 +14,7 @@ from shared_core.core.namespaces import ROOT
 from shared_core.errors import EmbeddingMismatch
 from shared_core.ports.indexes import EmbeddedField
 from shared_core.ports.storage import Clock
-from shared_core.storage._rows import utc
+from shared_core.storage._rows import record
 from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.statements import steps
 
@@ -54,17 +54,7 @@ class PostgresReembed:
             after_memory=memory,
             limit=limit,
         )
-        return [
-            EmbeddedField(
-                tenant=row[0],
-                memory_id=row[1],
-                field=row[2],
-                text=row[3],
-                value=json.loads(row[4]),
-                updated_at=utc(row[5]),
-            )
-            for row in rows
-        ]
+        return [record(EmbeddedField, [*row[:4], row[5]], value=json.loads(row[4])) for row in rows]
 
     async def add_reembedded(
         self, model: str, fields: Sequence[EmbeddedField], vectors: Matrix

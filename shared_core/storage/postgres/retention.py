@@ -44,7 +44,6 @@ from shared_core.storage._rows import (
     policy_columns,
     policy_of,
     to_tsvector,
-    utc,
 )
 from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.statements import step, steps
@@ -268,9 +267,7 @@ class PostgresRetention:
 
     async def last_turn(self, task: str) -> TaskRun | None:
         rows = await self._database.rows(ROOT, "last_turn", task=task)
-        return (
-            TaskRun(utc(rows[0][0]), rows[0][1] and utc(rows[0][1]), rows[0][2]) if rows else None
-        )
+        return TaskRun(rows[0][0], rows[0][1], rows[0][2]) if rows else None
 
     async def drop_task(self, task: str) -> None:
         await self._database.rows(ROOT, "drop_task", task=task)

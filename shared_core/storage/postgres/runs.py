@@ -38,7 +38,7 @@ from shared_core.ports.runs import (
     ThreadWindow,
 )
 from shared_core.ports.storage import Clock
-from shared_core.storage._rows import event_from_row, memory_from_row, utc
+from shared_core.storage._rows import event_from_row, memory_from_row, record
 from shared_core.storage.postgres.connection.database import PostgresDatabase, by_column
 from shared_core.storage.postgres.connection.statements import Step, step, steps
 from shared_core.storage.postgres.items import PostgresItems, address_columns, vector_steps
@@ -103,9 +103,9 @@ class PostgresRuns:
         [(number,)] = answers.named("last_run")
         return Known(
             number=number,
-            facts=[_known_fact(row) for row in answers.named("known_facts")],
-            retractions=[_known_retraction(row) for row in answers.named("known_retractions")],
-            edges=[_known_edge(row) for row in answers.named("known_edges")],
+            facts=[record(KnownFact, row) for row in answers.named("known_facts")],
+            retractions=[record(Retraction, row) for row in answers.named("known_retractions")],
+            edges=[record(KnownEdge, row) for row in answers.named("known_edges")],
         )
 
     async def like_texts(
@@ -189,19 +189,7 @@ class PostgresRuns:
         rows = await self._database.rows(
             scope_path(scope), "list_runs", thread_id=thread_id, limit=limit
         )
-        return [
-            RunRecord(
-                run_id=row[0],
-                kind=row[1],
-                thread_id=row[2] and ThreadId(row[2]),
-                extractor=row[3],
-                counts=row[4],
-                started_at=utc(row[5]),
-                finished_at=utc(row[6]),
-                undone_at=row[7] and utc(row[7]),
-            )
-            for row in rows
-        ]
+        return [record(RunRecord, row) for row in rows]
 
     async def undo_run(self, scope: Scope, run_id: UUID) -> None:
         tenant = scope_path(scope)
@@ -211,7 +199,7 @@ class PostgresRuns:
             raise NotFound(f"there is no run {run_id} of {scope}: engine.runs() lists them")
         [(undone_at, *_)] = found
         if undone_at is not None:
-            raise Conflict(f"run {run_id} was undone already, at {utc(undone_at).isoformat()}")
+            raise Conflict(f"run {run_id} was undone already, at {undone_at.isoformat()}")
         if later:
             named = ", ".join(str(row[0]) for row in later[:5])
             raise Conflict(
@@ -367,43 +355,6 @@ def _ended_edge_columns(edges: Sequence[tuple[UUID, datetime]]) -> dict[str, obj
     }
 
 
-def _known_fact(row: Sequence[Any]) -> KnownFact:
-    return KnownFact(
-        memory_id=MemoryId(row[2]),
-        fact_type=row[0],
-        key=row[1],
-        value=row[3],
-        valid_from=utc(row[4]),
-        valid_until=row[5] and utc(row[5]),
-        said=[utc(at) for at in row[6] or ()],
-        has_faded=row[7],
-    )
-
-
-def _known_retraction(row: Sequence[Any]) -> Retraction:
-    return Retraction(
-        retraction_id=row[0],
-        fact_type=row[1],
-        slot=row[2],
-        subject_key=row[3],
-        value=row[4],
-        said_at=utc(row[5]),
-        valid_until=row[6] and utc(row[6]),
-    )
-
-
-def _known_edge(row: Sequence[Any]) -> KnownEdge:
-    return KnownEdge(
-        edge_id=row[0],
-        subject=row[1],
-        relation=row[2],
-        object=row[3],
-        valid_from=utc(row[4]),
-        valid_until=row[5] and utc(row[5]),
-        said=[utc(at) for at in row[6] or ()],
-    )
-
-
 def _known_person(row: Sequence[Any]) -> KnownPerson:
     memory_id, relation, name, statement, thread_ids, event_ids, told_at, expires_at, names = row
     return KnownPerson(
@@ -412,8 +363,8 @@ def _known_person(row: Sequence[Any]) -> KnownPerson:
         name=name,
         statement=statement,
         turns=tuple(zip(map(ThreadId, thread_ids), event_ids, strict=True)),
-        told_at=utc(told_at),
-        expires_at=expires_at and utc(expires_at),
+        told_at=told_at,
+        expires_at=expires_at,
         aliases=tuple(one for one in names or () if one != name),
     )
 

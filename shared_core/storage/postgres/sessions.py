@@ -12,7 +12,6 @@ from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import from_path, path_end, scope_path, to_path
 from shared_core.ports.session_logs import Appended, Seen, SessionRecord, StateChange
 from shared_core.ports.storage import Clock
-from shared_core.storage._rows import utc
 from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.pipeline import Rows
 from shared_core.storage.postgres.connection.statements import Step, step, steps
@@ -77,7 +76,7 @@ class PostgresSessions:
             scope=scope,
             thread_id=thread_id,
             version=head[0],
-            updated_at=utc(head[1]),
+            updated_at=head[1],
             state=head[2],
             app_state=app_state,
             user_state=user_state,
@@ -101,7 +100,7 @@ class PostgresSessions:
                 scope=Scope(*from_path(owner)),
                 thread_id=thread_id,
                 version=version,
-                updated_at=utc(updated_at),
+                updated_at=updated_at,
                 state=state,
                 app_state=states.get(above, {}),
                 user_state=states.get(owner, {}),

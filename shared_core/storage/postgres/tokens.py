@@ -9,7 +9,7 @@ from typing import Any
 from shared_core.core.namespaces import ROOT, from_path, to_path
 from shared_core.ports.api_tokens import ApiToken
 from shared_core.ports.storage import Clock
-from shared_core.storage._rows import utc
+from shared_core.storage._rows import record
 from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.statements import step
 
@@ -52,14 +52,6 @@ class PostgresTokens:
 
 
 def _token(row: Sequence[Any]) -> ApiToken:
-    tenant, token_id, label, users, created_at, expires_at, revoked_at = row[:7]
+    tenant, users, *values = row[:7]
     [app] = from_path(tenant)
-    return ApiToken(
-        token_id=token_id,
-        app=app,
-        users=None if users is None else tuple(users),
-        label=label,
-        created_at=utc(created_at),
-        expires_at=expires_at and utc(expires_at),
-        revoked_at=revoked_at and utc(revoked_at),
-    )
+    return record(ApiToken, values, app=app, users=None if users is None else tuple(users))

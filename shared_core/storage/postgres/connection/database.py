@@ -27,7 +27,12 @@ from shared_core.settings import Settings, redacted
 from shared_core.storage.postgres.connection.citus import answers_of, bound_everywhere, propagated
 from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres, describe
 from shared_core.storage.postgres.connection.migrations import PreparedSchema, prepare
-from shared_core.storage.postgres.connection.pipeline import Connection, Rows, Statement
+from shared_core.storage.postgres.connection.pipeline import (
+    Connection,
+    Rows,
+    Statement,
+    UtcLoader,
+)
 from shared_core.storage.postgres.connection.pool import ConnectionPool
 from shared_core.storage.postgres.connection.statements import Step, statement, step
 
@@ -77,6 +82,7 @@ class PostgresDatabase:
         self.conninfo = settings.uri
         self.schema = settings.db_schema
         self._adapters = AdaptersMap(psycopg.adapters)
+        self._adapters.register_loader("timestamptz", UtcLoader)
         self._pool = self._new_pool()
         self.prepared: PreparedSchema | None = None
         self._rows_sent = 0

@@ -12,13 +12,14 @@ import select
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection, abc, capabilities
 from psycopg.abc import Buffer, PQGen
-from psycopg.adapt import PyFormat, Transformer
+from psycopg.adapt import Loader, PyFormat, Transformer
 from psycopg.pq import ConnStatus, ExecStatus, Format
 from psycopg.pq.abc import PGresult
 from psycopg.waiting import Wait
@@ -37,6 +38,9 @@ MAX_PREPARED = 200
 
 _BLOCKING_MS = 5
 """Milliseconds for which a sync caller's thread polls for an answer without its event loop."""
+
+_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+"""The moment from which the binary form of a timestamptz counts microseconds."""
 
 _PLACEHOLDER = re.compile(rb"%(?:%|\((\w+)\)([sb]))")
 _FORMATS = {b"s": PyFormat.AUTO, b"b": PyFormat.BINARY}
@@ -85,6 +89,18 @@ class _StatementUse:
     is_new: bool
     values: _Values
     formats: _Formats
+
+
+class UtcLoader(Loader):
+    """Reads a binary timestamptz as a moment in UTC, whatever the time zone of the session."""
+
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> datetime:
+        try:
+            return _EPOCH + timedelta(microseconds=int.from_bytes(data, "big", signed=True))
+        except OverflowError:
+            raise psycopg.DataError("a moment lies outside of the years 1 to 9999") from None
 
 
 class Connection(AsyncConnection[tuple[Any, ...]]):

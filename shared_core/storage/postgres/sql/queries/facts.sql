@@ -15,7 +15,7 @@ ARRAY[CASE WHEN k.valid_until IS NULL THEN greatest(k.recorded_at, k.valid_from)
 
 -- name: known_facts
 -- Facts believed now of the given slots, and facts that ended since a moment, faded ones included.
-SELECT k.fact_type, k.key, k.memory_id, k.value, k.valid_from, k.valid_until,
+SELECT k.memory_id, k.fact_type, k.key, k.value, k.valid_from, k.valid_until,
        coalesce(t.said, {stated_at}),
        (SELECT m.demoted_at IS NOT NULL FROM memories m
         WHERE m.tenant_id = k.tenant_id AND m.memory_id = k.memory_id)

@@ -266,8 +266,8 @@ SELECT (SELECT count(*) FROM consolidation_jobs j JOIN asked USING (tenant_id, t
  WHERE w.run_after IS NULL OR a.run_after < w.run_after)
 
 -- fragment: job_columns
-m.tenant_id, m.job_id, m.thread_id, m.job_type, m.performer, m.status, m.priority, m.attempts,
-m.created_at, m.run_after, m.lease_until, m.started_at, m.completed_at, m.error, m.result
+m.tenant_id, m.job_type, m.status, m.job_id, m.thread_id, m.priority, m.attempts, m.created_at,
+m.run_after, m.lease_until, m.started_at, m.completed_at, m.error, m.result, m.performer
 
 -- name: jobs_of_threads
 -- All jobs of some threads, newest first.

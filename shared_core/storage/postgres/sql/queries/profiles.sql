@@ -203,7 +203,7 @@ WHERE t.tenant_id = %(tenant)s AND t.last_memory_seq > 0
 
 -- name: pipeline_history
 -- The stages of the runs about a profile, newest run first.
-SELECT l.run_id, l.step, l.stage, l.status, l.input, l.output, l.error, l.started_at, l.duration_s,
+SELECT l.run_id, l.step, l.stage, l.status, l.input, l.output, l.started_at, l.duration_s, l.error,
        l.thread_id, p.version
 FROM (SELECT DISTINCT ON (l.started_at, l.run_id) l.run_id, l.started_at FROM pipeline_log l
       WHERE l.tenant_id = %(tenant)s AND l.memory_id = %(memory_id)s AND l.step = 1
@@ -254,7 +254,7 @@ SELECT count(*) FROM gone
 -- name: recent_threads
 -- The threads with the newest turns, with their number of turns, summary, and the beginnings of the
 -- user's last turns.
-SELECT t.thread_id, n.turns, n.first_at, n.last_at,
+SELECT t.thread_id, n.first_at, n.last_at, n.turns,
        (SELECT m.text FROM memories m
         WHERE m.tenant_id = %(tenant)s AND m.thread_id = t.thread_id AND m.kind = 'summary'
           AND m.superseded_at IS NULL LIMIT 1),
