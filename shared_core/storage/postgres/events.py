@@ -15,7 +15,6 @@ from shared_core.core.namespaces import (
     ROOT,
     from_path,
     memories_namespace,
-    path_end,
     rest_of,
     scope_path,
     storable,
@@ -35,7 +34,7 @@ from shared_core.storage._rows import (
 )
 from shared_core.storage.postgres.connection.database import PostgresDatabase, by_column
 from shared_core.storage.postgres.connection.statements import Step, step, steps
-from shared_core.storage.postgres.items import PostgresItems, vector_steps
+from shared_core.storage.postgres.items import PostgresItems, below, vector_steps
 from shared_core.storage.postgres.jobs import enqueue_step
 
 _EVENT_COLUMNS = (
@@ -83,7 +82,8 @@ class PostgresEvents:
         self, scope: Scope, thread_id: ThreadId, rows: Sequence[EventRow], now: datetime
     ) -> Step:
         """Return the step that appends turns and returns the ids of those that are new."""
-        columns = by_column(
+        values = by_column(
+            _EVENT_COLUMNS,
             [
                 (row.event.event_id, row.event.author, row.event.role,
                  None if row.logged else row.event.text,
@@ -94,9 +94,8 @@ class PostgresEvents:
                      "episodic", row.event.text, row.event.importance, row.value))
                 for row in rows
             ],
-            len(_EVENT_COLUMNS),
         )  # fmt: skip
-        values = dict(zip(_EVENT_COLUMNS, columns, strict=True)) | {
+        values |= {
             "tenant": scope_path(scope),
             "thread_id": thread_id,
             "namespace": rest_of(memories_namespace(scope)),
@@ -138,11 +137,9 @@ class PostgresEvents:
         return len(answers.named("forget_scope" if thread_id is None else "forget_thread"))
 
     async def list_memories(self, query: MemoryQuery) -> Sequence[Memory]:
-        tenant, path = scope_path(query.scope), rest_of(query.namespace)
-        values = {
+        tenant = scope_path(query.scope)
+        values = below(query.namespace) | {
             "tenant": tenant,
-            "path": path,
-            "path_end": path_end(path),
             "kinds": None if query.kinds is None else list(query.kinds),
             "limit": query.limit,
             "offset": query.offset,
@@ -158,16 +155,9 @@ class PostgresEvents:
         self, scope: Scope, thread_id: ThreadId, model: str, limit: int
     ) -> Sequence[tuple[ItemAddress, str]]:
         namespace = memories_namespace(scope)
-        path = rest_of(namespace)
+        values = {"thread_id": thread_id, "model": model, "limit": limit, "now": self._clock()}
         rows = await self._database.rows(
-            scope_path(scope),
-            "memories_without_vectors",
-            path=path,
-            path_end=path_end(path),
-            thread_id=thread_id,
-            model=model,
-            limit=limit,
-            now=self._clock(),
+            scope_path(scope), "memories_without_vectors", **below(namespace), **values
         )
         return [((namespace, key), text) for key, text in rows]
 

@@ -118,17 +118,16 @@ class PostgresGraph:
         self, scope: Scope, run_id: UUID, ended: Sequence[UUID], added: Sequence[Alias]
     ) -> None:
         tenant, now = scope_path(scope), self._clock()
-        columns = by_column(
-            [(one.alias_id, one.alias_key, one.alias, one.entity_key, one.entity) for one in added],
-            5,
-        )
         names = ("alias_ids", "alias_keys", "aliases", "entity_keys", "entities")
+        rows = [
+            (one.alias_id, one.alias_key, one.alias, one.entity_key, one.entity) for one in added
+        ]
         values = {
             "tenant": tenant,
             "tenants": [tenant],
             "ended": list(ended),
             **_run_record(run_id, now, {"merged": len(added), "parted": len(ended)}),
-            **dict(zip(names, columns, strict=True)),
+            **by_column(names, rows),
         }
         changing = ("lock_tenants", "add_run", "end_aliases", "add_aliases", "require_entities")
         try:

@@ -161,7 +161,8 @@ class PostgresItems:
             return []
         # One order for all writers: two batches over the same keys then wait and never deadlock.
         in_order = sorted(rows, key=lambda row: (row.namespace, row.key))
-        columns = by_column(
+        values = by_column(
+            _ROW_COLUMNS,
             [
                 (tenant_of(row.namespace), row.memory_id, rest_of(row.namespace), row.key,
                  row.kind, row.text, to_json(row.value), to_tsvector(row.terms), len(row.terms),
@@ -169,10 +170,8 @@ class PostgresItems:
                  row.thread_id, row.run_id, row.superseded_at, row.words_key)
                 for row in in_order
             ],
-            len(_ROW_COLUMNS),
         )  # fmt: skip
-        values = dict(zip(_ROW_COLUMNS, columns, strict=True)) | {"now": self._clock()}
-        values |= self._strength_columns(in_order)
+        values |= self._strength_columns(in_order) | {"now": self._clock()}
         sent = steps(values, "hold_policies", "put_memories", "clear_derived")
         if versioned := _versioned((row.namespace, row.key) for row in in_order):
             named = address_columns(versioned)
@@ -203,7 +202,7 @@ class PostgresItems:
             return None
         return initial_of(self._strength, kind, text, importance, value)
 
-    def _strength_columns(self, rows: Sequence[MemoryRow]) -> dict[str, list[object]]:
+    def _strength_columns(self, rows: Sequence[MemoryRow]) -> dict[str, object]:
         given = [
             (tenant_of(row.namespace), rest_of(row.namespace), row.key, initial)
             for row in rows
@@ -211,14 +210,12 @@ class PostgresItems:
             is not None
         ]
         names = ("strong_tenants", "strong_namespaces", "strong_keys", "strengths")
-        return dict(zip(names, by_column(given, len(names)), strict=True))
+        return by_column(names, given)
 
     def _below(self, prefix: Namespace) -> tuple[str, bool, dict[str, object]]:
         """Return the scope to bind, whether it is one tenant, and the values of {below}."""
-        path, tenant = rest_of(prefix), tenant_of(prefix)
-        values: dict[str, object] = {
-            "tenant": tenant, "path": path, "path_end": path_end(path), "now": self._clock(),
-        }  # fmt: skip
+        tenant = tenant_of(prefix)
+        values = below(prefix) | {"tenant": tenant, "now": self._clock()}
         one_tenant = len(prefix) >= TENANT_DEPTH
         if not one_tenant:
             values["tenant_end"] = path_end(tenant)
@@ -337,10 +334,14 @@ def _marks_by_address(
 
 def address_columns(addresses: Iterable[ItemAddress]) -> dict[str, object]:
     """Return the columns that name memories: tenants, namespaces and keys, one entry each."""
-    columns = by_column(
-        [(tenant_of(namespace), rest_of(namespace), key) for namespace, key in addresses], 3
-    )
-    return dict(zip(("tenants", "namespaces", "keys"), columns, strict=True))
+    rows = [(tenant_of(namespace), rest_of(namespace), key) for namespace, key in addresses]
+    return by_column(("tenants", "namespaces", "keys"), rows)
+
+
+def below(namespace: Namespace) -> dict[str, object]:
+    """Return the values of {below}: memories of a tenant below a namespace."""
+    path = rest_of(namespace)
+    return {"path": path, "path_end": path_end(path)}
 
 
 def scope_of(addresses: Iterable[ItemAddress]) -> str:

@@ -166,13 +166,11 @@ class PostgresProfiles:
             undone = {"tenant": tenant, "run_id": run.undoes, "now": now}
             sent.append(step("begin_undo", undone))
         if run.stages:
-            columns = by_column(
-                [(one.stage, to_json(one.output), one.error, one.started_at, one.duration_s,
-                  one.status, to_json(one.input)) for one in run.stages], 7
-            )  # fmt: skip
+            rows = [(one.stage, to_json(one.output), one.error, one.started_at, one.duration_s,
+                     one.status, to_json(one.input)) for one in run.stages]  # fmt: skip
             names = ("stages", "outputs", "errors", "stages_began", "durations", "statuses",
                      "inputs")  # fmt: skip
-            logged = dict(zip(names, columns, strict=True)) | {
+            logged = by_column(names, rows) | {
                 "tenant": tenant, "run_id": run.run_id, "memory_id": memory_id,
                 "conversation_id": run.thread_id,
             }  # fmt: skip
@@ -195,10 +193,9 @@ class PostgresProfiles:
             "shown": [one for one, role in new.entries if role != "ended"],
             "rewritten": list(new.rewritten), "keep": new.keep,
         }  # fmt: skip
-        columns = by_column([(key, *turn, basis) for key, turn, basis in new.sources], 4)
-        sources = dict(zip(("keys", "thread_ids", "event_ids", "bases"), columns, strict=True))
-        turns = by_column(list(new.required), 2)
-        required = dict(zip(("thread_ids", "event_ids"), turns, strict=True))
+        rows = [(key, *turn, basis) for key, turn, basis in new.sources]
+        sources = by_column(("keys", "thread_ids", "event_ids", "bases"), rows)
+        required = by_column(("thread_ids", "event_ids"), list(new.required))
         sent = [
             *steps(values, "require_profile_version", "require_profile_rows"),
             step("require_turns", values | required),

@@ -14,8 +14,6 @@ from shared_core.core.domain import AsOf, Memory, MemoryId, Scope, ThreadId
 from shared_core.core.namespaces import (
     common_prefix,
     memories_namespace,
-    path_end,
-    rest_of,
     scope_path,
     tenant_of,
 )
@@ -36,6 +34,7 @@ from shared_core.storage._rows import (
 from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.statements import Step, step
 from shared_core.storage.postgres.graph import edges_about_steps, found_edge
+from shared_core.storage.postgres.items import below
 
 DIRECTIONS: Final[dict[SliceOrder, str]] = {"newest": "DESC", "oldest": "ASC"}
 BETWEEN: Final = "m.occurred_at >= %(begin)s::timestamptz AND m.occurred_at < %(end)s::timestamptz"
@@ -76,11 +75,9 @@ class PostgresRecall:
         )
 
     def _candidates(self, request: SearchRequest, queries: Sequence[str]) -> Step:
-        path, as_of = rest_of(request.namespace), request.as_of
-        values = {
+        as_of = request.as_of
+        values = below(request.namespace) | {
             "tenant": scope_path(request.scope),
-            "path": path,
-            "path_end": path_end(path),
             "now": self._clock(),
             "kinds": None if request.kinds is None else list(request.kinds),
             "term_queries": queries,
@@ -172,11 +169,8 @@ class PostgresSlices:
         literals: tuple[tuple[str, str], ...] = (),
         **values: object,
     ) -> Step:
-        path = rest_of(query.namespace)
-        common = {
+        common = below(query.namespace) | {
             "tenant": scope_path(query.scope),
-            "path": path,
-            "path_end": path_end(path),
             "kinds": None if query.kinds is None else list(query.kinds),
             "now": self._clock(),
             **_bounds(query.begin, query.end),

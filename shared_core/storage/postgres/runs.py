@@ -16,7 +16,6 @@ from shared_core.core.ids import uuid7
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import (
     memories_namespace,
-    path_end,
     rest_of,
     scope_path,
     summary_key,
@@ -41,7 +40,12 @@ from shared_core.ports.storage import Clock
 from shared_core.storage._rows import event_from_row, memory_from_row, record
 from shared_core.storage.postgres.connection.database import PostgresDatabase, by_column
 from shared_core.storage.postgres.connection.statements import Step, step, steps
-from shared_core.storage.postgres.items import PostgresItems, address_columns, vector_steps
+from shared_core.storage.postgres.items import (
+    PostgresItems,
+    address_columns,
+    below,
+    vector_steps,
+)
 from shared_core.storage.postgres.jobs import count_extraction_step
 from shared_core.storage.postgres.retention import revival_columns
 
@@ -115,11 +119,8 @@ class PostgresRuns:
         words_keys: Mapping[ItemAddress, UUID],
         vectors: VectorRows | None,
     ) -> Mapping[ItemAddress, Sequence[LikeText]]:
-        path = rest_of(memories_namespace(scope))
-        common = {
+        common = below(memories_namespace(scope)) | {
             "tenant": scope_path(scope),
-            "path": path,
-            "path_end": path_end(path),
             "kinds": list(kinds),
             "now": self._clock(),
         }
@@ -219,15 +220,8 @@ class PostgresRuns:
             ) from error
 
     async def recent_memories(self, scope: Scope, limit: int) -> Sequence[Memory]:
-        path, now = rest_of(memories_namespace(scope)), self._clock()
-        rows = await self._database.rows(
-            scope_path(scope),
-            "recent_memories",
-            path=path,
-            path_end=path_end(path),
-            limit=limit,
-            now=now,
-        )
+        values = below(memories_namespace(scope)) | {"limit": limit, "now": self._clock()}
+        rows = await self._database.rows(scope_path(scope), "recent_memories", **values)
         return [memory_from_row(row) for row in rows]
 
     def _thread(self, scope: Scope, thread_id: ThreadId) -> dict[str, object]:
@@ -372,53 +366,41 @@ def _known_person(row: Sequence[Any]) -> KnownPerson:
 def _retraction_columns(
     retractions: Sequence[tuple[Retraction, tuple[str, ...]]],
 ) -> dict[str, object]:
-    columns = by_column(
-        [
+    names = ("retraction_ids", "fact_types", "slots", "subject_keys", "values", "said_at",
+             "valid_until", "event_ids")  # fmt: skip
+    return by_column(names, [
             (one.retraction_id, one.fact_type, one.slot, one.subject_key, one.value, one.said_at,
              one.valid_until, to_json(event_ids))
             for one, event_ids in retractions
-        ],
-        8,
-    )  # fmt: skip
-    names = ("retraction_ids", "fact_types", "slots", "subject_keys", "values", "said_at",
-             "valid_until", "event_ids")  # fmt: skip
-    return dict(zip(names, columns, strict=True))
+        ])  # fmt: skip
 
 
 def _fact_columns(facts: Sequence[PlannedFact]) -> dict[str, object]:
-    columns = by_column(
-        [
+    names = ("memory_ids", "fact_types", "slots", "keys", "values", "functional",
+             "confidences", "patterns", "valid_from", "valid_until")  # fmt: skip
+    return by_column(names, [
             (fact.memory_id, fact.draft.fact_type, fact.draft.slot, fact.key,
              to_json(fact.draft.value), fact.draft.functional, float(fact.draft.confidence),
              fact.draft.pattern, fact.valid_from, fact.valid_until)
             for fact in facts
-        ],
-        10,
-    )  # fmt: skip
-    names = ("memory_ids", "fact_types", "slots", "keys", "values", "functional",
-             "confidences", "patterns", "valid_from", "valid_until")  # fmt: skip
-    return dict(zip(names, columns, strict=True))
+        ])  # fmt: skip
 
 
 def _edge_columns(edges: Sequence[PlannedEdge]) -> dict[str, object]:
-    columns = by_column(
-        [
+    names = ("edge_ids", "memory_ids", "fact_ids", "subjects", "relations", "objects",
+             "subject_keys", "object_keys", "functional", "confidences", "valid_from",
+             "valid_until")  # fmt: skip
+    return by_column(names, [
             (edge.edge_id, edge.memory_id, edge.fact_id, edge.draft.subject,
              edge.draft.relation, edge.draft.object, edge.subject_key, edge.object_key,
              edge.draft.functional, float(edge.draft.confidence),
              edge.valid_from, edge.valid_until)
             for edge in edges
-        ],
-        12,
-    )  # fmt: skip
-    names = ("edge_ids", "memory_ids", "fact_ids", "subjects", "relations", "objects",
-             "subject_keys", "object_keys", "functional", "confidences", "valid_from",
-             "valid_until")  # fmt: skip
-    return dict(zip(names, columns, strict=True))
+        ])  # fmt: skip
 
 
 def _turn_columns(turns: Sequence[Turn]) -> dict[str, object]:
-    return dict(zip(("thread_ids", "event_ids"), by_column(turns, 2), strict=True))
+    return by_column(("thread_ids", "event_ids"), turns)
 
 
 def _source_columns(sources: Sequence[Source]) -> dict[str, object]:
@@ -435,4 +417,4 @@ def _edge_source_columns(sources: Sequence[tuple[UUID, Turn, int]]) -> dict[str,
 
 
 def _relation_columns(relations: Sequence[tuple[str, str]]) -> dict[str, object]:
-    return dict(zip(("subjects", "relations"), by_column(relations, 2), strict=True))
+    return by_column(("subjects", "relations"), relations)

@@ -316,6 +316,7 @@ async def _finished(work: Coroutine[Any, Any, T]) -> T:
         raise
 
 
-def by_column(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:
-    """Return the columns of rows, one list per column, as unnest() wants them."""
-    return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(width)]
+def by_column(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, object]:
+    """Return the columns of rows by name, one list per column, as unnest() wants them."""
+    columns = zip(*rows, strict=True) if rows else ((),) * len(names)
+    return {name: list(column) for name, column in zip(names, columns, strict=True)}

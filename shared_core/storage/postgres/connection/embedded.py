@@ -21,17 +21,19 @@ import psycopg
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict
 
-from shared_core.storage.postgres.connection.embedded_host import explained, pid_exists, unavailable
 from shared_core.storage.postgres.connection.embedded_server import (
     CLUSTER,
     DATABASE,
     EmbeddedServer,
     ServerRecord,
     conninfo,
+    explained,
     log_tail,
+    pid_exists,
     ping_server,
     read_record,
     socket_directories,
+    unavailable,
 )
 
 if sys.platform != "win32":
