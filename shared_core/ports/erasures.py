@@ -12,6 +12,15 @@ from uuid import UUID
 from shared_core.core.domain import JsonValue, Scope, ThreadId
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+ERASED_TABLES = (
+    "threads", "conversations", "events", "shared_state", "memories", "memory_sources",
+    "memory_bases", "memory_access", "memory_archive", "facts", "fact_closures", "edges",
+    "edge_sources", "entity_aliases", "instructions", "profiles", "runs", "run_changes",
+    "retractions", "pipeline_log", "extraction_counts", "import_marks", "retention_policies",
+    "retimings", "consolidation_jobs", "tombstones",
+)  # fmt: skip
+"""The tables that an erasure reaches, besides those of vectors."""
+
 ERASED_TOKEN = "[erased]"
 """Replaces the user name in a token whose only user was erased; the token is revoked."""
 

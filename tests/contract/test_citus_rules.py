@@ -25,6 +25,7 @@ from shared_core.storage.postgres.connection.citus import (
 )
 from shared_core.storage.postgres.connection.migrations import migrations
 from shared_core.storage.postgres.connection.statements import named_pieces, statement
+from shared_core.storage.postgres.events import ROWS_OF_TENANT
 
 ACROSS_TENANTS = {
     "applications": "which there are: for a copy of all of them",
@@ -38,6 +39,7 @@ LITERALS = (
     ("model_literal", "'use'"), ("cutoff_literal", "'2026-01-01'"), ("dimensions", "512"),
     ("table", "memories"), ("columns", "tenant_id"), ("key", "m.tenant_id"),
     ("here_key", "t.tenant_id"), ("given_key", "g.tenant_id"),
+    ("rows_of_tenant", ROWS_OF_TENANT),
 )  # fmt: skip
 """What fills the slots that code fills."""
 OF_BOTH_PLACES = {

@@ -11,7 +11,7 @@ from uuid import UUID
 from shared_core.core.domain import Scope, ThreadId
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import ROOT, from_path, path_end, scope_path, to_path
-from shared_core.ports.erasures import ERASED_TOKEN, ErasureReceipt
+from shared_core.ports.erasures import ERASED_TABLES, ERASED_TOKEN, ErasureReceipt
 from shared_core.storage.oceanbase.base import OceanBasePart
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from shared_core.storage.oceanbase.forgetting import bury, delete_memories, forget_thread
@@ -24,14 +24,6 @@ _OF_SCOPE = (
     "entity_aliases", "instructions", "extraction_counts", "profiles", "retimings",
     "retention_policies",
 )  # fmt: skip
-TABLES = (
-    "threads", "conversations", "events", "shared_state", "memories", "memory_sources",
-    "memory_bases", "memory_access", "memory_archive", "facts", "fact_closures", "edges",
-    "edge_sources", "entity_aliases", "instructions", "profiles", "runs", "run_changes",
-    "retractions", "pipeline_log", "extraction_counts", "import_marks", "retention_policies",
-    "retimings", "consolidation_jobs", "tombstones",
-)  # fmt: skip
-"""The tables that an erasure reaches, besides those of vectors."""
 _COLUMNS = (
     "tenant_id", "erasure_id", "target", "counts", "receipt_hash", "requested_at", "completed_at",
 )  # fmt: skip
@@ -92,12 +84,12 @@ def _rows(tx: Transaction, tenant: str) -> dict[str, int]:
     counted = tx.rows(
         " UNION ALL ".join(
             f"SELECT '{table}', count(*) FROM {table} WHERE tenant_id = %s"
-            for table in (*TABLES, *vectors)
+            for table in (*ERASED_TABLES, *vectors)
         ),
-        [tenant] * (len(TABLES) + len(vectors)),
+        [tenant] * (len(ERASED_TABLES) + len(vectors)),
     )
     rows = {name: int(count) for name, count in counted}
-    return {name: rows[name] for name in TABLES} | {
+    return {name: rows[name] for name in ERASED_TABLES} | {
         "embeddings": sum(rows[name] for name in vectors)
     }
 

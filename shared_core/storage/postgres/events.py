@@ -20,7 +20,7 @@ from shared_core.core.namespaces import (
     storable,
     to_path,
 )
-from shared_core.ports.erasures import ERASED_TOKEN, ErasureReceipt
+from shared_core.ports.erasures import ERASED_TABLES, ERASED_TOKEN, ErasureReceipt
 from shared_core.ports.events import EventRow, MemoryQuery
 from shared_core.ports.items import ItemAddress, VectorRows
 from shared_core.ports.jobs import NewJob
@@ -41,6 +41,11 @@ _EVENT_COLUMNS = (
     "event_ids", "authors", "roles", "texts", "metadata", "occurred_at", "importances",
     "expires_at", "memory_ids", "values", "terms", "term_counts", "strengths",
 )  # fmt: skip
+ROWS_OF_TENANT = " UNION ALL ".join(
+    f"SELECT '{table}' AS name, count(*) AS rows FROM {table} WHERE tenant_id = %(tenant)s"  # noqa: S608
+    for table in (*ERASED_TABLES, "embeddings")
+)
+"""Fills {rows_of_tenant}: the number of rows in each table that an erasure reaches."""
 
 
 @dataclass
@@ -217,13 +222,17 @@ class PostgresErasures:
         last = ["drop_marks_of_words", "erase_logs", "drop_lost_jobs", "blur_profiles"]
         if thread_id is None:
             last += ["erase_user", "bind_app", "erase_tokens", "bind_user"]
+        rows = (("rows_of_tenant", ROWS_OF_TENANT),)
         answers = await self._database.run(
             tenant,
             *locking_steps(scope, thread_id, now),
             # Counted within the locks: the receipt then counts what this erasure deletes.
-            *steps(values, "drop_marks_of_words", "count_before_erasing"),
+            step("drop_marks_of_words", values),
+            step("count_before_erasing", values, literals=rows),
             *forgetting_steps(scope, thread_id, now),
-            *steps(values, *last, "add_erasure", "erasure"),
+            *steps(values, *last),
+            step("add_erasure", values, literals=rows),
+            step("erasure", values),
         )
         return _receipt(answers.named("erasure")[0])
 

@@ -102,32 +102,6 @@ class TenantIndexes:
                 raise
         return self._known.get((tenant, model))
 
-    async def large_tenants(
-        self, threshold: int, known: Sequence[TenantIndex]
-    ) -> Sequence[TenantVectors]:
-        """See IndexStorage."""
-        [(density,)] = await self._database.rows(ROOT, "vectors_per_page")
-        share = min(1.0, SAMPLE_PAGES * (density or DENSE) / threshold)
-        newest = _newest(known)
-        rows = await self._database.rows(
-            ROOT,
-            "large_tenants",
-            percent=100 * share,
-            seen=threshold * share / 4,
-            tenants=[index.tenant for index in newest.values()],
-            models=[index.model for index in newest.values()],
-            cutoffs=[index.cutoff for index in newest.values()],
-        )
-        return [
-            record(
-                TenantVectors,
-                values,
-                namespace=from_path(tenant),
-                index=newest.get((tenant, values[0])),
-            )
-            for tenant, *values in rows
-        ]
-
 
 def sorted_out(rows: Rows) -> tuple[list[TenantIndex], list[str]]:
     """Return the usable indexes, and the names of those that interrupted builds left behind."""
@@ -209,7 +183,27 @@ class PostgresIndexes:
     async def large_tenants(
         self, threshold: int, known: Sequence[TenantIndex]
     ) -> Sequence[TenantVectors]:
-        return await self._indexes.large_tenants(threshold, known)
+        [(density,)] = await self._database.rows(ROOT, "vectors_per_page")
+        share = min(1.0, SAMPLE_PAGES * (density or DENSE) / threshold)
+        newest = _newest(known)
+        rows = await self._database.rows(
+            ROOT,
+            "large_tenants",
+            percent=100 * share,
+            seen=threshold * share / 4,
+            tenants=[index.tenant for index in newest.values()],
+            models=[index.model for index in newest.values()],
+            cutoffs=[index.cutoff for index in newest.values()],
+        )
+        return [
+            record(
+                TenantVectors,
+                values,
+                namespace=from_path(tenant),
+                index=newest.get((tenant, values[0])),
+            )
+            for tenant, *values in rows
+        ]
 
     @asynccontextmanager
     async def index_builder(self) -> AsyncIterator[IndexBuilder | None]:

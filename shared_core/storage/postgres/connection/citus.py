@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import psycopg
 from psycopg import sql
@@ -20,6 +20,7 @@ from shared_core.errors import CapabilityMissing, StorageUnavailable
 from shared_core.settings import redacted
 from shared_core.storage.postgres.connection.pipeline import LITERAL, Rows, Statement
 
+_Connection: TypeAlias = psycopg.Connection[tuple[object, ...]]
 Place = Literal["distributed", "reference", "coordinator"]
 
 FIRST = "threads"
@@ -83,7 +84,7 @@ def spread(dsn: str, schema: str) -> list[SpreadTable]:
     return tables
 
 
-def has_citus(connection: psycopg.Connection[tuple[object, ...]]) -> bool:
+def has_citus(connection: _Connection) -> bool:
     """Tell whether the extension is there."""
     found = connection.execute("SELECT FROM pg_extension WHERE extname = 'citus'")
     return found.fetchone() is not None
@@ -96,9 +97,7 @@ def place_of(table: str) -> Place:
     return "coordinator" if table in ON_COORDINATOR else "distributed"
 
 
-def _spread_all(
-    connection: psycopg.Connection[tuple[object, ...]], schema: str
-) -> list[SpreadTable]:
+def _spread_all(connection: _Connection, schema: str) -> list[SpreadTable]:
     tables = [
         str(name)
         for (name,) in connection.execute(
@@ -129,9 +128,7 @@ def _spread_all(
     return sorted(moved, key=lambda table: table.table)
 
 
-def _referred_first(
-    connection: psycopg.Connection[tuple[object, ...]], schema: str, tables: list[str]
-) -> list[str]:
+def _referred_first(connection: _Connection, schema: str, tables: list[str]) -> list[str]:
     """Return the tables in an order in which each follows the tables it refers to."""
     pairs = connection.execute(
         "SELECT a.relname, b.relname FROM pg_constraint c JOIN pg_class a ON a.oid = c.conrelid"
@@ -146,7 +143,7 @@ def _referred_first(
     return list(sorter.static_order())
 
 
-def _free_the_queue(connection: psycopg.Connection[tuple[object, ...]], schema: str) -> None:
+def _free_the_queue(connection: _Connection, schema: str) -> None:
     """Drop foreign keys of the queue: a table of the coordinator cannot refer to a distributed one.
 
     Erasures delete jobs themselves.
@@ -163,9 +160,7 @@ def _free_the_queue(connection: psycopg.Connection[tuple[object, ...]], schema: 
         )
 
 
-def _move(
-    connection: psycopg.Connection[tuple[object, ...]], schema: str, table: str, there: set[str]
-) -> bool:
+def _move(connection: _Connection, schema: str, table: str, there: set[str]) -> bool:
     place, name = place_of(table), f'"{schema}"."{table}"'
     if place == "coordinator" or table in there:
         return False
@@ -187,9 +182,7 @@ def _move(
     return True
 
 
-def _drop_copies(
-    connection: psycopg.Connection[tuple[object, ...]], schema: str, tables: list[SpreadTable]
-) -> None:
+def _drop_copies(connection: _Connection, schema: str, tables: list[SpreadTable]) -> None:
     """Drop the coordinator's hidden copies of distributed rows, which would outlast an erasure."""
     for table in tables:
         connection.execute(

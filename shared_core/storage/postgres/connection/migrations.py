@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Any, LiteralString, TypeAlias
 
 import psycopg
 from psycopg import sql
@@ -13,6 +14,8 @@ from psycopg import sql
 from shared_core.errors import NotFound, StorageUnavailable
 from shared_core.storage._migrations import Migration, check_applied, migrations_in
 from shared_core.storage.postgres.connection.pipeline import Connection
+
+_Row: TypeAlias = tuple[Any, ...]
 
 APP_ROLE = "hippocampus_app"
 MIN_SERVER = 15
@@ -66,12 +69,14 @@ def migrations() -> tuple[Migration, ...]:
     return migrations_in(files("shared_core.storage.postgres") / "sql" / "migrations")
 
 
+async def _row(connection: Connection, query: LiteralString, *values: str) -> _Row | None:
+    cursor = await connection.execute(query, values)
+    return await cursor.fetchone()
+
+
 async def _applied(connection: Connection, schema: str) -> dict[int, str]:
-    cursor = await connection.execute(
-        "SELECT to_regclass(%s)", [f"{_quoted(schema)}.schema_migrations"]
-    )
-    row = await cursor.fetchone()
-    if row is None or row[0] is None:
+    table = f"{_quoted(schema)}.schema_migrations"
+    if await _row(connection, "SELECT to_regclass(%s)", table) == (None,):
         return {}
     cursor = await connection.execute(
         sql.SQL("SELECT version, checksum FROM {}.schema_migrations ORDER BY version").format(
@@ -129,13 +134,12 @@ async def _ensure_schema(connection: Connection, schema: str) -> None:
     )
 
 
-async def _extension(connection: Connection) -> tuple[str, str] | None:
-    cursor = await connection.execute(
+async def _extension(connection: Connection) -> _Row | None:
+    return await _row(
+        connection,
         "SELECT e.extversion, n.nspname FROM pg_extension e"
-        " JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'vector'"
+        " JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'vector'",
     )
-    row = await cursor.fetchone()
-    return (row[0], row[1]) if row else None
 
 
 async def _ensure_extension(connection: Connection) -> None:
@@ -168,8 +172,7 @@ async def _ensure_role(connection: Connection) -> None:
     """Create the application role if the user may; without it the user works as itself."""
     try:
         async with connection.transaction():
-            cursor = await connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [APP_ROLE])
-            if await cursor.fetchone() is None:
+            if await _row(connection, "SELECT FROM pg_roles WHERE rolname = %s", APP_ROLE) is None:
                 await connection.execute(
                     sql.SQL("CREATE ROLE {} NOLOGIN NOBYPASSRLS").format(sql.Identifier(APP_ROLE))
                 )
@@ -186,19 +189,13 @@ async def _ensure_role(connection: Connection) -> None:
 
 
 async def _may_work(connection: Connection, schema: str) -> bool:
+    query = "SELECT has_schema_privilege(%s, %s, 'USAGE') AND has_table_privilege(%s, %s, 'INSERT')"
     table = f"{_quoted(schema)}.erasures"
-    cursor = await connection.execute(
-        "SELECT has_schema_privilege(%(role)s, %(schema)s, 'USAGE')"
-        " AND has_table_privilege(%(role)s, %(table)s, 'INSERT')",
-        {"role": APP_ROLE, "schema": schema, "table": table},
-    )
-    row = await cursor.fetchone()
-    return row is not None and bool(row[0])
+    return await _row(connection, query, APP_ROLE, schema, APP_ROLE, table) == (True,)
 
 
 async def _grant(connection: Connection, schema: str) -> None:
-    cursor = await connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [APP_ROLE])
-    if await cursor.fetchone() is None:
+    if await _row(connection, "SELECT FROM pg_roles WHERE rolname = %s", APP_ROLE) is None:
         return
     names = {"schema": sql.Identifier(schema), "role": sql.Identifier(APP_ROLE)}
     for grant in (
@@ -210,15 +207,10 @@ async def _grant(connection: Connection, schema: str) -> None:
 
 
 async def _is_spread(connection: Connection, schema: str) -> bool:
-    cursor = await connection.execute("SELECT to_regclass('pg_catalog.pg_dist_partition')")
-    row = await cursor.fetchone()
-    if row is None or row[0] is None:
+    if await _row(connection, "SELECT to_regclass('pg_catalog.pg_dist_partition')") == (None,):
         return False
-    cursor = await connection.execute(
-        "SELECT FROM pg_dist_partition WHERE logicalrelid = to_regclass(%s)",
-        [f"{_quoted(schema)}.memories"],
-    )
-    return await cursor.fetchone() is not None
+    query = "SELECT FROM pg_dist_partition WHERE logicalrelid = to_regclass(%s)"
+    return await _row(connection, query, f"{_quoted(schema)}.memories") is not None
 
 
 async def _working_role(connection: Connection, spread: bool) -> str:
@@ -227,13 +219,13 @@ async def _working_role(connection: Connection, spread: bool) -> str:
     On a Citus cluster the user works as itself: the nodes connect to each other as the working
     role, and the application role may not log in.
     """
-    cursor = await connection.execute(
+    row = await _row(
+        connection,
         "SELECT u.rolsuper OR u.rolbypassrls,"
         " (SELECT pg_has_role(current_user, r.oid, 'MEMBER') FROM pg_roles r WHERE r.rolname = %s)"
         " FROM pg_roles u WHERE u.rolname = current_user",
-        [APP_ROLE],
+        APP_ROLE,
     )
-    row = await cursor.fetchone()
     assert row is not None
     unbound, member = row
     if member and not spread:

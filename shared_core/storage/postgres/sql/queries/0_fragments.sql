@@ -30,6 +30,18 @@ m.tenant_id >= %(tenant)s AND m.tenant_id < %(tenant_end)s
 -- fragment: below
 m.namespace >= %(path)s AND m.namespace < %(path_end)s
 
+-- fragment: addresses
+unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[])
+    AS g(tenant_id, namespace, key)
+
+-- fragment: addressed
+{addresses} JOIN memories m USING (tenant_id, namespace, key)
+
+-- fragment: note_change
+-- Notes a change of a run; after it come the kind of change, its target, and what was before.
+INSERT INTO run_changes (tenant_id, run_id, change, target, before)
+SELECT %(tenant)s, %(run_id)s::uuid,
+
 -- fragment: soon
 -- Now, with an hour of tolerance: the clock of a caller may be ahead of ours.
 %(now)s::timestamptz + interval '1 hour'

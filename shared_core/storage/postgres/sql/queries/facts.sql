@@ -2,8 +2,7 @@
 -- When the turns of a memory were said: the turns of one basis count once, with the last.
 SELECT max(e.occurred_at) AS at
 FROM memory_sources s
-JOIN events e ON e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id
-             AND e.event_id = s.event_id
+JOIN events e USING (tenant_id, thread_id, event_id)
 WHERE s.tenant_id = %(tenant)s AND s.memory_id = k.memory_id
 GROUP BY s.basis
 

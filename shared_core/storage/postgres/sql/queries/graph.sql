@@ -248,8 +248,7 @@ WITH edge AS (
     UPDATE edges e SET valid_until = NULL, superseded_at = NULL FROM edge d
     WHERE e.tenant_id = %(tenant)s AND e.edge_id = d.edge_id
 ), edge_noted AS (
-    INSERT INTO run_changes (tenant_id, run_id, change, target, before)
-    SELECT %(tenant)s, %(run_id)s::uuid, 'moved', edge_id,
+    {note_change} 'moved', edge_id,
            jsonb_build_object('valid_until', valid_until, 'superseded_at', superseded_at)
     FROM edge
 ), {reopened}
@@ -264,8 +263,7 @@ WITH moved AS (
     JOIN edges e ON e.tenant_id = %(tenant)s AND e.edge_id = g.edge_id
     WHERE e.valid_until > greatest(g.valid_until, e.valid_from)
 ), noted AS (
-    INSERT INTO run_changes (tenant_id, run_id, change, target, before)
-    SELECT %(tenant)s, %(run_id)s::uuid, 'moved', edge_id,
+    {note_change} 'moved', edge_id,
            jsonb_build_object('valid_until', was, 'superseded_at', superseded_at)
     FROM moved
 )
@@ -292,16 +290,14 @@ WITH ended AS (
     WHERE tenant_id = %(tenant)s AND alias_id = ANY(%(ended)b::uuid[]) AND unmerged_at IS NULL
     RETURNING alias_id
 ), noted AS (
-    INSERT INTO run_changes (tenant_id, run_id, change, target, before)
-    SELECT %(tenant)s, %(run_id)s::uuid, 'moved', alias_id, '{"alias": "ended"}' FROM ended
+    {note_change} 'moved', alias_id, '{"alias": "ended"}' FROM ended
 )
 SELECT require(count(*) = cardinality(%(ended)b::uuid[]), 'another call changed the aliases: try again')
 FROM ended
 
 -- name: add_aliases
 WITH noted AS (
-    INSERT INTO run_changes (tenant_id, run_id, change, target, before)
-    SELECT %(tenant)s, %(run_id)s::uuid, 'moved', alias_id, '{"alias": "added"}'
+    {note_change} 'moved', alias_id, '{"alias": "added"}'
     FROM unnest(%(alias_ids)b::uuid[]) AS g(alias_id)
 )
 INSERT INTO entity_aliases (tenant_id, alias_id, alias_key, alias, entity_key, entity, merged_at)

@@ -6,9 +6,7 @@
 -- (1 is not 1.0). The items are written and the tenants locked.
 INSERT INTO instructions (tenant_id, instruction_key, version, content, metadata, created_at)
 SELECT m.tenant_id, m.key, coalesce(n.version, 0) + 1, m.text, m.value, m.updated_at
-FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[])
-     AS g(tenant_id, namespace, key)
-JOIN memories m USING (tenant_id, namespace, key)
+FROM {addressed}
 LEFT JOIN LATERAL (
     SELECT version, metadata FROM instructions i
     WHERE i.tenant_id = m.tenant_id AND i.instruction_key = m.key
@@ -19,9 +17,7 @@ WHERE n.metadata::text IS DISTINCT FROM m.value::text
 -- name: stamp_versions
 -- Gives the newest versions the times of their imported items.
 UPDATE instructions i SET created_at = m.updated_at
-FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[])
-     AS g(tenant_id, namespace, key)
-JOIN memories m USING (tenant_id, namespace, key)
+FROM {addressed}
 WHERE i.tenant_id = m.tenant_id AND i.instruction_key = m.key
   AND i.version = (SELECT max(version) FROM instructions n
                    WHERE n.tenant_id = m.tenant_id AND n.instruction_key = m.key)
@@ -29,8 +25,7 @@ WHERE i.tenant_id = m.tenant_id AND i.instruction_key = m.key
 -- name: drop_versions
 -- Deletes all versions of items, named by key.
 DELETE FROM instructions i
-USING unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[])
-      AS g(tenant_id, namespace, key)
+USING {addresses}
 WHERE i.tenant_id = g.tenant_id AND i.instruction_key = g.key
 RETURNING 1
 

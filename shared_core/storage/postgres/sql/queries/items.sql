@@ -3,9 +3,7 @@
 SELECT m.tenant_id || substr(m.namespace, 2), m.key,
        CASE WHEN m.demoted_at IS NULL THEN m.value ELSE {archived_value} END,
        m.created_at, m.updated_at, m.ttl_s
-FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[])
-     AS g(tenant_id, namespace, key)
-JOIN memories m USING (tenant_id, namespace, key)
+FROM {addressed}
 WHERE m.expires_at IS NULL OR m.expires_at > %(now)s
 
 -- name: list_items
@@ -66,8 +64,7 @@ LIMIT %(limit)s OFFSET %(offset)s
 -- name: extend_items
 -- Restarts the time to live of read items; items without one are never touched.
 UPDATE memories m SET expires_at = %(now)s + make_interval(secs => m.ttl_s)
-FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[])
-     AS g(tenant_id, namespace, key)
+FROM {addresses}
 WHERE m.tenant_id = g.tenant_id AND m.namespace = g.namespace AND m.key = g.key
   AND m.ttl_s IS NOT NULL AND m.expires_at > %(now)s
 

@@ -38,9 +38,7 @@ RETURNING m.tenant_id, m.namespace, m.key, m.memory_id, m.kind, m.importance, m.
 -- Their writers wait for each other by the rows of put_memories.
 WITH named AS (
     SELECT m.tenant_id, m.memory_id, m.kind
-    FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[])
-         AS g(tenant_id, namespace, key)
-    JOIN memories m USING (tenant_id, namespace, key)
+    FROM {addressed}
 ), vectors AS (
     DELETE FROM embeddings e USING named n
     WHERE e.tenant_id = n.tenant_id AND e.memory_id = n.memory_id
@@ -170,21 +168,16 @@ USING (SELECT tenant_id, memory_id FROM gone
 WHERE m.tenant_id = every.tenant_id AND m.memory_id = every.memory_id
 RETURNING m.memory_id
 
--- fragment: turns_of_named
-said AS (
-    SELECT s.tenant_id, s.thread_id, s.event_id
-    FROM memory_sources s JOIN named n USING (tenant_id, memory_id)
-    WHERE n.kind = 'episodic'
-)
-
 -- name: forget
 -- Deletes the named memories and what rests on them alone.
 WITH named AS (
     SELECT m.tenant_id, m.memory_id, m.kind
-    FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[])
-         AS g(tenant_id, namespace, key)
-    JOIN memories m USING (tenant_id, namespace, key)
-), {turns_of_named}, {forgetting}
+    FROM {addressed}
+), said AS (
+    SELECT s.tenant_id, s.thread_id, s.event_id
+    FROM memory_sources s JOIN named n USING (tenant_id, memory_id)
+    WHERE n.kind = 'episodic'
+), {forgetting}
 
 -- name: forget_turns
 -- Forgets some turns of a thread, and what rests on them alone.

@@ -65,8 +65,7 @@ CROSS JOIN LATERAL (
            array_agg(s.event_id ORDER BY s.thread_id, s.event_id) AS event_ids,
            max(e.occurred_at) AS told_at, min(e.expires_at) AS expires_at
     FROM memory_sources s
-    JOIN events e ON e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id
-                 AND e.event_id = s.event_id
+    JOIN events e USING (tenant_id, thread_id, event_id)
     WHERE s.tenant_id = %(tenant)s AND s.memory_id = p.memory_id
     GROUP BY s.basis
     HAVING bool_or(e.role = 'user')
@@ -98,8 +97,7 @@ CROSS JOIN LATERAL (
           UNION ALL
           SELECT max(e.occurred_at)
           FROM edge_sources s
-          JOIN events e ON e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id
-                       AND e.event_id = s.event_id
+          JOIN events e USING (tenant_id, thread_id, event_id)
           WHERE s.tenant_id = %(tenant)s AND s.edge_id = k.edge_id
           GROUP BY s.basis) turns) t
 WHERE k.tenant_id = %(tenant)s AND (k.subject_key, k.relation) IN ({edges_looked_at})
@@ -205,8 +203,7 @@ WITH ending AS (
     WHERE f.tenant_id = %(tenant)s AND f.memory_id = d.memory_id
     RETURNING f.memory_id
 ), noted AS (
-    INSERT INTO run_changes (tenant_id, run_id, change, target, before)
-    SELECT %(tenant)s, %(run_id)s, CASE WHEN was IS NULL THEN 'closed' ELSE 'moved' END, memory_id,
+    {note_change} CASE WHEN was IS NULL THEN 'closed' ELSE 'moved' END, memory_id,
            CASE WHEN was IS NULL THEN '{}'::jsonb
            ELSE jsonb_build_object('valid_until', was, 'superseded_at', superseded_at) END
     FROM ending
@@ -269,8 +266,7 @@ WITH ending AS (
     UPDATE edges e SET valid_until = d.valid_until, superseded_at = %(now)s FROM ending d
     WHERE e.tenant_id = %(tenant)s AND e.edge_id = d.edge_id
 )
-INSERT INTO run_changes (tenant_id, run_id, change, target, before)
-SELECT %(tenant)s, %(run_id)s, CASE WHEN was IS NULL THEN 'edge' ELSE 'moved' END, edge_id,
+{note_change} CASE WHEN was IS NULL THEN 'edge' ELSE 'moved' END, edge_id,
        CASE WHEN was IS NULL THEN '{}'::jsonb
        ELSE jsonb_build_object('valid_until', was, 'superseded_at', superseded_at) END
 FROM ending
@@ -304,8 +300,7 @@ WITH current AS (
           AND o.superseded_at IS NOT NULL
         ORDER BY o.superseded_at DESC, o.memory_id DESC OFFSET 9)
 )
-INSERT INTO run_changes (tenant_id, run_id, change, target, before)
-SELECT %(tenant)s, %(run_id)s, 'summary', memory_id, jsonb_build_object('copy', %(copy_id)s::uuid)
+{note_change} 'summary', memory_id, jsonb_build_object('copy', %(copy_id)s::uuid)
 FROM current
 
 -- name: add_edges
@@ -328,6 +323,18 @@ FROM unnest(%(edge_ids)b::uuid[], %(memory_ids)b::uuid[], %(fact_ids)b::uuid[],
 (SELECT e.thread_id, e.event_id, e.memory_seq FROM events e
  WHERE e.tenant_id = %(tenant)s AND e.thread_id = g.thread_id AND e.event_id = g.event_id
  OFFSET 0) e
+
+-- fragment: with_new_bases
+-- Begins a sub-select of the bases in the CTE given that are unknown; after it come the known bases.
+SELECT g.target, g.run_id, g.thread_ids, g.event_ids, coalesce(k.last, 0)
+       + row_number() OVER (PARTITION BY g.target ORDER BY g.basis) AS basis
+FROM given g
+CROSS JOIN LATERAL (
+    SELECT max(b.basis) AS last, coalesce(bool_or(b.is_same), false) AS is_known
+    FROM (SELECT s.basis,
+                 count(*) = cardinality(g.event_ids)
+                 AND bool_and((s.thread_id, s.event_id) IN (
+                     SELECT * FROM unnest(g.thread_ids, g.event_ids))) AS is_same
 
 -- fragment: note_bases
 -- Ends a statement whose CTE fresh holds new bases: notes those of memories that existed before the
@@ -359,15 +366,7 @@ WITH given AS (
     CROSS JOIN LATERAL {turn_by_key}
     GROUP BY 1, 2, 3
 ), fresh AS (
-    SELECT g.target, g.run_id, g.thread_ids, g.event_ids, coalesce(k.last, 0)
-           + row_number() OVER (PARTITION BY g.target ORDER BY g.basis) AS basis
-    FROM given g
-    CROSS JOIN LATERAL (
-        SELECT max(b.basis) AS last, coalesce(bool_or(b.is_same), false) AS is_known
-        FROM (SELECT s.basis,
-                     count(*) = cardinality(g.event_ids)
-                     AND bool_and((s.thread_id, s.event_id) IN (
-                         SELECT * FROM unnest(g.thread_ids, g.event_ids))) AS is_same
+    {with_new_bases}
               FROM memory_sources s
               WHERE s.tenant_id = %(tenant)s AND s.memory_id = g.target
               GROUP BY s.basis) b) k
@@ -393,15 +392,7 @@ WITH given AS (
     CROSS JOIN LATERAL {turn_by_key}
     GROUP BY 1, 2, 3
 ), fresh AS (
-    SELECT g.target, g.run_id, g.thread_ids, g.event_ids, coalesce(k.last, 0)
-           + row_number() OVER (PARTITION BY g.target ORDER BY g.basis) AS basis
-    FROM given g
-    CROSS JOIN LATERAL (
-        SELECT max(b.basis) AS last, coalesce(bool_or(b.is_same), false) AS is_known
-        FROM (SELECT s.basis,
-                     count(*) = cardinality(g.event_ids)
-                     AND bool_and((s.thread_id, s.event_id) IN (
-                         SELECT * FROM unnest(g.thread_ids, g.event_ids))) AS is_same
+    {with_new_bases}
               FROM edge_sources s
               WHERE s.tenant_id = %(tenant)s AND s.edge_id = g.target
               GROUP BY s.basis) b) k
@@ -492,8 +483,7 @@ WITH renewed AS (
         SELECT CASE WHEN bool_and(b.expires_at IS NOT NULL) THEN max(b.expires_at) END AS expires_at
         FROM (SELECT min(e.expires_at) AS expires_at
               FROM memory_sources s
-              JOIN events e ON e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id
-                           AND e.event_id = s.event_id
+              JOIN events e USING (tenant_id, thread_id, event_id)
               WHERE s.tenant_id = %(tenant)s AND s.memory_id = g.memory_id
               GROUP BY s.basis) b
         HAVING count(*) > 0
@@ -502,8 +492,7 @@ WITH renewed AS (
       AND m.expires_at IS DISTINCT FROM said.expires_at
     RETURNING m.memory_id, m.run_id, g.old
 )
-INSERT INTO run_changes (tenant_id, run_id, change, target, before)
-SELECT %(tenant)s, %(run_id)s, 'renewed', memory_id, jsonb_build_object('expires_at', old)
+{note_change} 'renewed', memory_id, jsonb_build_object('expires_at', old)
 FROM renewed WHERE run_id IS DISTINCT FROM %(run_id)s
 
 -- name: rate_turns
@@ -530,9 +519,7 @@ WITH given AS (
     WHERE m.tenant_id = %(tenant)s AND m.memory_id = g.memory_id
     RETURNING m.memory_id, g.old, g.emotion IS NOT NULL AS has_emotion
 )
-INSERT INTO run_changes (tenant_id, run_id, change, target, before)
-SELECT %(tenant)s, %(run_id)s, 'rated', memory_id,
-       jsonb_build_object('importance', old, 'emotion', has_emotion)
+{note_change} 'rated', memory_id, jsonb_build_object('importance', old, 'emotion', has_emotion)
 FROM rated
 
 -- name: list_runs

@@ -93,8 +93,7 @@ kept AS (
     INSERT INTO fact_closures (tenant_id, memory_id, closed_at, restored_at, valid_until, run_id)
     SELECT %(tenant)s, memory_id, superseded_at, %(now)s, valid_until, %(run_id)s::uuid FROM ended
 ), noted AS (
-    INSERT INTO run_changes (tenant_id, run_id, change, target, before)
-    SELECT %(tenant)s, %(run_id)s::uuid, 'moved', memory_id,
+    {note_change} 'moved', memory_id,
            jsonb_build_object('valid_until', valid_until, 'superseded_at', superseded_at,
                               'retired_at', retired_at)
     FROM ended
@@ -171,9 +170,7 @@ WITH fact AS (
       AND m.memory_id IN (SELECT memory_id FROM told UNION SELECT memory_id FROM drawn)
     RETURNING m.memory_id
 )
-INSERT INTO run_changes (tenant_id, run_id, change, target, before)
-SELECT %(tenant)s, %(run_id)s::uuid, 'moved', memory_id,
-       jsonb_build_object('retired_at', %(closed_at)s::timestamptz)
+{note_change} 'moved', memory_id, jsonb_build_object('retired_at', %(closed_at)s::timestamptz)
 FROM recalled
 
 -- fragment: rivals_of_edges
@@ -209,8 +206,7 @@ WITH ended AS (
     UPDATE edges e SET valid_until = NULL, superseded_at = NULL FROM ended x
     WHERE e.tenant_id = %(tenant)s AND e.edge_id = x.edge_id
 )
-INSERT INTO run_changes (tenant_id, run_id, change, target, before)
-SELECT %(tenant)s, %(run_id)s::uuid, 'moved', edge_id,
+{note_change} 'moved', edge_id,
        jsonb_build_object('valid_until', valid_until, 'superseded_at', superseded_at)
 FROM ended
 
