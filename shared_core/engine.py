@@ -49,8 +49,7 @@ from shared_core.ingest.service import Turns
 from shared_core.ingest.session_log import SessionLogs
 from shared_core.jobs.api_tokens import ApiTokens
 from shared_core.jobs.index_maintenance import Indexes
-from shared_core.jobs.queue import JobQueue
-from shared_core.jobs.watch import JobWatch
+from shared_core.jobs.queue import JobQueue, JobWatch
 from shared_core.jobs.worker import DRAIN_S, Worker
 from shared_core.knowledge.consolidation import RunReport
 from shared_core.knowledge.facts import Facts
@@ -75,9 +74,8 @@ from shared_core.recall.access_log import AccessLog
 from shared_core.recall.service import Recall
 from shared_core.recall.timeline import TimeSlices
 from shared_core.retention import deletion
-from shared_core.retention.cleanup import CleanupReport
-from shared_core.retention.erasure import Erasures
-from shared_core.retention.schedule import ForgettingSchedule
+from shared_core.retention.cleanup import CleanupReport, ForgettingSchedule
+from shared_core.retention.deletion import Erasures
 from shared_core.retention.service import Retention
 from shared_core.transfer import reembedding
 from shared_core.transfer.reembedding import ReembedReport

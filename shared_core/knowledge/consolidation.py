@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -24,14 +23,14 @@ from shared_core.core.domain import (
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import summary_key
 from shared_core.core.timestamps import CLOCKS_APART
-from shared_core.errors import Conflict, ModelOutputInvalid, ModelUnavailable
+from shared_core.errors import ModelOutputInvalid, ModelUnavailable
 from shared_core.extraction.draft_validation import ValidatedDrafts, identifying_facts, validated
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.extraction.transcript import shown_whole
 from shared_core.knowledge.edge_planning import EdgePlan, edges_said, plan_edges
 from shared_core.knowledge.fact_planning import FactPlan, plan_facts, slots_to_read
 from shared_core.knowledge.reviving import faded_stated_again, plan_revival
-from shared_core.knowledge.run_rows import RunRows, add_privacy
+from shared_core.knowledge.run_rows import RunRows, add_privacy, until_applied
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.relation_schema import Relations
 from shared_core.nlp.slots import name_slots
@@ -46,10 +45,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("hippocampus")
 
-MAX_TRIES = 64
-"""Maximum tries; each failure means that a concurrent run was applied."""
-PAUSE_S = 0.02
-"""Seconds by which the maximum pause grows with each try, up to ten times."""
 WINDOW = 500
 """Maximum number of turns that one run reads."""
 OVERLAP = 8
@@ -157,7 +152,9 @@ async def consolidate(
     )  # fmt: skip
     read: ThreadWindow | None = None
     formed: Formed | None = None
-    for tries in range(1, MAX_TRIES + 1):
+
+    async def attempt() -> RunReport:
+        nonlocal read, formed
         started_at = clock()
         reading = await storage.runs.read_thread(scope, thread_id, request)
         if reading != read:  # else only the known facts changed, so the model output stays valid
@@ -166,15 +163,10 @@ async def consolidate(
         if reading is None or formed is None:
             return NOTHING_NEW
         plan, rows = await planner.plan(reading, formed, started_at)
-        try:
-            await storage.runs.apply_run(plan)
-        except Conflict:
-            if tries == MAX_TRIES:
-                raise
-            await asyncio.sleep(PAUSE_S * min(tries, 10) * random.random())
-        else:
-            return _report(plan, formed, rows)
-    raise AssertionError("unreachable")
+        await storage.runs.apply_run(plan)
+        return _report(plan, formed, rows)
+
+    return await until_applied(attempt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import random
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -39,7 +37,7 @@ from shared_core.knowledge.fact_planning import (
     slots_to_read,
 )
 from shared_core.knowledge.reviving import faded_stated_again, plan_revival, revive
-from shared_core.knowledge.run_rows import RunRows, add_privacy
+from shared_core.knowledge.run_rows import RunRows, add_privacy, until_applied
 from shared_core.lifecycle import Handle
 from shared_core.nlp.relation_schema import Relations
 from shared_core.nlp.slots import Slot, near_slot, near_slot_message, slot_name
@@ -53,10 +51,6 @@ if TYPE_CHECKING:
     from shared_core.ports.items import VectorRows
     from shared_core.ports.storage import Vectors
 
-MAX_TRIES = 64
-"""A try fails only where another run came through, so as many may touch one matter at once."""
-PAUSE_S = 0.02
-"""By so much the longest pause before the next try grows with each, up to ten times."""
 MAX_VALUE_CHARACTERS = 2_000
 
 
@@ -129,16 +123,19 @@ class Facts:
         about = USER if normalised(about) == USER else about
         kept = self._value(value)
         embedded: dict[str, Vectors] = {}
-        for tries in range(1, MAX_TRIES + 1):
-            draft = await self._draft(scope, given, kept, about, begins)
-            memory_id = await self._try(scope, draft, embedded)
-            if memory_id is not None:
-                return await self._stored(scope, memory_id)
-            await pause(tries)
-        raise Conflict(
-            f"{slot!r} could not be stated: other runs change what is known of it all the time; try"
-            " again"
-        )
+
+        async def attempt() -> MemoryId:
+            return await self._try(
+                scope, await self._draft(scope, given, kept, about, begins), embedded
+            )
+
+        try:
+            memory_id = await until_applied(attempt)
+        except Conflict as error:
+            raise Conflict(
+                f"{slot!r} could not be stated, because other runs keep changing it: try again"
+            ) from error
+        return await self._stored(scope, memory_id)
 
     async def retract(
         self, scope: Scope, key: Fact | UUID | str, *, at: datetime | None = None
@@ -259,10 +256,8 @@ class Facts:
         spoken = statement_language(said, known)
         return stated_draft(slot, value, subject, begins, spoken)
 
-    async def _try(
-        self, scope: Scope, draft: FactDraft, embedded: dict[str, Vectors]
-    ) -> MemoryId | None:
-        """Write a fact; None if another run came first. embedded: texts of earlier tries."""
+    async def _try(self, scope: Scope, draft: FactDraft, embedded: dict[str, Vectors]) -> MemoryId:
+        """Write a fact and return its id. embedded: vectors of earlier tries, by text."""
         storage = await self._handle.storage()
         now = self._clock()
         known, facts, graph = await self._planned(scope, draft, now)
@@ -294,10 +289,7 @@ class Facts:
             bounds=[*facts.bounds, *graph.bounds],
             revival=await self._revival(scope, known, facts, embedded),
         )  # fmt: skip
-        try:
-            await storage.runs.apply_run(plan)
-        except Conflict:
-            return None
+        await storage.runs.apply_run(plan)
         return facts.opened[0].memory_id if facts.opened else facts.seen_again[0][0]
 
     async def _planned(
@@ -362,11 +354,6 @@ class Facts:
         if found is None or found.fact is None:
             raise Conflict("the fact was forgotten at the same time: state it again")
         return found.fact
-
-
-async def pause(tries: int) -> None:
-    """Wait before the next of several tries, longer with each."""
-    await asyncio.sleep(PAUSE_S * min(tries, 10) * random.random())
 
 
 async def _fact_named(storage: Storage, scope: Scope, given: Fact | UUID | str) -> tuple[Fact, str]:

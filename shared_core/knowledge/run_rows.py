@@ -1,11 +1,13 @@
-"""Builds the rows of a run: facts, statements, insights, a summary, and their provenance."""
+"""Builds the rows of a run with their provenance, and repeats a run after a conflict."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
 from shared_core.core.domain import (
@@ -28,6 +30,7 @@ from shared_core.core.domain import (
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import memories_namespace, summary_key
 from shared_core.core.timestamps import CLOCKS_APART
+from shared_core.errors import Conflict
 from shared_core.ingest.events import TEXT_FIELD, memory_value
 from shared_core.knowledge.edge_planning import EdgePlan
 from shared_core.knowledge.fact_planning import FactPlan
@@ -41,9 +44,14 @@ from shared_core.privacy.classifier import class_by_example, private_by_slot, pr
 if TYPE_CHECKING:
     from shared_core.ports.storage import Vectors
 
-
 PRIVACY_FIELD = "privacy"
 """The metadata key of the privacy class of a derived memory."""
+MAX_TRIES = 64
+"""Maximum tries to apply a run; each failure means that a concurrent run was applied."""
+PAUSE_S = 0.02
+"""Seconds by which the maximum pause grows with each try, up to ten times."""
+
+_Result = TypeVar("_Result")
 
 
 class RunRows:
@@ -387,3 +395,13 @@ async def add_privacy(embedding: Embedding, rows: RunRows, vectors: VectorRows |
     for address, spoken in unclear.items():
         classes[address] = class_by_example(known[address], prototypes[spoken])
     rows.classify(classes)
+
+
+async def until_applied(attempt: Callable[[], Awaitable[_Result]]) -> _Result:
+    """Return the result of an attempt to apply a run. After a Conflict, pause and try again."""
+    for tries in range(1, MAX_TRIES):
+        try:
+            return await attempt()
+        except Conflict:
+            await asyncio.sleep(PAUSE_S * min(tries, 10) * random.random())
+    return await attempt()

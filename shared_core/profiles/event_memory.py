@@ -13,7 +13,7 @@ from shared_core.core.validation import whole_number
 from shared_core.errors import InvalidInput
 from shared_core.nlp.text import language, search_terms, sentences
 from shared_core.profiles.entries import Basis, EventParagraph, checked_text, language_of, moment_of
-from shared_core.recall.mmr import jaccard
+from shared_core.recall.reranking import jaccard
 
 MAX_EVENTS: Final = 50
 MOST_EVENTS: Final = 1_000

@@ -20,8 +20,8 @@ from shared_core.core.validation import number, whole_number
 from shared_core.errors import InvalidInput
 from shared_core.nlp.keywords_and_topics import TextFeatures, text_features, topic_names
 from shared_core.nlp.text import normalised, search_terms
-from shared_core.recall.mmr import marginally_relevant
 from shared_core.recall.query import RecallOptions
+from shared_core.recall.reranking import marginally_relevant
 from shared_core.recall.time_slices import stretch
 
 if TYPE_CHECKING:

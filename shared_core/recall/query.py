@@ -27,8 +27,7 @@ from shared_core.ports.recall import (
     ThreeFactor,
 )
 from shared_core.ports.storage import Storage
-from shared_core.recall.mmr import diversified
-from shared_core.recall.reranking import reranked
+from shared_core.recall.reranking import diversified, reranked
 
 if TYPE_CHECKING:
     from shared_core.ports.storage import Vectors

@@ -16,8 +16,12 @@ from shared_core.lifecycle import Handle
 from shared_core.ports.retention import Kept
 from shared_core.ports.storage import Storage
 from shared_core.retention import cleanup as cleanups
-from shared_core.retention.cleanup import CleanupReport, Progress, RetentionReport
-from shared_core.retention.schedule import ForgettingSchedule
+from shared_core.retention.cleanup import (
+    CleanupReport,
+    ForgettingSchedule,
+    Progress,
+    RetentionReport,
+)
 from shared_core.retention.statistics import (
     HORIZONS,
     RetentionCurve,

@@ -429,7 +429,7 @@ async def test_a_watch_survives_a_moment_without_the_database(
 ) -> None:
     from shared_core.storage.postgres.jobs import PostgresJobs
 
-    monkeypatch.setattr("shared_core.jobs.watch.OUTAGE", lambda state: 0.01)
+    monkeypatch.setattr("shared_core.jobs.queue.OUTAGE", lambda state: 0.01)
     read = PostgresJobs.jobs_of_threads
     away = [True]
 

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from shared_core import Event, InvalidInput, MemoryEngine, Scope, open_memory
-from shared_core.retention import schedule as forgetting_schedule
+from shared_core.retention import cleanup
 from shared_core.settings import load_settings
 
 ANN = Scope("app", "ann")
@@ -84,7 +84,6 @@ async def test_a_worker_that_died_at_it_is_replaced_when_its_lease_is_over(
 async def test_who_lost_its_turn_ends_after_its_batch(
     memory: MemoryEngine, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from shared_core.retention import cleanup
 
     async def lost() -> bool:
         return False
@@ -99,7 +98,7 @@ async def test_who_lost_its_turn_ends_after_its_batch(
 async def test_a_process_that_writes_looks_in_the_background(
     dsn: str, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forgetting_schedule, "FIRST_LOOK_S", 0.0)
+    monkeypatch.setattr(cleanup, "FIRST_LOOK_S", 0.0)
     async with open_memory(dsn, clock=clock) as memory:
         await say(memory, "I sail.", START)
         await memory.retention.schedule.stop()

@@ -438,7 +438,7 @@ async def test_a_worker_without_hints_looks_often_and_says_so_once(
     dsn: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("shared_core.storage.postgres.jobs.PROOF_S", 0.1)
-    monkeypatch.setattr("shared_core.jobs.wakeup.RELISTEN_S", 0.1)
+    monkeypatch.setattr("shared_core.jobs.worker.RELISTEN_S", 0.1)
     # As a transaction pooler: it takes LISTEN, and what is sent to another channel never comes.
     monkeypatch.setattr("shared_core.storage.postgres.jobs.LISTEN", "LISTEN elsewhere")
     async with open_memory(dsn, embedder=embed, worker=False) as memory:
@@ -455,7 +455,7 @@ async def test_a_worker_without_hints_looks_often_and_says_so_once(
 async def test_hints_come_back_after_the_listening_connection_was_lost(
     dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shared_core.jobs.wakeup.RELISTEN_S", 0.05)
+    monkeypatch.setattr("shared_core.jobs.worker.RELISTEN_S", 0.05)
     async with open_memory(dsn, embedder=embed, worker=False) as memory:
         stop = asyncio.Event()
         serving = asyncio.create_task(memory.jobs.serve(stop, poll_s=0.2))

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from shared_core import AsOf, MemoryEngine, Scope, open_memory, run_sync
 from shared_core.core.namespaces import scope_path
-from shared_core.knowledge.graph_changes import plan_addition
+from shared_core.knowledge.graph import plan_addition
 from shared_core.nlp.text import normalised
 from shared_core.ports.graph import Operation, Spell
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from shared_core.core.domain import Hit, Memory, MemoryId
-from shared_core.recall.mmr import MOST, diversified, jaccard, marginally_relevant
+from shared_core.recall.reranking import MOST_DIVERSIFIED, diversified, jaccard, marginally_relevant
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 WORDS = st.frozensets(st.sampled_from("abcdef"), max_size=5)
@@ -48,11 +48,11 @@ def test_chinese_texts_are_compared_by_their_characters_and_pairs() -> None:
 
 
 def test_the_best_are_compared_and_the_rest_follows() -> None:
-    same = [hit(float(-at), "Ann drinks green tea") for at in range(MOST + 5)]
-    other = hit(-float(MOST) - 9, "Bob sails")
+    same = [hit(float(-at), "Ann drinks green tea") for at in range(MOST_DIVERSIFIED + 5)]
+    other = hit(-float(MOST_DIVERSIFIED) - 9, "Bob sails")
     hits = [*same[:-1], other, same[-1]]
     assert hits == diversified(hits, len(hits), 0.9)
-    assert hits[: MOST + 3] == diversified(hits, MOST + 3, 0.9)
+    assert hits[: MOST_DIVERSIFIED + 3] == diversified(hits, MOST_DIVERSIFIED + 3, 0.9)
 
 
 def test_texts_without_words_are_like_nothing() -> None:
