@@ -13,7 +13,7 @@ from pathlib import Path
 from shared_core.core.domain import MemoryKind
 from shared_core.engine import MemoryEngine
 from shared_core.errors import InvalidInput, NotFound
-from shared_core.transfer.service import TextOfField
+from shared_core.transfer.reembedding import TextOfField
 
 Progress = Callable[[str, str, int], None]
 """Called with the application, the step ("read", "written", "compared") and the lines so far."""

@@ -54,9 +54,8 @@ from shared_core.jobs.worker import DRAIN_S, Worker
 from shared_core.knowledge.consolidation import RunReport
 from shared_core.knowledge.facts import Facts
 from shared_core.knowledge.graph import Graph
-from shared_core.knowledge.job_handlers import ConsolidationJobs
 from shared_core.knowledge.reflection import ReflectionReport
-from shared_core.knowledge.service import Runs
+from shared_core.knowledge.service import ConsolidationJobs, Runs
 from shared_core.lifecycle import Background, Handle, StorageLifecycle
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.relation_schema import DECLARED, Relations
@@ -82,7 +81,7 @@ from shared_core.transfer.reembedding import ReembedReport
 from shared_core.transfer.service import ImportedLines, Transfer
 
 if TYPE_CHECKING:
-    from shared_core.transfer.service import TextOfField
+    from shared_core.transfer.reembedding import TextOfField
 
 
 class MemoryEngine:

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
     from shared_core.copy import Copied, CopiedPolicies
     from shared_core.engine import MemoryEngine
-    from shared_core.transfer.reembedding import ReembedReport
-    from shared_core.transfer.service import TextOfField
+    from shared_core.transfer.reembedding import ReembedReport, TextOfField
 
 FRAME = 2
 """Number of lines of an export that are not rows: the first and the last."""

@@ -112,21 +112,9 @@ class Formed:
     more: bool
 
 
-async def consolidate(
-    storage: Storage,
-    embedding: Embedding,
-    extractor: Extractor,
-    clock: Clock,
-    scope: Scope,
-    thread_id: ThreadId,
-    relations: Relations | None,
-    *,
-    job_type: JobType = JobType.FULL_CONSOLIDATION,
-    instead_of: str | None = None,
-    reflection: ReflectionDue | None = None,
-    private_only: bool = False,
-) -> RunReport:
-    """Turn the next unread turns of a thread into knowledge, in one run.
+@dataclass(slots=True, kw_only=True)
+class Consolidation:
+    """Turns the next unread turns of a thread into knowledge, in one run.
 
     A second run over the same turns changes nothing. If another run is applied first, this one
     starts over.
@@ -137,41 +125,8 @@ async def consolidate(
         instead_of: the failed extractor that this one replaces, noted in the record of the run.
         reflection: as in RunPlan.
         private_only: write no public statements or insights.
+        embedded: vectors of earlier tries, by text.
     """
-    request = ReadRequest(
-        turns=0 if job_type is JobType.FAST_REPLAY else WINDOW + 1,
-        context=0 if job_type is JobType.FAST_REPLAY else OVERLAP,
-        replay=0 if job_type is JobType.DEEP_REFLECTION else REPLAY + 1,
-        reread=extractor.reread_turns,
-        people=PEOPLE * (isinstance(extractor, Acquainted) and job_type is not JobType.FAST_REPLAY),
-    )
-    planner = _Planner(
-        storage=storage, embedding=embedding, extractor=extractor, clock=clock, scope=scope,
-        thread_id=thread_id, relations=relations, job_type=job_type, instead_of=instead_of,
-        reflection=reflection, private_only=private_only,
-    )  # fmt: skip
-    read: ThreadWindow | None = None
-    formed: Formed | None = None
-
-    async def attempt() -> RunReport:
-        nonlocal read, formed
-        started_at = clock()
-        reading = await storage.runs.read_thread(scope, thread_id, request)
-        if reading != read:  # else only the known facts changed, so the model output stays valid
-            formed = await _form(extractor, reading) if reading else None
-            read = reading
-        if reading is None or formed is None:
-            return NOTHING_NEW
-        plan, rows = await planner.plan(reading, formed, started_at)
-        await storage.runs.apply_run(plan)
-        return _report(plan, formed, rows)
-
-    return await until_applied(attempt)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Planner:
-    """Plans runs. embedded: vectors of the texts of earlier tries."""
 
     storage: Storage
     embedding: Embedding
@@ -185,8 +140,34 @@ class _Planner:
     reflection: ReflectionDue | None
     private_only: bool
     embedded: dict[str, Vectors] = field(default_factory=dict)
+    _read: ThreadWindow | None = None
+    _formed: Formed | None = None
 
-    async def plan(
+    async def run(self) -> RunReport:
+        """Apply one run and return what it did."""
+        return await until_applied(self._attempt)
+
+    async def _attempt(self) -> RunReport:
+        extracts = self.job_type is not JobType.FAST_REPLAY
+        request = ReadRequest(
+            turns=WINDOW + 1 if extracts else 0,
+            context=OVERLAP if extracts else 0,
+            replay=0 if self.job_type is JobType.DEEP_REFLECTION else REPLAY + 1,
+            reread=self.extractor.reread_turns,
+            people=PEOPLE if extracts and isinstance(self.extractor, Acquainted) else 0,
+        )
+        started_at = self.clock()
+        reading = await self.storage.runs.read_thread(self.scope, self.thread_id, request)
+        if reading != self._read:  # else only the known facts changed: the model output stays valid
+            self._formed = await _form(self.extractor, reading) if reading else None
+            self._read = reading
+        if reading is None or self._formed is None:
+            return NOTHING_NEW
+        plan, rows = await self._plan(reading, self._formed, started_at)
+        await self.storage.runs.apply_run(plan)
+        return _report(plan, self._formed, rows)
+
+    async def _plan(
         self, reading: ThreadWindow, formed: Formed, started_at: datetime
     ) -> tuple[RunPlan, RunRows]:
         """Return the plan and rows of a run, without writing anything."""

@@ -1,26 +1,32 @@
-"""engine.runs: consolidate threads, reflect on a user, list what runs did, and undo it."""
+"""engine.runs: consolidate threads, reflect on users, list and undo runs; perform their jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 from uuid import UUID
 
-from shared_core.core.domain import Scope, ThreadId
+from shared_core.core.domain import JsonValue, Scope, ThreadId
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import check_label, scope_path
-from shared_core.errors import InvalidInput
+from shared_core.errors import InvalidInput, ModelQuotaExceeded, ModelUnavailable
 from shared_core.extraction.rule_based import RuleExtractor
+from shared_core.ingest import events as ingest
 from shared_core.ingest.items import page_bounds
-from shared_core.knowledge.consolidation import RunReport, consolidate
+from shared_core.jobs.retries import MAX_ATTEMPTS
+from shared_core.jobs.runner import Perform
+from shared_core.knowledge.consolidation import Consolidation, RunReport
 from shared_core.knowledge.reflection import ReflectionReport, RuleReflector, reflect
 from shared_core.lifecycle import Handle
-from shared_core.ports.jobs import OF_A_THREAD, JobType, ReflectionDue
+from shared_core.ports.jobs import OF_A_THREAD, Capability, Job, JobType, NewJob, ReflectionDue
 from shared_core.ports.storage import Extractor, Reflector
 
 if TYPE_CHECKING:
     from shared_core.nlp.relation_schema import Relations
     from shared_core.ports.runs import RunRecord
+
+log = logging.getLogger("hippocampus")
 
 Follow: TypeAlias = Callable[[Scope, ThreadId], Awaitable[None]]
 
@@ -102,10 +108,9 @@ class Runs:
     ) -> RunReport:
         """Do one run over the next turns. by_rules: in place of a model that keeps failing.
 
-        Who follows consolidation is called when nothing is left, also if nothing was: what failed
-        there is made up for by the next call. Of a session of the conversation layer no summary is
-        written, and when all of it is read, it has ended. Raises InvalidInput for a job_type that
-        is none of a thread.
+        When no turns remain, follow is called, even if there were none: this repeats a call that
+        failed. A conversation gets no summary, and ends when all its turns are read. Raises
+        InvalidInput for a job_type that needs no thread.
         """
         if job_type not in OF_A_THREAD:
             raise InvalidInput(f"take one of {', '.join(OF_A_THREAD)}, not {job_type!r}")
@@ -120,19 +125,19 @@ class Runs:
         if reader:
             extractor, job_type = reader, JobType.DEEP_REFLECTION
         drawn = reader is None or reader.with_graph
-        report = await consolidate(
-            storage,
-            self._handle.embedding,
-            extractor,
-            self._handle.clock,
-            scope,
-            thread_id,
-            self._relations if drawn else None,
+        report = await Consolidation(
+            storage=storage,
+            embedding=self._handle.embedding,
+            extractor=extractor,
+            clock=self._handle.clock,
+            scope=scope,
+            thread_id=thread_id,
+            relations=self._relations if drawn else None,
             job_type=job_type,
             instead_of=instead_of,
             reflection=self._reflection_due(job_type),
             private_only=reader is not None and reader.private_only,
-        )
+        ).run()
         if reader and not report.more:
             await storage.conversations.finish_conversation(scope, thread_id)
         if self._follow and not report.more and job_type is not JobType.FAST_REPLAY:
@@ -169,3 +174,65 @@ class Runs:
             raise InvalidInput(f"run_id must be a UUID, not {run_id!r}") from error
         storage = await self._handle.storage()
         await storage.runs.undo_run(scope, run)
+
+
+SWEEP = 1000
+"""Maximum number of expired memories deleted by one job."""
+REFLECTED = 50
+"""Number of the newest memories of a user that a reflection reads."""
+
+
+class ConsolidationJobs:
+    """Performs jobs with the same runs as the verbs of the engine."""
+
+    def __init__(self, handle: Handle, runs: Runs) -> None:
+        self._handle = handle
+        self._runs = runs
+
+    def performers(self) -> Mapping[Capability, Perform]:
+        """Return the performer of each type of job."""
+        of_threads = dict.fromkeys(map(Capability, OF_A_THREAD), self.perform)
+        return {**of_threads, Capability(JobType.REFLECTION): self.reflect}
+
+    async def perform(self, job: Job) -> dict[str, JsonValue]:
+        """Perform a job on a thread; enqueue another for the rest, if any."""
+        assert job.thread_id is not None
+        storage = await self._handle.storage()
+        embedded = await ingest.embed_waiting(
+            storage, self._handle.embedding, job.scope, job.thread_id
+        )
+        report = await self._consolidated(job)
+        if report.more or embedded == ingest.EMBED_BATCH * ingest.EMBED_BATCHES:
+            rest = NewJob(job_id=uuid7(), job_type=job.job_type, run_after=self._handle.clock())
+            await storage.jobs.enqueue(job.scope, job.thread_id, rest)
+        await storage.items.sweep_expired((job.scope.app, job.scope.user), SWEEP)
+        result: dict[str, JsonValue] = {
+            "embedded": embedded,
+            "events": report.events,
+            "facts": report.facts_opened,
+        }
+        if report.run_id is None:
+            result["message"] = "No events to consolidate"
+        return result
+
+    async def reflect(self, job: Job) -> dict[str, JsonValue]:
+        """Reflect on the user of a job."""
+        report = await self._runs.reflect(job.scope, REFLECTED)
+        return {"reflections": report.reflections_generated}
+
+    async def _consolidated(self, job: Job) -> RunReport:
+        """Do a run; at the last attempt use rules if the model fails, so that no turn is lost."""
+        assert job.thread_id is not None
+        try:
+            return await self._runs.consolidate_next(
+                job.scope, job.thread_id, job_type=job.job_type
+            )
+        except ModelQuotaExceeded:
+            raise
+        except ModelUnavailable as error:
+            if job.attempts < MAX_ATTEMPTS or not self._runs.by_model:
+                raise
+            log.warning("job %s goes on by rules: %s", job.job_id, type(error).__name__)
+            return await self._runs.consolidate_next(
+                job.scope, job.thread_id, job_type=job.job_type, by_rules=True
+            )

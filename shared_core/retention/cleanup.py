@@ -90,16 +90,6 @@ class RetentionReport:
         return sum(self.counts.get(fate, {}).values())
 
 
-@dataclass(slots=True)
-class _CleanupTotals:
-    counts: dict[Fate, Counter[MemoryKind]] = field(
-        default_factory=lambda: {fate: Counter() for fate in FATES}
-    )
-    along: Counter[MemoryKind] = field(default_factory=Counter)
-    retimed: int = 0
-    batches: int = 0
-
-
 async def cleanup(
     storage: Storage, clock: Clock, scope: Scope, policy: RetentionPolicy, *, dry_run: bool
 ) -> CleanupReport:
@@ -183,8 +173,10 @@ async def forget_faded(
     await _require_clock(storage, clock)
     for path in await storage.retention.retimings(scope, app):
         await retime(storage, path, goes_on=goes_on)
-    began, now, done = time.monotonic(), clock(), _CleanupTotals()
-    total = 0
+    began, now, total = time.monotonic(), clock(), 0
+    totals: dict[Fate, Counter[MemoryKind]] = {fate: Counter() for fate in FATES}
+    along: Counter[MemoryKind] = Counter()
+    retimed = batches = 0
     if progress:
         counts, _, _ = await storage.retention.due(scope, app, now, 0)
         total = sum(sum(kinds.values()) for kinds in counts.values())
@@ -194,20 +186,20 @@ async def forget_faded(
         if moved.size == 0:
             break
         for fate, kinds in moved.counts.items():
-            done.counts[fate].update(kinds)
-        done.along.update(moved.along)
-        done.retimed += moved.retimed
-        done.batches += 1
+            totals[fate].update(kinds)
+        along.update(moved.along)
+        retimed += moved.retimed
+        batches += 1
         if progress:
-            progress(sum(counter.total() for counter in done.counts.values()), total)
+            progress(sum(counter.total() for counter in totals.values()), total)
         if goes_on and not await goes_on():
             break
         await asyncio.sleep(0)  # others come to their turn
     return RetentionReport(
-        counts=done.counts,
-        along=done.along,
-        retimed=done.retimed,
-        batches=done.batches,
+        counts=totals,
+        along=along,
+        retimed=retimed,
+        batches=batches,
         duration_s=time.monotonic() - began,
     )
 

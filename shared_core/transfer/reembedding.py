@@ -10,6 +10,7 @@ from shared_core.core.domain import JsonValue
 from shared_core.ingest.events import TEXT_FIELD
 from shared_core.nlp.text import has_words
 from shared_core.ports.indexes import EmbeddedField
+from shared_core.ports.transfer import Unembedded
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -25,10 +26,10 @@ TextOfField: TypeAlias = Callable[[Mapping[str, JsonValue], str], str | None]
 
 @dataclass(slots=True, kw_only=True)
 class ReembedReport:
-    """What changing the model did.
+    """The result of a change of model.
 
-    embedded: vectors made. left: fields without one, because their text is not known here or has
-    no direction; words find them. dropped: vectors of other models that went.
+    embedded: number of new vectors. left: fields without a vector, because their text is unknown
+    or the model finds no meaning in it; words find them. dropped: deleted vectors of other models.
     """
 
     model: str
@@ -45,7 +46,7 @@ async def reembed(
     text_of_field: TextOfField | None,
     progress: Callable[[int], None] | None,
 ) -> ReembedReport:
-    """Make vectors of another model for all that has some, then let it be the model in use.
+    """Embed everything that has vectors with another model, then activate that model.
 
     engine.reembed() explains the arguments.
     """
@@ -79,13 +80,13 @@ class _Reembedding:
         self.report = ReembedReport(model=embedder.model)
 
     async def begin(self) -> int:
-        """Note the model; return its dimensions."""
+        """Register the model; return its dimensions."""
         [vector] = await self._embedder.embed_query("dimensions")
         await self._storage.reembedding.begin_model(self._embedder.model, len(vector))
         return len(vector)
 
     async def once_over(self) -> int:
-        """Go over all that has no vector yet; return how many were made."""
+        """Embed every field without a vector of the model; return the number of new vectors."""
         before, after = self.report.embedded, None
         self.report.left = 0
         while page := await self._page(after):
@@ -97,7 +98,7 @@ class _Reembedding:
         return await self._storage.reembedding.embedded_otherwise(self._embedder.model, after, PAGE)
 
     async def _embed(self, page: Sequence[EmbeddedField]) -> None:
-        texts = [(one, self._text(one)) for one in page]
+        texts = [(one, field_text(one, self._text_of_field)) for one in page]
         said = [(one, text) for one, text in texts if has_words(text)]
         if said:
             vectors = await self._embedder.embed_passages([text for _, text in said])
@@ -113,7 +114,9 @@ class _Reembedding:
         else:
             self.report.left += len(page)
 
-    def _text(self, one: EmbeddedField) -> str:
-        if one.field == TEXT_FIELD:
-            return one.text
-        return (self._text_of_field(one.value, one.field) if self._text_of_field else None) or ""
+
+def field_text(one: EmbeddedField | Unembedded, text_of_field: TextOfField | None) -> str:
+    """Return the text of a field of a memory; "" if it is unknown."""
+    if one.field == TEXT_FIELD:
+        return one.text
+    return (text_of_field(one.value, one.field) if text_of_field else None) or ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -12,20 +12,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 from uuid import uuid4
 
-from shared_core.core.domain import JsonValue, Scope
+from shared_core.core.domain import Scope
 from shared_core.errors import Conflict, InvalidInput, NotFound
-from shared_core.ingest.events import TEXT_FIELD
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.text import has_words
-from shared_core.ports.transfer import EMBEDDINGS, RowBatch, Unembedded, Written
+from shared_core.ports.transfer import EMBEDDINGS, RowBatch, Written
 from shared_core.transfer.lines import EndLine, Header, LineReader, row_line, whose_of
+from shared_core.transfer.reembedding import TextOfField, field_text
 
 if TYPE_CHECKING:
     from shared_core.lifecycle import Handle
     from shared_core.ports.storage import Storage
     from shared_core.recall.access_log import AccessLog
 
-TextOfField: TypeAlias = Callable[[Mapping[str, JsonValue], str], str | None]
 Progress: TypeAlias = Callable[[int], None]
 _NAMES = ("namespace", "key", "thread_id", "event_id", "memory_id")
 """Columns by which a row is known, where it has them."""
@@ -226,18 +225,13 @@ class _LineImport:
                 header.whose, batch, model, header.dimensions
             )
         waiting = await self._storage.transfer.unembedded(header.whose, batch, model)
-        said = [(one.address, one.field, self._text(one)) for one in waiting]
+        said = [(one.address, one.field, field_text(one, self._text_of_field)) for one in waiting]
         texts = [(address, field, text) for address, field, text in said if has_words(text)]
         vectors = await self._embedding.rows(texts)
         if vectors is not None:
             await self._storage.transfer.add_made_vectors(header.whose, vectors)
             self._report.embedded += len(vectors.addresses)
         return Written(written=len(texts), left=len(waiting) - len(texts))
-
-    def _text(self, one: Unembedded) -> str:
-        if one.field == TEXT_FIELD:
-            return one.text
-        return (self._text_of_field(one.value, one.field) if self._text_of_field else None) or ""
 
 
 def _address(batch: RowBatch) -> str:
