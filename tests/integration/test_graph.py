@@ -379,7 +379,7 @@ async def test_what_is_not_known_is_empty_and_what_cannot_be_is_refused(
         (lambda: graph.paths(ANN, "a", "b", max_hops=5), "max_hops must be"),
         (lambda: graph.paths(ANN, "a", "b", limit=10_000), "limit must be"),
         (lambda: graph.add(ANN, "?!", "knows", "b"), "subject must be a name"),
-        (lambda: graph.add(ANN, "a", "?", "b"), "a relation needs a name"),
+        (lambda: graph.add(ANN, "a", "?", "b"), "relation must have a letter"),
         (lambda: graph.add(ANN, "a", "knows", "b" * 500), "object must be a name"),
         (lambda: graph.add(ANN, "a", "knows", "b", valid_from=naive), "has no time zone"),
         (lambda: graph.add(ANN, "a", "knows", "b", confidence=2), "confidence"),
