@@ -205,7 +205,7 @@ async def _ranked(
             "a search by words covers one user: pass a namespace of at least two labels, or search"
             " by meaning"
         )
-    vector = await embedding.query_or_none(query) if op.search == "hybrid" else None
+    vector, _ = await embedding.query_or_words(query) if op.search == "hybrid" else (None, True)
     most, candidates = (RANKED_WORDS, RANKED_WORDS) if vector is None else (RANKED, 2 * RANKED)
     request = SearchRequest(
         scope=Scope(*op.prefix[:2]),

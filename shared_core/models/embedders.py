@@ -17,6 +17,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from uuid import uuid4
 
@@ -36,10 +37,6 @@ if TYPE_CHECKING:
     from shared_core.ports.storage import Vectors
 
     EmbedFunction: TypeAlias = Callable[[list[str]], Any]
-
-if TYPE_CHECKING:
-    from shared_core.ports.storage import Vectors
-
 
 MODEL_ATTRIBUTES = ("model", "model_name", "model_id", "deployment")
 """Attributes in which LangChain's embeddings keep the name of their model."""
@@ -257,7 +254,8 @@ class LangChainEmbedder(CallableEmbedder):
         one_query = embeddings.aembed_query if own("aembed_query") else embeddings.embed_query
 
         def query(texts: list[str]) -> Any:
-            return _one(one_query(texts[0]))
+            found = one_query(texts[0])
+            return _listed(found) if inspect.isawaitable(found) else [found]
 
         names = (getattr(embeddings, name, None) for name in MODEL_ATTRIBUTES)
         named = next((name for name in names if isinstance(name, str)), None)
@@ -291,12 +289,8 @@ class GoogleEmbedder(CallableEmbedder):
                 vectors += [entry.values for entry in answer.embeddings]
             return vectors
 
-        async def passages(texts: list[str]) -> list[list[float]]:
-            return await embed(texts, "RETRIEVAL_DOCUMENT")
-
-        async def query(texts: list[str]) -> list[list[float]]:
-            return await embed(texts, "RETRIEVAL_QUERY")
-
+        passages = partial(embed, task="RETRIEVAL_DOCUMENT")
+        query = partial(embed, task="RETRIEVAL_QUERY")
         super().__init__(passages, model=f"google:{model}", query_function=query)
 
 
@@ -344,13 +338,7 @@ def checked_vectors(answer: Any, count: int, model: str) -> Vectors:
     return normalised
 
 
-def _one(answer: Any) -> Any:
-    if inspect.isawaitable(answer):
-        return _awaited_one(answer)
-    return [answer]
-
-
-async def _awaited_one(answer: Awaitable[Any]) -> list[Any]:
+async def _listed(answer: Awaitable[Any]) -> list[Any]:
     return [await answer]
 
 
@@ -389,14 +377,9 @@ class PrecomputedVectors:
         import numpy as np
 
         unknown = [text for text in texts if text not in self._known]
-        fresh = dict(
-            zip(unknown, await self._embedder.embed_passages(unknown), strict=True)
-            if unknown
-            else ()
-        )
-        return np.stack(
-            [self._known[text] if text in self._known else fresh[text] for text in texts]
-        )
+        fresh = await self._embedder.embed_passages(unknown) if unknown else ()
+        known = self._known | dict(zip(unknown, fresh, strict=True))
+        return np.stack([known[text] for text in texts])
 
     async def embed_query(self, text: str) -> Vectors:
         return await self._embedder.embed_query(text)

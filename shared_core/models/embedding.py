@@ -81,11 +81,6 @@ class Embedding:
         await self._declare(vector)
         return vector if vector.any() else None
 
-    async def query_or_none(self, text: str) -> Vectors | None:
-        """Return the vector of a query, or None with a warning if the embedder is down."""
-        vector, _ = await self.query_or_words(text)
-        return vector
-
     async def query_or_words(self, text: str) -> tuple[Vectors | None, bool]:
         """Return the vector of a query, and whether the embedder is down, so that only words can
         match."""

@@ -77,24 +77,18 @@ def mind_rules() -> dict[str, list[dict[str, Any]]]:
 Rule: TypeAlias = "tuple[dict[Language, str], float, dict[Language, re.Pattern[str]]]"
 
 
-def patterns(dimension: str) -> list[Rule]:
-    """Return (labels, confidence, patterns) of the rules for a dimension."""
-    return [rule for kind, rule in _findings() if kind == dimension]
-
-
 @lru_cache
-def _findings() -> tuple[tuple[str, Rule], ...]:
+def patterns(dimension: str) -> tuple[Rule, ...]:
+    """Return (labels, confidence, patterns) of the rules for a dimension."""
     return tuple(
         (
-            table["dimension"],
-            (
-                {"en": table["label"], "zh": table["label_zh"]},
-                float(table["confidence"]),
-                {
-                    "en": re.compile("|".join(table["en"]), re.IGNORECASE),
-                    "zh": re.compile("|".join(table["zh"])),
-                },
-            ),
+            {"en": table["label"], "zh": table["label_zh"]},
+            float(table["confidence"]),
+            {
+                "en": re.compile("|".join(table["en"]), re.IGNORECASE),
+                "zh": re.compile("|".join(table["zh"])),
+            },
         )
         for table in mind_rules()["findings"]
+        if table["dimension"] == dimension
     )

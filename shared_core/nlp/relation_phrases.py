@@ -174,19 +174,9 @@ def _without_lead(target: str) -> str:
 
 
 def _words(relation: str) -> RelationWords | None:
-    table = _table()
-    if relation in table:
-        return table[relation]
-    if relation in _kin():
-        return _kin()[relation]
-    return next(
-        (
-            one
-            for name, one in table.items()
-            if name.endswith("*") and relation.startswith(name[:-1])
-        ),
-        None,
-    )
+    known = _table()
+    families = (name for name in known if name.endswith("*") and relation.startswith(name[:-1]))
+    return known.get(relation) or _kin().get(relation) or known.get(next(families, ""))
 
 
 @lru_cache

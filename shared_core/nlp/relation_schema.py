@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Literal, NotRequired, TypedDict, cast
+from typing import Any, Literal
 
 from shared_core.core.domain import USER, FactDraft, TripleDraft
 from shared_core.core.namespaces import clean_text
@@ -16,13 +16,6 @@ from shared_core.nlp.slots import ABOUT, Slot, slot_for_alias, slot_of
 
 Objects = Literal["one", "many"]
 MAX_RELATION_BYTES = 400
-
-
-class RelationTable(TypedDict):
-    """An entry of relations.toml."""
-
-    objects: Objects
-    slots: NotRequired[list[str]]
 
 
 class Relations:
@@ -40,7 +33,7 @@ class Relations:
                     f" {objects!r}"
                 )
             known[_pattern(given)] = objects
-        self._exact = {name: objects == "one" for name, objects in known.items()}
+        self._exact: dict[str, bool] = {name: objects == "one" for name, objects in known.items()}
         self._begun = sorted(
             (name[:-1] for name in known if name.endswith("*")), key=len, reverse=True
         )
@@ -63,7 +56,7 @@ class Relations:
         """Return triples with canonical relation names and their declared cardinality."""
         found = []
         for triple in triples:
-            name = self._one_name(_snake_case(triple.relation) or triple.relation)
+            name = self._one_name(snake_case(clean_text(triple.relation)) or triple.relation)
             functional = self.functional(name)
             if functional is None:
                 functional = triple.functional
@@ -76,7 +69,7 @@ class Relations:
 
 def relation_name(given: str) -> str:
     """Return a relation in snake_case. Raises InvalidInput if it has no letter or is too long."""
-    name = _snake_case(given)
+    name = snake_case(clean_text(str(given)))
     if not name or len(name.encode()) > MAX_RELATION_BYTES:
         raise InvalidInput(
             f"relation must have a letter and at most {MAX_RELATION_BYTES} bytes, e.g. 'works_at',"
@@ -91,18 +84,15 @@ def slot_relations() -> Mapping[str, str]:
     return {slot: name for name, table in _table().items() for slot in table.get("slots", ())}
 
 
-def _snake_case(given: str) -> str:
-    return re.sub(r"\W+", "_", clean_text(str(given)).lower()).strip("_")
-
-
 def _pattern(given: str) -> str:
     begins = given.endswith("*")
     return relation_name(given.removesuffix("*")) + ("_*" if begins else "")
 
 
 @lru_cache
-def _table() -> Mapping[str, RelationTable]:
-    return cast("Mapping[str, RelationTable]", read_rule_file("relations.toml")["relations"])
+def _table() -> Mapping[str, Mapping[str, Any]]:
+    relations: Mapping[str, Mapping[str, Any]] = read_rule_file("relations.toml")["relations"]
+    return relations
 
 
 DECLARED = Relations()

@@ -48,7 +48,7 @@ def slot_of(given: str) -> Slot | None:
     name = _slug(given)
     if not name or SECRET.search(name):
         return None
-    known = _aliases().get(name.replace(".", "_"))
+    known = _names_in("aliases").get(name.replace(".", "_"))
     name = known or _favourite(name) or _relation(name) or name
     found = _ontology().get(_shape(name))
     if found is None:
@@ -116,7 +116,7 @@ def name_slots() -> list[str]:
 def edge_relation(given: str) -> tuple[str, bool]:
     """Return a relation in snake_case, and whether it has one object at a time."""
     name = _slug(given).replace(".", "_")[:MAX_SLOT_CHARACTERS].strip("_")
-    slot = _aliases().get(name, name)
+    slot = _names_in("aliases").get(name, name)
     found = _ontology().get(slot)
     return name, bool(found and found[1])
 
@@ -132,12 +132,12 @@ def slot_name(given: str) -> str | None:
 @lru_cache
 def known_slot_names() -> frozenset[str]:
     """Return all names and aliases in the ontology that need no part filled in."""
-    return frozenset({*(name for name in _ontology() if "{" not in name), *_aliases()})
+    return frozenset({*(name for name in _ontology() if "{" not in name), *_names_in("aliases")})
 
 
 def slot_for_alias(name: str) -> str:
     """Return the slot that a snake_case name is an alias of, else the name."""
-    return _aliases().get(name, name)
+    return _names_in("aliases").get(name, name)
 
 
 def _favourite(name: str) -> str | None:
@@ -158,7 +158,7 @@ def _relation(name: str) -> str | None:
         kin = _kinship().get(" ".join(parts[:length]))
         if kin is not None:
             rest = "_".join(parts[length:])
-            suffix = _suffixes().get(rest, rest)
+            suffix = _names_in("suffixes").get(rest, rest)
             return f"{RELATION}.{kin}.{suffix}" if suffix else f"{RELATION}.{kin}"
     return None
 
@@ -203,18 +203,10 @@ def _kinship() -> Mapping[str, str]:
 
 
 @lru_cache
-def _table() -> Mapping[str, Mapping[str, list[str]]]:
-    return read_rule_file("slots.toml")
-
-
-@lru_cache
-def _aliases() -> Mapping[str, str]:
-    return {alias: slot for slot, names in _table()["aliases"].items() for alias in names}
-
-
-@lru_cache
-def _suffixes() -> Mapping[str, str]:
-    return {alias: slot for slot, names in _table()["suffixes"].items() for alias in names}
+def _names_in(table: str) -> Mapping[str, str]:
+    """Return the slot for each name in a table of slots.toml."""
+    slots = read_rule_file("slots.toml")[table]
+    return {name: slot for slot, names in slots.items() for name in names}
 
 
 LEAST_CHARACTERS: Final = 6

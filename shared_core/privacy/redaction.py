@@ -31,11 +31,7 @@ from shared_core.privacy.spoken_secrets import (
 Mode = Literal["off", "mask", "drop"]
 
 
-def _always(_: str) -> bool:
-    return True
-
-
-def _anywhere(_: SecretSpan) -> bool:
+def _always(_: object) -> bool:
     return True
 
 
@@ -49,10 +45,10 @@ class _Kind:
 
     hints: tuple[str, ...]
     pattern: re.Pattern[str]
-    is_valid: Callable[[str], bool]
-    default: Mode
-    strict: Mode
-    is_secret: Callable[[SecretSpan], bool] = _anywhere
+    is_valid: Callable[[str], bool] = _always
+    is_secret: Callable[[SecretSpan], bool] = _always
+    default: Mode = "mask"
+    strict: Mode = "drop"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +125,6 @@ _KINDS: Final[Mapping[str, _Kind]] = {
             r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:[^-]|-(?!----))*"
             r"(?:-----END [A-Z ]{0,40}PRIVATE KEY-----)?"
         ),
-        _always, "mask", "drop",
     ),
     "api_key": _Kind(
         ("sk-", "sk_", "rk_", "gh", "glpat", "npm_", "hf_", "xox", "akia", "asia", "aiza", "pypi-",
@@ -140,11 +135,10 @@ _KINDS: Final[Mapping[str, _Kind]] = {
             r"|xox[abprs]-[\w-]{10,}|(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[\w-]{35}|pypi-[\w-]{50,}"
             r"|SG\.[\w-]{16,40}\.[\w-]{30,}|ya29\.[\w-]{30,}|LTAI\w{12,30})(?![\w-])"
         ),
-        _always, "mask", "drop",
     ),
     "jwt": _Kind(
         ("eyj",),
-        _form(r"\beyJ[\w-]{8,2000}\.[\w-]{4,4000}\.[\w-]{10,1000}"), _token, "mask", "drop"
+        _form(r"\beyJ[\w-]{8,2000}\.[\w-]{4,4000}\.[\w-]{10,1000}"), is_valid=_token
     ),
     "url_password": _Kind(
         ("://",),
@@ -152,38 +146,35 @@ _KINDS: Final[Mapping[str, _Kind]] = {
             r"\b[a-zA-Z][a-zA-Z0-9+.-]{1,30}://[^\s:/@]{0,100}:"
             r"(?P<secret>[^\s/@]{1,200}(?:@[^\s/@?#,;]{1,100}){0,3})@"
         ),
-        _always, "mask", "drop",
     ),
     "password": _Kind(
         ("pass", "pwd", "密码", "口令", "验证码", "密钥", "pin", "code", "otp", "cvv", "cvc"),
-        _form(PASSWORD), _always, "mask", "drop", is_password,
+        _form(PASSWORD), is_secret=is_password,
     ),
     "credential": _Kind(
         ("key", "secret", "token", "bearer", "authorization"),
-        _form(KEY), _always, "mask", "drop", is_key,
+        _form(KEY), is_secret=is_key,
     ),
     "card": _Kind(
         _DIGITS,
         _form(r"(?<![\w.-])(?:2[2-7]|[3-6]\d)\d\d(?:[ -]?\d){9,15}(?![\w-]|\.\d)"),
-        luhn, "mask", "drop",
+        is_valid=luhn,
     ),
     "iban": _Kind(
         _DIGITS,
-        _form(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){3,7}(?: ?[A-Z0-9]{1,3})?\b"), iban,
-        "mask", "drop",
+        _form(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){3,7}(?: ?[A-Z0-9]{1,3})?\b"), is_valid=iban,
     ),
     "chinese_id": _Kind(
         _DIGITS,
-        _form(r"(?<!\w)[1-9]\d{16}[\dXx](?!\w)"), chinese_id, "mask", "drop"
+        _form(r"(?<!\w)[1-9]\d{16}[\dXx](?!\w)"), is_valid=chinese_id
     ),
     "us_ssn": _Kind(
         _DIGITS,
-        _form(r"(?<![\w-])(?!000|666|9\d\d)\d{3}-(?!00)\d\d-(?!0000)\d{4}(?![\w-])"), _always,
-        "mask", "drop",
+        _form(r"(?<![\w-])(?!000|666|9\d\d)\d{3}-(?!00)\d\d-(?!0000)\d{4}(?![\w-])"),
     ),
     "email": _Kind(
         ("@",),
-        _form(r"\b[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}\b"), _always, "off", "mask"
+        _form(r"\b[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}\b"), default="off", strict="mask"
     ),
     "phone": _Kind(
         _DIGITS,
@@ -191,7 +182,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
             r"(?<![\w.+-])(?:\+\d{1,3}[ .-]?(?:\(\d{1,4}\)[ .-]?)?\d(?:[ .-]?\d){6,12}"
             r"|1[3-9]\d(?:[ -]?\d{4}){2}|\(?\d{3}\)?[ .-]\d{3}[ .-]\d{4})(?![\w-]|\.\d)"
         ),
-        _always, "off", "mask",
+        default="off", strict="mask",
     ),
 }  # fmt: skip
 _HINTED: Final = {

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any, Final, Literal, NotRequired, TypedDict, cast
+from typing import Any, Final, Literal
 
 from shared_core.core.domain import FactType
 from shared_core.nlp.text import Language
@@ -137,28 +137,8 @@ class Kinship:
     general: Mapping[str, frozenset[str]]
 
 
-class SlotTable(TypedDict):
-    """A [slots.*] table: what the patterns of a slot share."""
-
-    fact_type: FactType
-    functional: bool
-    free: NotRequired[bool]
-
-
-class RuleFile(TypedDict):
-    """A parsed rule file; its other keys are the patterns of the rule set."""
-
-    subject: str
-    speakers: dict[str, str]
-    canonical: dict[str, str]
-    words: dict[str, list[str] | dict[str, str]]
-    fragments: dict[str, str]
-    guards: list[dict[str, str]]
-    slots: dict[str, SlotTable]
-    patterns: list[dict[str, str]]
-
-
 EXPRESSIONS: Final = [one.name for one in fields(RuleSet) if one.type == "re.Pattern[str]"]
+OPTIONAL: Final = ("reject", "needs", "unless", "strip")
 PLACEHOLDER: Final = re.compile(r"\{\{(\w+)\}\}")
 
 
@@ -170,7 +150,7 @@ def read_rule_file(name: str) -> dict[str, Any]:
 @lru_cache
 def load_rules(language: Language) -> RuleSet:
     """Return the compiled rules of a language, read and compiled on the first call."""
-    return build_rules(cast("RuleFile", read_rule_file(f"{language}.toml")))
+    return build_rules(read_rule_file(f"{language}.toml"))
 
 
 @lru_cache
@@ -203,7 +183,7 @@ def kin_word(relation: str, language: Language) -> str:
     return next((word for word in words if len(word) == 2), words[0] if words else "")
 
 
-def build_rules(source: RuleFile) -> RuleSet:
+def build_rules(source: Mapping[str, Any]) -> RuleSet:
     """Return the rule set of a parsed file. Raises KeyError for an unknown placeholder."""
     parts = source["fragments"] | {
         name: f"(?:{'|'.join(longest_first(words))})" for name, words in source["words"].items()
@@ -214,7 +194,6 @@ def build_rules(source: RuleFile) -> RuleSet:
             expression = PLACEHOLDER.sub(lambda match: parts[match[1]], expression)
         return re.compile(expression, re.IGNORECASE)
 
-    expressions = cast("dict[str, str]", source)
     canonical = dict(source["canonical"])
     for words in source["words"].values():
         if isinstance(words, dict):
@@ -224,20 +203,18 @@ def build_rules(source: RuleFile) -> RuleSet:
         for table in source["patterns"]
     ]
     return RuleSet(
-        **{name: compiled(expressions[name]) for name in EXPRESSIONS},
+        **{name: compiled(source[name]) for name in EXPRESSIONS},
         subject=source["subject"],
         speakers=source["speakers"],
         canonical=canonical,
-        kin=cast("Mapping[str, str]", source["words"]["kin"]),
-        sentences={
-            name: cast("dict[str, str]", slot)["assert"] for name, slot in source["slots"].items()
-        },
+        kin=source["words"]["kin"],
+        sentences={name: slot["assert"] for name, slot in source["slots"].items()},
         guards=[
             Guard(
                 id=guard["id"],
-                scope=cast("GuardScope", guard["scope"]),
-                tells=bool(guard.get("tells", False)),
-                unsafe=bool(guard.get("unsafe", False)),
+                scope=guard["scope"],
+                tells=guard.get("tells", False),
+                unsafe=guard.get("unsafe", False),
                 regex=compiled(guard["regex"]),
             )
             for guard in source["guards"]
@@ -247,20 +224,16 @@ def build_rules(source: RuleFile) -> RuleSet:
     )
 
 
-def longest_first(words: list[str] | dict[str, str]) -> list[str]:
+def longest_first(words: Iterable[str]) -> list[str]:
     """Return words longest first ("mother-in-law" before "mother"); lists keep their order."""
     return words if isinstance(words, list) else sorted(words, key=len, reverse=True)
 
 
 def build_pattern(
-    table: Mapping[str, str], slot: SlotTable, compiled: Callable[[str], re.Pattern[str]]
+    table: Mapping[str, Any], slot: Mapping[str, Any], compiled: Callable[[str], re.Pattern[str]]
 ) -> Pattern:
     """Return the pattern of a [[patterns]] table, completed from its slot."""
-    operation = cast("Operation", table.get("operation", "assert"))
-
-    def optional(name: str) -> re.Pattern[str] | None:
-        return compiled(table[name]) if name in table else None
-
+    operation = table.get("operation", "assert")
     return Pattern(
         id=table["id"],
         slot=table["slot"],
@@ -268,17 +241,14 @@ def build_pattern(
         functional=slot["functional"],
         confidence=float(table["confidence"]),
         operation=operation,
-        statement=table.get("statement") or cast("dict[str, str]", slot)[operation],
+        statement=table.get("statement") or slot[operation],
         regex=compiled(table["regex"]),
-        reject=optional("reject"),
-        needs=optional("needs"),
-        unless=optional("unless"),
-        strip=optional("strip"),
-        split=cast("Split", table.get("split", "never")),
+        split=table.get("split", "never"),
         free=slot.get("free", False),
-        change=bool(table.get("change", False)),
-        denies=bool(table.get("denies", False)),
-        implies=cast("Sequence[str]", table.get("implies", ())),
+        change=table.get("change", False),
+        denies=table.get("denies", False),
+        implies=table.get("implies", ()),
+        **{name: compiled(table[name]) if name in table else None for name in OPTIONAL},
     )
 
 
