@@ -22,9 +22,9 @@ from shared_core.errors import InvalidInput
 if TYPE_CHECKING:
     from shared_core.engine import MemoryEngine
     from shared_core.ports.profiles import ProfileVersion
-    from shared_core.profiles.by_agent import ProfileDesk
     from shared_core.profiles.memory import Memory
     from shared_core.profiles.repository import ProfileDiff
+    from shared_core.profiles.service import AgentProfile
 
 MAX_BYTES: Final = 16_777_216
 """Maximum size of a conversation in bytes, 16 MiB."""
@@ -69,10 +69,10 @@ def show(
 ) -> None:
     """Show a profile: who the user is, what happened, and what may be concluded."""
 
-    async def call(desk: ProfileDesk) -> None:
-        from shared_core.profiles.by_agent import memory_json
+    async def call(profile: AgentProfile) -> None:
+        from shared_core.profiles.service import memory_json
 
-        known = await (desk.current() if version is None else desk.show(version))
+        known = await (profile.current() if version is None else profile.show(version))
         if as_json:
             cli.print_json(None if known is None else memory_json(known))
         elif known is None:
@@ -80,7 +80,7 @@ def show(
         else:
             cli.print_all(_profile_lines(known))
 
-    _with_desk(uri, schema, Scope(app_name, user), agent, subject, call)
+    _with_profile(uri, schema, Scope(app_name, user), agent, subject, call)
 
 
 @profiles.command("update")
@@ -111,11 +111,11 @@ def update(
     is the user's unless it begins with "assistant:" (助手：).
     """
 
-    async def call(desk: ProfileDesk) -> None:
-        from shared_core.profiles.by_agent import update_json
+    async def call(profile: AgentProfile) -> None:
+        from shared_core.profiles.service import update_json
 
-        before = await desk.current()
-        known, result = await desk.update(given)
+        before = await profile.current()
+        known, result = await profile.update(given)
         if as_json:
             cli.print_json(update_json(known, result))
         elif not result.changed:
@@ -123,14 +123,14 @@ def update(
         else:
             typer.echo(f"The profile is at version {known.version}.")
             if before is not None:
-                cli.print_all(_diff_lines(await desk.diff(before.version, known.version)))
+                cli.print_all(_diff_lines(await profile.diff(before.version, known.version)))
             else:
                 prompt = known.to_prompt()
                 empty = f"The conversation says nothing about who {user} is."
                 cli.print_all([Text(prompt or empty)])
 
     given = _conversation(file, conversation)
-    _with_desk(
+    _with_profile(
         uri, schema, Scope(app_name, user), agent, subject, call, embedder=embedder, llm=llm,
         consolidates=True,
     )  # fmt: skip
@@ -149,10 +149,10 @@ def versions(
 ) -> None:
     """List the stored versions of a profile, newest first."""
 
-    async def call(desk: ProfileDesk) -> None:
-        from shared_core.profiles.by_agent import version_json
+    async def call(profile: AgentProfile) -> None:
+        from shared_core.profiles.service import version_json
 
-        found = [] if await desk.current() is None else await desk.versions(limit)
+        found = [] if await profile.current() is None else await profile.versions(limit)
         if as_json:
             cli.print_json([version_json(one) for one in found])
         elif found:
@@ -160,7 +160,7 @@ def versions(
         else:
             typer.echo(f"No profile is stored for {user} in {app_name}.")
 
-    _with_desk(uri, schema, Scope(app_name, user), agent, subject, call)
+    _with_profile(uri, schema, Scope(app_name, user), agent, subject, call)
 
 
 @profiles.command("diff")
@@ -177,16 +177,16 @@ def diff(
 ) -> None:
     """Show what changed from one version of a profile to another."""
 
-    async def call(desk: ProfileDesk) -> None:
-        from shared_core.profiles.by_agent import diff_json
+    async def call(profile: AgentProfile) -> None:
+        from shared_core.profiles.service import diff_json
 
-        found = await desk.diff(from_version, to_version)
+        found = await profile.diff(from_version, to_version)
         if as_json:
             cli.print_json(diff_json(found))
         else:
             cli.print_all(_diff_lines(found))
 
-    _with_desk(uri, schema, Scope(app_name, user), agent, subject, call)
+    _with_profile(uri, schema, Scope(app_name, user), agent, subject, call)
 
 
 @profiles.command("rollback")
@@ -203,35 +203,35 @@ def rollback(
 ) -> None:
     """Store an earlier version of a profile again, as a new version."""
 
-    async def call(desk: ProfileDesk) -> None:
-        from shared_core.profiles.by_agent import memory_json
+    async def call(profile: AgentProfile) -> None:
+        from shared_core.profiles.service import memory_json
 
-        known = await desk.rollback(version)
+        known = await profile.rollback(version)
         if as_json:
             cli.print_json(memory_json(known))
         else:
             typer.echo(f"Version {known.version} has the content of version {version}.")
 
-    _with_desk(uri, schema, Scope(app_name, user), agent, subject, call, embedder=embedder)
+    _with_profile(uri, schema, Scope(app_name, user), agent, subject, call, embedder=embedder)
 
 
-def _with_desk(
+def _with_profile(
     uri: str | None,
     schema: str | None,
     scope: Scope,
     agent: str | None,
     subject: Of,
-    call: Callable[[ProfileDesk], Awaitable[None]],
+    call: Callable[[AgentProfile], Awaitable[None]],
     *,
     embedder: str | None = None,
     llm: str | None = None,
     consolidates: bool = False,
 ) -> None:
-    """Call with the desk of one profile. consolidates: run the queued jobs and wait for them."""
+    """Call with one profile. consolidates: run the queued jobs and wait for them."""
     of: Literal["user", "agent"] = "agent" if subject is Of.AGENT else "user"
 
     async def run(memory: MemoryEngine) -> None:
-        await call(memory.profiles.desk(scope, agent, of))
+        await call(memory.profiles.of(scope, agent, of))
         if consolidates and not await memory.flush():
             typer.echo("Its facts are not extracted yet: see hippocampus jobs.", err=True)
 

@@ -20,7 +20,7 @@ from shared_core.http.answers import Json, responses
 from shared_core.http.problems import ProblemError
 from shared_core.ports.graph import Edge
 from shared_core.ports.jobs import JobRecord, JobStatus, JobType
-from shared_core.profiles.by_agent import (
+from shared_core.profiles.service import (
     diff_json,
     memory_json,
     update_json,
@@ -257,15 +257,15 @@ def _memory_json(memory: Memory) -> dict[str, object]:
 @profiles.post("/profile-update", responses=responses(answers.ProfileUpdated))
 async def update_profile(body: bodies.ProfileUpdateBody, memory: Engine, who: Who) -> Json:
     """Store a conversation and update the profile from it, in one transaction."""
-    desk = memory.profiles.desk(who.scope(body.user_id, body.app), body.agent_id, body.subject)
-    return Json(update_json(*await desk.update(body.conversation())))
+    profile = memory.profiles.of(who.scope(body.user_id, body.app), body.agent_id, body.subject)
+    return Json(update_json(*await profile.update(body.conversation())))
 
 
 @profiles.post("/profile-rollback", responses=responses(answers.ProfileAnswer))
 async def roll_back_profile(body: bodies.ProfileRollbackBody, memory: Engine, who: Who) -> Json:
     """Store an earlier version as a new one. Forgotten memories stay forgotten."""
-    desk = memory.profiles.desk(who.scope(body.user_id, body.app), body.agent_id, body.subject)
-    return Json(memory_json(await desk.rollback(body.version)))
+    profile = memory.profiles.of(who.scope(body.user_id, body.app), body.agent_id, body.subject)
+    return Json(memory_json(await profile.rollback(body.version)))
 
 
 @profiles.get("/profile/{user_id:path}", responses=responses(answers.ProfileAnswer))
@@ -280,8 +280,8 @@ async def show_profile(
     language: bodies.Language = None,
 ) -> Json:
     """Show the profile that an agent keeps of a user, or the profile of the agent itself."""
-    desk = memory.profiles.desk(who.scope(user_id, app), agent_id, subject)
-    return Json(memory_json(await desk.show(version), language))
+    profile = memory.profiles.of(who.scope(user_id, app), agent_id, subject)
+    return Json(memory_json(await profile.show(version), language))
 
 
 @profiles.get("/profile-versions/{user_id:path}", responses=responses(answers.ProfileVersions))
@@ -295,8 +295,8 @@ async def list_profile_versions(
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Json:
     """List the stored versions of a profile, newest first."""
-    desk = memory.profiles.desk(who.scope(user_id, app), agent_id, subject)
-    return Json({"versions": [version_json(one) for one in await desk.versions(limit)]})
+    profile = memory.profiles.of(who.scope(user_id, app), agent_id, subject)
+    return Json({"versions": [version_json(one) for one in await profile.versions(limit)]})
 
 
 @profiles.get("/profile-diff/{user_id:path}", responses=responses(answers.ProfileDiffAnswer))
@@ -311,8 +311,8 @@ async def compare_profile_versions(
     subject: bodies.Subject = "user",
 ) -> Json:
     """Show the changes from one version of a profile to another, in either direction."""
-    desk = memory.profiles.desk(who.scope(user_id, app), agent_id, subject)
-    return Json(diff_json(await desk.diff(from_version, to_version)))
+    profile = memory.profiles.of(who.scope(user_id, app), agent_id, subject)
+    return Json(diff_json(await profile.diff(from_version, to_version)))
 
 
 @knowledge_graph.get("/graph/{user_id:path}", responses=responses(answers.GraphAnswer))

@@ -355,8 +355,8 @@ class MemoryTools:
         self, user_id: UserId = None, agent_id: AgentId = None
     ) -> UserProfile:
         """Return who the user is in one paragraph, what happened, and what may be concluded."""
-        desk = self._memory.profiles.desk(self._users.scope(user_id), agent_id)
-        known = await desk.current() or Memory(desk.agent_id)
+        profile = self._memory.profiles.of(self._users.scope(user_id), agent_id)
+        known = await profile.current() or Memory(profile.agent_id)
         return UserProfile.model_validate(_profile(known))
 
     @_with_tool_errors
@@ -377,12 +377,12 @@ class MemoryTools:
         ] = None,
     ) -> UpdatedProfile:
         """Store a conversation and update the profile of the user from it."""
-        desk = self._memory.profiles.desk(self._users.scope(user_id), agent_id)
+        profile = self._memory.profiles.of(self._users.scope(user_id), agent_id)
         conversation: dict[str, Any] = {
             "messages": [one.model_dump() for one in messages],
             "conversation_id": conversation_id,
         }
-        known, result = await desk.update(conversation)
+        known, result = await profile.update(conversation)
         return UpdatedProfile.model_validate(
             _profile(known)
             | {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast, get_args
 from uuid import UUID
@@ -33,7 +33,6 @@ from shared_core.profiles.pipeline import (
     PipelineResult,
     ProfilePipeline,
     Stages,
-    TheoryOfMind,
     counts_of,
 )
 from shared_core.profiles.rows import entries_of, memory_of, redacted, version_draft, without
@@ -79,17 +78,11 @@ class ProfileStore:
         self._intake = handle.sanitizer
         self._clock = handle.clock
 
-    async def _written(
-        self, memory: Memory, run: ProfileRun, *, known: StoredProfile | None = None
-    ) -> Memory:
-        stored, _ = await self._written_with(memory, run, (), known=known)
-        return stored
-
-    async def _written_with(
+    async def _write(
         self,
         memory: Memory,
         run: ProfileRun,
-        turns: Sequence[EventRow],
+        turns: Sequence[EventRow] = (),
         *,
         known: StoredProfile | None = None,
     ) -> tuple[Memory, set[str]]:
@@ -107,7 +100,7 @@ class ProfileStore:
         version = draft.version
         vectors = await self._embedding.rows([*texts_of(self.scope, turns), *draft.texts])
         if version is None and not turns and not run.stages and run.undoes is None:
-            return self._bound_to(memory), set()
+            return memory, set()
         storage = await self._handle.storage()
         new = await storage.profiles.save_profile(
             self.scope, memory.memory_id, run, version, vectors, turns
@@ -116,7 +109,7 @@ class ProfileStore:
             memory.version += not same
             memory.revision = memory.revision + 1 if same else 0
         memory.stored_hash = memory.content_hash()
-        return self._bound_to(memory), new
+        return memory, new
 
     def _check_version(self, memory: Memory, stored: StoredProfile | None) -> None:
         there = stored.version if stored else None
@@ -163,12 +156,6 @@ class ProfileStore:
         return ProfileRun(
             run_id=uuid7(), extractor=self.pipeline.name, started_at=self._clock(), counts=counts
         )
-
-    def _bound(self, stored: StoredProfile) -> Memory:
-        return self._bound_to(memory_of(stored))
-
-    def _bound_to(self, memory: Memory) -> Memory:
-        return memory
 
 
 def checked_limit(limit: int) -> int:
@@ -257,7 +244,7 @@ class ConversationRecords(ProfileStore):
         found = checked_id(memory_id)
         return await storage.profiles.pipeline_history(self.scope, found, checked_limit(limit))
 
-    async def _as_remembered(
+    async def _as_stored(
         self, given: SessionConversation, *, follows: bool
     ) -> tuple[SessionConversation, set[str]]:
         """Return a conversation with its known turns as stored, and the ids of forgotten turns.
@@ -372,11 +359,11 @@ class MemoryRepository(ConversationRecords):
         Raises Conflict if another writer stored a version since it was loaded.
         """
         _check_memory(memory)
-        stored = await self._written(memory, self._run({"told": True}))
+        stored, _ = await self._write(memory, self._run({"told": True}))
         memory.version, memory.revision = stored.version, stored.revision
         memory.stored_hash = stored.stored_hash
-        memory.bound_to = self
-        return stored
+        self._bound_to(memory)
+        return self._bound_to(stored)
 
     async def load_memory(self, memory_id: UUID | str, version: int | None = None) -> Memory:
         """Return the newest version of a memory, or a given one. Raises NotFound without it."""
@@ -393,8 +380,7 @@ class MemoryRepository(ConversationRecords):
         """Return the memory of an agent, or an empty one that is not stored."""
         memory = await self.load_memory_by_agent(agent_id, subject=subject)
         if memory is None:
-            memory = Memory(agent_id, subject=subject)
-            memory.bound_to = self
+            memory = self._bound_to(Memory(agent_id, subject=subject))
         return memory
 
     async def update_memory_profile(self, memory_id: UUID | str, profile_content: str) -> Memory:
@@ -414,16 +400,17 @@ class MemoryRepository(ConversationRecords):
         stored = await storage.profiles.profile_by_id(self.scope, checked_id(memory_id))
         if stored is None:
             return 0
-        of = stored.version
+        one = stored.version
         return await storage.profiles.drop_profile(
-            self.scope, of.memory_id, of.subject, of.agent_id
+            self.scope, one.memory_id, one.subject, one.agent_id
         )
 
     async def save_memory_content(
         self, memory_id: UUID | str, content_type: str, content_data: Mapping[str, Any]
     ) -> Memory:
         """Merge content of type "profile" (with "paragraph") or "event" (with "events")."""
-        _check_type(content_type)
+        if content_type not in ("profile", "event"):
+            raise InvalidInput(f"content_type must be 'profile' or 'event', not {content_type!r}")
         name = "paragraph" if content_type == "profile" else "events"
         if not isinstance(content_data, Mapping) or name not in content_data:
             raise InvalidInput(f"content of type {content_type!r} must be a dict with {name!r}")
@@ -475,28 +462,23 @@ class MemoryRepository(ConversationRecords):
 
         What was forgotten since stays forgotten. Raises NotFound for an unknown version.
         """
-        return await self.taken_back(checked_id(memory_id), version, None)
+        memory_id = checked_id(memory_id)
+        return await _retried(lambda: self.roll_back(memory_id, version))
 
-    async def taken_back(self, memory_id: UUID, version: int, undoes: UUID | None) -> Memory:
-        """Roll back to a version; 0 is the empty memory. undoes: a run to mark as undone."""
-        for last_try in [False] * (MAX_TRIES - 1) + [True]:
-            newest = await self._stored(memory_id)
-            target = await self._stored(memory_id, version) if version else None
-            before = memory_of(newest)
-            memory = memory_of(target) if target else Memory(
-                before.agent_id, memory_id, subject=before.subject,
-                max_events=before.event_memory.max_events,
-            )  # fmt: skip
-            memory.version, memory.revision = before.version, before.revision
-            memory.created_at = before.created_at
-            memory.updated_at = self._clock()
-            run = replace(self._run({"rolled_back_to": version}), undoes=undoes)
-            try:
-                return await self._written(memory, run, known=target)
-            except Conflict:
-                if last_try or undoes is not None:
-                    raise
-        raise AssertionError("unreachable")
+    async def roll_back(
+        self, memory_id: UUID | str, version: int, *, undoes: UUID | None = None
+    ) -> Memory:
+        """Roll back once, without a retry; 0 is the empty memory. undoes: the run to undo."""
+        newest = await self._stored(memory_id)
+        target = await self._stored(memory_id, version) if version else None
+        before = memory_of(newest)
+        memory = memory_of(target) if target else _blank(before)
+        memory.version, memory.revision = before.version, before.revision
+        memory.created_at = before.created_at
+        memory.updated_at = self._clock()
+        run = replace(self._run({"rolled_back_to": version}), undoes=undoes)
+        stored, _ = await self._write(memory, run, known=target)
+        return self._bound_to(stored)
 
     async def update_with_pipeline(
         self, previous_memory: Memory, session_conversation: object
@@ -547,7 +529,12 @@ class MemoryRepository(ConversationRecords):
         except Conflict:
             raise
         except Exception:
-            await self._log_failure(previous_memory, run, stages)
+            if stages.done and previous_memory.version:
+                failed = replace(run, stages=stages.done, counts={"failed": True})
+                storage = await self._handle.storage()
+                await storage.profiles.save_profile(
+                    self.scope, previous_memory.memory_id, failed, None, None
+                )
             raise
 
     async def _updated(
@@ -560,7 +547,7 @@ class MemoryRepository(ConversationRecords):
     ) -> tuple[Memory, PipelineResult]:
         mark: dict[str, JsonValue] = {} if to_seq is None else {"to_seq": to_seq}
         with stages.timed("modification", {"messages": len(given.events), **mark}) as out:
-            given, forgotten = await self._as_remembered(given, follows=to_seq is not None)
+            given, forgotten = await self._as_stored(given, follows=to_seq is not None)
             modification = await self.pipeline.modification_stage(
                 given, subject=previous.subject, forgotten=forgotten
             )
@@ -578,28 +565,19 @@ class MemoryRepository(ConversationRecords):
                         "closed": len(profile.ended), "findings": len(concluded.found)},
             )  # fmt: skip
             try:
-                stored, new = await self._written_with(after, record, turns)
+                stored, new = await self._write(after, record, turns)
             except Conflict:
                 if tries == MAX_TRIES or _was_changed(previous):
                     raise
                 memory = await self._newest(memory)
                 continue
-            return stored, self._result(
-                record, modification, profile, events, concluded, memory, stored, new, tries
-            )
+            return self._bound_to(stored), PipelineResult(
+                run_id=run.run_id, stages=stages.done, modification=modification,
+                profile_update=profile, event_update=events, theory_of_mind=concluded,
+                previous_version=memory.version, version=stored.version,
+                changed=stored.version != memory.version, new_turns=len(new), tries=tries,
+            )  # fmt: skip
         raise AssertionError("unreachable")
-
-    @staticmethod
-    def _result(
-        run: ProfileRun, modification: Any, profile: Any, events: Any, concluded: TheoryOfMind,
-        previous: Memory, stored: Memory, new: set[str], tries: int,
-    ) -> PipelineResult:  # fmt: skip
-        return PipelineResult(
-            run_id=run.run_id, stages=tuple(run.stages), modification=modification,
-            profile_update=profile, event_update=events, theory_of_mind=concluded,
-            previous_version=previous.version, version=stored.version,
-            changed=stored.version != previous.version, new_turns=len(new), tries=tries,
-        )  # fmt: skip
 
     async def _newest(self, memory: Memory) -> Memory:
         stored = await self._of(memory.agent_id, memory.subject)
@@ -608,26 +586,35 @@ class MemoryRepository(ConversationRecords):
         return self._bound(stored)
 
     async def _changed(self, memory_id: UUID | str, change: Callable[[Memory], bool]) -> Memory:
-        for last_try in [False] * (MAX_TRIES - 1) + [True]:
+        async def changed() -> Memory:
             memory = await self.load_memory(memory_id)
             change(memory)
-            try:
-                return await self.save_memory(memory)
-            except Conflict:
-                if last_try:
-                    raise
-        raise AssertionError("unreachable")
+            return await self.save_memory(memory)
 
-    async def _log_failure(self, memory: Memory, run: ProfileRun, stages: Stages) -> None:
-        """Log the stages of a failed run, if the memory is stored."""
-        if stages.done and memory.version:
-            storage = await self._handle.storage()
-            failed = replace(run, stages=stages.done, counts={"failed": True})
-            await storage.profiles.save_profile(self.scope, memory.memory_id, failed, None, None)
+        return await _retried(changed)
+
+    def _bound(self, stored: StoredProfile) -> Memory:
+        return self._bound_to(memory_of(stored))
 
     def _bound_to(self, memory: Memory) -> Memory:
         memory.bound_to = self
         return memory
+
+
+async def _retried(write: Callable[[], Awaitable[Memory]]) -> Memory:
+    """Return the result of a write, repeated while another writer comes first."""
+    for _ in range(MAX_TRIES - 1):
+        try:
+            return await write()
+        except Conflict:
+            continue
+    return await write()
+
+
+def _blank(memory: Memory) -> Memory:
+    """Return an empty memory with the same id, agent and limit."""
+    max_events = memory.event_memory.max_events
+    return Memory(memory.agent_id, memory.memory_id, subject=memory.subject, max_events=max_events)
 
 
 def _check_memory(memory: object) -> None:
@@ -638,18 +625,10 @@ def _check_memory(memory: object) -> None:
         )
 
 
-def _check_type(content_type: str) -> None:
-    if content_type not in ("profile", "event"):
-        raise InvalidInput(f"content_type must be 'profile' or 'event', not {content_type!r}")
-
-
 def _was_changed(memory: Memory) -> bool:
     """Tell whether the content of a memory changed since it was loaded or created."""
     if memory.stored_hash is None:
-        memory = memory.copy()
-        blank = Memory(memory.agent_id, subject=memory.subject,
-                       max_events=memory.event_memory.max_events)  # fmt: skip
-        return memory.content_hash() != blank.content_hash()
+        return memory.content_hash() != _blank(memory).content_hash()
     return memory.content_hash() != memory.stored_hash
 
 
