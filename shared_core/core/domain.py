@@ -33,7 +33,7 @@ InsightCategory = Literal["insight", "pattern", "summary"]
 USER = "user"
 """The subject of facts about the user."""
 
-Turn: TypeAlias = "tuple[ThreadId, str]"
+Turn: TypeAlias = tuple[ThreadId, str]
 """A turn anywhere in a scope: its thread, and its event id there."""
 
 

@@ -6,12 +6,24 @@ Every entry is frozen, knows its provenance, and converts to a plain dict and ba
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
+from functools import lru_cache
+from types import NoneType
+from typing import (
+    Any,
+    Final,
+    Literal,
+    Self,
+    TypeAlias,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 from uuid import UUID
 
-from shared_core.core.domain import USER, FactType, JsonValue, ThreadId, Turn
+from shared_core.core.domain import USER, FactType, JsonValue, Turn
 from shared_core.core.namespaces import clean_text
 from shared_core.core.timestamps import check_moment
 from shared_core.errors import InvalidInput
@@ -26,7 +38,79 @@ Basis: TypeAlias = tuple[Turn, ...]
 MAX_TEXT: Final = 20_000
 """Most characters of one text for a profile or one event."""
 
-E = TypeVar("E")
+
+class _Entry:
+    """A dataclass that converts to JSON values and back."""
+
+    __slots__ = ()
+    _what = "an entry"
+
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return the entry as JSON values."""
+        return {name: _json(value) for name, value in asdict(cast(Any, self)).items()}
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Self:
+        """Return the entry of a dict from to_dict(). Raises InvalidInput for any other dict."""
+        try:
+            entry: Self = _reader(cast(Any, cls))(given)
+        except InvalidInput:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InvalidInput(
+                f"{cls._what} of a profile cannot be read ({type(error).__name__}: {error}): pass a"
+                " dict that to_dict() returned"
+            ) from error
+        return entry
+
+
+def _json(value: Any) -> JsonValue:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(name): _json(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_json(inner) for inner in value]
+    known: JsonValue = value
+    return known
+
+
+@lru_cache
+def _reader(kind: Any) -> Callable[[Any], Any]:
+    """Return the function that reads JSON as a type: a dataclass, tuple, literal or scalar."""
+    inner = get_args(kind)
+    if is_dataclass(kind):
+        readers = {name: _reader(hint) for name, hint in get_type_hints(kind).items()}
+        made = cast("Callable[..., Any]", kind)
+        return lambda given: made(**{name: read(given[name]) for name, read in readers.items()})
+    if get_origin(kind) is tuple:
+        readers_in_order = [_reader(one) for one in inner if one is not Ellipsis]
+        if inner[-1] is Ellipsis:
+            return lambda given: tuple(map(readers_in_order[0], given))
+        return lambda given: tuple(
+            read(one) for read, one in zip(readers_in_order, given, strict=True)
+        )
+    if get_origin(kind) is Literal:
+        return lambda given: inner[inner.index(given)]
+    if NoneType in inner:
+        read_known = _reader(inner[0])
+        return lambda given: None if given is None else read_known(given)
+    scalars: dict[Any, Callable[[Any], Any]] = {datetime: _moment, UUID: UUID, float: float}
+    return scalars.get(kind, bool if kind is bool else _text)
+
+
+def _text(given: object) -> str:
+    if not isinstance(given, str):
+        raise TypeError(f"a text is expected, not {type(given).__name__}")
+    return given
+
+
+def _moment(given: object) -> datetime:
+    moment = datetime.fromisoformat(_text(given))
+    check_moment(moment, "a moment of a profile")
+    return moment.astimezone(UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,13 +140,14 @@ class Clause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
+class Statement(_Entry):
     """A sentence of a profile. valid_until: None while it holds.
 
     said_at: each time it was said. bases: the turns of each time; () if an application wrote it.
     told: whether an application wrote it; otherwise it was derived from turns.
     """
 
+    _what = "a statement"
     statement_id: UUID
     clauses: tuple[Clause, ...]
     said_at: tuple[datetime, ...]
@@ -81,20 +166,12 @@ class Statement:
         """All facts of its clauses."""
         return tuple(fact for clause in self.clauses for fact in clause.facts)
 
-    def to_dict(self) -> dict[str, JsonValue]:
-        """Return the entry as JSON values."""
-        return plain(self)
-
-    @classmethod
-    def from_dict(cls, given: Mapping[str, Any]) -> Statement:
-        """Return the statement of a dict from to_dict()."""
-        return _read("a statement", given, _statement)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EventParagraph:
+class EventParagraph(_Entry):
     """An event in one paragraph. quoted: whether text is in the user's own words."""
 
+    _what = "an event"
     event_id: UUID
     text: str
     occurred_at: datetime
@@ -112,24 +189,16 @@ class EventParagraph:
             return f"{day}，用户说：“{self.text}”"
         return f'On {day} the user said: "{self.text}"'
 
-    def to_dict(self) -> dict[str, JsonValue]:
-        """Return the entry as JSON values."""
-        return plain(self)
-
-    @classmethod
-    def from_dict(cls, given: Mapping[str, Any]) -> EventParagraph:
-        """Return the event of a dict from to_dict()."""
-        return _read("an event", given, _event)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(_Entry):
     """A finding of theory of mind. confidence: 0 to 1. label: one word for it.
 
     quotes: the words it was concluded from; basis: their turns. extractor: the rules, or the model
     and the version of its prompt. valence: -1 to 1, only for an emotion.
     """
 
+    _what = "a finding"
     finding_id: UUID
     dimension: Dimension
     label: str
@@ -140,15 +209,6 @@ class Finding:
     quotes: tuple[str, ...] = ()
     basis: Basis = ()
     valence: float | None = None
-
-    def to_dict(self) -> dict[str, JsonValue]:
-        """Return the entry as JSON values."""
-        return plain(self)
-
-    @classmethod
-    def from_dict(cls, given: Mapping[str, Any]) -> Finding:
-        """Return the finding of a dict from to_dict()."""
-        return _read("a finding", given, _finding)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,104 +283,6 @@ def language_of(texts: Sequence[str], wanted: str | None = None) -> Language:
     return "zh" if wanted == "zh" else "en"
 
 
-def plain(part: Any) -> dict[str, JsonValue]:
-    """Return an entry as JSON values."""
-    return {name: _json(value) for name, value in asdict(part).items()}
-
-
-def _json(value: Any) -> JsonValue:
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, UUID):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {str(name): _json(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_json(inner) for inner in value]
-    known: JsonValue = value
-    return known
-
-
-def _read(what: str, given: Mapping[str, Any], reader: Callable[[Mapping[str, Any]], E]) -> E:
-    try:
-        return reader(given)
-    except InvalidInput:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InvalidInput(
-            f"{what} of a profile cannot be read ({type(error).__name__}: {error}): pass a dict"
-            " that to_dict() returned"
-        ) from error
-
-
-def _statement(given: Mapping[str, Any]) -> Statement:
-    until = given["valid_until"]
-    return Statement(
-        statement_id=UUID(given["statement_id"]),
-        clauses=tuple(
-            Clause(text=_text(clause["text"]), facts=tuple(_fact(fact) for fact in clause["facts"]))
-            for clause in given["clauses"]
-        ),
-        said_at=tuple(_moment(at) for at in given["said_at"]),
-        valid_from=_moment(given["valid_from"]),
-        valid_until=None if until is None else _moment(until),
-        bases=tuple(_basis(basis) for basis in given["bases"]),
-        told=bool(given["told"]),
-    )
-
-
-def _fact(given: Mapping[str, Any]) -> ToldFact:
-    if given["fact_type"] not in get_args(FactType):
-        raise ValueError(f"fact_type {given['fact_type']!r}")
-    return ToldFact(**{**given, "fact_id": UUID(given["fact_id"])})
-
-
-def _event(given: Mapping[str, Any]) -> EventParagraph:
-    thread_id = given["thread_id"]
-    return EventParagraph(
-        event_id=UUID(given["event_id"]),
-        text=_text(given["text"]),
-        occurred_at=_moment(given["occurred_at"]),
-        thread_id=None if thread_id is None else _text(thread_id),
-        bases=tuple(_basis(basis) for basis in given["bases"]),
-        quoted=bool(given["quoted"]),
-    )
-
-
-def _finding(given: Mapping[str, Any]) -> Finding:
-    if given["dimension"] not in get_args(Dimension):
-        raise ValueError(f"dimension {given['dimension']!r}")
-    valence = given["valence"]
-    return Finding(
-        finding_id=UUID(given["finding_id"]),
-        dimension=given["dimension"],
-        label=_text(given["label"]),
-        text=_text(given["text"]),
-        confidence=float(given["confidence"]),
-        found_at=_moment(given["found_at"]),
-        extractor=_text(given["extractor"]),
-        quotes=tuple(_text(quote) for quote in given["quotes"]),
-        basis=_basis(given["basis"]),
-        valence=None if valence is None else float(valence),
-    )
-
-
-def _basis(given: Sequence[Sequence[str]]) -> Basis:
-    return tuple((ThreadId(_text(thread_id)), _text(event_id)) for thread_id, event_id in given)
-
-
-def _text(given: object) -> str:
-    if not isinstance(given, str):
-        raise TypeError(f"a text is expected, not {type(given).__name__}")
-    return given
-
-
-def _moment(given: object) -> datetime:
-    moment = datetime.fromisoformat(_text(given))
-    check_moment(moment, "a moment of a profile")
-    return moment.astimezone(UTC)
-
-
 RelationKind = Literal["replaces", "tells_of", "concluded_from", "follows"]
 
 BY_TOPIC: Final = 0.6
@@ -330,7 +292,7 @@ BACK: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Relation:
+class Relation(_Entry):
     """A relation from one entry of a profile to another. confidence: 0 to 1.
 
     - "replaces": a statement supersedes one that ended.
@@ -343,10 +305,6 @@ class Relation:
     source_id: UUID
     target_id: UUID
     confidence: float
-
-    def to_dict(self) -> dict[str, JsonValue]:
-        """Return the entry as JSON values."""
-        return plain(self)
 
 
 def relations_of(
