@@ -1,4 +1,4 @@
-"""What a model should read before it answers: gathered from memory, packed into a budget."""
+"""Gather the context of an answer from memory, and pack it into a token budget."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from shared_core.profiles.rows import shown_profile
 from shared_core.recall.query import RecallOptions, recall
 
 MOST_MEMORIES = 50
-"""More would only be counted and dropped."""
+"""Most memories recalled; a window rarely holds more."""
 MOST_TURNS = 5_000
 LABEL_TOKENS = 20
 CHARACTERS_A_TOKEN = 6
 LONG_TURN_TOKENS = 200
-"""By o200k the label of a turn takes at least so many tokens, and nearly every text more than one
-for so many characters: what is beyond that need not be read, redacted and weighed."""
+"""Tokens after which a turn counts as long. By o200k, a label takes at least LABEL_TOKENS, and a
+token covers at most CHARACTERS_A_TOKEN characters of nearly every text."""
 LEAST_TURN_TOKENS = 8
-"""So many by any other tokenizer that the field uses."""
+"""Least tokens of a turn by any other usual tokenizer."""
 
 
 async def context_window(
@@ -49,25 +49,25 @@ async def context_window(
     """
     thread = ThreadId(check_label(thread_id, "thread_id"))
     storage, embedding = await handle.storage(), handle.embedding
-    wanted = RecallOptions(limit=MOST_MEMORIES, now=handle.clock(), as_of=as_of, merged_only=True)
+    options = RecallOptions(limit=MOST_MEMORIES, now=handle.clock(), as_of=as_of, merged_only=True)
     least = LABEL_TOKENS if assembler.count is count_tokens else LEAST_TURN_TOKENS
     turns = min(assembler.max_tokens // least + 1, MOST_TURNS)
 
     async def history() -> CountedTurns:
-        """Counted while recall waits for the database."""
+        """Return the counted turns. Counting runs while recall waits for the database."""
         said = await storage.events.thread_history(scope, thread, turns, as_of)
         shown = map(handle.sanitizer.shown, _within_reach(said, assembler))
         return assembler.counted([*shown])
 
     hits, said, summary, others, stored = await asyncio.gather(
-        recall(storage, embedding, scope, query, wanted),
+        recall(storage, embedding, scope, query, options),
         history(),
         storage.timeline.thread_summary(scope, thread, as_of),
         storage.facts.list_facts(scope, history=False, as_of=as_of),
-        _stored_profile(storage, scope, profile, as_of),
+        _profile(storage, scope, profile, as_of),
     )
     facts = [hit for hit in hits if hit.memory.kind == "semantic"]
-    told = {hit.memory.memory_id for hit in facts}
+    shown = {hit.memory.memory_id for hit in facts}
     return assembler.assemble(
         system_prompt=system_prompt,
         query=query,
@@ -75,7 +75,7 @@ async def context_window(
         profile=stored or None,
         facts=[
             *_with_ends(facts, others),
-            *(fact for fact in others[:MOST_MEMORIES] if fact.memory_id not in told),
+            *(fact for fact in others[:MOST_MEMORIES] if fact.memory_id not in shown),
         ],
         memories=[
             hit
@@ -89,20 +89,20 @@ async def context_window(
     )
 
 
-async def _stored_profile(
+async def _profile(
     storage: Storage, scope: Scope, given: str | None, as_of: AsOf | None
 ) -> str | None:
-    """Return the caller's profile, or the stored ones where none is given."""
+    """Return the caller's profile, or by default the stored ones."""
     return given if given is not None else await shown_profile(storage, scope, as_of)
 
 
 def _within_reach(history: Sequence[Event], assembler: ContextAssembler) -> Sequence[Event]:
-    """Return the newest turns, as many as the budget could hold and one more."""
+    """Return the newest turns that the budget could hold, and one more."""
     if assembler.count is not count_tokens:
         return history
     room = assembler.max_tokens
     for number, event in enumerate(reversed(history), 1):
-        # A long one may be left out, or cut; then those before it have its room.
+        # A long turn may be dropped or cut; then earlier turns take its room.
         room -= LABEL_TOKENS + min(len(event.text) // CHARACTERS_A_TOKEN, LONG_TURN_TOKENS)
         if room < 0:
             return history[-number:]
@@ -110,7 +110,7 @@ def _within_reach(history: Sequence[Event], assembler: ContextAssembler) -> Sequ
 
 
 def _with_ends(hits: Sequence[Hit], facts: Sequence[Fact]) -> list[Hit]:
-    """Return facts that were found with the moment they ended, not the one it became known at."""
+    """Return hits with the end of their facts, instead of when that end became known."""
     ends = {fact.memory_id: fact.valid_until for fact in facts}
     return [
         replace(

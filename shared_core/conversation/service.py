@@ -1,18 +1,21 @@
-"""The conversation layer: sessions that open and end by themselves, and what an input brings back.
+"""The conversation layer: conversations that open and end by themselves, and answers to inputs.
 
-Document 003: one call takes an input and returns what is known that has to do with it. What was
-said in the session itself tells what pronouns mean, and is never returned.
+Document 003: one call stores an input and returns the memories relevant to it. The turns of the
+conversation itself resolve the pronouns of the input, and are never returned.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
+from uuid import uuid4
 
 from shared_core.conversation.answers import (
     CANDIDATES,
@@ -30,18 +33,21 @@ from shared_core.conversation.answers import (
     past_text,
     status_answer,
 )
-from shared_core.conversation.expiry import ConversationExpiry
 from shared_core.conversation.settings import (
     CHECK_INTERVAL_S,
     ConversationSettings,
     load_conversation_settings,
 )
-from shared_core.conversation.strategies import MemoryStrategy, resolve_strategies
-from shared_core.conversation.strategy_extractor import StrategyExtractor
+from shared_core.conversation.strategies import (
+    MemoryStrategy,
+    StrategyExtractor,
+    resolve_strategies,
+)
 from shared_core.core.domain import Event, Hit, Scope, ThreadId
+from shared_core.core.event_loops import PeriodicTask, in_background
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import check_label, clean_text, scope_path
-from shared_core.errors import Conflict, InvalidInput
+from shared_core.errors import Conflict, InvalidInput, MemoryCoreError, StorageUnavailable
 from shared_core.ingest.events import checked_event
 from shared_core.ingest.items import page_bounds
 from shared_core.nlp.coreference import has_pronoun, resolve_query
@@ -58,21 +64,23 @@ if TYPE_CHECKING:
     from shared_core.ports.storage import Extractor, Vectors
     from shared_core.recall.service import Recall
 
+log = logging.getLogger("hippocampus")
+
 MOST_RELATIONS: Final = 10
 MAX_INPUT_CHARACTERS: Final = 100_000
 MAX_ASKED_CHARACTERS: Final = 2_000
-"""With so much of the end of an input memory is searched."""
+"""Maximum characters of the end of an input that recall searches with."""
 MAX_SAID_CHARACTERS: Final = 4_000
-"""So much of the end of what was said before tells what pronouns mean."""
+"""Maximum characters of the end of each earlier turn that may resolve a pronoun."""
 SENTENCE_BEGINS: Final = re.compile(r"[.!?]\s+|[。！？\n]\s*")
 TRIES: Final = 64
-"""Each time the session was over when the input came."""
+"""Most tries to store an input. A try fails only if the conversation ended meanwhile."""
 
 
 class ConversationOptions:
     """Settings and strategies of the conversation layer, resolved at first use.
 
-    given: settings that count instead of those of the environment.
+    given: settings that replace those of the environment.
     """
 
     def __init__(self, given: ConversationSettings | None = None) -> None:
@@ -80,12 +88,12 @@ class ConversationOptions:
 
     @cached_property
     def settings(self) -> ConversationSettings:
-        """How sessions are kept. Raises InvalidInput for an environment that cannot be used."""
+        """When a conversation ends. Raises InvalidInput for an invalid environment variable."""
         return self._given or load_conversation_settings()
 
     @cached_property
     def strategies(self) -> Sequence[MemoryStrategy]:
-        """What is made of a session. Raises InvalidInput for a strategy that is not known."""
+        """The strategies, in the order they run. Raises InvalidInput for an unknown name."""
         return resolve_strategies(self.settings.strategies)
 
 
@@ -96,7 +104,7 @@ async def strategy_extractor(
     thread_id: ThreadId,
     extractor: Extractor,
 ) -> StrategyExtractor | None:
-    """Return the extractor of a conversation, or None for a thread that is none."""
+    """Return the extractor of a conversation, or None for a thread of another layer."""
     if not thread_id.startswith(CONVERSATION):
         return None
     storage = await handle.storage()
@@ -108,7 +116,7 @@ async def strategy_extractor(
 class Conversations:
     """Conversations of users, and answers to their inputs: engine.conversations.
 
-    in_background: False leaves it to other processes to end conversations that are over.
+    in_background: whether this process ends conversations that are over; if not, others do.
     """
 
     def __init__(
@@ -135,7 +143,7 @@ class Conversations:
         return self._options.settings
 
     def scope(self, user_id: str | None, app: str | None) -> Scope:
-        """Return whose memory it is. Raises InvalidInput for what names nobody."""
+        """Return the scope of a user. Raises InvalidInput for an unusable id or application."""
         scope = Scope(
             self.settings.app if app is None else check_label(app, "app"),
             check_label(user_id, "user_id"),
@@ -146,11 +154,11 @@ class Conversations:
     async def process(
         self, input: str, scope: Scope, event_id: str | None = None
     ) -> ProcessedInput:
-        """Take an input into the session of a user, and return what is known of it.
+        """Store an input in the conversation of a user, and return the memories relevant to it.
 
-        event_id: the same id again is the same input, and stored once, also when its session has
-        ended; but with another text in a later session it is another one. The id of an input that
-        was forgotten or erased is used up: nothing is taken in, and the metadata say so.
+        event_id: an input with a known id is stored once, even after its conversation ended. With
+        a different text in a later conversation it counts as new. An input with the id of a
+        forgotten or erased one is not stored, and the metadata say so.
         """
         text = checked_input(input)
         if event_id is not None:
@@ -161,8 +169,9 @@ class Conversations:
         turn, once = self._turn(text, event_id), event_id is not None
         heard, embedded = await self._heard_and_embedded(text, turn, scope, once=once)
         found = await self._find(
-            scope, text, heard, heard.session.events, embedded, but=_made_of(heard, turn)
-        )
+            scope, text, heard, heard.session.events, embedded,
+            known_in=heard.earlier, event_id=turn.event_id,
+        )  # fmt: skip
         self._recall.count(scope, [one.hit for one in found.told])
         self.expiry.nudge()
         return _answer(found, began, forgotten=heard.forgotten)
@@ -192,11 +201,13 @@ class Conversations:
         said: Sequence[Event],
         embedded: tuple[Vectors | None, bool] | None = None,
         *,
-        but: _MadeOf | None = None,
+        known_in: ThreadId | None = None,
+        event_id: str = "",
     ) -> _InputRecall:
-        """Return what is known that has to do with an input.
+        """Return the memories and relations relevant to an input.
 
-        said: the turns before it. but: what is left out.
+        said: the turns before it. known_in: the ended conversation that holds the input already;
+        its memories and the edges of the turn event_id are left out.
         """
         resolved = resolve_query(text, ends_of(said))
         asked = resolved[-MAX_ASKED_CHARACTERS:]
@@ -207,12 +218,10 @@ class Conversations:
         )  # fmt: skip
         found = await self._recall.find(scope, asked, wanted, counted=False)
         past = await self._past(scope, asked)
-        hits = [hit for hit in found.merged if not but or hit.memory.thread_id != but.session]
-        edges = [
-            edge
-            for edge in found.graph_results
-            if not but or but.event_id not in edge.source_event_ids
-        ]
+        hits, edges = [*found.merged], [*found.graph_results]
+        if known_in:
+            hits = [hit for hit in hits if hit.memory.thread_id != known_in]
+            edges = [edge for edge in edges if event_id not in edge.source_event_ids]
         return _InputRecall(
             resolved=resolved,
             looked_at=hits,
@@ -225,7 +234,7 @@ class Conversations:
         )
 
     async def _past(self, scope: Scope, asked: str) -> list[Fact]:
-        """Return what ended of that whose past an input asks for."""
+        """Return the ended facts that an input about the past asks for."""
         storage = await self._handle.storage()
         kept: list[Fact] = []
         for slot in sorted(past_slots(asked)):
@@ -235,19 +244,19 @@ class Conversations:
     async def _heard_and_embedded(
         self, text: str, turn: Event, scope: Scope, *, once: bool
     ) -> tuple[Heard, tuple[Vectors | None, bool] | None]:
-        """Take an input in, and embed it meanwhile unless what was said before may change it."""
-        hearing = self.hear(scope, turn, asked_kin(text), once=once)
+        """Store an input, and embed it meanwhile unless earlier turns may change its words."""
+        storing = self.hear(scope, turn, asked_kin(text), once=once)
         if has_pronoun(text):
-            return await hearing, None
+            return await storing, None
         embedding = self._recall.embedded(text[-MAX_ASKED_CHARACTERS:])
-        return await asyncio.gather(hearing, embedding)
+        return await asyncio.gather(storing, embedding)
 
     async def hear(
         self, scope: Scope, turn: Event, kin: Sequence[str] = (), *, once: bool = False
     ) -> Heard:
-        """Append a turn to the active session, or to a new one where that is over.
+        """Append a turn to the active session, or to a new one if that is over.
 
-        once: not where an earlier session had it.
+        once: do not append it again if an earlier session holds it.
         """
         storage = await self._handle.storage()
         size = self.settings.context_size
@@ -286,7 +295,7 @@ class Conversations:
         return await storage.events.thread_events(scope, session.session_id, limit)
 
     async def end(self, scope: Scope, *, if_over: bool = False) -> Session | None:
-        """End the session of a user and have it consolidated; None if there is none to end."""
+        """End the session of a user, enqueue its consolidation, and return it, or None."""
         storage = await self._handle.storage()
         job = NewJob(
             job_id=uuid7(), job_type=JobType.DEEP_REFLECTION, run_after=self._clock(),
@@ -300,7 +309,7 @@ class Conversations:
         return ended
 
     async def active(self, scope: Scope) -> Session | None:
-        """Return the session of a user, without events; None if none is active."""
+        """Return the active session of a user without events, or None."""
         storage = await self._handle.storage()
         session = await storage.conversations.active_conversation(scope)
         over = session is not None and (
@@ -309,7 +318,7 @@ class Conversations:
         return None if over else session
 
     async def status(self, scope: Scope) -> StatusOfSession:
-        """Return whether a user has an active session, and how it stands."""
+        """Return whether a user has an active session, and its state."""
         return status_answer(await self.active(scope), self._clock())
 
     async def _end_if_over(self, scope: Scope) -> bool:
@@ -318,11 +327,11 @@ class Conversations:
     def _check_interval_s(self) -> float:
         try:
             return self.settings.check_interval_s
-        except InvalidInput:  # process() and each look raise it themselves
+        except InvalidInput:  # process() and each search raise it themselves
             return CHECK_INTERVAL_S
 
     def new_id(self) -> ThreadId:
-        """Return an id for a session that may have to be opened."""
+        """Return an id for a new session."""
         return ThreadId(f"{CONVERSATION}{uuid7()}")
 
     def _turn(self, text: str, event_id: str | None = None) -> Event:
@@ -335,9 +344,9 @@ class Conversations:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _InputRecall:
-    """What an input brings back. told: those of looked_at that are worth it.
+    """The memories relevant to an input. told: the hits that answer it; looked_at: all hits.
 
-    past: facts that ended and are asked for.
+    past: ended facts that the input asks for.
     """
 
     resolved: str
@@ -345,18 +354,6 @@ class _InputRecall:
     told: Sequence[AnswerHit]
     past: Sequence[Fact]
     relations: Sequence[tuple[str, str, str]]
-
-
-@dataclass(frozen=True, slots=True)
-class _MadeOf:
-    """What was made of an input that is sent again: memories of its session, edges of its turn."""
-
-    session: ThreadId
-    event_id: str
-
-
-def _made_of(heard: Heard, turn: Event) -> _MadeOf | None:
-    return _MadeOf(heard.earlier, turn.event_id) if heard.earlier else None
 
 
 def _answer(found: _InputRecall, began: float, *, forgotten: bool = False) -> ProcessedInput:
@@ -381,7 +378,7 @@ def _answer(found: _InputRecall, began: float, *, forgotten: bool = False) -> Pr
 
 
 def ends_of(events: Sequence[Event]) -> list[Event]:
-    """Return events with the end of their texts: whole sentences, if one begins there."""
+    """Return events with only the end of long texts, from the start of a sentence if possible."""
     return [
         replace(one, text=_end_of(one.text)) if len(one.text) > MAX_SAID_CHARACTERS else one
         for one in events
@@ -395,9 +392,9 @@ def _end_of(text: str) -> str:
 
 
 def checked_input(input: object) -> str:
-    """Return an input as it can be stored, U+FFFD for what no database can hold.
+    """Return an input as it can be stored, with U+FFFD for characters no database holds.
 
-    Raises InvalidInput for what is no text, says nothing, or is longer than anything said.
+    Raises InvalidInput unless it is a text with words of at most MAX_INPUT_CHARACTERS.
     """
     if not isinstance(input, str):
         raise InvalidInput(f"input must be a text, not {type(input).__name__}")
@@ -409,3 +406,84 @@ def checked_input(input: object) -> str:
             " input: pass what the user said, and keep documents elsewhere"
         )
     return clean_text(input).strip()
+
+
+EXPIRY: Final = "end_sessions"
+LEASE_S: Final = 60.0
+BATCH: Final = 100
+"""Number of conversations ended between two renewals of the lease."""
+
+
+class ConversationExpiry(PeriodicTask):
+    """Ends conversations that are over, of all users, in one process at a time.
+
+    end: ends the conversation of one scope if it is over, and returns whether it did. every_s:
+    least seconds between two searches. After an input, the search sleeps until the next
+    conversation ends; it stops when none is active.
+    """
+
+    def __init__(
+        self,
+        handle: Handle,
+        end: Callable[[Scope], Awaitable[bool]],
+        every_s: Callable[[], float],
+        *,
+        in_background: bool = True,
+    ) -> None:
+        super().__init__()
+        self._handle = handle
+        self._clock = handle.clock
+        self._end = end
+        self._every_s = every_s
+        self._in_background = in_background
+
+    async def run(self) -> int:
+        """End the conversations that are over, unless another process does; return the number."""
+        return (await self._run())[0]
+
+    async def _run(self) -> tuple[int, datetime | None]:
+        """Return the number of ended conversations, and when the next one ends, or None."""
+        storage = await self._handle.storage()
+        worker_id = uuid4().hex
+        if not await storage.retention.take_turn(EXPIRY, worker_id, self._clock(), LEASE_S):
+            return 0, self._clock()
+        ended = 0
+        try:
+            while True:
+                over, next_end = await storage.conversations.conversations_over(BATCH)
+                went = [await self._end(scope) for scope in over]
+                ended += sum(went)
+                if not any(went):
+                    return ended, next_end
+                await storage.retention.keep_turn(EXPIRY, worker_id, self._clock(), LEASE_S)
+        finally:
+            now = self._clock()
+            await storage.retention.end_turn(EXPIRY, worker_id, now, now, {"ended": ended})
+
+    def _waits_s(self) -> tuple[float, float]:
+        return 0.0, self._every_s()
+
+    async def _look(self) -> None:
+        try:
+            await self.run()
+        except MemoryCoreError as error:
+            log.warning("conversations that are over are not ended: %s", error)
+
+    def _start(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._watch())
+
+    async def _watch(self) -> None:
+        in_background.set(True)
+        while True:
+            try:
+                _, next_end = await self._run()
+            except StorageUnavailable:
+                return  # the next input starts it again
+            except MemoryCoreError as error:
+                log.warning("conversations that are over are not ended: %s", error)
+                next_end = self._clock()
+            if next_end is None:
+                return
+            rest = next_end - self._clock()
+            await asyncio.sleep(max(rest, timedelta(seconds=self._every_s())).total_seconds())
