@@ -211,12 +211,13 @@ class _Drafting:
             ends = [
                 USER if end.casefold() in USER_WORDS else end for end in (item.subject, item.object)
             ]
-            lang = f"{item.relation} is {item.object}"
             if source is None or not relation:
                 self._leave_out("relation without a turn of the user")
             elif not all(end == USER or self._grounded(end) for end in ends):
                 self._leave_out("relation of something nobody named")
-            elif slot_of(item.relation) is None or SECRET.search(lang):
+            elif slot_of(item.relation) is None or SECRET.search(
+                f"{item.relation} is {item.object}"
+            ):
                 self._leave_out("relation with a secret")
             else:
                 key = (
@@ -299,12 +300,8 @@ def date_of(since: str, said_at: datetime) -> datetime | None:
     if match is None or int(match[1]) < OLDEST_YEAR:
         return None
     try:
-        return datetime(
-            int(match[1]),
-            int(match[2] or 1),
-            int(match[3] or 1),
-            tzinfo=said_at.tzinfo or UTC,
-        )
+        year, month, day = (int(part or 1) for part in match.groups())
+        return datetime(year, month, day, tzinfo=said_at.tzinfo or UTC)
     except ValueError:
         return None
 

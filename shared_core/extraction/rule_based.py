@@ -67,7 +67,6 @@ class RuleExtractor:
         observe_turns(discourse, context)
         facts: list[FactDraft] = []
         clauses: list[ResolvedClause] = []
-        extraction = Extraction()
         emotions, importance, unread = {}, {}, []
         for event in events:
             if event.role == "agent":
@@ -86,8 +85,7 @@ class RuleExtractor:
             importance[event.event_id] = turn_importance(event.text, reading.facts)
             if reading.unread:
                 unread.append(event.event_id)
-        return replace(
-            extraction,
+        return Extraction(
             facts=facts,
             statements=statements_of(clauses),
             triples=triples_of(facts),
@@ -106,16 +104,14 @@ class RuleExtractor:
 
 def _said_before(previous: str, events: Sequence[Event]) -> list[Event]:
     """Return the sentences of a summary as user turns, to be ranked with the others."""
+    if not events:
+        return []
+    said_at = events[0].occurred_at
     return [
         Event(
-            event_id=f"summary/{place}",
-            author="user",
-            role="user",
-            text=sentence,
-            occurred_at=events[0].occurred_at,
+            event_id=f"summary/{place}", author="user", role="user", text=one, occurred_at=said_at
         )
-        for place, sentence in enumerate(sentences(previous))
-        if events
+        for place, one in enumerate(sentences(previous))
     ]
 
 

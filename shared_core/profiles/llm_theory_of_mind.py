@@ -45,20 +45,14 @@ class EmotionItem(MindItem):
     )
 
 
-LISTS: Final[Mapping[str, type[MindItem]]] = {
-    "intent": MindItem,
-    "emotion": EmotionItem,
-    "cognition": MindItem,
-    "social": MindItem,
-    "trends": MindItem,
+LISTS: Final[Mapping[str, tuple[Dimension, type[MindItem]]]] = {
+    "intent": ("intent", MindItem),
+    "emotion": ("emotion", EmotionItem),
+    "cognition": ("cognition", MindItem),
+    "social": ("social", MindItem),
+    "trends": ("trend", MindItem),
 }
-DIMENSIONS: Final[Mapping[str, Dimension]] = {
-    "intent": "intent",
-    "emotion": "emotion",
-    "cognition": "cognition",
-    "social": "social",
-    "trends": "trend",
-}
+SCHEMA: Final = lists_schema("Mind", {name: model for name, (_, model) in LISTS.items()})
 
 
 async def mind_by_model(
@@ -79,19 +73,17 @@ async def mind_by_model(
         "turns": part.text,
         "language": part.language_note,
     }
-    items, usage = await model.ask(
-        prompt, values, lists_schema("Mind", LISTS), tuple(LISTS), _answer
-    )
+    items, usage = await model.ask(prompt, values, SCHEMA, tuple(LISTS), _answer)
     spoken = {number: event for number, event in part.turns.items() if event.role == "user"}
     found = []
-    for name, item in items:
+    for dimension, item in items:
         evidence = [spoken[number] for number in item.turns if number in spoken]
         if not evidence or SECRET.search(item.text):
             continue
         found.append(
             Finding(
                 finding_id=uuid7(),
-                dimension=DIMENSIONS[name],
+                dimension=dimension,
                 label=item.label,
                 text=item.text,
                 confidence=min(item.confidence, MOST_SURE),
@@ -111,12 +103,12 @@ async def mind_by_model(
     return found, usage
 
 
-def _answer(reading: ParsedJson) -> list[tuple[str, MindItem]]:
-    found: list[tuple[str, MindItem]] = []
+def _answer(reading: ParsedJson) -> list[tuple[Dimension, MindItem]]:
+    found: list[tuple[Dimension, MindItem]] = []
     wrong: list[str] = []
-    for name, model in LISTS.items():
+    for name, (dimension, model) in LISTS.items():
         items, refused = read_items(reading.value.get(name), model, MOST)
-        found += [(name, item) for item in items]
+        found += [(dimension, item) for item in items]
         wrong += [f"{name} {one}" for one in refused]
     if wrong and not found:
         raise Unreadable(f"no element can be used: {'; '.join(wrong[:3])}")

@@ -41,25 +41,27 @@ def memory_of(stored: StoredProfile) -> Memory:
         version.agent_id, version.memory_id, subject=version.subject,
         max_events=version.event_limit,
     )  # fmt: skip
-    entries = entries_of(stored)
-    by_role: dict[EntryRole, list[Entry]] = {}
-    for role, entry in zip((one.role for one in stored.entries), entries.values(), strict=True):
-        by_role.setdefault(role, []).append(entry)
-    memory.profile_memory = ProfileMemory(
-        [one for one in by_role.get("statement", ()) if isinstance(one, Statement)],
-        [one for one in by_role.get("ended", ()) if isinstance(one, Statement)],
-        subject=version.subject,
-    )
-    memory.event_memory = EventMemory(
-        [one for one in by_role.get("event", ()) if isinstance(one, EventParagraph)],
-        max_events=version.event_limit,
-    )
-    memory.mind = Mind(
-        findings=tuple(one for one in by_role.get("mind", ()) if isinstance(one, Finding))
-    )
+    roles = (one.role for one in stored.entries)
+    _with_entries(memory, list(zip(roles, entries_of(stored).values(), strict=True)))
     memory.version, memory.revision = version.version, version.revision
     memory.created_at, memory.updated_at = version.began_at, version.created_at
     memory.stored_hash = memory.content_hash()
+    return memory
+
+
+def _with_entries(memory: Memory, entries: Sequence[tuple[EntryRole, Entry]]) -> Memory:
+    """Return the memory after replacing its entries."""
+    statements = [(role, one) for role, one in entries if isinstance(one, Statement)]
+    memory.profile_memory = ProfileMemory(
+        [one for role, one in statements if role == "statement"],
+        [one for role, one in statements if role == "ended"],
+        subject=memory.subject,
+    )
+    memory.event_memory = EventMemory(
+        [one for _, one in entries if isinstance(one, EventParagraph)],
+        max_events=memory.event_memory.max_events,
+    )
+    memory.mind = Mind(findings=tuple(one for _, one in entries if isinstance(one, Finding)))
     return memory
 
 
@@ -85,40 +87,23 @@ def without(memory: Memory, forgotten: Iterable[UUID]) -> Memory:
     gone = frozenset(forgotten)
     if not gone:
         return memory
-    kept = memory.copy()
-    profile, events = memory.profile_memory, memory.event_memory
-    kept.profile_memory = ProfileMemory(
-        [one for one in profile.told_order if one.statement_id not in gone],
-        [one for one in profile.history if one.statement_id not in gone],
-        subject=profile.subject,
+    return _with_entries(
+        memory.copy(), [(role, one) for role, one in _roles(memory) if entry_id(one) not in gone]
     )
-    kept.event_memory = EventMemory(
-        [one for one in events.events if one.event_id not in gone], max_events=events.max_events
-    )
-    kept.mind = Mind(
-        findings=tuple(one for one in memory.mind.findings if one.finding_id not in gone)
-    )
-    return kept
 
 
 def redacted(memory: Memory, intake: Intake) -> Memory:
     """Return a memory as it may be stored: text of an application is redacted like a turn."""
-    kept = memory.copy()
-    profile, events = memory.profile_memory, memory.event_memory
-    kept.profile_memory = ProfileMemory(
-        [_redacted(one, intake) for one in profile.told_order],
-        [_redacted(one, intake) for one in profile.history],
-        subject=profile.subject,
-    )
-    kept.event_memory = EventMemory(
-        [replace(one, text=intake.privacy.marked(one.text)) for one in events.events],
-        max_events=events.max_events,
-    )
-    return kept
+    entries = [(role, _redacted(entry, intake)) for role, entry in _roles(memory)]
+    return _with_entries(memory.copy(), entries)
 
 
-def _redacted(statement: Statement, intake: Intake) -> Statement:
-    """Return a statement without secrets; a clause that held one keeps no facts."""
+def _redacted(statement: Entry, intake: Intake) -> Entry:
+    """Return an entry without secrets; a clause that held one keeps no facts."""
+    if isinstance(statement, Finding):
+        return statement
+    if isinstance(statement, EventParagraph):
+        return replace(statement, text=intake.privacy.marked(statement.text))
     clauses = tuple(
         clause if (text := intake.privacy.marked(clause.text)) == clause.text else Clause(text=text)
         for clause in statement.clauses

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
@@ -37,8 +37,11 @@ WEIGHTS: Final[Mapping[ScorePart, float]] = MappingProxyType(
     {"semantic": 0.4, "keyword": 0.2, "time": 0.2, "importance": 0.2}
 )
 RECENCY_DAYS: Final = 30.0
+"""Days after which the time part of a score falls to 1/e."""
 LEAST_POOL: Final = 100
+"""Least number of hits to recall."""
 SPARE: Final = 10
+"""Hits to recall for each result, because filters drop some."""
 MAX_LIMIT: Final = 1_000
 ALL_OF_PROFILES: Final = 5_000
 DIVERSITY: Final = 0.2
@@ -281,9 +284,7 @@ def _weighed(
         "sentiment": 0.0 if feels is None or felt is None else 1 - abs(feels - felt) / 2,
     }
     score = sum(share * parts[name] for name, share in shares.items())
-    return FoundMemory(
-        memory=hit.memory, memory_type=hit.memory_type, score=score, parts=parts, about=hit.about
-    )
+    return replace(hit, score=score, parts=parts)
 
 
 def _words(found: FoundMemory) -> str:
@@ -299,13 +300,9 @@ def _type_of(memory: Memory) -> str:
 
 
 def _with(filters: Filters, time_range: TimeRange | None, threshold: float) -> Filters:
-    return Filters(
-        time_range=filters.time_range if time_range is None else time_range,
-        keywords=filters.keywords,
-        topics=filters.topics,
-        sentiment=filters.sentiment,
-        similarity_threshold=threshold or filters.similarity_threshold,
-    )
+    time_range = filters.time_range if time_range is None else time_range
+    threshold = threshold or filters.similarity_threshold
+    return replace(filters, time_range=time_range, similarity_threshold=threshold)
 
 
 def _types(given: Collection[MemoryType] | None) -> Collection[str]:

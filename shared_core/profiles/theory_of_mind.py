@@ -133,8 +133,8 @@ def _emotions(observed: Observed, turns: Sequence[Event]) -> list[Finding]:
             if language(quote) == "zh"
             else (f'expresses {emotion.label}: "{quote}"')
         )
-        one = _finding(observed, "emotion", emotion.label, text, 0.5, event.event_id, quote)
-        found.append(replace(one, valence=emotion.valence))
+        found.append(_finding(observed, "emotion", emotion.label, text, 0.5, event.event_id, quote,
+                              valence=emotion.valence))  # fmt: skip
     return found
 
 
@@ -143,12 +143,11 @@ def _social(observed: Observed) -> list[Finding]:
     found = []
     for draft, basis in observed.facts:
         if draft.operation == "assert" and draft.slot.startswith("relation."):
-            one = _finding(observed, "social", draft.slot.split(".")[1], draft.statement,
-                           draft.confidence, draft.event_id, "")  # fmt: skip
-            quotes = tuple(
-                event.text[:QUOTED] for event in observed.turns if event.event_id == draft.event_id
-            )
-            found.append(replace(one, basis=basis or one.basis, quotes=quotes))
+            quotes = (event.text[:QUOTED] for event in observed.turns
+                      if event.event_id == draft.event_id)  # fmt: skip
+            relation = draft.slot.split(".")[1]
+            found.append(_finding(observed, "social", relation, draft.statement, draft.confidence,
+                                  draft.event_id, *quotes, basis=basis))  # fmt: skip
     return found
 
 
@@ -164,13 +163,8 @@ def _trends(observed: Observed, before: Mind) -> list[Finding]:
             else (f'{slot} changed from "{was}" to "{now}"')
         )
         basis = tuple(dict.fromkeys(t for one in (old, new) for b in one.bases for t in b))
-        found.append(
-            Finding(
-                finding_id=uuid7(), dimension="trend", label=slot, text=text, confidence=BY_RULES,
-                found_at=observed.at, extractor=RULES_OF_MIND, quotes=(old.text, new.text),
-                basis=basis,
-            )
-        )  # fmt: skip
+        found.append(_finding(observed, "trend", slot, text, BY_RULES, "", old.text, new.text,
+                              basis=basis))  # fmt: skip
     return [*found, *_swing(observed, before)]
 
 
@@ -206,7 +200,9 @@ def _finding(
     text: str,
     confidence: float,
     event_id: str,
-    quote: str,
+    *quotes: str,
+    basis: Basis = (),
+    valence: float | None = None,
 ) -> Finding:
     return Finding(
         finding_id=uuid7(),
@@ -216,6 +212,7 @@ def _finding(
         confidence=min(confidence, BY_RULES),
         found_at=observed.at,
         extractor=RULES_OF_MIND,
-        quotes=(quote,) if quote else (),
-        basis=observed.bases.get(event_id, ()),
+        quotes=quotes,
+        basis=basis or observed.bases.get(event_id, ()),
+        valence=valence,
     )
