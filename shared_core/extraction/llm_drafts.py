@@ -79,17 +79,11 @@ class DraftedAnswer:
     left_out: Counter[str] = field(default_factory=Counter)
 
 
-def drafts_from(answer: ModelAnswer, shown: Transcript, known: str, pattern: str) -> DraftedAnswer:
-    """Return the drafts of an answer about a conversation.
+class AnswerDrafting:
+    """Turns the elements of one answer about a conversation into drafts.
 
-    known: text of the earlier turns, which the model was shown too. pattern: name of the drafts'
-    origin.
+    known: text of the earlier turns the model was shown. pattern: name of the drafts' origin.
     """
-    return _Drafting(shown, known, pattern).drafts_from(answer)
-
-
-class _Drafting:
-    """Turns the elements of one answer into drafts."""
 
     def __init__(self, shown: Transcript, known: str, pattern: str) -> None:
         said = f"{known}\n{shown.said}"

@@ -21,7 +21,7 @@ from shared_core.core.domain import (
 )
 from shared_core.core.namespaces import clean_text
 from shared_core.errors import InvalidInput, ModelOutputInvalid
-from shared_core.extraction.llm_drafts import SECRET, ModelAnswer, drafts_from, with_context
+from shared_core.extraction.llm_drafts import SECRET, AnswerDrafting, ModelAnswer, with_context
 from shared_core.extraction.llm_schema import (
     EXTRACTION,
     REFLECTION,
@@ -160,7 +160,8 @@ class ModelExtractor:
         (answer, truncated), usage = await self.ask(
             prompt, values, schema, tuple(EXTRACTION), _answer
         )
-        result = await asyncio.to_thread(drafts_from, answer, part, known, prompt.version)
+        drafting = AnswerDrafting(part, known, prompt.version)
+        result = await asyncio.to_thread(drafting.drafts_from, answer)
         _log_left_out(result.left_out)
         behind = _after_last(part, answer) if truncated else []
         return replace(

@@ -106,11 +106,9 @@ def _said_before(previous: str, events: Sequence[Event]) -> list[Event]:
     """Return the sentences of a summary as user turns, to be ranked with the others."""
     if not events:
         return []
-    said_at = events[0].occurred_at
+    at = events[0].occurred_at
     return [
-        Event(
-            event_id=f"summary/{place}", author="user", role="user", text=one, occurred_at=said_at
-        )
+        Event(event_id=f"summary/{place}", author="user", role="user", text=one, occurred_at=at)
         for place, one in enumerate(sentences(previous))
     ]
 

@@ -64,6 +64,11 @@ def weekday(moment: datetime, number: int, weeks: int) -> Span:
     return day(week(moment, weeks).begin, number)
 
 
+def weekend(moment: datetime, offset: int = 0) -> Span:
+    """Return Saturday and Sunday of the week at this offset."""
+    return Span(begin=weekday(moment, 5, offset).begin, end=weekday(moment, 6, offset).end)
+
+
 def month(moment: datetime, offset: int = 0) -> Span:
     """Return the month at this offset from the moment's month."""
     return Span(begin=_month_start(moment, offset), end=_month_start(moment, offset + 1))

@@ -150,8 +150,7 @@ def _weekday(which: str, number: int, now: datetime) -> Span | None:
 
 def _season_or_weekend(offset: int, period: str, now: datetime) -> Span:
     if period == "weekend":
-        saturday = calendar.weekday(now, 5, offset)
-        return Span(begin=saturday.begin, end=saturday.end + timedelta(days=1))
+        return calendar.weekend(now, offset)
     begin = calendar.month(now.replace(month=SEASONS[period], day=1)).begin
     if offset < 0 and calendar.month(begin, 2).end > now:
         begin = begin.replace(year=begin.year - 1)

@@ -131,8 +131,7 @@ def _which(match: re.Match[str], now: datetime) -> Span:
     if match["which_month"]:
         return calendar.month(now, offset)
     if match["weekday"] == "末":
-        saturday = calendar.weekday(now, 5, offset).begin
-        return Span(begin=saturday, end=calendar.day(saturday, 2).begin)
+        return calendar.weekend(now, offset)
     if match["weekday"]:
         return calendar.weekday(now, weekday_number(match["weekday"]), offset)
     return calendar.week(now, offset)
