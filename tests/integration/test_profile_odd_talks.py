@@ -46,7 +46,7 @@ async def test_a_paragraph_holds_what_is_true_at_the_end(
     memory: MemoryEngine, scope: Scope, said: list[str], paragraph: str, gone: list[str]
 ) -> None:
     messages = [{"role": "user", "content": text} for text in said]
-    known, result = await memory.profiles.desk(scope).update(messages)
+    known, result = await memory.profiles.of(scope).update(messages)
     assert paragraph == known.get_profile_content()
     assert gone == [one.text for one in known.profile_memory.history]
     assert "success" == result.stages[-1].status
@@ -62,7 +62,7 @@ async def test_what_an_agent_says_or_asks_tells_nothing_of_the_user(
         {"role": "assistant", "content": "Do you like jazz?"},
         {"role": "user", "content": "No."},
     ]
-    known, _ = await memory.profiles.desk(scope).update(talk)
+    known, _ = await memory.profiles.of(scope).update(talk)
     assert ("", []) == (known.get_profile_content(), known.get_event_content())
 
 
@@ -70,14 +70,14 @@ async def test_what_an_agent_says_or_asks_tells_nothing_of_the_user(
 async def test_an_empty_conversation_is_refused_and_leaves_nothing(
     memory: MemoryEngine, scope: Scope, said: list[str]
 ) -> None:
-    desk = memory.profiles.desk(scope)
+    desk = memory.profiles.of(scope)
     with pytest.raises(InvalidInput, match="the conversation is empty"):
         await desk.update([{"role": "user", "content": text} for text in said])
     assert None is await desk.current()
 
 
 async def test_a_message_id_names_one_message(memory: MemoryEngine, scope: Scope) -> None:
-    desk = memory.profiles.desk(scope)
+    desk = memory.profiles.of(scope)
     rome = {"role": "user", "content": "I live in Rome.", "message_id": "1"}
     paris = {**rome, "content": "I live in Paris."}
     with pytest.raises(InvalidInput, match="two messages of the conversation have the id '1'"):

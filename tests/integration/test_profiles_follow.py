@@ -34,12 +34,12 @@ async def test_a_thread_that_was_consolidated_in_the_background_is_in_the_profil
     said = [turn(1, "I live in Leeds."), turn(2, "Nice.", "agent"), turn(3, "我想学习编程。")]
     await following.append_events(scope, "t", said, later=True)
     assert await following.flush(60)
-    known = await following.profiles.desk(scope).show()
+    known = await following.profiles.of(scope).show()
     assert ("User lives in Leeds.", 1) == (known.get_profile_content(), known.version)
     assert known.mind.of("intent")
     await following.append_events(scope, "t", [turn(4, "I live in Lisbon now.")], later=True)
     assert await following.flush(60)
-    known = await following.profiles.desk(scope).show()
+    known = await following.profiles.of(scope).show()
     assert ("User lives in Lisbon.", 2) == (known.get_profile_content(), known.version)
     history = await following.profiles.repository(scope).get_pipeline_history(known.memory_id)
     read = [one.record.input["messages"] for one in history if one.record.stage == "modification"]
@@ -51,7 +51,7 @@ async def test_a_thread_that_was_consolidated_in_the_background_is_in_the_profil
 async def test_by_default_no_profile_is_made(memory: MemoryEngine, scope: Scope) -> None:
     await memory.append_events(scope, "t", [turn(1, "I live in Leeds.")])
     await memory.consolidate(scope, "t")
-    assert None is await memory.profiles.desk(scope).current()
+    assert None is await memory.profiles.of(scope).current()
 
 
 async def test_consolidating_by_hand_and_a_session_that_ends_are_followed(
@@ -59,14 +59,14 @@ async def test_consolidating_by_hand_and_a_session_that_ends_are_followed(
 ) -> None:
     await following.append_events(scope, "t", [turn(1, "I live in Leeds.")])
     await following.consolidate(scope, "t", job_type=JobType.FAST_REPLAY)
-    assert None is await following.profiles.desk(scope).current()
+    assert None is await following.profiles.of(scope).current()
     await following.consolidate(scope, "t")
     await following.consolidate(scope, "t")
-    assert 1 == (await following.profiles.desk(scope).show()).version
+    assert 1 == (await following.profiles.of(scope).show()).version
     await following.process_memory("My daughter is called Mia.", scope.user, app=scope.app)
     await following.end_session(scope.user, app=scope.app)
     assert await following.flush(60)
-    assert "Mia" in (await following.profiles.desk(scope).show()).get_profile_content()
+    assert "Mia" in (await following.profiles.of(scope).show()).get_profile_content()
 
 
 async def test_a_long_thread_is_read_in_parts_and_what_was_forgotten_is_not(
@@ -77,7 +77,7 @@ async def test_a_long_thread_is_read_in_parts_and_what_was_forgotten_is_not(
     await following.append_events(scope, "t", [*said, secret])
     await following.forget_turns(scope, "t", [secret.event_id])
     await following.consolidate(scope, "t")
-    known = await following.profiles.desk(scope).show()
+    known = await following.profiles.of(scope).show()
     history = await following.profiles.repository(scope).get_pipeline_history(known.memory_id)
     read = [one.record.input["messages"] for one in history if one.record.stage == "modification"]
     assert [3, FOLLOWED_AT_ONCE] == read
@@ -97,7 +97,7 @@ async def test_what_fails_is_a_failed_job_and_made_up_for_when_it_is_tried_again
     assert "Leeds" in [fact.value for fact in await following.facts(scope)]
     [job] = await following.jobs.list(scope, statuses=[*JobStatus])
     assert (JobStatus.FAILED, True) == (job.status, "ModelUnavailable" in (job.error or ""))
-    assert None is await following.profiles.desk(scope).current()
+    assert None is await following.profiles.of(scope).current()
     await following.jobs.retry([job.job_id])
     assert await following.flush(60)
     assert "User lives in Leeds." == await following.profiles.shown(scope)
@@ -120,7 +120,7 @@ def talk(conversation_id: str, *texts: str) -> dict[str, object]:
 async def test_a_rollback_is_not_undone_by_what_is_said_next(
     following: MemoryEngine, scope: Scope
 ) -> None:
-    desk = following.profiles.desk(scope)
+    desk = following.profiles.of(scope)
     await desk.update(talk("k1", "I live in Leeds."))
     await desk.update(talk("k2", "I live in Lisbon now. I love jazz."))
     await desk.rollback(1)
@@ -137,7 +137,7 @@ async def test_what_was_said_before_a_conversation_that_was_given_is_followed(
     following: MemoryEngine, scope: Scope
 ) -> None:
     await following.append_events(scope, "t", [turn(1, "I live in Leeds.")])
-    desk = following.profiles.desk(scope)
+    desk = following.profiles.of(scope)
     await desk.update(talk("t", "I love jazz."))
     await following.consolidate(scope, "t")
     content = (await desk.show()).get_profile_content()
@@ -150,7 +150,7 @@ async def test_a_deleted_profile_does_not_come_back_by_itself(
 ) -> None:
     await following.append_events(scope, "t", [turn(1, "I live in Leeds."), turn(2, "I love tea.")])
     await following.consolidate(scope, "t")
-    desk, repository = following.profiles.desk(scope), following.profiles.repository(scope)
+    desk, repository = following.profiles.of(scope), following.profiles.repository(scope)
     await desk.update(talk("k", "I own a boat."))
     for _ in range(2):
         assert await repository.delete_memory((await desk.show()).memory_id)
@@ -169,7 +169,7 @@ async def test_a_deleted_profile_does_not_come_back_by_itself(
 async def test_a_thread_that_was_erased_is_followed_anew(
     following: MemoryEngine, scope: Scope
 ) -> None:
-    desk = following.profiles.desk(scope)
+    desk = following.profiles.of(scope)
     await desk.update(talk("t", "I live in Leeds.", "I love tea."))
     await following.append_events(scope, "t", [turn(1, "I love jazz.")])
     await following.consolidate(scope, "t")

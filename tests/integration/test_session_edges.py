@@ -175,8 +175,8 @@ async def test_no_caller_writes_to_the_thread_of_a_session(dsn: str) -> None:
             memory.append_events(SCOPE, name, [new]),
             memory.append_events(SCOPE, name, [new], later=True),
             memory.sessions.create(SCOPE, "conversation:mine"),
-            memory.profiles.desk(SCOPE).update(talk),
-            memory.profiles.desk(SCOPE).update(given),
+            memory.profiles.of(SCOPE).update(talk),
+            memory.profiles.of(SCOPE).update(given),
             repository.save_conversation(talk),
             repository.save_conversation_message(name, message),
         ):
@@ -185,7 +185,7 @@ async def test_no_caller_writes_to_the_thread_of_a_session(dsn: str) -> None:
         answer = await client.post("/profile-update", json={"user_id": ANN, **talk})
         assert 422 == answer.status_code
         assert ([("active", 1)], 1) == (rows(dsn), len(await memory.conversations.events(SCOPE, 5)))
-        await memory.profiles.desk(SCOPE).update(await repository.load_conversation(name))
+        await memory.profiles.of(SCOPE).update(await repository.load_conversation(name))
 
 
 async def test_what_was_said_long_before_a_pronoun_is_not_read(dsn: str) -> None:
