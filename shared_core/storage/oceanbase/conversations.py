@@ -17,7 +17,7 @@ from shared_core.ports.conversations import (
     SessionStatus,
 )
 from shared_core.ports.jobs import NewJob
-from shared_core.storage.oceanbase.base import OceanBasePart
+from shared_core.storage.oceanbase.base import OceanBasePart, writing
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from shared_core.storage.oceanbase.events import EVENT_COLUMNS, event_of, grow_thread, last_turns
 from shared_core.storage.oceanbase.job_steps import insert_job
@@ -32,8 +32,10 @@ _COLUMNS = "thread_id, status, event_count, created_at, last_active_at, ends_at,
 class OceanBaseConversations(OceanBasePart):
     """Conversations; a writer has locked their user."""
 
-    async def hear_turn(
+    @writing
+    def hear_turn(
         self,
+        tx: Transaction,
         scope: Scope,
         new_id: ThreadId,
         turn: Event,
@@ -45,34 +47,31 @@ class OceanBaseConversations(OceanBasePart):
     ) -> Heard:
         tenant, now = scope_path(scope), self._clock()
         metadata = to_json(turn.metadata, "event metadata")
-
-        def work(tx: Transaction) -> Heard:
-            session = _active(tx, scope)
-            forgotten = session is not None and _has_row(tx, "tombstones", tenant, session, turn)
-            stored = forgotten or (
-                session is not None and _has_row(tx, "events", tenant, session, turn)
-            )
-            known = _known(tx, tenant, turn) if once and not stored else None
-            before_seq = None
-            if known is not None:
-                (thread_id, before_seq), stored = known, True
-                forgotten = before_seq == 0
-                session = _earlier(scope, ThreadId(thread_id), now)
-            elif session is None or not (stored or _is_over(session, rules, now)):
-                session = _extended(tx, scope, session, new_id, rules, now)
-                _append_turn(tx, tenant, session, turn, metadata, now)
-                stored = True
-            earlier = _turns_before(tx, tenant, session, turn, before_seq, context, now)
-            name, keys = _user_and_kin(tx, tenant, kin)
-            return Heard(
-                stored=stored,
-                forgotten=forgotten,
-                session=replace(session, events=earlier),
-                user_name=name,
-                kin=keys,
-            )
-
-        return await self._database.write(work, tenant)
+        tx.lock(tenant)
+        session = _active(tx, scope)
+        forgotten = session is not None and _has_row(tx, "tombstones", tenant, session, turn)
+        stored = forgotten or (
+            session is not None and _has_row(tx, "events", tenant, session, turn)
+        )
+        known = _known(tx, tenant, turn) if once and not stored else None
+        before_seq = None
+        if known is not None:
+            (thread_id, before_seq), stored = known, True
+            forgotten = before_seq == 0
+            session = _earlier(scope, ThreadId(thread_id), now)
+        elif session is None or not (stored or _is_over(session, rules, now)):
+            session = _extended(tx, scope, session, new_id, rules, now)
+            _append_turn(tx, tenant, session, turn, metadata, now)
+            stored = True
+        earlier = _turns_before(tx, tenant, session, turn, before_seq, context, now)
+        name, keys = _user_and_kin(tx, tenant, kin)
+        return Heard(
+            stored=stored,
+            forgotten=forgotten,
+            session=replace(session, events=earlier),
+            user_name=name,
+            kin=keys,
+        )
 
     async def around_input(
         self, scope: Scope, thread_id: ThreadId | None, context: int, kin: Sequence[str]
@@ -86,19 +85,17 @@ class OceanBaseConversations(OceanBasePart):
 
         return await self._database.read(work)
 
-    async def open_conversation(
-        self, scope: Scope, new_id: ThreadId, rules: SessionRules
+    @writing
+    def open_conversation(
+        self, tx: Transaction, scope: Scope, new_id: ThreadId, rules: SessionRules
     ) -> Session:
         tenant, now = scope_path(scope), self._clock()
-
-        def work(tx: Transaction) -> Session:
-            session = _active(tx, scope)
-            if session is None:
-                session = _new(scope, new_id, 0, rules, now)
-                _write(tx, tenant, session)
-            return session
-
-        return await self._database.write(work, tenant)
+        tx.lock(tenant)
+        session = _active(tx, scope)
+        if session is None:
+            session = _new(scope, new_id, 0, rules, now)
+            _write(tx, tenant, session)
+        return session
 
     async def active_conversation(self, scope: Scope) -> Session | None:
         return await self._database.read(lambda tx: _active(tx, scope))
@@ -112,39 +109,36 @@ class OceanBaseConversations(OceanBasePart):
         )
         return _session(scope, row) if row else None
 
-    async def end_conversation(
-        self, scope: Scope, job: NewJob, rules: SessionRules, *, if_over: bool
+    @writing
+    def end_conversation(
+        self, tx: Transaction, scope: Scope, job: NewJob, rules: SessionRules, *, if_over: bool
     ) -> Session | None:
         tenant, now = scope_path(scope), self._clock()
+        tx.lock(tenant)
+        session = _active(tx, scope)
+        if session is None or (if_over and not _is_over(session, rules, now)):
+            return None
+        if session.event_count == 0:
+            tx.run(
+                "DELETE FROM conversations WHERE tenant_id = %s AND thread_id = %s",
+                [tenant, session.session_id],
+            )
+            return session
+        ended = replace(session, status=SessionStatus.ENDING, ended_at=now)
+        _write(tx, tenant, ended)
+        _enqueue_now(tx, tenant, ended.session_id, job, now)
+        return ended
 
-        def work(tx: Transaction) -> Session | None:
-            session = _active(tx, scope)
-            if session is None or (if_over and not _is_over(session, rules, now)):
-                return None
-            if session.event_count == 0:
-                tx.run(
-                    "DELETE FROM conversations WHERE tenant_id = %s AND thread_id = %s",
-                    [tenant, session.session_id],
-                )
-                return session
-            ended = replace(session, status=SessionStatus.ENDING, ended_at=now)
-            _write(tx, tenant, ended)
-            _enqueue_now(tx, tenant, ended.session_id, job, now)
-            return ended
-
-        return await self._database.write(work, tenant)
-
-    async def finish_conversation(self, scope: Scope, thread_id: ThreadId) -> None:
+    @writing
+    def finish_conversation(self, tx: Transaction, scope: Scope, thread_id: ThreadId) -> None:
         tenant = scope_path(scope)
-        await self._database.write(
-            lambda tx: tx.run(
-                "UPDATE conversations SET status = 'ended'"
-                " WHERE tenant_id = %s AND thread_id = %s AND status = 'ending'"
-                " AND EXISTS (SELECT 1 FROM threads t WHERE t.tenant_id = %s AND t.thread_id = %s"
-                " AND t.last_memory_seq <= t.consolidated_seq)",
-                [tenant, thread_id, tenant, thread_id],
-            ),
-            tenant,
+        tx.lock(tenant)
+        tx.run(
+            "UPDATE conversations SET status = 'ended'"
+            " WHERE tenant_id = %s AND thread_id = %s AND status = 'ending'"
+            " AND EXISTS (SELECT 1 FROM threads t WHERE t.tenant_id = %s AND t.thread_id = %s"
+            " AND t.last_memory_seq <= t.consolidated_seq)",
+            [tenant, thread_id, tenant, thread_id],
         )
 
     async def conversations_over(self, limit: int) -> tuple[Sequence[Scope], datetime | None]:

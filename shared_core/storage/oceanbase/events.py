@@ -17,7 +17,7 @@ from shared_core.ports.events import EventRow, MemoryQuery
 from shared_core.ports.items import ItemAddress, VectorRows
 from shared_core.ports.jobs import NewJob
 from shared_core.storage._rows import initial_of
-from shared_core.storage.oceanbase.base import OceanBasePart
+from shared_core.storage.oceanbase.base import OceanBasePart, reading, writing
 from shared_core.storage.oceanbase.connection.errors import check_thread_id
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from shared_core.storage.oceanbase.erasures import erase
@@ -54,27 +54,26 @@ _MEMORIES = (
 class OceanBaseEvents(OceanBasePart):
     """Turns of threads and their memories."""
 
-    async def known_turns(
-        self, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]
+    @reading
+    def known_turns(
+        self, tx: Transaction, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]
     ) -> Mapping[str, bytes | None]:
         tenant = scope_path(scope)
+        buried = forgotten(tx, tenant, thread_id, event_ids)
+        known: dict[str, bytes | None] = dict.fromkeys(buried)
+        for event_id, digest in tx.rows_in(
+            "SELECT event_id, CASE WHEN memory_seq IS NULL AND payload IS NOT NULL"
+            " THEN SHA2(text, 256) END FROM events"
+            " WHERE tenant_id = %s AND thread_id = %s AND event_id IN %s",
+            [tenant, thread_id, event_ids],
+        ):
+            known.setdefault(event_id, bytes.fromhex(digest) if digest else None)
+        return known
 
-        def work(tx: Transaction) -> dict[str, bytes | None]:
-            buried = forgotten(tx, tenant, thread_id, event_ids)
-            known: dict[str, bytes | None] = dict.fromkeys(buried)
-            for event_id, digest in tx.rows_in(
-                "SELECT event_id, CASE WHEN memory_seq IS NULL AND payload IS NOT NULL"
-                " THEN SHA2(text, 256) END FROM events"
-                " WHERE tenant_id = %s AND thread_id = %s AND event_id IN %s",
-                [tenant, thread_id, event_ids],
-            ):
-                known.setdefault(event_id, bytes.fromhex(digest) if digest else None)
-            return known
-
-        return await self._database.read(work)
-
-    async def append_events(
+    @writing
+    def append_events(
         self,
+        tx: Transaction,
         scope: Scope,
         thread_id: ThreadId,
         rows: Sequence[EventRow],
@@ -82,14 +81,11 @@ class OceanBaseEvents(OceanBasePart):
         job: NewJob | None = None,
     ) -> set[str]:
         tenant, now = scope_path(scope), self._clock()
-
-        def work(tx: Transaction) -> set[str]:
-            new = append_turns(tx, scope, thread_id, rows, vectors, now, self._strength)
-            if job:
-                enqueue(tx, scope, thread_id, job, now, changed_at=now)
-            return new
-
-        return await self._database.write(work, tenant)
+        tx.lock(tenant)
+        new = append_turns(tx, scope, thread_id, rows, vectors, now, self._strength)
+        if job:
+            enqueue(tx, scope, thread_id, job, now, changed_at=now)
+        return new
 
     async def thread_events(self, scope: Scope, thread_id: ThreadId, limit: int) -> Sequence[Event]:
         tenant, now = scope_path(scope), self._clock()
@@ -130,20 +126,17 @@ class OceanBaseEvents(OceanBasePart):
         tenant, now = scope_path(scope), self._clock()
         return await self._database.write(lambda tx: erase(tx, tenant, thread_id, now), tenant)
 
-    async def list_memories(self, query: MemoryQuery) -> Sequence[Memory]:
+    @reading
+    def list_memories(self, tx: Transaction, query: MemoryQuery) -> Sequence[Memory]:
         tenant, now = scope_path(query.scope), self._clock()
-
-        def work(tx: Transaction) -> list[Memory]:
-            where = all_of(
-                Condition("m.tenant_id = %s", (tenant,)),
-                below(rest_of(query.namespace)),
-                of_kinds(query.kinds),
-                given("m.thread_id = %s", query.thread_id),
-                current_at(tx, tenant, now, query.as_of),
-            )
-            return newest_memories(tx, tenant, where, query.as_of, query.limit, query.offset)
-
-        return await self._database.read(work)
+        where = all_of(
+            Condition("m.tenant_id = %s", (tenant,)),
+            below(rest_of(query.namespace)),
+            of_kinds(query.kinds),
+            given("m.thread_id = %s", query.thread_id),
+            current_at(tx, tenant, now, query.as_of),
+        )
+        return newest_memories(tx, tenant, where, query.as_of, query.limit, query.offset)
 
     async def memories_without_vectors(
         self, scope: Scope, thread_id: ThreadId, model: str, limit: int

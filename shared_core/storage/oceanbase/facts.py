@@ -18,7 +18,7 @@ from shared_core.errors import Conflict
 from shared_core.ports.facts import NamedMemory, Restoration
 from shared_core.ports.graph import Edge
 from shared_core.ports.runs import Fact
-from shared_core.storage.oceanbase.base import OceanBasePart
+from shared_core.storage.oceanbase.base import OceanBasePart, reading
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from shared_core.storage.oceanbase.edge_rows import EdgeRow, Edges
 from shared_core.storage.oceanbase.retention_timing import retime
@@ -57,8 +57,10 @@ _NEVER = datetime.max.replace(tzinfo=UTC)
 class OceanBaseFacts(OceanBasePart):
     """Facts of one scope, as they hold now or held at a moment."""
 
-    async def list_facts(
+    @reading
+    def list_facts(
         self,
+        tx: Transaction,
         scope: Scope,
         *,
         slot: str | None = None,
@@ -66,16 +68,13 @@ class OceanBaseFacts(OceanBasePart):
         as_of: AsOf | None = None,
     ) -> Sequence[Fact]:
         tenant, now = scope_path(scope), self._clock()
+        if as_of is not None:
+            return facts_as_of(tx, tenant, slot, as_of, now, history=history)
+        rows = in_order(listed(tx, tenant, slot, now, history=history))
+        return _facts(tx, tenant, rows)
 
-        def work(tx: Transaction) -> list[Fact]:
-            if as_of is not None:
-                return facts_as_of(tx, tenant, slot, as_of, now, history=history)
-            rows = in_order(listed(tx, tenant, slot, now, history=history))
-            return _facts(tx, tenant, rows)
-
-        return await self._database.read(work)
-
-    async def named_memory(self, scope: Scope, name: str) -> NamedMemory | None:
+    @reading
+    def named_memory(self, tx: Transaction, scope: Scope, name: str) -> NamedMemory | None:
         tenant, now = scope_path(scope), self._clock()
         query = (
             f"SELECT m.kind, {FACT_COLUMNS} FROM memories m LEFT JOIN facts f"
@@ -83,48 +82,38 @@ class OceanBaseFacts(OceanBasePart):
             " WHERE (m.expires_at IS NULL OR m.expires_at > %s) AND m.tenant_id = %s AND"
         )
         namespace = rest_of(memories_namespace(scope))
+        by_key = f"{query} m.namespace = %s AND m.`key` = %s"
+        row = tx.one(by_key, [now, tenant, namespace, name])
+        if row is None and is_uuid(name):
+            row = tx.one(f"{query} m.memory_id = %s", [now, tenant, UUID(name)])
+        if row is None:
+            return None
+        kind, *fact = row
+        if fact[0] is None:
+            return NamedMemory(kind=kind, fact=None, place="")
+        [found] = _facts(tx, tenant, [tuple(fact)])
+        return NamedMemory(kind=kind, fact=found, place=fact[-1])
 
-        def work(tx: Transaction) -> NamedMemory | None:
-            by_key = f"{query} m.namespace = %s AND m.`key` = %s"
-            row = tx.one(by_key, [now, tenant, namespace, name])
-            if row is None and is_uuid(name):
-                row = tx.one(f"{query} m.memory_id = %s", [now, tenant, UUID(name)])
-            if row is None:
-                return None
-            kind, *fact = row
-            if fact[0] is None:
-                return NamedMemory(kind=kind, fact=None, place="")
-            [found] = _facts(tx, tenant, [tuple(fact)])
-            return NamedMemory(kind=kind, fact=found, place=fact[-1])
-
-        return await self._database.read(work)
-
-    async def facts_in_place(
-        self, scope: Scope, fact_type: FactType, keys: Sequence[str]
+    @reading
+    def facts_in_place(
+        self, tx: Transaction, scope: Scope, fact_type: FactType, keys: Sequence[str]
     ) -> Sequence[Fact]:
         tenant, now = scope_path(scope), self._clock()
+        rows = tx.rows(
+            f"SELECT {FACT_COLUMNS} FROM {FACTS} WHERE f.tenant_id = %s AND f.fact_type = %s"
+            " AND f.`key` IN %s AND (m.expires_at IS NULL OR m.expires_at > %s)"
+            " AND (f.valid_until IS NULL AND f.superseded_at IS NULL"
+            " OR f.valid_until > %s AND m.superseded_at IS NULL) ORDER BY f.memory_id",
+            [tenant, fact_type, list(keys), now, now],
+        )
+        return _facts(tx, tenant, not_superseded(tx, tenant, rows, now))
 
-        def work(tx: Transaction) -> list[Fact]:
-            rows = tx.rows(
-                f"SELECT {FACT_COLUMNS} FROM {FACTS} WHERE f.tenant_id = %s AND f.fact_type = %s"
-                " AND f.`key` IN %s AND (m.expires_at IS NULL OR m.expires_at > %s)"
-                " AND (f.valid_until IS NULL AND f.superseded_at IS NULL"
-                " OR f.valid_until > %s AND m.superseded_at IS NULL) ORDER BY f.memory_id",
-                [tenant, fact_type, list(keys), now, now],
-            )
-            return _facts(tx, tenant, not_superseded(tx, tenant, rows, now))
-
-        return await self._database.read(work)
-
-    async def edges_in_place(self, scope: Scope, memory_id: MemoryId) -> Sequence[Edge]:
+    @reading
+    def edges_in_place(self, tx: Transaction, scope: Scope, memory_id: MemoryId) -> Sequence[Edge]:
         tenant, now = scope_path(scope), self._clock()
-
-        def work(tx: Transaction) -> list[Edge]:
-            edges = Edges(tx, tenant, now, None)
-            rivals = rivals_of_edges(tx, edges, tenant, memory_id, now)
-            return [found.edge for found in edges.found(rivals)]
-
-        return await self._database.read(work)
+        edges = Edges(tx, tenant, now, None)
+        rivals = rivals_of_edges(tx, edges, tenant, memory_id, now)
+        return [found.edge for found in edges.found(rivals)]
 
     async def restore_fact(self, restoration: Restoration) -> None:
         tenant, now = scope_path(restoration.scope), self._clock()

@@ -12,7 +12,7 @@ from shared_core.core.namespaces import scope_path
 from shared_core.errors import Conflict
 from shared_core.nlp.text import without_accents
 from shared_core.ports.graph import Alias, Edge, Entity, FoundEdge, KnownSpells, Spell, Walk
-from shared_core.storage.oceanbase.base import OceanBasePart
+from shared_core.storage.oceanbase.base import OceanBasePart, reading, writing
 from shared_core.storage.oceanbase.connection.transactions import Transaction
 from shared_core.storage.oceanbase.edge_rows import (
     ALIASES_CHANGED,
@@ -52,43 +52,39 @@ class OceanBaseGraph(OceanBasePart):
 
         return await self._database.read(work)
 
-    async def edges_of(
-        self, scope: Scope, key: str, limit: int, as_of: AsOf | None
+    @reading
+    def edges_of(
+        self, tx: Transaction, scope: Scope, key: str, limit: int, as_of: AsOf | None
     ) -> Sequence[FoundEdge]:
-        def work(tx: Transaction) -> list[FoundEdge]:
-            edges = self._edges(tx, scope, as_of)
-            names = edges.names.with_aliases([edges.names.root(key)])
-            last = _newest(
-                limit, *(edges.first(touching(names, end), limit, holding=False) for end in ENDS)
-            )
-            return edges.found(sorted(last, key=lambda one: one.began))
+        edges = self._edges(tx, scope, as_of)
+        names = edges.names.with_aliases([edges.names.root(key)])
+        last = _newest(
+            limit, *(edges.first(touching(names, end), limit, holding=False) for end in ENDS)
+        )
+        return edges.found(sorted(last, key=lambda one: one.began))
 
-        return await self._database.read(work)
-
-    async def entities(
-        self, scope: Scope, matching: str, limit: int, as_of: AsOf | None
+    @reading
+    def entities(
+        self, tx: Transaction, scope: Scope, matching: str, limit: int, as_of: AsOf | None
     ) -> Sequence[Entity]:
-        def work(tx: Transaction) -> list[Entity]:
-            edges = self._edges(tx, scope, as_of)
-            rows = edges.where(all_of(edges.known(), edges.covering()))
-            degrees, names = _entities(edges.found(edges.holding(edges.living(rows))))
-            aliases = edges.names.aliases_of(degrees)
-            wanted = [
-                root
-                for root in degrees
-                if _has_name([root, *(one.alias_key for one in aliases[root])], matching)
-            ]
-            wanted.sort(key=lambda root: (-degrees[root], root))
-            return [
-                Entity(
-                    name=names[root],
-                    aliases=tuple(one.alias for one in aliases[root]),
-                    degree=degrees[root],
-                )
-                for root in wanted[:limit]
-            ]
-
-        return await self._database.read(work)
+        edges = self._edges(tx, scope, as_of)
+        rows = edges.where(all_of(edges.known(), edges.covering()))
+        degrees, names = _entities(edges.found(edges.holding(edges.living(rows))))
+        aliases = edges.names.aliases_of(degrees)
+        wanted = [
+            root
+            for root in degrees
+            if _has_name([root, *(one.alias_key for one in aliases[root])], matching)
+        ]
+        wanted.sort(key=lambda root: (-degrees[root], root))
+        return [
+            Entity(
+                name=names[root],
+                aliases=tuple(one.alias for one in aliases[root]),
+                degree=degrees[root],
+            )
+            for root in wanted[:limit]
+        ]
 
     async def known_spells(
         self, scope: Scope, subject_key: str, relation: str, object_key: str, *, alone: bool
@@ -121,42 +117,36 @@ class OceanBaseGraph(OceanBasePart):
 
         return await self._database.read(work)
 
-    async def one_edge(self, scope: Scope, edge_id: UUID) -> Edge | None:
-        def work(tx: Transaction) -> Edge | None:
-            edges = self._edges(tx, scope, None)
-            rows = edges.where(Condition("e.edge_id = %s", (edge_id,)))
-            return next((one.edge for one in edges.found(rows)), None)
+    @reading
+    def one_edge(self, tx: Transaction, scope: Scope, edge_id: UUID) -> Edge | None:
+        edges = self._edges(tx, scope, None)
+        rows = edges.where(Condition("e.edge_id = %s", (edge_id,)))
+        return next((one.edge for one in edges.found(rows)), None)
 
-        return await self._database.read(work)
-
-    async def restore_edge(self, scope: Scope, edge: Edge, run_id: UUID) -> None:
+    @writing
+    def restore_edge(self, tx: Transaction, scope: Scope, edge: Edge, run_id: UUID) -> None:
         tenant, now = scope_path(scope), self._clock()
+        tx.lock(tenant)
+        insert_caller_run(tx, tenant, run_id, now, "graph", {"restored": 1})
+        fact_id = _reopen_edge(tx, tenant, run_id, edge.edge_id)
+        fact = ended_fact(tx, tenant, fact_id) if fact_id else None
+        if fact is not None:
+            try:
+                reopen(tx, tenant, run_id, [fact], now)
+            except Conflict as error:
+                raise _taken(edge.edge_id) from error
+        if edge.fact_id is not None:
+            require_no_opposite(tx, tenant, edge.fact_id)
+            if edge.superseded_at is not None:
+                reopen_derived(tx, tenant, run_id, edge.fact_id, edge.superseded_at)
+        retime(tx, tenant, [one.target for one in changes_of(tx, tenant, run_id)])
 
-        def work(tx: Transaction) -> None:
-            insert_caller_run(tx, tenant, run_id, now, "graph", {"restored": 1})
-            fact_id = _reopen_edge(tx, tenant, run_id, edge.edge_id)
-            fact = ended_fact(tx, tenant, fact_id) if fact_id else None
-            if fact is not None:
-                try:
-                    reopen(tx, tenant, run_id, [fact], now)
-                except Conflict as error:
-                    raise _taken(edge.edge_id) from error
-            if edge.fact_id is not None:
-                require_no_opposite(tx, tenant, edge.fact_id)
-                if edge.superseded_at is not None:
-                    reopen_derived(tx, tenant, run_id, edge.fact_id, edge.superseded_at)
-            retime(tx, tenant, [one.target for one in changes_of(tx, tenant, run_id)])
-
-        await self._database.write(work, tenant)
-
-    async def aliases(self, scope: Scope, keys: Sequence[str]) -> Sequence[Alias]:
-        def work(tx: Transaction) -> list[Alias]:
-            names = self._edges(tx, scope, None).names
-            roots = {*keys, *(root.key for root in names.roots(keys).values())}
-            found = [one for held in names.aliases_of(roots).values() for one in held]
-            return sorted(found, key=lambda one: one.alias_key)
-
-        return await self._database.read(work)
+    @reading
+    def aliases(self, tx: Transaction, scope: Scope, keys: Sequence[str]) -> Sequence[Alias]:
+        names = self._edges(tx, scope, None).names
+        roots = {*keys, *(root.key for root in names.roots(keys).values())}
+        found = [one for held in names.aliases_of(roots).values() for one in held]
+        return sorted(found, key=lambda one: one.alias_key)
 
     async def change_aliases(
         self, scope: Scope, run_id: UUID, ended: Sequence[UUID], added: Sequence[Alias]

@@ -13,7 +13,7 @@ from shared_core.core.namespaces import (
     storable,
 )
 from shared_core.ports.items import Instruction, MemoryRow, VectorRows
-from shared_core.storage.oceanbase.base import OceanBasePart
+from shared_core.storage.oceanbase.base import OceanBasePart, reading
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from shared_core.storage.oceanbase.item_writes import (
     drop_versions,
@@ -50,20 +50,19 @@ class OceanBaseInstructions(OceanBasePart):
         rows = await self._database.read(lambda tx: _versions(tx, tenant, key, limit))
         return _instructions(scope, rows)
 
-    async def newest_instructions(
-        self, scope: Scope, limit: int, offset: int
+    @reading
+    def newest_instructions(
+        self, tx: Transaction, scope: Scope, limit: int, offset: int
     ) -> Sequence[Instruction]:
         tenant = scope_path(scope)
-        rows = await self._database.read(
-            lambda tx: tx.rows(
-                f"SELECT {_COLUMNS} FROM instructions i JOIN"
-                " (SELECT instruction_key, MAX(version) AS version, MIN(created_at) AS first_at"
-                " FROM instructions WHERE tenant_id = %s GROUP BY instruction_key) n"
-                " ON n.instruction_key = i.instruction_key AND n.version = i.version"
-                " WHERE i.tenant_id = %s ORDER BY i.created_at DESC, i.instruction_key"
-                " LIMIT %s OFFSET %s",
-                [tenant, tenant, limit, offset],
-            )
+        rows = tx.rows(
+            f"SELECT {_COLUMNS} FROM instructions i JOIN"
+            " (SELECT instruction_key, MAX(version) AS version, MIN(created_at) AS first_at"
+            " FROM instructions WHERE tenant_id = %s GROUP BY instruction_key) n"
+            " ON n.instruction_key = i.instruction_key AND n.version = i.version"
+            " WHERE i.tenant_id = %s ORDER BY i.created_at DESC, i.instruction_key"
+            " LIMIT %s OFFSET %s",
+            [tenant, tenant, limit, offset],
         )
         return _instructions(scope, rows)
 

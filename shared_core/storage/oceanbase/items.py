@@ -30,7 +30,7 @@ from shared_core.ports.items import (
     VectorRows,
 )
 from shared_core.ports.storage import Clock
-from shared_core.storage.oceanbase.base import OceanBasePart
+from shared_core.storage.oceanbase.base import OceanBasePart, reading, writing
 from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, grouped
 from shared_core.storage.oceanbase.filters import matches
@@ -107,21 +107,20 @@ class OceanBaseItems(OceanBasePart):
         )
         return [(from_path(of + path[1:]), key) for of, path, key in rows]
 
-    async def get_items(self, addresses: Sequence[ItemAddress]) -> Sequence[Item]:
+    @reading
+    def get_items(self, tx: Transaction, addresses: Sequence[ItemAddress]) -> Sequence[Item]:
         places = [place_of(address) for address in addresses if storable(address[1])]
         now = self._clock()
 
         return [
             _as_it_was(row)
-            for row in await self._database.read(
-                lambda tx: tx.rows_in(
-                    f"SELECT {ITEM_COLUMNS}, m.demoted_at, x.value, x.text, x.is_shown"
-                    " FROM memories m LEFT JOIN memory_archive x"
-                    " ON x.tenant_id = m.tenant_id AND x.memory_id = m.memory_id"
-                    " WHERE (m.tenant_id, m.namespace, m.`key`) IN %s"
-                    " AND (m.expires_at IS NULL OR m.expires_at > %s)",
-                    [places, now],
-                )
+            for row in tx.rows_in(
+                f"SELECT {ITEM_COLUMNS}, m.demoted_at, x.value, x.text, x.is_shown"
+                " FROM memories m LEFT JOIN memory_archive x"
+                " ON x.tenant_id = m.tenant_id AND x.memory_id = m.memory_id"
+                " WHERE (m.tenant_id, m.namespace, m.`key`) IN %s"
+                " AND (m.expires_at IS NULL OR m.expires_at > %s)",
+                [places, now],
             )
         ]
 
@@ -135,28 +134,26 @@ class OceanBaseItems(OceanBasePart):
         now = self._clock()
         return await self._database.read(lambda tx: namespaces(tx, query, now))
 
-    async def extend_items(self, addresses: Sequence[ItemAddress]) -> None:
+    @writing
+    def extend_items(self, tx: Transaction, addresses: Sequence[ItemAddress]) -> None:
         now = self._clock()
-        await self._database.write(
-            lambda tx: tx.run_in(
-                "UPDATE memories SET expires_at ="
-                " TIMESTAMPADD(MICROSECOND, ROUND(ttl_s * 1000000), CAST(%s AS DATETIME(6)))"
-                " WHERE (tenant_id, namespace, `key`) IN %s"
-                " AND ttl_s IS NOT NULL AND expires_at > %s",
-                [now, [place_of(address) for address in addresses], now],
-            ),
-            *tenants_of(addresses),
+        tx.lock(*tenants_of(addresses))
+        tx.run_in(
+            "UPDATE memories SET expires_at ="
+            " TIMESTAMPADD(MICROSECOND, ROUND(ttl_s * 1000000), CAST(%s AS DATETIME(6)))"
+            " WHERE (tenant_id, namespace, `key`) IN %s"
+            " AND ttl_s IS NOT NULL AND expires_at > %s",
+            [now, [place_of(address) for address in addresses], now],
         )
 
     async def sweep_expired(self, prefix: Namespace, limit: int) -> int:
         now = self._clock()
         return await self._database.write(lambda tx: sweep(tx, prefix, limit, now))
 
-    async def stamp_items(self, stamps: Sequence[ItemStamp]) -> None:
-        await self._database.write(
-            lambda tx: stamp(tx, stamps, own=False),
-            *tenants_of([stamp.address for stamp in stamps]),
-        )
+    @writing
+    def stamp_items(self, tx: Transaction, stamps: Sequence[ItemStamp]) -> None:
+        tx.lock(*tenants_of([stamp.address for stamp in stamps]))
+        stamp(tx, stamps, own=False)
 
     async def import_marks(
         self, addresses: Sequence[ItemAddress]

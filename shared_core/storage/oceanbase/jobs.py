@@ -21,7 +21,7 @@ from shared_core.ports.jobs import (
     JobStatus,
     NewJob,
 )
-from shared_core.storage.oceanbase.base import OceanBasePart
+from shared_core.storage.oceanbase.base import OceanBasePart, reading, writing
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from shared_core.storage.oceanbase.job_steps import (
     RECORD_COLUMNS,
@@ -134,16 +134,15 @@ class OceanBaseJobs(OceanBasePart):
                 return taken
         raise Conflict("other workers were first at every try: try again")
 
-    async def extend_job(self, job: Job, worker_id: str, lease_s: float) -> bool:
+    @writing
+    def extend_job(self, tx: Transaction, job: Job, worker_id: str, lease_s: float) -> bool:
         tenant, until = scope_path(job.scope), self._clock() + timedelta(seconds=lease_s)
-        return await self._database.write(
-            lambda tx: bool(
-                tx.run(
-                    f"UPDATE {TABLE} SET lease_until = %s WHERE {_OURS}",
-                    [until, tenant, job.job_id, worker_id],
-                )
-            ),
-            tenant,
+        tx.lock(tenant)
+        return bool(
+            tx.run(
+                f"UPDATE {TABLE} SET lease_until = %s WHERE {_OURS}",
+                [until, tenant, job.job_id, worker_id],
+            )
         )
 
     async def complete_job(self, job: Job, worker_id: str, result: Mapping[str, JsonValue]) -> None:
@@ -167,8 +166,10 @@ class OceanBaseJobs(OceanBasePart):
 
         await self._database.write(work, tenant)
 
-    async def return_job(
+    @writing
+    def return_job(
         self,
+        tx: Transaction,
         job: Job,
         worker_id: str,
         error: str,
@@ -177,44 +178,38 @@ class OceanBaseJobs(OceanBasePart):
         counted: bool = True,
     ) -> None:
         tenant, now, message = scope_path(job.scope), self._clock(), clean_text(error)
-
-        def work(tx: Transaction) -> None:
-            same = _work_of(tx, "tenant_id = %s AND job_id = %s", [tenant, job.job_id])
-            if same is None:
-                return
+        tx.lock(tenant)
+        same = _work_of(tx, "tenant_id = %s AND job_id = %s", [tenant, job.job_id])
+        if same is None:
+            return
+        tx.run(
+            f"DELETE FROM {TABLE} WHERE {SAME_WORK} AND status IN ('failed', 'cancelled')",
+            [tenant, *same],
+        )
+        if _work_of(tx, _OURS, [tenant, job.job_id, worker_id]) is None:
+            return
+        fields = "attempts = attempts - %s, error = %s, lease_until = NULL, completed_at = %s"
+        uncounted = 0 if counted else 1
+        if retry_at is None:
             tx.run(
-                f"DELETE FROM {TABLE} WHERE {SAME_WORK} AND status IN ('failed', 'cancelled')",
-                [tenant, *same],
+                f"UPDATE {TABLE} SET status = 'failed', {fields}"
+                " WHERE tenant_id = %s AND job_id = %s",
+                [uncounted, message, now, tenant, job.job_id],
             )
-            if _work_of(tx, _OURS, [tenant, job.job_id, worker_id]) is None:
-                return
-            fields = "attempts = attempts - %s, error = %s, lease_until = NULL, completed_at = %s"
-            uncounted = 0 if counted else 1
-            if retry_at is None:
-                tx.run(
-                    f"UPDATE {TABLE} SET status = 'failed', {fields}"
-                    " WHERE tenant_id = %s AND job_id = %s",
-                    [uncounted, message, now, tenant, job.job_id],
-                )
-                end_conversations(tx, [(tenant, same[0])])
-            else:
-                put_back(
-                    tx, [(tenant, job.job_id, *same)], f"{fields}, run_after = %s",
-                    uncounted, message, None, retry_at,
-                )  # fmt: skip
+            end_conversations(tx, [(tenant, same[0])])
+        else:
+            put_back(
+                tx, [(tenant, job.job_id, *same)], f"{fields}, run_after = %s",
+                uncounted, message, None, retry_at,
+            )  # fmt: skip
 
-        await self._database.write(work, tenant)
-
-    async def release_jobs(self, worker_id: str) -> None:
+    @writing
+    def release_jobs(self, tx: Transaction, worker_id: str) -> None:
         now = self._clock()
-
-        def work(tx: Transaction) -> None:
-            held = "status = 'running' AND worker_id = %s"
-            _lock_tenants(tx, held, worker_id)
-            jobs = tx.rows(f"SELECT {_WORK_COLUMNS} FROM {TABLE} WHERE {held}", [worker_id])
-            put_back(tx, jobs, "run_after = %s, lease_until = NULL", now)
-
-        await self._database.write(work)
+        held = "status = 'running' AND worker_id = %s"
+        _lock_tenants(tx, held, worker_id)
+        jobs = tx.rows(f"SELECT {_WORK_COLUMNS} FROM {TABLE} WHERE {held}", [worker_id])
+        put_back(tx, jobs, "run_after = %s, lease_until = NULL", now)
 
     async def open_jobs(
         self, threads: Sequence[tuple[Scope, ThreadId]], capabilities: Sequence[Capability]
@@ -239,56 +234,45 @@ class OceanBaseJobs(OceanBasePart):
 
         return await self._database.write(work, *(tenant for tenant, _ in keys)) if keys else 0
 
-    async def retry_jobs(self, job_ids: Sequence[UUID]) -> int:
+    @writing
+    def retry_jobs(self, tx: Transaction, job_ids: Sequence[UUID]) -> int:
         now, ids = self._clock(), list(job_ids)
+        is_dead = "status = 'failed' AND job_id IN %s"
+        _lock_tenants(tx, is_dead, ids)
+        jobs = tx.rows(f"SELECT {_WORK_COLUMNS} FROM {TABLE} WHERE {is_dead}", [ids])
+        put_back(tx, jobs, "attempts = 0, run_after = %s, error = NULL, completed_at = NULL", now)
+        return len(jobs)
 
-        def work(tx: Transaction) -> int:
-            is_dead = "status = 'failed' AND job_id IN %s"
-            _lock_tenants(tx, is_dead, ids)
-            jobs = tx.rows(f"SELECT {_WORK_COLUMNS} FROM {TABLE} WHERE {is_dead}", [ids])
-            put_back(
-                tx, jobs, "attempts = 0, run_after = %s, error = NULL, completed_at = NULL", now
-            )
-            return len(jobs)
-
-        return await self._database.write(work)
-
-    async def cancel_jobs(self, job_ids: Sequence[UUID]) -> int:
+    @writing
+    def cancel_jobs(self, tx: Transaction, job_ids: Sequence[UUID]) -> int:
         now, ids = self._clock(), list(job_ids)
+        is_open = "status IN ('pending', 'running') AND job_id IN %s"
+        _lock_tenants(tx, is_open, ids)
+        of = tx.rows(f"SELECT tenant_id, thread_id FROM {TABLE} WHERE {is_open}", [ids])
+        cancelled = tx.run(
+            f"UPDATE {TABLE} SET status = 'cancelled', lease_until = NULL, payload = NULL,"
+            f" completed_at = %s WHERE {is_open}",
+            [now, ids],
+        )
+        end_conversations(tx, of)
+        return cancelled
 
-        def work(tx: Transaction) -> int:
-            is_open = "status IN ('pending', 'running') AND job_id IN %s"
-            _lock_tenants(tx, is_open, ids)
-            of = tx.rows(f"SELECT tenant_id, thread_id FROM {TABLE} WHERE {is_open}", [ids])
-            cancelled = tx.run(
-                f"UPDATE {TABLE} SET status = 'cancelled', lease_until = NULL, payload = NULL,"
-                f" completed_at = %s WHERE {is_open}",
-                [now, ids],
-            )
-            end_conversations(tx, of)
-            return cancelled
-
-        return await self._database.write(work)
-
-    async def next_job_at(self, capabilities: Sequence[Capability]) -> datetime | None:
+    @reading
+    def next_job_at(self, tx: Transaction, capabilities: Sequence[Capability]) -> datetime | None:
         can, values = doable(capabilities)
-
-        def work(tx: Transaction) -> datetime | None:
-            waiting = free(
-                tx,
-                f"SELECT j.tenant_id, j.thread_id, j.run_after FROM {TABLE} j"
-                f" WHERE j.status = 'pending' AND {can} ORDER BY j.run_after",
-                *values,
-            )
-            leased = tx.one(
-                f"SELECT j.lease_until FROM {TABLE} j WHERE j.status = 'running' AND {can}"
-                " AND j.lease_until IS NOT NULL ORDER BY j.lease_until LIMIT 1",
-                values,
-            )
-            moments = [row[-1] for row in [*waiting[:1], *([leased] if leased else [])]]
-            return min(moments, default=None)
-
-        return await self._database.read(work)
+        waiting = free(
+            tx,
+            f"SELECT j.tenant_id, j.thread_id, j.run_after FROM {TABLE} j"
+            f" WHERE j.status = 'pending' AND {can} ORDER BY j.run_after",
+            *values,
+        )
+        leased = tx.one(
+            f"SELECT j.lease_until FROM {TABLE} j WHERE j.status = 'running' AND {can}"
+            " AND j.lease_until IS NOT NULL ORDER BY j.lease_until LIMIT 1",
+            values,
+        )
+        moments = [row[-1] for row in [*waiting[:1], *([leased] if leased else [])]]
+        return min(moments, default=None)
 
     async def job_hints(self) -> AsyncIterator[datetime | None]:
         """Poll the queue every second: this engine has no notifications."""
@@ -302,7 +286,8 @@ class OceanBaseJobs(OceanBasePart):
             if due:
                 yield min(due)
 
-    async def list_jobs(self, wanted: JobFilter) -> Sequence[JobRecord]:
+    @reading
+    def list_jobs(self, tx: Transaction, wanted: JobFilter) -> Sequence[JobRecord]:
         labels = [label for label in (wanted.app, wanted.user) if label is not None]
         tenant = to_path(labels)
         where = all_of(
@@ -312,12 +297,10 @@ class OceanBaseJobs(OceanBasePart):
             given("thread_id = %s", wanted.thread_id),
             given("job_id = %s", wanted.job_id),
         )
-        rows = await self._database.read(
-            lambda tx: tx.rows(
-                f"SELECT {RECORD_COLUMNS} FROM {TABLE} WHERE {where.sql}"
-                " ORDER BY created_at DESC, job_id DESC LIMIT %s",
-                [*where.values, wanted.limit],
-            )
+        rows = tx.rows(
+            f"SELECT {RECORD_COLUMNS} FROM {TABLE} WHERE {where.sql}"
+            " ORDER BY created_at DESC, job_id DESC LIMIT %s",
+            [*where.values, wanted.limit],
         )
         return newest_first(rows)
 
@@ -334,30 +317,27 @@ class OceanBaseJobs(OceanBasePart):
         )
         return newest_first(rows)
 
-    async def job_stats(self) -> JobStats:
+    @reading
+    def job_stats(self, tx: Transaction) -> JobStats:
         now = self._clock()
-
-        def work(tx: Transaction) -> JobStats:
-            counted: dict[str, int] = dict(
-                tx.rows(f"SELECT status, count(*) FROM {TABLE} GROUP BY status")
-            )
-            due = tx.one(
-                f"SELECT count(*), min(run_after), coalesce(sum(job_type = 'callback'), 0)"
-                f" FROM {TABLE} WHERE status = 'pending' AND run_after <= %s",
-                [now],
-            )
-            assert due is not None
-            count, oldest, callbacks = due
-            return JobStats(
-                pending=counted.get("pending", 0),
-                due=count,
-                running=counted.get("running", 0),
-                failed=counted.get("failed", 0),
-                oldest_due_s=None if oldest is None else (now - oldest).total_seconds(),
-                due_callbacks=int(callbacks),
-            )
-
-        return await self._database.read(work)
+        counted: dict[str, int] = dict(
+            tx.rows(f"SELECT status, count(*) FROM {TABLE} GROUP BY status")
+        )
+        due = tx.one(
+            f"SELECT count(*), min(run_after), coalesce(sum(job_type = 'callback'), 0)"
+            f" FROM {TABLE} WHERE status = 'pending' AND run_after <= %s",
+            [now],
+        )
+        assert due is not None
+        count, oldest, callbacks = due
+        return JobStats(
+            pending=counted.get("pending", 0),
+            due=count,
+            running=counted.get("running", 0),
+            failed=counted.get("failed", 0),
+            oldest_due_s=None if oldest is None else (now - oldest).total_seconds(),
+            due_callbacks=int(callbacks),
+        )
 
 
 def free(tx: Transaction, query: str, *values: object) -> list[Row]:

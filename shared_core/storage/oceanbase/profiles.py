@@ -32,7 +32,7 @@ from shared_core.ports.profiles import (
     ThreadOverview,
     marks_id,
 )
-from shared_core.storage.oceanbase.base import OceanBasePart
+from shared_core.storage.oceanbase.base import OceanBasePart, reading, writing
 from shared_core.storage.oceanbase.connection.errors import DUPLICATE, code_of
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, pages
 from shared_core.storage.oceanbase.events import append_turns, forgotten as forgotten_of
@@ -62,108 +62,94 @@ _VERSIONS = f"SELECT {VERSION_COLUMNS}, entries FROM profiles WHERE tenant_id = 
 class OceanBaseProfiles(OceanBasePart):
     """Profiles of one scope: versions, their runs, and the turns they read."""
 
-    async def profile_by_id(
-        self, scope: Scope, memory_id: UUID, version: int | None = None
+    @reading
+    def profile_by_id(
+        self, tx: Transaction, scope: Scope, memory_id: UUID, version: int | None = None
     ) -> StoredProfile | None:
         tenant = scope_path(scope)
         wanted = given("version = %s", version)
+        rows = tx.rows(
+            f"{_VERSIONS} AND memory_id = %s AND {wanted.sql} ORDER BY version DESC LIMIT 1",
+            [tenant, memory_id, *wanted.values],
+        )
+        return next(iter(stored(tx, tenant, rows)), None)
 
-        def work(tx: Transaction) -> StoredProfile | None:
-            rows = tx.rows(
-                f"{_VERSIONS} AND memory_id = %s AND {wanted.sql} ORDER BY version DESC LIMIT 1",
-                [tenant, memory_id, *wanted.values],
-            )
-            return next(iter(stored(tx, tenant, rows)), None)
-
-        return await self._database.read(work)
-
-    async def profile_of(
-        self, scope: Scope, subject: SubjectKind, agent_id: str
+    @reading
+    def profile_of(
+        self, tx: Transaction, scope: Scope, subject: SubjectKind, agent_id: str
     ) -> StoredProfile | None:
         tenant = scope_path(scope)
-        return await self._database.read(
-            lambda tx: next(iter(stored(tx, tenant, _newest(tx, tenant, subject, agent_id))), None)
-        )
+        return next(iter(stored(tx, tenant, _newest(tx, tenant, subject, agent_id))), None)
 
-    async def profiles_to_show(
-        self, scope: Scope, known: datetime | None, roles: Sequence[EntryRole]
+    @reading
+    def profiles_to_show(
+        self, tx: Transaction, scope: Scope, known: datetime | None, roles: Sequence[EntryRole]
     ) -> Sequence[StoredProfile]:
         """Return one profile of each kind: by the agent named like the application, or the last."""
         tenant = scope_path(scope)
+        chosen: dict[str, tuple[tuple[bool, datetime], Row]] = {}
+        for subject, agent_id in tx.rows(
+            "SELECT DISTINCT subject_kind, subject_id FROM profiles WHERE tenant_id = %s"
+            " ORDER BY subject_kind, subject_id",
+            [tenant],
+        ):
+            for row in _newest(tx, tenant, subject, agent_id, known):
+                rank = (agent_id == scope.app, version_of(row).created_at)
+                if subject not in chosen or rank > chosen[subject][0]:
+                    chosen[subject] = (rank, row)
+        rows = [chosen[subject][1] for subject in sorted(chosen, reverse=True)]
+        return stored(tx, tenant, rows, roles)
 
-        def work(tx: Transaction) -> list[StoredProfile]:
-            chosen: dict[str, tuple[tuple[bool, datetime], Row]] = {}
-            for subject, agent_id in tx.rows(
-                "SELECT DISTINCT subject_kind, subject_id FROM profiles WHERE tenant_id = %s"
-                " ORDER BY subject_kind, subject_id",
-                [tenant],
-            ):
-                for row in _newest(tx, tenant, subject, agent_id, known):
-                    rank = (agent_id == scope.app, version_of(row).created_at)
-                    if subject not in chosen or rank > chosen[subject][0]:
-                        chosen[subject] = (rank, row)
-            rows = [chosen[subject][1] for subject in sorted(chosen, reverse=True)]
-            return stored(tx, tenant, rows, roles)
-
-        return await self._database.read(work)
-
-    async def profile_versions(
-        self, scope: Scope, memory_id: UUID, limit: int
+    @reading
+    def profile_versions(
+        self, tx: Transaction, scope: Scope, memory_id: UUID, limit: int
     ) -> Sequence[ProfileVersion]:
-        rows = await self._database.read(
-            lambda tx: tx.rows(
-                f"{_VERSIONS} AND memory_id = %s ORDER BY version DESC LIMIT %s",
-                [scope_path(scope), memory_id, limit],
-            )
+        rows = tx.rows(
+            f"{_VERSIONS} AND memory_id = %s ORDER BY version DESC LIMIT %s",
+            [scope_path(scope), memory_id, limit],
         )
         return [version_of(row) for row in rows]
 
-    async def profile_of_run(self, scope: Scope, run_id: UUID) -> RunOfProfile | None:
+    @reading
+    def profile_of_run(self, tx: Transaction, scope: Scope, run_id: UUID) -> RunOfProfile | None:
         tenant = scope_path(scope)
+        written = tx.one(
+            "SELECT memory_id, version FROM profiles WHERE tenant_id = %s AND run_id = %s",
+            [tenant, run_id],
+        )
+        if written is None:
+            return _unkept(tx, tenant, run_id)
+        newest = tx.one(
+            "SELECT version, run_id FROM profiles WHERE tenant_id = %s AND memory_id = %s"
+            " ORDER BY version DESC LIMIT 1",
+            [tenant, written[0]],
+        )
+        return RunOfProfile(*written, *(newest or (None, None)))
 
-        def work(tx: Transaction) -> RunOfProfile | None:
-            written = tx.one(
-                "SELECT memory_id, version FROM profiles WHERE tenant_id = %s AND run_id = %s",
-                [tenant, run_id],
-            )
-            if written is None:
-                return _unkept(tx, tenant, run_id)
-            newest = tx.one(
-                "SELECT version, run_id FROM profiles WHERE tenant_id = %s AND memory_id = %s"
-                " ORDER BY version DESC LIMIT 1",
-                [tenant, written[0]],
-            )
-            return RunOfProfile(*written, *(newest or (None, None)))
-
-        return await self._database.read(work)
-
-    async def pipeline_history(
-        self, scope: Scope, memory_id: UUID, limit: int
+    @reading
+    def pipeline_history(
+        self, tx: Transaction, scope: Scope, memory_id: UUID, limit: int
     ) -> Sequence[StageLog]:
         tenant = scope_path(scope)
-
-        def work(tx: Transaction) -> list[StageLog]:
-            began = tx.rows(
-                "SELECT run_id, started_at FROM pipeline_log WHERE tenant_id = %s"
-                " AND memory_id = %s AND step = 1 ORDER BY started_at DESC, run_id DESC LIMIT %s",
-                [tenant, memory_id, limit],
-            )
-            place = {run_id: number for number, (run_id, _) in enumerate(began)}
-            logged = tx.rows_in(
-                f"SELECT {STAGE_COLUMNS} FROM pipeline_log WHERE tenant_id = %s AND run_id IN %s",
+        began = tx.rows(
+            "SELECT run_id, started_at FROM pipeline_log WHERE tenant_id = %s"
+            " AND memory_id = %s AND step = 1 ORDER BY started_at DESC, run_id DESC LIMIT %s",
+            [tenant, memory_id, limit],
+        )
+        place = {run_id: number for number, (run_id, _) in enumerate(began)}
+        logged = tx.rows_in(
+            f"SELECT {STAGE_COLUMNS} FROM pipeline_log WHERE tenant_id = %s AND run_id IN %s",
+            [tenant, place],
+        )
+        versions: dict[UUID, int] = {
+            run_id: version
+            for run_id, version in tx.rows_in(
+                "SELECT run_id, version FROM profiles WHERE tenant_id = %s AND run_id IN %s",
                 [tenant, place],
             )
-            versions: dict[UUID, int] = {
-                run_id: version
-                for run_id, version in tx.rows_in(
-                    "SELECT run_id, version FROM profiles WHERE tenant_id = %s AND run_id IN %s",
-                    [tenant, place],
-                )
-            }
-            logged.sort(key=lambda row: (place[row[0]], row[1]))
-            return [stage_of(row, versions.get(row[0])) for row in logged]
-
-        return await self._database.read(work)
+        }
+        logged.sort(key=lambda row: (place[row[0]], row[1]))
+        return [stage_of(row, versions.get(row[0])) for row in logged]
 
     async def turns_to_profile(
         self, scope: Scope, agent_id: str, memory_id: UUID, thread_id: ThreadId, limit: int
@@ -172,12 +158,11 @@ class OceanBaseProfiles(OceanBasePart):
         ids = [memory_id, marks_id(agent_id)]
         return await self._database.read(lambda tx: unread(tx, tenant, ids, thread_id, limit, now))
 
-    async def forgotten_turns(
-        self, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]
+    @reading
+    def forgotten_turns(
+        self, tx: Transaction, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]
     ) -> set[str]:
-        return await self._database.read(
-            lambda tx: forgotten_of(tx, scope_path(scope), thread_id, event_ids)
-        )
+        return forgotten_of(tx, scope_path(scope), thread_id, event_ids)
 
     async def save_profile(
         self,
@@ -221,32 +206,31 @@ class OceanBaseProfiles(OceanBasePart):
                 " since it was loaded: load it again and repeat"
             ) from error
 
-    async def drop_profile(
-        self, scope: Scope, memory_id: UUID, subject: SubjectKind, agent_id: str
+    @writing
+    def drop_profile(
+        self, tx: Transaction, scope: Scope, memory_id: UUID, subject: SubjectKind, agent_id: str
     ) -> int:
         tenant = scope_path(scope)
         namespace = rest_of(profile_namespace(scope, subject, agent_id))
 
         run_id, now = uuid7(), self._clock()
-
-        def work(tx: Transaction) -> int:
-            if subject == "user":
-                mark_all_read(tx, tenant, memory_id, marks_id(agent_id), run_id, now)
-            gone = tx.run(
-                "DELETE FROM profiles WHERE tenant_id = %s AND memory_id = %s", [tenant, memory_id]
+        tx.lock(tenant)
+        if subject == "user":
+            mark_all_read(tx, tenant, memory_id, marks_id(agent_id), run_id, now)
+        gone = tx.run(
+            "DELETE FROM profiles WHERE tenant_id = %s AND memory_id = %s", [tenant, memory_id]
+        )
+        drop_logged_runs(tx, tenant, memory_id)
+        if gone:
+            tx.run(
+                "DELETE FROM memories WHERE tenant_id = %s AND namespace = %s",
+                [tenant, namespace],
             )
-            drop_logged_runs(tx, tenant, memory_id)
-            if gone:
-                tx.run(
-                    "DELETE FROM memories WHERE tenant_id = %s AND namespace = %s",
-                    [tenant, namespace],
-                )
-            return gone
+        return gone
 
-        return await self._database.write(work, tenant)
-
-    async def recent_threads(
-        self, scope: Scope, author: str | None, limit: int
+    @reading
+    def recent_threads(
+        self, tx: Transaction, scope: Scope, author: str | None, limit: int
     ) -> Sequence[ThreadOverview]:
         tenant, now = scope_path(scope), self._clock()
         by_author = ""
@@ -254,18 +238,14 @@ class OceanBaseProfiles(OceanBasePart):
         if author is not None:  # with LENGTH, because the server ignores spaces at the end
             by_author = " AND e.role = 'agent' AND e.author = %s AND LENGTH(e.author) = %s"
             values = (author, len(author.encode()))
-
-        def work(tx: Transaction) -> list[ThreadOverview]:
-            threads = tx.rows(
-                "SELECT t.thread_id FROM threads t WHERE t.tenant_id = %s AND EXISTS"
-                " (SELECT 1 FROM events e WHERE e.tenant_id = t.tenant_id"
-                f" AND e.thread_id = t.thread_id AND e.memory_seq IS NOT NULL{by_author})"
-                " ORDER BY t.updated_at DESC, t.thread_id LIMIT %s",
-                [tenant, *values, limit],
-            )
-            return overviews(tx, tenant, [row[0] for row in threads], now)
-
-        return await self._database.read(work)
+        threads = tx.rows(
+            "SELECT t.thread_id FROM threads t WHERE t.tenant_id = %s AND EXISTS"
+            " (SELECT 1 FROM events e WHERE e.tenant_id = t.tenant_id"
+            f" AND e.thread_id = t.thread_id AND e.memory_seq IS NOT NULL{by_author})"
+            " ORDER BY t.updated_at DESC, t.thread_id LIMIT %s",
+            [tenant, *values, limit],
+        )
+        return overviews(tx, tenant, [row[0] for row in threads], now)
 
 
 def _newest(

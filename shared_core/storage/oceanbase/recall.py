@@ -24,7 +24,7 @@ from shared_core.ports.events import SliceOrder, SliceQuery
 from shared_core.ports.graph import Edge
 from shared_core.ports.recall import Candidate, Corpus, Recalled, SearchRequest
 from shared_core.storage._rows import as_known
-from shared_core.storage.oceanbase.base import OceanBasePart
+from shared_core.storage.oceanbase.base import OceanBasePart, reading
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from shared_core.storage.oceanbase.edge_rows import edges_about
 from shared_core.storage.oceanbase.filters import Matches, matches
@@ -65,71 +65,60 @@ QUARTER: Final = "timestampdiff(MINUTE, '2000-01-01', m.occurred_at) DIV 15"
 class OceanBaseRecall(OceanBasePart):
     """Recall within one scope."""
 
-    async def recall(self, request: SearchRequest) -> Recalled:
+    @reading
+    def recall(self, tx: Transaction, request: SearchRequest) -> Recalled:
         if request.namespace[:2] != (request.scope.app, request.scope.user):
             raise InvalidInput(f"namespace {request.namespace} is not in scope {request.scope}")
         tenant, now = scope_path(request.scope), self._clock()
         is_wanted = matches(request.filter)
-
-        def work(tx: Transaction) -> Recalled:
-            edges: list[Edge] = []
-            if request.mentions:
-                found = edges_about(tx, tenant, request.mentions, MOST_EDGES, now, request.as_of)
-                edges = [one.edge for one in found]
-            # All memories at any size: rarity and prominence need the whole scope (decision 14).
-            rows = _living(tx, request, _there(tx, tenant, now, request), is_wanted)
-            if not rows:
-                return Recalled(edges=edges)
-            ids = [row[_ID] for row in rows]
-            corpus = _corpus(rows, request, similarities(tx, tenant, request, ids))
-            numbers = picked(corpus, _tie(rows), request.candidates)
-            number_of = {UUID(bytes=ids[number]): number for number in numbers}
-            candidates = _candidates(tx, tenant, now, request.as_of, number_of)
-            return Recalled(candidates=candidates, corpus=corpus, edges=edges)
-
-        return await self._database.read(work)
+        edges: list[Edge] = []
+        if request.mentions:
+            found = edges_about(tx, tenant, request.mentions, MOST_EDGES, now, request.as_of)
+            edges = [one.edge for one in found]
+        # All memories at any size: rarity and prominence need the whole scope (decision 14).
+        rows = _living(tx, request, _there(tx, tenant, now, request), is_wanted)
+        if not rows:
+            return Recalled(edges=edges)
+        ids = [row[_ID] for row in rows]
+        corpus = _corpus(rows, request, similarities(tx, tenant, request, ids))
+        numbers = picked(corpus, _tie(rows), request.candidates)
+        number_of = {UUID(bytes=ids[number]): number for number in numbers}
+        candidates = _candidates(tx, tenant, now, request.as_of, number_of)
+        return Recalled(candidates=candidates, corpus=corpus, edges=edges)
 
 
 class OceanBaseSlices(OceanBasePart):
     """The timeline of one scope: pages, extents and counts of periods."""
 
-    async def thread_summary(
-        self, scope: Scope, thread_id: ThreadId, as_of: AsOf | None = None
+    @reading
+    def thread_summary(
+        self, tx: Transaction, scope: Scope, thread_id: ThreadId, as_of: AsOf | None = None
     ) -> Memory | None:
         asked = SliceQuery(
             scope=scope, namespace=memories_namespace(scope), begin=None, end=None, as_of=as_of
         )
+        there = all_of(
+            Condition("m.thread_id = %s AND m.kind = 'summary'", (thread_id,)),
+            self._there(tx, asked),
+        )
+        return next(iter(newest_memories(tx, scope_path(scope), there, as_of, 1)), None)
 
-        def work(tx: Transaction) -> Memory | None:
-            there = all_of(
-                Condition("m.thread_id = %s AND m.kind = 'summary'", (thread_id,)),
-                self._there(tx, asked),
-            )
-            return next(iter(newest_memories(tx, scope_path(scope), there, as_of, 1)), None)
-
-        return await self._database.read(work)
-
-    async def slice(
-        self, query: SliceQuery, order: SliceOrder, limit: int, offset: int
+    @reading
+    def slice(
+        self, tx: Transaction, query: SliceQuery, order: SliceOrder, limit: int, offset: int
     ) -> Sequence[Memory]:
         direction = DIRECTIONS[order]
+        tenant, there = scope_path(query.scope), self._there(tx, query)
+        return newest_memories(tx, tenant, there, query.as_of, limit, offset, direction)
 
-        def work(tx: Transaction) -> list[Memory]:
-            tenant, there = scope_path(query.scope), self._there(tx, query)
-            return newest_memories(tx, tenant, there, query.as_of, limit, offset, direction)
-
-        return await self._database.read(work)
-
-    async def slice_extent(self, query: SliceQuery) -> tuple[datetime, datetime] | None:
-        def work(tx: Transaction) -> tuple[datetime, datetime] | None:
-            there = self._there(tx, query)
-            [(first, last)] = tx.rows(
-                f"SELECT min(m.occurred_at), max(m.occurred_at) FROM memories m WHERE {there.sql}",
-                there.values,
-            )
-            return None if first is None else (first, last)
-
-        return await self._database.read(work)
+    @reading
+    def slice_extent(self, tx: Transaction, query: SliceQuery) -> tuple[datetime, datetime] | None:
+        there = self._there(tx, query)
+        [(first, last)] = tx.rows(
+            f"SELECT min(m.occurred_at), max(m.occurred_at) FROM memories m WHERE {there.sql}",
+            there.values,
+        )
+        return None if first is None else (first, last)
 
     async def slice_counts(self, query: SliceQuery, bounds: Sequence[datetime]) -> Sequence[int]:
         def work(tx: Transaction) -> list[int]:

@@ -49,7 +49,7 @@ from shared_core.ports.retention import (
     Weak,
 )
 from shared_core.storage._rows import POLICY_COLUMNS, along_of, counts_of, policy_columns
-from shared_core.storage.oceanbase.base import OceanBasePart
+from shared_core.storage.oceanbase.base import OceanBasePart, reading, writing
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, grouped
 from shared_core.storage.oceanbase.retention_fading import (
     count_due,
@@ -99,14 +99,11 @@ _REFUSED = (ER.TABLEACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, ER.COLUMNACCE
 class OceanBaseRetention(OceanBasePart):
     """Policies, counters and stages of memories, and leases of periodic tasks."""
 
-    async def retention_rules(self, scope: Scope | None, app: str | None) -> Rules:
+    @reading
+    def retention_rules(self, tx: Transaction, scope: Scope | None, app: str | None) -> Rules:
         path = path_of(scope, app)
-
-        def work(tx: Transaction) -> Rules:
-            policies = Policies(tx, [path])
-            return {kind: policies.of(path, kind) for kind in get_args(MemoryKind)}
-
-        return await self._database.read(work)
+        policies = Policies(tx, [path])
+        return {kind: policies.of(path, kind) for kind in get_args(MemoryKind)}
 
     async def own_rules(self, scope: Scope | None, app: str | None) -> Rules:
         path = path_of(scope, app)
@@ -142,14 +139,13 @@ class OceanBaseRetention(OceanBasePart):
             for tenant in busy:
                 await self._database.write(methodcaller("lock", tenant))
 
-    async def retimings(self, scope: Scope | None, app: str | None) -> Sequence[str]:
+    @reading
+    def retimings(self, tx: Transaction, scope: Scope | None, app: str | None) -> Sequence[str]:
         path = path_of(scope, app)
-        rows = await self._database.read(
-            lambda tx: tx.rows(
-                "SELECT tenant_id FROM retimings WHERE tenant_id >= %s AND tenant_id < %s"
-                " ORDER BY tenant_id",
-                [path, path_end(path)],
-            )
+        rows = tx.rows(
+            "SELECT tenant_id FROM retimings WHERE tenant_id >= %s AND tenant_id < %s"
+            " ORDER BY tenant_id",
+            [path, path_end(path)],
         )
         return [row[0] for row in rows]
 
@@ -159,17 +155,16 @@ class OceanBaseRetention(OceanBasePart):
         there: datetime = row[0].astimezone(UTC)
         return timedelta(seconds=round((now - there).total_seconds()))
 
-    async def kept(self, scope: Scope, memory_ids: Sequence[UUID]) -> Sequence[Kept]:
+    @reading
+    def kept(self, tx: Transaction, scope: Scope, memory_ids: Sequence[UUID]) -> Sequence[Kept]:
         tenant = scope_path(scope)
-        return await self._database.read(
-            lambda tx: all_kept(
-                tx,
-                tx.rows_in(
-                    f"SELECT {KEPT_COLUMNS} FROM {WITH_ARCHIVE}"
-                    " WHERE m.tenant_id = %s AND m.memory_id IN %s ORDER BY m.memory_id",
-                    [tenant, sorted(set(memory_ids))],
-                ),
-            )
+        return all_kept(
+            tx,
+            tx.rows_in(
+                f"SELECT {KEPT_COLUMNS} FROM {WITH_ARCHIVE}"
+                " WHERE m.tenant_id = %s AND m.memory_id IN %s ORDER BY m.memory_id",
+                [tenant, sorted(set(memory_ids))],
+            ),
         )
 
     async def named_ids(self, scope: Scope, keys: Sequence[str]) -> Sequence[UUID]:
@@ -183,26 +178,25 @@ class OceanBaseRetention(OceanBasePart):
             name for name in names if name not in keys and not (is_uuid(name) and UUID(name) in ids)
         ]
 
-    async def _named(self, scope: Scope, names: Sequence[str]) -> list[tuple[UUID, str, bool]]:
+    @reading
+    def _named(
+        self, tx: Transaction, scope: Scope, names: Sequence[str]
+    ) -> list[tuple[UUID, str, bool]]:
         tenant, namespace = scope_path(scope), rest_of(memories_namespace(scope))
         keys = [name for name in names if storable(name)]
         ids = [UUID(name) for name in names if is_uuid(name)]
-
-        def work(tx: Transaction) -> list[tuple[UUID, str, bool]]:
-            found: dict[UUID, tuple[str, bool]] = {}
-            for condition, wanted in (
-                ("namespace = %s AND `key` IN %s", keys),
-                ("(namespace = %s OR TRUE) AND memory_id IN %s", ids),
+        found: dict[UUID, tuple[str, bool]] = {}
+        for condition, wanted in (
+            ("namespace = %s AND `key` IN %s", keys),
+            ("(namespace = %s OR TRUE) AND memory_id IN %s", ids),
+        ):
+            for memory_id, key, of in tx.rows_in(
+                "SELECT memory_id, `key`, namespace FROM memories"
+                f" WHERE tenant_id = %s AND {condition}",
+                [tenant, namespace, wanted],
             ):
-                for memory_id, key, of in tx.rows_in(
-                    "SELECT memory_id, `key`, namespace FROM memories"
-                    f" WHERE tenant_id = %s AND {condition}",
-                    [tenant, namespace, wanted],
-                ):
-                    found[memory_id] = (key, of == namespace)
-            return [(memory_id, *found[memory_id]) for memory_id in sorted(found)]
-
-        return await self._database.read(work)
+                found[memory_id] = (key, of == namespace)
+        return [(memory_id, *found[memory_id]) for memory_id in sorted(found)]
 
     async def forget_faded(
         self, scope: Scope | None, app: str | None, now: datetime, limit: int
@@ -215,55 +209,46 @@ class OceanBaseRetention(OceanBasePart):
             along=along_of(rows),
         )
 
-    async def due(
-        self, scope: Scope | None, app: str | None, now: datetime, limit: int
+    @reading
+    def due(
+        self, tx: Transaction, scope: Scope | None, app: str | None, now: datetime, limit: int
     ) -> tuple[Counts, Mapping[MemoryKind, int], Sequence[tuple[Kept, Fate]]]:
         path = path_of(scope, app)
-        rows, due = await self._database.read(
-            lambda tx: (count_due(tx, path, now), due_kept(tx, path, now, limit))
-        )
+        rows, due = (count_due(tx, path, now), due_kept(tx, path, now, limit))
         return counts_of(rows), along_of(rows), due
 
-    async def average_score(self, scope: Scope, weak: Weak) -> tuple[int, float]:
+    @reading
+    def average_score(self, tx: Transaction, scope: Scope, weak: Weak) -> tuple[int, float]:
         now = self._clock()
-
-        def work(tx: Transaction) -> tuple[int, float]:
-            scores = [
-                score_of(one, rule.decay_rate if weak.decay_rate is None else weak.decay_rate, now)
-                for one, rule in living(tx, scope_path(scope), now)
-                if rule is not None
-            ]
-            return len(scores), sum(scores) / len(scores) if scores else 0.0
-
-        return await self._database.read(work)
+        scores = [
+            score_of(one, rule.decay_rate if weak.decay_rate is None else weak.decay_rate, now)
+            for one, rule in living(tx, scope_path(scope), now)
+            if rule is not None
+        ]
+        return len(scores), sum(scores) / len(scores) if scores else 0.0
 
     async def weak(self, scope: Scope, weak: Weak) -> Sequence[MemoryId]:
         tenant, now = scope_path(scope), self._clock()
         found = await self._database.read(lambda tx: weak_of(tx, tenant, weak, now))
         return [MemoryId(one.memory.memory_id) for one in found]
 
-    async def forget_weak(
-        self, scope: Scope, weak: Weak, memory_ids: Sequence[UUID]
+    @writing
+    def forget_weak(
+        self, tx: Transaction, scope: Scope, weak: Weak, memory_ids: Sequence[UUID]
     ) -> Sequence[MemoryId]:
         tenant, now = scope_path(scope), self._clock()
+        tx.lock(tenant)
+        found = weak_of(tx, tenant, weak, now, memory_ids)
+        erase(tx, found, now, alone=True)
+        return [MemoryId(one.memory.memory_id) for one in found]
 
-        def work(tx: Transaction) -> list[MemoryId]:
-            found = weak_of(tx, tenant, weak, now, memory_ids)
-            erase(tx, found, now, alone=True)
-            return [MemoryId(one.memory.memory_id) for one in found]
-
-        return await self._database.write(work, tenant)
-
-    async def set_pinned(
-        self, scope: Scope, memory_ids: Sequence[UUID], pinned: bool
+    @writing
+    def set_pinned(
+        self, tx: Transaction, scope: Scope, memory_ids: Sequence[UUID], pinned: bool
     ) -> Sequence[MemoryId]:
         tenant, now = scope_path(scope), self._clock()
-        return await self._database.write(
-            lambda tx: [
-                MemoryId(one) for one in set_pinned(tx, tenant, memory_ids, now, pinned=pinned)
-            ],
-            tenant,
-        )
+        tx.lock(tenant)
+        return [MemoryId(one) for one in set_pinned(tx, tenant, memory_ids, now, pinned=pinned)]
 
     async def staged(
         self,
@@ -368,22 +353,18 @@ class OceanBaseRetention(OceanBasePart):
             ROOT,
         )
 
-    async def last_turn(self, task: str) -> TaskRun | None:
-        row = await self._database.read(
-            lambda tx: tx.one(
-                "SELECT next_at, done_at, result FROM schedules WHERE tenant_id = %s AND task = %s",
-                [ROOT, task],
-            )
+    @reading
+    def last_turn(self, tx: Transaction, task: str) -> TaskRun | None:
+        row = tx.one(
+            "SELECT next_at, done_at, result FROM schedules WHERE tenant_id = %s AND task = %s",
+            [ROOT, task],
         )
         return TaskRun(row[0], row[1], json.loads(row[2])) if row else None
 
-    async def drop_task(self, task: str) -> None:
-        await self._database.write(
-            lambda tx: tx.run(
-                "DELETE FROM schedules WHERE tenant_id = %s AND task = %s", [ROOT, task]
-            ),
-            ROOT,
-        )
+    @writing
+    def drop_task(self, tx: Transaction, task: str) -> None:
+        tx.lock(ROOT)
+        tx.run("DELETE FROM schedules WHERE tenant_id = %s AND task = %s", [ROOT, task])
 
 
 class OceanBaseAccesses(OceanBasePart):
@@ -407,16 +388,15 @@ class OceanBaseAccesses(OceanBasePart):
                 raise StorageReadOnly(f"reads cannot be counted: {cause.args[1]}") from error
             raise
 
-    async def accesses(
-        self, scope: Scope, memory_ids: Sequence[MemoryId]
+    @reading
+    def accesses(
+        self, tx: Transaction, scope: Scope, memory_ids: Sequence[MemoryId]
     ) -> Mapping[MemoryId, Accesses]:
         tenant = scope_path(scope)
-        rows = await self._database.read(
-            lambda tx: tx.rows_in(
-                "SELECT memory_id, access_count, last_accessed_at FROM memory_access"
-                " WHERE tenant_id = %s AND memory_id IN %s AND last_accessed_at IS NOT NULL",
-                [tenant, memory_ids],
-            )
+        rows = tx.rows_in(
+            "SELECT memory_id, access_count, last_accessed_at FROM memory_access"
+            " WHERE tenant_id = %s AND memory_id IN %s AND last_accessed_at IS NOT NULL",
+            [tenant, memory_ids],
         )
         return {MemoryId(memory_id): Accesses(count, last) for memory_id, count, last in rows}
 

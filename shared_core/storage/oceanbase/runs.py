@@ -23,7 +23,7 @@ from shared_core.ports.runs import (
     RunRecord,
     ThreadWindow,
 )
-from shared_core.storage.oceanbase.base import OceanBasePart
+from shared_core.storage.oceanbase.base import OceanBasePart, reading
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, grouped
 from shared_core.storage.oceanbase.item_writes import ids_at, put_rows, put_vectors, strengths_of
 from shared_core.storage.oceanbase.job_steps import count_extraction
@@ -131,8 +131,9 @@ class OceanBaseRuns(OceanBasePart):
                 " fact of this run: read the thread again and repeat the run"
             ) from error
 
-    async def list_runs(
-        self, scope: Scope, thread_id: ThreadId | None, limit: int
+    @reading
+    def list_runs(
+        self, tx: Transaction, scope: Scope, thread_id: ThreadId | None, limit: int
     ) -> Sequence[RunRecord]:
         where = all_of(
             Condition("tenant_id = %s", (scope_path(scope),)), given("thread_id = %s", thread_id)
@@ -140,12 +141,10 @@ class OceanBaseRuns(OceanBasePart):
 
         return [
             _record(row)
-            for row in await self._database.read(
-                lambda tx: tx.rows(
-                    "SELECT run_id, kind, thread_id, extractor, counts, started_at, finished_at,"
-                    f" undone_at FROM runs WHERE {where.sql} ORDER BY number DESC LIMIT %s",
-                    [*where.values, limit],
-                )
+            for row in tx.rows(
+                "SELECT run_id, kind, thread_id, extractor, counts, started_at, finished_at,"
+                f" undone_at FROM runs WHERE {where.sql} ORDER BY number DESC LIMIT %s",
+                [*where.values, limit],
             )
         ]
 

@@ -12,7 +12,7 @@ from shared_core.core.domain import Event, JsonValue, Scope, ThreadId
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import from_path, path_end, scope_path, to_path
 from shared_core.ports.session_logs import Appended, Seen, SessionRecord, StateChange
-from shared_core.storage.oceanbase.base import OceanBasePart
+from shared_core.storage.oceanbase.base import OceanBasePart, reading, writing
 from shared_core.storage.oceanbase.connection.errors import check_thread_id
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from shared_core.storage.oceanbase.erasures import drop_empty_threads, erase
@@ -25,22 +25,20 @@ _THREAD = "WHERE tenant_id = %s AND thread_id = %s"
 class OceanBaseSessions(OceanBasePart):
     """Session logs: threads whose session_started_at is set."""
 
-    async def open_session(
-        self, scope: Scope, thread_id: ThreadId, state: StateChange
+    @writing
+    def open_session(
+        self, tx: Transaction, scope: Scope, thread_id: ThreadId, state: StateChange
     ) -> SessionRecord | None:
         tenant, app, now = scope_path(scope), to_path((scope.app,)), self._clock()
         stored, shared = to_json(state.session, "session state"), _shared(scope, state)
-
-        def work(tx: Transaction) -> SessionRecord | None:
-            version = open_log(tx, tenant, thread_id, stored, now)
-            if version is None:
-                return None
-            add_shared(tx, shared, now)
-            log = (thread_id, version, now, stored)
-            record = _record(scope, log, shared_states(tx, (app, tenant)))
-            return replace(record, state=state.session)
-
-        return await self._database.write(work, tenant, *shared)
+        tx.lock(tenant, *shared)
+        version = open_log(tx, tenant, thread_id, stored, now)
+        if version is None:
+            return None
+        add_shared(tx, shared, now)
+        log = (thread_id, version, now, stored)
+        record = _record(scope, log, shared_states(tx, (app, tenant)))
+        return replace(record, state=state.session)
 
     async def load_session(
         self, scope: Scope, thread_id: ThreadId, *, after: datetime | None, limit: int | None
@@ -67,36 +65,35 @@ class OceanBaseSessions(OceanBasePart):
 
         return await self._database.read(work)
 
-    async def list_sessions(self, app: str, user: str | None) -> Sequence[SessionRecord]:
+    @reading
+    def list_sessions(self, tx: Transaction, app: str, user: str | None) -> Sequence[SessionRecord]:
         above = to_path((app,))
         of_user = None if user is None else to_path((app, user))
         tenants = "tenant_id = %s" if of_user else "tenant_id >= %s AND tenant_id < %s"
         values = [of_user] if of_user else [above, path_end(above)]
-
-        def work(tx: Transaction) -> list[SessionRecord]:
-            states = shared_states(tx, (above,)) | {
-                tenant: json.loads(state)
-                for tenant, state in tx.rows(
-                    f"SELECT tenant_id, state FROM shared_state WHERE {tenants}", values
-                )
-            }
-            logs = tx.rows(
-                f"SELECT tenant_id, {_LOG_COLUMNS} FROM threads"
-                f" WHERE {tenants} AND session_started_at IS NOT NULL"
-                " ORDER BY session_updated_at, tenant_id, thread_id",
-                values,
+        states = shared_states(tx, (above,)) | {
+            tenant: json.loads(state)
+            for tenant, state in tx.rows(
+                f"SELECT tenant_id, state FROM shared_state WHERE {tenants}", values
             )
-            return [_record(Scope(*from_path(owner)), log, states) for owner, *log in logs]
-
-        return await self._database.read(work)
+        }
+        logs = tx.rows(
+            f"SELECT tenant_id, {_LOG_COLUMNS} FROM threads"
+            f" WHERE {tenants} AND session_started_at IS NOT NULL"
+            " ORDER BY session_updated_at, tenant_id, thread_id",
+            values,
+        )
+        return [_record(Scope(*from_path(owner)), log, states) for owner, *log in logs]
 
     async def user_state(self, scope: Scope) -> Mapping[str, JsonValue]:
         tenant = scope_path(scope)
         states = await self._database.read(lambda tx: shared_states(tx, (tenant,)))
         return states.get(tenant, {})
 
-    async def append_session_event(
+    @writing
+    def append_session_event(
         self,
+        tx: Transaction,
         scope: Scope,
         thread_id: ThreadId,
         event: Event,
@@ -107,14 +104,11 @@ class OceanBaseSessions(OceanBasePart):
         tenant, now = scope_path(scope), self._clock()
         shared = _shared(scope, state)
         to_json(state.session, "session state")
-
-        def work(tx: Transaction) -> Appended:
-            done = append_logged(tx, tenant, thread_id, event, payload, state.session, seen, now)
-            if done.version is not None:
-                add_shared(tx, shared, now)
-            return done
-
-        return await self._database.write(work, tenant, *shared)
+        tx.lock(tenant, *shared)
+        done = append_logged(tx, tenant, thread_id, event, payload, state.session, seen, now)
+        if done.version is not None:
+            add_shared(tx, shared, now)
+        return done
 
     async def close_session(self, scope: Scope, thread_id: ThreadId, *, forget: bool) -> None:
         tenant, now = scope_path(scope), self._clock()

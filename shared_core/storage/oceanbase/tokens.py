@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import from_path, to_path
 from shared_core.ports.api_tokens import ApiToken
-from shared_core.storage.oceanbase.base import OceanBasePart
-from shared_core.storage.oceanbase.connection.transactions import Row
+from shared_core.storage.oceanbase.base import OceanBasePart, reading
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from shared_core.storage.oceanbase.visibility import given
 
 _COLUMNS = "tenant_id, token_id, label, users, created_at, expires_at, revoked_at"
@@ -29,22 +29,20 @@ class OceanBaseTokens(OceanBasePart):
         )  # fmt: skip
         await self._database.write(lambda tx: tx.insert("api_tokens", columns, [row]))
 
-    async def token(self, token_id: str) -> tuple[ApiToken, bytes] | None:
-        row = await self._database.read(
-            lambda tx: tx.one(
-                f"SELECT {_COLUMNS}, secret_hash FROM api_tokens WHERE token_id = %s", [token_id]
-            )
+    @reading
+    def token(self, tx: Transaction, token_id: str) -> tuple[ApiToken, bytes] | None:
+        row = tx.one(
+            f"SELECT {_COLUMNS}, secret_hash FROM api_tokens WHERE token_id = %s", [token_id]
         )
         return (_token(row), bytes(row[-1])) if row else None
 
-    async def tokens(self, app: str | None) -> Sequence[ApiToken]:
+    @reading
+    def tokens(self, tx: Transaction, app: str | None) -> Sequence[ApiToken]:
         where = given("tenant_id = %s", None if app is None else to_path((app,)))
-        rows = await self._database.read(
-            lambda tx: tx.rows(
-                f"SELECT {_COLUMNS} FROM api_tokens WHERE {where.sql}"
-                " ORDER BY created_at DESC, token_id",
-                where.values,
-            )
+        rows = tx.rows(
+            f"SELECT {_COLUMNS} FROM api_tokens WHERE {where.sql}"
+            " ORDER BY created_at DESC, token_id",
+            where.values,
         )
         return [_token(row) for row in rows]
 

@@ -30,7 +30,7 @@ from shared_core.ports.transfer import (
     Written,
 )
 from shared_core.storage._migrations import SCHEMA_VERSION
-from shared_core.storage.oceanbase.base import OceanBasePart
+from shared_core.storage.oceanbase.base import OceanBasePart, reading, writing
 from shared_core.storage.oceanbase.connection.database import streamed
 from shared_core.storage.oceanbase.connection.transactions import Transaction, grouped, pages
 from shared_core.storage.oceanbase.item_writes import put_vectors, tenants_of
@@ -133,7 +133,8 @@ class OceanBaseTransfer(OceanBasePart):
         given = given_rows(batch)
         await self._database.read(lambda tx: require_unforgotten(tx, given))
 
-    async def ask_for_ends(self, whose: ExportScope) -> None:
+    @writing
+    def ask_for_ends(self, tx: Transaction, whose: ExportScope) -> None:
         now = self._clock()
         kind = JobType.DEEP_REFLECTION
         ended = (
@@ -144,72 +145,63 @@ class OceanBaseTransfer(OceanBasePart):
             " AND j.thread_id = c.thread_id AND j.job_type = %s)"
         )
         values = (whose.path, path_end(whose.path), str(kind))
+        locked = {tenant for tenant, _ in tx.rows(ended, values)}
+        if not locked:
+            return
+        tx.lock(*locked)
+        for tenant, thread_id in tx.rows(ended, values):
+            if tenant in locked:
+                job = NewJob(
+                    job_id=uuid4(),
+                    job_type=kind,
+                    run_after=now,
+                    priority=JobPriority.SESSION_END,
+                )
+                insert_job(tx, tenant, thread_id, job, now, run_after=now)
 
-        def work(tx: Transaction) -> None:
-            locked = {tenant for tenant, _ in tx.rows(ended, values)}
-            if not locked:
-                return
-            tx.lock(*locked)
-            for tenant, thread_id in tx.rows(ended, values):
-                if tenant in locked:
-                    job = NewJob(
-                        job_id=uuid4(),
-                        job_type=kind,
-                        run_after=now,
-                        priority=JobPriority.SESSION_END,
-                    )
-                    insert_job(tx, tenant, thread_id, job, now, run_after=now)
-
-        await self._database.write(work)
-
-    async def import_vectors(
-        self, whose: ExportScope, batch: RowBatch, model: str, dimensions: int
+    @writing
+    def import_vectors(
+        self, tx: Transaction, whose: ExportScope, batch: RowBatch, model: str, dimensions: int
     ) -> Written:
         given = given_rows(batch)
         vectors = [json.loads(row["embedding"] or "[]") for row in given]
         if any(len(vector) != dimensions for vector in vectors):
             raise Conflict("a vector is not of the dimensions that the first line names")
         fields = [_field(row) for row in given]
+        tx.lock(*_tenants(given))
+        here = embedded_fields(tx, model, fields)
+        new = {
+            field: (*field, vector)
+            for field, vector in zip(fields, vectors, strict=True)
+            if field not in here
+        }
+        try:
+            add_vectors(tx, model, new.values())
+        except (pymysql.IntegrityError, pymysql.DataError) as error:
+            raise InvalidInput(f"it does not fit its table: {error.args[-1]}") from error
+        return Written(written=len(new))
 
-        def work(tx: Transaction) -> Written:
-            here = embedded_fields(tx, model, fields)
-            new = {
-                field: (*field, vector)
-                for field, vector in zip(fields, vectors, strict=True)
-                if field not in here
-            }
-            try:
-                add_vectors(tx, model, new.values())
-            except (pymysql.IntegrityError, pymysql.DataError) as error:
-                raise InvalidInput(f"it does not fit its table: {error.args[-1]}") from error
-            return Written(written=len(new))
-
-        return await self._database.write(work, *_tenants(given))
-
-    async def unembedded(
-        self, whose: ExportScope, batch: RowBatch, model: str
+    @reading
+    def unembedded(
+        self, tx: Transaction, whose: ExportScope, batch: RowBatch, model: str
     ) -> Sequence[Unembedded]:
         fields = [_field(row) for row in given_rows(batch)]
-
-        def work(tx: Transaction) -> list[Unembedded]:
-            here = embedded_fields(tx, model, fields)
-            said = _memories(tx, {field[:2] for field in fields})
-            found = []
-            for field in fields:
-                if field in here or field[:2] not in said:
-                    continue
-                tenant, namespace, key, text, value = said[field[:2]]
-                found.append(
-                    Unembedded(
-                        address=(from_path(tenant + namespace[1:]), key),
-                        field=field[2],
-                        text=text,
-                        value=json.loads(value),
-                    )
+        here = embedded_fields(tx, model, fields)
+        said = _memories(tx, {field[:2] for field in fields})
+        found = []
+        for field in fields:
+            if field in here or field[:2] not in said:
+                continue
+            tenant, namespace, key, text, value = said[field[:2]]
+            found.append(
+                Unembedded(
+                    address=(from_path(tenant + namespace[1:]), key),
+                    field=field[2],
+                    text=text,
+                    value=json.loads(value),
                 )
-            return found
-
-        return await self._database.read(work)
+            )
+        return found
 
     async def add_made_vectors(self, whose: ExportScope, vectors: VectorRows) -> None:
         await self._database.write(

@@ -11,10 +11,11 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any, Final, Literal, cast, get_args
+from importlib.resources import files
+from typing import Any, Final, Literal, get_args
 from uuid import UUID
 
 import numpy as np
@@ -24,6 +25,7 @@ from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import storable
 from shared_core.errors import InvalidInput
 from shared_core.ports.jobs import JobStatus, JobType
+from shared_core.ports.transfer import EMBEDDINGS, TABLES
 from shared_core.storage._rows import MAX_TERM_BYTES
 
 Type = Literal[
@@ -58,14 +60,23 @@ class TableShape:
 
 @dataclass(frozen=True, slots=True)
 class Unique:
-    """Columns that are unique among the rows that meet a condition.
-
-    condition: in SQL. holds: the same for a stored row.
-    """
+    """Columns that are unique among the rows that hold given values in other columns."""
 
     columns: tuple[str, ...]
-    condition: str = "TRUE"
-    holds: Callable[[Mapping[str, Any]], bool] = lambda row: True
+    among: Mapping[str, str | int | None] = field(default_factory=dict)
+
+    @property
+    def condition(self) -> str:
+        """The rows compared, in SQL."""
+        parts = [
+            f"{name} IS NULL" if value is None else f"{name} = {value!r}"
+            for name, value in self.among.items()
+        ]
+        return " AND ".join(parts or ["TRUE"])
+
+    def holds(self, row: Mapping[str, Any]) -> bool:
+        """Return whether a stored row is one of the rows compared."""
+        return all(row[name] == value for name, value in self.among.items())
 
 
 def names(columns: Mapping[str, object] | tuple[str, ...]) -> str:
@@ -73,193 +84,91 @@ def names(columns: Mapping[str, object] | tuple[str, ...]) -> str:
     return ", ".join(f"`{name}`" for name in columns)
 
 
-def _shape(key: str, columns: str) -> TableShape:
-    """Return a shape. Columns are NAME:TYPE, "?" after it if nullable, "=DEFAULT" at the end."""
-    found = {}
-    for part in columns.split():
-        head, _, default = part.partition("=")
-        name, _, kind = head.partition(":")
-        nullable = kind.endswith("?")
-        found[name] = Column(name, cast("Type", kind.rstrip("?")), nullable, default or None)
-    return TableShape(found, tuple(key.split()))
-
-
 NOW: Final = "now()"
 """The default of a timestamp: when the row is written."""
-SHAPES: Final[Mapping[str, TableShape]] = {
-    "threads": _shape(
-        "tenant_id thread_id",
-        "tenant_id:text thread_id:text state:json={} version:int=1 last_seq:int=0"
-        " consolidated_seq:int=0 created_at:moment updated_at:moment last_memory_seq:int=0"
-        " session_started_at:moment? session_updated_at:moment? last_event_id:text?"
-        " unread_bytes:int=0 summarised_seq:int=0",
-    ),
-    "conversations": _shape(
-        "tenant_id thread_id",
-        'tenant_id:text thread_id:text status:text="active" event_count:int=0 created_at:moment'
-        " last_active_at:moment ends_at:moment ended_at:moment?",
-    ),
-    "events": _shape(
-        "tenant_id thread_id seq",
-        "tenant_id:text thread_id:text seq:int event_id:text author:text role:text text:text"
-        " metadata:json={} occurred_at:moment recorded_at:moment memory_seq:int?"
-        " importance:real=5 expires_at:moment? payload:raw?",
-    ),
-    "tombstones": _shape(
-        "tenant_id thread_id event_id",
-        "tenant_id:text thread_id:text event_id:text deleted_at:moment",
-    ),
-    "shared_state": _shape("tenant_id", "tenant_id:text state:json updated_at:moment"),
-    "memories": _shape(
-        "tenant_id memory_id",
-        "tenant_id:text memory_id:uuid namespace:text key:text kind:text text:text value:json"
-        " terms:terms term_count:int author:text? importance:real=5 thread_id:text? run_id:uuid?"
-        " occurred_at:moment created_at:moment updated_at:moment expires_at:moment? ttl_s:double?"
-        " superseded_at:moment? words_key:uuid? demoted_at:moment? role:text?",
-    ),
-    "memory_sources": _shape(
-        "tenant_id memory_id basis thread_id event_id",
-        "tenant_id:text memory_id:uuid thread_id:text event_id:text basis:int=0",
-    ),
-    "memory_bases": _shape(
-        "tenant_id memory_id basis_id", "tenant_id:text memory_id:uuid basis_id:uuid"
-    ),
-    "memory_access": _shape(
-        "tenant_id memory_id",
-        "tenant_id:text memory_id:uuid access_count:int=0 last_accessed_at:moment?"
-        " forget_at:moment? stage:int=0 staged_at:moment? pinned_at:moment? strength:double?",
-    ),
-    "memory_archive": _shape(
-        "tenant_id memory_id",
-        "tenant_id:text memory_id:uuid text:text value:json is_shown:bool words_key:uuid?"
-        " archived_at:moment keeps_words:bool=false",
-    ),
-    "facts": _shape(
-        "tenant_id memory_id",
-        "tenant_id:text memory_id:uuid fact_type:text slot:text key:text value:json"
-        " functional:bool confidence:real extractor:text pattern:text valid_from:moment"
-        " valid_until:moment? recorded_at:moment superseded_at:moment?",
-    ),
-    "fact_closures": _shape(
-        "tenant_id memory_id run_id",
-        "tenant_id:text memory_id:uuid closed_at:moment restored_at:moment valid_until:moment"
-        " run_id:uuid",
-    ),
-    "edges": _shape(
-        "tenant_id edge_id",
-        "tenant_id:text edge_id:uuid memory_id:uuid? subject:text relation:text object:text"
-        " functional:bool=false confidence:real=1 valid_from:moment valid_until:moment?"
-        ' recorded_at:moment superseded_at:moment? subject_key:text="" object_key:text=""'
-        " run_id:uuid? fact_id:uuid?",
-    ),
-    "edge_sources": _shape(
-        "tenant_id edge_id basis thread_id event_id",
-        "tenant_id:text edge_id:uuid basis:int=0 thread_id:text event_id:text",
-    ),
-    "entity_aliases": _shape(
-        "tenant_id alias_id",
-        "tenant_id:text alias_id:uuid alias_key:text alias:text entity_key:text entity:text"
-        " merged_at:moment unmerged_at:moment?",
-    ),
-    "instructions": _shape(
-        "tenant_id instruction_key version",
-        "tenant_id:text instruction_key:text version:int content:text metadata:json={}"
-        " created_at:moment",
-    ),
-    "profiles": _shape(
-        "tenant_id subject_kind subject_id version",
-        "tenant_id:text subject_kind:text subject_id:text version:int content_hash:bytes"
-        " run_id:uuid? created_at:moment memory_id:uuid entries:json=[] event_limit:int=50"
-        f" began_at:moment={NOW} revision:int=0",
-    ),
-    "runs": _shape(
-        "tenant_id run_id",
-        "tenant_id:text run_id:uuid kind:text thread_id:text? extractor:text from_seq:int?"
-        " to_seq:int? counts:json={} started_at:moment finished_at:moment undone_at:moment?"
-        " summed_from_seq:int? summed_to_seq:int? number:int=0",
-    ),
-    "run_changes": _shape(
-        "tenant_id run_id change target event_id",
-        'tenant_id:text run_id:uuid change:text target:uuid event_id:text="" before:json={}',
-    ),
-    "retractions": _shape(
-        "tenant_id retraction_id",
-        "tenant_id:text retraction_id:uuid run_id:uuid fact_type:text slot:text subject_key:text"
-        " value:text said_at:moment valid_until:moment? thread_id:text event_ids:texts",
-    ),
-    "pipeline_log": _shape(
-        "tenant_id run_id step",
-        "tenant_id:text run_id:uuid step:int stage:text output:json={} error:text?"
-        ' started_at:moment duration_s:double status:text="success" input:json={}'
-        " memory_id:uuid? thread_id:text?",
-    ),
-    "extraction_counts": _shape("tenant_id", "tenant_id:text extractions:int"),
-    "erasures": _shape(
-        "tenant_id erasure_id",
-        "tenant_id:text erasure_id:uuid target:json counts:json receipt_hash:bytes"
-        " requested_at:moment completed_at:moment",
-    ),
-    "import_marks": _shape(
-        "tenant_id address_hash",
-        "tenant_id:text address_hash:bytes updated_at:moment deleted_at:moment?",
-    ),
-    "retention_policies": _shape(
-        "tenant_id kind",
-        "tenant_id:text kind:text fades:bool decay_rate:double threshold:double"
-        " min_age_days:double archive_threshold:double? archive_after_days:double"
-        " erase_threshold:double? erase_after_days:double with_history:bool updated_at:moment",
-    ),
-    "embeddings": _shape(
-        "tenant_id model memory_id field",
-        "tenant_id:text model:text memory_id:uuid field:text embedding:vector",
-    ),
-    "consolidation_jobs": _shape(
-        "tenant_id job_id",
-        'tenant_id:text job_id:uuid thread_id:text? job_type:text status:text="pending"'
-        " priority:int=0 attempts:int=0 run_after:moment worker_id:text? lease_until:moment?"
-        " result:json={} error:text? created_at:moment started_at:moment? completed_at:moment?"
-        " payload:json? performer:text?",
-    ),
+_SQL_TYPES: Final[Mapping[str, Type]] = {
+    "VARBINARY": "text", "VARCHAR": "text", "LONGTEXT": "text", "BINARY(16)": "uuid",
+    "BINARY(32)": "bytes", "BLOB": "bytes", "INT": "int", "SMALLINT": "int", "BIGINT": "int",
+    "TINYINT": "bool", "DOUBLE": "double", "DATETIME": "moment",
+}  # fmt: skip
+_OWN_TYPES: Final[Mapping[Type, str]] = {
+    "json": "threads.state events.metadata shared_state.state memories.value memory_archive.value"
+    " facts.value instructions.metadata profiles.entries runs.counts run_changes.before"
+    " pipeline_log.output pipeline_log.input erasures.target erasures.counts"
+    " consolidation_jobs.result consolidation_jobs.payload",
+    "raw": "events.payload",
+    "texts": "retractions.event_ids",
+    "terms": "memories.terms",
+    "real": "events.importance memories.importance facts.confidence edges.confidence",
 }
-_CURRENT = "valid_until IS NULL AND superseded_at IS NULL"
+"""Columns whose type on PostgreSQL is narrower than the type of their column here."""
+_OWN_DEFAULTS: Final[Mapping[str, str]] = {
+    "{}": "threads.state events.metadata instructions.metadata runs.counts run_changes.before"
+    " pipeline_log.output pipeline_log.input consolidation_jobs.result",
+    "[]": "profiles.entries",
+    NOW: "profiles.began_at",
+}
+"""Defaults that the schema here cannot state, each with its columns."""
+_TABLE: Final = re.compile(r"(?ms)^CREATE TABLE IF NOT EXISTS (\w+) \((.*?)^\)")
+_COLUMN: Final = re.compile(
+    r"(?m)^    `?([a-z_]+)`? +(BINARY\(\d+\)|[A-Z]+)(?:\(\d+\))?( NOT NULL)?(?: DEFAULT (\S+))?,$"
+)
+_KEY: Final = re.compile(r"PRIMARY KEY \((.+?)\)")
 
 
-def _is_current(row: Mapping[str, Any]) -> bool:
-    return row["valid_until"] is None and row["superseded_at"] is None
+def _shapes() -> dict[str, TableShape]:
+    """Return the shapes of the exported tables, read from the schema."""
+    schema = files("shared_core.storage.oceanbase").joinpath("sql/0001_schema.sql").read_text()
+    types = {name: kind for kind, columns in _OWN_TYPES.items() for name in columns.split()}
+    defaults = {name: value for value, columns in _OWN_DEFAULTS.items() for name in columns.split()}
+    shapes = {EMBEDDINGS: _EMBEDDINGS}
+    for table, body in _TABLE.findall(schema):
+        if table not in TABLES:
+            continue
+        columns = {}
+        for name, sql_type, filled, default in _COLUMN.findall(body):
+            place = f"{table}.{name}"
+            kind = types.get(place, _SQL_TYPES[sql_type])
+            given = _default(kind, default) if default else defaults.get(place)
+            columns[name] = Column(name, kind, not filled, given)
+        [key] = _KEY.findall(body)
+        shapes[table] = TableShape(columns, tuple(key.replace("`", "").split(", ")))
+    return shapes
 
 
+def _default(kind: Type, default: str) -> str:
+    """Return the default of a column in SQL as JSON text."""
+    if kind == "bool":
+        return "true" if default == "1" else "false"
+    return default.replace("'", '"')
+
+
+_EMBEDDINGS: Final = TableShape(
+    {
+        **{name: Column(name, "text", False, None) for name in ("tenant_id", "model")},
+        "memory_id": Column("memory_id", "uuid", False, None),
+        "field": Column("field", "text", False, None),
+        "embedding": Column("embedding", "vector", False, None),
+    },
+    ("tenant_id", "model", "memory_id", "field"),
+)
+"""Vectors stand in a table for each number of dimensions (vectors.py)."""
+SHAPES: Final[Mapping[str, TableShape]] = _shapes()
+_CURRENT: Final = {"valid_until": None, "superseded_at": None}
 UNIQUE: Final[Mapping[str, tuple[Unique, ...]]] = {
     "events": (Unique(("tenant_id", "thread_id", "event_id")),),
     "memories": (Unique(("tenant_id", "namespace", "key")),),
-    "facts": (Unique(("tenant_id", "fact_type", "key"), _CURRENT, _is_current),),
+    "facts": (Unique(("tenant_id", "fact_type", "key"), _CURRENT),),
     "edges": (
-        Unique(("tenant_id", "subject_key", "relation", "object_key"), _CURRENT, _is_current),
-        Unique(
-            ("tenant_id", "subject_key", "relation"),
-            f"functional = 1 AND {_CURRENT}",
-            lambda row: bool(row["functional"]) and _is_current(row),
-        ),
+        Unique(("tenant_id", "subject_key", "relation", "object_key"), _CURRENT),
+        Unique(("tenant_id", "subject_key", "relation"), {"functional": 1, **_CURRENT}),
     ),
-    "entity_aliases": (
-        Unique(
-            ("tenant_id", "alias_key"),
-            "unmerged_at IS NULL",
-            lambda row: row["unmerged_at"] is None,
-        ),
-    ),
+    "entity_aliases": (Unique(("tenant_id", "alias_key"), {"unmerged_at": None}),),
     "profiles": (Unique(("tenant_id", "memory_id", "version")),),
-    "conversations": (
-        Unique(("tenant_id",), "status = 'active'", lambda row: row["status"] == "active"),
-    ),
+    "conversations": (Unique(("tenant_id",), {"status": "active"}),),
     "consolidation_jobs": (
-        Unique(
-            ("tenant_id", "thread_id", "job_type", "performer"),
-            "status = 'pending'",
-            lambda row: row["status"] == "pending",
-        ),
-        Unique(
-            ("tenant_id", "thread_id"), "status = 'running'", lambda row: row["status"] == "running"
-        ),
+        Unique(("tenant_id", "thread_id", "job_type", "performer"), {"status": "pending"}),
+        Unique(("tenant_id", "thread_id"), {"status": "running"}),
     ),
 }
 """The unique indexes of PostgreSQL besides the primary keys."""

@@ -27,7 +27,7 @@ from shared_core.errors import (
 )
 from shared_core.ports.indexes import EmbeddedField, IndexBuilder, TenantIndex, TenantVectors
 from shared_core.ports.storage import Clock
-from shared_core.storage.oceanbase.base import OceanBasePart
+from shared_core.storage.oceanbase.base import OceanBasePart, reading
 from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
 from shared_core.storage.oceanbase.connection.errors import code_of
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, pages
@@ -226,42 +226,39 @@ class OceanBaseVectors(OceanBasePart):
                 " now: one name must stand for one model"
             )
 
-    async def embedded_otherwise(
-        self, model: str, after: tuple[str, UUID] | None, limit: int
+    @reading
+    def embedded_otherwise(
+        self, tx: Transaction, model: str, after: tuple[str, UUID] | None, limit: int
     ) -> Sequence[EmbeddedField]:
         tenant, memory = after or _FIRST
-
-        def work(tx: Transaction) -> list[EmbeddedField]:
-            known = models(tx)
-            new = f"{table_of(known[model])} n" if model in known else None
-            found = []
-            for table in vector_tables(tx):
-                unmade = "" if new is None else (
-                    f" AND NOT EXISTS (SELECT 1 FROM {new} WHERE n.tenant_id = e.tenant_id"
-                    " AND n.model = %s AND n.memory_id = e.memory_id AND n.field = e.field)"
-                )  # fmt: skip
-                found += tx.rows(
-                    "SELECT e.tenant_id, e.memory_id, e.field, m.text, m.value, m.updated_at"
-                    f" FROM {table} e JOIN memories m ON m.tenant_id = e.tenant_id"
-                    " AND m.memory_id = e.memory_id"
-                    f" WHERE (e.tenant_id, e.memory_id) > (%s, %s) AND e.model <> %s{unmade}"
-                    " ORDER BY e.tenant_id, e.memory_id LIMIT %s",
-                    [tenant, memory, model, *([] if new is None else [model]), limit],
-                )
-            found.sort(key=lambda row: (row[0].encode(), row[1]))
-            return [
-                EmbeddedField(
-                    tenant=row[0],
-                    memory_id=row[1],
-                    field=row[2],
-                    text=row[3],
-                    value=json.loads(row[4]),
-                    updated_at=row[5],
-                )
-                for row in found[:limit]
-            ]
-
-        return await self._database.read(work)
+        known = models(tx)
+        new = f"{table_of(known[model])} n" if model in known else None
+        found = []
+        for table in vector_tables(tx):
+            unmade = "" if new is None else (
+                f" AND NOT EXISTS (SELECT 1 FROM {new} WHERE n.tenant_id = e.tenant_id"
+                " AND n.model = %s AND n.memory_id = e.memory_id AND n.field = e.field)"
+            )  # fmt: skip
+            found += tx.rows(
+                "SELECT e.tenant_id, e.memory_id, e.field, m.text, m.value, m.updated_at"
+                f" FROM {table} e JOIN memories m ON m.tenant_id = e.tenant_id"
+                " AND m.memory_id = e.memory_id"
+                f" WHERE (e.tenant_id, e.memory_id) > (%s, %s) AND e.model <> %s{unmade}"
+                " ORDER BY e.tenant_id, e.memory_id LIMIT %s",
+                [tenant, memory, model, *([] if new is None else [model]), limit],
+            )
+        found.sort(key=lambda row: (row[0].encode(), row[1]))
+        return [
+            EmbeddedField(
+                tenant=row[0],
+                memory_id=row[1],
+                field=row[2],
+                text=row[3],
+                value=json.loads(row[4]),
+                updated_at=row[5],
+            )
+            for row in found[:limit]
+        ]
 
     async def add_reembedded(
         self, model: str, fields: Sequence[EmbeddedField], vectors: Matrix
