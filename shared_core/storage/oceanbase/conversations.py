@@ -102,9 +102,8 @@ class OceanBaseConversations(OceanBasePart):
 
     async def conversation_of_thread(self, scope: Scope, thread_id: ThreadId) -> Session | None:
         row = await self._database.read(
-            lambda tx: tx.one(
-                f"SELECT {_COLUMNS} FROM conversations WHERE tenant_id = %s AND thread_id = %s",
-                [scope_path(scope), thread_id],
+            lambda tx: tx.select_one(
+                "conversations", _COLUMNS, scope_path(scope), thread_id=thread_id
             )
         )
         return _session(scope, row) if row else None
@@ -119,10 +118,7 @@ class OceanBaseConversations(OceanBasePart):
         if session is None or (if_over and not _is_over(session, rules, now)):
             return None
         if session.event_count == 0:
-            tx.run(
-                "DELETE FROM conversations WHERE tenant_id = %s AND thread_id = %s",
-                [tenant, session.session_id],
-            )
+            tx.delete("conversations", tenant, thread_id=session.session_id)
             return session
         ended = replace(session, status=SessionStatus.ENDING, ended_at=now)
         _write(tx, tenant, ended)

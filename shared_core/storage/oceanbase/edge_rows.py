@@ -172,10 +172,8 @@ class Edges:
 
     def _gone(self, memory_ids: Iterable[UUID]) -> tuple[set[UUID], set[UUID]]:
         """Return the memories that have faded out of recall, and those that have expired."""
-        rows = self._tx.rows(
-            "SELECT memory_id, demoted_at, expires_at FROM memories"
-            " WHERE tenant_id = %s AND memory_id IN %s",
-            [self._tenant, list(memory_ids)],
+        rows = self._tx.select(
+            "memories", "memory_id, demoted_at, expires_at", self._tenant, memory_id=memory_ids
         )
         faded = {row[0] for row in rows if row[1] is not None}
         return faded, {row[0] for row in rows if row[2] is not None and row[2] <= self._now}
@@ -239,9 +237,8 @@ class Edges:
     def _sources(self, edges: Sequence[EdgeRow]) -> dict[UUID, set[str]]:
         """Return the turns of edges and of the facts they were derived from."""
         sources: dict[UUID, set[str]] = {one.edge_id: set() for one in edges}
-        for edge_id, event_id in self._tx.rows(
-            "SELECT edge_id, event_id FROM edge_sources WHERE tenant_id = %s AND edge_id IN %s",
-            [self._tenant, list(sources)],
+        for edge_id, event_id in self._tx.select(
+            "edge_sources", "edge_id, event_id", self._tenant, edge_id=sources
         ):
             sources[edge_id].add(event_id)
         facts = {one.memory_id for one in edges if one.memory_id}

@@ -250,15 +250,10 @@ def _where(tenant: str, thread_id: str | None) -> tuple[str, list[str]]:
 
 def _drop_read_marks(tx: Transaction, tenant: str, thread_id: str) -> None:
     """Drop the marks of what profiles read of a thread: its turns will be numbered anew."""
-    for run_id, step, noted in tx.rows(
-        "SELECT run_id, step, input FROM pipeline_log WHERE tenant_id = %s AND thread_id = %s",
-        [tenant, thread_id],
+    for run_id, step, noted in tx.select(
+        "pipeline_log", "run_id, step, input", tenant, thread_id=thread_id
     ):
         given = json.loads(noted)
         left = {name: value for name, value in given.items() if name not in ("to_seq", "read")}
         if left != given:
-            tx.run(
-                "UPDATE pipeline_log SET input = %s"
-                " WHERE tenant_id = %s AND run_id = %s AND step = %s",
-                [to_json(left), tenant, run_id, step],
-            )
+            tx.update("pipeline_log", {"input": to_json(left)}, tenant, run_id=run_id, step=step)

@@ -305,10 +305,7 @@ def grow_thread(
 
     A missing thread is created. size: bytes of the remembered turns.
     """
-    found = tx.one(
-        "SELECT last_seq, last_memory_seq FROM threads WHERE tenant_id = %s AND thread_id = %s",
-        [tenant, thread_id],
-    )
+    found = tx.select_one("threads", "last_seq, last_memory_seq", tenant, thread_id=thread_id)
     if found is None:
         check_thread_id(thread_id)
         tx.insert(

@@ -287,11 +287,7 @@ def facts_as_of(
     }
     texts = {
         row[0]: row[1:]
-        for row in tx.rows_in(
-            "SELECT memory_id, text, thread_id FROM memories"
-            " WHERE tenant_id = %s AND memory_id IN %s",
-            [tenant, selected],
-        )
+        for row in tx.select("memories", "memory_id, text, thread_id", tenant, memory_id=selected)
     }
     rows: list[Row] = [
         (memory_id, one.fact_type, one.slot, one.value, texts[memory_id][0], one.confidence,
@@ -374,15 +370,8 @@ def reopen(
     )
     note(tx, tenant, run_id, "moved", before)
     ids = [one.memory_id for one in ended]
-    tx.run(
-        "UPDATE facts SET valid_until = NULL, superseded_at = NULL"
-        " WHERE tenant_id = %s AND memory_id IN %s",
-        [tenant, ids],
-    )
-    tx.run(
-        "UPDATE memories SET superseded_at = NULL WHERE tenant_id = %s AND memory_id IN %s",
-        [tenant, ids],
-    )
+    tx.update("facts", {"valid_until": None, "superseded_at": None}, tenant, memory_id=ids)
+    tx.update("memories", {"superseded_at": None}, tenant, memory_id=ids)
     require_places(tx, tenant, ids)
 
 
@@ -415,10 +404,7 @@ def reopen_derived(
     """
     statements = _statements_of(tx, tenant, memory_id, closed_at)
     back = [*statements, *_reflections_on(tx, tenant, closed_at, statements)]
-    tx.run(
-        "UPDATE memories SET superseded_at = NULL WHERE tenant_id = %s AND memory_id IN %s",
-        [tenant, back],
-    )
+    tx.update("memories", {"superseded_at": None}, tenant, memory_id=back)
     retired = {"retired_at": iso(closed_at)}
     note(tx, tenant, run_id, "moved", ((one, retired) for one in back))
 
@@ -426,9 +412,7 @@ def reopen_derived(
 def _statements_of(
     tx: Transaction, tenant: str, memory_id: UUID, closed_at: datetime
 ) -> list[UUID]:
-    fact = tx.one(
-        "SELECT value FROM facts WHERE tenant_id = %s AND memory_id = %s", [tenant, memory_id]
-    )
+    fact = tx.select_one("facts", "value", tenant, memory_id=memory_id)
     if fact is None:
         return []
     value = shown(fact[0]).lower()

@@ -88,12 +88,7 @@ def forget_thread(tx: Transaction, tenant: str, thread_id: str, now: datetime) -
 
 def kinds_of(tx: Transaction, tenant: str, memory_ids: Iterable[UUID]) -> dict[UUID, str]:
     """Return the kinds of stored memories."""
-    return dict(
-        tx.rows_in(
-            "SELECT memory_id, kind FROM memories WHERE tenant_id = %s AND memory_id IN %s",
-            [tenant, sorted(set(memory_ids))],
-        )
-    )
+    return dict(tx.select("memories", "memory_id, kind", tenant, memory_id=sorted(set(memory_ids))))
 
 
 def delete_memories(tx: Transaction, tenant: str, memory_ids: Iterable[UUID]) -> None:
@@ -190,10 +185,7 @@ def _derived(
 def _resting_on(tx: Transaction, tenant: str, gone: Iterable[UUID]) -> set[UUID]:
     """Return the reflections derived from memories."""
     return set(
-        tx.column_in(
-            "SELECT memory_id FROM memory_bases WHERE tenant_id = %s AND basis_id IN %s",
-            [tenant, sorted(gone)],
-        )
+        [row[0] for row in tx.select("memory_bases", "memory_id", tenant, basis_id=sorted(gone))]
     )
 
 
@@ -232,20 +224,14 @@ def _unretract(
         if any((thread_id, event_id) in turns for event_id in json.loads(event_ids))
     }
     gone |= _retracted_of_persons(tx, tenant, _persons(tx, tenant, derived))
-    tx.run_in(
-        "DELETE FROM retractions WHERE tenant_id = %s AND retraction_id IN %s",
-        [tenant, sorted(gone)],
-    )
+    tx.delete("retractions", tenant, retraction_id=sorted(gone))
 
 
 def _persons(tx: Transaction, tenant: str, derived: Iterable[UUID]) -> list[Row]:
     """Return slot and key of facts that name a person."""
     return [
         row
-        for row in tx.rows_in(
-            "SELECT slot, `key` FROM facts WHERE tenant_id = %s AND memory_id IN %s",
-            [tenant, sorted(derived)],
-        )
+        for row in tx.select("facts", "slot, `key`", tenant, memory_id=sorted(derived))
         if row[0].startswith(_RELATION)
     ]
 
@@ -271,20 +257,14 @@ def _forget_edges(
     tx: Transaction, tenant: str, broken: _BrokenBases, derived: Collection[UUID]
 ) -> None:
     """Delete edges without a basis; an edge whose fact goes keeps its own turns."""
-    of_facts = tx.column_in(
-        "SELECT edge_id FROM edges WHERE tenant_id = %s AND memory_id IN %s",
-        [tenant, sorted(derived)],
-    )
+    of_facts = [row[0] for row in tx.select("edges", "edge_id", tenant, memory_id=sorted(derived))]
     alone = {edge_id for edge_id, _ in _bases_of(tx, "edge", tenant, of_facts) - broken.bases}
     tx.run_in(
         "DELETE FROM edges WHERE tenant_id = %s AND edge_id IN %s AND memory_id IS NULL",
         [tenant, sorted(broken.baseless)],
     )
     drop_bases(tx, "edge", tenant, broken.bases)
-    tx.run_in(
-        "UPDATE edges SET memory_id = NULL WHERE tenant_id = %s AND edge_id IN %s",
-        [tenant, sorted(alone)],
-    )
+    tx.update("edges", {"memory_id": None}, tenant, edge_id=sorted(alone))
 
 
 def drop_bases(tx: Transaction, what: str, tenant: str, bases: Iterable[Basis]) -> None:

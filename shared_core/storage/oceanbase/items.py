@@ -99,10 +99,8 @@ class OceanBaseItems(OceanBasePart):
     async def resolve_ids(self, scope: Scope, memory_ids: Sequence[UUID]) -> Sequence[ItemAddress]:
         tenant = scope_path(scope)
         rows = await self._database.read(
-            lambda tx: tx.rows_in(
-                "SELECT tenant_id, namespace, `key` FROM memories"
-                " WHERE tenant_id = %s AND memory_id IN %s",
-                [tenant, memory_ids],
+            lambda tx: tx.select(
+                "memories", "tenant_id, namespace, `key`", tenant, memory_id=memory_ids
             )
         )
         return [(from_path(of + path[1:]), key) for of, path, key in rows]

@@ -246,9 +246,7 @@ def take(
         " started_at = %s WHERE tenant_id = %s AND job_id = %s",
         [worker_id, until, attempts + int(anew), now, tenant, job_id],
     )
-    row = tx.one(
-        f"SELECT {JOB_COLUMNS} FROM {TABLE} WHERE tenant_id = %s AND job_id = %s", [tenant, job_id]
-    )
+    row = tx.select_one(TABLE, JOB_COLUMNS, tenant, job_id=job_id)
     return None if row is None else job_of(row)
 
 

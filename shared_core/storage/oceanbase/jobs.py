@@ -85,10 +85,7 @@ class OceanBaseJobs(OceanBasePart):
             )
             if not found:
                 return False
-            if tx.run(
-                f"UPDATE {TABLE} SET lease_until = %s WHERE tenant_id = %s AND job_id = %s",
-                [until, tenant, job.job_id],
-            ):
+            if tx.update(TABLE, {"lease_until": until}, tenant, job_id=job.job_id):
                 return True
             if any(row[5] > now for row in running):
                 raise Conflict(f"another job of thread {thread_id!r} is running")

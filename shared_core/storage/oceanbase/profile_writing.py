@@ -116,12 +116,7 @@ def _require_newest(tx: Transaction, tenant: str, memory_id: UUID, new: NewVersi
 
 def _ids_of(tx: Transaction, tenant: str, namespace: str) -> dict[str, UUID]:
     """Return the ids of a profile's memories by key."""
-    return dict(
-        tx.rows(
-            "SELECT `key`, memory_id FROM memories WHERE tenant_id = %s AND namespace = %s",
-            [tenant, namespace],
-        )
-    )
+    return dict(tx.select("memories", "`key`, memory_id", tenant, namespace=namespace))
 
 
 def _add_sources(tx: Transaction, tenant: str, ids: Mapping[str, UUID], new: NewVersion) -> None:
@@ -149,9 +144,7 @@ def _show(
     """Show the memories a version names, retire the others, and set the paragraph's bases."""
     paragraph = ids.get(PARAGRAPH_KEY)
     if paragraph is not None:
-        tx.run(
-            "DELETE FROM memory_bases WHERE tenant_id = %s AND memory_id = %s", [tenant, paragraph]
-        )
+        tx.delete("memory_bases", tenant, memory_id=paragraph)
         tx.insert(
             "memory_bases",
             ("tenant_id", "memory_id", "basis_id"),
@@ -161,17 +154,13 @@ def _show(
     shown = {one for one, role in new.entries if role != "ended"} | {paragraph}
     living: list[UUID] = []
     retired: list[UUID] = []
-    for memory_id, superseded_at in tx.rows(
-        "SELECT memory_id, superseded_at FROM memories WHERE tenant_id = %s AND namespace = %s",
-        [tenant, namespace],
+    for memory_id, superseded_at in tx.select(
+        "memories", "memory_id, superseded_at", tenant, namespace=namespace
     ):
         if (superseded_at is None) != (memory_id in shown):
             (living if memory_id in shown else retired).append(memory_id)
     for ids_of_some, moment in ((living, None), (retired, now)):
-        tx.run_in(
-            "UPDATE memories SET superseded_at = %s WHERE tenant_id = %s AND memory_id IN %s",
-            [moment, tenant, ids_of_some],
-        )
+        tx.update("memories", {"superseded_at": moment}, tenant, memory_id=ids_of_some)
 
 
 def _prune(tx: Transaction, tenant: str, new: NewVersion) -> None:
@@ -280,10 +269,7 @@ def drop_logged_runs(tx: Transaction, tenant: str, memory_id: UUID) -> None:
         "SELECT DISTINCT run_id FROM pipeline_log WHERE tenant_id = %s AND memory_id = %s",
         [tenant, memory_id],
     )
-    tx.run_in(
-        "DELETE FROM runs WHERE tenant_id = %s AND run_id IN %s",
-        [tenant, [row[0] for row in logged]],
-    )
+    tx.delete("runs", tenant, run_id=[row[0] for row in logged])
 
 
 def _ranges(numbers: Sequence[int]) -> str:

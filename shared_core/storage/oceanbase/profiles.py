@@ -113,10 +113,7 @@ class OceanBaseProfiles(OceanBasePart):
     @reading
     def profile_of_run(self, tx: Transaction, scope: Scope, run_id: UUID) -> RunOfProfile | None:
         tenant = scope_path(scope)
-        written = tx.one(
-            "SELECT memory_id, version FROM profiles WHERE tenant_id = %s AND run_id = %s",
-            [tenant, run_id],
-        )
+        written = tx.select_one("profiles", "memory_id, version", tenant, run_id=run_id)
         if written is None:
             return _unkept(tx, tenant, run_id)
         newest = tx.one(
@@ -137,16 +134,10 @@ class OceanBaseProfiles(OceanBasePart):
             [tenant, memory_id, limit],
         )
         place = {run_id: number for number, (run_id, _) in enumerate(began)}
-        logged = tx.rows_in(
-            f"SELECT {STAGE_COLUMNS} FROM pipeline_log WHERE tenant_id = %s AND run_id IN %s",
-            [tenant, place],
-        )
+        logged = tx.select("pipeline_log", STAGE_COLUMNS, tenant, run_id=place)
         versions: dict[UUID, int] = {
             run_id: version
-            for run_id, version in tx.rows_in(
-                "SELECT run_id, version FROM profiles WHERE tenant_id = %s AND run_id IN %s",
-                [tenant, place],
-            )
+            for run_id, version in tx.select("profiles", "run_id, version", tenant, run_id=place)
         }
         logged.sort(key=lambda row: (place[row[0]], row[1]))
         return [stage_of(row, versions.get(row[0])) for row in logged]
@@ -217,15 +208,10 @@ class OceanBaseProfiles(OceanBasePart):
         tx.lock(tenant)
         if subject == "user":
             mark_all_read(tx, tenant, memory_id, marks_id(agent_id), run_id, now)
-        gone = tx.run(
-            "DELETE FROM profiles WHERE tenant_id = %s AND memory_id = %s", [tenant, memory_id]
-        )
+        gone = tx.delete("profiles", tenant, memory_id=memory_id)
         drop_logged_runs(tx, tenant, memory_id)
         if gone:
-            tx.run(
-                "DELETE FROM memories WHERE tenant_id = %s AND namespace = %s",
-                [tenant, namespace],
-            )
+            tx.delete("memories", tenant, namespace=namespace)
         return gone
 
     @reading
@@ -390,10 +376,7 @@ def stored(
 def _values(tx: Transaction, tenant: str, named: Iterable[UUID]) -> dict[UUID | None, str]:
     return {
         memory_id: value
-        for memory_id, value in tx.rows_in(
-            "SELECT memory_id, value FROM memories WHERE tenant_id = %s AND memory_id IN %s",
-            [tenant, named],
-        )
+        for memory_id, value in tx.select("memories", "memory_id, value", tenant, memory_id=named)
     }
 
 

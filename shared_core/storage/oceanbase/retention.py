@@ -307,10 +307,7 @@ class OceanBaseRetention(OceanBasePart):
         until = now + timedelta(seconds=lease_s)
 
         def work(tx: Transaction) -> bool:
-            row = tx.one(
-                "SELECT next_at, lease_until FROM schedules WHERE tenant_id = %s AND task = %s",
-                [ROOT, task],
-            )
+            row = tx.select_one("schedules", "next_at, lease_until", ROOT, task=task)
             if row is None:
                 tx.insert(
                     "schedules",
@@ -321,11 +318,7 @@ class OceanBaseRetention(OceanBasePart):
             next_at, lease_until = row
             if next_at > now or (lease_until is not None and lease_until > now):
                 return False
-            tx.run(
-                "UPDATE schedules SET worker_id = %s, lease_until = %s"
-                " WHERE tenant_id = %s AND task = %s",
-                [worker_id, until, ROOT, task],
-            )
+            tx.update("schedules", {"worker_id": worker_id, "lease_until": until}, ROOT, task=task)
             return True
 
         return await self._database.write(work, ROOT)
@@ -355,10 +348,7 @@ class OceanBaseRetention(OceanBasePart):
 
     @reading
     def last_turn(self, tx: Transaction, task: str) -> TaskRun | None:
-        row = tx.one(
-            "SELECT next_at, done_at, result FROM schedules WHERE tenant_id = %s AND task = %s",
-            [ROOT, task],
-        )
+        row = tx.select_one("schedules", "next_at, done_at, result", ROOT, task=task)
         return TaskRun(row[0], row[1], json.loads(row[2])) if row else None
 
     @writing
@@ -455,9 +445,7 @@ def replace_policies(
     if of is None:
         tx.run("DELETE FROM retention_policies WHERE tenant_id = %s", [path])
     else:
-        tx.run(
-            "DELETE FROM retention_policies WHERE tenant_id = %s AND kind IN %s", [path, list(of)]
-        )
+        tx.delete("retention_policies", path, kind=of)
     if rules is not None:
         columns = policy_columns(rules)
         names = ("kinds", "fades", *POLICY_COLUMNS)
@@ -572,10 +560,7 @@ def set_pinned(
             update=("pinned_at", "forget_at"),
         )
         return some
-    tx.run_in(
-        "UPDATE memory_access SET pinned_at = NULL WHERE tenant_id = %s AND memory_id IN %s",
-        [tenant, some],
-    )
+    tx.update("memory_access", {"pinned_at": None}, tenant, memory_id=some)
     retime(tx, tenant, some, counted_only=True)
     return some
 
@@ -589,10 +574,9 @@ def path_of(scope: Scope | None, app: str | None) -> str:
 
 def _count(tx: Transaction, tenant: str, accesses: Mapping[UUID, Accesses]) -> None:
     """Add accesses of stored memories, and recompute when each leaves its stage."""
-    there = tx.column_in(
-        "SELECT memory_id FROM memories WHERE tenant_id = %s AND memory_id IN %s",
-        [tenant, sorted(accesses)],
-    )
+    there = [
+        row[0] for row in tx.select("memories", "memory_id", tenant, memory_id=sorted(accesses))
+    ]
     tx.insert(
         "memory_access",
         ("tenant_id", "memory_id", "access_count", "last_accessed_at"),

@@ -70,13 +70,8 @@ def revive(tx: Transaction, tenant: str, revival: Revival, now: datetime) -> lis
         [tenant, memory_ids],
     ):
         _unpack(tx, tenant, row, revival.terms.get(row[0], ()))
-    tx.run_in(
-        "UPDATE memories SET demoted_at = NULL WHERE tenant_id = %s AND memory_id IN %s",
-        [tenant, memory_ids],
-    )
-    tx.run_in(
-        "DELETE FROM memory_archive WHERE tenant_id = %s AND memory_id IN %s", [tenant, memory_ids]
-    )
+    tx.update("memories", {"demoted_at": None}, tenant, memory_id=memory_ids)
+    tx.delete("memory_archive", tenant, memory_id=memory_ids)
     policies = Policies(tx, [tenant])
     fresh = [
         _read_now(one, now) for one in counters(tx, tenant, memory_ids).values() if one.is_counted
@@ -261,10 +256,8 @@ def _archive(tx: Transaction, due: Sequence[DueMemory], now: datetime) -> None:
     """Archive the content of memories; only items keep their vectors and words."""
     for tenant, ids in _by_tenant(due):
         for page in pages(ids):
-            rows = tx.rows(
-                "SELECT memory_id, kind, text, value, words_key FROM memories"
-                " WHERE tenant_id = %s AND memory_id IN %s",
-                [tenant, page],
+            rows = tx.select(
+                "memories", "memory_id, kind, text, value, words_key", tenant, memory_id=page
             )
             tx.insert(
                 "memory_archive",
@@ -281,16 +274,9 @@ def _archive(tx: Transaction, due: Sequence[DueMemory], now: datetime) -> None:
                 [tenant, page],
             )
             wordless = [row[0] for row in rows if row[1] != "item"]
-            tx.run(
-                "UPDATE memories SET terms = '', term_count = 0"
-                " WHERE tenant_id = %s AND memory_id IN %s",
-                [tenant, wordless],
-            )
+            tx.update("memories", {"terms": "", "term_count": 0}, tenant, memory_id=wordless)
             for table in vector_tables(tx):
-                tx.run(
-                    f"DELETE FROM {table} WHERE tenant_id = %s AND memory_id IN %s",
-                    [tenant, wordless],
-                )
+                tx.delete(table, tenant, memory_id=wordless)
 
 
 def _packed(text: str, value: str) -> tuple[str, bool]:
@@ -320,10 +306,7 @@ def erase(
     for tenant, memory_id in [*((one.memory.tenant, one.memory.memory_id) for one in due), *along]:
         gone[tenant].add(memory_id)
     for tenant, memory_ids in gone.items():
-        tx.run_in(
-            "DELETE FROM memory_bases WHERE tenant_id = %s AND basis_id IN %s",
-            [tenant, sorted(memory_ids)],
-        )
+        tx.delete("memory_bases", tenant, basis_id=sorted(memory_ids))
         delete_memories(tx, tenant, memory_ids)
     return along
 

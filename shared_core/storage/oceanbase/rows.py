@@ -69,9 +69,8 @@ def sources_of(
 ) -> dict[UUID, tuple[str, ...]]:
     """Return the ids of the turns of memories, each once and sorted, of those that have any."""
     found: dict[UUID, set[str]] = defaultdict(set)
-    for memory_id, event_id in tx.rows(
-        "SELECT memory_id, event_id FROM memory_sources WHERE tenant_id = %s AND memory_id IN %s",
-        [tenant, list(memory_ids)],
+    for memory_id, event_id in tx.select(
+        "memory_sources", "memory_id, event_id", tenant, memory_id=memory_ids
     ):
         found[memory_id].add(event_id)
     return {memory_id: tuple(sorted(events)) for memory_id, events in found.items()}

@@ -66,9 +66,8 @@ def add_edge_sources(
 ) -> None:
     """Add the turns that edges were derived from, as add_sources() does."""
     writers: dict[UUID, UUID | None] = dict(
-        tx.rows_in(
-            "SELECT edge_id, run_id FROM edges WHERE tenant_id = %s AND edge_id IN %s",
-            [tenant, {edge_id for edge_id, _, _ in sources}],
+        tx.select(
+            "edges", "edge_id, run_id", tenant, edge_id={edge_id for edge_id, _, _ in sources}
         )
     )
     _add_bases(tx, tenant, run_id, "edge", sources, writers)
@@ -158,10 +157,8 @@ def inherit(tx: Transaction, tenant: str, inherited: Sequence[tuple[ItemAddress,
     drawn = [(ids[address], basis_id) for address, basis_id in inherited if address in ids]
     basis_ids = list({basis_id for _, basis_id in drawn})
     turns = defaultdict(set)
-    for memory_id, thread_id, event_id in tx.rows_in(
-        "SELECT memory_id, thread_id, event_id FROM memory_sources"
-        " WHERE tenant_id = %s AND memory_id IN %s",
-        [tenant, basis_ids],
+    for memory_id, thread_id, event_id in tx.select(
+        "memory_sources", "memory_id, thread_id, event_id", tenant, memory_id=basis_ids
     ):
         turns[memory_id].add((thread_id, event_id))
     tx.insert(
@@ -271,17 +268,11 @@ def keep_summary(
 def bound_summary(tx: Transaction, tenant: str, summary_id: UUID, copy_id: UUID) -> None:
     """Let a summary expire no later than the one it replaced."""
     until: dict[UUID, datetime | None] = dict(
-        tx.rows(
-            "SELECT memory_id, expires_at FROM memories WHERE tenant_id = %s AND memory_id IN %s",
-            [tenant, [summary_id, copy_id]],
-        )
+        tx.select("memories", "memory_id, expires_at", tenant, memory_id=[summary_id, copy_id])
     )
     ends = [end for end in until.values() if end is not None]
     if ends and until[summary_id] != min(ends):
-        tx.run(
-            "UPDATE memories SET expires_at = %s WHERE tenant_id = %s AND memory_id = %s",
-            [min(ends), tenant, summary_id],
-        )
+        tx.update("memories", {"expires_at": min(ends)}, tenant, memory_id=summary_id)
 
 
 def restore_summary(
@@ -289,9 +280,7 @@ def restore_summary(
 ) -> None:
     """Restore the summary a run replaced from its copy, and delete the copy and the archive."""
     target, copy_id = change.target, UUID(change.before["copy"])
-    copy = tx.one(
-        f"SELECT {_COPIED} FROM memories WHERE tenant_id = %s AND memory_id = %s", [tenant, copy_id]
-    )
+    copy = tx.select_one("memories", _COPIED, tenant, memory_id=copy_id)
     if copy is not None:
         for table in vector_tables(tx):
             tx.run(f"DELETE FROM {table} WHERE tenant_id = %s AND memory_id = %s", [tenant, target])
@@ -303,11 +292,7 @@ def restore_summary(
         _drop_sources_after(tx, tenant, target, summed_from)
         _copy_vectors(tx, tenant, copy_id, target)
     tx.run("DELETE FROM memory_archive WHERE tenant_id = %s AND memory_id = %s", [tenant, target])
-    tx.run(
-        "UPDATE memory_access SET stage = 0, staged_at = NULL"
-        " WHERE tenant_id = %s AND memory_id = %s",
-        [tenant, target],
-    )
+    tx.update("memory_access", {"stage": 0, "staged_at": None}, tenant, memory_id=target)
     delete_memories(tx, tenant, [copy_id])
 
 
@@ -352,10 +337,8 @@ def close_facts(
     Raises Conflict if one of them was ended or forgotten since the run read it.
     """
     until = dict(close)
-    rows = tx.rows_in(
-        "SELECT memory_id, valid_from, valid_until, superseded_at FROM facts"
-        " WHERE tenant_id = %s AND memory_id IN %s",
-        [tenant, until],
+    rows = tx.select(
+        "facts", "memory_id, valid_from, valid_until, superseded_at", tenant, memory_id=until
     )
     ending = [row for row in rows if _may_end(row, until[row[0]], now)]
     if len(ending) != len(close):
@@ -400,10 +383,8 @@ def move_edge_ends(
 ) -> None:
     """Move known ends that are still to come to an earlier moment."""
     until = dict(moves)
-    rows = tx.rows_in(
-        "SELECT edge_id, valid_from, valid_until, superseded_at FROM edges"
-        " WHERE tenant_id = %s AND edge_id IN %s",
-        [tenant, until],
+    rows = tx.select(
+        "edges", "edge_id, valid_from, valid_until, superseded_at", tenant, edge_id=until
     )
     moved = [row for row in rows if row[2] and row[2] > max(until[row[0]], row[1])]
     _end(tx, "edges", "edge_id", tenant, run_id, "edge", moved, until, now)

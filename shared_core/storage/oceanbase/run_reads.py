@@ -58,10 +58,7 @@ def like_texts(
                 [asked_form(vector), tenant, vectors.model, *there.values],
             )
             texts: dict[UUID, str] = dict(
-                tx.rows_in(
-                    "SELECT memory_id, text FROM memories WHERE tenant_id = %s AND memory_id IN %s",
-                    [tenant, [row[0] for row in rows]],
-                )
+                tx.select("memories", "memory_id, text", tenant, memory_id=[row[0] for row in rows])
             )
             near = [_like(row[0], texts[row[0]], 1 - row[1]) for row in rows]
             if near:
@@ -98,10 +95,8 @@ def read_thread(
     tx: Transaction, source: ThreadSource, request: ReadRequest, now: datetime
 ) -> ThreadWindow | None:
     """Return the turns of a thread since the last runs, or None without a thread."""
-    thread = tx.one(
-        "SELECT consolidated_seq, summarised_seq FROM threads"
-        " WHERE tenant_id = %s AND thread_id = %s",
-        [source.tenant, source.thread_id],
+    thread = tx.select_one(
+        "threads", "consolidated_seq, summarised_seq", source.tenant, thread_id=source.thread_id
     )
     if thread is None:
         return None

@@ -99,11 +99,7 @@ def iso(moment: datetime | None) -> str | None:
 
 def changes_of(tx: Transaction, tenant: str, run_id: UUID) -> list[RunChange]:
     """Return the changes of a run."""
-    rows = tx.rows(
-        "SELECT `change`, target, event_id, `before` FROM run_changes"
-        " WHERE tenant_id = %s AND run_id = %s",
-        [tenant, run_id],
-    )
+    rows = tx.select("run_changes", "`change`, target, event_id, `before`", tenant, run_id=run_id)
     return [RunChange(row[0], row[1], row[2], json.loads(row[3])) for row in rows]
 
 

@@ -50,9 +50,7 @@ def undo_run(tx: Transaction, scope: Scope, run_id: UUID, now: datetime) -> None
         raise Conflict(f"run {run_id} was undone already, at {run.undone_at.isoformat()}")
     changes = changes_of(tx, tenant, run_id)
     _require_last(tx, tenant, run, changes)
-    tx.run(
-        "UPDATE runs SET undone_at = %s WHERE tenant_id = %s AND run_id = %s", [now, tenant, run_id]
-    )
+    tx.update("runs", {"undone_at": now}, tenant, run_id=run_id)
     for change in changes:
         if change.change == "summary":
             restore_summary(tx, tenant, change, run.summed_from)
@@ -206,10 +204,7 @@ def _restore_memories(tx: Transaction, tenant: str, changes: Sequence[RunChange]
     renewed = {target: (one.moment("expires_at"),) for target, one in by_target["renewed"].items()}
     set_each(tx, "memories", "memory_id", tenant, ("expires_at",), renewed)
     rated = by_target["rated"]
-    held = tx.rows_in(
-        "SELECT memory_id, value FROM memories WHERE tenant_id = %s AND memory_id IN %s",
-        [tenant, rated],
-    )
+    held = tx.select("memories", "memory_id, value", tenant, memory_id=rated)
     before = {}
     for memory_id, value in held:
         was = rated[memory_id].before
@@ -244,10 +239,8 @@ def _move_back(tx: Transaction, tenant: str, run_id: UUID, changes: Sequence[Run
 
 def _move_marks_back(tx: Transaction, tenant: str, run: _UndoneRun) -> None:
     """Move the marks of the thread back, and count its unread bytes again."""
-    row = tx.one(
-        "SELECT consolidated_seq, summarised_seq, unread_bytes FROM threads"
-        " WHERE tenant_id = %s AND thread_id = %s",
-        [tenant, run.thread_id],
+    row = tx.select_one(
+        "threads", "consolidated_seq, summarised_seq, unread_bytes", tenant, thread_id=run.thread_id
     )
     if row is None:
         return

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 from uuid import UUID
 
 import pymysql
@@ -68,6 +68,16 @@ class Transaction:
         """Return whether a query has a row."""
         return bool(self.rows(sql, values))
 
+    def select(self, table: str, columns: str, tenant: str, **where: object) -> list[Row]:
+        """Return a tenant's rows where columns hold a value, or one of several, sent in pages."""
+        condition, pages_of_values = _where(tenant, where)
+        sql = f"SELECT {columns} FROM {table} WHERE {condition}"
+        return [row for values in pages_of_values for row in self.rows(sql, values)]
+
+    def select_one(self, table: str, columns: str, tenant: str, **where: object) -> Row | None:
+        """Return the first row that select() returns, or None."""
+        return next(iter(self.select(table, columns, tenant, **where)), None)
+
     def plain_rows(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
         """Return many rows in half the time, as the server sends them.
 
@@ -94,6 +104,21 @@ class Transaction:
     def run_in(self, sql: str, values: Sequence[object]) -> int:
         """Run a statement as run() does, its first list of values sent in pages."""
         return sum(self.run(sql, page) for page in _paged(values))
+
+    def update(
+        self, table: str, changes: Mapping[str, object], tenant: str, **where: object
+    ) -> int:
+        """Change columns of the rows that select() returns; return how many it found."""
+        condition, pages_of_values = _where(tenant, where)
+        assigned = ", ".join(f"{name} = %s" for name in changes)
+        sql = f"UPDATE {table} SET {assigned} WHERE {condition}"
+        return sum(self.run(sql, [*changes.values(), *values]) for values in pages_of_values)
+
+    def delete(self, table: str, tenant: str, **where: object) -> int:
+        """Delete the rows that select() returns; return their number."""
+        condition, pages_of_values = _where(tenant, where)
+        sql = f"DELETE FROM {table} WHERE {condition}"
+        return sum(self.run(sql, values) for values in pages_of_values)
 
     def insert(
         self,
@@ -171,13 +196,21 @@ _NUMBERS = {kind: read for kind, read in conversions.items() if read in (int, fl
 
 def _paged(values: Sequence[object]) -> Iterator[list[object]]:
     """Yield values with the first list among them cut into pages; nothing for an empty list."""
-    place, listed = next(
-        (place, value)
-        for place, value in enumerate(values)
-        if isinstance(value, Iterable) and not isinstance(value, str | bytes)
-    )
+    place, listed = next((place, value) for place, value in enumerate(values) if _is_several(value))
     for page in pages(listed):
         yield [*values[:place], page, *values[place + 1 :]]
+
+
+def _is_several(value: object) -> TypeGuard[Iterable[object]]:
+    return isinstance(value, Iterable) and not isinstance(value, str | bytes)
+
+
+def _where(tenant: str, where: Mapping[str, object]) -> tuple[str, Iterable[list[object]]]:
+    """Return the condition of select(), and the values for each statement."""
+    tests = (f"`{name}` {'IN' if _is_several(value) else '='} %s" for name, value in where.items())
+    values = [tenant, *where.values()]
+    is_paged = any(map(_is_several, values))
+    return " AND ".join(["tenant_id = %s", *tests]), _paged(values) if is_paged else [values]
 
 
 def _bound(values: Iterable[object]) -> tuple[object, ...]:
