@@ -46,8 +46,7 @@ def forget_memories(
 
 def turns_of(tx: Transaction, tenant: str, memory_ids: Iterable[UUID]) -> set[TurnKey]:
     """Return the turns that memories were derived from."""
-    sql = "SELECT thread_id, event_id FROM memory_sources WHERE tenant_id = %s AND memory_id IN %s"
-    return {(row[0], row[1]) for row in tx.rows_in(sql, [tenant, memory_ids])}
+    return set(tx.select("memory_sources", "thread_id, event_id", tenant, memory_id=memory_ids))
 
 
 def forget_turns(
@@ -72,11 +71,8 @@ def forget_thread(tx: Transaction, tenant: str, thread_id: str, now: datetime) -
 
     Returns the ids of all deleted memories. The tenant is locked.
     """
-    of_thread = "WHERE tenant_id = %s AND thread_id = %s"
-    turns = tx.rows(f"SELECT event_id FROM events {of_thread}", [tenant, thread_id])
-    drawn = tx.rows(
-        f"SELECT memory_id, event_id FROM memory_sources {of_thread}", [tenant, thread_id]
-    )
+    turns = tx.select("events", "event_id", tenant, thread_id=thread_id)
+    drawn = tx.select("memory_sources", "memory_id, event_id", tenant, thread_id=thread_id)
     named = {
         memory_id: kind
         for memory_id, kind in kinds_of(tx, tenant, {row[0] for row in drawn}).items()
@@ -146,13 +142,8 @@ def _broken(tx: Transaction, what: str, tenant: str, turns: Iterable[TurnKey]) -
 
 
 def _bases_of(tx: Transaction, what: str, tenant: str, owners: Iterable[UUID]) -> set[Basis]:
-    return {
-        (owner, basis)
-        for owner, basis in tx.rows_in(
-            f"SELECT {what}_id, basis FROM {what}_sources WHERE tenant_id = %s AND {what}_id IN %s",
-            [tenant, sorted(owners)],
-        )
-    }
+    sql = f"SELECT {what}_id, basis FROM {what}_sources WHERE tenant_id = %s AND {what}_id IN %s"
+    return set(tx.rows_in(sql, [tenant, sorted(owners)]))
 
 
 def _derived(
@@ -184,9 +175,7 @@ def _derived(
 
 def _resting_on(tx: Transaction, tenant: str, gone: Iterable[UUID]) -> set[UUID]:
     """Return the reflections derived from memories."""
-    return set(
-        [row[0] for row in tx.select("memory_bases", "memory_id", tenant, basis_id=sorted(gone))]
-    )
+    return {row[0] for row in tx.select("memory_bases", "memory_id", tenant, basis_id=sorted(gone))}
 
 
 def bury_turns(tx: Transaction, tenant: str, turns: Collection[TurnKey], now: datetime) -> None:

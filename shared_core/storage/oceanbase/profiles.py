@@ -135,10 +135,9 @@ class OceanBaseProfiles(OceanBasePart):
         )
         place = {run_id: number for number, (run_id, _) in enumerate(began)}
         logged = tx.select("pipeline_log", STAGE_COLUMNS, tenant, run_id=place)
-        versions: dict[UUID, int] = {
-            run_id: version
-            for run_id, version in tx.select("profiles", "run_id, version", tenant, run_id=place)
-        }
+        versions: dict[UUID, int] = dict(
+            tx.select("profiles", "run_id, version", tenant, run_id=place)
+        )
         logged.sort(key=lambda row: (place[row[0]], row[1]))
         return [stage_of(row, versions.get(row[0])) for row in logged]
 
@@ -262,14 +261,13 @@ def overviews(
         " GROUP BY thread_id",
         [tenant, thread_ids],
     )
-    summaries: dict[str, str] = {
-        thread_id: text
-        for thread_id, text in tx.rows_in(
+    summaries: dict[str, str] = dict(
+        tx.rows_in(
             "SELECT thread_id, text FROM memories WHERE tenant_id = %s AND thread_id IN %s"
             " AND kind = 'summary' AND superseded_at IS NULL",
             [tenant, thread_ids],
         )
-    }
+    )
     texts = _last_texts(tx, tenant, thread_ids, now)
     counted.sort(key=lambda row: row[0].encode())
     counted.sort(key=lambda row: row[3], reverse=True)
@@ -374,10 +372,7 @@ def stored(
 
 
 def _values(tx: Transaction, tenant: str, named: Iterable[UUID]) -> dict[UUID | None, str]:
-    return {
-        memory_id: value
-        for memory_id, value in tx.select("memories", "memory_id, value", tenant, memory_id=named)
-    }
+    return dict(tx.select("memories", "memory_id, value", tenant, memory_id=named))
 
 
 def _bases(

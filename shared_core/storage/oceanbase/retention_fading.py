@@ -44,15 +44,14 @@ FateCounts = list[tuple[MemoryKind, str, int]]
 def require_faded(tx: Transaction, tenant: str, away: Sequence[Archived]) -> None:
     """Raise Conflict if a memory was moved, revived or written since it was read."""
     ids = [one.memory_id for one in away]
-    there = {
-        memory_id: archived_at
-        for memory_id, archived_at in tx.rows_in(
+    there: dict[UUID, datetime | None] = dict(
+        tx.rows_in(
             "SELECT m.memory_id, x.archived_at FROM memories m LEFT JOIN memory_archive x"
             " ON x.tenant_id = m.tenant_id AND x.memory_id = m.memory_id"
             " WHERE m.tenant_id = %s AND m.memory_id IN %s AND m.demoted_at IS NOT NULL",
             [tenant, ids],
         )
-    }
+    )
     for one in away:
         if one.memory_id not in there or there[one.memory_id] != one.archived_at:
             raise Conflict("a memory was moved on meanwhile")
