@@ -17,6 +17,8 @@ from shared_core.storage.oceanbase.visibility import Condition, all_of, given
 
 PAGE = 256
 """Minimum number of edges read at a time, until enough of them are alive."""
+ALIAS_COLUMNS = ("alias_id", "alias_key", "alias", "entity_key", "entity")
+"""The columns of entity_aliases that are the fields of an Alias."""
 ALIASES_CHANGED = "another call changed the aliases: try again"
 
 
@@ -327,22 +329,13 @@ class EntityNames:
         """Return the aliases of each entity, sorted."""
         found: dict[str, list[Alias]] = {root: [] for root in roots}
         for row in self._tx.rows(
-            "SELECT a.alias_id, a.alias_key, a.alias, a.entity_key, a.entity"
-            " FROM entity_aliases a"
+            f"SELECT {', '.join(ALIAS_COLUMNS)} FROM entity_aliases a"
             f" WHERE a.tenant_id = %s AND a.entity_key IN %s AND {self._known.sql}"
             " ORDER BY a.alias_key",
             [self._tenant, sorted(found), *self._known.values],
         ):
-            alias_id, alias_key, alias, entity_key, entity = row
-            found[entity_key].append(
-                Alias(
-                    alias_id=alias_id,
-                    alias_key=alias_key,
-                    alias=alias,
-                    entity_key=entity_key,
-                    entity=entity,
-                )
-            )
+            alias = Alias(**dict(zip(ALIAS_COLUMNS, row, strict=True)))
+            found[alias.entity_key].append(alias)
         return found
 
 

@@ -15,6 +15,7 @@ from shared_core.ports.graph import Alias, Edge, Entity, FoundEdge, KnownSpells,
 from shared_core.storage.oceanbase.base import OceanBasePart, reading, writing
 from shared_core.storage.oceanbase.connection.transactions import Transaction
 from shared_core.storage.oceanbase.edge_rows import (
+    ALIAS_COLUMNS,
     ALIASES_CHANGED,
     EdgeRow,
     Edges,
@@ -164,11 +165,10 @@ class OceanBaseGraph(OceanBasePart):
             if count != len(ended):
                 raise Conflict(ALIASES_CHANGED)
             note(tx, tenant, run_id, "moved", ((one, {"alias": "ended"}) for one in ended))
-            columns = ("alias_id", "alias_key", "alias", "entity_key", "entity")
             tx.insert(
                 "entity_aliases",
-                ("tenant_id", *columns, "merged_at"),
-                ((tenant, *(getattr(one, name) for name in columns), now) for one in added),
+                ("tenant_id", *ALIAS_COLUMNS, "merged_at"),
+                ((tenant, *(getattr(one, name) for name in ALIAS_COLUMNS), now) for one in added),
             )
             note(tx, tenant, run_id, "moved", ((one.alias_id, {"alias": "added"}) for one in added))
             require_entities(tx, tenant)

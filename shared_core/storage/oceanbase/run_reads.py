@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -301,23 +301,13 @@ def known_retractions(
     tx: Transaction, tenant: str, slots: Sequence[str], since: datetime
 ) -> list[Retraction]:
     """Return the retractions of some slots since a moment."""
-    return [
-        Retraction(
-            retraction_id=row[0],
-            fact_type=row[1],
-            slot=row[2],
-            subject_key=row[3],
-            value=row[4],
-            said_at=row[5],
-            valid_until=row[6],
-        )
-        for row in tx.rows_in(
-            "SELECT retraction_id, fact_type, slot, subject_key, value, said_at, valid_until"
-            " FROM retractions WHERE tenant_id = %s AND slot IN %s AND said_at > %s"
-            " ORDER BY retraction_id",
-            [tenant, slots, since],
-        )
-    ]
+    columns = [field.name for field in fields(Retraction)]
+    rows = tx.rows_in(
+        f"SELECT {', '.join(columns)} FROM retractions"
+        " WHERE tenant_id = %s AND slot IN %s AND said_at > %s ORDER BY retraction_id",
+        [tenant, slots, since],
+    )
+    return [Retraction(**dict(zip(columns, row, strict=True))) for row in rows]
 
 
 def known_edges(

@@ -126,7 +126,8 @@ class OceanBaseTransfer(OceanBasePart):
             )
         given, now = given_rows(batch), self._clock()
         return await self._database.write(
-            lambda tx: write_rows(tx, batch, given, now, restore=restore), *_tenants(given)
+            lambda tx: write_rows(tx, batch, given, now, restore=restore),
+            *(row["tenant_id"] for row in given),
         )
 
     async def require_unforgotten(self, whose: ExportScope, batch: RowBatch) -> None:
@@ -168,7 +169,7 @@ class OceanBaseTransfer(OceanBasePart):
         if any(len(vector) != dimensions for vector in vectors):
             raise Conflict("a vector is not of the dimensions that the first line names")
         fields = [_field(row) for row in given]
-        tx.lock(*_tenants(given))
+        tx.lock(*(row["tenant_id"] for row in given))
         here = embedded_fields(tx, model, fields)
         new = {
             field: (*field, vector)
@@ -264,10 +265,6 @@ def _vector_row(row: Sequence[Any]) -> str:
     if len(row) > 3:
         parts["embedding"] = quoted(vector_text(row[3]))
     return "{" + ", ".join(f'"{name}" : {text}' for name, text in parts.items()) + "}"
-
-
-def _tenants(given: Sequence[dict[str, Any]]) -> set[str]:
-    return {row["tenant_id"] for row in given}
 
 
 def _field(row: dict[str, Any]) -> tuple[str, Any, str]:
