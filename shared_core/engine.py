@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -84,6 +84,10 @@ if TYPE_CHECKING:
     from shared_core.transfer.reembedding import TextOfField
 
 
+COLD_RETRY_S = 60.0
+"""Seconds after a failed warm_up() during which no other is tried."""
+
+
 class MemoryEngine:
     """A memory. Async; from sync code: run_sync(memory.recall(...)).
 
@@ -140,6 +144,7 @@ class MemoryEngine:
         forgetting; None for no schedule.
         """
         self._storage = storage
+        self._cold_until = 0.0
         self._lifecycle = StorageLifecycle(storage)
         handle = self._handle = Handle(self._lifecycle, embedding, Intake(privacy), clock)
         strategy = strategy or ExtractionStrategy()
@@ -199,13 +204,18 @@ class MemoryEngine:
         """Start an embedded server and load a bundled model, so that no deadline pays for them.
 
         A remote database or model is not called. A failure is not raised here: the verb that
-        needs what failed raises it.
+        needs what failed raises it. For COLD_RETRY_S seconds after a failure nothing is started,
+        so that deadlines hold while a server cannot start.
         """
-        with suppress(MemoryCoreError):
+        if time.monotonic() < self._cold_until:
+            return
+        try:
             if self._storage.is_embedded:
                 await self.open()
             if model:
                 await self._handle.embedding.load()
+        except MemoryCoreError:
+            self._cold_until = time.monotonic() + COLD_RETRY_S
 
     async def close(self, *, drain_s: float = DRAIN_S) -> None:
         """Close all connections; an embedded server stops with its last user.

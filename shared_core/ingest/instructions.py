@@ -46,10 +46,9 @@ class Instructions:
 
     async def history(self, scope: Scope, key: str, *, limit: int = 100) -> Sequence[Instruction]:
         """Return the versions, newest first."""
-        storage = await self._handle.storage()
         if not 0 < limit <= MAX_VERSIONS:
             raise InvalidInput(f"limit must be from 1 to {MAX_VERSIONS}, not {limit}")
-        await self._ready(scope, key)
+        storage = await self._ready(scope, key)
         return await storage.instructions.instruction_versions(scope, key, limit)
 
     async def rollback(self, scope: Scope, key: str, version: int | None = None) -> Instruction:

@@ -133,11 +133,10 @@ class Indexes(PeriodicTask):
         return FIRST_LOOK_S, LOOK_EVERY_S
 
     async def _look(self) -> None:
-        storage = await self._handle.storage()
-        if storage.indexes.index_threshold is None:
-            return
         try:
-            await self.refresh(done=_log)
+            storage = await self._handle.storage()
+            if storage.indexes.index_threshold is not None:
+                await self.refresh(done=_log)
         except MemoryCoreError as error:
             log.warning("the indexes of large tenants are not looked after: %s", error)
 

@@ -37,7 +37,10 @@ def migrations_in(folder: Traversable) -> tuple[Migration, ...]:
         for file in folder.iterdir()
         if (match := _NAME.fullmatch(file.name))
     ]
-    return tuple(sorted(found, key=lambda migration: migration.version))
+    found.sort(key=lambda migration: migration.version)
+    if [one.version for one in found] != list(range(1, len(found) + 1)):
+        raise AssertionError("the migrations are not numbered 1, 2, 3, ...")
+    return tuple(found)
 
 
 def check_applied(place: str, applied: Mapping[int, str], known: Sequence[Migration]) -> None:
@@ -62,8 +65,8 @@ def check_applied(place: str, applied: Mapping[int, str], known: Sequence[Migrat
 
 
 WAY_OUT_OF_DEVELOPMENT: Final = (
-    "export with the version that wrote it ('hippocampus export --app ... --out FILE'), then"
-    " import into a new database or schema ('hippocampus import FILE')"
+    "export it with the version that wrote it ('hippocampus export APP --out FILE'), then import"
+    " into another schema ('hippocampus import FILE --schema NEW') or database ('--uri URI')"
 )
 
 

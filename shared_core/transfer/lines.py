@@ -13,8 +13,10 @@ from shared_core.core.namespaces import check_label, scope_path, to_path
 from shared_core.errors import InvalidInput
 from shared_core.ports.transfer import TABLES, ExportedRow, ExportScope, RowBatch
 
-FORMAT = 1
+FORMAT = 2
 """Format number in the first line of an export. This version cannot read a greater one."""
+DEVELOPMENT_FORMAT = 1
+"""Format number of development versions. Its schema numbers are not those of releases."""
 
 DEVELOPMENT_SCHEMA = 34
 """The last schema number of development versions; its rows have the shape of released schema 1.
@@ -89,7 +91,6 @@ class LineReader:
     def __init__(self, name: str, known_schema: int) -> None:
         self.name = name
         self._known_schema = known_schema
-        self._newest_schema = max(known_schema, DEVELOPMENT_SCHEMA)
         self._rows = 0
         self._ended = False
         self._number = 0
@@ -173,7 +174,8 @@ class LineReader:
         if form is None:
             raise self._bad("is not the first line of an export of hippocampus")
         newer = type(form) is not int or form > FORMAT
-        if newer or type(schema) is not int or schema > self._newest_schema:
+        newest = DEVELOPMENT_SCHEMA if form == DEVELOPMENT_FORMAT else self._known_schema
+        if newer or type(schema) is not int or schema > newest:
             raise self._bad(
                 f"names format {form!r} and schema {schema!r}; this version reads up to format"
                 f" {FORMAT} and schema {self._known_schema}: pip install -U pg-hippocampus"

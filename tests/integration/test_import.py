@@ -344,8 +344,8 @@ async def test_items_and_their_times_come_together_or_not_at_all(
     real = postgres_items._stamp_steps
 
     def late(name: str, stamps: Any) -> Any:
-        (query, values), *others = real(name, stamps)
-        return [(query + b" AND 1 / 0 = 1", values), *others]
+        first, *others = real(name, stamps)
+        return [first._replace(text=first.text + b" AND 1 / 0 = 1"), *others]
 
     task = StoreImport(dsn=origin, uri=dsn, embedder=word_vectors)
     with monkeypatch.context() as patched:

@@ -76,7 +76,7 @@ def test_wrong_addresses_are_told_without_the_password(dsn: str, server: str) ->
     for address, message in (
         (f"{user}127.0.0.1:1/memory?connect_timeout=2", "cannot be read"),
         (f"{user}127.0.0.1:1/memory?nonsense=1", "check it"),
-        (f"{SECRET}", "of no known form"),
+        (f"{SECRET}", "has an unknown form"),
         (f"password={SECRET} {SECRET}", "check it"),
         (dsn, "there is no PostgresStore"),
         (make_conninfo(dsn, dbname="not_there"), "does not exist"),

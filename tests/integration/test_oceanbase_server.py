@@ -122,25 +122,3 @@ async def test_who_may_only_read_can_recall(port: int) -> None:
         assert "Oslo" in (await memory.recall(ANA, "Where do I live?"))[0].memory.text
         with pytest.raises(StorageUnavailable, match="reader"):
             await memory.append_events(ANA, "t1", [said(1, "I moved to Bergen.")])
-
-
-@pytest.mark.parametrize("create", [False, True])
-async def test_of_an_older_release_only_the_missing_table_is_made(port: int, create: bool) -> None:
-    """By who may make it; nobody is told to make a database that is there."""
-    name = f"older_{create}".lower()
-    async with open_memory(f"seekdb://root@127.0.0.1:{port}/{name}", worker=False) as memory:
-        await memory.append_events(ANA, "t1", [said(0, "I live in Oslo.")])
-    _run(
-        port,
-        f"DROP TABLE {name}.writes",
-        f"CREATE USER {name} IDENTIFIED BY 'o'",
-        f"GRANT SELECT, INSERT, UPDATE, DELETE ON {name}.* TO {name}",
-    )
-    user = f"seekdb://{name}:o@127.0.0.1:{port}/{name}"
-    with pytest.raises(StorageUnavailable, match="CREATE command denied .* 'writes'"):
-        async with open_memory(user, worker=False, create=create):
-            pass
-    _run(port, f"GRANT CREATE ON {name}.* TO {name}")
-    async with open_memory(user, worker=False, create=create) as memory:
-        await memory.append_events(ANA, "t1", [said(1, "I moved to Bergen.")])
-        assert len(await memory.list_memories(ANA)) == 2

@@ -216,8 +216,9 @@ def _named(key: str, text: str) -> Any:
 
 BROKEN = [
     (0, "", "line 2: it is not the first line"),
-    (0, '{"hippocampus_export": 2, "schema_version": 1}', "line 1: it names format 2"),
+    (0, '{"hippocampus_export": 3, "schema_version": 1}', "line 1: it names format 3"),
     (0, '{"hippocampus_export": 1, "schema_version": 99999}', "line 1: it names format.*99999"),
+    (0, '{"hippocampus_export": 2, "schema_version": 2}', "line 1: it names format 2 and schema 2"),
     (0, '{"hippocampus_export": 1, "schema_version": 1, "of": {"app": ""}}', "line 1: it lacks"),
     (5, '{"table": "memories", "row": {', "line 6, column 31: it is no JSON"),
     (5, "[1, 2]", "line 6: it is not a JSON object"),
@@ -259,8 +260,9 @@ async def test_an_export_of_a_development_version_is_imported(
     lines = [one async for one in memory.export(ANA)]
     header = json.loads(lines[0])
     assert SCHEMA_VERSION == header["schema_version"]
+    older = {"hippocampus_export": 1, "schema_version": number}
     file = tmp_path / "ana.jsonl"
-    file.write_text("\n".join([json.dumps(header | {"schema_version": number}), *lines[1:]]))
+    file.write_text("\n".join([json.dumps(header | older), *lines[1:]]))
     async with target(other_dsn) as other:
         await other.import_lines(file)
         assert lines == [one async for one in other.export(ANA)]
