@@ -114,6 +114,20 @@ class Memory:
     thread_id: ThreadId | None = None
     source_event_ids: tuple[str, ...] = ()
 
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return a JSON object; times in ISO 8601."""
+        return {
+            "memory_id": str(self.memory_id),
+            "key": self.key,
+            "kind": self.kind,
+            "text": self.text,
+            "author": self.author,
+            "importance": self.importance,
+            "occurred_at": self.occurred_at.isoformat(),
+            "thread_id": self.thread_id,
+            "source_event_ids": list(self.source_event_ids),
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Emotion:
@@ -352,16 +366,8 @@ class Hit:
         """Return a JSON object; times in ISO 8601."""
         memory, since = self.memory, self.valid_from
         return {
-            "memory_id": str(memory.memory_id),
-            "key": memory.key,
-            "kind": memory.kind,
-            "text": memory.text,
-            "author": memory.author,
-            "importance": memory.importance,
-            "occurred_at": memory.occurred_at.isoformat(),
+            **memory.to_dict(),
             "valid_from": None if since is None else since.isoformat(),
-            "thread_id": memory.thread_id,
-            "source_event_ids": list(memory.source_event_ids),
             "score": self.score,
             "parts": dict(self.parts),
             "matched": list(self.matched),

@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 
 from shared_core import __version__
 from shared_core.conversation.answers import EndedSession, ProcessedInput, StatusOfSession
-from shared_core.core.domain import USER, Memory, MemoryKind
+from shared_core.core.domain import USER, MemoryKind
 from shared_core.engine import MemoryEngine
 from shared_core.errors import NotFound
 from shared_core.http import answers, bodies
@@ -211,7 +211,7 @@ async def list_memories(
     found = await memory.list_memories(
         who.scope(user_id, app), kinds=[kind] if kind else None, limit=limit, offset=offset
     )
-    return Json({"memories": [_memory_json(one) for one in found]})
+    return Json({"memories": [one.to_dict() for one in found]})
 
 
 @memories.post("/forget", responses=responses(answers.Forgotten))
@@ -237,20 +237,6 @@ def _edge_json(edge: Edge) -> dict[str, object]:
         "confidence": edge.confidence,
         "valid_from": edge.valid_from.isoformat(),
         "source_event_ids": list(edge.source_event_ids),
-    }
-
-
-def _memory_json(memory: Memory) -> dict[str, object]:
-    return {
-        "memory_id": str(memory.memory_id),
-        "key": memory.key,
-        "kind": memory.kind,
-        "text": memory.text,
-        "author": memory.author,
-        "importance": memory.importance,
-        "occurred_at": memory.occurred_at.isoformat(),
-        "thread_id": memory.thread_id,
-        "source_event_ids": list(memory.source_event_ids),
     }
 
 

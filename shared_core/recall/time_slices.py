@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any, Final, get_args
@@ -62,7 +61,7 @@ class TimeSlice:
         return {
             "begin": self.begin.isoformat() if self.begin else None,
             "end": self.end.isoformat() if self.end else None,
-            "memories": found or [_shown(memory) for memory in self.memories],
+            "memories": found or [memory.to_dict() for memory in self.memories],
             "buckets": [
                 {"begin": one.begin.isoformat(), "end": one.end.isoformat(), "count": one.count}
                 for one in self.buckets
@@ -230,18 +229,3 @@ def _exact(text: str) -> datetime | None:
     except ValueError:
         return None
     return moment if moment.tzinfo else None
-
-
-def _shown(memory: Memory) -> dict[str, JsonValue]:
-    sources: Sequence[JsonValue] = list(memory.source_event_ids)
-    return {
-        "memory_id": str(memory.memory_id),
-        "key": memory.key,
-        "kind": memory.kind,
-        "text": memory.text,
-        "author": memory.author,
-        "importance": memory.importance,
-        "occurred_at": memory.occurred_at.isoformat(),
-        "thread_id": memory.thread_id,
-        "source_event_ids": sources,
-    }
