@@ -29,10 +29,7 @@ _RATIOS = {
         ("postgres_store", "search_p50_ms"),
     ),
     "async_get_over_sql": (("ours", "async_get_p50_ms"), ("sql", "get_p50_ms")),
-    "sync_get_over_postgres_store": (
-        ("ours", "sync_get_p50_ms"),
-        ("postgres_store", "get_p50_ms"),
-    ),
+    "sync_get_over_postgres_store": (("ours", "sync_get_p50_ms"), ("postgres_store", "get_p50_ms")),
     "put_batched_over_postgres_store": (
         ("ours", "put_batched_per_s"),
         ("postgres_store", "put_batched_per_s"),

@@ -15,14 +15,7 @@ from langchain_core.tools import BaseTool, StructuredTool
 
 from langgraph_store.reflection import HasEngine
 from langgraph_store.run_identity import IdSource, RunIdentity
-from shared_core import (
-    InvalidInput,
-    MemoryCoreError,
-    MemoryEngine,
-    NewMemory,
-    Scope,
-    run_sync,
-)
+from shared_core import InvalidInput, MemoryCoreError, MemoryEngine, NewMemory, Scope, run_sync
 from shared_core.recall import fitting, told
 
 _log = logging.getLogger("hippocampus")
@@ -71,10 +64,7 @@ class _Verbs:
 
     async def forget(self, scope: Scope, memory_id: str) -> ToolResult:
         if await self._engine.forget(scope, memory_id):
-            return {
-                "forgotten": memory_id,
-                "next": "recall again: other memories may say the same",
-            }
+            return {"forgotten": memory_id, "next": "recall again: other memories may say the same"}
         raise InvalidInput(f"no memory has the id {memory_id!r}: find it with recall first")
 
     def answer(

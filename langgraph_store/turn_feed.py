@@ -81,11 +81,7 @@ class TurnFeed:
         thread = (scope, thread_id)
         known = self._handed_over.get(thread, frozenset())
         turns = turns_of(
-            messages,
-            thread_id,
-            datetime.now(UTC),
-            known=known,
-            tool_results=self._tool_results,
+            messages, thread_id, datetime.now(UTC), known=known, tool_results=self._tool_results
         )
         if not turns:
             if self._session_end:

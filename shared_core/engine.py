@@ -22,11 +22,7 @@ from shared_core.conversation.answers import (
     StatusOfSession,
     ended_answer,
 )
-from shared_core.conversation.service import (
-    ConversationOptions,
-    Conversations,
-    strategy_extractor,
-)
+from shared_core.conversation.service import ConversationOptions, Conversations, strategy_extractor
 from shared_core.conversation.settings import ConversationSettings
 from shared_core.core.domain import (
     AsOf,

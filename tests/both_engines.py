@@ -80,8 +80,7 @@ class Both:
         with self._admin() as admin:
             first = {
                 table: _read(
-                    columns,
-                    admin.execute(_select(table, columns, ""), [tenant]).fetchall(),
+                    columns, admin.execute(_select(table, columns, ""), [tenant]).fetchall()
                 )
                 for table, columns in wanted.items()
             }

@@ -49,8 +49,7 @@ REQUESTS = {
         args={"authConfig": {"rawAuthCredential": {"apiKey": SECRET}}},
     ),
     "credential answer": Part.from_function_response(
-        name="adk_request_credential",
-        response={"exchangedAuthCredential": {"apiKey": SECRET}},
+        name="adk_request_credential", response={"exchangedAuthCredential": {"apiKey": SECRET}}
     ),
     "confirmation call": Part.from_function_call(
         name="adk_request_confirmation",

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 @cli.app.command()
 def mcp(
     app_name: Annotated[
-        str,
-        typer.Option("--app", envvar="HIPPOCAMPUS_APP", help="Application, ADK's app_name."),
+        str, typer.Option("--app", envvar="HIPPOCAMPUS_APP", help="Application, ADK's app_name.")
     ] = "default",
     user: Annotated[
         str | None,

@@ -144,8 +144,7 @@ def context(
     thread: Annotated[str, typer.Argument(help="Thread that is answered, ADK's session id.")],
     query: Annotated[str, typer.Argument(help="Message of the user; may be empty.")] = "",
     system: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, help="File with the system prompt."),
+        Path | None, typer.Option(exists=True, dir_okay=False, help="File with the system prompt.")
     ] = None,
     max_tokens: Annotated[int, typer.Option(help="Token budget, system prompt included.")] = 8000,
     cut: Annotated[
@@ -156,8 +155,7 @@ def context(
     schema: cli.Schema = None,
     embedder: cli.Embedder = None,
     explain: Annotated[
-        bool,
-        typer.Option("--explain", help="Print each line's cost, score, source and reason."),
+        bool, typer.Option("--explain", help="Print each line's cost, score, source and reason.")
     ] = False,
     as_json: cli.AsJson = False,
 ) -> None:

@@ -158,11 +158,7 @@ async def work(
 
 
 async def _finish(
-    memory: MemoryEngine,
-    working: asyncio.Task[Tally],
-    *,
-    once: bool,
-    done: dict[str, int] | None,
+    memory: MemoryEngine, working: asyncio.Task[Tally], *, once: bool, done: dict[str, int] | None
 ) -> int:
     """Wait for the jobs, log how many were done, and return the exit code."""
     tally = await working

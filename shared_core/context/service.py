@@ -116,8 +116,7 @@ def _with_ends(hits: Sequence[Hit], facts: Sequence[Fact]) -> list[Hit]:
         replace(
             hit,
             memory=replace(
-                hit.memory,
-                superseded_at=ends.get(hit.memory.memory_id, hit.memory.superseded_at),
+                hit.memory, superseded_at=ends.get(hit.memory.memory_id, hit.memory.superseded_at)
             ),
         )
         for hit in hits

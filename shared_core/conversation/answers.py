@@ -413,11 +413,7 @@ def status_answer(session: Session | None, now: datetime) -> StatusOfSession:
 
 
 def debug_answer(
-    query: str,
-    answer: ProcessedInput,
-    session: Session | None,
-    hits: Sequence[Hit],
-    now: datetime,
+    query: str, answer: ProcessedInput, session: Session | None, hits: Sequence[Hit], now: datetime
 ) -> DebuggedInput:
     """Return the answer of debug_process_memory for an input that is not stored."""
     info = status_answer(session, now)["session_info"]

@@ -54,9 +54,7 @@ NAMING: Final = re.compile(r"(.+?)有一个(.+?)叫(.+)|(.+?) has an? (.+?) call
 
 
 def session_statements(
-    events: Sequence[Event],
-    context: Sequence[Event] = (),
-    people: Sequence[KnownPerson] = (),
+    events: Sequence[Event], context: Sequence[Event] = (), people: Sequence[KnownPerson] = ()
 ) -> list[StatementDraft]:
     """Return the statements of the user in turns, in the order they begin.
 

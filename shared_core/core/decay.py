@@ -158,9 +158,7 @@ def stage_end(
     if threshold is None:
         return None
     days = _days_above(
-        threshold,
-        initial * _reinforcement(accesses),
-        _slowed(policy.decay_rate, arousal),
+        threshold, initial * _reinforcement(accesses), _slowed(policy.decay_rate, arousal)
     )
     faded_at = _after(last_used_at, days)
     ripe_at = _after(since, grace_days)

@@ -114,8 +114,7 @@ HEAD = (
 )
 TAIL = "</MEMORIES>"
 _BLOCK = re.compile(
-    rf"{re.escape(HEAD.partition('<')[0].strip())}\s*<MEMORIES>\n.*?(?:{TAIL}|\Z)",
-    re.DOTALL,
+    rf"{re.escape(HEAD.partition('<')[0].strip())}\s*<MEMORIES>\n.*?(?:{TAIL}|\Z)", re.DOTALL
 )
 
 

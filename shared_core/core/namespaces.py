@@ -94,10 +94,7 @@ def check_scope(scope: Scope) -> None:
 def scope_path(scope: Scope) -> str:
     """Return the tenant of a scope. Raises InvalidInput for parts that cannot be stored."""
     check_scope(scope)
-    for label, what, field in (
-        (scope.app, "app_name", "app"),
-        (scope.user, "user_id", "user"),
-    ):
+    for label, what, field in ((scope.app, "app_name", "app"), (scope.user, "user_id", "user")):
         try:
             check_label(label, what)
         except InvalidInput as error:

@@ -10,14 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    WithJsonSchema,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from shared_core.core.domain import InsightCategory, JsonValue, Privacy
 from shared_core.core.namespaces import clean_text
@@ -73,10 +66,7 @@ Turns = Annotated[list[int], BeforeValidator(_numbers), Field(min_length=1)]
 Turn = Annotated[int, BeforeValidator(_first_number)]
 # The schema asks for one turn; extra turns a model names are further sources.
 TurnOrTurns = Annotated[
-    list[int],
-    BeforeValidator(_numbers),
-    Field(min_length=1),
-    WithJsonSchema({"type": "integer"}),
+    list[int], BeforeValidator(_numbers), Field(min_length=1), WithJsonSchema({"type": "integer"})
 ]
 Value = Annotated[str, BeforeValidator(_one_line), Field(max_length=MAX_VALUE_CHARACTERS)]
 Named = Annotated[

@@ -172,17 +172,9 @@ def _check_is_local(headers: Headers, client: Address | None) -> None:
     host = headers.get("host", "").rsplit("@")[-1]
     name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
     if name.lower() not in LOCAL_NAMES or (client is not None and not is_loopback(client[0])):
-        raise ProblemError(
-            403,
-            "forbidden",
-            "Without tokens only localhost is served, see --auth.",
-        )
+        raise ProblemError(403, "forbidden", "Without tokens only localhost is served, see --auth.")
     if any(name in PROXIED or name.startswith("x-forwarded-") for name in headers):
-        raise ProblemError(
-            403,
-            "forbidden",
-            "Without tokens no proxy is served, see --auth.",
-        )
+        raise ProblemError(403, "forbidden", "Without tokens no proxy is served, see --auth.")
 
 
 class TokenBuckets:

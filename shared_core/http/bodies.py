@@ -86,8 +86,7 @@ LEFT_OUT = ""
 App = Annotated[
     OwnerName | None,
     Field(
-        description="The application. Default: the application of the token.",
-        examples=["my_app"],
+        description="The application. Default: the application of the token.", examples=["my_app"]
     ),
 ]
 ThreadName = Annotated[Name, Field(description="The thread.", examples=["monday"])]
@@ -359,8 +358,7 @@ JobBody = Annotated[ThreadJobBody | ReflectionBody, Field(discriminator="job_typ
 
 Version = Annotated[int, Field(ge=1, le=MAX_VERSION)]
 AgentId = Annotated[
-    Name | None,
-    Field(description="The agent that keeps the profile. Default: the application."),
+    Name | None, Field(description="The agent that keeps the profile. Default: the application.")
 ]
 Subject = Annotated[
     Literal["user", "agent"],

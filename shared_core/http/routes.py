@@ -20,12 +20,7 @@ from shared_core.http.answers import Json, responses
 from shared_core.http.problems import ProblemError
 from shared_core.ports.graph import Edge
 from shared_core.ports.jobs import JobRecord, JobStatus, JobType
-from shared_core.profiles.service import (
-    diff_json,
-    memory_json,
-    update_json,
-    version_json,
-)
+from shared_core.profiles.service import diff_json, memory_json, update_json, version_json
 
 health = APIRouter(tags=["health"])
 conversation = APIRouter(tags=["conversation"])
@@ -117,8 +112,7 @@ async def end_session(body: bodies.UserBody, memory: Engine, who: Who) -> Json:
 
 
 @conversation.get(
-    "/session-status/{user_id:path}",
-    responses=responses(StatusOfSession, example=answers.STATUS),
+    "/session-status/{user_id:path}", responses=responses(StatusOfSession, example=answers.STATUS)
 )
 async def session_status(
     memory: Engine, who: Who, user_id: bodies.UserId, app: bodies.App = None

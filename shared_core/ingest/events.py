@@ -359,11 +359,7 @@ def _memory_row(memory: NewMemory, scope: Scope, now: datetime) -> MemoryRow:
         kind=memory.kind,
         text=text,
         value=memory_value(
-            memory.kind,
-            text,
-            author=author,
-            occurred_at=occurred_at,
-            metadata=memory.metadata,
+            memory.kind, text, author=author, occurred_at=occurred_at, metadata=memory.metadata
         ),
         terms=search_terms(text),
         occurred_at=occurred_at,

@@ -11,12 +11,7 @@ from shared_core.core.timestamps import check_moment
 from shared_core.errors import Conflict, InvalidInput, NotFound
 from shared_core.lifecycle import Handle
 from shared_core.ports.conversations import check_thread
-from shared_core.ports.session_logs import (
-    NO_CHANGE,
-    Seen,
-    SessionRecord,
-    StateChange,
-)
+from shared_core.ports.session_logs import NO_CHANGE, Seen, SessionRecord, StateChange
 
 
 class SessionLogs:

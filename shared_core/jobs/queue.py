@@ -6,12 +6,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import (
-    AsyncIterator,
-    Collection,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field

@@ -66,12 +66,7 @@ class Facts:
         self._relations = relations
 
     async def __call__(
-        self,
-        scope: Scope,
-        slot: str = "",
-        *,
-        history: bool = False,
-        as_of: AsOf | None = None,
+        self, scope: Scope, slot: str = "", *, history: bool = False, as_of: AsOf | None = None
     ) -> Sequence[Fact]:
         """Return the facts that hold now, or with history also those that ended.
 

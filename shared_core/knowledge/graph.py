@@ -416,10 +416,7 @@ def plan_merge(
 
 
 def plan_unmerge(
-    name: str,
-    given: Sequence[str] | None,
-    known: Sequence[Alias],
-    new_id: Callable[[], UUID],
+    name: str, given: Sequence[str] | None, known: Sequence[Alias], new_id: Callable[[], UUID]
 ) -> AliasPlan:
     """Return what takes aliases off an entity again; None for all of them.
 

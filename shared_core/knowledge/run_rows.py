@@ -295,11 +295,7 @@ class RunRows:
             kind=kind,
             text=text,
             value=memory_value(
-                kind,
-                text,
-                occurred_at=occurred_at,
-                thread_id=self._thread_id,
-                metadata=metadata,
+                kind, text, occurred_at=occurred_at, thread_id=self._thread_id, metadata=metadata
             ),
             terms=search_terms(text),
             occurred_at=occurred_at,

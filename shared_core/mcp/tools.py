@@ -315,8 +315,7 @@ class MemoryTools:
     async def forget(
         self,
         keys: Annotated[
-            list[str],
-            Field(min_length=1, max_length=MAX_MEMORIES, description="Keys from recall."),
+            list[str], Field(min_length=1, max_length=MAX_MEMORIES, description="Keys from recall.")
         ],
         user_id: UserId = None,
     ) -> ForgetReply:

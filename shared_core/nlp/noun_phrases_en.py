@@ -60,7 +60,7 @@ INDEFINITE: Final = re.compile(r"\b(?:some(?:one|body)|any(?:one|body)|one of)\b
 BARE_SUBJECT: Final = re.compile(
     r"\A\s*(?P<name>[^\W\d_][\w-]*)"
     r"(?= (?:is|was|has|had|will|can|never|always|just|[a-z]+ed|[a-z]+s"
-    r"|won|died|came|went|gave|said|told|got|left|lost|made|took|met|wrote|sang|ran)\b|'s\b)",
+    r"|won|died|came|went|gave|said|told|got|left|lost|made|took|met|wrote|sang|ran)\b|'s\b)"
 )
 # "DHL guy rang", "New guy at work", "Team lead left": a subject of several words and no article.
 BARE_PERSON: Final = re.compile(
@@ -71,7 +71,7 @@ BARE_PERSON: Final = re.compile(
 BARE_PHRASE: Final = re.compile(
     r"\A\s*(?P<name>(?:[^\W\d_][\w-]* ){1,2}[^\W\d_][\w-]*)"
     r"(?= (?:is|was|has|had|said|told|left|rang|came|went|quit|won|died|got|made|wrote|sang"
-    r"|called|phoned|texted|visited|started|arrived|moved|retired|resigned)\b)",
+    r"|called|phoned|texted|visited|started|arrived|moved|retired|resigned)\b)"
 )
 # A film, book or show named after its maker or hero: "the new batman movie".
 WORK: Final = re.compile(

@@ -7,14 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
-from shared_core.core.domain import (
-    Event,
-    Extraction,
-    InsightDraft,
-    KnownPerson,
-    Memory,
-    ModelUsage,
-)
+from shared_core.core.domain import Event, Extraction, InsightDraft, KnownPerson, Memory, ModelUsage
 from shared_core.ports.api_tokens import TokenStorage
 from shared_core.ports.conversations import ConversationStorage
 from shared_core.ports.erasures import ErasureStorage

@@ -10,17 +10,7 @@ from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from types import NoneType
-from typing import (
-    Any,
-    Final,
-    Literal,
-    Self,
-    TypeAlias,
-    cast,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Any, Final, Literal, Self, TypeAlias, cast, get_args, get_origin, get_type_hints
 from uuid import UUID
 
 from shared_core.core.domain import USER, FactType, JsonValue, Turn

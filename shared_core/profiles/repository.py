@@ -28,13 +28,7 @@ from shared_core.ports.profiles import (
 from shared_core.ports.storage import Clock
 from shared_core.profiles.entries import Subject
 from shared_core.profiles.memory import Memory, checked_id
-from shared_core.profiles.pipeline import (
-    STAGES,
-    PipelineResult,
-    ProfilePipeline,
-    Stages,
-    counts_of,
-)
+from shared_core.profiles.pipeline import STAGES, PipelineResult, ProfilePipeline, Stages, counts_of
 from shared_core.profiles.rows import entries_of, memory_of, redacted, version_draft, without
 from shared_core.profiles.transcript import (
     SessionConversation,

@@ -32,7 +32,7 @@ RerankFunction: TypeAlias = Callable[
 ]
 
 ADAPTERS: Mapping[str, str] = {
-    "langchain_core.documents.compressor.BaseDocumentCompressor": "langgraph_store.llm",
+    "langchain_core.documents.compressor.BaseDocumentCompressor": "langgraph_store.llm"
 }
 """Maps base classes of hosts to the module whose reranker() wraps them."""
 

@@ -103,9 +103,7 @@ async def cleanup(
         await _require_clock(storage, clock)
         await storage.items.sweep_expired((scope.app, scope.user), BATCH)
     weak = Weak(
-        threshold=policy.threshold,
-        min_age_days=policy.min_age_days,
-        decay_rate=policy.decay_rate,
+        threshold=policy.threshold, min_age_days=policy.min_age_days, decay_rate=policy.decay_rate
     )
     memories, average = await storage.retention.average_score(scope, weak)
     ids = await storage.retention.weak(scope, weak)

@@ -186,9 +186,7 @@ def _kind_dict(stats: KindStats) -> dict[str, JsonValue]:
 
 
 def stats_of(
-    as_of: datetime,
-    rows: Sequence[RetentionRow],
-    ahead: Mapping[float, Mapping[Fate, int]],
+    as_of: datetime, rows: Sequence[RetentionRow], ahead: Mapping[float, Mapping[Fate, int]]
 ) -> RetentionStats:
     """Return the statistics of rows, by kind and in total."""
     kinds = sorted({row.kind for row in rows})
@@ -349,10 +347,7 @@ def _fate(stage: Stage, rule: RetentionPolicy) -> Fate:
 
 
 def _end(
-    kept: Kept,
-    now: datetime,
-    stages: Sequence[tuple[datetime, Fate]],
-    days_ahead: float | None,
+    kept: Kept, now: datetime, stages: Sequence[tuple[datetime, Fate]], days_ahead: float | None
 ) -> datetime:
     if days_ahead is None:
         first = stages[0][0] if stages else now

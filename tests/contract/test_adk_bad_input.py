@@ -173,9 +173,7 @@ async def test_the_same_words_are_shown_once_and_a_not_makes_other_words(
     assert {"I do not drink green tea", "我不喝绿茶"} < set(shown)
 
 
-async def test_what_has_nothing_to_do_with_the_question_is_left_out(
-    memory: MemoryEngine,
-) -> None:
+async def test_what_has_nothing_to_do_with_the_question_is_left_out(memory: MemoryEngine) -> None:
     told = ["My sister plays the cello.", "我妹妹会拉大提琴。"]
     service = OpenMemoryService(engine=memory)
     await service.add_memory(**WHO, memories=[entry(text) for text in told])

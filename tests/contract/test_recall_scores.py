@@ -237,11 +237,7 @@ def assert_corpus(corpus: Corpus, rows: dict[UUID, Row], order: Sequence[UUID]) 
     ],
 )
 async def test_candidates_and_scores_follow_the_formulas(
-    storage: Storage,
-    dsn: str,
-    kinds: list[MemoryKind] | None,
-    with_vector: bool,
-    analysed: bool,
+    storage: Storage, dsn: str, kinds: list[MemoryKind] | None, with_vector: bool, analysed: bool
 ) -> None:
     if analysed:
         with psycopg.connect(dsn, autocommit=True) as admin:

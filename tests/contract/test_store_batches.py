@@ -227,9 +227,7 @@ def test_values_of_many_megabytes_are_kept_in_one_batch(store: PgHippocampusStor
     assert len(store.search(HERE, query="tea", filter={"n": {"$gte": 6}})) == 2
 
 
-def test_thirteen_thousand_puts_with_a_ttl_are_one_batch(
-    store: PgHippocampusStore,
-) -> None:
+def test_thirteen_thousand_puts_with_a_ttl_are_one_batch(store: PgHippocampusStore) -> None:
     store.batch([PutOp(HERE, str(n), {"n": n}, index=False, ttl=5) for n in range(13_000)])
     got = store.batch([GetOp(HERE, str(n)) for n in range(13_000)])
     assert [item.value["n"] for item in got] == list(range(13_000))  # type: ignore[union-attr]

@@ -67,9 +67,7 @@ async def test_one_alone_is_one_operation(store: PgHippocampusStore, batches: li
     assert [1, 1] == batches
 
 
-async def test_the_last_write_wins_and_reads_see_what_was_before(
-    store: PgHippocampusStore,
-) -> None:
+async def test_the_last_write_wins_and_reads_see_what_was_before(store: PgHippocampusStore) -> None:
     await store.aput(HERE, "k", {"n": 0})
     *_, read = await asyncio.gather(
         store.aput(HERE, "k", {"n": 1}),

@@ -58,9 +58,7 @@ async def soon(dsn: str, expected: Mapping[str, int]) -> None:
     raise AssertionError(f"the background counted {counted(dsn)}")
 
 
-async def test_what_is_returned_is_counted_and_what_was_only_looked_at_is_not(
-    dsn: str,
-) -> None:
+async def test_what_is_returned_is_counted_and_what_was_only_looked_at_is_not(dsn: str) -> None:
     now = [START]
     async with open_memory(dsn, clock=lambda: now[0]) as memory:
         await memory.remember(ANN, ["tea", "the dog", "sails"])

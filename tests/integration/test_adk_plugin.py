@@ -397,9 +397,7 @@ async def test_recall_leaves_out_what_the_conversation_shows_already(service: Se
     assert "<MEMORIES>" not in asked
 
 
-async def test_what_was_drawn_from_turns_the_request_has_lost_is_shown(
-    service: Service,
-) -> None:
+async def test_what_was_drawn_from_turns_the_request_has_lost_is_shown(service: Service) -> None:
     model = Model(model="m")
     runner = make(model, MemoryPlugin(), service)
     await ask(runner, "s1", f"{PARROT} I live in Lisbon.")
@@ -610,9 +608,7 @@ async def test_a_turn_is_remembered_when_its_long_running_tool_has_ended(
         return Part.from_function_call(name="approve", args={"amount": 5})
 
     agent = LlmAgent(
-        name="bot",
-        model=Model(model="m", answer=answer),
-        tools=[LongRunningFunctionTool(approve)],
+        name="bot", model=Model(model="m", answer=answer), tools=[LongRunningFunctionTool(approve)]
     )
     config = ResumabilityConfig(is_resumable=resumable)
     runner = make(agent, MemoryPlugin(), service, resumability_config=config)

@@ -255,9 +255,7 @@ async def test_a_callback_that_fails_is_tried_for_minutes(dsn: str) -> None:
         assert timedelta(minutes=10) < now - begun < timedelta(hours=1)
 
 
-def test_a_new_payload_while_the_old_one_is_never_tried_waits_ten_delays_at_most(
-    dsn: str,
-) -> None:
+def test_a_new_payload_while_the_old_one_is_never_tried_waits_ten_delays_at_most(dsn: str) -> None:
     now = datetime(2030, 1, 1, tzinfo=UTC)
 
     async def ask() -> timedelta:

@@ -6,13 +6,7 @@ from typing import Any
 
 import pytest
 
-from shared_core import (
-    CoreferenceResolver,
-    InvalidInput,
-    Scope,
-    SessionManager,
-    open_memory,
-)
+from shared_core import CoreferenceResolver, InvalidInput, Scope, SessionManager, open_memory
 from tests.integration.talking import ANN, SCOPE, Watch, opened, rows
 
 

@@ -10,15 +10,7 @@ import pytest
 from typer.testing import CliRunner
 from whole_user import WholeClock, populate, said
 
-from shared_core import (
-    Conflict,
-    InvalidInput,
-    MemoryEngine,
-    NotFound,
-    Scope,
-    open_memory,
-    run_sync,
-)
+from shared_core import Conflict, InvalidInput, MemoryEngine, NotFound, Scope, open_memory, run_sync
 from shared_core.cli.main import app
 from shared_core.copy import copy_memory
 from shared_core.core.retention_policy import POLICIES

@@ -196,12 +196,7 @@ async def test_times_to_live_go_on_where_they_were(
     execute(origin, "UPDATE store SET expires_at = now() + '20 min' WHERE key = 'hour'")
     execute(origin, "UPDATE store SET expires_at = now() - '1 min'::interval WHERE key = 'gone'")
     report = await import_store(StoreImport(dsn=origin, uri=dsn, embedder=word_vectors))
-    assert (4, 3, 1, True) == (
-        report.in_source,
-        report.copied,
-        report.expired,
-        report.complete,
-    )
+    assert (4, 3, 1, True) == (report.in_source, report.copied, report.expired, report.complete)
     with psycopg.connect(dsn) as connection:
         rows = connection.execute(
             "SELECT key, expires_at, ttl_s FROM hippocampus.memories ORDER BY key"
@@ -419,10 +414,7 @@ async def test_what_lives_longer_there_lives_longer_here_after_the_next_import(
 
 @pytest.mark.parametrize(("vectors", "largest"), [(True, 6), (False, 30)])
 async def test_vectors_count_as_what_a_page_holds(
-    source: tuple[str, PostgresStore],
-    monkeypatch: pytest.MonkeyPatch,
-    vectors: bool,
-    largest: int,
+    source: tuple[str, PostgresStore], monkeypatch: pytest.MonkeyPatch, vectors: bool, largest: int
 ) -> None:
     origin, theirs = source
     fill(theirs, 30)

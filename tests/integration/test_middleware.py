@@ -132,9 +132,7 @@ def test_what_the_request_shows_already_is_not_shown_again(store: PgHippocampusS
     assert not any("roof" in block or "Lisbon" in block for block in blocks(model.asked[-1]))
 
 
-def test_what_was_drawn_from_turns_the_request_has_lost_is_shown(
-    store: PgHippocampusStore,
-) -> None:
+def test_what_was_drawn_from_turns_the_request_has_lost_is_shown(store: PgHippocampusStore) -> None:
     model = ScriptedChatModel()
     memory = HippocampusMiddleware(store, app="app")
     ask(agent_with(model, memory), "I keep bees on my roof. I live in Lisbon.")

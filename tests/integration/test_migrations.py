@@ -166,9 +166,7 @@ async def test_a_schema_of_a_development_version_is_refused_with_the_way_out(
         await open_memory(dsn).open()
 
 
-async def test_a_database_of_a_development_version_is_refused_on_oceanbase(
-    seekdb_dsn: str,
-) -> None:
+async def test_a_database_of_a_development_version_is_refused_on_oceanbase(seekdb_dsn: str) -> None:
     """Such a database kept no checksums, and began at 1 or at 32."""
     database = OceanBaseDatabase(load_settings(seekdb_dsn))
     await database.open()

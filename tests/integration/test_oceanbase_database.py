@@ -204,9 +204,7 @@ async def test_a_key_that_exists_is_passed_over_and_none_is_cut(
         await database.write(lambda tx: tx.lock("a" * 1501))
 
 
-async def test_a_statement_that_takes_too_long_is_not_sent_again(
-    seekdb: SeekdbDatabases,
-) -> None:
+async def test_a_statement_that_takes_too_long_is_not_sent_again(seekdb: SeekdbDatabases) -> None:
     lent = seekdb.lend()
     sent: list[Transaction] = []
     database = OceanBaseDatabase(Settings(uri=next(lent), home=Path(), statement_timeout_s=1))

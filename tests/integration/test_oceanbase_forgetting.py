@@ -138,10 +138,7 @@ def add_fact(world: World, memory_id: UUID, number: int, chance: random.Random) 
 
 
 def add_edge(
-    world: World,
-    number: int,
-    memory_id: UUID | None,
-    bases: Sequence[Sequence[tuple[str, str]]],
+    world: World, number: int, memory_id: UUID | None, bases: Sequence[Sequence[tuple[str, str]]]
 ) -> None:
     edge_id = uuid4()
     world["edges"].append({

@@ -136,8 +136,7 @@ async def test_a_large_tenant_is_searched_by_the_index(
     items: Any = filled.seekdb.items
     monkeypatch.setattr(items, "_large", LargeTenants(100))
     monkeypatch.setattr(
-        "shared_core.storage.oceanbase.connection.transactions.Transaction.rows",
-        _noting(sent),
+        "shared_core.storage.oceanbase.connection.transactions.Transaction.rows", _noting(sent)
     )
     asked = asking(4)
     query = ItemQuery(prefix=("app", "ann"), limit=10, model=MODEL, vector=asked)

@@ -80,14 +80,7 @@ async def test_thoughts_and_tools_are_events_as_well(memory: OceanBaseMemoryProv
     assert any("rains" in text for text in told(await memory.recall("rain in Oslo")))
 
 
-HOSTILE = (
-    "'; DROP TABLE memories; --",
-    '+"(*',
-    "%s %(x)s 100%",
-    "\\",
-    "u1' OR '1'='1",
-    "🙂",
-)
+HOSTILE = ("'; DROP TABLE memories; --", '+"(*', "%s %(x)s 100%", "\\", "u1' OR '1'='1", "🙂")
 
 
 @pytest.mark.parametrize("text", HOSTILE)

@@ -40,9 +40,7 @@ def unmeasured(answer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def expected(
-    resolved: str,
-    memories: Sequence[str] = (),
-    relations: Sequence[tuple[str, str, str]] = (),
+    resolved: str, memories: Sequence[str] = (), relations: Sequence[tuple[str, str, str]] = ()
 ) -> dict[str, Any]:
     """Return an answer without scores and times."""
     return {
@@ -154,9 +152,7 @@ async def test_section_6_1_the_return_format(memory: MemoryEngine) -> None:
     await ended(memory)
     answer = await said(memory, "桔子熟了", "你喜欢吃这个吗？")
     assert unmeasured(answer) == expected(
-        "你喜欢吃桔子吗？",
-        ["我喜欢吃桔子", "桔子是我最喜欢的水果"],
-        [("小朱", "喜欢", "桔子")],
+        "你喜欢吃桔子吗？", ["我喜欢吃桔子", "桔子是我最喜欢的水果"], [("小朱", "喜欢", "桔子")]
     )
     assert list(answer) == ["status", "resolved_query", "memories", "relations", "metadata"]
     assert list(answer["metadata"]) == ["retrieval_time_ms", "has_memory"]

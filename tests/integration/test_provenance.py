@@ -10,12 +10,7 @@ import psycopg
 import pytest
 
 from shared_core import Event, JobType, MemoryEngine, RetentionPolicy, Scope, open_memory
-from shared_core.core.domain import (
-    NO_USAGE,
-    InsightDraft,
-    Memory,
-    ModelUsage,
-)
+from shared_core.core.domain import NO_USAGE, InsightDraft, Memory, ModelUsage
 from shared_core.extraction.rule_based import RuleExtractor
 
 ANN = Scope("app", "ann")

@@ -119,10 +119,7 @@ async def gives_up(_: str, __: Sequence[str]) -> list[float]:
     ],
 )
 async def test_a_failing_reranker_leaves_the_order(
-    memory: MemoryEngine,
-    caplog: pytest.LogCaptureFixture,
-    reranker: Callable[..., Any],
-    told: str,
+    memory: MemoryEngine, caplog: pytest.LogCaptureFixture, reranker: Callable[..., Any], told: str
 ) -> None:
     await memory.remember(ANN, SAID)
     plain = await memory.recall(ANN, "tea")
@@ -191,9 +188,7 @@ async def test_no_connection_is_held_while_it_works(dsn: str) -> None:
         assert found.reranked
 
 
-async def test_it_reads_the_best_ones_alone_and_the_floor_comes_first(
-    memory: MemoryEngine,
-) -> None:
+async def test_it_reads_the_best_ones_alone_and_the_floor_comes_first(memory: MemoryEngine) -> None:
     await memory.remember(ANN, [f"tea number {number}" for number in range(RERANKED + 10)])
     read: list[int] = []
 

@@ -199,8 +199,7 @@ async def test_an_item_larger_than_everything_leaves_its_room_to_the_others(
         one.reason for one in window.dropped if one.item.text[:6] == "A tale"
     }
     found = asked(
-        dsn,
-        "array_agg(content) FROM get_context_window('ann', 'app', 'bees', p_max_tokens => 400)",
+        dsn, "array_agg(content) FROM get_context_window('ann', 'app', 'bees', p_max_tokens => 400)"
     )
     assert {"I like bees.", "I like tea."} <= {*found} and huge not in found
     told = await asyncio.to_thread(

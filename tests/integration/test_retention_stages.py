@@ -8,14 +8,7 @@ from collections.abc import AsyncIterator
 import psycopg
 import pytest
 
-from shared_core import (
-    InvalidInput,
-    MemoryEngine,
-    NewMemory,
-    RetentionPolicy,
-    Scope,
-    open_memory,
-)
+from shared_core import InvalidInput, MemoryEngine, NewMemory, RetentionPolicy, Scope, open_memory
 from shared_core.core.retention_policy import POLICIES
 from tests.integration import retention_world
 from tests.integration.retention_world import ALL, ANN, BOB

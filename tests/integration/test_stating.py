@@ -9,15 +9,7 @@ from typing import Any
 
 import pytest
 
-from shared_core import (
-    AsOf,
-    Conflict,
-    Event,
-    InvalidInput,
-    MemoryEngine,
-    Scope,
-    open_memory,
-)
+from shared_core import AsOf, Conflict, Event, InvalidInput, MemoryEngine, Scope, open_memory
 from shared_core.core.domain import Extraction, TripleDraft
 from shared_core.extraction.rule_based import RuleExtractor
 

@@ -13,13 +13,7 @@ from typing import Any
 
 import pytest
 
-from shared_core import (
-    Event,
-    InvalidInput,
-    MemoryRecord,
-    MemoryStrategy,
-    open_memory,
-)
+from shared_core import Event, InvalidInput, MemoryRecord, MemoryStrategy, open_memory
 from shared_core.core.domain import Extraction, ModelUsage, StatementDraft
 from tests.integration.talking import ANN, SCOPE, opened, rows, statements
 

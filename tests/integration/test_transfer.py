@@ -13,15 +13,7 @@ import psycopg
 import pytest
 from whole_user import WholeClock, populate, write_the_rest
 
-from shared_core import (
-    Conflict,
-    Event,
-    InvalidInput,
-    MemoryEngine,
-    NotFound,
-    Scope,
-    open_memory,
-)
+from shared_core import Conflict, Event, InvalidInput, MemoryEngine, NotFound, Scope, open_memory
 from shared_core.ports.transfer import LEFT_OUT, TABLES
 from shared_core.storage._migrations import SCHEMA_VERSION
 

@@ -239,10 +239,7 @@ def test_a_history_is_all_that_was_known_of_an_entity(
     assert expected == [(one.relation, one.current) for one in found]
 
 
-@given(
-    st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), max_size=8),
-    st.booleans(),
-)
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), max_size=8), st.booleans())
 def test_what_is_added_holds_until_what_begins_later(
     added: list[tuple[str, int]], functional: bool
 ) -> None:

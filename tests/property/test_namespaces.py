@@ -54,9 +54,7 @@ def test_a_tenant_is_a_prefix_of_its_namespace(namespace: tuple[str, ...]) -> No
 
 
 @given(st.lists(namespaces, min_size=1, max_size=4))
-def test_the_common_prefix_is_shared_by_all_and_the_longest(
-    many: list[tuple[str, ...]],
-) -> None:
+def test_the_common_prefix_is_shared_by_all_and_the_longest(many: list[tuple[str, ...]]) -> None:
     shared = common_prefix(many)
     assert all(one[: len(shared)] == shared for one in many)
     longer = {one[: len(shared) + 1] for one in many}

@@ -114,9 +114,7 @@ def test_no_message_tells_a_password(uri: str) -> None:
 @pytest.mark.parametrize(
     "uri", ["hippocampus://", "hippocampus+postgresql://u:p@h/db?connect_timeout=1"]
 )
-async def test_memory_and_sessions_of_one_uri_share_one_memory(
-    uri: str,
-) -> None:
+async def test_memory_and_sessions_of_one_uri_share_one_memory(uri: str) -> None:
     registry = ServiceRegistry()
     register(registry)
     uri += "&top_k=3&delete_memories=yes" if "?" in uri else "?top_k=3&delete_memories=yes"

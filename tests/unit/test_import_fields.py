@@ -17,10 +17,7 @@ def test_fields_are_read_at_their_paths() -> None:
         ({"two[*].b.0", "two[*].b.1"}, {"two[*].b.0": "one", "two[*].b.1": "other"}),
         ({"two[-1].b"}, {"two[-1].b": "other"}),
         ({"n"}, {"n": "3"}),
-        (
-            {"$", "a.b"},
-            {"$": "a.b: text\nlist: x\nn: 3\ntwo.b: one\ntwo.b: other", "a.b": "text"},
-        ),
+        ({"$", "a.b"}, {"$": "a.b: text\nlist: x\nn: 3\ntwo.b: one\ntwo.b: other", "a.b": "text"}),
     ):
         assert texts == texts_of_fields(value, fields, text_of_field)
     for unknown in ({"$"}, {"gone"}, {"n.x"}, {"list[*].0"}, {"two[*].b.2"}, set[str]()):

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared_core import (
-    CallableEmbedder,
-    ModelOutputInvalid,
-    ModelQuotaExceeded,
-    ModelUnavailable,
-)
+from shared_core import CallableEmbedder, ModelOutputInvalid, ModelQuotaExceeded, ModelUnavailable
 from shared_core.jobs.retries import LONGEST_PAUSE_S, OUTAGE, POISON, pause_s, reason, wait_s
 from shared_core.models.failures import model_failure
 

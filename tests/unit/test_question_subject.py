@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared_core.nlp.question_subject import (
-    asks_about_world,
-    shares_words,
-    states_user_name,
-)
+from shared_core.nlp.question_subject import asks_about_world, shares_words, states_user_name
 
 
 @pytest.mark.parametrize(

@@ -439,10 +439,7 @@ def test_an_enumeration_becomes_one_fact_each(text: str, values: list[str]) -> N
             "I used to love coffee but now I prefer green tea",
             [("retract", "like", "coffee"), ("assert", "like", "green tea")],
         ),
-        (
-            "以前最爱打牌，现在只玩数独",
-            [("retract", "like", "打牌"), ("assert", "like", "数独")],
-        ),
+        ("以前最爱打牌，现在只玩数独", [("retract", "like", "打牌"), ("assert", "like", "数独")]),
         (
             "I resigned from Halden Print and joined Corvid Maps in May.",
             [("retract", "employer", "Halden Print"), ("assert", "employer", "Corvid Maps")],

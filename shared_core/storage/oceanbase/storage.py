@@ -26,11 +26,7 @@ from shared_core.storage.oceanbase.runs import OceanBaseRuns
 from shared_core.storage.oceanbase.sessions import OceanBaseSessions
 from shared_core.storage.oceanbase.tokens import OceanBaseTokens
 from shared_core.storage.oceanbase.transfer import OceanBaseTransfer
-from shared_core.storage.oceanbase.vectors import (
-    OceanBaseIndexes,
-    OceanBaseVectors,
-    active_model,
-)
+from shared_core.storage.oceanbase.vectors import OceanBaseIndexes, OceanBaseVectors, active_model
 
 NO_SUCH_TABLE = 1146
 DENIED = (1044, 1142, 1143, 1227)

@@ -153,10 +153,7 @@ class OceanBaseTransfer(OceanBasePart):
         for tenant, thread_id in tx.rows(ended, values):
             if tenant in locked:
                 job = NewJob(
-                    job_id=uuid4(),
-                    job_type=kind,
-                    run_after=now,
-                    priority=JobPriority.SESSION_END,
+                    job_id=uuid4(), job_type=kind, run_after=now, priority=JobPriority.SESSION_END
                 )
                 insert_job(tx, tenant, thread_id, job, now, run_after=now)
 

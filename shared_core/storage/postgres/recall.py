@@ -11,12 +11,7 @@ import psycopg
 from pgvector import HalfVector
 
 from shared_core.core.domain import AsOf, Memory, MemoryId, Scope, ThreadId
-from shared_core.core.namespaces import (
-    common_prefix,
-    memories_namespace,
-    scope_path,
-    tenant_of,
-)
+from shared_core.core.namespaces import common_prefix, memories_namespace, scope_path, tenant_of
 from shared_core.errors import InvalidInput, StorageReadOnly
 from shared_core.ports.events import SliceOrder, SliceQuery
 from shared_core.ports.recall import Candidate, Corpus, Recalled, SearchRequest

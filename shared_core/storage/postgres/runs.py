@@ -14,12 +14,7 @@ from pgvector import HalfVector
 from shared_core.core.domain import KnownPerson, Memory, MemoryId, MemoryKind, Scope, ThreadId, Turn
 from shared_core.core.ids import uuid7
 from shared_core.core.json_text import to_json
-from shared_core.core.namespaces import (
-    memories_namespace,
-    rest_of,
-    scope_path,
-    summary_key,
-)
+from shared_core.core.namespaces import memories_namespace, rest_of, scope_path, summary_key
 from shared_core.errors import Conflict, NotFound
 from shared_core.ports.items import ItemAddress, VectorRows
 from shared_core.ports.runs import (
@@ -40,12 +35,7 @@ from shared_core.ports.storage import Clock
 from shared_core.storage._rows import event_from_row, memory_from_row, record
 from shared_core.storage.postgres.connection.database import PostgresDatabase, by_column
 from shared_core.storage.postgres.connection.statements import Step, step, steps
-from shared_core.storage.postgres.items import (
-    PostgresItems,
-    address_columns,
-    below,
-    vector_steps,
-)
+from shared_core.storage.postgres.items import PostgresItems, address_columns, below, vector_steps
 from shared_core.storage.postgres.jobs import count_extraction_step
 from shared_core.storage.postgres.retention import revival_columns
 

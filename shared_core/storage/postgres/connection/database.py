@@ -27,12 +27,7 @@ from shared_core.settings import Settings, redacted
 from shared_core.storage.postgres.connection.citus import answers_of, bound_everywhere, propagated
 from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres, describe
 from shared_core.storage.postgres.connection.migrations import PreparedSchema, prepare
-from shared_core.storage.postgres.connection.pipeline import (
-    Connection,
-    Rows,
-    Statement,
-    UtcLoader,
-)
+from shared_core.storage.postgres.connection.pipeline import Connection, Rows, Statement, UtcLoader
 from shared_core.storage.postgres.connection.pool import ConnectionPool
 from shared_core.storage.postgres.connection.statements import Step, statement, step
 
