@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID, uuid4
 
@@ -253,7 +254,7 @@ async def test_a_read_only_database_is_told_of_once(
 
 
 class Refusing:
-    """A storage that takes the batches it is told to, and keeps what it took."""
+    """The access counters of a storage: takes the batches it is told to, and keeps what it took."""
 
     def __init__(self) -> None:
         self.errors: list[Exception] = []
@@ -276,7 +277,7 @@ def some(number: int) -> list[MemoryId]:
 
 def lifecycle_of(storage: Refusing) -> StorageLifecycle:
     """A lifecycle that counts as open in this process."""
-    lifecycle = StorageLifecycle(cast(Storage, storage))
+    lifecycle = StorageLifecycle(cast(Storage, SimpleNamespace(accesses=storage)))
     lifecycle._opened_in = os.getpid()
     return lifecycle
 

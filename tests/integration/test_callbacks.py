@@ -352,7 +352,7 @@ def test_a_reflector_that_tries_to_end_the_process_only_fails(
     wait(lambda: [("pending", 1)] == execute(dsn, query))
     execute(dsn, "UPDATE hippocampus.consolidation_jobs SET attempts = 4, run_after = now()")
     store.engine._worker.wake()
-    with pytest.raises(ReflectionFailed, match="given up"):
+    with pytest.raises(ReflectionFailed, match="failed after all retries"):
         future.result(30)
     with PgHippocampusStore(dsn, index=EMBED) as other:
         assert other.get(("a", "b"), "nothing") is None

@@ -87,7 +87,7 @@ async def test_a_variable_that_makes_no_sense_is_named_by_the_call_that_needs_it
     monkeypatch.setenv("SESSION_TIMEOUT", value)
     async with open_memory(dsn) as memory:
         await memory.remember(SCOPE, "tea")
-        with pytest.raises(InvalidInput, match=f"SESSION_TIMEOUT='{value}' cannot be used"):
+        with pytest.raises(InvalidInput, match=f"SESSION_TIMEOUT='{value}' is not valid"):
             await memory.process_memory("I like tea", ANN)
 
 

@@ -35,8 +35,12 @@ async def client(memory: MemoryEngine) -> AsyncIterator[httpx.AsyncClient]:
         ("/recall", {"user_id": "a", "query": ""}, "body.query: must not be empty or blank"),
         ("/recall", {"user_id": "a\x00", "query": "x"}, "body.user_id: must not be blank"),
         ("/recall", {"user_id": " ", "query": "x"}, "body.user_id: must not be blank"),
-        ("/forget", {"user_id": "a", "keys": ["\x00"]}, "body.keys.0: must not hold a NUL"),
-        ("/recall", {"query": "x"}, "user_id is missing: only with a token for one user"),
+        ("/forget", {"user_id": "a", "keys": ["\x00"]}, "body.keys.0: must not contain NUL"),
+        (
+            "/recall",
+            {"query": "x"},
+            "user_id is missing: it is optional only with a token for one user",
+        ),
         ("/erase", {}, "body.user_id: Field required"),
     ],
 )
