@@ -46,7 +46,7 @@ class SessionLogs:
     ) -> SessionRecord | None:
         """Return a log with its events, or the newest of them; None when there is none.
 
-        after: only events of that moment or later. limit: at most so many.
+        after: only events of that moment or later. limit: maximum number of events.
         """
         if not possible(scope.app, scope.user, session_id):
             return None

@@ -76,7 +76,7 @@ class ApiTokens:
         return NewToken(token, f"hippo_{token.token_id}_{secret}")
 
     async def verify(self, text: str) -> ApiToken | None:
-        """Return the token whose text this is; None for what is none, is revoked or has expired."""
+        """Return the token with this secret, or None if it is unknown, revoked or expired."""
         parts = _FORM.fullmatch(text)
         if parts is None:
             return None

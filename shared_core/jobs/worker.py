@@ -27,7 +27,7 @@ LEASE_S = 300.0
 DRAIN_S = 5.0
 """How long a worker that is stopped may take to finish the job in work."""
 MOST_THREADS = 10_000
-"""So many threads are kept in mind for flush()."""
+"""Maximum number of threads that flush() waits for."""
 LONGEST_SLEEP_S = 30.0
 _POLL_S = 0.02
 
@@ -406,7 +406,7 @@ def _keep_newest(known: dict[_Known, _About]) -> None:
 
 
 async def _rest(event: asyncio.Event, seconds: float) -> None:
-    """Wait for an event, so many seconds at most."""
+    """Wait for an event, at most this number of seconds."""
     try:
         async with asyncio.timeout(seconds):
             await event.wait()

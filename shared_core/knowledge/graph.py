@@ -37,11 +37,11 @@ from shared_core.ports.storage import Storage
 MAX_DEPTH = 3
 MAX_HOPS = 4
 MAX_EDGES = 500
-"""So many edges or names are returned at most."""
+"""Maximum number of edges or names in one answer."""
 MAX_PATHS = 100
 MAX_ALIASES = 100
 REACH = 1_000
-"""So many edges from either end are looked at to find paths, the nearest and newest."""
+"""Maximum number of edges read from either end to find paths, nearest and newest first."""
 OPERATOR = "caller"
 
 
@@ -443,7 +443,7 @@ def plan_unmerge(
 
 @dataclass(slots=True)
 class Ends:
-    """What ends as of when: edges that were open, edges of which a later end was known, facts."""
+    """What ends, and when: open edges, edges with a later known end, and facts."""
 
     close: list[tuple[UUID, datetime]] = field(default_factory=list)
     move: list[tuple[UUID, datetime]] = field(default_factory=list)

@@ -144,7 +144,7 @@ def _voices(candidates: Sequence[Candidate]) -> dict[str, bool]:
 def overtakings(
     corpus: Corpus, matches: Matches, candidates: Sequence[Candidate], asked: RankingQuery
 ) -> Overtaken:
-    """Return the pairs of candidates of which the later supersedes the earlier."""
+    """Return the pairs of candidates in which the later supersedes the earlier."""
     named = speakers_named(candidates, frozenset(asked.terms))
     return overtaken(_without_names(corpus, matches, named, asked.terms), candidates, asked.text)
 

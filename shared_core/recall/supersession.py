@@ -31,7 +31,7 @@ LEAST_SHARED: Final = 0.3
 LEAST_SIMILAR: Final = 0.5
 """Minimum similarity of the later one to the query, relative to the most similar memory."""
 LEAD: Final = 0.05
-"""Score by which the later one must lead; it only fixes the order."""
+"""The later one leads by at least this score; it only fixes the order."""
 MOST_COMPARED: Final = 200
 """Maximum number of compared candidates: those with the largest share, then similarity."""
 READ_CHARACTERS: Final = 2_000

@@ -206,8 +206,8 @@ class Retention:
     ) -> RetentionStats:
         """Return how memories are kept: by score, kind and stage, and what goes within some days.
 
-        days: each from 0, which is what is due by now. It reads every memory of whom it is asked
-        for, once.
+        days: horizons, each from 0 (due now). It reads every memory of the user, application or
+        database once.
         """
         _check_whose(scope, app)
         horizons = [number(one, "days", 0, MOST_DAYS) for one in listed(days, "days", "[7, 30]")]

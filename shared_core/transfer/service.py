@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Progress: TypeAlias = Callable[[int], None]
 _NAMES = ("namespace", "key", "thread_id", "event_id", "memory_id")
-"""Columns by which a row is known, where it has them."""
+"""Columns that identify a row in messages, where it has them."""
 
 
 @dataclass(slots=True, kw_only=True)
