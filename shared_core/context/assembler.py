@@ -131,16 +131,16 @@ class ContextAssembler:
         cut: bool = False,
     ) -> None:
         if isinstance(max_tokens, bool) or not isinstance(max_tokens, int):
-            raise InvalidInput(f"max_tokens must be a whole number, not {max_tokens!r}")
+            raise InvalidInput(f"max_tokens must be a whole number, got {max_tokens!r}")
         if max_tokens < LEAST_MAX_TOKENS:
-            raise InvalidInput(f"max_tokens must be at least {LEAST_MAX_TOKENS}, not {max_tokens}")
+            raise InvalidInput(f"max_tokens must be at least {LEAST_MAX_TOKENS}, got {max_tokens}")
         if not callable(count):
             raise InvalidInput(
-                f"count must be a function from a text to its number of tokens, not {count!r:.80};"
+                f"count must be a function from a text to its number of tokens, got {count!r:.80};"
                 " without count, o200k is used"
             )
         if not isinstance(shares, Mapping):
-            raise InvalidInput(f"shares must map sections to numbers, not {shares!r:.80}")
+            raise InvalidInput(f"shares must map sections to numbers, got {shares!r:.80}")
         unknown = sorted(set(shares) - set(DEFAULT_SHARES))
         if unknown:
             raise InvalidInput(
@@ -193,7 +193,7 @@ class ContextAssembler:
             or not isinstance(instructions, Sequence)
             or not all(isinstance(one, str) for one in instructions)
         ):
-            raise InvalidInput(f"instructions must be a list of texts, not {instructions!r}")
+            raise InvalidInput(f"instructions must be a list of texts, got {instructions!r}")
         request = paragraph_of("query", query)
         words = same_words(query)
         required = [

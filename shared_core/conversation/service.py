@@ -397,7 +397,7 @@ def checked_input(input: object) -> str:
     Raises InvalidInput unless it is a text with words of at most MAX_INPUT_CHARACTERS.
     """
     if not isinstance(input, str):
-        raise InvalidInput(f"input must be a text, not {type(input).__name__}")
+        raise InvalidInput(f"input must be a text, got {type(input).__name__}")
     if not input.strip():
         raise InvalidInput("input must not be empty or blank: pass what the user said")
     if len(input) > MAX_INPUT_CHARACTERS:

@@ -175,8 +175,8 @@ def _named(name: object) -> MemoryStrategy:
         ) from error
     if not isinstance(made, MemoryStrategy):
         raise InvalidInput(
-            f"strategy {name!r} ({plugins[name].value}) makes a {type(made).__name__}, not a"
-            " MemoryStrategy"
+            f"strategy {name!r} ({plugins[name].value}) must make a MemoryStrategy, got a"
+            f" {type(made).__name__}"
         )
     return made
 

@@ -279,12 +279,12 @@ def memory_value(
 def checked_event(event: Event) -> Event:
     """Return an event. Raises InvalidInput with the reason if it cannot be stored."""
     if not isinstance(event, Event):
-        raise InvalidInput(f"events must be Event objects, not {event!r:.80}")
+        raise InvalidInput(f"events must be Event objects, got {event!r:.80}")
     check_label(event.event_id, "event_id")
     for name, text in (("text", event.text), ("author", event.author)):
         if not isinstance(text, str):
             raise InvalidInput(
-                f"{name} of event {event.event_id!r} must be a text, not {text!r:.80}"
+                f"{name} of event {event.event_id!r} must be a text, got {text!r:.80}"
             )
     check_moment(event.occurred_at, f"occurred_at of event {event.event_id!r}")
     if event.expires_at:
@@ -301,7 +301,7 @@ def checked_event(event: Event) -> Event:
 def check_importance(importance: float) -> None:
     """Raise InvalidInput unless importance is a number from 1 to 10."""
     if not isinstance(importance, int | float) or not 1 <= importance <= 10:
-        raise InvalidInput(f"importance must be between 1 and 10, not {importance!r}")
+        raise InvalidInput(f"importance must be between 1 and 10, got {importance!r}")
 
 
 def _digest(text: str) -> bytes:

@@ -47,7 +47,7 @@ class Instructions:
     async def history(self, scope: Scope, key: str, *, limit: int = 100) -> Sequence[Instruction]:
         """Return the versions, newest first."""
         if not 0 < limit <= MAX_VERSIONS:
-            raise InvalidInput(f"limit must be from 1 to {MAX_VERSIONS}, not {limit}")
+            raise InvalidInput(f"limit must be between 1 and {MAX_VERSIONS:,}, got {limit}")
         storage = await self._ready(scope, key)
         return await storage.instructions.instruction_versions(scope, key, limit)
 
@@ -87,7 +87,7 @@ class Instructions:
     ) -> Sequence[Instruction]:
         """Return the newest version of each, the one that changed last first."""
         if limit < 0 or offset < 0:
-            raise InvalidInput("limit and offset must not be negative")
+            raise InvalidInput(f"limit and offset must be from 0, got {limit} and {offset}")
         scope_path(scope)
         storage = await self._handle.storage()
         return await storage.instructions.newest_instructions(scope, limit, offset)

@@ -86,7 +86,7 @@ def draft(op: WriteItem, now: datetime) -> Draft:
             " removes it from the profile"
         )
     if not isinstance(op.value, Mapping):
-        raise InvalidInput(f"the value of {key!r} must be a dict, not {type(op.value).__name__}")
+        raise InvalidInput(f"the value of {key!r} must be a dict, got {type(op.value).__name__}")
     _check_ttl(op)
     size = len(to_json(op.value, f"the value of {key!r} in {namespace}"))
     text = text_of(op.value)
@@ -119,7 +119,7 @@ def _check_ttl(op: WriteItem) -> None:
         )
     if isinstance(ttl_s, bool) or not isinstance(ttl_s, int | float) or not 0 < ttl_s <= MAX_TTL_S:
         raise InvalidInput(
-            f"the time to live of {key!r} must be above 0 and at most 100 years, not"
+            f"the time to live of {key!r} must be above 0 and at most 100 years, got"
             f" {_in_minutes(ttl_s)}"
         )
 
@@ -178,7 +178,7 @@ async def find_items(
         return []
     listing = ItemQuery(prefix=op.prefix, limit=limit, offset=offset, filter=op.filter)
     if op.query is not None and not isinstance(op.query, str):
-        raise InvalidInput(f"query must be a text, not {type(op.query).__name__}")
+        raise InvalidInput(f"query must be a text, got {type(op.query).__name__}")
     query = clean_text(op.query or "")
     if not has_words(query):
         return await storage.items.find_items(listing)
@@ -261,7 +261,7 @@ def page_bounds(limit: int, offset: int, name: str = "limit") -> tuple[int, int]
     """Return limit and offset, at most MAX_BOUND. Raises InvalidInput for negative ones."""
     for what, number in ((name, limit), ("offset", offset)):
         if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-            raise InvalidInput(f"{what} must be a whole number from 0, not {number!r:.80}")
+            raise InvalidInput(f"{what} must be a whole number from 0, got {number!r:.80}")
     return min(limit, MAX_BOUND), min(offset, MAX_BOUND)
 
 

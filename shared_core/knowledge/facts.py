@@ -84,7 +84,7 @@ class Facts:
         """
         check_as_of(as_of)
         if not isinstance(slot, str):
-            raise InvalidInput(f"slot must be a text, e.g. 'employer', not {slot!r}")
+            raise InvalidInput(f"slot must be a text, e.g. 'employer', got {slot!r}")
         storage = await self._handle.storage()
         name = slot_name(slot)
         found = await storage.facts.list_facts(scope, slot=name, history=history, as_of=as_of)
@@ -114,7 +114,7 @@ class Facts:
         given, begins = stated_slot(slot), _moment(valid_from)
         about = USER if subject is None else short_name(check_label(subject, "subject").strip())
         if not normalised(about):
-            raise InvalidInput(f"subject must be a name, or None for the user, not {subject!r}")
+            raise InvalidInput(f"subject must be a name, or None for the user, got {subject!r}")
         about = USER if normalised(about) == USER else about
         kept = self._value(value)
         embedded: dict[str, Vectors] = {}
@@ -332,14 +332,14 @@ class Facts:
 
     def _value(self, value: str) -> str:
         if not isinstance(value, str):
-            raise InvalidInput(f"value must be a text, e.g. {str(value)!r}, not {value!r}")
+            raise InvalidInput(f"value must be a text, e.g. {str(value)!r}, got {value!r}")
         kept = self._handle.sanitizer.memory(
             NewMemory(text=check_label(value, "value").strip())
         ).text.strip()
         if not normalised(kept) or len(kept) > MAX_VALUE_CHARACTERS:
             raise InvalidInput(
                 f"value must be a text of 1 to {MAX_VALUE_CHARACTERS:,} characters with more than"
-                f" punctuation, not {value[:80]!r}"
+                f" punctuation, got {value[:80]!r}"
             )
         return kept
 
@@ -355,7 +355,7 @@ async def _fact_named(storage: Storage, scope: Scope, given: Fact | UUID | str) 
     scope_path(scope)
     if not isinstance(given, Fact | UUID | str):
         raise InvalidInput(
-            f"a fact is named by itself, its key or its memory id, e.g. as text, not by {given!r}"
+            f"fact must be a Fact, its key or its memory id as a UUID or a text, got {given!r}"
         )
     name = given.key if isinstance(given, Fact) else str(given)
     found: NamedMemory | None = None
@@ -368,8 +368,8 @@ async def _fact_named(storage: Storage, scope: Scope, given: Fact | UUID | str) 
         )
     if found.fact is None:
         raise InvalidInput(
-            f"{name!r} is no fact but a memory of kind {found.kind!r}: only facts end and hold"
-            " again; forget() deletes any memory"
+            f"{name!r} is a memory of kind {found.kind!r}, not a fact: only facts can be retracted"
+            " and restored; forget() removes any memory"
         )
     return found.fact, found.place
 
@@ -382,7 +382,7 @@ def _end_of(fact: Fact, at: datetime, now: datetime) -> datetime:
             f" before, at {at.isoformat()}: forget() it if it never held"
         )
     if at > now:
-        raise InvalidInput(f"at must not be in the future, as {at.isoformat()} is: retract it then")
+        raise InvalidInput(f"at must not be in the future, got {at.isoformat()}: retract it then")
     return at.astimezone(UTC)
 
 

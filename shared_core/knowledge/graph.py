@@ -151,9 +151,9 @@ class Graph:
         subject_key, object_key = entity_key(subject, "subject"), entity_key(object, "object")
         name = relations.name(check_label(relation, "relation"))
         if not (isinstance(confidence, int | float) and 0 <= confidence <= 1):
-            raise InvalidInput(f"confidence must be from 0 to 1, not {confidence!r}")
+            raise InvalidInput(f"confidence must be between 0 and 1, got {confidence!r}")
         if not isinstance(functional, bool | None):
-            raise InvalidInput(f"functional must be True, False or None, not {functional!r}")
+            raise InvalidInput(f"functional must be True, False or None, got {functional!r}")
         if functional is None:
             functional = bool(relations.functional(name))
         now = self._clock()
@@ -246,13 +246,13 @@ class Graph:
         try:
             edge = UUID(str(edge_id))
         except ValueError as error:
-            raise InvalidInput(f"edge_id must be a UUID, not {edge_id!r}") from error
+            raise InvalidInput(f"edge_id must be a UUID, got {edge_id!r}") from error
         storage = await self._ready(scope)
         found = await storage.graph.one_edge(scope, edge)
         if found is None:
-            raise NotFound(f"there is no edge {edge} of {scope}: graph.history() shows their ids")
+            raise NotFound(f"there is no edge {edge} of {scope}: graph.history() lists their ids")
         if found.superseded_at is None:
-            raise Conflict(f"edge {edge} did not end: there is nothing to restore")
+            raise Conflict(f"edge {edge} has not ended: there is nothing to restore")
         await storage.graph.restore_edge(scope, found, uuid7())
         restored = await storage.graph.one_edge(scope, edge)
         if restored is None:
@@ -356,7 +356,7 @@ def _moment(given: datetime | None, what: str) -> datetime | None:
 
 def _check_number(number: object, what: str, most: int) -> None:
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= most:
-        raise InvalidInput(f"{what} must be a whole number from 1 to {most}, not {number!r}")
+        raise InvalidInput(f"{what} must be between 1 and {most}, a whole number, got {number!r}")
 
 
 def entity_key(name: object, what: str) -> str:
@@ -369,7 +369,7 @@ def entity_key(name: object, what: str) -> str:
     if not key or max(len(key.encode()), len(str(name).encode())) > MAX_NAME_BYTES:
         raise InvalidInput(
             f"{what} must be a name of at most {MAX_NAME_BYTES} bytes with more than punctuation,"
-            f" not {name!r}"
+            f" got {name!r}"
         )
     return key
 

@@ -94,7 +94,9 @@ async def reflect(
     Raises InvalidInput unless limit is between 1 and MAX_MEMORIES.
     """
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_MEMORIES:
-        raise InvalidInput(f"limit must be a whole number from 1 to {MAX_MEMORIES}, not {limit!r}")
+        raise InvalidInput(
+            f"limit must be between 1 and {MAX_MEMORIES}, a whole number, got {limit!r}"
+        )
     for tries_left in reversed(range(MAX_TRIES)):
         started_at = clock()
         memories = await storage.runs.recent_memories(scope, limit)

@@ -113,7 +113,9 @@ class Runs:
         InvalidInput for a job_type that needs no thread.
         """
         if job_type not in OF_A_THREAD:
-            raise InvalidInput(f"take one of {', '.join(OF_A_THREAD)}, not {job_type!r}")
+            raise InvalidInput(
+                f"job_type must be one of {', '.join(OF_A_THREAD)}, got {job_type!r}"
+            )
         scope_path(scope)
         check_label(thread_id, "thread_id")
         job_type = JobType(job_type)
@@ -171,7 +173,7 @@ class Runs:
         try:
             run = UUID(str(run_id))
         except ValueError as error:
-            raise InvalidInput(f"run_id must be a UUID, not {run_id!r}") from error
+            raise InvalidInput(f"run_id must be a UUID, got {run_id!r}") from error
         storage = await self._handle.storage()
         await storage.runs.undo_run(scope, run)
 

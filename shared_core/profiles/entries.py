@@ -93,7 +93,7 @@ def _reader(kind: Any) -> Callable[[Any], Any]:
 
 def _text(given: object) -> str:
     if not isinstance(given, str):
-        raise TypeError(f"a text is expected, not {type(given).__name__}")
+        raise TypeError(f"the value must be a text, got {type(given).__name__}")
     return given
 
 
@@ -224,7 +224,7 @@ def checked_text(text: object, what: str) -> str:
     Raises InvalidInput if it is no string, blank, or longer than MAX_TEXT.
     """
     if not isinstance(text, str):
-        raise InvalidInput(f"{what} must be a text, not {type(text).__name__}")
+        raise InvalidInput(f"{what} must be a text, got {type(text).__name__}")
     if len(text) > MAX_TEXT:
         raise InvalidInput(
             f"{what} must have at most {MAX_TEXT:,} characters, got {len(text):,}: shorten it, or"
@@ -269,7 +269,7 @@ def language_of(texts: Sequence[str], wanted: str | None = None) -> Language:
     if wanted is None:
         return language("\n".join(texts))
     if wanted not in get_args(Language):
-        raise InvalidInput(f"language must be 'en', 'zh' or None, not {wanted!r}")
+        raise InvalidInput(f"language must be 'en', 'zh' or None, got {wanted!r}")
     return "zh" if wanted == "zh" else "en"
 
 

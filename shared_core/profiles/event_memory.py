@@ -88,7 +88,7 @@ class EventMemory:
         An event is a text, which happened at the moment at, or a pair (text, moment).
         """
         if isinstance(events, str) or not isinstance(events, Sequence):
-            raise InvalidInput(f"events must be a list of texts, e.g. ['...'], not {events!r:.80}")
+            raise InvalidInput(f"events must be a list of texts, e.g. ['...'], got {events!r:.80}")
         moment, changed = moment_of(at, "at"), False
         for place, given in enumerate(events):
             text, when = given if isinstance(given, tuple) else (given, moment + place * IN_A_ROW)

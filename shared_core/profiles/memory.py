@@ -66,7 +66,7 @@ class Memory:
         max_events: int = MAX_EVENTS,
     ) -> None:
         if subject not in get_args(Subject):
-            raise InvalidInput(f"subject must be 'user' or 'agent', not {subject!r}")
+            raise InvalidInput(f"subject must be 'user' or 'agent', got {subject!r}")
         self.agent_id = check_label(agent_id, "agent_id")
         self.memory_id = checked_id(memory_id) if memory_id is not None else uuid7()
         self.subject: Subject = subject
@@ -219,7 +219,7 @@ def checked_id(memory_id: UUID | str) -> UUID:
     try:
         return UUID(str(memory_id))
     except ValueError as error:
-        raise InvalidInput(f"memory_id must be a UUID, not {memory_id!r}") from error
+        raise InvalidInput(f"memory_id must be a UUID, got {memory_id!r}") from error
 
 
 def _moment(given: str) -> datetime:

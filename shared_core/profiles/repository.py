@@ -122,7 +122,7 @@ class ProfileStore:
 
     async def _of(self, agent_id: str, subject: Subject) -> StoredProfile | None:
         if subject not in get_args(Subject):
-            raise InvalidInput(f"subject must be 'user' or 'agent', not {subject!r}")
+            raise InvalidInput(f"subject must be 'user' or 'agent', got {subject!r}")
         storage = await self._handle.storage()
         return await storage.profiles.profile_of(self.scope, subject, agent_id)
 
@@ -130,7 +130,7 @@ class ProfileStore:
         found = checked_id(memory_id)
         whole = version is None or (isinstance(version, int) and not isinstance(version, bool))
         if not whole or (version is not None and not 0 < version < 2**31):
-            raise InvalidInput(f"version must be a whole number from 1, not {version!r}")
+            raise InvalidInput(f"version must be a whole number from 1, got {version!r}")
         storage = await self._handle.storage()
         stored = await storage.profiles.profile_by_id(self.scope, found, version)
         if stored is not None:
@@ -284,7 +284,7 @@ def _about(thread: ThreadOverview) -> ThreadOverview:
 def _of_others(stage: str, record: StageRecord) -> StageRecord:
     """Return the record of a stage that a caller executed. It marks no turn as read."""
     if not math.isfinite(record.duration_s):
-        raise InvalidInput(f"the time of a stage must be a finite number, not {record.duration_s}")
+        raise InvalidInput(f"the time of a stage must be a finite number, got {record.duration_s}")
     given = {name: value for name, value in record.input.items() if name not in MARKS}
     error = None if record.error is None else clean_text(record.error)
     return replace(record, stage=stage, input=given, error=error)
@@ -293,12 +293,14 @@ def _of_others(stage: str, record: StageRecord) -> StageRecord:
 def _record(stage: str, result: Mapping[str, JsonValue], clock: Clock) -> StageRecord:
     """Return the record of a stage from a dict, by the documented names."""
     if not isinstance(result, Mapping):
-        raise InvalidInput(f"the result of a stage is a StageRecord or a dict, not {result!r:.80}")
+        raise InvalidInput(
+            f"the result of a stage must be a StageRecord or a dict, got {result!r:.80}"
+        )
     known = ("status", "error_message", "execution_time_ms")
     status, error, spent = (result.get(name) for name in known)
     if status is not None and status not in get_args(StageStatus):
         raise InvalidInput(
-            f"status must be one of {', '.join(get_args(StageStatus))}, not {status!r}"
+            f"status must be one of {', '.join(get_args(StageStatus))}, got {status!r}"
         )
     output = {name: value for name, value in result.items() if name not in known}
     for name, value in {**output, "error_message": error}.items():
@@ -404,7 +406,7 @@ class MemoryRepository(ConversationRecords):
     ) -> Memory:
         """Merge content of type "profile" (with "paragraph") or "event" (with "events")."""
         if content_type not in ("profile", "event"):
-            raise InvalidInput(f"content_type must be 'profile' or 'event', not {content_type!r}")
+            raise InvalidInput(f"content_type must be 'profile' or 'event', got {content_type!r}")
         name = "paragraph" if content_type == "profile" else "events"
         if not isinstance(content_data, Mapping) or name not in content_data:
             raise InvalidInput(f"content of type {content_type!r} must be a dict with {name!r}")
@@ -614,7 +616,7 @@ def _blank(memory: Memory) -> Memory:
 def _check_memory(memory: object) -> None:
     if not isinstance(memory, Memory):
         raise InvalidInput(
-            "memory must be a shared_core.profiles.Memory, e.g. Memory(agent_id='assistant'), not"
+            "memory must be a shared_core.profiles.Memory, e.g. Memory(agent_id='assistant'), got"
             f" {type(memory).__name__}"
         )
 

@@ -70,7 +70,7 @@ class Filters:
     def __post_init__(self) -> None:
         for name, given in (("keywords", self.keywords), ("topics", self.topics)):
             if isinstance(given, str) or not isinstance(given, Collection):
-                raise InvalidInput(f"{name} must be a list of words, e.g. ['work'], not {given!r}")
+                raise InvalidInput(f"{name} must be a list of words, e.g. ['work'], got {given!r}")
         known = topic_names() if self.topics else {}
         for topic in self.topics:
             if topic not in known:
@@ -91,7 +91,7 @@ class Filters:
             begin, end = self.time_range
         except (TypeError, ValueError) as error:
             raise InvalidInput(
-                "time_range must be words such as 'last week', or (begin, end), not"
+                "time_range must be words such as 'last week', or (begin, end), got"
                 f" {self.time_range!r:.80}"
             ) from error
         for name, moment in (("begin", begin), ("end", end)):
@@ -310,7 +310,7 @@ def _types(given: Collection[MemoryType] | None) -> Collection[str]:
     if given is None:
         return known
     if isinstance(given, str) or not isinstance(given, Collection):
-        raise InvalidInput(f"memory_types must be a list of {', '.join(known)}, not {given!r}")
+        raise InvalidInput(f"memory_types must be a list of {', '.join(known)}, got {given!r}")
     for one in given:
         if one not in known:
             raise InvalidInput(f"memory type {one!r} is not known: take {' or '.join(known)}")
@@ -338,6 +338,6 @@ def _pool(limit: int) -> int:
 def _check_sentiment(given: SentimentRange) -> None:
     pair = isinstance(given, Sequence) and len(given) == 2
     if not (pair and all(isinstance(one, int | float) for one in given)):
-        raise InvalidInput(f"sentiment must be (least, most), e.g. (-1, 0), not {given!r:.80}")
+        raise InvalidInput(f"sentiment must be (least, most), e.g. (-1, 0), got {given!r:.80}")
     if not -1 <= given[0] <= given[1] <= 1:
-        raise InvalidInput(f"sentiment must be (least, most) from -1 to 1, not {given!r}")
+        raise InvalidInput(f"sentiment must be (least, most) from -1 to 1, got {given!r}")

@@ -81,7 +81,7 @@ class Profiles:
         try:
             run = UUID(str(run_id))
         except ValueError as error:
-            raise InvalidInput(f"run_id must be a UUID, not {run_id!r}") from error
+            raise InvalidInput(f"run_id must be a UUID, got {run_id!r}") from error
         storage = await self._handle.storage()
         found = await storage.profiles.profile_of_run(scope, run)
         if found is None:

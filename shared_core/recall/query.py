@@ -87,7 +87,7 @@ class RecallOptions:
         check_as_of(self.as_of)
         for name, share in (("min_relevance", self.min_relevance), ("diversity", self.diversity)):
             if not (isinstance(share, int | float) and 0 <= share <= 1):
-                raise InvalidInput(f"{name} must be between 0 and 1, not {share!r}")
+                raise InvalidInput(f"{name} must be between 0 and 1, got {share!r}")
         arguments.number(self.min_importance, "min_importance", 0, 10)
 
 
@@ -228,7 +228,7 @@ def checked_query(scope: Scope, query: str) -> str:
     """
     scope_path(scope)
     if not isinstance(query, str):
-        raise InvalidInput(f"query must be a text, not {type(query).__name__}")
+        raise InvalidInput(f"query must be a text, got {type(query).__name__}")
     return clean_text(query)
 
 
@@ -264,7 +264,7 @@ def check_kinds(kinds: Sequence[MemoryKind] | None) -> None:
     """Raise InvalidInput for a kind that is none, and for one where several are expected."""
     known = ", ".join(get_args(MemoryKind))
     if kinds is not None and (isinstance(kinds, str) or not isinstance(kinds, Collection)):
-        raise InvalidInput(f"kinds must be a list of {known}, e.g. ['semantic'], not {kinds!r}")
+        raise InvalidInput(f"kinds must be a list of {known}, e.g. ['semantic'], got {kinds!r}")
     for kind in kinds or ():
         if kind not in get_args(MemoryKind):
             raise InvalidInput(f"kind {kind!r} is not known: take one of {known}")
@@ -275,5 +275,5 @@ def _check_bounds(limit: int, offset: int = 0) -> None:
         whole = isinstance(number, int) and not isinstance(number, bool)
         if not (whole and 0 <= number <= MAX_LIMIT):
             raise InvalidInput(
-                f"{name} must be between 0 and {MAX_LIMIT:,}, a whole number, not {number!r}"
+                f"{name} must be between 0 and {MAX_LIMIT:,}, a whole number, got {number!r}"
             )

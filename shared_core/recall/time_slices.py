@@ -118,7 +118,7 @@ def stretch(
 def named(text: str, now: datetime, what: str) -> tuple[datetime, datetime]:
     """Return the period that words name. Raises InvalidInput, naming what."""
     if not isinstance(text, str):
-        raise InvalidInput(f"{what} must be words for a time, not {type(text).__name__}")
+        raise InvalidInput(f"{what} must be words for a time, got {type(text).__name__}")
     words = text.strip()
     whole = _one(words, now)
     if isinstance(whole, tuple):
@@ -142,7 +142,7 @@ def starts(begin: datetime, end: datetime, unit: BucketUnit, zone: tzinfo) -> li
     Raises InvalidInput for another unit, and for more than MAX_BUCKETS.
     """
     if unit not in get_args(BucketUnit):
-        raise InvalidInput(f"bucket must be one of {', '.join(get_args(BucketUnit))}, not {unit!r}")
+        raise InvalidInput(f"bucket must be one of {', '.join(get_args(BucketUnit))}, got {unit!r}")
     if unit == "hour":
         # Counted in UTC, because a zone repeats an hour when its clocks go back.
         first = begin.astimezone(zone).replace(minute=0, second=0, microsecond=0).astimezone(UTC)
@@ -217,7 +217,7 @@ def _moment(given: datetime | str | None, now: datetime, what: str, side: int) -
     if isinstance(given, str):
         return _exact(given) or named(given, now, what)[side]
     if not isinstance(given, datetime):
-        raise InvalidInput(f"{what} must be a datetime or words for a time, not {given!r}")
+        raise InvalidInput(f"{what} must be a datetime or words for a time, got {given!r}")
     check_moment(given, what)
     return given
 

@@ -80,7 +80,7 @@ class TimeSlices:
         if zone is not None:
             since, until = since and since.astimezone(days_of), until and until.astimezone(days_of)
         if order not in get_args(SliceOrder):
-            raise InvalidInput(f"order must be 'newest' or 'oldest', not {order!r}")
+            raise InvalidInput(f"order must be 'newest' or 'oldest', got {order!r}")
         page = queries.page(scope, kinds, limit, offset, as_of=as_of)
         asked = SliceQuery(
             scope=scope, namespace=page.namespace, begin=since, end=until, kinds=kinds, as_of=as_of

@@ -285,9 +285,9 @@ async def test_odd_labels_are_kept_apart_and_come_back_whole(ours: PgHippocampus
 
 NONSENSE: list[tuple[Callable[[PgHippocampusStore], Any], str]] = [
     (lambda s: s.batch([ListNamespacesOp((MatchCondition("sideways", ("a",)),))]), "sideways"),  # type: ignore[arg-type]
-    (lambda s: s.search((), limit=-1), "a whole number from 0, not -1"),
-    (lambda s: s.search((), offset=-1), "a whole number from 0, not -1"),
-    (lambda s: s.list_namespaces(limit=-1), "a whole number from 0, not -1"),
+    (lambda s: s.search((), limit=-1), "a whole number from 0, got -1"),
+    (lambda s: s.search((), offset=-1), "a whole number from 0, got -1"),
+    (lambda s: s.list_namespaces(limit=-1), "a whole number from 0, got -1"),
     *[(lambda s, ttl=ttl: s.put(HERE, "new", {"n": 1}, ttl=ttl), "time to live")
       for ttl in (0, -1, math.nan, math.inf, 1e30)],
     *[(lambda s, wanted=wanted: s.search(HERE, filter=wanted), "filter")

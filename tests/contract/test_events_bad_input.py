@@ -25,15 +25,15 @@ SAID = Event(
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"text": None}, "text of event 'e1' must be a text, not None"),
-        ({"text": b"x"}, "text of event 'e1' must be a text, not b'x'"),
-        ({"author": 5}, "author of event 'e1' must be a text, not 5"),
+        ({"text": None}, "text of event 'e1' must be a text, got None"),
+        ({"text": b"x"}, "text of event 'e1' must be a text, got b'x'"),
+        ({"author": 5}, "author of event 'e1' must be a text, got 5"),
         ({"event_id": ""}, "event_id must not be empty"),
         (
             {"occurred_at": SAID.occurred_at.replace(tzinfo=None)},
             "occurred_at of event 'e1' has no time zone",
         ),
-        ({"importance": float("nan")}, "importance must be between 1 and 10, not nan"),
+        ({"importance": float("nan")}, "importance must be between 1 and 10, got nan"),
     ],
 )
 async def test_an_event_says_what_is_wrong_with_it(
@@ -46,7 +46,7 @@ async def test_an_event_says_what_is_wrong_with_it(
 
 async def test_what_is_no_event_is_shown(memory: MemoryEngine) -> None:
     given: Any = {"text": "I like tea."}
-    with pytest.raises(InvalidInput, match="events must be Event objects, not {'text'"):
+    with pytest.raises(InvalidInput, match="events must be Event objects, got {'text'"):
         await memory.append_events(ANN, "s", [given])
 
 

@@ -88,7 +88,7 @@ async def test_another_language_finds_by_meaning(filled: MemoryEngine) -> None:
 @pytest.mark.parametrize("query", [None, 5, b"tea", ["tea"]])
 async def test_what_is_no_text_is_refused(filled: MemoryEngine, query: object) -> None:
     for ask in (filled.recall, filled.search):
-        with pytest.raises(InvalidInput, match="query must be a text, not"):
+        with pytest.raises(InvalidInput, match="query must be a text, got"):
             await ask(ANN, query)  # type: ignore[operator]
 
 

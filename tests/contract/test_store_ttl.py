@@ -275,5 +275,5 @@ def test_none_is_for_ever_or_the_default_as_the_store_is_told(
 def test_a_time_to_live_is_refused_in_minutes(
     ours: PgHippocampusStore, ttl: float, said: str
 ) -> None:
-    with pytest.raises(InvalidInput, match=f"'k'.*not {re.escape(said)}"):
+    with pytest.raises(InvalidInput, match=f"'k'.*got {re.escape(said)}"):
         ours.put(HERE, "k", {"n": 1}, ttl=ttl)

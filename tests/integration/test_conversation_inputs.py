@@ -15,9 +15,9 @@ from tests.integration.talking import ANN, SCOPE, Watch, opened, rows
     [
         ("", "must not be empty or blank"),
         (" \n\t　", "must not be empty or blank"),
-        (None, "must be a text, not NoneType"),
-        (b"tea", "must be a text, not bytes"),
-        (["tea"], "must be a text, not list"),
+        (None, "must be a text, got NoneType"),
+        (b"tea", "must be a text, got bytes"),
+        (["tea"], "must be a text, got list"),
         ("x" * 100_001, "more than the 100,000"),
     ],
 )

@@ -290,7 +290,7 @@ async def test_bad_names_and_moments_are_refused(memory: MemoryEngine, clock: Cl
                 await correct(ANN, unknown)
         with pytest.raises(NotFound):
             await correct(Scope("app", "bob"), rome)
-        with pytest.raises(InvalidInput, match="'hum' is no fact but a memory of kind 'semantic'"):
+        with pytest.raises(InvalidInput, match="'hum' is a memory of kind 'semantic', not a fact"):
             await correct(ANN, "hum")
         with pytest.raises(InvalidInput, match="as text"):
             await correct(ANN, 7)  # type: ignore[arg-type]

@@ -113,7 +113,7 @@ async def test_what_a_caller_ends_ends_as_a_fact_and_can_be_restored(memory: Mem
     assert edge.current and edge.superseded_at is None
     assert (["Google"], ["Google"]) == await employers(memory)
     assert 1 == len(await memory.recall(ANN, "Google", kinds=["semantic"]))
-    with pytest.raises(Conflict, match="did not end"):
+    with pytest.raises(Conflict, match="has not ended"):
         await memory.graph.restore(ANN, edge.edge_id)
     restored, retracted, _ = await memory.runs(ANN)
     assert {"graph"} == {restored.kind, retracted.kind}
@@ -368,10 +368,7 @@ async def test_what_is_not_known_is_empty_and_what_cannot_be_is_refused(
     text, number = cast("Any", "no"), cast("Any", 5)
     beyond = datetime.max.replace(tzinfo=timezone(-timedelta(hours=5)))
     for call, told in (
-        (
-            lambda: graph.neighbourhood(ANN, "a", depth=0),
-            "depth must be a whole number from 1 to 3",
-        ),
+        (lambda: graph.neighbourhood(ANN, "a", depth=0), "depth must be between 1 and 3, a whole"),
         (lambda: graph.neighbourhood(ANN, "a", depth=99), "depth must be"),
         (lambda: graph.neighbourhood(ANN, "a", limit=0), "limit must be"),
         (lambda: graph.neighbourhood(ANN, ""), "must not be empty"),
@@ -383,8 +380,8 @@ async def test_what_is_not_known_is_empty_and_what_cannot_be_is_refused(
         (lambda: graph.add(ANN, "a", "knows", "b" * 500), "object must be a name"),
         (lambda: graph.add(ANN, "a", "knows", "b", valid_from=naive), "has no time zone"),
         (lambda: graph.add(ANN, "a", "knows", "b", confidence=2), "confidence"),
-        (lambda: graph.add(ANN, "a", "knows", "b", confidence=text), "confidence .* not 'no'"),
-        (lambda: graph.add(ANN, "a", "knows", "b", functional=text), "functional .* not 'no'"),
+        (lambda: graph.add(ANN, "a", "knows", "b", confidence=text), "confidence .* got 'no'"),
+        (lambda: graph.add(ANN, "a", "knows", "b", functional=text), "functional .* got 'no'"),
         (lambda: graph.retract(ANN, "a", "knows", valid_until=text), "valid_until must be a"),
         (lambda: memory.facts(ANN, number), "slot must be a text"),
         (lambda: graph.restore(ANN, "edge"), "edge_id must be a UUID"),

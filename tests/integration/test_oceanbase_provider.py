@@ -258,7 +258,7 @@ async def test_errors_name_the_argument_that_was_given(memory: OceanBaseMemoryPr
         with pytest.raises(InvalidInput, match=r"^min_importance "):
             await memory.recall("x", min_importance=given)
     for given in (-1, 1.5, None, "5", 100_001):
-        with pytest.raises(InvalidInput, match=rf"^limit .* not {given!r}$"):
+        with pytest.raises(InvalidInput, match=rf"^limit .* got {given!r}$"):
             await memory.recall("x", limit=given, min_importance=0.5)
     assert await memory.recall("x", limit=100_000, min_importance=0.5) == []
 

@@ -193,7 +193,7 @@ def test_a_conversation_that_tells_nothing_of_the_user_is_said_to(dsn: str) -> N
     ("given", "why"),
     [(b"", "the conversation is empty"), (b"\xff\xfe", "is not UTF-8"),
      (b'{"a":', "is not valid JSON"),
-     (b"[]", "the conversation is empty"), (b'[{"role": "x", "content": "y"}]', "not 'x'"),
+     (b"[]", "the conversation is empty"), (b'[{"role": "x", "content": "y"}]', "got 'x'"),
      (b'{"a":' * 200_000, "nested too deep"),
      (b'[{"content": ' + b"[" * 600 + b"]" * 600 + b"}]", "over 500 levels"),
      (b'[{"role": ' + b"9" * 5_000 + b"}]", "is not valid JSON")],

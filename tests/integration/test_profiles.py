@@ -526,7 +526,7 @@ async def test_the_log_tells_no_text_of_a_user(repository: MemoryRepository) -> 
         )
     with pytest.raises(InvalidInput, match="stage 'dreaming' is not known: take one of modif"):
         await repository.log_pipeline_execution(held.memory_id, None, "dreaming", {})
-    with pytest.raises(InvalidInput, match="finite number, not nan"):
+    with pytest.raises(InvalidInput, match="finite number, got nan"):
         await repository.log_pipeline_execution(
             held.memory_id, None, "modification", {"execution_time_ms": float("nan")}
         )
@@ -577,7 +577,7 @@ async def test_a_stage_that_fails_is_logged_and_nothing_else_is_written(
         ([{"role": "user", "content": "  "}], "the conversation is empty"),
         ("hello", "a conversation must be a list of messages"),
         ({"conversation_id": "c"}, "a conversation must be a list of messages"),
-        ([7], "message 0 must be a dict or an Event, not 7"),
+        ([7], "message 0 must be a dict or an Event, got 7"),
         ([{"role": "boss", "content": "x"}], "the role of message 0 must be one of user"),
         ([{"role": "user", "content": None}], "the content of message 0 must be a text"),
         ([{"role": "user", "content": "x", "timestamp": "soon"}], "must be ISO 8601"),
@@ -600,7 +600,7 @@ async def test_bad_ids_and_limits_are_named(repository: MemoryRepository) -> Non
         (repository.load_memory("nonsense"), "memory_id must be a UUID"),
         (repository.versions(Memory("a").memory_id, 0), "limit must be between 1"),
         (repository.save_memory("x"), "memory must be a shared_core.profiles.Memory"),  # type: ignore[arg-type]
-        (repository.update_with_pipeline({}, ENGLISH), "not dict"),  # type: ignore[arg-type]
+        (repository.update_with_pipeline({}, ENGLISH), "got dict"),  # type: ignore[arg-type]
         (repository.load_memory_by_agent("a", subject="x"), "'user' or 'agent'"),  # type: ignore[arg-type]
         (repository.save_memory_content(Memory("a").memory_id, "mood", {}), "'profile' or 'event'"),
         (

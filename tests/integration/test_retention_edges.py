@@ -159,7 +159,7 @@ async def test_a_billion_reads_ten_years_ago_do_not_overflow(
 async def test_a_budget_that_holds_nothing_is_refused(
     memory: MemoryEngine, dsn: str, budget: int
 ) -> None:
-    with pytest.raises(InvalidInput, match=f"max_tokens must be at least 64, not {budget}"):
+    with pytest.raises(InvalidInput, match=f"max_tokens must be at least 64, got {budget}"):
         await memory.context_window(ANN, "t", "?", max_tokens=budget)
     call = "count(*) FROM get_context_window('ann', 'app', '?', p_max_tokens => %(n)s)"
     if budget < 1:

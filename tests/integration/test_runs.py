@@ -376,7 +376,7 @@ async def test_what_is_no_work_on_a_thread_is_refused(
     memory: MemoryEngine, job_type: JobType
 ) -> None:
     await memory.append_events(ANN, "t", [said(1, "I live in Leeds.")])
-    with pytest.raises(InvalidInput, match="take one of fast_replay, deep_reflection, full_con"):
+    with pytest.raises(InvalidInput, match="must be one of fast_replay, deep_reflection, full_con"):
         await memory.consolidate(ANN, "t", job_type=job_type)
     assert [] == await memory.runs(ANN)
 
@@ -444,7 +444,7 @@ async def test_reflection_across_threads(memory: MemoryEngine) -> None:
     assert ("e00000", "e00001", "e00002") == hit.memory.source_event_ids
     await memory.forget_turns(ANN, "t1", ["e00001"])
     assert set() == await living(memory, "reflection")
-    with pytest.raises(InvalidInput, match="limit must be a whole number from 1 to 500"):
+    with pytest.raises(InvalidInput, match="limit must be between 1 and 500"):
         await memory.reflect(ANN, limit=0)
 
 

@@ -157,7 +157,7 @@ async def test_what_cannot_be_stated_is_refused(memory: MemoryEngine, clock: Clo
         ("password", "x", {}, "secret"),
         ("...", "x", {}, "is not a name"),
         (3, "x", {}, "slot must be a string"),
-        ("age", 30, {}, "value must be a text, e.g. '30', not 30"),
+        ("age", 30, {}, "value must be a text, e.g. '30', got 30"),
         ("employer", " ", {}, "value"),
         ("employer", "...", {}, "value must be a text of"),
         ("employer", "x", {"subject": "!"}, "subject must be a name"),

@@ -479,7 +479,7 @@ def given(**arguments: Any) -> ContextWindow:
     ("attempt", "wrong"),
     [
         (lambda: given(history=[replace(turn(1, "Hi."), text=None)]), "text of event '"),  # type: ignore[arg-type]
-        (lambda: given(history=["Hi."]), "history must be Event objects, not 'Hi.'"),
+        (lambda: given(history=["Hi."]), "history must be Event objects, got 'Hi.'"),
         (lambda: given(history="Hi."), "history must be a list"),
         (lambda: given(history=None), "history must be a list"),
         (lambda: given(memories=["Hi."]), "memories must be Hit objects"),

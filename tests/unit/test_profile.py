@@ -144,7 +144,7 @@ def test_a_prompt_speaks_the_language_of_its_texts_or_the_one_asked_for() -> Non
     memory.update_profile("The agent speaks plainly.")
     assert "## Agent profile\nThe agent speaks plainly." == memory.to_prompt()
     assert "## 智能体画像\nThe agent speaks plainly." == memory.to_prompt("zh")
-    with pytest.raises(InvalidInput, match="'en', 'zh' or None, not 'fr'"):
+    with pytest.raises(InvalidInput, match="'en', 'zh' or None, got 'fr'"):
         memory.to_prompt("fr")
 
 
@@ -170,14 +170,14 @@ def test_who_says_the_same_has_the_same_hash() -> None:
     ("call", "message"),
     [
         (lambda: Memory(""), "agent_id must not be empty"),
-        (lambda: Memory("a", "nonsense"), "memory_id must be a UUID, not 'nonsense'"),
-        (lambda: Memory("a", subject="dog"), "'user' or 'agent', not 'dog'"),  # type: ignore[arg-type]
+        (lambda: Memory("a", "nonsense"), "memory_id must be a UUID, got 'nonsense'"),
+        (lambda: Memory("a", subject="dog"), "'user' or 'agent', got 'dog'"),  # type: ignore[arg-type]
         (lambda: Memory("a\x00"), "agent_id holds a NUL"),
         (lambda: Memory("a").update_profile(" \n"), "new_info must not be blank"),
         (lambda: Memory("a").update_profile("x" * 1_000_000), "at most 20,000 characters, got 1,0"),
         (lambda: Memory("a").update_events("one"), "events must be a list of texts"),
         (lambda: Memory("a").update_events(["x" * 1_000_000]), "event must have at most 20,000"),
-        (lambda: Memory("a").update_events([7]), "event must be a text, not int"),  # type: ignore[list-item]
+        (lambda: Memory("a").update_events([7]), "event must be a text, got int"),  # type: ignore[list-item]
         (lambda: Memory("a").update_profile("x", at=datetime(2026, 1, 1)), "at has no time zone"),  # noqa: DTZ001
         (lambda: EventMemory(max_events=0), "between 1 and 1,000, a whole number, not 0"),
         (lambda: Memory.from_dict({}), "pass a dict that to_dict"),
