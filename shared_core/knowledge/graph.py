@@ -1,4 +1,4 @@
-"""The knowledge graph: what is around an entity, how two are connected, and how that changed."""
+"""engine.graph: read the neighbourhood, paths and history of entities; change their edges."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ OPERATOR = "caller"
 
 
 class Graph:
-    """The edges of a scope. Names differ in nothing if they differ in case, width or spacing alone.
+    """The edges of a scope. Case, width, spacing and end punctuation of names do not count.
 
-    What holds now is read, or with as_of what held at a moment, or what was believed at one. Every
-    change is a run: engine.runs() lists it, engine.undo_run() takes it back. Raises
-    CapabilityMissing where the graph is switched off.
+    Reads return the edges that hold now, or with as_of those that held, or were known, at a moment.
+    Every change is a run: engine.runs() lists it, engine.undo_run() undoes it. All methods raise
+    CapabilityMissing if the graph is switched off.
     """
 
     def __init__(self, handle: Handle, relations: Relations | None, facts: Facts) -> None:
@@ -69,9 +69,10 @@ class Graph:
         limit: int = 50,
         as_of: AsOf | None = None,
     ) -> Subgraph:
-        """Return the edges within depth (1 to 3) hops of an entity, either way, nearest first.
+        """Return the edges near an entity, in either direction, nearest and newest first.
 
-        limit: of edges, 1 to 500; of those equally near the newest. Empty for an unknown entity.
+        depth: maximum hops, 1 to 3. limit: maximum number of edges, 1 to 500. An unknown entity has
+        no edges.
         """
         _check_number(depth, "depth", MAX_DEPTH)
         _check_number(limit, "limit", MAX_EDGES)
@@ -90,10 +91,10 @@ class Graph:
         limit: int = 10,
         as_of: AsOf | None = None,
     ) -> list[Path]:
-        """Return ways from one entity to another that meet none twice, shortest first.
+        """Return the simple paths from one entity to another, shortest first.
 
-        max_hops: 1 to 4. limit: of paths, 1 to 100. Of each end the 1,000 nearest and newest edges
-        are looked at; what only older edges of a hub connect is not found.
+        max_hops: 1 to 4. limit: maximum number of paths, 1 to 100. The search reads the 1,000
+        nearest and newest edges of each end, so it may miss a path over older edges of a hub.
         """
         _check_number(max_hops, "max_hops", MAX_HOPS)
         _check_number(limit, "limit", MAX_PATHS)
@@ -105,9 +106,9 @@ class Graph:
     async def history(
         self, scope: Scope, entity: str, *, limit: int = MAX_EDGES, as_of: AsOf | None = None
     ) -> list[Edge]:
-        """Return the last edges that an entity ever had, in the order they began.
+        """Return the last edges of an entity, current and ended, in the order they began.
 
-        current tells which hold; superseded_at since when it is known that one ended.
+        limit: maximum number of edges, 1 to 500. Edge.superseded_at is when its end became known.
         """
         _check_number(limit, "limit", MAX_EDGES)
         key = _read_key(entity)
@@ -119,32 +120,34 @@ class Graph:
     async def entities(
         self, scope: Scope, *, matching: str = "", limit: int = 100, as_of: AsOf | None = None
     ) -> list[Entity]:
-        """Return entities with edges that hold, those with most first.
+        """Return the entities with current edges, those with the most edges first.
 
-        matching: what one of its names holds; here accents do not count either. limit: 1 to 500.
+        matching: a part of one of the names; accents do not count here. limit: 1 to 500.
         """
         _check_number(limit, "limit", MAX_EDGES)
-        wanted = normalised(check_label(matching, "matching")) if matching else ""
+        part = normalised(check_label(matching, "matching")) if matching else ""
         storage = await self._ready(scope, as_of)
-        return list(await storage.graph.entities(scope, wanted, limit, as_of))
+        return list(await storage.graph.entities(scope, part, limit, as_of))
 
     async def add(
         self,
         scope: Scope,
         subject: str,
         relation: str,
-        object: str,  # the word of the field
+        object: str,  # the field's term
         *,
         valid_from: datetime | None = None,
         functional: bool | None = None,
         confidence: float = 1.0,
     ) -> GraphChange:
-        """Add an edge: ADD, NOOP if it holds already, UPDATE if it takes the place of another.
+        """Add an edge: ADD, NOOP if it holds already, or UPDATE if it replaces another.
 
-        valid_from: when it begins, by default now; in the future, it holds from then on. It lasts
-        until what begins later. functional: whether the subject has one object at a time; None for
-        what relations.toml, or open_memory(relations=...), declares. With an edge that ends, ends
-        the fact that says the same; with one of the user's that a slot stands for, begins the fact.
+        The edge ends when a later one begins. The fact of a replaced edge ends with it. An edge of
+        the user whose relation stands for a slot also adds the fact.
+
+        valid_from: when the edge begins, also in the future; now by default. functional: whether a
+        subject has one object at a time; None for the declaration in relations.toml or
+        open_memory(relations=...). confidence: 0 to 1.
         """
         storage = await self._ready(scope)
         relations = self._declared()
@@ -206,14 +209,14 @@ class Graph:
         scope: Scope,
         subject: str,
         relation: str,
-        object: str | None = None,  # the word of the field
+        object: str | None = None,  # the field's term
         *,
         valid_until: datetime | None = None,
     ) -> GraphChange:
-        """End the edges of a subject and relation, to one object or to all: UPDATE, or NOOP.
+        """End the edges of a subject and relation: UPDATE, or NOOP if there is none to end.
 
-        valid_until: as of when, by default now. The facts that say the same end with them; what
-        ended stays as history.
+        object: None ends the edges to all objects. valid_until: when they end; now by default.
+        Their facts end with them. Ended edges stay in the history.
         """
         storage = await self._ready(scope)
         relations = self._declared()
@@ -239,9 +242,9 @@ class Graph:
         return await until_applied(attempt)
 
     async def restore(self, scope: Scope, edge_id: UUID | str) -> Edge:
-        """Let an edge that ended hold again, with the fact that says the same; return it.
+        """Undo the end of an edge and of the fact that it restates; return the edge.
 
-        Raises NotFound for an unknown edge, Conflict if it holds, or another has taken its place.
+        Raises NotFound for an unknown edge, Conflict if it holds or another has replaced it.
         """
         try:
             edge = UUID(str(edge_id))
@@ -260,10 +263,10 @@ class Graph:
         return restored
 
     async def merge_aliases(self, scope: Scope, name: str, aliases: Sequence[str]) -> int:
-        """Let names stand for one entity, called name: reading any reads all. Return how many.
+        """Merge aliases into the entity of a name; return the number of merged names.
 
-        Edges are not rewritten. What already has aliases brings them along, and an alias of another
-        entity that entity; names that no edge has are merged as well. At most 100 at a time.
+        Reads by any name return the edges of all; edges are not rewritten. An alias brings its whole
+        entity along. Names without edges are merged too. aliases: at most 100.
         """
 
         def planned(known: Sequence[Alias]) -> AliasPlan:
@@ -274,7 +277,7 @@ class Graph:
     async def unmerge_aliases(
         self, scope: Scope, name: str, aliases: Sequence[str] | None = None
     ) -> int:
-        """Let aliases of an entity stand for themselves again; None for all. Return how many."""
+        """Separate aliases from an entity, None for all; return the number of separated names."""
 
         def planned(known: Sequence[Alias]) -> AliasPlan:
             return plan_unmerge(name, aliases, known, uuid7)
@@ -347,11 +350,11 @@ def _read_key(name: str) -> str:
     return normalised(check_label(name, "an entity"))
 
 
-def _moment(given: datetime | None, what: str) -> datetime | None:
-    if given is None:
+def _moment(moment: datetime | None, what: str) -> datetime | None:
+    if moment is None:
         return None
-    check_moment(given, what)
-    return given.astimezone(UTC)
+    check_moment(moment, what)
+    return moment.astimezone(UTC)
 
 
 def _check_number(number: object, what: str, most: int) -> None:
@@ -360,10 +363,10 @@ def _check_number(number: object, what: str, most: int) -> None:
 
 
 def entity_key(name: object, what: str) -> str:
-    """Return a name as it is compared: case, width, spacing and closing punctuation do not count.
+    """Return the key of a name: without case, width, spacing and closing punctuation.
 
-    Accents do: "Müller" and "Muller" may be two, and what was merged in error could not be told
-    apart again; merge_aliases() makes them one. Raises InvalidInput for what is no name.
+    Accents count, because "Müller" and "Muller" may be two people, and one key could not be split
+    again; merge_aliases() joins them. Raises InvalidInput for a text that is no name.
     """
     key = normalised(check_label(name, what))
     if not key or max(len(key.encode()), len(str(name).encode())) > MAX_NAME_BYTES:
@@ -376,27 +379,27 @@ def entity_key(name: object, what: str) -> str:
 
 @dataclass(slots=True)
 class AliasPlan:
-    """Aliases to end, and to begin."""
+    """The aliases to end and to add."""
 
     ended: list[UUID] = field(default_factory=list)
     added: list[Alias] = field(default_factory=list)
 
 
 def plan_merge(
-    name: str, given: Sequence[str], known: Sequence[Alias], new_id: Callable[[], UUID]
+    name: str, aliases: Sequence[str], known: Sequence[Alias], new_id: Callable[[], UUID]
 ) -> AliasPlan:
-    """Return what makes names stand for one entity, with all that they stood for.
+    """Return the plan that merges aliases into the entity of a name.
 
-    known: the current aliases of every group that one of the names is in. The entity is that of the
-    first name; an entity that becomes an alias brings its own along.
+    known: the current aliases of each entity that one of the names belongs to. An alias brings all
+    names of its entity.
     """
     by_key = {one.alias_key: one for one in known}
     own = by_key.get(normalised(name))
-    root, called = (own.entity_key, own.entity) if own else (normalised(name), name)
-    called = next((one.entity for one in known if one.entity_key == root), called)
+    root, entity = (own.entity_key, own.entity) if own else (normalised(name), name)
+    entity = next((one.entity for one in known if one.entity_key == root), entity)
     names: dict[str, str] = {}
     plan = AliasPlan()
-    for alias in given:
+    for alias in aliases:
         key = normalised(alias)
         group = by_key[key].entity_key if key in by_key else key
         if group == root:
@@ -409,24 +412,24 @@ def plan_merge(
                 plan.ended.append(one.alias_id)
         names.setdefault(key, alias)
     plan.added = [
-        Alias(alias_id=new_id(), alias_key=key, alias=alias, entity_key=root, entity=called)
+        Alias(alias_id=new_id(), alias_key=key, alias=alias, entity_key=root, entity=entity)
         for key, alias in names.items()
     ]
     return plan
 
 
 def plan_unmerge(
-    name: str, given: Sequence[str] | None, known: Sequence[Alias], new_id: Callable[[], UUID]
+    name: str, aliases: Sequence[str] | None, known: Sequence[Alias], new_id: Callable[[], UUID]
 ) -> AliasPlan:
-    """Return what takes aliases off an entity again; None for all of them.
+    """Return the plan that separates aliases from an entity; None for all of them.
 
-    Without the very name that the others were merged into, these stay together under the first.
+    If the name of the entity itself leaves, the others stay together under the first of them.
     """
     by_key = {one.alias_key: one for one in known}
     own = by_key.get(normalised(name))
     root = own.entity_key if own else normalised(name)
     members = [one for one in known if one.entity_key == root]
-    leaving = None if given is None else {normalised(one) for one in given}
+    leaving = None if aliases is None else {normalised(one) for one in aliases}
     if leaving is None or root not in leaving:
         gone = [one for one in members if leaving is None or one.alias_key in leaving]
         return AliasPlan(ended=[one.alias_id for one in gone])
@@ -443,7 +446,7 @@ def plan_unmerge(
 
 @dataclass(slots=True)
 class Ends:
-    """What ends, and when: open edges, edges with a later known end, and facts."""
+    """The ends of open edges (close), of edges with a later end (move), and of facts."""
 
     close: list[tuple[UUID, datetime]] = field(default_factory=list)
     move: list[tuple[UUID, datetime]] = field(default_factory=list)
@@ -455,7 +458,7 @@ class Ends:
         return tuple(edge_id for edge_id, _ in (*self.close, *self.move))
 
     def add(self, spell: Spell, until: datetime) -> None:
-        """Note that a spell ends."""
+        """Add the end of a spell and of its fact."""
         until = max(until, spell.valid_from)
         if spell.valid_until is not None:
             self.move.append((spell.edge_id, until))
@@ -467,9 +470,9 @@ class Ends:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Addition:
-    """What add() does. edge_id: of what says it already. valid_until: None if it holds to this day.
+    """The plan of an edge to add. edge_id: the equal edge, for a NOOP.
 
-    ends: what it takes the place of. bounds: the edges that begin when it ends.
+    ends: the edges that it replaces. bounds: the edges that begin at its end, valid_until.
     """
 
     operation: Operation
@@ -482,20 +485,20 @@ class Addition:
 def plan_addition(
     spells: Sequence[Spell], value: str, begins: datetime, *, functional: bool
 ) -> Addition:
-    """Return what changes if a subject has a value as of begins, until something else follows.
+    """Return the changes if a subject has a value from begins on.
 
-    No spell of the relation at that moment: ADD. One of the same value: NOOP. One of another value
-    and a functional relation: UPDATE, it ends and the new one begins. What begins later stays, and
-    the new one lasts until then: of a functional relation whatever it is, else the same value.
+    A spell of the same value holds then: NOOP. A functional relation has another value then: UPDATE
+    ends it. Otherwise: ADD. A later spell stays, and the new one ends when it begins. For a
+    relation that is not functional, only a later spell of the same value counts.
     """
-    at_once = [one for one in spells if _holds(one, begins)]
-    for one in at_once:
+    current = [one for one in spells if _holds(one, begins)]
+    for one in current:
         if one.value == value:
             return Addition(
                 operation=Operation.NOOP, edge_id=one.edge_id, valid_until=None, ends=Ends()
             )
     ends = Ends()
-    for one in at_once if functional else ():
+    for one in current if functional else ():
         ends.add(one, begins)
     later = [
         one
@@ -515,7 +518,7 @@ def plan_addition(
 
 
 def plan_retraction(spells: Sequence[Spell], value: str | None, until: datetime) -> Ends:
-    """Return what ends if a relation has no such value as of until; None for any value."""
+    """Return the ends of the spells of a value that hold after until; None for any value."""
     ends = Ends()
     for one in spells:
         holds_on = one.valid_until is None or one.valid_until > max(until, one.valid_from)
@@ -529,7 +532,7 @@ def _holds(spell: Spell, at: datetime) -> bool:
 
 
 def subgraph(walk: Walk, limit: int) -> Subgraph:
-    """Return the first edges of a walk, so many at most, with all they touch."""
+    """Return the first edges of a walk, at most limit, with the entities they touch."""
     edges = walk.edges[:limit]
     names = entity_names(edges)
     hops = distances(neighbours(edges), walk.root) if edges else {}
@@ -541,26 +544,26 @@ def subgraph(walk: Walk, limit: int) -> Subgraph:
 
 
 def simple_paths(walks: Sequence[Walk], max_hops: int, limit: int) -> list[Path]:
-    """Return the paths from the root of the first walk to that of the second, shortest first.
+    """Return the simple paths from the root of the first walk to that of the second.
 
-    Of equal length, newer edges first. None meets an entity twice.
+    The shortest paths come first; among equal lengths, those over newer edges.
     """
     start, goal = (walk.root for walk in walks)
     edges = list({one.edge.edge_id: one for walk in walks for one in walk.edges}.values())
     edges.sort(key=lambda one: (-one.edge.valid_from.timestamp(), one.edge.edge_id))
     near = neighbours(edges)
-    left = distances(near, goal)
-    if start == goal or start not in left:
+    hops = distances(near, goal)
+    if start == goal or start not in hops:
         return []
     names = entity_names(edges)
     found: list[Path] = []
     for length in range(1, max_hops + 1):
-        for way in _ways(near, left, [start], goal, length):
+        for path in _paths(near, hops, [start], goal, length):
             roots = [start]
-            for one in way:
+            for one in path:
                 roots.append(_other(one, roots[-1]))
             steps = [
-                replace(named_edge(one, names), hops=place) for place, one in enumerate(way, 1)
+                replace(named_edge(one, names), hops=place) for place, one in enumerate(path, 1)
             ]
             found.append(Path(entities=[names[root] for root in roots], edges=steps))
             if len(found) == limit:
@@ -569,9 +572,9 @@ def simple_paths(walks: Sequence[Walk], max_hops: int, limit: int) -> list[Path]
 
 
 def entity_names(edges: Iterable[FoundEdge]) -> dict[str, str]:
-    """Return what entities are called: what their aliases were merged into, or as first spelt."""
+    """Return the name of each entity by key: that of its aliases, or its first spelling."""
     merged: dict[str, str] = {}
-    spelt: dict[str, str] = {}
+    first: dict[str, str] = {}
     for one in edges:
         for root, alias_of, name in (
             (one.subject_root, one.subject_alias_of, one.edge.subject),
@@ -579,12 +582,12 @@ def entity_names(edges: Iterable[FoundEdge]) -> dict[str, str]:
         ):
             if alias_of is not None:
                 merged.setdefault(root, alias_of)
-            spelt.setdefault(root, name)
-    return spelt | merged
+            first.setdefault(root, name)
+    return first | merged
 
 
 def named_edge(one: FoundEdge, names: Mapping[str, str]) -> Edge:
-    """Return an edge with its entities under the same names as everywhere else."""
+    """Return an edge with the names of its entities from entity_names()."""
     return replace(
         one.edge, subject_entity=names[one.subject_root], object_entity=names[one.object_root]
     )
@@ -594,7 +597,7 @@ _Near = Mapping[str, Sequence[FoundEdge]]
 
 
 def neighbours(edges: Iterable[FoundEdge]) -> _Near:
-    """Return the edges of each entity, in the order given."""
+    """Return the edges of each entity, by its key."""
     near: dict[str, list[FoundEdge]] = {}
     for one in edges:
         for root in {one.subject_root, one.object_root}:
@@ -603,7 +606,7 @@ def neighbours(edges: Iterable[FoundEdge]) -> _Near:
 
 
 def distances(near: _Near, root: str) -> dict[str, int]:
-    """Return how many hops away what can be reached is, nearest first."""
+    """Return the hops to each reachable entity, nearest first."""
     hops = {root: 0} if root in near else {}
     waiting = deque(hops)
     while waiting:
@@ -616,20 +619,24 @@ def distances(near: _Near, root: str) -> dict[str, int]:
     return hops
 
 
-def _ways(
-    near: _Near, left: Mapping[str, int], met: list[str], goal: str, length: int
+def _paths(
+    near: _Near, hops: Mapping[str, int], visited: list[str], goal: str, length: int
 ) -> Iterator[list[FoundEdge]]:
-    """Yield the ways of exactly this length from the last entity met to the goal."""
-    here = met[-1]
+    """Yield the paths of exactly this length from the last visited entity to the goal."""
+    here = visited[-1]
     if not length:
         if here == goal:
             yield []
         return
     for one in near[here]:
         other = _other(one, here)
-        if other in met or left.get(other, length) >= length or (other == goal) != (length == 1):
+        if (
+            other in visited
+            or hops.get(other, length) >= length
+            or (other == goal) != (length == 1)
+        ):
             continue
-        for rest in _ways(near, left, [*met, other], goal, length - 1):
+        for rest in _paths(near, hops, [*visited, other], goal, length - 1):
             yield [one, *rest]
 
 
