@@ -27,7 +27,7 @@ from shared_core.errors import ModelOutputInvalid, ModelUnavailable
 from shared_core.extraction.draft_validation import ValidatedDrafts, identifying_facts, validated
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.extraction.transcript import shown_whole
-from shared_core.knowledge.edge_planning import EdgePlan, edges_said, plan_edges
+from shared_core.knowledge.edge_planning import EdgePlan, plan_edges, stated_edges
 from shared_core.knowledge.fact_planning import FactPlan, plan_facts, slots_to_read
 from shared_core.knowledge.reviving import faded_stated_again, plan_revival
 from shared_core.knowledge.run_rows import RunRows, add_privacy, until_applied
@@ -175,7 +175,7 @@ class Consolidation:
         said_at = {event.event_id: event.occurred_at for _, event in formed.turns}
         people = identifying_facts(drafts)
         slots = slots_to_read(drafts.facts)
-        triples = edges_said(drafts, self.relations) if self.relations else []
+        triples = stated_edges(drafts, self.relations) if self.relations else []
         pairs = sorted({(normalised(one.subject), one.relation) for one in triples})
         since = min(said_at.values(), default=started_at)
         known = await self.storage.runs.known(self.scope, slots, pairs, since)
@@ -187,7 +187,7 @@ class Consolidation:
             self.storage, self.embedding, self.scope, faded_stated_again(known.facts, facts),
             self.embedded,
         )  # fmt: skip
-        graph = plan_edges(triples, known.edges, facts.opened, said_at, uuid7, facts.told_again)
+        graph = plan_edges(triples, known.edges, facts.opened, said_at, uuid7, facts.restated_facts)
         rows = self._rows(reading, formed, facts, graph)
         vectors = await _without_likes(
             self.storage, self.embedding, self.scope, rows, self.embedded
@@ -265,22 +265,22 @@ async def _form(extractor: Extractor, reading: ThreadWindow) -> Formed | None:
     summary, usage, by_rules, put_off = "", extraction.usage, False, False
     if unsummed:
         before = reading.summary if reading.summed > reread else ""
-        said = [event for _, event in replay]
+        replayed = [event for _, event in replay]
         try:
-            summary, asked = await extractor.summarise(said, before, SUMMARY_CHARACTERS)
+            summary, spent = await extractor.summarise(replayed, before, SUMMARY_CHARACTERS)
         except ModelOutputInvalid as error:
             if not turns:
                 raise
             # The extraction is paid for and valid, so only the summary falls back to rules.
             log.warning("thread is summed up by rules in place of %s: %s", extractor.name, error)
             by_rules = True
-            summary, asked = await RuleExtractor().summarise(said, before, SUMMARY_CHARACTERS)
+            summary, spent = await RuleExtractor().summarise(replayed, before, SUMMARY_CHARACTERS)
         except ModelUnavailable as error:
             if not turns:
                 raise
             log.warning("the summary is left to the next run: %s", type(error).__name__)
-            put_off, unsummed, asked = True, False, NO_USAGE
-        usage += asked
+            put_off, unsummed, spent = True, False, NO_USAGE
+        usage += spent
     news = bool(turns) or replay[-1][0] > reading.replay_mark
     if not news and not summary:
         return None

@@ -18,22 +18,22 @@ from shared_core.ports.runs import KnownEdge, PlannedEdge, PlannedFact
 class EdgePlan:
     """The changes of a run to the graph.
 
-    said_by: pairs of an edge, old or new, and a draft that states it. bounds: edges that ended
+    stated_by: pairs of an edge, old or new, and a draft that states it. bounds: edges that ended
     opened ones.
     """
 
     opened: list[PlannedEdge] = field(default_factory=list)
     closed: dict[UUID, datetime] = field(default_factory=dict)
-    said_by: list[tuple[UUID, TripleDraft]] = field(default_factory=list)
+    stated_by: list[tuple[UUID, TripleDraft]] = field(default_factory=list)
     bounds: list[UUID] = field(default_factory=list)
 
     @property
-    def said(self) -> list[tuple[UUID, tuple[str, ...]]]:
+    def sources(self) -> list[tuple[UUID, tuple[str, ...]]]:
         """Edges, old and new, with the turns that jointly state each."""
-        return [(one, (draft.event_id, *draft.other_event_ids)) for one, draft in self.said_by]
+        return [(one, (draft.event_id, *draft.other_event_ids)) for one, draft in self.stated_by]
 
 
-def edges_said(extraction: Extraction, relations: Relations) -> list[TripleDraft]:
+def stated_edges(extraction: Extraction, relations: Relations) -> list[TripleDraft]:
     """Return the distinct edges of an extraction, under their declared names.
 
     Includes every fact that is a relation, even if the extractor returned no edge for it.
@@ -52,7 +52,7 @@ def plan_edges(
     facts: Sequence[PlannedFact],
     said_at: Mapping[str, datetime],
     new_id: Callable[[], UUID],
-    told_again: Sequence[PlannedFact] = (),
+    restated_facts: Sequence[PlannedFact] = (),
 ) -> EdgePlan:
     """Return the changes that triples, in the order of their turns, make to the known edges.
 
@@ -69,9 +69,9 @@ def plan_edges(
         facts: new facts of the run.
         said_at: maps event ids to the times of the turns.
         new_id: makes edge ids.
-        told_again: known facts that the run states again (FactPlan.told_again).
+        restated_facts: known facts that the run states again (FactPlan.restated_facts).
     """
-    fold = _EdgeFold(known, facts, told_again, new_id)
+    fold = _EdgeFold(known, facts, restated_facts, new_id)
     for draft in drafts:
         if normalised(draft.subject) and normalised(draft.object):
             fold.state(draft, said_at[draft.event_id])
@@ -85,18 +85,18 @@ class _EdgeFold:
         self,
         known: Sequence[KnownEdge],
         facts: Sequence[PlannedFact],
-        told_again: Sequence[PlannedFact],
+        restated_facts: Sequence[PlannedFact],
         new_id: Callable[[], UUID],
     ) -> None:
         self.plan = EdgePlan()
         self._facts = facts
-        self._told_again = told_again
+        self._restated_facts = restated_facts
         self._new_id = new_id
         self._stated: dict[tuple[str, str], list[Stated]] = {}
         for one in known:
-            said = sorted(one.said) or [one.valid_from]
+            times = sorted(one.said) or [one.valid_from]
             stated = Stated(
-                one.edge_id, normalised(one.object), one.valid_from, one.valid_until, said
+                one.edge_id, normalised(one.object), one.valid_from, one.valid_until, times
             )
             self._stated.setdefault((normalised(one.subject), one.relation), []).append(stated)
 
@@ -108,14 +108,14 @@ class _EdgeFold:
         fact = self._fact_of(draft)
         end = next_end(at, same, others, _end_of(fact))
         known = same_spell(at, same, end)
-        before = [one for one in others if one.holds(at) and not one.said_after(at)]
+        before = [one for one in others if one.holds(at) and not one.stated_after(at)]
         anew = fact if fact in self._facts else None
         begins = anew.valid_from if anew else _begins(draft, at, before)
         for other in before:
             self._close(other, begins)
         if known is not None:
-            known.say(at)
-            self.plan.said_by.append((known.row_id, draft))
+            known.add(at)
+            self.plan.stated_by.append((known.row_id, draft))
             return
         rests = anew and _grounds(draft) <= _grounds(anew.draft)
         until = end.of(begins) if end else None
@@ -133,14 +133,14 @@ class _EdgeFold:
         )
         self.plan.opened.append(edge)
         if not rests:
-            self.plan.said_by.append((edge.edge_id, draft))
+            self.plan.stated_by.append((edge.edge_id, draft))
         self.plan.bounds += [end.row_id] if end else []
         edges.append(Stated(edge.edge_id, value, begins, edge.valid_until, [at]))
 
     def _fact_of(self, draft: TripleDraft) -> PlannedFact | None:
-        wanted = (draft.event_id, normalised(draft.object))
-        for fact in (*self._facts, *self._told_again):
-            if wanted == (fact.draft.event_id, normalised(fact.draft.value)):
+        restated = (draft.event_id, normalised(draft.object))
+        for fact in (*self._facts, *self._restated_facts):
+            if restated == (fact.draft.event_id, normalised(fact.draft.value)):
                 return fact
         return None
 
@@ -159,10 +159,10 @@ def _grounds(draft: TripleDraft | FactDraft) -> set[str | MemoryId]:
 
 def _begins(draft: TripleDraft, at: datetime, before: Sequence[Stated]) -> datetime:
     """Return when an edge began, after the start of the edges it replaces."""
-    told = draft.valid_from
-    if told is None or told > at or any(told <= one.valid_from for one in before):
+    begins = draft.valid_from
+    if begins is None or begins > at or any(begins <= one.valid_from for one in before):
         return at
-    return told
+    return begins
 
 
 def _end_of(fact: PlannedFact | None) -> list[ValidityEnd]:

@@ -31,14 +31,14 @@ ATTRIBUTE = re.compile(r"(relation\.[^.]+)\..")
 
 @dataclass(slots=True)
 class FactPlan:
-    """The changes of a run to facts. said_again: drafts that restate known facts.
+    """The changes of a run to facts. restated: drafts that restate known facts.
 
     retracted: retractions and their turns. bounds: facts and retractions that ended opened facts.
     """
 
     opened: list[PlannedFact] = field(default_factory=list)
     closed: dict[MemoryId, datetime] = field(default_factory=dict)
-    said_again: list[tuple[FactDraft, Stated]] = field(default_factory=list)
+    restated: list[tuple[FactDraft, Stated]] = field(default_factory=list)
     retracted: list[tuple[Retraction, tuple[str, ...]]] = field(default_factory=list)
     bounds: list[UUID] = field(default_factory=list)
 
@@ -47,11 +47,11 @@ class FactPlan:
         """The known facts stated again, and the turns that state each."""
         return [
             (MemoryId(one.row_id), (draft.event_id, *draft.other_event_ids))
-            for draft, one in self.said_again
+            for draft, one in self.restated
         ]
 
     @property
-    def told_again(self) -> list[PlannedFact]:
+    def restated_facts(self) -> list[PlannedFact]:
         """The known facts stated again, with the drafts that state them."""
         return [
             PlannedFact(
@@ -61,13 +61,13 @@ class FactPlan:
                 valid_from=one.valid_from,
                 valid_until=one.valid_until,
             )
-            for draft, one in self.said_again
+            for draft, one in self.restated
         ]
 
     def ended(self, by: datetime) -> list[MemoryId]:
         """Return the facts of the run that have ended by a moment."""
-        told = [*self.opened, *self.told_again]
-        past = [one.memory_id for one in told if one.valid_until and one.valid_until <= by]
+        stated = [*self.opened, *self.restated_facts]
+        past = [one.memory_id for one in stated if one.valid_until and one.valid_until <= by]
         closed = [memory_id for memory_id, until in self.closed.items() if until <= by]
         return list(dict.fromkeys([*closed, *past]))
 
@@ -75,7 +75,7 @@ class FactPlan:
 def fact_key(draft: FactDraft) -> str:
     """Return the key under which at most one fact is current.
 
-    Slot, subject if it is not the user, and value if the slot holds several: "employer",
+    Slot, subject if it is not the user, and value if the slot holds many: "employer",
     "like:jazz", "relation.daughter.age@mia", "relation.daughter.like@mia:jazz".
     """
     place = subject_key(draft)
@@ -84,10 +84,10 @@ def fact_key(draft: FactDraft) -> str:
 
 def _indexable(key: str) -> str:
     """Return a key that fits an index; a long one is cut and gets its SHA-256 appended."""
-    given = key.encode()
-    if len(given) <= MAX_KEY_BYTES:
+    encoded = key.encode()
+    if len(encoded) <= MAX_KEY_BYTES:
         return key
-    return f"{given[:MAX_KEY_BYTES].decode(errors='ignore')}#{sha256(given).hexdigest()}"
+    return f"{encoded[:MAX_KEY_BYTES].decode(errors='ignore')}#{sha256(encoded).hexdigest()}"
 
 
 def subject_key(draft: FactDraft) -> str:
@@ -199,8 +199,8 @@ class _FactFold:
         self._stated: dict[tuple[str, str], list[Stated]] = {}
         self._current: dict[tuple[str, str], Stated] = {}
         for fact in known:
-            said = sorted(fact.said) or [fact.valid_from]
-            one = Stated(fact.memory_id, fact.value, fact.valid_from, fact.valid_until, said)
+            times = sorted(fact.said) or [fact.valid_from]
+            one = Stated(fact.memory_id, fact.value, fact.valid_from, fact.valid_until, times)
             self._add((fact.fact_type, fact.key), one)
 
     def _add(self, place: tuple[str, str], one: Stated) -> None:
@@ -257,8 +257,8 @@ class _FactFold:
                 self._close(key, at, begins)
                 self._end_earlier(key, at, begins, known)
         if known is not None:
-            self.plan.said_again.append((draft, known))
-            known.say(at)
+            self.plan.restated.append((draft, known))
+            known.add(at)
             return
         self._end_apart(draft, at, begins)
         self._leave(draft, at, begins, others)
@@ -315,23 +315,23 @@ class _FactFold:
         ]
 
     def retract(self, draft: FactDraft, at: datetime) -> None:
-        wanted, slot = normalised(draft.value), subject_key(draft)
+        value, slot = normalised(draft.value), subject_key(draft)
         for place, current in list(self._current.items()):
             same_slot = place[0] == draft.fact_type and (
                 place[1] == slot or place[1].startswith(f"{slot}:")
             )
-            if same_slot and wanted in ("", normalised(current.value)):
+            if same_slot and value in ("", normalised(current.value)):
                 until = current.valid_from if draft.denies else _begins(draft, at, [current])
                 self._close(place, at, until)
         for place in list(self._stated) if self._now else []:
             if place[0] == draft.fact_type and f"{place[1]}:".startswith(f"{slot}:"):
-                self._end_earlier(place, at, _begins(draft, at, []), None, wanted)
+                self._end_earlier(place, at, _begins(draft, at, []), None, value)
         retraction = Retraction(
             retraction_id=self._new_id(),
             fact_type=draft.fact_type,
             slot=draft.slot,
             subject_key=slot,
-            value=wanted,
+            value=value,
             said_at=at,
             valid_until=draft.valid_from if _begins(draft, at, []) < at else None,
         )
@@ -354,13 +354,13 @@ class _FactFold:
             to_come = self._now and one.valid_until and one.valid_until > max(until, self._now)
             if not to_come or one is kept or value not in ("", normalised(one.value)):
                 continue
-            if one.holds(at) and not one.said_after(at):
+            if one.holds(at) and not one.stated_after(at):
                 self._end(one, until)
 
     def _close(self, place: tuple[str, str], at: datetime, until: datetime) -> None:
         """End the current fact of a place, unless it was stated again after at."""
         current = self._current.get(place)
-        if current is None or current.said_after(at):
+        if current is None or current.stated_after(at):
             return
         del self._current[place]
         self._end(current, until)
@@ -376,7 +376,7 @@ class _FactFold:
 
 def _begins(draft: FactDraft, at: datetime, against: Sequence[Stated]) -> datetime:
     """Return when the fact of a draft began, after the start of the facts it ends."""
-    told = draft.valid_from
-    if told is None or told > at or any(told <= one.valid_from for one in against):
+    begins = draft.valid_from
+    if begins is None or begins > at or any(begins <= one.valid_from for one in against):
         return at
-    return told
+    return begins

@@ -1,4 +1,4 @@
-"""engine.facts: list facts as of any moment, state, retract and restore them."""
+"""engine.facts: list facts as of any moment; state, retract and restore them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from shared_core.extraction.stated_facts import (
     stated_slot,
     statement_language,
 )
-from shared_core.knowledge.edge_planning import EdgePlan, edges_said, plan_edges
+from shared_core.knowledge.edge_planning import EdgePlan, plan_edges, stated_edges
 from shared_core.knowledge.fact_planning import (
     FactPlan,
     fact_key,
@@ -57,7 +57,7 @@ MAX_VALUE_CHARACTERS = 2_000
 class Facts:
     """Facts of one memory. Call it to list them: engine.facts(scope).
 
-    relations: the relations that edges may have; None where the graph is switched off.
+    relations: the relations that edges may have; None if the graph is switched off.
     """
 
     def __init__(self, handle: Handle, relations: Relations | None) -> None:
@@ -106,22 +106,22 @@ class Facts:
         subject: str | None = None,
         valid_from: datetime | None = None,
     ) -> Fact:
-        """Store a fact as if the user had said it; return it as it is then.
+        """Store a fact as if the user had stated it, and return it.
 
         engine.state_fact() explains the arguments.
         """
         scope_path(scope)
-        given, begins = stated_slot(slot), _moment(valid_from)
+        known_slot, begins = stated_slot(slot), _moment(valid_from)
         about = USER if subject is None else short_name(check_label(subject, "subject").strip())
         if not normalised(about):
             raise InvalidInput(f"subject must be a name, or None for the user, got {subject!r}")
         about = USER if normalised(about) == USER else about
-        kept = self._value(value)
+        text = self._value(value)
         embedded: dict[str, Vectors] = {}
 
         async def attempt() -> MemoryId:
             return await self._try(
-                scope, await self._draft(scope, given, kept, about, begins), embedded
+                scope, await self._draft(scope, known_slot, text, about, begins), embedded
             )
 
         try:
@@ -135,10 +135,9 @@ class Facts:
     async def retract(
         self, scope: Scope, key: Fact | UUID | str, *, at: datetime | None = None
     ) -> Fact:
-        """End a fact as of a moment, by default now, and return it as it is then.
+        """End a fact as of a moment, by default now, and return it with its end.
 
-        What says the same, or was derived from it, ends with it. engine.retract() explains the
-        arguments.
+        Its edges and the memories derived from it end too. engine.retract() explains the arguments.
         """
         storage = await self._handle.storage()
         fact, _ = await _fact_named(storage, scope, key)
@@ -169,9 +168,9 @@ class Facts:
         return replace(fact, valid_until=until, superseded_at=now)
 
     async def restore(self, scope: Scope, key: Fact | UUID | str) -> Fact:
-        """Let a fact that ended hold again, with what ended with it; return it as it is then.
+        """Undo the end of a fact and of everything that ended with it; return the fact.
 
-        engine.restore() explains what is refused.
+        engine.restore() lists the errors.
         """
         storage = await self._handle.storage()
         fact, place = await _fact_named(storage, scope, key)
@@ -206,9 +205,9 @@ class Facts:
     async def beside_edge(
         self, scope: Scope, slot: Slot, edge: PlannedEdge, plan: RunPlan
     ) -> tuple[PlannedEdge, RunPlan]:
-        """Return an edge that a caller adds to the user, and its run, with the fact that says it.
+        """Return an edge of the user and its run, both with the fact that the edge states.
 
-        What cannot hold beside the fact ends with what cannot hold beside the edge.
+        The run also ends the facts and edges that exclude this fact.
         """
         draft = await self._draft(
             scope, slot, self._value(edge.draft.object), USER, edge.valid_from
@@ -217,10 +216,10 @@ class Facts:
         facts.opened = [replace(one, valid_until=edge.valid_until) for one in facts.opened]
         rows, vectors = await self._rows(scope, plan.run_id, plan.started_at, facts, {})
         own = [one.memory_id for one in facts.opened]
-        said = own or [memory_id for memory_id, _ in facts.seen_again]
+        fact_ids = own or [memory_id for memory_id, _ in facts.seen_again]
         closed = {**dict(plan.close), **facts.closed}
         return (
-            replace(edge, fact_id=said[0], memory_id=own[0] if own else None),
+            replace(edge, fact_id=fact_ids[0], memory_id=own[0] if own else None),
             replace(
                 plan,
                 close=list(closed.items()),
@@ -236,8 +235,8 @@ class Facts:
             ),
         )
 
-    async def bring_back(self, scope: Scope, facts: Sequence[MemoryId]) -> None:
-        """Bring those of some facts that have faded, and are said again, back into recall."""
+    async def revive_faded(self, scope: Scope, facts: Sequence[MemoryId]) -> None:
+        """Revive the faded ones of facts that were stated again."""
         storage = await self._handle.storage()
         await revive(storage, self._handle.embedding, scope, facts)
 
@@ -245,11 +244,10 @@ class Facts:
         self, scope: Scope, slot: Slot, value: str, subject: str, begins: datetime | None
     ) -> FactDraft:
         storage = await self._handle.storage()
-        said, known = f"{slot.name} {value}", []
-        if not HAN_CHARACTER.search(said):
+        text, known = f"{slot.name} {value}", []
+        if not HAN_CHARACTER.search(text):
             known = [one.statement for one in await storage.facts.list_facts(scope)]
-        spoken = statement_language(said, known)
-        return stated_draft(slot, value, subject, begins, spoken)
+        return stated_draft(slot, value, subject, begins, statement_language(text, known))
 
     async def _try(self, scope: Scope, draft: FactDraft, embedded: dict[str, Vectors]) -> MemoryId:
         """Write a fact and return its id. embedded: vectors of earlier tries, by text."""
@@ -257,7 +255,7 @@ class Facts:
         now = self._clock()
         known, facts, graph = await self._planned(scope, draft, now)
         if not facts.opened and not facts.closed and not graph.opened:
-            await self.bring_back(scope, faded_stated_again(known.facts, facts))
+            await self.revive_faded(scope, faded_stated_again(known.facts, facts))
             return facts.seen_again[0][0]
         run_id = uuid7()
         rows, vectors = await self._rows(scope, run_id, now, facts, embedded)
@@ -293,12 +291,12 @@ class Facts:
         storage = await self._handle.storage()
         since = min(now, draft.valid_from or now)
         known = await storage.runs.known(scope, slots_to_read([draft]), self._pairs(draft), since)
-        at = {"": _told_at(draft, known.facts, now)}
+        at = {"": _stated_at(draft, known.facts, now)}
         facts = plan_facts(
             [draft], known.facts, at, lambda: MemoryId(uuid7()), known.retractions, now
         )
         triples = self._triples(draft)
-        graph = plan_edges(triples, known.edges, facts.opened, at, uuid7, facts.told_again)
+        graph = plan_edges(triples, known.edges, facts.opened, at, uuid7, facts.restated_facts)
         return known, facts, graph
 
     async def _rows(
@@ -325,7 +323,7 @@ class Facts:
     def _triples(self, draft: FactDraft) -> list[TripleDraft]:
         if self._relations is None:
             return []
-        return edges_said(Extraction(facts=[draft]), self._relations)
+        return stated_edges(Extraction(facts=[draft]), self._relations)
 
     def _pairs(self, draft: FactDraft) -> list[tuple[str, str]]:
         return sorted({(normalised(one.subject), one.relation) for one in self._triples(draft)})
@@ -333,15 +331,15 @@ class Facts:
     def _value(self, value: str) -> str:
         if not isinstance(value, str):
             raise InvalidInput(f"value must be a text, e.g. {str(value)!r}, got {value!r}")
-        kept = self._handle.sanitizer.memory(
+        text = self._handle.sanitizer.memory(
             NewMemory(text=check_label(value, "value").strip())
         ).text.strip()
-        if not normalised(kept) or len(kept) > MAX_VALUE_CHARACTERS:
+        if not normalised(text) or len(text) > MAX_VALUE_CHARACTERS:
             raise InvalidInput(
                 f"value must be a text of 1 to {MAX_VALUE_CHARACTERS:,} characters with more than"
                 f" punctuation, got {value[:80]!r}"
             )
-        return kept
+        return text
 
     async def _stored(self, scope: Scope, memory_id: MemoryId) -> Fact:
         storage = await self._handle.storage()
@@ -351,13 +349,13 @@ class Facts:
         return found.fact
 
 
-async def _fact_named(storage: Storage, scope: Scope, given: Fact | UUID | str) -> tuple[Fact, str]:
+async def _fact_named(storage: Storage, scope: Scope, key: Fact | UUID | str) -> tuple[Fact, str]:
     scope_path(scope)
-    if not isinstance(given, Fact | UUID | str):
+    if not isinstance(key, Fact | UUID | str):
         raise InvalidInput(
-            f"fact must be a Fact, its key or its memory id as a UUID or a text, got {given!r}"
+            f"fact must be a Fact, its key or its memory id as a UUID or a text, got {key!r}"
         )
-    name = given.key if isinstance(given, Fact) else str(given)
+    name = key.key if isinstance(key, Fact) else str(key)
     found: NamedMemory | None = None
     if storable(name):
         found = await storage.facts.named_memory(scope, name)
@@ -386,10 +384,10 @@ def _end_of(fact: Fact, at: datetime, now: datetime) -> datetime:
     return at.astimezone(UTC)
 
 
-def _told_at(draft: FactDraft, known: Sequence[KnownFact], now: datetime) -> datetime:
-    """Return the moment a statement counts as said: now, or when it began to hold.
+def _stated_at(draft: FactDraft, known: Sequence[KnownFact], now: datetime) -> datetime:
+    """Return the moment that counts as the time of a statement: now, or when the fact begins.
 
-    That is for what begins later, and for what held before something else did: then it is history.
+    It is the beginning of a future fact, and of one that a later fact makes history.
     """
     begins = draft.valid_from
     if begins is None:
@@ -407,8 +405,8 @@ def _told_at(draft: FactDraft, known: Sequence[KnownFact], now: datetime) -> dat
     return begins if later else now
 
 
-def _moment(given: datetime | None) -> datetime | None:
-    if given is None:
+def _moment(valid_from: datetime | None) -> datetime | None:
+    if valid_from is None:
         return None
-    check_moment(given, "valid_from")
-    return given.astimezone(UTC)
+    check_moment(valid_from, "valid_from")
+    return valid_from.astimezone(UTC)

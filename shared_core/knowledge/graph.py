@@ -185,7 +185,7 @@ class Graph:
         found = plan_addition(known.spells, known.value, edge.valid_from, functional=functional)
         if found.operation is Operation.NOOP:
             facts = [one.fact_id for one in known.spells if one.edge_id == found.edge_id]
-            await self._facts.bring_back(scope, [one for one in facts if one])
+            await self._facts.revive_faded(scope, [one for one in facts if one])
             return GraphChange(
                 operation=Operation.NOOP, edge_id=found.edge_id, closed=(), run_id=None
             )
@@ -265,8 +265,8 @@ class Graph:
     async def merge_aliases(self, scope: Scope, name: str, aliases: Sequence[str]) -> int:
         """Merge aliases into the entity of a name; return the number of merged names.
 
-        Reads by any name return the edges of all; edges are not rewritten. An alias brings its whole
-        entity along. Names without edges are merged too. aliases: at most 100.
+        Reads by any name return the edges of all; edges are not rewritten. An alias brings the names
+        of its entity along. Names without edges are merged too. aliases: at most 100.
         """
 
         def planned(known: Sequence[Alias]) -> AliasPlan:

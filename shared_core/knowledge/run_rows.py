@@ -148,24 +148,24 @@ class RunRows:
         for fact in plan.opened:
             self.memories.append(self._fact_row(fact))
             self._draw(str(fact.memory_id), self._turns_of(fact.draft))
-        for draft, known in plan.said_again:
+        for draft, known in plan.restated:
             self._draw(str(known.row_id), self._turns_of(draft))
 
     def add_edges(self, plan: EdgePlan) -> None:
         """Add the provenance of the edges of a plan."""
-        for basis, (edge_id, draft) in enumerate(plan.said_by):
+        for basis, (edge_id, draft) in enumerate(plan.stated_by):
             turns = self._turns_of(draft)
             self.edge_sources += [(edge_id, one, basis) for one in sorted(turns)]
             self.drawn_from |= turns
 
     def add_drafts(self, drafts: Extraction) -> None:
         """Add statements, insights and annotations; call add_facts first."""
-        said = {row.words_key for row in self.memories} - {None}
+        seen = {row.words_key for row in self.memories} - {None}
         for statement in drafts.statements:
             key = words_key(statement.text)
-            if key in said:
+            if key in seen:
                 continue
-            said |= {key} - {None}
+            seen |= {key} - {None}
             extra = _extra(statement.emotion, statement.privacy) | {"statement": True}
             if statement.strategy:
                 extra["strategy"] = statement.strategy
@@ -175,9 +175,9 @@ class RunRows:
                            statement.importance, extra, statement.people)  # fmt: skip
         for insight in drafts.insights:
             key = words_key(insight.text)
-            if key in said:
+            if key in seen:
                 continue
-            said |= {key} - {None}
+            seen |= {key} - {None}
             extra = {"category": insight.category}
             self._free_row("reflection", insight.text, insight.event_ids,
                            insight.importance, extra)  # fmt: skip
@@ -205,10 +205,10 @@ class RunRows:
         self._free[row.namespace, row.key] = row.text
         return row.namespace, row.key
 
-    def add_summary(self, summary: str, told: Sequence[Event]) -> None:
+    def add_summary(self, summary: str, turns: Sequence[Event]) -> None:
         """Add the summary of the thread, which covers these turns."""
-        occurred_at = told[-1].occurred_at
-        self.drawn_from |= self._own(event.event_id for event in told)
+        occurred_at = turns[-1].occurred_at
+        self.drawn_from |= self._own(event.event_id for event in turns)
         self.memories.append(
             MemoryRow(
                 memory_id=MemoryId(uuid7()),
@@ -223,7 +223,7 @@ class RunRows:
                 occurred_at=occurred_at,
                 thread_id=self._thread_id,
                 run_id=self.run_id,
-                expires_at=_first_expiry(told),
+                expires_at=_first_expiry(turns),
             )
         )
 

@@ -20,19 +20,19 @@ class Stated:
     value: str
     valid_from: datetime
     valid_until: datetime | None
-    said: list[datetime]
+    stated_at: list[datetime]
 
-    def say(self, at: datetime) -> None:
+    def add(self, at: datetime) -> None:
         """Add a time at which it was stated."""
-        insort(self.said, at)
+        insort(self.stated_at, at)
 
     def holds(self, at: datetime) -> bool:
         """Return whether it was stated by this moment and had not ended."""
-        return self.said[0] <= at and (self.valid_until is None or self.valid_until > at)
+        return self.stated_at[0] <= at and (self.valid_until is None or self.valid_until > at)
 
-    def said_after(self, at: datetime) -> bool:
+    def stated_after(self, at: datetime) -> bool:
         """Return whether it was stated again later."""
-        return self.said[-1] > at
+        return self.stated_at[-1] > at
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,9 @@ def next_end(
     """
     found = [end for end in ends if end.said_at > at]
     for other in others:
-        later = [moment for moment in other.said if moment > at]
+        later = [moment for moment in other.stated_at if moment > at]
         if later:
-            first = later[0] == other.said[0] and other.valid_from > at
+            first = later[0] == other.stated_at[0] and other.valid_from > at
             until = other.valid_from if first else later[0]
             found.append(ValidityEnd(later[0], until, other.row_id))
     for one in same:
@@ -73,6 +73,6 @@ def same_spell(at: datetime, same: Iterable[Stated], end: ValidityEnd | None) ->
     """Return the equal statement that holds at a moment, or is made before the end."""
     for one in same:
         held = one.valid_until is None or one.valid_until > at
-        if held and (end is None or one.said[0] <= end.said_at):
+        if held and (end is None or one.stated_at[0] <= end.said_at):
             return one
     return None

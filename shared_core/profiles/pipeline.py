@@ -319,7 +319,7 @@ class ProfilePipeline:
             modification=modification,
             profile_memory=profile,
             opened=len(plan.opened),
-            said_again=len(plan.said_again),
+            said_again=len(plan.restated),
             ended=tuple(_replaced(plan, profile)),
         )
 

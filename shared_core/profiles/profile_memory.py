@@ -271,7 +271,7 @@ class ProfileMemory:
                     bases=(basis,) if basis else (),
                 )
             )  # fmt: skip
-        for draft, known in plan.said_again:
+        for draft, known in plan.restated:
             self._say_again(known.row_id, said_at[draft.event_id], basis_of(draft))
         self._bound(max(said_at.values()) if said_at else None)
         return plan
@@ -332,7 +332,7 @@ class ProfileMemory:
             for one in ended:
                 self._open(_written([_clause_of(one)], at, one.valid_from, one.valid_until))
             now = tuple(_fact_of(one) for one in opened if not one.valid_until)
-            for draft, known in plan.said_again:
+            for draft, known in plan.restated:
                 if draft.event_id in places:
                     self._say_again(known.row_id, at, ())
             if now:

@@ -12,7 +12,7 @@ import pytest
 from shared_core import Event, Scope, open_memory
 from shared_core.core.domain import Extraction, FactDraft, TripleDraft
 from shared_core.extraction.rule_based import RuleExtractor
-from shared_core.knowledge.edge_planning import edges_said
+from shared_core.knowledge.edge_planning import stated_edges
 from shared_core.nlp.relation_schema import DECLARED
 
 ANN = Scope("app", "ann")
@@ -65,7 +65,7 @@ async def test_no_draft_fails_a_run(dsn: str, wrong: FactDraft | TripleDraft) ->
     async with open_memory(dsn, extractor=extractor, worker=False) as memory:
         await memory.append_events(ANN, "t", [TURN])
         report = await memory.consolidate(ANN, "t")
-        relations = edges_said(Extraction(facts=facts, triples=triples), DECLARED)
+        relations = stated_edges(Extraction(facts=facts, triples=triples), DECLARED)
         named = [triple for triple in relations if triple.subject.strip()]
         assert (len(facts), len(named)) == (report.facts_opened, report.edges)
         with psycopg.connect(dsn) as superuser:

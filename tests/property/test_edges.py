@@ -47,7 +47,7 @@ def read(drafts: list[TripleDraft]) -> list[KnownEdge]:
                 valid_from=one.valid_from,
                 valid_until=one.valid_until,
             )
-        for edge_id, _ in found.said:
+        for edge_id, _ in found.sources:
             edges[edge_id] = replace(edges[edge_id], said=[*edges[edge_id].said, at])
         assert all(one.valid_until is None or one.valid_until >= one.valid_from
                    for one in edges.values())  # fmt: skip
@@ -116,4 +116,4 @@ def test_an_edge_ends_with_a_fact_that_was_known() -> None:
         [edge] = found.opened
         assert (fact.memory_id, None) == (edge.fact_id, edge.memory_id)
         assert (at, START + timedelta(days=ends)) == (edge.valid_from, edge.valid_until)
-        assert [(edge.edge_id, ("1",))] == found.said
+        assert [(edge.edge_id, ("1",))] == found.sources
