@@ -1,4 +1,4 @@
-"""Store the turns of a thread, and memories without a thread: embed, then one transaction."""
+"""Stores the turns of a thread, and memories without one: embeds, then one transaction."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def known_beginning(stored: Sequence[Event], history: Sequence[Event]) -> int:
 
 
 def may_be_known(turns: Sequence[Event]) -> bool:
-    """Tell whether turns may be a history: they hold more than one user turn."""
+    """Return whether turns may be a history: they hold more than one user turn."""
     return sum(turn.role == "user" for turn in turns) > 1
 
 
@@ -100,14 +100,14 @@ def _up_to_a_branch(old: _Turns, new: _Turns) -> int:
 TEXT_FIELD = "text"
 """Name of the vector of a memory's text."""
 
-UNASKED_TURNS = 16
-"""Most turns sent without a query for the known ones."""
+UNCHECKED_TURNS = 16
+"""Maximum number of turns sent without a query for the known ones."""
 
 SPARE_TURNS = 50
 """Number of stored turns read in addition to the length of a history."""
 
 EMBED_BATCH = 256
-"""Most waiting turns embedded and stored at once."""
+"""Maximum number of waiting turns in one batch of embedding and storing."""
 EMBED_BATCHES = 8
 
 
@@ -144,9 +144,9 @@ async def append_events(
     if not fresh:
         return set()
     # The append itself skips known and forgotten turns. A query first saves sending and embedding
-    # their texts; for a few turns, most of them new, the round trip costs more.
-    ask = job is None or not unseen or len(fresh) > UNASKED_TURNS
-    known = await storage.events.known_turns(scope, thread_id, list(fresh)) if ask else {}
+    # their texts; for a few turns, most of them new, a round trip costs more.
+    checks = job is None or not unseen or len(fresh) > UNCHECKED_TURNS
+    known = await storage.events.known_turns(scope, thread_id, list(fresh)) if checks else {}
     rows = [
         _event_row(
             event,
@@ -339,7 +339,7 @@ def _event_row(event: Event, thread_id: ThreadId, *, logged: bool, answers: bool
 def _memory_row(memory: NewMemory, scope: Scope, now: datetime) -> MemoryRow:
     text = clean_text(memory.text).strip()
     if not text:
-        raise InvalidInput("a memory needs text, this one is blank")
+        raise InvalidInput("text of a memory must not be blank")
     if memory.kind not in get_args(MemoryKind):
         raise InvalidInput(
             f"kind {memory.kind!r} is not known: take one of {', '.join(get_args(MemoryKind))}"

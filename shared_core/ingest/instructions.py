@@ -1,4 +1,4 @@
-"""Procedural memory: instructions that an agent may rewrite, and that can be taken back."""
+"""engine.instructions: instructions that an agent may rewrite, with versions and rollback."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ MAX_VERSIONS = 1_000
 
 
 class Instructions:
-    """Instructions by key, each with all its versions: the newest counts.
+    """Instructions by key, each with all its versions; the newest applies.
 
-    The newest version is the item that a store finds by the same key in the namespace
-    (app, user, "instructions"), and a put there is a write here. For what holds for all users of
-    an application take a user of its own, e.g. Scope("my_app", "everyone").
+    A store shows the newest version as the item of that key in the namespace
+    (app, user, "instructions"); a put there adds a version. For instructions of all users, take an
+    extra user, e.g. Scope("my_app", "everyone").
     """
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
 
     async def write(self, scope: Scope, key: str, value: Mapping[str, JsonValue]) -> Instruction:
-        """Make a new version; what the newest says already makes none. Return the newest."""
+        """Add a version unless the newest has this value; return the newest."""
         scope_path(scope)
         address = (instructions_namespace(scope), key)
-        new = draft(WriteItem(address=address, value=value), self._handle.clock())
+        item = draft(WriteItem(address=address, value=value), self._handle.clock())
         storage = await self._handle.storage()
         vectors = await self._handle.embedding.rows(
-            [(address, field, text) for field, text in new.texts.items()]
+            [(address, field, text) for field, text in item.texts.items()]
         )
-        return await storage.instructions.put_instruction(new.row, vectors)
+        return await storage.instructions.put_instruction(item.row, vectors)
 
     async def read(self, scope: Scope, key: str) -> Instruction | None:
-        """Return the newest version; None if there is none."""
+        """Return the newest version, or None."""
         storage = await self._ready(scope, key)
         newest = await storage.instructions.instruction_versions(scope, key, 1)
         return newest[0] if newest else None
@@ -52,40 +52,40 @@ class Instructions:
         return await storage.instructions.instruction_versions(scope, key, limit)
 
     async def rollback(self, scope: Scope, key: str, version: int | None = None) -> Instruction:
-        """Make a new version that says what an earlier one said, and return it.
+        """Add a version with the value of an earlier one, and return it.
 
-        version: the number of that one. Left out, it is the one before what holds now, and a second
-        rollback goes one further back: a version that says what an earlier one said takes back all
-        that came between. Reaches the last 1,000 versions. Raises NotFound if there is no such
-        version, or no instruction.
+        version: the number of the earlier one, among the last 1,000. By default the value before
+        the current one; a second rollback goes one value further back, because a version that
+        repeats an earlier value takes back all versions between. Raises NotFound for an unknown
+        version or instruction.
         """
         storage = await self._ready(scope, key)
         known = await storage.instructions.instruction_versions(scope, key, MAX_VERSIONS)
         if not known:
             raise NotFound(
-                f"no instruction {key!r} of user {scope.user!r} in {scope.app!r}: there is none to"
-                " roll back before the first is written"
+                f"there is no instruction {key!r} of user {scope.user!r} in {scope.app!r}: write it"
+                " first"
             )
         if version is None:
             steps = _steps(known)
             if len(steps) == 1:
                 raise NotFound(
-                    f"instruction {key!r} says what version {steps[0].version} said, and there is"
-                    " nothing before it: name the version to go to"
+                    f"instruction {key!r} has the value of version {steps[0].version}, and no"
+                    " earlier one: give the version to roll back to"
                 )
             return await self.write(scope, key, steps[-2].value)
         for earlier in known:
             if earlier.version == version:
                 return await self.write(scope, key, earlier.value)
         raise NotFound(
-            f"instruction {key!r} has no version {version}: there are versions"
+            f"instruction {key!r} has no version {version}: its versions are"
             f" {known[-1].version} to {known[0].version}"
         )
 
     async def list(
         self, scope: Scope, *, limit: int = 100, offset: int = 0
     ) -> Sequence[Instruction]:
-        """Return the newest version of each, the one that changed last first."""
+        """Return the newest version of each instruction, latest change first."""
         if limit < 0 or offset < 0:
             raise InvalidInput(f"limit and offset must be from 0, got {limit} and {offset}")
         scope_path(scope)
@@ -93,7 +93,7 @@ class Instructions:
         return await storage.instructions.newest_instructions(scope, limit, offset)
 
     async def delete(self, scope: Scope, key: str) -> int:
-        """Delete an instruction with all its versions; return how many went."""
+        """Delete an instruction with all its versions; return their number."""
         storage = await self._ready(scope, key)
         return await storage.instructions.drop_instruction(scope, key)
 
@@ -104,11 +104,11 @@ class Instructions:
 
 
 def _steps(newest_first: Sequence[Instruction]) -> list[Instruction]:
-    """Return the versions that led to what holds now, without what was taken back, oldest first."""
+    """Return the versions that led to the current value, oldest first, without undone ones."""
     steps: dict[str, Instruction] = {}
     for one in reversed(newest_first):
-        said = to_json(one.value)
-        while said in steps:
+        value = to_json(one.value)
+        while value in steps:
             steps.popitem()
-        steps[said] = one
+        steps[value] = one
     return list(steps.values())

@@ -1,4 +1,4 @@
-"""The key-value face of memory: batches that read, search, list and write items by address."""
+"""Runs batches of key-value operations: read, search, list and write items by address."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from shared_core.ports.storage import Clock, Storage
 from shared_core.recall.query import query_terms
 
 MAX_TTL_S = 100 * 366 * 86_400.0
-"""Longest time to live, 100 years; an item without one never expires."""
+"""Maximum time to live in seconds, 100 years; an item without one never expires."""
 
 CONTENT_FIELDS = ("content", "text", "memory")
 """Fields of a value that may hold its text; the first one with text counts."""
@@ -268,7 +268,7 @@ def page_bounds(limit: int, offset: int, name: str = "limit") -> tuple[int, int]
 log = logging.getLogger("hippocampus")
 
 MAX_CHUNK_CHARACTERS = 50_000_000
-"""Most characters of values in one statement, far below PostgreSQL's limit of 1 GB a message."""
+"""Maximum characters of values in one statement; PostgreSQL limits a message to 1 GB."""
 
 Work: TypeAlias = Callable[[Sequence[int]], Awaitable[None]]
 
@@ -328,7 +328,7 @@ class _Batch:
         return [place for place, op in enumerate(self._ops) if isinstance(op, kind)]
 
     async def _each_alone(self, work: Work, places: Sequence[int]) -> None:
-        """Do the work for all places at once; on InvalidInput, bisect to find the faulty ones."""
+        """Do the work for all places together; on InvalidInput, bisect to find the faulty ones."""
         if not places:
             return
         try:

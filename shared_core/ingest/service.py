@@ -1,4 +1,4 @@
-"""engine.turns: append the turns of threads, and have unread ones consolidated."""
+"""engine.turns: append turns to threads, and enqueue their consolidation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shared_core.core.domain import Event, Scope, ThreadId
 from shared_core.core.namespaces import check_scope
 from shared_core.errors import ModelUnavailable
 from shared_core.ingest import events as ingest
-from shared_core.ingest.session_log import possible
+from shared_core.ingest.session_log import are_storable
 from shared_core.jobs.queue import JobQueue, job_for_turns
 from shared_core.ports.jobs import ExtractionStrategy
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Turns:
     """Turns of threads, with the queue that consolidates them later.
 
-    strategy: when turns that were left to the queue are consolidated, by default.
+    strategy: default time at which queued turns are consolidated.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Turns:
         history: bool = False,
         retry_later: bool = False,
     ) -> set[str]:
-        """Append turns to a thread, remember each that has text; return the ids that were new.
+        """Append turns to a thread, with a memory for each that has text; return the new event ids.
 
         engine.append_events() explains the arguments.
         """
@@ -78,10 +78,10 @@ class Turns:
     async def end_session(
         self, scope: Scope, thread_id: str, strategy: ExtractionStrategy | None = None
     ) -> bool:
-        """Have the unread turns of a thread consolidated now; return whether there were any."""
+        """Enqueue the unread turns of a thread for now; return whether there were any."""
         strategy = strategy or self._strategy
         check_scope(scope)
-        if not strategy.on_session_end or not possible(scope.app, scope.user, thread_id):
+        if not strategy.on_session_end or not are_storable(scope.app, scope.user, thread_id):
             return False
         storage = await self._handle.storage()
         thread = ThreadId(thread_id)

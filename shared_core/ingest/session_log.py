@@ -1,4 +1,4 @@
-"""Session logs: what a framework needs to go on with a conversation, on the threads of memory."""
+"""engine.sessions: session logs, from which a framework resumes a conversation."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from shared_core.ports.session_logs import NO_CHANGE, Seen, SessionRecord, State
 class SessionLogs:
     """The session logs of a memory: engine.sessions. Each call is one round trip.
 
-    A log lives on a thread of memory, so what is said is stored once: remembering a turn of a log
-    marks its row. Deleting a log leaves what was remembered of it, unless told otherwise.
+    A log shares the rows of a thread, so a text is stored once: remembering a turn marks its row.
+    Deleting a log keeps its remembered turns by default.
     """
 
     def __init__(self, handle: Handle) -> None:
@@ -27,13 +27,13 @@ class SessionLogs:
     async def create(
         self, scope: Scope, session_id: str, state: StateChange = NO_CHANGE
     ) -> SessionRecord:
-        """Open a log. Raises Conflict when there is one of this id."""
+        """Open a log. Raises Conflict if one with this id exists."""
         scope_path(scope)
         check_thread(session_id, "session_id")
         storage = await self._handle.storage()
         opened = await storage.session_logs.open_session(scope, ThreadId(session_id), state)
         if opened is None:
-            raise Conflict(f"there is a session {session_id!r} already")
+            raise Conflict(f"session {session_id!r} exists already")
         return opened
 
     async def load(
@@ -44,11 +44,11 @@ class SessionLogs:
         after: datetime | None = None,
         limit: int | None = None,
     ) -> SessionRecord | None:
-        """Return a log with its events, or the newest of them; None when there is none.
+        """Return a log with its newest events, by default all; None if no log has this id.
 
-        after: only events of that moment or later. limit: maximum number of events.
+        after: only events at or after this moment. limit: maximum number of events.
         """
-        if not possible(scope.app, scope.user, session_id):
+        if not are_storable(scope.app, scope.user, session_id):
             return None
         storage = await self._handle.storage()
         return await storage.session_logs.load_session(
@@ -56,8 +56,8 @@ class SessionLogs:
         )
 
     async def list(self, app: str, user: str | None = None) -> Sequence[SessionRecord]:
-        """Return the logs of a user, or of all, without events; the newest change comes last."""
-        if not possible(app, "-" if user is None else user):
+        """Return the logs of a user, or of all users, without events, latest change last."""
+        if not are_storable(app, "-" if user is None else user):
             return []
         storage = await self._handle.storage()
         return await storage.session_logs.list_sessions(app, user)
@@ -72,14 +72,14 @@ class SessionLogs:
         state: StateChange = NO_CHANGE,
         seen: Seen,
     ) -> int | None:
-        """Append an event and return the new version of the log; None if it was there already.
+        """Append an event; return the new version of the log, or None if the event is known.
 
-        payload: the whole event as JSON text.
-        Raises NotFound without a log of this id, and Conflict when the log has events that the
-        writer has not seen, or another event of this id.
+        payload: the whole event as JSON text. Raises NotFound if no log has this id, Conflict if
+        the log has events that the writer has not seen, InvalidInput if a different event has this
+        id.
         """
         check_label(event.event_id, "event_id")
-        if not possible(scope.app, scope.user, session_id):
+        if not are_storable(scope.app, scope.user, session_id):
             raise NotFound(f"there is no session {session_id!r}")
         check_moment(event.occurred_at, f"the timestamp of event {event.event_id!r}")
         event, payload = self._handle.sanitizer.logged(event, payload)
@@ -94,23 +94,23 @@ class SessionLogs:
         if done.known:
             return None
         if done.known is False:
-            raise InvalidInput(f"session {session_id!r} has another event {event.event_id!r}")
+            raise InvalidInput(f"session {session_id!r} has a different event {event.event_id!r}")
         raise Conflict(f"session {session_id!r} has events that the writer has not seen: reload it")
 
     async def delete(self, scope: Scope, session_id: str, *, forget: bool = False) -> None:
-        """End a log; with forget, what was remembered of it goes too. An unknown id: nothing."""
-        if possible(scope.app, scope.user, session_id):
+        """Delete a log, if it exists. forget: also forget its remembered turns."""
+        if are_storable(scope.app, scope.user, session_id):
             storage = await self._handle.storage()
             await storage.session_logs.close_session(scope, ThreadId(session_id), forget=forget)
 
     async def user_state(self, scope: Scope) -> Mapping[str, JsonValue]:
         """Return the state that all sessions of a user share."""
-        if not possible(scope.app, scope.user):
+        if not are_storable(scope.app, scope.user):
             return {}
         storage = await self._handle.storage()
         return await storage.session_logs.user_state(scope)
 
 
-def possible(*labels: str) -> bool:
-    """Return whether something can be stored under such labels."""
+def are_storable(*labels: str) -> bool:
+    """Return whether the storage accepts these labels."""
     return all(isinstance(label, str) and label and storable(label) for label in labels)

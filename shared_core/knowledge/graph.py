@@ -265,8 +265,8 @@ class Graph:
     async def merge_aliases(self, scope: Scope, name: str, aliases: Sequence[str]) -> int:
         """Merge aliases into the entity of a name; return the number of merged names.
 
-        Reads by any name return the edges of all; edges are not rewritten. An alias brings the names
-        of its entity along. Names without edges are merged too. aliases: at most 100.
+        Reads by any name return the edges of all; edges are not rewritten. An alias brings the
+        names of its entity along. Names without edges are merged too. aliases: at most 100.
         """
 
         def planned(known: Sequence[Alias]) -> AliasPlan:

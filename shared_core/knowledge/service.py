@@ -56,7 +56,7 @@ class Runs:
     Args:
         handle: storage, embedding and clock of the memory.
         extractor: draws facts, edges and summaries from turns.
-        relations: the relations that edges may have; None where the graph is switched off.
+        relations: the relations that edges may have; None if the graph is switched off.
         reflect_every: number of extractions after which a reflection is enqueued; None for never.
         reader_for: returns the extractor of a conversation, and None for any other thread.
         follow: called after all new turns of a thread were consolidated.
@@ -78,13 +78,13 @@ class Runs:
         self._relations = relations
         self._reader_for = reader_for
         self._follow = follow
-        # Rules find patterns when they are asked; by itself only a model has something new to say.
+        # Rules reflect only on request: a scheduled reflection needs a model to find anything new.
         self._reflect_every = reflect_every if isinstance(extractor, Reflector) else None
 
     async def __call__(
         self, scope: Scope, *, thread_id: str | None = None, limit: int = 50
     ) -> Sequence[RunRecord]:
-        """Return what consolidation, reflection and callers changed, newest run first.
+        """Return the runs of consolidation, reflection and callers, newest first.
 
         This is the documented verb `engine.runs(...)`. thread_id: only runs of this thread.
         """
@@ -95,7 +95,7 @@ class Runs:
 
     @property
     def by_model(self) -> bool:
-        """Whether the extractor is more than the rules, which take its place when it fails."""
+        """Whether the extractor uses a model; the rules replace a model that fails."""
         return type(self._extractor) is not RuleExtractor
 
     async def consolidate_next(
@@ -106,11 +106,11 @@ class Runs:
         job_type: JobType = JobType.FULL_CONSOLIDATION,
         by_rules: bool = False,
     ) -> RunReport:
-        """Do one run over the next turns. by_rules: in place of a model that keeps failing.
+        """Do one run over the next turns. by_rules: use the rules instead of a failing model.
 
-        When no turns remain, follow is called, even if there were none: this repeats a call that
-        failed. A conversation gets no summary, and ends when all its turns are read. Raises
-        InvalidInput for a job_type that needs no thread.
+        Calls follow when no turns remain, even if there were none, to repeat a failed call. A
+        conversation gets no summary, and ends when all its turns are read. Raises InvalidInput for
+        a job_type that needs no thread.
         """
         if job_type not in OF_A_THREAD:
             raise InvalidInput(
@@ -126,7 +126,7 @@ class Runs:
         reader = await self._reader_for(scope, thread_id, extractor) if self._reader_for else None
         if reader:
             extractor, job_type = reader, JobType.DEEP_REFLECTION
-        drawn = reader is None or reader.with_graph
+        with_graph = reader is None or reader.with_graph
         report = await Consolidation(
             storage=storage,
             embedding=self._handle.embedding,
@@ -134,7 +134,7 @@ class Runs:
             clock=self._handle.clock,
             scope=scope,
             thread_id=thread_id,
-            relations=self._relations if drawn else None,
+            relations=self._relations if with_graph else None,
             job_type=job_type,
             instead_of=instead_of,
             reflection=self._reflection_due(job_type),
@@ -149,7 +149,7 @@ class Runs:
     async def consolidate(
         self, scope: Scope, thread_id: ThreadId, *, job_type: JobType = JobType.FULL_CONSOLIDATION
     ) -> RunReport:
-        """Do runs until nothing of the thread is left."""
+        """Do runs until all turns of the thread are read."""
         report = await self.consolidate_next(scope, thread_id, job_type=job_type)
         while report.more:
             report += await self.consolidate_next(scope, thread_id, job_type=job_type)
@@ -169,7 +169,7 @@ class Runs:
         )
 
     async def undo(self, scope: Scope, run_id: UUID | str) -> None:
-        """Restore what was before a run."""
+        """Undo a run."""
         try:
             run = UUID(str(run_id))
         except ValueError as error:

@@ -133,7 +133,7 @@ def test_the_environment_says_where_the_memory_is(
         (("migrate", "--uri", UNREACHABLE), "hippocampus doctor"),
         (("migrate", "--schema", "No Name"), "lower-case letters"),
         (("recall", *WHO, "x", "--ranking", "best"), "take one of linear"),
-        (("remember", *WHO, " "), "needs text"),
+        (("remember", *WHO, " "), "must not be blank"),
         (("remember", "", "bob", "text"), "app_name must not be empty"),
         (("demo", "--uri", UNREACHABLE), "hippocampus doctor"),
     ],
