@@ -34,7 +34,7 @@ EARLIER: Final = "summary of this conversation so far"
 
 
 class ShownMemory(NamedTuple):
-    """A memory to show. about: its label, e.g. when and by whom it was said."""
+    """A memory to show. about: its label, e.g. its time and author."""
 
     about: str
     text: str

@@ -55,11 +55,11 @@ async def context_window(
 
     async def history() -> CountedTurns:
         """Return the counted turns. Counting runs while recall waits for the database."""
-        said = await storage.events.thread_history(scope, thread, turns, as_of)
-        shown = map(handle.sanitizer.shown, _within_reach(said, assembler))
+        events = await storage.events.thread_history(scope, thread, turns, as_of)
+        shown = map(handle.sanitizer.shown, _within_reach(events, assembler))
         return assembler.counted([*shown])
 
-    hits, said, summary, others, stored = await asyncio.gather(
+    hits, counted, summary, others, stored = await asyncio.gather(
         recall(storage, embedding, scope, query, options),
         history(),
         storage.timeline.thread_summary(scope, thread, as_of),
@@ -85,7 +85,7 @@ async def context_window(
         ],
         summary=summary.text if summary else None,
         summarised=summary.source_event_ids if summary else (),
-        history=said,
+        history=counted,
     )
 
 

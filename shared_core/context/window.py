@@ -38,7 +38,7 @@ class ContextItem:
     number: its place in its section, from 1; in history the oldest is 1. tokens: its cost with its
     label; 0 if it was dropped without being counted. source: id of the memory, fact or event. kind:
     of the memory or fact. score, score_parts: of the hit; the confidence of a fact. valid_until:
-    when it ceased to hold. thread_id: where it was said. cut: whether text is only the beginning
+    when it ceased to hold. thread_id: its thread. cut: whether text is only the beginning
     and ends in "[…]".
     """
 

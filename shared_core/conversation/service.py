@@ -68,9 +68,9 @@ log = logging.getLogger("hippocampus")
 
 MOST_RELATIONS: Final = 10
 MAX_INPUT_CHARACTERS: Final = 100_000
-MAX_ASKED_CHARACTERS: Final = 2_000
+MAX_QUERY_CHARACTERS: Final = 2_000
 """Maximum characters of the end of an input that recall searches with."""
-MAX_SAID_CHARACTERS: Final = 4_000
+MAX_TURN_CHARACTERS: Final = 4_000
 """Maximum characters of the end of each earlier turn that may resolve a pronoun."""
 SENTENCE_BEGINS: Final = re.compile(r"[.!?]\s+|[。！？\n]\s*")
 TRIES: Final = 64
@@ -163,7 +163,7 @@ class Conversations:
         text = checked_input(input)
         if event_id is not None:
             check_label(event_id, "event_id")
-        assert self._options.strategies is not None  # raise for an unknown name now, not at the end
+        assert self._options.strategies is not None  # raises for an unknown name before storing
         await self._handle.storage()
         began = time.perf_counter()
         turn, once = self._turn(text, event_id), event_id is not None
@@ -172,7 +172,7 @@ class Conversations:
             scope, text, heard, heard.session.events, embedded,
             known_in=heard.earlier, event_id=turn.event_id,
         )  # fmt: skip
-        self._recall.count(scope, [one.hit for one in found.told])
+        self._recall.count(scope, [one.hit for one in found.answers])
         self.expiry.nudge()
         return _answer(found, began, forgotten=heard.forgotten)
 
@@ -190,15 +190,15 @@ class Conversations:
         storage = await self._handle.storage()
         around = await storage.conversations.around_input(scope, thread, size, kin)
         found = await self._find(scope, text, around, around.said)
-        answer, hits = _answer(found, began), found.looked_at[:limit]
+        answer, hits = _answer(found, began), found.candidates[:limit]
         return debug_answer(input, answer, session, hits, self._clock())
 
     async def _find(
         self,
         scope: Scope,
         text: str,
-        whom: Speaker,
-        said: Sequence[Event],
+        speaker: Speaker,
+        earlier: Sequence[Event],
         embedded: tuple[Vectors | None, bool] | None = None,
         *,
         known_in: ThreadId | None = None,
@@ -206,17 +206,17 @@ class Conversations:
     ) -> _InputRecall:
         """Return the memories and relations relevant to an input.
 
-        said: the turns before it. known_in: the ended conversation that holds the input already;
+        earlier: the turns before it. known_in: the ended conversation that holds the input already;
         its memories and the edges of the turn event_id are left out.
         """
-        resolved = resolve_query(text, ends_of(said))
-        asked = resolved[-MAX_ASKED_CHARACTERS:]
-        named = [*mentioned(asked), *whom.kin]
-        wanted = RecallOptions(
-            now=self._clock(), limit=CANDIDATES, about=whom.kin, least_candidates=0,
+        resolved = resolve_query(text, ends_of(earlier))
+        asked = resolved[-MAX_QUERY_CHARACTERS:]
+        named = [*mentioned(asked), *speaker.kin]
+        options = RecallOptions(
+            now=self._clock(), limit=CANDIDATES, about=speaker.kin, least_candidates=0,
             embedded=embedded if resolved == text else None, merged_only=True,
         )  # fmt: skip
-        found = await self._recall.find(scope, asked, wanted, counted=False)
+        found = await self._recall.find(scope, asked, options, counted=False)
         past = await self._past(scope, asked)
         hits, edges = [*found.merged], [*found.graph_results]
         if known_in:
@@ -224,12 +224,12 @@ class Conversations:
             edges = [edge for edge in edges if event_id not in edge.source_event_ids]
         return _InputRecall(
             resolved=resolved,
-            looked_at=hits,
-            told=answer_hits(hits, asked, edges),
+            candidates=hits,
+            answers=answer_hits(hits, asked, edges),
             past=past,
             relations=[
-                *past_relations(past, asked, whom.user_name),
-                *relations_for_question(edges, asked, whom.user_name, named, MOST_RELATIONS),
+                *past_relations(past, asked, speaker.user_name),
+                *relations_for_question(edges, asked, speaker.user_name, named, MOST_RELATIONS),
             ][:MOST_RELATIONS],
         )
 
@@ -248,7 +248,7 @@ class Conversations:
         storing = self.hear(scope, turn, asked_kin(text), once=once)
         if has_pronoun(text):
             return await storing, None
-        embedding = self._recall.embedded(text[-MAX_ASKED_CHARACTERS:])
+        embedding = self._recall.embedded(text[-MAX_QUERY_CHARACTERS:])
         return await asyncio.gather(storing, embedding)
 
     async def hear(
@@ -344,20 +344,20 @@ class Conversations:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _InputRecall:
-    """The memories relevant to an input. told: the hits that answer it; looked_at: all hits.
+    """The memories relevant to an input. answers: the hits that answer it; candidates: all hits.
 
     past: ended facts that the input asks for.
     """
 
     resolved: str
-    looked_at: Sequence[Hit]
-    told: Sequence[AnswerHit]
+    candidates: Sequence[Hit]
+    answers: Sequence[AnswerHit]
     past: Sequence[Fact]
     relations: Sequence[tuple[str, str, str]]
 
 
 def _answer(found: _InputRecall, began: float, *, forgotten: bool = False) -> ProcessedInput:
-    memories = found_memories(found.told, [past_text(fact) for fact in found.past])
+    memories = found_memories(found.answers, [past_text(fact) for fact in found.past])
     relations: list[FoundRelation] = [
         {"source": source, "relation": relation, "target": target}
         for source, relation, target in found.relations
@@ -380,13 +380,13 @@ def _answer(found: _InputRecall, began: float, *, forgotten: bool = False) -> Pr
 def ends_of(events: Sequence[Event]) -> list[Event]:
     """Return events with only the end of long texts, from the start of a sentence if possible."""
     return [
-        replace(one, text=_end_of(one.text)) if len(one.text) > MAX_SAID_CHARACTERS else one
+        replace(one, text=_end_of(one.text)) if len(one.text) > MAX_TURN_CHARACTERS else one
         for one in events
     ]
 
 
 def _end_of(text: str) -> str:
-    end = text[-MAX_SAID_CHARACTERS:]
+    end = text[-MAX_TURN_CHARACTERS:]
     begins = SENTENCE_BEGINS.search(end)
     return end[begins.end() :] if begins else end
 
@@ -399,11 +399,11 @@ def checked_input(input: object) -> str:
     if not isinstance(input, str):
         raise InvalidInput(f"input must be a text, got {type(input).__name__}")
     if not input.strip():
-        raise InvalidInput("input must not be empty or blank: pass what the user said")
+        raise InvalidInput("input must not be empty or blank: pass the text of the user")
     if len(input) > MAX_INPUT_CHARACTERS:
         raise InvalidInput(
-            f"input has {len(input):,} characters, more than the {MAX_INPUT_CHARACTERS:,} of one"
-            " input: pass what the user said, and keep documents elsewhere"
+            f"input must have at most {MAX_INPUT_CHARACTERS:,} characters, got {len(input):,}: pass"
+            " the text of the user, and store documents elsewhere"
         )
     return clean_text(input).strip()
 

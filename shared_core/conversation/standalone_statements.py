@@ -91,7 +91,7 @@ def session_statements(
 
 
 def says_less(text: str, other: str) -> bool:
-    """Tell whether a text only names someone whom another text names and describes."""
+    """Return whether a text only names someone whom another text names and describes."""
     match = NAMING.fullmatch(text)
     if match is None or NAMING.fullmatch(other):
         return False

@@ -293,7 +293,9 @@ class Graph:
         planned: Callable[[Sequence[Alias]], AliasPlan],
     ) -> AliasPlan:
         if isinstance(aliases, str) or len(aliases) > MAX_ALIASES:
-            raise InvalidInput(f"aliases must be a list of at most {MAX_ALIASES} names")
+            raise InvalidInput(
+                f"aliases must be a list of up to {MAX_ALIASES} names, got {aliases!r:.80}"
+            )
         keys = [entity_key(name, "name"), *(entity_key(one, "an alias") for one in aliases)]
         storage = await self._ready(scope)
 

@@ -104,7 +104,7 @@ def _moment(given: object) -> datetime:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToldFact:
+class ClauseFact:
     """A fact in a clause. A later fact of the same functional slot supersedes it.
 
     key: see facts.fact_key. statement: one sentence that states this fact alone.
@@ -126,14 +126,14 @@ class Clause:
     """A clause of a sentence and its facts; () if no rule reads it."""
 
     text: str
-    facts: tuple[ToldFact, ...] = ()
+    facts: tuple[ClauseFact, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement(_Entry):
     """A sentence of a profile. valid_until: None while it holds.
 
-    said_at: each time it was said. bases: the turns of each time; () if an application wrote it.
+    said_at: the times it was stated. bases: the turns of each; () if an application wrote it.
     told: whether an application wrote it; otherwise it was derived from turns.
     """
 
@@ -152,7 +152,7 @@ class Statement(_Entry):
         return sentence_of([clause.text for clause in self.clauses])
 
     @property
-    def facts(self) -> tuple[ToldFact, ...]:
+    def facts(self) -> tuple[ClauseFact, ...]:
         """All facts of its clauses."""
         return tuple(fact for clause in self.clauses for fact in clause.facts)
 
@@ -256,21 +256,21 @@ def sentence_of(clauses: Sequence[str]) -> str:
     return joined if joined.endswith(("!", "?", "…")) else f"{joined}."
 
 
-def said_again(statement: Statement, at: datetime, basis: Basis) -> Statement:
-    """Return a statement with one more time it was said."""
-    said = tuple(sorted({*statement.said_at, at}))
+def restated(statement: Statement, at: datetime, basis: Basis) -> Statement:
+    """Return a statement with one more time at which it was stated."""
+    times = tuple(sorted({*statement.said_at, at}))
     known = any({*one} == {*basis} for one in statement.bases)
     bases = statement.bases if known or not basis else (*statement.bases, basis)
-    return replace(statement, said_at=said, bases=bases)
+    return replace(statement, said_at=times, bases=bases)
 
 
-def language_of(texts: Sequence[str], wanted: str | None = None) -> Language:
-    """Return the language to show texts in. wanted: "en", "zh", or None for that of the texts."""
-    if wanted is None:
+def language_of(texts: Sequence[str], requested: str | None = None) -> Language:
+    """Return the language to show texts in. requested: "en", "zh", or None for their own."""
+    if requested is None:
         return language("\n".join(texts))
-    if wanted not in get_args(Language):
-        raise InvalidInput(f"language must be 'en', 'zh' or None, got {wanted!r}")
-    return "zh" if wanted == "zh" else "en"
+    if requested not in get_args(Language):
+        raise InvalidInput(f"language must be 'en', 'zh' or None, got {requested!r}")
+    return "zh" if requested == "zh" else "en"
 
 
 RelationKind = Literal["replaces", "tells_of", "concluded_from", "follows"]

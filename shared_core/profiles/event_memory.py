@@ -146,7 +146,7 @@ class EventMemory:
 
 
 def _related(known: EventParagraph, event: EventParagraph) -> bool:
-    """Tell whether two events belong together."""
+    """Return whether two events belong together."""
     if abs(known.occurred_at - event.occurred_at) > TOGETHER:
         return False
     if known.quoted != event.quoted:
@@ -167,8 +167,8 @@ def _merge(known: EventParagraph, event: EventParagraph) -> EventParagraph | Non
     if turns_known and turns_known.keys() <= turns.keys() and known.thread_id == event.thread_id:
         merged = event
     else:
-        said = dict.fromkeys([*sentences(earlier.text), *sentences(later.text)])
-        text = ("" if language(earlier.text) == "zh" else " ").join(said)
+        texts = dict.fromkeys([*sentences(earlier.text), *sentences(later.text)])
+        text = ("" if language(earlier.text) == "zh" else " ").join(texts)
         if len(text) > MERGED_CHARACTERS:
             return None
         together = tuple(turns_known | turns)

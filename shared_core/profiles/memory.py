@@ -89,7 +89,7 @@ class Memory:
         return self.event_memory.get_content()
 
     def update_profile(self, new_info: str, *, at: datetime | None = None) -> bool:
-        """Merge a text into the profile; return whether it changed. at: when it was said."""
+        """Merge a text into the profile; return whether it changed. at: time of the text."""
         changed = self.profile_memory.update_content(new_info, at=at)
         return self._touched(changed, at)
 

@@ -46,7 +46,7 @@ from shared_core.profiles.entries import (
 )
 from shared_core.profiles.event_memory import EventMemory
 from shared_core.profiles.memory import Memory
-from shared_core.profiles.profile_memory import ProfileMemory, as_said_by
+from shared_core.profiles.profile_memory import ProfileMemory, turns_of_subject
 from shared_core.profiles.theory_of_mind import (
     Observed,
     PromptableExtractor,
@@ -102,7 +102,7 @@ class Modification:
     """A conversation, cleaned and redacted, and what was extracted from it.
 
     events: the turns that may be stored. read: the turns about the subject, in the role "user".
-    told: the user's turns, the source of summary. drafts: the facts in read. left_out: number of
+    user_turns: the source of summary. drafts: the facts in read. left_out: number of
     turns that are forgotten, expire, hold no words or only small talk. fallback: the error for
     which the rules replaced the model.
     """
@@ -111,7 +111,7 @@ class Modification:
     subject: Subject
     events: tuple[Event, ...]
     read: tuple[Event, ...]
-    told: tuple[Event, ...]
+    user_turns: tuple[Event, ...]
     extraction: Extraction
     drafts: tuple[FactDraft, ...]
     summary: str
@@ -259,7 +259,7 @@ class ProfilePipeline:
         kept = [self._intake.event(event) for event in conversation.events
                 if event.event_id not in forgotten]  # fmt: skip
         spoken = [event for event in kept if _tells(event)]
-        read = as_said_by(subject, spoken)
+        read = turns_of_subject(subject, spoken)
         extraction, failure = await self._extracted(read)
         summary, usage, by_rules, summary_failure = await self._summed_up(spoken)
         sound = validated(extraction, {event.event_id for event in read}, set(), set())
@@ -268,7 +268,7 @@ class ProfilePipeline:
             subject=subject,
             events=tuple(kept),
             read=tuple(read),
-            told=tuple(event for event in spoken if event.role == "user"),
+            user_turns=tuple(event for event in spoken if event.role == "user"),
             extraction=sound.extraction,
             drafts=tuple(
                 draft for draft in sound.extraction.facts if draft.confidence >= LEAST_CONFIDENCE
@@ -329,7 +329,7 @@ class ProfilePipeline:
         """Add the conversation to the events in time order, merged with related events."""
         events, changed = event_memory.copy(), False
         if modification.summary.strip():
-            basis = tuple((modification.thread_id, event.event_id) for event in modification.told)
+            basis = tuple((modification.thread_id, one.event_id) for one in modification.user_turns)
             changed = events.add_event(
                 EventParagraph(
                     event_id=uuid7(),
@@ -421,7 +421,7 @@ class ProfilePipeline:
 
 
 def _tells(event: Event) -> bool:
-    """Tell whether a turn may add to a profile. A turn that expires never does."""
+    """Return whether a turn may add to a profile. A turn that expires never does."""
     has_content = event.role != "system" and has_words(event.text) and not is_small_talk(event.text)
     return has_content and event.expires_at is None
 

@@ -25,13 +25,13 @@ from shared_core.ports.runs import KnownFact, PlannedFact
 from shared_core.profiles.entries import (
     Basis,
     Clause,
+    ClauseFact,
     Statement,
     Subject,
-    ToldFact,
     checked_text,
     language_of,
     moment_of,
-    said_again,
+    restated,
     sentence_of,
 )
 
@@ -95,7 +95,7 @@ def of_subject(draft: FactDraft, subject: Subject) -> FactDraft:
     return replace(draft, statement=re.sub("^用户", chinese, statement))
 
 
-def as_said_by(subject: Subject, events: Sequence[Event]) -> list[Event]:
+def turns_of_subject(subject: Subject, events: Sequence[Event]) -> list[Event]:
     """Return the turns with the subject of a profile in the role "user".
 
     For an agent, these are its own turns, and the user's turns that give it a name.
@@ -150,7 +150,7 @@ def in_first_person(clause: str) -> str:
 
 
 def names_subject(clause: str) -> bool:
-    """Tell whether a clause starts with its subject."""
+    """Return whether a clause starts with its subject."""
     return any(one.match(clause) for one in (POSSESSIVE_EN, SUBJECT_EN, SUBJECT_ZH))
 
 
@@ -170,9 +170,9 @@ def same_words(clause: str) -> str:
 
 
 MAX_STATEMENTS: Final = 200
-"""Most statements that hold at once; beyond that the oldest become history."""
+"""Maximum number of current statements; beyond it the oldest become history."""
 MAX_HISTORY: Final = 500
-"""Most ended statements that are kept."""
+"""Maximum number of ended statements."""
 IN_ONE_SENTENCE: Final = 4
 ORDER: Final = (
     "name", "age", "birthday", "job", "employer", "education", "residence", "origin", "work_city",
@@ -189,9 +189,9 @@ class ProfileMemory:
     """A profile in one paragraph.
 
     A newer statement supersedes an older one of the same slot (residence, age ...), which becomes
-    history. A late statement about an earlier moment becomes history at once. A sentence that no
-    rule reads is kept in its own words, once. The paragraph holds only what an application wrote
-    or a turn said.
+    history. A late statement about an earlier moment becomes history immediately. A sentence that
+    no rule reads is kept in its own words, once. The paragraph holds only text of an application
+    or of a turn.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ class ProfileMemory:
         return tuple(_in_order(self._statements))
 
     @property
-    def told_order(self) -> tuple[Statement, ...]:
+    def added_order(self) -> tuple[Statement, ...]:
         """The statements that hold, in the order they were added."""
         return tuple(self._statements)
 
@@ -237,7 +237,7 @@ class ProfileMemory:
     def update_content(self, new_info: str, *, at: datetime | None = None) -> bool:
         """Merge a text into the paragraph; return whether it changed.
 
-        at: when it was said, with a time zone; now by default. Raises InvalidInput for a text that
+        at: time of the text, with a time zone; now by default. Raises InvalidInput for a text that
         is blank or above 20,000 characters.
         """
         moment = moment_of(at, "at")
@@ -257,7 +257,7 @@ class ProfileMemory:
         said_at: Mapping[str, datetime],
         basis_of: Callable[[FactDraft], Basis],
     ) -> FactPlan:
-        """Merge the drafts of an extractor; return the facts opened, closed and said again.
+        """Merge the drafts of an extractor; return the facts opened, closed and restated.
 
         said_at: times by event id. basis_of: returns the turns that support a draft together.
         """
@@ -272,7 +272,7 @@ class ProfileMemory:
                 )
             )  # fmt: skip
         for draft, known in plan.restated:
-            self._say_again(known.row_id, said_at[draft.event_id], basis_of(draft))
+            self._restate(known.row_id, said_at[draft.event_id], basis_of(draft))
         self._bound(max(said_at.values()) if said_at else None)
         return plan
 
@@ -334,7 +334,7 @@ class ProfileMemory:
             now = tuple(_fact_of(one) for one in opened if not one.valid_until)
             for draft, known in plan.restated:
                 if draft.event_id in places:
-                    self._say_again(known.row_id, at, ())
+                    self._restate(known.row_id, at, ())
             if now:
                 holding.append(Clause(text=clause.text, facts=now))
             elif not clause.drafts and not self._knows(clause.text):
@@ -350,11 +350,11 @@ class ProfileMemory:
     def _open(self, statement: Statement) -> None:
         (self._statements if statement.valid_until is None else self._history).append(statement)
 
-    def _say_again(self, fact_id: UUID, at: datetime, basis: Basis) -> None:
+    def _restate(self, fact_id: UUID, at: datetime, basis: Basis) -> None:
         for kept in (self._statements, self._history):
             for place, one in enumerate(kept):
                 if any(fact.fact_id == fact_id for fact in one.facts):
-                    kept[place] = said_again(one, at, basis)
+                    kept[place] = restated(one, at, basis)
 
     def _end_fact(self, fact_id: UUID, until: datetime) -> None:
         """End the statement of a fact; the rest of its sentence continues as a new statement."""
@@ -386,7 +386,7 @@ class ProfileMemory:
         del self._history[:-MAX_HISTORY]
 
 
-def _known(fact: ToldFact, statement: Statement) -> KnownFact:
+def _known(fact: ClauseFact, statement: Statement) -> KnownFact:
     return KnownFact(
         memory_id=MemoryId(fact.fact_id),
         fact_type=fact.fact_type,
@@ -398,9 +398,9 @@ def _known(fact: ToldFact, statement: Statement) -> KnownFact:
     )
 
 
-def _fact_of(planned: PlannedFact) -> ToldFact:
+def _fact_of(planned: PlannedFact) -> ClauseFact:
     draft = planned.draft
-    return ToldFact(
+    return ClauseFact(
         fact_id=planned.memory_id, fact_type=draft.fact_type, slot=draft.slot, key=planned.key,
         value=draft.value, functional=draft.functional, statement=draft.statement,
         confidence=draft.confidence, subject=draft.subject,

@@ -160,7 +160,7 @@ def checked_limit(limit: int) -> int:
 MOST_TURNS: Final = 5_000
 LOGGED_CHARACTERS: Final = 100
 MARKS: Final = ("to_seq", "read")
-"""What the input of a stage says of the turns that a profile has read: the library's own."""
+"""Keys of a stage's input that mark turns as read; only the library writes them."""
 
 
 class ConversationRecords(ProfileStore):
@@ -324,8 +324,8 @@ def _record(stage: str, result: Mapping[str, JsonValue], clock: Clock) -> StageR
 FOLLOWED_AT_ONCE: Final = 200
 """Most turns read into one version when a profile follows a thread."""
 MAX_TRIES: Final = 64
-"""Most tries of one update. A try fails only if another writer succeeds, so this many can update
-one profile at once."""
+"""Maximum tries of one update. A try fails only if another writer succeeds, so this many writers
+may update one profile together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -622,7 +622,7 @@ def _check_memory(memory: object) -> None:
 
 
 def _was_changed(memory: Memory) -> bool:
-    """Tell whether the content of a memory changed since it was loaded or created."""
+    """Return whether the content of a memory changed since it was loaded or created."""
     if memory.stored_hash is None:
         return memory.content_hash() != _blank(memory).content_hash()
     return memory.content_hash() != memory.stored_hash

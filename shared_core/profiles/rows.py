@@ -196,7 +196,7 @@ async def shown_profile(storage: Storage, scope: Scope, as_of: AsOf | None) -> s
 
 def _roles(memory: Memory) -> list[tuple[EntryRole, Entry]]:
     return [
-        *(("statement", one) for one in memory.profile_memory.told_order),
+        *(("statement", one) for one in memory.profile_memory.added_order),
         *(("ended", one) for one in memory.profile_memory.history),
         *(("event", one) for one in memory.event_memory.events),
         *(("mind", one) for one in memory.mind.findings),

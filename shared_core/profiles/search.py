@@ -105,7 +105,7 @@ class Filters:
         return begin, end
 
     def admits(self, hit: Hit, about: TextFeatures) -> bool:
-        """Tell whether a hit meets all conditions except the time range."""
+        """Return whether a hit meets all conditions except the time range."""
         if relevance_of(hit) < self.similarity_threshold:
             return False
         if self.sentiment is not None:
@@ -169,15 +169,15 @@ class MemorySearcher:
         """Return the conversations that match query, best first."""
         conditions = _with(filters or Filters(), time_range, similarity_threshold)
         hits = await self._recalled(query, _pool(limit), conditions, kinds=SPOKEN)
-        found: dict[str, list[FoundMemory]] = {}
+        by_thread: dict[str, list[FoundMemory]] = {}
         for hit in hits:
             if hit.memory.thread_id is not None:
-                found.setdefault(hit.memory.thread_id, []).append(hit)
+                by_thread.setdefault(hit.memory.thread_id, []).append(hit)
         return [
             FoundConversation(
-                conversation_id=thread_id, score=max(one.score for one in said), said=tuple(said)
+                conversation_id=thread_id, score=max(one.score for one in found), said=tuple(found)
             )
-            for thread_id, said in list(found.items())[:limit]
+            for thread_id, found in list(by_thread.items())[:limit]
         ]
 
     async def search_memories(

@@ -73,9 +73,9 @@ def mind_by_rules(observed: Observed, before: Mind) -> list[Finding]:
     """Return the findings of the rules, in the order of the dimensions."""
     spoken = [event for event in observed.turns if event.role == "user"]
     return [
-        *_said(observed, spoken, "intent"),
+        *_stated(observed, spoken, "intent"),
         *_emotions(observed, spoken),
-        *_said(observed, spoken, "cognition"),
+        *_stated(observed, spoken, "cognition"),
         *_social(observed),
         *_trends(observed, before),
     ]
@@ -101,7 +101,7 @@ def _same(finding: Finding) -> tuple[str, str]:
     return finding.dimension, normalised(finding.text)
 
 
-def _said(observed: Observed, turns: Sequence[Event], dimension: Dimension) -> list[Finding]:
+def _stated(observed: Observed, turns: Sequence[Event], dimension: Dimension) -> list[Finding]:
     """Return the findings of sentences that state this dimension outright."""
     found = []
     for event in turns:

@@ -34,15 +34,15 @@ class SessionConversation:
     @property
     def summary(self) -> str:
         """The most telling sentences of the user, at most 400 characters; "" for small talk."""
-        return summary_of(self._said)
+        return summary_of(self._user_texts)
 
     @property
     def topics(self) -> tuple[str, ...]:
         """The names of the user's topics."""
-        return topics_of(self._said)
+        return topics_of(self._user_texts)
 
     @property
-    def _said(self) -> list[str]:
+    def _user_texts(self) -> list[str]:
         return [event.text for event in self.events if event.role == "user"]
 
     def to_dict(self) -> dict[str, JsonValue]:
@@ -59,19 +59,19 @@ class SessionConversation:
         }
 
 
-def summary_of(said: Sequence[str]) -> str:
+def summary_of(texts: Sequence[str]) -> str:
     """Return the most telling sentences of users' texts."""
     turns = [
         Event(event_id=str(place), author="user", role="user", text=text, occurred_at=_NO_TIME)
-        for place, text in enumerate(said)
+        for place, text in enumerate(texts)
         if not is_small_talk(text)
     ]
     return summarise(turns, max_characters=SUMMARY_CHARACTERS)
 
 
-def topics_of(said: Sequence[str]) -> tuple[str, ...]:
+def topics_of(texts: Sequence[str]) -> tuple[str, ...]:
     """Return the topics of users' texts, in the order of the data file."""
-    return tuple(topics("\n".join(said)))
+    return tuple(topics("\n".join(texts)))
 
 
 def _message(event: Event) -> dict[str, JsonValue]:

@@ -92,9 +92,9 @@ class RecallOptions:
 
 
 async def recall(
-    storage: Storage, embedding: Embedding, scope: Scope, query: str, wanted: RecallOptions
+    storage: Storage, embedding: Embedding, scope: Scope, query: str, options: RecallOptions
 ) -> RecallResult:
-    """Return the best memories of a scope for a query, at most wanted.limit.
+    """Return the best memories of a scope for a query, at most options.limit.
 
     A query without a letter or digit finds nothing. While the embedder is down, only words find
     memories.
@@ -105,41 +105,41 @@ async def recall(
     )
 
     query = checked_query(scope, query)
-    if wanted.limit == 0 or not has_words(query):
+    if options.limit == 0 or not has_words(query):
         return RecallResult()
-    vector, degraded = wanted.embedded or await embedding.query_or_words(query)
+    vector, degraded = options.embedded or await embedding.query_or_words(query)
     request = SearchRequest(
         scope=scope,
-        namespace=wanted.namespace or memories_namespace(scope),
+        namespace=options.namespace or memories_namespace(scope),
         terms=query_terms(query),
         model=embedding.model,
         vector=vector,
-        kinds=wanted.kinds,
-        candidates=max(wanted.least_candidates, 3 * _pool(wanted)),
-        mentions=[*mentioned(query), *wanted.about] if wanted.with_graph else (),
-        as_of=wanted.as_of,
-        begin=wanted.begin,
-        end=wanted.end,
-        min_importance=wanted.min_importance,
+        kinds=options.kinds,
+        candidates=max(options.least_candidates, 3 * _pool(options)),
+        mentions=[*mentioned(query), *options.about] if options.with_graph else (),
+        as_of=options.as_of,
+        begin=options.begin,
+        end=options.end,
+        min_importance=options.min_importance,
     )
-    asked = RankingQuery(text=query, terms=request.terms, now=wanted.now)
-    by = "bm25" if degraded and wanted.ranking == "vector" else wanted.ranking
+    asked = RankingQuery(text=query, terms=request.terms, now=options.now)
+    by = "bm25" if degraded and options.ranking == "vector" else options.ranking
     while True:
         found = await storage.recall.recall(request)
-        hits = _relevant(ranked(found, asked, by=by), wanted.min_relevance)
+        hits = _relevant(ranked(found, asked, by=by), options.min_relevance)
         is_reranked = False
-        if wanted.reranker is not None:
-            hits, is_reranked = await _reranked(hits, query, _pool(wanted), wanted.reranker)
-        merged = _chosen(hits, wanted)
-        if not (wanted.distinct and len(merged) < wanted.limit and _more_there(found, request)):
+        if options.reranker is not None:
+            hits, is_reranked = await _reranked(hits, query, _pool(options), options.reranker)
+        merged = _chosen(hits, options)
+        if not (options.distinct and len(merged) < options.limit and _more_there(found, request)):
             break
         # Duplicates filled the result, so ask for more candidates.
         request = replace(request, candidates=MORE * request.candidates)
-    by_meaning = [] if wanted.merged_only else nearest(found, wanted.limit)
+    by_meaning = [] if options.merged_only else nearest(found, options.limit)
     return RecallResult(
         merged=tuple(merged),
-        vector_results=tuple(_relevant(by_meaning, wanted.min_relevance)),
-        graph_results=tuple(best_edges(found.edges, request.terms, wanted.limit)),
+        vector_results=tuple(_relevant(by_meaning, options.min_relevance)),
+        graph_results=tuple(best_edges(found.edges, request.terms, options.limit)),
         degraded=degraded,
         reranked=is_reranked,
     )
@@ -199,26 +199,26 @@ def _relevant(hits: Iterable[Hit], least: float) -> Iterator[Hit]:
 
 
 async def _reranked(
-    hits: Iterator[Hit], query: str, wanted: int, reranker: Reranker
+    hits: Iterator[Hit], query: str, least: int, reranker: Reranker
 ) -> tuple[Iterator[Hit], bool]:
-    best = list(islice(hits, max(RERANKED, wanted)))
+    best = list(islice(hits, max(RERANKED, least)))
     anew = await reranked(best, query, reranker) if best else None
     return (chain(best, hits), False) if anew is None else (iter(anew), True)
 
 
-def _chosen(hits: Iterable[Hit], wanted: RecallOptions) -> Sequence[Hit]:
+def _chosen(hits: Iterable[Hit], options: RecallOptions) -> Sequence[Hit]:
     """Return the final hits, deduplicated and diversified as requested."""
     from shared_core.recall.ranking import collapsed
 
-    pool = _pool(wanted) if wanted.diversity else wanted.limit
-    some = collapsed(hits, pool) if wanted.distinct else list(islice(hits, pool))
-    return diversified(some, wanted.limit, wanted.diversity)
+    pool = _pool(options) if options.diversity else options.limit
+    some = collapsed(hits, pool) if options.distinct else list(islice(hits, pool))
+    return diversified(some, options.limit, options.diversity)
 
 
-def _pool(wanted: RecallOptions) -> int:
+def _pool(options: RecallOptions) -> int:
     """Return the number of hits to choose the final ones from."""
-    chooses = wanted.distinct or wanted.diversity
-    return SPARE * wanted.limit if chooses else wanted.limit
+    chooses = options.distinct or options.diversity
+    return SPARE * options.limit if chooses else options.limit
 
 
 def checked_query(scope: Scope, query: str) -> str:
@@ -261,7 +261,7 @@ def page(
 
 
 def check_kinds(kinds: Sequence[MemoryKind] | None) -> None:
-    """Raise InvalidInput for a kind that is none, and for one where several are expected."""
+    """Raise InvalidInput unless kinds is a list of known kinds, or None."""
     known = ", ".join(get_args(MemoryKind))
     if kinds is not None and (isinstance(kinds, str) or not isinstance(kinds, Collection)):
         raise InvalidInput(f"kinds must be a list of {known}, e.g. ['semantic'], got {kinds!r}")

@@ -124,11 +124,11 @@ class QueryWord:
 
 def query_words(query: str, terms: Collection[str]) -> list[QueryWord]:
     """Return the distinct words of a query that are among the search terms, in order."""
-    wanted = frozenset(terms)
+    searched = frozenset(terms)
     found: dict[str, QueryWord] = {}
     for run, word, _ in TERM.findall(unicodedata.normalize("NFKC", query)):
         one = QueryWord(run or word, tuple(search_terms(run or word)), bool(run))
-        if not wanted.isdisjoint(one.terms):
+        if not searched.isdisjoint(one.terms):
             found.setdefault(one.word.casefold(), one)
     return list(found.values())
 

@@ -109,9 +109,8 @@ def stretch(
     since = _moment(begin, now, "begin", 0)
     until = _moment(end, now, "end", 1)
     if since and until and calendar.instant(until) <= calendar.instant(since):
-        raise InvalidInput(
-            f"end must be after begin: from {since.isoformat()} to {until.isoformat()} is nothing"
-        )
+        span = f"{since.isoformat()} to {until.isoformat()}"
+        raise InvalidInput(f"end must be after begin, got {span}")
     return since, until
 
 
@@ -161,13 +160,13 @@ def starts(begin: datetime, end: datetime, unit: BucketUnit, zone: tzinfo) -> li
     return found
 
 
-def _count(wanted: float, unit: str) -> int:
-    if wanted > MAX_BUCKETS:
+def _count(length: float, unit: str) -> int:
+    if length > MAX_BUCKETS:
         raise InvalidInput(
             f"that is more than {MAX_BUCKETS:,} times a {unit}: take a larger bucket, or give"
             " begin and end"
         )
-    return int(wanted) + 1
+    return int(length) + 1
 
 
 def _one(text: str, now: datetime) -> tuple[datetime, datetime] | str:
@@ -181,11 +180,11 @@ def _one(text: str, now: datetime) -> tuple[datetime, datetime] | str:
     if not distinct:
         return "names no time, or one that may mean several"
     if len(distinct) > 1:
-        told = " and ".join(repr(one.text) for one in distinct.values())
-        return f"names several times, {told}"
+        texts = " and ".join(repr(one.text) for one in distinct.values())
+        return f"names several times, {texts}"
     [one] = distinct.values()
     if one.kind == "every":
-        return f"names a time that comes again and again, {one.text!r}"
+        return f"names a recurring time, {one.text!r}"
     return _unread(text, one) or (one.begin, one.end)
 
 

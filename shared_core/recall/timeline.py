@@ -1,4 +1,4 @@
-"""engine.slice: the memories of a stretch of time, and how many fall into each part of it."""
+"""engine.slice: the memories of a period, and how many fall into each part of it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class TimeSlices:
         asked_at: datetime | None = None,
         as_of: AsOf | None = None,
     ) -> TimeSlice:
-        """Return the memories of a stretch of time, by when they happened or were said.
+        """Return the memories that occurred in a period.
 
         This is the documented verb `engine.slice(...)`.
 
@@ -54,15 +54,15 @@ class TimeSlices:
             scope: application and user.
             when: words for the time, e.g. "last Tuesday", "上周二". Without when, begin and end:
                 all of time.
-            begin: the first moment of the stretch, aware; or words, whose first moment counts.
-            end: the moment after the stretch, aware; or words, whose last moment counts.
+            begin: the first moment of the period, aware; or words, whose first moment counts.
+            end: the moment after the period, aware; or words, whose last moment counts.
             query: rank by relevance to this query, with scores, instead of by time.
             kinds: only these kinds of memory.
             order: "newest" or "oldest" first, where there is no query.
             limit: maximum number of memories.
             offset: number of memories to pass over first.
             bucket: also count the memories of each "hour", "day", "week" (from Monday), "month" or
-                "year" of the whole stretch.
+                "year" of the whole period.
             zone: a tzinfo, or a name such as "Asia/Shanghai". Its days bound the words and the
                 buckets, and begin and end are returned in it. Default: that of asked_at.
             asked_at: aware; words are resolved against it. Default: now.
@@ -104,11 +104,11 @@ class TimeSlices:
     async def _most_relevant(
         self, asked: SliceQuery, query: str, now: datetime, limit: int, offset: int
     ) -> Sequence[Hit]:
-        wanted = RecallOptions(
+        options = RecallOptions(
             now=now, limit=min(offset + limit, MAX_LIMIT), kinds=asked.kinds, as_of=asked.as_of,
             begin=asked.begin, end=asked.end,
         )  # fmt: skip
-        found = await self._recall.find(asked.scope, query, wanted)
+        found = await self._recall.find(asked.scope, query, options)
         return list(found)[offset:]
 
 
@@ -117,7 +117,7 @@ async def _buckets(
 ) -> Sequence[TimeBucket]:
     begin, end = asked.begin, asked.end
     if begin is None or end is None:
-        starts(datetime.now(UTC), datetime.now(UTC), unit, zone)  # refuses what is no unit
+        starts(datetime.now(UTC), datetime.now(UTC), unit, zone)  # raises for an unknown unit
         extent = await storage.timeline.slice_extent(asked)
         if extent is None:
             return ()

@@ -18,7 +18,7 @@ from tests.integration.talking import ANN, SCOPE, Watch, opened, rows
         (None, "must be a text, got NoneType"),
         (b"tea", "must be a text, got bytes"),
         (["tea"], "must be a text, got list"),
-        ("x" * 100_001, "more than the 100,000"),
+        ("x" * 100_001, "at most 100,000 characters, got 100,001"),
     ],
 )
 async def test_an_input_that_is_none_is_refused(dsn: str, given: Any, reason: str) -> None:

@@ -135,7 +135,7 @@ async def test_a_slice_shows_what_is_current_and_of_its_user(memory: MemoryEngin
 @pytest.mark.parametrize(
     ("options", "wrong"),
     [
-        ({"when": "every Friday"}, "again and again"),
+        ({"when": "every Friday"}, "a recurring time"),
         ({"begin": NOON.replace(tzinfo=None)}, "time zone"),
         ({"begin": NOON, "end": NOON - timedelta(days=1)}, "end must be after begin"),
         ({"bucket": "fortnight"}, "bucket must be one of"),

@@ -138,7 +138,7 @@ def test_the_weekend_is_the_one_that_goes_on() -> None:
         ("last 99999999999 days", "names no time"),
         ("yesterday or last year", "several times, 'yesterday' and 'last year'"),
         ("昨天和去年", "several times"),
-        ("every Friday", "again and again"),
+        ("every Friday", "a recurring time"),
         ("Tuesday last week", "'Tuesday' was not understood"),
         ("the bees of last week", "'bees' was not understood"),
         ("from yesterday to last year", "ends before it begins"),
