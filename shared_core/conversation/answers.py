@@ -162,8 +162,8 @@ def _hits_about_people(hits: Sequence[Hit], people: AskedPeople, question: str) 
 def _hits_about_user(hits: Sequence[Hit], slots: Collection[str]) -> list[Hit]:
     """Return the hits about the user's own work or home, for a question about these slots.
 
-    If a value of the slots is known, any other hit must name a slot, or be clearly relevant
-    without the value of a different slot.
+    If a value of the slots is known, any other hit stays if it names a slot. Without one it must be
+    clearly relevant, and hold no value of a different slot.
     """
     own = [hit for hit in hits if not is_about_another(hit.memory.text, _slot(hit))]
     near = _relevant(own, slots)

@@ -91,7 +91,7 @@ def session_statements(
 
 
 def says_less(text: str, other: str) -> bool:
-    """Return whether a text only names someone whom another text names and describes."""
+    """Return whether a text only names a person that another text also describes."""
     match = NAMING.fullmatch(text)
     if match is None or NAMING.fullmatch(other):
         return False
@@ -113,7 +113,7 @@ def _clauses(
 
 
 class _Grouped:
-    """Statements of several clauses, indexed by turn and clause."""
+    """Statements of many clauses, indexed by turn and clause."""
 
     def __init__(self, statements: Sequence[StatementDraft]) -> None:
         self._by_text: dict[tuple[str, str], StatementDraft] = {}

@@ -56,7 +56,7 @@ class Instructions:
 
         version: the number of the earlier one, among the last 1,000. By default the value before
         the current one; a second rollback goes one value further back, because a version that
-        repeats an earlier value takes back all versions between. Raises NotFound for an unknown
+        repeats an earlier value undoes all versions between. Raises NotFound for an unknown
         version or instruction.
         """
         storage = await self._ready(scope, key)

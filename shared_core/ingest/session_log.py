@@ -74,9 +74,9 @@ class SessionLogs:
     ) -> int | None:
         """Append an event; return the new version of the log, or None if the event is known.
 
-        payload: the whole event as JSON text. Raises NotFound if no log has this id, Conflict if
-        the log has events that the writer has not seen, InvalidInput if a different event has this
-        id.
+        payload: the whole event as JSON text. Raises NotFound if no log has this id. Raises
+        InvalidInput if a different event has this id, and Conflict if the log has events that the
+        writer has not seen.
         """
         check_label(event.event_id, "event_id")
         if not are_storable(scope.app, scope.user, session_id):

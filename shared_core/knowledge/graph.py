@@ -12,6 +12,7 @@ from shared_core.core.domain import USER, AsOf, MemoryId, Scope, TripleDraft
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import check_label, scope_path
 from shared_core.core.timestamps import check_as_of, check_moment
+from shared_core.core.validation import whole_number
 from shared_core.errors import CapabilityMissing, Conflict, InvalidInput, NotFound
 from shared_core.knowledge.facts import Facts
 from shared_core.knowledge.run_rows import until_applied
@@ -71,11 +72,10 @@ class Graph:
     ) -> Subgraph:
         """Return the edges near an entity, in either direction, nearest and newest first.
 
-        depth: maximum hops, 1 to 3. limit: maximum number of edges, 1 to 500. An unknown entity has
-        no edges.
+        depth: maximum hops, 1 to 3. limit: 1 to 500 edges. An unknown entity has no edges.
         """
-        _check_number(depth, "depth", MAX_DEPTH)
-        _check_number(limit, "limit", MAX_EDGES)
+        whole_number(depth, "depth", 1, MAX_DEPTH)
+        whole_number(limit, "limit", 1, MAX_EDGES)
         key = _read_key(entity)
         storage = await self._ready(scope, as_of)
         [walk] = await storage.graph.walk(scope, [key], depth, limit + 1, as_of)
@@ -96,8 +96,8 @@ class Graph:
         max_hops: 1 to 4. limit: maximum number of paths, 1 to 100. The search reads the 1,000
         nearest and newest edges of each end, so it may miss a path over older edges of a hub.
         """
-        _check_number(max_hops, "max_hops", MAX_HOPS)
-        _check_number(limit, "limit", MAX_PATHS)
+        whole_number(max_hops, "max_hops", 1, MAX_HOPS)
+        whole_number(limit, "limit", 1, MAX_PATHS)
         keys = [_read_key(start), _read_key(goal)]
         storage = await self._ready(scope, as_of)
         walks = await storage.graph.walk(scope, keys, (max_hops + 1) // 2, REACH, as_of)
@@ -110,7 +110,7 @@ class Graph:
 
         limit: maximum number of edges, 1 to 500. Edge.superseded_at is when its end became known.
         """
-        _check_number(limit, "limit", MAX_EDGES)
+        whole_number(limit, "limit", 1, MAX_EDGES)
         key = _read_key(entity)
         storage = await self._ready(scope, as_of)
         found = await storage.graph.edges_of(scope, key, limit, as_of)
@@ -124,7 +124,7 @@ class Graph:
 
         matching: a part of one of the names; accents do not count here. limit: 1 to 500.
         """
-        _check_number(limit, "limit", MAX_EDGES)
+        whole_number(limit, "limit", 1, MAX_EDGES)
         part = normalised(check_label(matching, "matching")) if matching else ""
         storage = await self._ready(scope, as_of)
         return list(await storage.graph.entities(scope, part, limit, as_of))
@@ -142,8 +142,8 @@ class Graph:
     ) -> GraphChange:
         """Add an edge: ADD, NOOP if it holds already, or UPDATE if it replaces another.
 
-        The edge ends when a later one begins. The fact of a replaced edge ends with it. An edge of
-        the user whose relation stands for a slot also adds the fact.
+        The edge ends when a later one of its relation begins. The fact of a replaced edge ends too.
+        An edge of the user whose relation stands for a slot also adds the fact.
 
         valid_from: when the edge begins, also in the future; now by default. functional: whether a
         subject has one object at a time; None for the declaration in relations.toml or
@@ -357,11 +357,6 @@ def _moment(moment: datetime | None, what: str) -> datetime | None:
         return None
     check_moment(moment, what)
     return moment.astimezone(UTC)
-
-
-def _check_number(number: object, what: str, most: int) -> None:
-    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= most:
-        raise InvalidInput(f"{what} must be between 1 and {most}, a whole number, got {number!r}")
 
 
 def entity_key(name: object, what: str) -> str:
@@ -622,23 +617,19 @@ def distances(near: _Near, root: str) -> dict[str, int]:
 
 
 def _paths(
-    near: _Near, hops: Mapping[str, int], visited: list[str], goal: str, length: int
+    near: _Near, hops: Mapping[str, int], seen: list[str], goal: str, length: int
 ) -> Iterator[list[FoundEdge]]:
     """Yield the paths of exactly this length from the last visited entity to the goal."""
-    here = visited[-1]
+    here = seen[-1]
     if not length:
         if here == goal:
             yield []
         return
     for one in near[here]:
         other = _other(one, here)
-        if (
-            other in visited
-            or hops.get(other, length) >= length
-            or (other == goal) != (length == 1)
-        ):
+        if other in seen or hops.get(other, length) >= length or (other == goal) != (length == 1):
             continue
-        for rest in _paths(near, hops, [*visited, other], goal, length - 1):
+        for rest in _paths(near, hops, [*seen, other], goal, length - 1):
             yield [one, *rest]
 
 

@@ -17,7 +17,8 @@ from shared_core.core.domain import (
     Scope,
 )
 from shared_core.core.ids import uuid7
-from shared_core.errors import Conflict, InvalidInput
+from shared_core.core.validation import whole_number
+from shared_core.errors import Conflict
 from shared_core.extraction.draft_validation import validated_insights
 from shared_core.extraction.rule_reader import RULES_VERSION
 from shared_core.knowledge.run_rows import RunRows, add_privacy
@@ -93,10 +94,7 @@ async def reflect(
 
     Raises InvalidInput unless limit is between 1 and MAX_MEMORIES.
     """
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_MEMORIES:
-        raise InvalidInput(
-            f"limit must be between 1 and {MAX_MEMORIES}, a whole number, got {limit!r}"
-        )
+    whole_number(limit, "limit", 1, MAX_MEMORIES)
     for tries_left in reversed(range(MAX_TRIES)):
         started_at = clock()
         memories = await storage.runs.recent_memories(scope, limit)

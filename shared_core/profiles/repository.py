@@ -293,9 +293,7 @@ def _of_others(stage: str, record: StageRecord) -> StageRecord:
 def _record(stage: str, result: Mapping[str, JsonValue], clock: Clock) -> StageRecord:
     """Return the record of a stage from a dict, by the documented names."""
     if not isinstance(result, Mapping):
-        raise InvalidInput(
-            f"the result of a stage must be a StageRecord or a dict, got {result!r:.80}"
-        )
+        raise InvalidInput(f"result of a stage must be a StageRecord or a dict, got {result!r:.80}")
     known = ("status", "error_message", "execution_time_ms")
     status, error, spent = (result.get(name) for name in known)
     if status is not None and status not in get_args(StageStatus):

@@ -24,7 +24,7 @@ log = logging.getLogger("hippocampus")
 WRITE_EVERY_S = 2.0
 """Seconds between writes of collected reads."""
 FULL = 500
-"""Number of pending memories that triggers a write at once."""
+"""Number of pending memories that triggers an immediate write."""
 MOST = 10_000
 """Maximum number of pending memories; reads of further ones are dropped."""
 READ_ONLY_S = 600.0
@@ -83,7 +83,7 @@ class AccessLog:
         await storage.accesses.add_accesses([NewAccesses(scope, one, now) for one in ids])
 
     def record(self, scope: Scope, memory_ids: Iterable[MemoryId]) -> None:
-        """Schedule the count of a read of these memories. Returns at once and never raises."""
+        """Schedule the count of a read of these memories. Returns immediately and never raises."""
         if self._pid != os.getpid():
             self._begin()
         counted = self._counts and time.monotonic() >= self._counts_again_at

@@ -154,7 +154,7 @@ def _without_names(
 ) -> Matches:
     """Return the matches without the names of speakers in the query.
 
-    A name in a query selects the speaker, not the topic: "Hey Caroline!" is not said by Caroline.
+    A name in a query selects the speaker, not the topic: "Hey Caroline!" is not a turn of Caroline.
     """
     names = {term for author in named for term in _first_name(author)}
     kept = [place for place, term in enumerate(terms) if term not in names]

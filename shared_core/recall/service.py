@@ -116,7 +116,7 @@ class Recall:
         return result
 
     def count(self, scope: Scope, returned: Iterable[Hit]) -> None:
-        """Count memories as read. Returns at once."""
+        """Count memories as read. Returns immediately."""
         self._accesses.record(scope, (hit.memory.memory_id for hit in returned))
 
     async def embedded(self, query: str) -> tuple[Vectors | None, bool] | None:

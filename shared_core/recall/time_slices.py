@@ -98,7 +98,7 @@ def stretch(
     """Return begin and end of a period, both aware; None for no bound.
 
     when: words for the period. begin, end: moments, or words for its first and last part. now:
-    aware, the reference of the words. Raises InvalidInput for words that name no time, several, or
+    aware, the reference of the words. Raises InvalidInput for words that name no time, many, or
     a recurring one; for naive moments; and for an end that is not after the beginning.
     """
     check_moment(now, "asked_at")
