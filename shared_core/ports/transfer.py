@@ -92,10 +92,10 @@ class TransferStorage(Protocol):
     """Exports and imports all rows of a user or an application."""
 
     async def rows_version(self) -> int:
-        """Return the version of PostgreSQL's schema of the rows; later ones are refused."""
+        """Return the PostgreSQL schema version of exported rows, the newest one it imports."""
 
     def snapshot(
-        self, whose: ExportScope, *, vectors: bool
+        self, export_scope: ExportScope, *, vectors: bool
     ) -> AbstractAsyncContextManager[Snapshot]:
         """Return a consistent snapshot of all rows, readable within the context.
 
@@ -106,14 +106,16 @@ class TransferStorage(Protocol):
     async def applications(self) -> Sequence[str]:
         """Return the names of all applications with data, sorted."""
 
-    async def import_rows(self, whose: ExportScope, batch: RowBatch, *, restore: bool) -> Written:
+    async def import_rows(
+        self, export_scope: ExportScope, batch: RowBatch, *, restore: bool
+    ) -> Written:
         """Write missing rows in one transaction.
 
         Existing threads keep their read marks, and continue counting after the imported turns. An
         active session is imported as ended if the user has another active one.
 
         Args:
-            whose: the user or application to import.
+            export_scope: the user or application to import.
             batch: the rows of one table.
             restore: whether to import forgotten rows again.
 
@@ -122,23 +124,23 @@ class TransferStorage(Protocol):
             Conflict: another row has the place of a row, or it was forgotten here.
         """
 
-    async def require_unforgotten(self, whose: ExportScope, batch: RowBatch) -> None:
+    async def require_unforgotten(self, export_scope: ExportScope, batch: RowBatch) -> None:
         """Raise Conflict if a turn of the batch was forgotten here."""
 
-    async def ask_for_ends(self, whose: ExportScope) -> None:
-        """Enqueue the consolidation of ended sessions that was never done."""
+    async def ask_for_ends(self, export_scope: ExportScope) -> None:
+        """Enqueue a consolidation for each ended session that was never consolidated."""
 
     async def import_vectors(
-        self, whose: ExportScope, batch: RowBatch, model: str, dimensions: int
+        self, export_scope: ExportScope, batch: RowBatch, model: str, dimensions: int
     ) -> Written:
         """Write missing vectors. Raises the same errors as import_rows()."""
 
     async def unembedded(
-        self, whose: ExportScope, batch: RowBatch, model: str
+        self, export_scope: ExportScope, batch: RowBatch, model: str
     ) -> Sequence[Unembedded]:
         """Return the fields of the batch that have no vector of the model yet."""
 
-    async def add_made_vectors(self, whose: ExportScope, vectors: VectorRows) -> None:
+    async def add_made_vectors(self, export_scope: ExportScope, vectors: VectorRows) -> None:
         """Add vectors to existing memories."""
 
 

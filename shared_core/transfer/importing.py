@@ -309,7 +309,7 @@ def _value(text: str) -> Mapping[str, JsonValue]:
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"its value cannot be read: {error}") from error
     if not isinstance(value, dict):
-        raise InvalidInput(f"its value must be a JSON object, not {type(value).__name__}")
+        raise InvalidInput(f"its value must be a JSON object, got {type(value).__name__}")
     return value
 
 

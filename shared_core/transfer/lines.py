@@ -26,7 +26,7 @@ Exports with these numbers stay readable: they are the way out of a database of 
 
 MOST_LINES = 500
 MOST_CHARACTERS = 4_000_000
-"""Most characters of a batch; a longer line is a batch of its own."""
+"""Maximum number of characters of a batch; a longer line is a batch of its own."""
 
 MOST_DIGITS = 20
 
@@ -67,10 +67,10 @@ class EndLine:
         return to_json({"end": True, "rows": self.rows})
 
 
-def whose_of(scope: Scope | None, app: str | None) -> ExportScope:
-    """Return the scope of an export: a user's, or an application's. Exactly one must be given."""
+def export_scope_of(scope: Scope | None, app: str | None) -> ExportScope:
+    """Return the scope of an export. Raises InvalidInput unless exactly one argument is set."""
     if (scope is None) == (app is None):
-        raise InvalidInput("pass a scope, or an application with app=..., not both")
+        raise InvalidInput("pass either a scope, or an application with app=..., not both")
     if scope is not None:
         return ExportScope(app=scope.app, user=scope.user, path=scope_path(scope))
     check_label(app, "app")
@@ -182,12 +182,13 @@ class LineReader:
             )
         try:
             app, user = of["app"], of["user"]  # type: ignore[index] # anything else is refused
-            whose = whose_of(None, app) if user is None else whose_of(Scope(app, user), None)
+            scope = None if user is None else Scope(app, user)
+            export_scope = export_scope_of(scope, app if scope is None else None)
             model = None if vectors is None else str(vectors["model"])
             dimensions = None if vectors is None else int(vectors["dimensions"])
         except (TypeError, KeyError, ValueError, InvalidInput) as error:
             raise self._bad(f"lacks the application, the user or the model: {error}") from error
-        return Header(whose=whose, schema_version=schema, model=model, dimensions=dimensions)
+        return Header(whose=export_scope, schema_version=schema, model=model, dimensions=dimensions)
 
     def _decoded(self, line: bytes | str) -> str:
         if isinstance(line, bytes):

@@ -56,7 +56,7 @@ async def reembed(
     while await run.once_over():
         pass
     await storage.reembedding.activate_model(embedder.model, dimensions)
-    await run.once_over()  # what was stored in between
+    await run.once_over()  # memories stored between the last pass and the switch
     if drop_old:
         while dropped := await storage.reembedding.drop_old_vectors(
             embedder.model, DROPPED_AT_ONCE
@@ -99,11 +99,11 @@ class _Reembedding:
 
     async def _embed(self, page: Sequence[EmbeddedField]) -> None:
         texts = [(one, field_text(one, self._text_of_field)) for one in page]
-        said = [(one, text) for one, text in texts if has_words(text)]
-        if said:
-            vectors = await self._embedder.embed_passages([text for _, text in said])
+        with_words = [(one, text) for one, text in texts if has_words(text)]
+        if with_words:
+            vectors = await self._embedder.embed_passages([text for _, text in with_words])
             kept = [place for place, vector in enumerate(vectors) if vector.any()]
-            fields = [said[place][0] for place in kept]
+            fields = [with_words[place][0] for place in kept]
             made = await self._storage.reembedding.add_reembedded(
                 self._embedder.model, fields, vectors[kept]
             )

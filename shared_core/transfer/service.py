@@ -17,7 +17,7 @@ from shared_core.errors import Conflict, InvalidInput, NotFound
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.text import has_words
 from shared_core.ports.transfer import EMBEDDINGS, RowBatch, Written
-from shared_core.transfer.lines import EndLine, Header, LineReader, row_line, whose_of
+from shared_core.transfer.lines import EndLine, Header, LineReader, export_scope_of, row_line
 from shared_core.transfer.reembedding import TextOfField, field_text
 
 if TYPE_CHECKING:
@@ -32,10 +32,11 @@ _NAMES = ("namespace", "key", "thread_id", "event_id", "memory_id")
 
 @dataclass(slots=True, kw_only=True)
 class ImportedLines:
-    """What became of the rows of an export.
+    """The number of imported rows by outcome.
 
-    written: are here now. here: were here before. differ: of those, with other values, which stay.
-    embedded: vectors made anew. unembedded: fields whose text is not known here; words find them.
+    written: new rows. here: rows that existed already. differ: those of here with other values,
+    which stay. embedded: computed vectors. unembedded: fields without a vector, because their text
+    is unknown; a search by words finds them.
     """
 
     written: int = 0
@@ -46,7 +47,7 @@ class ImportedLines:
 
     @property
     def rows(self) -> int:
-        """How many rows were read."""
+        """Number of rows read."""
         return self.written + self.here + self.unembedded
 
 
@@ -62,17 +63,14 @@ class Transfer:
     ) -> AsyncGenerator[str, None]:
         """Yield everything of a user, or of all users of an application, as lines of JSON.
 
-        All of one moment, without line ends: a header, the rows in a fixed order, an end that
-        counts them; so two exports of the same are equal. Memory use does not grow with them.
-        vectors: with the vectors; without them an import makes them anew. Close the iterator
-        (contextlib.aclosing) when you leave it early.
+        engine.export() explains the arguments and the lines.
         """
-        whose = whose_of(scope, app)
+        export_scope = export_scope_of(scope, app)
         storage = await self._handle.storage()
         await self._accesses.flush()
-        async with storage.transfer.snapshot(whose, vectors=vectors) as snapshot:
+        async with storage.transfer.snapshot(export_scope, vectors=vectors) as snapshot:
             yield Header(
-                whose=whose,
+                whose=export_scope,
                 schema_version=snapshot.schema_version,
                 model=snapshot.model if vectors else None,
                 dimensions=snapshot.dimensions if vectors else None,
@@ -84,14 +82,14 @@ class Transfer:
             yield EndLine(rows=count).as_line()
 
     async def applications(self) -> Sequence[str]:
-        """Return the names of all applications that have anything here, in order."""
+        """Return the names of all applications with data, sorted."""
         storage = await self._handle.storage()
         return await storage.transfer.applications()
 
     async def is_same(self, other: Transfer) -> bool:
-        """Tell whether another memory is this one by another name.
+        """Return whether another memory is on the same database and schema.
 
-        The databases say so: what is noted here for a moment is there, too, or it is not.
+        It stores a mark here for a moment, and looks for it in the other memory.
         """
         storage = await self._handle.storage()
         there = await other._handle.storage()
@@ -110,16 +108,9 @@ class Transfer:
         text_of_field: TextOfField | None = None,
         progress: Progress | None = None,
     ) -> ImportedLines:
-        """Write what an export holds and is not here, for the user or application it names.
+        """Write the rows of an export that are not here, for the user or application it names.
 
-        source: a file, which is checked to its end before anything is written; or lines, checked as
-        they come, but a list for forgotten turns before. Rows are written in batches, each a
-        transaction; the same export may be imported again, after an interruption too: what is here
-        stays as it is. A session that is active in it has ended if the user has another one here.
-        restore: turns that were forgotten here come back; else they are refused. text_of_field: the
-        text that was embedded under a name of a value, for items with fields of their own.
-        progress: told how many lines were read. Raises InvalidInput or Conflict, naming the line,
-        NotFound for no file.
+        engine.import_lines() explains the arguments and the errors.
         """
         storage = await self._handle.storage()
         known = await storage.transfer.rows_version()
@@ -131,7 +122,9 @@ class Transfer:
             with opened(path) as lines:
                 return await run.all(LineReader(path.name, known), lines)
         if isinstance(source, Sequence):
-            with suppress(InvalidInput):  # told at its place, when what stands before is imported
+            with suppress(
+                InvalidInput
+            ):  # raised again below, after the lines before it are written
                 await run.check(LineReader("the export", known), source)
         return await run.all(LineReader("the export", known), source)
 
@@ -161,7 +154,7 @@ class _LineImport:
         self._report = ImportedLines()
 
     async def check(self, reader: LineReader, lines: Iterable[bytes | str]) -> None:
-        """Read lines to their end, and look whether their turns were forgotten here."""
+        """Read all lines. Raises InvalidInput for a bad line, Conflict for a turn to refuse."""
         batches = reader.batches(lines)
         while (batch := await asyncio.to_thread(next, batches, None)) is not None:
             if batch.table == "events" and not self._restore:
@@ -177,7 +170,7 @@ class _LineImport:
             if len(batch.lines) == 1:
                 raise type(error)(
                     f"{reader.name}, line {batch.numbers[0]}, a row of {batch.table}: {error}."
-                    f" It is {_address(batch)}. Nothing was imported; mend it and import all again"
+                    f" It is {_address(batch)}. Nothing was imported: fix it and import all again"
                 ) from error
             for part in _halves(batch):
                 await self._require_unforgotten(reader, header, part)
@@ -194,7 +187,7 @@ class _LineImport:
         return self._report
 
     async def _put(self, reader: LineReader, header: Header, batch: RowBatch) -> None:
-        """Write a batch; of one that is refused, the lines before the first bad one."""
+        """Write a batch. If it is refused, write the lines before the first bad one, and raise."""
         try:
             if batch.table == EMBEDDINGS:
                 done = await self._put_vectors(header, batch)
@@ -206,7 +199,7 @@ class _LineImport:
             if len(batch.lines) == 1:
                 raise type(error)(
                     f"{reader.name}, line {batch.numbers[0]}, a row of {batch.table}: {error}. It"
-                    f" is {_address(batch)}. What stands before it is imported; mend it and import"
+                    f" is {_address(batch)}. The lines before it are imported: fix it and import"
                     " all again"
                 ) from error
             for part in _halves(batch):
@@ -225,8 +218,8 @@ class _LineImport:
                 header.whose, batch, model, header.dimensions
             )
         waiting = await self._storage.transfer.unembedded(header.whose, batch, model)
-        said = [(one.address, one.field, field_text(one, self._text_of_field)) for one in waiting]
-        texts = [(address, field, text) for address, field, text in said if has_words(text)]
+        fields = [(one.address, one.field, field_text(one, self._text_of_field)) for one in waiting]
+        texts = [(address, field, text) for address, field, text in fields if has_words(text)]
         vectors = await self._embedding.rows(texts)
         if vectors is not None:
             await self._storage.transfer.add_made_vectors(header.whose, vectors)
@@ -235,7 +228,7 @@ class _LineImport:
 
 
 def _address(batch: RowBatch) -> str:
-    """Return by what the only row of a batch is known, e.g. "of '/app/ana/', key 'employer'"."""
+    """Return what identifies the only row of a batch, e.g. "of '/app/ana/', key 'employer'"."""
     row = json.loads(batch.lines[0])["row"]
     named = [f"{name} {row[name]!r:.80}" for name in _NAMES if isinstance(row.get(name), str)]
     return ", ".join([f"of {row['tenant_id']!r:.80}", *named])

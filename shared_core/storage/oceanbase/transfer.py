@@ -1,7 +1,7 @@
-"""OceanBaseStorage: hands out all rows of a user or application, and takes them.
+"""Export and import on OceanBase: all rows of a user or an application.
 
-The lines are those of PostgreSQL, letter by letter: an export of one engine is an import of the
-other. Vectors are exported as PostgreSQL keeps them, in numbers of 2 bytes.
+The lines equal those of PostgreSQL byte for byte, so either engine imports the exports of the
+other. Vectors are exported as PostgreSQL stores them, in numbers of 2 bytes.
 """
 
 from __future__ import annotations
@@ -85,17 +85,19 @@ class OceanBaseTransfer(OceanBasePart):
         return SCHEMA_VERSION
 
     @asynccontextmanager
-    async def snapshot(self, whose: ExportScope, *, vectors: bool) -> AsyncIterator[Snapshot]:
+    async def snapshot(
+        self, export_scope: ExportScope, *, vectors: bool
+    ) -> AsyncIterator[Snapshot]:
         def work(tx: Transaction) -> Iterator[Any]:
             model = active_model(tx)
             yield model
             for table in TABLES:
                 if table == EMBEDDINGS:
-                    yield from _vector_pages(tx, whose, model, vectors=vectors)
+                    yield from _vector_pages(tx, export_scope, model, vectors=vectors)
                 else:
-                    yield from _pages(tx, table, whose)
+                    yield from _pages(tx, table, export_scope)
 
-        owner = whose.app if whose.user is None else f"{whose.app}/{whose.user}"
+        owner = "/".join(filter(None, (export_scope.app, export_scope.user)))
         async with aclosing(streamed(self._database, f"the export of {owner!r}", work)) as parts:
             model, dimensions = await anext(parts) or (None, None)
             yield Snapshot(
@@ -117,7 +119,9 @@ class OceanBaseTransfer(OceanBasePart):
         labels = await self._database.read(work)
         return [from_path(f"/{label}/")[0] for label in sorted(labels)]
 
-    async def import_rows(self, whose: ExportScope, batch: RowBatch, *, restore: bool) -> Written:
+    async def import_rows(
+        self, export_scope: ExportScope, batch: RowBatch, *, restore: bool
+    ) -> Written:
         strangers = [name for name in batch.columns if name not in SHAPES[batch.table].columns]
         if strangers:
             raise InvalidInput(
@@ -130,12 +134,12 @@ class OceanBaseTransfer(OceanBasePart):
             *(row["tenant_id"] for row in given),
         )
 
-    async def require_unforgotten(self, whose: ExportScope, batch: RowBatch) -> None:
+    async def require_unforgotten(self, export_scope: ExportScope, batch: RowBatch) -> None:
         given = given_rows(batch)
         await self._database.read(lambda tx: require_unforgotten(tx, given))
 
     @writing
-    def ask_for_ends(self, tx: Transaction, whose: ExportScope) -> None:
+    def ask_for_ends(self, tx: Transaction, export_scope: ExportScope) -> None:
         now = self._clock()
         kind = JobType.DEEP_REFLECTION
         ended = (
@@ -145,7 +149,7 @@ class OceanBaseTransfer(OceanBasePart):
             " (SELECT 1 FROM consolidation_jobs j WHERE j.tenant_id = c.tenant_id"
             " AND j.thread_id = c.thread_id AND j.job_type = %s)"
         )
-        values = (whose.path, path_end(whose.path), str(kind))
+        values = (export_scope.path, path_end(export_scope.path), str(kind))
         locked = {tenant for tenant, _ in tx.rows(ended, values)}
         if not locked:
             return
@@ -159,8 +163,9 @@ class OceanBaseTransfer(OceanBasePart):
 
     @writing
     def import_vectors(
-        self, tx: Transaction, whose: ExportScope, batch: RowBatch, model: str, dimensions: int
-    ) -> Written:
+        self, tx: Transaction, export_scope: ExportScope, batch: RowBatch, model: str,
+        dimensions: int,
+    ) -> Written:  # fmt: skip
         given = given_rows(batch)
         vectors = [json.loads(row["embedding"] or "[]") for row in given]
         if any(len(vector) != dimensions for vector in vectors):
@@ -181,16 +186,16 @@ class OceanBaseTransfer(OceanBasePart):
 
     @reading
     def unembedded(
-        self, tx: Transaction, whose: ExportScope, batch: RowBatch, model: str
+        self, tx: Transaction, export_scope: ExportScope, batch: RowBatch, model: str
     ) -> Sequence[Unembedded]:
         fields = [_field(row) for row in given_rows(batch)]
         here = embedded_fields(tx, model, fields)
-        said = _memories(tx, {field[:2] for field in fields})
+        memories = _memories(tx, {field[:2] for field in fields})
         found = []
         for field in fields:
-            if field in here or field[:2] not in said:
+            if field in here or field[:2] not in memories:
                 continue
-            tenant, namespace, key, text, value = said[field[:2]]
+            tenant, namespace, key, text, value = memories[field[:2]]
             found.append(
                 Unembedded(
                     address=(from_path(tenant + namespace[1:]), key),
@@ -201,7 +206,7 @@ class OceanBaseTransfer(OceanBasePart):
             )
         return found
 
-    async def add_made_vectors(self, whose: ExportScope, vectors: VectorRows) -> None:
+    async def add_made_vectors(self, export_scope: ExportScope, vectors: VectorRows) -> None:
         await self._database.write(
             lambda tx: put_vectors(tx, vectors), *tenants_of(vectors.addresses)
         )
@@ -213,7 +218,7 @@ async def _flat(parts: AsyncIterator[list[ExportedRow]]) -> AsyncIterator[Export
             yield row
 
 
-def _pages(tx: Transaction, table: str, whose: ExportScope) -> Iterator[list[ExportedRow]]:
+def _pages(tx: Transaction, table: str, export_scope: ExportScope) -> Iterator[list[ExportedRow]]:
     """Yield the rows of a table by its key, page by page."""
     shape = SHAPES[table]
     key, after = names(shape.key), "TRUE"
@@ -222,7 +227,7 @@ def _pages(tx: Transaction, table: str, whose: ExportScope) -> Iterator[list[Exp
         page = tx.rows(
             f"SELECT {shape.selected} FROM {table} WHERE tenant_id >= %s AND tenant_id < %s"
             f" AND {after} ORDER BY {key} LIMIT {FETCHED}",
-            [whose.path, path_end(whose.path), *values],
+            [export_scope.path, path_end(export_scope.path), *values],
         )
         if page:
             yield [
@@ -237,7 +242,7 @@ def _pages(tx: Transaction, table: str, whose: ExportScope) -> Iterator[list[Exp
 
 
 def _vector_pages(
-    tx: Transaction, whose: ExportScope, model: tuple[str, int] | None, *, vectors: bool
+    tx: Transaction, export_scope: ExportScope, model: tuple[str, int] | None, *, vectors: bool
 ) -> Iterator[list[ExportedRow]]:
     """Yield the vectors of the active model as json_build_object() writes them."""
     if model is None:
@@ -245,11 +250,12 @@ def _vector_pages(
     columns = "tenant_id, memory_id, field" + (", embedding" if vectors else "")
     last: tuple[object, ...] = ("", b"", "")
     while True:
+        after = last[0], last[1], model[0], last[2]
         page = tx.rows(
             f"SELECT {columns} FROM {table_of(model[1])} WHERE model = %s AND tenant_id >= %s"
             " AND tenant_id < %s AND (tenant_id, memory_id, model, field) > (%s, %s, %s, %s)"
             f" ORDER BY tenant_id, memory_id, model, field LIMIT {FETCHED}",
-            [model[0], whose.path, path_end(whose.path), last[0], last[1], model[0], last[2]],
+            [model[0], export_scope.path, path_end(export_scope.path), *after],
         )
         yield [ExportedRow(table=EMBEDDINGS, text=_vector_row(row)) for row in page]
         if len(page) < FETCHED:
@@ -274,13 +280,13 @@ def _field(row: dict[str, Any]) -> tuple[str, Any, str]:
     return row["tenant_id"], row["memory_id"], row["field"]
 
 
-def _memories(tx: Transaction, wanted: set[tuple[str, Any]]) -> dict[tuple[Any, ...], Any]:
+def _memories(tx: Transaction, ids: set[tuple[str, Any]]) -> dict[tuple[Any, ...], Any]:
     return {
         (row[0], row[1]): (row[0], *row[2:])
         for row in tx.rows_in(
             "SELECT tenant_id, memory_id, namespace, `key`, text, value FROM memories"
             " WHERE (tenant_id, memory_id) IN %s",
-            [sorted(wanted)],
+            [sorted(ids)],
         )
     }
 
@@ -388,7 +394,7 @@ def stored_row(table: str, shape: TableShape, row: Sequence[Any]) -> Values:
 
 
 def restore_turns(tx: Transaction, rows: Sequence[Values]) -> None:
-    """Delete the tombstones of given turns."""
+    """Delete the tombstones of turns."""
     tx.run_in("DELETE FROM tombstones WHERE (tenant_id, thread_id, event_id) IN %s", [_turns(rows)])
 
 
@@ -424,7 +430,7 @@ def _require_unerased(tx: Transaction, rows: Sequence[Values]) -> None:
 
 
 def _end_second(tx: Transaction, rows: Iterable[Values]) -> None:
-    """End active conversations of users who already have one here; an empty one at once."""
+    """Mark active conversations of users who have one here as ending, or ended if empty."""
     active = [row for row in rows if row["status"] == "active"]
     tenants = sorted({row["tenant_id"] for row in active})
     busy = set(
@@ -454,9 +460,9 @@ def _taken(
 ) -> set[tuple[Any, ...]]:
     by_tenant = any(None in place for place in places)  # IN matches no place that contains NULL
     select = f"SELECT {names(unique.columns)} FROM {table} WHERE {unique.condition}"
-    wanted = sorted({place[0] for place in places}) if by_tenant else list(places)
+    values = sorted({place[0] for place in places}) if by_tenant else list(places)
     columns = ("tenant_id",) if by_tenant else unique.columns
-    return {tuple(row) for row in tx.rows_in(f"{select} AND ({names(columns)}) IN %s", [wanted])}
+    return {tuple(row) for row in tx.rows_in(f"{select} AND ({names(columns)}) IN %s", [values])}
 
 
 def _key(shape: TableShape, row: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -475,17 +481,14 @@ def _unpadded(digest: bytes) -> bytes:
 
 
 def count_on_threads(tx: Transaction, given: Sequence[Mapping[str, Any]]) -> None:
-    """Raise the counters of existing threads to the given ones; their read marks stay.
-
-    So no unread turn is skipped.
-    """
+    """Raise the counters of existing threads. Read marks stay, so no unread turn is skipped."""
     for row in given:
         counters = (row["last_seq"] or 0, row["last_memory_seq"] or 0, row["unread_bytes"] or 0)
         _raise(tx, row, counters, row["updated_at"])
 
 
 def count_on_events(tx: Transaction, given: Sequence[Mapping[str, Any]]) -> None:
-    """Raise the counters of threads to the given events, whatever their own lines said."""
+    """Raise the counters of threads to the given events, whatever the thread's own line holds."""
     threads = grouped(((row["tenant_id"], row["thread_id"]), row) for row in given)
     for rows in threads.values():
         last_memory_seq = max(row["memory_seq"] or 0 for row in rows)

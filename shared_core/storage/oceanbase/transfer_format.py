@@ -1,4 +1,4 @@
-"""Rows of an export: the tables as PostgreSQL has them, and values as it writes them in JSON.
+"""Reads and writes rows of an export in PostgreSQL's tables, types and JSON form.
 
 So exports of both engines are equal. A row maps columns to values as they are stored: str, int,
 float, bool as 0 or 1, UUID, datetime, bytes; JSON and arrays as text; words as text with a space
@@ -129,8 +129,8 @@ def _shapes() -> dict[str, TableShape]:
         for name, sql_type, filled, default in _COLUMN.findall(body):
             place = f"{table}.{name}"
             kind = types.get(place, _SQL_TYPES[sql_type])
-            given = _default(kind, default) if default else defaults.get(place)
-            columns[name] = Column(name, kind, not filled, given)
+            json_default = _default(kind, default) if default else defaults.get(place)
+            columns[name] = Column(name, kind, not filled, json_default)
         [key] = _KEY.findall(body)
         shapes[table] = TableShape(columns, tuple(key.replace("`", "").split(", ")))
     return shapes
@@ -152,7 +152,7 @@ _EMBEDDINGS: Final = TableShape(
     },
     ("tenant_id", "model", "memory_id", "field"),
 )
-"""Vectors stand in a table for each number of dimensions (vectors.py)."""
+"""The database has one table of vectors for each number of dimensions (vectors.py)."""
 SHAPES: Final[Mapping[str, TableShape]] = _shapes()
 _CURRENT: Final = {"valid_until": None, "superseded_at": None}
 UNIQUE: Final[Mapping[str, tuple[Unique, ...]]] = {
@@ -205,7 +205,7 @@ RANGES: Final[Mapping[tuple[str, str], tuple[float, float]]] = {
 }
 MOST_DIGITS: Final = 131_072
 FEWEST_DIGITS: Final = -16_383
-"""Limits of a number's digits before and after the point."""
+"""Limits of a number's digits before and after the decimal point."""
 MOST_HALF: Final = 65_504.0
 """The largest absolute number in a vector."""
 MOST_POSITIONS: Final = 255
@@ -358,15 +358,15 @@ def read_value(column: Column, token: str) -> Any:
     """Return a value in JSON text as it is stored. Raises InvalidInput."""
     if token == "null":
         return None
-    said = json.loads(token) if token.startswith('"') else token
+    text = json.loads(token) if token.startswith('"') else token
     try:
-        if not storable(said):
+        if not storable(text):
             raise ValueError("a NUL byte or a lone surrogate cannot be stored")
-        return _READ[column.type](token if column.type in ("json", "raw", "texts") else said)
+        return _READ[column.type](token if column.type in ("json", "raw", "texts") else text)
     except (ValueError, OverflowError, ArithmeticError) as error:
         raise InvalidInput(
             f"it does not fit its table: invalid input syntax for {column.name}, of type"
-            f" {_TYPES[column.type]}: {said!r:.80}: {error}"
+            f" {_TYPES[column.type]}: {text!r:.80}: {error}"
         ) from error
 
 

@@ -30,9 +30,9 @@ from shared_core.storage.postgres.connection.statements import Step, statement, 
 from shared_core.storage.postgres.items import vector_steps
 
 FETCHED = 500
-"""Rows of a table in memory at once."""
+"""Maximum number of a table's rows in memory."""
 WRITING = ("import_rows", "import_ended")
-"""Statements that write rows and return how many."""
+"""Statements that write rows and return their number."""
 
 
 class _TableColumns(NamedTuple):
@@ -44,7 +44,7 @@ _Shapes: TypeAlias = Mapping[str, _TableColumns]
 
 
 class PostgresTransfer:
-    """Rows in the text form that PostgreSQL itself writes and reads, so that no value changes."""
+    """Exports and imports rows in PostgreSQL's own text form, so that no value changes."""
 
     def __init__(self, database: PostgresDatabase, clock: Clock) -> None:
         self._database = database
@@ -57,9 +57,11 @@ class PostgresTransfer:
         return prepared.schema_version
 
     @asynccontextmanager
-    async def snapshot(self, whose: ExportScope, *, vectors: bool) -> AsyncIterator[Snapshot]:
+    async def snapshot(
+        self, export_scope: ExportScope, *, vectors: bool
+    ) -> AsyncIterator[Snapshot]:
         shapes = await self._known_shapes()
-        async with self._database.snapshot(whose.path) as connection:
+        async with self._database.snapshot(export_scope.path) as connection:
             await connection.execute(statement("plain_values"))
             cursor = await connection.execute(statement("active_model"))
             model, dimensions = await cursor.fetchone() or (None, None)
@@ -67,14 +69,16 @@ class PostgresTransfer:
                 schema_version=await self.rows_version(),
                 model=model,
                 dimensions=dimensions,
-                rows=_rows(connection, whose, shapes, vectors),
+                rows=_rows(connection, export_scope, shapes, vectors),
             )
 
     async def applications(self) -> Sequence[str]:
         rows = await self._database.rows(ROOT, "applications")
         return [from_path(f"/{label}/")[0] for (label,) in rows]
 
-    async def import_rows(self, whose: ExportScope, batch: RowBatch, *, restore: bool) -> Written:
+    async def import_rows(
+        self, export_scope: ExportScope, batch: RowBatch, *, restore: bool
+    ) -> Written:
         shape = (await self._known_shapes())[batch.table]
         unknown = [name for name in batch.columns if name not in shape.columns]
         if unknown:
@@ -88,36 +92,36 @@ class PostgresTransfer:
             ("given_key", _names(shape.key, "g.")),
         )
         names = _import_steps(batch.table, restore=restore)
-        answers = await self._run(whose, [_step(name, batch, *literals) for name in names])
+        answers = await self._run(export_scope, [_step(name, batch, *literals) for name in names])
         written = sum(answers.named(name)[0][0] for name in names if name in WRITING)
         return Written(written=written, differ=answers.named("count_other_rows")[0][0])
 
-    async def require_unforgotten(self, whose: ExportScope, batch: RowBatch) -> None:
-        await self._run(whose, [_step("require_unforgotten", batch)])
+    async def require_unforgotten(self, export_scope: ExportScope, batch: RowBatch) -> None:
+        await self._run(export_scope, [_step("require_unforgotten", batch)])
 
-    async def ask_for_ends(self, whose: ExportScope) -> None:
+    async def ask_for_ends(self, export_scope: ExportScope) -> None:
         values = {
-            "tenant": whose.path,
-            "tenant_end": path_end(whose.path),
+            "tenant": export_scope.path,
+            "tenant_end": path_end(export_scope.path),
             "job_type": str(JobType.DEEP_REFLECTION),
             "priority": int(JobPriority.SESSION_END),
             "now": self._clock(),
         }
         ends = step("ask_for_ends", values, one_tenant=False)
-        await self._database.run(whose.path, ends, keep_plans=False)
+        await self._database.run(export_scope.path, ends, keep_plans=False)
 
     async def import_vectors(
-        self, whose: ExportScope, batch: RowBatch, model: str, dimensions: int
+        self, export_scope: ExportScope, batch: RowBatch, model: str, dimensions: int
     ) -> Written:
         of_model = {"model": model, "dimensions": dimensions}
         names = ("require_dimensions", "import_vectors")
-        answers = await self._run(whose, [_step(name, batch, **of_model) for name in names])
+        answers = await self._run(export_scope, [_step(name, batch, **of_model) for name in names])
         return Written(written=answers.named("import_vectors")[0][0])
 
     async def unembedded(
-        self, whose: ExportScope, batch: RowBatch, model: str
+        self, export_scope: ExportScope, batch: RowBatch, model: str
     ) -> Sequence[Unembedded]:
-        [rows] = await self._run(whose, [_step("unembedded", batch, model=model)])
+        [rows] = await self._run(export_scope, [_step("unembedded", batch, model=model)])
         return [
             Unembedded(
                 address=(from_path(path), key), field=field, text=text, value=json.loads(value)
@@ -125,8 +129,8 @@ class PostgresTransfer:
             for path, key, field, text, value in rows
         ]
 
-    async def add_made_vectors(self, whose: ExportScope, vectors: VectorRows) -> None:
-        await self._database.run(whose.path, *vector_steps(vectors))
+    async def add_made_vectors(self, export_scope: ExportScope, vectors: VectorRows) -> None:
+        await self._database.run(export_scope.path, *vector_steps(vectors))
 
     async def _known_shapes(self) -> _Shapes:
         if self._shapes is None:
@@ -136,9 +140,9 @@ class PostgresTransfer:
             }
         return self._shapes
 
-    async def _run(self, whose: ExportScope, sent: Sequence[Step]) -> Answers:
+    async def _run(self, export_scope: ExportScope, sent: Sequence[Step]) -> Answers:
         try:
-            return await self._database.run(whose.path, *sent, keep_plans=False)
+            return await self._database.run(export_scope.path, *sent, keep_plans=False)
         except Conflict as error:
             raise Conflict(str(error).partition("\n")[0]) from error
         except (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError) as error:
@@ -164,9 +168,9 @@ def _import_steps(table: str, *, restore: bool) -> list[str]:
 
 
 async def _rows(
-    connection: Connection, whose: ExportScope, shapes: _Shapes, vectors: bool
+    connection: Connection, export_scope: ExportScope, shapes: _Shapes, vectors: bool
 ) -> AsyncIterator[ExportedRow]:
-    values = {"tenant": whose.path, "tenant_end": path_end(whose.path)}
+    values = {"tenant": export_scope.path, "tenant_end": path_end(export_scope.path)}
     for table in TABLES:
         name = "export_vectors" if vectors else "export_embedded"
         literals: tuple[tuple[str, str], ...] = ()
