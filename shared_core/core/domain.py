@@ -158,7 +158,7 @@ class AsOf:
             if moment is not None and not (isinstance(moment, datetime) and moment.tzinfo):
                 raise InvalidInput(
                     f"AsOf({name}=...) must be a datetime with a time zone, e.g."
-                    f" datetime.now(UTC), not {moment!r}"
+                    f" datetime.now(UTC), got {moment!r}"
                 )
 
 

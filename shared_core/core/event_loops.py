@@ -123,7 +123,7 @@ async def on_own_loop(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def start_on_own_loop(function: Callable[[], None]) -> None:
-    """Call a function on the bridge's loop and return at once: for work that nobody awaits."""
+    """Call a function on the bridge's loop and return immediately, for work that nobody awaits."""
     _bridge.start(function)
 
 
@@ -213,7 +213,7 @@ class PeriodicTask:
                 pass
 
     def nudge(self) -> None:
-        """Start the action in the background if it is due. Returns at once."""
+        """Start the action in the background if it is due. Returns immediately."""
         if not self._in_background:
             return
         now = time.monotonic()

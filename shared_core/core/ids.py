@@ -52,8 +52,8 @@ def id_of_words(thread_id: str, place: int, role: str, text: str) -> str:
 
     The id confirms a guess of the words, so an erasure leaves no tombstone with such an id.
     """
-    said = f"{thread_id}\n{place}\n{role}\n{text}".encode("utf-8", "surrogatepass")
-    return OF_WORDS + sha256(said).hexdigest()[:32]
+    words = f"{thread_id}\n{place}\n{role}\n{text}".encode("utf-8", "surrogatepass")
+    return OF_WORDS + sha256(words).hexdigest()[:32]
 
 
 MOST_SHOWN = 5

@@ -39,7 +39,7 @@ def check_label(label: object, what: str) -> str:
     Raises InvalidInput unless it is a non-empty str without NUL and lone surrogates.
     """
     if not isinstance(label, str):
-        raise InvalidInput(f"{what} must be a string, not {type(label).__name__}: {label!r}")
+        raise InvalidInput(f"{what} must be a string, got {type(label).__name__}: {label!r}")
     if not label:
         raise InvalidInput(f"{what} must not be empty")
     if _UNSTORABLE.search(label):
@@ -88,7 +88,7 @@ def rest_of(labels: Sequence[str]) -> str:
 def check_scope(scope: Scope) -> None:
     """Raise InvalidInput unless scope is a Scope; scope_path() checks its parts."""
     if not isinstance(scope, Scope):
-        raise InvalidInput(f"scope must be a Scope(app, user), not {scope!r:.80}")
+        raise InvalidInput(f"scope must be a Scope(app, user), got {scope!r:.80}")
 
 
 def scope_path(scope: Scope) -> str:
@@ -100,7 +100,7 @@ def scope_path(scope: Scope) -> str:
         except InvalidInput as error:
             raise InvalidInput(f"{error} (Scope.{field})") from None
         if not label.strip():
-            raise InvalidInput(f"{what} must not be blank: {label!r} (Scope.{field})")
+            raise InvalidInput(f"{what} must not be blank, got {label!r} (Scope.{field})")
     return to_path((scope.app, scope.user))
 
 

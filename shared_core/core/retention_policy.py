@@ -65,7 +65,7 @@ class RetentionPolicy:
             if value is not None:
                 share(value, name)
         if not isinstance(self.with_history, bool):
-            raise InvalidInput(f"with_history must be True or False, not {self.with_history!r:.80}")
+            raise InvalidInput(f"with_history must be True or False, got {self.with_history!r:.80}")
 
 
 POLICIES: Final[Mapping[str, RetentionPolicy]] = MappingProxyType(

@@ -18,11 +18,11 @@ from shared_core.errors import InvalidInput
 def number(value: object, what: str, low: float, high: float = math.inf) -> float:
     """Return a finite number from low to high. Raises InvalidInput, naming what."""
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise InvalidInput(f"{what} must be a number, e.g. {max(low, 0):g}, not {value!r:.80}")
+        raise InvalidInput(f"{what} must be a number, e.g. {max(low, 0):g}, got {value!r:.80}")
     if high < math.inf and not low <= float(value) <= high:
-        raise InvalidInput(f"{what} must be between {low:,g} and {_bound(high)}, not {value}")
+        raise InvalidInput(f"{what} must be between {low:,g} and {_bound(high)}, got {value}")
     if not low <= float(value) < math.inf:
-        raise InvalidInput(f"{what} must be a finite number from {low:g}, not {value}")
+        raise InvalidInput(f"{what} must be a finite number from {low:g}, got {value}")
     return float(value)
 
 
@@ -30,7 +30,7 @@ def whole_number(value: object, what: str, low: int, high: int) -> int:
     """Return a whole number from low to high. Raises InvalidInput, naming what."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise InvalidInput(
-            f"{what} must be between {low:,} and {high:,}, a whole number, not {value!r:.80}"
+            f"{what} must be between {low:,} and {high:,}, a whole number, got {value!r:.80}"
         )
     return value
 
@@ -38,32 +38,32 @@ def whole_number(value: object, what: str, low: int, high: int) -> int:
 def listed(values: object, what: str, example: str) -> list[Any]:
     """Return the elements of a list, tuple or the like. Raises InvalidInput, naming what."""
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
-        raise InvalidInput(f"{what} must be a list, e.g. {example}, not {values!r:.80}")
+        raise InvalidInput(f"{what} must be a list, e.g. {example}, got {values!r:.80}")
     return list(values)
 
 
 def names_of(keys: object, what: str = "keys") -> list[str]:
-    """Return one or several keys or memory ids as texts. Raises InvalidInput."""
-    given = [keys] if isinstance(keys, str | UUID) else keys
-    if isinstance(given, Iterable) and not isinstance(given, bytes | Mapping):
-        names = list(given)
+    """Return a key or memory id, or a list of them, as texts. Raises InvalidInput."""
+    many = [keys] if isinstance(keys, str | UUID) else keys
+    if isinstance(many, Iterable) and not isinstance(many, bytes | Mapping):
+        names = list(many)
         if all(isinstance(name, str | UUID) for name in names):
             return [str(name) for name in names]
         keys = next(name for name in names if not isinstance(name, str | UUID))
     raise InvalidInput(
-        f"{what} must be a key or memory id, or a list of them, not {keys!r:.80}: list_memories()"
+        f"{what} must be a key or memory id, or a list of them, got {keys!r:.80}: list_memories()"
         " shows both"
     )
 
 
-def memory_ids_of(given: object) -> list[MemoryId]:
-    """Return one or several memory ids, given as UUIDs or texts. Raises InvalidInput."""
-    many = [given] if isinstance(given, str | UUID) else listed(given, "memory_ids", "[hit.memory]")
+def memory_ids_of(ids: object) -> list[MemoryId]:
+    """Return a memory id, or a list of them, from UUIDs or texts. Raises InvalidInput."""
+    many = [ids] if isinstance(ids, str | UUID) else listed(ids, "memory_ids", "[hit.memory]")
     try:
         return [MemoryId(one if isinstance(one, UUID) else UUID(one)) for one in many]
     except (ValueError, AttributeError, TypeError):
         raise InvalidInput(
-            f"memory_ids must be UUIDs, not keys, e.g. hit.memory.memory_id, not {given!r:.80}"
+            f"memory_ids must be UUIDs, not keys, e.g. hit.memory.memory_id, got {ids!r:.80}"
         ) from None
 
 
@@ -77,7 +77,7 @@ def zone_of(zone: tzinfo | str | None, what: str = "zone") -> tzinfo | None:
         except (ZoneInfoNotFoundError, ValueError, OSError):
             pass  # zoneinfo raises each of these for some unknown names, e.g. of a folder
     raise InvalidInput(
-        f'{what} must be a time zone, e.g. "Asia/Shanghai", "UTC" or a tzinfo, not {zone!r:.80}'
+        f'{what} must be a time zone, e.g. "Asia/Shanghai", "UTC" or a tzinfo, got {zone!r:.80}'
     )
 
 
@@ -94,7 +94,7 @@ def checked_clock(clock: Callable[[], datetime]) -> Callable[[], datetime]:
     if not callable(clock):
         raise InvalidInput(
             f"clock must be a function that returns a datetime with a time zone, e.g."
-            f" lambda: datetime.now(UTC), not {clock!r:.80}"
+            f" lambda: datetime.now(UTC), got {clock!r:.80}"
         )
 
     def now() -> datetime:

@@ -73,9 +73,9 @@ class VectorRows:
     fields: Sequence[str]
     vectors: Vectors
 
-    def only(self, wanted: Collection[ItemAddress]) -> VectorRows | None:
+    def only(self, addresses: Collection[ItemAddress]) -> VectorRows | None:
         """Return the rows of some addresses, or None if there are none."""
-        kept = [place for place, address in enumerate(self.addresses) if address in wanted]
+        kept = [place for place, address in enumerate(self.addresses) if address in addresses]
         if not kept:
             return None
         return VectorRows(

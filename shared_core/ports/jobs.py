@@ -70,8 +70,8 @@ class NewJob:
     """A job to enqueue, due at run_after. payload: its input beside the turns.
 
     performer: the name of the code of a callback; None for other types.
-    event_count, token_threshold: with that many unread turns, or tokens in them, it is due at once.
-    A storage estimates tokens as a quarter of the bytes.
+    event_count, token_threshold: number of unread turns, or of tokens in them, that makes it due
+    immediately. A storage estimates tokens as a quarter of the bytes.
     """
 
     job_id: UUID
@@ -276,10 +276,10 @@ class ExtractionStrategy:
 
     Args:
         delay_s: seconds without a new turn before consolidation; new turns postpone it, up to ten
-            times the delay. 0 consolidates at once.
-        event_count: number of unread turns that triggers it at once; None disables this.
+            times the delay. 0 consolidates immediately.
+        event_count: number of unread turns that triggers it immediately; None disables this.
         token_threshold: the same for their tokens, about a quarter of their bytes.
-        on_session_end: whether the end of a session triggers it at once, with priority.
+        on_session_end: whether the end of a session triggers it immediately, with priority.
         reflection_interval: number of extractions of a user between reflections; None disables
             reflection.
 
@@ -299,13 +299,13 @@ class ExtractionStrategy:
             count = getattr(self, name)
             whole = isinstance(count, int) and not isinstance(count, bool)
             if count is not None and (not whole or not 1 <= count < 2**31):
-                raise InvalidInput(f"{name} must be a whole number from 1, or None, not {count!r}")
+                raise InvalidInput(f"{name} must be a whole number from 1, or None, got {count!r}")
         if not isinstance(self.on_session_end, bool):
-            raise InvalidInput(f"on_session_end must be True or False, not {self.on_session_end!r}")
+            raise InvalidInput(f"on_session_end must be True or False, got {self.on_session_end!r}")
 
 
 def check_delay(delay_s: float) -> None:
     """Raise InvalidInput unless delay_s is a number of seconds from 0 to a year."""
     valid = isinstance(delay_s, int | float) and math.isfinite(delay_s)
     if not valid or not 0 <= delay_s <= MAX_DELAY_S:
-        raise InvalidInput(f"delay_s must be from 0 to a year of seconds, not {delay_s!r}")
+        raise InvalidInput(f"delay_s must be between 0 and a year of seconds, got {delay_s!r}")

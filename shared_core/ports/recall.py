@@ -53,11 +53,11 @@ class ThreeFactor:
 
     def __post_init__(self) -> None:
         for name in ("relevance", "recency", "importance", "recency_days"):
-            given = getattr(self, name)
-            if not isinstance(given, int | float) or not 0 <= given < math.inf:
-                raise InvalidInput(f"{name} must be a finite number from 0, not {given!r}")
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not 0 <= value < math.inf:
+                raise InvalidInput(f"{name} must be a finite number from 0, got {value!r}")
         if self.recency_days == 0:
-            raise InvalidInput("recency_days must be more than 0")
+            raise InvalidInput("recency_days must be more than 0, got 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,11 +51,11 @@ CALLS: list[tuple[Call, str]] = [
         for verb in KEYED
         for keys in (None, 7, b"k", {"k": 1}, ["k", None])
     ],
-    (lambda m: m.retention.curve(ANN, None), "key must be a key or memory id, not None"),  # type: ignore[arg-type]
+    (lambda m: m.retention.curve(ANN, None), "key must be a key or memory id, got None"),  # type: ignore[arg-type]
     (lambda m: m.retention.curve(ANN, "k", days_ahead="7"), "days_ahead must be a number"),  # type: ignore[arg-type]
     (lambda m: m.retention.curve(ANN, "k", days_ahead=NAN), "days_ahead must be between"),
     (lambda m: m.retention.curve(ANN, "k", points=2.5), "points must be between"),  # type: ignore[arg-type]
-    (lambda m: m.retention.stats(days="7"), r"days must be a list, e.g. \[7, 30\], not '7'"),
+    (lambda m: m.retention.stats(days="7"), r"days must be a list, e.g. \[7, 30\], got '7'"),
     (lambda m: m.retention.stats(days=7), "days must be a list"),  # type: ignore[arg-type]
     *[
         (lambda m, one=one: m.retention.stats(days=[1, one]), "days must be")
@@ -128,7 +128,7 @@ async def test_what_is_no_scope_is_named_by_every_verb(memory: MemoryEngine, sco
         calls.append(lambda m: m.end_session(scope, "t"))  # of impossible ids there is no session
     wrong = r"scope must be a Scope\(app, user\)"
     if isinstance(scope, Scope):
-        wrong = r"user_id must be a string, not NoneType: None \(Scope.user\)"
+        wrong = r"user_id must be a string, got NoneType: None \(Scope.user\)"
     for call in calls:
         with pytest.raises(InvalidInput, match=wrong):
             await call(memory)

@@ -179,7 +179,7 @@ def test_who_says_the_same_has_the_same_hash() -> None:
         (lambda: Memory("a").update_events(["x" * 1_000_000]), "event must have at most 20,000"),
         (lambda: Memory("a").update_events([7]), "event must be a text, got int"),  # type: ignore[list-item]
         (lambda: Memory("a").update_profile("x", at=datetime(2026, 1, 1)), "at has no time zone"),  # noqa: DTZ001
-        (lambda: EventMemory(max_events=0), "between 1 and 1,000, a whole number, not 0"),
+        (lambda: EventMemory(max_events=0), "between 1 and 1,000, a whole number, got 0"),
         (lambda: Memory.from_dict({}), "pass a dict that to_dict"),
         (lambda: Memory.from_dict({**Memory("a").to_dict(), "tom_metadata": [{"text": 1}]}),
          "a finding of a profile cannot be read"),
