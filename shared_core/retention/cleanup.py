@@ -1,4 +1,4 @@
-"""Forget faded memories: by stored policies and on a schedule, or at once by a caller's policy."""
+"""Forget faded memories: by stored policies on a schedule, or now by a caller's policy."""
 
 from __future__ import annotations
 
@@ -27,19 +27,20 @@ log = logging.getLogger("hippocampus")
 BATCH = 1000
 """Maximum number of memories that one short transaction moves."""
 LISTED = 100
+"""Maximum number of memories that a dry run lists by default."""
 RETIMED_AT_ONCE = 2000
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Is told how many memories are done, and how many were due when it began."""
+"""Called with the numbers of memories done, and of those due at the start."""
 GoesOn: TypeAlias = Callable[[], Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True)
 class CleanupReport:
-    """What a cleanup at once looked at and erased, or would erase.
+    """The result of a cleanup, or of its dry run.
 
-    memories: how many there were that fade. forgotten: how each that went was kept.
-    average_score: of all looked at.
+    memories: number of memories that fade. forgotten: the erased ones, as they were before.
+    average_score: of all that fade.
     """
 
     memories: int
@@ -49,7 +50,7 @@ class CleanupReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fading:
-    """A memory that leaves its stage, and why. score: as of then. due_at: since when it is due."""
+    """A memory that is due to leave its stage, its score at the time of the report, and why."""
 
     kept: Kept
     fate: Fate
@@ -59,12 +60,11 @@ class Fading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionReport:
-    """What one run of forgetting did, or would do.
+    """The result of one run of forgetting, or of its dry run.
 
-    counts: how many memories of each kind met which fate. listed: of a dry run, those that have
-    waited longest, as many as its limit; not_listed: how many more would go.
-    along: what was erased along with them, such as the ended facts of a fact. retimed: a policy had
-    changed meanwhile, and it was too early for them. batches: transactions it took.
+    counts: number of memories by fate and kind. listed: in a dry run, the memories that are due
+    longest, up to its limit. along: memories erased with others, such as the ended facts of a slot.
+    retimed: memories that are not due under a newer policy. batches: number of transactions.
     """
 
     counts: Counts
@@ -77,27 +77,26 @@ class RetentionReport:
 
     @property
     def total(self) -> int:
-        """How many memories left their stage."""
+        """Number of memories that left their stage."""
         return sum(sum(kinds.values()) for kinds in self.counts.values())
 
     @property
     def not_listed(self) -> int:
-        """How many more than listed a dry run counted; limit=... lists more of them."""
+        """Number of memories that a dry run counted but did not list; a higher limit lists more."""
         return max(self.total - len(self.listed), 0) if self.dry_run else 0
 
     def of(self, fate: Fate) -> int:
-        """Return how many memories met a fate."""
+        """Return the number of memories with a fate."""
         return sum(self.counts.get(fate, {}).values())
 
 
 async def cleanup(
     storage: Storage, clock: Clock, scope: Scope, policy: RetentionPolicy, *, dry_run: bool
 ) -> CleanupReport:
-    """Erase at once what has faded below a caller's own threshold, whatever stage it is in.
+    """Erase memories below a caller's own threshold now, in any stage.
 
-    What has expired is deleted first, except in a dry run. Facts drawn from the faded stay, and
-    adding its session again does not bring it back. What is pinned stays, and what never
-    fades.
+    It first deletes expired memories, except in a dry run. Pinned memories, kinds that never fade,
+    and facts derived from erased memories stay. Adding the session again brings nothing back.
     """
     if not dry_run:
         await _require_clock(storage, clock)
@@ -120,7 +119,7 @@ async def cleanup(
 
 
 async def _require_clock(storage: Storage, clock: Clock) -> None:
-    """Raise Conflict if this machine's clock is far ahead; a caller's own clock is meant so."""
+    """Raise Conflict if this machine's clock is far ahead; a caller's own clock is not checked."""
     if clock is not system_clock:
         return
     now = clock()
@@ -128,7 +127,7 @@ async def _require_clock(storage: Storage, clock: Clock) -> None:
     if ahead > CLOCKS_APART:
         raise Conflict(
             f"the clock of this machine, {now.isoformat()}, is {ahead} ahead of the database"
-            " server's: by it too much would be forgotten. Set it right, or pass a clock to"
+            " server's, so too much would be forgotten. Correct it, or pass a clock to"
             " open_memory(clock=...)"
         )
 
@@ -139,9 +138,10 @@ async def retime(
     progress: Callable[[int], None] | None = None,
     goes_on: GoesOn | None = None,
 ) -> int:
-    """Tell memories of a path whose policies changed when they leave their stage; return how many.
+    """Recompute when the memories of a path leave their stage; return the number that changed.
 
-    progress: told how many were looked at. goes_on: asked after each transaction; False ends it.
+    progress: called with the number examined. goes_on: called after each transaction; False ends
+    the work.
     """
     changed = looked_at = 0
     while (page := await storage.retention.retime(path, RETIMED_AT_ONCE)).looked_at:
@@ -163,10 +163,10 @@ async def forget_faded(
     goes_on: GoesOn | None = None,
     batch: int = BATCH,
 ) -> RetentionReport:
-    """Move every memory that is due on by one stage, in short transactions, and tell how many.
+    """Move every due memory on by one stage, in short transactions; return the report.
 
-    First it finishes telling memories of policies that changed. goes_on: asked after each
-    transaction; False ends it. Raises Conflict for a clock that is far ahead.
+    It first finishes interrupted changes of policies. goes_on: called after each transaction; False
+    ends the run. Raises Conflict if the clock is far ahead.
     """
     await _require_clock(storage, clock)
     for path in await storage.retention.retimings(scope, app):
@@ -192,7 +192,7 @@ async def forget_faded(
             progress(sum(counter.total() for counter in totals.values()), total)
         if goes_on and not await goes_on():
             break
-        await asyncio.sleep(0)  # others come to their turn
+        await asyncio.sleep(0)  # lets other tasks run
     return RetentionReport(
         counts=totals,
         along=along,
@@ -205,7 +205,7 @@ async def forget_faded(
 async def what_is_due(
     storage: Storage, clock: Clock, scope: Scope | None, app: str | None, *, limit: int = LISTED
 ) -> RetentionReport:
-    """Return what forget_faded() would do now; writes nothing."""
+    """Return what forget_faded() would do now, without writing anything."""
     began, now = time.monotonic(), clock()
     counts, along, listed = await storage.retention.due(scope, app, now, limit)
     return RetentionReport(
@@ -218,7 +218,7 @@ async def what_is_due(
 
 
 def score_of(kept: Kept, at: datetime) -> float:
-    """Return the score of a memory at a moment, by the decay rate of its policy, else by 0.1."""
+    """Return the score of a memory at a moment; without a policy, with a decay rate of 0.1."""
     return retention_score(
         initial=kept.strength,
         days=days_between(kept.used_at, at),
@@ -250,17 +250,16 @@ def _fading(kept: Kept, fate: Fate, now: datetime) -> Fading:
 
 TASK = "forget_faded"
 LEASE_S = 600.0
-"""So long after its last batch a worker that fell silent gives way to another."""
+"""Seconds after its last batch until another worker may take over from a silent one."""
 FIRST_LOOK_S = 600.0
 LOOK_EVERY_S = 900.0
 
 
 class ForgettingSchedule(PeriodicTask):
-    """When policies are applied to all there is: engine.retention.schedule.
+    """Applies the policies to all memories periodically: engine.retention.schedule.
 
-    every_h: hours from one run to the next, of all processes together; None: never by itself.
-    in_background: False leaves it to others; else a process that writes looks every quarter of an
-    hour whether it is time, the first time after ten minutes.
+    every_h: hours between two runs, counted over all processes; None: no schedule. in_background:
+    whether a process that writes checks every 15 minutes if a run is due, first after 10 minutes.
     """
 
     def __init__(
@@ -273,7 +272,7 @@ class ForgettingSchedule(PeriodicTask):
         self._in_background = in_background and every_h is not None
 
     async def run_if_due(self) -> RetentionReport | None:
-        """Forget what has faded if it is time and no other worker is at it; else None."""
+        """Run forgetting if it is due and no other worker does it; else return None."""
         if self._every_h is None:
             return None
         storage = await self._handle.storage()
@@ -287,15 +286,15 @@ class ForgettingSchedule(PeriodicTask):
         report = await forget_faded(storage, self._clock, None, None, goes_on=goes_on)
         now = self._clock()
         next_at = now + timedelta(hours=self._every_h)
-        told: dict[str, int] = {fate: report.of(fate) for fate in FATES}
-        result = told | {"retimed": report.retimed, "batches": report.batches}
+        counts: dict[str, int] = {fate: report.of(fate) for fate in FATES}
+        result = counts | {"retimed": report.retimed, "batches": report.batches}
         await storage.retention.end_turn(TASK, worker_id, now, next_at, result)
-        counted = ", ".join(f"{count} {fate}" for fate, count in told.items())
+        counted = ", ".join(f"{count} {fate}" for fate, count in counts.items())
         log.info("forgetting took %.2f s: %s", report.duration_s, counted)
         return report
 
     async def last(self) -> TaskRun | None:
-        """Return what the last run of any process did; None before the first."""
+        """Return the last run of any process; None before the first."""
         storage = await self._handle.storage()
         return await storage.retention.last_turn(TASK)
 
@@ -306,4 +305,4 @@ class ForgettingSchedule(PeriodicTask):
         try:
             await self.run_if_due()
         except MemoryCoreError as error:
-            log.warning("what has faded is not forgotten: %s", error)
+            log.warning("faded memories could not be forgotten: %s", error)

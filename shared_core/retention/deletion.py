@@ -43,7 +43,7 @@ async def forget_turns(
 
 
 async def forget_thread(handle: Handle, scope: Scope, thread_id: str) -> int:
-    """Delete what was derived from a thread alone; return the number of deleted memories."""
+    """Delete all memories derived from a thread alone; return their number."""
     if not _may_exist(scope, thread_id):
         return 0
     storage = await handle.storage()
@@ -63,15 +63,15 @@ async def sweep_expired(handle: Handle, prefix: Namespace, limit: int) -> int:
 
 
 def _may_exist(scope: Scope, thread_id: str) -> bool:
-    """Return whether a thread of this name can be stored. Raises InvalidInput for no text."""
+    """Return whether a thread of this name can exist. Raises InvalidInput unless it is a text."""
     scope_path(scope)
     if not isinstance(thread_id, str):
-        raise InvalidInput(f"thread_id must be a text, not {thread_id!r:.80}")
+        raise InvalidInput(f"thread_id must be a text, got {thread_id!r:.80}")
     return storable(thread_id)
 
 
 class Erasures:
-    """Erasures with receipts. Call it to list the receipts: engine.erasures(scope)."""
+    """Erases with receipts. Call it to list the receipts: engine.erasures(scope)."""
 
     def __init__(self, handle: Handle, jobs: JobQueue) -> None:
         self._handle = handle
@@ -85,7 +85,7 @@ class Erasures:
         This is the documented verb `engine.erasures(...)`.
         """
         if scope is not None and app is not None:
-            raise InvalidInput("erasures takes a scope or an app, not both")
+            raise InvalidInput("give a scope or an app, not both: a scope names its app")
         if scope is not None:
             scope_path(scope)
         if app is not None:
@@ -110,7 +110,7 @@ class Erasures:
 
 
 async def _drop_indexes(storage: Storage, scope: Scope) -> None:
-    """Drop the index that a large user had to themselves; its definition names them."""
+    """Drop the index of an erased user, because its definition holds the name of the user."""
     tenant = scope_path(scope)
     own = [index for index in await storage.indexes.tenant_indexes() if index.tenant == tenant]
     if not own:
@@ -120,4 +120,4 @@ async def _drop_indexes(storage: Storage, scope: Scope) -> None:
             for index in own if builder else ():
                 await builder.drop(index.name)  # type: ignore[union-attr]
     except StorageUnavailable as error:
-        log.warning("the index of an erased user is left to whoever may drop it: %s", error)
+        log.warning("the index of an erased user could not be dropped: %s", error)

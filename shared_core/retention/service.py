@@ -1,4 +1,4 @@
-"""engine.retention: which policy holds, which memories faded, pins, and how all are kept."""
+"""engine.retention: policies, pins, faded memories, statistics, and forgetting."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ MOST_DAYS = 36_500
 
 
 class Retention:
-    """How memories are kept: which policy holds, what has faded, what must not.
+    """Policies, stages and pins of memories.
 
     scope: one user; app: all users of an application; neither: all. schedule: applies the policies
-    now and then.
+    periodically.
     """
 
     def __init__(self, handle: Handle, schedule: ForgettingSchedule) -> None:
@@ -47,14 +47,14 @@ class Retention:
         self.schedule = schedule
 
     async def policy(self, scope: Scope | None = None, *, app: str | None = None) -> Rules:
-        """Return the policy of each kind of memory; None for a kind that never fades."""
-        _check_whose(scope, app)
+        """Return the effective policy of each kind of memory; None for a kind that never fades."""
+        _check_target(scope, app)
         storage = await self._handle.storage()
         return await storage.retention.retention_rules(scope, app)
 
     async def own_policy(self, scope: Scope | None = None, *, app: str | None = None) -> Rules:
-        """Return what was set there itself, of the kinds of memory it was set for."""
-        _check_whose(scope, app)
+        """Return the policies set for exactly this user or application, or for all, by kind."""
+        _check_target(scope, app)
         storage = await self._handle.storage()
         return await storage.retention.own_rules(scope, app)
 
@@ -67,22 +67,24 @@ class Retention:
         never: Sequence[MemoryKind] = (),
         progress: Callable[[int], None] | None = None,
     ) -> int:
-        """Set how memories fade from now on; return for how many the next stage comes otherwise.
+        """Set how memories fade; return the number of memories with a new time of their next stage.
 
-        policy: a name of POLICIES ("default", "high-interaction", "low-interaction", "sensitive",
-        "knowledge") or a RetentionPolicy, for turns, summaries and reflections, in place of what
-        was set here; or one for each of some kinds, facts and items included, and None for a kind
-        that never fades: what was set here of other kinds stays; or None: what holds above (of the
-        application, of all) holds here, too. never: kinds that never fade. The nearest policy of a
-        kind counts: of the user, of the application, of all. progress: told how many memories were
-        looked at. If it is cut short there, the next run of forgetting finishes it.
+        The nearest policy of a kind counts: of the user, of the application, of all. If the call is
+        interrupted, the next run of forgetting finishes it.
+
+        Args:
+            policy: a name of POLICIES or a RetentionPolicy, for turns, summaries and reflections,
+                replaces all policies set here. A mapping sets some kinds (facts and items too; None
+                for never) and keeps others. None inherits from the application, or from all.
+            never: kinds that never fade.
+            progress: called with the number of memories examined.
         """
-        _check_whose(scope, app)
+        _check_target(scope, app)
         rules = None
         if policy is not None:
             rules = _rules(policy) | dict.fromkeys(kinds_named(never))
         elif never:
-            raise InvalidInput("never names kinds of a policy: give a policy, too")
+            raise InvalidInput(f"never={never!r:.80} needs a policy: give a policy, too")
         of = list(rules) if rules and isinstance(policy, Mapping) else None
         storage = await self._handle.storage()
         path = await storage.retention.set_retention_rules(scope, app, rules, of)
@@ -95,19 +97,15 @@ class Retention:
         *,
         dry_run: bool = False,
     ) -> CleanupReport:
-        """Erase at once turns and summaries that have faded below a threshold of yours.
+        """Erase turns and summaries below a threshold now; engine.cleanup() explains the arguments.
 
-        policy: or the name of one of POLICIES.
-        dry_run: only say which, and write nothing. Adding forgotten turns again brings no memory of
-        them back; what was said stays in the history of the thread, and the next summary may tell
-        of it: only forget_faded(), forget_turns() and forget_thread() take it along. Facts do not
-        fade. The days and thresholds of later stages do not count: forget_faded() goes by them.
+        The days and thresholds of later stages do not count here, only in forget_faded().
         """
         scope_path(scope)
         rule = policy_named(policy) if isinstance(policy, str) else policy
         if not isinstance(rule, RetentionPolicy):
             raise InvalidInput(
-                f"policy must be a RetentionPolicy or the name of one, not {type(rule).__name__}"
+                f"policy must be a RetentionPolicy or the name of one, got {type(rule).__name__}"
             )
         storage = await self._handle.storage()
         return await cleanups.cleanup(storage, self._clock, scope, rule, dry_run=dry_run)
@@ -121,15 +119,22 @@ class Retention:
         limit: int = cleanups.LISTED,
         progress: Progress | None = None,
     ) -> RetentionReport:
-        """Move what has faded on by one stage, of ALL applications unless a scope or app is given.
+        """Move due memories on by one stage, of ALL applications unless scope or app is set.
 
-        By the stored policies: demoted memories are out of recall, archived ones compacted, erased
-        ones gone for good. dry_run: only say what would go and why; the report lists limit of them,
-        and its not_listed says how many more there are. It reads and writes what is due and nothing
-        else, in short transactions; several may run at once. Raises Conflict when the clock of this
-        machine is more than an hour ahead of the database's: it would forget too much.
+        The stored policies decide. Demoted memories leave recall, archived ones are compacted,
+        erased ones are gone for good. It touches only due memories, in short transactions; calls
+        may run in parallel.
+
+        Args:
+            dry_run: only report what would move, and why.
+            limit: maximum number of memories that a dry run lists; not_listed counts the others.
+            progress: called with the numbers of memories done and due.
+
+        Raises:
+            Conflict: this machine's clock is over an hour ahead of the database's, and would forget
+                too much.
         """
-        _check_whose(scope, app)
+        _check_target(scope, app)
         whole_number(limit, "limit", 0, MOST)
         storage = await self._handle.storage()
         if dry_run:
@@ -139,9 +144,9 @@ class Retention:
     async def unknown_keys(
         self, scope: Scope, keys: str | UUID | Sequence[str | UUID]
     ) -> Sequence[str]:
-        """Return those of some keys and memory ids that no memory of the scope has, in order.
+        """Return the keys and memory ids that match no memory of the scope, in order.
 
-        forget(), pin(), unpin() and revive() pass over them; this tells which.
+        forget(), pin(), unpin() and revive() pass over them.
         """
         scope_path(scope)
         names = names_of(keys)
@@ -149,30 +154,29 @@ class Retention:
         return await storage.retention.unknown_names(scope, names)
 
     async def pin(self, scope: Scope, keys: str | UUID | Sequence[str | UUID]) -> int:
-        """Never forget these memories, by key or memory id, whatever their score; return how many.
+        """Pin memories by key or memory id, so that they never fade; return how many are pinned.
 
-        Unknown keys are passed over. What was demoted or archived comes back into recall first.
+        Unknown keys are passed over. Demoted and archived memories come back into recall.
         """
         storage, ids = await self._named(scope, keys)
-        # Pin first: from then on nothing moves the memory to its next stage.
+        # Pin first: after that nothing moves the memory to its next stage.
         pinned = await storage.retention.set_pinned(scope, ids, True)
         await revive(storage, self._handle.embedding, scope, ids)
         return len(pinned)
 
     async def unpin(self, scope: Scope, keys: str | UUID | Sequence[str | UUID]) -> int:
-        """Let memories fade again as their policy says; return how many were pinned.
+        """Let memories fade again by their policy; return how many were pinned.
 
-        Unknown keys are passed over, and so is what was not pinned.
+        Unknown keys and memories without a pin are passed over.
         """
         storage, ids = await self._named(scope, keys)
         return len(await storage.retention.set_pinned(scope, ids, False))
 
     async def revive(self, scope: Scope, keys: str | UUID | Sequence[str | UUID]) -> int:
-        """Bring demoted and archived memories back into recall, as if they were read now.
+        """Bring faded memories back into recall, as if read now; return how many came back.
 
-        By key or memory id; returns how many came back. Unknown keys are passed over, and so is
-        what is in recall. What was archived is embedded anew. Raises ModelUnavailable while the
-        embedder is down.
+        keys: keys or memory ids. Unknown ones and memories in recall are passed over. Archived
+        memories are embedded again. Raises ModelUnavailable while the embedder is down.
         """
         storage, ids = await self._named(scope, keys)
         return len(await revive(storage, self._handle.embedding, scope, ids))
@@ -186,7 +190,7 @@ class Retention:
         limit: int = 50,
         offset: int = 0,
     ) -> Sequence[Kept]:
-        """Return what has faded out of recall and can be restored, what left it last first."""
+        """Return demoted and archived memories, which revive() can bring back, latest first."""
         for stage in listed(stages, "stages", '["demoted"]'):
             if stage not in ("demoted", "archived"):
                 raise InvalidInput(f"stage {stage!r} is not known: take demoted or archived")
@@ -204,12 +208,12 @@ class Retention:
         app: str | None = None,
         days: Sequence[float] = HORIZONS,
     ) -> RetentionStats:
-        """Return how memories are kept: by score, kind and stage, and what goes within some days.
+        """Return statistics by score, kind and stage, and how many memories fade within some days.
 
         days: horizons, each from 0 (due now). It reads every memory of the user, application or
         database once.
         """
-        _check_whose(scope, app)
+        _check_target(scope, app)
         horizons = [number(one, "days", 0, MOST_DAYS) for one in listed(days, "days", "[7, 30]")]
         storage = await self._handle.storage()
         now = self._clock()
@@ -219,13 +223,13 @@ class Retention:
     async def curve(
         self, scope: Scope, key: str | UUID, *, days_ahead: float | None = None, points: int = 120
     ) -> RetentionCurve:
-        """Return how the score of a memory, by key or memory id, went and will go unread.
+        """Return the past score of a memory, and its future score if nobody reads it.
 
-        days_ahead: how far; left out, until after it is demoted. Raises NotFound for an unknown
-        key: there is nothing to show.
+        key: a key or memory id. days_ahead: default: until after its demotion. points: number of
+        points. Raises NotFound for an unknown key.
         """
         if not isinstance(key, str | UUID):
-            raise InvalidInput(f"key must be a key or memory id, not {key!r:.80}")
+            raise InvalidInput(f"key must be a key or memory id, got {key!r:.80}")
         storage, ids = await self._named(scope, key)
         kept = await storage.retention.kept(scope, ids[:1]) if ids else []
         if not kept:
@@ -242,7 +246,7 @@ class Retention:
 
 
 def policy_named(policy: str) -> RetentionPolicy:
-    """Return a policy by its name. Raises InvalidInput for one that nobody knows."""
+    """Return a policy by its name. Raises InvalidInput for an unknown name."""
     if policy not in POLICIES:
         raise InvalidInput(
             f"retention policy {policy!r} is not known: take {', '.join(POLICIES)}, or a"
@@ -260,27 +264,31 @@ def _rules(
         return dict.fromkeys(FADING, policy)
     if not isinstance(policy, Mapping):
         raise InvalidInput(
-            "policy must be a name, a RetentionPolicy, or one for each of some kinds, not"
+            "policy must be a name, a RetentionPolicy, or a mapping of kinds to policies, got"
             f" {type(policy).__name__}"
         )
     for kind, rule in policy.items():
         if rule is not None and not isinstance(rule, RetentionPolicy):
-            raise InvalidInput(f"the policy of {kind!r} must be a RetentionPolicy or None")
+            raise InvalidInput(
+                f"the policy of {kind!r} must be a RetentionPolicy or None, got {rule!r:.80}"
+            )
     return {kind: policy[kind] for kind in kinds_named(list(policy))}
 
 
 def kinds_named(kinds: Sequence[MemoryKind]) -> Sequence[MemoryKind]:
-    """Return kinds of memory as they are. Raises InvalidInput for what is none."""
+    """Return the kinds of memory unchanged. Raises InvalidInput for an unknown one."""
     known = get_args(MemoryKind)
     if isinstance(kinds, str):
-        raise InvalidInput(f"kinds must be a list of {', '.join(known)}, e.g. [{kinds!r}]")
+        raise InvalidInput(
+            f"kinds must be a list of {', '.join(known)}, e.g. [{kinds!r}], got {kinds!r:.80}"
+        )
     for kind in listed(kinds, "kinds", '["episodic"]'):
         if kind not in known:
             raise InvalidInput(f"kind {kind!r} is not known: take one of {', '.join(known)}")
     return kinds
 
 
-def _check_whose(scope: Scope | None, app: str | None) -> None:
+def _check_target(scope: Scope | None, app: str | None) -> None:
     if scope is not None:
         scope_path(scope)
         if app is not None:

@@ -27,9 +27,7 @@ def draw(curve: RetentionCurve, target: str | Path, *, title: str | None = None)
     """
     path = Path(target)
     if path.suffix.lower() not in SUFFIXES:
-        raise InvalidInput(
-            f"a curve is drawn to a {' or '.join(SUFFIXES)} file, not to {path.name!r}"
-        )
+        raise InvalidInput(f"target must be a {' or '.join(SUFFIXES)} file, got {path.name!r}")
     figure_type = _figure_type()
     figure = figure_type(figsize=(9, 4), layout="constrained")
     axes = figure.subplots()
@@ -198,8 +196,8 @@ def stats_of(
     )
 
 
-def _summed(given: Iterable[RetentionRow]) -> KindStats:
-    rows = list(given)
+def _summed(rows: Iterable[RetentionRow]) -> KindStats:
+    rows = list(rows)
     count = sum(row.count for row in rows)
     return KindStats(
         count=count,

@@ -330,7 +330,7 @@ async def test_what_cannot_be_a_policy_is_refused(world: World) -> None:
         (memory.retention.set_policy("default", ANN, app="app"), "a scope or an app, not both"),
         (memory.retention.set_policy("default", never=["facts"]), "kind 'facts' is not known"),  # type: ignore[list-item]
         (memory.retention.set_policy({"semantic": 3}), "must be a RetentionPolicy or None"),  # type: ignore[dict-item]
-        (memory.retention.set_policy(3), "not int"),  # type: ignore[arg-type]
+        (memory.retention.set_policy(3), "got int"),  # type: ignore[arg-type]
         (memory.retention.set_policy(None, never=["item"]), "give a policy"),
         (memory.retention.list_faded(ANN, stages=["erased"]), "stage 'erased' is not known"),  # type: ignore[list-item]
         (memory.retention.list_faded(ANN, limit=-1), "limit must be"),
