@@ -1,4 +1,4 @@
-"""Bearer tokens: made once, shown once, known by their hash."""
+"""engine.tokens: bearer tokens, shown once and stored as a hash."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from shared_core.lifecycle import Handle
 from shared_core.ports.api_tokens import ApiToken
 
 SECRET_BYTES = 32
-"""256 random bits: no dictionary and no search finds them, so a fast hash is enough."""
+"""No dictionary and no search finds 256 random bits, so a fast hash is enough."""
 LOOK_AGAIN_S = 5.0
-"""So long it counts that no token was made yet."""
+"""Seconds for which the answer "no token was ever created" is cached."""
 MAX_LABEL = 200
 MAX_USERS = 10_000
 _FORM = re.compile(r"hippo_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
@@ -28,14 +28,14 @@ _FORM = re.compile(r"hippo_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
-    """A token and its text, which is told here and never again."""
+    """A new token with its text, which is never shown again."""
 
     token: ApiToken
     text: str
 
 
 class ApiTokens:
-    """The tokens of one memory. They are rows: all processes on a database share them."""
+    """The tokens of one memory, in the database, so that all processes on it share them."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
@@ -49,19 +49,21 @@ class ApiTokens:
         expires_at: datetime | None = None,
         label: str = "",
     ) -> NewToken:
-        """Make a token for an application, or for some of its users alone; return it with its text.
+        """Create a token for an application, or for some of its users; return it with its text.
 
-        Raises InvalidInput for no users, names that cannot be stored, and an end that is naive or
-        over already.
+        Raises InvalidInput for an empty list of users, for names that cannot be stored, and for an
+        expires_at that is naive or past.
         """
         check_label(app, "app")
         now = self._clock()
         if expires_at is not None:
             check_moment(expires_at, "expires_at")
             if expires_at <= now:
-                raise InvalidInput(f"expires_at is over already: {expires_at.isoformat()}")
+                raise InvalidInput(
+                    f"expires_at must be in the future, got {expires_at.isoformat()}"
+                )
         if len(label) > MAX_LABEL or (label and check_label(label, "label") != label):
-            raise InvalidInput(f"label must have at most {MAX_LABEL} characters, not {len(label)}")
+            raise InvalidInput(f"label must have at most {MAX_LABEL} characters, got {len(label)}")
         token = ApiToken(
             token_id=secrets.token_hex(8),
             app=app,
@@ -96,21 +98,21 @@ class ApiTokens:
         return await storage.tokens.tokens(app)
 
     async def revoke(self, token_id: str) -> None:
-        """Revoke a token for good. Raises NotFound for an id that is none."""
+        """Revoke a token for good. Raises NotFound for an unknown id."""
         storage = await self._handle.storage()
         if not await storage.tokens.revoke_token(check_label(token_id, "token_id")):
             raise NotFound(f"there is no token {token_id!r}: hippocampus token list shows them")
 
     async def any(self) -> bool:
-        """Return whether a token was ever made, a revoked or expired one too."""
+        """Return whether a token was ever created, including revoked and expired ones."""
         storage = await self._handle.storage()
         return await storage.tokens.any_token()
 
 
 class FirstToken:
-    """Whether a token was ever made, as it stood LOOK_AGAIN_S ago at most; once one was, for good.
+    """Caches whether a token was ever created: "no" for LOOK_AGAIN_S seconds, "yes" for good.
 
-    Servers ask it with each request: the first token may be made while they run.
+    Servers check it with each request, because the first token may be created while they run.
     """
 
     def __init__(self, tokens: ApiTokens, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -120,11 +122,11 @@ class FirstToken:
         self._look_at = now_s()
 
     async def is_made(self) -> bool:
-        """Return whether one was made. Raises StorageUnavailable where that cannot be known."""
+        """Return whether a token was ever created. Raises StorageUnavailable if that is unknown."""
         if not self._is_made and self._now_s() >= self._look_at:
-            asked_at = self._now_s()
+            checked_at = self._now_s()
             self._is_made = await self._tokens.any()
-            self._look_at = asked_at + LOOK_AGAIN_S
+            self._look_at = checked_at + LOOK_AGAIN_S
         return self._is_made
 
 
@@ -132,7 +134,7 @@ def _checked(users: Sequence[str]) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(check_label(user, "user") for user in users))
     if not 0 < len(names) <= MAX_USERS:
         raise InvalidInput(
-            f"a token is for 1 to {MAX_USERS:,} users, or for all: {len(names)} given"
+            f"users must hold 1 to {MAX_USERS:,} users, or be None for all, got {len(names)}"
         )
     return names
 

@@ -1,4 +1,4 @@
-"""Who earns an approximate index, and who looks after them. The plan is pure."""
+"""engine.indexes: builds and drops the approximate indexes of large tenants. The plan is pure."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from shared_core.ports.indexes import TenantIndex, TenantVectors
 log = logging.getLogger("hippocampus")
 
 MOST_DIMENSIONS = 4_000
-"""What the index of pgvector can hold; longer vectors are always searched exactly."""
+"""Maximum dimensions of an index of pgvector; longer vectors are always searched exactly."""
 
 REBUILD_SHARE = 10
-"""An index is built anew when what it lacks is a tenth of all, and a threshold at least."""
+"""An index is rebuilt if it lacks more than a tenth of the vectors, and more than a threshold."""
 
 FIRST_LOOK_S = 600.0
 LOOK_EVERY_S = 3_600.0
 
 Action: TypeAlias = Literal["build", "rebuild", "keep", "drop", "exact"]
-Told: TypeAlias = Callable[["IndexStep"], None]
+StepHook: TypeAlias = Callable[["IndexStep"], None]
 
 
 @dataclass(frozen=True, slots=True)
 class IndexStep:
-    """What becomes of the index of one tenant.
+    """One action on the index of one tenant.
 
-    exact: it has none and needs none, or its vectors are too long for one. old: what is dropped,
-    or replaced. tenant: None when no vector of the active model is left.
+    "exact": it has no index, and needs none or has too long vectors. old: the index to drop or
+    replace. tenant: None if no vector of the active model is left.
     """
 
     action: Action
@@ -43,7 +43,7 @@ class IndexStep:
 def plan_indexes(
     tenants: Sequence[TenantVectors], known: Sequence[TenantIndex], threshold: int
 ) -> list[IndexStep]:
-    """Return what to do, drops first; an index goes below half of what earns one."""
+    """Return the steps, drops first. An index is dropped below half of the threshold."""
     steps = [_step(tenant, threshold) for tenant in tenants]
     kept = {step.old.name for step in steps if step.old is not None}
     gone = [IndexStep("drop", None, index) for index in known if index.name not in kept]
@@ -64,8 +64,8 @@ def _step(tenant: TenantVectors, threshold: int) -> IndexStep:
 class Indexes(PeriodicTask):
     """The approximate indexes of a memory: engine.indexes.
 
-    In the background one look an hour, the first ten minutes after the first use, on the bridge's
-    own loop; of all processes one builds at a time. in_background: False leaves it to others.
+    A background task on the bridge's loop checks them every hour, first ten minutes after the first
+    use. One process builds at a time. in_background: False leaves the work to other processes.
     """
 
     def __init__(self, handle: Handle, *, in_background: bool = True) -> None:
@@ -74,30 +74,29 @@ class Indexes(PeriodicTask):
         self._in_background = in_background
 
     async def plan(self) -> list[IndexStep]:
-        """Return what refresh() would do, tenants that stay exact included, largest first.
+        """Return what refresh() would do, including tenants that stay exact, largest first.
 
-        Raises InvalidInput when indexes are off.
+        Raises InvalidInput if indexes are off.
         """
         storage = await self._handle.storage()
         threshold = storage.indexes.index_threshold
         if threshold is None:
             raise InvalidInput(
-                "approximate indexes are off: HIPPOCAMPUS_ANN_THRESHOLD is 'off', make it a number"
-                " of vectors, or unset it"
+                "approximate indexes are off: HIPPOCAMPUS_ANN_THRESHOLD must be a number of"
+                " vectors, or unset, got 'off'"
             )
         known = await storage.indexes.tenant_indexes()
         tenants = await storage.indexes.large_tenants(threshold, known)
         return plan_indexes(tenants, known, threshold)
 
     async def refresh(
-        self, *, begins: Told | None = None, done: Told | None = None
+        self, *, begins: StepHook | None = None, done: StepHook | None = None
     ) -> list[IndexStep] | None:
-        """Build what is earned, drop what is not; return what was done, None if another is at it.
+        """Build, rebuild and drop indexes as planned; return the steps done.
 
-        Nothing where the engine keeps its own index.
-
-        begins, done: called before and after each step. Raises StorageUnavailable when the user
-        may not build indexes, with what is missing.
+        Returns None while another process does it, and [] if the engine maintains its own indexes.
+        begins, done: called before and after each step. Raises StorageUnavailable if the database
+        user may not build indexes; the message says what is missing.
         """
         storage = await self._handle.storage()
         if not storage.indexes.builds_indexes:
@@ -120,7 +119,7 @@ class Indexes(PeriodicTask):
             return steps
 
     def nudge(self) -> None:
-        """Maintain the indexes in the background, when it is time. Returns at once."""
+        """Maintain the indexes in the background if it is time. Returns immediately."""
         storage = self._handle.lifecycle.storage_if_open()
         if (
             storage
@@ -138,7 +137,7 @@ class Indexes(PeriodicTask):
             if storage.indexes.index_threshold is not None:
                 await self.refresh(done=_log)
         except MemoryCoreError as error:
-            log.warning("the indexes of large tenants are not looked after: %s", error)
+            log.warning("the indexes of large tenants are not maintained: %s", error)
 
 
 def _log(step: IndexStep) -> None:

@@ -45,9 +45,7 @@ log = logging.getLogger("hippocampus")
 SHORTEST_LOOK_S = 0.02
 LONGEST_LOOK_S = 1.0
 CALLBACK = "reflector"
-"""The name of a callback, where none is given."""
-
-
+"""Default name of a callback."""
 LONGEST_SLEEP_S = 15.0
 """Longest time between two polls while all jobs wait for their time."""
 SHARE = 4
@@ -96,8 +94,8 @@ class WatchedJob:
 class JobWatch:
     """Polls the queue on the bridge's loop while somebody waits.
 
-    It polls at once after an attempt of this process; for jobs of other processes from time to
-    time, and not before they are due. It never opens a memory. stop() ends all waiting.
+    It polls immediately after an attempt of this process. It polls rarely for jobs of other
+    processes, and not before they are due. It never opens a memory. stop() ends all waiting.
     """
 
     def __init__(self, storage: JobStorage, clock: Clock) -> None:
@@ -163,7 +161,7 @@ class JobWatch:
             except StorageUnavailable as error:
                 failures += 1
                 if failures == MAX_ATTEMPTS:
-                    self._give_up(error)
+                    self._fail_all(error)
                     return
                 rest_s = wait_s(OUTAGE, failures)
             await asyncio.sleep(SHARE * (time.monotonic() - begun))
@@ -188,7 +186,7 @@ class JobWatch:
             return look_s
         return max(look_s, min((due - self._clock()).total_seconds(), LONGEST_SLEEP_S))
 
-    def _give_up(self, error: StorageUnavailable) -> None:
+    def _fail_all(self, error: StorageUnavailable) -> None:
         waits, self._waits = self._waits, []
         for one in waits:
             if one.over.set_running_or_notify_cancel():
@@ -206,7 +204,7 @@ class JobQueue:
 
     @property
     def done_here(self) -> bool:
-        """Whether this process works on its jobs, and does not leave them to others."""
+        """Whether this process runs its jobs itself, instead of leaving them to others."""
         return self._worker.in_background
 
     def learn(
@@ -217,22 +215,22 @@ class JobQueue:
         name: str = CALLBACK,
         app: str | None = None,
     ) -> None:
-        """Do jobs of a type so, in this process. Jobs of others that wait count too.
+        """Register the code for jobs of a type in this process, also for pending jobs of others.
 
-        name: of callbacks those that were asked for by this name; app: in this application alone.
-        Raises Conflict if this process has code of that name already.
+        name: for callbacks, the name that ask() enqueues them under. app: only jobs of this
+        application. Raises Conflict if this process already has code for callbacks of that name.
         """
         capability = _capability(job_type, name, app)
         if capability.name is not None and self._worker.knows(capability):
-            whose = "" if app is None else f" of the application {app!r}"
+            of_app = "" if app is None else f" of the application {app!r}"
             raise Conflict(
-                f"this memory has code for callbacks named {name!r}{whose} already, and payloads"
-                " would go to one or the other: give the second one another name"
+                f"this memory already has code for callbacks named {name!r}{of_app}, so a payload"
+                " could go to either: give the second one another name"
             )
         self._worker.learn(capability, perform)
 
     def unlearn(self, *, name: str = CALLBACK, app: str | None = None) -> None:
-        """Leave callbacks of a name to other processes again."""
+        """Unregister the code for callbacks of a name, and leave them to other processes."""
         self._worker.unlearn(_capability(JobType.CALLBACK, name, app))
 
     async def ask(
@@ -245,11 +243,10 @@ class JobQueue:
         name: str = CALLBACK,
         job_id: UUID | None = None,
     ) -> UUID:
-        """Ask for a callback on a thread; return the job's id, the given one if there is one.
+        """Enqueue a callback on a thread; return the id of its job: job_id, or else a new one.
 
-        name: whose code shall do it, as learn() was told. The newest payload of a thread and a name
-        counts: its job takes the place of the one that waits. It is stored without secrets: every
-        "text" and "content" in it is redacted as turns are.
+        name: the name of its code in learn(). A newer payload of the same thread and name replaces
+        a pending job. Every "text" and "content" in the payload is redacted like a turn.
         """
         payload = self._handle.sanitizer.request(payload)
         job = self._new(
@@ -264,7 +261,7 @@ class JobQueue:
         return job.job_id
 
     async def ask_if_unread(self, scope: Scope, thread_id: str, *, delay_s: float = 0.0) -> None:
-        """Ask for a consolidation of a thread, if there are turns that none has read or reads."""
+        """Enqueue a consolidation of a thread if it has unread turns and no consolidation runs."""
         scope_path(scope)
         thread = ThreadId(check_label(thread_id, "thread_id"))
         storage = await self._handle.storage()
@@ -279,22 +276,22 @@ class JobQueue:
     def watch(
         self, scope: Scope, thread_id: str, job_type: JobType, job_id: UUID | None = None
     ) -> Future[JobRecord | None]:
-        """Return a future of what comes of a job; without a job_id, of the newest of its type when
-        none of that type is open any more. None: it is gone, as what a forgotten user had.
+        """Return a future of a finished job; None if it is gone, e.g. with a forgotten user.
 
-        Cancelled when a newer job took its place, and when the memory closes. Raises
-        StorageUnavailable when the database was away for too long.
+        Without job_id it is the newest job of the type, once none of that type is open. The future
+        is cancelled if a newer job replaces the job, and when the memory closes. It raises
+        StorageUnavailable if the database is away for too long.
         """
-        wanted = WatchedJob((scope, ThreadId(thread_id)), job_type, job_id)
-        self._watch.add(wanted)
-        return wanted.over
+        job = WatchedJob((scope, ThreadId(thread_id)), job_type, job_id)
+        self._watch.add(job)
+        return job.over
 
     def look(self) -> None:
-        """Tell now who waits for a job that is gone."""
+        """Poll now, so that callers who wait for a deleted job learn of it."""
         self._watch.look()
 
     async def hasten(self, threads: Sequence[tuple[Scope, str]]) -> None:
-        """Make what waits for its time in some threads due now, and begin; what failed waits on."""
+        """Make pending jobs of threads due now and start the worker; retries keep their time."""
         storage = await self._handle.storage()
         known = [(scope, ThreadId(thread_id)) for scope, thread_id in threads]
         await storage.jobs.open_jobs(known, self._worker.capabilities())
@@ -309,26 +306,26 @@ class JobQueue:
         *,
         delay_s: float = 0.0,
     ) -> None:
-        """Ask by hand for work, which goes before all that was asked for otherwise.
+        """Enqueue a job with manual priority, so that it precedes all jobs enqueued otherwise.
 
-        A reflection is about a user: it has no thread, everything else has one. A job that failed
-        keeps its time; run() does not wait for it.
+        A reflection is about a user and has no thread; every other job has one. A failed job keeps
+        the time of its retry; run() does not wait for that time.
         """
         job_type = _known(job_type)
         if (thread_id is None) != (job_type is JobType.REFLECTION):
             raise InvalidInput(f"{job_type} needs {'a' if thread_id is None else 'no'} thread_id")
         if job_type is JobType.CALLBACK:
-            raise InvalidInput("a callback needs its payload: ask for it with ask()")
+            raise InvalidInput("a callback needs its payload: enqueue it with ask()")
         await self._enqueue(scope, thread_id, self._new(job_type, JobPriority.MANUAL, delay_s))
 
     @asynccontextmanager
     async def taking_over(
         self, scope: Scope, thread_id: str, job_type: JobType, *, wanted: bool
     ) -> AsyncIterator[None]:
-        """Ask for work that fails, or is cancelled, here and now, if that is wanted.
+        """If `wanted` and the body fails or is cancelled, enqueue a retry with the first back-off.
 
-        It is due as after the first of its tries, and the error goes on to who called; so it does
-        where the database is away as well, which is told in the log.
+        The error is always re-raised. InvalidInput is not retried. If the database is away too,
+        there is no retry, and the log says so.
         """
         try:
             yield
@@ -346,22 +343,22 @@ class JobQueue:
         try:
             await self._enqueue(scope, thread_id, self._new(job_type, JobPriority.TURN, delay_s))
         except StorageUnavailable:
-            log.warning("what failed cannot be left to the queue: %s", reason(error))
+            log.warning("a retry of failed work cannot be enqueued: %s", reason(error))
             return
-        log.warning("left to the queue for %.0f s: %s", delay_s, reason(error))
+        log.warning("work failed, a job retries it in %.0f s: %s", delay_s, reason(error))
         error.add_note("The turns are stored, and a job in the queue tries again.")
 
     async def run(
         self, scope: Scope, thread_id: str, job_type: JobType = JobType.FULL_CONSOLIDATION
     ) -> JobRecord:
-        """Do work on a thread here and now, as a worker does it, and return what came of it.
+        """Run work on a thread now, in this process, and return the finished job.
 
-        Another job of the thread that runs is waited for. A try that fails is not repeated: the
-        record is failed and tells why. Raises NotFound for a thread that is not there.
+        It waits for a running job of the thread. A failed attempt is not retried: the record is
+        failed and holds the error. Raises NotFound for an unknown thread.
         """
         job_type = _known(job_type)
         if job_type not in OF_A_THREAD:
-            raise InvalidInput(f"take one of {', '.join(OF_A_THREAD)}, not {job_type}")
+            raise InvalidInput(f"job_type must be one of {', '.join(OF_A_THREAD)}, got {job_type}")
         scope_path(scope)
         thread = ThreadId(check_label(thread_id, "thread_id"))
         storage = await self._handle.storage()
@@ -379,8 +376,8 @@ class JobQueue:
         if job is None:
             raise NotFound(f"there is no thread {thread_id!r} of {scope}")
         await self._worker.run_now(job, worker_id, tries=1)
-        wanted = JobFilter(app=scope.app, user=scope.user, job_id=new.job_id, statuses=[*JobStatus])
-        found = await storage.jobs.list_jobs(wanted)
+        own = JobFilter(app=scope.app, user=scope.user, job_id=new.job_id, statuses=[*JobStatus])
+        found = await storage.jobs.list_jobs(own)
         if not found:
             raise NotFound(f"thread {thread_id!r} of {scope} was forgotten meanwhile")
         return found[0]
@@ -388,7 +385,7 @@ class JobQueue:
     async def serve(
         self, stop: asyncio.Event | None = None, *, once: bool = False, poll_s: float = 1.0
     ) -> Tally:
-        """Do what is due, of any process, until stop is set; once: until nothing is due."""
+        """Run due jobs of any process until stop is set; with once, until none is due."""
         await self._handle.storage()
         return await self._worker.serve(stop or asyncio.Event(), once=once, poll_s=poll_s)
 
@@ -402,9 +399,9 @@ class JobQueue:
         job_id: UUID | None = None,
         limit: int = 1000,
     ) -> Sequence[JobRecord]:
-        """Return jobs, newest first: those that are open or were given up; of a thread, all.
+        """Return jobs, newest first: by default open and dead ones, or all of a thread.
 
-        app: of all users of an application. statuses: of these alone. job_id: that one, if it is.
+        app: only jobs of this application. statuses: only these. job_id: only this job.
         """
         if scope is not None:
             check_scope(scope)
@@ -423,22 +420,22 @@ class JobQueue:
         )
 
     async def stats(self) -> JobStats:
-        """Return how full the queue of all scopes is."""
+        """Return the sizes of the queue over all scopes."""
         storage = await self._handle.storage()
         return await storage.jobs.job_stats()
 
     async def retry(self, job_ids: Sequence[UUID]) -> int:
-        """Put back jobs that were given up, as new ones due now; return how many."""
+        """Enqueue dead jobs again, as new ones due now; return their number."""
         storage = await self._handle.storage()
-        put_back = await storage.jobs.retry_jobs(job_ids)
+        count = await storage.jobs.retry_jobs(job_ids)
         self._worker.wake()
-        return put_back
+        return count
 
     async def cancel(self, job_ids: Sequence[UUID]) -> int:
-        """Cancel jobs that wait or run; return how many.
+        """Cancel open jobs; return their number.
 
-        A worker ends its work on one at its next heartbeat, a third of its lease later at most;
-        what it has stored until then stays.
+        A worker stops a cancelled job at its next heartbeat, after at most a third of its lease.
+        What the job stored before stays.
         """
         storage = await self._handle.storage()
         cancelled = await storage.jobs.cancel_jobs(job_ids)
@@ -478,9 +475,9 @@ class JobQueue:
 def job_for_turns(
     strategy: ExtractionStrategy, clock: Clock, *, delay_s: float | None, session_end: bool
 ) -> NewJob:
-    """Return the job that new turns ask for. delay_s: instead of the strategy's.
+    """Return the job that new turns enqueue. delay_s: replaces the delay of the strategy.
 
-    session_end: the turns are the last of their session.
+    session_end: whether the turns are the last of their session.
     """
     ends = session_end and strategy.on_session_end
     delay_s = strategy.delay_s if delay_s is None else delay_s

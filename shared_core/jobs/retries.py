@@ -30,7 +30,7 @@ class PerformerExited(MemoryCoreError):
 
 
 def wait_s(strategy: wait_base, attempt: int) -> float:
-    """Return the seconds to wait after the given attempt, counted from 1."""
+    """Return the seconds to wait after an attempt, counted from 1."""
     state = RetryCallState(Retrying(), None, (), {})
     state.attempt_number = attempt
     return strategy(state)
@@ -39,7 +39,7 @@ def wait_s(strategy: wait_base, attempt: int) -> float:
 def pause_s(error: ModelQuotaExceeded, refusals: int) -> float:
     """Return the seconds to leave a model alone after some refusals in a row.
 
-    The model's own retry time counts, at most an hour. Jitter keeps workers from asking at once.
+    The model's own retry time counts, at most an hour. Jitter keeps workers from retrying together.
     """
     if error.retry_after_s is None:
         return wait_s(OUTAGE, refusals)

@@ -23,9 +23,9 @@ from shared_core.ports.storage import Clock
 log = logging.getLogger("hippocampus")
 
 LEASE_S = 300.0
-"""A job whose worker was silent for so long is taken by another."""
+"""Seconds of silence of a worker after which another one claims its job."""
 DRAIN_S = 5.0
-"""How long a worker that is stopped may take to finish the job in work."""
+"""Seconds that a stopping worker may take to finish its running job."""
 MOST_THREADS = 10_000
 """Maximum number of threads that flush() waits for."""
 LONGEST_SLEEP_S = 30.0
@@ -99,19 +99,19 @@ class Wakeup:
 
 @dataclass(slots=True)
 class Tally:
-    """What a worker did: jobs done, and tries that failed."""
+    """The numbers of completed jobs and of failed attempts of a worker."""
 
     done: int = 0
     failed: int = 0
 
 
 class Worker:
-    """Does what is due while there is something to do, then rests until it is woken.
+    """Runs due jobs until none is left, then waits until it is woken.
 
-    In the background it runs on the one loop of the bridge, so a caller's loop may end at any time;
-    serve() runs where it is called. Jobs live in the database: what a process leaves behind, the
-    next worker anywhere takes over. in_background: False leaves all work to other processes.
-    Between stop() and opened() it begins nothing. tried: called after each try of a job.
+    In the background it runs on the bridge's loop, so a caller's loop may end at any time; serve()
+    runs where it is called. Jobs live in the database, so any later worker takes over what a
+    process leaves. in_background: False leaves all work to other processes. Between stop() and
+    opened() it starts no job. tried: called after each attempt of a job.
     """
 
     def __init__(
@@ -143,11 +143,11 @@ class Worker:
 
     @property
     def in_background(self) -> bool:
-        """Whether this process does what it hands over, and not others alone."""
+        """Whether this process runs the jobs it enqueues, instead of leaving them to others."""
         return self._in_background
 
     def learn(self, capability: Capability, perform: Perform) -> None:
-        """Take jobs of this kind too from now on; callbacks that others left are done at once."""
+        """Run jobs of this kind too from now on; pending callbacks of others run immediately."""
         self._performers[capability] = perform
         self._called_back = self._called_back or capability.name is not None
         if self._opened and self._called_back:
@@ -158,7 +158,7 @@ class Worker:
         self._performers.pop(capability, None)
 
     def capabilities(self) -> list[Capability]:
-        """Return what this worker can do."""
+        """Return the kinds of jobs that this worker can do."""
         return list(self._performers)
 
     def knows(self, capability: Capability) -> bool:
@@ -166,40 +166,40 @@ class Worker:
         return capability in self._performers
 
     def opened(self) -> None:
-        """Begin to work, now that the storage can be used, if there are callbacks to do."""
+        """Start to work if there are callbacks to run, now that the storage is open."""
         self._forget_parent()
         self._opened = True
         if self._called_back:
             self.wake()
 
     def hand_over(self, scope: Scope, thread_id: ThreadId) -> None:
-        """Remember that there is a job for a thread, for flush(), and begin to work."""
+        """Start to work on the job of a thread, and let flush() wait for it."""
         self._forget_parent()
         thread = (scope, thread_id)
-        for job_id, whose in list(self._unfinished.items()):
-            if whose == thread:
+        for job_id, unfinished in list(self._unfinished.items()):
+            if unfinished == thread:
                 self._unfinished.pop(job_id, None)
         self._handed_over[thread] = self._clock()
         _keep_newest(self._handed_over)
         self.wake()
 
     def resume(self) -> None:
-        """Do once what other processes left behind, the killed ones for example."""
+        """Run, once, the jobs that other processes left behind, e.g. killed ones."""
         self._forget_parent()
         if not self._resumed:
             self._resumed = True
             self.wake()
 
     def wake(self) -> None:
-        """Begin to work, if nothing is being done. Returns at once."""
+        """Start to work if idle. Returns immediately."""
         if self._in_background:
             start_on_own_loop(self._start)
 
     async def flush(self, timeout_s: float | None) -> bool:
-        """Wait until all that this process handed over is done; False if not, or given up.
+        """Wait until all jobs that this process enqueued are done; return False if any is not.
 
-        What waits for its time is done now, and so is what is due and nobody has taken. A try of
-        what others handed over is not waited for again: one that failed here makes it False.
+        Pending jobs run now, and so do due jobs of others that nobody claimed. It does not wait for
+        retries of those; an attempt that failed here makes the result False.
         """
         self._forget_parent()
         handed_over: dict[_Thread, datetime] = {}
@@ -222,8 +222,8 @@ class Worker:
         return not await self._failures(handed_over)
 
     async def _failures(self, handed_over: Mapping[_Thread, datetime]) -> bool:
-        """Tell whether a job was given up since its thread was handed over, by whatever worker, or
-        its last try here failed; what was given up is told once."""
+        """Return whether a job died since its thread was handed over, or its last attempt here
+        failed. A dead job is reported once."""
         threads = list(handed_over)
         records = await self._storage.jobs_of_threads(threads) if threads else []
         failed = any(
@@ -234,31 +234,31 @@ class Worker:
             for record in records
         )
         for job_id, (scope, _) in list(self._unfinished.items()):
-            wanted = JobFilter(app=scope.app, user=scope.user, job_id=job_id)
-            found = await self._storage.list_jobs(wanted)
+            own = JobFilter(app=scope.app, user=scope.user, job_id=job_id)
+            found = await self._storage.list_jobs(own)
             if not found or found[0].status is JobStatus.FAILED:
                 self._unfinished.pop(job_id, None)
             failed = failed or bool(found)
         return failed
 
     async def run_now(self, job: Job, worker_id: str, *, tries: int) -> Outcome:
-        """Do a job that is stored as taken by worker_id, here and now."""
+        """Run a job that worker_id has claimed, now and in this process."""
         outcome = await self._runner.run(job, worker_id, self._lease_s, tries=tries)
         self._tried()
-        self.wake()  # what it asked for in turn
+        self.wake()  # the job may have enqueued another one
         return outcome
 
     @property
     def lease_s(self) -> float:
-        """How long a job is leased for."""
+        """Seconds of the lease of a job."""
         return self._lease_s
 
     async def serve(self, stop: asyncio.Event, *, once: bool, poll_s: float = 1.0) -> Tally:
-        """Do what is due, for any process, until stop is set; once: until nothing is due.
+        """Run due jobs of any process until stop is set; with once, until none is due.
 
-        A job in work when stop is set is finished first. Between jobs it listens for hints of new
-        ones and looks rarely; where no hints arrive, every poll_s. A database that cannot be
-        reached is waited for; with once, StorageUnavailable is raised.
+        It finishes the running job before it stops. Between jobs it listens for hints of new ones
+        and polls rarely; without hints it polls every poll_s. It waits for an unreachable database;
+        with once, it raises StorageUnavailable.
         """
         self._forget_parent()
         if once:
@@ -300,7 +300,7 @@ class Worker:
         return tally
 
     async def stop(self, drain_s: float = DRAIN_S) -> None:
-        """Finish the job in work within drain_s, else give it back to the queue, and begin none."""
+        """Finish the running job within drain_s, else return it to the queue; start no other."""
         self._opened = False
         await on_own_loop(self._stop(drain_s))
 
@@ -327,12 +327,12 @@ class Worker:
             # The answer to a claim may have been under way.
             await self._storage.release_jobs(self._name)
         except StorageUnavailable as error:
-            log.warning("jobs in work cannot be given back: %s", error)
+            log.warning("running jobs cannot be returned to the queue: %s", error)
         finally:
             self._draining = False
 
     def _forget_parent(self) -> None:
-        """Begin anew in a forked child: it has no task, and handed over nothing."""
+        """Reset the state in a forked child, which has no task and enqueued nothing."""
         if self._pid != os.getpid():
             self._pid, self._task, self._name = os.getpid(), None, uuid4().hex
             self._resumed = self._opened = False
@@ -363,22 +363,22 @@ class Worker:
             await _rest(self._woken, self._until(due, _POLL_S, at_most=LONGEST_SLEEP_S))
 
     async def _next_at(self) -> datetime | None:
-        """Return when there is something to do again, as things stand; None for never."""
+        """Return when the next job is due or a pause ends, or None."""
         due = await self._storage.next_job_at(self._runner.capabilities())
         moments = [moment for moment in (due, self._runner.resumes_at()) if moment is not None]
         return min(moments, default=None)
 
     def _until(self, due: datetime | None, past_s: float, *, at_most: float) -> float:
-        """Return the seconds to a moment; past_s for one that is over and whose job another has."""
+        """Return the seconds to a moment; past_s if it is past and another worker has the job."""
         if due is None:
             return at_most
         left = (due - self._clock()).total_seconds()
         return min(left if left > 0 else past_s, at_most)
 
     async def _do_next(self, worker_id: str) -> Outcome | None:
-        """Do the most urgent job that is due; None when there is none.
+        """Run the most urgent due job; return its outcome, or None if no job is due.
 
-        worker_id: of the loop that asks: two of one process must not take each other's jobs.
+        worker_id: of the calling loop: two loops of one process must not claim each other's jobs.
         """
         self._working = True
         try:
@@ -400,7 +400,7 @@ class Worker:
 
 
 def _keep_newest(known: dict[_Known, _About]) -> None:
-    """Forget the oldest of what is kept in mind for flush(), beyond MOST_THREADS."""
+    """Drop the oldest entries for flush(), beyond MOST_THREADS."""
     while len(known) > MOST_THREADS:
         del known[next(iter(known))]
 

@@ -95,7 +95,7 @@ async def test_lists_keep_applications_apart(memory: MemoryEngine) -> None:
         ({"app": "a", "users": []}, "1 to 10,000 users"),
         ({"app": "a", "users": [""]}, "user must not be empty"),
         ({"app": "a", "expires_at": datetime(2999, 1, 1)}, "time zone"),  # noqa: DTZ001
-        ({"app": "a", "expires_at": NOW - timedelta(days=999)}, "over already"),
+        ({"app": "a", "expires_at": NOW - timedelta(days=999)}, "must be in the future"),
         ({"app": "a", "label": "x" * 201}, "at most 200"),
     ],
 )

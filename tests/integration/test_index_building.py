@@ -212,7 +212,7 @@ async def test_a_failing_look_is_told_and_ends_no_worker(
         fill(store, count=400)
     async with memory_at(read_only) as memory:
         keeping = asyncio.create_task(memory.indexes.keep(stop, every_s=0.01))
-        await until(lambda: caplog.text.count("not looked after") >= 2)
+        await until(lambda: caplog.text.count("not maintained") >= 2)
         stop.set()
         await keeping
 
