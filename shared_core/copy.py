@@ -19,7 +19,7 @@ Progress = Callable[[str, str, int], None]
 """Called with the application, the step ("read", "written", "compared") and the lines so far."""
 
 BUFFERED_LINES = 500
-"""Maximum number of exported lines in memory at once."""
+"""Maximum number of exported lines in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,15 +165,15 @@ async def _copy_policies(
 
     This precedes the import, so that imported memories are due when they were in the source.
     """
-    given, here = await source.retention.own_policy(), await target.retention.own_policy()
-    new = {kind: rule for kind, rule in given.items() if kind not in here}
+    there, here = await source.retention.own_policy(), await target.retention.own_policy()
+    new = {kind: rule for kind, rule in there.items() if kind not in here}
     if new and write:
         await target.retention.set_policy(new)
     return CopiedPolicies(
         written=sorted(new) if write else [],
-        here=sorted(kind for kind in given if kind in here and given[kind] == here[kind]),
-        differ=sorted(kind for kind in given if kind in here and given[kind] != here[kind]),
-        only_there=sorted(kind for kind in here if kind not in given),
+        here=sorted(kind for kind in there if kind in here and there[kind] == here[kind]),
+        differ=sorted(kind for kind in there if kind in here and there[kind] != here[kind]),
+        only_there=sorted(kind for kind in here if kind not in there),
         left=[] if write else sorted(new),
     )
 

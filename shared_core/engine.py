@@ -87,7 +87,7 @@ COLD_RETRY_S = 60.0
 class MemoryEngine:
     """A memory. Async; from sync code: run_sync(memory.recall(...)).
 
-    It may be used from any thread and any number of event loops at once. It connects at first use;
+    It may be used from any threads and event loops at the same time. It connects at first use;
     the caller closes it (`async with`, or close()). Every call raises StorageUnavailable while the
     database cannot be used, and the next call tries again.
 
@@ -247,7 +247,7 @@ class MemoryEngine:
             thread_id: the thread, named by the caller.
             events: the turns, oldest first.
             later: leave embedding and consolidation to a job in the queue, and return after two
-                round trips to the database. Words find the turns at once.
+                round trips to the database. Words find the turns immediately.
             delay_s: seconds until that job is due, instead of the strategy's.
             unseen: the turns are likely new. This saves a round trip for a few turns.
             session_end: the turns end a session, as end_session() does.
@@ -269,8 +269,8 @@ class MemoryEngine:
         self, scope: Scope, memories: str | NewMemory | Sequence[str | NewMemory]
     ) -> list[str]:
         """Store texts or NewMemory objects; return their keys. An existing key is replaced."""
-        given = [memories] if isinstance(memories, str | NewMemory) else memories
-        new = [NewMemory(text=one) if isinstance(one, str) else one for one in given]
+        many = [memories] if isinstance(memories, str | NewMemory) else memories
+        new = [NewMemory(text=one) if isinstance(one, str) else one for one in many]
         return await ingest.remember(self._handle, scope, new)
 
     async def process_memory(
@@ -328,7 +328,7 @@ class MemoryEngine:
     ) -> bool | EndedSession:
         """End the active session of a user, or have the unread turns of a thread consolidated now.
 
-        Given a user id alone, it ends the session, has it consolidated later, and returns at once:
+        With a user id alone it ends the session, has it consolidated later, and returns now:
         "status", "message", "session_info" (None if there was no session).
 
         Given a scope and a thread, it returns whether there were unread turns. With a strategy that
@@ -339,7 +339,7 @@ class MemoryEngine:
         user = scope if user_id is None else user_id
         if isinstance(user, Scope) or thread_id is not None or strategy is not None:
             is_scope = isinstance(scope, Scope) or thread_id is None
-            wrong = "" if is_scope else f"scope must be a Scope(app, user), not {scope!r:.80}: "
+            wrong = "" if is_scope else f"scope must be a Scope(app, user), got {scope!r:.80}: "
             raise InvalidInput(
                 f"{wrong}end_session takes a user id, e.g. end_session('alice', app='my-app'), or a"
                 " scope and a thread id"
@@ -402,7 +402,7 @@ class MemoryEngine:
         subject: str | None = None,
         valid_from: datetime | None = None,
     ) -> Fact:
-        """Store a fact as if the user had said it; return it as it is then.
+        """Store a fact as if the user had stated it; return the stored fact.
 
         In a slot with one value it ends the fact with another value, as of valid_from; in a slot
         with many ("like") all stay. A known fact is returned as it is. A fact that something later
@@ -425,7 +425,7 @@ class MemoryEngine:
     async def retract(
         self, scope: Scope, key: Fact | UUID | str, *, at: datetime | None = None
     ) -> Fact:
-        """End a fact as of a moment; it stays as history. Return it as it is then.
+        """End a fact as of a moment; it stays as history. Return the ended fact.
 
         It is a run of its own, which undo_run() undoes.
 
@@ -590,7 +590,7 @@ class MemoryEngine:
         *,
         dry_run: bool = False,
     ) -> CleanupReport:
-        """Erase at once turns and summaries that faded below a threshold of the caller.
+        """Erase turns and summaries below a threshold of the caller now, in any stage.
 
         Facts do not fade. Adding forgotten turns again brings no memory of them back. Their text
         stays in the history of the thread, and the next summary may cover it: only

@@ -146,7 +146,7 @@ class MemoryRetentionManager:
     """Records reads, counts memories by value, and erases faded ones, for one user.
 
     The engine applies its policies by itself, in stages that can be undone. Use this class to
-    choose the moment and to erase at once. decay_rate applies to cleanups only; reported scores
+    choose the moment and to erase immediately. decay_rate applies to cleanups only; reported scores
     follow the stored policy.
     """
 

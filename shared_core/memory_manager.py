@@ -58,7 +58,7 @@ class MemoryManager(ABC):
 
     @abstractmethod
     async def end_session(self, session_id: str) -> None:
-        """Ask the worker to consolidate the unread events of a session now, before other work."""
+        """Have the worker consolidate the unread events of a session now, before other work."""
 
     @abstractmethod
     async def recall(
@@ -179,21 +179,20 @@ class OceanBaseMemoryProvider(MemoryManager):
 
 
 def _checked_uri(uri: object) -> str:
-    """Return the given uri, else HIPPOCAMPUS_URI. Raises InvalidInput unless it is OceanBase."""
+    """Return the uri, or else HIPPOCAMPUS_URI. Raises InvalidInput unless it is OceanBase."""
     chosen = uri if uri is not None else os.environ.get("HIPPOCAMPUS_URI") or None
     if isinstance(chosen, str) and is_oceanbase(chosen):
         return chosen
     where = redacted(chosen) if isinstance(chosen, str) else chosen
     raise InvalidInput(
-        f"OceanBaseMemoryProvider keeps its memory in OceanBase, not in {where!r}: give uri, or"
-        " HIPPOCAMPUS_URI, as 'seekdb:///folder' or 'oceanbase://...', or use open_memory() for"
-        " PostgreSQL"
+        f"uri or HIPPOCAMPUS_URI must be 'seekdb:///folder' or 'oceanbase://...', got {where!r}:"
+        " OceanBaseMemoryProvider needs OceanBase; for PostgreSQL use open_memory()"
     )
 
 
 def _named(name: str, what: str) -> str:
     if not check_label(name, what).strip():
-        raise InvalidInput(f"{what} must not be blank: {name!r}")
+        raise InvalidInput(f"{what} must not be blank, got {name!r}")
     return name
 
 

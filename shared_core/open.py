@@ -60,7 +60,7 @@ def open_memory(
             shared_core.privacy. Default: HIPPOCAMPUS_PRIVACY.
         clock: returns aware datetimes instead of the time of day, e.g. for a replay.
         worker: False leaves queued work to other processes, e.g. `hippocampus worker`.
-        strategy: when queued turns are consolidated. Default: at once.
+        strategy: when queued turns are consolidated. Default: immediately.
         track_access: whether reads are counted, in the background; see accesses().
         reranker: reorders the best hits of a recall; see shared_core.recall.reranking.
         graph_enabled: False switches the knowledge graph off: no edge is written, and
@@ -104,5 +104,5 @@ def open_memory(
     )
 
 
-def _graph_is_on(given: bool | None, settings: Settings) -> bool:
-    return settings.graph if given is None else given
+def _graph_is_on(enabled: bool | None, settings: Settings) -> bool:
+    return settings.graph if enabled is None else enabled
