@@ -140,8 +140,7 @@ async def retime(
 ) -> int:
     """Recompute when the memories of a path leave their stage; return the number that changed.
 
-    progress: called with the number examined. goes_on: called after each transaction; False ends
-    the work.
+    progress: called with the number examined. goes_on: called after each batch; False ends it.
     """
     changed = looked_at = 0
     while (page := await storage.retention.retime(path, RETIMED_AT_ONCE)).looked_at:

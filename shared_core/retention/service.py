@@ -121,9 +121,8 @@ class Retention:
     ) -> RetentionReport:
         """Move due memories on by one stage, of ALL applications unless scope or app is set.
 
-        The stored policies decide. Demoted memories leave recall, archived ones are compacted,
-        erased ones are gone for good. It touches only due memories, in short transactions; calls
-        may run in parallel.
+        The policies demote memories out of recall, compact (archive) them, or erase them for good.
+        It touches only due memories, in short transactions; calls may run in parallel.
 
         Args:
             dry_run: only report what would move, and why.
@@ -131,8 +130,7 @@ class Retention:
             progress: called with the numbers of memories done and due.
 
         Raises:
-            Conflict: this machine's clock is over an hour ahead of the database's, and would forget
-                too much.
+            Conflict: this clock is over an hour ahead of the database's, and would forget too much.
         """
         _check_target(scope, app)
         whole_number(limit, "limit", 0, MOST)
@@ -279,9 +277,7 @@ def kinds_named(kinds: Sequence[MemoryKind]) -> Sequence[MemoryKind]:
     """Return the kinds of memory unchanged. Raises InvalidInput for an unknown one."""
     known = get_args(MemoryKind)
     if isinstance(kinds, str):
-        raise InvalidInput(
-            f"kinds must be a list of {', '.join(known)}, e.g. [{kinds!r}], got {kinds!r:.80}"
-        )
+        raise InvalidInput(f"kinds must be a list of {', '.join(known)}, got {kinds!r:.80}")
     for kind in listed(kinds, "kinds", '["episodic"]'):
         if kind not in known:
             raise InvalidInput(f"kind {kind!r} is not known: take one of {', '.join(known)}")

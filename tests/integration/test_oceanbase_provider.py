@@ -204,7 +204,7 @@ async def test_what_an_adk_agent_learns_a_graph_reads(seekdb: SeekdbDatabases) -
 def test_the_store_of_another_engine_is_named() -> None:
     from langgraph_store import OceanBaseHippocampusStore
 
-    with pytest.raises(InvalidInput, match="got 'embedded'"):
+    with pytest.raises(InvalidInput, match="OceanBase, not in 'embedded'"):
         OceanBaseHippocampusStore()
 
 

@@ -250,12 +250,18 @@ def _vector_pages(
     columns = "tenant_id, memory_id, field" + (", embedding" if vectors else "")
     last: tuple[object, ...] = ("", b"", "")
     while True:
-        after = last[0], last[1], model[0], last[2]
         page = tx.rows(
             f"SELECT {columns} FROM {table_of(model[1])} WHERE model = %s AND tenant_id >= %s"
             " AND tenant_id < %s AND (tenant_id, memory_id, model, field) > (%s, %s, %s, %s)"
             f" ORDER BY tenant_id, memory_id, model, field LIMIT {FETCHED}",
-            [model[0], export_scope.path, path_end(export_scope.path), *after],
+            [
+                model[0],
+                export_scope.path,
+                path_end(export_scope.path),
+                *last[:2],
+                model[0],
+                last[2],
+            ],
         )
         yield [ExportedRow(table=EMBEDDINGS, text=_vector_row(row)) for row in page]
         if len(page) < FETCHED:
