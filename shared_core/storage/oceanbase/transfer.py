@@ -248,20 +248,14 @@ def _vector_pages(
     if model is None:
         return
     columns = "tenant_id, memory_id, field" + (", embedding" if vectors else "")
+    tenants = export_scope.path, path_end(export_scope.path)
     last: tuple[object, ...] = ("", b"", "")
     while True:
         page = tx.rows(
             f"SELECT {columns} FROM {table_of(model[1])} WHERE model = %s AND tenant_id >= %s"
             " AND tenant_id < %s AND (tenant_id, memory_id, model, field) > (%s, %s, %s, %s)"
             f" ORDER BY tenant_id, memory_id, model, field LIMIT {FETCHED}",
-            [
-                model[0],
-                export_scope.path,
-                path_end(export_scope.path),
-                *last[:2],
-                model[0],
-                last[2],
-            ],
+            [model[0], *tenants, *last[:2], model[0], last[2]],
         )
         yield [ExportedRow(table=EMBEDDINGS, text=_vector_row(row)) for row in page]
         if len(page) < FETCHED:
