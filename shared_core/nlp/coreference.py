@@ -69,7 +69,7 @@ CHINESE_THING: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """A text with its pronouns replaced, except those whose antecedent the text itself names.
+    """A text with its pronouns replaced, except those with an antecedent in the text.
 
     unresolved: genders of pronouns without an antecedent. antecedents: the people inserted.
     """
@@ -85,7 +85,7 @@ class Resolution:
 
 
 def resolve_query(text: str, context: Sequence[Event]) -> str:
-    """Return a query with each pronoun replaced whose antecedent is certain.
+    """Return a query with each pronoun of certain antecedent replaced.
 
     "她今年几岁了？" becomes "灿灿今年几岁了？", "Do you like them?" becomes "Do you like mangoes?".
     Any other text is returned unchanged. context: earlier turns, oldest first; the last MAX_CONTEXT
@@ -104,7 +104,7 @@ def resolve_query(text: str, context: Sequence[Event]) -> str:
 
 
 def _names_somebody(text: str, lang: Language) -> bool:
-    """Tell whether an antecedent may stand before the first pronoun, or a speaker who says it.
+    """Tell whether a possible antecedent or a speaker precedes the first pronoun.
 
     "Does Anna love her job?" asks about Anna, not about Mia from an earlier turn.
     """

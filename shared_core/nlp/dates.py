@@ -29,7 +29,7 @@ MAX_CHARACTERS: Final = 2_000
 class TimeRange:
     """A time range from begin to end (exclusive), both aware.
 
-    kind: "at" is the range itself; "since" lasts from begin until the text was said, its end;
+    kind: "at" is the range itself; "since" lasts from begin to the moment of the text;
     "every" repeats, and the range is the next occurrence. text: the expression; start: its first
     character.
     """
@@ -44,7 +44,7 @@ class TimeRange:
 def resolve(text: str, now: datetime) -> list[TimeRange]:
     """Return the unambiguous time ranges in a text, in text order.
 
-    now: the aware moment when it was said. Raises ValueError for a naive one.
+    now: the aware moment of the text. Raises ValueError for a naive one.
     """
     if now.tzinfo is None:
         raise ValueError("now must be an aware datetime")

@@ -96,9 +96,9 @@ def _period(match: re.Match[str], now: datetime, future: bool) -> Span | None:
     if match["ahead_unit"]:
         return calendar.ago(now, -_count(match["ahead"]), _unit(match["ahead_unit"]))
     if match["lasted_unit"]:
-        begun = calendar.ago(now, _count(match["lasted"]), _unit(match["lasted_unit"]))
+        since = calendar.ago(now, _count(match["lasted"]), _unit(match["lasted_unit"]))
         goes_on = LASTING.search(match.string[: match.start()])
-        return replace(begun, lasting=True) if goes_on else None
+        return replace(since, lasting=True) if goes_on else None
     if match["every"]:
         return _repeated(match["every_day"].lower(), now)
     if match["which"]:

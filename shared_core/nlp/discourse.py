@@ -36,7 +36,7 @@ ONLY_A_NAME: Final = re.compile(r"(?: called| named)?(?= (?-i:[^\Wa-z\d_])[\w'-]
 
 
 class CountedKin:
-    """The relation the speaker last said they have several of: "two sons", 两个孩子."""
+    """The relation in the speaker's last count of relatives: "two sons", 两个孩子."""
 
     def __init__(self) -> None:
         self._kin = ""

@@ -104,17 +104,17 @@ def summarise(
     """
     if not isinstance(key_sentences, Mapping):
         key_sentences = dict.fromkeys(key_sentences, 1.0)
-    said = list(candidates(turns, key_sentences))
+    found = list(candidates(turns, key_sentences))
     if only_asked(turns):
-        said = [one for one in said if not QUESTION.search(one.text)]
-    news = chosen_from([one for one in said if one.is_news], [], max_characters)
-    newest = said[len(said) - math.ceil(len(said) * NEWEST) :] if len(said) > 1 else []
+        found = [one for one in found if not QUESTION.search(one.text)]
+    news = chosen_from([one for one in found if one.is_news], [], max_characters)
+    newest = found[len(found) - math.ceil(len(found) * NEWEST) :] if len(found) > 1 else []
     newest = [one for one in newest if one not in news]
     taken = len(joined(news))
     room = taken + int((max_characters - taken) * NEWEST_ROOM)
     chosen = chosen_from(newest, news, room)
-    ranked = best_first(said)
-    chosen = chosen_from([one for one in said if one not in chosen], chosen, max_characters)
+    ranked = best_first(found)
+    chosen = chosen_from([one for one in found if one not in chosen], chosen, max_characters)
     if not chosen and ranked:
         return shortened(ranked[0].text, max_characters)
     return joined(chosen)
@@ -150,26 +150,26 @@ def chosen_from(
 
 
 def only_asked(turns: Sequence[Event]) -> bool:
-    """Tell whether users said nothing but questions and small talk."""
-    said = [one for turn in turns if turn.role == "user" for one in sentences(turn.text)]
-    return all(QUESTION.search(one) or SMALL_TALK.match(one) for one in said)
+    """Tell whether user turns hold only questions and small talk."""
+    found = [one for turn in turns if turn.role == "user" for one in sentences(turn.text)]
+    return all(QUESTION.search(one) or SMALL_TALK.match(one) for one in found)
 
 
 def candidates(
     turns: Sequence[Event], key_sentences: Mapping[str, float]
 ) -> Iterator[SummarySentence]:
     """Yield every distinct sentence except small talk, scored against the whole thread."""
-    said: dict[str, str] = {}
+    roles: dict[str, str] = {}
     for turn in turns:
         if turn.role in ("user", "agent"):
             for sentence in sentences(turn.text):
                 if not unsafe(sentence):
-                    said.setdefault(MARKUP.sub("", sentence).strip(), turn.role)
-    terms = {sentence: frozenset(search_terms(sentence)) for sentence in said}
+                    roles.setdefault(MARKUP.sub("", sentence).strip(), turn.role)
+    terms = {sentence: frozenset(search_terms(sentence)) for sentence in roles}
     spread = Counter(term for found in terms.values() for term in found)
     norm = math.sqrt(sum(count * count for count in spread.values())) or 1.0
     keys = {key.strip(): weight for key, weight in key_sentences.items() if key.strip()}
-    for position, (sentence, role) in enumerate(said.items()):
+    for position, (sentence, role) in enumerate(roles.items()):
         found = terms[sentence]
         small_talk = SMALL_TALK.match(sentence)
         held = (

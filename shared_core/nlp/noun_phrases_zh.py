@@ -90,26 +90,26 @@ def chinese_phrases(clause: str) -> Iterator[str]:
 
     clause: with § in place of known people.
     """
-    said = LEAD.sub("", clause, count=1)
-    yield from (match[0] for match in SOMEBODY.finditer(said))
-    yield from _owned(said)
-    if not NO_SUBJECT.match(said) and (subject := UP_TO_PREDICATE.match(said)):
+    text = LEAD.sub("", clause, count=1)
+    yield from (match[0] for match in SOMEBODY.finditer(text))
+    yield from _owned(text)
+    if not NO_SUBJECT.match(text) and (subject := UP_TO_PREDICATE.match(text)):
         phrase = subject["phrase"]
-        thing = is_thing(phrase) and subject.end() < len(said)
-        if not thing and not _begins_with_thing(phrase, said):
+        thing = is_thing(phrase) and subject.end() < len(text)
+        if not thing and not _begins_with_thing(phrase, text):
             yield phrase
-    for match in load_rules("zh").person_noun.finditer(said):
-        if not PREDICATIVE.search(said[: match.start()]) and not NAMED.match(said, match.end()):
+    for match in load_rules("zh").person_noun.finditer(text):
+        if not PREDICATIVE.search(text[: match.start()]) and not NAMED.match(text, match.end()):
             yield match[0]
-    for match in CLASSIFIED.finditer(said):
-        is_predicate = PREDICATIVE.search(said[: match.start()]) or NAMED.match(said, match.end())
+    for match in CLASSIFIED.finditer(text):
+        is_predicate = PREDICATIVE.search(text[: match.start()]) or NAMED.match(text, match.end())
         if not is_predicate and (match["kind"] != "个" or not is_thing(match["phrase"])):
             yield match["phrase"]
-    for match in WITH_PERSON.finditer(said):
+    for match in WITH_PERSON.finditer(text):
         phrase = match["phrase"]
         if phrase[0] not in "我你您她他它咱这那哪谁什" and not _begins_with_thing(phrase, phrase):
             yield phrase
-    for match in LIKED.finditer(said):
+    for match in LIKED.finditer(text):
         if is_name(match["phrase"]):
             yield match["phrase"]
 
@@ -128,12 +128,12 @@ def is_name(phrase: str) -> bool:
     return bool(_surnamed().match(phrase)) or bool(FOREIGN.match(phrase)) or "·" in phrase
 
 
-def _owned(said: str) -> Iterator[str]:
+def _owned(text: str) -> Iterator[str]:
     """Yield the possessions of somebody: 我的理发师, 我同事, §的同桌."""
-    for match in OWNED.finditer(said):
+    for match in OWNED.finditer(text):
         phrase = match["phrase"]
         owner_speaks = not match["of"] and bool(OF_SPEAKER.match(phrase))
-        rest = said[match.start("phrase") :]
+        rest = text[match.start("phrase") :]
         if owner_speaks or is_thing(phrase) or _begins_with_thing(phrase, rest):
             continue
         bare = len(phrase) > 1 and not match[0].startswith("§")
@@ -141,9 +141,9 @@ def _owned(said: str) -> Iterator[str]:
             yield phrase
 
 
-def _begins_with_thing(phrase: str, said: str) -> bool:
+def _begins_with_thing(phrase: str, text: str) -> bool:
     """Tell whether a phrase is a thing with its predicate attached: 桔子熟了."""
-    thing = next((one for one in _things() if said.startswith(one)), "")
+    thing = next((one for one in _things() if text.startswith(one)), "")
     if not thing:
         return False
     rest = phrase[len(thing) :]

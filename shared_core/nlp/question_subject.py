@@ -54,8 +54,8 @@ def asks_about_world(question: str) -> bool:
 
 def shares_words(text: str, question: str) -> bool:
     """Tell whether a text and a question share a term of at least two characters."""
-    asked = {term for term in search_terms(question) if len(term) > 1}
-    return not asked.isdisjoint(search_terms(text))
+    terms = {term for term in search_terms(question) if len(term) > 1}
+    return not terms.isdisjoint(search_terms(text))
 
 
 def states_user_name(text: str) -> bool:
@@ -86,7 +86,7 @@ class AskedPeople:
         (None)."""
         relations = {*asked_kin(text), *_relation_of(slot)}
         named = any(holds_name(text, name) for name in self.names)
-        if named or any(_is_one(one, asked) for one in relations for asked in self.relations):
+        if named or any(_is_one(one, other) for one in relations for other in self.relations):
             return True
         return False if relations or any(holds_name(text, one) for one in self.others) else None
 
@@ -94,7 +94,7 @@ class AskedPeople:
 def asked_people(question: str, edges: Iterable[Edge]) -> AskedPeople | None:
     """Return the relatives a question asks about, by relation or by a name known from an edge.
 
-    None for no question, a question about the user as well, or one that names nobody.
+    None for a text that is no question, is about the user as well, or names nobody.
     """
     if not is_question(question) or asks_about_user(question):
         return None
@@ -108,8 +108,8 @@ def asked_people(question: str, edges: Iterable[Edge]) -> AskedPeople | None:
         kin = frozenset(single.intersection(*(relations[name] for name in called)))
     else:
         called = {
-            name for name, theirs in relations.items()
-            if any(_is_one(one, asked) for one in theirs for asked in kin)
+            name for name, of_name in relations.items()
+            if any(_is_one(one, other) for one in of_name for other in kin)
         }  # fmt: skip
     return AskedPeople(
         relations=kin, names=frozenset(called), others=frozenset({*relations} - called)
@@ -127,8 +127,8 @@ def is_about_another(text: str, slot: str) -> bool:
         return slot.startswith(OF_KIN)
     if THE_USER_BESIDES.search(text):
         return False
-    begins_so = load_rules(language(text)).kin_mention.match(text)
-    return bool(begins_so or (asked_kin(text) and not begins_with_user(text)))
+    begins_with_kin = load_rules(language(text)).kin_mention.match(text)
+    return bool(begins_with_kin or (asked_kin(text) and not begins_with_user(text)))
 
 
 def holds_name(text: str, name: str) -> bool:
@@ -153,13 +153,13 @@ def _relation_of(slot: str) -> Collection[str]:
     return [kin_relation(slot.split(".")[1])] if slot.startswith(OF_KIN) else ()
 
 
-def _is_one(relation: str, asked: str) -> bool:
+def _is_one(relation: str, other: str) -> bool:
     """Tell whether one relation may include the other: a son is a child."""
     general = load_kinship().general
     return (
-        relation == asked
-        or relation.replace("_", " ") in general.get(asked, ())
-        or asked.replace("_", " ") in general.get(relation, ())
+        relation == other
+        or relation.replace("_", " ") in general.get(other, ())
+        or other.replace("_", " ") in general.get(relation, ())
     )
 
 
@@ -210,11 +210,11 @@ def _of_characters(words: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 def best_edges(edges: Sequence[Edge], terms: Sequence[str], limit: int) -> list[Edge]:
     """Return the edges that share the most words with a query; on a tie the newest first."""
-    asked = set(terms)
+    query_terms = set(terms)
 
     def shared(edge: Edge) -> int:
-        said = " ".join((edge.subject, edge.relation.replace("_", " "), edge.object))
-        return len(asked.intersection(search_terms(said)))
+        text = " ".join((edge.subject, edge.relation.replace("_", " "), edge.object))
+        return len(query_terms.intersection(search_terms(text)))
 
     by_age = sorted(edges, key=lambda edge: (edge.valid_from, edge.edge_id.int), reverse=True)
     return sorted(by_age, key=shared, reverse=True)[:limit]

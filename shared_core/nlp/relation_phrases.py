@@ -35,7 +35,7 @@ class RelationWords:
 
     zh: str
     en: str
-    asked: re.Pattern[str]
+    question: re.Pattern[str]
 
 
 def asked_kin(question: str) -> list[str]:
@@ -90,7 +90,7 @@ def topic_of(question: str) -> str:
     """Return a question without its kinship, relation and question words."""
     rest = _any_kin().sub(" ", question)
     for words in _table().values():
-        rest = words.asked.sub(" ", rest)
+        rest = words.question.sub(" ", rest)
     return ASKING.sub(" ", rest)
 
 
@@ -107,20 +107,20 @@ def relations_for_question(
     entities the question names.
     """
     lang = language(question)
-    wanted = [edge for edge in edges if edge.relation != NAME]
-    wanted = [edge for edge in wanted if user_name or edge.subject != USER]
+    chosen = [edge for edge in edges if edge.relation != NAME]
+    chosen = [edge for edge in chosen if user_name or edge.subject != USER]
     names = {*named, *({USER} if user_name and normalised(user_name) in named else ())}
     kin = asked_kin(question)
     if kin and USER in named and not asks_about_user(question):
-        wanted = [edge for edge in wanted if edge.subject != USER or edge.relation in kin]
-    asking = [edge for edge in wanted if _asks_for(edge.relation, question)]
-    if asking or _asks_for_any(question):
-        wanted = asking
+        chosen = [edge for edge in chosen if edge.subject != USER or edge.relation in kin]
+    matching = [edge for edge in chosen if _asks_for(edge.relation, question)]
+    if matching or _asks_for_any(question):
+        chosen = matching
     else:
         names -= {USER, normalised(user_name)}
-    wanted = [edge for edge in wanted if names & {*_keys(edge.subject), *_keys(edge.object)}]
+    chosen = [edge for edge in chosen if names & {*_keys(edge.subject), *_keys(edge.object)}]
     phrased: dict[tuple[str, str, str], tuple[str, str, str]] = {}
-    newest_first = sorted(wanted, key=lambda one: (one.valid_from, one.edge_id.int), reverse=True)
+    newest_first = sorted(chosen, key=lambda one: (one.valid_from, one.edge_id.int), reverse=True)
     for edge in newest_first:
         one = _phrased(edge, lang, user_name)
         phrased.setdefault((one[0], one[1], normalised(one[2])), one)
@@ -154,12 +154,12 @@ def _asks_for(relation: str, question: str) -> bool:
     words = _words(relation)
     if words is None:
         return relation.replace("_", " ") in question.casefold()
-    return bool(words.asked.search(question))
+    return bool(words.question.search(question))
 
 
 def _asks_for_any(question: str) -> bool:
     known = [*_table().values(), *_kin().values()]
-    return any(words.asked.search(question) for words in known)
+    return any(words.question.search(question) for words in known)
 
 
 def _keys(name: str) -> tuple[str, str]:

@@ -34,7 +34,7 @@ class Relations:
                 )
             known[_pattern(given)] = objects
         self._exact: dict[str, bool] = {name: objects == "one" for name, objects in known.items()}
-        self._begun = sorted(
+        self._prefixes = sorted(
             (name[:-1] for name in known if name.endswith("*")), key=len, reverse=True
         )
 
@@ -49,8 +49,8 @@ class Relations:
         """Tell whether a subject has one object at a time; None if undeclared."""
         if name in self._exact:
             return self._exact[name]
-        begun = next((start for start in self._begun if name.startswith(start)), None)
-        return None if begun is None else self._exact[f"{begun}*"]
+        prefix = next((start for start in self._prefixes if name.startswith(start)), None)
+        return None if prefix is None else self._exact[f"{prefix}*"]
 
     def declared(self, triples: Iterable[TripleDraft]) -> list[TripleDraft]:
         """Return triples with canonical relation names and their declared cardinality."""
@@ -123,7 +123,7 @@ def triples_of(facts: Iterable[FactDraft]) -> list[TripleDraft]:
 
 
 def slot_of_relation(relation: str) -> Slot | None:
-    """Return the known slot whose facts about the user are edges of this relation, or None."""
+    """Return the known slot with facts about the user that are edges of this relation, or None."""
     named = next((one for one, name in slot_relations().items() if name == relation), relation)
     slot = slot_of(named)
     return slot if slot and slot.known and slot_relation(slot.name) == relation else None

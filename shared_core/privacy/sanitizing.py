@@ -90,9 +90,9 @@ class Intake:
 
     def request(self, payload: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
         """Return the payload of a callback as it may be stored: texts redacted, ids unchanged."""
-        said = self._spoken(payload, ("text", "content"))
-        assert isinstance(said, Mapping)
-        return {key: self.privacy.redact_value(part) for key, part in said.items()}
+        masked = self._masked(payload, ("text", "content"))
+        assert isinstance(masked, Mapping)
+        return {key: self.privacy.redact_value(part) for key, part in masked.items()}
 
     def payload(self, payload: str) -> str:
         """Return the JSON of a session log event with every "text" in it redacted.
@@ -101,20 +101,20 @@ class Intake:
         """
         if not self.privacy.redact(payload).found and "\\u" not in payload:
             return payload
-        given = json.loads(payload)
-        kept = self._spoken(given)
-        return payload if kept == given else json.dumps(kept, ensure_ascii=False)
+        event = json.loads(payload)
+        masked = self._masked(event)
+        return payload if masked == event else json.dumps(masked, ensure_ascii=False)
 
-    def _spoken(self, value: JsonValue, keys: Collection[str] = ("text",)) -> JsonValue:
+    def _masked(self, value: JsonValue, keys: Collection[str] = ("text",)) -> JsonValue:
         if isinstance(value, Mapping):
             return {
                 key: self.privacy.marked(part)
                 if key in keys and isinstance(part, str)
-                else self._spoken(part, keys)
+                else self._masked(part, keys)
                 for key, part in value.items()
             }
         if isinstance(value, Sequence) and not isinstance(value, str):
-            return [self._spoken(part, keys) for part in value]
+            return [self._masked(part, keys) for part in value]
         return value
 
 

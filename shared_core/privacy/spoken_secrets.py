@@ -198,9 +198,9 @@ def _is_code(span: SecretSpan) -> bool:
 def _is_other_pin(span: SecretSpan) -> bool:
     """Tell whether a "pin" is made of metal, or an Indian postal code."""
     if re.match(r"pin[ -]?code", span.lead, re.IGNORECASE):
-        said = f"{span.before} {span.lead} {span.after}"
+        context = f"{span.before} {span.lead} {span.after}"
         postal = re.fullmatch(r"[1-9]\d\d ?\d{3}", span.secret)
-        return bool(postal) and not _SECRET_PLACE.search(said)
+        return bool(postal) and not _SECRET_PLACE.search(context)
     return bool(re.match("pin", span.lead, re.IGNORECASE) and _PIN_OF_METAL.search(span.before))
 
 
