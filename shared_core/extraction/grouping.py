@@ -1,4 +1,4 @@
-"""Combine what several turns say about somebody into one self-contained statement. Pure.
+"""Combine the turns about a person into one self-contained statement. Pure.
 
 "我女儿叫灿灿", "她今年5岁" and "她喜欢画画" become "灿灿是我的女儿，今年5岁，喜欢画画". A clause
 with an unresolved pronoun is left out.
@@ -94,7 +94,8 @@ def statements_of(read: Iterable[ResolvedClause]) -> list[StatementDraft]:
 def described_by(clause: ResolvedClause) -> list[tuple[Referent, str]]:
     """Return the people a clause describes, each with the predicate, "" if it only names them."""
     if clause.about is not None:
-        return [(clause.about, "" if only_names(clause) else clause.said.strip(" ,，.。!！~～"))]
+        predicate = clause.predicate.strip(" ,，.。!！~～")
+        return [(clause.about, "" if only_names(clause) else predicate)]
     return [
         (
             Referent(
@@ -111,8 +112,8 @@ def described_by(clause: ResolvedClause) -> list[tuple[Referent, str]]:
 
 
 def only_names(clause: ResolvedClause) -> bool:
-    """Tell whether a clause says no more about somebody than their name."""
-    rest = clause.said.strip(" ,，.。!！")
+    """Tell whether a clause gives only the name of somebody."""
+    rest = clause.predicate.strip(" ,，.。!！")
     if clause.about and rest in (f"is {clause.about.name}", f"是{clause.about.name}"):
         return True
     if clause.language == "zh":

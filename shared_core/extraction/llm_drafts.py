@@ -1,4 +1,4 @@
-"""Turn a language model's answer into drafts, dropping what it may not say. Pure.
+"""Turn a language model's answer into drafts, and drop inadmissible ones. Pure.
 
 A model is not trusted with the owner, the sources or the ends of memories:
 - A draft needs the number of a shown user turn.
@@ -86,10 +86,10 @@ class AnswerDrafting:
     """
 
     def __init__(self, shown: Transcript, known: str, pattern: str) -> None:
-        said = f"{known}\n{shown.said}"
+        text = f"{known}\n{shown.text}"
         self._turns = shown.turns
-        self._said = normalised(said)
-        self._terms = frozenset(search_terms(said))
+        self._text = normalised(text)
+        self._terms = frozenset(search_terms(text))
         self._pattern = pattern
         self._order = {event.event_id: number for number, event in shown.turns.items()}
         self._left_out: Counter[str] = Counter()
@@ -155,7 +155,7 @@ class AnswerDrafting:
             return None
         subject = USER if item.subject.casefold() in USER_WORDS else item.subject
         if subject != USER:
-            if normalised(subject) not in self._said:
+            if normalised(subject) not in self._text:
                 self._leave_out("fact about somebody nobody named")
                 return None
             own_slot, slot = slot, slot_about(subject, slot)
@@ -272,7 +272,7 @@ class AnswerDrafting:
         terms = search_terms(value)
         if terms:
             return not self._terms.isdisjoint(terms)
-        return normalised(value) in self._said
+        return normalised(value) in self._text
 
     def _importance(
         self, facts: Iterable[FactDraft], statements: Iterable[StatementDraft]

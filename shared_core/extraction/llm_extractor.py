@@ -341,22 +341,22 @@ def _joined(first: Extraction, second: Extraction) -> Extraction:
 def _summary_of(model: str, reply: ModelReply) -> str:
     """Return the summary in an answer, with or without JSON around it."""
     try:
-        said = read_object(reply.text, ("summary",)).value["summary"]
+        summary = read_object(reply.text, ("summary",)).value["summary"]
     except Unreadable as error:
-        said = _whole_sentences(reply.text) if "{" in reply.text else FENCE.sub("", reply.text)
-        if not said:
+        summary = _whole_sentences(reply.text) if "{" in reply.text else FENCE.sub("", reply.text)
+        if not summary:
             raise ModelOutputInvalid(f"language model {model!r} returned {error}") from error
-    if not isinstance(said, str) or REFUSAL.match(said):
-        what = "a refusal" if isinstance(said, str) else "a summary that is not text"
+    if not isinstance(summary, str) or REFUSAL.match(summary):
+        what = "a refusal" if isinstance(summary, str) else "a summary that is not text"
         raise ModelOutputInvalid(f"language model {model!r} returned {what}")
-    return " ".join(clean_text(said).split())
+    return " ".join(clean_text(summary).split())
 
 
 def _whole_sentences(text: str) -> str:
-    """Return the complete sentences of a summary whose JSON was truncated."""
-    begun = SUMMARY_BEGUN.search(text)
-    said = sentences(text[begun.end() :].replace('\\"', '"').replace("\\n", "\n")) if begun else []
-    whole = said if said and ENDED.search(said[-1]) else said[:-1]
+    """Return the complete sentences of a summary in truncated JSON."""
+    start = SUMMARY_BEGUN.search(text)
+    found = sentences(text[start.end() :].replace('\\"', '"').replace("\\n", "\n")) if start else []
+    whole = found if found and ENDED.search(found[-1]) else found[:-1]
     return " ".join(whole)
 
 
@@ -415,6 +415,6 @@ def _insights(items: Sequence[ReflectionItem], ids: Mapping[int, MemoryId]) -> l
 
 
 def _log_left_out(reasons: Counter[str]) -> None:
-    said = ", ".join(f"{reason} ({count})" for reason, count in sorted(reasons.items()))
-    if said:
-        log.info("dropped from a model's answer: %s", said)
+    dropped = ", ".join(f"{reason} ({count})" for reason, count in sorted(reasons.items()))
+    if dropped:
+        log.info("dropped from a model's answer: %s", dropped)

@@ -82,13 +82,14 @@ def fact_from_match(
     names = {
         name: rules.canonical.get(found.lower(), found.lower()) for name, found in groups.items()
     }
-    said = groups | {f"canonical_{name}": found for name, found in names.items()}
-    said |= {"value": voiced(value, rules), "a": "an" if value[:1].lower() in set("aeiou") else "a"}
+    words = groups | {f"canonical_{name}": found for name, found in names.items()}
+    article = "an" if value[:1].lower() in set("aeiou") else "a"
+    words |= {"value": voiced(value, rules), "a": article}
     return FactDraft(
         fact_type=pattern.fact_type,
         slot=pattern.slot.format_map(names),
         value=value,
-        statement=pattern.statement.format_map(said),
+        statement=pattern.statement.format_map(words),
         event_id=event_id,
         functional=pattern.functional,
         confidence=pattern.confidence,
@@ -102,7 +103,7 @@ def fact_from_match(
 
 
 def voiced(value: str, rules: RuleSet) -> str:
-    """Return a value as a statement about the user says it: "my job" becomes "their job"."""
+    """Return a value in the third person: "my job" becomes "their job"."""
     if rules.unspeakable.search(value):
         return f'"{value}"'
     return rules.speaker.sub(lambda match: rules.speakers[match[0].lower()], value)

@@ -98,11 +98,11 @@ class RuleExtractor:
         self, events: Sequence[Event], previous: str, max_characters: int
     ) -> tuple[str, ModelUsage]:
         # In a thread: summarising a long thread would block the event loop.
-        said = [*_said_before(previous, events), *events]
-        return await asyncio.to_thread(_summary, said, max_characters), NO_USAGE
+        turns = [*_summary_as_turns(previous, events), *events]
+        return await asyncio.to_thread(_summary, turns, max_characters), NO_USAGE
 
 
-def _said_before(previous: str, events: Sequence[Event]) -> list[Event]:
+def _summary_as_turns(previous: str, events: Sequence[Event]) -> list[Event]:
     """Return the sentences of a summary as user turns, to be ranked with the others."""
     if not events:
         return []
@@ -126,7 +126,7 @@ def key_sentences(events: Sequence[Event]) -> Mapping[str, float]:
     """Return the user sentences that carried facts, with weights above 0 up to NEWS.
 
     A sentence about a change of life weighs NEWS: an end, a move, a new value. Any other weighs by
-    the importance of its facts. A sentence whose value was replaced later is left out.
+    the importance of its facts. Sentences with a value that was replaced later are left out.
     """
     held: dict[tuple[str, str], tuple[FactDraft, tuple[int, str]]] = {}
     weights: dict[tuple[int, str], float] = {}
@@ -202,11 +202,11 @@ def apply_corrections(
             continue
         others = dict.fromkeys([draft.event_id, *draft.other_event_ids])
         others.pop(event.event_id, None)
-        anew = replace(draft, event_id=event.event_id, other_event_ids=tuple(others))
+        corrected = replace(draft, event_id=event.event_id, other_event_ids=tuple(others))
         if not draft.functional:
-            facts.append(replace(anew, operation="retract"))
+            facts.append(replace(corrected, operation="retract"))
         statement = draft.statement.replace(draft.value, correction.right, 1)
-        facts.append(replace(anew, value=correction.right, statement=statement))
+        facts.append(replace(corrected, value=correction.right, statement=statement))
     return facts
 
 
@@ -222,7 +222,7 @@ def _takes_back(correction: SelfCorrection, draft: FactDraft) -> bool:
 def resolve_extractor(llm: object = None, extractor: Extractor | None = None) -> Extractor:
     """Return the extractor for the arguments llm and extractor of open_memory(); calls no model.
 
-    Raises InvalidInput for both at once, and for an unsupported llm.
+    Raises InvalidInput for both, and for an unsupported llm.
     """
     if llm is None:
         return extractor or RuleExtractor()

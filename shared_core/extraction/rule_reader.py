@@ -41,7 +41,7 @@ MAX_STATING_CLAUSES: Final = 3_000
 class ResolvedClause:
     """A clause that states something. text: without lead-in, with pronouns replaced.
 
-    about: the person or animal it is about, None for the user or nobody. said: its predicate.
+    about: the person or animal it is about, None for the user or nobody. predicate: about them.
     complete: every personal pronoun has an antecedent. needs: ids of the earlier turns that
     introduced these people; people: ids of the facts that did.
     """
@@ -50,7 +50,7 @@ class ResolvedClause:
     language: Language
     event_id: str
     about: Referent | None
-    said: str
+    predicate: str
     complete: bool
     facts: tuple[FactDraft, ...]
     needs: tuple[str, ...] = ()
@@ -88,9 +88,9 @@ def read_turn(
     discourse.begin_turn(event.event_id, event.occurred_at)
     reading.unread = len(event.text) > MAX_READ_CHARACTERS
     drafts: dict[tuple[str, str, str, str], FactDraft] = {}
-    given: defaultdict[tuple[str, str, str], deque[str]] = defaultdict(just_given)
+    just_stated: defaultdict[tuple[str, str, str], deque[str]] = defaultdict(just_given)
     read_clauses = stating_clauses = 0
-    for clause, said, lang in stated_clauses(event.text, reading, discourse):
+    for clause, original, lang in stated_clauses(event.text, reading, discourse):
         if not clause:
             discourse.begin_sentence()
             continue
@@ -98,7 +98,7 @@ def read_turn(
         if read_clauses > MAX_READ_CLAUSES or stating_clauses == MAX_STATING_CLAUSES:
             reading.unread = True
             break
-        read = read_clause(clause, said, lang, event, discourse, without)
+        read = read_clause(clause, original, lang, event, discourse, without)
         if read is None:
             reading.unread = True
             continue
@@ -108,7 +108,7 @@ def read_turn(
         reading.unread |= names_further(clause, read.facts, load_rules(lang))
         for draft in read.facts:
             key = (draft.slot, draft.subject, draft.value.casefold(), draft.operation)
-            values = given[draft.slot, draft.subject, draft.operation]
+            values = just_stated[draft.slot, draft.subject, draft.operation]
             if not (draft.functional and any(draft.value in value for value in values)):
                 drafts.setdefault(key, draft)
                 values.append(draft.value)
@@ -123,7 +123,7 @@ def pattern_of(draft: FactDraft) -> Pattern | None:
 
 
 def names_further(clause: str, found: Collection[FactDraft], rules: RuleSet) -> bool:
-    """Tell whether a clause with a relative's name names somebody else besides."""
+    """Tell whether a clause with a relative's name names another person too."""
     ends = [
         clause.rfind(draft.value) + len(draft.value) for draft in found if is_name_slot(draft.slot)
     ]
@@ -161,11 +161,11 @@ def stated_clauses(
             continue
         yield "", "", lang
         parts = list(clauses(sentence, rules))
-        for number, (clause, said) in enumerate(parts):
+        for number, (clause, original) in enumerate(parts):
             to_the_end = guarded(clause, rules, "rest")
             guard = to_the_end or guarded(clause, rules, "onward")
             if guard is None:
-                yield clause, said, lang
+                yield clause, original, lang
                 continue
             discourse.observe_hearsay([(passed, lang) for passed, _ in parts[number:]])
             if to_the_end:
@@ -188,7 +188,7 @@ def hints(clause: str, rules: RuleSet) -> bool:
 
 def read_clause(
     clause: str,
-    said: str,
+    original: str,
     lang: Language,
     event: Event,
     discourse: DiscourseState,
@@ -221,7 +221,7 @@ def read_clause(
     dated = [attribute_of(draft.slot) in DATED for draft in facts]
     began, to_come = None, False
     if any(dated):
-        began, to_come = begins_at(undated(said, facts), event.occurred_at)
+        began, to_come = begins_at(undated(original, facts), event.occurred_at)
     if to_come:
         return None
     return ResolvedClause(
@@ -229,7 +229,7 @@ def read_clause(
         language=lang,
         event_id=event.event_id,
         about=found[0] if found else None,
-        said=found[1] if found else "",
+        predicate=found[1] if found else "",
         complete=resolved.complete,
         needs=needs,
         people=people,
@@ -240,15 +240,15 @@ def read_clause(
     )
 
 
-def undated(said: str, facts: list[FactDraft]) -> str:
+def undated(clause: str, facts: list[FactDraft]) -> str:
     """Return a clause up to the first comma after its values, with the values masked."""
-    end = max(said.find(draft.value) + len(draft.value) for draft in facts)
-    stop = re.search("[,，(（]", said[end:])
-    said = said[: end + stop.start()] if stop else said
+    end = max(clause.find(draft.value) + len(draft.value) for draft in facts)
+    stop = re.search("[,，(（]", clause[end:])
+    clause = clause[: end + stop.start()] if stop else clause
     for draft in facts:
         if draft.value:
-            said = said.replace(draft.value, "…")
-    return said
+            clause = clause.replace(draft.value, "…")
+    return clause
 
 
 def guarded(text: str, rules: RuleSet, scope: GuardScope) -> Guard | None:

@@ -23,7 +23,7 @@ INSTEAD: Final = {
     ("zh", "activity"): "用户的活动是{value}。",
     ("zh", "trait"): "用户是{value}。",
 }
-"""Sentences for slots whose rule sentence needs the words a pattern found."""
+"""Sentences for slots with a rule sentence that needs the words of a match."""
 YEARS: Final = re.compile(r"[\d〇零一二两三四五六七八九十百]+")
 YEARS_OLD: Final = re.compile(r"(?:years? old|岁)$", re.IGNORECASE)
 
@@ -38,8 +38,8 @@ def stated_slot(given: str) -> Slot:
     slot = slot_of(given)
     if slot is None or not slot.name:
         raise InvalidInput(
-            f"slot {given!r} is not a name, or names a secret, which is never stored: give a"
-            " name of letters, e.g. 'employer' or 'shoe_size'"
+            "slot must be a name of letters, e.g. 'employer' or 'shoe_size', and no secret,"
+            f" got {given!r}"
         )
     if not slot.known and near_slot(slot.name):
         raise InvalidInput(near_slot_message(given, slot.name))
@@ -73,13 +73,13 @@ def stated_draft(
     )
 
 
-def statement_language(said: str, known: Sequence[str]) -> Language:
+def statement_language(text: str, known: Sequence[str]) -> Language:
     """Return the language for a stated value: its own, or that of most known statements.
 
-    said: the value, plus the slot if it is a custom one. known: statements about the user.
+    text: the value, plus the slot if it is a custom one. known: statements about the user.
     """
     chinese = sum(language(one) == "zh" for one in known)
-    return "zh" if HAN_CHARACTER.search(said) or 2 * chinese > len(known) else "en"
+    return "zh" if HAN_CHARACTER.search(text) or 2 * chinese > len(known) else "en"
 
 
 def sentence(slot: Slot, value: str, subject: str, lang: Language) -> str:
@@ -94,8 +94,8 @@ def sentence(slot: Slot, value: str, subject: str, lang: Language) -> str:
     own = load_rules(lang).sentences.get(shape, GENERAL[lang])
     template = INSTEAD.get((lang, slot.name), own) if slot.known else GENERAL[lang]
     names |= {"a": "an" if value[:1].lower() in {*"aeiou"} else "a", "verb": "is"}
-    said = _aged(value, lang) if parts[-1] == "age" else value
-    text = template.format_map(names | {"value": said.rstrip(".。")})
+    shown = _aged(value, lang) if parts[-1] == "age" else value
+    text = template.format_map(names | {"value": shown.rstrip(".。")})
     if parts[-1] == "age" and YEARS_OLD.search(value.strip()):
         text = re.sub(r" years old\.$", ".", text)
     return text if subject == USER else text.replace(USER_IN[lang], subject, 1)

@@ -63,8 +63,7 @@ def about_whom(
 
 
 def subject_name(entity: Referent) -> str:
-    """Return the subject of facts about somebody; of an unnamed one "user" or a distinguishing
-    title."""
+    """Return the subject of facts about somebody; for an unnamed one, "user" or a title."""
     if entity.named:
         return entity.subject
     words = set(re.split(r"[- ]", plain_title(entity.title)))

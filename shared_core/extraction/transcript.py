@@ -36,20 +36,18 @@ class Transcript:
     """Turns as text.
 
     turns: the numbered turns by number, from 1. shortened: ids of turns too long to show whole.
-    said: all shown text, to look up words in.
     """
 
     text: str
     turns: Mapping[int, Event]
     shortened: Sequence[str] = ()
-    said: str = ""
     tokens: int = field(default=0, compare=False)
 
     @property
     def language_note(self) -> str:
         """The prompt's remark on the language, "" for English."""
         lang = "\n".join(event.text for event in self.turns.values() if event.role == "user")
-        return ", which is Chinese (中文)" if language(lang or self.said) == "zh" else ""
+        return ", which is Chinese (中文)" if language(lang or self.text) == "zh" else ""
 
 
 def transcripts(events: Sequence[Event], max_tokens: int) -> list[Transcript]:
@@ -63,11 +61,9 @@ def transcripts(events: Sequence[Event], max_tokens: int) -> list[Transcript]:
     def close() -> None:
         nonlocal lines, turns, shortened, used
         if turns:
-            said = "\n".join(lines)
+            text = "\n".join(lines)
             parts.append(
-                Transcript(
-                    text=said, turns=turns, shortened=tuple(shortened), said=said, tokens=used
-                )
+                Transcript(text=text, turns=turns, shortened=tuple(shortened), tokens=used)
             )
         lines, turns, shortened, used = [], {}, [], 0
 

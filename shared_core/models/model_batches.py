@@ -26,7 +26,7 @@ MAX_URGENT_IN_A_ROW = 32
 class ModelThread:
     """Runs work items one after another, from any thread and any event loop.
 
-    Only one runs at a time: numpy's thread limit is process-wide, and two models at once would
+    Only one runs at a time: numpy's thread limit is process-wide, and two running models would
     reset each other's.
     """
 
@@ -40,8 +40,8 @@ class ModelThread:
     async def run(self, work: Callable[[], T], *, urgent: bool, brief: bool = False) -> T:
         """Return the result of work. A cancelled item does not start.
 
-        urgent: run before all items that are not. brief: work of a few milliseconds, which runs
-        here at once if the thread is idle. Waking a thread costs 1.4 ms beside 2.5 ms of work.
+        urgent: run before all items that are not. brief: runs in the caller if the thread is idle,
+        because waking a thread costs 1.4 ms, and brief work takes only 2.5 ms.
         """
         if brief:
             with self.here() as is_here:
@@ -110,7 +110,7 @@ class EncodeRequest:
 
 
 class ModelBatches:
-    """Runs a model on its own thread: at once for one caller, joined for many.
+    """Runs a model on its own thread: immediately for one caller, in batches for many.
 
     A single text takes three times as long as one of many.
     """
@@ -174,7 +174,7 @@ def _joined(waiting: deque[EncodeRequest]) -> list[EncodeRequest]:
     taken: list[EncodeRequest] = []
     texts = characters = 0
     while waiting:
-        # Two threads may take at once: put a looked-at request back, never look it up again.
+        # Two threads may take simultaneously: put a looked-at request back, never look it up again.
         try:
             one = waiting.popleft()
         except IndexError:

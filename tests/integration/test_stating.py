@@ -155,7 +155,7 @@ async def test_what_cannot_be_stated_is_refused(memory: MemoryEngine, clock: Clo
         ("emplyoer", "x", {}, "did you mean 'employer'"),
         ("compny", "x", {}, r"did you mean 'company' \(employer\)\? .*'my.compny'"),
         ("password", "x", {}, "secret"),
-        ("...", "x", {}, "is not a name"),
+        ("...", "x", {}, "must be a name of letters"),
         (3, "x", {}, "slot must be a string"),
         ("age", 30, {}, "value must be a text, e.g. '30', got 30"),
         ("employer", " ", {}, "value"),
