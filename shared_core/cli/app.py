@@ -244,7 +244,7 @@ def progress_bar(screen: Console) -> Progress:
 
 
 def plain_table(*names: str, **options: Any) -> Table:
-    """Return a table without a frame whose cells fold. options: as rich's Table takes them."""
+    """Return a frameless table with folding cells. options: those of rich's Table."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, **options)
     for name in names:
         table.add_column(name, overflow="fold")

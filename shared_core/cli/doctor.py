@@ -74,7 +74,7 @@ class Model:
 
 
 def problem(check: str, found: str, advice: str) -> CheckResult:
-    """Return a problem whose text is on one line."""
+    """Return a problem with its text on one line."""
     return CheckResult(check=check, status="problem", found=" ".join(found.split()), advice=advice)
 
 

@@ -121,7 +121,7 @@ def _moment(text: str | None) -> datetime:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise InvalidInput(
-            f"{text!r} is no time: write it as 2026-05-13 or 2026-05-13T15:00+02:00"
+            f"--said-at must be an ISO 8601 time, e.g. 2026-05-13T15:00+02:00, got {text!r}"
         ) from None
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 

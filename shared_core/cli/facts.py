@@ -37,7 +37,7 @@ def facts(
     known: cli.KnownDate = None,
     as_json: cli.AsJson = False,
 ) -> None:
-    """List the facts about a user by slot, each with the date since when it holds."""
+    """List the facts about a user by slot, each with its start date."""
     then = cli.as_of_options(as_of, known)
     found = cli.with_memory(
         cli.open_memory(uri, schema=schema, worker=False),
@@ -63,7 +63,7 @@ def state(
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option(metavar="DATE", help="Date since when it holds.", show_default="now"),
+        typer.Option(metavar="DATE", help="Date from which it holds.", show_default="now"),
     ] = None,
     uri: cli.Uri = None,
     schema: cli.Schema = None,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from shared_core.transfer.service import ImportedLines
 
 MAX_BATCH = 10_000
-"""Maximum number of items that are read at once."""
+"""Maximum number of items in one read."""
 
 StoreDsn = Annotated[
     str | None,
@@ -68,7 +68,7 @@ def import_(
 ) -> None:
     """Import a file of `hippocampus export`, or the items of a LangGraph PostgresStore.
 
-    What is stored here already stays as it is, so run it again after an interruption to import the
+    Existing data stays unchanged, so run it again after an interruption to import the
     rest. A file is checked to its end before anything is written, and an error names the line; a
     store is only read. Exit code 1 if a line or an item failed, or the counts do not agree.
     """
@@ -123,7 +123,7 @@ def _check_file(file: Path, as_json: bool) -> None:
         return
     user = f"user {owner.user!r} of " if owner.user else ""
     vectors = f"with vectors of {model!r}" if model else "without vectors"
-    typer.echo(f"{user}application {owner.app!r}: {tables.total():,} rows, {vectors}; all is well.")
+    typer.echo(f"{user}application {owner.app!r}: {tables.total():,} rows, {vectors}; all checked.")
 
 
 async def _import_file(memory: MemoryEngine, file: Path, *, restore: bool) -> ImportedLines:
@@ -162,10 +162,10 @@ class StoreImport:
         dsn: Where the PostgresStore is. It may be in the same database.
         uri, schema, embedder: The memory to write, as in open_memory().
         prefix: Only namespaces below these labels, joined by dots.
-        batch: Number of items that are read at once.
+        batch: Number of items in one read.
         vectors_from: The model that made the store's vectors. They are kept; the embedder must be
             of the same model.
-        reembed: Embed every item again, items that are here already included.
+        reembed: Embed every item again, existing ones included.
         restore: Also write items that were imported before and deleted here since.
     """
 

@@ -56,8 +56,8 @@ class DemoEngine(StrEnum):
     SEEKDB = "seekdb"
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"hippocampus {__version__}")
         raise typer.Exit
 

@@ -115,7 +115,7 @@ def update(
         from shared_core.profiles.service import update_json
 
         before = await profile.current()
-        known, result = await profile.update(given)
+        known, result = await profile.update(talk)
         if as_json:
             cli.print_json(update_json(known, result))
         elif not result.changed:
@@ -129,7 +129,7 @@ def update(
                 empty = f"The conversation says nothing about who {user} is."
                 cli.print_all([Text(prompt or empty)])
 
-    given = _conversation(file, conversation)
+    talk = _conversation(file, conversation)
     _with_profile(
         uri, schema, Scope(app_name, user), agent, subject, call, embedder=embedder, llm=llm,
         consolidates=True,
@@ -242,14 +242,14 @@ def _with_profile(
 def _conversation(file: Path | None, conversation_id: str | None) -> object:
     if file is not None:
         with file.open("rb") as source:
-            given = read_conversation(source)
+            conversation = read_conversation(source)
     elif sys.stdin is None:
         raise InvalidInput("standard input is closed: give the conversation with --file")
     else:
-        given = read_conversation(typer.get_binary_stream("stdin"))
+        conversation = read_conversation(typer.get_binary_stream("stdin"))
     if conversation_id is None:
-        return given
-    messages = given if isinstance(given, dict) else {"messages": given}
+        return conversation
+    messages = conversation if isinstance(conversation, dict) else {"messages": conversation}
     return {**messages, "conversation_id": conversation_id}
 
 
@@ -314,7 +314,7 @@ def _versions_table(found: Sequence[ProfileVersion]) -> Table:
 
 
 def _diff_lines(found: ProfileDiff) -> Iterator[Text]:
-    """Yield what changed: "-" before what is gone, "+" before what is new."""
+    """Yield the changes: "-" before removed lines, "+" before added ones."""
     changes = (
         (found.removed, found.added),
         (found.removed_events, found.added_events),

@@ -155,7 +155,7 @@ def policy(
         list[str] | None, typer.Option(help="Kind of memory that never fades; repeatable.")
     ] = None,
     erase_after: Annotated[
-        float | None, typer.Option(help="Days in the stage before until erased; below 0 for never.")
+        float | None, typer.Option(help="Days in the last stage before erasure; below 0 for never.")
     ] = None,
     as_json: cli.AsJson = False,
 ) -> None:

@@ -59,7 +59,9 @@ def serve(
     rate: Annotated[
         float, typer.Option(min=0, help="Requests per second of one token; 0 for no limit.")
     ] = 100.0,
-    burst: Annotated[int, typer.Option(min=1, help="Requests of one token at once.")] = 200,
+    burst: Annotated[
+        int, typer.Option(min=1, help="Maximum burst of requests of one token.")
+    ] = 200,
     worker: Annotated[
         bool, typer.Option("--worker/--no-worker", help="Run queued jobs in this process.")
     ] = True,

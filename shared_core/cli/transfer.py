@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 FRAME = 2
 """Number of lines of an export that are not rows: the first and the last."""
 CHUNK = 500
-"""Number of lines of an export that are written at once."""
+"""Number of lines of an export in one write."""
 
 
 @cli.app.command()
@@ -82,7 +82,7 @@ def copy(
 ) -> None:
     """Copy all data from one database to another, of any engine, and compare the two.
 
-    Retention policies for all applications are copied too, unless --app is given. Rows that are in
+    Retention policies for all applications are copied too, unless --app is given. Existing rows in
     the target stay. Run it again after an interruption to copy the rest. Exit code 1 if a row
     differs in the end, or the source is empty.
     """

@@ -28,9 +28,9 @@ KNOWN_S = 5.0
 """Seconds a looked-up token is remembered. A revoked token works that much longer."""
 MAX_KNOWN = 10_000
 MAX_BUCKETS = 10_000
-"""Maximum number of tokens that are remembered, and of tokens whose rate is counted."""
+"""Maximum number of remembered tokens, and of token buckets."""
 PROXIED: Final = frozenset({"forwarded", "via", "x-real-ip"})
-"""Headers that a proxy adds, beside those that begin with x-forwarded-."""
+"""Headers of a proxy, in addition to those that begin with x-forwarded-."""
 Address: TypeAlias = tuple[str, int]
 """Host and port of the client."""
 
@@ -165,7 +165,7 @@ class Access:
 
 
 def _check_is_local(headers: Headers, client: Address | None) -> None:
-    """Refuse other machines, proxies, and web pages whose own name points here (DNS rebinding).
+    """Refuse other machines, proxies, and web pages that use DNS rebinding.
 
     Without a client address, as on a Unix socket, the host name alone decides.
     """

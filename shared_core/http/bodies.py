@@ -230,7 +230,7 @@ class TurnBody(BaseModel):
 
 
 class EventsBody(BaseModel):
-    """Turns of a conversation. later: answer at once; embed and consolidate them afterwards."""
+    """Turns of a conversation. later: answer immediately; embed and consolidate them afterwards."""
 
     model_config = example(
         user_id="ana",

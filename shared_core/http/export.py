@@ -21,7 +21,7 @@ router = APIRouter(tags=["export"])
 LINES = "application/x-ndjson"
 CHUNK_CHARACTERS = 65_536
 MAX_AT_ONCE = 4
-"""Maximum number of exports at once. Each holds a database connection while its client reads."""
+"""Maximum number of simultaneous exports. Each holds a connection while its client reads."""
 STALLED_S = 60.0
 """Seconds a client may take to read a chunk before it counts as gone."""
 ANSWER = {

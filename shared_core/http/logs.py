@@ -61,10 +61,10 @@ class RequestLog:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        given = Headers(scope=scope).get(HEADER, "")
-        current = given if _FORM.fullmatch(given) else uuid7().hex
+        header = Headers(scope=scope).get(HEADER, "")
+        current = header if _FORM.fullmatch(header) else uuid7().hex
         request_id.set(current)
-        status, begun = 0, time.perf_counter()
+        status, started = 0, time.perf_counter()
 
         async def answer(message: Message) -> None:
             nonlocal status
@@ -80,7 +80,7 @@ class RequestLog:
         except Exception as error:  # noqa: BLE001 # the outermost frame: logged, and answered
             status = await self._failed(error, status, scope, receive, answer)
         finally:
-            log.info("request", extra={"request": _fields(scope, status, begun)})
+            log.info("request", extra={"request": _fields(scope, status, started)})
 
     async def _failed(
         self, error: Exception, status: int, scope: Scope, receive: Receive, send: Send
@@ -91,13 +91,13 @@ class RequestLog:
         return status or 500
 
 
-def _fields(scope: Scope, status: int, begun: float) -> dict[str, object]:
+def _fields(scope: Scope, status: int, started: float) -> dict[str, object]:
     caller = scope.get("hippocampus.caller")
     return {
         "method": scope["method"] if scope["method"].isalpha() else "?",
         "route": getattr(scope.get("route"), "path_format", None),
         "status": status,
-        "duration_ms": round((time.perf_counter() - begun) * 1000, 1),
+        "duration_ms": round((time.perf_counter() - started) * 1000, 1),
         "token_id": getattr(caller, "token_id", None),
     }
 

@@ -21,9 +21,9 @@ class ServerOptions:
             exists.
         app: The application of requests without a token that name none.
         max_body: Maximum size of a request body in bytes.
-        rate, burst: Requests per second of one token in the long run, and at once. Rate 0 is no
+        rate, burst: Sustained and burst requests per second of one token. Rate 0 is no
             limit.
-        grace_s: Seconds that running requests may take once the server is asked to stop.
+        grace_s: Seconds that running requests may take after the signal to stop.
     """
 
     host: str = "127.0.0.1"

@@ -58,9 +58,9 @@ async def known_parameters(request: Request) -> None:
         raise ProblemError(
             422, "invalid-input", f"There is no parameter {unknown[0][:100]!r}: {takes}."
         )
-    given = [name for name, _ in request.query_params.multi_items()]
-    if len(given) > len(set(given)):
-        twice = next(name for name in given if given.count(name) > 1)
+    names = [name for name, _ in request.query_params.multi_items()]
+    if len(names) > len(set(names)):
+        twice = next(name for name in names if names.count(name) > 1)
         raise ProblemError(422, "invalid-input", f"The parameter {twice!r} is given twice.")
 
 

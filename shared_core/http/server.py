@@ -27,7 +27,7 @@ MAX_HEAD = 65_536
 def serve(memory: MemoryEngine, options: ServerOptions) -> int:
     """Serve a memory until SIGTERM or Ctrl-C, close it, and return the exit code.
 
-    Running requests have options.grace_s to finish; a second signal ends them at once.
+    Running requests have options.grace_s to finish; a second signal ends them immediately.
     Raises InvalidInput if the address cannot be used.
     """
     log_as_json()

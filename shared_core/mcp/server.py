@@ -33,10 +33,10 @@ INSTRUCTIONS = (
 )
 PATH = "/mcp"
 CLOSING_S = 5
-"""Seconds that running calls may take after the server is asked to end."""
+"""Seconds that running calls may take after the signal to stop."""
 STDIN = 0
 CHUNK = 65_536
-"""Maximum number of bytes that are read from standard input at once."""
+"""Maximum number of bytes in one read of standard input."""
 
 
 def build(
@@ -134,7 +134,7 @@ def _host_checks(host: str) -> TransportSecuritySettings:
     """Return the host names that requests may use: on a loopback address, only its own.
 
     This stops a web page that makes its own name point here (DNS rebinding). Any other address
-    needs a token, which no browser adds by itself, so it accepts every name.
+    needs a token, which no browser adds automatically, so it accepts every name.
     """
     if not is_loopback(host):
         return TransportSecuritySettings(enable_dns_rebinding_protection=False)

@@ -138,7 +138,7 @@ class Related(BaseModel):
     source: str
     relation: str
     target: str
-    since: datetime = Field(description="The time since when it holds.")
+    since: datetime = Field(description="Time from which it holds.")
 
 
 class UserGraph(BaseModel):
@@ -166,7 +166,7 @@ class ToolServer(MCPServer):
 
 
 def strict_tool(verb: Callable[..., Awaitable[object]], does: ToolAnnotations) -> Tool:
-    """Return a method as a tool whose schema and call refuse unknown arguments."""
+    """Return a method as a tool that refuses unknown arguments, in its schema and its call."""
     tool = Tool.from_function(verb, annotations=does, structured_output=True)
     loose = tool.fn_metadata.arg_model
     forbidding = {"model_config": ConfigDict(extra="forbid")}
@@ -188,7 +188,7 @@ def _faults(error: ValidationError) -> str:
 def _with_tool_errors(
     verb: Callable[Parameters, Awaitable[Result]],
 ) -> Callable[Parameters, Awaitable[Result]]:
-    """Return a method whose memory errors become errors that the model may read."""
+    """Wrap a method so that its memory errors become errors that the model may read."""
 
     @wraps(verb)
     async def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:

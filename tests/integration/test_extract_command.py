@@ -126,7 +126,7 @@ def test_a_line_of_any_shape_gives_one_object(line: str) -> None:
     ("arguments", "told"),
     [
         (("--without", "en.like.lvoe"), "no such pattern: en.like.lvoe"),
-        (("--said-at", "yesterday"), "'yesterday' is no time"),
+        (("--said-at", "yesterday"), "--said-at must be an ISO 8601 time"),
     ],
 )
 def test_a_wrong_option_is_an_error_that_names_it(arguments: tuple[str, str], told: str) -> None:
