@@ -61,20 +61,18 @@ class _Compiler:
         """Return SQL that is true if all conditions are; true for an empty filter."""
         if not isinstance(conditions, Mapping):
             raise InvalidInput(
-                f"{_place(path)} must be a mapping of fields or operators, not {conditions!r:.80}"
+                f"{_place(path)} must be a mapping of fields or operators, got {conditions!r:.80}"
             )
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise InvalidInput(f"a filter may be nested {MAX_DEPTH} levels deep, no deeper")
+            raise InvalidInput(f"a filter must be nested at most {MAX_DEPTH} levels deep")
         clauses = [self._part(path, name, operand) for name, operand in conditions.items()]
         self._depth -= 1
         return " AND ".join(clauses) or "true"
 
     def _part(self, path: Path, name: object, operand: JsonValue) -> str:
         if not isinstance(name, str):
-            raise InvalidInput(
-                f"{_place(path)} names the field {name!r}: a field name must be text"
-            )
+            raise InvalidInput(f"a field name in {_place(path)} must be a text, got {name!r:.80}")
         if name in _JOINED:
             return self._joined(path, name, operand)
         if name.startswith("$"):
@@ -101,7 +99,7 @@ class _Compiler:
             return f"NOT ({self.all_of(path, operand)})"
         if not _is_list(operand) or not operand:
             raise InvalidInput(
-                f"{name} in {_place(path)} needs a list of at least one filter, not {operand!r:.80}"
+                f"{name} in {_place(path)} needs a list of at least one filter, got {operand!r:.80}"
             )
         word = f" {name[1:].upper()} "
         return f"({word.join(f'({self.all_of(path, part)})' for part in _listed(operand))})"
@@ -121,7 +119,7 @@ class _Compiler:
             )
         if isinstance(operand, bool) or not isinstance(operand, int | float):
             raise InvalidInput(
-                f"{name} in {_place(path)} needs a number or a text, not {operand!r:.80}"
+                f"{name} in {_place(path)} needs a number or a text, got {operand!r:.80}"
             )
         return (
             f"CASE WHEN jsonb_typeof({field}) = 'number'"
@@ -130,7 +128,7 @@ class _Compiler:
 
     def _is_one_of(self, path: Path, name: str, operand: JsonValue) -> str:
         if not _is_list(operand):
-            raise InvalidInput(f"{name} in {_place(path)} needs a list, not {operand!r:.80}")
+            raise InvalidInput(f"{name} in {_place(path)} needs a list, got {operand!r:.80}")
         texts = [to_json(part, _place(path)) for part in _listed(operand)]
         return f"coalesce({self._field(path)} = ANY({self._bind(texts)}::jsonb[]), false)"
 
@@ -140,7 +138,7 @@ class _Compiler:
     def _exists(self, path: Path, name: str, operand: JsonValue) -> str:
         if not isinstance(operand, bool):
             raise InvalidInput(
-                f"$exists in {_place(path)} needs True or False, not {operand!r:.80}"
+                f"$exists in {_place(path)} needs True or False, got {operand!r:.80}"
             )
         return f"{self._field(path)} IS {'NOT ' if operand else ''}NULL"
 
@@ -168,7 +166,7 @@ class _Compiler:
         name = f"filter_{len(self.values)}"
         self.values[name] = value
         if len(self.values) > MAX_CONDITIONS:
-            raise InvalidInput(f"a filter may hold {MAX_CONDITIONS:,} names and values, not more")
+            raise InvalidInput(f"a filter may hold at most {MAX_CONDITIONS:,} names and values")
         return f"%({name})s"
 
 

@@ -144,20 +144,20 @@ def initial_of(
     )
     function = f"the function {name_of(strength)} given as strength"
     try:
-        given = strength(traits)
+        initial = strength(traits)
     except Exception as error:
         raise InvalidInput(
             f"{function} raised {type(error).__name__} for {text!r:.60}: {error}. Nothing was"
             " written; it may return None if it cannot tell"
         ) from error
-    if given is None:
+    if initial is None:
         return None
-    if isinstance(given, bool) or not isinstance(given, Real) or not 0 <= float(given) <= 1:
+    if isinstance(initial, bool) or not isinstance(initial, Real) or not 0 <= float(initial) <= 1:
         raise InvalidInput(
-            f"{function} must return a number from 0 to 1, or None, not {given!r:.80}. Nothing was"
-            " written"
+            f"{function} must return a number from 0 to 1, or None, got {initial!r:.80}. Nothing"
+            " was written"
         )
-    return float(given)
+    return float(initial)
 
 
 def _arousal(metadata: Mapping[str, JsonValue]) -> float:

@@ -32,7 +32,7 @@ from shared_core.storage.postgres.connection.statements import Step, statement, 
 M, EF_CONSTRUCTION = 24, 128
 """More than pgvector's defaults (16, 64), with which recall falls to 0.99 and below."""
 GRAPH_BYTES = 1_500
-"""Bytes of memory that a build needs for each vector beside the vector itself."""
+"""Bytes of memory that a build needs for each vector, in addition to the vector itself."""
 MOST_MEMORY = 1 << 30
 """Maximum bytes of memory for a build; a build that needs more becomes slow."""
 LOOK_EVERY_S = 60.0
@@ -153,7 +153,7 @@ def _from_comment(name: str, comment: str | None) -> TenantIndex | None:
 
 
 def _newest(indexes: Sequence[TenantIndex]) -> _Known:
-    """Return the newest index of each tenant and model: a replacement stands beside the old one."""
+    """Return the newest index of each tenant and model: a replacement coexists with the old one."""
     in_order = sorted(indexes, key=lambda index: index.cutoff)
     return {(index.tenant, index.model): index for index in in_order}
 
@@ -267,7 +267,7 @@ class PostgresIndexBuilder:
             self._name(index.name), sql.Literal(comment_of(index))
         )
         await self.connection.execute(comment)
-        # The planner chooses the look-ups beside the index by the number of the tenant's rows.
+        # The planner chooses the look-ups that join the index by the number of the tenant's rows.
         for table in ("embeddings", "memories"):
             await self.connection.execute(sql.SQL("ANALYZE {}").format(self._name(table)))
         return index

@@ -203,14 +203,14 @@ class PostgresItems:
         return initial_of(self._strength, kind, text, importance, value)
 
     def _strength_columns(self, rows: Sequence[MemoryRow]) -> dict[str, object]:
-        given = [
+        initials = [
             (tenant_of(row.namespace), rest_of(row.namespace), row.key, initial)
             for row in rows
             if (initial := self.initial_strength(row.kind, row.text, row.importance, row.value))
             is not None
         ]
         names = ("strong_tenants", "strong_namespaces", "strong_keys", "strengths")
-        return by_column(names, given)
+        return by_column(names, initials)
 
     def _below(self, prefix: Namespace) -> tuple[str, bool, dict[str, object]]:
         """Return the scope to bind, whether it is one tenant, and the values of {below}."""
@@ -316,7 +316,7 @@ def _hash(address: ItemAddress) -> bytes:
 def _marks_by_address(
     addresses: Sequence[ItemAddress], rows: Rows
 ) -> Mapping[ItemAddress, ImportMark]:
-    """Return the mark of each item that has one, or whose tenant has one."""
+    """Return the mark of each marked item: its own, or that of its tenant."""
     found = {
         (tenant, bytes(digest)): ImportMark(updated_at=updated_at, deleted_at=deleted_at)
         for tenant, digest, updated_at, deleted_at in rows

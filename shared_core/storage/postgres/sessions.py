@@ -23,7 +23,7 @@ _State: TypeAlias = Mapping[str, JsonValue]
 
 @dataclass
 class PostgresSessions:
-    """Session logs. A log is a thread whose session_started_at is set."""
+    """Session logs. A log is a thread with session_started_at set."""
 
     _database: PostgresDatabase
     _clock: Clock

@@ -47,18 +47,18 @@ class SpreadTable:
 
 
 def spread(dsn: str, schema: str) -> list[SpreadTable]:
-    """Distribute all tables of a migrated schema that are not yet, and return the place of each.
+    """Distribute the remaining tables of a migrated schema, and return the place of every table.
 
     One transaction on the coordinator, which then drops its own copies of the rows. A call after
     a failure continues there. The scope reaches the workers by SET LOCAL, which the database is
-    set to propagate: open connections anew afterwards.
+    set to propagate: reopen connections afterwards.
 
     Raises:
         CapabilityMissing: the database has no extension citus.
         StorageUnavailable: the user lacks a right.
     """
     if is_oceanbase(dsn):
-        raise CapabilityMissing("--distribute is for Citus: OceanBase spreads tables by itself")
+        raise CapabilityMissing("--distribute is for Citus: OceanBase spreads tables automatically")
     try:
         with psycopg.connect(dsn) as connection:
             if not has_citus(connection):
@@ -213,8 +213,8 @@ def propagated(sent: Statement) -> list[Statement]:
     if not _SETTINGS.fullmatch(text):
         return [sent]
     return [
-        _set(name.decode(), str(values[given.decode()]) if given else literal.decode())
-        for name, literal, given in _SETTING.findall(text)
+        _set(name.decode(), str(values[parameter.decode()]) if parameter else literal.decode())
+        for name, literal, parameter in _SETTING.findall(text)
     ]
 
 

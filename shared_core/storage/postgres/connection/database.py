@@ -39,7 +39,7 @@ OperationalError."""
 ROLLED_BACK = ("40P01", "40001")
 """Deadlock and serialisation failure: the server undid the whole transaction; send it again."""
 PLANS_LAST = 500
-"""Rows sent before statements are planned anew; each doubling plans them anew again. Plans made on
+"""Rows sent before statements are planned again, and again after each doubling. Plans made on
 small tables walk through all of a tenant for every row, until the server's autovacuum runs."""
 REFUSED_VALUES = (
     psycopg.errors.CharacterNotInRepertoire,
@@ -296,7 +296,7 @@ def _too_large(error: psycopg.errors.ProgramLimitExceeded) -> InvalidInput:
     else:
         what = (
             "a value or a text is larger than PostgreSQL takes (about 268 MB of JSON): split it, or"
-            " store it elsewhere and remember where"
+            " store a reference to it"
         )
     return InvalidInput(f"{what}: {error.diag.message_primary}")
 

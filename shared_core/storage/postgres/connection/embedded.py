@@ -183,7 +183,7 @@ def _join(home: Path) -> _Membership:
                 _close_lock(users_lock)
                 _stop_if_unused(server)
                 raise
-            # Locked anew each time: the folder may have been deleted and created again.
+            # Locked again each time: the folder may have been deleted and created again.
             known = _memberships.get((os.getpid(), home))
             membership = known or _Membership(server, record, users_lock)
             if known:

@@ -232,7 +232,7 @@ class EmbeddedServer:
             raise self._failed("the server did not start", output)
 
     def _remove_if_stale(self, lock_file: Path) -> None:
-        """Remove a lock file that PostgreSQL would wrongly take for that of a running server.
+        """Remove a lock file that PostgreSQL would mistake for a running server's.
 
         If a server does run, its shared memory still keeps a second one out.
         """

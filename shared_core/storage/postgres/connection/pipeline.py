@@ -1,4 +1,4 @@
-"""A connection that sends several statements as one message and reads their answers at once.
+"""A connection that sends several statements as one message and reads their answers together.
 
 psycopg's own pipeline writes to the socket and polls it once for each statement, and makes a cursor
 for each. For look-ups of a third of a millisecond that doubled the work (decision 3). Adaptation of
@@ -121,7 +121,7 @@ class Connection(AsyncConnection[tuple[Any, ...]]):
         """
         # Adapts all values before it names a statement: a value that fails leaves nothing behind.
         adapted = [self._adapted(*step) for step in steps]
-        parts = [self._named(*given, keep) for given in adapted]
+        parts = [self._named(*step, keep) for step in adapted]
         outdated = []
         while len(self._names) > MAX_PREPARED:
             outdated.append(self._names.popitem(last=False)[1])
@@ -132,8 +132,8 @@ class Connection(AsyncConnection[tuple[Any, ...]]):
         if self._adapter is None:
             self._adapter = Transformer(self)
         query = _query(text)
-        given = self._adapter.dump_sequence([values[name] for name in query.names], query.formats)
-        return (query.text, self._adapter.types), given, self._adapter.formats
+        dumped = self._adapter.dump_sequence([values[name] for name in query.names], query.formats)
+        return (query.text, self._adapter.types), dumped, self._adapter.formats
 
     def _named(self, key: _Key, values: _Values, formats: _Formats, keep: bool) -> _StatementUse:
         name = self._names.get(key)

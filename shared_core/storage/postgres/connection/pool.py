@@ -78,7 +78,7 @@ class ConnectionPool:
     async def connection(self) -> AsyncIterator[Connection]:
         """Lend a connection; callers are served in order.
 
-        Raises StorageUnavailable if no connection came free for timeout_s. The time starts anew
+        Raises StorageUnavailable if no connection came free for timeout_s. The time restarts
         whenever any waiting caller is served.
         """
         taken = await self._take()
@@ -126,7 +126,7 @@ class ConnectionPool:
                 idle_s = time.monotonic() - max(asked_at, self._moved_at)
                 if idle_s >= self._timeout_s:
                     raise StorageUnavailable(
-                        f"none of all {self._max_size} connections came free for"
+                        f"all {self._max_size} connections were busy for"
                         f" {self._timeout_s:g} s: raise pool_size, or look for calls that never"
                         " return"
                     )
