@@ -167,7 +167,7 @@ async def test_who_waits_for_a_thread_does_not_wait_for_ever(opened: Opened) -> 
 
     holding = asyncio.create_task(one.read(hold))
     await asyncio.to_thread(held.wait, 30)
-    with pytest.raises(StorageUnavailable, match="none of all 1 connections came free for 0.3 s"):
+    with pytest.raises(StorageUnavailable, match="all 1 connections were busy for 0.3 s"):
         await one.read(lambda tx: 1)
     done.set()
     assert await holding

@@ -1,4 +1,4 @@
-"""OceanBaseStorage: conversations that open and end by themselves, one active per user."""
+"""OceanBaseStorage: conversations, opened and ended automatically, one active per user."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ class OceanBaseConversations(OceanBasePart):
         tenant, now = scope_path(scope), self._clock()
 
         def work(tx: Transaction) -> InputContext:
-            said = [] if thread_id is None else last_turns(tx, tenant, thread_id, context, now)
+            turns = [] if thread_id is None else last_turns(tx, tenant, thread_id, context, now)
             name, keys = _user_and_kin(tx, tenant, kin)
-            return InputContext(said=said, user_name=name, kin=keys)
+            return InputContext(said=turns, user_name=name, kin=keys)
 
         return await self._database.read(work)
 
@@ -189,13 +189,13 @@ def _has_row(tx: Transaction, table: str, tenant: str, session: Session, turn: E
 
 def _known(tx: Transaction, tenant: str, turn: Event) -> tuple[str, int] | None:
     """Return thread and seq of an earlier turn of this id and text; seq 0: it was forgotten."""
-    heard = tx.rows(
+    rows = tx.rows(
         "SELECT thread_id, seq, text FROM events WHERE tenant_id = %s AND event_id = %s"
         f" AND {_OF_CONVERSATION} ORDER BY seq DESC",
         [tenant, turn.event_id],
     )
     # Compared here, because the server ignores spaces at the end of texts.
-    for thread_id, seq, text in heard:
+    for thread_id, seq, text in rows:
         if text == turn.text:
             return thread_id, seq
     forgotten = tx.one(

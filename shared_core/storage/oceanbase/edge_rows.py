@@ -13,7 +13,7 @@ from shared_core.errors import Conflict
 from shared_core.ports.graph import Alias, Edge, FoundEdge
 from shared_core.storage.oceanbase.connection.transactions import Transaction
 from shared_core.storage.oceanbase.rows import sources_of
-from shared_core.storage.oceanbase.visibility import Condition, all_of, given
+from shared_core.storage.oceanbase.visibility import Condition, all_of, if_set
 
 PAGE = 256
 """Minimum number of edges read at a time, until enough of them are alive."""
@@ -61,18 +61,18 @@ class Edges:
         self._known = as_of.known if as_of else None
         self._is_past = as_of is not None and as_of != AsOf()
 
-    def where(self, wanted: Condition, order: str = "e.edge_id") -> list[EdgeRow]:
+    def where(self, condition: Condition, order: str = "e.edge_id") -> list[EdgeRow]:
         """Return the edges that match a condition, including ended and future ones."""
         rows = self._tx.rows(
-            f"SELECT {COLUMNS} FROM edges e WHERE e.tenant_id = %s AND {wanted.sql}"
+            f"SELECT {COLUMNS} FROM edges e WHERE e.tenant_id = %s AND {condition.sql}"
             f" ORDER BY {order}",
-            [self._tenant, *wanted.values],
+            [self._tenant, *condition.values],
         )
         return [EdgeRow(*row) for row in rows]
 
     def known(self) -> Condition:
         """Return {edge_known}."""
-        return given("e.recorded_at <= %s", self._known)
+        return if_set("e.recorded_at <= %s", self._known)
 
     def covering(self) -> Condition:
         """Return {edge_covers}: the edge covers the moment, with its end as it was known."""
@@ -83,18 +83,18 @@ class Edges:
             (self._at, self._at, *([self._known] if self._known else [])),
         )
 
-    def first(self, wanted: Condition, limit: int, *, holding: bool) -> list[EdgeRow]:
+    def first(self, condition: Condition, limit: int, *, holding: bool) -> list[EdgeRow]:
         """Return the newest living edges that match a condition; holding: only those that hold."""
         found: list[EdgeRow] = []
-        for page in self._pages(wanted, limit, holding):
+        for page in self._pages(condition, limit, holding):
             living = self.living(page)
             found += self.holding(living) if holding else living
             if len(found) >= limit:
                 break
         return found[:limit]
 
-    def _pages(self, wanted: Condition, limit: int, holding: bool) -> Iterator[list[EdgeRow]]:
-        conditions = [wanted, self.known(), *([self.covering()] if holding else [])]
+    def _pages(self, condition: Condition, limit: int, holding: bool) -> Iterator[list[EdgeRow]]:
+        conditions = [condition, self.known(), *([self.covering()] if holding else [])]
         size = max(PAGE, limit)
         after = Condition("TRUE")
         while True:
@@ -301,8 +301,8 @@ class EntityNames:
 
     def roots(self, keys: Iterable[str]) -> dict[str, Root]:
         """Return the entity each name stands for: itself, unless it is an alias."""
-        wanted = set(keys)
-        if missing := wanted - self._roots.keys():
+        requested = set(keys)
+        if missing := requested - self._roots.keys():
             self._roots |= {key: Root(key, None) for key in missing}
             for alias_key, entity_key, entity in self._tx.rows(
                 "SELECT a.alias_key, a.entity_key, a.entity FROM entity_aliases a"
@@ -310,7 +310,7 @@ class EntityNames:
                 [self._tenant, sorted(missing), *self._known.values],
             ):
                 self._roots[alias_key] = Root(entity_key, entity)
-        return {key: self._roots[key] for key in wanted}
+        return {key: self._roots[key] for key in requested}
 
     def root(self, key: str) -> str:
         """Return the key of the entity a name stands for."""

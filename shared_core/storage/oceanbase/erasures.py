@@ -95,7 +95,7 @@ def _rows(tx: Transaction, tenant: str) -> dict[str, int]:
 
 
 def _drop_marks_of_words(tx: Transaction, tenant: str, thread_id: ThreadId | None) -> None:
-    """Drop tombstones whose id is a hash of the text (core.ids): it would confirm a guess."""
+    """Drop tombstones with a hash of the text as id (core.ids): it would confirm a guess."""
     _delete(tx, "tombstones", tenant, thread_id, " AND LEFT(event_id, 6) = 'words-'")
 
 
@@ -249,11 +249,11 @@ def _where(tenant: str, thread_id: str | None) -> tuple[str, list[str]]:
 
 
 def _drop_read_marks(tx: Transaction, tenant: str, thread_id: str) -> None:
-    """Drop the marks of what profiles read of a thread: its turns will be numbered anew."""
-    for run_id, step, noted in tx.select(
+    """Drop the marks of the turns that profiles read: the turns get new numbers."""
+    for run_id, step, text in tx.select(
         "pipeline_log", "run_id, step, input", tenant, thread_id=thread_id
     ):
-        given = json.loads(noted)
-        left = {name: value for name, value in given.items() if name not in ("to_seq", "read")}
-        if left != given:
+        marks = json.loads(text)
+        left = {name: value for name, value in marks.items() if name not in ("to_seq", "read")}
+        if left != marks:
             tx.update("pipeline_log", {"input": to_json(left)}, tenant, run_id=run_id, step=step)

@@ -32,7 +32,7 @@ from shared_core.storage.oceanbase.visibility import (
     all_of,
     below,
     current_at,
-    given,
+    if_set,
     living,
     of_kinds,
 )
@@ -133,7 +133,7 @@ class OceanBaseEvents(OceanBasePart):
             Condition("m.tenant_id = %s", (tenant,)),
             below(rest_of(query.namespace)),
             of_kinds(query.kinds),
-            given("m.thread_id = %s", query.thread_id),
+            if_set("m.thread_id = %s", query.thread_id),
             current_at(tx, tenant, now, query.as_of),
         )
         return newest_memories(tx, tenant, where, query.as_of, query.limit, query.offset)
@@ -145,7 +145,7 @@ class OceanBaseEvents(OceanBasePart):
         now = self._clock()
 
         def work(tx: Transaction) -> list[Row]:
-            wanted = all_of(
+            condition = all_of(
                 Condition("s.tenant_id = %s AND s.thread_id = %s", (tenant, thread_id)),
                 Condition("m.kind = 'episodic' AND m.term_count > 0"),
                 below(rest_of(namespace)),
@@ -155,8 +155,8 @@ class OceanBaseEvents(OceanBasePart):
             return tx.rows(
                 "SELECT m.`key`, m.text FROM memory_sources s"
                 " JOIN memories m ON m.tenant_id = s.tenant_id AND m.memory_id = s.memory_id"
-                f" WHERE {wanted.sql} ORDER BY m.memory_id LIMIT %s",
-                [*wanted.values, limit],
+                f" WHERE {condition.sql} ORDER BY m.memory_id LIMIT %s",
+                [*condition.values, limit],
             )
 
         return [((namespace, key), text) for key, text in await self._database.read(work)]

@@ -36,7 +36,7 @@ from shared_core.storage.oceanbase.visibility import (
     OPEN,
     Condition,
     facts_holding_at,
-    given,
+    if_set,
     liked_key,
     recorded_facts,
     soon,
@@ -181,7 +181,7 @@ def reopen_edges(tx: Transaction, tenant: str, run_id: UUID, rows: Sequence[Row]
 
 
 def free_edges(tx: Transaction, tenant: str, rows: Sequence[Row]) -> list[Row]:
-    """Return the edges whose place no current edge has taken; rows: ENDED_EDGE columns."""
+    """Return the edges with a place that no current edge has taken; rows: ENDED_EDGE columns."""
     places = sorted({(row[3], row[4]) for row in rows})
     held = tx.rows_in(
         "SELECT subject_key, relation, object_key, functional FROM edges"
@@ -235,7 +235,7 @@ def listed(
 
     slot: only the facts of this slot.
     """
-    wanted = given("f.slot = %s", slot)
+    of_slot = if_set("f.slot = %s", slot)
     holding = Condition(
         "f.valid_from <= %s AND (f.valid_until IS NULL AND f.superseded_at IS NULL"
         " OR f.valid_until > %s AND m.superseded_at IS NULL)",
@@ -245,14 +245,14 @@ def listed(
     rows = tx.rows(
         f"SELECT {FACT_COLUMNS} FROM {FACTS} WHERE f.tenant_id = %s"
         " AND (m.expires_at IS NULL OR m.expires_at > %s) AND m.demoted_at IS NULL"
-        f" AND {wanted.sql} AND {held.sql}",
-        [tenant, now, *wanted.values, *held.values],
+        f" AND {of_slot.sql} AND {held.sql}",
+        [tenant, now, *of_slot.values, *held.values],
     )
     return rows if history else not_superseded(tx, tenant, rows, now)
 
 
 def not_superseded(tx: Transaction, tenant: str, rows: Sequence[Row], now: datetime) -> list[Row]:
-    """Drop facts whose known end is still to come, but which a later value has replaced already."""
+    """Drop facts with a future end that a later value has replaced already."""
     ending = sorted({(row[_TYPE], row[_KEY]) for row in rows if row[_UNTIL] is not None})
     last: dict[tuple[str, str], tuple[datetime, datetime, UUID]] = {}
     for fact_type, key, *began in tx.rows_in(

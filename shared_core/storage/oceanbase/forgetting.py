@@ -202,7 +202,7 @@ def bury(tx: Transaction, tenant: str, turns: Iterable[TurnKey], now: datetime) 
 def _unretract(
     tx: Transaction, tenant: str, turns: Collection[TurnKey], derived: Collection[UUID]
 ) -> None:
-    """Delete retractions that forgotten turns made, or whose person is forgotten."""
+    """Delete retractions made by forgotten turns, or about forgotten people."""
     gone = {
         retraction_id
         for retraction_id, thread_id, event_ids in tx.rows_in(
@@ -245,7 +245,7 @@ def _retracted_of_persons(tx: Transaction, tenant: str, persons: Collection[Row]
 def _forget_edges(
     tx: Transaction, tenant: str, broken: _BrokenBases, derived: Collection[UUID]
 ) -> None:
-    """Delete edges without a basis; an edge whose fact goes keeps its own turns."""
+    """Delete edges without a basis; an edge keeps its own turns when its fact goes."""
     of_facts = [row[0] for row in tx.select("edges", "edge_id", tenant, memory_id=sorted(derived))]
     alone = {edge_id for edge_id, _ in _bases_of(tx, "edge", tenant, of_facts) - broken.bases}
     tx.run_in(

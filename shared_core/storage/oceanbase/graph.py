@@ -72,19 +72,19 @@ class OceanBaseGraph(OceanBasePart):
         rows = edges.where(all_of(edges.known(), edges.covering()))
         degrees, names = _entities(edges.found(edges.holding(edges.living(rows))))
         aliases = edges.names.aliases_of(degrees)
-        wanted = [
+        roots = [
             root
             for root in degrees
             if _has_name([root, *(one.alias_key for one in aliases[root])], matching)
         ]
-        wanted.sort(key=lambda root: (-degrees[root], root))
+        roots.sort(key=lambda root: (-degrees[root], root))
         return [
             Entity(
                 name=names[root],
                 aliases=tuple(one.alias for one in aliases[root]),
                 degree=degrees[root],
             )
-            for root in wanted[:limit]
+            for root in roots[:limit]
         ]
 
     async def known_spells(
@@ -253,7 +253,7 @@ def _has_name(keys: Sequence[str], matching: str) -> bool:
 def _open_facts(
     tx: Transaction, tenant: str, memory_ids: Sequence[UUID], now: datetime
 ) -> set[UUID]:
-    """Return the facts that hold, or whose known end has not come."""
+    """Return the facts that hold, or that have a future end."""
     rows = tx.rows(
         "SELECT memory_id FROM facts WHERE tenant_id = %s AND memory_id IN %s"
         " AND (valid_until IS NULL AND superseded_at IS NULL OR valid_until > %s)",

@@ -208,8 +208,8 @@ def _time(
     for row in rows:
         memory_id = ids[row.namespace, row.key]
         by_tenant[tenant_of(row.namespace)][memory_id] = strengths.get(row.memory_id)
-    for tenant, given in by_tenant.items():
-        timed(tx, tenant, given, now, given)
+    for tenant, initial in by_tenant.items():
+        timed(tx, tenant, initial, now, initial)
 
 
 def _clear_derived(tx: Transaction, replaced: Sequence[tuple[MemoryRow, _StoredItem]]) -> None:
@@ -316,7 +316,7 @@ def mark_all_deleted(tx: Transaction, tenant: str, now: datetime) -> None:
 
 
 def marks_of(tx: Transaction, addresses: Sequence[ItemAddress]) -> Mapping[ItemAddress, ImportMark]:
-    """Return the marks of items that have their own, or whose tenant has one."""
+    """Return the marks of items: their own, or that of their tenant."""
     keys = {_mark_key(address) for address in addresses}
     lookups = sorted(keys | {(tenant, ALL) for tenant, _ in keys})
     found = {

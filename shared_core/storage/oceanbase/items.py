@@ -52,7 +52,7 @@ from shared_core.storage.oceanbase.item_writes import (
     tenants_of,
 )
 from shared_core.storage.oceanbase.rows import ITEM_COLUMNS, ITEM_WIDTH, item_of
-from shared_core.storage.oceanbase.vectors import LargeTenants, asked_form, models, table_of
+from shared_core.storage.oceanbase.vectors import LargeTenants, models, query_form, table_of
 from shared_core.storage.oceanbase.visibility import Condition, all_of, below, current, living
 
 _REMEMBERED = to_path([MEMORIES])
@@ -137,9 +137,9 @@ class OceanBaseItems(OceanBasePart):
         ]
 
     async def find_items(self, query: ItemQuery) -> Sequence[Item]:
-        wanted = matches(query.filter)
+        test = matches(query.filter)
         now = self._clock()
-        rows = await self._database.read(lambda tx: find(tx, query, wanted, now, self._large))
+        rows = await self._database.read(lambda tx: find(tx, query, test, now, self._large))
         return [item_of(row) for row in rows]
 
     async def list_namespaces(self, query: NamespaceQuery) -> Sequence[Namespace]:
@@ -240,20 +240,20 @@ def within(prefix: Namespace, alias: str = "m") -> Condition:
 
 
 def find(
-    tx: Transaction, query: ItemQuery, wanted: Matches | None, now: datetime, large: LargeTenants
+    tx: Transaction, query: ItemQuery, test: Matches | None, now: datetime, large: LargeTenants
 ) -> Sequence[Row]:
     """Return a page of ITEM_COLUMNS, followed by a distance if there is one."""
     where = all_of(within(query.prefix), below(rest_of(query.prefix)), current(now))
     if query.terms is not None:
-        return _by_word(tx, query, where, wanted)
+        return _by_word(tx, query, where, test)
     if query.vector is None:
         sql = f"SELECT {ITEM_COLUMNS} FROM memories m WHERE {where.sql} ORDER BY {_ORDER}"
-        return _page(tx, sql, where.values, query, wanted)
+        return _page(tx, sql, where.values, query, test)
     table = _table(tx, query)
     if table is None:
         return []
-    near = _nearest(tx, query, table, where, wanted, large)
-    return _by_meaning(tx, query, table, where, wanted) if near is None else near
+    near = _nearest(tx, query, table, where, test, large)
+    return _by_meaning(tx, query, table, where, test) if near is None else near
 
 
 def namespaces(tx: Transaction, query: NamespaceQuery, now: datetime) -> list[Namespace]:
@@ -281,7 +281,7 @@ def _nearest(
     query: ItemQuery,
     table: str,
     where: Condition,
-    wanted: Matches | None,
+    test: Matches | None,
     large: LargeTenants,
 ) -> list[Row] | None:
     """Return a page of one tenant from its nearest vectors, or None if they do not fill it."""
@@ -289,7 +289,7 @@ def _nearest(
     if len(query.prefix) < TENANT_DEPTH or end > DEEPEST:
         return None
     assert query.vector is not None and query.model is not None
-    tenant, asked = tenant_of(query.prefix), asked_form(query.vector[0])
+    tenant, vector = tenant_of(query.prefix), query_form(query.vector[0])
     # Exact search is complete and fast enough below the threshold (decision 14).
     how = "APPROXIMATE " if large.has(tx, tenant, query.model, table) else ""
     for most in (4 * end + 100, MOST_NEAREST):
@@ -297,22 +297,17 @@ def _nearest(
             f"SELECT memory_id, cosine_distance(embedding, %s) FROM {table}"
             " WHERE tenant_id = %s AND model = %s"
             f" ORDER BY cosine_distance(embedding, %s) {how}LIMIT %s",
-            [asked, tenant, query.model, asked, most],
+            [vector, tenant, query.model, vector, most],
         )
         is_all = not how and len(vectors) < most
-        rows = _of_vectors(tx, vectors, where, wanted, is_all=is_all)
+        rows = _of_vectors(tx, vectors, where, test, is_all=is_all)
         if is_all or len(rows) >= end:
             return rows[query.offset : end]
     return None
 
 
 def _of_vectors(
-    tx: Transaction,
-    vectors: Sequence[Row],
-    where: Condition,
-    wanted: Matches | None,
-    *,
-    is_all: bool,
+    tx: Transaction, vectors: Sequence[Row], where: Condition, test: Matches | None, *, is_all: bool
 ) -> list[Row]:
     """Return the items of vectors in order, without the last distance: others may share it."""
     distances = {memory_id: distance for memory_id, distance in reversed(vectors)}
@@ -325,7 +320,7 @@ def _of_vectors(
             f" WHERE {where.sql} AND m.memory_id IN %s",
             [*where.values, distances],
         )
-        if wanted is None or wanted(row[1 + _VALUE])
+        if test is None or test(row[1 + _VALUE])
     ]
     rows.sort(key=lambda row: row[:3])
     rows.sort(key=lambda row: row[5], reverse=True)
@@ -334,7 +329,7 @@ def _of_vectors(
 
 
 def _by_meaning(
-    tx: Transaction, query: ItemQuery, table: str, where: Condition, wanted: Matches | None
+    tx: Transaction, query: ItemQuery, table: str, where: Condition, test: Matches | None
 ) -> list[Row]:
     """Return the page from all vectors; the nearest vector of a memory counts."""
     near = _distances(query, table)
@@ -343,11 +338,11 @@ def _by_meaning(
         f" ON m.tenant_id = d.tenant_id AND m.memory_id = d.memory_id WHERE {where.sql}"
         f" ORDER BY d.distance, {_ORDER}"
     )
-    return _page(tx, sql, (*near.values, *where.values), query, wanted)
+    return _page(tx, sql, (*near.values, *where.values), query, test)
 
 
 def _by_word(
-    tx: Transaction, query: ItemQuery, where: Condition, wanted: Matches | None
+    tx: Transaction, query: ItemQuery, where: Condition, test: Matches | None
 ) -> list[Row]:
     """Return items with a vector, nearest first, then items with a word, without excluded ones."""
     table = _table(tx, query)
@@ -370,7 +365,7 @@ def _by_word(
         f"SELECT {ITEM_COLUMNS}, {distance} FROM memories m{joined} WHERE {where.sql}"
         f" ORDER BY {order}"
     )
-    return _page(tx, sql, (*(near.values if near else ()), *where.values), query, wanted)
+    return _page(tx, sql, (*(near.values if near else ()), *where.values), query, test)
 
 
 def _table(tx: Transaction, query: ItemQuery) -> str | None:
@@ -386,16 +381,16 @@ def _distances(query: ItemQuery, table: str) -> Condition:
     return Condition(
         "SELECT e.tenant_id, e.memory_id, MIN(cosine_distance(e.embedding, %s)) AS distance"
         f" FROM {table} e WHERE e.model = %s AND {scope.sql} GROUP BY e.tenant_id, e.memory_id",
-        (asked_form(query.vector[0]), query.model, *scope.values),
+        (query_form(query.vector[0]), query.model, *scope.values),
     )
 
 
 def _page(
-    tx: Transaction, sql: str, values: Sequence[object], query: ItemQuery, wanted: Matches | None
+    tx: Transaction, sql: str, values: Sequence[object], query: ItemQuery, test: Matches | None
 ) -> list[Row]:
-    if wanted is None:
+    if test is None:
         return tx.rows(f"{sql} LIMIT %s OFFSET %s", [*values, query.limit, query.offset])
-    found = (row for row in _stream(tx, sql, values) if wanted(row[_VALUE]))
+    found = (row for row in _stream(tx, sql, values) if test(row[_VALUE]))
     return list(islice(found, query.offset, query.offset + query.limit))
 
 
@@ -422,7 +417,7 @@ def _is_named(labels: Namespace, query: NamespaceQuery) -> bool:
     )
 
 
-def _fits(labels: Sequence[str], wanted: Sequence[str]) -> bool:
-    return len(labels) == len(wanted) and all(
-        one in ("*", label) for label, one in zip(labels, wanted, strict=True)
+def _fits(labels: Sequence[str], pattern: Sequence[str]) -> bool:
+    return len(labels) == len(pattern) and all(
+        one in ("*", label) for label, one in zip(labels, pattern, strict=True)
     )

@@ -211,7 +211,7 @@ def put_back(tx: Transaction, jobs: list[Row], changes: str, *values: object) ->
 
 
 def end_conversations(tx: Transaction, threads: Iterable[Row]) -> None:
-    """End conversations whose jobs are dead, unless another job of them is pending or running.
+    """End conversations of dead jobs, unless another job of them is pending or running.
 
     threads: tenant and thread of each job; the tenants are locked.
     """
@@ -240,11 +240,11 @@ def take(
     if found is None:
         return None
     status, taken_by, attempts = found
-    anew = status == JobStatus.PENDING or taken_by != worker_id
+    is_new_try = status == JobStatus.PENDING or taken_by != worker_id
     tx.run(
         f"UPDATE {TABLE} SET status = 'running', worker_id = %s, lease_until = %s, attempts = %s,"
         " started_at = %s WHERE tenant_id = %s AND job_id = %s",
-        [worker_id, until, attempts + int(anew), now, tenant, job_id],
+        [worker_id, until, attempts + int(is_new_try), now, tenant, job_id],
     )
     row = tx.select_one(TABLE, JOB_COLUMNS, tenant, job_id=job_id)
     return None if row is None else job_of(row)

@@ -36,16 +36,16 @@ from shared_core.storage.oceanbase.job_steps import (
     put_back,
     take,
 )
-from shared_core.storage.oceanbase.visibility import Condition, all_of, given
+from shared_core.storage.oceanbase.visibility import Condition, all_of, if_set
 
 _OURS = "tenant_id = %s AND job_id = %s AND status = 'running' AND worker_id = %s"
 """The condition that a worker holds a job."""
 POLL_S = 1.0
-"""Seconds between two looks at the queue."""
+"""Seconds between two polls of the queue."""
 CANDIDATES = 64
 """Number of pending jobs in one page."""
 HINTED = 1000
-"""Maximum number of jobs that one look at the queue compares."""
+"""Maximum number of jobs that one poll of the queue compares."""
 
 
 class OceanBaseJobs(OceanBasePart):
@@ -290,9 +290,9 @@ class OceanBaseJobs(OceanBasePart):
         where = all_of(
             Condition("tenant_id >= %s AND tenant_id < %s", (tenant, path_end(tenant))),
             Condition("status IN %s", ([str(one) for one in wanted.statuses],)),
-            given("tenant_id = %s", tenant if len(labels) == 2 else None),
-            given("thread_id = %s", wanted.thread_id),
-            given("job_id = %s", wanted.job_id),
+            if_set("tenant_id = %s", tenant if len(labels) == 2 else None),
+            if_set("thread_id = %s", wanted.thread_id),
+            if_set("job_id = %s", wanted.job_id),
         )
         rows = tx.rows(
             f"SELECT {RECORD_COLUMNS} FROM {TABLE} WHERE {where.sql}"
@@ -338,7 +338,7 @@ class OceanBaseJobs(OceanBasePart):
 
 
 def free(tx: Transaction, query: str, *values: object) -> list[Row]:
-    """Return the first pending jobs whose threads are idle; rows begin with tenant and thread.
+    """Return the first pending jobs of idle threads; rows begin with tenant and thread.
 
     The few running jobs are read apart, so that the query stops at its limit.
     """

@@ -1,4 +1,4 @@
-"""Writes versions of profiles and the log of their runs, which says what turns they have read.
+"""Writes versions of profiles and the log of their runs, which records the turns they have read.
 
 In that log "to_seq" means that a profile followed the thread up to there. "read" holds the turns
 given to one, as ranges in PostgreSQL's spelling: {[1,4),[6,7)}. The caller has locked the tenant.
@@ -195,14 +195,14 @@ def unread(
 ) -> list[tuple[int, Event]]:
     """Return the first consolidated turns of a thread that no profile with these ids has read."""
     to_seq, read = 0, set[int]()
-    for (noted,) in tx.rows(
+    for (text,) in tx.rows(
         "SELECT input FROM pipeline_log WHERE tenant_id = %s AND memory_id IN %s"
         " AND thread_id = %s AND status <> 'error'",
         [tenant, list(memory_ids), thread_id],
     ):
-        given = json.loads(noted)
-        to_seq = max(to_seq, int(given.get("to_seq") or 0))
-        for first, end in _RANGE.findall(str(given.get("read") or "")):
+        marks = json.loads(text)
+        to_seq = max(to_seq, int(marks.get("to_seq") or 0))
+        for first, end in _RANGE.findall(str(marks.get("read") or "")):
             read.update(range(int(first), int(end)))
     rows = tx.rows(
         f"SELECT memory_seq, {EVENT_COLUMNS} FROM events"
@@ -222,16 +222,16 @@ def mark_read(
         "SELECT input FROM pipeline_log WHERE tenant_id = %s AND run_id = %s AND step = 1",
         [tenant, run_id],
     )
-    given = json.loads(first[0]) if first else {"to_seq": 0}
+    marks = json.loads(first[0]) if first else {"to_seq": 0}
     numbers = tx.column_in(
         "SELECT memory_seq FROM events WHERE tenant_id = %s AND thread_id = %s"
         " AND event_id IN %s AND memory_seq IS NOT NULL",
         [tenant, thread_id, event_ids],
     )
-    if numbers and "to_seq" not in given:
+    if numbers and "to_seq" not in marks:
         tx.run(
             "UPDATE pipeline_log SET input = %s WHERE tenant_id = %s AND run_id = %s AND step = 1",
-            [to_json(given | {"read": _ranges(numbers)}), tenant, run_id],
+            [to_json(marks | {"read": _ranges(numbers)}), tenant, run_id],
         )
 
 

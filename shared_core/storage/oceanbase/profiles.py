@@ -45,7 +45,7 @@ from shared_core.storage.oceanbase.profile_writing import (
     write_run,
     write_version,
 )
-from shared_core.storage.oceanbase.visibility import given
+from shared_core.storage.oceanbase.visibility import if_set
 
 VERSION_COLUMNS = (
     "subject_kind, subject_id, version, memory_id, event_limit, content_hash, run_id, began_at,"
@@ -55,7 +55,7 @@ STAGE_COLUMNS = (
     "run_id, step, stage, status, input, output, error, started_at, duration_s, thread_id"
 )
 THREADS_AT_ONCE = 50
-"""Maximum number of threads whose last turns one statement reads."""
+"""Maximum number of threads in one statement that reads their last turns."""
 _VERSIONS = f"SELECT {VERSION_COLUMNS}, entries FROM profiles WHERE tenant_id = %s"
 
 
@@ -67,10 +67,10 @@ class OceanBaseProfiles(OceanBasePart):
         self, tx: Transaction, scope: Scope, memory_id: UUID, version: int | None = None
     ) -> StoredProfile | None:
         tenant = scope_path(scope)
-        wanted = given("version = %s", version)
+        of_version = if_set("version = %s", version)
         rows = tx.rows(
-            f"{_VERSIONS} AND memory_id = %s AND {wanted.sql} ORDER BY version DESC LIMIT 1",
-            [tenant, memory_id, *wanted.values],
+            f"{_VERSIONS} AND memory_id = %s AND {of_version.sql} ORDER BY version DESC LIMIT 1",
+            [tenant, memory_id, *of_version.values],
         )
         return next(iter(stored(tx, tenant, rows)), None)
 
@@ -173,8 +173,8 @@ class OceanBaseProfiles(OceanBasePart):
                 new = append_turns(tx, scope, run.thread_id, turns, None, now, self._strength)
             write_run(tx, tenant, memory_id, run, now)
             if turns and run.thread_id is not None:
-                given = [row.event.event_id for row in turns]
-                mark_read(tx, tenant, run.run_id, run.thread_id, given)
+                event_ids = [row.event.event_id for row in turns]
+                mark_read(tx, tenant, run.run_id, run.thread_id, event_ids)
             if version:
                 write_version(tx, scope, memory_id, run, version, now, strengths)
             put_vectors(tx, vectors)
@@ -237,7 +237,7 @@ def _newest(
     tx: Transaction, tenant: str, subject: str, agent_id: str, known: datetime | None = None
 ) -> list[Row]:
     """Return the newest version of a profile, as of a moment; an empty list without one."""
-    created = given("created_at <= %s", known)
+    created = if_set("created_at <= %s", known)
     return tx.rows(
         f"{_VERSIONS} AND subject_kind = %s AND subject_id = %s AND {created.sql}"
         " ORDER BY version DESC LIMIT 1",
@@ -321,14 +321,14 @@ def version_of(row: Row) -> ProfileVersion:
 
 def stage_of(row: Row, version: int | None) -> StageLog:
     """Return the stage in STAGE_COLUMNS; version: the profile version its run wrote."""
-    run_id, step, stage, status, given, output, error, started_at, duration_s, thread_id = row
+    run_id, step, stage, status, input_, output, error, started_at, duration_s, thread_id = row
     return StageLog(
         run_id=run_id,
         step=step,
         record=StageRecord(
             stage=stage,
             status=status,
-            input=json.loads(given),
+            input=json.loads(input_),
             output=json.loads(output),
             started_at=started_at,
             duration_s=duration_s,

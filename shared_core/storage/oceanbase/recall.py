@@ -34,7 +34,7 @@ from shared_core.storage.oceanbase.rows import (
     newest_memories,
     sources_of,
 )
-from shared_core.storage.oceanbase.vectors import asked_form, models, table_of
+from shared_core.storage.oceanbase.vectors import models, query_form, table_of
 from shared_core.storage.oceanbase.visibility import (
     Condition,
     all_of,
@@ -70,13 +70,13 @@ class OceanBaseRecall(OceanBasePart):
         if request.namespace[:2] != (request.scope.app, request.scope.user):
             raise InvalidInput(f"namespace {request.namespace} is not in scope {request.scope}")
         tenant, now = scope_path(request.scope), self._clock()
-        is_wanted = matches(request.filter)
+        test = matches(request.filter)
         edges: list[Edge] = []
         if request.mentions:
             found = edges_about(tx, tenant, request.mentions, MOST_EDGES, now, request.as_of)
             edges = [one.edge for one in found]
         # All memories at any size: rarity and prominence need the whole scope (decision 14).
-        rows = _living(tx, request, _there(tx, tenant, now, request), is_wanted)
+        rows = _living(tx, request, _there(tx, tenant, now, request), test)
         if not rows:
             return Recalled(edges=edges)
         ids = [row[_ID] for row in rows]
@@ -94,12 +94,12 @@ class OceanBaseSlices(OceanBasePart):
     def thread_summary(
         self, tx: Transaction, scope: Scope, thread_id: ThreadId, as_of: AsOf | None = None
     ) -> Memory | None:
-        asked = SliceQuery(
+        query = SliceQuery(
             scope=scope, namespace=memories_namespace(scope), begin=None, end=None, as_of=as_of
         )
         there = all_of(
             Condition("m.thread_id = %s AND m.kind = 'summary'", (thread_id,)),
-            self._there(tx, asked),
+            self._there(tx, query),
         )
         return next(iter(newest_memories(tx, scope_path(scope), there, as_of, 1)), None)
 
@@ -170,7 +170,7 @@ def _there(tx: Transaction, tenant: str, now: datetime, request: SearchRequest) 
 
 
 def _living(
-    tx: Transaction, request: SearchRequest, there: Condition, is_wanted: Matches | None
+    tx: Transaction, request: SearchRequest, there: Condition, test: Matches | None
 ) -> list[Row]:
     """Return the living memories as plain rows: turns by thread in order, then all others.
 
@@ -182,7 +182,7 @@ def _living(
         for term in dict.fromkeys(request.terms)
     ]
     any_word = " OR ".join(one.sql for one in words) or "FALSE"
-    value = ", m.value" if is_wanted else ""
+    value = ", m.value" if test else ""
     # "AS terms": otherwise the server names the column after the words, cut within a character.
     rows = tx.plain_rows(
         "SELECT m.memory_id, m.kind <> 'episodic', m.thread_id, m.occurred_at, m.updated_at,"
@@ -190,8 +190,8 @@ def _living(
         f" FROM memories m WHERE {there.sql}",
         [*all_of(*words).values, *there.values],
     )
-    if is_wanted:
-        rows = [row for row in rows if is_wanted(row[_VALUE])]
+    if test:
+        rows = [row for row in rows if test(row[_VALUE])]
     rows.sort(
         key=lambda row: (row[_IS_NO_TURN], row[_THREAD] is None, row[_THREAD] or b"", row[_ID])
     )
@@ -312,8 +312,8 @@ def picked(corpus: Corpus, tie: Places, candidates: int) -> list[int]:
     bm25 = _bm25(corpus)
     context = _in_context(_standardised(corpus.similarity, bm25), corpus)
     context[np.isnan(corpus.similarity) & np.isnan(bm25)] = np.nan
-    firsts = [_first(scores, tie, candidates) for scores in (corpus.similarity, bm25, context)]
-    return sorted({int(place) for places in firsts for place in places})
+    best = [_first(scores, tie, candidates) for scores in (corpus.similarity, bm25, context)]
+    return sorted({int(place) for places in best for place in places})
 
 
 def _bm25(corpus: Corpus) -> Numbers:
@@ -372,7 +372,7 @@ def similarities(
     for memory_id, distance in tx.plain_rows(
         f"SELECT memory_id, cosine_distance(embedding, %s) AS distance FROM {table}"
         f" WHERE {owned.sql}",
-        [asked_form(request.vector[0]), *owned.values],
+        [query_form(request.vector[0]), *owned.values],
     ):
         found[memory_id] = max(1 - distance, found.get(memory_id, -1.0))
     return found

@@ -186,14 +186,14 @@ class OceanBaseRetention(OceanBasePart):
         keys = [name for name in names if storable(name)]
         ids = [UUID(name) for name in names if is_uuid(name)]
         found: dict[UUID, tuple[str, bool]] = {}
-        for condition, wanted in (
+        for condition, listed in (
             ("namespace = %s AND `key` IN %s", keys),
             ("(namespace = %s OR TRUE) AND memory_id IN %s", ids),
         ):
             for memory_id, key, of in tx.rows_in(
                 "SELECT memory_id, `key`, namespace FROM memories"
                 f" WHERE tenant_id = %s AND {condition}",
-                [tenant, namespace, wanted],
+                [tenant, namespace, listed],
             ):
                 found[memory_id] = (key, of == namespace)
         return [(memory_id, *found[memory_id]) for memory_id in sorted(found)]

@@ -179,13 +179,13 @@ def timed(
 
     strengths: from the caller's function, by id.
     """
-    given = strengths or {}
+    strengths = strengths or {}
     policies = Policies(tx, [tenant])
     rows = []
     for memory_id, one in counters(tx, tenant, memory_ids).items():
         rule = policies.of(tenant, one.kind)
         if one.superseded_at is None and (rule is not None or one.stage > 0):
-            fresh = replace(one, stage=0, staged_at=None, strength=given.get(memory_id))
+            fresh = replace(one, stage=0, staged_at=None, strength=strengths.get(memory_id))
             rows.append((tenant, memory_id, 0, None, fresh.strength, fresh.leaves_at(rule)))
     tx.insert(
         "memory_access",
@@ -218,7 +218,7 @@ def retime(
 MOST_ACCESSES = 2_147_483_647
 """The maximum of the column access_count."""
 PAGE = 5000
-"""Maximum number of memories held at once when all are read."""
+"""Maximum number of memories held in memory while all are read."""
 TIMED_WIDTH = 15
 """Number of columns in TIMED_COLUMNS."""
 KEPT_COLUMNS = f"{TIMED_COLUMNS}, m.namespace, m.`key`, m.text, m.demoted_at, x.text"

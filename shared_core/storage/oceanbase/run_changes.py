@@ -1,4 +1,4 @@
-"""What a run changes beside its own rows: ends, summaries and sources, after checks."""
+"""Changes of a run outside its own rows: ends, summaries and sources, after checks."""
 
 from __future__ import annotations
 
@@ -82,11 +82,11 @@ def _add_bases(
     writers: Mapping[UUID, UUID | None],
 ) -> None:
     """Add new bases, and note those of rows that existed before the run."""
-    given = _given(tx, tenant, [one for one in sources if one[0] in writers])
-    known = _known(tx, tenant, what, {target for target, _ in given})
+    added = _stored_bases(tx, tenant, [one for one in sources if one[0] in writers])
+    known = _known(tx, tenant, what, {target for target, _ in added})
     rows, noted = [], defaultdict(list)
     last: dict[UUID, int] = {}
-    for (target, _), turns in sorted(given.items()):
+    for (target, _), turns in sorted(added.items()):
         if turns in known[target].values():
             continue
         last[target] = basis = last.get(target, max(known[target], default=0)) + 1
@@ -104,16 +104,16 @@ def _add_bases(
     note_of_turns(tx, tenant, run_id, "sourced", changes)
 
 
-def _given(
+def _stored_bases(
     tx: Transaction, tenant: str, sources: Sequence[_Source]
 ) -> dict[tuple[UUID, int], frozenset[Turn]]:
     """Return the stored turns of each basis."""
     there = _stored_turns(tx, tenant, {turn for _, turn, _ in sources})
-    given: dict[tuple[UUID, int], set[Turn]] = defaultdict(set)
+    found: dict[tuple[UUID, int], set[Turn]] = defaultdict(set)
     for target, turn, basis in sources:
         if tuple(turn) in there:
-            given[target, basis].add(turn)
-    return {place: frozenset(turns) for place, turns in given.items()}
+            found[target, basis].add(turn)
+    return {place: frozenset(turns) for place, turns in found.items()}
 
 
 def _stored_turns(
@@ -366,8 +366,8 @@ def close_edges(
     }
     ending, ends = [], {}
     for edge_id, row in rows.items():
-        given = (until.get(edge_id), of_facts.get(row[4]))
-        possible = [at for at in given if at is not None and _may_end(row, at, now)]
+        moments = (until.get(edge_id), of_facts.get(row[4]))
+        possible = [at for at in moments if at is not None and _may_end(row, at, now)]
         if possible:
             ending.append(row)
             ends[edge_id] = min(possible)

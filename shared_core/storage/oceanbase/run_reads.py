@@ -24,7 +24,7 @@ from shared_core.storage.oceanbase.connection.transactions import Transaction, g
 from shared_core.storage.oceanbase.edge_rows import EntityNames
 from shared_core.storage.oceanbase.events import EVENT_COLUMNS, event_of
 from shared_core.storage.oceanbase.run_records import last_number
-from shared_core.storage.oceanbase.vectors import asked_form, models, table_of
+from shared_core.storage.oceanbase.vectors import models, query_form, table_of
 from shared_core.storage.oceanbase.visibility import Condition, all_of, below, living, of_kinds
 
 _RELATION = "relation."
@@ -55,7 +55,7 @@ def like_texts(
                 " JOIN memories m ON m.tenant_id = e.tenant_id AND m.memory_id = e.memory_id"
                 f" WHERE e.tenant_id = %s AND e.model = %s AND {there.sql}"
                 f" GROUP BY e.memory_id ORDER BY distance, e.memory_id LIMIT {NEAREST:d}",
-                [asked_form(vector), tenant, vectors.model, *there.values],
+                [query_form(vector), tenant, vectors.model, *there.values],
             )
             texts: dict[UUID, str] = dict(
                 tx.select("memories", "memory_id, text", tenant, memory_id=[row[0] for row in rows])
@@ -219,7 +219,7 @@ class _Basis:
 def _first_basis(
     tx: Transaction, tenant: str, memory_ids: Sequence[UUID], now: datetime
 ) -> dict[UUID, _Basis]:
-    """Return the first basis of each memory that the user said and that is fully remembered."""
+    """Return the first basis of each memory that has a user turn and is fully remembered."""
     bases: dict[tuple[UUID, int], list[Any]] = defaultdict(list)
     for memory_id, number, *turn in tx.rows(
         "SELECT s.memory_id, s.basis, s.thread_id, s.event_id, e.occurred_at, e.expires_at,"
@@ -248,14 +248,14 @@ def _first_basis(
     return found
 
 
-def times_said(
+def basis_times(
     tx: Transaction, tenant: str, what: str, ids: Iterable[UUID]
 ) -> dict[UUID, set[datetime]]:
-    """Return when each basis of memories or edges was said: when its last turn occurred.
+    """Return the time of the last turn of each basis of memories or edges.
 
     what: "memory" or "edge".
     """
-    said: dict[UUID, set[datetime]] = defaultdict(set)
+    times: dict[UUID, set[datetime]] = defaultdict(set)
     for one, _, at in tx.rows_in(
         f"SELECT s.{what}_id, s.basis, max(e.occurred_at) FROM {what}_sources s"
         " JOIN events e ON e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id"
@@ -263,8 +263,8 @@ def times_said(
         f" WHERE s.tenant_id = %s AND s.{what}_id IN %s GROUP BY s.{what}_id, s.basis",
         [tenant, ids],
     ):
-        said[one].add(at)
-    return said
+        times[one].add(at)
+    return times
 
 
 def known_facts(
@@ -280,7 +280,7 @@ def known_facts(
         " ORDER BY f.memory_id",
         [tenant, slots, since, since],
     )
-    said = times_said(tx, tenant, "memory", [row[2] for row in rows])
+    times = basis_times(tx, tenant, "memory", [row[2] for row in rows])
     return [
         KnownFact(
             memory_id=MemoryId(memory_id),
@@ -289,7 +289,7 @@ def known_facts(
             value=json.loads(value),
             valid_from=valid_from,
             valid_until=valid_until,
-            said=sorted(said[memory_id]) or [_stated_at(valid_from, valid_until, recorded_at)],
+            said=sorted(times[memory_id]) or [_stated_at(valid_from, valid_until, recorded_at)],
             has_faded=demoted_at is not None,
         )
         for fact_type, key, memory_id, value, valid_from, valid_until, recorded_at, demoted_at
@@ -322,8 +322,8 @@ def known_edges(
         " ORDER BY edge_id",
         [tenant, relations, since, since],
     )
-    of_edges = times_said(tx, tenant, "edge", [row[0] for row in rows])
-    of_facts = times_said(tx, tenant, "memory", {row[1] for row in rows if row[1]})
+    of_edges = basis_times(tx, tenant, "edge", [row[0] for row in rows])
+    of_facts = basis_times(tx, tenant, "memory", {row[1] for row in rows if row[1]})
     return [
         KnownEdge(
             edge_id=edge_id,

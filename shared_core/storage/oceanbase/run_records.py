@@ -115,8 +115,8 @@ def set_each(
     for page in pages(list(values), SET_AT_ONCE):
         cases, bound = [], []
         for place, column in enumerate(columns):
-            whens = " WHEN %s THEN %s" * len(page)
-            cases.append(f"{column} = CASE {id_column}{whens} ELSE {column} END")
+            branches = " WHEN %s THEN %s" * len(page)
+            cases.append(f"{column} = CASE {id_column}{branches} ELSE {column} END")
             bound += [part for one in page for part in (one, values[one][place])]
         tx.run(
             f"UPDATE {table} SET {', '.join(cases)} WHERE tenant_id = %s AND {id_column} IN %s",

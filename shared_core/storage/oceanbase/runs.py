@@ -56,7 +56,7 @@ from shared_core.storage.oceanbase.run_reads import (
 )
 from shared_core.storage.oceanbase.run_records import insert_run, last_number, note, set_each
 from shared_core.storage.oceanbase.run_undo import undo_run
-from shared_core.storage.oceanbase.visibility import Condition, all_of, below, given, living
+from shared_core.storage.oceanbase.visibility import Condition, all_of, below, if_set, living
 
 _FACTS = (
     "tenant_id", "memory_id", "fact_type", "slot", "`key`", "value", "functional", "confidence",
@@ -136,7 +136,7 @@ class OceanBaseRuns(OceanBasePart):
         self, tx: Transaction, scope: Scope, thread_id: ThreadId | None, limit: int
     ) -> Sequence[RunRecord]:
         where = all_of(
-            Condition("tenant_id = %s", (scope_path(scope),)), given("thread_id = %s", thread_id)
+            Condition("tenant_id = %s", (scope_path(scope),)), if_set("thread_id = %s", thread_id)
         )
 
         return [
@@ -318,8 +318,8 @@ def _rate_turns(tx: Transaction, tenant: str, plan: RunPlan, now: datetime) -> N
         unfelt = [row for row in turns.get(annotation.event_id, ()) if not _has_emotion(row[2])]
         for memory_id, importance, text in unfelt[:1]:
             emotion = _emotion_of(annotation)
-            given = annotation.importance
-            new = given if importance == _USUAL and given is not None else importance
+            rating = annotation.importance
+            new = rating if importance == _USUAL and rating is not None else importance
             rated[memory_id] = (float(new), text if emotion is None else _with(text, emotion))
             noted.append((memory_id, {"importance": importance, "emotion": emotion is not None}))
     set_each(tx, "memories", "memory_id", tenant, ("importance", "value"), rated)

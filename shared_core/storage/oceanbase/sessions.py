@@ -16,14 +16,14 @@ from shared_core.storage.oceanbase.base import OceanBasePart, reading, writing
 from shared_core.storage.oceanbase.connection.errors import check_thread_id
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from shared_core.storage.oceanbase.erasures import drop_empty_threads, erase
-from shared_core.storage.oceanbase.visibility import given
+from shared_core.storage.oceanbase.visibility import if_set
 
 _LOG_COLUMNS = "thread_id, version, session_updated_at, state"
 _THREAD = "WHERE tenant_id = %s AND thread_id = %s"
 
 
 class OceanBaseSessions(OceanBasePart):
-    """Session logs: threads whose session_started_at is set."""
+    """Session logs: threads with session_started_at set."""
 
     @writing
     def open_session(
@@ -53,7 +53,7 @@ class OceanBaseSessions(OceanBasePart):
             )
             if head is None:
                 return None
-            since = given("occurred_at >= %s", after)
+            since = if_set("occurred_at >= %s", after)
             newest = tx.rows(
                 "SELECT payload FROM events"
                 " WHERE tenant_id = %s AND thread_id = %s AND payload IS NOT NULL"

@@ -10,7 +10,7 @@ from shared_core.core.namespaces import from_path, to_path
 from shared_core.ports.api_tokens import ApiToken
 from shared_core.storage.oceanbase.base import OceanBasePart, reading
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
-from shared_core.storage.oceanbase.visibility import given
+from shared_core.storage.oceanbase.visibility import if_set
 
 _COLUMNS = "tenant_id, token_id, label, users, created_at, expires_at, revoked_at"
 
@@ -38,7 +38,7 @@ class OceanBaseTokens(OceanBasePart):
 
     @reading
     def tokens(self, tx: Transaction, app: str | None) -> Sequence[ApiToken]:
-        where = given("tenant_id = %s", None if app is None else to_path((app,)))
+        where = if_set("tenant_id = %s", None if app is None else to_path((app,)))
         rows = tx.rows(
             f"SELECT {_COLUMNS} FROM api_tokens WHERE {where.sql}"
             " ORDER BY created_at DESC, token_id",

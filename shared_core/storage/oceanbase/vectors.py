@@ -44,12 +44,12 @@ _TAKEN_OVER = (
     " or give another schema, e.g. open_memory(schema='other')"
 )
 ALL = ""
-"""The tenant whose lock admits one process at a time to the models."""
+"""The pseudo-tenant to lock before a change of the models."""
 _FIRST = ("", UUID(int=0))
 LOOK_EVERY_S = 60.0
 """How long a process trusts its last count of a tenant."""
 MOST_KNOWN = 10_000
-"""Maximum number of tenants whose size a process remembers."""
+"""Maximum number of tenant sizes that a process remembers."""
 _TABLE = """CREATE TABLE IF NOT EXISTS {name} (
     tenant_id VARBINARY(1500) NOT NULL,
     model VARBINARY(1500) NOT NULL,
@@ -72,7 +72,7 @@ def table_of(dimensions: int) -> str:
 
 
 def active_model(tx: Transaction) -> tuple[str, int] | None:
-    """Return the model whose vectors are searched and its dimensions, or None before the first."""
+    """Return the model in use and its dimensions, or None before the first."""
     row = tx.one("SELECT model, dimensions FROM embedding_models WHERE active = 1")
     return (row[0], row[1]) if row else None
 
@@ -92,7 +92,7 @@ def stored_form(vector: Sequence[float] | NDArray[Any]) -> bytes:
     return _checked(vector, "an embedding").tobytes()
 
 
-def asked_form(vector: Sequence[float] | NDArray[Any]) -> str:
+def query_form(vector: Sequence[float] | NDArray[Any]) -> str:
     """Return a vector for a distance function, which accepts only text. Raises InvalidInput."""
     return "[" + ",".join(map(str, _checked(vector, "the embedding of a query").tolist())) + "]"
 
@@ -191,8 +191,8 @@ class OceanBaseVectors(OceanBasePart):
     async def _make_table(self, dimensions: int) -> None:
         if not 0 < dimensions <= MOST_DIMENSIONS:
             raise InvalidInput(
-                f"OceanBase indexes vectors of up to {MOST_DIMENSIONS:,} dimensions, not"
-                f" {dimensions:,}: take an embedder with fewer"
+                f"OceanBase indexes vectors of up to {MOST_DIMENSIONS:,} dimensions, got"
+                f" {dimensions:,}: use an embedder with fewer"
             )
         name = table_of(dimensions)
         if await self._database.read(lambda tx: tx.has("SHOW TABLES LIKE %s", [name])):
@@ -235,7 +235,7 @@ class OceanBaseVectors(OceanBasePart):
         new = f"{table_of(known[model])} n" if model in known else None
         found = []
         for table in vector_tables(tx):
-            unmade = "" if new is None else (
+            not_embedded = "" if new is None else (
                 f" AND NOT EXISTS (SELECT 1 FROM {new} WHERE n.tenant_id = e.tenant_id"
                 " AND n.model = %s AND n.memory_id = e.memory_id AND n.field = e.field)"
             )  # fmt: skip
@@ -243,7 +243,7 @@ class OceanBaseVectors(OceanBasePart):
                 "SELECT e.tenant_id, e.memory_id, e.field, m.text, m.value, m.updated_at"
                 f" FROM {table} e JOIN memories m ON m.tenant_id = e.tenant_id"
                 " AND m.memory_id = e.memory_id"
-                f" WHERE (e.tenant_id, e.memory_id) > (%s, %s) AND e.model <> %s{unmade}"
+                f" WHERE (e.tenant_id, e.memory_id) > (%s, %s) AND e.model <> %s{not_embedded}"
                 " ORDER BY e.tenant_id, e.memory_id LIMIT %s",
                 [tenant, memory, model, *([] if new is None else [model]), limit],
             )
@@ -265,7 +265,7 @@ class OceanBaseVectors(OceanBasePart):
     ) -> int:
         await self._make_table(vectors.shape[1])
         now = self._clock()
-        given = {
+        vector_of = {
             (one.tenant, one.memory_id, one.field): (one.updated_at, vector)
             for one, vector in zip(fields, vectors, strict=True)
         }
@@ -274,10 +274,10 @@ class OceanBaseVectors(OceanBasePart):
             # use_model() may have dropped the new model while it had no vector yet.
             _note(tx, model, vectors.shape[1], now)
             updated = _updated(tx, fields)
-            made = embedded_fields(tx, model, given)
+            made = embedded_fields(tx, model, vector_of)
             rows = [
                 (*key, vector)
-                for key, (updated_at, vector) in given.items()
+                for key, (updated_at, vector) in vector_of.items()
                 if key not in made and updated.get(key[:2]) == updated_at
             ]
             add_vectors(tx, model, rows)
@@ -309,7 +309,7 @@ class OceanBaseVectors(OceanBasePart):
             tenants = sorted({tenant for tenant, *_ in found[:limit]})
             tx.lock(*tenants)
             gone = 0
-            for table in tables:  # as it is now that nobody writes there
+            for table in tables:  # read again: the locks now keep writers out
                 for page in pages(_old(tx, table, new, model, limit - gone, tenants)):
                     gone += tx.run(
                         f"DELETE FROM {table} WHERE (tenant_id, memory_id, model, field) IN %s",

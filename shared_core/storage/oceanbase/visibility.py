@@ -38,7 +38,7 @@ def all_of(*conditions: Condition) -> Condition:
     )
 
 
-def given(sql: str, value: object) -> Condition:
+def if_set(sql: str, value: object) -> Condition:
     """Return a condition with one value, or TRUE if the value is None."""
     return Condition("TRUE") if value is None else Condition(sql, (value,))
 
@@ -91,7 +91,7 @@ def current_at(tx: Transaction, tenant: str, now: datetime, as_of: AsOf | None) 
             " WHERE known.tenant_id = m.tenant_id AND known.memory_id = m.memory_id)"
         ),
         is_known,
-        given("m.occurred_at <= %s", as_of.valid),
+        if_set("m.occurred_at <= %s", as_of.valid),
     )
     return all_of(
         Condition("(m.expires_at IS NULL OR m.expires_at > %s) AND m.demoted_at IS NULL", (now,)),
@@ -106,12 +106,12 @@ def below(path: str) -> Condition:
 
 def of_kinds(kinds: Sequence[str] | None) -> Condition:
     """Return the condition that a memory is of some kinds; None: of any."""
-    return given("m.kind IN %s", kinds and list(kinds))
+    return if_set("m.kind IN %s", kinds and list(kinds))
 
 
 def between(begin: datetime | None, end: datetime | None) -> Condition:
     """Return the condition begin <= occurred_at < end; None: no bound."""
-    return all_of(given("m.occurred_at >= %s", begin), given("m.occurred_at < %s", end))
+    return all_of(if_set("m.occurred_at >= %s", begin), if_set("m.occurred_at < %s", end))
 
 
 class FactAsOf(NamedTuple):
@@ -147,7 +147,7 @@ def liked_key(key: str) -> str:
 
 def recorded_facts(tx: Transaction, tenant: str, now: datetime, as_of: AsOf) -> list[FactAsOf]:
     """Return the facts that had been recorded and had begun by a moment, in no order."""
-    recorded = given("f.recorded_at <= %s", as_of.known)
+    recorded = if_set("f.recorded_at <= %s", as_of.known)
     rows = tx.rows(
         "SELECT f.memory_id, f.fact_type, f.slot, f.`key`, f.value, f.confidence, f.extractor,"
         " f.pattern, f.valid_from, f.recorded_at, f.valid_until, f.superseded_at"

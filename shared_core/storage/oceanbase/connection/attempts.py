@@ -1,4 +1,4 @@
-"""Repeats a transaction that failed, and finds out whether one was committed whose answer was lost.
+"""Repeats failed transactions, and finds out whether one with a lost answer was committed.
 
 Each connection has a row in the table `writes`. A transaction that wrote something gives that row a
 new id as its last step: the id is there afterwards if, and only if, it was committed (decision 14).
@@ -65,7 +65,7 @@ class CommitMarks:
         self._writers[connection] = (writer_id, now)
 
     def put(self, connection: pymysql.Connection[Any]) -> CommitMark:
-        """CommitMark the transaction of a connection as its last step, and return the mark."""
+        """Mark the transaction of a connection as its last step, and return the mark."""
         mark = CommitMark(self._writers[connection][0], uuid4())
         with connection.cursor() as cursor:
             found = cursor.execute(
@@ -81,7 +81,7 @@ class CommitMarks:
 def was_committed(connection: pymysql.Connection[Any], mark: CommitMark) -> bool:
     """Return whether a marked transaction was committed, waiting for one that still commits."""
     with connection.cursor() as cursor:
-        # The lock waits: a transaction whose answer was lost may still commit (decision 14).
+        # The lock waits: a transaction with a lost answer may still commit (decision 14).
         cursor.execute(
             "SELECT write_id FROM writes WHERE writer_id = %s FOR UPDATE", (mark.writer_id.bytes,)
         )
@@ -107,8 +107,8 @@ LONGEST_PAUSE = 5
 class Attempts:
     """Decides whether one piece of work runs again. until: when waiting ends (time.monotonic()).
 
-    Until then it waits for conditions that pass by themselves: a lock, a new leader, and a server
-    that alone knows whether a write was committed. Other errors count towards TRIES.
+    Until then it waits for temporary conditions: a lock, a new leader, or a lost server while a
+    write is in doubt. Other errors count towards TRIES.
     """
 
     def __init__(self, until: float) -> None:

@@ -89,7 +89,7 @@ class ThreadPool:
             idle_s = time.monotonic() - max(asked_at, self._moved_at)
             if idle_s >= self._timeout_s and future.cancel():
                 raise StorageUnavailable(
-                    f"none of all {self._size} connections came free for {self._timeout_s:g} s:"
+                    f"all {self._size} connections were busy for {self._timeout_s:g} s:"
                     " raise pool_size, or look for calls that never return"
                 )
             await asyncio.wait([answer], timeout=max(self._timeout_s - idle_s, 0.01))
@@ -185,7 +185,7 @@ class OceanBaseDatabase:
         return table_ending(self.location)
 
     async def define(self, *statements: str) -> None:
-        """Run statements that change tables; each one commits by itself."""
+        """Run statements that change tables; each one commits alone."""
 
         def work() -> None:
             with self._translated():
@@ -240,10 +240,10 @@ class OceanBaseDatabase:
         self._threads = ThreadPool(self._settings.pool_size, self._settings.connect_timeout_s)
 
     def _retried(self, work: Callable[[Transaction], T], begin: Sequence[str]) -> T:
-        unheard: list[tuple[CommitMark, T]] = []
+        noted: list[tuple[CommitMark, T]] = []
         attempts = Attempts(time.monotonic() + self._settings.statement_timeout_s)
         while True:
-            connection, marked = None, _MarkedWork(work, self._marks, unheard)
+            connection, marked = None, _MarkedWork(work, self._marks, noted)
             try:
                 connection = self._take()
                 if begin == WRITING:

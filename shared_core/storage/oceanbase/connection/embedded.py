@@ -141,7 +141,7 @@ def _open(folder: Path) -> Any:
             "It needs write access to the folder, 1 GB of memory, 2 GB of disk, and a shorter path"
             " if this one is long"
             if has_network()  # SeekDB 1.4 crashes without one, although it listens on none
-            else "SeekDB 1.4 needs a network interface that is up besides the loopback"
+            else "SeekDB 1.4 needs an active network interface other than the loopback"
         )
         raise StorageUnavailable(
             f"SeekDB does not start in {str(folder)!r}: {error}. {needs}"

@@ -84,7 +84,7 @@ CHANGED = (6001, 6005, 6235)
 UNKNOWN = 6225
 """The server itself does not know whether the transaction was committed."""
 UNDONE = (4038, 4654, 6002, 6211, 6213, 6223, 6224, UNKNOWN)
-"""Another node leads now, or the server gave the transaction up by itself."""
+"""Another node leads now, or the server ended the transaction."""
 ROLLED_BACK = (LOCK_WAIT, 1213, *CHANGED, *UNDONE)
 """The server undid everything; the transaction can run again (decision 14)."""
 LOST = (2006, 2013, 2014, 0)
@@ -117,7 +117,7 @@ def translated(
 ) -> MemoryCoreError:
     """Return the error of this project for an error of the driver.
 
-    waiting_for: the tenant whose lock the transaction waited for. is_in_doubt: the write may be
+    waiting_for: the tenant that the transaction waited to lock. is_in_doubt: the write may be
     committed.
     """
     code, where = code_of(error), redacted(settings.uri)
@@ -152,7 +152,7 @@ def translated(
 
 
 def _passing(code: int, settings: Settings, waiting_for: str | None) -> str:
-    """Return the message for an error that passes by itself, or "" for other errors."""
+    """Return the message for a temporary error, or "" for other errors."""
     limit = f"{settings.statement_timeout_s:g} s (statement_timeout_s)"
     if code == LOCK_WAIT:
         return (

@@ -79,9 +79,9 @@ def prepare(
 def _log_transactions_whole(cursor: Any, *, is_ours: bool) -> None:
     """Let a transaction reach the server's log only when it commits.
 
-    SeekDB 1.4 takes the part of an uncommitted transaction that it finds in its log after a crash
-    for a running one, and keeps its locks for good. is_ours: whether the server is embedded; on
-    another server a user may lack the right to set this, and works without it.
+    After a crash, SeekDB 1.4 treats the logged part of an uncommitted transaction as running, and
+    keeps its locks for good. is_ours: whether the server is embedded; on another server a user may
+    lack the right to set this, and works without it.
     """
     try:
         cursor.execute("ALTER SYSTEM SET _private_buffer_size = '0B'")
@@ -119,7 +119,7 @@ def _is_there(cursor: Any, database: str) -> bool:
 
 @contextmanager
 def _alone(cursor: Any, location: Location) -> Iterator[None]:
-    """Keep other processes from migrating; the lock of a killed process is released by itself.
+    """Keep other processes from migrating; the server releases the lock of a killed process.
 
     An embedded server would not release it: the server stops with its last user, and its folder
     keeps the lock. There a lock of the file system is used.
@@ -186,7 +186,7 @@ def _migrate(cursor: Any, location: Location) -> None:
         if migration.version in done:
             continue
         for statement in statements(migration.sql, table_ending(location)):
-            cursor.execute(statement)  # each commits by itself, and may run again
+            cursor.execute(statement)  # each commits alone, and may run again
         cursor.execute(
             "INSERT INTO schema_migrations VALUES (%s, %s, %s, utc_timestamp(6))",
             (migration.version, migration.name, migration.checksum),

@@ -44,7 +44,7 @@ class Transaction:
         self.wrote = False
         """Whether there is anything to commit."""
         self.waiting_for: str | None = None
-        """The tenant whose lock the transaction waits for."""
+        """The tenant that the transaction waits to lock."""
 
     def rows(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
         """Return the rows of a query; values fill its %s, a list or tuple the one of an IN."""
@@ -132,7 +132,7 @@ class Transaction:
         """Insert rows, many with one statement.
 
         update: columns to overwrite where the key exists, or the text after ON DUPLICATE KEY
-        UPDATE. ignore: skip rows whose key exists.
+        UPDATE. ignore: skip rows with an existing key.
         """
         # Not INSERT IGNORE, which would silently cut values that are too long.
         head = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "
@@ -157,8 +157,8 @@ class Transaction:
         """Lock tenants until the transaction ends, so that it is their only writer (decision 14).
 
         Later reads see everything that earlier writers committed. Take all locks of a transaction
-        at once and before its first write: they are taken in one order, so two transactions never
-        wait for each other. The row of a new tenant is committed at once, so that a caller who
+        in one call before its first write: they are taken in one order, so two transactions never
+        wait for each other. The row of a new tenant is committed immediately, so that a caller who
         waits for all writers sees it.
         """
         assert not self.wrote, "take locks before the first write"
