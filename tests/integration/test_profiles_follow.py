@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tenacity import wait_fixed
 
 from shared_core import Event, InvalidInput, MemoryEngine, Scope, open_memory
 from shared_core.errors import ModelUnavailable
@@ -92,6 +93,7 @@ async def test_what_fails_is_a_failed_job_and_made_up_for_when_it_is_tried_again
 
     with monkeypatch.context() as patched:
         patched.setattr(ProfilePipeline, "modification_stage", away)
+        patched.setattr("shared_core.jobs.runner.POISON", wait_fixed(0.01))
         await following.append_events(scope, "t", [turn(1, "I live in Leeds.")], later=True)
         assert not await following.flush(60)
     assert "Leeds" in [fact.value for fact in await following.facts(scope)]

@@ -650,6 +650,11 @@ async def test_a_kill_at_any_step_loses_nothing_and_doubles_nothing(dsn: str, st
             subprocess.run, [sys.executable, "-c", KILLED, dsn, step], timeout=100
         )
         assert -signal.SIGKILL == killed.returncode
+        with psycopg.connect(dsn, autocommit=True) as superuser:  # else its sleep goes on
+            superuser.execute(
+                "SELECT pg_cancel_backend(pid) FROM pg_stat_activity"
+                " WHERE query LIKE '%pg_sleep%' AND pid <> pg_backend_pid()"
+            )
         report = await memory.consolidate(ANN, "t")
         assert (0 if step == "after" else 2) == report.events
         facts = sorted(one.statement for one in await memory.facts(ANN, history=True))

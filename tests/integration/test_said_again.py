@@ -125,6 +125,7 @@ async def test_a_run_that_fails_brings_nothing_back(
         raise Conflict("another run came first, always")
 
     monkeypatch.setattr(storage.runs, "apply_run", refused)
+    monkeypatch.setattr("shared_core.knowledge.run_rows.PAUSE_S", 0.0)
     with pytest.raises(Conflict):
         await tell(world)
     assert [] == await world.known() and set() == await world.in_graph()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tenacity import wait_fixed
 
 from shared_core import Event, InvalidInput, MemoryRecord, MemoryStrategy, open_memory
 from shared_core.core.domain import Extraction, ModelUsage, StatementDraft
@@ -80,7 +81,10 @@ async def test_without_graph_extraction_there_are_no_edges(dsn: str) -> None:
     assert ["I like tea.", "0 edges"] == await consolidated(dsn, ["privacy_filter"], "I like tea")
 
 
-async def test_a_strategy_that_raises_fails_its_job_and_stores_nothing_by_halves(dsn: str) -> None:
+async def test_a_strategy_that_raises_fails_its_job_and_stores_nothing_by_halves(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shared_core.jobs.runner.POISON", wait_fixed(0.01))
     broken = Broken()
     async with opened(dsn, strategies=["privacy_filter", broken]) as memory:
         await memory.process_memory("I like tea", ANN)
