@@ -1,1 +1,1 @@
-"""Speed of the LangGraph store, next to its peer and to bare SQL: python -m benchmarks.store."""
+"""Measures speed, quality and cost of the memory; each module with a main() runs by itself."""

@@ -1,13 +1,14 @@
-"""Short chats of a user with an assistant: does the first thing recalled answer, as of now?
+"""Measures whether the first recalled memories of short chats hold the current answer.
 
     python -m benchmarks.assistant [--ranking linear|fusion|...] [--verbose] [--json]
 
-Chats of ten turns or so (benchmarks/data/assistant.json, ours, English and Chinese) are appended
-through the engine, a thread for each session, and consolidated by the rules; then every question is
-asked with engine.recall(). Figures by language: answered_at_1 and answered_at_3, the share of
-questions for which the first, or one of the first three, memories hold an answer; current_first, of
-the questions whose answer has changed, for how many a memory with the answer stands above all that
-hold only the stale one. The last line is one JSON object.
+Chats of about ten turns (benchmarks/data/assistant.json, ours, English and Chinese) are appended
+through the engine, one thread per session, and consolidated by the rules. Then every question goes
+to engine.recall(). The last line is one JSON object. Figures by language:
+
+answered_at_1, answered_at_3  share of questions answered by the first or the first three memories
+current_first                 share of questions about a change where a memory with the current
+                              answer ranks above every memory with only the stale answer
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from shared_core.ports.recall import Ranking
 
 DATA = Path(__file__).parent / "data" / "assistant.json"
 ASKED_AT = datetime(2026, 7, 1, tzinfo=UTC)
-LOOKED_AT = 10
+LIMIT = 10
 
 
 async def measure(ranking: Ranking, embedder: str, *, verbose: bool) -> dict[str, Any]:
@@ -38,10 +39,10 @@ async def measure(ranking: Ranking, embedder: str, *, verbose: bool) -> dict[str
         async with open_memory(Path(folder), embedder=embedder) as memory:
             for number, chat in enumerate(chats):
                 scope = Scope("assistant", str(number))
-                await _tell(memory, scope, chat)
+                await _append(memory, scope, chat)
                 for question in chat["questions"]:
                     hits = await memory.recall(
-                        scope, question["text"], limit=LOOKED_AT, ranking=ranking, asked_at=ASKED_AT
+                        scope, question["text"], limit=LIMIT, ranking=ranking, asked_at=ASKED_AT
                     )
                     texts = [hit.memory.text for hit in hits]
                     _count(tallies[chat["language"]], question, texts, verbose=verbose)
@@ -52,21 +53,21 @@ async def measure(ranking: Ranking, embedder: str, *, verbose: bool) -> dict[str
     }
 
 
-async def _tell(memory: MemoryEngine, scope: Scope, chat: dict[str, Any]) -> None:
-    for place, session in enumerate(chat["sessions"]):
+async def _append(memory: MemoryEngine, scope: Scope, chat: dict[str, Any]) -> None:
+    for number, session in enumerate(chat["sessions"]):
         begun = datetime.fromisoformat(session["date"]).replace(tzinfo=UTC) + timedelta(hours=9)
         turns = [
             Event(
-                event_id=f"{place}-{at}",
-                author=chat["user"] if told.startswith("u: ") else "assistant",
-                role="user" if told.startswith("u: ") else "agent",
-                text=told[3:],
+                event_id=f"{number}-{at}",
+                author=chat["user"] if line.startswith("u: ") else "assistant",
+                role="user" if line.startswith("u: ") else "agent",
+                text=line[3:],
                 occurred_at=begun + timedelta(minutes=at),
             )
-            for at, told in enumerate(session["turns"])
+            for at, line in enumerate(session["turns"])
         ]
-        await memory.append_events(scope, f"session {place}", turns)
-        await memory.consolidate(scope, f"session {place}")
+        await memory.append_events(scope, f"session {number}", turns)
+        await memory.consolidate(scope, f"session {number}")
 
 
 def _count(
@@ -84,15 +85,15 @@ def _count(
     if question.get("stale"):
         tally["current_first"].append(float(is_current))
     if verbose and (first or not is_current):
-        print(f"{question['text']} (wanted {question['answer']}): {texts[:3]}")
+        print(f"{question['text']} (expected {question['answer']}): {texts[:3]}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="First answers in short chats.")
     parser.add_argument("--ranking", choices=get_args(Ranking), default="linear")
     parser.add_argument("--embedder", default="use", help="use or e5")
-    parser.add_argument("--verbose", action="store_true", help="print what is not answered first")
-    parser.add_argument("--json", action="store_true", help="print nothing but the JSON object")
+    parser.add_argument("--verbose", action="store_true", help="print failed questions")
+    parser.add_argument("--json", action="store_true", help="print only the JSON object")
     arguments = parser.parse_args()
     verbose = arguments.verbose and not arguments.json
     found = asyncio.run(measure(arguments.ranking, arguments.embedder, verbose=verbose))

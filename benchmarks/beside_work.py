@@ -1,10 +1,10 @@
-"""What a recall waits for while the worker of the same process embeds turns of somebody else.
+"""Measures recall while the worker of the same process embeds turns of another user.
 
     python -m benchmarks.beside_work [--turns 1000] [--seconds 15] [--json]
 
-A user with one memory asks again and again, first alone, then while so many turns of 600 characters
-each of another user are embedded by the bundled model. Milliseconds; the worker is left unfinished
-when the time is up.
+A user with one memory recalls repeatedly: first alone, then while the bundled model embeds --turns
+turns of 600 characters of another user. Times are in milliseconds. After --seconds the worker is
+stopped with its work unfinished.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from pathlib import Path
 
 from shared_core import Event, MemoryEngine, Scope, open_memory, run_sync
 
-ASKS, BUSY = Scope("bench", "asks"), Scope("bench", "busy")
+READER, WRITER = Scope("bench", "asks"), Scope("bench", "busy")
 TEXT = " ".join(["The quick brown fox jumps over the lazy dog and tells a long story of it."] * 8)
 PAUSE_S = 0.05
 
 
 def recalls(memory: MemoryEngine, seconds: float) -> list[float]:
-    """Return how long each recall took in a time, in milliseconds."""
+    """Recall repeatedly for some seconds; return the milliseconds of each recall."""
     times: list[float] = []
     begun = time.perf_counter()
     while time.perf_counter() - begun < seconds:
-        asked = time.perf_counter()
-        run_sync(memory.recall(ASKS, "tea"))
-        times.append(1000 * (time.perf_counter() - asked))
+        started = time.perf_counter()
+        run_sync(memory.recall(READER, "tea"))
+        times.append(1000 * (time.perf_counter() - started))
         time.sleep(PAUSE_S)
     return times
 
 
 def measure(turns: int, seconds: float) -> dict[str, float]:
-    """Return medians and maxima of both times, how many recalls there were, and the load."""
+    """Return both medians, the busy maximum, the number of busy recalls, and the load."""
     now = datetime.now(UTC)
     events = [
         Event(event_id=f"e{n}", author="user", role="user", text=f"{n} {TEXT}", occurred_at=now)
@@ -46,10 +46,10 @@ def measure(turns: int, seconds: float) -> dict[str, float]:
     ]
     with tempfile.TemporaryDirectory() as folder:
         memory = open_memory(Path(folder))
-        run_sync(memory.remember(ASKS, "Ann likes tea."))
-        run_sync(memory.recall(ASKS, "tea"))
+        run_sync(memory.remember(READER, "Ann likes tea."))
+        run_sync(memory.recall(READER, "tea"))
         alone = recalls(memory, 2)
-        run_sync(memory.append_events(BUSY, "thread", events, later=True))
+        run_sync(memory.append_events(WRITER, "thread", events, later=True))
         busy = recalls(memory, seconds)
         run_sync(memory.close())
     return {

@@ -1,9 +1,9 @@
-"""The bare SQL a careful programmer would write for the same lookups on the same tables.
+"""Runs the same lookups as hand-written SQL on the same tables.
 
-Sync psycopg in autocommit, prepared statements, binary results, the rows as they come: no row
-security (the user must be a superuser), no pool bookkeeping, no objects made of rows. Searches and
-reads go to the very tables of ours; writes to a second copy of its schema, so that neither store
-holds the other's items.
+It uses sync psycopg in autocommit with prepared statements and binary results, and returns raw
+rows. It has no row security (the user must be a superuser), no connection pool, and builds no
+objects. Searches and reads use the tables of our store. Writes use a second copy of its schema, so
+that neither store holds the other's items.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from shared_core import open_memory, run_sync
 SCHEMA = "by_hand"
 
 BELOW_TENANT = "/"
-"""The namespaces of the data set have two labels, which are the tenant: nothing is below."""
+"""The path below the tenant: empty, because both labels of a namespace name the tenant."""
 
 
 class ByHand(BlockingContender):
-    """The denominator of the ratios. Closed by leaving its with block."""
+    """The contender in bare SQL, the denominator of the ratios. Its with block closes it."""
 
     def __init__(self, dsn: str, vectors: dict[str, Matrix], model: str, clients: int) -> None:
         super().__init__("sql")

@@ -1,10 +1,10 @@
-"""What one consolidation of a thread costs, without a model's time.
+"""Measures the cost of consolidating one thread, without a language model.
 
     python -m benchmarks.consolidation --events 50 --rounds 20
 
-A thread of so many turns, every third of which states a fact, is consolidated by the rules with the
-bundled embedder; each round a new user. Besides the whole: what reading, extraction, embedding and
-the transaction took, and the same transaction's statements at an empty database for scale.
+The rules consolidate a thread of --events turns, every third with a fact, with the bundled
+embedder. Each round has a new user. Prints the median and the maximum of the whole, its median time
+in the database, and the median of a second consolidation without new turns.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ START = datetime(2026, 3, 1, 9, tzinfo=UTC)
 
 
 def turns(count: int, round_: int) -> list[Event]:
-    """Return turns of a chat: every third states a taste, the others tell and answer."""
+    """Return the turns of a chat; every third states a taste of the user."""
     texts = []
     for number in range(count):
         topic = TOPICS[number % len(TOPICS)]
@@ -49,14 +49,14 @@ def turns(count: int, round_: int) -> list[Event]:
 
 
 async def timed(work: Callable[[], Awaitable[Any]]) -> float:
-    """Return how many milliseconds some work took."""
+    """Do some work; return its milliseconds."""
     begun = time.perf_counter()
     await work()
     return 1000 * (time.perf_counter() - begun)
 
 
 async def measure(memory: MemoryEngine, events: int, rounds: int) -> dict[str, float]:
-    """Return medians in ms: of the whole, and of its time in the database."""
+    """Return the figures in milliseconds."""
     in_database = [0.0]
     run = PostgresDatabase.run
 
@@ -75,7 +75,7 @@ async def measure(memory: MemoryEngine, events: int, rounds: int) -> dict[str, f
             await memory.append_events(scope, "t", turns(events, number))
             in_database[0] = 0.0
             took = await timed(lambda scope=scope: memory.consolidate(scope, "t"))  # type: ignore[misc]
-            if number > 1:  # the first ones load the model and plan the statements
+            if number > 1:  # the first two load the model and plan the statements
                 whole.append(took)
                 database.append(in_database[0])
                 again.append(await timed(lambda scope=scope: memory.consolidate(scope, "t")))  # type: ignore[misc]
@@ -90,7 +90,7 @@ async def measure(memory: MemoryEngine, events: int, rounds: int) -> dict[str, f
 
 
 async def main() -> None:
-    """Measure and print."""
+    """Measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=20)

@@ -1,4 +1,4 @@
-"""The stores that compete: ours, called both ways, and langgraph's PostgresStore."""
+"""Opens the contenders: our store in sync and async mode, and langgraph's PostgresStore."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from langgraph_store import PgHippocampusStore
 from shared_core import CallableEmbedder
 
 POOL_SIZE = 16
-"""Connections at most, for every contender: as many as the most clients."""
+"""Maximum number of connections of a contender; equals the maximum number of clients."""
 
 
 class BlockingStore(BlockingContender):
-    """A LangGraph store by its sync methods."""
+    """A LangGraph store, called by its sync methods."""
 
     def __init__(self, name: str, face: str, store: BaseStore) -> None:
         super().__init__(name, face)
@@ -53,7 +53,7 @@ class BlockingStore(BlockingContender):
 
 
 class AwaitedStore(AwaitedContender):
-    """A LangGraph store by its async methods."""
+    """A LangGraph store, called by its async methods."""
 
     def __init__(self, name: str, face: str, store: BaseStore, runner: asyncio.Runner) -> None:
         super().__init__(name, face, runner)
@@ -74,10 +74,10 @@ class AwaitedStore(AwaitedContender):
 
 
 def open_contenders(dsn: str, dataset: Dataset, stack: ExitStack) -> list[Contender]:
-    """Return the contenders, set up and empty: three faces of ours, the peer, the bare SQL.
+    """Return the contenders, set up and empty: our store in three modes, the peer, and bare SQL.
 
-    The stores are opened by the documentation of each, with pools of the same size, and embed the
-    same field. All are closed by the stack.
+    Each store is opened as its documentation shows and embeds the same field. Pools have the same
+    size, except for the function mode, which has one connection. The stack closes all.
     """
     runner = stack.enter_context(asyncio.Runner())
     embedder = LookupEmbedder(dataset.vectors)

@@ -1,12 +1,21 @@
-"""Reads labelled conversations: turns, questions, and which turns answer them. Pure.
+"""Reads labelled conversations: turns, questions, and the turns that answer them. Pure.
 
 The format: {"dataset", "conversations": [{"turns": [{"id", "session", "date", "speaker", "text"}],
-"questions": [{"question", "category", "evidence": [turn ids]}]}]}. Besides, where a set has them:
-"caption" of a turn, an image that was shown; "user_id" of turns and questions, whose memory it is;
-of a question "mode": "any" (one of its turns suffices), "context" (the dialogue up to it), "time"
-(when it is asked), "asked_in" (only sessions before are known) and "evidence_sessions" (answered
-by sessions, not turns; "sid" names a turn's), "evidence_roles" (which turns are "original_info" and
-which "updated_info").
+"questions": [{"question", "category", "evidence": [turn ids]}]}]}. Optional keys of a turn:
+
+user_id            the user whose memory stores it
+caption            text of an image that was shown
+sid                id of its session, as in "evidence_sessions"
+
+Optional keys of a question:
+
+user_id            the user who asks it
+mode               "any": one turn of the evidence suffices
+context            the dialogue up to and with the question, used instead of its text
+time               when it is asked
+asked_in           number of a session; only the sessions before it are known
+evidence_sessions  ids of the sessions that answer it, if no single turns do
+evidence_roles     "original_info" and "updated_info": turns with the old and the new value
 """
 
 from __future__ import annotations
@@ -23,20 +32,20 @@ from shared_core import Event
 from shared_core.core.domain import Role
 
 AGENTS = ("assistant", "agent")
-"""Speakers in the data who are the agent; everybody else is a user."""
+"""Speakers in the data who are the agent; all others are users."""
 APART = ("adversarial", "abstention", "summarization")
-"""Categories that are reported, and not part of the overall figures: what they ask for is not in
-single turns, or is not there at all."""
+"""Categories outside of the overall figures, because single turns do not answer them, or nothing
+does."""
 NUMERIC = re.compile(r"(\d{4})[-年](\d{1,2})[-月](\d{1,2})日?(?:\D*?(\d{1,2}):(\d{2}))?")
 START = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """text is what is asked; evidence the ids of what answers it, of turns or of sessions.
+    """A question with its evidence: the ids of the turns, or with by_session of the sessions.
 
-    older and newer: of a question about something that changed, the turns that say how it was and
-    how it is.
+    older, newer: for a question about a change, the turns with the old and with the new value.
+    known_sessions: number of sessions before the question, or None for all.
     """
 
     text: str
@@ -52,9 +61,9 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
-    """What one user's memory is made of. sessions: in order, each with its turns.
+    """The conversation of one user. sessions: ids in order, each with its turns.
 
-    unit_of: the id a turn is counted under, by its event id, for questions answered by sessions.
+    session_of: the session id of a turn, by its event id.
     """
 
     sessions: Sequence[tuple[str, Sequence[Event]]]
@@ -63,31 +72,30 @@ class Conversation:
 
 
 def conversations(file: Path) -> Iterator[Conversation]:
-    """Yield what a file holds, one for each user of a conversation that says whose turns are."""
-    for given in json.loads(file.read_text(encoding="utf-8"))["conversations"]:
-        users = {str(turn.get("user_id", "")) for turn in given["turns"]}
+    """Yield the conversations of a file, one for each user that its turns name."""
+    for item in json.loads(file.read_text(encoding="utf-8"))["conversations"]:
+        users = {str(turn.get("user_id", "")) for turn in item["turns"]}
         for user in sorted(users):
-            turns = [turn for turn in given["turns"] if str(turn.get("user_id", "")) == user]
-            asked = [one for one in given["questions"] if str(one.get("user_id", "")) == user]
-            yield _conversation(turns, asked)
+            turns = [turn for turn in item["turns"] if str(turn.get("user_id", "")) == user]
+            questions = [one for one in item["questions"] if str(one.get("user_id", "")) == user]
+            yield _conversation(turns, questions)
 
 
 def _conversation(
-    turns: Sequence[Mapping[str, Any]], asked: Sequence[Mapping[str, Any]]
+    turns: Sequence[Mapping[str, Any]], questions: Sequence[Mapping[str, Any]]
 ) -> Conversation:
     sessions: dict[str, list[Event]] = {}
     numbers: dict[str, Any] = {}
     session_of: dict[str, str] = {}
     for position, turn in enumerate(turns):
         session = str(turn.get("sid", turn.get("session", "")))
-        said = sessions.setdefault(session, [])
-        said.append(_event(turn, position))
+        sessions.setdefault(session, []).append(_event(turn, position))
         numbers.setdefault(session, turn.get("session"))
         session_of[str(turn["id"])] = session
     order = list(numbers.values())
     return Conversation(
         sessions=list(sessions.items()),
-        questions=[question for one in asked if (question := _question(one, order))],
+        questions=[question for one in questions if (question := _question(one, order))],
         session_of=session_of,
     )
 
@@ -104,40 +112,40 @@ def _event(turn: Mapping[str, Any], position: int) -> Event:
     )
 
 
-def _question(asked: Mapping[str, Any], sessions: Sequence[Any]) -> Question | None:
-    by_session = not asked.get("evidence") and bool(asked.get("evidence_sessions"))
-    evidence = asked.get("evidence_sessions") if by_session else asked.get("evidence")
+def _question(item: Mapping[str, Any], sessions: Sequence[Any]) -> Question | None:
+    by_session = not item.get("evidence") and bool(item.get("evidence_sessions"))
+    evidence = item.get("evidence_sessions") if by_session else item.get("evidence")
     if not evidence:
         return None
-    before = asked.get("asked_in")
+    before = item.get("asked_in")
     return Question(
-        text=_spoken(asked["context"]) if asked.get("context") else str(asked["question"]),
-        category=str(asked.get("category")),
+        text=_user_text(item["context"]) if item.get("context") else str(item["question"]),
+        category=str(item.get("category")),
         evidence=frozenset(str(one) for one in evidence),
-        any_suffices=asked.get("mode") == "any",
-        older=_ids(asked, "original_info"),
-        newer=_ids(asked, "updated_info"),
+        any_suffices=item.get("mode") == "any",
+        older=_ids(item, "original_info"),
+        newer=_ids(item, "updated_info"),
         by_session=by_session,
-        asked_at=moment(asked.get("time")),
+        asked_at=moment(item.get("time")),
         known_sessions=None if before is None else sum(number < before for number in sessions),
     )
 
 
-def _ids(asked: Mapping[str, Any], role: str) -> frozenset[str]:
-    return frozenset(str(one) for one in (asked.get("evidence_roles") or {}).get(role) or ())
+def _ids(item: Mapping[str, Any], role: str) -> frozenset[str]:
+    return frozenset(str(one) for one in (item.get("evidence_roles") or {}).get(role) or ())
 
 
-def _spoken(context: Sequence[str] | str) -> str:
-    """Return what the user said of a dialogue '<name>:"..."', the last of which is the question."""
+def _user_text(context: Sequence[str] | str) -> str:
+    """Return the user's part of a dialogue of lines '<name>:"..."'; its last line is a question."""
     lines = [context] if isinstance(context, str) else context
-    said = [line.partition(":") for line in lines]
+    turns = [line.partition(":") for line in lines]
     return " ".join(
-        text.strip(' "') for who, _, text in said if who.strip("<> ").lower() not in AGENTS
+        text.strip(' "') for who, _, text in turns if who.strip("<> ").lower() not in AGENTS
     )
 
 
 def moment(date: object) -> datetime | None:
-    """Return the moment of "2023-05-08 13:56", "2024年04月01日 周一 08:30" or "March-15-2024"."""
+    """Return the time of "2023-05-08 13:56", "2024年04月01日 周一 08:30" or "March-15-2024"."""
     text = str(date or "")
     if numeric := NUMERIC.match(text):
         year, month, day, hour, minute = (int(part or 0) for part in numeric.groups())
@@ -149,7 +157,7 @@ def moment(date: object) -> datetime | None:
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return a file itself, or the .json files below a folder that hold conversations."""
+    """Return the file itself, or the .json files with conversations below a folder."""
     if path.is_file():
         return [path]
     if not path.is_dir():

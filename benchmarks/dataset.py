@@ -1,4 +1,4 @@
-"""What is stored and asked: seeded texts, their vectors, and the exact answers. Pure."""
+"""Makes the data of a run: seeded texts, their vectors, and the exact answers. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 Matrix: TypeAlias = NDArray[np.float32]
 
 LIMIT = 10
-"""How many items every search asks for."""
+"""Number of items that every search requests."""
 
 _WORDS = (
     "alice", "asked", "about", "the", "spicy", "noodle", "place", "near", "river", "station", "and",
@@ -40,7 +40,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One search: a text whose vector is not among the stored ones, and where to look."""
+    """One search: a namespace, and a text with a vector that no item has."""
 
     namespace: tuple[str, ...]
     text: str
@@ -48,7 +48,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
-    """entries are loaded; newcomers are put one by one later; vectors names every text's row."""
+    """entries: loaded in batches. newcomers: put one by one later. vectors: by text."""
 
     entries: Sequence[Entry]
     newcomers: Sequence[Entry]
@@ -56,7 +56,7 @@ class Dataset:
     vectors: dict[str, Matrix]
 
     def nearest(self, question: Question) -> list[str]:
-        """Return the keys of the true nearest entries, in order, by brute force in float32."""
+        """Return the keys of the true nearest entries, nearest first, by brute force in float32."""
         depth = len(question.namespace)
         below = [e for e in self.entries if e.namespace[:depth] == question.namespace]
         matrix = np.stack([self.vectors[entry.text] for entry in below])
@@ -64,15 +64,15 @@ class Dataset:
         return [below[position].key for position in order[:LIMIT]]
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return vectors as LangGraph wants them of an embed function."""
+        """Return the vectors of texts, as LangGraph's embed function does."""
         return [self.vectors[text].tolist() for text in texts]
 
 
 class LookupEmbedder:
-    """The embedder of ours: it answers at once on the caller's loop.
+    """The embedder of our store: it looks vectors up on the caller's loop.
 
-    The peer calls its embed function inline as well, so neither is charged for a thread. What a
-    sync function costs ours, which runs it in a thread, is measured apart ("function_...").
+    The peer also calls its embed function inline, so neither pays for a thread. Our store runs a
+    sync function in a thread; that cost is measured separately ("function_...").
     """
 
     model = "benchmark-lookup"
@@ -98,7 +98,7 @@ def make_dataset(
     ]
     # Questions go to users that hold enough items to fill an answer.
     users = random.integers(max(1, items // per_user), size=questions)
-    asked = [
+    searches = [
         Question(namespace=_user(int(user)), text=text)
         for user, text in zip(users, _texts(random, "question", questions), strict=True)
     ]
@@ -106,12 +106,12 @@ def make_dataset(
         Entry(namespace=("bench-writes", "writer"), key=f"new_{number}", text=text)
         for number, text in enumerate(_texts(random, "new", newcomers))
     ]
-    texts = [entry.text for entry in (*entries, *later)] + [question.text for question in asked]
+    texts = [entry.text for entry in (*entries, *later)] + [search.text for search in searches]
     vectors = _vectors(random, len(texts), dims)
     return Dataset(
         entries=entries,
         newcomers=later,
-        questions=asked,
+        questions=searches,
         vectors=dict(zip(texts, vectors, strict=True)),
     )
 

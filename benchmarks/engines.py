@@ -1,16 +1,17 @@
-"""The same work on PostgreSQL and on SeekDB, both embedded, in one run.
+"""Compares PostgreSQL and SeekDB, both embedded, by the same work in one run.
 
     python -m benchmarks.engines [--turns 1000] [--questions 50] [--writes 50] [--json]
     python -m benchmarks.engines --users 1000,1000,25000 [--questions 50] [--json]
 
-One user has turns, half English, half Chinese (templates filled with words after Zipf), with
-the bundled embedder's vectors. Appended in batches of 50, then --writes singly; recalled, searched
-by the questions; consolidated in threads of 50. Times are the median of a call; "recall@10" is the
-share of PostgreSQL's ten that SeekDB finds. "missed": appended turns that the next statement does
-not find by their own words.
+One user has --turns turns, half English, half Chinese: templates filled with words by Zipf's law,
+embedded by the bundled model. They are appended in batches of 50; --writes more are appended singly
+and recalled. Then the questions are recalled and searched, and threads of 50 are consolidated.
+Times are the median of a call in milliseconds. "recall@10": share of PostgreSQL's ten hits that
+SeekDB finds. "missed": number of single turns that the next recall of their own words misses.
 
---users: instead, users with so many turns each, one English, one Chinese, one half each, and so on;
-of each the share of PostgreSQL's ten that SeekDB finds, by recall() and by search().
+--users: instead measure users with these numbers of turns: one English, one Chinese, one half each,
+and so on. Prints for each the share of PostgreSQL's ten hits that SeekDB finds, by recall() and by
+search().
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ from shared_core import Event, MemoryEngine, Scope, open_memory
 ANA = Scope("benchmark", "ana")
 BATCH = 50
 LOADED = 1000
-"""Turns appended at once where their time does not count."""
+"""Turns per append in the mode --users, which does not time it."""
 Languages = tuple[str, ...]
 LANGUAGES: tuple[Languages, ...] = (("en",), ("zh",), ("zh", "en"))
 START = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 def sentences(count: int, seed: str = "engines", languages: Languages = ("zh", "en")) -> list[str]:
-    """Return different sentences, in the languages in turns."""
+    """Return distinct sentences that alternate between the languages."""
     chooser = random.Random(seed)
     made: list[str] = []
     for number in range(count):
@@ -56,10 +57,10 @@ def sentences(count: int, seed: str = "engines", languages: Languages = ("zh", "
 
 
 def questions_about(texts: Sequence[str], count: int, seed: str = "questions") -> list[str]:
-    """Return beginnings of some of the texts."""
+    """Return the beginnings of some of the texts."""
     chooser = random.Random(seed)
-    asked = [" ".join(text.split()[:-1])[: chooser.randint(8, 60)] for text in texts]
-    return chooser.sample(asked, min(count, len(asked)))
+    beginnings = [" ".join(text.split()[:-1])[: chooser.randint(8, 60)] for text in texts]
+    return chooser.sample(beginnings, min(count, len(beginnings)))
 
 
 def turn(number: int, text: str) -> Event:
@@ -74,7 +75,7 @@ def turn(number: int, text: str) -> Event:
 
 
 async def timed(calls: Sequence[Callable[[], Awaitable[Any]]]) -> tuple[float, list[Any]]:
-    """Return the median of the calls in milliseconds, and what they returned."""
+    """Return the median of the calls in milliseconds, and their results."""
     times, found = [], []
     for call in calls:
         began = time.perf_counter()
@@ -103,14 +104,14 @@ async def measure(
     ]
     missed = 0
 
-    async def said_and_found(one: Event) -> None:
+    async def append_and_recall(one: Event) -> None:
         nonlocal missed
         await memory.append_events(ANA, "single", [one])
         hits = await memory.recall(ANA, one.text, limit=3)
         missed += one.text not in [hit.memory.text for hit in hits]
 
     figures["append one and recall it"], _ = await timed(
-        [lambda one=one: said_and_found(one) for one in extra]  # type: ignore[misc]
+        [lambda one=one: append_and_recall(one) for one in extra]  # type: ignore[misc]
     )
     figures["missed"] = missed
     figures["recall"], found = await timed(
@@ -126,9 +127,9 @@ async def measure(
 
 
 async def run(turns: int, questions: int, writes: int) -> dict[str, Any]:
-    """Return the figures of both engines, and their ratio."""
+    """Return the figures of both engines, and their ratios."""
     texts = sentences(turns)
-    asked = questions_about(texts, questions)
+    queries = questions_about(texts, questions)
     figures: dict[str, dict[str, float]] = {}
     found = {}
     for scheme in ("embedded", "seekdb"):
@@ -136,7 +137,7 @@ async def run(turns: int, questions: int, writes: int) -> dict[str, Any]:
             async with open_memory(
                 f"{scheme}://{Path(folder) / 'data'}", worker=False, track_access=False
             ) as memory:
-                figures[scheme], found[scheme] = await measure(memory, texts, asked, writes)
+                figures[scheme], found[scheme] = await measure(memory, texts, queries, writes)
     return {
         "turns": turns,
         "load": load_average(),
@@ -147,15 +148,15 @@ async def run(turns: int, questions: int, writes: int) -> dict[str, Any]:
             if value
         },
         "recall@10": share_of(found["embedded"], found["seekdb"]),
-        "same order": sum(a == b for a, b in zip(*found.values(), strict=True)) / len(asked),
+        "same order": sum(a == b for a, b in zip(*found.values(), strict=True)) / len(queries),
     }
 
 
-def share_of(right: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> float:
-    """Return the mean share of what is right that was found, over the questions."""
+def share_of(expected: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> float:
+    """Return the mean share of the expected texts that were found, over the questions."""
     shares = [
-        len({*ours} & {*theirs}) / max(1, len(ours))
-        for ours, theirs in zip(right, found, strict=True)
+        len({*right} & {*texts}) / max(1, len(right))
+        for right, texts in zip(expected, found, strict=True)
     ]
     return round(sum(shares) / len(shares), 4)
 
@@ -163,7 +164,7 @@ def share_of(right: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> 
 async def answers(
     memory: MemoryEngine, user: Scope, texts: Sequence[str], questions: Sequence[str]
 ) -> dict[str, Any]:
-    """Store the texts as turns of a user; return what the questions find in both ways."""
+    """Append the texts as turns of a user; return times and hits of recall() and search()."""
     turns = [turn(number, text) for number, text in enumerate(texts)]
     for start in range(0, len(turns), LOADED):
         await memory.append_events(user, f"t{start}", turns[start : start + LOADED])
@@ -181,7 +182,7 @@ async def answers(
 
 
 async def compare_users(sizes: Sequence[int], questions: int) -> dict[str, Any]:
-    """Return of each user how much of what PostgreSQL finds SeekDB finds, and the least of all."""
+    """Return each user's share of PostgreSQL's hits that SeekDB finds, and the lowest shares."""
     users = []
     for number, size in enumerate(sizes):
         languages = LANGUAGES[number % len(LANGUAGES)]
@@ -194,19 +195,19 @@ async def compare_users(sizes: Sequence[int], questions: int) -> dict[str, Any]:
                 f"{scheme}://{Path(folder) / 'data'}", worker=False, track_access=False
             ) as memory:
                 found[scheme] = [
-                    await answers(memory, Scope("benchmark", f"user {number}"), texts, asked)
-                    for number, (_, texts, asked) in enumerate(users)
+                    await answers(memory, Scope("benchmark", f"user {number}"), texts, queries)
+                    for number, (_, texts, queries) in enumerate(users)
                 ]
     rows = [
         {
             "turns": len(texts),
             "languages": "+".join(languages),
-            "recall@10": share_of(right["recall"], ours["recall"]),
-            "search@10": share_of(right["search"], ours["search"]),
-            "postgres ms": right["ms"],
-            "seekdb ms": ours["ms"],
+            "recall@10": share_of(postgres["recall"], seekdb["recall"]),
+            "search@10": share_of(postgres["search"], seekdb["search"]),
+            "postgres ms": postgres["ms"],
+            "seekdb ms": seekdb["ms"],
         }
-        for (languages, texts, _), right, ours in zip(
+        for (languages, texts, _), postgres, seekdb in zip(
             users, found["embedded"], found["seekdb"], strict=True
         )
     ]
@@ -219,7 +220,7 @@ async def compare_users(sizes: Sequence[int], questions: int) -> dict[str, Any]:
 
 
 def print_users(report: dict[str, Any], as_json: bool) -> None:
-    """Print what compare_users found."""
+    """Print the report of compare_users()."""
     if as_json:
         print(json.dumps(report, ensure_ascii=False, indent=2))
         return
@@ -235,7 +236,7 @@ def print_users(report: dict[str, Any], as_json: bool) -> None:
 
 
 def main() -> None:
-    """Measure, and print."""
+    """Measure, and print the report."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--turns", type=int, default=1000)
     parser.add_argument("--questions", type=int, default=50)

@@ -1,13 +1,13 @@
-"""Precision and recall of the rule-based extractor on labelled utterances, and its speed.
+"""Measures precision, recall and speed of the rule-based extractor on labelled utterances.
 
     python -m benchmarks.extraction [--data FILE.json] [--misses] [--without PATTERN ...] [--json]
 
-FILE holds {"EN": [{"text", "expect": [{"kind", "value", "operation"?}]}], "ZH": [...]}; without
---data it is benchmarks/data/utterances.json, our own. An empty "expect" means that nothing may be
-drawn. Every utterance is read alone, as `hippocampus extract --json` does. A draft is right when
-kind and operation agree and one value holds the other, case aside; each label counts once. In data
-whose labels name no operation, either is right. "needs" is the share marked for a model of the
-utterances without facts, by what they are ("silence" in our own file).
+FILE holds {"EN": [{"text", "expect": [{"kind", "value", "operation"?}]}], "ZH": [...]}. The default
+is benchmarks/data/utterances.json, our own. An empty "expect" means that nothing may be extracted.
+Every utterance is read alone, as by `hippocampus extract --json`. A draft is right if kind and
+operation equal those of a label, and one value contains the other, ignoring case. Each label counts
+once. If no label of the data has an operation, any operation is right. "needs": share of the
+utterances without facts that are marked for a model, by their "silence".
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class Tally:
     marked: dict[str, Counter[bool]] = field(default_factory=lambda: defaultdict(Counter))
 
     def add(self, row: dict[str, Any], line: LineDrafts, *, operations: bool) -> None:
-        """Count one utterance; operations: the labels tell ends of facts from facts."""
+        """Count one utterance. operations: whether the labels have operations."""
         self.utterances += 1
-        left = list(row["expect"])
+        unmatched = list(row["expect"])
         for draft in line.drafts:
             label = next(
                 (
                     one
-                    for one in left
+                    for one in unmatched
                     if one["kind"] == kind_of(draft)
                     and (not operations or one.get("operation", "assert") == draft.operation)
                     and fits(one["value"], draft.value)
@@ -63,17 +63,17 @@ class Tally:
                 self.wrong += 1
                 self.misses.append(f"wrong   {row['text']} -> {draft.slot} = {draft.value}")
             else:
-                left.remove(label)
+                unmatched.remove(label)
                 self.right += 1
-        self.missed += len(left)
-        self.misses += [f"missed  {row['text']} -> {one['value']}" for one in left]
+        self.missed += len(unmatched)
+        self.misses += [f"missed  {row['text']} -> {one['value']}" for one in unmatched]
         if not row["expect"]:
             self.negatives += 1
             self.loud += bool(line.drafts)
             self.marked[row.get("silence", "")][line.needs_llm] += 1
 
     def figures(self) -> dict[str, float | int | dict[str, float]]:
-        """Return the figures by name; precision and recall from 0 to 1."""
+        """Return the figures by name; precision and recall are between 0 and 1."""
         return {
             "utterances": self.utterances,
             "negatives": self.negatives,
@@ -87,7 +87,7 @@ class Tally:
 
 
 def fits(label: str, value: str) -> bool:
-    """Tell whether one of two values holds the other."""
+    """Return whether one of two values contains the other, ignoring case."""
     label, value = label.casefold(), value.casefold()
     return bool(value) and (label in value or value in label)
 
@@ -107,13 +107,13 @@ def score(data: dict[str, list[dict[str, Any]]], without: Collection[str] = ()) 
 
 
 def readings(rows: Sequence[dict[str, Any]], extractor: RuleExtractor) -> list[LineDrafts]:
-    """Return what is read out of each utterance, through the reader of the command line."""
+    """Return the drafts of each utterance, from the reader of the command line."""
     source = BytesIO("".join(row["text"].replace("\n", " ") + "\n" for row in rows).encode())
     return list(read_lines(source, extractor, SAID_AT))
 
 
 def speed(data: dict[str, list[dict[str, Any]]]) -> dict[str, int]:
-    """Return utterances per second by the clock and by this process's own time."""
+    """Return utterances per second of wall-clock time, and of processor time."""
     extractor, done = RuleExtractor(), 0
     rows = [row for rows in data.values() for row in rows]
     readings(rows, extractor)
@@ -129,7 +129,7 @@ def speed(data: dict[str, list[dict[str, Any]]]) -> dict[str, int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Precision and recall of the rules.")
     parser.add_argument("--data", type=Path, default=OWN_DATA)
-    parser.add_argument("--misses", action="store_true", help="list what is wrong or missed")
+    parser.add_argument("--misses", action="store_true", help="list wrong and missed values")
     parser.add_argument("--without", action="append", default=[], help="a pattern to switch off")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()

@@ -1,11 +1,11 @@
-"""What a relevance floor costs in evidence, and what noise it keeps out.
+"""Measures the evidence that a relevance floor costs, and the noise that it keeps out.
 
     python -m benchmarks.floors FILE.json [FILE.json ...] [--conversations N] [--embedder use|e5]
 
-Files as for benchmarks.retrieval. For each floor: R@10 over the questions of the first N
-conversations, and for questions that have nothing to do with them how many of ten hits remain, and
-in how many answers none does: once for questions of general knowledge (unrelated), once for
-questions about other conversations of the file (foreign), which are about the same kind of things.
+Files are those of benchmarks.retrieval. Prints for each floor R@10 over the questions of the first
+N conversations. For irrelevant questions it prints the mean number of hits that remain of ten, and
+the share of answers without hits. Irrelevant questions are of two kinds: general knowledge
+(unrelated), and about other conversations of the file (foreign), which have similar topics.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ UNRELATED = (
 )
 DEPTH, POOL = 10, 20
 FOREIGN = 10
-"""Of each other conversation so many questions are asked."""
+"""Number of questions about each other conversation."""
 
 
-async def measure(files: Sequence[Path], most: int, embedder: str) -> None:
+async def measure(files: Sequence[Path], limit: int, embedder: str) -> None:
     """Print a line for each file and floor."""
     with tempfile.TemporaryDirectory() as folder:
         async with open_memory(Path(folder), embedder=embedder) as memory:
@@ -48,7 +48,7 @@ async def measure(files: Sequence[Path], most: int, embedder: str) -> None:
                 related: list[tuple[list[tuple[bool, float]], int]] = []
                 unrelated: list[list[float]] = []
                 foreign: list[list[float]] = []
-                chosen = list(islice(conversations(file), most))
+                chosen = list(islice(conversations(file), limit))
                 for number, conversation in enumerate(chosen):
                     scope = Scope(file.stem, str(number))
                     await append_sessions(memory, scope, conversation.sessions)
@@ -108,7 +108,7 @@ def _line(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="What a relevance floor costs and keeps out.")
+    parser = argparse.ArgumentParser(description="Evidence lost and noise kept out by a floor.")
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--conversations", type=int, default=2)
     parser.add_argument("--embedder", default="use")

@@ -1,11 +1,11 @@
-"""How many requests a second the HTTP server answers: a real server process, real sockets.
+"""Measures requests per second of the HTTP server: a real server process on real sockets.
 
     python -m benchmarks.http [--clients 100] [--seconds 10] [--recalls 0.5] [--json]
 
-Every client is a user of its own with a token of its own and --memories memories, and asks as fast
-as it is answered, on one connection that stays: with --recalls as the share of POST /recall (ten
-hits), the rest POST /remember (one sentence that is new, embedded and stored before the answer).
-Server, database and load share the machine. The last line is one JSON object.
+Every client is a user with its own token and --memories memories. It sends one request after the
+other on one persistent connection. --recalls is the share of POST /recall (ten hits). The others
+are POST /remember of one new sentence, which is embedded and stored before the answer. Server,
+database and clients share the machine. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ PLACES = ("in Lisbon", "near the station", "at home", "on Mondays", "since May",
 
 @dataclass
 class Tally:
-    """What the clients saw: seconds of each answer by path, and what was no 200."""
+    """Results of the clients: seconds of each answer by path, and numbers of errors.
+
+    cold: answers to wait for before `warm` is set.
+    """
 
     seconds: dict[str, list[float]] = field(
         default_factory=lambda: {"/remember": [], "/recall": []}
@@ -50,19 +53,19 @@ class Tally:
     warm: asyncio.Event = field(default_factory=asyncio.Event)
 
     def add(self, path: str, status: int, seconds: float) -> None:
-        """Count one answer, if it is time to."""
-        self._warmer()
+        """Count one answer: any error, and a success after the warm-up."""
+        self._count_down()
         if self.counting and status == 200:
             self.seconds[path].append(seconds)
         elif status != 200:
             self.errors[str(status)] += 1
 
     def lost(self) -> None:
-        """Count a connection that was lost."""
-        self._warmer()
+        """Count a lost connection."""
+        self._count_down()
         self.errors["connection"] += 1
 
-    def _warmer(self) -> None:
+    def _count_down(self) -> None:
         self.cold -= 1
         if self.cold <= 0:
             self.warm.set()
@@ -79,7 +82,7 @@ class Client:
         self._recalls = recalls
 
     async def run(self, stop: asyncio.Event, tally: Tally) -> None:
-        """Ask until stop is set; a connection that is lost is an error, and ends the client."""
+        """Send requests until stop is set. A lost connection is an error and ends the client."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
         while not stop.is_set():
             path, body = self._next()
@@ -116,19 +119,19 @@ async def _answer(reader: asyncio.StreamReader) -> int:
 
 
 def sentence(chance: random.Random) -> str:
-    """Return a sentence that is most likely new."""
+    """Return a random sentence, most likely a new one."""
     words = (chance.choice(part) for part in (SUBJECTS, VERBS, OBJECTS, PLACES))
     return f"{' '.join(words)}, number {chance.randrange(1_000_000)}."
 
 
 async def fill(uri: str, clients: int, memories: int) -> list[str]:
-    """Give every user memories and a token; return the tokens."""
+    """Store memories and create a token for every user; return the tokens."""
     tokens = []
     async with open_memory(uri, worker=False) as memory:
         for number in range(clients):
             chance = random.Random(-number - 1)
-            said = [sentence(chance) for _ in range(memories)]
-            await memory.remember(Scope(APP, f"user{number}"), said)
+            texts = [sentence(chance) for _ in range(memories)]
+            await memory.remember(Scope(APP, f"user{number}"), texts)
             new = await memory.tokens.create(APP, users=[f"user{number}"])
             tokens.append(new.text)
     return tokens
@@ -136,7 +139,7 @@ async def fill(uri: str, clients: int, memories: int) -> list[str]:
 
 @contextmanager
 def serving(uri: str) -> Iterator[int]:
-    """Yield the port of a server process, as a user starts it; stopped at the end."""
+    """Start a server process as a user does, yield its port, and stop it at the end."""
     command = [sys.executable, "-m", "shared_core.cli.main", "serve", "--uri", uri, "--port", "0"]
     with (
         tempfile.NamedTemporaryFile(suffix=".log") as log,
@@ -150,27 +153,27 @@ def serving(uri: str) -> Iterator[int]:
 
 def _port(log: Path, process: subprocess.Popen[bytes]) -> int:
     while process.poll() is None:
-        if told := re.search(rb"listening on http://[^\"]*:(\d+)", log.read_bytes()):
-            return int(told[1])
+        if match := re.search(rb"listening on http://[^\"]*:(\d+)", log.read_bytes()):
+            return int(match[1])
         time.sleep(0.05)
     raise SystemExit(f"the server did not start: {log.read_text('utf-8')}")
 
 
 async def load(tokens: list[str], port: int, seconds: float, recalls: float) -> Tally:
-    """Let all clients ask for some seconds, after a warm-up that does not count.
+    """Send requests from all clients for some seconds, after a warm-up; return the results.
 
-    It lasts until there were as many answers as clients: the server has loaded its model then.
+    The warm-up lasts until there are as many answers as clients, when the server has its model.
     """
     tally, stop = Tally(cold=len(tokens)), asyncio.Event()
     clients = [Client(number, token, port, recalls) for number, token in enumerate(tokens)]
-    asking = [asyncio.create_task(client.run(stop, tally)) for client in clients]
+    running = [asyncio.create_task(client.run(stop, tally)) for client in clients]
     await asyncio.sleep(WARM_UP_S)
     await tally.warm.wait()
     tally.counting = True
     await asyncio.sleep(seconds)
     tally.counting = False
     stop.set()
-    await asyncio.gather(*asking)
+    await asyncio.gather(*running)
     return tally
 
 
@@ -199,21 +202,23 @@ def _percentile(seconds: list[float], percent: int) -> float | None:
 
 
 def main() -> None:
-    """Measure and report."""
+    """Measure, and print the report."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--clients", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--recalls", type=float, default=0.5, help="share of recalls")
-    parser.add_argument("--memories", type=int, default=100, help="of each user at the start")
-    parser.add_argument("--json", action="store_true", help="print the JSON line alone")
-    given = parser.parse_args()
+    parser.add_argument(
+        "--memories", type=int, default=100, help="memories of each user at the start"
+    )
+    parser.add_argument("--json", action="store_true", help="print only the JSON line")
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         uri = f"embedded://{Path(folder)}"
-        tokens = asyncio.run(fill(uri, given.clients, given.memories))
+        tokens = asyncio.run(fill(uri, arguments.clients, arguments.memories))
         with serving(uri) as port:
-            tally = asyncio.run(load(tokens, port, given.seconds, given.recalls))
-    figures = report(tally, given.clients, given.seconds)
-    if not given.json:
+            tally = asyncio.run(load(tokens, port, arguments.seconds, arguments.recalls))
+    figures = report(tally, arguments.clients, arguments.seconds)
+    if not arguments.json:
         for name, value in figures.items():
             print(f"{name:>18}  {value}")
     print(json.dumps(figures))

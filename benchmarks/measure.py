@@ -1,4 +1,4 @@
-"""Loads all contenders and measures them in turns, so that drift of the machine hits all alike."""
+"""Loads and measures all contenders alternately, so that drift of the machine affects all."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ BATCH = 500
 """Items per call while loading."""
 
 TURN = 10
-"""Operations of one contender before the next has its turn, while latencies are measured."""
+"""Consecutive operations of one contender while latencies are measured."""
 
 CLIENTS = (1, 4, 16)
 
 Figures: TypeAlias = defaultdict[str, defaultdict[str, list[float]]]
-"""Contender, then figure, then one number per round (batched puts: per batch; recall: one)."""
+"""Numbers by contender and figure: one per round; batched puts one per batch, recall one."""
 
 
 class Measurement:
-    """The figures of one run, gathered step by step."""
+    """Measures one run step by step; figures holds the results."""
 
     def __init__(self, contenders: Sequence[Contender], dataset: Dataset, rounds: int) -> None:
         self.figures: Figures = defaultdict(lambda: defaultdict(list))
         self._contenders = contenders
-        # Who is measured in everything: a function as embedder matters to searches alone.
+        # A function as embedder affects searches only, so its face is left out elsewhere.
         self._full = [one for one in contenders if one.face != FUNCTION_FACE]
         self._dataset = dataset
         self._rounds = rounds
@@ -40,7 +40,7 @@ class Measurement:
         self._random = random.Random(len(dataset.entries))
 
     def load(self) -> None:
-        """Store all entries with every contender, in turns; ours by its sync methods."""
+        """Load all entries into every contender, alternately; our store by its sync methods."""
         entries = self._dataset.entries
         writers = [one for one in self._full if one.face != ASYNC_FACE]
         for start in range(0, len(entries), BATCH):
@@ -51,7 +51,7 @@ class Measurement:
             say(f"loaded {start + len(batch):,} of {len(entries):,} items")
 
     def recall(self) -> None:
-        """Compare what is found with the exact answer; serves as warm-up too."""
+        """Compare the answers with the exact ones. It is also a warm-up."""
         say("comparing answers with brute force")
         everywhere = self._everywhere()
         for name, searches in (("recall", self._searches), ("global_recall", everywhere)):
@@ -74,7 +74,7 @@ class Measurement:
             contender.elapsed_s(self._searches * often, max(CLIENTS))
 
     def read(self) -> None:
-        """Measure gets, searches and searches at once, all contenders in every round."""
+        """Measure gets, searches and concurrent searches, all contenders in every round."""
         for number in range(1, self._rounds + 1):
             say(f"round {number} of {self._rounds}")
             self._latencies("get", self._full, self._gets())
@@ -86,14 +86,14 @@ class Measurement:
                     self._note(contender, f"qps_{clients}", len(self._searches) / seconds)
 
     def write(self) -> None:
-        """Measure puts of one new item each."""
+        """Measure puts of single new items."""
         say("putting single items")
         entries = self._dataset.newcomers
         share = len(entries) // self._rounds
         for number in range(self._rounds):
-            mine = entries[number * share : (number + 1) * share]
+            chunk = entries[number * share : (number + 1) * share]
             for contender in self._full:
-                puts = [Put([_renamed(entry, contender.face)]) for entry in mine]
+                puts = [Put([_renamed(entry, contender.face)]) for entry in chunk]
                 seconds = contender.latencies_s(puts)
                 self._note(contender, "put_single_ms", 1000 * float(np.median(seconds)))
 
@@ -121,7 +121,7 @@ class Measurement:
 
 
 def say(progress: str) -> None:
-    """Tell on stderr how far the run is."""
+    """Print the progress of the run to stderr."""
     print(progress, file=sys.stderr, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""What contenders are asked to do, and the two ways to call one: by threads and by tasks."""
+"""Defines the operations on contenders, and two ways to call a contender: threads and tasks."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from langgraph.store.base import Item
 from benchmarks.dataset import Entry, Question
 
 ASYNC_FACE, SYNC_FACE, FUNCTION_FACE = "async_", "sync_", "function_"
-"""Ours by its async methods, by its sync ones, and async with a sync function as embedder."""
+"""Our store by its async methods, by its sync ones, and async with a sync function as embedder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Write the entries in one call: a single one by put(), several by batch()."""
+    """Write entries in one call: one entry by put(), more by batch()."""
 
     entries: Sequence[Entry]
 
@@ -39,7 +39,7 @@ Operation: TypeAlias = Put | Get | Search
 
 
 class Contender(ABC):
-    """name: whose figures these are. face: put before the names of its figures."""
+    """A store under measurement. face: prefix of the names of its figures."""
 
     def __init__(self, name: str, face: str = "") -> None:
         self.name = name
@@ -47,11 +47,11 @@ class Contender(ABC):
 
     @abstractmethod
     def latencies_s(self, operations: Sequence[Operation]) -> list[float]:
-        """Return how long each operation took, one after the other."""
+        """Run the operations one after another; return the seconds of each."""
 
     @abstractmethod
     def elapsed_s(self, operations: Sequence[Operation], clients: int) -> float:
-        """Return how long all operations took, divided among clients that work at once."""
+        """Run the operations, divided among concurrent clients; return the seconds of all."""
 
     @abstractmethod
     def found_keys(self, search: Search) -> list[str]:
@@ -63,11 +63,11 @@ class Contender(ABC):
 
 
 class BlockingContender(Contender):
-    """Called from threads."""
+    """A contender with blocking calls; each client is a thread."""
 
     @abstractmethod
     def perform(self, operation: Operation) -> object:
-        """Do one operation and return what came back."""
+        """Run one operation and return its result."""
 
     def latencies_s(self, operations: Sequence[Operation]) -> list[float]:
         taken = []
@@ -89,7 +89,7 @@ class BlockingContender(Contender):
 
 
 class AwaitedContender(Contender):
-    """Called from tasks of one event loop."""
+    """A contender with async calls; each client is a task of one event loop."""
 
     def __init__(self, name: str, face: str, runner: asyncio.Runner) -> None:
         super().__init__(name, face)
@@ -97,7 +97,7 @@ class AwaitedContender(Contender):
 
     @abstractmethod
     def perform(self, operation: Operation) -> Coroutine[Any, Any, object]:
-        """Do one operation and return what came back."""
+        """Run one operation and return its result."""
 
     def latencies_s(self, operations: Sequence[Operation]) -> list[float]:
         return self._runner.run(self._latencies_s(operations))

@@ -1,16 +1,15 @@
-"""How well private is told from public, on labelled sentences, and what it costs.
+"""Measures accuracy and cost of the privacy class on labelled sentences.
 
     python -m benchmarks.privacy [--embedder use|e5] [--data FILE.json] [--part test|seen|tuning]
                                  [--misses] [--json]
 
 FILE holds {"EN": {"tuning": [{"text", "privacy", "hard"?}], "seen": [...], "test": [...]}, "ZH":
-{...}}; without --data it is benchmarks/data/privacy.json, our own. Examples and margin were chosen
-with "tuning" and "seen", which are shown for several margins; "seen" was the test of a first
-version. "test" was written after the last example. A sentence is classified as a consolidation does
-it with a statement: by its words, then by the examples in shared_core/nlp/rules/privacy.toml.
-private_called_public is what must not happen: with a filter that drops what is public it is a
-memory lost. public_called_private keeps what nobody needs. "by_examples" is the same without the
-rule for words.
+{...}}. The default is benchmarks/data/privacy.json, our own. Examples and margin were chosen with
+"tuning" and "seen"; for these parts several margins are printed. "seen" was the test of a first
+version. "test" was written after the last example. A sentence is classified like a statement in a
+consolidation: by its words, then by the examples in shared_core/nlp/rules/privacy.toml.
+private_called_public is the error to avoid: a filter that drops public memories loses the memory.
+public_called_private only keeps an unneeded memory. "by_examples" leaves out the rule for words.
 """
 
 from __future__ import annotations
@@ -44,23 +43,23 @@ MARGINS: Final = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 @dataclass(slots=True)
 class Tally:
-    """Counts over the sentences of one language; right by the label, and by label if hard."""
+    """Results of the sentences of one language: right or wrong, by label, and of hard ones."""
 
     right: dict[str, list[bool]] = field(default_factory=lambda: {"private": [], "public": []})
     hard: list[bool] = field(default_factory=list)
     misses: list[str] = field(default_factory=list)
 
-    def add(self, row: Mapping[str, Any], said: str) -> None:
+    def add(self, row: Mapping[str, Any], predicted: str) -> None:
         """Count one sentence."""
-        right = said == row["privacy"]
+        right = predicted == row["privacy"]
         self.right[row["privacy"]].append(right)
         if row.get("hard"):
             self.hard.append(right)
         if not right:
-            self.misses.append(f"{row['privacy']} called {said}: {row['text']}")
+            self.misses.append(f"{row['privacy']} called {predicted}: {row['text']}")
 
     def figures(self) -> dict[str, float | str]:
-        """Return the figures by name; shares from 0 to 1, counts as "wrong/all"."""
+        """Return the figures by name: shares between 0 and 1, counts as "wrong/all"."""
         private, public = self.right["private"], self.right["public"]
         return {
             "sentences": len(private) + len(public),
@@ -78,33 +77,31 @@ def score(
     *,
     by_words: bool = True,
 ) -> Tally:
-    """Return the counts over sentences and their vectors."""
+    """Return the results of sentences with their vectors."""
     tally = Tally()
     for row, vector in zip(rows, vectors, strict=True):
-        settled = by_words and private_by_words(row["text"])
+        is_private = by_words and private_by_words(row["text"])
         near = prototypes[language(row["text"])]
-        said = "private" if settled else class_by_example(vector, near)
-        tally.add(row, said)
+        tally.add(row, "private" if is_private else class_by_example(vector, near))
     return tally
 
 
 def with_margin(
     prototypes: Mapping[Language, Prototypes], margin: float
 ) -> Mapping[Language, Prototypes]:
-    """Return the examples with another margin, in the unit of MARGIN."""
+    """Return the prototypes with another margin, in the unit of MARGIN."""
     return {
-        spoken: replace(one, margin=one.margin * margin / MARGIN)
-        for spoken, one in prototypes.items()
+        code: replace(one, margin=one.margin * margin / MARGIN) for code, one in prototypes.items()
     }
 
 
 async def measure(embedder: Embedder, data: Mapping[str, Any], part: str) -> dict[str, Any]:
-    """Return figures and misses by language, and what the work took."""
+    """Return figures and misses by language, and the cost."""
     await embedder.embed_passages(["the model is loaded by now"])
     begun = time.perf_counter()
     prototypes = {
-        spoken: prototypes_of(spoken, await embedder.embed_passages(examples(spoken)))
-        for spoken in get_args(Language)
+        code: prototypes_of(code, await embedder.embed_passages(examples(code)))
+        for code in get_args(Language)
     }
     examples_ms = 1000 * (time.perf_counter() - begun)
     results: dict[str, Any] = {}
@@ -134,7 +131,7 @@ def _share(right: Sequence[bool]) -> float:
 
 
 def show(results: Mapping[str, Any], *, misses: bool) -> None:
-    """Print the results, a line for each language and variant."""
+    """Print the results, one line for each language and variant."""
     for name, figures in results.items():
         print(name, _line(figures))
         if "by_examples" in figures:
@@ -155,7 +152,7 @@ def main() -> None:
     parser.add_argument("--embedder", choices=("use", "e5"), default="use")
     parser.add_argument("--data", type=Path, default=OWN_DATA)
     parser.add_argument("--part", choices=("test", "seen", "tuning"), default="test")
-    parser.add_argument("--misses", action="store_true", help="list what is wrong")
+    parser.add_argument("--misses", action="store_true", help="list wrong sentences")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     if not arguments.data.is_file():

@@ -1,13 +1,13 @@
-"""How long process_memory takes, end to end, in a store that many users fill.
+"""Measures process_memory, end to end, in a store that many users fill.
 
     python -m benchmarks.process_memory [--items 100000] [--per-user 1000] [--calls 200] [--json]
 
-Half of the users speak English, half Chinese. Each has --per-user memories: sentences made of
-templates and words after Zipf. Their vectors are random, of the model's dimensions, so that filling
-takes seconds; inputs are embedded by the bundled model. The users who are measured have named
-themselves and their family in a session that was consolidated, so there is a graph. They speak in
-turns; of the inputs two thirds are statements, the rest questions with pronouns. Besides the whole
-call its parts are timed: hear (the session, one round trip), embed, recall (with embed).
+Half of the users write English, half Chinese. Each has --per-user memories: templates filled with
+words by Zipf's law. Memories have random vectors of the model's dimensions, so that filling takes
+seconds; the bundled model embeds inputs. The measured users have named themselves and their family
+in a consolidated session, so they have a graph. They alternate. Two thirds of the inputs are
+statements, the others questions with pronouns. The parts of a call are timed as well: hear (the
+session, one round trip), embed, recall (with embed).
 """
 
 from __future__ import annotations
@@ -71,20 +71,20 @@ LATIN = ("ba", "ko", "ri", "mu", "ten", "sal", "vor", "lin", "dap", "fe")
 HAN = "山水花草木石金银云雨风雷星月日海江河湖泉林竹松梅兰菊桃李杏梨茶米豆瓜桥塔楼亭城镇村街"
 
 
-def words_of(spoken: str, count: int) -> list[str]:
-    chooser = random.Random(f"words {spoken}")
-    if spoken == "en":
+def words_of(language: str, count: int) -> list[str]:
+    chooser = random.Random(f"words {language}")
+    if language == "en":
         return ["".join(chooser.choices(LATIN, k=3)) for _ in range(count)]
     return ["".join(chooser.choices(HAN, k=2)) for _ in range(count)]
 
 
-WORDS = {spoken: words_of(spoken, 3_000) for spoken in ("en", "zh")}
+WORDS = {language: words_of(language, 3_000) for language in ("en", "zh")}
 FREQUENCIES = list(accumulate(1 / (rank + 1) for rank in range(3_000)))
 
 
-def sentence(template: str, spoken: str, chooser: random.Random) -> str:
+def sentence(template: str, language: str, chooser: random.Random) -> str:
     """Return a template filled with words of a language."""
-    chosen = chooser.choices(WORDS[spoken], cum_weights=FREQUENCIES, k=4)
+    chosen = chooser.choices(WORDS[language], cum_weights=FREQUENCIES, k=4)
     return template.format(chosen[0].capitalize(), *chosen[1:])
 
 
@@ -126,9 +126,9 @@ async def measure(items: int, per_user: int, calls: int) -> dict[str, Any]:
 
 
 async def _fill(memory: MemoryEngine, user: int, size: int) -> None:
-    spoken, chooser = language_of(user), random.Random(f"user {user}")
-    templates = CHINESE if spoken == "zh" else ENGLISH
-    texts = [sentence(chooser.choice(templates), spoken, chooser) for _ in range(size)]
+    language, chooser = language_of(user), random.Random(f"user {user}")
+    templates = CHINESE if language == "zh" else ENGLISH
+    texts = [sentence(chooser.choice(templates), language, chooser) for _ in range(size)]
     for first in range(0, size, BATCH):
         await memory.remember(Scope(APP, str(user)), texts[first : first + BATCH])
 
@@ -136,31 +136,31 @@ async def _fill(memory: MemoryEngine, user: int, size: int) -> None:
 def _inputs(users: Sequence[int], count: int) -> Iterator[tuple[int, str]]:
     chooser = random.Random("inputs")
     for call in range(count):
-        user, place = users[call % len(users)], call // len(users)
-        spoken = language_of(user)
-        turns = CHINESE_TURNS if spoken == "zh" else ENGLISH_TURNS
-        yield user, sentence(turns[place % len(turns)], spoken, chooser)
+        user, number = users[call % len(users)], call // len(users)
+        language = language_of(user)
+        turns = CHINESE_TURNS if language == "zh" else ENGLISH_TURNS
+        yield user, sentence(turns[number % len(turns)], language, chooser)
 
 
 def _timed(memory: MemoryEngine, embedder: HalfRandomVectors) -> dict[str, list[float]]:
-    """Have the parts of a call timed; return where their times are gathered."""
+    """Wrap the parts of a call; return the lists that collect their seconds."""
     times: dict[str, list[float]] = defaultdict(list)
-    room: Any = memory.conversations
+    service: Any = memory.conversations
 
     def timed(owner: Any, method: str, name: str) -> None:
         inner: Callable[..., Awaitable[object]] = getattr(owner, method)
 
-        async def outer(*given: object, **named: object) -> object:
+        async def outer(*args: object, **kwargs: object) -> object:
             begun = time.perf_counter()
-            found = await inner(*given, **named)
+            found = await inner(*args, **kwargs)
             times[name].append(time.perf_counter() - begun)
             return found
 
         setattr(owner, method, outer)
 
-    timed(room, "hear", "hear")
+    timed(service, "hear", "hear")
     timed(embedder, "embed_query", "embed")
-    timed(room._recall, "find", "recall")
+    timed(service._recall, "find", "recall")
     return times
 
 
@@ -173,11 +173,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Time of process_memory in a large store.")
     parser.add_argument("--items", type=int, default=100_000, help="memories in the store")
     parser.add_argument("--per-user", type=int, default=1_000, help="memories of a user")
-    parser.add_argument("--calls", type=int, default=200, help="calls that are measured")
+    parser.add_argument("--calls", type=int, default=200, help="measured calls")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     if min(arguments.items, arguments.per_user, arguments.calls) < 1:
-        parser.error("--items, --per-user and --calls must be positive")
+        parser.error("--items, --per-user and --calls must be at least 1")
     found = asyncio.run(measure(arguments.items, arguments.per_user, arguments.calls))
     found["load_average"] = load_average()
     if arguments.json:

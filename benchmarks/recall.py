@@ -1,13 +1,13 @@
-"""How long recall takes, by the number of a user's memories, inside a store that others fill.
+"""Measures recall by the number of a user's memories, in a store that other users fill.
 
     python -m benchmarks.recall [--sizes 100 1000 10000] [--total 100000] [--turns] [--json]
 
-Two clocks. *engine*: `MemoryEngine.recall` with a random vector, no model time. *service*:
-`OpenMemoryService.search_memory` end to end, the query embedded by the bundled model.
-Memories are 20 words drawn from 3,000 with frequencies after Zipf; a query has four, of which the
-first stands in up to half of all memories. The vectors of memories are random, of the model's
-dimensions, so that filling takes seconds. Each size has several users, asked in turns: nobody's
-rows stay hot. --turns: the memories are turns of conversations of 100, half of them the agent's.
+Two clocks. *engine*: `MemoryEngine.recall` with a random vector, without a model. *service*:
+`OpenMemoryService.search_memory` end to end; the bundled model embeds the query. Memories are 20
+words drawn from 3,000 by Zipf's law. A query has four words; the first is in up to half of all
+memories. Memories have random vectors of the model's dimensions, so that filling takes seconds. The
+users of a size alternate, so that no rows stay hot. --turns: the memories are turns in
+conversations of 100, half of them the agent's.
 """
 
 from __future__ import annotations
@@ -42,14 +42,15 @@ DIMENSIONS = 512
 CALLS = 60
 WARM_UP = 5
 USERS = 20
-"""Users of one size at most; and the size of those who fill the rest of the store: FILLING."""
+"""Maximum number of users of one size."""
 FILLING = 1_000
+"""Number of memories of each user who fills the rest of the store."""
 BATCH = 1_000
 CONVERSATION = 100
 
 
 class HalfRandomVectors:
-    """Random vectors for passages, at once; queries by the bundled model while that is wanted."""
+    """Random vectors for passages; the bundled model embeds queries while is_bundled is set."""
 
     model = "half random"
 
@@ -79,7 +80,7 @@ class Figures:
 
 
 async def measure(sizes: Sequence[int], total: int, *, turns: bool) -> dict[int, Figures]:
-    """Return the times of recall by the number of memories of the user who asks."""
+    """Return the times of recall by the number of the user's memories."""
     embedder = HalfRandomVectors()
     with tempfile.TemporaryDirectory() as folder:
         async with open_memory(Path(folder), embedder=embedder) as memory:
@@ -91,7 +92,7 @@ async def measure(sizes: Sequence[int], total: int, *, turns: bool) -> dict[int,
 
 
 def _users(sizes: Sequence[int], total: int) -> dict[int, list[str]]:
-    """Return the users of each size: as many as there is room for, and at least one."""
+    """Return the users of each size: as many as fit into the store, and at least one."""
     room = max(0, total - sum(sizes)) // max(1, len(sizes))
     return {
         size: [f"{size}-{number}" for number in range(min(USERS, 1 + room // size))]
@@ -100,12 +101,12 @@ def _users(sizes: Sequence[int], total: int) -> dict[int, list[str]]:
 
 
 def _in_random_order(users: dict[int, list[str]], total: int) -> list[tuple[str, int]]:
-    """Return everybody with their size, the measured among those who fill the store."""
-    everybody = [(name, size) for size, names in users.items() for name in names]
-    rest = total - sum(size for _, size in everybody)
-    everybody += [(f"filling-{number}", FILLING) for number in range(rest // FILLING)]
-    random.Random(2).shuffle(everybody)
-    return everybody
+    """Return all users with their sizes, shuffled: the measured and those who fill the store."""
+    sized = [(name, size) for size, names in users.items() for name in names]
+    rest = total - sum(size for _, size in sized)
+    sized += [(f"filling-{number}", FILLING) for number in range(rest // FILLING)]
+    random.Random(2).shuffle(sized)
+    return sized
 
 
 async def _fill(memory: MemoryEngine, scope: Scope, size: int, *, turns: bool) -> None:
@@ -118,7 +119,7 @@ async def _fill(memory: MemoryEngine, scope: Scope, size: int, *, turns: bool) -
             await memory.remember(scope, texts[first : first + BATCH])
         return
     for first in range(0, size, CONVERSATION):
-        said = [
+        events = [
             Event(
                 event_id=f"e{number}",
                 author="agent" if number % 2 else "user",
@@ -128,7 +129,7 @@ async def _fill(memory: MemoryEngine, scope: Scope, size: int, *, turns: bool) -
             )
             for number, text in enumerate(texts[first : first + CONVERSATION])
         ]
-        await memory.append_events(scope, f"conversation {first}", said)
+        await memory.append_events(scope, f"conversation {first}", events)
 
 
 async def _figures(
@@ -171,7 +172,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     if min(arguments.sizes) < 1:
-        parser.error("--sizes must be positive")
+        parser.error(f"--sizes must be at least 1, got {min(arguments.sizes)}")
     found = asyncio.run(measure(arguments.sizes, arguments.total, turns=arguments.turns))
     if arguments.json:
         by_size = {size: {"engine": f.engine, "service": f.service} for size, f in found.items()}

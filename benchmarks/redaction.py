@@ -1,12 +1,12 @@
-"""How well secrets are told from what only looks like one, on labelled sentences.
+"""Measures precision and recall of secret redaction on labelled sentences.
 
     python -m benchmarks.redaction [--data FILE.json] [--misses] [--json]
 
-FILE holds {"EN": [{"form", "text", "secret"}], "ZH": [...]}: secret is the part that must go, null
-where all of it must stay; form says what it is or looks like (pin, code, password, key, card, id).
-Without --data it is benchmarks/data/redaction.json, our own. Redaction runs with the default modes
-of shared_core.privacy. A masked text is right when the secret went and nothing else did, the stop
-of the sentence aside: one that lost more or less counts as wrong and as missed.
+FILE holds {"EN": [{"form", "text", "secret"}], "ZH": [...]}. secret: the part to mask, or null if
+all must stay. form: what it is or looks like (pin, code, password, key, card, id). The default is
+benchmarks/data/redaction.json, our own. Redaction has the default modes of shared_core.privacy. A
+masked text is right if exactly its secret is masked, ignoring the final stop. A secret masked only
+partly, or with more, counts as wrong and as missed.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ DEFAULT: Final = PRESETS["default"]
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of texts: masked as they must be, masked otherwise, and with a secret left."""
+    """Counts of texts: masked right, masked wrong, with a secret, and without one."""
 
     counts: Counter[str] = field(default_factory=Counter)
     misses: list[str] = field(default_factory=list)
 
     def add(self, text: str, secret: str | None) -> None:
-        """Count one text; secret: what must go, None for nothing."""
+        """Count one text. secret: the part to mask, or None."""
         self.counts["secrets" if secret else "harmless"] += 1
-        done = DEFAULT.redact(text)
+        masked = DEFAULT.redact(text)
         right = secret is not None and any(
-            done.text.rstrip(".!") == text.replace(secret, f"[REDACTED: {kind}]").rstrip(".!")
-            for kind in done.found
+            masked.text.rstrip(".!") == text.replace(secret, f"[REDACTED: {kind}]").rstrip(".!")
+            for kind in masked.found
         )
         self.counts["right"] += right
-        self.counts["wrong"] += bool(done.found) and not right
-        if right or (secret is None and not done.found):
+        self.counts["wrong"] += bool(masked.found) and not right
+        if right or (secret is None and not masked.found):
             return
-        self.misses.append(f"{'missed' if secret else 'wrong'}  {text} -> {done.text}")
+        self.misses.append(f"{'missed' if secret else 'wrong'}  {text} -> {masked.text}")
 
     def figures(self) -> dict[str, float]:
-        """Return the figures by name; precision and recall from 0 to 1."""
+        """Return the figures by name; precision and recall are between 0 and 1."""
         right, secrets = self.counts["right"], self.counts["secrets"]
         return {
             "secrets": secrets,
@@ -59,7 +59,7 @@ class Tally:
 
 
 def score(rows: Sequence[Mapping[str, Any]]) -> dict[str, Tally]:
-    """Return the counts by form, and of all under "all"."""
+    """Return the counts by form, and those of all texts as "all"."""
     tallies: dict[str, Tally] = defaultdict(Tally)
     for row in rows:
         tallies["all"].add(row["text"], row["secret"])
@@ -70,7 +70,7 @@ def score(rows: Sequence[Mapping[str, Any]]) -> dict[str, Tally]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Precision and recall of redaction.")
     parser.add_argument("--data", type=Path, default=OWN_DATA)
-    parser.add_argument("--misses", action="store_true", help="list what is wrong or missed")
+    parser.add_argument("--misses", action="store_true", help="list wrong and missed texts")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     if not arguments.data.is_file():

@@ -1,12 +1,12 @@
-"""What a turn waits for the reflection node: how long handing it to the queue takes.
+"""Measures how long the reflection node takes to hand a turn to the queue.
 
     python -m benchmarks.reflection [--turns 500] [--json]
 
-Threads of 50 turns grow by a question and an answer a turn, and the node is called with all their
-messages, as in a graph. "sql" is one prepared INSERT of both texts into a plain table: what the
-disk takes for one commit; it alternates with the node, sync and async, thread by thread. "first" is
-the first turn of each of 20 threads; "again" a node that knows nothing, as after a restart, and
-asks which of 200 messages are new; "busy" has a worker that embeds and consolidates meanwhile.
+Threads grow to 50 turns, each a question and an answer. The node gets all messages of the thread,
+as in a graph. "sync" and "async" are the turns after the first. "sql" is one prepared INSERT of
+both texts into a plain table, the cost of a commit on this disk. The three alternate thread by
+thread. "first" is the first turn of each of 20 threads. "again" is a new node, as after a restart,
+that asks which of 200 messages are new. "busy" runs beside a worker that embeds and consolidates.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from langgraph_store.reflection import ReflectionNode
 from shared_core import open_memory, run_sync
 
 THREAD = 50
-ASKED = "Which tram takes me from the station to the office when it rains on a Monday morning?"
-SAID = "Take the 28 to the river and walk up the hill; it runs every ten minutes until nine."
+QUESTION = "Which tram takes me from the station to the office when it rains on a Monday morning?"
+ANSWER = "Take the 28 to the river and walk up the hill; it runs every ten minutes until nine."
 
 
 def config(thread_id: str) -> Any:
@@ -37,12 +37,12 @@ def config(thread_id: str) -> Any:
 
 
 def turn(number: int) -> list[BaseMessage]:
-    question = HumanMessage(f"{number}: {ASKED}", id=f"q{number}")
-    return [question, AIMessage(f"{number}: {SAID}", id=f"a{number}")]
+    question = HumanMessage(f"{number}: {QUESTION}", id=f"q{number}")
+    return [question, AIMessage(f"{number}: {ANSWER}", id=f"a{number}")]
 
 
 def handed_over(node: ReflectionNode, thread_id: str, turns: int) -> list[float]:
-    """Return how long each turn of a growing thread takes, in milliseconds."""
+    """Hand over the turns of a growing thread; return the milliseconds of each."""
     messages: list[BaseMessage] = []
     times = []
     for number in range(turns):
@@ -66,7 +66,7 @@ async def handed_over_async(node: ReflectionNode, thread_id: str, turns: int) ->
 
 
 def by_hand(connection: psycopg.Connection[Any], turns: int) -> list[float]:
-    """Return how long one INSERT of both texts takes, in milliseconds."""
+    """Insert both texts of every turn; return the milliseconds of each turn."""
     times = []
     insert = "INSERT INTO public.said (question, answer) VALUES (%s, %s)"
     for number in range(turns):
@@ -78,7 +78,7 @@ def by_hand(connection: psycopg.Connection[Any], turns: int) -> list[float]:
 
 
 def measure(turns: int) -> dict[str, float]:
-    """Return medians and 95th percentiles in milliseconds, of at least 50 turns."""
+    """Return medians and 95th percentiles in milliseconds, over at least 50 turns."""
     turns = max(turns, THREAD)
     with tempfile.TemporaryDirectory() as folder:
         quiet = open_memory(Path(folder), worker=False)

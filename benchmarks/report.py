@@ -1,4 +1,4 @@
-"""What a run found, as one JSON object or as tables."""
+"""Reports a run as one JSON object or as tables."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _RATIOS = {
 def make_report(figures: Figures, environment: Mapping[str, object]) -> Report:
     """Return medians over the rounds, the range of the rounds, and ratios taken round by round.
 
-    A figure of ours without a face in its name is the one of its async methods.
+    A figure of our store without a face in its name is that of its async methods.
     """
     _copy_async(figures["ours"])
     report: Report = {}
@@ -64,7 +64,7 @@ def make_report(figures: Figures, environment: Mapping[str, object]) -> Report:
 
 
 def describe_machine() -> dict[str, object]:
-    """Return what of this machine and its packages decides the figures."""
+    """Return the properties of this machine and its packages that affect the figures."""
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
@@ -79,7 +79,7 @@ def describe_machine() -> dict[str, object]:
 
 
 def load_average() -> list[float]:
-    """Return the load over 1, 5 and 15 minutes; empty where the system has none."""
+    """Return the load over 1, 5 and 15 minutes, or nothing if the system has no such figure."""
     return [_rounded(load) for load in os.getloadavg()] if hasattr(os, "getloadavg") else []
 
 
@@ -109,7 +109,7 @@ def _copy_async(ours: dict[str, list[float]]) -> None:
 
 
 def _nested(figures: Mapping[str, float | Sequence[float]]) -> dict[str, object]:
-    """Return the figures, rounded, with those of several clients gathered: qps_4 in qps["4"]."""
+    """Return the rounded figures; figures by clients are nested: qps_4 becomes qps["4"]."""
     nested: dict[str, object] = {}
     gathered: dict[str, dict[str, object]] = {}
     for name, value in figures.items():

@@ -1,16 +1,21 @@
-"""Forgetting beside a bare DELETE: python -m benchmarks.retention --items 100000 --json
+"""Compares forgetting with a bare DELETE: python -m benchmarks.retention --items 100000 --json
 
-A store of so many turns, each with its vector, source, event and counter, loaded by SQL. In each
-round another hundredth of it fades, and engine.retention.forget_faded() is timed for each stage:
-demote_s, archive_s and erase_s. bare_delete_s: DELETE FROM memories of as many other rows of the
-same users, foreign keys and all, by a superuser without row security. All commit; medians of the
-rounds. cleanup_s is demote_s, what a run of the default policy does with what has just faded;
-*_over_delete are the ratios; erasing also takes away what was said, and leaves tombstones.
+SQL loads a store of --items turns, each with its vector, source, event and counter. In each round
+another hundredth fades, and engine.retention.forget_faded() is timed for each stage. Everything
+commits. Times are medians over the rounds.
 
-rows_written_outside: rows of memories, embeddings, memory_sources and memory_access that no
-run had to touch and that were written or went nevertheless, all rounds together.
-record_access_ms: p50 of counting ten memories of one user as read, one round trip.
-stats_s: engine.retention.stats() of all. slice_p99_ms and context_p50_ms: see slices_and_context.
+demote_s, archive_s, erase_s      the stages; erasing also removes the turn's event and leaves a
+                                  tombstone
+bare_delete_s                     DELETE FROM memories of as many other rows of the same users, with
+                                  foreign keys, by a superuser without row security
+cleanup_s                         equals demote_s: what the default policy does first
+*_over_delete                     ratios to bare_delete_s
+rows_written_outside              rows of memories, embeddings, memory_sources and memory_access
+                                  that were changed or deleted in vain, in all rounds
+record_access_ms                  median of counting one read of ten memories of one user, in one
+                                  round trip
+stats_s                           engine.retention.stats() of the whole store
+slice_p99_ms, context_p50_ms      see slices_and_context
 """
 
 from __future__ import annotations
@@ -78,12 +83,12 @@ LOAD = (
     " m.updated_at, m.created_at)"
     " FROM memories m JOIN retention_policies r ON r.tenant_id = '/' AND r.kind = m.kind",
 )
-"""As append_events would leave it."""
+"""Statements that leave the same rows as append_events()."""
 
 
 @dataclass(slots=True)
 class Clock:
-    """What the engine takes for now."""
+    """The clock of the engine, moved by the benchmark."""
 
     now: datetime = NOW
 
@@ -93,7 +98,7 @@ class Clock:
 
 @dataclass(slots=True)
 class Rounds:
-    """What was measured, one entry a round; seconds."""
+    """Results in seconds, one entry per round, and row counts."""
 
     bare_delete: list[float] = field(default_factory=list)
     stages: dict[str, list[float]] = field(default_factory=lambda: {fate: [] for fate in FATES})
@@ -149,7 +154,7 @@ def _opened(dsn: str, clock: Clock) -> Iterator[MemoryEngine]:
 
 
 def slices_and_context(items: int, per_user: int, dsn: str | None) -> dict[str, object]:
-    """Return slice_p99_ms and context_p50_ms of one user of another store of the same size."""
+    """Return slice_p99_ms and context_p50_ms of one user in another store of the same size."""
     measured = asyncio.run(slices.measure(items, per_user, dsn))
     return {name: measured[name] for name in ("slice_p99_ms", "context_p50_ms")}
 
@@ -173,8 +178,8 @@ async def _record_access_ms(memory: MemoryEngine, dsn: str) -> float:
     ids = [MemoryId(row[0]) for row in rows]
     seconds = []
     for call in range(ACCESS_CALLS):
-        some = [ids[(call * ACCESSES + number) % len(ids)] for number in range(ACCESSES)]
-        batch = [NewAccesses(scope, one, Accesses(1, NOW)) for one in dict.fromkeys(some)]
+        chosen = [ids[(call * ACCESSES + number) % len(ids)] for number in range(ACCESSES)]
+        batch = [NewAccesses(scope, one, Accesses(1, NOW)) for one in dict.fromkeys(chosen)]
         began = time.perf_counter()
         await memory._storage.accesses.add_accesses(batch)
         seconds.append(time.perf_counter() - began)
@@ -182,11 +187,11 @@ async def _record_access_ms(memory: MemoryEngine, dsn: str) -> float:
 
 
 def _round(memory: MemoryEngine, dsn: str, clock: Clock, number: int, measured: Rounds) -> None:
-    """Let a hundredth fade through its stages, and delete another; in turns first and second."""
+    """Forget a hundredth stage by stage, and delete another; the place of the DELETE rotates."""
     fades, deleted = 2 * number + 1, 2 * number + 2
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("SET search_path TO hippocampus, public")
-        # Only this round's part has faded; that of the next one is still to come.
+        # Only this round's part may fade; the parts of later rounds wait.
         connection.execute(
             "UPDATE memory_access a SET forget_at = %s FROM load l WHERE l.part = ANY(%s)"
             " AND a.tenant_id = l.tenant_id AND a.memory_id = l.memory_id",
@@ -198,8 +203,8 @@ def _round(memory: MemoryEngine, dsn: str, clock: Clock, number: int, measured: 
             [NOW, fades],
         )
         connection.execute("VACUUM (ANALYZE) memory_access")
-        for place, fate in enumerate(FATES):
-            if place == number % len(FATES):
+        for position, fate in enumerate(FATES):
+            if position == number % len(FATES):
                 measured.bare_delete.append(_bare_delete(connection, deleted))
             clock.now += 6 * DAY
             since = _transaction(connection)
@@ -234,7 +239,7 @@ def _transaction(connection: psycopg.Connection[Any]) -> int:
 
 
 def _outside(connection: psycopg.Connection[Any], part: int, since: int) -> tuple[int, int]:
-    """Return how many rows the tables hold of other parts, and how many of them are newer."""
+    """Return the number of rows of other parts, and of those newer than a transaction."""
     held = newer = 0
     for table in TABLES:
         row = connection.execute(
@@ -257,14 +262,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--dims", type=int, default=384, metavar="N")
     parser.add_argument("--dsn", help="measure on this server, as a superuser, in a new database")
     parser.add_argument("--json", action="store_true", help="print one JSON object, on one line")
-    given = vars(parser.parse_args(arguments))
-    as_json = given.pop("json")
-    if not 100 <= given["per_user"] <= given["items"]:
-        parser.error("--per-user is from 100 to --items: each user has some memories of each round")
-    if not 1 <= given["rounds"] <= 20:
-        parser.error("--rounds is from 1 to 20")
+    options = vars(parser.parse_args(arguments))
+    as_json, per_user, rounds = options.pop("json"), options["per_user"], options["rounds"]
+    if not 100 <= per_user <= options["items"]:
+        parser.error(
+            "--per-user must be between 100 and --items (each round needs memories of each user),"
+            f" got {per_user}"
+        )
+    if not 1 <= rounds <= 20:
+        parser.error(f"--rounds must be between 1 and 20, got {rounds}")
     try:
-        report = run(**given)
+        report = run(**options)
     except Unusable as error:
         parser.error(str(error))
     if as_json:

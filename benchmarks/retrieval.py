@@ -1,20 +1,25 @@
-"""Evidence recall on labelled conversations: does recall find the turns that hold the answer?
+"""Measures evidence recall on labelled conversations: does recall find the turns that answer?
 
     python -m benchmarks.retrieval --data FILE_OR_DIR [--baseline vector|bm25|rrf|fusion] [--json]
     python -m benchmarks.retrieval --data DIR --left-out FEATURES.npz
 
-Every turn is appended through the engine as in use, a thread for each session; every question is
-asked with engine.recall(). No language model anywhere. Figures, overall and by category:
-recall_at_K, the mean share of a question's evidence among the first K; all_gold_at_10, the share of
-questions with all their evidence among the first ten; mrr, the mean inverse rank of the first;
-newer_above_older, of questions about what changed, how often how it is now stands above how it was;
-knowable, the share of them where one of the turns that say how it is tells a change and overtakes
-(recall.supersession), and one of those that say how it was is overtaken, which no order of hits
-can alter; newer_above_older_knowable and newer_above_older_rest, the same of these and the others.
---left-out: takes what benchmarks.train_ranking --features kept, and ranks each conversation with
+Every turn is appended through the engine, one thread per session. Every question goes to
+engine.recall(). No language model runs. The last line is one JSON object. Figures, overall and by
+category ("overall" leaves out adversarial, abstention and summarization):
+
+recall_at_K                 mean share of a question's evidence among the first K hits
+all_gold_at_10              share of questions with all their evidence among the first ten hits
+mrr                         mean inverse rank of the first evidence
+newer_above_older           of questions about a change: share with the new value above the old one
+knowable                    share of these where a turn with the new value states a change and
+                            supersedes, and a turn with the old value is superseded
+                            (recall.supersession), whatever the order of the hits
+newer_above_older_knowable  newer_above_older of the knowable questions
+newer_above_older_rest      newer_above_older of the other questions
+
+--left-out: reads the file of benchmarks.train_ranking --features, and ranks each conversation with
 weights fitted on the other folds, over the conversations that training uses.
-"overall" leaves out the categories adversarial, abstention and summarization. The last line is one
-JSON object. benchmarks.conversations says how a file is made; none is shipped with the project.
+benchmarks.conversations describes the format of a file; the project ships none.
 """
 
 from __future__ import annotations
@@ -42,16 +47,16 @@ from shared_core.recall.ranking import use_weights
 
 BATCH = 200
 BY_SESSION = 60
-"""So many turns are asked for where sessions are looked for."""
+"""Number of turns recalled for a question that sessions answer."""
 ALL = 200
-"""So many are looked at for which turns overtake and are overtaken."""
+"""Number of turns recalled to find those that supersede or are superseded."""
 Weighting = Callable[[int], AbstractContextManager[None]]
-"""Ranks a conversation, by its number, with the weights it shall be ranked with."""
+"""Sets the weights for ranking a conversation, by its number."""
 
 
 @dataclass(slots=True)
 class Results:
-    """Of one way of ranking, over some files: figures by category, and what they cost."""
+    """The results of one ranking: figures by category, seconds and tokens."""
 
     overall: Tally = field(default_factory=Tally)
     categories: dict[str, Tally] = field(default_factory=dict)
@@ -86,7 +91,7 @@ async def measure(
 ) -> dict[str, Any]:
     """Return the figures of every file, for each ranking; most: conversations of each file.
 
-    weighting: given, only the conversations that training uses are measured, each within it.
+    weighting: measure only the conversations that training uses, each with these weights.
     """
     report: dict[str, Any] = {}
     for file in files:
@@ -116,7 +121,7 @@ def _measured(file: Path, most: int | None, weighting: Weighting | None) -> Sequ
 async def ask_all(
     memory: MemoryEngine, scope: Scope, conversation: Conversation, results: dict[Ranking, Results]
 ) -> tuple[int, float]:
-    """Append a conversation, ask its questions when they were; return turns and seconds."""
+    """Append a conversation, and ask each question at its time; return turns and seconds."""
     turns, seconds, known = 0, 0.0, 0
     everything = len(conversation.sessions)
 
@@ -136,7 +141,7 @@ async def ask_all(
 async def append_sessions(
     memory: MemoryEngine, scope: Scope, sessions: Sequence[tuple[str, Sequence[Event]]]
 ) -> int:
-    """Append sessions, a thread for each; return how many turns they have."""
+    """Append sessions, one thread each; return their number of turns."""
     for session, events in sessions:
         for first in range(0, len(events), BATCH):
             await memory.append_events(scope, session, events[first : first + BATCH])
@@ -168,15 +173,15 @@ async def _ask(
 
 
 async def _is_knowable(memory: MemoryEngine, scope: Scope, question: Question) -> bool:
-    """Return whether a turn that says how it is overtakes, and one that says how it was is."""
+    """Return whether a turn with the new value supersedes, and one with the old is superseded."""
     hits = await memory.recall(
         scope, question.text, limit=ALL, kinds=["episodic"], asked_at=question.asked_at
     )
     parts = [(hit.memory.source_event_ids[0], hit.parts) for hit in hits]
-    overtakes = {turn for turn, known in parts if known.get("overtakes")}
-    is_overtaken = {turn for turn, known in parts if known.get("is_overtaken")}
+    superseding = {turn for turn, known in parts if known.get("overtakes")}
+    superseded = {turn for turn, known in parts if known.get("is_overtaken")}
     newer = question.newer - question.older
-    return not (newer.isdisjoint(overtakes) or question.older.isdisjoint(is_overtaken))
+    return not (newer.isdisjoint(superseding) or question.older.isdisjoint(superseded))
 
 
 def _unit(hit: Hit, conversation: Conversation, question: Question) -> str:
@@ -188,18 +193,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Evidence recall on labelled conversations.")
     parser.add_argument("--data", required=True, type=Path, help="a file, or a folder of files")
     parser.add_argument(
-        "--ranking", choices=get_args(Ranking), default="linear", help="what is measured"
+        "--ranking", choices=get_args(Ranking), default="linear", help="the ranking to measure"
     )
     parser.add_argument(
         "--baseline", choices=get_args(Ranking), action="append", default=[],
-        help="measured beside it, in the same run; may be given several times",
+        help="another ranking to measure in the same run; repeatable",
     )  # fmt: skip
     parser.add_argument("--embedder", default="use", help="use or e5")
-    parser.add_argument("--conversations", type=int, help="only so many of each file")
+    parser.add_argument("--conversations", type=int, help="maximum number in each file")
     parser.add_argument(
         "--left-out", type=Path, metavar="FEATURES.npz", help="rank with weights of other folds"
     )
-    parser.add_argument("--json", action="store_true", help="print nothing but the JSON object")
+    parser.add_argument("--json", action="store_true", help="print only the JSON object")
     arguments = parser.parse_args()
     try:
         files = files_of(arguments.data)
@@ -221,7 +226,7 @@ def main() -> None:
 
 
 def left_out(features: Path) -> Weighting:
-    """Return what ranks each conversation with weights of the folds it is not in.
+    """Return a weighting that ranks each conversation with weights of the other folds.
 
     Raises FileNotFoundError, and ValueError for a file of other features than are in use.
     """
@@ -230,7 +235,7 @@ def left_out(features: Path) -> Weighting:
 
 
 def summary(report: dict[str, Any], ranking: Ranking, embedder: str) -> dict[str, Any]:
-    """Return the object of the last line: of one file flat, of several the means over files."""
+    """Return the object of the last line: the figures of one file, or the means over files."""
     first = next(iter(report.values()))
     if len(report) == 1:
         flat = first[ranking]

@@ -1,4 +1,4 @@
-"""A database of its own for one run, dropped afterwards."""
+"""Creates a database for one run, and drops it afterwards."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres
 
 
 class Unusable(Exception):
-    """The server of --dsn cannot be measured on; the message says why."""
+    """Raised when the server of --dsn does not suit the benchmark."""
 
 
 @contextmanager
 def fresh_database(dsn: str | None) -> Iterator[str]:
-    """Yield the DSN of an empty database on the server of dsn, or on a private one for None."""
+    """Yield the DSN of an empty database on the server of dsn; None starts a private server."""
     if dsn is not None:
         with _database(dsn) as name:
             yield name
@@ -35,14 +35,14 @@ def fresh_database(dsn: str | None) -> Iterator[str]:
 
 
 def vacuum(dsn: str) -> None:
-    """Bring statistics and visibility up to date, of all tables of all contenders."""
+    """Update the statistics and the visibility map of all tables of all contenders."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("VACUUM (ANALYZE)")
         connection.execute("CHECKPOINT")
 
 
 def describe_server(dsn: str) -> dict[str, str]:
-    """Return the versions and the settings that decide how fast a server writes."""
+    """Return the versions of a server, and the settings that affect its write speed."""
     with psycopg.connect(dsn) as connection:
         row = connection.execute(
             "SELECT current_setting('server_version'), current_setting('shared_buffers'),"
@@ -65,8 +65,8 @@ def _database(server: str) -> Iterator[str]:
         row = admin.execute("SELECT usesuper FROM pg_user WHERE usename = current_user").fetchone()
         if row != (True,):
             raise Unusable(
-                f"user {admin.info.user!r} is no superuser: bare SQL without row security, one of"
-                " the contenders, needs one"
+                "the user of --dsn must be a superuser (one contender is bare SQL without row"
+                f" security), got {admin.info.user!r}"
             )
         admin.execute(psycopg.sql.SQL("CREATE DATABASE {}").format(name))
         try:

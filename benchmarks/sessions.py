@@ -1,10 +1,10 @@
-"""Session logs: ours, ADK's DatabaseSessionService, and SQL by hand, on one PostgreSQL.
+"""Compares session logs on one PostgreSQL: ours, ADK's DatabaseSessionService, and plain SQL.
 
     python -m benchmarks.sessions [--events 500] [--json]
 
-Appends events one after another to one session, loads the session, and remembers turns through the
-queue, as an agent does in a turn. Every contender uses the same server; the SQL is one prepared
-INSERT of the same JSON into a plain table. The contenders alternate every ten events.
+Appends events one after another to one session, loads the session, and hands turns to the queue, as
+an agent does during a turn. All contenders use the same server and alternate every ten events. The
+SQL is one prepared INSERT of the same JSON into a plain table.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def event(number: int) -> Event:
 
 
 async def timed(call: Coroutine[Any, Any, object]) -> float:
-    """Return how long a call took, in milliseconds."""
+    """Await a call; return its milliseconds."""
     begun = time.perf_counter()
     await call
     return 1000 * (time.perf_counter() - begun)
@@ -102,14 +102,14 @@ async def _append(
 
 
 async def _remember(service: OpenMemoryService) -> list[float]:
-    """Return how long a turn waits for two of its events to be handed to the queue."""
+    """Return the milliseconds of handing the two events of each turn to the queue."""
     times = []
     for number in range(100):
-        said = [event(2 * number), event(2 * number + 1)]
-        handing_over = service.add_events_to_memory(
-            app_name=APP, user_id=USER, events=said, session_id="queued"
+        turn = [event(2 * number), event(2 * number + 1)]
+        hand_over = service.add_events_to_memory(
+            app_name=APP, user_id=USER, events=turn, session_id="queued"
         )
-        times.append(await timed(handing_over))
+        times.append(await timed(hand_over))
         await service.flush()
     return times
 

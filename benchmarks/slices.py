@@ -1,14 +1,14 @@
-"""Time slices and context windows: python -m benchmarks.slices [--items N] [--user-items N]
+"""Measures slices and context windows: python -m benchmarks.slices [--items N] [--user-items N]
 
-One database holds N turns of users with so many each, 400 in a thread, a year of them, each with a
-vector of 512 dimensions. Of one user, by the engine and under row security:
+One database holds --items turns of users with --user-items turns each: 400 per thread, over one
+year, with vectors of 512 dimensions. Figures of one user, by the engine, under row security:
 
-slice_p50_ms, slice_p99_ms   a page of 50 turns of a random stretch of a day, a week, a month or all
-                             of the year, newest or oldest first
-slice_by_words_p99_ms        the same of words, as "last Tuesday"
+slice_p50_ms, slice_p99_ms   a page of 50 turns of a random day, week, month or the whole year,
+                             newest or oldest first
+slice_by_words_p99_ms        the same for times in words, such as "last Tuesday"
 buckets_p50_ms               the days of a month with their counts, and a page
-context_p50_ms               a window of 8,000 tokens for a random question in a random thread; the
-                             embedder answers at once, so that it is without embedding
+context_p50_ms               a window of 8,000 tokens for a random question in a random thread,
+                             without the time of an embedding model
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ TIMES = (
 
 
 class NoEmbedding:
-    """Answers with a vector at once."""
+    """Returns a vector without a model."""
 
     model = "benchmark-none"
 
@@ -71,7 +71,7 @@ class NoEmbedding:
 async def slice_p99_ms(
     memory: MemoryEngine, scope: Scope, *, calls: int = 1000, percent: float = 99
 ) -> float:
-    """Return the 99th percentile, or another, over pages of random stretches of a year."""
+    """Return a percentile over pages of random time ranges within a year."""
     chosen = random.Random(7)
 
     async def one() -> object:
@@ -87,7 +87,7 @@ async def slice_p99_ms(
 
 
 async def slice_by_words_p99_ms(memory: MemoryEngine, scope: Scope, *, calls: int = 300) -> float:
-    """Return the 99th percentile over pages of stretches that words name."""
+    """Return the 99th percentile over pages of time ranges in words."""
     chosen = random.Random(8)
 
     async def one() -> object:
@@ -97,7 +97,7 @@ async def slice_by_words_p99_ms(memory: MemoryEngine, scope: Scope, *, calls: in
 
 
 async def buckets_p50_ms(memory: MemoryEngine, scope: Scope, *, calls: int = 50) -> float:
-    """Return the median over counts of the days of a month, with a page of it."""
+    """Return the median of counting the days of a month and reading a page."""
 
     async def one() -> object:
         return await memory.slice(scope, "last month", asked_at=NEWEST, bucket="day", limit=PAGE)
@@ -108,7 +108,7 @@ async def buckets_p50_ms(memory: MemoryEngine, scope: Scope, *, calls: int = 50)
 async def context_p50_ms(
     memory: MemoryEngine, scope: Scope, threads: int, *, calls: int = 60
 ) -> float:
-    """Return the median over windows of 8,000 tokens for random questions in threads t0, t1, ..."""
+    """Return the median over windows of 8,000 tokens for random questions in threads t0, t1 ..."""
     chosen = random.Random(9)
 
     async def one() -> object:
@@ -120,12 +120,12 @@ async def context_p50_ms(
 
 
 async def measure(items: int, user_items: int, dsn: str | None) -> dict[str, object]:
-    """Return all figures of one user among others, with what decides them."""
+    """Return all figures of one user among others, with the environment."""
     with fresh_database(dsn) as database:
         async with open_memory(
             database, embedder=NoEmbedding(), worker=False, track_access=False
         ) as memory:
-            await memory.recall(Scope("bench", "nobody"), "hello")  # declares the model
+            await memory.recall(Scope("bench", "nobody"), "hello")  # registers the model
             users = max(1, items // user_items)
             for number in range(users):
                 say(f"loading user {number + 1} of {users}")
@@ -146,7 +146,7 @@ async def measure(items: int, user_items: int, dsn: str | None) -> dict[str, obj
 
 
 def load(dsn: str, scope: Scope, size: int) -> None:
-    """Write so many turns of a scope, with their threads, words and vectors, by SQL."""
+    """Write `size` turns of a scope, with their threads, words and vectors, by SQL."""
     script = (files("benchmarks") / "slices.sql").read_text("utf-8")
     values = {
         "tenant": scope_path(scope), "size": size, "per_thread": PER_THREAD, "newest": NEWEST,
@@ -164,7 +164,7 @@ async def _percentile_ms(
     for number in range(-(-calls // 10) + calls):
         start = time.perf_counter()
         await call()
-        if number >= calls // 10:  # the first warm up
+        if number >= calls // 10:  # the first tenth warms up
             taken.append(1000 * (time.perf_counter() - start))
     return round(float(np.percentile(taken, percent)), 2)
 
@@ -181,10 +181,11 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=100_000, help="turns of all users")
     parser.add_argument("--user-items", type=int, help="turns of each user [default: all]")
     parser.add_argument("--dsn", help="a server to measure on [default: a private one]")
-    parser.add_argument("--json", action="store_true", help="the figures in one line alone")
-    given = parser.parse_args()
-    report = asyncio.run(measure(given.items, given.user_items or given.items, given.dsn))
-    print(json.dumps(report) if given.json else json.dumps(report, indent=2))
+    parser.add_argument("--json", action="store_true", help="print the figures on one line")
+    arguments = parser.parse_args()
+    per_user = arguments.user_items or arguments.items
+    report = asyncio.run(measure(arguments.items, per_user, arguments.dsn))
+    print(json.dumps(report) if arguments.json else json.dumps(report, indent=2))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How long `hippocampus` takes to answer when nothing is to be done: each a process of its own.
+"""Measures how long `hippocampus` takes to start and end, each call in a new process.
 
 python -m benchmarks.start [--runs 20]
 """
@@ -12,11 +12,11 @@ import subprocess
 import sys
 import time
 
-ASKED = (("--help",), ("--version",), ("recall", "--help"), ("no-such-command",))
+CALLS = (("--help",), ("--version",), ("recall", "--help"), ("no-such-command",))
 
 
 def seconds(*arguments: str) -> float:
-    """Return how long one process took from start to end."""
+    """Run one process; return its seconds from start to end."""
     began = time.perf_counter()
     subprocess.run([sys.executable, "-m", "shared_core.cli.main", *arguments], capture_output=True)
     return time.perf_counter() - began
@@ -26,15 +26,15 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--runs", type=int, default=20)
     runs = options.parse_args().runs
-    for asked in ASKED:
-        seconds(*asked)  # the first one compiles
-    taken: dict[str, list[float]] = {" ".join(asked): [] for asked in ASKED}
+    for call in CALLS:
+        seconds(*call)  # the first one compiles
+    taken: dict[str, list[float]] = {" ".join(call): [] for call in CALLS}
     for _ in range(runs):
-        for asked in ASKED:
-            taken[" ".join(asked)].append(seconds(*asked))
+        for call in CALLS:
+            taken[" ".join(call)].append(seconds(*call))
     figures = {
-        asked: {"median_s": round(statistics.median(times), 3), "max_s": round(max(times), 3)}
-        for asked, times in taken.items()
+        line: {"median_s": round(statistics.median(times), 3), "max_s": round(max(times), 3)}
+        for line, times in taken.items()
     }
     print(json.dumps({"runs": runs, "start": figures}, indent=2))
 

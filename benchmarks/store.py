@@ -1,19 +1,19 @@
 """Measures the LangGraph store: python -m benchmarks.store --items 20000 --per-user 100 --json
 
-Three contenders, in the same run, on the same vectors, on one PostgreSQL:
+Three contenders run on the same vectors and the same PostgreSQL:
 
-ours            PgHippocampusStore, row security on. Figures without a face in their name and
-                async_* are its async methods, sync_* its sync ones; function_search_* is the async
-                search with a plain sync function as embedder, which runs in a thread.
-postgres_store  langgraph's PostgresStore as its documentation sets it up, sync.
-sql             prepared statements written by hand on the tables of ours, without row security.
+ours            PgHippocampusStore with row security. Figures without a prefix and async_* are of
+                its async methods, sync_* of its sync ones. function_search_* is async search with a
+                sync function as embedder, which runs in a thread.
+postgres_store  langgraph's PostgresStore, set up as in its documentation, sync.
+sql             hand-written prepared statements on the tables of our store, without row security.
 
-All embed by looking vectors up in one dictionary, so no model is measured; the lookup and the
-conversion to what the driver sends are. Searches ask for 10 items of one user, global searches for
-10 of the whole store. qps: searches a second by 1, 4 and 16 clients (threads; tasks for async_).
-recall_at_10: against brute force over the float32 vectors. put_batched_per_s: the median over all
-batches of 500 while loading. Everything else is the median over the rounds, in which the contenders
-take turns; "ranges" holds the lowest and the highest. Ratios are taken round by round.
+All look vectors up in one dictionary, so no model is measured; the lookup and the conversion for
+the driver are. Searches return 10 items of one user, global searches 10 of the whole store. qps:
+searches per second by 1, 4 and 16 clients (threads; tasks for async_). recall_at_10: compared with
+brute force over the float32 vectors. put_batched_per_s: median over all batches of 500 while
+loading. All other figures are medians over the rounds, in which the contenders alternate; "ranges"
+holds the lowest and the highest. Ratios are taken round by round.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Options:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the benchmark; with --json the last line printed is the report."""
     parser = _parser()
-    given = vars(parser.parse_args(arguments))
-    as_json = given.pop("json")
-    options = Options(**given)
+    values = vars(parser.parse_args(arguments))
+    as_json = values.pop("json")
+    options = Options(**values)
     if options.per_user > options.items:
-        parser.error(f"--per-user {options.per_user} is more than --items {options.items}")
+        parser.error(f"--per-user must be at most --items {options.items}, got {options.per_user}")
     try:
         report = run(options)
     except Unusable as error:
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(options: Options) -> Report:
-    """Build the data set in a database of its own, measure, and drop the database."""
+    """Make the data set, measure in a new database, and drop it; return the report."""
     environment = describe_machine()
     dataset = _dataset(options)
     with fresh_database(options.dsn) as dsn, ExitStack() as stack:
@@ -121,7 +121,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 class _Number:
-    """Reads a whole number within limits."""
+    """Parses a whole number within limits."""
 
     def __init__(self, least: int, most: int) -> None:
         self._least = least
@@ -131,10 +131,10 @@ class _Number:
         try:
             number = int(text)
         except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+            raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
         if not self._least <= number <= self._most:
-            limits = f"{self._least} to {self._most}"
-            raise argparse.ArgumentTypeError(f"{number} is out of range, take {limits}")
+            limits = f"between {self._least:,} and {self._most:,}"
+            raise argparse.ArgumentTypeError(f"must be {limits}, got {number:,}")
         return number
 
 

@@ -1,4 +1,4 @@
-"""Figures of questions whose evidence is known. Pure."""
+"""Computes the figures of questions with known evidence. Pure."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ SHOWN = 10
 class Tally:
     """Figures of questions, one entry each.
 
-    newer_first: of questions about what changed, whether how it is now stands above how it was;
-    is_knowable: of the same, whether a turn that says how it is overtakes one that says how it was.
+    newer_first: for questions about a change, whether the new value ranks above the old one.
+    is_knowable: for the same questions, whether a turn with the new value supersedes one with the
+    old value.
     """
 
     found: dict[int, list[float]] = field(default_factory=lambda: {k: [] for k in DEPTHS})
@@ -27,25 +28,25 @@ class Tally:
     is_knowable: list[bool] = field(default_factory=list)
 
     def add(self, question: Question, ranked: Sequence[str], *, is_knowable: bool = False) -> None:
-        """Count one question; ranked: ids, best first, each once."""
-        wanted = 1 if question.any_suffices else len(question.evidence)
+        """Count one question. ranked: distinct ids, best first."""
+        required = 1 if question.any_suffices else len(question.evidence)
         self.add_ranks(
-            [at for at, unit in enumerate(ranked, 1) if unit in question.evidence], wanted
+            [at for at, unit in enumerate(ranked, 1) if unit in question.evidence], required
         )
         first = next((unit for unit in ranked if unit in question.older | question.newer), None)
         if question.older and question.newer and first:
             self.add_change(first in question.newer - question.older, is_knowable)
 
-    def add_ranks(self, ranks: Sequence[int], wanted: int) -> None:
-        """Count the ranks, from 1 and rising, of so many wanted; those beyond do not count."""
-        ranks = ranks[:wanted]
+    def add_ranks(self, ranks: Sequence[int], required: int) -> None:
+        """Count the ascending ranks, from 1, of the evidence; only the first `required` count."""
+        ranks = ranks[:required]
         for depth in DEPTHS:
-            self.found[depth].append(sum(rank <= depth for rank in ranks) / wanted)
-        self.all_found.append(float(sum(rank <= SHOWN for rank in ranks) == wanted))
+            self.found[depth].append(sum(rank <= depth for rank in ranks) / required)
+        self.all_found.append(float(sum(rank <= SHOWN for rank in ranks) == required))
         self.inverse_rank.append(1 / ranks[0] if ranks else 0.0)
 
     def add_change(self, is_newer_first: bool, is_knowable: bool) -> None:
-        """Count one question about what changed."""
+        """Count one question about a change."""
         self.newer_first.append(float(is_newer_first))
         self.is_knowable.append(is_knowable)
 
@@ -70,5 +71,5 @@ class Tally:
 
 
 def mean(values: Sequence[float]) -> float:
-    """Return the mean to four places, 0 of nothing."""
+    """Return the mean to four places, or 0 without values."""
     return round(statistics.fmean(values), 4) if values else 0.0

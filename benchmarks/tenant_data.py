@@ -1,4 +1,4 @@
-"""Tenants of several sizes, their vectors, questions and exact answers. Pure."""
+"""Makes tenants of several sizes, with vectors, questions and exact answers. Pure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ TOPICS = 200
 CLOUD_DIMS = 24
 """Dimensions in which the texts of one topic differ."""
 CLOUD = 0.8
-"""Mean distance from the middle of a topic, which has length 1; within its own dimensions."""
+"""Mean distance from the middle of a topic, which has length 1, in the topic's dimensions."""
 NOISE = 0.25
 """Mean length of the noise in all dimensions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tenant:
-    """One user: vectors of shape (size, dims), and questions whose vectors are not among them."""
+    """One user: vectors of shape (size, dims), and questions with other vectors."""
 
     size: int
     vectors: Matrix
@@ -29,10 +29,10 @@ class Tenant:
 
     @property
     def namespace(self) -> tuple[str, str]:
-        # Of one length, so that no name starts like another: PostgresStore compares texts.
+        # Padded, so that no name is a prefix of another: PostgresStore compares texts.
         return ("bench", f"user_{self.size:09}")
 
-    def asked(self) -> Iterator[tuple[str, Matrix]]:
+    def queries(self) -> Iterator[tuple[str, Matrix]]:
         """Yield every question with its vector."""
         return zip(self.questions, self.question_vectors, strict=True)
 
@@ -44,18 +44,18 @@ class Tenant:
 
 
 def key(place: int) -> str:
-    """Return the key of an item by its place among the tenant's vectors."""
+    """Return the key of an item, by its row among the tenant's vectors."""
     return f"item_{place}"
 
 
 def make_tenants(sizes: Sequence[int], *, questions: int, dims: int, seed: int) -> list[Tenant]:
-    """Return tenants that depend on the arguments alone; all talk about the same topics."""
+    """Return tenants that depend on the arguments alone and share their topics."""
     random = np.random.default_rng(seed)
     middles = _unit(random.standard_normal((TOPICS, dims), dtype=np.float32))
     clouds = random.standard_normal((TOPICS, CLOUD_DIMS, dims), dtype=np.float32)
     tenants = []
     for size in sizes:
-        vectors = _talk(random, size + questions, middles, clouds / np.float32(dims**0.5))
+        vectors = _vectors(random, size + questions, middles, clouds / np.float32(dims**0.5))
         tenants.append(
             Tenant(
                 size=size,
@@ -67,7 +67,7 @@ def make_tenants(sizes: Sequence[int], *, questions: int, dims: int, seed: int) 
     return tenants
 
 
-def _talk(random: np.random.Generator, count: int, middles: Matrix, clouds: Matrix) -> Matrix:
+def _vectors(random: np.random.Generator, count: int, middles: Matrix, clouds: Matrix) -> Matrix:
     topics, dims = middles.shape
     shares = 1 / np.arange(1, topics + 1)
     which = random.choice(topics, size=count, p=shares / shares.sum())

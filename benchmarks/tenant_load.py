@@ -1,4 +1,4 @@
-"""Fills the tables of both stores by COPY; each index comes afterwards, by its own definition."""
+"""Loads the tables of both stores by COPY; each index is built afterwards, by its definition."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _VECTORS = {"prefix": "text", "key": "text", "field_name": "text", "embedding": 
 
 @contextmanager
 def without_foreign_keys(connection: psycopg.Connection[Any]) -> Iterator[None]:
-    """Check none meanwhile: tables without statistics are searched from end to end for each row."""
+    """Check no foreign keys meanwhile: without statistics each check scans a whole table."""
     connection.execute("SET session_replication_role = replica")
     yield
     connection.execute("RESET session_replication_role")
 
 
 def load_ours(connection: psycopg.Connection[Any], tenants: Sequence[Tenant], model: str) -> None:
-    """Copy the tenants into memories and embeddings, as puts of {"text": ...} would leave them."""
+    """Copy the tenants into memories and embeddings, as puts of {"text": ...} store them."""
     register_vector(connection)
     for tenant in tenants:
         path = tenant_of(tenant.namespace)
@@ -60,7 +60,7 @@ def load_ours(connection: psycopg.Connection[Any], tenants: Sequence[Tenant], mo
 
 
 def load_reference(connection: psycopg.Connection[Any], tenants: Sequence[Tenant]) -> str:
-    """Copy the tenants into the tables of PostgresStore; return the index to build afterwards."""
+    """Copy the tenants into the tables of PostgresStore; return its dropped index definition."""
     register_vector(connection)
     row = connection.execute(
         "SELECT indexdef FROM pg_indexes WHERE indexname = 'store_vectors_embedding_idx'"
@@ -77,7 +77,7 @@ def load_reference(connection: psycopg.Connection[Any], tenants: Sequence[Tenant
 
 
 def build_reference(connection: psycopg.Connection[Any], definition: str) -> None:
-    """Build the index of PostgresStore as it defines it, with memory for all of its graph."""
+    """Build the index of PostgresStore by its own definition, with memory for the whole graph."""
     connection.execute("SET maintenance_work_mem = '2GB'")
     connection.execute(definition.encode())
 

@@ -1,4 +1,4 @@
-"""Draws recall and time against the size of the tenant, as an SVG."""
+"""Draws recall and search time by the size of the tenant, as an SVG."""
 
 from __future__ import annotations
 

@@ -1,19 +1,19 @@
-"""Search by the size of the tenant: python -m benchmarks.tenants [--sizes ...] [--plot FILE.svg]
+"""Measures search by tenant size: python -m benchmarks.tenants [--sizes ...] [--plot FILE.svg]
 
-One database holds one tenant of each size; the same vectors lie in ours and in LangGraph's
-PostgresStore with its default index. Asked, in turns and by the sync methods of both: 10 items of
-one tenant. Three series:
+One database holds one tenant of each size. Our store and LangGraph's PostgresStore, with its
+default index, hold the same vectors. Searches ask for 10 items of one tenant by the sync methods of
+both, which alternate. Three series:
 
-ours            PgHippocampusStore: exact for small tenants, the approximate index of a large one
+ours            PgHippocampusStore: exact for small tenants, an approximate index for large ones
 exact           the same with HIPPOCAMPUS_ANN_THRESHOLD=off; the first ten questions only
-postgres_store  PostgresStore(index=...) as its documentation sets it up
+postgres_store  PostgresStore(index=...), set up as in its documentation
 
-The vectors are made, not embedded: topics of Zipf-like sizes, each a cloud of few dimensions with
-some noise in all (benchmarks.tenant_data says how). That is nearer to embeddings of real texts than
-uniform noise, whose neighbours are all alike, and it is not real text.
-recall_at_10: the part of the ten true nearest by float32 that was found, the mean over questions;
-fewer than ten found counts as missing. p50 and p99 over all calls after one pass to warm up.
-Both are loaded by COPY, and each index is built afterwards by its own definition.
+Vectors are generated, not embedded: topics of Zipf-like sizes, each a cloud of few dimensions with
+some noise in all (see benchmarks.tenant_data). They resemble embeddings of real texts more than
+uniform noise, where all neighbours are equally far, but they are not real texts.
+recall_at_10: share of the ten true nearest by float32 that was found, the mean over questions;
+fewer than ten results count as missing. p50 and p99 are over all calls after one warm-up pass.
+Both stores are loaded by COPY; each index is built afterwards by its own definition.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ from shared_core import Scope, open_memory, run_sync
 
 SIZES = (10, 100, 1_000, 10_000, 30_000, 100_000, 300_000)
 TURN = 5
-"""Calls of one series before the next has its turn."""
+"""Consecutive calls of one series."""
 
 FEW_QUESTIONS = 10
-"""So many questions are asked where all vectors are read: it takes seconds, and varies little."""
+"""Number of questions of the exact series: a full read takes seconds and varies little."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """One series at one size; milliseconds."""
+    """One series at one size; times in milliseconds."""
 
     recall_at_10: float
     least_found: int
@@ -65,11 +65,11 @@ class Figures:
 def run(
     sizes: Sequence[int], *, dims: int, questions: int, rounds: int, seed: int, dsn: str | None
 ) -> dict[str, Any]:
-    """Return the environment, how long each index took, and the figures by series and size."""
+    """Return the environment, the build time of each index, and the figures by series and size."""
     report: dict[str, Any] = {"environment": describe_machine()}
     say("making vectors")
     tenants = make_tenants(sizes, questions=questions, dims=dims, seed=seed)
-    vectors = {text: row for tenant in tenants for text, row in tenant.asked()}
+    vectors = {text: row for tenant in tenants for text, row in tenant.queries()}
     with fresh_database(dsn) as database, ExitStack() as stack:
         embedder = LookupEmbedder(vectors)
         report["build_s"] = _fill(database, tenants, embedder, dims)
@@ -77,7 +77,7 @@ def run(
         report["environment"] |= describe_server(database)
         report["figures"] = {name: {} for name in stores}
         for tenant in tenants:
-            say(f"asking the tenant with {tenant.size:,} items")
+            say(f"searching the tenant with {tenant.size:,} items")
             for name, figures in _measure(stores, tenant, rounds).items():
                 report["figures"][name][tenant.size] = asdict(figures)
         with psycopg.connect(database) as connection:
@@ -107,19 +107,19 @@ def _fill(
 
 
 async def _declare(dsn: str, embedder: LookupEmbedder) -> None:
-    """Make the tables of ours, and name the model in them."""
+    """Create the tables of our store, and register the model in them."""
     async with open_memory(dsn, embedder=embedder, worker=False) as memory:
         question = next(iter(embedder.vectors))
         await memory.recall(Scope("bench", "nobody"), question)
 
 
 async def _index(dsn: str, embedder: LookupEmbedder) -> dict[str, float]:
-    """Build what large tenants have earned; return the seconds of each."""
+    """Build the indexes of large tenants; return the seconds of each."""
     took: dict[str, float] = {}
     async with open_memory(dsn, embedder=embedder, worker=False) as memory:
         began = time.perf_counter()
         await memory.indexes.plan()
-        took["ours, looking who is large"] = time.perf_counter() - began
+        took["ours, finding large tenants"] = time.perf_counter() - began
         started = {}
 
         def begins(step: Any) -> None:
@@ -152,18 +152,18 @@ def _open(stack: ExitStack, dsn: str, embedder: LookupEmbedder, dims: int) -> di
 
 
 def _measure(stores: dict[str, BaseStore], tenant: Tenant, rounds: int) -> dict[str, Figures]:
-    asked = {
+    questions = {
         name: tenant.questions[: FEW_QUESTIONS if name == "exact" else None] for name in stores
     }
     found = {  # this pass warms up
-        name: [_ask(store, tenant, question)[1] for question in asked[name]]
+        name: [_ask(store, tenant, question)[1] for question in questions[name]]
         for name, store in stores.items()
     }
     times: dict[str, list[float]] = {name: [] for name in stores}
     for _ in range(rounds):
         for first in range(0, len(tenant.questions), TURN):
             for name, store in stores.items():
-                turn = asked[name][first : first + TURN]
+                turn = questions[name][first : first + TURN]
                 times[name] += [_ask(store, tenant, question)[0] for question in turn]
     truth = tenant.nearest(LIMIT)
     return {
@@ -217,7 +217,7 @@ def _environment(name: str, value: str) -> Iterator[None]:
 
 
 def print_table(report: dict[str, Any]) -> None:
-    """Print what docs/benchmarks.md shows."""
+    """Print the report as docs/benchmarks.md shows it."""
     for key in ("environment", "build_s", "index_bytes"):
         print(f"{key}: {json.dumps(report[key])}")
     print("\n| items | series | recall@10 | least found | p50 (ms) | p99 (ms) |")
@@ -241,12 +241,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--dsn", help="measure on this server, as a superuser, in a new database")
     parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw the figures")
     parser.add_argument("--json", action="store_true", help="print one JSON object, on one line")
-    given = vars(parser.parse_args(arguments))
-    as_json, plot = given.pop("json"), given.pop("plot")
-    if min(given["sizes"]) < LIMIT:
-        parser.error(f"--sizes: {min(given['sizes'])} is less than {LIMIT}, what a search asks for")
+    options = vars(parser.parse_args(arguments))
+    as_json, plot = options.pop("json"), options.pop("plot")
+    if (least := min(options["sizes"])) < LIMIT:
+        parser.error(f"--sizes must be at least {LIMIT} (the limit of a search), got {least}")
     try:
-        report = run(**given)
+        report = run(**options)
     except Unusable as error:
         parser.error(str(error))
     if plot:

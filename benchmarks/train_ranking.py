@@ -2,13 +2,13 @@
 
     python -m benchmarks.train_ranking --data DIR [--features CACHE.npz] [--write]
 
-`benchmarks.retrieval` then measures what the engine makes of the weights, and with --left-out
-CACHE.npz what it makes of those of the fold that left a conversation out. They maximise the mean
-log-likelihood of a question's evidence under a softmax over its turns (ListNet's top-one model, Cao
-et al., 2007; multinomial logistic regression), each set counting SHARES times, with an L2 penalty
-on standardised weights. Prints what a fit on the other conversations gives on those left out (five
-folds over whole conversations of all sets), and on a set that no fold has seen. --write: puts the
-weights of a fit on everything into shared_core/weights/linear.v1.json.
+The weights maximise the mean log-likelihood of a question's evidence under a softmax over its turns
+(ListNet's top-one model, Cao et al., 2007; multinomial logistic regression), with an L2 penalty on
+standardised weights. Each set counts SHARES times. Prints the figures of the conversations left out
+of a fit (five folds over whole conversations of all sets), and of each set left out of all fits.
+--write: puts the weights of a fit on everything into shared_core/weights/linear.v1.json.
+`benchmarks.retrieval` measures the engine with the weights; with --left-out CACHE.npz it ranks each
+conversation with the weights of the fold that left it out.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from shared_core.recall.ranking import PART_OF
 from shared_core.recall.supersession import raised
 
 SHARES = {"locomo": 2.0, "memorybank": 1.5, "madial_zh": 2.0, "memdaily": 0.5, "madial_en": 0.5}
-"""How much a set counts, by the beginning of its file's name; others count 1."""
+"""Weight of a set, by the start of its file name; other sets have weight 1."""
 LEFT_OUT = ("realmem",)
-"""Sets whose evidence is sessions, not turns."""
+"""Sets with sessions as evidence, not turns."""
 PENALTY = 0.002
 FOLDS = 5
 MOST_STEPS, LEAST_STEP = 30, 1e-3
 UNLIKELY = 1e-6
-"""Turns of a lower chance do not count in the curvature, which only guides the steps."""
+"""Turns of a lower probability are left out of the curvature, which only guides the steps."""
 
 
 def fit(questions: Sequence[TrainingQuestion], penalty: float = PENALTY) -> NDArray[np.float64]:
@@ -98,9 +98,9 @@ def _share(set_name: str) -> float:
 def left_out(
     questions: Sequence[TrainingQuestion], unseen: str | None = None
 ) -> dict[str, dict[str, float]]:
-    """Return the figures by set, each question ranked by a fit that saw no turn of its fold.
+    """Return the figures by set, with each question ranked by a fit without its fold.
 
-    unseen: a set that no fit sees at all.
+    unseen: a set that every fit leaves out.
     """
     tallies: dict[str, Tally] = {}
     for fold in range(FOLDS):
@@ -113,7 +113,7 @@ def left_out(
 
 
 def fold_weights(questions: Sequence[TrainingQuestion]) -> list[dict[str, float]]:
-    """Return for each fold the weights fitted on the other folds."""
+    """Return, for each fold, the weights fitted on the other folds."""
     return [
         named(fit([one for one in questions if one.conversation % FOLDS != fold]))
         for fold in range(FOLDS)
@@ -132,13 +132,13 @@ def _count(tally: Tally, one: TrainingQuestion, scores: NDArray[np.float64]) -> 
 
 
 def named(weights: NDArray[np.float64]) -> dict[str, float]:
-    """Return all weights by name, those set by hand among them."""
+    """Return all weights by name, including those set by hand."""
     found = dict(zip(TRAINED, (round(float(weight), 4) for weight in weights), strict=True))
     return {name: (found | dict(BY_HAND))[name] for name in PART_OF}
 
 
 def written(weights: Mapping[str, float], questions: Sequence[TrainingQuestion]) -> dict[str, Any]:
-    """Return what the file of weights holds."""
+    """Return the content of the file of weights."""
     return {
         "name": "linear.v1",
         "trained_by": "python -m benchmarks.train_ranking",
@@ -154,7 +154,7 @@ def written(weights: Mapping[str, float], questions: Sequence[TrainingQuestion])
 def main() -> None:
     parser = argparse.ArgumentParser(description="Trains the weights of the linear ranking.")
     parser.add_argument("--data", type=Path, help="a folder of labelled conversations")
-    parser.add_argument("--features", type=Path, help="keeps what was collected, or reads it")
+    parser.add_argument("--features", type=Path, help="cache of the collected questions")
     parser.add_argument("--embedder", default="use")
     parser.add_argument("--write", action="store_true", help="put the weights into the project")
     arguments = parser.parse_args()
@@ -172,13 +172,13 @@ def main() -> None:
 
 
 def _questions(arguments: argparse.Namespace) -> list[TrainingQuestion]:
-    kept: Path | None = arguments.features
-    if kept and kept.exists():
-        return load(kept)
+    cache: Path | None = arguments.features
+    if cache and cache.exists():
+        return load(cache)
     files = [file for file in files_of(arguments.data) if not file.stem.startswith(LEFT_OUT)]
     questions = asyncio.run(collected(files, resolve_embedder(arguments.embedder)))
-    if kept:
-        save(kept, questions)
+    if cache:
+        save(cache, questions)
     return questions
 
 

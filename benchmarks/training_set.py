@@ -1,6 +1,6 @@
-"""What the ranking is trained on: questions with the features of all turns they are asked about.
+"""Collects the training data of the ranking: questions with the features of all their turns.
 
-Made by the functions recall ranks with, of every turn and without a database.
+The functions are those of recall, applied to every turn, without a database.
 """
 
 from __future__ import annotations
@@ -31,21 +31,22 @@ from shared_core.recall.ranking import PART_OF
 BY_HAND: Final[Mapping[str, float]] = {
     "fact": 0.0, "summary": -0.5, "ended": -4.0, "echo": -3.0,
 }  # fmt: skip
-"""Weights of what the labelled data cannot teach: they are turns alone, of which no fact was drawn,
-and nobody in them asks an assistant the same again. Chosen with benchmarks.assistant."""
+"""Weights that the labelled data cannot teach, chosen with benchmarks.assistant. The data holds
+turns only, without extracted facts and without repeated questions to an assistant."""
 TRAINED: Final = [name for name in PART_OF if name not in BY_HAND]
 EVERY: Final = 5
-"""Of sets with hundreds of conversations, one in so many is used."""
+"""Step between the used conversations of a set with more than HUNDREDS of them."""
 HUNDREDS: Final = 100
 LONGEST_PAUSE: Final = timedelta(hours=6)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingQuestion:
-    """A question with the features of all turns, (N, F), and which of them answer it, (N,).
+    """A question with the features of its turns (rows), and the turns that answer it (answers).
 
-    older and newer: (N,), of a question about what changed, which turns say how it was and which
-    say how it is. overtaken: (P, 2), pairs of turns of which the later overtakes the earlier.
+    Shapes: rows (N, F), answers (N,). older, newer (N,): for a question about a change, the turns
+    with the old and with the new value. overtaken (P, 2): pairs of an earlier turn and the later
+    turn that supersedes it. wanted: number of answers required.
     """
 
     set_name: str
@@ -60,21 +61,21 @@ class TrainingQuestion:
 
 
 def used(found: Sequence[Conversation]) -> Sequence[Conversation]:
-    """Return those of a set's conversations that are trained on; their places are their numbers."""
+    """Return the conversations of a set that training uses; their positions are their numbers."""
     return found[:: EVERY if len(found) > HUNDREDS else 1]
 
 
 async def collected(files: Sequence[Path], embedder: Embedder) -> list[TrainingQuestion]:
-    """Return all questions with the features of all turns they are asked about."""
+    """Return all questions of the files, with the features of all their turns."""
     questions: list[TrainingQuestion] = []
     for file in files:
         for number, conversation in enumerate(used(list(conversations(file)))):
-            questions += await _asked(conversation, embedder, file.stem, number)
+            questions += await _of_conversation(conversation, embedder, file.stem, number)
         print(file.stem, len(questions), flush=True)
     return questions
 
 
-async def _asked(
+async def _of_conversation(
     conversation: Conversation, embedder: Embedder, name: str, number: int
 ) -> list[TrainingQuestion]:
     turns = [event for _, events in conversation.sessions for event in events]
@@ -87,21 +88,21 @@ async def _asked(
         answers = _among(turns, question.evidence)
         if not answers.any():
             continue
-        asked = _query(question, turns)
-        held = [(at, asked.terms.index(word)) for at, said in enumerate(words)
-                for word in set(said).intersection(asked.terms)]  # fmt: skip
+        query = _query(question, turns)
+        held = [(at, query.terms.index(word)) for at, terms in enumerate(words)
+                for word in set(terms).intersection(query.terms)]  # fmt: skip
         query_vector = (await embedder.embed_query(question.text))[0]
         corpus = Corpus.of(
             similarity=(vectors @ query_vector).tolist(),
-            length=[len(said) for said in words],
+            length=[len(terms) for terms in words],
             opens=opens,
             holders=[at for at, _ in held],
             words=[word for _, word in held],
-            terms=len(asked.terms),
+            terms=len(query.terms),
         )
         matches = matched(corpus)
-        known = features(corpus, matches, candidates, asked)
-        pairs = overtakings(corpus, matches, candidates, asked)
+        known = features(corpus, matches, candidates, query)
+        pairs = overtakings(corpus, matches, candidates, query)
         found.append(
             TrainingQuestion(
                 set_name=name,
@@ -119,7 +120,7 @@ async def _asked(
 
 
 def _single(questions: Sequence[Question]) -> Iterator[Question]:
-    """Yield the questions that single turns answer."""
+    """Yield the questions that are answered by single turns."""
     return (one for one in questions if one.category not in APART and not one.by_session)
 
 
@@ -137,7 +138,7 @@ def _query(question: Question, turns: Sequence[Event]) -> RankingQuery:
 
 
 def _opens_session(events: Sequence[Event]) -> list[bool]:
-    """Return which turns of a thread begin a session, as the statement of recall has it."""
+    """Return which turns of a thread begin a session, by the rule of recall's SQL."""
     pauses = [after.occurred_at - before.occurred_at for before, after in pairwise(events)]
     return [True, *(pause > LONGEST_PAUSE for pause in pauses)]
 
@@ -160,7 +161,7 @@ _VALUES: Final = ("set_name", "conversation", "category", "wanted")
 
 
 def save(file: Path, questions: Sequence[TrainingQuestion]) -> None:
-    """Write questions, so that load() of the same features reads them."""
+    """Write questions for load(), which requires the same features."""
     held: dict[str, Any] = {"trained": np.array(TRAINED)}
     for name in _VALUES:
         held[name] = np.array([getattr(one, name) for one in questions])
@@ -172,18 +173,17 @@ def save(file: Path, questions: Sequence[TrainingQuestion]) -> None:
 
 
 def load(file: Path) -> list[TrainingQuestion]:
-    """Return what save() wrote.
+    """Return the questions that save() wrote.
 
-    Raises FileNotFoundError, and ValueError for a file of other features than are in use, or of
-    something else.
+    Raises FileNotFoundError, and ValueError for another kind of file or other features.
     """
     if not file.is_file():
         raise FileNotFoundError(f"no such file: {file}")
     if not is_zipfile(file):
-        raise ValueError(f"{file} is no .npz file that train_ranking --features kept")
+        raise ValueError(f"file must be an .npz file of train_ranking --features, got {file}")
     with np.load(file) as held:
         if "trained" not in held or held["trained"].tolist() != TRAINED:
-            raise ValueError(f"{file} holds other features than are in use: make it anew")
+            raise ValueError(f"{file} has other features than are in use: delete and recreate it")
         values = {name: held[name].tolist() for name in _VALUES}
         arrays = {name: np.split(held[name], held[f"{name}_ends"][:-1]) for name in _ARRAYS}
     columns = [values[name] for name in _VALUES] + [arrays[name] for name in _ARRAYS]

@@ -96,9 +96,9 @@ def test_the_report_says_where_it_was_made(report: dict[str, dict[str, object]])
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--items", "many"], "'many' is not a whole number"),
-        (["--per-user", "3"], "3 is out of range"),
-        (["--items", "50", "--per-user", "60"], "--per-user 60 is more than --items 50"),
+        (["--items", "many"], "must be a whole number, got 'many'"),
+        (["--per-user", "3"], "and 1,000,000,000, got 3"),
+        (["--items", "50", "--per-user", "60"], "--per-user must be at most --items 50, got 60"),
         (["--items", "50", "--per-user", "50", "--dsn", "nonsense"], "cannot be reached"),
     ],
 )
