@@ -3,7 +3,7 @@
     pip install 'pg-hippocampus[all]'
     python examples/adk_agent.py [URI]
 
-Without URI the memory is HIPPOCAMPUS_URI, or a private PostgreSQL that is started for you.
+Without URI the memory is HIPPOCAMPUS_URI, or a private PostgreSQL that starts by itself.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ USER = "ana@example.com"
 
 
 def make_runner(memory: OpenMemoryService) -> Runner:
-    """Return a runner of an agent that is shown what fits its user's message before each answer.
+    """Return a runner of an agent that reads memories about the user's message before it answers.
 
-    preload_memory shows it; with load_memory the model may look for something else by itself.
+    preload_memory shows these memories. With load_memory the model can search for others.
     """
     agent = LlmAgent(
         name="assistant",
@@ -65,10 +65,10 @@ async def talk(runner: Runner, *messages: str) -> list[str]:
 
 
 async def main(uri: str | None) -> None:
-    """Tell something in one session, and ask about it in the next."""
+    """State facts in one session, and ask about them in the next."""
     async with OpenMemoryService(uri) as memory:
         runner = make_runner(memory)
-        print("--- Monday: a session that tells something")
+        print("--- Monday: a session states facts")
         await talk(runner, "I'm allergic to peanuts.", "I moved to Lisbon last week.")
         print("--- Tuesday: a new session knows it")
         await talk(runner, "Which food am I allergic to?")

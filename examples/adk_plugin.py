@@ -1,9 +1,9 @@
-"""A Google ADK app that remembers by itself: one plugin, and three tools the model may use.
+"""A Google ADK app that remembers by itself: one plugin, and three tools for the model.
 
     pip install 'pg-hippocampus[all]'
     python examples/adk_plugin.py [URI]
 
-Without URI the memory is HIPPOCAMPUS_URI, or a private PostgreSQL that is started for you.
+Without URI the memory is HIPPOCAMPUS_URI, or a private PostgreSQL that starts by itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ USER = "ben@example.com"
 
 
 def make_runner(memory: OpenMemoryService) -> Runner:
-    """Return a runner of an app whose every settled turn is remembered."""
+    """Return a runner of an app that stores every settled turn."""
     agent = LlmAgent(
         name="assistant",
         model=model_for_adk(),
@@ -40,7 +40,7 @@ def make_runner(memory: OpenMemoryService) -> Runner:
 
 
 async def talk(runner: Runner, *messages: str) -> None:
-    """Hold one session; nothing has to be added to the memory afterwards."""
+    """Hold one session; the plugin adds it to the memory."""
     session = await runner.session_service.create_session(app_name=APP, user_id=USER)
     for message in messages:
         print(f"user:      {message}")
@@ -54,10 +54,10 @@ async def talk(runner: Runner, *messages: str) -> None:
 
 
 async def main(uri: str | None) -> None:
-    """Tell something in one session, and ask about it in the next."""
+    """State facts in one session, and ask about them in the next."""
     async with OpenMemoryService(uri) as memory:
         runner = make_runner(memory)
-        print("--- Monday: a session that tells something")
+        print("--- Monday: a session states facts")
         await talk(
             runner,
             "I keep bees on my roof.",

@@ -3,10 +3,10 @@
     pip install 'pg-hippocampus[langgraph]'
     python examples/langgraph_agent.py [URI]
 
-The store remembers a user across threads; the checkpointer remembers the messages of one thread.
-Without URI both use HIPPOCAMPUS_URI, or a private PostgreSQL that is started for you. LangGraph has
-no checkpointer for SeekDB and OceanBase: on these the messages end with this process, the memory
-stays.
+The store keeps the memories of a user across threads. The checkpointer keeps the messages of one
+thread. Without URI both use HIPPOCAMPUS_URI, or a private PostgreSQL that starts by itself.
+LangGraph has no checkpointer for SeekDB and OceanBase: there the messages end with this process,
+and the memories stay.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ MODEL = model_for_langgraph()
 
 
 def answer(state: MessagesState, config: RunnableConfig, *, store: BaseStore) -> MessagesState:
-    """Answer with what is remembered of the user in sight, then remember what the user said."""
-    said = state["messages"][-1].text
+    """Answer with the user's memories in the prompt, then store the user's message."""
+    message = state["messages"][-1].text
     namespace = memories_namespace(APP, config["configurable"]["user_id"])
-    found = store.search(namespace, query=said, limit=5)
+    found = store.search(namespace, query=message, limit=5)
     lines = "\n".join(f"- {item.value['content']}" for item in found)
     system = SystemMessage(f"Answer in one sentence. You remember of the user:\n{lines}")
     reply = MODEL.invoke([system, *state["messages"]])
-    store.put(namespace, str(uuid4()), {"kind": "note", "content": said})
+    store.put(namespace, str(uuid4()), {"kind": "note", "content": message})
     return {"messages": [reply]}
 
 
@@ -68,7 +68,7 @@ def talk(graph: CompiledStateGraph[MessagesState], thread_id: str, message: str)
 
 @contextmanager
 def checkpoints_beside(store: PgHippocampusStore) -> Iterator[BaseCheckpointSaver[str]]:
-    """Yield a checkpointer in the database of the store, or in this process where it has none."""
+    """Yield a checkpointer in the store's database, or in this process if there is none for it."""
     dsn = run_sync(store.engine.dsn())
     if dsn.startswith(("seekdb://", "oceanbase://")):
         yield InMemorySaver()
@@ -79,16 +79,16 @@ def checkpoints_beside(store: PgHippocampusStore) -> Iterator[BaseCheckpointSave
 
 
 def main(uri: str | None) -> None:
-    """Tell something in one thread, and ask about it in another."""
+    """State a fact in one thread, and ask about it in another."""
     with PgHippocampusStore(uri) as store, checkpoints_beside(store) as checkpointer:
         graph = make_graph(store, checkpointer)
         monday, tuesday = str(uuid4()), str(uuid4())
-        print("--- one thread tells something")
+        print("--- one thread states a fact")
         talk(graph, monday, "I play the cello in a quartet.")
         print("--- another thread knows it")
         talk(graph, tuesday, "Which instrument do I play?")
-        told = graph.get_state({"configurable": {"thread_id": monday}}).values["messages"]
-        print(f"--- the checkpointer still has the first thread: {len(told)} messages")
+        kept = graph.get_state({"configurable": {"thread_id": monday}}).values["messages"]
+        print(f"--- the checkpointer still has the first thread: {len(kept)} messages")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""A LangGraph agent that improves its own prompt, and takes an improvement back.
+"""A LangGraph agent that improves its own prompt, and rolls an improvement back.
 
     pip install 'pg-hippocampus[langgraph]'
     python examples/langgraph_procedural.py [URI]
 
-The prompt is an item of the store, read and written by plain get and put. It lies in the namespace
-of instructions, so what the user says about how to answer becomes a new version of it, and every
-version stays. Without URI the memory is HIPPOCAMPUS_URI, or a private
-PostgreSQL that is started for you.
+The prompt is an item of the store, read and written by plain get and put. It is in the namespace of
+instructions, so every put makes a new version and keeps the earlier ones. A user's rule about
+answers becomes a new version. Without URI the memory is HIPPOCAMPUS_URI, or a private PostgreSQL
+that starts by itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from langgraph_store import (
 
 APP = "example_procedural"
 EVERYONE = "everyone"
-"""What holds for all users of the application belongs to a user of its own."""
+"""The user that owns the instructions for all users of the application."""
 PROMPTS = instructions_namespace(APP, EVERYONE)
 KEY = "system_prompt"
 FIRST = "You are an assistant. Answer in one sentence. Follow these rules:\n"
@@ -36,7 +36,7 @@ MODEL = model_for_langgraph()
 
 
 def prompt(store: BaseStore) -> str:
-    """Return what the prompt says now."""
+    """Return the current prompt."""
     item = store.get(PROMPTS, KEY)
     return str(item.value["content"]) if item else FIRST
 
@@ -47,11 +47,11 @@ def answer(state: MessagesState, *, store: BaseStore) -> MessagesState:
 
 
 def improve(state: MessagesState, *, store: BaseStore) -> dict[str, str]:
-    """Make what the user demands of every answer a rule of the prompt, the newest first."""
-    said = str(state["messages"][0].text)
-    if said.startswith(("Always", "Never")):
+    """Add the user's demand on all answers to the prompt, as its first rule."""
+    message = str(state["messages"][0].text)
+    if message.startswith(("Always", "Never")):
         head, rules = prompt(store).split("\n", 1)
-        store.put(PROMPTS, KEY, {"content": f"{head}\n- {said}\n{rules}"})
+        store.put(PROMPTS, KEY, {"content": f"{head}\n- {message}\n{rules}"})
     return {}
 
 
@@ -67,20 +67,20 @@ def make_graph(store: BaseStore) -> CompiledStateGraph[MessagesState]:
 
 
 def talk(graph: CompiledStateGraph[MessagesState], message: str) -> None:
-    """Say something and print the answer."""
+    """Send one message and print the answer."""
     state = graph.invoke({"messages": [HumanMessage(message)]})
     print(f"user:      {message}\nassistant: {state['messages'][-1].text}")
 
 
 def main(uri: str | None) -> None:
-    """Teach the agent two rules, and take the second back."""
+    """Teach the agent two rules, and roll the second back."""
     with PgHippocampusStore(uri) as store:
         graph = make_graph(store)
         talk(graph, "Always greet in Portuguese.")
         talk(graph, "Which rule counts first?")
         talk(graph, "Never use any punctuation.")
         talk(graph, "Which rule counts now?")
-        print("--- the second rule is taken back")
+        print("--- the second rule is rolled back")
         rollback_instruction(store, APP, EVERYONE, KEY)
         talk(graph, "And which rule counts in the end?")
         print("--- every version is still there, newest first")

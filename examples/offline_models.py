@@ -1,9 +1,9 @@
 """Stand-ins for a language model, so that the examples run without a key and without a network.
 
-They are no language models: they understand nothing. They answer a question by quoting the first
-memory they are shown that is no question, and all else with "Noted." Where they are given tools,
-the one for ADK calls `remember` when it is asked to, and `load_memory` for a question. With
-GOOGLE_API_KEY set, the examples use Gemini instead.
+They answer a question with the first memory in the request that is not itself a question, and any
+other message with "Noted." If the agent has the tools, the model for ADK calls `remember` on a
+request to remember, and `load_memory` for a question. With GOOGLE_API_KEY set, the examples use
+Gemini instead.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 GEMINI = "gemini-3.5-flash"
 
 BLOCK = re.compile(r"<(PAST_CONVERSATIONS|MEMORIES)>\n(.*?)</\1>", re.DOTALL)
-"""What ADK's preload_memory, and our plugin, put around memories."""
+"""The tags around memories, from ADK's preload_memory and from our plugin."""
 
 
 def model_for_adk() -> str | BaseLlm:
-    """Return Gemini when its key is in the environment, else the stand-in."""
+    """Return Gemini if its key is in the environment, else the stand-in."""
     return GEMINI if os.environ.get("GOOGLE_API_KEY") else EchoesMemoryLlm(model="echoes-memory")
 
 
 def model_for_langgraph() -> BaseChatModel:
-    """Return Gemini when its key and its LangChain packages are there, else the stand-in."""
+    """Return Gemini if its key and its LangChain packages are available, else the stand-in."""
     installed = all(map(importlib.util.find_spec, ("langchain", "langchain_google_genai")))
     if os.environ.get("GOOGLE_API_KEY") and installed:
         from langchain.chat_models import (  # type: ignore[import-not-found,unused-ignore]
@@ -48,7 +48,7 @@ def model_for_langgraph() -> BaseChatModel:
 
 
 class EchoesMemoryLlm(BaseLlm):
-    """No language model: quotes a line of what preload_memory, a plugin or a tool showed it."""
+    """Quotes a memory that preload_memory, a plugin or a tool put into the request."""
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
@@ -61,20 +61,20 @@ class EchoesMemoryLlm(BaseLlm):
         )
 
     def _answer(self, request: LlmRequest) -> types.Part:
-        asked = _message(request)
+        message = _message(request)
         response = _response(request)
-        told = re.match(r"Please remember: (.*)", asked)
+        match = re.match(r"Please remember: (.*)", message)
         if response and response.name == "remember":
             return types.Part(text="I will remember that.")
-        if told and "remember" in request.tools_dict:
-            return types.Part.from_function_call(name="remember", args={"text": told[1]})
-        if _is_question(asked) and "load_memory" in request.tools_dict and not response:
-            return types.Part.from_function_call(name="load_memory", args={"query": asked})
-        return types.Part(text=_echo(asked, [*_shown(request), *_found(response)]))
+        if match and "remember" in request.tools_dict:
+            return types.Part.from_function_call(name="remember", args={"text": match[1]})
+        if _is_question(message) and "load_memory" in request.tools_dict and not response:
+            return types.Part.from_function_call(name="load_memory", args={"query": message})
+        return types.Part(text=_echo(message, [*_shown(request), *_found(response)]))
 
 
 def _message(request: LlmRequest) -> str:
-    """Return the last words of the user that are no recalled memories."""
+    """Return the last text of the user that is not a block of recalled memories."""
     texts = [
         part.text
         for content in request.contents
@@ -86,7 +86,7 @@ def _message(request: LlmRequest) -> str:
 
 
 def _response(request: LlmRequest) -> types.FunctionResponse | None:
-    """Return the response of the tool that was called last, if it was called in this turn."""
+    """Return the response of the last tool call, if it is of this turn."""
     parts = request.contents[-1].parts or []
     responses = [part.function_response for part in parts if part.function_response]
     if not responses and len(request.contents) > 1 and BLOCK.search(parts[-1].text or ""):
@@ -111,7 +111,7 @@ def _found(response: types.FunctionResponse | None) -> list[str]:
 
 
 class EchoesMemoryChatModel(BaseChatModel):
-    """No language model: quotes a "- " line of the system messages."""
+    """Quotes a "- " line of the system messages."""
 
     @property
     def _llm_type(self) -> str:
@@ -124,18 +124,18 @@ class EchoesMemoryChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **options: Any,
     ) -> ChatResult:
-        told = [str(message.text) for message in messages if isinstance(message, SystemMessage)]
-        lines = [line for text in told for line in text.splitlines()]
+        prompts = [str(message.text) for message in messages if isinstance(message, SystemMessage)]
+        lines = [line for text in prompts for line in text.splitlines()]
         memories = [line.removeprefix("- ") for line in lines if line.startswith("- ")]
         text = _echo(str(messages[-1].text), memories)
         return ChatResult(generations=[ChatGeneration(message=AIMessage(text))])
 
 
-def _echo(asked: str, memories: list[str]) -> str:
-    if not _is_question(asked):
+def _echo(message: str, memories: list[str]) -> str:
+    if not _is_question(message):
         return "Noted."
-    told = [memory for memory in memories if not _is_question(memory)]
-    return f'I remember: "{told[0]}"' if told else "I remember nothing about that."
+    facts = [memory for memory in memories if not _is_question(memory)]
+    return f'I remember: "{facts[0]}"' if facts else "I remember nothing about that."
 
 
 def _is_question(text: str) -> bool:

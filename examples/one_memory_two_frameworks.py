@@ -1,4 +1,4 @@
-"""What an ADK agent learns, a LangGraph agent in another process knows at once; and back.
+"""An ADK agent and a LangGraph agent, in two processes, answer from one memory.
 
     pip install 'pg-hippocampus[all]'
     python examples/one_memory_two_frameworks.py [URI]
@@ -22,7 +22,7 @@ LANGGRAPH_SIDE = "--langgraph-side"
 
 
 async def adk_side(uri: str | None) -> None:
-    """Learn something, let the other process use it, and answer from what that one learned."""
+    """Learn a fact, run the other process, and answer from the fact that it learned."""
     async with OpenMemoryService(uri) as memory:
         runner = adk_agent.make_runner(memory)
         print(f"--- Google ADK, process {os.getpid()}, learns")
@@ -42,7 +42,7 @@ async def adk_side(uri: str | None) -> None:
 
 
 def langgraph_side() -> None:
-    """Answer from what ADK learned, and learn something else."""
+    """Answer from the fact that ADK learned, and learn another."""
     with PgHippocampusStore() as store:
         graph = langgraph_agent.make_graph(store)
         print(f"--- LangGraph, process {os.getpid()}, knows it, and learns something else")

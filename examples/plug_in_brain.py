@@ -1,10 +1,10 @@
-"""A brain to plug in: one call before each answer, and no session to keep.
+"""A plug-in brain: one call before each answer, without session handling.
 
     pip install 'pg-hippocampus[all]'
     python examples/plug_in_brain.py [URI]
 
-A name told to process_memory is known in the next conversation, and to agents of Google ADK and
-LangGraph. Without URI the memory is HIPPOCAMPUS_URI, or a private PostgreSQL started for you.
+A name passed to process_memory is known in the next conversation, and to agents of Google ADK and
+LangGraph. Without URI the memory is HIPPOCAMPUS_URI, or a private PostgreSQL that starts by itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ APP, USER = adk_agent.APP, adk_agent.USER
 
 
 async def say(memory: MemoryEngine, text: str) -> None:
-    """Pass on what the user says, and print what is known from before."""
+    """Process one message of the user, and print the memories and relations for it."""
     answer = await memory.process_memory(text, USER, app=APP)
     print(f"user:      {text}\nresolved:  {answer['resolved_query']}")
     for one in answer["memories"]:
@@ -33,7 +33,7 @@ async def say(memory: MemoryEngine, text: str) -> None:
 
 
 async def main(uri: str | None) -> None:
-    """Tell a name, and be addressed by it later, by three faces of one memory."""
+    """State names, and ask for them later, through three interfaces to one memory."""
     async with OpenMemoryService(uri) as service:
         memory = service.engine
         print("--- Monday: the user gives a name")
@@ -41,7 +41,7 @@ async def main(uri: str | None) -> None:
             await say(memory, text)
         ended = await memory.end_session(USER, app=APP)
         print(f"--- {ended['message']}")
-        await memory.flush()  # else it is done in the background
+        await memory.flush()  # otherwise consolidation runs in the background
 
         print("--- Tuesday: a new session knows it")
         await say(memory, "What is my name?")

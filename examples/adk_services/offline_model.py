@@ -1,7 +1,7 @@
 """A stand-in for a language model, so that the agents run without a key and without a network.
 
-It understands nothing: it answers a question with the first memory it is shown that is no
-question, and all else with "Noted."
+It answers a question with the first memory in the request that is not itself a question, and any
+other message with "Noted."
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BLOCK = re.compile(r"<(PAST_CONVERSATIONS|MEMORIES)>\n(.*?)</\1>", re.DOTALL)
 
 
 class EchoesMemory(BaseLlm):
-    """Quotes a line of what preload_memory or the plugin put into the request."""
+    """Quotes a memory that preload_memory or the plugin put into the request."""
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False

@@ -1,4 +1,4 @@
-"""Tells `adk web` and `adk api_server` what hippocampus:// means; services.yaml says the same."""
+"""Registers hippocampus:// with `adk web` and `adk api_server`, as services.yaml does."""
 
 from adk_memory import register
 

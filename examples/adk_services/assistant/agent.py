@@ -1,7 +1,7 @@
-"""An agent that is shown its memory by ADK's preload_memory.
+"""An agent that reads its memory through ADK's preload_memory.
 
-It is remembered when the session is added to the memory (PATCH /apps/assistant/users/USER/memory),
-or by itself with `--extra_plugins adk_memory.MemoryPlugin`.
+PATCH /apps/assistant/users/USER/memory adds a session to the memory. With
+`--extra_plugins adk_memory.MemoryPlugin` every turn is stored without that call.
 """
 
 from google.adk.agents import LlmAgent

@@ -1,4 +1,4 @@
-"""An app that remembers every turn by itself, and whose model may use the memory as it likes."""
+"""An app that stores every turn by itself, and gives its model tools for the memory."""
 
 from google.adk.agents import LlmAgent
 from google.adk.apps import App

@@ -1,4 +1,4 @@
-"""The same as services.py one folder above: `adk run` looks in the folder of its agent."""
+"""Does the same as services.py one folder above: `adk run` reads the folder of its agent."""
 
 from adk_memory import register
 
