@@ -222,7 +222,7 @@ def spoken_text(content: types.Content | None) -> str:
 
 
 def is_settled(events: Sequence[AdkEvent], *, live: bool = False) -> bool:
-    """Tell whether the events of a run end in an answer: no error, no tool still running.
+    """Return whether the events of a run end in an answer: no error, no tool still running.
 
     live: one run is a whole conversation, so one answer at any time is enough.
     """
@@ -244,7 +244,7 @@ def is_settled(events: Sequence[AdkEvent], *, live: bool = False) -> bool:
 
 
 def is_answered(events: Sequence[AdkEvent]) -> bool:
-    """Tell whether the last event is the agent's answer to the user, not an intermediate step."""
+    """Return whether the last event is the agent's answer to the user, not an intermediate step."""
     last = events[-1]
     return (
         last.author != FROM_USER

@@ -51,10 +51,10 @@ NO_SESSION = "no-session"
 """The thread of events that were added without a session id."""
 
 
-def _check_list(given: object, name: str) -> None:
-    """Raise TypeError unless given is a list."""
-    if not isinstance(given, Sequence) or isinstance(given, str):
-        raise TypeError(f"{name} must be a list, got {type(given).__name__}")
+def _check_list(value: object, name: str) -> None:
+    """Raise TypeError unless value is a list."""
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        raise TypeError(f"{name} must be a list, got {type(value).__name__}")
 
 
 class OpenMemoryService(BaseMemoryService):
@@ -78,8 +78,8 @@ class OpenMemoryService(BaseMemoryService):
         min_relevance: 0 to 1; a search drops less relevant memories (shared_core.recall).
         include_tool_results: whether results of tools are remembered.
         wait: whether ingestion returns after embedding and consolidation. With False both are left
-            to the queue: words find the turns at once, meaning and facts a moment later. A model
-            that fails while it waits is raised; the turns are stored, and the queue tries again.
+            to the queue: words find the turns immediately, meaning and facts a moment later. With
+            True a failure of the model is raised; the turns are stored, and the queue tries again.
         deadline_s: seconds that a search may take. The start of an embedded server and the load of
             a bundled model do not count.
         fail_open: whether a search that fails, because the database is away or the deadline passed,
@@ -111,7 +111,7 @@ class OpenMemoryService(BaseMemoryService):
         strategy: ExtractionStrategy | None = None,
         agents_dir: str | None = None,
     ) -> None:
-        address, given = named_memory(uri if uri is not None else dsn, engine)
+        address, in_uri = named_memory(uri if uri is not None else dsn, engine)
         options = ServiceOptions(
             top_k=top_k,
             max_chars=max_chars,
@@ -122,13 +122,13 @@ class OpenMemoryService(BaseMemoryService):
             fail_open=fail_open,
         )
         names = {field.name for field in fields(ServiceOptions)}
-        own: dict[str, Any] = {name: value for name, value in given.items() if name in names}
+        own: dict[str, Any] = {name: value for name, value in in_uri.items() if name in names}
         self._options = replace(options, **own)
         self._owns_engine = engine is None
         if engine is None:
             of_engine: dict[str, Any] = {"embedder": embedder, "privacy": privacy, "schema": schema}
             of_engine["llm"] = hosted(llm, "adk")
-            of_engine |= {name: value for name, value in given.items() if name in ENGINE_OPTIONS}
+            of_engine |= {name: value for name, value in in_uri.items() if name in ENGINE_OPTIONS}
             engine = open_memory(address, strategy=strategy, **of_engine)
         elif (llm, privacy) != (None, None):
             raise InvalidInput("give llm and privacy to open_memory(), which made the engine")
@@ -281,7 +281,7 @@ class OpenMemoryService(BaseMemoryService):
         min_age_days: float = 7,
         dry_run: bool = False,
     ) -> dict[str, float]:
-        """Forget at once a user's turns and summaries with a retention below threshold.
+        """Forget a user's turns and summaries with a retention below threshold now.
 
         Retention falls with the days since a memory was stored or last read, more slowly for
         important ones (shared_core.core.decay). Memories younger than min_age_days, facts and

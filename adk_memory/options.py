@@ -26,15 +26,15 @@ class IngestOptions:
     metadata: Mapping[str, JsonValue] = field(default_factory=dict)
 
     @classmethod
-    def from_metadata(cls, given: Mapping[str, object] | None) -> IngestOptions:
+    def from_metadata(cls, metadata: Mapping[str, object] | None) -> IngestOptions:
         """Return the options in custom_metadata. Raises InvalidInput for an unusable value.
 
         ttl: seconds as a number, text like "3600s", or a timedelta. tags: a list of texts, or one.
         kind: "semantic", "episodic", ... importance: 1 to 10. wait: True or False.
         """
-        if given is not None and not isinstance(given, Mapping):
-            raise TypeError(f"custom_metadata must be a dict, got {type(given).__name__}")
-        rest = dict(given or {})
+        if metadata is not None and not isinstance(metadata, Mapping):
+            raise TypeError(f"custom_metadata must be a dict, got {type(metadata).__name__}")
+        rest = dict(metadata or {})
         kind, wait = rest.pop("kind", None), rest.pop("wait", None)
         importance = rest.pop("importance", 5.0)
         ttl = _ttl(rest.pop("ttl", None))
@@ -54,9 +54,8 @@ class IngestOptions:
             kind=cast("MemoryKind | None", kind),
             importance=float(importance),
             wait=wait,
-            metadata=cast(
-                "dict[str, JsonValue]", rest
-            ),  # the storage refuses values that are not JSON
+            # The storage refuses values that are not JSON.
+            metadata=cast("dict[str, JsonValue]", rest),
         )
 
     def expires_at(self, now: datetime) -> datetime | None:
@@ -92,25 +91,25 @@ class ServiceOptions:
             raise InvalidInput(f"deadline_s must be above 0, got {self.deadline_s}")
 
 
-def _ttl(given: object) -> timedelta | None:
-    if given is None:
+def _ttl(value: object) -> timedelta | None:
+    if value is None:
         return None
     try:
-        if isinstance(given, str):
-            given = float(given.strip().removesuffix("s"))
-        ttl = given if isinstance(given, timedelta) else timedelta(seconds=given)  # type: ignore[arg-type]
+        if isinstance(value, str):
+            value = float(value.strip().removesuffix("s"))
+        ttl = value if isinstance(value, timedelta) else timedelta(seconds=value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         ttl = timedelta()
-    if isinstance(given, bool) or not timedelta() < ttl <= timedelta(days=36_600):
+    if isinstance(value, bool) or not timedelta() < ttl <= timedelta(days=36_600):
         raise InvalidInput(
             f"custom_metadata ttl must be above 0 and up to 100 years, as seconds (3600, '3600s')"
-            f" or a timedelta, got {given!r}"
+            f" or a timedelta, got {value!r}"
         )
     return ttl
 
 
-def _tags(given: object) -> list[str]:
-    tags = [given] if isinstance(given, str) else given
+def _tags(value: object) -> list[str]:
+    tags = [value] if isinstance(value, str) else value
     if not isinstance(tags, list | tuple | set) or not all(isinstance(tag, str) for tag in tags):
-        raise InvalidInput(f"custom_metadata tags must be a list of texts, got {given!r}")
+        raise InvalidInput(f"custom_metadata tags must be a list of texts, got {value!r}")
     return [*tags]

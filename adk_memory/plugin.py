@@ -133,7 +133,7 @@ class MemoryPlugin(BasePlugin):
 
     async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
         """Store the run if it is settled."""
-        # An abandoned generator ends its run while it is being closed; only the exception tells.
+        # An abandoned generator ends its run while it is being closed; only the exception shows it.
         closed_early = isinstance(sys.exception(), GeneratorExit | asyncio.CancelledError)
         with self._shielded("storing a run"):
             run = self._ended(invocation_context)

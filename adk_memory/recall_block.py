@@ -81,7 +81,7 @@ def shown_ids(shown: frozenset[str], events: Sequence[Event]) -> frozenset[str]:
 
 
 def _has_lines(text: str, part: str) -> bool:
-    """Whether part occurs as whole lines of text, also after a prefix "[helper] said: "."""
+    """Return whether part occurs as whole lines of text, also after a prefix "[helper] said: "."""
     place = text.find(part)
     while place >= 0:
         before = text[text.rfind("\n", 0, place) + 1 : place].rstrip()
@@ -113,7 +113,7 @@ def _texts_in(value: object) -> Iterator[str]:
 
 
 def preloaded(llm_request: LlmRequest) -> bool:
-    """Whether ADK's preload_memory or another plugin already added memories."""
+    """Return whether ADK's preload_memory or another plugin already added memories."""
     return any(text.startswith((_PRELOADED, HEAD)) for text in shown_texts(llm_request))
 
 

@@ -66,14 +66,14 @@ class PgSessionService(BaseSessionService):
         delete_memories: bool = False,
         agents_dir: str | None = None,
     ) -> None:
-        address, given = named_memory(uri if uri is not None else dsn, engine)
+        address, in_uri = named_memory(uri if uri is not None else dsn, engine)
         self._owns_engine = engine is None
         if engine is None:
             of_engine: dict[str, Any] = {"schema": schema}
-            of_engine |= {name: value for name, value in given.items() if name in ENGINE_OPTIONS}
+            of_engine |= {name: value for name, value in in_uri.items() if name in ENGINE_OPTIONS}
             engine = open_memory(address, **of_engine)
         self._engine = engine
-        self._delete_memories = bool(given.get("delete_memories", delete_memories))
+        self._delete_memories = bool(in_uri.get("delete_memories", delete_memories))
         self._locks: dict[tuple[int, str, str, str], tuple[asyncio.Lock, list[None]]] = {}
 
     @property

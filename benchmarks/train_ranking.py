@@ -4,8 +4,9 @@
 
 The weights maximise the mean log-likelihood of a question's evidence under a softmax over its turns
 (ListNet's top-one model, Cao et al., 2007; multinomial logistic regression), with an L2 penalty on
-standardised weights. Each set counts SHARES times. Prints the figures of the conversations left out
-of a fit (five folds over whole conversations of all sets), and of each set left out of all fits.
+standardised weights. Each set counts SHARES times. Prints the figures of conversations left out of
+a fit, with five folds over whole conversations of all sets. Also prints those of each set left out
+of all fits.
 --write: puts the weights of a fit on everything into shared_core/weights/linear.v1.json.
 `benchmarks.retrieval` measures the engine with the weights; with --left-out CACHE.npz it ranks each
 conversation with the weights of the fold that left it out.

@@ -1,9 +1,9 @@
 """Stand-ins for a language model, so that the examples run without a key and without a network.
 
-They answer a question with the first memory in the request that is not itself a question, and any
-other message with "Noted." If the agent has the tools, the model for ADK calls `remember` on a
-request to remember, and `load_memory` for a question. With GOOGLE_API_KEY set, the examples use
-Gemini instead.
+They answer a question with the first memory in the request that is not itself a question. Their
+answer to any other message is "Noted". If the agent has the tools, the model for ADK calls
+`remember` on a request to remember, and `load_memory` for a question. With GOOGLE_API_KEY set, the
+examples use Gemini instead.
 """
 
 from __future__ import annotations

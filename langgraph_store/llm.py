@@ -193,8 +193,8 @@ class CompressorReranker:
             Document(page_content=text, metadata={PLACE: place}) for place, text in enumerate(texts)
         ]
         kept = await asyncio.to_thread(self._compressor.compress_documents, documents, query)
-        given = [document.metadata.get(SCORE) for document in kept]
-        known = [float(score) for score in given if score is not None]
+        found = [document.metadata.get(SCORE) for document in kept]
+        known = [float(score) for score in found if score is not None]
         if len(known) < len(kept):
             known = [float(len(kept) - place) for place in range(len(kept))]
         scores = [min(known, default=0.0) - 1.0] * len(texts)

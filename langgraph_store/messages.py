@@ -28,7 +28,7 @@ MAX_ID_BYTES = 500
 """Maximum number of bytes of a message's id; the index of turns limits it."""
 
 _CHAT_ROLES: dict[str, Role] = {
-    given: role for given, role in ROLES.items() if role in ("user", "agent")
+    name: role for name, role in ROLES.items() if role in ("user", "agent")
 }
 _THOUGHTS = re.compile(r"\A\s*<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL)
 
@@ -42,10 +42,10 @@ def messages_of(state: object, key: str) -> list[BaseMessage]:
         found = getattr(state, key, None)
     if found is None:
         return []
-    given = found if isinstance(found, list | tuple) else [found]
-    if all(isinstance(message, BaseMessage) for message in given):
-        return list(given)
-    return convert_to_messages(given)
+    messages = found if isinstance(found, list | tuple) else [found]
+    if all(isinstance(message, BaseMessage) for message in messages):
+        return list(messages)
+    return convert_to_messages(messages)
 
 
 def turns_of(
@@ -108,7 +108,7 @@ def spoken_text(message: BaseMessage) -> str:
 
 
 def is_of_a_user(message: BaseMessage) -> bool:
-    """Whether a user wrote a message; a summary is a human message with an "lc_source"."""
+    """Return whether a user wrote a message; a summary is a human message with an "lc_source"."""
     return isinstance(message, HumanMessage) and "lc_source" not in message.additional_kwargs
 
 

@@ -82,9 +82,9 @@ def create_reflection_node(
 
         builder.add_node("reflect", create_reflection_node(store, app="my_app", delay_s=30))
 
-    It stores the turns and a job in one transaction and returns {}; a search by words finds them at
-    once. A worker in this process, or `hippocampus worker`, embeds and consolidates them. A turn is
-    stored once, however often the node sees it. A run without a user or a thread raises
+    It stores the turns and a job in one transaction and returns {}; a search by words finds them
+    immediately. A worker in this process, or `hippocampus worker`, embeds and consolidates them. A
+    turn is stored once, however often the node sees it. A run without a user or a thread raises
     InvalidInput. Other errors are logged and counted in the node's `failures`; the run goes on.
 
     Args:

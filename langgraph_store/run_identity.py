@@ -42,9 +42,8 @@ class RunIdentity:
             user = user or next((found for key in USER_KEYS if (found := _field(place, key))), "")
         if not user:
             raise InvalidInput(
-                "a run without a user does not say whose memory it uses: give user_id=..., or run"
-                " the graph with config={'configurable': {'user_id': ...}} or a context that has"
-                " a user_id"
+                "a run needs a user_id: run the graph with config={'configurable': {'user_id':"
+                " ...}} or a context that has a user_id, or give user_id=..."
             )
         return Scope(_given(self.app, config, context), user)
 

@@ -1,4 +1,4 @@
-"""Joins the single async operations that an event loop starts at once into batches."""
+"""Joins the single async operations that an event loop starts together into batches."""
 
 from __future__ import annotations
 

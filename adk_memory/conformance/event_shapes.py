@@ -24,7 +24,7 @@ NESTED: dict[str, Any] = {
 }
 
 
-def said(*parts: str | Part, **fields: Any) -> Event:
+def model_event(*parts: str | Part, **fields: Any) -> Event:
     """Return an event of a model."""
     return event("e1", *parts, author="bot", **fields)
 
@@ -47,40 +47,42 @@ _auth = AuthConfig.model_validate(
 _summary = types.Content(role="model", parts=[Part(text="tea, summed up")])
 
 PARTS = {
-    "text": said("tea"),
-    "odd text": said('茶 🦜👍🏽 it\'s "quoted" \\ \u2028 %s {0} $1 \x1b\x7f'),
-    "empty text": said(""),
-    "long text": said("tea " * 100_000),
-    "several parts": said("tea", "coffee", Part.from_bytes(data=b"x", mime_type="image/png")),
-    "thought": said(Part(text="hm", thought=True, thought_signature=BYTES)),
-    "inline data": said(Part.from_bytes(data=BYTES, mime_type="image/png")),
-    "file data": said(Part.from_uri(file_uri="gs://bucket/tea.png", mime_type="image/png")),
-    "video": said(
+    "text": model_event("tea"),
+    "odd text": model_event('茶 🦜👍🏽 it\'s "quoted" \\ \u2028 %s {0} $1 \x1b\x7f'),
+    "empty text": model_event(""),
+    "long text": model_event("tea " * 100_000),
+    "several parts": model_event(
+        "tea", "coffee", Part.from_bytes(data=b"x", mime_type="image/png")
+    ),
+    "thought": model_event(Part(text="hm", thought=True, thought_signature=BYTES)),
+    "inline data": model_event(Part.from_bytes(data=BYTES, mime_type="image/png")),
+    "file data": model_event(Part.from_uri(file_uri="gs://bucket/tea.png", mime_type="image/png")),
+    "video": model_event(
         Part(
             file_data=types.FileData(file_uri="gs://bucket/tea.mp4", mime_type="video/mp4"),
             video_metadata=types.VideoMetadata(start_offset="1s", end_offset="2s", fps=1.5),
         )
     ),
-    "function call": said(
+    "function call": model_event(
         Part(function_call=types.FunctionCall(id="f1", name="brew", args=NESTED))
     ),
-    "long running call": said(
+    "long running call": model_event(
         Part(function_call=types.FunctionCall(id="f1", name="brew", args={})),
         long_running_tool_ids={"f1", "f2"},
     ),
-    "no long running call": said("tea", long_running_tool_ids=set()),
+    "no long running call": model_event("tea", long_running_tool_ids=set()),
     "function response": event(
         "e1", Part(function_response=types.FunctionResponse(id="f1", name="brew", response=NESTED))
     ),
-    "executable code": said(
+    "executable code": model_event(
         Part.from_executable_code(code="print('tea')\n", language=types.Language.PYTHON)
     ),
-    "code result": said(
+    "code result": model_event(
         Part.from_code_execution_result(outcome=types.Outcome.OUTCOME_FAILED, output="no tea")
     ),
-    "no content": said(),
-    "no parts": said(content=types.Content(role="model", parts=[])),
-    "no role": said(content=types.Content(parts=[Part(text="tea")])),
+    "no content": model_event(),
+    "no parts": model_event(content=types.Content(role="model", parts=[])),
+    "no role": model_event(content=types.Content(parts=[Part(text="tea")])),
 }
 
 ACTIONS = {
@@ -107,8 +109,8 @@ ACTIONS = {
 
 FIELDS = {
     "heard": event("e1", input_transcription=types.Transcription(text="茶", finished=True)),
-    "spoken": said(output_transcription=types.Transcription(text="tea", finished=False)),
-    "usage": said(
+    "spoken": model_event(output_transcription=types.Transcription(text="tea", finished=False)),
+    "usage": model_event(
         "tea",
         usage_metadata=types.GenerateContentResponseUsageMetadata(
             prompt_token_count=3,
@@ -120,7 +122,7 @@ FIELDS = {
         model_version="model-1",
         avg_logprobs=-0.25,
     ),
-    "grounding": said(
+    "grounding": model_event(
         "tea",
         grounding_metadata=types.GroundingMetadata(
             web_search_queries=["tea"],
@@ -132,22 +134,22 @@ FIELDS = {
             citations=[types.Citation(start_index=0, end_index=3, uri="https://tea")]
         ),
     ),
-    "custom metadata": said("tea", custom_metadata=NESTED),
-    "error": said(error_code="SAFETY", error_message="no tea"),
-    "flags": said(
+    "custom metadata": model_event("tea", custom_metadata=NESTED),
+    "error": model_event(error_code="SAFETY", error_message="no tea"),
+    "flags": model_event(
         "tea",
         partial=False,
         turn_complete=True,
         interrupted=False,
         finish_reason=types.FinishReason.MAX_TOKENS,
     ),
-    "branch": said("tea", branch="a.b.c", isolation_scope="f1"),
-    "node": said(
+    "branch": model_event("tea", branch="a.b.c", isolation_scope="f1"),
+    "node": model_event(
         "tea",
         output=NESTED,
         node_info=NodeInfo(path="A@1/B@2", output_for=["A@1"], message_as_output=True),
     ),
-    "cache": said(
+    "cache": model_event(
         "tea",
         cache_metadata=CacheMetadata(
             cache_name="c1", fingerprint="f", invocations_used=1, contents_count=2, expire_time=1.5
@@ -158,10 +160,10 @@ FIELDS = {
             new_handle="h", resumable=True
         ),
     ),
-    "fraction of a second": said("tea", timestamp=1_772_441_999.123456),
-    "time zero": said("tea", timestamp=0.0),
-    "time to come": said("tea", timestamp=4_102_444_800.0),
-    "no invocation": said("tea", invocation_id=""),
+    "fraction of a second": model_event("tea", timestamp=1_772_441_999.123456),
+    "time zero": model_event("tea", timestamp=0.0),
+    "time to come": model_event("tea", timestamp=4_102_444_800.0),
+    "no invocation": model_event("tea", invocation_id=""),
 }
 
 SHAPES: dict[str, Event] = {**PARTS, **ACTIONS, **FIELDS}

@@ -135,8 +135,8 @@ class Content(ServiceTests):
     async def test_the_secrets_of_a_request_to_the_user_stay_out(
         self, service: BaseMemoryService, part: types.Part
     ) -> None:
-        said = event("e1", "please sign in for tea", part, author="bot")
-        await service.add_session_to_memory(session(said))
+        request = event("e1", "please sign in for tea", part, author="bot")
+        await service.add_session_to_memory(session(request))
         for query in (SECRET, "tea", "adk_request_credential adk_request_confirmation"):
             found = await search(service, query)
             assert SECRET not in "".join(memory.model_dump_json() for memory in found)
@@ -151,31 +151,31 @@ class Content(ServiceTests):
     async def test_a_turn_that_was_rewound_is_not_remembered(
         self, service: BaseMemoryService
     ) -> None:
-        said = [event("e1", "tea one", invocation_id="i1"),
-                event("e2", "tea two", invocation_id="i2"),
-                event("e3", "tea three", author="bot", invocation_id="i2"),
-                rewind("e4", "i2"),
-                event("e5", "tea four", invocation_id="i4")]  # fmt: skip
-        await service.add_session_to_memory(session(*said))
+        events = [event("e1", "tea one", invocation_id="i1"),
+                  event("e2", "tea two", invocation_id="i2"),
+                  event("e3", "tea three", author="bot", invocation_id="i2"),
+                  rewind("e4", "i2"),
+                  event("e5", "tea four", invocation_id="i4")]  # fmt: skip
+        await service.add_session_to_memory(session(*events))
         assert await turns(service, "tea") == ["tea four", "tea one"]
 
     async def test_a_turn_that_is_rewound_later_is_forgotten(
         self, service: BaseMemoryService
     ) -> None:
-        said = [event("e1", "tea one", invocation_id="i1"),
-                event("e2", "tea two", invocation_id="i2"),
-                event("e3", "tea three", author="bot", invocation_id="i2")]  # fmt: skip
-        await service.add_session_to_memory(session(*said))
+        events = [event("e1", "tea one", invocation_id="i1"),
+                  event("e2", "tea two", invocation_id="i2"),
+                  event("e3", "tea three", author="bot", invocation_id="i2")]  # fmt: skip
+        await service.add_session_to_memory(session(*events))
         more = [rewind("e4", "i2"), event("e5", "tea four", invocation_id="i4")]
-        await service.add_session_to_memory(session(*said, *more))
+        await service.add_session_to_memory(session(*events, *more))
         assert await turns(service, "tea") == ["tea four", "tea one"]
 
     @each("field", {"heard": "input_transcription", "spoken": "output_transcription"})
     async def test_a_live_turn_is_remembered_by_its_transcription(
         self, service: BaseMemoryService, field: str
     ) -> None:
-        spoken = {field: types.Transcription(text="tea, please", finished=True)}
-        await service.add_session_to_memory(session(event("e1", author="bot", **spoken)))
+        fields = {field: types.Transcription(text="tea, please", finished=True)}
+        await service.add_session_to_memory(session(event("e1", author="bot", **fields)))
         assert await turns(service, "tea") == ["tea, please"]
 
     async def test_a_content_without_a_role_is_remembered(self, service: BaseMemoryService) -> None:
@@ -187,8 +187,8 @@ class Content(ServiceTests):
         self, service: BaseMemoryService
     ) -> None:
         """The author names the agent; the role does not."""
-        said = session(event("e1", "tea here"), event("e2", "tea there", author="tea_bot"))
-        await service.add_session_to_memory(said)
+        added = session(event("e1", "tea here"), event("e2", "tea there", author="tea_bot"))
+        await service.add_session_to_memory(added)
         found = await search(service, "tea")
         assert {entry.author: entry.content.role for entry in found} == {
             "user": "user",

@@ -115,13 +115,13 @@ class Entries(ServiceTests):
     async def test_an_entry_is_found_with_its_author_and_time(
         self, service: BaseMemoryService
     ) -> None:
-        given = entry("tea at noon", author="diary", timestamp="2026-03-02T10:40:00+02:00")
-        before = given.model_dump()
-        await service.add_memory(memories=[given], **WHO)
+        added = entry("tea at noon", author="diary", timestamp="2026-03-02T10:40:00+02:00")
+        before = added.model_dump()
+        await service.add_memory(memories=[added], **WHO)
         [found] = await search(service, "tea")
         assert (found.author, found.content.parts) == ("diary", [Part(text="tea at noon")])
-        assert _moment(found) == _moment(given)
-        assert given.model_dump() == before
+        assert _moment(found) == _moment(added)
+        assert added.model_dump() == before
 
     @needs("add_memory")
     @each("text", {"english": "I like green tea", "chinese": "我喜欢喝绿茶 tea"})

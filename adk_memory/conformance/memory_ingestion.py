@@ -64,8 +64,8 @@ class Ingestion(ServiceTests):
 
     @needs("add_events_to_memory")
     async def test_events_add_up(self, service: BaseMemoryService) -> None:
-        for said in (TEA, COFFEE):
-            await service.add_events_to_memory(events=[said], session_id="s1", **WHO)
+        for event_ in (TEA, COFFEE):
+            await service.add_events_to_memory(events=[event_], session_id="s1", **WHO)
         await service.add_events_to_memory(events=[], session_id="s1", **WHO)
         assert await turns(service, "tea") == BOTH
 
@@ -131,18 +131,18 @@ class Ingestion(ServiceTests):
     async def test_the_objects_of_the_caller_stay_as_they_are(
         self, service: BaseMemoryService
     ) -> None:
-        given = session(event("e1", "tea is what I drink"), COFFEE)
-        before = given.model_dump()
-        await service.add_session_to_memory(given)
+        added = session(event("e1", "tea is what I drink"), COFFEE)
+        before = added.model_dump()
+        await service.add_session_to_memory(added)
         await search(service, "tea")
-        assert given.model_dump() == before
+        assert added.model_dump() == before
 
     async def test_what_the_caller_changes_later_is_not_remembered(
         self, service: BaseMemoryService
     ) -> None:
-        given = event("e1", "tea is what I drink")
-        await service.add_session_to_memory(session(given))
-        given.content.parts[0].text = "tea, changed later"  # type: ignore[union-attr, index]
+        added = event("e1", "tea is what I drink")
+        await service.add_session_to_memory(session(added))
+        added.content.parts[0].text = "tea, changed later"  # type: ignore[union-attr, index]
         assert await turns(service, "tea") == ["tea is what I drink"]
 
     async def test_what_a_search_returns_is_a_copy(self, service: BaseMemoryService) -> None:
@@ -154,15 +154,15 @@ class Ingestion(ServiceTests):
     async def test_a_session_added_by_many_at_once_is_there_once(
         self, service: BaseMemoryService
     ) -> None:
-        said = session(TEA, COFFEE)
-        await asyncio.gather(*(service.add_session_to_memory(said) for _ in range(8)))
+        grown = session(TEA, COFFEE)
+        await asyncio.gather(*(service.add_session_to_memory(grown) for _ in range(8)))
         assert await turns(service, "tea") == BOTH
 
     async def test_sessions_added_at_once_are_all_there(self, service: BaseMemoryService) -> None:
-        said = {f"tea for {n}": session(event("e1", f"tea for {n}"), session_id=f"s{n}")
-                for n in range(8)}  # fmt: skip
-        await asyncio.gather(*map(service.add_session_to_memory, said.values()))
-        assert await turns(service, "tea") == sorted(said)
+        sessions = {f"tea for {n}": session(event("e1", f"tea for {n}"), session_id=f"s{n}")
+                    for n in range(8)}  # fmt: skip
+        await asyncio.gather(*map(service.add_session_to_memory, sessions.values()))
+        assert await turns(service, "tea") == sorted(sessions)
 
     async def test_a_service_works_from_one_event_loop_after_another(
         self, service: BaseMemoryService
@@ -187,4 +187,4 @@ class Ingestion(ServiceTests):
                 await calls[method]()
             except NotImplementedError:
                 continue
-            raise AssertionError(f"{method} is said to be unsupported, and did not raise")
+            raise AssertionError(f"{method} is declared unsupported and must raise, but did not")

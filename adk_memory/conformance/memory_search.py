@@ -75,15 +75,15 @@ class MemorySearching(ServiceTests):
         assert await turns(service, query) == ["tea is what I drink"]
 
     async def test_what_shares_most_words_comes_first(self, service: BaseMemoryService) -> None:
-        said = [event(f"e{n}", f"the tea number {n}") for n in range(8)]
-        said.insert(4, event("best", "the parrot drinks green tea"))
-        await service.add_session_to_memory(session(*said))
+        events = [event(f"e{n}", f"the tea number {n}") for n in range(8)]
+        events.insert(4, event("best", "the parrot drinks green tea"))
+        await service.add_session_to_memory(session(*events))
         found = await search(service, "which parrot drinks green tea")
         assert texts(found)[0] == "the parrot drinks green tea"
 
     async def test_a_search_is_bounded(self, service: BaseMemoryService) -> None:
-        said = [event(f"e{n}", f"tea number {n}") for n in range(2 * MOST)]
-        await service.add_session_to_memory(session(*said))
+        events = [event(f"e{n}", f"tea number {n}") for n in range(2 * MOST)]
+        await service.add_session_to_memory(session(*events))
         assert 0 < len(await search(service, "tea number")) <= MOST
 
     async def test_others_find_nothing(self, service: BaseMemoryService) -> None:
@@ -104,8 +104,8 @@ class MemorySearching(ServiceTests):
     async def test_any_id_is_an_id(self, service: BaseMemoryService, odd: str) -> None:
         who = owner(odd, odd)
         for _ in range(2):
-            said = session(event(odd, "tea is what I drink"), session_id=odd, **who)
-            await service.add_session_to_memory(said)
+            added = session(event(odd, "tea is what I drink"), session_id=odd, **who)
+            await service.add_session_to_memory(added)
         assert await turns(service, "tea", **who) == ["tea is what I drink"]
         assert await search(service, "tea") == []
 

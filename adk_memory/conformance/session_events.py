@@ -26,11 +26,11 @@ class Events(ServiceTests):
         self, service: BaseSessionService
     ) -> None:
         created = await service.create_session(session_id="s1", **WHO)
-        said = event("e1", "tea", timestamp=float(round(time.time()) + 5))
-        assert await service.append_event(created, said) == said
+        appended = event("e1", "tea", timestamp=float(round(time.time()) + 5))
+        assert await service.append_event(created, appended) == appended
         found = await reload(service, "s1")
-        assert created.events == found.events == [said]
-        assert created.last_update_time == found.last_update_time == said.timestamp
+        assert created.events == found.events == [appended]
+        assert created.last_update_time == found.last_update_time == appended.timestamp
 
     async def test_a_partial_event_is_returned_and_not_kept(
         self, service: BaseSessionService
@@ -46,12 +46,12 @@ class Events(ServiceTests):
     ) -> None:
         """A caller that lost the reply of a call must be able to repeat it."""
         created = await service.create_session(session_id="s1", **WHO)
-        said = event("e1", "tea")
+        appended = event("e1", "tea")
         for _ in range(2):
-            await service.append_event(created, said)
+            await service.append_event(created, appended)
         found = await reload(service, "s1")
-        await service.append_event(found, said.model_copy(deep=True))
-        assert created.events == found.events == (await reload(service, "s1")).events == [said]
+        await service.append_event(found, appended.model_copy(deep=True))
+        assert created.events == found.events == (await reload(service, "s1")).events == [appended]
 
     async def test_one_event_id_in_two_sessions_is_two_events(
         self, service: BaseSessionService
@@ -87,9 +87,9 @@ class Events(ServiceTests):
         self, service: BaseSessionService
     ) -> None:
         created = await service.create_session(session_id="s1", **WHO)
-        said = event("e1", "tea")
-        await service.append_event(created, said)
-        said.author = "changed"
+        appended = event("e1", "tea")
+        await service.append_event(created, appended)
+        appended.author = "changed"
         found = await reload(service, "s1")
         assert found.events[0].author == "user"
         found.events[0].author = "changed"
@@ -148,8 +148,8 @@ class Events(ServiceTests):
         created = await service.create_session(session_id="s1", **WHO)
         for n in range(1, 6):
             actions = EventActions(state_delta={f"k{n}": n})
-            said = event(f"e{n}", "tea", timestamp=PAST + n, actions=actions)
-            await service.append_event(created, said)
+            appended = event(f"e{n}", "tea", timestamp=PAST + n, actions=actions)
+            await service.append_event(created, appended)
         found = await reload(service, "s1", recent=recent, after=after)
         assert _ids(found) == expected
         assert found.state == {f"k{n}": n for n in range(1, 6)}
@@ -198,11 +198,11 @@ class Events(ServiceTests):
     ) -> None:
         """Tools that run in parallel append to one session object."""
         created = await service.create_session(session_id="s1", **WHO)
-        said = [event(f"e{n}", "tea", actions=EventActions(state_delta={f"k{n}": n}))
-                for n in range(24)]  # fmt: skip
-        await asyncio.gather(*(service.append_event(created, one) for one in said))
+        events = [event(f"e{n}", "tea", actions=EventActions(state_delta={f"k{n}": n}))
+                  for n in range(24)]  # fmt: skip
+        await asyncio.gather(*(service.append_event(created, one) for one in events))
         found = await reload(service, "s1")
-        assert _ids(found) == _ids(created) == [one.id for one in said]
+        assert _ids(found) == _ids(created) == [one.id for one in events]
         assert found.state == created.state == {f"k{n}": n for n in range(24)}
         await service.append_event(created, event("last", "tea"))
 

@@ -98,10 +98,10 @@ class Lifecycle(ServiceTests):
         who = owner(odd, odd)
         state = {"a": 1, "app:b": 2, "user:c": 3}
         created = await service.create_session(session_id=odd, state=state, **who)
-        said = event(odd, "tea", author=odd, invocation_id=odd)
-        await service.append_event(created, said)
+        appended = event(odd, "tea", author=odd, invocation_id=odd)
+        await service.append_event(created, appended)
         found = await reload(service, odd, **who)
-        assert (found.id, found.events, found.state) == (odd, [said], state)
+        assert (found.id, found.events, found.state) == (odd, [appended], state)
         listed = await service.list_sessions(**who)
         assert [one.id for one in listed.sessions] == [odd]
         await service.delete_session(session_id=odd, **who)

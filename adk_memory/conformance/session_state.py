@@ -156,11 +156,11 @@ class States(ServiceTests):
             assert text.startswith("x") and text.endswith("y")
 
     async def test_the_state_of_the_caller_is_copied(self, service: BaseSessionService) -> None:
-        given: dict[str, Any] = {"list": [1], "user:list": [1], "app:list": [1]}
-        before = {key: list(value) for key, value in given.items()}
-        created = await service.create_session(session_id="s1", state=given, **WHO)
-        assert given == before
-        for value in (*given.values(), *created.state.values()):
+        state: dict[str, Any] = {"list": [1], "user:list": [1], "app:list": [1]}
+        before = {key: list(value) for key, value in state.items()}
+        created = await service.create_session(session_id="s1", state=state, **WHO)
+        assert state == before
+        for value in (*state.values(), *created.state.values()):
             value.append(2)
         assert (await reload(service, "s1")).state == before
 

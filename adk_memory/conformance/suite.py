@@ -32,7 +32,10 @@ class ServiceTests:
             *(cls.unsupported.keys() - cls.optional),
         ]
         if unknown:
-            raise ValueError(f"{cls.__name__} names what the suite does not have: {unknown}")
+            raise ValueError(
+                f"divergences and unsupported of {cls.__name__} must name tests and methods of the"
+                f" suite, got {unknown}"
+            )
 
     @pytest.fixture(autouse=True)
     def _known(self, request: pytest.FixtureRequest) -> None:

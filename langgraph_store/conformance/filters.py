@@ -75,30 +75,32 @@ class Filtering(StoreTests):
     async def test_a_filter_finds_what_it_says(
         self, face: Face, case: tuple[dict[str, Any], set[str]]
     ) -> None:
-        wanted, expected = case
+        condition, expected = case
         await self._fill(face)
-        assert set(await face.keys(filter=wanted)) == expected
+        assert set(await face.keys(filter=condition)) == expected
 
     @needs("operators")
     @each("case", MORE)
     async def test_more_operators_find_what_they_say(
         self, face: Face, case: tuple[dict[str, Any], set[str]]
     ) -> None:
-        wanted, expected = case
+        condition, expected = case
         await self._fill(face)
-        assert set(await face.keys(filter=wanted)) == expected
+        assert set(await face.keys(filter=condition)) == expected
 
     async def test_null_is_a_value_and_a_missing_key_is_none(self, face: Face) -> None:
         await self._fill(face)
         assert await face.keys(filter={"gone": None}) == ["hundred"]
         assert set(await face.keys(filter={"gone": {"$ne": None}})) == ALL - {"hundred"}
 
-    @each("wanted", SENSELESS)
-    async def test_a_filter_that_makes_no_sense_is_an_error(self, face: Face, wanted: Any) -> None:
+    @each("condition", SENSELESS)
+    async def test_a_filter_that_makes_no_sense_is_an_error(
+        self, face: Face, condition: Any
+    ) -> None:
         """An empty result would mean that no item matches."""
         await self._fill(face)
         with pytest.raises(Exception):  # noqa: B017 # the contract names no type
-            await face.search(HERE, filter=wanted)
+            await face.search(HERE, filter=condition)
 
     async def test_filters_come_before_limit_and_offset(self, face: Face) -> None:
         await face.batch([PutOp(HERE, f"{n:03}", {"even": n % 2 == 0}, False) for n in range(40)])

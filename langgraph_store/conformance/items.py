@@ -103,7 +103,7 @@ class Keeping(StoreTests):
     async def test_what_json_cannot_hold_is_refused(
         self, face: Face, value: dict[str, Any]
     ) -> None:
-        with pytest.raises(Exception):  # noqa: B017 # whichever: nothing may be stored
+        with pytest.raises(Exception):  # noqa: B017 # any error: nothing may be stored
             await face.put(HERE, "k", value)
         assert await face.get(HERE, "k") is None
 

@@ -34,7 +34,10 @@ class StoreTests:
         super().__init_subclass__()
         unknown = [*(cls.divergences.keys() - _names(cls)), *(cls.unsupported.keys() - OPTIONAL)]
         if unknown:
-            raise ValueError(f"{cls.__name__} names what the suite does not have: {unknown}")
+            raise ValueError(
+                f"divergences and unsupported of {cls.__name__} must name tests and features of the"
+                f" suite, got {unknown}"
+            )
 
     @pytest.fixture(params=MODES)
     def face(self, request: pytest.FixtureRequest, store: BaseStore) -> Face:
