@@ -144,7 +144,7 @@ def test_it_submits_from_a_node_without_a_config(store: PgHippocampusStore) -> N
     builder.compile().invoke({"messages": [HumanMessage("I live in Lisbon.")]}, CONFIG)
     assert 1 == futures[0].result(60)["events"]
     assert "I live in Lisbon." in [item["value"]["content"] for item in found]  # facts follow
-    with pytest.raises(InvalidInput, match="whose"):
+    with pytest.raises(InvalidInput, match="needs a user_id"):
         executor.submit({"messages": ["Hello."]}, config={"configurable": {"thread_id": "t"}})
 
 

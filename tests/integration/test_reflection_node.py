@@ -282,7 +282,7 @@ def test_whose_memory_it_is(store: PgHippocampusStore) -> None:
     run(by_context, {"application": "app"}, {"tenant": "five"})
     users = ("one", "two@example.com", "three", "four", "five/5")
     assert [1] * 5 == [remembered(user) for user in users]
-    with pytest.raises(InvalidInput, match="whose memory"):
+    with pytest.raises(InvalidInput, match="needs a user_id"):
         run(node, {})
 
 
