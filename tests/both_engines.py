@@ -1,4 +1,4 @@
-"""The same calls on both engines, and what each of them says and holds afterwards."""
+"""Runs the same calls on both engines, and compares their results and rows."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class Both:
         await self.postgres.close()
 
     async def same(self, call: Callable[[Any], Awaitable[T]]) -> T:
-        """Return what both storages return, which must be the same."""
+        """Return the result of a call, which must be equal on both storages."""
         first = await call(self.postgres)
         second = await call(self.seekdb)
         assert second == first, f"{second!r:.2000}\nis not\n{first!r:.2000}"
         return first
 
     async def outcome(self, call: Callable[[Any], Awaitable[object]]) -> object:
-        """Return what both return, or with what both refuse, as text; which must be the same."""
+        """Return the result or the text of the error, which must be equal on both storages."""
         found, why = list[object](), []
         for storage in (self.postgres, self.seekdb):
             try:
@@ -65,7 +65,7 @@ class Both:
         return found[0]
 
     async def put(self, tenant: str, world: World) -> None:
-        """Write rows, by table and column, into both."""
+        """Write rows, by table and column, into both storages."""
         with self._admin() as admin:
             for table, names, rows in _alike(tenant, world):
                 admin.cursor().executemany(
@@ -75,19 +75,19 @@ class Both:
                 )
         await self.seekdb._database.write(lambda tx: _put(tx, tenant, world))
 
-    async def left(self, tenant: str, wanted: Mapping[str, str]) -> World:
-        """Return the rows of some tables, which must be the same. wanted: columns of tables."""
+    async def left(self, tenant: str, tables: Mapping[str, str]) -> World:
+        """Return rows, which must be equal on both storages. tables: column names by table."""
         with self._admin() as admin:
             first = {
                 table: _read(
                     columns, admin.execute(_select(table, columns, ""), [tenant]).fetchall()
                 )
-                for table, columns in wanted.items()
+                for table, columns in tables.items()
             }
         second = await self.seekdb._database.read(
             lambda tx: {
                 table: _read(columns, tx.rows(_select(table, columns, "`"), [tenant]))
-                for table, columns in wanted.items()
+                for table, columns in tables.items()
             }
         )
         for table, rows in first.items():
@@ -114,7 +114,7 @@ def _put(tx: Transaction, tenant: str, world: World) -> None:
 
 
 def _alike(tenant: str, world: World) -> Iterator[tuple[str, Sequence[str], Sequence[Row]]]:
-    """Yield the rows of each table that have the same columns, and these."""
+    """Yield each table, its column names, and its rows with exactly these columns."""
     for table, rows in world.items():
         groups: dict[tuple[str, ...], list[Row]] = {}
         for row in rows:
@@ -134,13 +134,13 @@ def _seekdb(name: str, value: object) -> object:
 def _read(columns: str, rows: Sequence[Sequence[Any]]) -> list[Row]:
     names = columns.split()
     read = [
-        {name: _told(name, value) for name, value in zip(names, row, strict=True)} for row in rows
+        {name: _plain(name, value) for name, value in zip(names, row, strict=True)} for row in rows
     ]
     return sorted(read, key=repr)
 
 
-def _told(name: str, value: Any) -> Any:
-    told = json.loads(value) if name in JSON and isinstance(value, str) else value
-    if isinstance(told, dict):
-        return {key: told[key] for key in sorted(told)}
-    return told.astimezone(UTC) if isinstance(told, datetime) else told
+def _plain(name: str, value: Any) -> Any:
+    plain = json.loads(value) if name in JSON and isinstance(value, str) else value
+    if isinstance(plain, dict):
+        return {key: plain[key] for key in sorted(plain)}
+    return plain.astimezone(UTC) if isinstance(plain, datetime) else plain

@@ -1,5 +1,5 @@
-"""Every test that needs a database gets its own, copied from a migrated template on one embedded
-PostgreSQL that all workers of the run share."""
+"""Gives every test that needs a database its own: a copy of a migrated template on one embedded
+PostgreSQL, which all workers of the run share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from shared_core import MemoryEngine, Scope, open_memory, run_sync
 from shared_core.storage.oceanbase.connection.embedded import has_network
 from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres, describe
 
-# Machines are noisy, and the first example of a run loads what the others reuse: no timed asserts.
+# No deadlines: machines are noisy, and the first example of a run loads what the others reuse.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
@@ -70,7 +70,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def server(testrun_uid: str) -> Iterator[str]:
-    """The DSN of a running server; one server for all workers, removed with the last of them."""
+    """The DSN of the server that all workers share; the last worker removes it."""
     home = Path(tempfile.gettempdir()) / f"hippocampus-tests-{testrun_uid[:12]}"
     embedded = EmbeddedPostgres(home)
     dsn = embedded.acquire()
@@ -86,7 +86,7 @@ def server(testrun_uid: str) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def template(server: str) -> str:
-    """The name of a database that holds the migrated schema and nothing else."""
+    """The name of a database with the migrated schema and no rows."""
     with psycopg.connect(server, autocommit=True) as admin:
         admin.execute("SELECT pg_advisory_lock(7)")
         found = admin.execute("SELECT FROM pg_database WHERE datname = %s", [TEMPLATE]).fetchone()
@@ -100,7 +100,7 @@ def template(server: str) -> str:
 
 @pytest.fixture(scope="session")
 def seekdb(testrun_uid: str, worker_id: str) -> Iterator[SeekdbDatabases]:
-    """Empty databases on a running SeekDB; one server for all workers, removed with the last."""
+    """Empty databases on the SeekDB that all workers share; the last worker removes it."""
     home = Path(tempfile.gettempdir()) / f"hippocampus-seekdb-{testrun_uid[:12]}"
     databases = SeekdbDatabases(home, worker_id)
     yield databases
@@ -109,31 +109,31 @@ def seekdb(testrun_uid: str, worker_id: str) -> Iterator[SeekdbDatabases]:
 
 @pytest.fixture
 def on_engine(request: pytest.FixtureRequest) -> str:
-    """Which engine a test runs on: both, one after the other, where it is marked both_engines."""
+    """The engine of a test; a test marked both_engines runs on each of them."""
     return str(getattr(request, "param", os.environ.get("HIPPOCAMPUS_TEST_ENGINE", "postgres")))
 
 
 @pytest.fixture
 def dsn(request: pytest.FixtureRequest, on_engine: str) -> Iterator[str]:
-    """The DSN of a database with the schema and nothing else in it, dropped afterwards."""
+    """The DSN of a database with the schema and no rows, dropped afterwards."""
     yield from _empty(request, on_engine)
 
 
 @pytest.fixture
 def other_dsn(request: pytest.FixtureRequest, on_engine: str) -> Iterator[str]:
-    """The DSN of a second one beside it."""
+    """The DSN of a second such database on the same server."""
     yield from _empty(request, on_engine)
 
 
 @pytest.fixture
 def seekdb_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The DSN of a SeekDB database, on whatever engine the test runs otherwise."""
+    """The DSN of a SeekDB database, whichever engine the test runs on."""
     yield from _empty(request, "seekdb")
 
 
 @pytest.fixture
 async def both(server: str, template: str, seekdb: SeekdbDatabases) -> AsyncIterator[Both]:
-    """A storage on either engine, over a database with nothing in it."""
+    """A storage on each engine, over empty databases."""
     postgres, lent = _database(server, f"TEMPLATE {template}"), seekdb.lend()
     both = Both(next(postgres), next(lent))
     await both.open()
@@ -145,7 +145,7 @@ async def both(server: str, template: str, seekdb: SeekdbDatabases) -> AsyncIter
 
 @pytest.fixture
 def empty_dsn(server: str) -> Iterator[str]:
-    """The DSN of a fresh database without anything in it, dropped afterwards."""
+    """The DSN of a new database without a schema, dropped afterwards."""
     yield from _database(server, "")
 
 
@@ -163,7 +163,7 @@ def scope() -> Scope:
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test reads or writes the memory of whoever runs it."""
+    """Keep every test away from the memory of the user who runs it."""
     monkeypatch.setenv("HIPPOCAMPUS_HOME", str(tmp_path / "home"))
     for name in ("HIPPOCAMPUS_URI", "HIPPOCAMPUS_SCHEMA"):
         monkeypatch.delenv(name, raising=False)

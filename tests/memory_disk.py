@@ -1,4 +1,4 @@
-"""Temporary files of the test run in memory: a copied database costs a tenth of one on disk."""
+"""Keeps temporary files of the test run in memory: a database copy costs a tenth of one on disk."""
 
 from __future__ import annotations
 

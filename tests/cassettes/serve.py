@@ -1,4 +1,4 @@
-"""Serves a GGUF model on loopback until it is ended; needs xllamacpp.
+"""Serves a GGUF model on loopback until the process ends; needs xllamacpp.
 
 python serve.py MODEL.gguf ALIAS PORT
 """

@@ -1,4 +1,4 @@
-"""A storage port on both engines, so that one test proves that they do the same."""
+"""Provides the storage port on both engines, so that one test compares their behaviour."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def storage_clock() -> StandingClock:
 async def storage(
     request: pytest.FixtureRequest, storage_clock: StandingClock
 ) -> AsyncIterator[Storage]:
-    """An open storage on an empty database, of one engine and of the other."""
+    """An open storage on an empty database, of each engine in turn."""
     lent = request.getfixturevalue("seekdb").lend() if request.param == "seekdb" else None
     uri = next(lent) if lent else request.getfixturevalue("postgres_dsn")
     storage = open_storage(Settings(uri=uri, home=Path()), storage_clock)
@@ -39,13 +39,13 @@ async def storage(
 
 @pytest.fixture
 def postgres_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The DSN of a PostgreSQL database with the schema and nothing else in it."""
+    """The DSN of a PostgreSQL database with the schema and no rows."""
     yield from _postgres(request)
 
 
 @pytest.fixture
 def dsn_of_source(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The DSN of a second one beside it."""
+    """The DSN of a second such database."""
     yield from _postgres(request)
 
 

@@ -1,4 +1,4 @@
-"""The same rows on both engines: what PostgreSQL holds is copied to a SeekDB, ids and all."""
+"""Copies all rows of a PostgreSQL to a SeekDB, with their ids."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TABLES = (
 async def copied(
     dsn: str, uri: str, clock: Callable[[], datetime], ann_threshold: int | None = 20_000
 ) -> AsyncIterator[OceanBaseStorage]:
-    """Yield an open storage at uri with all that PostgreSQL holds at dsn."""
+    """Yield an open storage at uri with all rows of the PostgreSQL at dsn."""
     storage = OceanBaseStorage(Settings(uri=uri, home=Path(), ann_threshold=ann_threshold), clock)
     await storage.open()
     try:
@@ -79,7 +79,7 @@ def _held(kind: str, value: Any) -> object:
         return None
     if kind == "tsvector":
         return _words(value)
-    if kind == "float4":  # read as the nearest decimal, but the core is told all its digits
+    if kind == "float4":  # read as the nearest decimal, but the core gets all its digits
         return float(np.float32(value))
     if kind == "jsonb":
         return to_json(json.loads(value))
@@ -87,7 +87,7 @@ def _held(kind: str, value: Any) -> object:
 
 
 def _words(tsvector: str) -> str:
-    """Return the words of a tsvector, each where it stood, with a space before and after."""
+    """Return the words of a tsvector in their order, each between spaces."""
     places: dict[int, str] = {}
     for word, positions in re.findall(r"'((?:[^']|'')*)':([\d,]+)", tsvector):
         plain = word.replace("''", "'").replace("\\\\", "\\")
@@ -96,5 +96,5 @@ def _words(tsvector: str) -> str:
 
 
 def in_any_order(found: Sequence[Any]) -> list[str]:
-    """Return what was found so that two finds compare whatever their order."""
+    """Return the results in an order of their own, so that two results compare."""
     return sorted(map(repr, found))

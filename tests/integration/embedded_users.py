@@ -1,4 +1,4 @@
-"""Processes, folders and questions that the tests of the embedded PostgreSQL share."""
+"""Processes, folders and queries that the tests of the embedded PostgreSQL share."""
 
 from __future__ import annotations
 
@@ -105,18 +105,18 @@ class User:
         return self.answer()
 
     def acquire(self) -> str:
-        """Return the conninfo, which has to come."""
+        """Return the conninfo; fail if there is an error instead."""
         conninfo = self.ask("server.acquire()")
         assert conninfo.startswith("host="), conninfo
         return conninfo
 
     def kill(self) -> None:
-        """End it without a chance to clean up."""
+        """Kill the process, without a chance to clean up."""
         self.process.kill()
         self.process.wait()
 
     def close(self) -> str:
-        """End it the ordinary way, unless it has ended; return its stderr, the first time."""
+        """End the process normally, unless it has ended; return its stderr, the first time."""
         self.process.communicate()
         if self._stderr.closed:
             return ""
@@ -127,7 +127,7 @@ class User:
 
 @contextmanager
 def users() -> Iterator[list[User]]:
-    """Yield a list for users; at the end they leave, and none may have complained."""
+    """Yield a list for users; at the end close them, and fail if any wrote to stderr."""
     started: list[User] = []
     yield started
     assert [user.close() for user in started] == [""] * len(started)
@@ -135,8 +135,8 @@ def users() -> Iterator[list[User]]:
 
 @contextmanager
 def empty_folder() -> Iterator[Path]:
-    """Yield a folder that is removed in the end; a server left in it is a failure."""
-    # Not tmp_path, which is so long that the socket would have to lie elsewhere.
+    """Yield a folder, and remove it at the end; fail if a server is left in it."""
+    # Not tmp_path: its path is too long for the socket.
     folder = Path(tempfile.mkdtemp(prefix="hippo-")).resolve()
     yield folder
     left = kill_servers(folder)
@@ -157,7 +157,7 @@ def prepared_folder() -> Iterator[Path]:
 
 @contextmanager
 def lent(prepared: Path, home: Path) -> Iterator[Path]:
-    """Yield home with the database of prepared in it, which moves back in the end."""
+    """Yield home with the database of prepared in it, and move it back at the end."""
     home.mkdir(parents=True, exist_ok=True)
     (prepared / "postgres-18").rename(home / "postgres-18")
     yield home
@@ -177,7 +177,7 @@ def servers_of(home: Path) -> list[int]:
 
 
 def kill_servers(home: Path) -> list[int]:
-    """Kill what servers_of finds, and return it."""
+    """Kill the servers that servers_of() finds; return their pids."""
     left = servers_of(home)
     for pid in left:
         os.kill(pid, signal.SIGKILL)
@@ -185,7 +185,7 @@ def kill_servers(home: Path) -> list[int]:
 
 
 def notes(conninfo: str) -> list[str]:
-    """Return what the table of a prepared folder holds."""
+    """Return the rows of the table of a prepared folder."""
     with psycopg.connect(conninfo) as session:
         return [text for (text,) in session.execute("SELECT text FROM note")]
 
@@ -198,7 +198,7 @@ def pid_of(home: Path) -> int:
 
 
 def error_of(home: Path) -> str:
-    """Return the message acquire fails with; it names the folder and a way out."""
+    """Return the error message of acquire(), which must name the folder and a remedy."""
     with pytest.raises(StorageUnavailable) as caught:
         EmbeddedPostgres(home).acquire()
     message = str(caught.value)

@@ -19,7 +19,7 @@ async def client_of(
     token: str | None = None,
     host: str = "localhost",
 ) -> AsyncIterator[httpx.AsyncClient]:
-    """Yield a client of an application that serves a memory, without sockets."""
+    """Yield a client of the HTTP application of a memory, without sockets."""
     app = create_app(memory, options or ServerOptions(auth=token is not None))
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     async with (

@@ -1,4 +1,4 @@
-"""The HTTP server as a process of its own, as a user starts it."""
+"""Runs the HTTP server in a process of its own, as a user starts it."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class ServerProcess:
         raise AssertionError(self.log())
 
     def log(self) -> str:
-        """Return all it has logged."""
+        """Return the whole log."""
         return self._log.read_text("utf-8")
 
     def lines(self) -> list[dict[str, object]]:
-        """Return its log, which is JSON line by line."""
+        """Return the log, parsed from JSON lines."""
         return [json.loads(line) for line in self.log().splitlines()]
 
 

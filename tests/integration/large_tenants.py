@@ -1,4 +1,4 @@
-"""A store with tenants that count as large from a few hundred vectors, and what it takes to ask."""
+"""Stores with a low threshold for large tenants, with data and queries for them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TOPICS = np.random.default_rng(5).normal(size=(12, DIMS))
 
 
 def vector(text: str) -> list[float]:
-    """The vector of a text: near one of twelve topics, the same every time."""
+    """Return the vector of a text, near one of twelve topics and always the same."""
     noise = np.random.default_rng(_seed(text))
     near = _TOPICS[noise.integers(len(_TOPICS))] + 0.6 * noise.normal(size=DIMS)
     return [float(part) for part in near / np.linalg.norm(near)]
@@ -42,7 +42,7 @@ def threshold(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Asked:
-    """Which searches an index answered: True, or a full read of the tenant: False."""
+    """Records for each search whether an index answered it, or a full read of the tenant."""
 
     def __init__(self) -> None:
         self.by_index: list[bool] = []
@@ -70,7 +70,7 @@ def store_at(dsn: str, fields: Sequence[str] = ("text",), **options: Any) -> PgH
 
 @contextmanager
 def both(dsn: str, **options: Any) -> Iterator[tuple[PgHippocampusStore, PgHippocampusStore]]:
-    """A store that uses indexes, and one that never does."""
+    """Yield a store that uses indexes, and one that never does."""
     with pytest.MonkeyPatch.context() as patch, store_at(dsn, **options) as store:
         store.get(BIG, "opens it")
         patch.setenv("HIPPOCAMPUS_ANN_THRESHOLD", "off")
@@ -92,7 +92,7 @@ def fill(
 
 
 def build(dsn: str) -> list[str]:
-    """Look after the indexes once; return what was done."""
+    """Refresh the indexes once; return the actions."""
 
     async def refresh() -> list[str]:
         async with memory_at(dsn) as memory:
@@ -122,7 +122,7 @@ def keys(found: Sequence[Any]) -> list[tuple[tuple[str, ...], str]]:
 
 
 def recall(store: PgHippocampusStore, exact: PgHippocampusStore, **options: Any) -> float:
-    """The part of the exact answers that the store finds, over twenty questions."""
+    """Return the share of the exact answers that the store finds, over twenty questions."""
     prefix = options.pop("prefix", BIG)
     parts = []
     for number in range(20):

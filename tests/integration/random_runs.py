@@ -1,4 +1,4 @@
-"""Runs at random over a small world: of a few threads, slots and names, so that they meet."""
+"""Makes random runs over a few threads, slots and names, so that the runs interact."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ MODEL = "m"
 
 
 class RandomRuns:
-    """What is random comes from one seed; what is there already is told by whoever applies it."""
+    """Makes runs from one seed; the caller reports each applied run by applied()."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.told: dict[ThreadId, int] = dict.fromkeys(THREADS, 0)
+        self.turn_counts: dict[ThreadId, int] = dict.fromkeys(THREADS, 0)
         self.read: dict[ThreadId, int] = dict.fromkeys(THREADS, 0)
         self.summed: dict[ThreadId, int] = dict.fromkeys(THREADS, 0)
         self.summary_runs: dict[ThreadId, UUID | None] = dict.fromkeys(THREADS)
@@ -63,7 +63,7 @@ class RandomRuns:
         return [self._turn(thread) for _ in range(number)]
 
     def _turn(self, thread: ThreadId) -> EventRow:
-        self.told[thread] += 1
+        self.turn_counts[thread] += 1
         value = self.random.choice(VALUES)
         event = Event(
             event_id=f"{thread}{self.told[thread]}",
@@ -95,7 +95,7 @@ class RandomRuns:
         )
 
     def plan(self, known_number: int) -> RunPlan:
-        """Return a run of a thread; now and then one that came too late."""
+        """Return a run of a thread; some of them come too late."""
         run_id, thread = self.id(), self.random.choice(THREADS)
         facts = [self._fact() for _ in range(self.random.randrange(3))]
         edges = [self._edge(facts) for _ in range(self.random.randrange(3))]
@@ -105,7 +105,7 @@ class RandomRuns:
             for _ in range(self.random.randrange(2))
         ]
         again = self.random.sample(self.memories, min(len(self.memories), 2))
-        told_of = [row.memory_id for row in rows] + again
+        with_sources = [row.memory_id for row in rows] + again
         drawn = [self._row(run_id, thread, MemoryId(self.id()), "reflection", of_thread=False)]
         inherited = [
             ((drawn[0].namespace, drawn[0].key), MemoryId(one))
@@ -116,9 +116,9 @@ class RandomRuns:
         late = self.maybe(0.05)
         read = Passage(
             mark=self.read[thread] + late,
-            to=self.random.randint(self.read[thread], self.told[thread]),
+            to=self.random.randint(self.read[thread], self.turn_counts[thread]),
         )
-        summed = Passage(mark=self.summed[thread], to=self.told[thread])
+        summed = Passage(mark=self.summed[thread], to=self.turn_counts[thread])
         if sums:
             rows.append(self._summary(run_id, thread))
         rows += drawn if inherited else []
@@ -136,21 +136,21 @@ class RandomRuns:
             ended=[one for one, _ in close] + again[:1],
             facts=facts,
             memories=rows,
-            sources=self._sources(told_of),
+            sources=self._sources(with_sources),
             inherited=inherited,
             summary_key=summary_key(thread) if sums else None,
             summary_run=self.summary_runs[thread] if sums else None,
             edges=edges,
             edge_sources=sorted(
                 {
-                    (one, self._turn_told(), self.random.randrange(2))
+                    (one, self._random_turn(), self.random.randrange(2))
                     for one in [edge.edge_id for edge in edges] + moved
                     for _ in range(self.random.randrange(3))
                 }
             ),
             close_edges=self._ends(self.edges),
             annotations=self._annotations(thread),
-            drawn_from=[self._turn_told() for _ in range(2)],
+            drawn_from=[self._random_turn() for _ in range(2)],
             vectors=self.vectors([(row.namespace, row.key) for row in rows]),
             counts={"facts": len(facts)},
             reflection=ReflectionDue(job_id=self.id(), interval=3) if self.maybe(0.3) else None,
@@ -164,7 +164,7 @@ class RandomRuns:
         )
 
     def applied(self, plan: RunPlan) -> None:
-        """Note what is there now."""
+        """Record the rows of an applied run, for later runs."""
         thread = plan.thread_id
         assert thread
         self.runs.append(plan.run_id)
@@ -273,13 +273,13 @@ class RandomRuns:
             run_id=run_id,
         )
 
-    def _turn_told(self) -> tuple[ThreadId, str]:
-        thread = self.random.choice([one for one in THREADS if self.told[one]])
+    def _random_turn(self) -> tuple[ThreadId, str]:
+        thread = self.random.choice([one for one in THREADS if self.turn_counts[one]])
         return thread, f"{thread}{self.random.randint(1, self.told[thread])}"
 
     def _sources(self, memory_ids: list[Any]) -> list[Source]:
         found = {
-            (one, self._turn_told(), basis)
+            (one, self._random_turn(), basis)
             for one in memory_ids
             for basis in range(self.random.randrange(3))
             for _ in range(self.random.randint(1, 2))
@@ -295,9 +295,9 @@ class RandomRuns:
         return [(one, self.moment()) for one in self.random.sample(ids, min(len(ids), 1))]
 
     def _annotations(self, thread: ThreadId) -> list[Annotation]:
-        if not self.told[thread]:
+        if not self.turn_counts[thread]:
             return []
-        numbers = {self.random.randint(1, self.told[thread]) for _ in range(2)}
+        numbers = {self.random.randint(1, self.turn_counts[thread]) for _ in range(2)}
         joy = Emotion(valence=0.5, arousal=0.25, label="joy")
         return [
             Annotation(

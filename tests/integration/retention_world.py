@@ -1,4 +1,4 @@
-"""A memory with a clock that tests turn, and transactions of others that stand in its way."""
+"""A memory with a clock that tests move, and concurrent transactions that block it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass
 class World:
-    """An open memory, its clock, and connections of others to its database."""
+    """An open memory, its clock, and other connections to its database."""
 
     memory: MemoryEngine
     dsn: str
@@ -63,27 +63,27 @@ class World:
 
     @contextmanager
     def other(self) -> Iterator[psycopg.Connection[Any]]:
-        """A transaction of somebody else, rolled back unless it commits."""
+        """Yield another connection with a transaction, and roll it back unless it commits."""
         with psycopg.connect(self.dsn) as connection:
             connection.execute("SET search_path TO hippocampus, public")
             yield connection
             connection.rollback()
 
     def forgets(self, connection: psycopg.Connection[Any]) -> list[tuple[Any, ...]]:
-        """Let somebody else's transaction forget what has faded; it is still open."""
+        """Forget faded memories in another connection's transaction, which stays open."""
         query = "SELECT kind, fate, memories FROM forget_faded('/', %s, 100)"
         return connection.execute(query, [self.now]).fetchall()
 
     async def until(self, done: Callable[[], object]) -> None:
-        """Wait until something that is asked for again and again is so."""
+        """Poll until `done` returns a true value."""
         for _ in range(TRIES):
             if done():
                 return
             await asyncio.sleep(0.01)
-        raise AssertionError("it never was")
+        raise AssertionError("the condition never became true")
 
     def waits(self, locktype: str) -> bool:
-        """Whether somebody in this database waits for a lock of a type, like of any."""
+        """Return whether a session of this database waits for a lock of a type (LIKE pattern)."""
         return bool(
             self.ask(
                 "SELECT pid FROM pg_locks JOIN pg_stat_activity USING (pid)"
@@ -93,7 +93,7 @@ class World:
         )
 
     async def meeting(self, connection: psycopg.Connection[Any], work: Awaitable[T]) -> T:
-        """Begin work, commit the other's transaction once the work waits for it, and finish."""
+        """Start work, commit the other transaction once the work waits for it, and finish."""
         task = asyncio.ensure_future(work)
         pid = connection.info.backend_pid
         blocked = f"SELECT pid FROM pg_stat_activity WHERE {pid} = ANY(pg_blocking_pids(pid))"
@@ -104,8 +104,8 @@ class World:
 
 
 @asynccontextmanager
-async def opened_world(dsn: str, **given: Any) -> AsyncIterator[World]:
+async def opened_world(dsn: str, **options: Any) -> AsyncIterator[World]:
     """Open a memory without a worker, on the clock of its world."""
-    async with open_memory(dsn, clock=lambda: found.now, worker=False, **given) as memory:
+    async with open_memory(dsn, clock=lambda: found.now, worker=False, **options) as memory:
         found = World(memory, dsn)
         yield found

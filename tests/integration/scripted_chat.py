@@ -1,4 +1,4 @@
-"""A chat model that says what a test wrote down, and keeps what it was asked."""
+"""A fake chat model: it returns the answers of a test and keeps the requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic import Field
 
 
 class ScriptedChatModel(BaseChatModel):
-    """Gives one answer after another, and "Noted." when there is none left."""
+    """Returns its answers in order, and "Noted." after the last one."""
 
     answers: list[AIMessage] = Field(default_factory=list)
     asked: list[list[BaseMessage]] = Field(default_factory=list)

@@ -1,4 +1,4 @@
-"""A clock that stands until it is put forward."""
+"""A clock that stands still until a test moves it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ class StandingClock:
         return self.now
 
     def forward(self, seconds: float) -> datetime:
-        """Put it forward, and return what it says then."""
+        """Move the clock forward; return its new time."""
         self.now += timedelta(seconds=seconds)
         return self.now

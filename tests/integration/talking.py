@@ -1,4 +1,4 @@
-"""What tests of sessions share: a clock that is moved by hand, and looks into the tables."""
+"""Helpers for tests of conversations: a clock that the test moves, and queries of the tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MORNING = datetime(2026, 1, 22, 10, tzinfo=UTC)
 
 
 class Watch:
-    """A clock that moves when it is told to."""
+    """A clock that moves only when a test advances it."""
 
     def __init__(self, now: datetime = MORNING) -> None:
         self.now = now
@@ -37,7 +37,7 @@ def opened(dsn: str, watch: Watch | None = None, **settings: Any) -> MemoryEngin
 
 
 def rows(dsn: str, columns: str = "status, event_count") -> list[tuple[Any, ...]]:
-    """Return columns of all sessions, in the order in which they were opened."""
+    """Return columns of all conversations, in the order of their opening."""
     with psycopg.connect(dsn) as superuser:
         query = f"SELECT {columns} FROM hippocampus.conversations ORDER BY thread_id"
         return superuser.execute(query).fetchall()

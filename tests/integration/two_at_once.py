@@ -1,4 +1,4 @@
-"""Two memories that look at what is known at the same time, before either writes."""
+"""Lets two memories read the same state before either writes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shared_core import MemoryEngine
 
 
 def meeting(memory: MemoryEngine, verb: str, barrier: asyncio.Barrier) -> None:
-    """Let the first call of a method of storage.runs wait until the other memory made it, too."""
+    """Make the first call of a method of storage.runs wait for that of the other memory."""
     runs = memory._storage.runs
     look: Callable[..., Any] = getattr(runs, verb)
 

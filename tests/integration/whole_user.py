@@ -1,4 +1,4 @@
-"""A user of whom every table holds something."""
+"""Creates a user with rows in every table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAYLOAD = '{"id":  "s1",\n "n": 12345678901234567890.10, "text": "nested\\nline 
 
 
 class WholeClock:
-    """A clock that the caller moves; it never stands still, as no real one does."""
+    """A clock that the caller moves; every reading advances it, as on a real clock."""
 
     def __init__(self) -> None:
         self.now = START
@@ -39,7 +39,7 @@ def said(number: int, text: str) -> Event:
 
 
 async def populate(memory: MemoryEngine, scope: Scope, clock: WholeClock) -> None:
-    """Write it through the verbs; what no verb writes yet is written by the caller."""
+    """Write the rows through the verbs; write_the_rest() fills the other tables."""
     await memory.append_events(
         scope, "t1",
         [said(1, "My name is Ana. I live in Leeds."), said(2, "I work at Acme."),
@@ -73,7 +73,7 @@ async def populate(memory: MemoryEngine, scope: Scope, clock: WholeClock) -> Non
     )
     await _kept(memory, scope, clock)
     await memory.process_memory("I like tea.", scope.user, app=scope.app)
-    await memory.flush()  # or the reads of all this would be counted at some later moment
+    await memory.flush()  # otherwise these reads would be counted at a random later time
     await memory.append_events(scope, "t3", [said(30, "Embed me later.")], later=True, delay_s=9e6)
 
 

@@ -1,4 +1,4 @@
-"""A store for many examples: making a database for each would take longer than all of them."""
+"""Shares a store among many examples: creating a database for each would take too long."""
 
 from __future__ import annotations
 

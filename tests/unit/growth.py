@@ -1,4 +1,4 @@
-"""How processor time grows with the input: a measure that is the same on every machine."""
+"""Measures how processor time grows with the input, independently of the machine."""
 
 from __future__ import annotations
 

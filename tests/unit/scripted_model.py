@@ -1,4 +1,4 @@
-"""A language model that says what a test wrote down, and keeps what it was asked: a fake."""
+"""A fake language model: it returns the answers of a test and keeps the requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 class ScriptedModel:
-    """Gives one answer after another: texts, dicts as JSON, replies, or errors to raise."""
+    """Returns its answers in order: texts, dicts as JSON, replies, or errors to raise."""
 
     def __init__(self, *answers: object, name: str = "scripted") -> None:
         self.name = name
@@ -40,7 +40,7 @@ def reading(*answers: object, **options: Any) -> tuple[ModelExtractor, ScriptedM
 
 
 def turns(*texts: str) -> list[Event]:
-    """Return turns of a user; "agent: ..." and "tool: ..." are of others."""
+    """Return turns of a user; the prefixes "agent: ", "tool: " and "system: " set another role."""
     events = []
     for number, text in enumerate(texts, 1):
         role: Role = "user"
@@ -61,5 +61,5 @@ def turns(*texts: str) -> list[Event]:
 
 def fact(turn: object, slot: str, value: str, statement: str = "", **more: Any) -> dict[str, Any]:
     """Return a fact as a model writes it."""
-    said = statement or f"The user's {slot} is {value}."
-    return {"turns": turn, "slot": slot, "value": value, "statement": said, **more}
+    text = statement or f"The user's {slot} is {value}."
+    return {"turns": turn, "slot": slot, "value": value, "statement": text, **more}
