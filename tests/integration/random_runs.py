@@ -66,10 +66,10 @@ class RandomRuns:
         self.turn_counts[thread] += 1
         value = self.random.choice(VALUES)
         event = Event(
-            event_id=f"{thread}{self.told[thread]}",
+            event_id=f"{thread}{self.turn_counts[thread]}",
             author="ann",
             role=self.random.choice(("user", "agent")),
-            text=f"about {value} {self.told[thread]}",
+            text=f"about {value} {self.turn_counts[thread]}",
             occurred_at=self.moment(),
             importance=self.random.choice((5.0, 7.5)),
             expires_at=NOW + timedelta(hours=self.random.randrange(2, 60))
@@ -275,7 +275,7 @@ class RandomRuns:
 
     def _random_turn(self) -> tuple[ThreadId, str]:
         thread = self.random.choice([one for one in THREADS if self.turn_counts[one]])
-        return thread, f"{thread}{self.random.randint(1, self.told[thread])}"
+        return thread, f"{thread}{self.random.randint(1, self.turn_counts[thread])}"
 
     def _sources(self, memory_ids: list[Any]) -> list[Source]:
         found = {
