@@ -56,7 +56,7 @@ def improve(state: MessagesState, *, store: BaseStore) -> dict[str, str]:
 
 
 def make_graph(store: BaseStore) -> CompiledStateGraph[MessagesState]:
-    """Return an agent whose prompt is the newest version of an instruction."""
+    """Return an agent with the newest version of an instruction as its prompt."""
     builder = StateGraph(MessagesState)
     builder.add_node("answer", answer)
     builder.add_node("improve", improve)
