@@ -7,7 +7,7 @@ The weights maximise the mean log-likelihood of a question's evidence under a so
 standardised weights. Each set counts SHARES times. Prints the figures of conversations left out of
 a fit, with five folds over whole conversations of all sets. Also prints those of each set left out
 of all fits.
---write: puts the weights of a fit on everything into shared_core/weights/linear.v1.json.
+--write: puts the weights of a fit on everything into shared_core/recall/weights/linear.v1.json.
 `benchmarks.retrieval` measures the engine with the weights; with --left-out CACHE.npz it ranks each
 conversation with the weights of the fold that left it out.
 """
@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import shared_core
 from benchmarks.conversations import files_of
 from benchmarks.tally import Tally
 from benchmarks.training_set import BY_HAND, TRAINED, TrainingQuestion, collected, load, save
 from shared_core.models.embedders import resolve_embedder
+from shared_core.recall import ranking
 from shared_core.recall.ranking import PART_OF
 from shared_core.recall.supersession import raised
 
@@ -168,7 +168,7 @@ def main() -> None:
     found = written(named(fit(questions)), questions)
     print(json.dumps(found))
     if arguments.write:
-        target = Path(shared_core.__file__).parent / "weights" / "linear.v1.json"
+        target = Path(ranking.__file__).parent / "weights" / "linear.v1.json"
         target.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 

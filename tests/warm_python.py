@@ -42,7 +42,7 @@ MODULES = (
     "mcp.server",
     "adk_memory.memory_service",
     "adk_memory.plugin",
-    "langgraph_store.nodes",
+    "langgraph_store.reflection",
     "langgraph_store.store",
     "shared_core.cli.main",
     "shared_core.mcp.server",
@@ -50,7 +50,8 @@ MODULES = (
     "shared_core.storage.oceanbase.storage",
     "shared_core.storage.postgres.storage",
 )
-"""The modules to import once. Names that are not installed are skipped."""
+"""The modules to import once. Packages of others that are not installed are skipped."""
+OURS = ("shared_core", "adk_memory", "langgraph_store")
 LENGTH = struct.Struct("!I")
 
 
@@ -200,7 +201,7 @@ def _load() -> None:
         try:
             importlib.import_module(name)
         except ModuleNotFoundError as error:
-            if error.name and error.name.split(".")[0] in ("shared_core", "adk_memory"):
+            if (error.name or "").split(".")[0] in OURS:
                 raise
     from shared_core.models.embedders import UseEmbedder
 
