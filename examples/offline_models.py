@@ -38,11 +38,9 @@ def model_for_langgraph() -> BaseChatModel:
     """Return Gemini if its key and its LangChain packages are available, else the stand-in."""
     installed = all(map(importlib.util.find_spec, ("langchain", "langchain_google_genai")))
     if os.environ.get("GOOGLE_API_KEY") and installed:
-        from langchain.chat_models import (  # type: ignore[import-not-found,unused-ignore]
-            init_chat_model,
-        )
+        from langchain import chat_models  # type: ignore[import-not-found,unused-ignore]
 
-        model: BaseChatModel = init_chat_model(f"google_genai:{GEMINI}")
+        model: BaseChatModel = chat_models.init_chat_model(f"google_genai:{GEMINI}")
         return model
     return EchoesMemoryChatModel()
 

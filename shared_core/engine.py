@@ -374,7 +374,7 @@ class MemoryEngine:
         retry_later: if it fails or is cancelled, leave the work to the queue, and raise.
         """
         thread = ThreadId(thread_id)
-        async with self.jobs.taking_over(scope, thread, job_type, wanted=retry_later):
+        async with self.jobs.taking_over(scope, thread, job_type, retry=retry_later):
             report = await self.runs.consolidate(scope, thread, job_type=job_type)
         if report.run_id and self._reflects:
             self._worker.wake()

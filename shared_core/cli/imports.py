@@ -116,7 +116,7 @@ def _check_file(file: Path, as_json: bool) -> None:
         for batch in reader.batches(lines):
             tables[batch.table] += len(batch.lines)
     assert reader.header is not None
-    owner, model = reader.header.whose, reader.header.model
+    owner, model = reader.header.export_scope, reader.header.model
     if as_json:
         found = {"app": owner.app, "user": owner.user, "vectors": model}
         cli.print_json(found | {"rows": tables.total(), "tables": dict(tables)})

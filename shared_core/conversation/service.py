@@ -189,7 +189,7 @@ class Conversations:
         thread, size = session.session_id if session else None, self.settings.context_size
         storage = await self._handle.storage()
         around = await storage.conversations.around_input(scope, thread, size, kin)
-        found = await self._find(scope, text, around, around.said)
+        found = await self._find(scope, text, around, around.turns)
         answer, hits = _answer(found, began), found.candidates[:limit]
         return debug_answer(input, answer, session, hits, self._clock())
 

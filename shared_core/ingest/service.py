@@ -63,7 +63,7 @@ class Turns:
         try:
             new = await append(job=queued)
         except ModelUnavailable:
-            async with self._jobs.taking_over(scope, thread, job.job_type, wanted=retry_later):
+            async with self._jobs.taking_over(scope, thread, job.job_type, retry=retry_later):
                 if retry_later:
                     await append(job=job)
                 raise

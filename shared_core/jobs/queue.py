@@ -320,9 +320,9 @@ class JobQueue:
 
     @asynccontextmanager
     async def taking_over(
-        self, scope: Scope, thread_id: str, job_type: JobType, *, wanted: bool
+        self, scope: Scope, thread_id: str, job_type: JobType, *, retry: bool
     ) -> AsyncIterator[None]:
-        """If `wanted` and the body fails or is cancelled, enqueue a retry with the first back-off.
+        """If `retry` and the body fails or is cancelled, enqueue a retry with the first back-off.
 
         The error is always re-raised. InvalidInput is not retried. If the database is away too,
         there is no retry, and the log says so.
@@ -332,7 +332,7 @@ class JobQueue:
         except InvalidInput:
             raise
         except (Exception, asyncio.CancelledError) as error:
-            if wanted:
+            if retry:
                 await self._take_over(scope, thread_id, job_type, error)
             raise
 

@@ -94,7 +94,7 @@ class _EdgeFold:
         self._new_id = new_id
         self._stated: dict[tuple[str, str], list[Stated]] = {}
         for one in known:
-            times = sorted(one.said) or [one.valid_from]
+            times = sorted(one.stated_at) or [one.valid_from]
             stated = Stated(
                 one.edge_id, normalised(one.object), one.valid_from, one.valid_until, times
             )

@@ -199,7 +199,7 @@ class _FactFold:
         self._stated: dict[tuple[str, str], list[Stated]] = {}
         self._current: dict[tuple[str, str], Stated] = {}
         for fact in known:
-            times = sorted(fact.said) or [fact.valid_from]
+            times = sorted(fact.stated_at) or [fact.valid_from]
             one = Stated(fact.memory_id, fact.value, fact.valid_from, fact.valid_until, times)
             self._add((fact.fact_type, fact.key), one)
 

@@ -49,7 +49,7 @@ PRIVACY_FIELD = "privacy"
 MAX_TRIES = 64
 """Maximum tries to apply a run; each failure means that a concurrent run was applied."""
 PAUSE_S = 0.02
-"""Seconds by which the maximum pause grows with each try, up to ten times."""
+"""Growth of the maximum pause with each try, in seconds; it stops after ten tries."""
 
 _Result = TypeVar("_Result")
 

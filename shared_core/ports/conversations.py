@@ -106,9 +106,9 @@ class Heard(Speaker):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputContext(Speaker):
-    """The context of an input. said: the turns before it, oldest first."""
+    """The context of an input. turns: the turns before it, oldest first."""
 
-    said: Sequence[Event] = ()
+    turns: Sequence[Event] = ()
 
 
 class ConversationStorage(Protocol):

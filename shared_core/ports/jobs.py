@@ -248,7 +248,7 @@ class JobStorage(Protocol):
         A failed job keeps the time of its retry.
         """
 
-    async def list_jobs(self, wanted: JobFilter) -> Sequence[JobRecord]:
+    async def list_jobs(self, job_filter: JobFilter) -> Sequence[JobRecord]:
         """Return the selected jobs, newest first."""
 
     async def jobs_of_threads(

@@ -12,10 +12,10 @@ from shared_core.core.domain import Event, JsonValue, Scope, ThreadId, Turn
 from shared_core.ports.events import EventRow
 from shared_core.ports.items import MemoryRow, VectorRows
 
-SAID = 50
-"""Maximum number of turns in ThreadOverview.said."""
-SAID_CHARACTERS = 1_000
-"""Maximum characters of each turn in ThreadOverview.said."""
+USER_TEXTS = 50
+"""Maximum number of turns in ThreadOverview.user_texts."""
+USER_TEXT_CHARACTERS = 1_000
+"""Maximum characters of each turn in ThreadOverview.user_texts."""
 
 SubjectKind = Literal["user", "agent"]
 EntryRole = Literal["statement", "ended", "event", "mind"]
@@ -106,7 +106,7 @@ class NewVersion:
     revises: the content equals that version, so only its rows are rewritten. revision: the new
     revision number. entries: memory and role, in order. rows: memories to write, including the
     paragraph. sources: key, turn and basis of the rows. rewritten: rows that must still exist.
-    required: turns that must still exist. told: memories that the paragraph covers. keep: number
+    required: turns that must still exist. covered: memories that the paragraph covers. keep: number
     of versions to keep, including this one.
     """
 
@@ -123,7 +123,7 @@ class NewVersion:
     sources: Sequence[tuple[str, Turn, int]]
     rewritten: Sequence[UUID]
     required: Sequence[Turn]
-    told: Sequence[UUID]
+    covered: Sequence[UUID]
     keep: int
 
 
@@ -141,8 +141,8 @@ class RunOfProfile:
 class ThreadOverview:
     """Overview of a thread. turns: number of remembered turns, from started_at to ended_at.
 
-    said: the last turns of users, in order. summary: by consolidation, or else made from said.
-    topics: of said.
+    user_texts: the last turns of users, in order. summary: by consolidation, or else made from
+    user_texts. topics: of user_texts.
     """
 
     thread_id: ThreadId
@@ -150,7 +150,7 @@ class ThreadOverview:
     ended_at: datetime
     turns: int
     summary: str
-    said: Sequence[str] = ()
+    user_texts: Sequence[str] = ()
     topics: Sequence[str] = ()
 
 

@@ -66,7 +66,7 @@ class ThreadWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownFact:
-    """A current or ended fact. said: times of its turns; () stands for valid_from.
+    """A current or ended fact. stated_at: times of its turns; () stands for valid_from.
 
     has_faded: demoted or archived.
     """
@@ -77,7 +77,7 @@ class KnownFact:
     value: str
     valid_from: datetime
     valid_until: datetime | None = None
-    said: Sequence[datetime] = ()
+    stated_at: Sequence[datetime] = ()
     has_faded: bool = False
 
 
@@ -139,7 +139,7 @@ class PlannedFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownEdge:
-    """A current or ended edge of the graph. said: as in KnownFact."""
+    """A current or ended edge of the graph. stated_at: as in KnownFact."""
 
     edge_id: UUID
     subject: str
@@ -147,7 +147,7 @@ class KnownEdge:
     object: str
     valid_from: datetime
     valid_until: datetime | None = None
-    said: Sequence[datetime] = ()
+    stated_at: Sequence[datetime] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -394,7 +394,7 @@ def _known(fact: ClauseFact, statement: Statement) -> KnownFact:
         value=fact.value,
         valid_from=statement.valid_from,
         valid_until=statement.valid_until,
-        said=statement.said_at,
+        stated_at=statement.said_at,
     )
 
 

@@ -277,8 +277,8 @@ class ConversationRecords(ProfileStore):
 
 
 def _about(thread: ThreadOverview) -> ThreadOverview:
-    summary = thread.summary or summary_of(thread.said)
-    return replace(thread, summary=summary, topics=topics_of(thread.said))
+    summary = thread.summary or summary_of(thread.user_texts)
+    return replace(thread, summary=summary, topics=topics_of(thread.user_texts))
 
 
 def _of_others(stage: str, record: StageRecord) -> StageRecord:

@@ -156,7 +156,7 @@ def version_draft(
             sources=sources,
             rewritten=[entry_id(entry) for _, entry in fresh if entry_id(entry) in known],
             required=sorted({turn for _, turn, _ in sources if turn in needed}),
-            told=[one for one, role, _ in named if role in shown],
+            covered=[one for one, role, _ in named if role in shown],
             keep=keep,
         ),
         texts=[

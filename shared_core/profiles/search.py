@@ -146,7 +146,7 @@ class FoundConversation:
 
     conversation_id: str
     score: float
-    said: tuple[FoundMemory, ...] = field(default_factory=tuple)
+    hits: tuple[FoundMemory, ...] = field(default_factory=tuple)
 
 
 class MemorySearcher:
@@ -175,7 +175,7 @@ class MemorySearcher:
                 by_thread.setdefault(hit.memory.thread_id, []).append(hit)
         return [
             FoundConversation(
-                conversation_id=thread_id, score=max(one.score for one in found), said=tuple(found)
+                conversation_id=thread_id, score=max(one.score for one in found), hits=tuple(found)
             )
             for thread_id, found in list(by_thread.items())[:limit]
         ]

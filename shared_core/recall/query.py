@@ -99,10 +99,8 @@ async def recall(
     A query without a letter or digit finds nothing. While the embedder is down, only words find
     memories.
     """
-    from shared_core.recall.ranking import (  # imports numpy, so only when it is used
-        nearest,
-        ranked,
-    )
+    # It imports numpy.
+    from shared_core.recall.ranking import nearest, ranked
 
     query = checked_query(scope, query)
     if options.limit == 0 or not has_words(query):

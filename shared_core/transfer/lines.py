@@ -37,14 +37,14 @@ _BOM = "\ufeff"
 class Header:
     """The first line. model, dimensions: of the vectors in the export, None without vectors."""
 
-    whose: ExportScope
+    export_scope: ExportScope
     schema_version: int
     model: str | None = None
     dimensions: int | None = None
 
     def as_line(self) -> str:
         """Return it as a line."""
-        of = {"app": self.whose.app, "user": self.whose.user}
+        of = {"app": self.export_scope.app, "user": self.export_scope.user}
         vectors = {"model": self.model, "dimensions": self.dimensions} if self.model else None
         return to_json(
             {
@@ -161,7 +161,7 @@ class LineReader:
             raise self._bad(f"comes too late: {table} must come before {TABLES[self._table]}")
         self._table = place
         assert self.header is not None
-        path, tenant = self.header.whose.path, row.get("tenant_id")
+        path, tenant = self.header.export_scope.path, row.get("tenant_id")
         if not isinstance(tenant, str) or not tenant.startswith(path):
             raise self._bad(
                 f"belongs to {tenant!r}, but the first line says that all rows belong to {path!r}"
@@ -188,7 +188,9 @@ class LineReader:
             dimensions = None if vectors is None else int(vectors["dimensions"])
         except (TypeError, KeyError, ValueError, InvalidInput) as error:
             raise self._bad(f"lacks the application, the user or the model: {error}") from error
-        return Header(whose=export_scope, schema_version=schema, model=model, dimensions=dimensions)
+        return Header(
+            export_scope=export_scope, schema_version=schema, model=model, dimensions=dimensions
+        )
 
     def _decoded(self, line: bytes | str) -> str:
         if isinstance(line, bytes):

@@ -70,7 +70,7 @@ class Transfer:
         await self._accesses.flush()
         async with storage.transfer.snapshot(export_scope, vectors=vectors) as snapshot:
             yield Header(
-                whose=export_scope,
+                export_scope=export_scope,
                 schema_version=snapshot.schema_version,
                 model=snapshot.model if vectors else None,
                 dimensions=snapshot.dimensions if vectors else None,
@@ -165,7 +165,7 @@ class _LineImport:
         self, reader: LineReader, header: Header, batch: RowBatch
     ) -> None:
         try:
-            await self._storage.transfer.require_unforgotten(header.whose, batch)
+            await self._storage.transfer.require_unforgotten(header.export_scope, batch)
         except (InvalidInput, Conflict) as error:
             if len(batch.lines) == 1:
                 raise type(error)(
@@ -183,7 +183,7 @@ class _LineImport:
             if self._progress:
                 self._progress(batch.numbers[-1])
         assert reader.header is not None
-        await self._storage.transfer.ask_for_ends(reader.header.whose)
+        await self._storage.transfer.ask_for_ends(reader.header.export_scope)
         return self._report
 
     async def _put(self, reader: LineReader, header: Header, batch: RowBatch) -> None:
@@ -193,7 +193,7 @@ class _LineImport:
                 done = await self._put_vectors(header, batch)
             else:
                 done = await self._storage.transfer.import_rows(
-                    header.whose, batch, restore=self._restore
+                    header.export_scope, batch, restore=self._restore
                 )
         except (InvalidInput, Conflict) as error:
             if len(batch.lines) == 1:
@@ -215,14 +215,14 @@ class _LineImport:
         if header.model == model and header.dimensions and "embedding" in batch.columns:
             await self._storage.use_model(model, header.dimensions)
             return await self._storage.transfer.import_vectors(
-                header.whose, batch, model, header.dimensions
+                header.export_scope, batch, model, header.dimensions
             )
-        waiting = await self._storage.transfer.unembedded(header.whose, batch, model)
+        waiting = await self._storage.transfer.unembedded(header.export_scope, batch, model)
         fields = [(one.address, one.field, field_text(one, self._text_of_field)) for one in waiting]
         texts = [(address, field, text) for address, field, text in fields if has_words(text)]
         vectors = await self._embedding.rows(texts)
         if vectors is not None:
-            await self._storage.transfer.add_made_vectors(header.whose, vectors)
+            await self._storage.transfer.add_made_vectors(header.export_scope, vectors)
             self._report.embedded += len(vectors.addresses)
         return Written(written=len(texts), left=len(waiting) - len(texts))
 

@@ -161,7 +161,7 @@ class RandomProfiles:
             + [("no such key", (THREADS[0], "e0"), 0)],
             rewritten=again,
             required=self.some_turns() if self.maybe(0.3) else (),
-            told=ids[:2],
+            covered=ids[:2],
             keep=self.random.choice((1, 2, 4)),
         )
 

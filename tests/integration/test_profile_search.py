@@ -54,7 +54,7 @@ async def test_conversations_are_found_by_what_was_said(searcher: MemorySearcher
     assert "rust" == (await threads(searcher, "programming languages"))[0]
     assert ["兔子"] == await threads(searcher, "看医生", 1)
     [found] = await searcher.search_conversations("hotel in Rome", 1)
-    assert THREADS["trip"][1] == found.said[0].text
+    assert THREADS["trip"][1] == found.hits[0].text
 
 
 async def test_filters_are_by_time_threshold_keywords_topics_and_feeling(

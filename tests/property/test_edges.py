@@ -48,7 +48,7 @@ def read(drafts: list[TripleDraft]) -> list[KnownEdge]:
                 valid_until=one.valid_until,
             )
         for edge_id, _ in found.sources:
-            edges[edge_id] = replace(edges[edge_id], said=[*edges[edge_id].said, at])
+            edges[edge_id] = replace(edges[edge_id], stated_at=[*edges[edge_id].stated_at, at])
         assert all(one.valid_until is None or one.valid_until >= one.valid_from
                    for one in edges.values())  # fmt: skip
     return list(edges.values())

@@ -307,7 +307,7 @@ class Read:
             self.facts[memory_id] = replace(self.facts[memory_id], valid_until=until)
         for memory_id, _ in found.seen_again:
             fact = self.facts[memory_id]
-            self.facts[memory_id] = replace(fact, said=[*fact.said, at])
+            self.facts[memory_id] = replace(fact, stated_at=[*fact.stated_at, at])
         for opened in found.opened:
             self.facts[opened.memory_id] = KnownFact(
                 memory_id=opened.memory_id,
@@ -316,7 +316,7 @@ class Read:
                 value=opened.draft.value,
                 valid_from=opened.valid_from,
                 valid_until=opened.valid_until,
-                said=[at],
+                stated_at=[at],
             )
         self.retractions += [end for end, _ in found.retracted]
 

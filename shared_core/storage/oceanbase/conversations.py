@@ -81,7 +81,7 @@ class OceanBaseConversations(OceanBasePart):
         def work(tx: Transaction) -> InputContext:
             turns = [] if thread_id is None else last_turns(tx, tenant, thread_id, context, now)
             name, keys = _user_and_kin(tx, tenant, kin)
-            return InputContext(said=turns, user_name=name, kin=keys)
+            return InputContext(turns=turns, user_name=name, kin=keys)
 
         return await self._database.read(work)
 

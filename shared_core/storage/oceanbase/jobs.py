@@ -284,20 +284,20 @@ class OceanBaseJobs(OceanBasePart):
                 yield min(due)
 
     @reading
-    def list_jobs(self, tx: Transaction, wanted: JobFilter) -> Sequence[JobRecord]:
-        labels = [label for label in (wanted.app, wanted.user) if label is not None]
+    def list_jobs(self, tx: Transaction, job_filter: JobFilter) -> Sequence[JobRecord]:
+        labels = [label for label in (job_filter.app, job_filter.user) if label is not None]
         tenant = to_path(labels)
         where = all_of(
             Condition("tenant_id >= %s AND tenant_id < %s", (tenant, path_end(tenant))),
-            Condition("status IN %s", ([str(one) for one in wanted.statuses],)),
+            Condition("status IN %s", ([str(one) for one in job_filter.statuses],)),
             if_set("tenant_id = %s", tenant if len(labels) == 2 else None),
-            if_set("thread_id = %s", wanted.thread_id),
-            if_set("job_id = %s", wanted.job_id),
+            if_set("thread_id = %s", job_filter.thread_id),
+            if_set("job_id = %s", job_filter.job_id),
         )
         rows = tx.rows(
             f"SELECT {RECORD_COLUMNS} FROM {TABLE} WHERE {where.sql}"
             " ORDER BY created_at DESC, job_id DESC LIMIT %s",
-            [*where.values, wanted.limit],
+            [*where.values, job_filter.limit],
         )
         return newest_first(rows)
 

@@ -148,7 +148,7 @@ def _show(
         tx.insert(
             "memory_bases",
             ("tenant_id", "memory_id", "basis_id"),
-            ((tenant, paragraph, basis) for basis in dict.fromkeys(new.told)),
+            ((tenant, paragraph, basis) for basis in dict.fromkeys(new.covered)),
             ignore=True,
         )
     shown = {one for one, role in new.entries if role != "ended"} | {paragraph}

@@ -17,8 +17,8 @@ from shared_core.errors import Conflict
 from shared_core.ports.events import EventRow
 from shared_core.ports.items import VectorRows
 from shared_core.ports.profiles import (
-    SAID,
-    SAID_CHARACTERS,
+    USER_TEXT_CHARACTERS,
+    USER_TEXTS,
     EntryRole,
     NewVersion,
     ProfileEntry,
@@ -278,7 +278,7 @@ def overviews(
             ended_at=last_at,
             turns=turns,
             summary=summaries.get(thread_id, ""),
-            said=tuple(texts.get(thread_id, ())),
+            user_texts=tuple(texts.get(thread_id, ())),
         )
         for thread_id, turns, first_at, last_at in counted
     ]
@@ -290,10 +290,10 @@ def _last_texts(
     """Return the beginnings of the last turns of users in threads, in order."""
     # LENGTH, because the server takes a text of spaces for equal to an empty one.
     last = (
-        f"(SELECT thread_id, seq, LEFT(text, {SAID_CHARACTERS}) FROM events"
+        f"(SELECT thread_id, seq, LEFT(text, {USER_TEXT_CHARACTERS}) FROM events"
         " WHERE tenant_id = %s AND thread_id = %s AND memory_seq IS NOT NULL AND role = 'user'"
         " AND LENGTH(text) > 0 AND (expires_at IS NULL OR expires_at > %s)"
-        f" ORDER BY seq DESC LIMIT {SAID})"
+        f" ORDER BY seq DESC LIMIT {USER_TEXTS})"
     )
     texts: dict[str, list[tuple[int, str]]] = {}
     for page in pages(threads, THREADS_AT_ONCE):

@@ -289,7 +289,9 @@ def known_facts(
             value=json.loads(value),
             valid_from=valid_from,
             valid_until=valid_until,
-            said=sorted(times[memory_id]) or [_stated_at(valid_from, valid_until, recorded_at)],
+            stated_at=(
+                sorted(times[memory_id]) or [_stated_at(valid_from, valid_until, recorded_at)]
+            ),
             has_faded=demoted_at is not None,
         )
         for fact_type, key, memory_id, value, valid_from, valid_until, recorded_at, demoted_at
@@ -332,7 +334,7 @@ def known_edges(
             object=object_,
             valid_from=valid_from,
             valid_until=valid_until,
-            said=sorted(of_edges[edge_id] | of_facts[memory_id])
+            stated_at=sorted(of_edges[edge_id] | of_facts[memory_id])
             or [_stated_at(valid_from, valid_until, recorded_at)],
         )
         for edge_id, memory_id, subject, relation, object_, valid_from, valid_until, recorded_at

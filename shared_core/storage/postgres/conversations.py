@@ -80,7 +80,7 @@ class PostgresConversations:
             tenant, step("thread_events", values), _kin_step(scope, kin)
         )
         turns = [event_from_row(row[1:]) for row in reversed(rows)]
-        return InputContext(said=turns, user_name=_name(known), kin=_kin(known))
+        return InputContext(turns=turns, user_name=_name(known), kin=_kin(known))
 
     async def open_conversation(
         self, scope: Scope, new_id: ThreadId, rules: SessionRules

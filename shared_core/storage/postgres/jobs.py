@@ -164,16 +164,16 @@ class PostgresJobs:
         )
         return int(rows[0][0])
 
-    async def list_jobs(self, wanted: JobFilter) -> Sequence[JobRecord]:
-        labels = [label for label in (wanted.app, wanted.user) if label is not None]
+    async def list_jobs(self, job_filter: JobFilter) -> Sequence[JobRecord]:
+        labels = [label for label in (job_filter.app, job_filter.user) if label is not None]
         tenant = to_path(labels)
         values = {
             "tenant": tenant,
             "tenant_end": path_end(tenant),
-            "thread_id": wanted.thread_id,
-            "job_id": wanted.job_id,
-            "statuses": [str(status) for status in wanted.statuses],
-            "limit": wanted.limit,
+            "thread_id": job_filter.thread_id,
+            "job_id": job_filter.job_id,
+            "statuses": [str(status) for status in job_filter.statuses],
+            "limit": job_filter.limit,
         }
         listing = step("list_jobs", values, one_tenant=len(labels) == 2)
         [rows] = await self._database.run(tenant, listing)

@@ -21,8 +21,8 @@ from shared_core.ports.events import EventRow
 from shared_core.ports.items import VectorRows
 from shared_core.ports.profiles import (
     PARAGRAPH_KEY,
-    SAID,
-    SAID_CHARACTERS,
+    USER_TEXT_CHARACTERS,
+    USER_TEXTS,
     EntryRole,
     NewVersion,
     ProfileEntry,
@@ -189,7 +189,7 @@ class PostgresProfiles:
             "content_hash": bytes.fromhex(new.content_hash), "entries": to_json(entries),
             "event_limit": new.event_limit, "began_at": new.began_at, "now": self._clock(),
             "namespace": rest_of(profile_namespace(scope, new.subject, new.agent_id)),
-            "paragraph_key": PARAGRAPH_KEY, "told": list(new.told),
+            "paragraph_key": PARAGRAPH_KEY, "told": list(new.covered),
             "shown": [one for one, role in new.entries if role != "ended"],
             "rewritten": list(new.rewritten), "keep": new.keep,
         }  # fmt: skip
@@ -225,10 +225,10 @@ class PostgresProfiles:
     async def recent_threads(
         self, scope: Scope, author: str | None, limit: int
     ) -> Sequence[ThreadOverview]:
-        shown = {"said": SAID, "characters": SAID_CHARACTERS}
+        shown = {"said": USER_TEXTS, "characters": USER_TEXT_CHARACTERS}
         rows = await self._read(scope, "recent_threads", author=author, limit=limit, **shown)
         return [
-            record(ThreadOverview, row[:4], summary=row[4] or "", said=tuple(row[5]))
+            record(ThreadOverview, row[:4], summary=row[4] or "", user_texts=tuple(row[5]))
             for row in rows
         ]
 
