@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -16,6 +17,7 @@ from whole_user import WholeClock, populate, write_the_rest
 from shared_core import Conflict, InvalidInput, MemoryEngine, Scope, open_memory
 from shared_core.ports.transfer import TABLES
 from shared_core.storage.oceanbase.transfer_format import (
+    CHOICES,
     SHAPES,
     double_text,
     fields_of,
@@ -91,6 +93,21 @@ def test_the_shapes_are_those_of_postgresql(postgres_dsn: str) -> None:
                 [table],
             ).fetchone()
             assert keys == (list(shape.key),), table
+
+
+def test_the_choices_are_those_of_postgresql(postgres_dsn: str) -> None:
+    with psycopg.connect(postgres_dsn) as connection:
+        rows = connection.execute(
+            "SELECT c.conrelid::regclass::text, pg_get_constraintdef(c.oid) FROM pg_constraint c"
+            " WHERE c.contype = 'c' AND c.connamespace = 'hippocampus'::regnamespace"
+        ).fetchall()
+    found = {}
+    for table, definition in rows:
+        choice = re.fullmatch(r"CHECK \(\((\w+) = ANY \(ARRAY\[(.+)\]\)\)\)", definition)
+        name = table.removeprefix("hippocampus.")
+        if choice and name in TABLES:
+            found[name, choice[1]] = frozenset(re.findall(r"'(\w+)'", choice[2]))
+    assert found == dict(CHOICES)
 
 
 @pytest.mark.parametrize("vectors", [False, True])

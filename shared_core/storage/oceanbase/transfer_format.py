@@ -111,14 +111,20 @@ _OWN_DEFAULTS: Final[Mapping[str, str]] = {
 """Defaults that the schema here cannot state, each with its columns."""
 _TABLE: Final = re.compile(r"(?ms)^CREATE TABLE IF NOT EXISTS (\w+) \((.*?)^\)")
 _COLUMN: Final = re.compile(
-    r"(?m)^    `?([a-z_]+)`? +(BINARY\(\d+\)|[A-Z]+)(?:\(\d+\))?( NOT NULL)?(?: DEFAULT (\S+))?,$"
+    r"    `?([a-z_0-9]+)`? +(BINARY\(\d+\)|[A-Z]+)(?:\(\d+\))?( NOT NULL)?(?: DEFAULT (\S+?))?,"
 )
+_NO_KEYS: Final = re.compile(
+    r"(?m)^(?:    (?:PRIMARY|FOREIGN|UNIQUE|CHECK|KEY|INDEX|VECTOR)\b.*| *--.*|\s*)\n"
+)
+"""Lines of a table that state no column."""
 _KEY: Final = re.compile(r"PRIMARY KEY \((.+?)\)")
 
 
 def _shapes() -> dict[str, TableShape]:
     """Return the shapes of the exported tables, read from the schema."""
-    schema = files("shared_core.storage.oceanbase").joinpath("sql/0001_schema.sql").read_text()
+    schema = (
+        files("shared_core.storage.oceanbase").joinpath("sql/0001_schema.sql").read_text("utf-8")
+    )
     types = {name: kind for kind, columns in _OWN_TYPES.items() for name in columns.split()}
     defaults = {name: value for value, columns in _OWN_DEFAULTS.items() for name in columns.split()}
     shapes = {EMBEDDINGS: _EMBEDDINGS}
@@ -126,7 +132,11 @@ def _shapes() -> dict[str, TableShape]:
         if table not in TABLES:
             continue
         columns = {}
-        for name, sql_type, filled, default in _COLUMN.findall(body):
+        for line in _NO_KEYS.sub("", body).splitlines():
+            column = _COLUMN.fullmatch(line)
+            if column is None:
+                raise AssertionError(f"the schema has a column of {table} that is not read: {line}")
+            name, sql_type, filled, default = column.groups()
             place = f"{table}.{name}"
             kind = types.get(place, _SQL_TYPES[sql_type])
             json_default = _default(kind, default) if default else defaults.get(place)
@@ -182,7 +192,7 @@ CHOICES: Final[Mapping[tuple[str, str], frozenset[str]]] = {
     ("consolidation_jobs", "status"): frozenset(map(str, JobStatus)),
     ("consolidation_jobs", "job_type"): frozenset(map(str, JobType)),
     ("run_changes", "change"): frozenset(
-        {"closed", "retired", "sourced", "renewed", "rated", "summary", "edge", "bounded", "moved"}
+        "closed retired sourced renewed rated summary edge bounded moved revived".split()
     ),
     ("pipeline_log", "status"): frozenset({"success", "warning", "error"}),
     ("retention_policies", "kind"): _KINDS,
