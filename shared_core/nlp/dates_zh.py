@@ -157,8 +157,9 @@ def number(text: str) -> int:
     if text.isdecimal():
         return int(text)
     tens, ten, ones = text.partition("十")
-    if any(character not in DIGITS for character in tens + ones) or (not ten and len(text) != 1):
+    known = all(character in DIGITS for character in tens + ones)
+    if not text or not known or max(len(tens), len(ones)) > 1:
         raise ValueError(f"not a number up to 99: {text!r}")
     if not ten:
-        return DIGITS[text]
+        return DIGITS[tens]
     return (DIGITS[tens] if tens else 1) * 10 + (DIGITS[ones] if ones else 0)

@@ -117,6 +117,20 @@ def test_a_day_begins_in_the_zone_of_the_moment() -> None:
     assert [datetime(2026, 5, 12, tzinfo=tokyo)] == [one.begin for one in resolve("昨天", late)]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "去年八九十月我们去了哪里？",
+        "我八九十月要去上海出差。",
+        "我十一二月搬到上海了",
+        "十个月前",
+        "一二十年前",
+    ],
+)
+def test_a_number_that_is_none_names_no_time_and_breaks_nothing(text: str) -> None:
+    list(resolve(text, NOW))
+
+
 def test_a_naive_moment_is_refused() -> None:
     with pytest.raises(ValueError, match="aware"):
         resolve("yesterday", datetime(2026, 1, 1))  # noqa: DTZ001
