@@ -37,7 +37,7 @@ from shared_core.knowledge.fact_planning import (
     slots_to_read,
 )
 from shared_core.knowledge.reviving import faded_stated_again, plan_revival, revive
-from shared_core.knowledge.run_rows import RunRows, add_privacy, until_applied
+from shared_core.knowledge.run_rows import RunRows, add_privacy, applied, until_applied
 from shared_core.lifecycle import Handle
 from shared_core.nlp.relation_schema import Relations
 from shared_core.nlp.slots import Slot, near_slot, near_slot_message, slot_name
@@ -282,7 +282,7 @@ class Facts:
             bounds=[*facts.bounds, *graph.bounds],
             revival=await self._revival(scope, known, facts, embedded),
         )  # fmt: skip
-        await storage.runs.apply_run(plan)
+        await applied(storage.runs.apply_run(plan))
         return facts.opened[0].memory_id if facts.opened else facts.seen_again[0][0]
 
     async def _planned(

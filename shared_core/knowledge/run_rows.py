@@ -393,11 +393,30 @@ async def add_privacy(embedding: Embedding, rows: RunRows, vectors: VectorRows |
     rows.classify(classes)
 
 
+class _Overtaken(Exception):
+    """A concurrent run was applied before the one that an attempt planned."""
+
+
+async def applied(write: Awaitable[_Result]) -> _Result:
+    """Return the result of the write of an attempt; its Conflict is for until_applied()."""
+    try:
+        return await write
+    except Conflict as conflict:
+        raise _Overtaken from conflict
+
+
 async def until_applied(attempt: Callable[[], Awaitable[_Result]]) -> _Result:
-    """Return the result of an attempt to apply a run. After a Conflict, pause and try again."""
-    for tries in range(1, MAX_TRIES):
+    """Return the result of an attempt to plan and apply a run.
+
+    If another run came first, pause and try again. A Conflict of anything but applied() is raised:
+    an extractor is not called again for it.
+    """
+    for tries in range(1, MAX_TRIES + 1):
         try:
             return await attempt()
-        except Conflict:
+        except _Overtaken as overtaken:
+            if tries == MAX_TRIES:
+                assert overtaken.__cause__
+                raise overtaken.__cause__  # noqa: B904 # the conflict itself
             await asyncio.sleep(PAUSE_S * min(tries, 10) * random.random())
-    return await attempt()
+    raise AssertionError("unreachable")

@@ -663,6 +663,21 @@ async def test_a_kill_at_any_step_loses_nothing_and_doubles_nothing(dsn: str, st
         assert 1 == len(await memory.runs(ANN))
 
 
+async def test_an_extractor_that_raises_a_conflict_is_called_once(dsn: str) -> None:
+    calls = []
+
+    class Conflicting(RuleExtractor):
+        async def extract(self, events: Sequence[Event], context: Sequence[Event]) -> Extraction:
+            calls.append(len(events))
+            raise Conflict("not of a run")
+
+    async with open_memory(dsn, extractor=Conflicting(), worker=False) as memory:
+        await memory.append_events(ANN, "t", [said(1, "I live in Leeds.")])
+        with pytest.raises(Conflict, match="not of a run"):
+            await memory.consolidate(ANN, "t")
+    assert [1] == calls
+
+
 async def test_two_at_once_neither_double_nor_lose(dsn: str) -> None:
     async with open_memory(dsn) as one, open_memory(dsn) as other:
         turns = [said(number, f"I love tea number {number}.") for number in range(40)]
