@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pymysql
 
@@ -81,10 +82,18 @@ class SeekdbDatabases:
         run_sync(made())
         return name
 
-    def _empty(self, name: str) -> None:
+    @contextmanager
+    def connection(self, uri: str = "") -> Iterator[Any]:
+        """Yield a cursor of the superuser, in the database of a uri."""
         assert self._server is not None
         server = pymysql.connect(**self._server.options(), autocommit=True)
         with server, server.cursor() as cursor:
+            if uri:
+                cursor.execute(f"USE {uri.partition('database=')[2]}")
+            yield cursor
+
+    def _empty(self, name: str) -> None:
+        with self.connection() as cursor:
             cursor.execute("SET ob_query_timeout = 300000000, ob_trx_timeout = 300000000")
             cursor.execute("SHOW DATABASES")
             below = [row[0] for row in cursor.fetchall() if row[0].startswith(f"{name}_")]

@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
+from seekdb_databases import SeekdbDatabases
 
 from shared_core import InvalidInput, SchemaOutOfDate, Scope, StorageUnavailable, open_memory
 from shared_core.settings import load_settings
@@ -20,7 +21,7 @@ from shared_core.storage._migrations import SCHEMA_VERSION, Migration
 from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
 from shared_core.storage.oceanbase.connection.migrate import migrations as oceanbase_migrations
 from shared_core.storage.oceanbase.connection.transactions import Transaction
-from shared_core.storage.postgres.connection.migrations import migrations
+from shared_core.storage.postgres.connection.migrations import _migrate, migrations
 
 NOTES = """
     CREATE TABLE notes (tenant_id text COLLATE "C" PRIMARY KEY, note text NOT NULL);
@@ -29,6 +30,7 @@ NOTES = """
 """
 """A migration that a next release could bring: it makes a table, and fills it from another one."""
 
+MIGRATE = "shared_core.storage.oceanbase.connection.migrate"
 MIGRATIONS = "shared_core.storage.postgres.connection.migrations.migrations"
 
 
@@ -166,7 +168,7 @@ async def test_a_schema_of_a_development_version_is_refused_with_the_way_out(
         await open_memory(dsn).open()
 
 
-async def test_a_database_of_a_development_version_is_refused_on_oceanbase(seekdb_dsn: str) -> None:
+async def test_a_database_of_a_development_version_is_refused_on_seekdb(seekdb_dsn: str) -> None:
     """Such a database kept no checksums, and began at 1 or at 32."""
     database = OceanBaseDatabase(load_settings(seekdb_dsn))
     await database.open()
@@ -192,6 +194,42 @@ async def test_a_database_of_a_development_version_is_refused_on_oceanbase(seekd
     finally:
         await database.write(recorded(released))
         await database.close()
+
+
+async def test_a_schema_is_looked_at_again_under_the_lock(dsn: str) -> None:
+    """Another process may have been first, and it may have been a development version."""
+    with psycopg.connect(dsn) as connection:
+        connection.execute("UPDATE hippocampus.schema_migrations SET checksum = 'other'")
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as late:
+        with pytest.raises(SchemaOutOfDate, match=WAY_OUT):
+            await _migrate(late, "hippocampus")
+
+
+async def test_a_stopped_migration_goes_on_where_it_stopped_on_seekdb(
+    seekdb: SeekdbDatabases, seekdb_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = OceanBaseDatabase(load_settings(seekdb_dsn))
+    steps = [
+        "ALTER TABLE threads ADD COLUMN stopped_one INT",
+        "ALTER TABLE threads ADD INDEX stopped_index (stopped_one)",
+        "ALTER TABLE threads ADD COLUMN stopped_two INT",
+    ]
+    newer = (*oceanbase_migrations(), Migration(2, "notes", ";\n".join(steps)))
+    monkeypatch.setattr(f"{MIGRATE}.migrations", lambda: newer)
+    with seekdb.connection(seekdb_dsn) as cursor:
+        for step in steps[:2]:  # there it was stopped
+            cursor.execute(step)
+        try:
+            await database.open()
+            await database.close()
+            cursor.execute("SELECT stopped_one, stopped_two FROM threads")
+            cursor.execute("SELECT version FROM schema_migrations ORDER BY version")
+            assert ((1,), (2,)) == cursor.fetchall()
+        finally:
+            cursor.execute("DELETE FROM schema_migrations WHERE version = 2")
+            cursor.execute("ALTER TABLE threads DROP INDEX stopped_index")
+            for column in ("stopped_one", "stopped_two"):
+                cursor.execute(f"ALTER TABLE threads DROP COLUMN {column}")
 
 
 @pytest.mark.parametrize(

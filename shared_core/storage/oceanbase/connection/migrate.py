@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pymysql
+from pymysql.constants import ER
 
 from shared_core.errors import NotFound, StorageUnavailable
 from shared_core.storage._migrations import Migration, check_applied, migrations_in
@@ -25,6 +26,10 @@ LOCK_S = 60
 TURN_S = 2
 """Seconds of one attempt to lock, shorter than the time limit of a statement."""
 PARTITIONS = 8
+ALREADY_DONE = (
+    (ER.TABLE_EXISTS_ERROR,), (ER.DUP_FIELDNAME,), (ER.DUP_KEYNAME,), (ER.CANT_DROP_FIELD_OR_KEY,)
+)  # fmt: skip
+"""Errors of a statement that has been executed before. SeekDB has no ADD COLUMN IF NOT EXISTS."""
 MOST_BYTES_SENT = 268_435_456
 """Bytes of one statement to an embedded server, as for PostgreSQL; its default is 16 MB."""
 
@@ -186,11 +191,20 @@ def _migrate(cursor: Any, location: Location) -> None:
         if migration.version in done:
             continue
         for statement in statements(migration.sql, table_ending(location)):
-            cursor.execute(statement)  # each commits alone, and may run again
+            _execute_again(cursor, statement)
         cursor.execute(
             "INSERT INTO schema_migrations VALUES (%s, %s, %s, utc_timestamp(6))",
             (migration.version, migration.name, migration.checksum),
         )
+
+
+def _execute_again(cursor: Any, statement: str) -> None:
+    """Execute a statement that an interrupted migration may have executed: each commits alone."""
+    try:
+        cursor.execute(statement)
+    except pymysql.MySQLError as error:
+        if error.args[:1] not in ALREADY_DONE:
+            raise
 
 
 def statements(script: str, ending: str) -> list[str]:

@@ -96,6 +96,7 @@ async def _migrate(connection: Connection, schema: str) -> None:
             await _ensure_role(connection)
             await _ensure_schema(connection, schema)
             done = await _applied(connection, schema)
+            check_applied(f"schema {schema!r}", done, migrations())  # another process was first
             for migration in migrations():
                 if migration.version not in done:
                     await _apply(connection, schema, migration)
