@@ -167,8 +167,9 @@ def _merge(known: EventParagraph, event: EventParagraph) -> EventParagraph | Non
     if turns_known and turns_known.keys() <= turns.keys() and known.thread_id == event.thread_id:
         merged = event
     else:
-        texts = dict.fromkeys([*sentences(earlier.text), *sentences(later.text)])
-        text = ("" if language(earlier.text) == "zh" else " ").join(texts)
+        known_texts = {*sentences(earlier.text)}
+        added = dict.fromkeys(one for one in sentences(later.text) if one not in known_texts)
+        text = ("" if language(earlier.text) == "zh" else " ").join([earlier.text, *added])
         if len(text) > MERGED_CHARACTERS:
             return None
         together = tuple(turns_known | turns)

@@ -212,7 +212,7 @@ def _finding(
         confidence=min(confidence, BY_RULES),
         found_at=observed.at,
         extractor=RULES_OF_MIND,
-        quotes=quotes,
+        quotes=tuple(filter(None, quotes)),
         basis=basis or observed.bases.get(event_id, ()),
         valence=valence,
     )

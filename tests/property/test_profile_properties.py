@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from shared_core.profiles.memory import EventMemory, Memory, ProfileMemory
 
@@ -75,6 +75,7 @@ def test_no_slot_holds_two_values_and_history_ends_after_it_began(
 
 
 @given(st.lists(st.tuples(FREE, MINUTES), max_size=20), st.integers(1, 6))
+@example([("A?𠀀", 0)], 1)
 def test_events_are_the_newest_in_the_order_of_time(
     events: list[tuple[str, int]], most: int
 ) -> None:
