@@ -173,9 +173,9 @@ class LineReader:
         schema = found.get("schema_version")
         if form is None:
             raise self._bad("is not the first line of an export of hippocampus")
-        newer = type(form) is not int or form > FORMAT
+        known = form in (DEVELOPMENT_FORMAT, FORMAT) and type(form) is int
         newest = DEVELOPMENT_SCHEMA if form == DEVELOPMENT_FORMAT else self._known_schema
-        if newer or type(schema) is not int or schema > newest:
+        if not known or type(schema) is not int or schema > newest:
             raise self._bad(
                 f"names format {form!r} and schema {schema!r}; this version reads up to format"
                 f" {FORMAT} and schema {self._known_schema}: pip install -U pg-hippocampus"

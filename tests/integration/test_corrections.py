@@ -292,7 +292,7 @@ async def test_bad_names_and_moments_are_refused(memory: MemoryEngine, clock: Cl
             await correct(Scope("app", "bob"), rome)
         with pytest.raises(InvalidInput, match="'hum' is a memory of kind 'semantic', not a fact"):
             await correct(ANN, "hum")
-        with pytest.raises(InvalidInput, match="as text"):
+        with pytest.raises(InvalidInput, match="as a UUID or a text"):
             await correct(ANN, 7)  # type: ignore[arg-type]
     moments: list[tuple[Any, str]] = [
         (at(4), "forget"), (at(10), "future"), (at(6).replace(tzinfo=None), "at has no time zone"),

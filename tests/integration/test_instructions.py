@@ -54,9 +54,9 @@ async def test_a_rollback_is_a_version_too(memory: MemoryEngine) -> None:
     assert (5, "one") == (back.version, back.value["content"])
     assert 5 == (await memory.instructions.rollback(ANN, "tone", 1)).version
     for missing in (0, 6, -1):
-        with pytest.raises(NotFound, match="versions 1 to 5"):
+        with pytest.raises(NotFound, match="versions are 1 to 5"):
             await memory.instructions.rollback(ANN, "tone", missing)
-    with pytest.raises(NotFound, match="none"):
+    with pytest.raises(NotFound, match="there is no instruction 'unknown'"):
         await memory.instructions.rollback(ANN, "unknown")
 
 

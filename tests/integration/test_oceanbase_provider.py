@@ -275,7 +275,7 @@ async def test_the_whole_of_an_event_is_kept_beside_its_text(
 
 def test_where_it_is_may_stand_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HIPPOCAMPUS_URI", "postgresql://localhost/x")
-    with pytest.raises(InvalidInput, match="not in 'postgresql://localhost/x'"):
+    with pytest.raises(InvalidInput, match="got 'postgresql://localhost/x'"):
         OceanBaseMemoryProvider(agent_id="a")
     monkeypatch.setenv("HIPPOCAMPUS_URI", "seekdb:///nowhere")
     assert OceanBaseMemoryProvider(agent_id="a").scope == Scope("agents", "a")

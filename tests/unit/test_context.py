@@ -486,11 +486,11 @@ def given(**arguments: Any) -> ContextWindow:
         (lambda: given(memories=7), "memories must be a list"),
         (lambda: given(facts=["Hi."]), "facts must be Fact or Hit objects"),
         (lambda: given(instructions=None), "instructions must be a list of texts"),
-        (lambda: given(profile=7), "profile must be a text, not int"),
-        (lambda: given(summary=b"Hi."), "summary must be a text, not bytes"),
+        (lambda: given(profile=7), "profile must be a text, got int"),
+        (lambda: given(summary=b"Hi."), "summary must be a text, got bytes"),
         (lambda: given(summary="Hi.", summarised="e1"), "summarised must be a list"),
-        (lambda: given(query=None), "query must be a text, not NoneType"),
-        (lambda: given(system_prompt=None), "system_prompt must be a text, not NoneType"),
+        (lambda: given(query=None), "query must be a text, got NoneType"),
+        (lambda: given(system_prompt=None), "system_prompt must be a text, got NoneType"),
         (lambda: ContextAssembler(shares={"memories": "x"}), "share of memories must be a number"),  # type: ignore[dict-item]
         (lambda: ContextAssembler(shares=None), "shares must map sections to numbers"),  # type: ignore[arg-type]
         (lambda: ContextAssembler(count=None), "count must be a function"),  # type: ignore[arg-type]

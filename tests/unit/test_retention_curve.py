@@ -97,7 +97,7 @@ def test_no_other_file_and_nothing_without_matplotlib(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     curve = curve_of(FRESH, BORN, days_ahead=1, points=5)
-    with pytest.raises(InvalidInput, match=r"[.]png or [.]svg file, not to 'curve[.]gif'"):
+    with pytest.raises(InvalidInput, match=r"[.]png or [.]svg file, got 'curve[.]gif'"):
         draw(curve, tmp_path / "curve.gif")
     for name in ("matplotlib.backends", "matplotlib.figure"):
         monkeypatch.setitem(sys.modules, name, None)
