@@ -192,7 +192,8 @@ CHOICES: Final[Mapping[tuple[str, str], frozenset[str]]] = {
     ("consolidation_jobs", "status"): frozenset(map(str, JobStatus)),
     ("consolidation_jobs", "job_type"): frozenset(map(str, JobType)),
     ("run_changes", "change"): frozenset(
-        "closed retired sourced renewed rated summary edge bounded moved revived".split()
+        {"closed", "retired", "sourced", "renewed", "rated"}
+        | {"summary", "edge", "bounded", "moved", "revived"}
     ),
     ("pipeline_log", "status"): frozenset({"success", "warning", "error"}),
     ("retention_policies", "kind"): _KINDS,
