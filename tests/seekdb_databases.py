@@ -103,5 +103,7 @@ class SeekdbDatabases:
             cursor.execute("SHOW TABLES")
             tables = [row[0] for row in cursor.fetchall() if row[0] not in KEPT]
             cursor.execute("SET foreign_key_checks = 0")
-            for table in tables:
+            filled = " UNION ALL ".join(f"(SELECT '{one}' FROM {one} LIMIT 1)" for one in tables)
+            cursor.execute(filled)
+            for (table,) in cursor.fetchall():  # deleting from an empty table takes as long
                 cursor.execute(f"DELETE FROM {table}")

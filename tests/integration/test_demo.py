@@ -133,7 +133,7 @@ def test_it_takes_less_than_a_minute_of_one_processor(played: Played) -> None:
     assert played.processor_s < 60
 
 
-@pytest.mark.parametrize("after_s", [1.0, 2.0, 4.0])
+@pytest.mark.parametrize("after_s", [1.0, 3.0])
 def test_an_interrupted_demo_leaves_nothing_behind(after_s: float, tmp_path: Path) -> None:
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     with subprocess.Popen(

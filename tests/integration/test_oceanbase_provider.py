@@ -280,7 +280,7 @@ def test_where_it_is_may_stand_in_the_environment(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("HIPPOCAMPUS_URI", "seekdb:///nowhere")
     assert OceanBaseMemoryProvider(agent_id="a").scope == Scope("agents", "a")
     monkeypatch.delenv("HIPPOCAMPUS_URI")
-    with pytest.raises(InvalidInput, match="give uri, or HIPPOCAMPUS_URI"):
+    with pytest.raises(InvalidInput, match="uri or HIPPOCAMPUS_URI must be"):
         OceanBaseMemoryProvider(agent_id="a")
 
 

@@ -103,17 +103,15 @@ def _take_long_statements(cursor: Any) -> None:
 
 def applied(cursor: Any, database: str) -> dict[int, str] | None:
     """Return the checksums of the applied migrations by version, or None if there are no tables."""
-    cursor.execute(
-        "SELECT column_name FROM information_schema.columns"
-        " WHERE table_schema = %s AND table_name = 'schema_migrations'",
-        (database,),
-    )
-    columns = [name.lower() for (name,) in cursor.fetchall()]
-    if not columns:
-        return None
-    # Development versions kept no checksum: '' is the checksum of no migration.
-    checksum = "checksum" if "checksum" in columns else "''"
-    cursor.execute(f"SELECT version, {checksum} FROM {database}.schema_migrations")
+    try:
+        cursor.execute(f"SELECT version, checksum FROM {database}.schema_migrations")
+    except pymysql.MySQLError as error:
+        if error.args[0] in (ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR):
+            return None
+        if error.args[0] != ER.BAD_FIELD_ERROR:
+            raise
+        # Development versions kept no checksum: '' is the checksum of no migration.
+        cursor.execute(f"SELECT version, '' FROM {database}.schema_migrations")
     return dict(cursor.fetchall())
 
 
