@@ -30,6 +30,8 @@ ALREADY_DONE = (
     (ER.TABLE_EXISTS_ERROR,), (ER.DUP_FIELDNAME,), (ER.DUP_KEYNAME,), (ER.CANT_DROP_FIELD_OR_KEY,)
 )  # fmt: skip
 """Errors of a statement that has been executed before. SeekDB has no ADD COLUMN IF NOT EXISTS."""
+PLANS_PERCENT = 20
+"""Share of an embedded server's memory for plans. In its default of 2 % ours evict each other."""
 MOST_BYTES_SENT = 268_435_456
 """Bytes of one statement to an embedded server, as for PostgreSQL; its default is 16 MB."""
 
@@ -59,7 +61,7 @@ def prepare(
         if location.folder:
             # The default level writes a log of 500 MB.
             cursor.execute("ALTER SYSTEM SET syslog_level = 'ERROR'")
-            _take_long_statements(cursor)
+            _raise_limits(cursor)
         if engine == "SeekDB":
             _log_transactions_whole(cursor, is_ours=location.folder is not None)
         done = applied(cursor, location.database)
@@ -95,10 +97,12 @@ def _log_transactions_whole(cursor: Any, *, is_ours: bool) -> None:
             raise
 
 
-def _take_long_statements(cursor: Any) -> None:
-    cursor.execute("SELECT @@global.max_allowed_packet")
-    if int(cursor.fetchall()[0][0]) < MOST_BYTES_SENT:
-        cursor.execute(f"SET GLOBAL max_allowed_packet = {MOST_BYTES_SENT}")
+def _raise_limits(cursor: Any) -> None:
+    limits = {"max_allowed_packet": MOST_BYTES_SENT, "ob_plan_cache_percentage": PLANS_PERCENT}
+    cursor.execute("SELECT " + ", ".join(f"@@global.{name}" for name in limits))
+    for (name, least), value in zip(limits.items(), cursor.fetchall()[0], strict=True):
+        if int(value) < least:
+            cursor.execute(f"SET GLOBAL {name} = {least}")
 
 
 def applied(cursor: Any, database: str) -> dict[int, str] | None:
