@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-COMMAND = [sys.executable, "-m", "shared_core.cli.main"]
+from warm_python import warm_python
+
+
+def command() -> list[str]:
+    """Return the start of a command line of hippocampus, on a warm interpreter."""
+    return [*warm_python(), "-m", "shared_core.cli.main"]
 
 
 class ServerProcess:
@@ -22,7 +26,7 @@ class ServerProcess:
         with log.open("ab") as stderr:
             begin = stderr.tell()
             self.process = subprocess.Popen(
-                [*COMMAND, "serve", "--uri", dsn, "--port", "0", *options], stderr=stderr
+                [*command(), "serve", "--uri", dsn, "--port", "0", *options], stderr=stderr
             )
         self.port = self._listening(begin)
         self.url = f"http://127.0.0.1:{self.port}"

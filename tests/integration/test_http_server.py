@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from shared_core import Scope, open_memory
-from tests.integration.http_processes import COMMAND, ServerProcess, serving
+from tests.integration.http_processes import ServerProcess, command as hippocampus, serving
 
 ANA = Scope("default", "ana")
 LOCAL_JSON = "Host: localhost\r\nContent-Type: application/json"
@@ -131,7 +131,7 @@ def test_a_head_without_end_is_refused(dsn: str, tmp_path: Path) -> None:
 
 
 def test_it_is_never_open_to_other_machines_without_tokens(dsn: str, tmp_path: Path) -> None:
-    command = [*COMMAND, "serve", "--uri", dsn, "--host", "0.0.0.0", "--port", "0"]
+    command = [*hippocampus(), "serve", "--uri", dsn, "--host", "0.0.0.0", "--port", "0"]
     refused = subprocess.run([*command, "--no-auth"], capture_output=True, text=True)
     assert 1 == refused.returncode and "hippocampus token create" in refused.stderr
     with serving(dsn, tmp_path / "log", "--host", "0.0.0.0") as server:
@@ -139,7 +139,7 @@ def test_it_is_never_open_to_other_machines_without_tokens(dsn: str, tmp_path: P
         assert 401 == answer.status_code
         made = subprocess.run(
             [
-                *COMMAND, "token", "create", "--app", "a", "--user", "ana", "--expires", "1h",
+                *hippocampus(), "token", "create", "--app", "a", "--user", "ana", "--expires", "1h",
                 "--uri", dsn, "--json",
             ],
             capture_output=True, text=True, check=True,
@@ -150,7 +150,7 @@ def test_it_is_never_open_to_other_machines_without_tokens(dsn: str, tmp_path: P
             answer = httpx.get(f"{server.url}/memories?user_id={user}", headers=headers, timeout=60)
             assert status == answer.status_code
     shown = subprocess.run(
-        [*COMMAND, "token", "list", "--uri", dsn, "--json"],
+        [*hippocampus(), "token", "list", "--uri", dsn, "--json"],
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     [listed] = json.loads(shown)
@@ -159,7 +159,7 @@ def test_it_is_never_open_to_other_machines_without_tokens(dsn: str, tmp_path: P
 
 
 def test_a_running_server_closes_with_the_first_token(dsn: str, tmp_path: Path) -> None:
-    create = [*COMMAND, "token", "create", "--app", "default", "--user", "ana", "--uri", dsn]
+    create = [*hippocampus(), "token", "create", "--app", "default", "--user", "ana", "--uri", dsn]
     with serving(dsn, tmp_path / "log") as server:
         ask = f"{server.url}/memories?user_id=bob"
         assert 200 == httpx.get(ask, timeout=60).status_code
@@ -183,7 +183,7 @@ def test_a_running_server_closes_with_the_first_token(dsn: str, tmp_path: Path) 
     ],
 )
 def test_what_it_cannot_do_it_says_in_a_line(options: list[str], expected: str) -> None:
-    done = subprocess.run([*COMMAND, "serve", *options], capture_output=True, text=True)
+    done = subprocess.run([*hippocampus(), "serve", *options], capture_output=True, text=True)
     assert 1 == done.returncode and expected in done.stderr, done.stderr
     assert "Traceback" not in done.stderr and "secret" not in done.stderr
 
@@ -191,7 +191,7 @@ def test_what_it_cannot_do_it_says_in_a_line(options: list[str], expected: str) 
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        command = [*COMMAND, "serve", "--uri", f"embedded://{tmp_path}", "--port", port]
+        command = [*hippocampus(), "serve", "--uri", f"embedded://{tmp_path}", "--port", port]
         done = subprocess.run(command, capture_output=True, text=True)
     assert 1 == done.returncode and f"cannot listen on 127.0.0.1:{port}" in done.stderr
 

@@ -13,10 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from warm_python import warm_python
 
 from shared_core.storage.postgres.connection.embedded import describe
 
-COMMAND = [sys.executable, "-m", "shared_core.cli.main", "mcp", "--user", "ana"]
+COMMAND = ["-m", "shared_core.cli.main", "mcp", "--user", "ana"]
 HELLO = {
     "jsonrpc": "2.0",
     "id": 1,
@@ -40,7 +41,7 @@ def started(home: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     environment = {**os.environ, "HIPPOCAMPUS_HOME": str(home)}
     environment.pop("HIPPOCAMPUS_URI", None)
     with subprocess.Popen(
-        [*COMMAND, *options],
+        [*warm_python(), *COMMAND, *options],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -102,7 +103,7 @@ def test_over_http_it_ends_in_order_while_it_still_opens(tmp_path: Path) -> None
 
 def test_without_standard_input_it_says_how_it_is_started() -> None:
     done = subprocess.run(
-        [*COMMAND, "--uri", "postgresql://localhost:1/x"],
+        [sys.executable, *COMMAND, "--uri", "postgresql://localhost:1/x"],
         capture_output=True,
         text=True,
         preexec_fn=lambda: os.close(0),

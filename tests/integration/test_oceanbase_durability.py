@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from http_processes import COMMAND
+from http_processes import command as hippocampus
 
 from shared_core import Event, Scope, open_memory
 from shared_core.errors import StorageUnavailable
@@ -142,7 +142,7 @@ def test_the_server_ends_with_its_last_user(tmp_path: Path) -> None:
         ["recall", "app", "ana", "住在哪里"],
     ):
         found = subprocess.run(
-            [*COMMAND, *command, *where], check=True, capture_output=True, timeout=120
+            [*hippocampus(), *command, *where], check=True, capture_output=True, timeout=120
         )
     assert "深圳" in found.stdout.decode()
     for _ in range(100):

@@ -6,13 +6,13 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pylibseekdb
 import pymysql
 import pytest
+from http_processes import command as hippocampus
 
 from shared_core import Scope, StorageUnavailable, open_memory
 from shared_core.settings import Settings
@@ -20,7 +20,6 @@ from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
 from shared_core.storage.oceanbase.storage import OceanBaseStorage
 
 ANA = Scope("app", "ana")
-COMMAND = [sys.executable, "-m", "shared_core.cli.main"]
 
 
 @pytest.mark.timeout(180)
@@ -74,7 +73,7 @@ async def test_several_processes_may_be_the_first(tmp_path: Path) -> None:
     texts = ["I like tea.", "我喜欢喝茶。", "I sail on Sundays."]
     first = [
         subprocess.Popen(
-            [*COMMAND, "remember", "app", "ana", text, *where],
+            [*hippocampus(), "remember", "app", "ana", text, *where],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )
         for text in texts

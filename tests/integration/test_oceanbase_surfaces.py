@@ -5,20 +5,18 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import httpx2
-from http_processes import serving
+from http_processes import command as hippocampus, serving
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 
 ROOT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-m", "shared_core.cli.main"]
 
 
 def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False)
+    return subprocess.run([*hippocampus(), *arguments], capture_output=True, text=True, check=False)
 
 
 def told(*arguments: str) -> str:
@@ -63,7 +61,7 @@ def test_it_is_served_over_http(seekdb_dsn: str, tmp_path: Path) -> None:
 
 
 async def test_it_is_served_over_mcp(seekdb_dsn: str) -> None:
-    command, *rest = [*COMMAND, "mcp", "--app", "app", "--user", "ann", "--uri", seekdb_dsn]
+    command, *rest = [*hippocampus(), "mcp", "--app", "app", "--user", "ann", "--uri", seekdb_dsn]
     environment = {"PYTHONPATH": str(ROOT), "HIPPOCAMPUS_HOME": os.environ["HIPPOCAMPUS_HOME"]}
     async with Client(StdioServerParameters(command=command, args=rest, env=environment)) as client:
         kept = await client.call_tool("remember", {"text": "My cat is called Mia."})
