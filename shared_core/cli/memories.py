@@ -16,12 +16,11 @@ from shared_core.cli import app as cli
 from shared_core.core.domain import SCORE_PARTS, Hit, MemoryKind, Scope
 from shared_core.core.validation import zone_of
 from shared_core.errors import InvalidInput
-from shared_core.ports.events import BucketUnit, SliceOrder
-from shared_core.ports.recall import Ranking
 
 if TYPE_CHECKING:
     from shared_core.context.window import ContextItem, ContextWindow
-    from shared_core.ports.recall import RecallResult
+    from shared_core.ports.events import BucketUnit, SliceOrder
+    from shared_core.ports.recall import Ranking, RecallResult
     from shared_core.recall.time_slices import TimeSlice
 
 BAR = 40
@@ -75,7 +74,7 @@ def recall(
         # Looking at a memory is no use of it, so retention must not count the access.
         cli.open_memory(uri, schema=schema, embedder=embedder, track_access=False),
         lambda memory: memory.recall(
-            Scope(app_name, user), query, limit=limit, ranking=cast(Ranking, ranking), as_of=then
+            Scope(app_name, user), query, limit=limit, ranking=cast("Ranking", ranking), as_of=then
         ),
     )
     if as_json:
@@ -126,8 +125,8 @@ def timeline(
         cli.open_memory(uri, schema=schema, embedder=embedder, track_access=False),
         lambda memory: memory.slice(
             Scope(app_name, user), when, begin=begin, end=end, query=query,
-            kinds=cast(list[MemoryKind], kind) or None, order=cast(SliceOrder, order),
-            limit=limit, offset=offset, bucket=cast(BucketUnit | None, by),
+            kinds=cast(list[MemoryKind], kind) or None, order=cast("SliceOrder", order),
+            limit=limit, offset=offset, bucket=cast("BucketUnit | None", by),
             zone=zone, asked_at=datetime.now().astimezone(),
         ),
     )  # fmt: skip

@@ -14,9 +14,8 @@ from rich.text import Text
 
 from shared_core.cli import app as cli
 from shared_core.core.domain import JsonValue, MemoryKind, Scope
-from shared_core.core.retention_policy import POLICIES, STAGES, RetentionPolicy, Rules
+from shared_core.core.retention_policy import FATES, POLICIES, STAGES, RetentionPolicy, Rules
 from shared_core.errors import NotFound
-from shared_core.ports.retention import FATES
 
 if TYPE_CHECKING:
     from shared_core.engine import MemoryEngine

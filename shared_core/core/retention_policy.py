@@ -18,6 +18,8 @@ MIN_AGE_DAYS: Final = 7.0
 FADING: Final[tuple[MemoryKind, ...]] = ("episodic", "summary", "reflection")
 """Kinds that fade by default. Facts are superseded instead, and items belong to their owner."""
 
+Fate: TypeAlias = Literal["demoted", "archived", "erased"]
+FATES: Final[tuple[Fate, ...]] = ("demoted", "archived", "erased")
 Stage: TypeAlias = Literal["kept", "demoted", "archived"]
 STAGES: Final[tuple[Stage, ...]] = ("kept", "demoted", "archived")
 """In the order of their numbers in the database. Erased memories have no stage."""

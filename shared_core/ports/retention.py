@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 from uuid import UUID
 
 from shared_core.core.domain import JsonValue, MemoryId, MemoryKind, Namespace, Scope
-from shared_core.core.retention_policy import RetentionPolicy, Rules, Stage
+from shared_core.core.retention_policy import Fate, RetentionPolicy, Rules, Stage
 from shared_core.ports.items import VectorRows
-
-Fate: TypeAlias = Literal["demoted", "archived", "erased"]
-FATES: Final[tuple[Fate, ...]] = ("demoted", "archived", "erased")
 
 Counts: TypeAlias = Mapping[Fate, Mapping[MemoryKind, int]]
 """Number of memories by fate and kind."""

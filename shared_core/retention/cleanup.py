@@ -15,11 +15,11 @@ from uuid import uuid4
 from shared_core.core.decay import days_between, retention_score
 from shared_core.core.domain import MemoryKind, Scope
 from shared_core.core.event_loops import PeriodicTask
-from shared_core.core.retention_policy import RetentionPolicy
+from shared_core.core.retention_policy import FATES, Fate, RetentionPolicy
 from shared_core.core.timestamps import CLOCKS_APART, system_clock
 from shared_core.errors import Conflict, MemoryCoreError
 from shared_core.lifecycle import Handle
-from shared_core.ports.retention import FATES, Counts, Fate, Kept, TaskRun, Weak
+from shared_core.ports.retention import Counts, Kept, TaskRun, Weak
 from shared_core.ports.storage import Clock, Storage
 
 log = logging.getLogger("hippocampus")

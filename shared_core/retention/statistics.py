@@ -10,10 +10,10 @@ from typing import Any, Final, Literal, TypeAlias
 
 from shared_core.core.decay import days_between, next_stage_at, retention_score
 from shared_core.core.domain import JsonValue, MemoryKind
-from shared_core.core.retention_policy import STAGES, RetentionPolicy, Stage
+from shared_core.core.retention_policy import STAGES, Fate, RetentionPolicy, Stage
 from shared_core.core.validation import number, whole_number
 from shared_core.errors import CapabilityMissing, InvalidInput
-from shared_core.ports.retention import Fate, Kept, RetentionRow
+from shared_core.ports.retention import Kept, RetentionRow
 
 SUFFIXES: Final = (".png", ".svg")
 COLOURS: Final = {"demoted": "#d97706", "archived": "#9333ea", "erased": "#dc2626"}

@@ -10,11 +10,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from shared_core.core.domain import AsOf, Event, JsonValue, Memory, MemoryId, MemoryKind, ThreadId
 from shared_core.core.namespaces import from_path
-from shared_core.core.retention_policy import STAGES, RetentionPolicy, Rules, Strength, Traits
+from shared_core.core.retention_policy import (
+    FATES,
+    STAGES,
+    Fate,
+    RetentionPolicy,
+    Rules,
+    Strength,
+    Traits,
+)
 from shared_core.core.validation import name_of
 from shared_core.errors import InvalidInput
 from shared_core.ports.items import Item
-from shared_core.ports.retention import FATES, Counts, Fate, Kept
+from shared_core.ports.retention import Counts, Kept
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

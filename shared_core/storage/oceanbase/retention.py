@@ -31,14 +31,12 @@ from shared_core.core.namespaces import (
     storable,
     to_path,
 )
-from shared_core.core.retention_policy import STAGES, RetentionPolicy, Rules, Stage
+from shared_core.core.retention_policy import FATES, STAGES, Fate, RetentionPolicy, Rules, Stage
 from shared_core.errors import Conflict, StorageReadOnly, StorageUnavailable
 from shared_core.ports.retention import (
-    FATES,
     Accesses,
     Archived,
     Counts,
-    Fate,
     Kept,
     NewAccesses,
     RetentionBatch,

@@ -15,8 +15,8 @@ from uuid import UUID
 from shared_core.core.decay import initial_strength, retention_score, stage_end
 from shared_core.core.domain import MemoryId, MemoryKind
 from shared_core.core.namespaces import ROOT, from_path, path_end
-from shared_core.core.retention_policy import FADING, POLICIES, STAGES, RetentionPolicy, Rules
-from shared_core.ports.retention import Fate, Kept
+from shared_core.core.retention_policy import FADING, POLICIES, STAGES, Fate, RetentionPolicy, Rules
+from shared_core.ports.retention import Kept
 from shared_core.storage._rows import POLICY_COLUMNS, policy_of
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 

@@ -22,12 +22,10 @@ from shared_core.core.namespaces import (
     storable,
     to_path,
 )
-from shared_core.core.retention_policy import STAGES, Rules, Stage
+from shared_core.core.retention_policy import FATES, STAGES, Fate, Rules, Stage
 from shared_core.ports.retention import (
-    FATES,
     Archived,
     Counts,
-    Fate,
     Kept,
     RetentionBatch,
     RetentionRow,
