@@ -33,6 +33,7 @@ from shared_core.cli import (  # noqa: F401 # each registers its commands
 )
 from shared_core.cli.app import app
 from shared_core.cli.help import arrange_help
+from shared_core.errors import CapabilityMissing
 
 if TYPE_CHECKING:
     from shared_core.engine import MemoryEngine
@@ -145,22 +146,20 @@ def migrate(
     uri: cli.Uri = None,
     schema: cli.Schema = None,
     distribute: Annotated[
-        bool, typer.Option("--distribute", help="Then distribute the tables over a Citus cluster.")
+        bool, typer.Option("--distribute", help="Refused: Citus does not work yet.")
     ] = False,
     as_json: cli.AsJson = False,
 ) -> None:
     """Upgrade the database to the schema of this version. The first use does the same."""
 
     async def run(memory: MemoryEngine) -> dict[str, Any]:
-        report = await memory.report()
-        found = dataclasses.asdict(report)
-        if distribute:
-            from shared_core.storage.postgres.connection.citus import spread
+        return dataclasses.asdict(await memory.report())
 
-            moved = await asyncio.to_thread(spread, await memory.dsn(), report.schema)
-            found["tables"] = [dataclasses.asdict(table) for table in moved]
-        return found
-
+    if distribute:
+        raise CapabilityMissing(
+            "--distribute: Citus does not work yet, nothing was changed. A cluster refuses a part"
+            " of the statements: use one PostgreSQL, or OceanBase"
+        )
     found = cli.with_memory(cli.open_memory(uri, schema=schema), run)
     if as_json:
         cli.print_json(found)
@@ -171,11 +170,7 @@ def migrate(
         f"Schema {found['schema']!r} is at version {found['schema_version']}: {server}, role"
         f" {found['role']}, in {found['location']}"
     )
-    tables = [
-        f"{table['table']}: {table['place']}, {'moved' if table['moved'] else 'there'}"
-        for table in found.get("tables", ())
-    ]
-    cli.print_all(map(Text, [line, *tables]))
+    cli.print_all([Text(line)])
 
 
 arrange_help(app)
