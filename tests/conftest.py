@@ -3,10 +3,10 @@ PostgreSQL, which all workers of the run share."""
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
-import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import pytest
 from both_engines import Both
 from hypothesis import settings
 from memory_disk import temporary_files_in_memory
+from postgres_databases import PostgresDatabases, new_database
 from psycopg.conninfo import make_conninfo
 from run_order import ModuleAndEngineScheduling, is_quick, needs_database, on_seekdb, place
 from seekdb_databases import SeekdbDatabases
@@ -68,6 +69,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(skipped)
 
 
+def pytest_collection_finish() -> None:
+    """Leave what was imported and collected out of every garbage collection of the run."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Return one worker more than there are cores: each waits for servers part of its time."""
@@ -110,6 +118,12 @@ def template(server: str) -> str:
 
 
 @pytest.fixture(scope="session")
+def postgres(server: str, template: str) -> PostgresDatabases:
+    """Empty databases on the PostgreSQL that all workers share."""
+    return PostgresDatabases(server, template)
+
+
+@pytest.fixture(scope="session")
 def seekdb(testrun_uid: str, worker_id: str) -> Iterator[SeekdbDatabases]:
     """Empty databases on the SeekDB that all workers share; the last worker removes it."""
     home = Path(tempfile.gettempdir()) / f"hippocampus-seekdb-{testrun_uid[:12]}"
@@ -126,7 +140,7 @@ def on_engine(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def dsn(request: pytest.FixtureRequest, on_engine: str) -> Iterator[str]:
-    """The DSN of a database with the schema and no rows, dropped afterwards."""
+    """The DSN of a database with the schema and no rows."""
     yield from _empty(request, on_engine)
 
 
@@ -143,21 +157,27 @@ def seekdb_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture
-async def both(server: str, template: str, seekdb: SeekdbDatabases) -> AsyncIterator[Both]:
+async def both(postgres: PostgresDatabases, seekdb: SeekdbDatabases) -> AsyncIterator[Both]:
     """A storage on each engine, over empty databases."""
-    postgres, lent = _database(server, copy_of(template)), seekdb.lend()
-    both = Both(next(postgres), next(lent))
+    lent = postgres.lend(), seekdb.lend()
+    both = Both(*map(next, lent))
     await both.open()
     yield both
     await both.close()
-    next(lent, None)
-    next(postgres, None)
+    for one in lent:
+        next(one, None)
+
+
+@pytest.fixture
+def postgres_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The DSN of a PostgreSQL database, whichever engine the test runs on."""
+    yield from _empty(request, "postgres")
 
 
 @pytest.fixture
 def empty_dsn(server: str) -> Iterator[str]:
     """The DSN of a new database without a schema, dropped afterwards."""
-    yield from _database(server, "")
+    yield from new_database(server)
 
 
 @pytest.fixture
@@ -186,21 +206,4 @@ async def _migrate(dsn: str) -> None:
 
 
 def _empty(request: pytest.FixtureRequest, engine: str) -> Iterator[str]:
-    if engine == "seekdb":
-        yield from request.getfixturevalue("seekdb").lend()
-    else:
-        template = request.getfixturevalue("template")
-        yield from _database(request.getfixturevalue("server"), copy_of(template))
-
-
-def copy_of(template: str) -> str:
-    """Return the options of a copy; copying files is twice as fast as logging pages."""
-    return f"TEMPLATE {template} STRATEGY FILE_COPY"
-
-
-def _database(server: str, options: str) -> Iterator[str]:
-    name = f"test_{uuid.uuid4().hex}"
-    with psycopg.connect(server, autocommit=True) as admin:
-        admin.execute(f"CREATE DATABASE {name} {options}")
-        yield make_conninfo(server, dbname=name)
-        admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    yield from request.getfixturevalue(engine).lend()
