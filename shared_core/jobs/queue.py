@@ -28,6 +28,7 @@ from shared_core.ports.jobs import (
     OPEN_OR_FAILED,
     Capability,
     ExtractionStrategy,
+    Job,
     JobFilter,
     JobPriority,
     JobRecord,
@@ -363,24 +364,31 @@ class JobQueue:
         thread = ThreadId(check_label(thread_id, "thread_id"))
         storage = await self._handle.storage()
         new, worker_id = self._new(job_type, JobPriority.MANUAL), uuid4().hex
-        look_s = SHORTEST_LOOK_S
-        while True:
-            try:
-                job = await storage.jobs.start_job(
-                    scope, thread, new, worker_id, self._worker.lease_s
-                )
-                break
-            except Conflict:
-                await asyncio.sleep(look_s)
-                look_s = min(1.5 * look_s, LONGEST_LOOK_S)
-        if job is None:
-            raise NotFound(f"there is no thread {thread_id!r} of {scope}")
-        await self._worker.run_now(job, worker_id, tries=1)
+        try:
+            job = await self._start(scope, thread, new, worker_id)
+            if job is None:
+                raise NotFound(f"there is no thread {thread_id!r} of {scope}")
+            await self._worker.run_now(job, worker_id, tries=1)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._worker.release(worker_id))
+            raise
         own = JobFilter(app=scope.app, user=scope.user, job_id=new.job_id, statuses=[*JobStatus])
         found = await storage.jobs.list_jobs(own)
         if not found:
             raise NotFound(f"thread {thread_id!r} of {scope} was forgotten meanwhile")
         return found[0]
+
+    async def _start(
+        self, scope: Scope, thread_id: ThreadId, new: NewJob, worker_id: str
+    ) -> Job | None:
+        """Claim a new job of a thread once no other runs; return None for an unknown thread."""
+        jobs, look_s = (await self._handle.storage()).jobs, SHORTEST_LOOK_S
+        while True:
+            try:
+                return await jobs.start_job(scope, thread_id, new, worker_id, self._worker.lease_s)
+            except Conflict:
+                await asyncio.sleep(look_s)
+                look_s = min(1.5 * look_s, LONGEST_LOOK_S)
 
     async def serve(
         self, stop: asyncio.Event | None = None, *, once: bool = False, poll_s: float = 1.0

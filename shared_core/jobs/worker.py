@@ -248,6 +248,13 @@ class Worker:
         self.wake()  # the job may have enqueued another one
         return outcome
 
+    async def release(self, worker_id: str) -> None:
+        """Return to the queue what worker_id has claimed, also if the answer was under way."""
+        try:
+            await self._storage.release_jobs(worker_id)
+        except StorageUnavailable as error:
+            log.warning("running jobs cannot be returned to the queue: %s", error)
+
     @property
     def lease_s(self) -> float:
         """Seconds of the lease of a job."""
@@ -324,10 +331,7 @@ class Worker:
             await asyncio.wait([task], timeout=drain_s)
             task.cancel()
             await asyncio.wait([task])
-            # The answer to a claim may have been under way.
-            await self._storage.release_jobs(self._name)
-        except StorageUnavailable as error:
-            log.warning("running jobs cannot be returned to the queue: %s", error)
+            await self.release(self._name)
         finally:
             self._draining = False
 

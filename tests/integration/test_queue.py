@@ -23,6 +23,7 @@ from shared_core import (
     Scope,
     open_memory,
 )
+from shared_core.ports.jobs import JobStatus
 from shared_core.storage.postgres.connection.database import Answers, PostgresDatabase
 from shared_core.storage.postgres.connection.statements import Step
 
@@ -57,6 +58,20 @@ async def test_what_is_left_for_later_is_found_by_words_now_and_by_meaning_then(
     assert hit.parts["similarity"] > 0.2
     assert {"User lives in Lisbon."} == await statements(memory)
     assert [("completed", 1)] == jobs(dsn)
+
+
+@pytest.mark.both_engines
+async def test_work_that_is_cancelled_keeps_nobody_waiting(memory: MemoryEngine) -> None:
+    """At any moment: before its claim is answered, at work, or before its result is stored."""
+    await memory.append_events(ANN, "t", [told("e1", "I live in Lisbon.")])
+    for delay_s in [0, 0, 0.002, 0.005, 0.01, 0.02]:
+        working = asyncio.create_task(memory.jobs.run(ANN, "t"))
+        await asyncio.sleep(delay_s)
+        working.cancel()
+        await asyncio.wait([working])
+        assert [] == await memory.jobs.list(ANN, thread_id="t", statuses=[JobStatus.RUNNING])
+    record = await memory.jobs.run(ANN, "t")
+    assert JobStatus.COMPLETED is record.status
 
 
 async def test_requests_that_wait_for_one_thread_become_one(dsn: str) -> None:
