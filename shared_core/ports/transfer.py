@@ -20,6 +20,12 @@ TABLES = (
 )  # fmt: skip
 """Exported tables, each after the tables it refers to; pending jobs come last."""
 
+WITHOUT_USER = frozenset({
+    "shared_state", "memories", "memory_access", "memory_archive", "import_marks",
+    "retention_policies", "embeddings",
+})  # fmt: skip
+"""Exported tables whose rows may also belong to an application, or to a namespace of one label."""
+
 LEFT_OUT = {
     "api_tokens": "keys to one server; another server needs new ones",
     "embedding_models": "of the database; the first line of an export names the model",

@@ -9,9 +9,9 @@ from typing import Any
 
 from shared_core.core.domain import Scope
 from shared_core.core.json_text import to_json
-from shared_core.core.namespaces import check_label, scope_path, to_path
+from shared_core.core.namespaces import check_label, from_path, scope_path, to_path
 from shared_core.errors import InvalidInput
-from shared_core.ports.transfer import TABLES, ExportedRow, ExportScope, RowBatch
+from shared_core.ports.transfer import TABLES, WITHOUT_USER, ExportedRow, ExportScope, RowBatch
 
 FORMAT = 2
 """Format number in the first line of an export. This version cannot read a greater one."""
@@ -166,6 +166,8 @@ class LineReader:
             raise self._bad(
                 f"belongs to {tenant!r}, but the first line says that all rows belong to {path!r}"
             )
+        if not _may_own(tenant, table):
+            raise self._bad(f"belongs to {tenant!r}, but {table} belong to one user: /APP/USER/")
         return table, tuple(sorted(row))
 
     def _header(self, found: dict[str, Any]) -> Header:
@@ -232,3 +234,13 @@ def _number(digits: str) -> int | str:
 
 def _refuse(constant: str) -> float:
     raise ValueError(f"{constant} is not a JSON number")
+
+
+def _may_own(tenant: str, table: str) -> bool:
+    """Return whether a tenant may have rows in a table: two labels, in some tables also one."""
+    labels = from_path(tenant)
+    if to_path(labels) != tenant or not all(labels):
+        return False
+    if table in WITHOUT_USER and len(labels) == 1:
+        return True
+    return len(labels) == 2 and (table in WITHOUT_USER or all(map(str.strip, labels)))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from importlib.resources import files
 
 import psycopg
 import pytest
 
+from shared_core.ports.transfer import WITHOUT_USER
 from shared_core.settings import load_settings
 from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.statements import Step
@@ -131,6 +134,34 @@ def test_every_table_with_a_tenant_forces_row_security_for_all_commands(
     assert {table for (table,) in superuser.execute(query.encode())} == set(FILL)
 
 
+def test_a_tenant_has_as_many_labels_as_its_table_says(superuser: Connection) -> None:
+    of_one = WITHOUT_USER | {"retimings", "schedules", "api_tokens"}
+    of_none = {"retention_policies", "retimings", "schedules"}
+    for tenant, allowed in {
+        "/": of_none, "/app/": of_one, "/app/ana/x/": set(), "/app//": set(), "/app/ana": set()
+    }.items():  # fmt: skip
+        taken = set()
+        for table in FILL:
+            try:
+                fill(superuser, table, tenant)
+            except psycopg.errors.CheckViolation as error:
+                assert error.diag.constraint_name == "tenant_labels"
+            else:
+                taken.add(table)
+        assert taken == allowed, tenant
+
+
+def test_both_engines_check_the_same_labels() -> None:
+    script = files("shared_core.storage.oceanbase").joinpath("sql/0001_schema.sql").read_text()
+    ends = dict(re.findall(r"CREATE TABLE IF NOT EXISTS (\w+) \([^;]+\) \{(\w+)\};", script))
+    labels = {"user": "{2}", "namespace": "{1,2}", "path": "{0,2}"}
+    guards = files("shared_core.storage.postgres").joinpath("sql/migrations/0001_schema.sql")
+    ours = re.findall(r"protect\('(\w+)'(?:, '(.+?)')?\)", guards.read_text())
+    expected = {table: count or "{2}" for table, count in ours if table != "embeddings"}
+    found = {table: labels[end] for table, end in ends.items() if end != "table"}
+    assert found == expected
+
+
 def test_nothing_in_the_schema_goes_around_row_security(superuser: Connection) -> None:
     definers = "SELECT proname FROM pg_proc WHERE prosecdef AND pronamespace = %s::regnamespace"
     views = "SELECT viewname FROM pg_views WHERE schemaname = %s"
@@ -170,7 +201,7 @@ def test_a_bound_scope_sees_its_own_rows_and_no_others(
 def test_a_scope_works_with_the_state_of_its_application_and_of_no_other(
     app: Connection, superuser: Connection
 ) -> None:
-    for path in ("/app/", "/app2/", "/ap/", "/"):
+    for path in ("/app/", "/app2/", "/ap/"):
         fill(superuser, "shared_state", path)
     bind(app, ALICE)
     assert {ALICE, "/app/"} == tenants(app, "shared_state")

@@ -37,24 +37,35 @@ async def database(seekdb: SeekdbDatabases) -> AsyncIterator[OceanBaseDatabase]:
     "text", ["it's", "\\", "\0", "中😀", "%s", "a ", "", "'; DROP TABLE x; --"]
 )
 async def test_text_comes_back_as_it_was_given(database: OceanBaseDatabase, text: str) -> None:
-    await database.write(lambda tx: tx.insert("shared_state", COLUMNS, [(text, text, NOW)]))
+    row = f"/x{text}/", text, NOW
+    await database.write(lambda tx: tx.insert("shared_state", COLUMNS, [row]))
     found = await database.read(
-        lambda tx: tx.rows("SELECT * FROM shared_state WHERE tenant_id = %s", [text])
+        lambda tx: tx.rows("SELECT * FROM shared_state WHERE tenant_id = %s", [row[0]])
     )
-    assert found == [(text, text, NOW)]
+    assert found == [row]
+
+
+@pytest.mark.parametrize("tenant", ["/", "/app/", "/app/ana/x/", "/app//", "/app/ana"])
+async def test_a_thread_belongs_to_an_application_and_a_user(
+    database: OceanBaseDatabase, tenant: str
+) -> None:
+    columns = ("tenant_id", "thread_id", "state", "created_at", "updated_at")
+    row = (tenant, "t", "{}", NOW, NOW)
+    with pytest.raises(StorageUnavailable, match="check constraint"):
+        await database.write(lambda tx: tx.insert("threads", columns, [row]))
 
 
 @pytest.mark.parametrize("year", [1, 9999])
 async def test_moments_are_utc_in_every_year(database: OceanBaseDatabase, year: int) -> None:
     moment = datetime(year, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
-    await database.write(lambda tx: tx.insert("shared_state", COLUMNS, [("a", "", moment)]))
+    await database.write(lambda tx: tx.insert("shared_state", COLUMNS, [("/a/", "", moment)]))
     assert await database.read(lambda tx: tx.one("SELECT updated_at FROM shared_state")) == (
         moment,
     )
 
 
 async def test_ids_that_look_alike_are_different(database: OceanBaseDatabase) -> None:
-    names = ["alice", "Alicé", "Alice", "Alice ", "ALICE", "ａlice"]
+    names = ["/alice/", "/Alicé/", "/Alice/", "/Alice /", "/ALICE/", "/ａlice/"]
     rows = [(name, str(place), NOW) for place, name in enumerate(names)]
     await database.write(lambda tx: tx.insert("shared_state", COLUMNS, rows))
     for place, name in enumerate(names):
@@ -71,7 +82,7 @@ async def test_ids_that_look_alike_are_different(database: OceanBaseDatabase) ->
 
 async def test_what_raises_is_undone(database: OceanBaseDatabase) -> None:
     def work(tx: Transaction) -> None:
-        tx.insert("shared_state", COLUMNS, [("a", "", NOW)])
+        tx.insert("shared_state", COLUMNS, [("/a/", "", NOW)])
         raise LookupError("half-way")
 
     with pytest.raises(LookupError, match="half-way"):
@@ -123,7 +134,7 @@ async def test_who_waits_for_each_other_tries_again(database: OceanBaseDatabase)
 
 
 async def test_a_read_is_of_one_moment(database: OceanBaseDatabase) -> None:
-    await database.write(lambda tx: tx.insert("shared_state", COLUMNS, [("a", "1", NOW)]))
+    await database.write(lambda tx: tx.insert("shared_state", COLUMNS, [("/a/", "1", NOW)]))
     loop = asyncio.get_running_loop()
 
     def read(tx: Transaction) -> list[object]:
@@ -192,13 +203,15 @@ async def test_a_key_that_exists_is_passed_over_and_none_is_cut(
     for state in ("first", "second"):
         await database.write(
             lambda tx, state=state: tx.insert(
-                "shared_state", COLUMNS, [("a", state, NOW)], ignore=True
+                "shared_state", COLUMNS, [("/a/", state, NOW)], ignore=True
             )
         )
     assert await database.read(lambda tx: tx.rows("SELECT state FROM shared_state")) == [("first",)]
     with pytest.raises(InvalidInput, match="too long: it takes at most 1,500 bytes"):
         await database.write(
-            lambda tx: tx.insert("shared_state", COLUMNS, [("a" * 1501, "", NOW)], ignore=True)
+            lambda tx: tx.insert(
+                "shared_state", COLUMNS, [(f"/{'a' * 1500}/", "", NOW)], ignore=True
+            )
         )
     with pytest.raises(InvalidInput, match="too long: it takes at most 1,500 bytes"):
         await database.write(lambda tx: tx.lock("a" * 1501))

@@ -217,6 +217,7 @@ BROKEN = [
     (5, '{"table": "pg_class", "row": {}}', "line 6: it names an unknown table: 'pg_class'"),
     (5, '{"table": "events", "row": 7}', "line 6: it holds no row"),
     (5, '{"table": "events", "row": {"tenant_id": "/app/bo/"}}', "line 6: it belongs to '/app/bo"),
+    (5, '{"table": "events", "row": {"tenant_id": "TENANTx/"}}', "line 6: it belongs to '/.*/x/'"),
     (5, '{"table": "events", "row": {"tenant_id": NaN}}', "line 6: it cannot be read: NaN"),
     (5, "{}" * 1, "line 6: it names an unknown table: None"),
     (-2, '{"table": "threads", "row": {"tenant_id": "TENANT"}}', "comes too late: threads must"),

@@ -30,6 +30,13 @@ ALREADY_DONE = (
     (ER.TABLE_EXISTS_ERROR,), (ER.DUP_FIELDNAME,), (ER.DUP_KEYNAME,), (ER.CANT_DROP_FIELD_OR_KEY,)
 )  # fmt: skip
 """Errors of a statement that has been executed before. SeekDB has no ADD COLUMN IF NOT EXISTS."""
+_LABELS = "tenant_id LIKE '{least}' AND tenant_id NOT LIKE '/%/%/%/' AND tenant_id NOT LIKE '%//%'"
+TENANTS = {
+    "user": _LABELS.format(least="/%/%/"),
+    "namespace": _LABELS.format(least="/%/"),
+    "path": f"tenant_id = '/' OR {_LABELS.format(least='/%/')}",
+}
+"""Conditions on the tenants of a table: a user; also one label; also the path above all."""
 PLANS_PERCENT = 20
 """Share of an embedded server's memory for plans. In its default of 2 % ours evict each other."""
 MOST_BYTES_SENT = 268_435_456
@@ -212,6 +219,8 @@ def _execute_again(cursor: Any, statement: str) -> None:
 def statements(script: str, ending: str) -> list[str]:
     """Return the statements of a script. ending: what ends every table of tenants."""
     bare = re.sub(r"^\s*--.*\n", "", script, flags=re.MULTILINE)
+    for name, condition in TENANTS.items():
+        bare = bare.replace(f"\n) {{{name}}}", f",\n    CHECK ({condition})\n) {{table}}")
     return [text.strip().replace("{table}", ending) for text in bare.split(";") if text.strip()]
 
 

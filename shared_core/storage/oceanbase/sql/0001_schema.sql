@@ -5,6 +5,7 @@
 -- * jsonb and arrays of PostgreSQL are JSON in a LONGTEXT, in this project's own spelling.
 -- * memories.terms holds the words with a space before and after each.
 -- {table} ends every table of tenants: organised by its key, in partitions by tenant on a server.
+-- {user}, {namespace} and {path} check the labels of its tenants as well (connection/migrate.py).
 -- Vectors stand in tables of their own, one for each number of dimensions (vectors.py).
 
 -- A write to a tenant holds its row, from before the first statement until the commit.
@@ -37,7 +38,7 @@ CREATE TABLE IF NOT EXISTS threads (
     unread_bytes       BIGINT NOT NULL DEFAULT 0,
     summarised_seq     BIGINT NOT NULL DEFAULT 0,
     PRIMARY KEY (tenant_id, thread_id)
-) {table};
+) {user};
 
 CREATE TABLE IF NOT EXISTS events (
     tenant_id          VARBINARY(1500) NOT NULL,
@@ -59,7 +60,7 @@ CREATE TABLE IF NOT EXISTS events (
     FOREIGN KEY (tenant_id, thread_id) REFERENCES threads (tenant_id, thread_id) ON DELETE CASCADE,
     KEY events_expiry (tenant_id, expires_at),
     KEY events_of_id (tenant_id, event_id)
-) {table};
+) {user};
 
 CREATE TABLE IF NOT EXISTS tombstones (
     tenant_id          VARBINARY(1500) NOT NULL,
@@ -68,14 +69,14 @@ CREATE TABLE IF NOT EXISTS tombstones (
     deleted_at         DATETIME(6) NOT NULL,
     PRIMARY KEY (tenant_id, thread_id, event_id),
     KEY tombstones_of_id (tenant_id, event_id)
-) {table};
+) {user};
 
 CREATE TABLE IF NOT EXISTS shared_state (
     tenant_id          VARBINARY(1500) NOT NULL,
     state              LONGTEXT NOT NULL,
     updated_at         DATETIME(6) NOT NULL,
     PRIMARY KEY (tenant_id)
-) {table};
+) {namespace};
 
 CREATE TABLE IF NOT EXISTS memories (
     tenant_id          VARBINARY(1500) NOT NULL,
@@ -107,7 +108,7 @@ CREATE TABLE IF NOT EXISTS memories (
     KEY memories_expiry (tenant_id, expires_at),
     KEY memories_in_time (tenant_id, occurred_at, memory_id),
     KEY memories_of_words (tenant_id, words_key)
-) {table};
+) {namespace};
 
 CREATE TABLE IF NOT EXISTS memory_sources (
     tenant_id          VARBINARY(1500) NOT NULL,
@@ -118,7 +119,7 @@ CREATE TABLE IF NOT EXISTS memory_sources (
     PRIMARY KEY (tenant_id, memory_id, basis, thread_id, event_id),
     FOREIGN KEY (tenant_id, memory_id) REFERENCES memories (tenant_id, memory_id) ON DELETE CASCADE,
     KEY memory_sources_of_event (tenant_id, thread_id, event_id)
-) {table};
+) {user};
 
 CREATE TABLE IF NOT EXISTS memory_bases (
     tenant_id          VARBINARY(1500) NOT NULL,
@@ -127,7 +128,7 @@ CREATE TABLE IF NOT EXISTS memory_bases (
     PRIMARY KEY (tenant_id, memory_id, basis_id),
     FOREIGN KEY (tenant_id, memory_id) REFERENCES memories (tenant_id, memory_id) ON DELETE CASCADE,
     KEY memory_bases_of_basis (tenant_id, basis_id)
-) {table};
+) {user};
 
 CREATE TABLE IF NOT EXISTS memory_access (
     tenant_id          VARBINARY(1500) NOT NULL,
@@ -142,7 +143,7 @@ CREATE TABLE IF NOT EXISTS memory_access (
     PRIMARY KEY (tenant_id, memory_id),
     FOREIGN KEY (tenant_id, memory_id) REFERENCES memories (tenant_id, memory_id) ON DELETE CASCADE,
     KEY memory_access_due (forget_at, tenant_id)
-) {table};
+) {namespace};
 
 CREATE TABLE IF NOT EXISTS facts (
     tenant_id          VARBINARY(1500) NOT NULL,
@@ -167,7 +168,7 @@ CREATE TABLE IF NOT EXISTS facts (
     KEY facts_begin (tenant_id, valid_from),
     KEY facts_of_slot (tenant_id, slot),
     KEY facts_planned_ends (tenant_id, valid_until)
-) {table};
+) {user};
 
 CREATE TABLE IF NOT EXISTS fact_closures (
     tenant_id          VARBINARY(1500) NOT NULL,
@@ -179,7 +180,7 @@ CREATE TABLE IF NOT EXISTS fact_closures (
     PRIMARY KEY (tenant_id, memory_id, run_id),
     FOREIGN KEY (tenant_id, memory_id) REFERENCES facts (tenant_id, memory_id) ON DELETE CASCADE,
     KEY fact_closures_of_run (tenant_id, run_id)
-) {table};
+) {user};
 
 CREATE TABLE IF NOT EXISTS edges (
     tenant_id          VARBINARY(1500) NOT NULL,
@@ -208,7 +209,7 @@ CREATE TABLE IF NOT EXISTS edges (
     KEY edges_functional (tenant_id, subject_key, relation),
     KEY edges_of_run (tenant_id, run_id),
     KEY edges_of_fact (tenant_id, fact_id)
-) {table};
+) {user};
 
 CREATE TABLE IF NOT EXISTS edge_sources (
     tenant_id          VARBINARY(1500) NOT NULL,
@@ -219,7 +220,7 @@ CREATE TABLE IF NOT EXISTS edge_sources (
     PRIMARY KEY (tenant_id, edge_id, basis, thread_id, event_id),
     FOREIGN KEY (tenant_id, edge_id) REFERENCES edges (tenant_id, edge_id) ON DELETE CASCADE,
     KEY edge_sources_of_event (tenant_id, thread_id, event_id)
-) {table};
+) {user};
 
 CREATE TABLE IF NOT EXISTS entity_aliases (
     tenant_id          VARBINARY(1500) NOT NULL,
@@ -234,7 +235,7 @@ CREATE TABLE IF NOT EXISTS entity_aliases (
     KEY entity_aliases_current (tenant_id, alias_key),
     KEY entity_aliases_of_name (tenant_id, alias_key),
     KEY entity_aliases_of_entity (tenant_id, entity_key)
-) {table};
+) {user};
 
 CREATE TABLE IF NOT EXISTS instructions (
     tenant_id          VARBINARY(1500) NOT NULL,
@@ -244,7 +245,7 @@ CREATE TABLE IF NOT EXISTS instructions (
     metadata           LONGTEXT NOT NULL,
     created_at         DATETIME(6) NOT NULL,
     PRIMARY KEY (tenant_id, instruction_key, version)
-) {table};
+) {user};
 
 CREATE TABLE IF NOT EXISTS profiles (
     tenant_id          VARBINARY(1500) NOT NULL,
@@ -262,7 +263,7 @@ CREATE TABLE IF NOT EXISTS profiles (
     PRIMARY KEY (tenant_id, subject_kind, subject_id, version),
     UNIQUE KEY profiles_of_memory (tenant_id, memory_id, version),
     KEY profiles_of_run (tenant_id, run_id)
-) {table};
+) {user};
 
 CREATE TABLE IF NOT EXISTS consolidation_jobs (
     tenant_id          VARBINARY(1500) NOT NULL,
@@ -290,13 +291,13 @@ CREATE TABLE IF NOT EXISTS consolidation_jobs (
     KEY consolidation_jobs_leased (status, lease_until),
     KEY consolidation_jobs_running (status, tenant_id, thread_id),
     KEY consolidation_jobs_of_thread (tenant_id, thread_id, status)
-) {table};
+) {user};
 
 CREATE TABLE IF NOT EXISTS extraction_counts (
     tenant_id          VARBINARY(1500) NOT NULL,
     extractions        BIGINT NOT NULL,
     PRIMARY KEY (tenant_id)
-) {table};
+) {user};
 
 CREATE TABLE IF NOT EXISTS runs (
     tenant_id          VARBINARY(1500) NOT NULL,
@@ -316,7 +317,7 @@ CREATE TABLE IF NOT EXISTS runs (
     PRIMARY KEY (tenant_id, run_id),
     KEY runs_in_order (tenant_id, number),
     KEY runs_of_thread (tenant_id, thread_id, finished_at)
-) {table};
+) {user};
 
 CREATE TABLE IF NOT EXISTS run_changes (
     tenant_id          VARBINARY(1500) NOT NULL,
@@ -328,7 +329,7 @@ CREATE TABLE IF NOT EXISTS run_changes (
     PRIMARY KEY (tenant_id, run_id, `change`, target, event_id),
     FOREIGN KEY (tenant_id, run_id) REFERENCES runs (tenant_id, run_id) ON DELETE CASCADE,
     KEY run_changes_of_target (tenant_id, target)
-) {table};
+) {user};
 
 CREATE TABLE IF NOT EXISTS retractions (
     tenant_id          VARBINARY(1500) NOT NULL,
@@ -347,7 +348,7 @@ CREATE TABLE IF NOT EXISTS retractions (
     KEY retractions_of_slot (tenant_id, slot),
     KEY retractions_of_thread (tenant_id, thread_id),
     KEY retractions_of_run (tenant_id, run_id)
-) {table};
+) {user};
 
 CREATE TABLE IF NOT EXISTS pipeline_log (
     tenant_id          VARBINARY(1500) NOT NULL,
@@ -365,7 +366,7 @@ CREATE TABLE IF NOT EXISTS pipeline_log (
     PRIMARY KEY (tenant_id, run_id, step),
     FOREIGN KEY (tenant_id, run_id) REFERENCES runs (tenant_id, run_id) ON DELETE CASCADE,
     KEY pipeline_log_of_memory (tenant_id, memory_id, started_at)
-) {table};
+) {user};
 
 CREATE TABLE IF NOT EXISTS erasures (
     tenant_id          VARBINARY(1500) NOT NULL,
@@ -376,7 +377,7 @@ CREATE TABLE IF NOT EXISTS erasures (
     requested_at       DATETIME(6) NOT NULL,
     completed_at       DATETIME(6) NOT NULL,
     PRIMARY KEY (tenant_id, erasure_id)
-) {table};
+) {user};
 
 CREATE TABLE IF NOT EXISTS import_marks (
     tenant_id          VARBINARY(1500) NOT NULL,
@@ -384,7 +385,7 @@ CREATE TABLE IF NOT EXISTS import_marks (
     updated_at         DATETIME(6) NOT NULL,
     deleted_at         DATETIME(6),
     PRIMARY KEY (tenant_id, address_hash)
-) {table};
+) {namespace};
 
 CREATE TABLE IF NOT EXISTS retention_policies (
     tenant_id          VARBINARY(1500) NOT NULL,
@@ -400,7 +401,7 @@ CREATE TABLE IF NOT EXISTS retention_policies (
     with_history       TINYINT(1) NOT NULL,
     updated_at         DATETIME(6) NOT NULL,
     PRIMARY KEY (tenant_id, kind)
-) {table};
+) {path};
 
 CREATE TABLE IF NOT EXISTS memory_archive (
     tenant_id          VARBINARY(1500) NOT NULL,
@@ -413,14 +414,14 @@ CREATE TABLE IF NOT EXISTS memory_archive (
     keeps_words        TINYINT(1) NOT NULL DEFAULT 0,
     PRIMARY KEY (tenant_id, memory_id),
     FOREIGN KEY (tenant_id, memory_id) REFERENCES memories (tenant_id, memory_id) ON DELETE CASCADE
-) {table};
+) {namespace};
 
 CREATE TABLE IF NOT EXISTS retimings (
     tenant_id          VARBINARY(1500) NOT NULL,
     after_tenant       VARBINARY(1500) NOT NULL,
     after_id           BINARY(16) NOT NULL,
     PRIMARY KEY (tenant_id)
-) {table};
+) {path};
 
 CREATE TABLE IF NOT EXISTS schedules (
     tenant_id          VARBINARY(1500) NOT NULL,
@@ -431,7 +432,7 @@ CREATE TABLE IF NOT EXISTS schedules (
     done_at            DATETIME(6),
     result             LONGTEXT NOT NULL,
     PRIMARY KEY (tenant_id, task)
-) {table};
+) {path};
 
 CREATE TABLE IF NOT EXISTS conversations (
     tenant_id          VARBINARY(1500) NOT NULL,
@@ -445,7 +446,7 @@ CREATE TABLE IF NOT EXISTS conversations (
     PRIMARY KEY (tenant_id, thread_id),
     KEY conversations_one_active (tenant_id),
     KEY conversations_ending (ends_at)
-) {table};
+) {user};
 
 CREATE TABLE IF NOT EXISTS api_tokens (
     tenant_id          VARBINARY(1500) NOT NULL,
@@ -458,7 +459,7 @@ CREATE TABLE IF NOT EXISTS api_tokens (
     revoked_at         DATETIME(6),
     PRIMARY KEY (tenant_id, token_id),
     KEY api_tokens_by_id (token_id)
-) {table};
+) {namespace};
 
 -- The last transaction that each connection wrote: tells whether a commit whose answer was lost
 -- took place (connection/attempts.py).

@@ -4,8 +4,10 @@
 -- Puts a table under row security: rows are read and written only inside the scope bound to the
 -- transaction, also by the owner of the table. A scope is a whole path and ends in a slash, so half a
 -- label is no scope. A setting that was once set locally reads as '' afterwards. The sub-select is
--- evaluated once per statement, not per row.
-CREATE FUNCTION protect(target regclass) RETURNS void LANGUAGE plpgsql AS $$
+-- evaluated once per statement, not per row. labels: how many a tenant of this table has, as a regular
+-- expression counts; two are a user's.
+CREATE FUNCTION protect(target regclass, labels text DEFAULT '{2}') RETURNS void
+LANGUAGE plpgsql AS $$
 DECLARE
     within CONSTANT text := '(tenant_id ^@ (SELECT scope'
         ' FROM current_setting(''hippocampus.scope'', true) AS scope WHERE right(scope, 1) = ''/''))';
@@ -13,6 +15,8 @@ BEGIN
     EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY', target);
     EXECUTE format('ALTER TABLE %s FORCE ROW LEVEL SECURITY', target);
     EXECUTE format('CREATE POLICY within_scope ON %s USING %s WITH CHECK %s', target, within, within);
+    EXECUTE format('ALTER TABLE %s ADD CONSTRAINT tenant_labels CHECK (tenant_id ~ %L)',
+        target, '^(/[^/]+)' || labels || '/$');
 END $$;
 
 -- Undoes the transaction unless a condition holds; HC409 becomes a Conflict.
@@ -104,7 +108,7 @@ CREATE TABLE shared_state (
     updated_at  timestamptz NOT NULL,
     PRIMARY KEY (tenant_id)
 );
-SELECT protect('shared_state');
+SELECT protect('shared_state', '{1,2}');
 CREATE POLICY above_scope ON shared_state
     USING (tenant_id = (SELECT substring(scope FROM '^/[^/]+/')
                         FROM current_setting('hippocampus.scope', true) AS scope));
@@ -214,8 +218,8 @@ CREATE TABLE memory_access (
 CREATE INDEX memory_access_due ON memory_access (forget_at, tenant_id)
     WHERE forget_at IS NOT NULL;
 
-SELECT protect('memories'), protect('embeddings'), protect('memory_sources'),
-       protect('memory_bases'), protect('memory_access');
+SELECT protect('memories', '{1,2}'), protect('embeddings', '{1,2}'), protect('memory_sources'),
+       protect('memory_bases'), protect('memory_access', '{1,2}');
 
 -- Structured knowledge with two time lines: when it held in the world, and when it was believed here.
 
@@ -533,7 +537,7 @@ CREATE TABLE import_marks (
     deleted_at    timestamptz,
     PRIMARY KEY (tenant_id, address_hash)
 );
-SELECT protect('import_marks');
+SELECT protect('import_marks', '{1,2}');
 
 -- How memories fade, as data, and when each leaves its stage. docs/forgetting.md has the formulas;
 -- shared_core.core.decay has the same in Python, and agrees to 1e-9.
@@ -563,7 +567,7 @@ CREATE TABLE retention_policies (
     updated_at          timestamptz NOT NULL,
     PRIMARY KEY (tenant_id, kind)
 );
-SELECT protect('retention_policies');
+SELECT protect('retention_policies', '{0,2}');
 CREATE POLICY above_scope ON retention_policies FOR SELECT
     USING (tenant_id IN (SELECT '/' UNION ALL SELECT substring(scope FROM '^/[^/]+/')
                          FROM current_setting('hippocampus.scope', true) AS scope));
@@ -715,7 +719,7 @@ CREATE TABLE memory_archive (
     FOREIGN KEY (tenant_id, memory_id) REFERENCES memories (tenant_id, memory_id) ON DELETE CASCADE
 ) WITH (toast_tuple_target = 128);
 ALTER TABLE memory_archive ALTER COLUMN text SET STORAGE MAIN, ALTER COLUMN value SET STORAGE MAIN;
-SELECT protect('memory_archive');
+SELECT protect('memory_archive', '{1,2}');
 
 -- Paths whose policies changed, with the last memory below them whose moment was recomputed. The row
 -- is deleted after the last of them.
@@ -725,7 +729,7 @@ CREATE TABLE retimings (
     after_id      uuid NOT NULL,
     PRIMARY KEY (tenant_id)
 );
-SELECT protect('retimings');
+SELECT protect('retimings', '{0,2}');
 
 -- Recomputes when at most p_limit memories leave their stage, after the policies of a path changed:
 -- in the order of their ids, from where the last call stopped. looked_at: 0 when all are done. Locks
@@ -1093,7 +1097,7 @@ CREATE TABLE schedules (
     result       jsonb NOT NULL DEFAULT '{}',
     PRIMARY KEY (tenant_id, task)
 );
-SELECT protect('schedules');
+SELECT protect('schedules', '{0,2}');
 -- For callers in SQL: the context of a model within a budget. Row security applies: first run SELECT
 -- set_config('hippocampus.scope', '/my_app/ana/', true). docs/context.md explains the rest.
 
@@ -1276,4 +1280,4 @@ CREATE TABLE api_tokens (
     PRIMARY KEY (tenant_id, token_id)
 );
 CREATE INDEX api_tokens_by_id ON api_tokens (token_id);
-SELECT protect('api_tokens');
+SELECT protect('api_tokens', '{1,2}');
