@@ -119,11 +119,13 @@ def redacted(text: str) -> str:
 
 
 _EXAMPLE = r"(?!(?:(?<=//user:)|(?<=//user@tenant#cluster:))password@host[:/])"
-_TENANT_URI = re.compile(rf"((?:seekdb|oceanbase)://[^:/\s]*):{_EXAMPLE}\S*@")
+_TENANT_URI = re.compile(rf"((?:seekdb|oceanbase)://[^:/\s]*+):{_EXAMPLE}\S{{0,1000}}@")
 """An OceanBase user may contain an "@": user@tenant."""
-_SERVER_URI = re.compile(rf"(://[^:/@\s]*):{_EXAMPLE}\S*@")
+_SERVER_URI = re.compile(rf"(://[^:/@\s]*+):{_EXAMPLE}\S{{0,1000}}@")
 _QUERY_PARAMETER = re.compile(r"([?&]password=)[^\s&]+")
-_LIBPQ_KEYWORD = re.compile(r"((?<![?&])password\s*=\s*)('(?:[^'\\]|\\.)*'|(?:\\.|\S)+)", re.DOTALL)
+_LIBPQ_KEYWORD = re.compile(
+    r"((?<![?&])password\s*+=\s*+)('(?:[^'\\]|\\.)*'|(?:\\.|\S)+)", re.DOTALL
+)
 """A libpq value: quoted, or up to the first unescaped blank."""
 
 

@@ -25,7 +25,7 @@ ESCAPED: Final = (
 )
 _KEYWORDS: Final = re.compile(r"\s*\w+\s*=")
 _STARS: Final = re.compile(r"\bpassword\s*=\s*'?\*+'?(?:[\s&]|\Z)")
-_BLANK: Final = re.compile(r"\bpassword\s*=\s*(?!')(?:\\.|[^\s\\])+\s+[^\s=]+(?![^\s=])(?!\s*=)")
+_BLANK: Final = re.compile(r"(?<!\S)password\s*+=\s*+(?!')(?:\\.|[^\s\\])++\s++[^\s=]++(?!\s*+=)")
 """Finds a word after the password that is not the name of another value."""
 _HALF_ESCAPED: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _NO_PORT: Final = re.compile(r":(?!\d*(?:,|\Z))")
@@ -60,7 +60,7 @@ def check_uri(uri: str) -> None:
 def _check_libpq(rest: str) -> None:
     """Raise InvalidInput for a uri that libpq would split in an unintended place."""
     authority, _, path = rest.partition("/")
-    hosts = re.sub(r"\[[^\]]*\]", "", authority)
+    hosts = re.sub(r"\[[^\[\]]*+\]", "", authority)
     if path.partition("?")[0].count("@") and ":" in authority:
         raise _unescaped("/")
     if "@" in path and "@" not in authority and _NO_PORT.search(hosts):
@@ -113,7 +113,7 @@ def _way_out(uri: str) -> str:
 
 def _shown(uri: str) -> str:
     """Return the uri with everything that may be its password masked."""
-    return re.sub(r"(://[^:/@]*):.*@", r"\1:***@", uri, flags=re.DOTALL)
+    return re.sub(r"(://[^:/@]*+):.{0,1000}@", r"\1:***@", uri, flags=re.DOTALL)
 
 
 _OF_STARS: Final = (

@@ -15,7 +15,7 @@ from shared_core.nlp.text import language
 
 MAX_CHARACTERS: Final = 4_000
 """Maximum number of characters read of a text."""
-ASKING_PART: Final = re.compile(r"[^.!?。！？\n]*[?？]")
+ASKING_PART: Final = re.compile(r"(?<![^.!?。！？\n])[^.!?。！？\n]*+[?？]")
 NEGATED_EN: Final = re.compile(
     r"\b(?:not|no|never|hardly|isn't|wasn't|aren't|am not|don't|didn't|doesn't|can't|without|nor"
     r"|far from|less|if|would be|used to be)(?: \w+){0,2} $",

@@ -278,7 +278,7 @@ NUMBER: Final = (
     r"(?:\d{1,3}|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|twenty)"
 )
 CONTRACTED: Final = re.compile(
-    rf"\b(s?he|(?-i:[A-Z])[\w-]+(?='s (?:(?:now|already|just) )?(?:{NUMBER}(?: years? old)?"
+    rf"\b(s?he|(?-i:[A-Z])[\w-]{{1,40}}(?='s (?:(?:now|already|just) )?(?:{NUMBER}(?: years? old)?"
     r"(?= *(?:$|[.,;!]|now\b|today\b|already\b))|turned\b)))'s\b"
     r"(?= (?:just )?(been|got|turned)\b)?",
     re.IGNORECASE,
@@ -292,7 +292,7 @@ def expand_contractions(clause: str) -> str:
 
 CHINESE_OTHER_SUBJECT: Final = re.compile(r"[的们和跟与、]|也?和我|[家里](?!住)|的?[爸妈哥姐弟妹]")
 ENGLISH_OTHER_SUBJECT: Final = re.compile(
-    r"'s\b|[\w-]|\s*(?:,?\s*(?:and|or)\b|&|is my\b|is our\b|-)"
+    r"'s\b|[\w-]|(?<!\s)\s*+(?:(?:,\s*+)?(?:and|or)\b|&|is my\b|is our\b|-)"
 )
 
 

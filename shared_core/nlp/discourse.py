@@ -88,7 +88,7 @@ WOMAN_OR_MAN: Final[dict[str, Gender]] = {
     "woman": "female", "girl": "female", "女": "female",
     "man": "male", "guy": "male", "boy": "male", "男": "male",
 }  # fmt: skip
-LAST_WORD: Final = re.compile(r"[A-Za-z][\w-]*\Z|[女男]\Z")
+LAST_WORD: Final = re.compile(r"[A-Za-z][\w-]{0,60}\Z|[女男]\Z")
 
 
 class DiscourseState:

@@ -13,7 +13,7 @@ from shared_core.nlp.text import HAN_CHARACTER, Language
 
 Gender = Literal["female", "male", "animal", "unknown"]
 
-TITLE: Final = re.compile(r"用户的(.+?)叫|User's (.+?) is called")
+TITLE: Final = re.compile(r"用户的(.{1,40}?)叫|User's (.{1,40}?) is called")
 
 SAME: Final = (
     frozenset({"wife", "girlfriend", "fiancee"}),

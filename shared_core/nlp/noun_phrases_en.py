@@ -12,7 +12,7 @@ from shared_core.nlp.rules import load_rules, load_things
 # A determiner, with the noun phrase after it.
 DETERMINER: Final = re.compile(
     r"(?:\b(?:my|our|your|the|an?|this|that|some|another|one|his|her|their|its)"
-    r"|(?:\b(?!(?:it|that|he|she|what|there|who|let|here|where|how)')[\w-]+|§)'s) +"
+    r"|(?:\b(?!(?:it|that|he|she|what|there|who|let|here|where|how)')[\w-]{1,40}|§)'s) ++"
     r"(?=(?P<phrase>(?:(?:\d+[- ])?[^\W\d_][\w'-]*(?: +|$|(?=\W))){1,4}))",
     re.IGNORECASE,
 )

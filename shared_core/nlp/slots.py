@@ -176,7 +176,7 @@ def _shape(name: str) -> str:
 def _slug(given: str) -> str:
     folded = unicodedata.normalize("NFKC", given).casefold()
     words = re.sub(r"[^\w.]+", "_", folded)
-    return re.sub(r"_*\.[._]*", ".", re.sub(r"__+", "_", words)).strip("._")
+    return re.sub(r"(?<!_)_*+\.[._]*+", ".", re.sub(r"__+", "_", words)).strip("._")
 
 
 @lru_cache

@@ -89,7 +89,7 @@ def is_frame(word: re.Match[str]) -> bool:
 
 
 OTHER_LANGUAGE: Final = re.compile(
-    r"(?:\s*[,，;；]\s*|\s+)(?:(?:and|but|so|because|while|though)\s+|(?:而且|但是?|不过|所以|因为|可是?)(?=[我她他]))?"
+    r"(?<!\s)(?:\s*+[,，;；]\s*+|\s++)(?:(?:and|but|so|because|while|though)\s++|(?:而且|但是?|不过|所以|因为|可是?)(?=[我她他]))?"
     r"(?=(?:I|[Mm]y|[Ww]e|[Oo]ur|[Ss]?he|[Hh]e|[Hh]is|[Hh]er)(?:'\w+)? [a-z]|[我她他])"
 )
 """Where a clause in the other language may begin."""
@@ -120,7 +120,7 @@ NEVER_FINAL: Final = frozenset(TITLES.split())
 ABBREVIATIONS = "etc inc ltd co corp jr sr a.m p.m u.s u.k u.n ph.d no vol approx dept est"
 SELDOM_FINAL: Final = frozenset(ABBREVIATIONS.split())
 BREAK: Final = re.compile(r"(?P<mark>[.!?…。！？；]+)(?P<closing>[\"'”’」』）)\]]*)|\n+")
-LAST_WORD: Final = re.compile(r"[^\s\"'“‘(\[（「『]+\Z")
+LAST_WORD: Final = re.compile(r"(?<![^\s\"'“‘(\[（「『])[^\s\"'“‘(\[（「『]+\Z")
 LIST_NUMBER: Final = re.compile(r"\s{0,4}\(?\d{1,3}\Z")
 
 

@@ -36,7 +36,7 @@ from shared_core.profiles.entries import (
 )
 
 CLAUSES_ZH: Final = re.compile("[，,；;]")
-CLAUSES_EN: Final = re.compile(r";\s+|,\s+(?:and\s+)?|\s+and\s+(?=\w+s\s)")
+CLAUSES_EN: Final = re.compile(r";\s++|,\s++(?:and\s++)?|(?<!\s)\s++and\s++(?=\w+s\s)")
 WHO_EN: Final = r"(?:the )?(?:user|agent|assistant|person)|he|she|they"
 POSSESSIVE_EN: Final = re.compile(r"^(?:(?:the )?(?:user|agent|assistant)'s|his|her|their)\b", re.I)
 SUBJECT_EN: Final = re.compile(rf"^(?:{WHO_EN})\s+(?=\w)", re.I)

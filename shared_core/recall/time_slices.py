@@ -22,8 +22,10 @@ EXAMPLES: Final = (
 )
 
 _FROM_TO: Final = (
-    re.compile(r"(?:from|between)\s+(.+?)\s+(?:to|until|till|and|through)\s+(.+)", re.I | re.S),
-    re.compile(r"(?:从|自)?(.+?)(?:到|至)(.+?)(?:之间|期间|为止)?"),
+    re.compile(
+        r"(?:from|between)\s++(.{1,99}?)\s+(?:to|until|till|and|through)\s++(.+)", re.I | re.S
+    ),
+    re.compile(r"(?:从|自)?(.{1,99}?)(?:到|至)(.{1,99}?)(?:之间|期间|为止)?"),
 )
 _ISO: Final = re.compile(r"(\d{4})-(\d{2})(?:-(\d{2}))?")
 _BESIDE: Final = re.compile(

@@ -140,6 +140,8 @@ class Kinship:
 EXPRESSIONS: Final = [one.name for one in fields(RuleSet) if one.type == "re.Pattern[str]"]
 OPTIONAL: Final = ("reject", "needs", "unless", "strip")
 PLACEHOLDER: Final = re.compile(r"\{\{(\w+)\}\}")
+REPEATED_GROUP: Final = re.compile(r"(?<!\\)\)([*+])")
+MOST_REPEATS: Final = 12
 
 
 def read_rule_file(name: str) -> dict[str, Any]:
@@ -192,7 +194,7 @@ def build_rules(source: Mapping[str, Any]) -> RuleSet:
     def compiled(expression: str) -> re.Pattern[str]:
         while PLACEHOLDER.search(expression):
             expression = PLACEHOLDER.sub(lambda match: parts[match[1]], expression)
-        return re.compile(expression, re.IGNORECASE)
+        return re.compile(bounded(expression), re.IGNORECASE)
 
     canonical = dict(source["canonical"])
     for words in source["words"].values():
@@ -222,6 +224,16 @@ def build_rules(source: Mapping[str, Any]) -> RuleSet:
         patterns=patterns,
         relations=[pattern for pattern in patterns if pattern.slot.startswith("relation.")],
     )
+
+
+def bounded(expression: str) -> str:
+    """Return an expression whose groups repeat at most MOST_REPEATS times.
+
+    A search tries every place of a text, so a group that repeats without end takes time that grows
+    with the square of its length.
+    """
+    least = {"*": 0, "+": 1}
+    return REPEATED_GROUP.sub(lambda match: f"){{{least[match[1]]},{MOST_REPEATS}}}", expression)
 
 
 def longest_first(words: Iterable[str]) -> list[str]:

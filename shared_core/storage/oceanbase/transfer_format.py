@@ -117,7 +117,7 @@ _NO_KEYS: Final = re.compile(
     r"(?m)^(?:    (?:PRIMARY|FOREIGN|UNIQUE|CHECK|KEY|INDEX|VECTOR)\b.*| *--.*|\s*)\n"
 )
 """Lines of a table that state no column."""
-_KEY: Final = re.compile(r"PRIMARY KEY \((.+?)\)")
+_KEY: Final = re.compile(r"PRIMARY KEY \(([^()]+)\)")
 
 
 def _shapes() -> dict[str, TableShape]:

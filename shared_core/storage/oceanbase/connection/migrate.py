@@ -218,7 +218,7 @@ def _execute_again(cursor: Any, statement: str) -> None:
 
 def statements(script: str, ending: str) -> list[str]:
     """Return the statements of a script. ending: what ends every table of tenants."""
-    bare = re.sub(r"^\s*--.*\n", "", script, flags=re.MULTILINE)
+    bare = re.sub(r"^[ \t]*+--.*\n", "", script, flags=re.MULTILINE)
     for name, condition in TENANTS.items():
         bare = bare.replace(f"\n) {{{name}}}", f",\n    CHECK ({condition})\n) {{table}}")
     return [text.strip().replace("{table}", ending) for text in bare.split(";") if text.strip()]

@@ -1,0 +1,255 @@
+"""Prints every regular expression of the packages that is slow on a long repetitive text.
+
+Each is tried on texts made for it: a beginning that leads to one of its repeats, then what that
+repeat takes, again and again. The worst of short texts are tried at full length.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import re
+import re._constants as ops  # type: ignore[import-not-found]
+import re._parser as parser  # type: ignore[import-not-found]
+import signal
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any
+
+PACKAGES = ("shared_core", "adk_memory", "langgraph_store")
+LENGTH, SHORT, WORST = 100_000, 2_000, 2
+LIMIT_S = 5.0
+"""Processor time for a text of full length. Linear ones take at most a tenth of it."""
+METHODS = {"search", "match", "fullmatch", "sub", "subn", "split", "findall", "finditer"}
+ANCHORED = {"match", "fullmatch"}
+ALPHABET = "a1 -中。.,:'\"@/_Z\n\t=?!（“\u3000%$#<>[]{}|\\~^&*+;"
+ANYWHERE = (
+    " ", "a", "1", "中", "a ", "1 ", "中 ", ".", "a.", "-", "a-", "\n", "“", "'", "，", "a，", "@",
+    "a@", "/", ":", "1:", "\t \n", "A", "Aa ", "的", "是", "I ", "一", "年",
+)  # fmt: skip
+UNBOUNDED = 20
+"""A repeat that may go on for longer than this is attacked."""
+REPEATS = (ops.MAX_REPEAT, ops.MIN_REPEAT, ops.POSSESSIVE_REPEAT)
+OF_CATEGORY = {
+    ops.CATEGORY_DIGIT: "1", ops.CATEGORY_SPACE: " ", ops.CATEGORY_WORD: "a",
+    ops.CATEGORY_NOT_DIGIT: "a", ops.CATEGORY_NOT_SPACE: "a", ops.CATEGORY_NOT_WORD: "-",
+}  # fmt: skip
+
+Tree = Iterable[tuple[Any, Any]]
+Lead = Callable[[int], str]
+Attack = tuple[str, str, str]
+Place = tuple[str, int, str]
+"""A module, a line, and the function of re that is called there."""
+
+
+def compiled_patterns() -> dict[tuple[str, int], Place]:
+    """Import all modules; return the place of every pattern they compile or name."""
+    found: dict[tuple[str, int], Place] = {}
+    compiler = re._compile  # type: ignore[attr-defined]
+
+    def noted(pattern: Any, flags: int) -> re.Pattern[Any]:
+        made: re.Pattern[Any] = compiler(pattern, flags)
+        frame: FrameType | None = sys._getframe(1)
+        while frame and frame.f_globals.get("__name__", "").split(".")[0] in ("re", "functools"):
+            frame = frame.f_back
+        name = frame.f_globals.get("__name__", "") if frame else ""
+        if frame and name.split(".")[0] in PACKAGES and isinstance(made.pattern, str):
+            found.setdefault((made.pattern, made.flags), (name, frame.f_lineno, "compile"))
+        return made
+
+    re._compile = noted  # type: ignore[attr-defined]
+    for module in modules():
+        for call in calls_of_re(module):
+            try:
+                pattern = eval(ast.unparse(call.args[0]), dict(vars(module)))
+            except NameError:  # made of what only a call knows: seen when its caller compiles it
+                continue
+            if isinstance(pattern, str):
+                made = compiler(pattern, 0)
+                place = (module.__name__, call.lineno, ast.unparse(call.func)[3:])
+                found.setdefault((pattern, made.flags), place)
+    re._compile = compiler  # type: ignore[attr-defined]
+    return found
+
+
+def modules() -> Iterator[ModuleType]:
+    for package in map(importlib.import_module, PACKAGES):
+        yield package
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not found.name.endswith((".__main__", ".conformance")):
+                yield importlib.import_module(found.name)
+
+
+@lru_cache
+def nodes_of(file: str) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(Path(file).read_text())))
+
+
+def calls_of_re(module: ModuleType) -> Iterator[ast.Call]:
+    for node in nodes_of(str(module.__file__)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("re."):
+            yield from [node] if ast.unparse(node.func)[3:] in METHODS | {"compile"} else []
+
+
+def methods_of(place: Place, uses: dict[str, set[str]]) -> set[str]:
+    """Return the methods that the pattern of a place is used with, as far as names tell."""
+    module, line, function = place
+    if function in METHODS:
+        return {function}
+    methods: set[str] = set()
+    for node in nodes_of(str(sys.modules[module].__file__)):
+        if not isinstance(node, ast.Assign | ast.AnnAssign):
+            continue
+        if node.lineno <= line <= (node.end_lineno or 0):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            methods |= set().union(*(uses[ast.unparse(target)] for target in targets))
+    return methods
+
+
+def uses_of_names() -> dict[str, set[str]]:
+    """Return the methods of patterns that are called on each name, anywhere in the packages."""
+    uses: dict[str, set[str]] = defaultdict(set)
+    for package in PACKAGES:
+        for file in Path(str(sys.modules[package].__file__)).parent.rglob("*.py"):
+            for node in nodes_of(str(file)):
+                if isinstance(node, ast.Attribute) and node.attr in METHODS:
+                    uses[ast.unparse(node.value).split("[")[0].split(".")[-1]].add(node.attr)
+    return uses
+
+
+def attacks(pattern: str, flags: int) -> set[Attack]:
+    """Return a beginning, what is repeated after it, and an end, for every repeat."""
+    tree = parser.parse(pattern, flags)
+    found: set[Attack] = {("", text, "") for text in ANYWHERE}
+    found |= {("", text, "") for choice in range(4) if (text := example(tree, choice))}
+    for lead, body in repeats(tree, lambda choice: ""):
+        found |= {(lead, body, ""), ("", body, ""), (lead, body, "\0"), ("", lead + body, " ")}
+        found |= {("", lead + body, "")} | ({("", lead, "")} if lead else set())
+    return found
+
+
+def repeats(tree: Tree, lead: Lead) -> Iterator[tuple[str, str]]:
+    """Yield a text that leads to each unbounded repeat, and what the repeat takes."""
+    nodes = list(tree)
+    for place, (op, value) in enumerate(nodes):
+
+        def before(choice: int, place: int = place) -> str:
+            return lead(choice) + example(nodes[:place], choice)
+
+        if op in REPEATS:
+            if value[1] > UNBOUNDED:
+                for choice in range(3):
+                    if body := example(value[2], choice):
+                        yield before(choice), body
+            yield from repeats(value[2], before)
+        elif op is ops.BRANCH:
+            for branch in value[1]:
+                yield from repeats(branch, before)
+        elif op is ops.SUBPATTERN:
+            yield from repeats(value[3], before)
+        elif op in (ops.ASSERT, ops.ASSERT_NOT):
+            yield from repeats(value[1], before)
+        elif op is ops.ATOMIC_GROUP:
+            yield from repeats(value, before)
+
+
+def example(tree: Tree, choice: int) -> str:
+    """Return a text that the expression takes; choice picks among branches and characters."""
+    return "".join(_example(op, value, choice) for op, value in tree)
+
+
+def _example(op: Any, value: Any, choice: int) -> str:
+    if op is ops.LITERAL:
+        return chr(value)
+    if op in (ops.ANY, ops.NOT_LITERAL):
+        return "a" if value != ord("a") else "b"
+    if op is ops.IN:
+        characters = taken(value)
+        return characters[choice % len(characters)]
+    if op is ops.BRANCH:
+        return example(value[1][choice % len(value[1])], choice)
+    if op in REPEATS:
+        return example(value[2], choice) * max(value[0], 1 - choice % 2)
+    if op is ops.SUBPATTERN:
+        return example(value[3], choice)
+    return example(value, choice) if op is ops.ATOMIC_GROUP else ""
+
+
+def taken(items: list[tuple[Any, Any]]) -> str:
+    """Return up to three characters of a class."""
+    if items[0][0] is ops.NEGATE:
+        refused = {chr(value) for op, value in items if op is ops.LITERAL}
+        for op, value in items:
+            if op is ops.RANGE:
+                refused |= {one for one in ALPHABET if value[0] <= ord(one) <= value[1]}
+            elif op is ops.CATEGORY:
+                refused |= {one for one in ALPHABET if in_category(value, one)}
+        return "".join(one for one in ALPHABET if one not in refused)[:3] or "a"
+    kinds = {ops.LITERAL: chr, ops.RANGE: lambda ends: chr(ends[0]), ops.CATEGORY: OF_CATEGORY.get}
+    return "".join(kinds[op](value) for op, value in items[:3])
+
+
+def in_category(category: Any, character: str) -> bool:
+    found = {
+        ops.CATEGORY_DIGIT: character.isdigit(),
+        ops.CATEGORY_SPACE: character.isspace(),
+        ops.CATEGORY_WORD: character.isalnum() or character == "_",
+    }
+    negated = {
+        ops.CATEGORY_NOT_DIGIT: ops.CATEGORY_DIGIT,
+        ops.CATEGORY_NOT_SPACE: ops.CATEGORY_SPACE,
+        ops.CATEGORY_NOT_WORD: ops.CATEGORY_WORD,
+    }
+    return found[category] if category in found else not found[negated[category]]
+
+
+class TooSlow(Exception):
+    """The limit of processor time is used up."""
+
+
+def seconds(pattern: re.Pattern[str], methods: set[str], attack: Attack, length: int) -> float:
+    """Return the processor time that a pattern takes for a text, at most LIMIT_S."""
+    lead, body, end = attack
+    text = lead + body * (length // len(body)) + end
+    begun = time.process_time()
+    signal.setitimer(signal.ITIMER_PROF, LIMIT_S)
+    try:
+        if methods and methods <= ANCHORED:
+            for method in methods:
+                getattr(pattern, method)(text)
+        else:
+            for _ in pattern.finditer(text):
+                pass
+    except TooSlow:
+        return LIMIT_S
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+    return time.process_time() - begun
+
+
+def main() -> None:
+    def stop(*_: object) -> None:
+        raise TooSlow
+
+    signal.signal(signal.SIGPROF, stop)
+    patterns, uses, tried = compiled_patterns(), uses_of_names(), 0
+    for (text, flags), place in patterns.items():
+        pattern, methods = re.compile(text, flags), methods_of(place, uses)
+        short = {one: seconds(pattern, methods, one, SHORT) for one in attacks(text, flags)}
+        for attack in sorted(short, key=short.__getitem__)[-WORST:]:
+            tried += 1
+            if seconds(pattern, methods, attack, LENGTH) >= LIMIT_S:
+                where = f"{place[0]}:{place[1]}"
+                sys.stdout.write(f"slow: {where} {text!r:.200} repeats {attack[1]!r:.80}\n")
+                break
+    sys.stdout.write(f"{len(patterns)} patterns, {tried} texts\n")
+
+
+if __name__ == "__main__":
+    main()
