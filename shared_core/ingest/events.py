@@ -32,7 +32,7 @@ from shared_core.ports.events import EventRow
 from shared_core.ports.items import ItemAddress, MemoryRow
 from shared_core.ports.jobs import NewJob
 from shared_core.ports.storage import Storage
-from shared_core.privacy.sanitizing import Intake, is_small_talk
+from shared_core.privacy.sanitizing import Intake, is_small_talk, off_loop
 
 
 def known_beginning(stored: Sequence[Event], history: Sequence[Event]) -> int:
@@ -136,7 +136,9 @@ async def append_events(
     """
     scope_path(scope)
     check_thread(thread_id)
-    turns: Sequence[Event] = [intake.event(checked_event(event)) for event in events]
+    given = [checked_event(event) for event in events]
+    texts = (event.text for event in given)
+    turns: Sequence[Event] = await off_loop(texts, lambda: [*map(intake.event, given)])
     answers = _answers(turns)
     if history and may_be_known(turns):
         turns = await _new_of_history(storage, scope, thread_id, turns)
@@ -240,8 +242,10 @@ async def remember(handle: Handle, scope: Scope, memories: Sequence[NewMemory]) 
     An existing key in the scope is replaced. Raises InvalidInput for a memory without text.
     """
     scope_path(scope)
-    sanitizer, now = handle.sanitizer, handle.clock
-    rows = [_memory_row(sanitizer.memory(memory), scope, now()) for memory in memories]
+    given = list(memories)
+    texts = (memory.text for memory in given)
+    clean = await off_loop(texts, lambda: [*map(handle.sanitizer.memory, given)])
+    rows = [_memory_row(memory, scope, handle.clock()) for memory in clean]
     distinct = {row.key: row for row in rows}
     storage = await handle.storage()
     vectors = await handle.embedding.rows(

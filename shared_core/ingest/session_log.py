@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 
 from shared_core.core.domain import Event, JsonValue, Scope, ThreadId
 from shared_core.core.namespaces import check_label, scope_path, storable
@@ -12,6 +13,7 @@ from shared_core.errors import Conflict, InvalidInput, NotFound
 from shared_core.lifecycle import Handle
 from shared_core.ports.conversations import check_thread
 from shared_core.ports.session_logs import NO_CHANGE, Seen, SessionRecord, StateChange
+from shared_core.privacy.sanitizing import off_loop
 
 
 class SessionLogs:
@@ -82,7 +84,8 @@ class SessionLogs:
         if not are_storable(scope.app, scope.user, session_id):
             raise NotFound(f"there is no session {session_id!r}")
         check_moment(event.occurred_at, f"the timestamp of event {event.event_id!r}")
-        event, payload = self._handle.sanitizer.logged(event, payload)
+        logged = partial(self._handle.sanitizer.logged, event, payload)
+        event, payload = await off_loop([payload], logged)
         storage = await self._handle.storage()
         done = await storage.session_logs.append_session_event(
             scope, ThreadId(session_id), event, payload, state, seen

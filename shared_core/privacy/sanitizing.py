@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeVar
 
 from shared_core.core.delimiters import without_memories
 from shared_core.core.digest_cache import DigestCache
@@ -14,6 +15,8 @@ from shared_core.core.domain import Event, JsonValue, NewMemory
 from shared_core.core.namespaces import clean_text
 from shared_core.errors import InvalidInput
 from shared_core.privacy.redaction import PrivacyPolicy
+
+T = TypeVar("T")
 
 _NODS: Final = (
     "hi|hiya|hey|hello|good (?:morning|evening|afternoon|night|day)|there|all|everyone"
@@ -35,6 +38,8 @@ SMALL_TALK: Final = re.compile(
 """A text made only of greetings, thanks and nods."""
 MOST_SMALL_TALK: Final = 80
 """Maximum characters of small talk."""
+LONG_TEXTS: Final = 20_000
+"""Number of characters from which texts are sanitized in a thread."""
 TURNS: Final = 16_384
 """Number of turns for which the cache knows whether they show a secret."""
 
@@ -116,6 +121,13 @@ class Intake:
         if isinstance(value, Sequence) and not isinstance(value, str):
             return [self._masked(part, keys) for part in value]
         return value
+
+
+async def off_loop(texts: Iterable[str], work: Callable[[], T]) -> T:
+    """Return work(); if its texts are long, done in a thread, so that the event loop is free."""
+    if sum(map(len, texts)) < LONG_TEXTS:
+        return work()
+    return await asyncio.to_thread(work)
 
 
 def is_small_talk(text: str) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import psycopg
 import pytest
@@ -12,6 +14,7 @@ from shared_core import Event, InvalidInput, MemoryEngine, NewMemory, Scope, ope
 from shared_core.core.domain import JsonValue
 from shared_core.ports.jobs import Job
 from shared_core.ports.session_logs import Seen
+from shared_core.privacy.redaction import PrivacyPolicy, Redaction
 
 ANN = Scope("app", "ann")
 CARD = "4111 1111 1111 1111"
@@ -130,3 +133,26 @@ async def test_authors_callbacks_and_shown_logs_hold_no_secret(
 
 async def nothing(job: Job) -> dict[str, JsonValue]:
     return {}
+
+
+async def test_long_texts_are_redacted_beside_the_event_loop(
+    memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[bool] = []
+    redact = PrivacyPolicy.redact
+
+    def noted(policy: PrivacyPolicy, text: str, *kinds: Any) -> Redaction:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return redact(policy, text, *kinds)
+
+    monkeypatch.setattr(PrivacyPolicy, "redact", noted)
+    await memory.append_events(ANN, "t", [said("short", "My password is hunter2.")])
+    await memory.remember(ANN, ["I like tea."])
+    assert {True} == set(threads)
+    threads.clear()
+    blanks = f"My password is {' ' * 100_000}hunter2."
+    await memory.append_events(ANN, "t", [said("long", blanks)])
+    await memory.remember(ANN, [f"My password is {' ' * 100_000}hunter3."])
+    assert {False} == set(threads)
+    for hit in await memory.recall(ANN, "password"):
+        assert "hunter" not in hit.memory.text
