@@ -141,7 +141,7 @@ class MemoryEngine:
         """
         self._storage = storage
         self._cold_until = 0.0
-        self._lifecycle = StorageLifecycle(storage)
+        self._lifecycle = StorageLifecycle(storage, clock)
         handle = self._handle = Handle(self._lifecycle, embedding, Intake(privacy), clock)
         strategy = strategy or ExtractionStrategy()
         self._reflects = bool(strategy.reflection_interval)
@@ -158,7 +158,12 @@ class MemoryEngine:
         watch = JobWatch(storage.jobs, clock)
         performers = ConsolidationJobs(handle, self.runs).performers()
         self._worker = Worker(
-            storage.jobs, clock, performers, in_background=worker, tried=watch.look
+            storage.jobs,
+            clock,
+            performers,
+            in_background=worker,
+            tried=watch.look,
+            before_claim=self._lifecycle.compare_clock,
         )
         self.jobs = JobQueue(handle, self._worker, watch)
         self.turns = Turns(handle, self.jobs, self._worker, strategy)

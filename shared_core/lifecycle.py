@@ -12,6 +12,7 @@ from typing import Protocol
 from weakref import WeakSet
 
 from shared_core.core.event_loops import in_background, on_own_loop, run_at_exit
+from shared_core.core.timestamps import ServerClock
 from shared_core.errors import MemoryCoreError, StorageUnavailable
 from shared_core.models.embedding import Embedding
 from shared_core.ports.storage import Clock, Storage
@@ -44,8 +45,9 @@ class StorageLifecycle:
     Background work never opens a storage that was closed.
     """
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, clock: Clock) -> None:
         self._storage = storage
+        self._clock = clock
         self._opened_in = self._opening_in = 0
         self._opening = asyncio.Lock()
         self._after_opening: Sequence[Callable[[], None]] = ()
@@ -73,12 +75,18 @@ class StorageLifecycle:
         Raises StorageUnavailable, or MemoryClosed for background work on a closed memory.
         """
         if self.is_open:
+            await self.compare_clock()
             return self._storage
         if self._opened_in == CLOSED and in_background.get():
             raise MemoryClosed("the memory was closed, so work in the background ends")
         # A caller that is cancelled does not undo the opening: the next caller finds it done.
         await asyncio.shield(on_own_loop(self._open()))
         return self._storage
+
+    async def compare_clock(self) -> None:
+        """Correct the clock of the memory by the server's; a caller's own clock stays."""
+        if isinstance(self._clock, ServerClock):
+            await self._clock.compare(self._storage.retention.ahead_of_server)
 
     async def _open(self) -> None:
         # Every opening runs on the bridge's one loop; a forked child has a loop of its own.
@@ -87,6 +95,7 @@ class StorageLifecycle:
         async with self._opening:
             if not self.is_open:
                 await self._storage.open()
+                await self.compare_clock()
                 self._opened_in = os.getpid()
                 _close_at_exit(self)
                 for call in self._after_opening:

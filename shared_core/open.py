@@ -7,7 +7,7 @@ from pathlib import Path
 
 from shared_core.conversation.settings import ConversationSettings
 from shared_core.core.retention_policy import Strength
-from shared_core.core.timestamps import system_clock
+from shared_core.core.timestamps import ServerClock
 from shared_core.core.validation import checked_clock
 from shared_core.engine import MemoryEngine
 from shared_core.errors import InvalidInput
@@ -80,7 +80,7 @@ def open_memory(
         InvalidInput: for an argument that cannot be used.
     """
     settings = load_settings(uri, schema=schema, pool_size=pool_size, create=create)
-    clock = system_clock if clock is None else checked_clock(clock)
+    clock = ServerClock() if clock is None else checked_clock(clock)
     if strength is not None and not callable(strength):
         raise InvalidInput(f"strength must be a function of Traits, got {strength!r:.80}")
     if strategy is not None and not isinstance(strategy, ExtractionStrategy):

@@ -24,6 +24,18 @@ in_background: ContextVar[bool] = ContextVar("hippocampus_in_background", defaul
 """True in work that nobody awaits; such work must not reopen a closed memory."""
 
 
+async def finished(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of work; a cancelled caller waits for its end, so that it can be undone."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # an error of cancelled work is nobody's
+        raise
+
+
 class LoopThread:
     """A daemon thread that owns one event loop, started at first use and again after a fork.
 

@@ -1,7 +1,9 @@
-"""Checks and parses moments: aware, and in range in UTC. Pure."""
+"""The clock of a memory; checks and parses moments: aware, and in range in UTC."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
 from shared_core.core.domain import AsOf
@@ -9,11 +11,41 @@ from shared_core.errors import InvalidInput
 
 CLOCKS_APART = timedelta(hours=1)
 """Maximum lead of a caller's clock over the server's; {soon} in the SQL statements."""
+IN_STEP = timedelta(seconds=5)
+COMPARED_S = 60.0
 
 
 def system_clock() -> datetime:
     """Return the current time of this machine, in UTC."""
     return datetime.now(UTC)
+
+
+class ServerClock:
+    """The clock of a database server, which all its machines share: this machine's, corrected.
+
+    So they agree on when a job is due and a lease ends. A difference up to IN_STEP counts as none.
+    """
+
+    def __init__(self) -> None:
+        self._ahead = timedelta()
+        self._compared_at = float("-inf")
+
+    def __call__(self) -> datetime:
+        return system_clock() - self._ahead
+
+    async def compare(
+        self,
+        ahead_of_server: Callable[[datetime], Awaitable[timedelta]],
+        every_s: float = COMPARED_S,
+    ) -> None:
+        """Ask how far this machine is ahead, unless that was asked within every_s seconds."""
+        asked_at = time.monotonic()
+        if asked_at - self._compared_at < every_s:
+            return
+        self._compared_at = asked_at
+        ahead = await ahead_of_server(system_clock())
+        if time.monotonic() - asked_at < IN_STEP.total_seconds():  # a late answer says nothing
+            self._ahead = ahead if abs(ahead) > IN_STEP else timedelta()
 
 
 def check_moment(moment: datetime, what: str) -> None:

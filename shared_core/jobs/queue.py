@@ -15,7 +15,7 @@ from typing import TypeAlias
 from uuid import UUID, uuid4
 
 from shared_core.core.domain import JsonValue, Scope, ThreadId
-from shared_core.core.event_loops import on_own_loop, start_on_own_loop
+from shared_core.core.event_loops import finished, on_own_loop, start_on_own_loop
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import check_label, check_scope, scope_path
 from shared_core.errors import Conflict, InvalidInput, NotFound, StorageUnavailable
@@ -385,7 +385,9 @@ class JobQueue:
         jobs, look_s = (await self._handle.storage()).jobs, SHORTEST_LOOK_S
         while True:
             try:
-                return await jobs.start_job(scope, thread_id, new, worker_id, self._worker.lease_s)
+                return await finished(
+                    jobs.start_job(scope, thread_id, new, worker_id, self._worker.lease_s)
+                )
             except Conflict:
                 await asyncio.sleep(look_s)
                 look_s = min(1.5 * look_s, LONGEST_LOOK_S)

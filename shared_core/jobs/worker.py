@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias, TypeVar
@@ -111,7 +111,8 @@ class Worker:
     In the background it runs on the bridge's loop, so a caller's loop may end at any time; serve()
     runs where it is called. Jobs live in the database, so any later worker takes over what a
     process leaves. in_background: False leaves all work to other processes. Between stop() and
-    opened() it starts no job. tried: called after each attempt of a job.
+    opened() it starts no job. tried: called after each attempt of a job, before_claim before each
+    claim.
     """
 
     def __init__(
@@ -123,6 +124,7 @@ class Worker:
         in_background: bool = True,
         lease_s: float = LEASE_S,
         tried: Callable[[], None] = lambda: None,
+        before_claim: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._storage = storage
         self._clock = clock
@@ -131,6 +133,7 @@ class Worker:
         self._in_background = in_background
         self._lease_s = lease_s
         self._tried = tried
+        self._before_claim = before_claim
         self._name = uuid4().hex
         self._pid = 0
         self._task: asyncio.Task[None] | None = None
@@ -386,6 +389,8 @@ class Worker:
         """
         self._working = True
         try:
+            if self._before_claim:
+                await self._before_claim()
             job = await self._storage.claim_job(
                 worker_id, self._lease_s, self._runner.capabilities(), self._served
             )

@@ -16,8 +16,8 @@ from shared_core.core.decay import days_between, retention_score
 from shared_core.core.domain import MemoryKind, Scope
 from shared_core.core.event_loops import PeriodicTask
 from shared_core.core.retention_policy import FATES, Fate, RetentionPolicy
-from shared_core.core.timestamps import CLOCKS_APART, system_clock
-from shared_core.errors import Conflict, MemoryCoreError
+from shared_core.core.timestamps import ServerClock
+from shared_core.errors import MemoryCoreError
 from shared_core.lifecycle import Handle
 from shared_core.ports.retention import Counts, Kept, TaskRun, Weak
 from shared_core.ports.storage import Clock, Storage
@@ -99,7 +99,7 @@ async def cleanup(
     and facts derived from erased memories stay. Adding the session again brings nothing back.
     """
     if not dry_run:
-        await _require_clock(storage, clock)
+        await _compare(storage, clock)
         await storage.items.sweep_expired((scope.app, scope.user), BATCH)
     weak = Weak(
         threshold=policy.threshold, min_age_days=policy.min_age_days, decay_rate=policy.decay_rate
@@ -118,18 +118,10 @@ async def cleanup(
     return CleanupReport(memories, faded, average)
 
 
-async def _require_clock(storage: Storage, clock: Clock) -> None:
-    """Raise Conflict if this machine's clock is far ahead; a caller's own clock is not checked."""
-    if clock is not system_clock:
-        return
-    now = clock()
-    ahead = await storage.retention.ahead_of_server(now)
-    if ahead > CLOCKS_APART:
-        raise Conflict(
-            f"the clock of this machine, {now.isoformat()}, is {ahead} ahead of the database"
-            " server's, so too much would be forgotten. Correct it, or pass a clock to"
-            " open_memory(clock=...)"
-        )
+async def _compare(storage: Storage, clock: Clock) -> None:
+    """Compare the clock with the server's now: a wrong one would forget too much."""
+    if isinstance(clock, ServerClock):
+        await clock.compare(storage.retention.ahead_of_server, every_s=0)
 
 
 async def retime(
@@ -165,9 +157,9 @@ async def forget_faded(
     """Move every due memory on by one stage, in short transactions; return the report.
 
     It first finishes interrupted changes of policies. goes_on: called after each transaction; False
-    ends the run. Raises Conflict if the clock is far ahead.
+    ends the run.
     """
-    await _require_clock(storage, clock)
+    await _compare(storage, clock)
     for path in await storage.retention.retimings(scope, app):
         await retime(storage, path, goes_on=goes_on)
     began, now, total = time.monotonic(), clock(), 0

@@ -277,7 +277,9 @@ def some(number: int) -> list[MemoryId]:
 
 def lifecycle_of(storage: Refusing) -> StorageLifecycle:
     """A lifecycle that counts as open in this process."""
-    lifecycle = StorageLifecycle(cast(Storage, SimpleNamespace(accesses=storage)))
+    lifecycle = StorageLifecycle(
+        cast(Storage, SimpleNamespace(accesses=storage)), lambda: datetime.now(UTC)
+    )
     lifecycle._opened_in = os.getpid()
     return lifecycle
 

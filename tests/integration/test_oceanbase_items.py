@@ -177,7 +177,7 @@ async def test_nothing_is_counted_where_the_engine_keeps_its_index(
         "shared_core.storage.oceanbase.connection.transactions.Transaction.rows", _noting(sent)
     )
 
-    lifecycle = StorageLifecycle(filled.seekdb)
+    lifecycle = StorageLifecycle(filled.seekdb, lambda: NOW)
     lifecycle._opened_in = os.getpid()
     indexes = Indexes(Handle(lifecycle, cast(Any, None), cast(Any, None), cast(Any, None)))
     assert [] == await indexes.refresh() and not any("GROUP BY" in sql for sql in sent)

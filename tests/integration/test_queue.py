@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import psycopg
 import pytest
@@ -23,7 +24,8 @@ from shared_core import (
     Scope,
     open_memory,
 )
-from shared_core.ports.jobs import JobStatus
+from shared_core.core import timestamps
+from shared_core.ports.jobs import Capability, Job, JobStatus, JobType
 from shared_core.storage.postgres.connection.database import Answers, PostgresDatabase
 from shared_core.storage.postgres.connection.statements import Step
 
@@ -58,6 +60,26 @@ async def test_what_is_left_for_later_is_found_by_words_now_and_by_meaning_then(
     assert hit.parts["similarity"] > 0.2
     assert {"User lives in Lisbon."} == await statements(memory)
     assert [("completed", 1)] == jobs(dsn)
+
+
+@pytest.mark.both_engines
+async def test_machines_whose_clocks_differ_share_the_queue(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job is due by the server's clock, and a lease ends by it."""
+    work = [Capability(JobType.FULL_CONSOLIDATION)]
+    claimed: list[Job | None] = []
+    for ahead in (timedelta(hours=3), timedelta(0), timedelta(minutes=20)):
+        clock = partial(lambda ahead: datetime.now(UTC) + ahead, ahead)
+        monkeypatch.setattr(timestamps, "system_clock", clock)
+        async with open_memory(dsn, worker=False) as memory:
+            if not claimed:
+                await memory.append_events(ANN, "t", [told("e1", "tea")], later=True)
+                [waiting] = await memory.jobs.list()
+                assert timedelta(minutes=1) > abs(waiting.run_after - datetime.now(UTC))
+            jobs_of_all = memory._storage.jobs
+            claimed.append(await jobs_of_all.claim_job(f"{ahead}", 300, work, None))
+    assert [True, False, False] == [bool(job) for job in claimed]
 
 
 @pytest.mark.both_engines

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from langgraph_store import PgHippocampusStore
-from shared_core import Conflict, Event, NewMemory, RetentionPolicy, open_memory
+from shared_core import Event, NewMemory, RetentionPolicy, open_memory
 from shared_core.core import timestamps as moments_module
 from shared_core.core.retention_policy import POLICIES
 from tests.integration.retention_world import ALL, ANN, BOB, FACTS, World, opened_world
@@ -212,8 +212,7 @@ async def test_a_machine_whose_clock_is_wrong_forgets_nothing(
         assert 0 == (await memory.retention.forget_faded()).total
         monkeypatch.setattr(moments_module, "datetime", Fast)
         for call in (memory.retention.forget_faded, partial(memory.cleanup, ANN)):
-            with pytest.raises(Conflict, match="is 400 days, 0:00:00 ahead of the database"):
-                await call()
+            await call()
         assert 1 == len(await memory.list_memories(ANN))
     async with open_memory(dsn, worker=False, clock=lambda: Fast.now(UTC)) as memory:
         assert 1 == (await memory.retention.forget_faded()).total
