@@ -489,6 +489,10 @@ async def test_a_token_that_is_shown_is_checked_where_none_is_needed(
         ("localhost", {"X-Forwarded-Host": "memory.example"}),
         ("localhost", {"Via": "1.1 proxy"}),
         ("127.0.0.1.evil.example:8420", {}),
+        ("localhost", {"Host": "x@127.0.0.1"}),
+        ("localhost", {"Host": "127.0.0.1:8420@evil.example"}),
+        ("localhost", {"Origin": "http://evil.example"}),
+        ("localhost", {"Origin": "null"}),
     ],
 )
 async def test_without_tokens_no_web_page_and_no_proxy_is_served(
