@@ -66,7 +66,9 @@ async def _prepare(connection: Connection, schema: str, create: bool) -> Prepare
     if extension is None:
         raise StorageUnavailable("the extension vector was dropped from the database")
     version, extension_schema = extension
-    path = ", ".join(_quoted(name) for name in dict.fromkeys((schema, extension_schema, "public")))
+    # Unnamed, pg_temp comes first: another client of a shared connection could hide our tables.
+    names = dict.fromkeys((schema, extension_schema, "public", "pg_temp"))
+    path = ", ".join(_quoted(name) for name in names)
     spread = await _is_spread(connection, schema)
     role = await _working_role(connection, spread)
     if role == APP_ROLE and not await _may_work(connection, schema):
@@ -162,7 +164,9 @@ async def _ensure_schema(connection: Connection, schema: str) -> None:
     assert extension is not None
     await connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(name))
     await connection.execute(
-        sql.SQL("SET LOCAL search_path TO {}, {}").format(name, sql.Identifier(extension[1]))
+        sql.SQL("SET LOCAL search_path TO {}, {}, pg_temp").format(
+            name, sql.Identifier(extension[1])
+        )
     )
     await connection.execute(
         sql.SQL(
