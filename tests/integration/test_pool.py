@@ -178,7 +178,8 @@ async def test_a_temporary_table_of_another_client_hides_no_table(dsn: str) -> N
         where = b"SELECT 'memories'::regclass::oid = 'hippocampus.memories'::regclass"
         [[[is_ours]]] = await database.run("/app/ann/", Step("where", where, {}))
         paths = (
-            b"SELECT array_agg(p.proconfig::text) FROM pg_proc p WHERE p.proconfig IS NOT NULL"
+            b"SELECT array_agg(p.proconfig::text) FROM pg_proc p WHERE"
+            b" p.proconfig::text LIKE '%%search_path%%'"
             b" AND p.pronamespace = 'hippocampus'::regnamespace"
         )
         [[[functions]]] = await database.run("/app/ann/", Step("paths", paths, {}))
