@@ -31,6 +31,11 @@ CREATE TABLE embedding_models (
     created_at  timestamptz NOT NULL
 );
 CREATE UNIQUE INDEX embedding_models_one_active ON embedding_models (active) WHERE active;
+-- Every scope reads the models. Only a transaction bound to all tenants changes them.
+ALTER TABLE embedding_models ENABLE ROW LEVEL SECURITY;
+ALTER TABLE embedding_models FORCE ROW LEVEL SECURITY;
+CREATE POLICY of_all ON embedding_models USING (current_setting('hippocampus.scope', true) = '/');
+CREATE POLICY readable ON embedding_models FOR SELECT USING (true);
 
 -- A thread, with its session log if a framework keeps one here. last_seq numbers its events,
 -- last_memory_seq its remembered turns in order; consolidated_seq is the mark of extraction on the
