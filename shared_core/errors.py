@@ -8,10 +8,12 @@ MemoryCoreError
 ├── CapabilityMissing       this engine cannot do it; it never silently returns less
 ├── EmbeddingMismatch       the embedder does not fit the stored vectors
 ├── StorageUnavailable      retryable: the database cannot be reached or used
-│   └── StorageReadOnly     reads work and writes fail: a standby, or a read-only role
+│   ├── StorageReadOnly     reads work and writes fail: a standby, or a read-only role
+│   └── PermissionDenied    the database user lacks a right: run the GRANT of the message
 ├── ModelUnavailable        retryable: an embedder or a language model failed
 │   ├── ModelQuotaExceeded  too many requests, or a used-up quota: wait, then retry
 │   └── ModelOutputInvalid  the model answered, and the answer cannot be used
+├── ExtraMissing            an optional package is not installed; also a ModuleNotFoundError
 └── BatchError              some operations of a batch failed, the others are done
 """
 
@@ -54,6 +56,14 @@ class StorageUnavailable(MemoryCoreError):
 
 class StorageReadOnly(StorageUnavailable):
     """The database accepts reads only: a hot standby, or a read-only role."""
+
+
+class PermissionDenied(StorageUnavailable):
+    """The database user lacks a right. The message names the GRANT to run as an administrator."""
+
+
+class ExtraMissing(MemoryCoreError, ModuleNotFoundError):
+    """An optional package is not installed; the message names the extra that brings it."""
 
 
 class ModelUnavailable(MemoryCoreError):

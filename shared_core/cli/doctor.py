@@ -1,6 +1,6 @@
 """The checks of `hippocampus doctor`, for PostgreSQL and for OceanBase or SeekDB.
 
-They only read: the row that tests row security is rolled back.
+They only read: the row that tests row security, and a migration that tests rights, are rolled back.
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ import psycopg
 from psycopg import sql
 
 from shared_core.core.uri_validation import is_oceanbase
-from shared_core.errors import InvalidInput, MemoryCoreError, ModelUnavailable, StorageUnavailable
+from shared_core.errors import (
+    InvalidInput,
+    MemoryCoreError,
+    ModelUnavailable,
+    PermissionDenied,
+    StorageUnavailable,
+)
 from shared_core.models.embedders import resolve_embedder
 from shared_core.open import open_memory
 from shared_core.settings import Settings, load_settings, redacted
@@ -35,8 +41,11 @@ from shared_core.storage.postgres.connection.migrations import (
     APP_ROLE,
     MIN_EXTENSION,
     MIN_SERVER,
+    grants,
     migrations,
+    try_migration,
 )
+from shared_core.storage.postgres.connection.pipeline import Connection as AsyncConnection
 
 if TYPE_CHECKING:
     from shared_core.storage.oceanbase.connection.connections import Location
@@ -221,7 +230,7 @@ def _server(conninfo: str, settings: Settings, model: Model) -> Iterator[CheckRe
         yield problem("server", redacted(str(error)), advice)
         return
     with connection:
-        server = _PostgresServer(connection, settings.db_schema)
+        server = _PostgresServer(connection, conninfo, settings.db_schema)
         try:
             yield server.server()
             yield server.extension()
@@ -234,14 +243,22 @@ def _server(conninfo: str, settings: Settings, model: Model) -> Iterator[CheckRe
                 yield server.queue()
         except psycopg.Error as error:
             advice = "fix that, then run the doctor again"
+            if isinstance(error, psycopg.errors.InsufficientPrivilege):
+                advice = grants(settings.db_schema, connection.info.user)
             yield problem("examination", f"cut short: {redacted(str(error))}", advice)
+
+
+async def _try_migration(conninfo: str, schema: str) -> None:
+    async with await AsyncConnection.connect(conninfo, autocommit=True) as connection:
+        await try_migration(connection, schema)
 
 
 class _PostgresServer:
     """Checks of a server that answers, and of one schema in it."""
 
-    def __init__(self, connection: Connection, schema: str) -> None:
+    def __init__(self, connection: Connection, conninfo: str, schema: str) -> None:
         self._connection = connection
+        self._conninfo = conninfo
         self._schema = schema
 
     def server(self) -> CheckResult:
@@ -268,15 +285,38 @@ class _PostgresServer:
 
     def rights(self) -> CheckResult:
         """Check that this user may create what is missing. Later no right is needed."""
-        user, database, may_create = self._row(
-            "SELECT current_user, current_database(),"
-            " has_database_privilege(current_database(), 'CREATE')"
-        )
+        user, database = self._row("SELECT current_user, current_database()")
         found = f"user {user} in database {database}"
-        if may_create or len(self.steps()) >= len(migrations()):
+        steps = self.steps()
+        if len(steps) >= len(migrations()):
             return _ok("rights", found)
-        advice = f"migrate as another user, or GRANT CREATE ON DATABASE {database} TO {user}"
-        return problem("rights", f"{found} may not create a schema there", advice)
+        try:
+            if steps:
+                self._require_owner()
+            else:
+                asyncio.run(_try_migration(self._conninfo, self._schema))
+        except StorageUnavailable as error:
+            advice = (
+                "as an administrator of the database: CREATE EXTENSION IF NOT EXISTS vector;"
+                f" GRANT CREATE ON DATABASE {database} TO {user}; or migrate as another user"
+            )
+            return problem("rights", str(error), advice)
+        return _ok("rights", f"{found} may migrate")
+
+    def _require_owner(self) -> None:
+        """Check without trying: the locks of an upgrade would stop those who use the tables."""
+        others = self._rows(
+            sql.SQL(
+                "SELECT c.relname FROM pg_class c WHERE c.relnamespace = {}::regnamespace"
+                " AND c.relkind = 'r' AND NOT pg_has_role(c.relowner, 'USAGE') ORDER BY 1"
+            ),
+            literal=True,
+        )
+        if others:
+            raise PermissionDenied(
+                f"this user is no owner of the tables ({others[0][0]} is one of {len(others)}), so"
+                " it may not upgrade them: migrate as their owner"
+            )
 
     def steps(self) -> dict[int, str]:
         """Return the checksums of the applied migrations by version."""

@@ -148,12 +148,27 @@ def migrate(
     distribute: Annotated[
         bool, typer.Option("--distribute", help="Refused: Citus does not work yet.")
     ] = False,
+    backup_role: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ROLE",
+            help="Then let this role read all rows, for pg_dump --enable-row-security.",
+        ),
+    ] = None,
     as_json: cli.AsJson = False,
 ) -> None:
     """Upgrade the database to the schema of this version. The first use does the same."""
 
     async def run(memory: MemoryEngine) -> dict[str, Any]:
-        return dataclasses.asdict(await memory.report())
+        report = await memory.report()
+        found = dataclasses.asdict(report)
+        if backup_role is not None:
+            from shared_core.storage.postgres.connection.backup import allow_backup
+
+            found["tables_for_backup"] = await asyncio.to_thread(
+                allow_backup, await memory.dsn(), report.schema, backup_role
+            )
+        return found
 
     if distribute:
         raise CapabilityMissing(
@@ -170,7 +185,10 @@ def migrate(
         f"Schema {found['schema']!r} is at version {found['schema_version']}: {server}, role"
         f" {found['role']}, in {found['location']}"
     )
-    cli.print_all([Text(line)])
+    lines = [Text(line)]
+    if backup_role is not None:
+        lines.append(Text(f"Role {backup_role!r} may read {found['tables_for_backup']} tables."))
+    cli.print_all(lines)
 
 
 arrange_help(app)

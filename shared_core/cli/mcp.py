@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shared_core.cli import app as cli
-from shared_core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from shared_core.engine import MemoryEngine
@@ -47,18 +46,10 @@ def mcp(
 
 
 async def _serve(memory: MemoryEngine, app: str, user: str | None, http: str | None) -> None:
-    """Serve on standard input and output, or at HOST:PORT. Raises InvalidInput without the SDK."""
+    """Serve on standard input and output, or at HOST:PORT. Raises ExtraMissing without the SDK."""
     from shared_core.core.event_loops import handling_end_signals
+    from shared_core.mcp import server as mcp
 
-    try:
-        from shared_core.mcp import server as mcp
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.split(".")[0] not in {"mcp", "mcp_types", "uvicorn"}:
-            raise
-        raise InvalidInput(
-            "hippocampus mcp needs the SDK of the Model Context Protocol:"
-            " pip install 'pg-hippocampus[mcp]'"
-        ) from error
     if http is None:
         await mcp.serve_stdio(mcp.build(memory, app, user), memory)
         return

@@ -72,13 +72,7 @@ def serve(
     -H 'Content-Type: application/json' -d '{"user_id": "ana", "memories": ["I love tea."]}'.
     /docs lists the routes. Other machines need a token, see hippocampus token.
     """
-    try:
-        from shared_core.http import ServerOptions, serve as run
-    except ImportError as error:
-        raise InvalidInput(
-            f"the HTTP server needs more packages ({error.name} is missing):"
-            " pip install 'pg-hippocampus[server]'"
-        ) from error
+    from shared_core.http import ServerOptions, serve as run
 
     if embedded and uri is not None:
         raise InvalidInput("give either --embedded or --uri, not both")

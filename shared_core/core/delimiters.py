@@ -36,6 +36,15 @@ FILLERS: Final = "\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
 """Letters and symbols that are invisible."""
 UNSEEN: Final = frozenset(("Cc", "Cf", "Cn", "Co", "Cs", "Me", "Mn"))
 
+_HARMFUL: Final = re.compile(
+    "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f"  # control characters, of terminals among others
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # marks that show a text in another order
+    "\U000e0000-\U000e007f]"  # invisible letters, which a model reads and a person does not see
+)
+_MARKER: Final = re.compile(
+    r"<(?=[|\uff5c][^<>|\uff5c\s]{1,40}[|\uff5c]>|(?:(?:start|end)_of_turn|bos|eos|/?s)>)"
+)
+"""The bracket of a token that begins or ends a turn for some models, e.g. <|im_start|>."""
 _OPENING: Final = re.compile(f"[{BRACKETS}{QUOTES}]")
 _GAP: Final = rf"(?:\s?[^\w\s]|\s?_){{0,{SIGNS}}}\s?"
 
@@ -54,7 +63,11 @@ class Tags:
         )
 
     def escaped(self, text: str) -> str:
-        """Return the text with every such tag escaped."""
+        """Return the text with every such tag, and every token of models, escaped.
+
+        Control characters, marks of direction and invisible letters are left out.
+        """
+        text = _MARKER.sub(ESCAPED, _HARMFUL.sub("", text))
         if not _OPENING.search(text):
             return text
         return _OPENING.sub(

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 
 from shared_core.core.namespaces import clean_text
 from shared_core.errors import InvalidInput
+
+_STRING_OR_LARGE = re.compile(r'"(?:[^"\\]|\\.)*+"|(-?)([0-9]+)(?:\.([0-9]+))?e\+([0-9]+)')
+"""A string, or a number from 1e16 on as Python writes it: sign, digits, fraction and exponent."""
 
 _Step = tuple[str, object]
 
@@ -75,7 +79,18 @@ def to_json(value: object, what: str = "value") -> str:
         raise InvalidInput(_too_deep(what))
     if "\\u0000" in text or not _encodable(text):
         text = json.dumps(cleaned(value), ensure_ascii=False, allow_nan=False)
-    return text
+    return _STRING_OR_LARGE.sub(_written_out, text) if "e+" in text else text
+
+
+def _written_out(found: re.Match[str]) -> str:
+    """Return a large float without exponent and with a fraction.
+
+    PostgreSQL writes 1e+16 as 10000000000000000, which would be read as an int.
+    """
+    if found[4] is None:
+        return found[0]
+    sign, whole, fraction, exponent = found[1], found[2], found[3] or "", int(found[4])
+    return f"{sign}{whole}{fraction.ljust(exponent, '0')}.0"
 
 
 def check_json(value: object, what: str) -> None:

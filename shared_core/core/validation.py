@@ -42,6 +42,15 @@ def listed(values: object, what: str, example: str) -> list[Any]:
     return list(values)
 
 
+def mapping(value: object, what: str) -> Mapping[str, Any]:
+    """Return a mapping. Raises InvalidInput for anything else, naming what."""
+    if not isinstance(value, Mapping):
+        raise InvalidInput(
+            f'{what} must be a mapping, e.g. {{"source": "chat"}}, or left out, got {value!r:.80}'
+        )
+    return value
+
+
 def names_of(keys: object, what: str = "keys") -> list[str]:
     """Return a key or memory id, or a list of them, as texts. Raises InvalidInput."""
     many = [keys] if isinstance(keys, str | UUID) else keys

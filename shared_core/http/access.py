@@ -9,16 +9,16 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope as AsgiScope, Send
 
 from shared_core.core.domain import Scope
-from shared_core.core.uri_validation import is_loopback
+from shared_core.core.local_requests import fault_of_local_request
 from shared_core.errors import MemoryCoreError
-from shared_core.http.options import LOCAL_NAMES, ServerOptions
+from shared_core.http.options import ServerOptions
 from shared_core.http.problems import ProblemError, core_problem, problem
 from shared_core.jobs.api_tokens import ApiTokens, FirstToken
 from shared_core.ports.api_tokens import ApiToken
@@ -29,8 +29,6 @@ KNOWN_S = 5.0
 MAX_KNOWN = 10_000
 MAX_BUCKETS = 10_000
 """Maximum number of remembered tokens, and of token buckets."""
-PROXIED: Final = frozenset({"forwarded", "via", "x-real-ip"})
-"""Headers of a proxy, in addition to those that begin with x-forwarded-."""
 Address: TypeAlias = tuple[str, int]
 """Host and port of the client."""
 
@@ -136,7 +134,8 @@ class Access:
 
     async def _caller(self, headers: Headers, client: Address | None) -> Caller:
         if not ("authorization" in headers or await self._needs_token()):
-            _check_is_local(headers, client)
+            if fault := fault_of_local_request(headers.items(), client and client[0]):
+                raise ProblemError(403, "forbidden", fault)
             return Caller(None, None, None, self._options.app)
         scheme, _, text = headers.get("authorization", "").partition(" ")
         token = await self._known.verify(text.strip()) if scheme.lower() == "bearer" else None
@@ -162,19 +161,6 @@ class Access:
         if self._options.auth is not None or not self._options.is_local:
             return self._options.needs_tokens(some_exist=False)
         return self._options.needs_tokens(some_exist=await self._first.is_made())
-
-
-def _check_is_local(headers: Headers, client: Address | None) -> None:
-    """Refuse other machines, proxies, and web pages that use DNS rebinding.
-
-    Without a client address, as on a Unix socket, the host name alone decides.
-    """
-    host = headers.get("host", "").rsplit("@")[-1]
-    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-    if name.lower() not in LOCAL_NAMES or (client is not None and not is_loopback(client[0])):
-        raise ProblemError(403, "forbidden", "Without tokens only localhost is served, see --auth.")
-    if any(name in PROXIED or name.startswith("x-forwarded-") for name in headers):
-        raise ProblemError(403, "forbidden", "Without tokens no proxy is served, see --auth.")
 
 
 class TokenBuckets:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -56,7 +55,7 @@ def create_app(memory: MemoryEngine, options: ServerOptions | None = None) -> Fa
         ],
     )
     app.state.memory = memory
-    app.state.exports = asyncio.Semaphore(export.MAX_AT_ONCE)
+    app.state.exports = export.RunningExports()
     handle_problems(app)
     known = Depends(known_parameters)
     app.include_router(routes.health, dependencies=[known])

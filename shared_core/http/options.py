@@ -8,8 +8,6 @@ from shared_core.conversation.settings import DEFAULT_APP
 from shared_core.core.uri_validation import is_loopback
 from shared_core.errors import InvalidInput
 
-LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:

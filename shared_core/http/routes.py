@@ -79,7 +79,11 @@ async def live() -> Json:
 
 @health.get("/health/ready", responses=responses(answers.Health))
 async def ready(request: Request, memory: Engine) -> Json:
-    """Return 200 while the database answers too, else 503."""
+    """Return 200 once the bundled model is loaded and while the database answers, else 503.
+
+    The first call loads the model and answers when that is done.
+    """
+    await memory.warm_up()
     state = request.app.state
     if time.monotonic() >= getattr(state, "ready_until", 0.0):
         await memory.tokens.any()

@@ -22,6 +22,7 @@ from shared_core.core.domain import (
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import check_label, clean_text, memories_namespace, scope_path
 from shared_core.core.timestamps import check_moment
+from shared_core.core.validation import mapping
 from shared_core.errors import InvalidInput
 from shared_core.lifecycle import Handle
 from shared_core.models.embedding import Embedding
@@ -290,6 +291,7 @@ def checked_event(event: Event) -> Event:
             raise InvalidInput(
                 f"{name} of event {event.event_id!r} must be a text, got {text!r:.80}"
             )
+    mapping(event.metadata, f"metadata of event {event.event_id!r}")
     check_moment(event.occurred_at, f"occurred_at of event {event.event_id!r}")
     if event.expires_at:
         check_moment(event.expires_at, f"expires_at of event {event.event_id!r}")

@@ -9,11 +9,13 @@ from mcp.server.auth.middleware.auth_context import AuthContextMiddleware, get_a
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, BearerAuthBackend
 from mcp.server.auth.provider import AccessToken
 from mcp.server.mcpserver.exceptions import ToolError
+from starlette.datastructures import Headers
 from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope as AsgiScope, Send
 
 from shared_core.core.domain import Scope
+from shared_core.core.local_requests import fault_of_local_request
 from shared_core.core.namespaces import check_label
 from shared_core.errors import MemoryCoreError
 
@@ -82,7 +84,7 @@ class ServedUsers:
 
 
 class TokenGate:
-    """Lets requests with a valid token through, and requests without one while none exists.
+    """Lets requests with a valid token through, and local requests while no token exists.
 
     A token in a request is always checked. needs_token returns whether a token exists.
     """
@@ -99,8 +101,10 @@ class TokenGate:
         async def gate(scope: AsgiScope, receive: Receive, send: Send) -> None:
             has_token = any(name == b"authorization" for name, _ in scope.get("headers", ()))
             needs_token = scope["type"] == "http" and (has_token or await self._needs_token())
-            may_pass = not needs_token or isinstance(scope.get("user"), AuthenticatedUser)
-            await (served if may_pass else _unauthorized())(scope, receive, send)
+            answer = served if needs_token else only_local(served)
+            if needs_token and not isinstance(scope.get("user"), AuthenticatedUser):
+                answer = _unauthorized()
+            await answer(scope, receive, send)
 
         checked = AuthenticationMiddleware(AuthContextMiddleware(gate), self._backend)
 
@@ -114,6 +118,22 @@ class TokenGate:
                 await JSONResponse(body, 503, {"Retry-After": "2"})(scope, receive, send)
 
         return call
+
+
+def only_local(served: ASGIApp) -> ASGIApp:
+    """Return an application that answers requests from this machine, and refuses all others."""
+
+    async def call(scope: AsgiScope, receive: Receive, send: Send) -> None:
+        fault = None
+        if scope["type"] == "http":
+            client = scope.get("client")
+            fault = fault_of_local_request(Headers(scope=scope).items(), client and client[0])
+        answer = served
+        if fault is not None:
+            answer = JSONResponse({"error": "forbidden", "error_description": fault}, 403)
+        await answer(scope, receive, send)
+
+    return call
 
 
 def _unauthorized() -> JSONResponse:

@@ -13,6 +13,7 @@ from shared_core.core.delimiters import without_memories
 from shared_core.core.digest_cache import DigestCache
 from shared_core.core.domain import Event, JsonValue, NewMemory
 from shared_core.core.namespaces import clean_text
+from shared_core.core.validation import mapping
 from shared_core.errors import InvalidInput
 from shared_core.privacy.redaction import PrivacyPolicy
 
@@ -62,8 +63,7 @@ class Intake:
 
     def event(self, event: Event) -> Event:
         """Return a turn as it may be stored."""
-        metadata = self.privacy.redact_value(event.metadata)
-        assert isinstance(metadata, Mapping)
+        metadata = self._mapping(event.metadata, "event metadata")
         author = self.privacy.marked(clean_text(event.author))
         return replace(event, text=self.text(event.text), author=author, metadata=metadata)
 
@@ -88,16 +88,18 @@ class Intake:
                 f"the memory contains {', '.join(done.found)}, which the privacy setting refuses:"
                 " remove it, or set the kind's mode to 'mask' or 'off'"
             )
-        metadata = self.privacy.redact_value(memory.metadata)
-        assert isinstance(metadata, Mapping)
+        metadata = self._mapping(memory.metadata, "metadata of a memory")
         author = self.privacy.marked(memory.author) if memory.author else memory.author
         return replace(memory, text=done.text, author=author, metadata=metadata)
 
     def request(self, payload: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
         """Return the payload of a callback as it may be stored: texts redacted, ids unchanged."""
         masked = self._masked(payload, ("text", "content"))
-        assert isinstance(masked, Mapping)
-        return {key: self.privacy.redact_value(part) for key, part in masked.items()}
+        return self._mapping(masked, "a job's payload")
+
+    def _mapping(self, value: object, what: str) -> dict[str, JsonValue]:
+        redact = self.privacy.redact_value
+        return {key: redact(part) for key, part in mapping(value, what).items()}
 
     def payload(self, payload: str) -> str:
         """Return the JSON of a session log event with every "text" in it redacted.

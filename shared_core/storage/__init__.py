@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shared_core.core.extras import from_extras
 from shared_core.core.retention_policy import Strength
 from shared_core.core.uri_validation import is_oceanbase
 from shared_core.ports.storage import Clock, Storage
@@ -12,7 +13,8 @@ def open_storage(settings: Settings, clock: Clock, strength: Strength | None = N
     """Return the storage that the settings name; it connects when it is opened."""
     # Imported here so that a user of one engine does not pay for the driver of another.
     if is_oceanbase(settings.uri):
-        from shared_core.storage.oceanbase.storage import OceanBaseStorage
+        with from_extras("SeekDB or OceanBase", "oceanbase"):
+            from shared_core.storage.oceanbase.storage import OceanBaseStorage
 
         return OceanBaseStorage(settings, clock, strength)
     from shared_core.storage.postgres.storage import PostgresStorage

@@ -237,6 +237,20 @@ def test_rows_of_others_are_neither_changed_nor_deleted(
         assert tenants(superuser, table) == {BOB}
 
 
+@pytest.mark.parametrize("scope", ["", ALICE, "/app/"])
+def test_a_scope_reads_the_models_and_changes_none(
+    app: Connection, superuser: Connection, scope: str
+) -> None:
+    models = superuser.execute("TABLE embedding_models").fetchall()
+    bind(app, scope)
+    assert models == app.execute("TABLE embedding_models").fetchall() != []
+    for change in ("UPDATE embedding_models SET active = false", "DELETE FROM embedding_models"):
+        assert 0 == app.execute(change.encode()).rowcount
+    with pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security"):
+        app.execute("INSERT INTO embedding_models VALUES ('x', 1, false, now())")
+    assert models == superuser.execute("TABLE embedding_models").fetchall()
+
+
 @pytest.mark.parametrize(
     "statement",
     ["TRUNCATE memories CASCADE", "ALTER TABLE memories DISABLE ROW LEVEL SECURITY",

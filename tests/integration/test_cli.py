@@ -311,6 +311,7 @@ def test_the_doctor_survives_a_schema_it_may_not_look_into(dsn: str, guest: str)
     code, findings = doctor("--uri", make_conninfo(dsn, user=guest))
     assert 1 == code
     assert "permission denied" in findings["examination"]["found"]
+    assert f'TO "{guest}"' in findings["examination"]["advice"]
 
 
 def test_the_doctor_takes_another_embedder(dsn: str) -> None:

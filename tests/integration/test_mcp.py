@@ -304,9 +304,22 @@ async def test_the_same_over_http(dsn: str) -> None:
                 server.url, json=HELLO, headers={"Host": "evil.example", "Accept": "*/*"}
             )
             assert page.status_code in (403, 421)
+            for header in REFUSED:
+                assert 403 == (await http.post(server.url, json=HELLO, headers=header)).status_code
             large = await http.post(server.url, content=b"x" * 5_000_000)
             assert 413 == large.status_code
     assert 0 == server.process.returncode
+
+
+REFUSED = (
+    {"X-Forwarded-For": "10.0.0.1"},
+    {"Via": "1.1 proxy"},
+    {"Host": "x@127.0.0.1"},
+    {"Host": "127.0.0.1:evil.example"},
+    {"Origin": "http://localhost:1@evil.example"},
+    {"Origin": "null"},
+)
+"""Headers without which the same request would be served."""
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1"])

@@ -288,7 +288,7 @@ async def test_other_letters_make_a_version_and_the_same_number_does_not(both: B
             told = row("told", instructions_namespace(ANN), value=value)
             await storage.items.put_memories([told], None)
     held = await both.left(TENANT, {"instructions": "instruction_key version"})
-    assert [1, 2, 3, 4] == [one["version"] for one in held["instructions"]]
+    assert [1, 2, 3, 4, 5] == [one["version"] for one in held["instructions"]]
 
 
 async def test_what_expired_is_swept_with_what_it_was(both: Both) -> None:

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from shared_core import MemoryEngine, Scope, StorageUnavailable, open_memory, run_sync
-from shared_core.settings import Settings
+from shared_core.settings import Settings, load_settings
 from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.statements import Step
 
@@ -167,3 +167,23 @@ def hang_up(dsn: str) -> None:
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
             " WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
+
+
+async def test_a_temporary_table_of_another_client_hides_no_table(dsn: str) -> None:
+    database = PostgresDatabase(load_settings(dsn, pool_size=1))
+    await database.open()
+    try:
+        hide = b"CREATE TEMP TABLE memories (LIKE hippocampus.memories)"
+        await database.run("/app/ann/", Step("hide", hide, {}))
+        where = b"SELECT 'memories'::regclass::oid = 'hippocampus.memories'::regclass"
+        [[[is_ours]]] = await database.run("/app/ann/", Step("where", where, {}))
+        paths = (
+            b"SELECT array_agg(p.proconfig::text) FROM pg_proc p WHERE"
+            b" p.proconfig::text LIKE '%%search_path%%'"
+            b" AND p.pronamespace = 'hippocampus'::regnamespace"
+        )
+        [[[functions]]] = await database.run("/app/ann/", Step("paths", paths, {}))
+    finally:
+        await database.close()
+    assert is_ours and len(functions) > 1
+    assert not [path for path in functions if not path.rstrip('"}').endswith(", pg_temp")]

@@ -267,6 +267,10 @@ class PostgresIndexBuilder:
             self._name(index.name), sql.Literal(comment_of(index))
         )
         await self.connection.execute(comment)
+        # ANALYZE would sample vectors of the user, which outlive their rows.
+        await self.connection.execute(
+            sql.SQL("ALTER INDEX {} ALTER COLUMN 1 SET STATISTICS 0").format(self._name(index.name))
+        )
         # The planner chooses the look-ups that join the index by the number of the tenant's rows.
         for table in ("embeddings", "memories"):
             await self.connection.execute(sql.SQL("ANALYZE {}").format(self._name(table)))

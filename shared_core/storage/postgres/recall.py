@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-import psycopg
 from pgvector import HalfVector
 
 from shared_core.core.domain import AsOf, Memory, MemoryId, Scope, ThreadId
 from shared_core.core.namespaces import common_prefix, memories_namespace, scope_path, tenant_of
-from shared_core.errors import InvalidInput, StorageReadOnly
+from shared_core.errors import InvalidInput, PermissionDenied, StorageReadOnly
 from shared_core.ports.events import SliceOrder, SliceQuery
 from shared_core.ports.recall import Candidate, Corpus, Recalled, SearchRequest
 from shared_core.ports.retention import Accesses, NewAccesses
@@ -201,10 +200,8 @@ class PostgresAccesses:
                 step("add_accesses", values),
                 repeats=False,  # sent again after a lost answer, it would count twice
             )
-        except psycopg.errors.InsufficientPrivilege as error:
-            raise StorageReadOnly(
-                f"reads cannot be counted: {error.diag.message_primary}"
-            ) from error
+        except PermissionDenied as error:
+            raise StorageReadOnly(f"reads cannot be counted: {error}") from error
 
     async def accesses(
         self, scope: Scope, memory_ids: Sequence[MemoryId]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shared_core.core.namespaces import ROOT
 from shared_core.core.retention_policy import Strength
-from shared_core.errors import EmbeddingMismatch, StorageReadOnly
+from shared_core.errors import EmbeddingMismatch, PermissionDenied, StorageReadOnly
 from shared_core.ports.storage import Clock, StorageReport
 from shared_core.settings import Settings, redacted
 from shared_core.storage.postgres.connection.database import PostgresDatabase
@@ -98,7 +98,7 @@ class PostgresStorage:
             *_, rows = await self._database.run(
                 ROOT, *steps(values, "drop_unused_model", "add_model"), active
             )
-        except StorageReadOnly:
+        except (StorageReadOnly, PermissionDenied):
             [rows] = await self._database.run(ROOT, active)
             if not rows:  # the database holds no vector, so none can be of another model
                 return

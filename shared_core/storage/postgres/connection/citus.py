@@ -164,14 +164,13 @@ def _move(connection: _Connection, schema: str, table: str, there: set[str]) -> 
     place, name = place_of(table), f'"{schema}"."{table}"'
     if place == "coordinator" or table in there:
         return False
-    if place == "reference":
-        connection.execute("SELECT create_reference_table(%s)", [name])
-        return True
     bound = sql.SQL("ALTER TABLE {} {} ROW LEVEL SECURITY")
     guarded = sql.Identifier(schema, table)
     # The owner is bound to no tenant: it would see no rows to copy, and COPY refuses the table.
     connection.execute(bound.format(guarded, sql.SQL("NO FORCE")))
-    if table == FIRST:
+    if place == "reference":
+        connection.execute("SELECT create_reference_table(%s)", [name])
+    elif table == FIRST:
         connection.execute("SELECT create_distributed_table(%s, 'tenant_id')", [name])
     else:
         connection.execute(

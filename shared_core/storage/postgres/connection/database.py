@@ -26,7 +26,13 @@ from shared_core.errors import (
 from shared_core.settings import Settings, redacted
 from shared_core.storage.postgres.connection.citus import answers_of, bound_everywhere, propagated
 from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres, describe
-from shared_core.storage.postgres.connection.migrations import PreparedSchema, prepare
+from shared_core.storage.postgres.connection.migrations import (
+    APP_ROLE,
+    PreparedSchema,
+    grants,
+    permission_denied,
+    prepare,
+)
 from shared_core.storage.postgres.connection.pipeline import Connection, Rows, Statement, UtcLoader
 from shared_core.storage.postgres.connection.pool import ConnectionPool
 from shared_core.storage.postgres.connection.statements import Step, statement, step
@@ -80,6 +86,7 @@ class PostgresDatabase:
         self._adapters.register_loader("timestamptz", UtcLoader)
         self._pool = self._new_pool()
         self.prepared: PreparedSchema | None = None
+        self._user = ""
         self._rows_sent = 0
         self._plans_of: WeakKeyDictionary[Connection, int] = WeakKeyDictionary()
 
@@ -94,6 +101,7 @@ class PostgresDatabase:
                 await asyncio.to_thread(self._require_cluster)
                 self.conninfo = await _finished(asyncio.to_thread(self._embedded.acquire))
             async with self._pool.connection() as connection:
+                self._user = connection.info.user
                 self.prepared = await prepare(
                     connection, self._settings.db_schema, create=self._settings.create
                 )
@@ -143,6 +151,7 @@ class PostgresDatabase:
 
         Raises:
             Conflict: the SQL function require() refused.
+            PermissionDenied: the database user lacks a right.
             StorageUnavailable: no try succeeded.
         """
         self._rows_sent += _rows(steps)
@@ -187,6 +196,8 @@ class PostgresDatabase:
             )
         if isinstance(error, psycopg.errors.UniqueViolation) and constraint == "events_pkey":
             return Conflict(f"another event has this place: {error.diag.message_detail}")
+        if isinstance(error, psycopg.errors.InsufficientPrivilege):
+            return self._denied(error)
         if isinstance(error, psycopg.errors.ProgramLimitExceeded):
             return _too_large(error)
         if isinstance(error, REFUSED_VALUES):
@@ -196,11 +207,18 @@ class PostgresDatabase:
             return StorageReadOnly(f"the database at {uri!r} is read only: {message}")
         return None
 
+    def _denied(self, error: psycopg.errors.InsufficientPrivilege) -> MemoryCoreError:
+        if error.diag.source_function == "ExecWithCheckOptions":  # no right is missing
+            return InvalidInput(f"a row belongs to another scope: {error.diag.message_primary}")
+        assert self.prepared is not None
+        worker = self._user if self.prepared.role == "none" else APP_ROLE
+        return permission_denied(error, self._user, grants(self.schema, worker))
+
     @asynccontextmanager
     async def snapshot(self, scope: str) -> AsyncIterator[Connection]:
         """Lend a connection outside of the pool that reads one moment of a scope and cannot write.
 
-        Raises StorageUnavailable when the connection is lost.
+        Raises StorageUnavailable when the connection is lost, PermissionDenied without a right.
         """
         connection = await self._connect_or_restart()
         try:
@@ -210,6 +228,8 @@ class PostgresDatabase:
                 for bound in self._bind(scope):
                     await connection.execute(*bound)
                 yield connection
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise self._denied(error) from error
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
             raise self._unavailable(error) from error
         finally:

@@ -11,7 +11,7 @@ from typing import Any, LiteralString, TypeAlias
 import psycopg
 from psycopg import sql
 
-from shared_core.errors import NotFound, StorageUnavailable
+from shared_core.errors import NotFound, PermissionDenied, StorageUnavailable
 from shared_core.storage._migrations import Migration, check_applied, migrations_in
 from shared_core.storage.postgres.connection.pipeline import Connection
 
@@ -37,10 +37,21 @@ async def prepare(connection: Connection, schema: str, *, create: bool = True) -
     """Migrate if needed and return how to work with the schema.
 
     Raises:
-        StorageUnavailable: the server is too old, has no pgvector, or a right is missing.
+        StorageUnavailable: the server is too old, or has no pgvector.
+        PermissionDenied: a right is missing.
         SchemaOutOfDate: a newer release or a development version made the schema.
         NotFound: create is False and there is no schema.
     """
+    try:
+        return await _prepare(connection, schema, create)
+    except psycopg.errors.InsufficientPrivilege as error:
+        user = connection.info.user
+        role = await _row(connection, "SELECT FROM pg_roles WHERE rolname = %s", APP_ROLE)
+        grant = grants(schema, user) if role is None else f"GRANT {APP_ROLE} TO {_quoted(user)}"
+        raise permission_denied(error, user, grant) from error
+
+
+async def _prepare(connection: Connection, schema: str, create: bool) -> PreparedSchema:
     _check_server(connection)
     applied = await _applied(connection, schema)
     check_applied(f"schema {schema!r}", applied, migrations())
@@ -55,12 +66,39 @@ async def prepare(connection: Connection, schema: str, *, create: bool = True) -
     if extension is None:
         raise StorageUnavailable("the extension vector was dropped from the database")
     version, extension_schema = extension
-    path = ", ".join(_quoted(name) for name in dict.fromkeys((schema, extension_schema, "public")))
+    # Unnamed, pg_temp comes first: another client of a shared connection could hide our tables.
+    names = dict.fromkeys((schema, extension_schema, "public", "pg_temp"))
+    path = ", ".join(_quoted(name) for name in names)
     spread = await _is_spread(connection, schema)
     role = await _working_role(connection, spread)
     if role == APP_ROLE and not await _may_work(connection, schema):
         await _grant(connection, schema)  # an administrator created the role after the schema
     return PreparedSchema(role, path, version, len(migrations()), spread)
+
+
+def grants(schema: str, user: str) -> str:
+    """Return the statements that give a user, or a role, what it needs to work with a schema."""
+    name, to = _quoted(schema), _quoted(user)
+    return (
+        f"GRANT USAGE ON SCHEMA {name} TO {to}; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES"
+        f" IN SCHEMA {name} TO {to}"
+    )
+
+
+def permission_denied(
+    error: psycopg.errors.InsufficientPrivilege, user: str, grant: str
+) -> PermissionDenied:
+    """Return the error for a refusal of the server that this GRANT ends."""
+    return PermissionDenied(
+        f"database user {user!r} lacks a right ({error.diag.message_primary}): as the owner of the"
+        f" tables or an administrator, run {grant}"
+    )
+
+
+async def try_migration(connection: Connection, schema: str) -> None:
+    """Set a schema up and undo it. Raises what prepare() would raise."""
+    async with connection.transaction(force_rollback=True):
+        await _migrate(connection, schema)
 
 
 @cache
@@ -102,10 +140,12 @@ async def _migrate(connection: Connection, schema: str) -> None:
                     await _apply(connection, schema, migration)
             await _grant(connection, schema)
     except psycopg.errors.InsufficientPrivilege as error:
-        raise StorageUnavailable(
-            f"user {connection.info.user!r} may not set up schema {schema!r} in database"
-            f" {connection.info.dbname!r} ({error.diag.message_primary}): run 'hippocampus migrate"
-            " --uri ...' once as a user who may, or grant CREATE on the database"
+        user, database = connection.info.user, connection.info.dbname
+        raise PermissionDenied(
+            f"user {user!r} may not set up schema {schema!r} in database {database!r}"
+            f" ({error.diag.message_primary}): run 'hippocampus migrate --uri ...' once as the"
+            " owner of the schema, or for a new one run as an administrator GRANT CREATE ON"
+            f" DATABASE {_quoted(database)} TO {_quoted(user)}"
         ) from error
 
 
@@ -124,7 +164,9 @@ async def _ensure_schema(connection: Connection, schema: str) -> None:
     assert extension is not None
     await connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(name))
     await connection.execute(
-        sql.SQL("SET LOCAL search_path TO {}, {}").format(name, sql.Identifier(extension[1]))
+        sql.SQL("SET LOCAL search_path TO {}, {}, pg_temp").format(
+            name, sql.Identifier(extension[1])
+        )
     )
     await connection.execute(
         sql.SQL(
@@ -155,7 +197,7 @@ async def _ensure_extension(connection: Connection) -> None:
             " uri='embedded', which brings its own"
         ) from error
     except psycopg.errors.InsufficientPrivilege as error:
-        raise StorageUnavailable(
+        raise PermissionDenied(
             f"user {connection.info.user!r} may not create the extension vector in database"
             f" {database!r}: let an administrator run CREATE EXTENSION vector there once"
         ) from error

@@ -35,6 +35,11 @@ CREATE TABLE embedding_models (
     created_at  timestamptz NOT NULL
 );
 CREATE UNIQUE INDEX embedding_models_one_active ON embedding_models (active) WHERE active;
+-- Every scope reads the models. Only a transaction bound to all tenants changes them.
+ALTER TABLE embedding_models ENABLE ROW LEVEL SECURITY;
+ALTER TABLE embedding_models FORCE ROW LEVEL SECURITY;
+CREATE POLICY of_all ON embedding_models USING (current_setting('hippocampus.scope', true) = '/');
+CREATE POLICY readable ON embedding_models FOR SELECT USING (true);
 
 -- A thread, with its session log if a framework keeps one here. last_seq numbers its events,
 -- last_memory_seq its remembered turns in order; consolidated_seq is the mark of extraction on the
@@ -1279,5 +1284,37 @@ CREATE TABLE api_tokens (
     revoked_at   timestamptz,
     PRIMARY KEY (tenant_id, token_id)
 );
+
+-- After the last table. The planner's statistics are samples of values, and outlive the rows: ANALYZE of an emptied table
+-- keeps the old ones. So no column that can hold words, names, vectors or hashes of them has any. This
+-- list names the columns of text that keep theirs: plans need the number of rows of a tenant, which
+-- receipts name anyway, and the rest are fixed words of this schema.
+DO $$
+DECLARE
+    kept CONSTANT name[] := ARRAY['tenant_id', 'kind', 'role', 'status', 'job_type', 'fact_type',
+                                  'change', 'model'];
+    harmless CONSTANT regtype[] := ARRAY['boolean', 'smallint', 'integer', 'bigint', 'real',
+                                         'double precision', 'timestamptz'];
+    target record;
+BEGIN
+    FOR target IN
+        SELECT c.oid::regclass AS relation, c.relkind, a.attnum, a.attname
+        FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+        WHERE c.relnamespace = current_schema()::regnamespace AND a.atttypid <> ALL (harmless)
+          AND (c.relkind = 'r' AND a.attname <> ALL (kept)
+               AND (a.atttypid <> 'uuid'::regtype OR a.attname = 'words_key')
+               OR c.relkind = 'i' AND (SELECT i.indkey[a.attnum - 1] = 0  -- an expression
+                                       FROM pg_index i WHERE i.indexrelid = c.oid))
+    LOOP
+        IF target.relkind = 'i' THEN
+            EXECUTE format('ALTER INDEX %s ALTER COLUMN %s SET STATISTICS 0',
+                           target.relation, target.attnum);
+        ELSE
+            EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET STATISTICS 0',
+                           target.relation, target.attname);
+        END IF;
+    END LOOP;
+END $$;
+
 CREATE INDEX api_tokens_by_id ON api_tokens (token_id);
 SELECT protect('api_tokens', '{1,2}');

@@ -1,0 +1,180 @@
+"""pg_dump and pg_restore of a memory, by users who are no superusers."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from typer.testing import CliRunner
+from whole_user import WholeClock, populate
+
+from shared_core import (
+    CapabilityMissing,
+    InvalidInput,
+    NotFound,
+    PermissionDenied,
+    Scope,
+    StorageUnavailable,
+    open_memory,
+    run_sync,
+)
+from shared_core.cli.main import app
+from shared_core.storage.postgres.connection.backup import allow_backup
+from shared_core.storage.postgres.connection.embedded_server import find_binaries
+from shared_core.storage.postgres.connection.migrations import APP_ROLE
+from tests.postgres_databases import new_database
+
+ANA, BOB = Scope("app", "ana"), Scope("app", "bob")
+
+
+def execute(dsn: str, *statements: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        for statement in statements:
+            admin.execute(statement.encode())
+
+
+@pytest.fixture
+def program() -> Path:
+    """The folder of pg_dump and pg_restore of the server's own version."""
+    try:
+        binaries = find_binaries(Path())
+    except StorageUnavailable:
+        pytest.skip("the embedded PostgreSQL is not installed")
+    if not (binaries / "pg_dump").exists():
+        pytest.skip("the embedded PostgreSQL brings no pg_dump, and others may be too old")
+    return binaries
+
+
+@pytest.fixture
+def names(server: str) -> Iterator[tuple[str, str]]:
+    """The names of an owner and of a backup role, both without any attribute."""
+    owner, backup = (f"{kind}_{uuid.uuid4().hex}" for kind in ("owner", "backup"))
+    execute(server, f"CREATE ROLE {owner} LOGIN; CREATE ROLE {backup} LOGIN")
+    yield owner, backup
+    execute(server, f"DROP ROLE {owner}; DROP ROLE {backup}")
+
+
+@pytest.fixture
+def owned(empty_dsn: str, names: tuple[str, str]) -> Iterator[str]:
+    """The DSN of a memory that the owner made, as the owner."""
+    owner, backup = names
+    give(empty_dsn, owner)
+    dsn = make_conninfo(empty_dsn, user=owner)
+    run_sync(migrated(dsn))
+    yield dsn
+    execute(empty_dsn, f"DROP OWNED BY {owner}, {backup} CASCADE")
+
+
+@pytest.fixture
+def target(server: str, names: tuple[str, str]) -> Iterator[str]:
+    """The DSN of another database without a schema, as the owner."""
+    for dsn in new_database(server):
+        give(dsn, names[0])
+        yield make_conninfo(dsn, user=names[0])
+        execute(dsn, f"DROP OWNED BY {', '.join(names)} CASCADE")
+
+
+def give(dsn: str, owner: str) -> None:
+    database = conninfo_to_dict(dsn)["dbname"]
+    execute(dsn, f"CREATE EXTENSION vector; GRANT CREATE ON DATABASE {database} TO {owner}")
+
+
+async def migrated(dsn: str) -> None:
+    async with open_memory(dsn):
+        pass
+
+
+def call(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=100)
+
+
+def rows_of(dsn: str) -> dict[str, list[tuple[object, ...]]]:
+    """Return all rows by table, read by a superuser."""
+    with psycopg.connect(make_conninfo(dsn, user="postgres")) as admin:
+        admin.execute("SET search_path TO hippocampus, public")
+        query = "SELECT relname FROM pg_class WHERE relnamespace = 'hippocampus'::regnamespace"
+        tables = [str(name) for (name,) in admin.execute(f"{query} AND relkind = 'r'".encode())]
+        return {
+            name: sorted(admin.execute(f"SELECT t::text FROM {name} t".encode()).fetchall())
+            for name in tables
+        }
+
+
+async def test_a_dump_by_the_backup_role_restores_everything_elsewhere(
+    owned: str, target: str, names: tuple[str, str], program: Path, tmp_path: Path
+) -> None:
+    clock = WholeClock()
+    async with open_memory(owned, clock=clock, worker=False, track_access=False) as memory:
+        await populate(memory, ANA, clock)
+        await memory.remember(BOB, "Bob plays chess.")
+        before = [hit.memory for hit in await memory.recall(ANA, "Where does Ana live?")]
+    file = str(tmp_path / "memory.dump")
+    dump = ("--format=custom", "--schema=hippocampus", f"--file={file}")
+    refused = call(program / "pg_dump", owned, *dump)
+    assert 1 == refused.returncode and "row-level security" in refused.stderr
+
+    line = ["migrate", "--uri", owned, "--backup-role", names[1]]
+    ran = await asyncio.to_thread(CliRunner().invoke, app, line)
+    assert 0 == ran.exit_code and f"Role '{names[1]}' may read" in ran.output, ran.output
+    as_backup = make_conninfo(owned, user=names[1])
+    dumped = call(program / "pg_dump", as_backup, *dump, "--enable-row-security")
+    assert 0 == dumped.returncode, dumped.stderr
+    restored = call(
+        program / "pg_restore", "--no-owner", "--exit-on-error", f"--dbname={target}", file
+    )
+    assert 0 == restored.returncode, restored.stderr
+
+    assert rows_of(owned) == rows_of(target)
+    async with open_memory(target, clock=clock, worker=False, track_access=False) as memory:
+        assert before == [hit.memory for hit in await memory.recall(ANA, "Where does Ana live?")]
+        assert 1 == len(await memory.recall(BOB, "chess"))
+        await memory.remember(BOB, "Bob likes Go.")
+        assert 2 == len(await memory.list_memories(BOB))
+
+
+def test_the_backup_role_reads_and_does_not_write(owned: str, names: tuple[str, str]) -> None:
+    run_sync(remembered(owned))
+    tables = allow_backup(owned, "hippocampus", names[1])
+    assert tables == len(rows_of(owned)) > 30
+    assert tables == allow_backup(owned, "hippocampus", names[1])  # as after an upgrade
+    with psycopg.connect(make_conninfo(owned, user=names[1]), autocommit=True) as backup:
+        assert (1,) == backup.execute("SELECT count(*) FROM hippocampus.memories").fetchone()
+        for harm in ("DELETE FROM", "UPDATE", "INSERT INTO"):
+            rest = {"UPDATE": " SET text = ''", "INSERT INTO": " DEFAULT VALUES"}.get(harm, "")
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                backup.execute(f"{harm} hippocampus.memories{rest}".encode())
+    with psycopg.connect(owned) as owner:
+        assert (0,) == owner.execute("SELECT count(*) FROM hippocampus.memories").fetchone()
+
+
+async def remembered(dsn: str) -> None:
+    async with open_memory(dsn) as memory:
+        await memory.remember(BOB, "Bob plays chess.")
+
+
+def test_a_role_that_would_open_the_memory_to_its_users_is_refused(
+    owned: str, dsn: str, names: tuple[str, str]
+) -> None:
+    owner, backup = names
+    with pytest.raises(InvalidInput, match="must be a role of its own"):
+        allow_backup(owned, "hippocampus", owner)
+    with pytest.raises(InvalidInput, match="must be a role of its own"):
+        allow_backup(dsn, "hippocampus", APP_ROLE)
+    execute(dsn, f"GRANT {backup} TO {owner}")
+    with pytest.raises(InvalidInput, match=f'REVOKE "{backup}" FROM "{owner}"'):
+        allow_backup(owned, "hippocampus", backup)
+
+
+def test_what_cannot_be_is_named(dsn: str, owned: str, names: tuple[str, str]) -> None:
+    with pytest.raises(NotFound, match='CREATE ROLE "nobody_here" LOGIN'):
+        allow_backup(owned, "hippocampus", "nobody_here")
+    with pytest.raises(PermissionDenied, match="as the owner of"):
+        allow_backup(make_conninfo(dsn, user=names[0]), "hippocampus", names[1])
+    with pytest.raises(CapabilityMissing, match="is for PostgreSQL"):
+        allow_backup("seekdb:///nowhere", "hippocampus", names[1])

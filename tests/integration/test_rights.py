@@ -1,0 +1,150 @@
+"""A database user who lacks a right: the error prints the GRANT, and the doctor finds it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from adk_memory import OpenMemoryService
+from shared_core import PermissionDenied, Scope, StorageUnavailable, open_memory
+from shared_core.cli.doctor import examine
+from shared_core.errors import InvalidInput
+from shared_core.settings import load_settings
+from shared_core.storage.postgres.connection.database import PostgresDatabase
+from shared_core.storage.postgres.connection.migrations import APP_ROLE, migrations
+from shared_core.storage.postgres.connection.statements import Step
+
+ANN = Scope("app", "ann")
+
+
+def execute(dsn: str, *statements: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        for statement in statements:
+            admin.execute(statement.encode())
+
+
+@pytest.fixture
+def guest(server: str) -> Iterator[str]:
+    """The name of a user who may log in and nothing else."""
+    name = f"guest_{uuid.uuid4().hex}"
+    execute(server, f"CREATE ROLE {name} LOGIN")
+    yield name
+    execute(server, f"DROP ROLE {name}")
+
+
+@pytest.fixture
+def as_guest(dsn: str, guest: str) -> Iterator[str]:
+    """The DSN of a migrated database, as a user without any right there."""
+    yield make_conninfo(dsn, user=guest)
+    execute(dsn, f"DROP OWNED BY {guest}")
+
+
+def printed_grant(message: str) -> str:
+    """Return the GRANT that a message tells the administrator to run."""
+    found = re.search(r"run (GRANT .*)", message)
+    assert found, message
+    return found[1]
+
+
+async def test_the_error_prints_the_grant_that_ends_it(dsn: str, as_guest: str) -> None:
+    with pytest.raises(PermissionDenied, match="permission denied for schema") as failure:
+        await open_memory(as_guest).recall(ANN, "tea")
+    assert isinstance(failure.value, StorageUnavailable)
+    grant = printed_grant(str(failure.value))
+    assert grant.startswith(f"GRANT {APP_ROLE} TO ")
+    execute(dsn, grant)
+    async with open_memory(as_guest) as memory:
+        await memory.remember(ANN, "Ann drinks tea.")
+        assert 1 == len(await memory.recall(ANN, "tea"))
+
+
+async def test_a_right_that_is_revoked_later_is_named_too(
+    dsn: str, as_guest: str, guest: str
+) -> None:
+    execute(dsn, f"GRANT USAGE ON SCHEMA hippocampus TO {guest}",
+            f"GRANT SELECT ON ALL TABLES IN SCHEMA hippocampus TO {guest}")  # fmt: skip
+    async with open_memory(dsn) as memory:
+        await memory.remember(ANN, "Ann likes tea.")
+    async with open_memory(as_guest) as memory:
+        assert 1 == len(await memory.recall(ANN, "tea"))  # reading is allowed
+        with pytest.raises(PermissionDenied, match="permission denied for table") as failure:
+            await memory.remember(ANN, "Ann drinks tea.")
+        execute(dsn, *printed_grant(str(failure.value)).split("; "))
+        await memory.remember(ANN, "Ann drinks green tea.")
+        assert 2 == len(await memory.list_memories(ANN))
+
+
+async def test_a_row_of_another_scope_needs_no_grant(dsn: str) -> None:
+    database = PostgresDatabase(load_settings(dsn))
+    await database.open()
+    wrong = b"INSERT INTO extraction_counts VALUES ('/app/bob/', 1)"
+    try:
+        with pytest.raises(InvalidInput, match="another scope"):
+            await database.run("/app/ann/", Step("wrong", wrong, {}))
+    finally:
+        await database.close()
+
+
+async def test_a_search_that_fails_open_returns_nothing(as_guest: str) -> None:
+    service = OpenMemoryService(as_guest)
+    answer = await service.search_memory(app_name="app", user_id="ann", query="tea")
+    assert [] == answer.memories and 1 == service.failed_searches
+    await service.close()
+    strict = OpenMemoryService(as_guest, fail_open=False)
+    with pytest.raises(StorageUnavailable, match="GRANT"):
+        await strict.search_memory(app_name="app", user_id="ann", query="tea")
+    await strict.close()
+
+
+def test_a_command_prints_one_line_and_no_traceback(as_guest: str) -> None:
+    line = [sys.executable, "-m", "shared_core.cli.main", "recall", "app", "ann", "tea"]
+    ran = subprocess.run([*line, "--uri", as_guest], capture_output=True, text=True, timeout=100)
+    assert 1 == ran.returncode and 1 == len(ran.stderr.splitlines()), ran.stderr
+    assert ran.stderr.startswith("Error: database user") and "run GRANT" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("GRANT CREATE ON DATABASE {database} TO {guest}", "may not create the extension vector"),
+        ("CREATE EXTENSION vector", "may not set up schema"),
+        ("CREATE EXTENSION vector; GRANT CREATE ON DATABASE {database} TO {guest}", None),
+    ],
+)
+def test_the_doctor_tries_what_migrate_needs(
+    empty_dsn: str, guest: str, given: str, expected: str | None
+) -> None:
+    execute(empty_dsn, given.format(database=conninfo_to_dict(empty_dsn)["dbname"], guest=guest))
+    as_guest = make_conninfo(empty_dsn, user=guest)
+    line = [sys.executable, "-m", "shared_core.cli.main", "migrate", "--uri", as_guest]
+    try:
+        [rights] = [one for one in examine(as_guest) if one.check == "rights"]
+        with psycopg.connect(empty_dsn) as admin:  # the doctor left nothing
+            table = "SELECT to_regclass('hippocampus.memories')"
+            assert (None,) == admin.execute(table).fetchone()
+        migrated = subprocess.run(line, capture_output=True, text=True, timeout=100)
+        assert (expected is None) == (migrated.returncode == 0), migrated.stderr
+        if expected is None:
+            assert "ok" == rights.status
+        else:
+            assert "problem" == rights.status and expected in rights.found
+            assert guest in rights.advice and expected in migrated.stderr
+    finally:
+        execute(empty_dsn, f"DROP OWNED BY {guest} CASCADE")
+
+
+def test_the_doctor_finds_that_only_the_owner_may_upgrade(
+    dsn: str, as_guest: str, guest: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute(dsn, f"GRANT {APP_ROLE} TO {guest}")
+    newer = (*migrations(), *migrations())
+    monkeypatch.setattr("shared_core.cli.doctor.migrations", lambda: newer)
+    [rights] = [one for one in examine(as_guest) if one.check == "rights"]
+    assert "problem" == rights.status and "migrate as their owner" in rights.found
