@@ -10,7 +10,9 @@ from collections.abc import Iterator, Mapping
 from shared_core.core.namespaces import clean_text
 from shared_core.errors import InvalidInput
 
-_STRING_OR_LARGE = re.compile(r'"(?:[^"\\]|\\.)*+"|(-?)([0-9]+)(?:\.([0-9]+))?e\+([0-9]+)')
+_STRING_OR_LARGE = re.compile(
+    r'"(?:[^"\\]|\\.)*+"|(?<![0-9.])(-?)([0-9]++)(?:\.([0-9]++))?e\+([0-9]+)'
+)
 """A string, or a number from 1e16 on as Python writes it: sign, digits, fraction and exponent."""
 
 _Step = tuple[str, object]

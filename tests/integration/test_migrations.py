@@ -317,7 +317,7 @@ def test_every_table_follows_the_rules_of_distribution() -> None:
         keys = re.findall(r"(?:PRIMARY KEY|UNIQUE|FOREIGN KEY) \(([^)]*)\)", body)
         assert keys, name
         assert all(key.startswith("tenant_id") for key in keys), (name, keys)
-        assert f"protect('{name}')" in script, name
+        assert f"protect('{name}'" in script, name
     for columns in re.findall(
         r"CREATE UNIQUE INDEX (?!embedding_models)\w+ ON \w+ \(([^)]*)", script
     ):
