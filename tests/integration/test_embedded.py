@@ -194,7 +194,6 @@ def test_a_killed_user_does_not_keep_the_server_up(
     killed = user_of(home)
     killed.acquire()
     killed.kill()
-    assert describe(home).running
     server.acquire()
     server.release()
     assert servers_of(home) == []

@@ -10,9 +10,12 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pymysql
 import pytest
 from http_processes import command as hippocampus
+from test_oceanbase_durability import server_of
+from warm_python import warm_python
 
 from shared_core import Scope, StorageUnavailable, open_memory
 from shared_core.settings import Settings
@@ -27,6 +30,16 @@ STAND_IN = """#!/bin/sh
 echo "$TELEMETRY_ENABLED $(umask) $(ps -o sid= -p $$)" > "${1#--base-dir=}/found"
 """
 """A program in place of SeekDB, which hides its environment from others."""
+
+USER = """
+import sys, time
+from pathlib import Path
+from shared_core.storage.oceanbase.connection.embedded import EmbeddedSeekdb
+
+EmbeddedSeekdb(Path(sys.argv[1])).acquire()
+print("joined", flush=True)
+time.sleep(600)
+"""
 
 
 @pytest.mark.timeout(180)
@@ -69,6 +82,17 @@ def test_the_server_starts_apart_and_sends_nothing_home(tmp_path: Path) -> None:
     telemetry, umask, session = (folder / "found").read_text().split()
     assert (telemetry, umask) == ("false", "0077")
     assert int(session) != os.getsid(0)
+
+
+@pytest.mark.timeout(180)
+def test_the_server_ends_with_a_user_that_is_killed(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [*warm_python(), "-c", USER, str(tmp_path / "seekdb")], stdout=subprocess.PIPE
+    ) as user:
+        assert user.stdout and user.stdout.readline() == b"joined\n"
+        server = psutil.Process(server_of(tmp_path / "seekdb"))
+        user.kill()
+    server.wait(120)
 
 
 def test_a_folder_with_files_of_somebody_else_stays_open_but_for_seekdbs_own(

@@ -1,6 +1,6 @@
 """The PostgreSQL of one folder: its programs and OS user, its files, start, stop and errors.
 
-embedded.py holds the locks.
+embedded.py holds the locks, server_process.py stops the server.
 
 home/postgres-18     the data directory: complete, or absent
 home/postgres.log    the server's log; postgres.log.1 is the one before
@@ -14,7 +14,6 @@ import logging
 import os
 import shlex
 import shutil
-import signal
 import stat
 import subprocess
 import sys
@@ -22,7 +21,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import IO
@@ -32,6 +30,15 @@ from psycopg import pq, sql
 from psycopg.conninfo import make_conninfo
 
 from shared_core.errors import StorageUnavailable
+from shared_core.storage.postgres.connection.server_process import (
+    ServerRecord,
+    begin_supervisor,
+    find_servers,
+    is_server,
+    pid_exists,
+    read_record,
+    stop_server,
+)
 
 if sys.platform != "win32":
     import pwd
@@ -39,7 +46,6 @@ if sys.platform != "win32":
 MAJOR_VERSION = 18
 SERVER_USER = "pgserver"  # for root: PostgreSQL refuses to run as root
 ADMIN_PATH = "/usr/sbin:/sbin"  # not on the PATH of a cron job
-PROC = Path("/proc")  # macOS has none
 DISK_NEEDED_BYTES = 128 * 1024 * 1024
 ELSEWHERE = "set HIPPOCAMPUS_HOME to another folder, or HIPPOCAMPUS_URI to a PostgreSQL server"
 CLUSTER = f"postgres-{MAJOR_VERSION}"
@@ -48,7 +54,6 @@ DATABASE = "hippocampus"
 PORT = 5432  # only a part of the name of the socket: nothing listens on TCP
 SOCKET = f".s.PGSQL.{PORT}"
 START_TIMEOUT_S = 60.0  # crash recovery included
-STOP_TIMEOUT_S = 60.0
 START_ATTEMPTS = 3
 RETRY_S = 0.1
 POLL_S = 0.01
@@ -73,15 +78,6 @@ CTYPES = ("C.UTF-8", "en_US.UTF-8", "C")
 PG_CTL_NOISE = ("pg_ctl: could not start server", "Examine the log output.")
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ServerRecord:
-    """The entries of a server's postmaster.pid."""
-
-    pid: int
-    sockets: Path
-    is_ready: bool
 
 
 class EmbeddedServer:
@@ -143,45 +139,51 @@ class EmbeddedServer:
                 self._ensure_database(record)
                 return record
             if ping != pq.Ping.REJECT:  # REJECT: it is starting, recovering or stopping
-                if record is None or not self._is_alive(record.pid):
+                if record is None or not is_server(record.pid, self.cluster):
                     self._launch()
                 elif record.is_ready and not (record.sockets / SOCKET).exists():
                     self.stop(record)  # its socket was deleted: no client can reach it again
             time.sleep(POLL_S)
         raise self._failed("the server did not get ready", log_tail(self.home))
 
+    @contextmanager
+    def supervised(self) -> Iterator[None]:
+        """Give the server a supervisor, which begins beside the block and is there at its end."""
+        failure = ""
+        try:
+            with _open_log(self.home) as log:
+                supervisor = begin_supervisor(self.home, self.cluster, log.fileno())
+        except OSError as error:
+            supervisor, failure = None, str(error)
+        try:
+            yield
+        finally:
+            if supervisor:
+                try:
+                    if code := supervisor.wait(START_TIMEOUT_S):
+                        failure = f"exit code {code}, see {self.home / LOG}"
+                except subprocess.TimeoutExpired:
+                    supervisor.kill()
+                    supervisor.wait()
+                    failure = f"it took more than {START_TIMEOUT_S:g} s"
+            if failure:
+                what = "embedded PostgreSQL in %s will outlive a killed user: no supervisor (%s)"
+                logger.warning(what, self.home, failure)
+
     def stop(self, known: ServerRecord | None = None) -> None:
         """Stop the server without waiting for its clients.
 
         known: the server's record, in case its files were deleted.
         """
-        record = read_record(self.cluster) or known
-        if record is None or not self._is_alive(record.pid):
-            return
-        for signum, patience_s in ((signal.SIGINT, STOP_TIMEOUT_S), (signal.SIGQUIT, 5.0)):
-            with suppress(ProcessLookupError):
-                os.kill(record.pid, signum)
-            deadline = time.monotonic() + patience_s
-            while time.monotonic() < deadline:
-                if not self._is_alive(record.pid):
-                    if record.sockets != self.cluster:
-                        with suppress(OSError):
-                            record.sockets.rmdir()
-                    return
-                time.sleep(POLL_S)
-        logger.warning("embedded PostgreSQL (pid %d) in %s does not stop", record.pid, self.home)
-
-    def _is_alive(self, pid: int) -> bool:
-        """Return whether pid is this folder's server, and not a later process with its number."""
-        return self._mark() in command_line(pid)
-
-    def _mark(self) -> str:
-        """Return a text that only the command line of this folder's server contains."""
-        return f"/postgres -D {self.cluster} "
+        try:
+            stop_server(self.cluster, known)
+        except TimeoutError as error:
+            logger.warning("embedded PostgreSQL in %s was left running: %s", self.home, error)
 
     def _initialise(self) -> None:
         """Create the database files under another name and rename them when they are complete."""
-        for pid in find_pids(self._mark()):  # the server of a deleted folder would keep the socket
+        # The server of a deleted folder would keep the socket.
+        for pid in find_servers(self.cluster):
             self.stop(ServerRecord(pid, self.cluster, True))
         if shutil.disk_usage(self.home).free < DISK_NEEDED_BYTES:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -239,7 +241,7 @@ class EmbeddedServer:
         with suppress(FileNotFoundError):
             first = lock_file.read_text(errors="replace").partition("\n")[0].strip()
             pid = int(first) if first.isdecimal() else 0
-            if not pid or (pid_exists(pid) and not self._is_alive(pid)):
+            if not pid or (pid_exists(pid) and not is_server(pid, self.cluster)):
                 lock_file.unlink()
 
     def _choose_sockets(self) -> Path:
@@ -334,16 +336,6 @@ def ping_server(record: ServerRecord | None) -> pq.Ping:
     return pq.Ping(pq.PGconn.ping(os.fsencode(target)))
 
 
-def read_record(cluster: Path) -> ServerRecord | None:
-    """Return the entries of postmaster.pid; None if it is missing, incomplete or a copy."""
-    with suppress(FileNotFoundError):
-        lines = os.fsdecode((cluster / "postmaster.pid").read_bytes()).splitlines()
-        if len(lines) >= 5 and lines[0].isdecimal() and lines[1] == str(cluster) and lines[4]:
-            ready = len(lines) > 7 and lines[7].strip() == "ready"
-            return ServerRecord(int(lines[0]), Path(lines[4]), ready)
-    return None
-
-
 def log_tail(home: Path, lines: int = 20) -> str:
     """Return the last lines of the server's log, empty when there is none."""
     with suppress(OSError):
@@ -420,40 +412,6 @@ def let_run(binaries: Path) -> None:
             if path.exists():
                 mode = stat.S_IMODE(path.stat().st_mode)
                 path.chmod(mode | (0o005 if mode & 0o100 else 0o004))
-
-
-def pid_exists(pid: int) -> bool:
-    """Return whether any process has this number; a zombie counts."""
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def command_line(pid: int) -> str:
-    """Return the arguments of a process separated by blanks; empty without one or for a zombie."""
-    if not PROC.is_dir():
-        return _ps("-p", str(pid), "-o", "command=")
-    with suppress(OSError):
-        return os.fsdecode((PROC / str(pid) / "cmdline").read_bytes()).replace("\0", " ")
-    return ""
-
-
-def find_pids(part: str) -> list[int]:
-    """Return the pids of the processes with part in their command line."""
-    if not PROC.is_dir():
-        lines = _ps("-ax", "-o", "pid=,command=").splitlines()
-        return [int(line.split()[0]) for line in lines if part in line]
-    pids = [int(entry.name) for entry in PROC.iterdir() if entry.name.isdecimal()]
-    return [pid for pid in pids if part in command_line(pid)]
-
-
-def _ps(*arguments: str) -> str:
-    command = ["ps", "-ww", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, errors="replace").stdout
 
 
 def unavailable(home: Path, what: str, advice: str) -> StorageUnavailable:
