@@ -19,6 +19,8 @@ OCEANBASE_ANN_THRESHOLD = 100_000
 MAX_CLEANUP_HOURS = 87_600
 """Ten years."""
 OCEANBASE = ("seekdb:", "oceanbase:")
+ROOT_HOME = Path("/var/lib/hippocampus")
+"""The default folder of root, whose own home is closed to the OS user that runs its server."""
 _SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
@@ -95,7 +97,7 @@ def load_settings(
     check_uri(chosen)
     return Settings(
         uri=chosen,
-        home=Path(home).expanduser() if home else platformdirs.user_data_path("hippocampus"),
+        home=Path(home).expanduser() if home else _default_home(),
         db_schema=schema or os.environ.get("HIPPOCAMPUS_SCHEMA") or "hippocampus",
         pool_size=pool_size or 16,
         privacy=os.environ.get("HIPPOCAMPUS_PRIVACY") or "default",
@@ -125,6 +127,13 @@ _SERVER_URI = re.compile(rf"(://[^:/@\s]*):{_EXAMPLE}\S*@")
 _QUERY_PARAMETER = re.compile(r"([?&]password=)[^\s&]+")
 _LIBPQ_KEYWORD = re.compile(r"((?<![?&])password\s*=\s*)('(?:[^'\\]|\\.)*'|(?:\\.|\S)+)", re.DOTALL)
 """A libpq value: quoted, or up to the first unescaped blank."""
+
+
+def _default_home() -> Path:
+    """Return the folder of the embedded PostgreSQL where HIPPOCAMPUS_HOME names none."""
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        return ROOT_HOME
+    return platformdirs.user_data_path("hippocampus")
 
 
 def _ann_threshold(text: str, uri: str) -> int | None:

@@ -143,6 +143,7 @@ def empty_folder() -> Iterator[Path]:
     """Yield a folder, and remove it at the end; fail if a server is left in it."""
     # Not tmp_path: its path is too long for the socket.
     folder = Path(tempfile.mkdtemp(prefix="hippo-")).resolve()
+    folder.chmod(0o711)  # the servers of root run as another user
     yield folder
     left = kill_servers(folder)
     shutil.rmtree(folder)

@@ -116,3 +116,12 @@ def test_how_many_vectors_are_many_depends_on_the_engine(
     assert load_settings(uri).ann_threshold == vectors
     monkeypatch.setenv("HIPPOCAMPUS_ANN_THRESHOLD", "300")
     assert load_settings(uri).ann_threshold == 300
+
+
+@pytest.mark.parametrize(("uid", "is_shared"), [(0, True), (1000, False)])
+def test_root_has_a_default_folder_that_its_server_can_reach(
+    monkeypatch: pytest.MonkeyPatch, uid: int, is_shared: bool
+) -> None:
+    monkeypatch.delenv("HIPPOCAMPUS_HOME")
+    monkeypatch.setattr("os.geteuid", lambda: uid)
+    assert (load_settings().home == Path("/var/lib/hippocampus")) is is_shared

@@ -21,16 +21,15 @@ import psycopg
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict
 
+from shared_core.storage.postgres.connection.embedded_errors import explained, unavailable
 from shared_core.storage.postgres.connection.embedded_server import (
     CLUSTER,
     DATABASE,
     EmbeddedServer,
     conninfo,
-    explained,
     log_tail,
     ping_server,
     socket_directories,
-    unavailable,
 )
 from shared_core.storage.postgres.connection.server_process import (
     ALIVE_LOCK,
@@ -177,7 +176,7 @@ def _join(home: Path) -> _Membership:
         home = home.resolve()
         server = EmbeddedServer(home)
         server.is_initialised()  # refuses a foreign folder before a file is created in it
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        server.make_home()
         with _locked(home / START_LOCK):
             user_locks = _lock_as_user(home)
             try:

