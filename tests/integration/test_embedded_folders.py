@@ -35,6 +35,8 @@ from shared_core.storage.postgres.connection import embedded_server, server_acco
 from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres, describe
 
 NOBODY = 65534
+NAMELESS = 12345
+"""An OS user that is not in the user database, as in a container."""
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be another OS user")
 
 
@@ -180,6 +182,20 @@ def test_an_ordinary_user_runs_it_as_itself(empty_home: Path, user_of: Callable[
     assert describe(empty_home).running
     another.close()
     assert servers_of(empty_home) == []
+
+
+@needs_root
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every OS user has a name")
+def test_a_user_without_a_name_runs_it_too(empty_home: Path, user_of: Callable[..., User]) -> None:
+    os.chown(empty_home, NAMELESS, NAMELESS)
+    user = user_of(empty_home, NAMELESS)
+    user.acquire()
+    assert psutil.Process(pid_of(empty_home)).uids().effective == NAMELESS
+    assert user.ask("connect()") == "None"
+    user.close()
+    assert servers_of(empty_home) == []
+    assert list(empty_home.glob("postgres-18?*")) == []
+    assert "belongs to the OS user 12345" in error_of(empty_home)
 
 
 @needs_root

@@ -39,6 +39,8 @@ from shared_core.storage.postgres.connection.embedded_errors import (
 from shared_core.storage.postgres.connection.server_account import (
     closed_to,
     find_account,
+    has_name,
+    initdb_for_nobody,
     open_home,
     runnable_binaries,
 )
@@ -204,13 +206,18 @@ class EmbeddedServer:
         partial = Path(tempfile.mkdtemp(prefix=f"{CLUSTER}.partial-", dir=self.home))
         try:
             self._give_to_account(partial)
-            self._initdb(partial)
+            if has_name():
+                self._initdb(partial, self._programs())
+            else:
+                copies = partial.with_name(f"{partial.name}-programs")
+                with initdb_for_nobody(self._binaries, copies) as programs:
+                    self._initdb(partial, programs)
             partial.rename(self.cluster)
             _sync(self.home)  # else a power cut undoes the rename, and loses every later commit
         finally:
             shutil.rmtree(partial, ignore_errors=True)
 
-    def _initdb(self, directory: Path) -> None:
+    def _initdb(self, directory: Path, programs: Path) -> None:
         arguments = ["-D", str(directory), "--username=postgres", "--auth=trust", "--encoding=UTF8"]
         arguments += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
         for name, value in INITDB_SETTINGS.items():
@@ -218,7 +225,9 @@ class EmbeddedServer:
         output = ""
         for ctype in CTYPES:
             with tempfile.TemporaryFile("w+", errors="replace") as file:
-                code = self._run("initdb", *arguments, f"--lc-ctype={ctype}", output=file)
+                code = self._run(
+                    programs / "initdb", *arguments, f"--lc-ctype={ctype}", output=file
+                )
                 file.seek(0)
                 output = file.read()
             if code == 0:
@@ -239,7 +248,9 @@ class EmbeddedServer:
         with _open_log(self.home) as log:
             begin = log.seek(0, os.SEEK_END)
             wait = ("-s", "-w", "-t", f"{START_TIMEOUT_S:.0f}")
-            code = self._run("pg_ctl", "start", *wait, "-o", shlex.join(options), output=log)
+            code = self._run(
+                self._programs() / "pg_ctl", "start", *wait, "-o", shlex.join(options), output=log
+            )
             log.seek(begin)
             output = log.read()
         # The sessions of a killed server finish their statement before they release its memory.
@@ -295,18 +306,22 @@ class EmbeddedServer:
         except psycopg.Error as error:
             raise unavailable(self.home, str(error).strip(), "try again") from error
 
-    def _run(self, program: str, *arguments: str, output: IO[str]) -> int:
+    def _programs(self) -> Path:
+        """Return the folder of PostgreSQL's programs, which the server's OS user can run."""
+        if self._account:
+            return runnable_binaries(self._binaries, self.home, self._account)
+        return self._binaries
+
+    def _run(self, program: Path, *arguments: str, output: IO[str]) -> int:
         """Return the exit code of a program of PostgreSQL, run as the server's OS user.
 
         A session of its own keeps the terminal's Ctrl-C from the server. PG* variables concern
         other servers. The messages are parsed, so they must be in English.
         """
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PG")}
-        account, binaries = self._account, self._binaries
-        if account:
-            binaries = runnable_binaries(binaries, self.home, account)
+        account = self._account
         return subprocess.run(
-            [binaries / program, *arguments],
+            [program, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -12,7 +12,8 @@ import stat
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from shared_core.storage.postgres.connection.embedded_errors import SERVER_USER, unavailable
@@ -89,6 +90,41 @@ def runnable_binaries(binaries: Path, home: Path, account: pwd.struct_passwd) ->
                 path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
         partial.rename(copy)
     return copy / binaries.relative_to(package.parent)
+
+
+@contextmanager
+def initdb_for_nobody(binaries: Path, folder: Path) -> Iterator[Path]:
+    """Yield a folder of programs whose initdb runs as an OS user without a name, as in containers.
+
+    initdb, and the postgres that it runs, look up the name of their OS user with getpwuid() and
+    refuse one without, although --username takes its place. In the copies here they call
+    getpwent() instead, which returns the first user of the machine. The server itself is started
+    from the original programs. folder: takes the copies for the time of the block.
+    """
+    package = binaries.parent.parent
+    copied = folder / binaries.relative_to(package.parent)
+    copied.mkdir(parents=True)
+    try:
+        for name in ("initdb", "postgres"):
+            program = (binaries / name).read_bytes().replace(b"\0getpwuid\0", b"\0getpwent\0")
+            (copied / name).write_bytes(program)
+            (copied / name).chmod(0o700)
+        for name in ("lib", "share"):
+            (copied.parent / name).symlink_to(binaries.parent / name)
+        libraries = f"{package.name}.libs"
+        (folder / libraries).symlink_to(package.with_name(libraries))
+        yield copied
+    finally:
+        shutil.rmtree(folder)
+
+
+def has_name() -> bool:
+    """Return whether the OS user of this process is in the user database."""
+    try:
+        pwd.getpwuid(os.geteuid())
+    except KeyError:
+        return False
+    return True
 
 
 def _may(path: Path, account: pwd.struct_passwd, wanted: int) -> bool:
