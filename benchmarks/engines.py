@@ -24,7 +24,6 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -135,7 +134,7 @@ async def run(turns: int, questions: int, writes: int) -> dict[str, Any]:
     for scheme in ("embedded", "seekdb"):
         with tempfile.TemporaryDirectory(prefix="hippocampus-engines-") as folder:
             async with open_memory(
-                f"{scheme}://{Path(folder) / 'data'}", worker=False, track_access=False
+                f"{scheme}://{folder}", worker=False, track_access=False
             ) as memory:
                 figures[scheme], found[scheme] = await measure(memory, texts, queries, writes)
     return {
@@ -192,7 +191,7 @@ async def compare_users(sizes: Sequence[int], questions: int) -> dict[str, Any]:
     for scheme in ("embedded", "seekdb"):
         with tempfile.TemporaryDirectory(prefix="hippocampus-engines-") as folder:
             async with open_memory(
-                f"{scheme}://{Path(folder) / 'data'}", worker=False, track_access=False
+                f"{scheme}://{folder}", worker=False, track_access=False
             ) as memory:
                 found[scheme] = [
                     await answers(memory, Scope("benchmark", f"user {number}"), texts, queries)

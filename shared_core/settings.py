@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,8 @@ OCEANBASE_ANN_THRESHOLD = 100_000
 MAX_CLEANUP_HOURS = 87_600
 """Ten years."""
 OCEANBASE = ("seekdb:", "oceanbase:")
+ROOT_HOME = Path("/var/lib/hippocampus")
+"""The default folder of root, whose own home is closed to the OS user that runs its server."""
 _SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
@@ -95,7 +98,7 @@ def load_settings(
     check_uri(chosen)
     return Settings(
         uri=chosen,
-        home=Path(home).expanduser() if home else platformdirs.user_data_path("hippocampus"),
+        home=Path(home).expanduser() if home else _default_home(chosen),
         db_schema=schema or os.environ.get("HIPPOCAMPUS_SCHEMA") or "hippocampus",
         pool_size=pool_size or 16,
         privacy=os.environ.get("HIPPOCAMPUS_PRIVACY") or "default",
@@ -127,6 +130,21 @@ _LIBPQ_KEYWORD = re.compile(
     r"((?<![?&])password\s*+=\s*+)('(?:[^'\\]|\\.)*'|(?:\\.|\S)+)", re.DOTALL
 )
 """A libpq value: quoted, or up to the first unescaped blank."""
+
+
+def _default_home(uri: str) -> Path:
+    """Return the folder of the embedded PostgreSQL where HIPPOCAMPUS_HOME names none."""
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        return ROOT_HOME
+    folder = Path()
+    with suppress(RuntimeError):  # for a user without a home; an older platformdirs returns "~/..."
+        folder = platformdirs.user_data_path("hippocampus")
+    if uri == EMBEDDED and not folder.is_absolute():
+        raise InvalidInput(
+            "this OS user has no home folder: set HIPPOCAMPUS_HOME to a folder for the embedded"
+            " PostgreSQL, or HIPPOCAMPUS_URI to a server"
+        )
+    return folder
 
 
 def _ann_threshold(text: str, uri: str) -> int | None:

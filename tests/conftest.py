@@ -192,9 +192,19 @@ def scope() -> Scope:
     return ALICE
 
 
+@pytest.fixture(autouse=True, scope="session")
+def passable_folders(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Let the servers of root, which run as another user, reach the folders of tests."""
+    base, temporary = tmp_path_factory.getbasetemp(), Path(tempfile.gettempdir()).resolve()
+    for folder in (base, *base.parents):
+        if temporary in folder.parents:  # a folder that --basetemp names elsewhere is not ours
+            folder.chmod(0o711)
+
+
 @pytest.fixture(autouse=True)
 def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep every test away from the memory of the user who runs it."""
+    tmp_path.chmod(0o711)
     monkeypatch.setenv("HIPPOCAMPUS_HOME", str(tmp_path / "home"))
     for name in ("HIPPOCAMPUS_URI", "HIPPOCAMPUS_SCHEMA"):
         monkeypatch.delenv(name, raising=False)

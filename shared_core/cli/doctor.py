@@ -36,7 +36,8 @@ from shared_core.storage.postgres.connection.embedded import (
     EmbeddedStatus,
     describe,
 )
-from shared_core.storage.postgres.connection.embedded_server import DISK_NEEDED_BYTES, find_binaries
+from shared_core.storage.postgres.connection.embedded_errors import DISK_NEEDED_BYTES
+from shared_core.storage.postgres.connection.embedded_server import find_binaries
 from shared_core.storage.postgres.connection.migrations import (
     APP_ROLE,
     MIN_EXTENSION,

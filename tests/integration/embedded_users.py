@@ -19,12 +19,16 @@ import pytest
 
 from shared_core.errors import StorageUnavailable
 from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres, describe
+from shared_core.storage.postgres.connection.server_process import SUPERVISOR_LOCK
+
+if sys.platform != "win32":
+    import fcntl
 
 ROOT = Path(__file__).parents[2]
 
 # Privileges are dropped after the imports: another user may not be able to reach the interpreter.
 USER_PROGRAM = """
-import json, os, signal, sys, time
+import json, logging, os, signal, sys, time
 # As in a terminal: what a shell starts in the background is deaf to it, and so are its children.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from pathlib import Path
@@ -35,6 +39,7 @@ import psycopg
 home, uid = Path(sys.argv[1]), int(sys.argv[2])
 if uid:
     os.setgroups([]); os.setgid(uid); os.setuid(uid)
+    logging.disable(logging.WARNING)  # nor can it start a supervisor then
 server = EmbeddedPostgres(home)
 
 def connect():
@@ -138,6 +143,7 @@ def empty_folder() -> Iterator[Path]:
     """Yield a folder, and remove it at the end; fail if a server is left in it."""
     # Not tmp_path: its path is too long for the socket.
     folder = Path(tempfile.mkdtemp(prefix="hippo-")).resolve()
+    folder.chmod(0o711)  # the servers of root run as another user
     yield folder
     left = kill_servers(folder)
     shutil.rmtree(folder)
@@ -164,6 +170,12 @@ def lent(prepared: Path, home: Path) -> Iterator[Path]:
     left = kill_servers(home)
     (home / "postgres-18").rename(prepared / "postgres-18")
     assert left == []
+
+
+def until_unused(home: Path) -> None:
+    """Return when the supervisor of a folder has ended."""
+    with (home / SUPERVISOR_LOCK).open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
 
 
 def servers_of(home: Path) -> list[int]:

@@ -16,8 +16,11 @@ from urllib.parse import quote, urlencode
 
 import httpx
 import pytest
+from embedded_users import until_unused
 from psycopg.conninfo import conninfo_to_dict
 from warm_python import warm_python
+
+from shared_core.storage.postgres.connection.embedded import describe
 
 ADK = Path(sys.executable).with_name("adk")
 ROOT = Path(__file__).parents[2]
@@ -51,7 +54,7 @@ def uri_of(dsn: str) -> str:
 
 @contextmanager
 def server(
-    command: str, folder: Path, *options: str, env: dict[str, str]
+    command: str, folder: Path, *options: str, env: dict[str, str], end: int = signal.SIGINT
 ) -> Iterator[httpx.Client]:
     """A client of a running server; the server and what it started are gone afterwards."""
     with socket.socket() as free:
@@ -76,7 +79,7 @@ def server(
                     time.sleep(0.1)
             yield client
     finally:
-        process.send_signal(signal.SIGINT)
+        process.send_signal(end)
         try:
             process.wait(15)
         finally:
@@ -146,6 +149,17 @@ def test_the_api_server_remembers_by_a_plugin_alone(agents: Path, dsn: str, tmp_
         first = new_session(client, "assistant")
         assert "Noted." == say(client, "assistant", first, PARROT)
         assert PARROT in recalled(client, "assistant")
+
+
+def test_a_terminated_api_server_leaves_no_embedded_server(agents: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    env = environment(None, tmp_path) | {"HIPPOCAMPUS_HOME": str(home)}
+    options = ["--session_service_uri=memory://", "--memory_service_uri=hippocampus://"]
+    with server("api_server", agents, *options, env=env, end=signal.SIGTERM) as client:
+        say(client, "assistant", new_session(client, "assistant"), WHICH)
+        assert describe(home).running
+    until_unused(home)
+    assert not describe(home).running
 
 
 def test_adk_web_serves_its_page_and_the_same_memory(

@@ -52,6 +52,7 @@ class Played:
 def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     """One run of the whole demo, with a home and a temporary folder of its own."""
     folder = tmp_path_factory.mktemp("demo")
+    folder.chmod(0o711)  # the servers of root run as another user
     (folder / "tmp").mkdir()
     environment = {name: value for name, value in os.environ.items() if name != "HIPPOCAMPUS_URI"}
     environment |= {"HIPPOCAMPUS_HOME": str(folder / "home"), "TMPDIR": str(folder / "tmp")}

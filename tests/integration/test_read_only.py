@@ -72,6 +72,7 @@ def test_a_read_only_memory_without_vectors_finds_nothing(dsn: str) -> None:
 def standby() -> Iterator[tuple[str, str]]:
     """The DSNs of a primary and of a standby that streams from it, on this machine."""
     with tempfile.TemporaryDirectory(prefix="hippocampus-standby-") as folder:
+        Path(folder).chmod(0o711)  # the servers of root run as another user
         homes = [Path(folder) / name for name in ("primary", "standby")]
         with PgHippocampusStore(homes[0]):
             pass  # made, migrated, and shut down in order

@@ -116,3 +116,22 @@ def test_how_many_vectors_are_many_depends_on_the_engine(
     assert load_settings(uri).ann_threshold == vectors
     monkeypatch.setenv("HIPPOCAMPUS_ANN_THRESHOLD", "300")
     assert load_settings(uri).ann_threshold == 300
+
+
+@pytest.mark.parametrize(("uid", "is_shared"), [(0, True), (1000, False)])
+def test_root_has_a_default_folder_that_its_server_can_reach(
+    monkeypatch: pytest.MonkeyPatch, uid: int, is_shared: bool
+) -> None:
+    monkeypatch.delenv("HIPPOCAMPUS_HOME")
+    monkeypatch.setattr("os.geteuid", lambda: uid)
+    assert (load_settings().home == Path("/var/lib/hippocampus")) is is_shared
+
+
+def test_an_os_user_without_a_home_is_asked_for_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HIPPOCAMPUS_HOME", "HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.geteuid", lambda: 12345)
+    monkeypatch.setattr("os.getuid", lambda: 12345)
+    with pytest.raises(InvalidInput, match="set HIPPOCAMPUS_HOME"):
+        load_settings()
+    assert load_settings("postgresql:///shop").embedded_home is None

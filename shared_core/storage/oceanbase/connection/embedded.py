@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from shared_core.errors import InvalidInput, StorageUnavailable
+from shared_core.storage.oceanbase.connection.embedded_server import make_private, running
 
 SIOCGIFADDR = 0x8915
 """The ioctl of Linux that returns the address of an interface."""
@@ -124,7 +125,6 @@ class EmbeddedSeekdb:
 
 
 def _open(folder: Path) -> Any:
-    os.environ["TELEMETRY_ENABLED"] = "false"  # SeekDB reads it at the start, this spelling only
     try:
         import pylibseekdb
     except ImportError as error:
@@ -133,9 +133,10 @@ def _open(folder: Path) -> Any:
             " (on Linux; elsewhere name a server: seekdb://user:password@host:2881)"
         ) from error
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
         _check_free(folder)
-        return pylibseekdb.open(db_dir=str(folder))
+        with running(folder, Path(pylibseekdb.__file__).with_name("seekdb")):
+            return pylibseekdb.open(db_dir=str(folder))
     except (pylibseekdb.SeekdbError, OSError) as error:
         needs = (
             "It needs write access to the folder, 1 GB of memory, 2 GB of disk, and a shorter path"

@@ -18,6 +18,7 @@ from pymysql.constants import ER
 from shared_core.errors import NotFound, StorageUnavailable
 from shared_core.storage._migrations import Migration, check_applied, migrations_in
 from shared_core.storage.oceanbase.connection.connections import Location
+from shared_core.storage.oceanbase.connection.embedded_server import MIGRATION_LOCK, locked
 
 MIN_SEEKDB = (1, 4, 0, 0)
 MIN_OCEANBASE = (4, 3, 5, 3)
@@ -146,8 +147,7 @@ def _alone(cursor: Any, location: Location) -> Iterator[None]:
 def _file_lock(folder: Path) -> Iterator[None]:
     import fcntl  # an embedded server runs only on Linux
 
-    with (folder / "hippocampus.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(folder / MIGRATION_LOCK, fcntl.LOCK_EX):
         yield
 
 

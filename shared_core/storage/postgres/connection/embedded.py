@@ -1,8 +1,8 @@
 """A private PostgreSQL in a folder, shared by the processes that use it, stopped by the last one.
 
-The operating system counts the users: each process holds a shared flock on `users.lock`. Starts
-and stops hold an exclusive flock on `start.lock`. A killed process loses its locks, so nothing
-needs repair afterwards.
+The operating system counts the users: each process shares the flocks on `users.lock` and
+`alive.lock`. Starts and stops hold an exclusive flock on `start.lock`. A killed process loses its
+locks, so nothing needs repair afterwards, and the supervisor stops the server (server_process.py).
 """
 
 from __future__ import annotations
@@ -21,26 +21,29 @@ import psycopg
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict
 
+from shared_core.storage.postgres.connection.embedded_errors import explained, unavailable
 from shared_core.storage.postgres.connection.embedded_server import (
     CLUSTER,
     DATABASE,
     EmbeddedServer,
-    ServerRecord,
     conninfo,
-    explained,
     log_tail,
-    pid_exists,
     ping_server,
-    read_record,
     socket_directories,
-    unavailable,
+)
+from shared_core.storage.postgres.connection.server_process import (
+    ALIVE_LOCK,
+    START_LOCK,
+    USERS_LOCK,
+    ServerRecord,
+    open_lock,
+    pid_exists,
+    read_record,
+    stop_if_unused,
 )
 
 if sys.platform != "win32":
     import fcntl
-
-START_LOCK = "start.lock"
-USERS_LOCK = "users.lock"
 
 logger = logging.getLogger(__name__)
 
@@ -152,7 +155,7 @@ class _Membership:
 
     server: EmbeddedServer
     record: ServerRecord
-    users_lock: int
+    user_locks: list[int]
     holds: int = 0
 
 
@@ -173,26 +176,35 @@ def _join(home: Path) -> _Membership:
         home = home.resolve()
         server = EmbeddedServer(home)
         server.is_initialised()  # refuses a foreign folder before a file is created in it
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        server.make_home()
         with _locked(home / START_LOCK):
-            users_lock = _open_lock(home / USERS_LOCK)
+            user_locks = _lock_as_user(home)
             try:
-                fcntl.flock(users_lock, fcntl.LOCK_SH)
-                record = server.start()
+                with server.supervised():
+                    record = server.start()
             except BaseException:
-                _close_lock(users_lock)
-                _stop_if_unused(server)
+                _close_locks(user_locks[:1])
+                stop_if_unused(home, server.cluster)
+                _close_locks(user_locks)
                 raise
             # Locked again each time: the folder may have been deleted and created again.
             known = _memberships.get((os.getpid(), home))
-            membership = known or _Membership(server, record, users_lock)
+            membership = known or _Membership(server, record, user_locks)
             if known:
-                _close_lock(known.users_lock)
-                known.record, known.users_lock = record, users_lock
+                _close_locks(known.user_locks)
+                known.record, known.user_locks = record, user_locks
             _memberships[os.getpid(), home] = membership
             membership.holds += 1
             _write_users(home, {*_read_users(home), os.getpid()})
             return membership
+
+
+def _lock_as_user(home: Path) -> list[int]:
+    """Return the shared locks of a user: on `users.lock`, and on `alive.lock`."""
+    locks = [_open_lock(home / name) for name in (USERS_LOCK, ALIVE_LOCK)]
+    for lock in locks:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+    return locks
 
 
 def _leave(membership: _Membership) -> None:
@@ -201,30 +213,16 @@ def _leave(membership: _Membership) -> None:
     _memberships.pop((os.getpid(), server.home))
     try:
         with _locked(server.home / START_LOCK):
-            _close_lock(membership.users_lock)
+            # The supervisor waits for the second lock, and would stop the server beside us.
+            _close_locks(membership.user_locks[:1])
             _write_users(server.home, {*_read_users(server.home)} - {os.getpid()})
-            _stop_if_unused(server)
+            stop_if_unused(server.home, server.cluster)
     except FileNotFoundError:  # the folder was deleted: its server is useless
-        _close_lock(membership.users_lock)
         server.stop(membership.record)
     except OSError as error:
-        _close_lock(membership.users_lock)
         logger.warning("embedded PostgreSQL in %s was left running: %s", server.home, error)
-
-
-def _stop_if_unused(server: EmbeddedServer) -> None:
-    """Stop the server unless a process holds `users.lock` or the server is still starting."""
-    users_lock = _open_lock(server.home / USERS_LOCK)
-    try:
-        fcntl.flock(users_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        record = read_record(server.cluster)
-        # A recovery that is stopped starts again from its beginning, and would never end.
-        if record and record.is_ready:
-            server.stop(record)
-    except BlockingIOError:
-        return
     finally:
-        _close_lock(users_lock)
+        _close_locks(membership.user_locks)
 
 
 @contextmanager
@@ -238,7 +236,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _open_lock(path: Path) -> int:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = open_lock(path)
     _lock_files.add(descriptor)
     return descriptor
 
@@ -249,6 +247,11 @@ def _close_lock(descriptor: int) -> None:
         _lock_files.remove(descriptor)
         fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.close(descriptor)
+
+
+def _close_locks(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        _close_lock(descriptor)
 
 
 def _read_users(home: Path) -> list[int]:

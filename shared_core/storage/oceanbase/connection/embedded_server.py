@@ -1,0 +1,135 @@
+"""Starts the SeekDB server of a folder, readable by its OS user alone; embedded.py counts users.
+
+pylibseekdb joins a server that runs. Otherwise it starts one with the caller's umask and session
+and without an environment, so that TELEMETRY_ENABLED never arrives. The locks here are its own:
+
+folder/run/seekdb.clients   each process with an open handle shares it; the server ends after them
+folder/run/seekdb.startup   held while the server starts
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pymysql
+
+from shared_core.storage.oceanbase.connection.connections import connect
+
+if sys.platform != "win32":
+    import fcntl
+
+OWN_FOLDERS = frozenset({"etc", "log", "run", "store"})
+"""What SeekDB creates in its folder."""
+MIGRATION_LOCK = "hippocampus.lock"
+"""Our own file in its folder."""
+FIRST_PARAMETERS = ("--parameter", "memory_budget=1G", "--parameter", "log_disk_size=2G")
+"""The sizes that pylibseekdb gives a new database."""
+IN_BACKGROUND = '"$@" >/dev/null 2>&1 & echo $!'
+"""A server that is no child of this process leaves it no zombie."""
+START_TIMEOUT_S = 300.0
+"""Recovery after a crash included."""
+ANSWER_S = 10.0
+POLL_S = 0.05
+
+
+@contextmanager
+def running(folder: Path, program: Path) -> Iterator[None]:
+    """Keep the server of a folder running meanwhile; start it if it does not run.
+
+    program: the server's executable file. Raises OSError if the server does not start.
+    """
+    run = folder / "run"
+    run.mkdir(mode=0o700, exist_ok=True)
+    with locked(run / "seekdb.clients", fcntl.LOCK_SH):
+        if not _answers(run):
+            with locked(run / "seekdb.startup", fcntl.LOCK_EX):
+                if not _answers(run):
+                    _start(folder, program)
+        yield
+
+
+def make_private(folder: Path) -> None:
+    """Create the folder if it is missing, and close SeekDB's files in it to other OS users.
+
+    A folder that also holds files of somebody else stays open; SeekDB's own folders in it do not.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    entries = {entry.name for entry in folder.iterdir()}
+    for own in (folder / name for name in OWN_FOLDERS & entries):
+        _close(own)
+    if entries <= OWN_FOLDERS | {MIGRATION_LOCK}:
+        _close(folder)
+
+
+def _close(folder: Path) -> None:
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if mode & 0o077:
+        folder.chmod(mode & 0o700)
+
+
+@contextmanager
+def locked(path: Path, how: int) -> Iterator[None]:
+    """Hold a flock on a file, which is created if it is missing."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, how)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _answers(run: Path) -> bool:
+    """Return whether a server accepts connections on the socket in run."""
+    directory = os.open(run, os.O_PATH | os.O_CLOEXEC)
+    try:
+        # The path of the folder may be too long for a socket.
+        options = {"unix_socket": f"/proc/self/fd/{directory}/sql.sock", "user": "root"}
+        connect(options, timeout_s=ANSWER_S, statement_timeout_s=ANSWER_S).close()
+    except (pymysql.MySQLError, OSError):
+        return False
+    finally:
+        os.close(directory)
+    return True
+
+
+def _start(folder: Path, program: Path) -> None:
+    """Start the server and return when it answers.
+
+    A session of its own keeps the terminal's Ctrl-C from it.
+    """
+    command = [str(program), f"--base-dir={folder}", "--embedded", "--nodaemon"]
+    if not (folder / "store" / "sstable").is_dir():
+        command += FIRST_PARAMETERS
+    started = subprocess.run(
+        ["/bin/sh", "-c", IN_BACKGROUND, "sh", *command],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=True,
+        cwd=folder,
+        env={"TELEMETRY_ENABLED": "false"},  # SeekDB knows this spelling only
+        umask=0o077,
+        start_new_session=True,
+    )
+    pid = int(started.stdout)
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while _is_alive(pid):
+        if _answers(folder / "run"):
+            return
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the server (pid {pid}) does not answer")
+        time.sleep(POLL_S)
+    raise ChildProcessError("the server ended while it started")
+
+
+def _is_alive(pid: int) -> bool:
+    """Return whether the process runs; a zombie does not."""
+    with suppress(OSError):
+        return (Path("/proc") / str(pid) / "cmdline").read_bytes() != b""
+    return False
