@@ -19,6 +19,7 @@ OCEANBASE_ANN_THRESHOLD = 100_000
 MAX_CLEANUP_HOURS = 87_600
 """Ten years."""
 OCEANBASE = ("seekdb:", "oceanbase:")
+LIBPQ = ("postgresql:", "postgres:")
 _SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
@@ -41,6 +42,7 @@ class Settings:
         cleanup_hours: hours between two scheduled cleanups; None schedules none.
         profiles: whether each consolidation updates the profile of the user.
         create: False raises where there is no memory, and creates nothing.
+        prepare: whether PostgreSQL keeps statements prepared. A pooler may not keep them.
     """
 
     uri: str = EMBEDDED
@@ -55,6 +57,7 @@ class Settings:
     cleanup_hours: float | None = None
     profiles: bool = False
     create: bool = True
+    prepare: bool = True
 
     def __post_init__(self) -> None:
         if not _SCHEMA_NAME.fullmatch(self.db_schema) or self.db_schema.startswith("pg_"):
@@ -85,7 +88,8 @@ def load_settings(
     """Return the settings from the arguments, else from the environment, else the defaults.
 
     Variables: HIPPOCAMPUS_URI, _HOME, _SCHEMA, _PRIVACY, _ANN_THRESHOLD (vectors, or "off"),
-    _CLEANUP_HOURS (hours, or "off"), _GRAPH and _PROFILES ("on" or "off").
+    _CLEANUP_HOURS (hours, or "off"), _GRAPH, _PROFILES and _PREPARE ("on" or "off"). In the query
+    of a postgresql:// uri, prepare=off or prepare=on comes before the variable.
     Raises InvalidInput for a value of no known form.
     """
     home = os.environ.get("HIPPOCAMPUS_HOME")
@@ -93,6 +97,7 @@ def load_settings(
     if isinstance(uri, Path):
         chosen = f"embedded://{uri}"
     check_uri(chosen)
+    chosen, prepare = _split_prepare(chosen)
     return Settings(
         uri=chosen,
         home=Path(home).expanduser() if home else platformdirs.user_data_path("hippocampus"),
@@ -104,6 +109,7 @@ def load_settings(
         profiles=_on_or_off("HIPPOCAMPUS_PROFILES", "off"),
         cleanup_hours=_cleanup_hours(os.environ.get("HIPPOCAMPUS_CLEANUP_HOURS", "")),
         create=create,
+        prepare=_on_or_off("HIPPOCAMPUS_PREPARE") if prepare is None else prepare,
     )
 
 
@@ -125,6 +131,20 @@ _SERVER_URI = re.compile(rf"(://[^:/@\s]*):{_EXAMPLE}\S*@")
 _QUERY_PARAMETER = re.compile(r"([?&]password=)[^\s&]+")
 _LIBPQ_KEYWORD = re.compile(r"((?<![?&])password\s*=\s*)('(?:[^'\\]|\\.)*'|(?:\\.|\S)+)", re.DOTALL)
 """A libpq value: quoted, or up to the first unescaped blank."""
+
+
+def _split_prepare(uri: str) -> tuple[str, bool | None]:
+    """Return a uri without its option "prepare", which libpq does not know, and its value."""
+    found = _PREPARE.search(uri) if uri.startswith(LIBPQ) else None
+    if found is None:
+        return uri, None
+    if found["value"] not in ("on", "off"):
+        raise InvalidInput(f"prepare in the uri must be 'on' or 'off', got {found['value']!r}")
+    begin = found["begin"] if found["rest"] else ""
+    return f"{uri[: found.start()]}{begin}{found['rest']}", found["value"] == "on"
+
+
+_PREPARE = re.compile(r"(?P<begin>[?&])prepare=(?P<value>[^&]*)&?(?P<rest>.*)\Z", re.DOTALL)
 
 
 def _ann_threshold(text: str, uri: str) -> int | None:

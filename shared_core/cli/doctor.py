@@ -37,6 +37,8 @@ from shared_core.storage.postgres.connection.migrations import (
     MIN_SERVER,
     migrations,
 )
+from shared_core.storage.postgres.connection.pipeline import Connection as PooledConnection
+from shared_core.storage.postgres.connection.pooling import probe_pooling
 
 if TYPE_CHECKING:
     from shared_core.storage.oceanbase.connection.connections import Location
@@ -211,6 +213,7 @@ def _server(conninfo: str, settings: Settings, model: Model) -> Iterator[CheckRe
         connection = psycopg.connect(
             conninfo,
             autocommit=True,
+            prepare_threshold=None,  # a pooler may not keep prepared statements
             connect_timeout=max(2, int(settings.connect_timeout_s)),
             application_name="hippocampus doctor",
         )
@@ -224,6 +227,7 @@ def _server(conninfo: str, settings: Settings, model: Model) -> Iterator[CheckRe
         server = _PostgresServer(connection, settings.db_schema)
         try:
             yield server.server()
+            yield from _pooler(conninfo, settings)
             yield server.extension()
             yield server.rights()
             yield server.version()
@@ -235,6 +239,38 @@ def _server(conninfo: str, settings: Settings, model: Model) -> Iterator[CheckRe
         except psycopg.Error as error:
             advice = "fix that, then run the doctor again"
             yield problem("examination", f"cut short: {redacted(str(error))}", advice)
+
+
+def _pooler(conninfo: str, settings: Settings) -> Iterator[CheckResult]:
+    """Yield what a transaction pooler before the server cannot do; nothing without one."""
+
+    async def connect() -> PooledConnection:
+        return await PooledConnection.connect(
+            conninfo,
+            autocommit=True,
+            prepare_threshold=None,
+            connect_timeout=max(2, int(settings.connect_timeout_s)),
+            application_name="hippocampus doctor",
+        )
+
+    pooling = asyncio.run(probe_pooling(connect))
+    if not pooling.shares_sessions:
+        return
+    limits = (
+        "use the server's own address for 'hippocampus index'; a worker polls the queue, because"
+        " LISTEN delivers nothing"
+    )
+    if pooling.keeps_statements:
+        yield _note("pooler", "a transaction pooler that keeps prepared statements", limits)
+    elif not settings.prepare:
+        found = "a transaction pooler that loses prepared statements; none are prepared"
+        yield _note("pooler", found, limits)
+    else:
+        advice = (
+            "set HIPPOCAMPUS_PREPARE=off, or max_prepared_statements of PgBouncer 1.21 or newer;"
+            f" {limits}"
+        )
+        yield _note("pooler", "a transaction pooler that loses prepared statements", advice)
 
 
 class _PostgresServer:

@@ -116,3 +116,28 @@ def test_how_many_vectors_are_many_depends_on_the_engine(
     assert load_settings(uri).ann_threshold == vectors
     monkeypatch.setenv("HIPPOCAMPUS_ANN_THRESHOLD", "300")
     assert load_settings(uri).ann_threshold == 300
+
+
+@pytest.mark.parametrize(
+    ("uri", "sent", "prepares"),
+    [
+        ("postgresql://h/d?prepare=off", "postgresql://h/d", False),
+        ("postgresql://h/d?prepare=off&sslmode=require", "postgresql://h/d?sslmode=require", False),
+        ("postgres://h/d?sslmode=require&prepare=on", "postgres://h/d?sslmode=require", True),
+        ("postgresql://h/d?a=1&prepare=off&b=2", "postgresql://h/d?a=1&b=2", False),
+        ("host=h dbname=d", "host=h dbname=d", True),
+    ],
+)
+def test_a_uri_says_whether_statements_are_prepared(uri: str, sent: str, prepares: bool) -> None:
+    settings = load_settings(uri)
+    assert (sent, prepares) == (settings.uri, settings.prepare)
+
+
+def test_the_environment_says_whether_statements_are_prepared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HIPPOCAMPUS_PREPARE", "off")
+    assert not load_settings("postgresql://h/d").prepare
+    assert load_settings("postgresql://h/d?prepare=on").prepare
+    with pytest.raises(InvalidInput, match="'on' or 'off', got 'no'"):
+        load_settings("postgresql://h/d?prepare=no")

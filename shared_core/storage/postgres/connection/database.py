@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -27,8 +28,15 @@ from shared_core.settings import Settings, redacted
 from shared_core.storage.postgres.connection.citus import answers_of, bound_everywhere, propagated
 from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres, describe
 from shared_core.storage.postgres.connection.migrations import PreparedSchema, prepare
-from shared_core.storage.postgres.connection.pipeline import Connection, Rows, Statement, UtcLoader
+from shared_core.storage.postgres.connection.pipeline import (
+    LOST_STATEMENT,
+    Connection,
+    Rows,
+    Statement,
+    UtcLoader,
+)
 from shared_core.storage.postgres.connection.pool import ConnectionPool
+from shared_core.storage.postgres.connection.pooling import probe_pooling
 from shared_core.storage.postgres.connection.statements import Step, statement, step
 
 TRIES = 5
@@ -49,6 +57,8 @@ REFUSED_VALUES = (
     psycopg.errors.UntranslatableCharacter,
 )
 """Errors for a value that JSON or Python can hold and PostgreSQL cannot."""
+
+log = logging.getLogger("hippocampus")
 
 T = TypeVar("T")
 
@@ -80,6 +90,7 @@ class PostgresDatabase:
         self._adapters.register_loader("timestamptz", UtcLoader)
         self._pool = self._new_pool()
         self.prepared: PreparedSchema | None = None
+        self._prepares = settings.prepare
         self._rows_sent = 0
         self._plans_of: WeakKeyDictionary[Connection, int] = WeakKeyDictionary()
 
@@ -154,11 +165,16 @@ class PostgresDatabase:
             try:
                 async with self._pool.connection() as connection:
                     first = [*self._fresh_plans(connection), *self._bind(scope)]
-                    rows = await connection.exchange([*first, *sent], keep=keep_plans)
+                    rows = await connection.exchange(
+                        [*first, *sent], keep=keep_plans, prepare=self._prepares
+                    )
                     return Answers(steps, answers_of(groups, rows[len(first) :]))
             except psycopg.Error as error:
                 if known := self._explained(error):
                     raise known from error
+                if error.sqlstate in LOST_STATEMENT and not last_try:
+                    self._stop_preparing(error)
+                    continue
                 if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
                     raise
                 # The answer was lost: all writes are idempotent by their ids, so send them again.
@@ -171,6 +187,18 @@ class PostgresDatabase:
         """Run one named statement inside a scope, %(tenant)s of its values; return its rows."""
         [rows] = await self.run(scope, step(name, {"tenant": scope, **values}))
         return rows
+
+    def _stop_preparing(self, error: psycopg.Error) -> None:
+        """Send every later statement in full: a pooler gives each message any of its sessions."""
+        if self._prepares:
+            self._prepares = False
+            log.warning(
+                "the pooler at %r does not keep prepared statements (%s): the memory goes on"
+                " without them. Set HIPPOCAMPUS_PREPARE=off to do so from the start, or let the"
+                " pooler keep them (PgBouncer 1.21 or newer: max_prepared_statements)",
+                redacted(self._settings.uri),
+                error.diag.message_primary,
+            )
 
     def _explained(self, error: psycopg.Error) -> MemoryCoreError | None:
         """Return the error of this library that explains a refusal of the server, if one does."""
@@ -248,10 +276,18 @@ class PostgresDatabase:
                 self.conninfo,
                 autocommit=True,
                 context=self._adapters,
+                prepare_threshold=None,  # psycopg's names mean another statement on each session
                 connect_timeout=max(2, int(self._settings.connect_timeout_s)),
                 application_name="hippocampus",
             )
         except (psycopg.OperationalError, psycopg.ProgrammingError) as error:
+            raise self._unavailable(error) from error
+
+    async def shares_sessions(self) -> bool:
+        """Return whether a transaction pooler gives each message any of its sessions."""
+        try:
+            return (await probe_pooling(self.connect)).shares_sessions
+        except psycopg.Error as error:
             raise self._unavailable(error) from error
 
     async def _connect_or_restart(self) -> Connection:

@@ -7,6 +7,7 @@ types, waiting, cancelling and errors are psycopg's.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import select
 from collections import OrderedDict
@@ -32,6 +33,10 @@ Statement: TypeAlias = tuple[bytes, Mapping[str, Any]]
 
 LITERAL = "SET LOCAL "
 """Begins a statement that takes no parameters: its text differs each time, so it is not kept."""
+
+LOST_STATEMENT = ("26000", "42P05")
+"""A prepared statement is missing, or another client made it: a pooler changed the session. The
+server undid the whole message."""
 
 MAX_PREPARED = 200
 """Maximum number of prepared statements on a connection; the least recently used one is dropped."""
@@ -109,19 +114,25 @@ class Connection(AsyncConnection[tuple[Any, ...]]):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._names: OrderedDict[_Key, bytes] = OrderedDict()
-        self._made = 0
         self._adapter: abc.Transformer | None = None
 
-    async def exchange(self, steps: Sequence[Statement], *, keep: bool = True) -> list[Rows]:
-        """Run prepared statements in one transaction and return the rows of each.
+    async def exchange(
+        self, steps: Sequence[Statement], *, keep: bool = True, prepare: bool = True
+    ) -> list[Rows]:
+        """Run statements in one transaction and return the rows of each.
 
         In autocommit one message is one transaction, without BEGIN and COMMIT (decision 3).
-        keep: False for statements that are not sent again; new ones then stay unnamed. Raises the
-        server's first error; the transaction was then rolled back.
+
+        Args:
+            steps: the statements, in order.
+            keep: False for statements that are not sent again; new ones then stay unnamed.
+            prepare: False leaves every statement unnamed, also those that were prepared before.
+
+        Raises the server's first error; the transaction was then rolled back.
         """
         # Adapts all values before it names a statement: a value that fails leaves nothing behind.
         adapted = [self._adapted(*step) for step in steps]
-        parts = [self._named(*step, keep) for step in adapted]
+        parts = self._named(adapted, keep) if prepare else [_unnamed(*step) for step in adapted]
         outdated = []
         while len(self._names) > MAX_PREPARED:
             outdated.append(self._names.popitem(last=False)[1])
@@ -135,15 +146,21 @@ class Connection(AsyncConnection[tuple[Any, ...]]):
         dumped = self._adapter.dump_sequence([values[name] for name in query.names], query.formats)
         return (query.text, self._adapter.types), dumped, self._adapter.formats
 
-    def _named(self, key: _Key, values: _Values, formats: _Formats, keep: bool) -> _StatementUse:
-        name = self._names.get(key)
-        if name is not None:
-            self._names.move_to_end(key)
-            return _StatementUse(key, name, False, values, formats)
-        if not keep or key[0].startswith(LITERAL.encode()):
-            return _StatementUse(key, b"", True, values, formats)
-        self._made += 1
-        return _StatementUse(key, b"hippocampus_%d" % self._made, True, values, formats)
+    def _named(self, adapted: Sequence[_Adapted], keep: bool) -> list[_StatementUse]:
+        """Name the statements of a message; each new one is prepared where it first occurs."""
+        parts: list[_StatementUse] = []
+        made: set[_Key] = set()
+        for key, values, formats in adapted:
+            is_new = key not in self._names and key not in made
+            if is_new and (not keep or key[0].startswith(LITERAL.encode())):
+                parts.append(_unnamed(key, values, formats))
+                continue
+            if is_new:
+                made.add(key)
+            elif key in self._names:
+                self._names.move_to_end(key)
+            parts.append(_StatementUse(key, _name(key), is_new, values, formats))
+        return parts
 
     def _talk(
         self, parts: Sequence[_StatementUse], outdated: Sequence[bytes]
@@ -223,6 +240,16 @@ class Connection(AsyncConnection[tuple[Any, ...]]):
                 ended: T = done.value
                 return ended
         return await self.wait(talk)
+
+
+def _unnamed(key: _Key, values: _Values, formats: _Formats) -> _StatementUse:
+    return _StatementUse(key, b"", True, values, formats)
+
+
+@lru_cache(maxsize=1024)
+def _name(key: _Key) -> bytes:
+    """Return a name that no other SQL or types have, also on a session that others used."""
+    return b"hippocampus_" + hashlib.sha256(repr(key).encode()).hexdigest()[:32].encode()
 
 
 def _prepared(
