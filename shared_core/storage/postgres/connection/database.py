@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 import psycopg
 from pgvector.psycopg.halfvec import register_halfvec_info
 from psycopg.adapt import AdaptersMap
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.types import TypeInfo
 
 from shared_core.core.event_loops import exiting
@@ -31,6 +32,7 @@ from shared_core.storage.postgres.connection.migrations import PreparedSchema, p
 from shared_core.storage.postgres.connection.pipeline import (
     LOST_STATEMENT,
     Connection,
+    NoAnswer,
     Rows,
     Statement,
     UtcLoader,
@@ -57,6 +59,18 @@ REFUSED_VALUES = (
     psycopg.errors.UntranslatableCharacter,
 )
 """Errors for a value that JSON or Python can hold and PostgreSQL cannot."""
+
+ANSWER_GRACE_S = 10.0
+"""Seconds beyond a statement's deadline in which the answer of a server that lives arrives."""
+LONG_STATEMENT_S = 600.0
+"""The deadline of the statements after take_time, in seconds."""
+DEAD_NETWORK = {
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+"""Parameters of libpq that close a connection whose other end is gone, within about 30 s."""
 
 log = logging.getLogger("hippocampus")
 
@@ -91,6 +105,7 @@ class PostgresDatabase:
         self._pool = self._new_pool()
         self.prepared: PreparedSchema | None = None
         self._prepares = settings.prepare
+        self._statement_s = settings.statement_timeout_s
         self._rows_sent = 0
         self._plans_of: WeakKeyDictionary[Connection, int] = WeakKeyDictionary()
 
@@ -105,12 +120,16 @@ class PostgresDatabase:
                 await asyncio.to_thread(self._require_cluster)
                 self.conninfo = await _finished(asyncio.to_thread(self._embedded.acquire))
             async with self._pool.connection() as connection:
+                connection.silence_s = self._silence_s()
+                self._statement_s = await self._deadline(connection)
                 self.prepared = await prepare(
                     connection, self._settings.db_schema, create=self._settings.create
                 )
                 await self._learn_types(connection)
-        except BaseException:
+        except BaseException as error:
             await self.close()
+            if isinstance(error, NoAnswer):
+                raise self._unavailable(error) from error
             raise
 
     def _require_cluster(self) -> None:
@@ -129,6 +148,11 @@ class PostgresDatabase:
             raise StorageUnavailable("the type halfvec of pgvector cannot be found")
         register_halfvec_info(self._adapters, halfvec)  # type: ignore[arg-type] # a context
         await connection.close()  # it was made before the types were known
+
+    async def _deadline(self, connection: Connection) -> float:
+        """Return the statement_timeout of the DSN's options in seconds, or else of the settings."""
+        [rows] = await connection.exchange([(statement("deadline_of_client"), {})], prepare=False)
+        return rows[0][0] / 1000 if rows else self._settings.statement_timeout_s
 
     async def close(self) -> None:
         """Close all connections and leave the embedded server, which stops with its last user."""
@@ -164,6 +188,7 @@ class PostgresDatabase:
             connection: Connection | None = None
             try:
                 async with self._pool.connection() as connection:
+                    connection.silence_s = self._silence_s(steps)
                     first = [*self._fresh_plans(connection), *self._bind(scope)]
                     rows = await connection.exchange(
                         [*first, *sent], keep=keep_plans, prepare=self._prepares
@@ -172,6 +197,8 @@ class PostgresDatabase:
             except psycopg.Error as error:
                 if known := self._explained(error):
                     raise known from error
+                if isinstance(error, NoAnswer):  # the deadline has passed: nothing is sent again
+                    raise self._unavailable(error) from error
                 if error.sqlstate in LOST_STATEMENT and not last_try:
                     self._stop_preparing(error)
                     continue
@@ -231,6 +258,7 @@ class PostgresDatabase:
         Raises StorageUnavailable when the connection is lost.
         """
         connection = await self._connect_or_restart()
+        connection.silence_s = self._silence_s()
         try:
             await connection.set_read_only(True)
             await connection.set_isolation_level(psycopg.IsolationLevel.REPEATABLE_READ)
@@ -255,12 +283,19 @@ class PostgresDatabase:
         values = {
             "role": self.prepared.role,
             "search_path": self.prepared.search_path,
-            "statement_timeout": str(int(self._settings.statement_timeout_s * 1000)),
+            "statement_timeout": str(int(self._statement_s * 1000)),
             "scope": scope,
         }
         if self.prepared.is_spread:
             return bound_everywhere(values)
         return [(statement("bind"), values)]
+
+    def _silence_s(self, steps: Sequence[Step] = ()) -> float | None:
+        """Return how long a server that lives may be silent; None where no deadline is set."""
+        if not self._statement_s:
+            return None
+        is_long = any(one.name == "take_time" for one in steps)
+        return (LONG_STATEMENT_S if is_long else self._statement_s) + ANSWER_GRACE_S
 
     def _new_pool(self) -> ConnectionPool:
         return ConnectionPool(
@@ -270,15 +305,23 @@ class PostgresDatabase:
         )
 
     async def connect(self) -> Connection:
-        """Return a connection outside of the pool, bound to no scope; the caller closes it."""
+        """Return a connection outside of the pool, bound to no scope; the caller closes it.
+
+        The parameters of the DSN win over ours.
+        """
+        ours = {
+            "connect_timeout": max(2, int(self._settings.connect_timeout_s)),
+            "application_name": "hippocampus",
+            **DEAD_NETWORK,
+        }
         try:
+            given = conninfo_to_dict(self.conninfo)
             return await Connection.connect(
                 self.conninfo,
                 autocommit=True,
                 context=self._adapters,
                 prepare_threshold=None,  # psycopg's names mean another statement on each session
-                connect_timeout=max(2, int(self._settings.connect_timeout_s)),
-                application_name="hippocampus",
+                **{name: value for name, value in ours.items() if name not in given},  # type: ignore[arg-type]
             )
         except (psycopg.OperationalError, psycopg.ProgrammingError) as error:
             raise self._unavailable(error) from error
@@ -304,7 +347,7 @@ class PostgresDatabase:
     def _unavailable(self, error: Exception) -> StorageUnavailable:
         if isinstance(error, psycopg.errors.QueryCanceled):
             return StorageUnavailable(
-                f"a statement took longer than {self._settings.statement_timeout_s:g} s"
+                f"a statement took longer than {self._statement_s:g} s"
                 " (statement_timeout_s) and was cancelled"
             )
         reason = redacted(str(error).strip())

@@ -7,9 +7,11 @@ types, waiting, cancelling and errors are psycopg's.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 import select
+import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,9 +23,9 @@ import psycopg
 from psycopg import AsyncConnection, abc, capabilities
 from psycopg.abc import Buffer, PQGen
 from psycopg.adapt import Loader, PyFormat, Transformer
-from psycopg.pq import ConnStatus, ExecStatus, Format
+from psycopg.pq import ConnStatus, ExecStatus, Format, TransactionStatus
 from psycopg.pq.abc import PGresult
-from psycopg.waiting import Wait
+from psycopg.waiting import Wait, wait_async
 
 from shared_core.core.event_loops import on_callers_own_loop
 
@@ -40,6 +42,12 @@ server undid the whole message."""
 
 MAX_PREPARED = 200
 """Maximum number of prepared statements on a connection; the least recently used one is dropped."""
+
+CANCEL_S = 2.0
+"""Seconds in which a cancelled statement must have ended; then its connection is closed."""
+
+_POLL_S = 0.1
+"""Seconds from one look at a silent connection to the next."""
 
 _BLOCKING_MS = 5
 """Milliseconds for which a sync caller's thread polls for an answer without its event loop."""
@@ -96,6 +104,10 @@ class _StatementUse:
     formats: _Formats
 
 
+class NoAnswer(psycopg.OperationalError):
+    """The server, or the network before it, was silent for too long; the connection is closed."""
+
+
 class UtcLoader(Loader):
     """Reads a binary timestamptz as a moment in UTC, whatever the time zone of the session."""
 
@@ -109,7 +121,13 @@ class UtcLoader(Loader):
 
 
 class Connection(AsyncConnection[tuple[Any, ...]]):
-    """A connection of psycopg that can exchange() statements for rows."""
+    """A connection of psycopg that can exchange() statements for rows.
+
+    silence_s: seconds without a byte to or from the server after which a statement raises NoAnswer;
+    None waits for ever.
+    """
+
+    silence_s: float | None = None
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -228,6 +246,47 @@ class Connection(AsyncConnection[tuple[Any, ...]]):
             rows.append(self._adapter.load_rows(0, answers[place].ntuples, tuple))
         self._adapter.set_pgresult(None)
         return rows
+
+    async def wait(  # type: ignore[override] # psycopg's parameters differ by version
+        self, gen: PQGen[T], interval: float = _POLL_S, **options: Any
+    ) -> T:
+        """Complete an exchange of psycopg, within silence_s; a cancelled one within CANCEL_S."""
+        watched = self._watched(gen)
+        try:
+            return await wait_async(watched, self.pgconn.socket, interval=interval, **options)
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            if self.pgconn.transaction_status == TransactionStatus.ACTIVE:
+                await self._cancel_statement(watched)
+            raise
+
+    def _watched(self, gen: PQGen[T]) -> PQGen[T]:
+        heard_at = time.monotonic()
+        ready: Any = None
+        while True:
+            try:
+                waits_for = gen.send(ready)
+            except StopIteration as done:
+                ended: T = done.value
+                return ended
+            ready = yield waits_for
+            if ready != 0:  # psycopg sends 0 where nothing happened for _POLL_S
+                heard_at = time.monotonic()
+            elif self.silence_s and time.monotonic() - heard_at > self.silence_s:
+                self.pgconn.finish()
+                raise NoAnswer(f"no answer came for {self.silence_s:g} s")
+
+    async def _cancel_statement(self, gen: PQGen[T]) -> None:
+        try:
+            async with asyncio.timeout(CANCEL_S):
+                await self.cancel_safe(timeout=CANCEL_S)
+                await wait_async(gen, self.pgconn.socket, interval=_POLL_S)
+        except psycopg.errors.QueryCanceled:
+            return
+        except (TimeoutError, psycopg.Error):
+            self.pgconn.finish()
+        except BaseException:
+            self.pgconn.finish()
+            raise
 
     async def _answered(self, talk: PQGen[T]) -> T:
         """Complete an exchange; a sync caller first polls without its event loop."""
