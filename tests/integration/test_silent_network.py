@@ -103,14 +103,14 @@ async def test_opening_ends_when_the_network_falls_silent(
     between, dsn = proxy
     monkeypatch.setattr(databases, "ANSWER_GRACE_S", 0.2)
     database = database_at(dsn, statement_timeout_s=0.2)
-    real = database.connect
+    real = database._connect
 
     async def connect() -> pipeline.Connection:
         connection = await real()
         between.stop()
         return connection
 
-    monkeypatch.setattr(database, "connect", connect)
+    monkeypatch.setattr(database, "_connect", connect)
     with pytest.raises(StorageUnavailable, match="no answer came"):
         await asyncio.wait_for(database.open(), LONG_S)
 

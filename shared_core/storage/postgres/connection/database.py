@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -37,7 +38,12 @@ from shared_core.storage.postgres.connection.pipeline import (
     Statement,
     UtcLoader,
 )
-from shared_core.storage.postgres.connection.pool import ConnectionPool
+from shared_core.storage.postgres.connection.pool import (
+    ConnectionPool,
+    NoFreeSlot,
+    has_no_slot,
+    pauses_s,
+)
 from shared_core.storage.postgres.connection.pooling import probe_pooling
 from shared_core.storage.postgres.connection.statements import Step, statement, step
 
@@ -257,7 +263,7 @@ class PostgresDatabase:
 
         Raises StorageUnavailable when the connection is lost.
         """
-        connection = await self._connect_or_restart()
+        connection = await self._with_slot(self._connect_or_restart)
         connection.silence_s = self._silence_s()
         try:
             await connection.set_read_only(True)
@@ -305,10 +311,23 @@ class PostgresDatabase:
         )
 
     async def connect(self) -> Connection:
-        """Return a connection outside of the pool, bound to no scope; the caller closes it.
+        """Return a connection outside of the pool, bound to no scope; the caller closes it."""
+        return await self._with_slot(self._connect)
 
-        The parameters of the DSN win over ours.
-        """
+    async def _with_slot(self, connect: Callable[[], Awaitable[Connection]]) -> Connection:
+        """Connect outside of the pool; wait connect_timeout_s for a free slot of the server."""
+        ends_at = time.monotonic() + self._settings.connect_timeout_s
+        for pause_s in pauses_s():
+            try:
+                return await connect()
+            except NoFreeSlot:
+                if time.monotonic() >= ends_at:
+                    raise
+            await asyncio.sleep(pause_s)
+        raise AssertionError("unreachable")
+
+    async def _connect(self) -> Connection:
+        """Open a connection. The parameters of the DSN win over ours."""
         ours = {
             "connect_timeout": max(2, int(self._settings.connect_timeout_s)),
             "application_name": "hippocampus",
@@ -336,13 +355,15 @@ class PostgresDatabase:
     async def _connect_or_restart(self) -> Connection:
         """Connect; start an embedded server that died, or was killed, again first."""
         try:
-            return await self.connect()
+            return await self._connect()
+        except NoFreeSlot:
+            raise
         except StorageUnavailable:
             if self._embedded is None:
                 raise
             await _finished(asyncio.to_thread(self._embedded.acquire))
             await asyncio.to_thread(self._embedded.release)  # this object was counted already
-            return await self.connect()
+            return await self._connect()
 
     def _unavailable(self, error: Exception) -> StorageUnavailable:
         if isinstance(error, psycopg.errors.QueryCanceled):
@@ -351,6 +372,12 @@ class PostgresDatabase:
                 " (statement_timeout_s) and was cancelled"
             )
         reason = redacted(str(error).strip())
+        if isinstance(error, psycopg.OperationalError) and has_no_slot(error):
+            return NoFreeSlot(
+                f"the server at {redacted(self._settings.uri)!r} has no free connection for"
+                f" {self._settings.connect_timeout_s:g} s: raise its max_connections, or give each"
+                f" process a smaller pool_size, got {self._settings.pool_size} ({reason})"
+            )
         return StorageUnavailable(
             f"the database at {redacted(self._settings.uri)!r} cannot be used: {reason}."
             " Check HIPPOCAMPUS_URI or the uri argument; 'hippocampus doctor' tells more"

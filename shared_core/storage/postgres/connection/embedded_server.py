@@ -32,6 +32,7 @@ from psycopg import pq, sql
 from psycopg.conninfo import make_conninfo
 
 from shared_core.errors import StorageUnavailable
+from shared_core.storage.postgres.connection.pool import has_no_slot
 
 if sys.platform != "win32":
     import pwd
@@ -60,7 +61,7 @@ INITDB_SETTINGS = {
     # 0700 and lies in a directory of mode 0700.
     "listen_addresses": "",
     "unix_socket_permissions": "0700",
-    "max_connections": "100",
+    "max_connections": "300",
     "shared_buffers": "128MB",
     # A failing statement and its values are text of the user: they stay out of the log.
     "log_min_error_statement": "panic",
@@ -139,8 +140,7 @@ class EmbeddedServer:
         while time.monotonic() < deadline:
             record = read_record(self.cluster)
             ping = ping_server(record)
-            if record and ping == pq.Ping.OK:
-                self._ensure_database(record)
+            if record and ping == pq.Ping.OK and self._ensure_database(record):
                 return record
             if ping != pq.Ping.REJECT:  # REJECT: it is starting, recovering or stopping
                 if record is None or not self._is_alive(record.pid):
@@ -269,14 +269,19 @@ class EmbeddedServer:
             os.chown(directory, self._account.pw_uid, self._account.pw_gid)
             let_through(directory.parent)
 
-    def _ensure_database(self, record: ServerRecord) -> None:
+    def _ensure_database(self, record: ServerRecord) -> bool:
+        """Create the database if it is missing; return False where no connection is free."""
         name = sql.Identifier(DATABASE)
         try:
             with psycopg.connect(conninfo(record.sockets, "postgres"), autocommit=True) as session:
                 query = "SELECT 1 FROM pg_database WHERE datname = %s"
                 if session.execute(query, [DATABASE]).fetchone() is None:
                     session.execute(sql.SQL("CREATE DATABASE {}").format(name))
+            return True
         except psycopg.Error as error:
+            if has_no_slot(error):
+                time.sleep(RETRY_S)
+                return False
             raise unavailable(self.home, str(error).strip(), "try again") from error
 
     def _run(self, program: str, *arguments: str, output: IO[str]) -> int:
