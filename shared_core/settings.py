@@ -22,6 +22,7 @@ MAX_CLEANUP_HOURS = 87_600
 OCEANBASE = ("seekdb:", "oceanbase:")
 ROOT_HOME = Path("/var/lib/hippocampus")
 """The default folder of root, whose own home is closed to the OS user that runs its server."""
+LIBPQ = ("postgresql:", "postgres:")
 _SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
@@ -44,6 +45,7 @@ class Settings:
         cleanup_hours: hours between two scheduled cleanups; None schedules none.
         profiles: whether each consolidation updates the profile of the user.
         create: False raises where there is no memory, and creates nothing.
+        prepare: whether PostgreSQL keeps statements prepared. A pooler may not keep them.
     """
 
     uri: str = EMBEDDED
@@ -58,6 +60,7 @@ class Settings:
     cleanup_hours: float | None = None
     profiles: bool = False
     create: bool = True
+    prepare: bool = True
 
     def __post_init__(self) -> None:
         if not _SCHEMA_NAME.fullmatch(self.db_schema) or self.db_schema.startswith("pg_"):
@@ -88,7 +91,8 @@ def load_settings(
     """Return the settings from the arguments, else from the environment, else the defaults.
 
     Variables: HIPPOCAMPUS_URI, _HOME, _SCHEMA, _PRIVACY, _ANN_THRESHOLD (vectors, or "off"),
-    _CLEANUP_HOURS (hours, or "off"), _GRAPH and _PROFILES ("on" or "off").
+    _CLEANUP_HOURS (hours, or "off"), _GRAPH, _PROFILES and _PREPARE ("on" or "off"). In the query
+    of a postgresql:// uri, prepare=off or prepare=on comes before the variable.
     Raises InvalidInput for a value of no known form.
     """
     home = os.environ.get("HIPPOCAMPUS_HOME")
@@ -96,6 +100,7 @@ def load_settings(
     if isinstance(uri, Path):
         chosen = f"embedded://{uri}"
     check_uri(chosen)
+    chosen, prepare = _split_prepare(chosen)
     return Settings(
         uri=chosen,
         home=Path(home).expanduser() if home else _default_home(chosen),
@@ -107,6 +112,7 @@ def load_settings(
         profiles=_on_or_off("HIPPOCAMPUS_PROFILES", "off"),
         cleanup_hours=_cleanup_hours(os.environ.get("HIPPOCAMPUS_CLEANUP_HOURS", "")),
         create=create,
+        prepare=_on_or_off("HIPPOCAMPUS_PREPARE") if prepare is None else prepare,
     )
 
 
@@ -145,6 +151,20 @@ def _default_home(uri: str) -> Path:
             " PostgreSQL, or HIPPOCAMPUS_URI to a server"
         )
     return folder
+
+
+def _split_prepare(uri: str) -> tuple[str, bool | None]:
+    """Return a uri without its option "prepare", which libpq does not know, and its value."""
+    found = _PREPARE.search(uri) if uri.startswith(LIBPQ) else None
+    if found is None:
+        return uri, None
+    if found["value"] not in ("on", "off"):
+        raise InvalidInput(f"prepare in the uri must be 'on' or 'off', got {found['value']!r}")
+    begin = found["begin"] if found["rest"] else ""
+    return f"{uri[: found.start()]}{begin}{found['rest']}", found["value"] == "on"
+
+
+_PREPARE = re.compile(r"(?P<begin>[?&])prepare=(?P<value>[^&]*)&?(?P<rest>.*)\Z", re.DOTALL)
 
 
 def _ann_threshold(text: str, uri: str) -> int | None:

@@ -46,7 +46,8 @@ from shared_core.storage.postgres.connection.migrations import (
     migrations,
     try_migration,
 )
-from shared_core.storage.postgres.connection.pipeline import Connection as AsyncConnection
+from shared_core.storage.postgres.connection.pipeline import Connection as PooledConnection
+from shared_core.storage.postgres.connection.pooling import probe_pooling
 
 if TYPE_CHECKING:
     from shared_core.storage.oceanbase.connection.connections import Location
@@ -221,6 +222,7 @@ def _server(conninfo: str, settings: Settings, model: Model) -> Iterator[CheckRe
         connection = psycopg.connect(
             conninfo,
             autocommit=True,
+            prepare_threshold=None,  # a pooler may not keep prepared statements
             connect_timeout=max(2, int(settings.connect_timeout_s)),
             application_name="hippocampus doctor",
         )
@@ -234,6 +236,7 @@ def _server(conninfo: str, settings: Settings, model: Model) -> Iterator[CheckRe
         server = _PostgresServer(connection, conninfo, settings.db_schema)
         try:
             yield server.server()
+            yield from _pooler(conninfo, settings)
             yield server.extension()
             yield server.rights()
             yield server.version()
@@ -250,8 +253,40 @@ def _server(conninfo: str, settings: Settings, model: Model) -> Iterator[CheckRe
 
 
 async def _try_migration(conninfo: str, schema: str) -> None:
-    async with await AsyncConnection.connect(conninfo, autocommit=True) as connection:
+    async with await PooledConnection.connect(conninfo, autocommit=True) as connection:
         await try_migration(connection, schema)
+
+
+def _pooler(conninfo: str, settings: Settings) -> Iterator[CheckResult]:
+    """Yield what a transaction pooler before the server cannot do; nothing without one."""
+
+    async def connect() -> PooledConnection:
+        return await PooledConnection.connect(
+            conninfo,
+            autocommit=True,
+            prepare_threshold=None,
+            connect_timeout=max(2, int(settings.connect_timeout_s)),
+            application_name="hippocampus doctor",
+        )
+
+    pooling = asyncio.run(probe_pooling(connect))
+    if not pooling.shares_sessions:
+        return
+    limits = (
+        "use the server's own address for 'hippocampus index'; a worker polls the queue, because"
+        " LISTEN delivers nothing"
+    )
+    if pooling.keeps_statements:
+        yield _note("pooler", "a transaction pooler that keeps prepared statements", limits)
+    elif not settings.prepare:
+        found = "a transaction pooler that loses prepared statements; none are prepared"
+        yield _note("pooler", found, limits)
+    else:
+        advice = (
+            "set HIPPOCAMPUS_PREPARE=off, or max_prepared_statements of PgBouncer 1.21 or newer;"
+            f" {limits}"
+        )
+        yield _note("pooler", "a transaction pooler that loses prepared statements", advice)
 
 
 class _PostgresServer:

@@ -99,7 +99,7 @@ def test_the_first_use_creates_a_durable_private_database(empty_home: Path) -> N
         "fsync": "on",
         "synchronous_commit": "on",
         "full_page_writes": "on",
-        "max_connections": "100",
+        "max_connections": "300",
         "server_encoding": "UTF8",
         "lc_messages": "C",
     }

@@ -135,3 +135,28 @@ def test_an_os_user_without_a_home_is_asked_for_a_folder(monkeypatch: pytest.Mon
     with pytest.raises(InvalidInput, match="set HIPPOCAMPUS_HOME"):
         load_settings()
     assert load_settings("postgresql:///shop").embedded_home is None
+
+
+@pytest.mark.parametrize(
+    ("uri", "sent", "prepares"),
+    [
+        ("postgresql://h/d?prepare=off", "postgresql://h/d", False),
+        ("postgresql://h/d?prepare=off&sslmode=require", "postgresql://h/d?sslmode=require", False),
+        ("postgres://h/d?sslmode=require&prepare=on", "postgres://h/d?sslmode=require", True),
+        ("postgresql://h/d?a=1&prepare=off&b=2", "postgresql://h/d?a=1&b=2", False),
+        ("host=h dbname=d", "host=h dbname=d", True),
+    ],
+)
+def test_a_uri_says_whether_statements_are_prepared(uri: str, sent: str, prepares: bool) -> None:
+    settings = load_settings(uri)
+    assert (sent, prepares) == (settings.uri, settings.prepare)
+
+
+def test_the_environment_says_whether_statements_are_prepared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HIPPOCAMPUS_PREPARE", "off")
+    assert not load_settings("postgresql://h/d").prepare
+    assert load_settings("postgresql://h/d?prepare=on").prepare
+    with pytest.raises(InvalidInput, match="'on' or 'off', got 'no'"):
+        load_settings("postgresql://h/d?prepare=no")

@@ -209,12 +209,17 @@ class PostgresIndexes:
     async def index_builder(self) -> AsyncIterator[IndexBuilder | None]:
         """Yield a builder, or None while another process builds.
 
-        Needs a session lock, so it does not work through a transaction pooler. Raises
-        StorageUnavailable, with the missing right, when the user may not build.
+        Raises StorageUnavailable when the user may not build, with the missing right, and behind a
+        transaction pooler, because a build needs a lock of its session.
         """
         prepared = self._database.prepared
         assert prepared is not None
         schema = self._database.schema
+        if await self._database.shares_sessions():
+            raise StorageUnavailable(
+                "indexes cannot be built or dropped through a transaction pooler: run 'hippocampus"
+                " index --uri ...' with the address of the server itself"
+            )
         async with await self._database.connect() as connection:
             try:
                 await connection.execute(

@@ -298,7 +298,9 @@ async def _job_hints(database: PostgresDatabase) -> AsyncIterator[datetime | Non
     """
     connection = await database.connect()
     try:
-        # A transaction pooler accepts LISTEN and delivers nothing, so we notify ourselves first.
+        # Through a transaction pooler other clients would listen on, so no LISTEN is sent.
+        if await database.shares_sessions():
+            raise StorageUnavailable("a transaction pooler in front of the server cannot LISTEN")
         await _prove(database, connection)
         yield None
         async for hint in connection.notifies():
@@ -324,5 +326,5 @@ async def _prove(database: PostgresDatabase, connection: Connection) -> None:
     except TimeoutError:
         pass
     raise StorageUnavailable(
-        "LISTEN delivers nothing: a pooler in front of the server may not support it"
+        "LISTEN delivers nothing: a proxy in front of the server may not support it"
     )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Sequence
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -11,9 +13,10 @@ from weakref import WeakKeyDictionary
 import psycopg
 from pgvector.psycopg.halfvec import register_halfvec_info
 from psycopg.adapt import AdaptersMap
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.types import TypeInfo
 
-from shared_core.core.event_loops import exiting
+from shared_core.core.event_loops import exiting, finished
 from shared_core.errors import (
     Conflict,
     EmbeddingMismatch,
@@ -33,8 +36,21 @@ from shared_core.storage.postgres.connection.migrations import (
     permission_denied,
     prepare,
 )
-from shared_core.storage.postgres.connection.pipeline import Connection, Rows, Statement, UtcLoader
-from shared_core.storage.postgres.connection.pool import ConnectionPool
+from shared_core.storage.postgres.connection.pipeline import (
+    LOST_STATEMENT,
+    Connection,
+    NoAnswer,
+    Rows,
+    Statement,
+    UtcLoader,
+)
+from shared_core.storage.postgres.connection.pool import (
+    ConnectionPool,
+    NoFreeSlot,
+    has_no_slot,
+    pauses_s,
+)
+from shared_core.storage.postgres.connection.pooling import probe_pooling
 from shared_core.storage.postgres.connection.statements import Step, statement, step
 
 TRIES = 5
@@ -55,6 +71,20 @@ REFUSED_VALUES = (
     psycopg.errors.UntranslatableCharacter,
 )
 """Errors for a value that JSON or Python can hold and PostgreSQL cannot."""
+
+ANSWER_GRACE_S = 10.0
+"""Seconds beyond a statement's deadline in which the answer of a server that lives arrives."""
+LONG_STATEMENT_S = 600.0
+"""The deadline of the statements after take_time, in seconds."""
+DEAD_NETWORK = {
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+"""Parameters of libpq that close a connection whose other end is gone, within about 30 s."""
+
+log = logging.getLogger("hippocampus")
 
 T = TypeVar("T")
 
@@ -87,6 +117,8 @@ class PostgresDatabase:
         self._pool = self._new_pool()
         self.prepared: PreparedSchema | None = None
         self._user = ""
+        self._prepares = settings.prepare
+        self._statement_s = settings.statement_timeout_s
         self._rows_sent = 0
         self._plans_of: WeakKeyDictionary[Connection, int] = WeakKeyDictionary()
 
@@ -99,15 +131,19 @@ class PostgresDatabase:
         try:
             if self._embedded:
                 await asyncio.to_thread(self._require_cluster)
-                self.conninfo = await _finished(asyncio.to_thread(self._embedded.acquire))
+                self.conninfo = await finished(asyncio.to_thread(self._embedded.acquire))
             async with self._pool.connection() as connection:
                 self._user = connection.info.user
+                connection.silence_s = self._silence_s()
+                self._statement_s = await self._deadline(connection)
                 self.prepared = await prepare(
                     connection, self._settings.db_schema, create=self._settings.create
                 )
                 await self._learn_types(connection)
-        except BaseException:
+        except BaseException as error:
             await self.close()
+            if isinstance(error, NoAnswer):
+                raise self._unavailable(error) from error
             raise
 
     def _require_cluster(self) -> None:
@@ -126,6 +162,11 @@ class PostgresDatabase:
             raise StorageUnavailable("the type halfvec of pgvector cannot be found")
         register_halfvec_info(self._adapters, halfvec)  # type: ignore[arg-type] # a context
         await connection.close()  # it was made before the types were known
+
+    async def _deadline(self, connection: Connection) -> float:
+        """Return the statement_timeout of the DSN's options in seconds, or else of the settings."""
+        [rows] = await connection.exchange([(statement("deadline_of_client"), {})], prepare=False)
+        return rows[0][0] / 1000 if rows else self._settings.statement_timeout_s
 
     async def close(self) -> None:
         """Close all connections and leave the embedded server, which stops with its last user."""
@@ -162,12 +203,20 @@ class PostgresDatabase:
             connection: Connection | None = None
             try:
                 async with self._pool.connection() as connection:
+                    connection.silence_s = self._silence_s(steps)
                     first = [*self._fresh_plans(connection), *self._bind(scope)]
-                    rows = await connection.exchange([*first, *sent], keep=keep_plans)
+                    rows = await connection.exchange(
+                        [*first, *sent], keep=keep_plans, prepare=self._prepares
+                    )
                     return Answers(steps, answers_of(groups, rows[len(first) :]))
             except psycopg.Error as error:
                 if known := self._explained(error):
                     raise known from error
+                if isinstance(error, NoAnswer):  # the deadline has passed: nothing is sent again
+                    raise self._unavailable(error) from error
+                if error.sqlstate in LOST_STATEMENT and not last_try:
+                    self._stop_preparing(error)
+                    continue
                 if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
                     raise
                 # The answer was lost: all writes are idempotent by their ids, so send them again.
@@ -180,6 +229,18 @@ class PostgresDatabase:
         """Run one named statement inside a scope, %(tenant)s of its values; return its rows."""
         [rows] = await self.run(scope, step(name, {"tenant": scope, **values}))
         return rows
+
+    def _stop_preparing(self, error: psycopg.Error) -> None:
+        """Send every later statement in full: a pooler gives each message any of its sessions."""
+        if self._prepares:
+            self._prepares = False
+            log.warning(
+                "the pooler at %r does not keep prepared statements (%s): the memory goes on"
+                " without them. Set HIPPOCAMPUS_PREPARE=off to do so from the start, or let the"
+                " pooler keep them (PgBouncer 1.21 or newer: max_prepared_statements)",
+                redacted(self._settings.uri),
+                error.diag.message_primary,
+            )
 
     def _explained(self, error: psycopg.Error) -> MemoryCoreError | None:
         """Return the error of this library that explains a refusal of the server, if one does."""
@@ -220,7 +281,8 @@ class PostgresDatabase:
 
         Raises StorageUnavailable when the connection is lost, PermissionDenied without a right.
         """
-        connection = await self._connect_or_restart()
+        connection = await self._with_slot(self._connect_or_restart)
+        connection.silence_s = self._silence_s()
         try:
             await connection.set_read_only(True)
             await connection.set_isolation_level(psycopg.IsolationLevel.REPEATABLE_READ)
@@ -247,12 +309,19 @@ class PostgresDatabase:
         values = {
             "role": self.prepared.role,
             "search_path": self.prepared.search_path,
-            "statement_timeout": str(int(self._settings.statement_timeout_s * 1000)),
+            "statement_timeout": str(int(self._statement_s * 1000)),
             "scope": scope,
         }
         if self.prepared.is_spread:
             return bound_everywhere(values)
         return [(statement("bind"), values)]
+
+    def _silence_s(self, steps: Sequence[Step] = ()) -> float | None:
+        """Return how long a server that lives may be silent; None where no deadline is set."""
+        if not self._statement_s:
+            return None
+        is_long = any(one.name == "take_time" for one in steps)
+        return (LONG_STATEMENT_S if is_long else self._statement_s) + ANSWER_GRACE_S
 
     def _new_pool(self) -> ConnectionPool:
         return ConnectionPool(
@@ -263,35 +332,72 @@ class PostgresDatabase:
 
     async def connect(self) -> Connection:
         """Return a connection outside of the pool, bound to no scope; the caller closes it."""
+        return await self._with_slot(self._connect)
+
+    async def _with_slot(self, connect: Callable[[], Awaitable[Connection]]) -> Connection:
+        """Connect outside of the pool; wait connect_timeout_s for a free slot of the server."""
+        ends_at = time.monotonic() + self._settings.connect_timeout_s
+        for pause_s in pauses_s():
+            try:
+                return await connect()
+            except NoFreeSlot:
+                if time.monotonic() >= ends_at:
+                    raise
+            await asyncio.sleep(pause_s)
+        raise AssertionError("unreachable")
+
+    async def _connect(self) -> Connection:
+        """Open a connection. The parameters of the DSN win over ours."""
+        ours = {
+            "connect_timeout": max(2, int(self._settings.connect_timeout_s)),
+            "application_name": "hippocampus",
+            **DEAD_NETWORK,
+        }
         try:
+            given = conninfo_to_dict(self.conninfo)
             return await Connection.connect(
                 self.conninfo,
                 autocommit=True,
                 context=self._adapters,
-                connect_timeout=max(2, int(self._settings.connect_timeout_s)),
-                application_name="hippocampus",
+                prepare_threshold=None,  # psycopg's names mean another statement on each session
+                **{name: value for name, value in ours.items() if name not in given},  # type: ignore[arg-type]
             )
         except (psycopg.OperationalError, psycopg.ProgrammingError) as error:
+            raise self._unavailable(error) from error
+
+    async def shares_sessions(self) -> bool:
+        """Return whether a transaction pooler gives each message any of its sessions."""
+        try:
+            return (await probe_pooling(self.connect)).shares_sessions
+        except psycopg.Error as error:
             raise self._unavailable(error) from error
 
     async def _connect_or_restart(self) -> Connection:
         """Connect; start an embedded server that died, or was killed, again first."""
         try:
-            return await self.connect()
+            return await self._connect()
+        except NoFreeSlot:
+            raise
         except StorageUnavailable:
             if self._embedded is None:
                 raise
-            await _finished(asyncio.to_thread(self._embedded.acquire))
+            await finished(asyncio.to_thread(self._embedded.acquire))
             await asyncio.to_thread(self._embedded.release)  # this object was counted already
-            return await self.connect()
+            return await self._connect()
 
     def _unavailable(self, error: Exception) -> StorageUnavailable:
         if isinstance(error, psycopg.errors.QueryCanceled):
             return StorageUnavailable(
-                f"a statement took longer than {self._settings.statement_timeout_s:g} s"
+                f"a statement took longer than {self._statement_s:g} s"
                 " (statement_timeout_s) and was cancelled"
             )
         reason = redacted(str(error).strip())
+        if isinstance(error, psycopg.OperationalError) and has_no_slot(error):
+            return NoFreeSlot(
+                f"the server at {redacted(self._settings.uri)!r} has no free connection for"
+                f" {self._settings.connect_timeout_s:g} s: raise its max_connections, or give each"
+                f" process a smaller pool_size, got {self._settings.pool_size} ({reason})"
+            )
         return StorageUnavailable(
             f"the database at {redacted(self._settings.uri)!r} cannot be used: {reason}."
             " Check HIPPOCAMPUS_URI or the uri argument; 'hippocampus doctor' tells more"
@@ -319,16 +425,6 @@ def _too_large(error: psycopg.errors.ProgramLimitExceeded) -> InvalidInput:
             " store a reference to it"
         )
     return InvalidInput(f"{what}: {error.diag.message_primary}")
-
-
-async def _finished(work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of work; a cancelled caller waits for its end, so that it can be undone."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await task
-        raise
 
 
 def by_column(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, object]:

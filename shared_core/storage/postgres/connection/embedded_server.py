@@ -36,6 +36,7 @@ from shared_core.storage.postgres.connection.embedded_errors import (
     disk_full,
     unavailable,
 )
+from shared_core.storage.postgres.connection.pool import has_no_slot
 from shared_core.storage.postgres.connection.server_account import (
     closed_to,
     find_account,
@@ -72,7 +73,7 @@ INITDB_SETTINGS = {
     # 0700 and lies in a directory of mode 0700.
     "listen_addresses": "",
     "unix_socket_permissions": "0700",
-    "max_connections": "100",
+    "max_connections": "300",
     "shared_buffers": "128MB",
     # A failing statement and its values are text of the user: they stay out of the log.
     "log_min_error_statement": "panic",
@@ -150,8 +151,7 @@ class EmbeddedServer:
         while time.monotonic() < deadline:
             record = read_record(self.cluster)
             ping = ping_server(record)
-            if record and ping == pq.Ping.OK:
-                self._ensure_database(record)
+            if record and ping == pq.Ping.OK and self._ensure_database(record):
                 return record
             if ping != pq.Ping.REJECT:  # REJECT: it is starting, recovering or stopping
                 if record is None or not is_server(record.pid, self.cluster):
@@ -296,14 +296,19 @@ class EmbeddedServer:
         if self._account:
             os.chown(directory, self._account.pw_uid, self._account.pw_gid)
 
-    def _ensure_database(self, record: ServerRecord) -> None:
+    def _ensure_database(self, record: ServerRecord) -> bool:
+        """Create the database if it is missing; return False where no connection is free."""
         name = sql.Identifier(DATABASE)
         try:
             with psycopg.connect(conninfo(record.sockets, "postgres"), autocommit=True) as session:
                 query = "SELECT 1 FROM pg_database WHERE datname = %s"
                 if session.execute(query, [DATABASE]).fetchone() is None:
                     session.execute(sql.SQL("CREATE DATABASE {}").format(name))
+            return True
         except psycopg.Error as error:
+            if has_no_slot(error):
+                time.sleep(RETRY_S)
+                return False
             raise unavailable(self.home, str(error).strip(), "try again") from error
 
     def _programs(self) -> Path:

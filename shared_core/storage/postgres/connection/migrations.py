@@ -126,6 +126,7 @@ async def _applied(connection: Connection, schema: str) -> dict[int, str]:
 
 async def _migrate(connection: Connection, schema: str) -> None:
     """Apply missing migrations in one transaction; other processes wait for its lock."""
+    connection.silence_s = None  # a migration, or that of another process, may take long
     key = int.from_bytes(hashlib.sha256(f"hippocampus {schema}".encode()).digest()[:8], "big") >> 1
     try:
         async with connection.transaction():

@@ -7,8 +7,11 @@ types, waiting, cancelling and errors are psycopg's.
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import re
 import select
+import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,9 +23,9 @@ import psycopg
 from psycopg import AsyncConnection, abc, capabilities
 from psycopg.abc import Buffer, PQGen
 from psycopg.adapt import Loader, PyFormat, Transformer
-from psycopg.pq import ConnStatus, ExecStatus, Format
+from psycopg.pq import ConnStatus, ExecStatus, Format, TransactionStatus
 from psycopg.pq.abc import PGresult
-from psycopg.waiting import Wait
+from psycopg.waiting import Wait, wait_async
 
 from shared_core.core.event_loops import on_callers_own_loop
 
@@ -33,8 +36,18 @@ Statement: TypeAlias = tuple[bytes, Mapping[str, Any]]
 LITERAL = "SET LOCAL "
 """Begins a statement that takes no parameters: its text differs each time, so it is not kept."""
 
+LOST_STATEMENT = ("26000", "42P05")
+"""A prepared statement is missing, or another client made it: a pooler changed the session. The
+server undid the whole message."""
+
 MAX_PREPARED = 200
 """Maximum number of prepared statements on a connection; the least recently used one is dropped."""
+
+CANCEL_S = 2.0
+"""Seconds in which a cancelled statement must have ended; then its connection is closed."""
+
+_POLL_S = 0.1
+"""Seconds from one look at a silent connection to the next."""
 
 _BLOCKING_MS = 5
 """Milliseconds for which a sync caller's thread polls for an answer without its event loop."""
@@ -91,6 +104,10 @@ class _StatementUse:
     formats: _Formats
 
 
+class NoAnswer(psycopg.OperationalError):
+    """The server, or the network before it, was silent for too long; the connection is closed."""
+
+
 class UtcLoader(Loader):
     """Reads a binary timestamptz as a moment in UTC, whatever the time zone of the session."""
 
@@ -104,24 +121,36 @@ class UtcLoader(Loader):
 
 
 class Connection(AsyncConnection[tuple[Any, ...]]):
-    """A connection of psycopg that can exchange() statements for rows."""
+    """A connection of psycopg that can exchange() statements for rows.
+
+    silence_s: seconds without a byte to or from the server after which a statement raises NoAnswer;
+    None waits for ever.
+    """
+
+    silence_s: float | None = None
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._names: OrderedDict[_Key, bytes] = OrderedDict()
-        self._made = 0
         self._adapter: abc.Transformer | None = None
 
-    async def exchange(self, steps: Sequence[Statement], *, keep: bool = True) -> list[Rows]:
-        """Run prepared statements in one transaction and return the rows of each.
+    async def exchange(
+        self, steps: Sequence[Statement], *, keep: bool = True, prepare: bool = True
+    ) -> list[Rows]:
+        """Run statements in one transaction and return the rows of each.
 
         In autocommit one message is one transaction, without BEGIN and COMMIT (decision 3).
-        keep: False for statements that are not sent again; new ones then stay unnamed. Raises the
-        server's first error; the transaction was then rolled back.
+
+        Args:
+            steps: the statements, in order.
+            keep: False for statements that are not sent again; new ones then stay unnamed.
+            prepare: False leaves every statement unnamed, also those that were prepared before.
+
+        Raises the server's first error; the transaction was then rolled back.
         """
         # Adapts all values before it names a statement: a value that fails leaves nothing behind.
         adapted = [self._adapted(*step) for step in steps]
-        parts = [self._named(*step, keep) for step in adapted]
+        parts = self._named(adapted, keep) if prepare else [_unnamed(*step) for step in adapted]
         outdated = []
         while len(self._names) > MAX_PREPARED:
             outdated.append(self._names.popitem(last=False)[1])
@@ -135,15 +164,21 @@ class Connection(AsyncConnection[tuple[Any, ...]]):
         dumped = self._adapter.dump_sequence([values[name] for name in query.names], query.formats)
         return (query.text, self._adapter.types), dumped, self._adapter.formats
 
-    def _named(self, key: _Key, values: _Values, formats: _Formats, keep: bool) -> _StatementUse:
-        name = self._names.get(key)
-        if name is not None:
-            self._names.move_to_end(key)
-            return _StatementUse(key, name, False, values, formats)
-        if not keep or key[0].startswith(LITERAL.encode()):
-            return _StatementUse(key, b"", True, values, formats)
-        self._made += 1
-        return _StatementUse(key, b"hippocampus_%d" % self._made, True, values, formats)
+    def _named(self, adapted: Sequence[_Adapted], keep: bool) -> list[_StatementUse]:
+        """Name the statements of a message; each new one is prepared where it first occurs."""
+        parts: list[_StatementUse] = []
+        made: set[_Key] = set()
+        for key, values, formats in adapted:
+            is_new = key not in self._names and key not in made
+            if is_new and (not keep or key[0].startswith(LITERAL.encode())):
+                parts.append(_unnamed(key, values, formats))
+                continue
+            if is_new:
+                made.add(key)
+            elif key in self._names:
+                self._names.move_to_end(key)
+            parts.append(_StatementUse(key, _name(key), is_new, values, formats))
+        return parts
 
     def _talk(
         self, parts: Sequence[_StatementUse], outdated: Sequence[bytes]
@@ -212,6 +247,47 @@ class Connection(AsyncConnection[tuple[Any, ...]]):
         self._adapter.set_pgresult(None)
         return rows
 
+    async def wait(  # type: ignore[override] # psycopg's parameters differ by version
+        self, gen: PQGen[T], interval: float = _POLL_S, **options: Any
+    ) -> T:
+        """Complete an exchange of psycopg, within silence_s; a cancelled one within CANCEL_S."""
+        watched = self._watched(gen)
+        try:
+            return await wait_async(watched, self.pgconn.socket, interval=interval, **options)
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            if self.pgconn.transaction_status == TransactionStatus.ACTIVE:
+                await self._cancel_statement(watched)
+            raise
+
+    def _watched(self, gen: PQGen[T]) -> PQGen[T]:
+        heard_at = time.monotonic()
+        ready: Any = None
+        while True:
+            try:
+                waits_for = gen.send(ready)
+            except StopIteration as done:
+                ended: T = done.value
+                return ended
+            ready = yield waits_for
+            if ready != 0:  # psycopg sends 0 where nothing happened for _POLL_S
+                heard_at = time.monotonic()
+            elif self.silence_s and time.monotonic() - heard_at > self.silence_s:
+                self.pgconn.finish()
+                raise NoAnswer(f"no answer came for {self.silence_s:g} s")
+
+    async def _cancel_statement(self, gen: PQGen[T]) -> None:
+        try:
+            async with asyncio.timeout(CANCEL_S):
+                await self.cancel_safe(timeout=CANCEL_S)
+                await wait_async(gen, self.pgconn.socket, interval=_POLL_S)
+        except psycopg.errors.QueryCanceled:
+            return
+        except (TimeoutError, psycopg.Error):
+            self.pgconn.finish()
+        except BaseException:
+            self.pgconn.finish()
+            raise
+
     async def _answered(self, talk: PQGen[T]) -> T:
         """Complete an exchange; a sync caller first polls without its event loop."""
         # The loop of a sync caller serves only this call: polling saves its overhead (decision 2).
@@ -223,6 +299,16 @@ class Connection(AsyncConnection[tuple[Any, ...]]):
                 ended: T = done.value
                 return ended
         return await self.wait(talk)
+
+
+def _unnamed(key: _Key, values: _Values, formats: _Formats) -> _StatementUse:
+    return _StatementUse(key, b"", True, values, formats)
+
+
+@lru_cache(maxsize=1024)
+def _name(key: _Key) -> bytes:
+    """Return a name that no other SQL or types have, also on a session that others used."""
+    return b"hippocampus_" + hashlib.sha256(repr(key).encode()).hexdigest()[:32].encode()
 
 
 def _prepared(

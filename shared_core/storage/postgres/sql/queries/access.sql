@@ -8,6 +8,10 @@ SELECT set_config('role', %(role)s, true),
        set_config('plan_cache_mode', 'force_generic_plan', true),
        set_config('hippocampus.scope', %(scope)s, true)
 
+-- name: deadline_of_client
+-- The statement_timeout in the options of the DSN, in milliseconds; no row without one.
+SELECT setting::integer FROM pg_settings WHERE name = 'statement_timeout' AND source = 'client'
+
 -- name: active_model
 SELECT model, dimensions FROM embedding_models WHERE active
 

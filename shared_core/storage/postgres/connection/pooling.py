@@ -1,0 +1,54 @@
+"""Finds out whether a pooler stands before a server, and what it does to sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import psycopg
+
+from shared_core.storage.postgres.connection.pipeline import LOST_STATEMENT, Connection
+
+_ROUNDS = 3
+"""How often each of two connections is asked: a pooler seldom keeps their sessions apart."""
+_PID = b"SELECT pg_backend_pid()"
+_PROBE = b"SELECT 'prepared to see whether a pooler keeps it'"
+
+
+@dataclass(frozen=True, slots=True)
+class Pooling:
+    """What two connections at once show.
+
+    Attributes:
+        shares_sessions: transactions of one connection reach several sessions of the server, as
+            with a transaction pooler. LISTEN, session locks and session settings then fail.
+        keeps_statements: a prepared statement stays with the connection that prepared it.
+    """
+
+    shares_sessions: bool
+    keeps_statements: bool
+
+
+async def probe_pooling(connect: Callable[[], Awaitable[Connection]]) -> Pooling:
+    """Open two connections, compare their sessions, and close them. Raises what connect raises."""
+    async with await connect() as one, await connect() as other:
+        sessions = [await _session(connection) for connection in (one, other) * _ROUNDS]
+        if len(set(sessions)) == 2 and sessions[0] != sessions[1]:
+            return Pooling(shares_sessions=False, keeps_statements=True)
+        return Pooling(shares_sessions=True, keeps_statements=await _keeps_statements(one, other))
+
+
+async def _session(connection: Connection) -> int:
+    [[(pid,)]] = await connection.exchange([(_PID, {})], prepare=False)
+    return int(pid)
+
+
+async def _keeps_statements(one: Connection, other: Connection) -> bool:
+    try:
+        for connection in (one, other) * _ROUNDS:
+            await connection.exchange([(_PROBE, {})])
+    except psycopg.Error as error:
+        if error.sqlstate not in LOST_STATEMENT:
+            raise
+        return False
+    return True

@@ -1,0 +1,151 @@
+"""Behind a transaction pooler, whether it keeps prepared statements or loses them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from pgbouncer import pgbouncer
+from standing_clock import StandingClock
+from typer.testing import CliRunner
+
+from shared_core import MemoryEngine, Scope, StorageUnavailable, open_memory
+from shared_core.cli.main import app
+from shared_core.settings import Settings
+from shared_core.storage import open_storage
+from shared_core.storage.postgres.connection.pipeline import Connection
+from shared_core.storage.postgres.connection.pooling import Pooling, probe_pooling
+
+ANN = Scope("app", "ann")
+BOB = Scope("app", "bob")
+
+
+@pytest.fixture
+def losing(postgres_dsn: str) -> Iterator[str]:
+    """The DSN of a database behind a pooler that loses prepared statements."""
+    with pgbouncer(postgres_dsn) as pooled:
+        yield pooled
+
+
+@pytest.fixture
+def keeping(postgres_dsn: str) -> Iterator[str]:
+    """The DSN of a database behind a pooler that keeps prepared statements."""
+    with pgbouncer(postgres_dsn, prepared=100) as pooled:
+        yield pooled
+
+
+async def use(memory: MemoryEngine, scope: Scope, begin: int) -> None:
+    await asyncio.gather(
+        *(memory.remember(scope, f"note {n}") for n in range(begin, begin + 5)),
+        *(memory.recall(scope, "note") for _ in range(5)),
+    )
+
+
+async def answers(dsn: str) -> None:
+    """Use two memories at once, and look at what is there."""
+    async with open_memory(dsn) as one, open_memory(dsn) as other:
+        for begin in (0, 5):
+            await asyncio.gather(use(one, ANN, begin), use(other, BOB, begin))
+        for memory in (one, other):
+            for scope in (ANN, BOB):
+                found = await memory.recall(scope, "note", limit=20)
+                assert {f"note {n}" for n in range(10)} == {hit.memory.text for hit in found}
+
+
+def statements(dsn: str) -> list[str]:
+    """Return the names of the prepared statements of the pooler's sessions, found by chance."""
+    with psycopg.connect(dsn, prepare_threshold=None) as connection:
+        return [name for (name,) in connection.execute("SELECT name FROM pg_prepared_statements")]
+
+
+async def test_a_pooler_that_loses_statements_is_noticed_and_all_calls_succeed(
+    losing: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "hippocampus"):
+        await answers(losing)
+    warnings = [one.getMessage() for one in caplog.records if "pooler" in one.getMessage()]
+    assert 1 <= len(warnings) <= 2  # at most one for each of the two memories
+    assert "HIPPOCAMPUS_PREPARE=off" in warnings[0]
+
+
+async def test_without_preparing_no_statement_stays_on_a_session(
+    losing: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("HIPPOCAMPUS_PREPARE", "off")
+    await answers(losing)
+    assert [] == statements(losing)
+    assert "pooler" not in caplog.text
+
+
+async def test_a_pooler_that_keeps_statements_needs_nothing(
+    keeping: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await answers(keeping)
+    assert "pooler" not in caplog.text
+
+
+async def test_a_name_never_reaches_another_statement(losing: str) -> None:
+    async def connect() -> Connection:
+        return await Connection.connect(losing, autocommit=True, prepare_threshold=None)
+
+    async with await connect() as one, await connect() as other:
+        assert [[(1,)]] == await one.exchange([(b"SELECT 1", {})])
+        assert [[(2,)]] == await other.exchange([(b"SELECT 2", {})])  # on the same session
+        assert [[(1,)]] == await one.exchange([(b"SELECT 1", {})])
+        with pytest.raises(psycopg.errors.DuplicatePreparedStatement):
+            await other.exchange([(b"SELECT 1", {})])
+        assert [[(1,)]] == await other.exchange([(b"SELECT 1", {})], prepare=False)
+
+
+@pytest.mark.parametrize(("pooled", "keeps"), [("losing", False), ("keeping", True)])
+async def test_a_probe_tells_what_a_pooler_does(
+    request: pytest.FixtureRequest, pooled: str, keeps: bool
+) -> None:
+    dsn = request.getfixturevalue(pooled)
+    found = await probe_pooling(lambda: Connection.connect(dsn, autocommit=True))
+    assert Pooling(shares_sessions=True, keeps_statements=keeps) == found
+
+
+async def test_a_server_without_a_pooler_shares_nothing(postgres_dsn: str) -> None:
+    found = await probe_pooling(lambda: Connection.connect(postgres_dsn, autocommit=True))
+    assert Pooling(shares_sessions=False, keeps_statements=True) == found
+
+
+def test_the_doctor_says_what_a_pooler_loses(losing: str) -> None:
+    told = CliRunner().invoke(app, ["doctor", "--uri", losing], env={"COLUMNS": "500"}).output
+    assert "loses prepared statements" in told and "HIPPOCAMPUS_PREPARE=off" in told
+
+
+async def test_an_index_is_not_built_through_a_pooler_and_leaves_nothing(losing: str) -> None:
+    storage = open_storage(Settings(uri=losing, home=Path()), StandingClock())
+    await storage.open()
+    with pytest.raises(StorageUnavailable, match="pooler"):
+        async with storage.indexes.index_builder():
+            pass
+    await storage.close()
+    with psycopg.connect(losing) as connection:
+        held = connection.execute("SELECT FROM pg_locks WHERE locktype = 'advisory'").fetchall()
+        assert [] == held
+        assert ('"$user", public',) == connection.execute("SHOW search_path").fetchone()
+
+
+async def test_a_listener_behind_a_pooler_leaves_nothing_and_says_so(losing: str) -> None:
+    storage = open_storage(Settings(uri=losing, home=Path()), StandingClock())
+    await storage.open()
+    with pytest.raises(StorageUnavailable, match="pooler"):
+        async for _ in storage.jobs.job_hints():
+            pass
+    await storage.close()
+    with psycopg.connect(losing) as connection:
+        assert [] == connection.execute("SELECT pg_listening_channels()").fetchall()
+
+
+async def test_a_schema_is_made_through_a_pooler(empty_dsn: str) -> None:
+    with pgbouncer(empty_dsn) as pooled:
+        async with open_memory(pooled) as memory:
+            await memory.remember(ANN, "Ann sails.")
+            assert 1 == len(await memory.recall(ANN, "sails"))

@@ -1,0 +1,187 @@
+"""Calls over a network that falls silent end by their deadline, and cancelled ones at once."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from shared_core import StorageUnavailable
+from shared_core.settings import Settings
+from shared_core.storage.postgres.connection import database as databases, pipeline
+from shared_core.storage.postgres.connection.database import PostgresDatabase
+from shared_core.storage.postgres.connection.statements import Step
+
+SLEEP = Step("sleep", b"SELECT pg_sleep(60)", {})
+ONE = Step("one", b"SELECT 1", {})
+LONG_S = 60
+"""Ends a test that hangs; no test waits for it."""
+
+
+class Proxy:
+    """Passes TCP on to a unix socket until it is told to stop; connections then stay open."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._forwards = asyncio.Event()
+        self._forwards.set()
+        self._streams: list[asyncio.StreamWriter] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self.stalled = asyncio.Event()
+
+    async def listen(self) -> int:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    def stop(self) -> None:
+        self._forwards.clear()
+
+    async def close(self) -> None:
+        self._server.close()
+        for stream in self._streams:
+            stream.transport.abort()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_unix_connection(self._target)
+        self._streams += [writer, back]
+        for begin, end in ((reader, back), (there, writer)):
+            self._tasks.append(asyncio.create_task(self._pass(begin, end)))
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(65536):
+                if not self._forwards.is_set():
+                    self.stalled.set()
+                await self._forwards.wait()
+                writer.write(data)
+            writer.close()
+        except ConnectionError:
+            writer.close()
+
+
+@pytest.fixture
+async def proxy(postgres_dsn: str) -> AsyncIterator[tuple[Proxy, str]]:
+    """A proxy before a database, and the DSN of the database through it."""
+    given = conninfo_to_dict(postgres_dsn)
+    between = Proxy(f"{given['host']}/.s.PGSQL.{given['port']}")
+    port = await between.listen()
+    yield between, make_conninfo(postgres_dsn, host="127.0.0.1", port=port)
+    await between.close()
+
+
+def database_at(dsn: str, **settings: Any) -> PostgresDatabase:
+    return PostgresDatabase(Settings(uri=dsn, home=Path(), **settings))
+
+
+async def test_a_call_ends_when_the_network_falls_silent(
+    proxy: tuple[Proxy, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    between, dsn = proxy
+    database = database_at(dsn, statement_timeout_s=0.2)
+    await database.open()
+    await database.run("/", ONE)
+    monkeypatch.setattr(databases, "ANSWER_GRACE_S", 0.2)
+    between.stop()
+    with pytest.raises(StorageUnavailable, match=r"no answer came for 0\.4 s"):
+        await asyncio.wait_for(database.run("/", ONE), LONG_S)
+    await database.close()
+
+
+async def test_opening_ends_when_the_network_falls_silent(
+    proxy: tuple[Proxy, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    between, dsn = proxy
+    monkeypatch.setattr(databases, "ANSWER_GRACE_S", 0.2)
+    database = database_at(dsn, statement_timeout_s=0.2)
+    real = database._connect
+
+    async def connect() -> pipeline.Connection:
+        connection = await real()
+        between.stop()
+        return connection
+
+    monkeypatch.setattr(database, "_connect", connect)
+    with pytest.raises(StorageUnavailable, match="no answer came"):
+        await asyncio.wait_for(database.open(), LONG_S)
+
+
+async def test_a_cancelled_call_does_not_wait_for_a_dead_network(
+    proxy: tuple[Proxy, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    between, dsn = proxy
+    monkeypatch.setattr(pipeline, "CANCEL_S", 0.1)
+    async with await pipeline.Connection.connect(dsn, autocommit=True) as connection:
+        between.stop()
+        call = asyncio.create_task(connection.exchange([SLEEP.statement]))
+        await asyncio.wait_for(between.stalled.wait(), LONG_S)
+        call.cancel()
+        ended, _ = await asyncio.wait([call], timeout=8)  # psycopg itself waits for 10 s
+        assert {call} == ended and call.cancelled() and connection.closed
+
+
+async def test_a_cancelled_call_ends_its_statement_where_the_network_lives(
+    proxy: tuple[Proxy, str],
+) -> None:
+    _, dsn = proxy
+    async with await pipeline.Connection.connect(dsn, autocommit=True) as connection:
+        call = asyncio.create_task(connection.exchange([SLEEP.statement]))
+        pid = connection.info.backend_pid
+        async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as other:
+            sleeps = "SELECT wait_event FROM pg_stat_activity WHERE pid = %s"
+            while ("PgSleep",) != await (await other.execute(sleeps, [pid])).fetchone():
+                await other.execute("SELECT pg_sleep(0.01)")
+        call.cancel()
+        await asyncio.wait([call], timeout=LONG_S)
+        assert call.cancelled() and not connection.closed
+        assert [[(1,)]] == await connection.exchange([ONE.statement])
+
+
+async def test_the_system_watches_each_connection(proxy: tuple[Proxy, str]) -> None:
+    async with await database_at(proxy[1]).connect() as connection:
+        assert (1, 10, 5, 3) == keepalive(connection)
+        assert 20_000 == option(connection, "TCP_USER_TIMEOUT")
+
+
+async def test_the_parameters_of_the_dsn_win(proxy: tuple[Proxy, str]) -> None:
+    dsn = make_conninfo(
+        proxy[1],
+        keepalives_idle=77,
+        tcp_user_timeout=5000,
+        application_name="mine",
+        options="-c statement_timeout=150",
+    )
+    database = database_at(dsn)
+    async with await database.connect() as connection:
+        assert (1, 77, 5, 3) == keepalive(connection)
+        assert 5000 == option(connection, "TCP_USER_TIMEOUT")
+        assert "mine" == connection.info.parameter_status("application_name")
+    await database.open()
+    with pytest.raises(StorageUnavailable, match=r"took longer than 0\.15 s"):
+        await database.run("/", SLEEP)
+    await database.close()
+
+
+def keepalive(connection: pipeline.Connection) -> tuple[int, ...]:
+    with socket.socket(fileno=connection.fileno()) as opened:
+        on = opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        opened.detach()
+    return on, *(option(connection, f"TCP_KEEP{name}") for name in ("IDLE", "INTVL", "CNT"))
+
+
+def option(connection: pipeline.Connection, name: str) -> int:
+    if not hasattr(socket, name):
+        pytest.skip(f"this system has no {name}")
+    with socket.socket(fileno=connection.fileno()) as opened:
+        value = opened.getsockopt(socket.IPPROTO_TCP, getattr(socket, name))
+        opened.detach()
+    return value
