@@ -35,6 +35,14 @@ from shared_core.storage.postgres.connection.server_process import SUPERVISOR_LO
 SIGNALS = [signal.SIGTERM, signal.SIGKILL, signal.SIGHUP]
 
 
+@pytest.fixture(autouse=True)
+def hears_of_hang_ups() -> Iterator[None]:
+    """Processes inherit an ignored signal: the run itself may have been started by nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.fixture(scope="module")
 def prepared() -> Iterator[Path]:
     with prepared_folder() as folder:
