@@ -95,7 +95,11 @@ class StorageLifecycle:
         async with self._opening:
             if not self.is_open:
                 await self._storage.open()
-                await self.compare_clock()
+                try:
+                    await self.compare_clock()
+                except BaseException:
+                    await self._storage.close()
+                    raise
                 self._opened_in = os.getpid()
                 _close_at_exit(self)
                 for call in self._after_opening:

@@ -121,21 +121,32 @@ def redacted(text: str) -> str:
 
     Example uris in error messages stay unchanged.
     """
-    text = _TENANT_URI.sub(r"\1:***@", text)
-    text = _SERVER_URI.sub(r"\1:***@", text)
+    text = _WORD.sub(_without_password, text)
     text = _QUERY_PARAMETER.sub(r"\1***", text)
     return _LIBPQ_KEYWORD.sub(r"\1***", text)
 
 
 _EXAMPLE = r"(?!(?:(?<=//user:)|(?<=//user@tenant#cluster:))password@host[:/])"
-_TENANT_URI = re.compile(rf"((?:seekdb|oceanbase)://[^:/\s]*+):{_EXAMPLE}\S{{0,1000}}@")
-"""An OceanBase user may contain an "@": user@tenant."""
-_SERVER_URI = re.compile(rf"(://[^:/@\s]*+):{_EXAMPLE}\S{{0,1000}}@")
+_WORD = re.compile(r"\S+")
+_BEFORE_PASSWORD = (
+    re.compile(rf"(?:seekdb|oceanbase)://[^:/\s]*+:{_EXAMPLE}"),
+    re.compile(rf"://[^:/@\s]*+:{_EXAMPLE}"),
+)
+"""A uri up to its password. An OceanBase user may contain an "@": user@tenant."""
 _QUERY_PARAMETER = re.compile(r"([?&]password=)[^\s&]+")
 _LIBPQ_KEYWORD = re.compile(
     r"((?<![?&])password\s*+=\s*+)('(?:[^'\\]|\\.)*'|(?:\\.|\S)+)", re.DOTALL
 )
 """A libpq value: quoted, or up to the first unescaped blank."""
+
+
+def _without_password(word: re.Match[str]) -> str:
+    """Return a word with "***" for a uri's password, however long, which ends at the last "@"."""
+    text, end = word[0], word[0].rfind("@")
+    for before in _BEFORE_PASSWORD:
+        if (found := before.search(text)) and found.end() <= end:
+            return f"{text[: found.end()]}***{text[end:]}"
+    return text
 
 
 def _default_home(uri: str) -> Path:

@@ -12,7 +12,9 @@ from shared_core.errors import InvalidInput
 CLOCKS_APART = timedelta(hours=1)
 """Maximum lead of a caller's clock over the server's; {soon} in the SQL statements."""
 IN_STEP = timedelta(seconds=5)
+"""Difference of two clocks that counts as none; a comparison that takes as long is not used."""
 COMPARED_S = 60.0
+"""Seconds between two comparisons with the server's clock."""
 
 
 def system_clock() -> datetime:

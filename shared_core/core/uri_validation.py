@@ -113,7 +113,8 @@ def _way_out(uri: str) -> str:
 
 def _shown(uri: str) -> str:
     """Return the uri with everything that may be its password masked."""
-    return re.sub(r"(://[^:/@]*+):.{0,1000}@", r"\1:***@", uri, flags=re.DOTALL)
+    begin, end = re.search(r"://[^:/@]*+:", uri), uri.rfind("@")
+    return f"{uri[: begin.end()]}***{uri[end:]}" if begin and begin.end() <= end else uri
 
 
 _OF_STARS: Final = (

@@ -118,6 +118,16 @@ def test_how_many_vectors_are_many_depends_on_the_engine(
     assert load_settings(uri).ann_threshold == 300
 
 
+@pytest.mark.parametrize("scheme", ["postgresql", "oceanbase"])
+def test_a_long_token_for_a_password_is_masked(scheme: str) -> None:
+    """Tokens of cloud identities have some thousand characters."""
+    token = "aB3" * 2_000
+    assert token[:9] not in redacted(f"no server at {scheme}://ann:{token}@host/db, said ann@host")
+    with pytest.raises(InvalidInput) as raised:
+        load_settings(f"mysql://ann:{token}@host/db")
+    assert token[:9] not in str(raised.value)
+
+
 @pytest.mark.parametrize(("uid", "is_shared"), [(0, True), (1000, False)])
 def test_root_has_a_default_folder_that_its_server_can_reach(
     monkeypatch: pytest.MonkeyPatch, uid: int, is_shared: bool

@@ -142,6 +142,7 @@ OPTIONAL: Final = ("reject", "needs", "unless", "strip")
 PLACEHOLDER: Final = re.compile(r"\{\{(\w+)\}\}")
 REPEATED_GROUP: Final = re.compile(r"(?<!\\)\)([*+])")
 MOST_REPEATS: Final = 12
+"""Maximum number of repeats of a group in a rule, such as adverbs or names in a list."""
 
 
 def read_rule_file(name: str) -> dict[str, Any]:
