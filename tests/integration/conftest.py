@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
+from embedded_users import User, empty_folder, lent, prepared_folder, users
 from postgres_databases import PostgresDatabases
 from standing_clock import StandingClock
 
@@ -37,3 +40,46 @@ async def storage(
 def dsn_of_source(postgres: PostgresDatabases) -> Iterator[str]:
     """The DSN of another PostgreSQL database with the schema and no rows."""
     yield from postgres.lend()
+
+
+@pytest.fixture
+def guest(server: str) -> Iterator[str]:
+    """The name of a user of the server who may log in and nothing else."""
+    name = f"guest_{uuid.uuid4().hex}"
+    with psycopg.connect(server, autocommit=True) as admin:
+        admin.execute(f"CREATE ROLE {name} LOGIN")
+        yield name
+        admin.execute(f"DROP ROLE {name}")
+
+
+@pytest.fixture(scope="module")
+def prepared() -> Iterator[Path]:
+    """The folder of an embedded PostgreSQL that holds one note, without a server."""
+    with prepared_folder() as folder:
+        yield folder
+
+
+@pytest.fixture
+def empty_home() -> Iterator[Path]:
+    """An empty folder that the embedded server of any OS user can reach."""
+    with empty_folder() as folder:
+        yield folder
+
+
+@pytest.fixture
+def home(prepared: Path, empty_home: Path) -> Iterator[Path]:
+    """A folder with the database of prepared in it."""
+    with lent(prepared, empty_home) as folder:
+        yield folder
+
+
+@pytest.fixture
+def user_of() -> Iterator[Callable[..., User]]:
+    """Starts a process that uses the embedded server of a folder, as an OS user."""
+    with users() as started:
+
+        def start(home: Path, uid: int = 0) -> User:
+            started.append(User(home, uid))
+            return started[-1]
+
+        yield start

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -280,15 +278,6 @@ def test_the_doctor_notes_work_that_waits(dsn: str) -> None:
     assert (0, "note") == (code, findings["queue"]["status"])
     assert "1 jobs are due" in findings["queue"]["found"]
     assert "hippocampus worker" in findings["queue"]["advice"]
-
-
-@pytest.fixture
-def guest(server: str) -> Iterator[str]:
-    """The name of a user who may log in and nothing else."""
-    name = f"guest_{uuid.uuid4().hex}"
-    execute(server, f"CREATE ROLE {name} LOGIN")
-    yield name
-    execute(server, f"DROP ROLE {name}")
 
 
 def test_the_doctor_misses_the_rights_to_set_up(empty_dsn: str, guest: str) -> None:

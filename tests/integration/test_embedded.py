@@ -20,37 +20,10 @@ import pytest
 if sys.platform == "win32":
     pytest.skip("the embedded server needs POSIX", allow_module_level=True)
 
-from embedded_users import (
-    User,
-    empty_folder,
-    lent,
-    notes,
-    pid_of,
-    prepared_folder,
-    servers_of,
-    users,
-)
+from embedded_users import User, empty_folder, notes, pid_of, servers_of
 
 from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres, describe
 from shared_core.storage.postgres.connection.server_account import find_account
-
-
-@pytest.fixture(scope="module")
-def prepared() -> Iterator[Path]:
-    with prepared_folder() as folder:
-        yield folder
-
-
-@pytest.fixture
-def empty_home() -> Iterator[Path]:
-    with empty_folder() as folder:
-        yield folder
-
-
-@pytest.fixture
-def home(prepared: Path, empty_home: Path) -> Iterator[Path]:
-    with lent(prepared, empty_home) as folder:
-        yield folder
 
 
 @pytest.fixture
@@ -59,17 +32,6 @@ def server(home: Path) -> Iterator[EmbeddedPostgres]:
     yield server
     for _ in range(9):
         server.release()
-
-
-@pytest.fixture
-def user_of() -> Iterator[Callable[..., User]]:
-    with users() as started:
-
-        def start(home: Path) -> User:
-            started.append(User(home))
-            return started[-1]
-
-        yield start
 
 
 @pytest.fixture

@@ -16,17 +16,7 @@ import pytest
 if sys.platform == "win32":
     pytest.skip("the embedded server needs POSIX", allow_module_level=True)
 
-from embedded_users import (
-    User,
-    empty_folder,
-    lent,
-    notes,
-    pid_of,
-    prepared_folder,
-    servers_of,
-    until_unused,
-    users,
-)
+from embedded_users import User, notes, pid_of, servers_of, until_unused
 from http_processes import command
 
 from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres, describe
@@ -41,29 +31,6 @@ def hears_of_hang_ups() -> Iterator[None]:
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
-
-
-@pytest.fixture(scope="module")
-def prepared() -> Iterator[Path]:
-    with prepared_folder() as folder:
-        yield folder
-
-
-@pytest.fixture
-def home(prepared: Path) -> Iterator[Path]:
-    with empty_folder() as folder, lent(prepared, folder):
-        yield folder
-
-
-@pytest.fixture
-def user_of() -> Iterator[Callable[..., User]]:
-    with users() as started:
-
-        def start(home: Path, uid: int = 0) -> User:
-            started.append(User(home, uid))
-            return started[-1]
-
-        yield start
 
 
 def supervisors_of(home: Path) -> list[int]:

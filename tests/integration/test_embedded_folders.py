@@ -8,7 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,17 +19,7 @@ import pytest
 if sys.platform == "win32":
     pytest.skip("the embedded server needs POSIX", allow_module_level=True)
 
-from embedded_users import (
-    User,
-    empty_folder,
-    error_of,
-    lent,
-    notes,
-    pid_of,
-    prepared_folder,
-    servers_of,
-    users,
-)
+from embedded_users import User, error_of, lent, notes, pid_of, servers_of
 
 from shared_core.storage.postgres.connection import embedded_server, server_account
 from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres, describe
@@ -38,35 +28,6 @@ NOBODY = 65534
 NAMELESS = 12345
 """An OS user that is not in the user database, as in a container."""
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be another OS user")
-
-
-@pytest.fixture(scope="module")
-def prepared() -> Iterator[Path]:
-    with prepared_folder() as folder:
-        yield folder
-
-
-@pytest.fixture
-def empty_home() -> Iterator[Path]:
-    with empty_folder() as folder:
-        yield folder
-
-
-@pytest.fixture
-def home(prepared: Path, empty_home: Path) -> Iterator[Path]:
-    with lent(prepared, empty_home) as folder:
-        yield folder
-
-
-@pytest.fixture
-def user_of() -> Iterator[Callable[..., User]]:
-    with users() as started:
-
-        def start(home: Path, uid: int = 0) -> User:
-            started.append(User(home, uid))
-            return started[-1]
-
-        yield start
 
 
 @pytest.mark.parametrize("name", ["x" * 120, "a,b", 'it\'s $HOME `id` "q" \\n', "记忆 é"])

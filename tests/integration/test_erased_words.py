@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -17,7 +16,6 @@ from tests.integration.large_tenants import build, fill, store_at, threshold
 if sys.platform == "win32":
     pytest.skip("the embedded server needs POSIX", allow_module_level=True)
 
-from embedded_users import empty_folder
 
 from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres
 
@@ -40,12 +38,6 @@ HARMLESS = {
     "boolean", "smallint", "integer", "bigint", "real", "double precision", "uuid",
     "timestamp with time zone",
 }  # fmt: skip
-
-
-@pytest.fixture
-def home() -> Iterator[Path]:
-    with empty_folder() as folder:
-        yield folder
 
 
 async def fill_with_ana_and_bob(uri: str, dsn: str, *, erase: bool) -> None:
@@ -84,27 +76,29 @@ def test_the_index_of_a_large_tenant_has_no_sample_of_vectors(dsn: str) -> None:
     assert not [name for name in sampled if name.startswith("embeddings_near_")]
 
 
-def files_with_words(home: Path) -> dict[str, list[str]]:
+def files_with_words(empty_home: Path) -> dict[str, list[str]]:
     """Return the words in each file of a data directory and its log, the write-ahead log aside."""
     found = {}
-    for path in home.rglob("*"):
+    for path in empty_home.rglob("*"):
         if path.is_file() and "pg_wal" not in path.parts:
             content = path.read_bytes()
             if words := [word for word in WORDS if word.encode() in content]:
-                found[str(path.relative_to(home))] = words
+                found[str(path.relative_to(empty_home))] = words
     return found
 
 
-async def test_after_a_full_vacuum_no_file_holds_a_word_of_an_erased_user(home: Path) -> None:
-    server = EmbeddedPostgres(home)
+async def test_after_a_full_vacuum_no_file_holds_a_word_of_an_erased_user(empty_home: Path) -> None:
+    server = EmbeddedPostgres(empty_home)
     dsn = server.acquire()
     try:
-        await fill_with_ana_and_bob(f"embedded://{home}", dsn, erase=True)
+        await fill_with_ana_and_bob(f"embedded://{empty_home}", dsn, erase=True)
         with psycopg.connect(dsn, autocommit=True) as connection:
             connection.execute("CHECKPOINT")
-            assert {*WORDS} == {one for words in files_with_words(home).values() for one in words}
+            assert {*WORDS} == {
+                one for words in files_with_words(empty_home).values() for one in words
+            }
             for command in ("VACUUM FULL", "ANALYZE", "CHECKPOINT"):
                 connection.execute(sql.SQL(command))  # type: ignore[arg-type] # one of three
-        assert {} == files_with_words(home)
+        assert {} == files_with_words(empty_home)
     finally:
         server.release()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import uuid
 from collections.abc import Iterator
 
 import psycopg
@@ -28,15 +27,6 @@ def execute(dsn: str, *statements: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as admin:
         for statement in statements:
             admin.execute(statement.encode())
-
-
-@pytest.fixture
-def guest(server: str) -> Iterator[str]:
-    """The name of a user who may log in and nothing else."""
-    name = f"guest_{uuid.uuid4().hex}"
-    execute(server, f"CREATE ROLE {name} LOGIN")
-    yield name
-    execute(server, f"DROP ROLE {name}")
 
 
 @pytest.fixture
