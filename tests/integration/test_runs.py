@@ -654,6 +654,7 @@ async def test_a_kill_at_any_step_loses_nothing_and_doubles_nothing(dsn: str, st
             superuser.execute(
                 "SELECT pg_cancel_backend(pid) FROM pg_stat_activity"
                 " WHERE query LIKE '%pg_sleep%' AND pid <> pg_backend_pid()"
+                " AND datname = current_database()"
             )
         report = await memory.consolidate(ANN, "t")
         assert (0 if step == "after" else 2) == report.events

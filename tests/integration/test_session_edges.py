@@ -19,7 +19,10 @@ from shared_core.storage.postgres.events import erasing_steps
 from tests.integration.talking import ANN, SCOPE, Watch, info, jobs, opened, rows
 
 GATE = 4711
-WAITING = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+WAITING = (
+    "SELECT count(*) FROM pg_locks JOIN pg_database ON pg_database.oid = database"
+    " WHERE locktype = 'advisory' AND NOT granted AND datname = current_database()"
+)
 
 
 def gated(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
