@@ -7,7 +7,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from langgraph.store.base import GetOp, Op, PutOp, Result
+from langgraph.store.base import GetOp, Op, PutOp, Result, SearchOp
 
 MAX_BATCH = 500
 """Maximum number of operations in one batch."""
@@ -19,19 +19,19 @@ Run: TypeAlias = Callable[[Sequence[Op]], Awaitable[Outcome]]
 
 
 class SingleOps:
-    """Runs reads and writes of single items in batches.
+    """Runs reads, searches and writes in batches.
 
     Operations started in one iteration of an event loop run together: first the reads, then the
-    writes; the last write to a key wins. Each has its own result or error, and cancelling one does
-    not affect the others. A single operation runs in its caller's task, one iteration later.
-    Thread-safe, for any number of loops.
+    searches, then the writes; the last write to a key wins. Each has its own result or error, and
+    cancelling one does not affect the others. A single operation runs in its caller's task, one
+    iteration later. Thread-safe, for any number of loops.
     """
 
     def __init__(self) -> None:
         self._here = threading.local()
 
     async def do(self, op: Op, run: Run) -> Result:
-        """Return the result of a GetOp or PutOp, or raise its error.
+        """Return the result of a GetOp, SearchOp or PutOp, or raise its error.
 
         run: runs a batch; pass the same one in every call. It is not kept: it holds the store.
         """
@@ -96,7 +96,7 @@ class _OpGroup:
 
     async def _work(self) -> None:
         try:
-            for kind in (GetOp, PutOp):
+            for kind in (GetOp, SearchOp, PutOp):
                 same_kind = [(op, future) for op, future in self._ops if isinstance(op, kind)]
                 for start in range(0, len(same_kind), MAX_BATCH):
                     await self._settle(same_kind[start : start + MAX_BATCH])

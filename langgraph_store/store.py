@@ -22,6 +22,7 @@ from langgraph.store.base import (
     Op,
     PutOp,
     Result,
+    SearchOp,
     TTLConfig,
     ensure_embeddings,
 )
@@ -134,8 +135,9 @@ class PgHippocampusStore(BaseStore):
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations as batch() does, on the caller's own event loop.
 
-        Concurrent single reads and writes, e.g. of asyncio.gather, share batches. Writes of
-        instructions do not, because each makes a version.
+        Concurrent single reads, writes and searches without a query, e.g. of asyncio.gather, share
+        batches. Writes of instructions do not, because each makes a version, nor do searches with
+        a query, because each runs for longer than its round trip.
         """
         ops = list(ops)
         if len(ops) == 1 and _may_share(ops[0]):
@@ -329,6 +331,8 @@ class OceanBaseHippocampusStore(PgHippocampusStore):
 def _may_share(op: Op) -> bool:
     if isinstance(op, PutOp):
         return not (isinstance(op.namespace, Sequence) and instructions_scope(op.namespace))
+    if isinstance(op, SearchOp):
+        return not op.query
     return isinstance(op, GetOp)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -169,25 +170,40 @@ RANKED_WORDS = 1_000
 others follow, newest first."""
 
 
-async def find_items(
-    storage: Storage, embedding: Embedding, op: FindItems, now: datetime
-) -> Sequence[Item]:
-    """Return a page of items below a namespace: best first for a query, else newest first."""
+def listing(op: FindItems) -> ItemQuery | None:
+    """Return the query of a search without words, which lists items; None for one with words.
+
+    Raises InvalidInput for an invalid limit, offset or query.
+    """
+    page = _page(op)
+    return None if has_words(_words(op)) else page
+
+
+def _page(op: FindItems) -> ItemQuery:
     limit, offset = page_bounds(op.limit, op.offset)
-    if limit == 0:
-        return []
-    listing = ItemQuery(prefix=op.prefix, limit=limit, offset=offset, filter=op.filter)
+    return ItemQuery(prefix=op.prefix, limit=limit, offset=offset, filter=op.filter)
+
+
+def _words(op: FindItems) -> str:
     if op.query is not None and not isinstance(op.query, str):
         raise InvalidInput(f"query must be a text, got {type(op.query).__name__}")
-    query = clean_text(op.query or "")
-    if not has_words(query):
-        return await storage.items.find_items(listing)
+    return clean_text(op.query or "")
+
+
+async def search_items(
+    storage: Storage, embedding: Embedding, op: FindItems, now: datetime
+) -> Sequence[Item]:
+    """Return a page of items below a namespace for a query with words, best first."""
+    page, query = _page(op), _words(op)
+    if page.limit == 0:
+        return []
     if op.search == "text" or (op.search == "hybrid" and len(op.prefix) > 1):
-        return await _ranked(storage, embedding, op, listing, query, now)
+        return await _ranked(storage, embedding, op, page, query, now)
     vector = await embedding.query(query)
-    if vector is None:  # the model finds no meaning in the query
-        return await storage.items.find_items(listing)
-    return await storage.items.find_items(replace(listing, model=embedding.model, vector=vector))
+    if vector is not None:  # else the model finds no meaning in the query, and the page is a list
+        page = replace(page, model=embedding.model, vector=vector)
+    [found] = await storage.items.find_items([page])
+    return found
 
 
 async def _ranked(
@@ -240,7 +256,8 @@ async def _rest(
         terms=request.terms,
         besides=[hit.memory.memory_id for hit in hits],
     )
-    return [replace(item, score=None) for item in await storage.items.find_items(rest)]
+    [found] = await storage.items.find_items([rest])
+    return [replace(item, score=None) for item in found]
 
 
 def _item(hit: Hit) -> Item:
@@ -269,6 +286,10 @@ log = logging.getLogger("hippocampus")
 
 MAX_CHUNK_CHARACTERS = 50_000_000
 """Maximum characters of values in one statement; PostgreSQL limits a message to 1 GB."""
+
+LISTINGS_TOGETHER = 10
+"""Maximum number of searches without words in one message: more share less with other cores, and
+wait longer for a slow one among them."""
 
 Work: TypeAlias = Callable[[Sequence[int]], Awaitable[None]]
 
@@ -312,8 +333,7 @@ class _Batch:
 
     async def run(self) -> list[ItemResult]:
         await self._each_alone(self._read, self._places(ReadItem))
-        for place in self._places(FindItems):
-            await self._each_alone(self._find, [place])
+        await self._find()
         for place in self._places(NamespaceQuery):
             await self._each_alone(self._list, [place])
         await self._refresh()
@@ -354,11 +374,41 @@ class _Batch:
             if item and item.has_ttl and op.refresh:
                 self._touched[op.address] = None
 
-    async def _find(self, places: Sequence[int]) -> None:
-        op = cast(FindItems, self._ops[places[0]])
-        items = await find_items(self._storage, self._embedding, op, self._clock())
-        self._results[places[0]] = items
-        if op.refresh:
+    async def _find(self) -> None:
+        """Search: listings share round trips, each other search is on its own."""
+        listings: dict[int, ItemQuery] = {}
+        for place in self._places(FindItems):
+            try:
+                query = listing(cast(FindItems, self._ops[place]))
+            except InvalidInput as error:
+                self._errors[place] = error
+                continue
+            if query is None:
+                await self._each_alone(self._search, [place])
+            else:
+                listings[place] = query
+        places = list(listings)
+        list_items = partial(self._list_items, listings)
+        await asyncio.gather(
+            *(
+                self._each_alone(list_items, places[begin : begin + LISTINGS_TOGETHER])
+                for begin in range(0, len(places), LISTINGS_TOGETHER)
+            )
+        )
+
+    async def _search(self, places: Sequence[int]) -> None:
+        [place] = places
+        op = cast(FindItems, self._ops[place])
+        self._found(place, await search_items(self._storage, self._embedding, op, self._clock()))
+
+    async def _list_items(self, listings: Mapping[int, ItemQuery], places: Sequence[int]) -> None:
+        pages = await self._storage.items.find_items([listings[place] for place in places])
+        for place, page in zip(places, pages, strict=True):
+            self._found(place, page)
+
+    def _found(self, place: int, items: Sequence[Item]) -> None:
+        self._results[place] = items
+        if cast(FindItems, self._ops[place]).refresh:
             self._touched |= {(item.namespace, item.key): None for item in items if item.has_ttl}
 
     async def _list(self, places: Sequence[int]) -> None:

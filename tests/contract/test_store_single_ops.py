@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from langgraph_store import PgHippocampusStore
 from langgraph_store.single_ops import MAX_BATCH
 from shared_core import InvalidInput, ModelUnavailable, StorageUnavailable, open_memory
-from shared_core.ports.items import ItemOp, ItemResult
+from shared_core.ports.items import Item, ItemOp, ItemResult
 
 pytestmark = pytest.mark.both_engines
 
@@ -82,6 +82,32 @@ async def test_the_last_write_wins_and_reads_see_what_was_before(store: PgHippoc
     assert now is not None
     assert {"n": 2} == now.value
     assert await store.aget(HERE, "gone") is None
+
+
+async def test_searches_without_a_query_are_batches_with_an_answer_each(
+    store: PgHippocampusStore, batches: list[int]
+) -> None:
+    users = [("single", user, "notes") for user in ("ana", "王芳", "o'hara")]
+    for user in users:
+        await store.aput(user, "k", {"of": user[1]}, index=False)
+        await store.aput(user, "other", {"of": "nobody"}, index=False)
+    batches.clear()
+    wanted = [(user, owner[1]) for user in users for owner in users] * 4
+    found = await asyncio.gather(
+        *(store.asearch(user, filter={"of": owner}) for user, owner in wanted),
+        store.asearch(users[0], filter={"$wrong": 1}),
+        store.asearch(("single",), filter={"of": "nobody"}),
+        store.asearch(users[0], limit=-1),
+        return_exceptions=True,
+    )
+    assert [len(found)] == batches
+    *pages, wrong, above, negative = found
+    assert [[(user, "k")] if user[1] == owner else [] for user, owner in wanted] == [
+        [(item.namespace, item.key) for item in page] for page in cast("list[list[Item]]", pages)
+    ]
+    assert isinstance(wrong, InvalidInput) and "$wrong" in str(wrong)
+    assert isinstance(negative, InvalidInput) and "limit" in str(negative)
+    assert {*users} == {item.namespace for item in cast("list[Item]", above)}
 
 
 async def test_each_fails_alone_with_its_own_error(store: PgHippocampusStore) -> None:

@@ -73,8 +73,8 @@ def known(items: Sequence[Item]) -> list[tuple[object, ...]]:
 async def found(both: Both, query: ItemQuery) -> list[tuple[object, ...]]:
     """Return what both engines find, which must be the same in the same order."""
     ours, theirs = (
-        await both.seekdb.items.find_items(query),
-        await both.postgres.items.find_items(query),
+        (await both.seekdb.items.find_items([query]))[0],
+        (await both.postgres.items.find_items([query]))[0],
     )
     assert known(ours) == known(theirs)
     assert [one.similarity for one in ours] == pytest.approx(
@@ -140,15 +140,17 @@ async def test_a_large_tenant_is_searched_by_the_index(
     )
     asked = asking(4)
     query = ItemQuery(prefix=("app", "ann"), limit=10, model=MODEL, vector=asked)
-    near = await filled.seekdb.items.find_items(query)
+    [near] = await filled.seekdb.items.find_items([query])
     assert any(" APPROXIMATE LIMIT " in sql for sql in sent)
-    exact = await filled.postgres.items.find_items(query)
+    [exact] = await filled.postgres.items.find_items([query])
     assert [x.similarity for x in near] == pytest.approx([x.similarity for x in exact], abs=1e-3)
     rare = replace(query, filter={"at": {"$in": [11, 222]}})
-    assert {"k011", "k222"} == {item.key for item in await filled.seekdb.items.find_items(rare)}
+    [few] = await filled.seekdb.items.find_items([rare])
+    assert {"k011", "k222"} == {item.key for item in few}
     sent.clear()
     small = replace(query, prefix=("app", "bob"))
-    assert await filled.seekdb.items.find_items(small) and not any("APPROX" in sql for sql in sent)
+    [page] = await filled.seekdb.items.find_items([small])
+    assert page and not any("APPROX" in sql for sql in sent)
 
 
 def _noting(sent: list[str]) -> Any:

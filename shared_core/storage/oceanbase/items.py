@@ -136,11 +136,15 @@ class OceanBaseItems(OceanBasePart):
             )
         ]
 
-    async def find_items(self, query: ItemQuery) -> Sequence[Item]:
-        test = matches(query.filter)
+    @reading
+    def find_items(self, tx: Transaction, queries: Sequence[ItemQuery]) -> Sequence[Sequence[Item]]:
+        tests = [matches(query.filter) for query in queries]
         now = self._clock()
-        rows = await self._database.read(lambda tx: find(tx, query, test, now, self._large))
-        return [item_of(row) for row in rows]
+        pages = [
+            find(tx, query, test, now, self._large)
+            for query, test in zip(queries, tests, strict=True)
+        ]
+        return [[item_of(row) for row in page] for page in pages]
 
     async def list_namespaces(self, query: NamespaceQuery) -> Sequence[Namespace]:
         now = self._clock()

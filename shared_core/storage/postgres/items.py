@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from pgvector import HalfVector
@@ -99,26 +100,42 @@ class PostgresItems:
         [rows] = await self._database.run(scope_of(named), step("get_items", values))
         return [item_from_row(row) for row in rows]
 
-    async def find_items(self, query: ItemQuery) -> Sequence[Item]:
-        scope, one_tenant, values = self._below(query.prefix)
+    async def find_items(self, queries: Sequence[ItemQuery]) -> Sequence[Sequence[Item]]:
+        found: dict[int, Rows] = {}
+        exact: dict[int, Step] = {}
+        for place, query in enumerate(queries):
+            search = self._find_step(query)
+            rows = await self._by_index(query, search.values)
+            if rows is None:
+                exact[place] = search
+            else:
+                found[place] = rows
+        if exact:
+            scope = scope_of((query.prefix[:TENANT_DEPTH], "") for query in queries)
+            answers = await self._database.run(scope, *exact.values())
+            found |= dict(zip(exact, answers, strict=True))
+        return [[item_from_row(row) for row in found[place]] for place in range(len(queries))]
+
+    def _find_step(self, query: ItemQuery) -> Step:
+        _, one_tenant, values = self._below(query.prefix)
         filter_sql, filter_values = compile_filter(query.filter)
         values |= {"limit": query.limit, "offset": query.offset, **filter_values}
-        name = "list_items"
-        if query.vector is not None:
-            name = "search_items"
-            values |= {"model": query.model, "embedding": HalfVector(query.vector[0])}
+        vector = None if query.vector is None else HalfVector(query.vector[0])
+        name = "list_items" if vector is None else "search_items"
         if query.terms is not None:
             name = "search_rest"
             values |= {"any_term": any_term(query.terms), "besides": list(query.besides)}
-            if query.vector is None:
-                values |= {"model": None, "embedding": None}
-        elif query.vector is not None and one_tenant:
-            found = await self._indexes.search(scope, filter_sql, values)
-            if found is not None:
-                return [item_from_row(row) for row in found]
-        search = step(name, values, one_tenant=one_tenant, filter_sql=filter_sql)
-        [rows] = await self._database.run(scope, search)
-        return [item_from_row(row) for row in rows]
+        if name != "list_items":
+            model = None if vector is None else query.model
+            values |= {"model": model, "embedding": vector}
+        return step(name, values, one_tenant=one_tenant, filter_sql=filter_sql)
+
+    async def _by_index(self, query: ItemQuery, values: Mapping[str, Any]) -> Rows | None:
+        """Return what the index of a large tenant finds, or None if the search must be exact."""
+        if query.vector is None or query.terms is not None or len(query.prefix) < TENANT_DEPTH:
+            return None
+        filter_sql, _ = compile_filter(query.filter)
+        return await self._indexes.search(tenant_of(query.prefix), filter_sql, values)
 
     async def list_namespaces(self, query: NamespaceQuery) -> Sequence[Namespace]:
         plain = [_plain_start(prefix) for prefix in query.prefixes]
