@@ -22,8 +22,8 @@ if sys.platform == "win32":
 
 from embedded_users import User, empty_folder, notes, pid_of, servers_of
 
+from shared_core.storage._server_account import find_account
 from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres, describe
-from shared_core.storage.postgres.connection.server_account import find_account
 
 
 @pytest.fixture

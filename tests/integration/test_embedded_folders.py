@@ -21,7 +21,8 @@ if sys.platform == "win32":
 
 from embedded_users import User, error_of, lent, notes, pid_of, servers_of
 
-from shared_core.storage.postgres.connection import embedded_server, server_account
+from shared_core.storage import _server_account as server_account
+from shared_core.storage.postgres.connection import embedded_server
 from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres, describe
 
 NOBODY = 65534
@@ -80,8 +81,9 @@ def test_root_is_asked_to_open_what_is_not_the_memorys(empty_home: Path, place: 
     (private / "diary.txt").touch()
     message = error_of(private / place)
     assert f"the OS user pgserver, which may not pass {private};" in message
-    assert f"run chmod o+x {private}, or set HIPPOCAMPUS_HOME" in message
+    assert f"run chmod o+x {private}, or give the memory a folder" in message
     assert modes_of(private) == [0o700]
+    assert list(private.iterdir()) == [private / "diary.txt"]
     private.chmod(0o701)
     server = EmbeddedPostgres(private / place)
     server.acquire()

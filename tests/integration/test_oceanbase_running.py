@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import stat
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import psutil
+import pylibseekdb
 import pymysql
 import pytest
 from http_processes import command as hippocampus
@@ -27,7 +29,7 @@ ANA = Scope("app", "ana")
 
 
 STAND_IN = """#!/bin/sh
-echo "$TELEMETRY_ENABLED $(umask) $(ps -o sid= -p $$)" > "${1#--base-dir=}/found"
+echo "$TELEMETRY_ENABLED $(umask) $(ps -o sid= -p $$)" > "${1#--base-dir=}/log/found"
 """
 """A program in place of SeekDB, which hides its environment from others."""
 
@@ -60,7 +62,8 @@ async def test_the_folder_is_private_and_no_log_of_everything_is_written(tmp_pat
         assert "0B" in found[1][0]
         assert found[2] == [("+00:00", "STRICT_ALL_TABLES")]
         assert any((folder / "store" / "redo").rglob("*"))
-        assert open_to_others(folder) == []
+        assert set(open_to_others(folder)) <= {folder}  # root's server passes through it
+        assert stat.S_IMODE(folder.stat().st_mode) == (0o711 if os.geteuid() == 0 else 0o700)
 
 
 def open_to_others(folder: Path) -> list[Path]:
@@ -72,14 +75,14 @@ def open_to_others(folder: Path) -> list[Path]:
 def test_the_server_starts_apart_and_sends_nothing_home(tmp_path: Path) -> None:
     program, folder = tmp_path / "program", tmp_path / "seekdb"
     program.write_text(STAND_IN)
-    program.chmod(0o700)
+    program.chmod(0o755)
     embedded_server.make_private(folder)
     with (
         pytest.raises(ChildProcessError, match="ended while it started"),
         embedded_server.running(folder, program),
     ):
         pass
-    telemetry, umask, session = (folder / "found").read_text().split()
+    telemetry, umask, session = (folder / "log" / "found").read_text().split()
     assert (telemetry, umask) == ("false", "0077")
     assert int(session) != os.getsid(0)
 
@@ -171,3 +174,36 @@ async def test_a_cluster_without_memory_for_vectors_is_told_how_to_give_it(
 
 def _never() -> Any:
     raise AssertionError("the clock is not asked")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs the server as another user")
+@pytest.mark.timeout(180)
+async def test_roots_server_runs_as_another_user_from_programs_it_may_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = Path(pylibseekdb.__file__).parent
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    for name in (installed.name, f"{installed.name}.libs"):
+        shutil.copytree(installed.parent / name, closed / name)
+    monkeypatch.setattr(pylibseekdb, "__file__", str(closed / installed.name / "__init__.py"))
+    (tmp_path / "seekdb" / "store").mkdir(parents=True)  # of root, before
+    async with open_memory(f"seekdb://{tmp_path / 'seekdb'}", worker=False) as memory:
+        await memory.remember(ANA, "我喜欢喝茶。")
+        server = psutil.Process(server_of(tmp_path / "seekdb"))
+        assert server.username() == "pgserver"
+        assert Path(server.exe()).is_relative_to(tmp_path / "seekdb")
+        assert {path.owner() for path in (tmp_path / "seekdb" / "store").rglob("*")} == {"pgserver"}
+    server.wait(120)
+    async with open_memory(f"seekdb://{tmp_path / 'seekdb'}", worker=False) as memory:
+        assert ["我喜欢喝茶。"] == [one.text for one in await memory.list_memories(ANA)]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root meets folders of others")
+def test_root_leaves_the_memory_of_another_user_alone(tmp_path: Path) -> None:
+    store = tmp_path / "seekdb" / "store"
+    store.mkdir(parents=True)
+    os.chown(store, 65534, 65534)
+    with pytest.raises(StorageUnavailable, match="belongs to the OS user nobody"):
+        embedded_server.make_private(tmp_path / "seekdb")
+    assert store.owner() == "nobody"

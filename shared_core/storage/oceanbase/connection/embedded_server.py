@@ -1,5 +1,7 @@
 """Starts the SeekDB server of a folder, readable by its OS user alone; embedded.py counts users.
 
+Root's server runs as another OS user, which owns SeekDB's own folders (_server_account.py).
+
 pylibseekdb joins a server that runs. Otherwise it starts one with the caller's umask and session
 and without an environment, so that TELEMETRY_ENABLED never arrives. The locks here are its own:
 
@@ -20,15 +22,27 @@ from pathlib import Path
 
 import pymysql
 
+from shared_core.errors import StorageUnavailable
+from shared_core.storage._server_account import (
+    COPIES,
+    Account,
+    find_account,
+    give_all_to,
+    give_to,
+    make_home,
+    owner_name,
+    runnable_copy,
+)
 from shared_core.storage.oceanbase.connection.connections import connect
 
 if sys.platform != "win32":
     import fcntl
 
-OWN_FOLDERS = frozenset({"etc", "log", "run", "store"})
-"""What SeekDB creates in its folder."""
+OWN_FOLDERS = ("etc", "log", "run", "store")
+"""What SeekDB writes to in its folder."""
 MIGRATION_LOCK = "hippocampus.lock"
 """Our own file in its folder."""
+OWN_NAMES = (*OWN_FOLDERS, MIGRATION_LOCK, COPIES)
 FIRST_PARAMETERS = ("--parameter", "memory_budget=1G", "--parameter", "log_disk_size=2G")
 """The sizes that pylibseekdb gives a new database."""
 IN_BACKGROUND = '"$@" >/dev/null 2>&1 & echo $!'
@@ -43,42 +57,57 @@ POLL_S = 0.05
 def running(folder: Path, program: Path) -> Iterator[None]:
     """Keep the server of a folder running meanwhile; start it if it does not run.
 
-    program: the server's executable file. Raises OSError if the server does not start.
+    folder: as make_private() left it. program: the server's executable file. Raises OSError if the
+    server does not start.
     """
     run = folder / "run"
-    run.mkdir(mode=0o700, exist_ok=True)
-    with locked(run / "seekdb.clients", fcntl.LOCK_SH):
+    account = find_account(folder)
+    with locked(run / "seekdb.clients", fcntl.LOCK_SH, account):
         if not _answers(run):
-            with locked(run / "seekdb.startup", fcntl.LOCK_EX):
+            with locked(run / "seekdb.startup", fcntl.LOCK_EX, account):
                 if not _answers(run):
-                    _start(folder, program)
+                    _start(folder, program, account)
         yield
 
 
 def make_private(folder: Path) -> None:
-    """Create the folder if it is missing, and close SeekDB's files in it to other OS users.
+    """Create the folder and SeekDB's own folders in it, closed to other OS users.
 
     A folder that also holds files of somebody else stays open; SeekDB's own folders in it do not.
+    Raises StorageUnavailable if root opens a memory of another OS user.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    entries = {entry.name for entry in folder.iterdir()}
-    for own in (folder / name for name in OWN_FOLDERS & entries):
-        _close(own)
-    if entries <= OWN_FOLDERS | {MIGRATION_LOCK}:
-        _close(folder)
+    account = find_account(folder)
+    make_home(folder, account, OWN_NAMES)
+    for own in (folder / name for name in OWN_FOLDERS):
+        if not own.exists():
+            own.mkdir(mode=0o700)
+            give_to(account, own)
+        elif account and own.stat().st_uid == 0:
+            give_all_to(account, own)
+        elif account and own.stat().st_uid != account.pw_uid:
+            owner = owner_name(own.stat().st_uid)
+            raise StorageUnavailable(
+                f"SeekDB in {folder} belongs to the OS user {owner}: run as {owner}, or give"
+                " another folder"
+            )
+        _close(own, 0o700)
+    if all(any(map(entry.match, OWN_NAMES)) for entry in folder.iterdir()):
+        _close(folder, 0o711 if account else 0o700)
 
 
-def _close(folder: Path) -> None:
+def _close(folder: Path, most: int) -> None:
+    """Take the rights beyond the mode `most` from a folder."""
     mode = stat.S_IMODE(folder.stat().st_mode)
-    if mode & 0o077:
-        folder.chmod(mode & 0o700)
+    if mode & ~most:
+        folder.chmod(mode & most)
 
 
 @contextmanager
-def locked(path: Path, how: int) -> Iterator[None]:
-    """Hold a flock on a file, which is created if it is missing."""
+def locked(path: Path, how: int, account: Account = None) -> Iterator[None]:
+    """Hold a flock on a file, which is created if it is missing, and given to account."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
+        give_to(account, path)
         fcntl.flock(descriptor, how)
         yield
     finally:
@@ -99,11 +128,15 @@ def _answers(run: Path) -> bool:
     return True
 
 
-def _start(folder: Path, program: Path) -> None:
+def _start(folder: Path, program: Path, account: Account) -> None:
     """Start the server and return when it answers.
 
     A session of its own keeps the terminal's Ctrl-C from it.
     """
+    if account:
+        package = program.parent
+        libraries = package.with_name(f"{package.name}.libs")
+        program = runnable_copy(program, [package, libraries], package.parent, folder, account)
     command = [str(program), f"--base-dir={folder}", "--embedded", "--nodaemon"]
     if not (folder / "store" / "sstable").is_dir():
         command += FIRST_PARAMETERS
@@ -116,6 +149,9 @@ def _start(folder: Path, program: Path) -> None:
         env={"TELEMETRY_ENABLED": "false"},  # SeekDB knows this spelling only
         umask=0o077,
         start_new_session=True,
+        user=account.pw_uid if account else None,
+        group=account.pw_gid if account else None,
+        extra_groups=[] if account else None,
     )
     pid = int(started.stdout)
     deadline = time.monotonic() + START_TIMEOUT_S

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from shared_core.errors import StorageUnavailable
+from shared_core.storage._server_account import owner_name
 
-if sys.platform != "win32":
-    import pwd
-
-SERVER_USER = "pgserver"
-"""The OS user that runs root's server: PostgreSQL refuses to run as root."""
 DISK_NEEDED_BYTES = 128 * 1024 * 1024
 ELSEWHERE = "set HIPPOCAMPUS_HOME to another folder, or HIPPOCAMPUS_URI to a PostgreSQL server"
 
@@ -48,10 +43,5 @@ def disk_full(home: Path) -> StorageUnavailable:
 
 
 def belongs_to(home: Path, uid: int) -> StorageUnavailable:
-    try:
-        name = pwd.getpwuid(uid).pw_name
-    except KeyError:
-        name = str(uid)
-    # Nobody logs in as the user that runs root's server.
-    name = "root" if name == SERVER_USER else name
+    name = owner_name(uid)
     return unavailable(home, f"it belongs to the OS user {name}", f"run as {name}, or {ELSEWHERE}")

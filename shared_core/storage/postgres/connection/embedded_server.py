@@ -29,6 +29,7 @@ from psycopg import pq, sql
 from psycopg.conninfo import make_conninfo
 
 from shared_core.errors import StorageUnavailable
+from shared_core.storage._server_account import COPIES, closed_to, find_account, give_to, make_home
 from shared_core.storage.postgres.connection.embedded_errors import (
     DISK_NEEDED_BYTES,
     ELSEWHERE,
@@ -37,12 +38,9 @@ from shared_core.storage.postgres.connection.embedded_errors import (
     unavailable,
 )
 from shared_core.storage.postgres.connection.pool import has_no_slot
-from shared_core.storage.postgres.connection.server_account import (
-    closed_to,
-    find_account,
+from shared_core.storage.postgres.connection.programs import (
     has_name,
     initdb_for_nobody,
-    open_home,
     runnable_binaries,
 )
 from shared_core.storage.postgres.connection.server_process import (
@@ -55,6 +53,8 @@ from shared_core.storage.postgres.connection.server_process import (
     stop_server,
 )
 
+OWN_NAMES = ("postgres-*", "postgres.log*", "*.lock", COPIES)
+"""What the folder of an embedded PostgreSQL holds."""
 MAJOR_VERSION = 18
 CLUSTER = f"postgres-{MAJOR_VERSION}"
 LOG = "postgres.log"
@@ -121,14 +121,7 @@ class EmbeddedServer:
 
     def make_home(self) -> None:
         """Create the folder if it is missing, so that the server's OS user can reach its files."""
-        for step in (*reversed(self.home.parents), self.home):
-            if not step.exists():
-                step.mkdir(mode=0o700, exist_ok=True)
-                if self._account:
-                    step.chmod(0o711)
-        self.home.mkdir(exist_ok=True)  # raises for a file
-        if self._account:
-            open_home(self.home, self._account)
+        make_home(self.home, self._account, OWN_NAMES)
 
     def start(self) -> ServerRecord:
         """Return the running server, after creating and starting what is missing."""
@@ -205,7 +198,7 @@ class EmbeddedServer:
         # A new name each time: the initdb of a killed process may still write to the last one.
         partial = Path(tempfile.mkdtemp(prefix=f"{CLUSTER}.partial-", dir=self.home))
         try:
-            self._give_to_account(partial)
+            give_to(self._account, partial)
             if has_name():
                 self._initdb(partial, self._programs())
             else:
@@ -285,16 +278,12 @@ class EmbeddedServer:
     def _make_private(self, directory: Path) -> None:
         with suppress(FileExistsError):
             directory.mkdir(mode=0o700)
-            self._give_to_account(directory)
+            give_to(self._account, directory)
         found = directory.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != self._uid:
             what = f"its socket directory {directory} belongs to another OS user"
             raise unavailable(self.home, what, f"remove that, or {ELSEWHERE}")
         directory.chmod(0o700)
-
-    def _give_to_account(self, directory: Path) -> None:
-        if self._account:
-            os.chown(directory, self._account.pw_uid, self._account.pw_gid)
 
     def _ensure_database(self, record: ServerRecord) -> bool:
         """Create the database if it is missing; return False where no connection is free."""

@@ -1,0 +1,157 @@
+"""The OS user that runs root's embedded server of either engine, and what it can reach.
+
+Nothing outside of the memory's own folder is changed for it: a closed folder on the way is refused
+with the command that opens it, and closed programs are copied.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeAlias
+
+from shared_core.errors import StorageUnavailable
+
+if sys.platform != "win32":
+    import pwd
+
+Account: TypeAlias = "pwd.struct_passwd | None"
+"""The OS user that runs root's server; None where the server runs as the user of this process."""
+
+SERVER_USER = "pgserver"
+"""The OS user that runs root's servers: PostgreSQL refuses to run as root."""
+ADMIN_PATH = "/usr/sbin:/sbin"  # not on the PATH of a cron job
+COPIES = "programs-*"
+"""The copies of programs in a memory's folder."""
+
+
+def find_account(folder: Path) -> Account:
+    """Return the OS user that root's server runs as, created if missing; None for our own user.
+
+    Raises StorageUnavailable, which names the folder, if it cannot be created.
+    """
+    if os.geteuid() != 0:
+        return None
+    with suppress(KeyError):
+        return pwd.getpwnam(SERVER_USER)
+    useradd = shutil.which("useradd", path=f"{os.environ.get('PATH', '')}:{ADMIN_PATH}")
+    if useradd:
+        subprocess.run(
+            [useradd, "--system", "--shell", "/bin/false", SERVER_USER], capture_output=True
+        )
+    with suppress(KeyError):
+        return pwd.getpwnam(SERVER_USER)
+    raise StorageUnavailable(
+        f"the embedded server in {folder} needs an OS user {SERVER_USER} that root runs it as, and"
+        f" useradd did not create it: create {SERVER_USER}, run as an ordinary user, or set"
+        " HIPPOCAMPUS_URI"
+    )
+
+
+def owner_name(uid: int) -> str:
+    """Return the OS user whose files have this owner: root for those of its servers."""
+    try:
+        name = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+    return "root" if name == SERVER_USER else name
+
+
+def give_to(account: Account, path: Path) -> None:
+    """Make account the owner of a file or folder; nothing for our own user."""
+    if account:
+        os.chown(path, account.pw_uid, account.pw_gid)
+
+
+def give_all_to(account: pwd.struct_passwd, folder: Path) -> None:
+    """Make account the owner of a folder and all in it."""
+    for path in (*folder.rglob("*"), folder):
+        os.chown(path, account.pw_uid, account.pw_gid, follow_symlinks=False)
+
+
+def make_home(home: Path, account: Account, own_names: Collection[str]) -> None:
+    """Create the folder of a memory if it is missing, so that account can reach its files.
+
+    own_names: patterns of what the memory keeps there. Raises StorageUnavailable, and changes
+    nothing, where account may not pass a folder that is not the memory's alone.
+    """
+    if account:
+        _require_passage(home, account, own_names)
+    for step in (*reversed(home.parents), home):
+        if not step.exists():
+            step.mkdir(mode=0o700, exist_ok=True)
+            if account:
+                step.chmod(0o711)
+    home.mkdir(exist_ok=True)  # raises for a file
+    if account and closed_to(account, home):
+        home.chmod(stat.S_IMODE(home.stat().st_mode) | stat.S_IXOTH)
+
+
+def _require_passage(home: Path, account: pwd.struct_passwd, own_names: Collection[str]) -> None:
+    there = next(step for step in (home, *home.parents) if step.is_dir())
+    closed = closed_to(account, there)
+    if closed == [home] and all(any(map(entry.match, own_names)) for entry in home.iterdir()):
+        return
+    if closed:
+        folders = " ".join(map(str, closed))
+        raise StorageUnavailable(
+            f"the embedded server in {home}: root runs it as the OS user {account.pw_name}, which"
+            f" may not pass {folders}; run chmod o+x {folders}, or give the memory a folder that"
+            " every user can reach, such as /var/lib/hippocampus (HIPPOCAMPUS_HOME, or the path of"
+            " a seekdb:// uri), or run as an ordinary user"
+        )
+
+
+def closed_to(account: pwd.struct_passwd, folder: Path) -> list[Path]:
+    """Return the folders on the way to folder, itself included, that account may not pass."""
+    return [step for step in (*reversed(folder.parents), folder) if not _may(step, account, 0o1)]
+
+
+def runnable_copy(
+    program: Path, trees: Sequence[Path], root: Path, home: Path, account: pwd.struct_passwd
+) -> Path:
+    """Return a program, or its copy in home if account may not run it.
+
+    Programs are closed below the home of root, or after an installation under a umask of 077. No
+    server runs in home, so copies of other installations may go.
+
+    Args:
+        program: the executable file.
+        trees: folders to copy with it, so that it finds its libraries by relative paths; those
+            that do not exist are left out.
+        root: the folder above program and trees.
+        home: takes the copy.
+        account: the OS user that will run it.
+    """
+    if not closed_to(account, program.parent) and _may(program, account, 0o5):
+        return program
+    copy = home / f"programs-{int(program.stat().st_mtime)}"
+    if not copy.exists():
+        for other in home.glob(COPIES):
+            shutil.rmtree(other)
+        partial = Path(tempfile.mkdtemp(prefix="programs-partial-", dir=home))
+        for source in trees:
+            if source.exists():
+                shutil.copytree(source, partial / source.relative_to(root), symlinks=True)
+        for path in (partial, *partial.rglob("*")):
+            if not path.is_symlink():
+                path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
+        partial.rename(copy)
+    return copy / program.relative_to(root)
+
+
+def _may(path: Path, account: pwd.struct_passwd, wanted: int) -> bool:
+    """Return whether account has the wanted rights, as the digit of a mode."""
+    status = path.stat()
+    if status.st_uid == account.pw_uid:
+        return status.st_mode >> 6 & wanted == wanted
+    if status.st_gid == account.pw_gid:
+        return status.st_mode >> 3 & wanted == wanted
+    return status.st_mode & wanted == wanted
