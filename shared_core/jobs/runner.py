@@ -15,7 +15,8 @@ from typing import TypeAlias
 
 from shared_core.core.domain import JsonValue
 from shared_core.core.event_loops import exiting
-from shared_core.errors import ModelQuotaExceeded, StorageUnavailable
+from shared_core.core.json_text import check_json
+from shared_core.errors import InvalidInput, ModelQuotaExceeded, StorageUnavailable
 from shared_core.jobs.retries import (
     CALLBACK_POISON,
     MAX_ATTEMPTS,
@@ -91,7 +92,12 @@ class JobRunner:
             return await self._failed(
                 job, worker_id, "its worker died or fell silent every time", tries
             )
-        work = asyncio.ensure_future(_contained(self._performers[self._capability(job)], job))
+        perform = self._performers.get(self._capability(job))
+        if perform is None:  # unlearned since the claim was sent
+            gone, now = "its code was unregistered", self._clock()
+            await self._storage.return_job(job, worker_id, gone, now, counted=False)
+            return Outcome.LOST
+        work = asyncio.ensure_future(_contained(perform, job))
         beat = asyncio.create_task(self._keep(job, worker_id, lease_s, work))
         try:
             await asyncio.wait([work])
@@ -178,14 +184,21 @@ class JobRunner:
 
 
 async def _contained(perform: Perform, job: Job) -> Mapping[str, JsonValue]:
-    """Perform a job; sys.exit() in its code fails the job instead of ending the event loop."""
+    """Perform a job and return its result, which must be a mapping for JSON.
+
+    sys.exit() in its code fails the job instead of ending the event loop.
+    """
     try:
-        return await perform(job)
+        result = await perform(job)
     except (SystemExit, KeyboardInterrupt) as error:
         ctrl_c = isinstance(error, KeyboardInterrupt)
         if ctrl_c and threading.current_thread() is threading.main_thread():
             raise
         raise PerformerExited(f"its code raised {type(error).__name__}") from error
+    if not isinstance(result, Mapping):
+        raise InvalidInput(f"its code must return a mapping, got {type(result).__name__}")
+    check_json(result, "its result")
+    return result
 
 
 def _counts(result: Mapping[str, JsonValue]) -> str:

@@ -17,7 +17,7 @@ from shared_core.core.event_loops import exiting, on_own_loop, start_on_own_loop
 from shared_core.errors import StorageUnavailable
 from shared_core.jobs.retries import MAX_ATTEMPTS, OUTAGE, wait_s
 from shared_core.jobs.runner import JobRunner, Outcome, Perform
-from shared_core.ports.jobs import Capability, Job, JobFilter, JobStatus, JobStorage
+from shared_core.ports.jobs import Capability, Job, JobFilter, JobStatus, JobStorage, UnreadableJob
 from shared_core.ports.storage import Clock
 
 log = logging.getLogger("hippocampus")
@@ -398,6 +398,9 @@ class Worker:
                 return None
             self._served = job.scope
             outcome = await self._runner.run(job, worker_id, self._lease_s)
+        except UnreadableJob as error:
+            log.error("%s", error)
+            return Outcome.GIVEN_UP
         finally:
             self._working = False
         self._unfinished.pop(job.job_id, None)
