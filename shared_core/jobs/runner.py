@@ -14,9 +14,9 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from shared_core.core.domain import JsonValue
-from shared_core.core.event_loops import exiting
+from shared_core.core.event_loops import exiting, ignore_outcome
 from shared_core.core.json_text import check_json
-from shared_core.errors import InvalidInput, ModelQuotaExceeded, StorageUnavailable
+from shared_core.errors import InvalidInput, MemoryCoreError, ModelQuotaExceeded, StorageUnavailable
 from shared_core.jobs.retries import (
     CALLBACK_POISON,
     MAX_ATTEMPTS,
@@ -33,6 +33,8 @@ from shared_core.ports.storage import Clock
 log = logging.getLogger("hippocampus")
 
 HEARTBEATS_PER_LEASE = 3
+RETURN_S = 5.0
+"""Seconds that a cancelled caller waits until a job is returned to the queue."""
 OF_OUR_MODELS = frozenset(JobType) - {JobType.CALLBACK}
 """Job types that use the memory's own models: if a quota is used up, all of them pause."""
 
@@ -103,8 +105,9 @@ class JobRunner:
             await asyncio.wait([work])
         except asyncio.CancelledError:
             work.cancel()
+            work.add_done_callback(ignore_outcome)
             await asyncio.wait([work])
-            await self._storage.return_job(job, worker_id, "interrupted", self._clock())
+            await self._interrupted(job, worker_id)
             raise
         finally:
             beat.cancel()
@@ -126,6 +129,15 @@ class JobRunner:
         self._refusals[job.job_type in OF_OUR_MODELS] = 0
         log.info("job %s done in %.2f s: %s", job.job_id, time.monotonic() - begun, _counts(result))
         return Outcome.DONE
+
+    async def _interrupted(self, job: Job, worker_id: str) -> None:
+        """Return a job to the queue within RETURN_S, or let its lease end."""
+        try:
+            async with asyncio.timeout(RETURN_S):
+                await self._storage.return_job(job, worker_id, "interrupted", self._clock())
+        except (MemoryCoreError, TimeoutError) as error:
+            cause = reason(error)
+            log.warning("interrupted job %s waits for the end of its lease: %s", job.job_id, cause)
 
     def _capability(self, job: Job) -> Capability:
         """Return the capability for a job; one of its own application wins over a general one."""
