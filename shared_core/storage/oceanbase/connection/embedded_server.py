@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,10 +19,8 @@ from pathlib import Path
 
 import pymysql
 
+from shared_core.storage._file_locks import locked
 from shared_core.storage.oceanbase.connection.connections import connect
-
-if sys.platform != "win32":
-    import fcntl
 
 OWN_FOLDERS = frozenset({"etc", "log", "run", "store"})
 """What SeekDB creates in its folder."""
@@ -47,9 +44,9 @@ def running(folder: Path, program: Path) -> Iterator[None]:
     """
     run = folder / "run"
     run.mkdir(mode=0o700, exist_ok=True)
-    with locked(run / "seekdb.clients", fcntl.LOCK_SH):
+    with locked(run / "seekdb.clients", shared=True):
         if not _answers(run):
-            with locked(run / "seekdb.startup", fcntl.LOCK_EX):
+            with locked(run / "seekdb.startup"):
                 if not _answers(run):
                     _start(folder, program)
         yield
@@ -72,17 +69,6 @@ def _close(folder: Path) -> None:
     mode = stat.S_IMODE(folder.stat().st_mode)
     if mode & 0o077:
         folder.chmod(mode & 0o700)
-
-
-@contextmanager
-def locked(path: Path, how: int) -> Iterator[None]:
-    """Hold a flock on a file, which is created if it is missing."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, how)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _answers(run: Path) -> bool:
