@@ -38,10 +38,12 @@ from shared_core.storage.postgres.connection.embedded_errors import (
 )
 from shared_core.storage.postgres.connection.pool import has_no_slot
 from shared_core.storage.postgres.connection.server_account import (
+    check_way,
     closed_to,
     find_account,
     has_name,
     initdb_for_nobody,
+    known_account,
     open_home,
     runnable_binaries,
 )
@@ -95,8 +97,14 @@ class EmbeddedServer:
         self.home = home
         self.cluster = home / CLUSTER
         self._binaries = find_binaries(home)
-        self._account = find_account(home)
-        self._uid = self._account.pw_uid if self._account else os.geteuid()
+        self._account = known_account()
+
+    @property
+    def _uid(self) -> int | None:
+        """The OS user of the server; None for root's before make_home() creates it."""
+        if self._account:
+            return self._account.pw_uid
+        return os.geteuid() or None
 
     def is_initialised(self) -> bool:
         """Return whether the database files exist; change nothing.
@@ -120,7 +128,12 @@ class EmbeddedServer:
         return False
 
     def make_home(self) -> None:
-        """Create the folder if it is missing, so that the server's OS user can reach its files."""
+        """Create the folder if it is missing, so that the server's OS user can reach its files.
+
+        Changes nothing, and creates no OS user, before it refuses a folder.
+        """
+        check_way(self.home)
+        self._account = find_account(self.home)
         for step in (*reversed(self.home.parents), self.home):
             if not step.exists():
                 step.mkdir(mode=0o700, exist_ok=True)

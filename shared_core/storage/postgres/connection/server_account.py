@@ -26,45 +26,68 @@ OWN_NAMES = ("postgres-*", "postgres.log*", "programs-*", "*.lock")
 """What the folder of an embedded PostgreSQL holds."""
 
 
+def known_account() -> pwd.struct_passwd | None:
+    """Return the OS user that root's server runs as; None if it is missing, or for our own user."""
+    if os.geteuid() == 0:
+        with suppress(KeyError):
+            return pwd.getpwnam(SERVER_USER)
+    return None
+
+
 def find_account(home: Path) -> pwd.struct_passwd | None:
     """Return the OS user that root's server runs as, created if missing; None for our own user."""
     if os.geteuid() != 0:
         return None
-    with suppress(KeyError):
-        return pwd.getpwnam(SERVER_USER)
+    if known := known_account():
+        return known
     useradd = shutil.which("useradd", path=f"{os.environ.get('PATH', '')}:{ADMIN_PATH}")
     if useradd:
         subprocess.run(
             [useradd, "--system", "--shell", "/bin/false", SERVER_USER], capture_output=True
         )
-    with suppress(KeyError):
-        return pwd.getpwnam(SERVER_USER)
+    if known := known_account():
+        return known
     what = f"root needs an OS user {SERVER_USER} to run the server, and useradd did not create it"
     advice = f"create {SERVER_USER}, run as an ordinary user, or set HIPPOCAMPUS_URI"
     raise unavailable(home, what, advice)
 
 
-def closed_to(account: pwd.struct_passwd, folder: Path) -> list[Path]:
-    """Return the folders on the way to folder, itself included, that account may not pass."""
-    return [step for step in (*reversed(folder.parents), folder) if not _may(step, account, 0o1)]
+def closed_to(account: pwd.struct_passwd | None, folder: Path) -> list[Path]:
+    """Return the folders on the way to folder, itself included, that account may not pass.
+
+    account: None for one that does not exist yet. Missing folders are left out.
+    """
+    way = (step for step in (*reversed(folder.parents), folder) if step.is_dir())
+    return [step for step in way if not _may(step, account, 0o1)]
+
+
+def check_way(home: Path) -> None:
+    """Raise StorageUnavailable if root's server could not reach home; call it before any change.
+
+    The folder itself may be closed if it holds nothing else than the memory: open_home() opens it.
+    """
+    if os.geteuid() != 0:
+        return
+    closed = closed_to(known_account(), home)
+    if not closed or (closed == [home] and _holds_memory_alone(home)):
+        return
+    folders = " ".join(map(str, closed))
+    raise unavailable(
+        home,
+        f"root's server runs as the OS user {SERVER_USER}, which may not pass {folders}",
+        f"run chmod o+x {folders}, or set HIPPOCAMPUS_HOME to a folder that every user can"
+        " reach, such as /var/lib/hippocampus, or run as an ordinary user",
+    )
 
 
 def open_home(home: Path, account: pwd.struct_passwd) -> None:
-    """Let account pass through home, but not list it. Raises StorageUnavailable.
-
-    A folder that holds anything else than the memory is not ours to open.
-    """
-    closed = closed_to(account, home)
-    if closed == [home] and all(any(map(entry.match, OWN_NAMES)) for entry in home.iterdir()):
+    """Let account pass through home, but not list it."""
+    if not _may(home, account, 0o1):
         home.chmod(stat.S_IMODE(home.stat().st_mode) | stat.S_IXOTH)
-    elif closed:
-        folders = " ".join(map(str, closed))
-        raise unavailable(
-            home,
-            f"root's server runs as the OS user {account.pw_name}, which may not pass {folders}",
-            f"run chmod o+x {folders}, or set HIPPOCAMPUS_HOME to a folder that every user can"
-            " reach, such as /var/lib/hippocampus, or run as an ordinary user",
-        )
+
+
+def _holds_memory_alone(home: Path) -> bool:
+    return all(any(map(entry.match, OWN_NAMES)) for entry in home.iterdir())
 
 
 def runnable_binaries(binaries: Path, home: Path, account: pwd.struct_passwd) -> Path:
@@ -127,11 +150,11 @@ def has_name() -> bool:
     return True
 
 
-def _may(path: Path, account: pwd.struct_passwd, wanted: int) -> bool:
-    """Return whether account has the wanted rights, as the digit of a mode."""
+def _may(path: Path, account: pwd.struct_passwd | None, wanted: int) -> bool:
+    """Return whether account, or for None a new one, has the wanted rights: the digit of a mode."""
     status = path.stat()
-    if status.st_uid == account.pw_uid:
+    if account and status.st_uid == account.pw_uid:
         return status.st_mode >> 6 & wanted == wanted
-    if status.st_gid == account.pw_gid:
+    if account and status.st_gid == account.pw_gid:
         return status.st_mode >> 3 & wanted == wanted
     return status.st_mode & wanted == wanted
