@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import fields, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -193,7 +192,7 @@ class OpenMemoryService(BaseMemoryService):
         if not memories:
             raise InvalidInput("memories must hold at least one MemoryEntry")
         IngestOptions.from_metadata(custom_metadata)
-        now, shared = datetime.now(UTC), custom_metadata or {}
+        now, shared = await self._engine.now(), custom_metadata or {}
         new = [to_new_memory(entry, shared, now) for entry in memories]
         await self._engine.remember(Scope(app_name, user_id), new)
         invocation_cache.clear()
@@ -380,7 +379,7 @@ class OpenMemoryService(BaseMemoryService):
         if rewound := rewound_ids(events):
             await self._engine.forget_turns(scope, session_id, rewound)
             invocation_cache.clear()
-        expires_at = options.expires_at(datetime.now(UTC))
+        expires_at = options.expires_at(await self._engine.now())
         turns = [
             replace(
                 turn,

@@ -6,7 +6,6 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from langchain_core.messages import BaseMessage
@@ -80,9 +79,8 @@ class TurnFeed:
         """Append the new turns among messages; return whether there were any. Re-raises errors."""
         thread = (scope, thread_id)
         known = self._handed_over.get(thread, frozenset())
-        turns = turns_of(
-            messages, thread_id, datetime.now(UTC), known=known, tool_results=self._tool_results
-        )
+        now = await self._engine.now()
+        turns = turns_of(messages, thread_id, now, known=known, tool_results=self._tool_results)
         if not turns:
             if self._session_end:
                 await self._engine.end_session(scope, thread_id, strategy=self._strategy)

@@ -201,6 +201,11 @@ class MemoryEngine:
         """Start or reach the database and bring its schema up to date. Every verb does it too."""
         await self._lifecycle.open()
 
+    async def now(self) -> datetime:
+        """Return the time by the memory's clock: the database server's, or the argument clock."""
+        await self.open()
+        return self._handle.clock()
+
     async def warm_up(self, *, model: bool = True) -> None:
         """Start an embedded server and load a bundled model, so that no deadline pays for them.
 

@@ -13,7 +13,6 @@ from shared_core.context.window import ContextWindow
 from shared_core.core.domain import Event, Hit, JsonValue, Role, Scope
 from shared_core.core.json_text import check_json, to_json
 from shared_core.core.namespaces import check_label
-from shared_core.core.timestamps import system_clock
 from shared_core.core.uri_validation import is_oceanbase
 from shared_core.core.validation import number
 from shared_core.engine import MemoryEngine
@@ -21,7 +20,6 @@ from shared_core.errors import InvalidInput
 from shared_core.knowledge.consolidation import RunReport
 from shared_core.open import open_memory
 from shared_core.ports.conversations import check_thread
-from shared_core.ports.storage import Clock
 from shared_core.settings import redacted
 
 EventType = Literal["user_msg", "agent_msg", "agent_thought", "tool_call"]
@@ -110,7 +108,6 @@ class OceanBaseMemoryProvider(MemoryManager):
         self._later = later
         uri = _checked_uri(uri)
         self.scope = Scope(_named(app, "app"), _named(agent_id, "agent_id"))
-        self._clock: Clock = options.get("clock") or system_clock
         self.engine: MemoryEngine = open_memory(uri, **options)
 
     async def __aenter__(self) -> OceanBaseMemoryProvider:
@@ -135,15 +132,15 @@ class OceanBaseMemoryProvider(MemoryManager):
     ) -> str:
         if not isinstance(event_type, str) or event_type not in ROLES:
             raise InvalidInput(f"event_type {event_type!r} is unknown: take one of {list(ROLES)}")
+        session, text, payload = _session(session_id), _text_of(content), _payload_of(content)
         event = Event(
             event_id=str(uuid4()) if event_id is None else check_label(event_id, "event_id"),
             author="user" if event_type == "user_msg" else self.scope.user,
             role=ROLES[event_type],
-            text=_text_of(content),
-            occurred_at=self._clock(),
-            metadata={"event_type": event_type, **_payload_of(content)},
+            text=text,
+            occurred_at=await self.engine.now(),
+            metadata={"event_type": event_type, **payload},
         )
-        session = _session(session_id)
         await self.engine.append_events(self.scope, session, [event], later=self._later)
         return event.event_id
 

@@ -24,16 +24,36 @@ in_background: ContextVar[bool] = ContextVar("hippocampus_in_background", defaul
 """True in work that nobody awaits; such work must not reopen a closed memory."""
 
 
-async def finished(work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of work; a cancelled caller waits for its end, so that it can be undone."""
+async def until_done(work: Coroutine[Any, Any, T], *, grace_s: float | None = None) -> T:
+    """Return the result of work. A cancelled caller waits for its end, so that it can undo it.
+
+    A thread that does the work goes on when its waiter is cancelled. A second cancellation ends the
+    wait.
+
+    Args:
+        work: the coroutine to run.
+        grace_s: maximum seconds that a cancelled caller waits; then work is cancelled too, and has
+            as long again to end. None: no limit, for work with a deadline of its own.
+    """
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        await asyncio.wait([task])
-        if not task.cancelled():
-            task.exception()  # an error of cancelled work is nobody's
+        task.add_done_callback(ignore_outcome)
+        try:
+            ended, _ = await asyncio.wait([task], timeout=grace_s)
+        finally:
+            if grace_s is not None:
+                task.cancel()
+        if not ended:
+            await asyncio.wait([task], timeout=grace_s)
         raise
+
+
+def ignore_outcome(task: asyncio.Future[Any]) -> None:
+    """Keep asyncio from logging the error of a cancelled task, for which nobody waits."""
+    if not task.cancelled():
+        task.exception()
 
 
 class LoopThread:

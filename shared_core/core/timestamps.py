@@ -12,7 +12,7 @@ from shared_core.errors import InvalidInput
 CLOCKS_APART = timedelta(hours=1)
 """Maximum lead of a caller's clock over the server's; {soon} in the SQL statements."""
 IN_STEP = timedelta(seconds=5)
-"""Difference of two clocks that counts as none; a comparison that takes as long is not used."""
+"""Difference of two clocks that counts as none."""
 COMPARED_S = 60.0
 """Seconds between two comparisons with the server's clock."""
 
@@ -26,6 +26,7 @@ class ServerClock:
     """The clock of a database server, which all its machines share: this machine's, corrected.
 
     So they agree on when a job is due and a lease ends. A difference up to IN_STEP counts as none.
+    A comparison is as exact as its round trip is short, and each one is used.
     """
 
     def __init__(self) -> None:
@@ -41,13 +42,29 @@ class ServerClock:
         every_s: float = COMPARED_S,
     ) -> None:
         """Ask how far this machine is ahead, unless that was asked within every_s seconds."""
-        asked_at = time.monotonic()
-        if asked_at - self._compared_at < every_s:
+        asked_at, compared_at = time.monotonic(), self._compared_at
+        if asked_at - compared_at < every_s:
             return
-        self._compared_at = asked_at
-        ahead = await ahead_of_server(system_clock())
-        if time.monotonic() - asked_at < IN_STEP.total_seconds():  # a late answer says nothing
-            self._ahead = ahead if abs(ahead) > IN_STEP else timedelta()
+        self._compared_at = asked_at  # so callers at the same time do not all ask
+        try:
+            least = await ahead_of_server(system_clock())
+        except BaseException:
+            self._compared_at = compared_at
+            raise
+        self._ahead = _lead(least, timedelta(seconds=time.monotonic() - asked_at), self._ahead)
+
+
+def _lead(least: timedelta, round_trip: timedelta, known: timedelta) -> timedelta:
+    """Return the lead of a clock after an answer; known: the lead by earlier answers.
+
+    The server read its clock at some point of the round trip, so the lead is between least and
+    least plus the round trip. Within that range a slow answer changes nothing.
+    """
+    most = least + round_trip
+    for lead in (timedelta(), known):
+        if least - IN_STEP <= lead <= most + IN_STEP:
+            return lead
+    return least + round_trip / 2
 
 
 def check_moment(moment: datetime, what: str) -> None:

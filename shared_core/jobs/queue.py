@@ -15,13 +15,13 @@ from typing import TypeAlias
 from uuid import UUID, uuid4
 
 from shared_core.core.domain import JsonValue, Scope, ThreadId
-from shared_core.core.event_loops import finished, on_own_loop, start_on_own_loop
+from shared_core.core.event_loops import on_own_loop, start_on_own_loop, until_done
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import check_label, check_scope, scope_path
 from shared_core.errors import Conflict, InvalidInput, NotFound, StorageUnavailable
 from shared_core.jobs.retries import MAX_ATTEMPTS, OUTAGE, first_wait_s, reason, wait_s
 from shared_core.jobs.runner import Perform
-from shared_core.jobs.worker import Tally, Worker
+from shared_core.jobs.worker import RELEASE_S, Tally, Worker
 from shared_core.lifecycle import Handle
 from shared_core.ports.jobs import (
     OF_A_THREAD,
@@ -355,7 +355,8 @@ class JobQueue:
         """Run work on a thread now, in this process, and return the finished job.
 
         It waits for a running job of the thread. A failed attempt is not retried: the record is
-        failed and holds the error. Raises NotFound for an unknown thread.
+        failed and holds the error. A cancelled call returns the job to the queue; if the database
+        is away, the job waits for the end of its lease. Raises NotFound for an unknown thread.
         """
         job_type = _known(job_type)
         if job_type not in OF_A_THREAD:
@@ -385,8 +386,9 @@ class JobQueue:
         jobs, look_s = (await self._handle.storage()).jobs, SHORTEST_LOOK_S
         while True:
             try:
-                return await finished(
-                    jobs.start_job(scope, thread_id, new, worker_id, self._worker.lease_s)
+                return await until_done(
+                    jobs.start_job(scope, thread_id, new, worker_id, self._worker.lease_s),
+                    grace_s=RELEASE_S,
                 )
             except Conflict:
                 await asyncio.sleep(look_s)

@@ -14,8 +14,9 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from shared_core.core.domain import JsonValue
-from shared_core.core.event_loops import exiting
-from shared_core.errors import ModelQuotaExceeded, StorageUnavailable
+from shared_core.core.event_loops import exiting, ignore_outcome
+from shared_core.core.json_text import check_json
+from shared_core.errors import InvalidInput, MemoryCoreError, ModelQuotaExceeded, StorageUnavailable
 from shared_core.jobs.retries import (
     CALLBACK_POISON,
     MAX_ATTEMPTS,
@@ -32,6 +33,8 @@ from shared_core.ports.storage import Clock
 log = logging.getLogger("hippocampus")
 
 HEARTBEATS_PER_LEASE = 3
+RETURN_S = 5.0
+"""Seconds that a cancelled caller waits until a job is returned to the queue."""
 OF_OUR_MODELS = frozenset(JobType) - {JobType.CALLBACK}
 """Job types that use the memory's own models: if a quota is used up, all of them pause."""
 
@@ -91,14 +94,20 @@ class JobRunner:
             return await self._failed(
                 job, worker_id, "its worker died or fell silent every time", tries
             )
-        work = asyncio.ensure_future(_contained(self._performers[self._capability(job)], job))
+        perform = self._performers.get(self._capability(job))
+        if perform is None:  # unlearned since the claim was sent
+            gone, now = "its code was unregistered", self._clock()
+            await self._storage.return_job(job, worker_id, gone, now, counted=False)
+            return Outcome.LOST
+        work = asyncio.ensure_future(_contained(perform, job))
         beat = asyncio.create_task(self._keep(job, worker_id, lease_s, work))
         try:
             await asyncio.wait([work])
         except asyncio.CancelledError:
             work.cancel()
+            work.add_done_callback(ignore_outcome)
             await asyncio.wait([work])
-            await self._storage.return_job(job, worker_id, "interrupted", self._clock())
+            await self._interrupted(job, worker_id)
             raise
         finally:
             beat.cancel()
@@ -120,6 +129,15 @@ class JobRunner:
         self._refusals[job.job_type in OF_OUR_MODELS] = 0
         log.info("job %s done in %.2f s: %s", job.job_id, time.monotonic() - begun, _counts(result))
         return Outcome.DONE
+
+    async def _interrupted(self, job: Job, worker_id: str) -> None:
+        """Return a job to the queue within RETURN_S, or let its lease end."""
+        try:
+            async with asyncio.timeout(RETURN_S):
+                await self._storage.return_job(job, worker_id, "interrupted", self._clock())
+        except (MemoryCoreError, TimeoutError) as error:
+            cause = reason(error)
+            log.warning("interrupted job %s waits for the end of its lease: %s", job.job_id, cause)
 
     def _capability(self, job: Job) -> Capability:
         """Return the capability for a job; one of its own application wins over a general one."""
@@ -178,14 +196,21 @@ class JobRunner:
 
 
 async def _contained(perform: Perform, job: Job) -> Mapping[str, JsonValue]:
-    """Perform a job; sys.exit() in its code fails the job instead of ending the event loop."""
+    """Perform a job and return its result, which must be a mapping for JSON.
+
+    sys.exit() in its code fails the job instead of ending the event loop.
+    """
     try:
-        return await perform(job)
+        result = await perform(job)
     except (SystemExit, KeyboardInterrupt) as error:
         ctrl_c = isinstance(error, KeyboardInterrupt)
         if ctrl_c and threading.current_thread() is threading.main_thread():
             raise
         raise PerformerExited(f"its code raised {type(error).__name__}") from error
+    if not isinstance(result, Mapping):
+        raise InvalidInput(f"its code must return a mapping, got {type(result).__name__}")
+    check_json(result, "its result")
+    return result
 
 
 def _counts(result: Mapping[str, JsonValue]) -> str:

@@ -13,17 +13,19 @@ from typing import TypeAlias, TypeVar
 from uuid import UUID, uuid4
 
 from shared_core.core.domain import Scope, ThreadId
-from shared_core.core.event_loops import exiting, on_own_loop, start_on_own_loop
-from shared_core.errors import StorageUnavailable
-from shared_core.jobs.retries import MAX_ATTEMPTS, OUTAGE, wait_s
+from shared_core.core.event_loops import exiting, on_own_loop, start_on_own_loop, until_done
+from shared_core.errors import MemoryCoreError, StorageUnavailable
+from shared_core.jobs.retries import MAX_ATTEMPTS, OUTAGE, reason, wait_s
 from shared_core.jobs.runner import JobRunner, Outcome, Perform
-from shared_core.ports.jobs import Capability, Job, JobFilter, JobStatus, JobStorage
+from shared_core.ports.jobs import Capability, Job, JobFilter, JobStatus, JobStorage, UnreadableJob
 from shared_core.ports.storage import Clock
 
 log = logging.getLogger("hippocampus")
 
 LEASE_S = 300.0
 """Seconds of silence of a worker after which another one claims its job."""
+RELEASE_S = 5.0
+"""Seconds that a cancelled caller waits for a claim under way, and for its return to the queue."""
 DRAIN_S = 5.0
 """Seconds that a stopping worker may take to finish its running job."""
 MOST_THREADS = 10_000
@@ -252,11 +254,12 @@ class Worker:
         return outcome
 
     async def release(self, worker_id: str) -> None:
-        """Return to the queue what worker_id has claimed, also if the answer was under way."""
+        """Return to the queue what worker_id has claimed within RELEASE_S, or let its lease end."""
         try:
-            await self._storage.release_jobs(worker_id)
-        except StorageUnavailable as error:
-            log.warning("running jobs cannot be returned to the queue: %s", error)
+            async with asyncio.timeout(RELEASE_S):
+                await self._storage.release_jobs(worker_id)
+        except (MemoryCoreError, TimeoutError) as error:
+            log.warning("running jobs wait for the end of their lease: %s", reason(error))
 
     @property
     def lease_s(self) -> float:
@@ -268,25 +271,36 @@ class Worker:
 
         It finishes the running job before it stops. Between jobs it listens for hints of new ones
         and polls rarely; without hints it polls every poll_s. It waits for an unreachable database;
-        with once, it raises StorageUnavailable.
+        with once, it raises StorageUnavailable. On cancellation it returns its job to the queue.
         """
         self._forget_parent()
+        worker_id = uuid4().hex
+        try:
+            return await self._serve(worker_id, stop, once=once, poll_s=poll_s)
+        except asyncio.CancelledError:
+            await asyncio.shield(self.release(worker_id))
+            raise
+
+    async def _serve(
+        self, worker_id: str, stop: asyncio.Event, *, once: bool, poll_s: float
+    ) -> Tally:
         if once:
-            return await self._serve(stop, None, poll_s)
+            return await self._run_due(worker_id, stop, None, poll_s)
         wakeup = Wakeup(self._storage, self._clock)
         stopping = asyncio.create_task(stop.wait())
         stopping.add_done_callback(lambda _: wakeup.interrupt())
         listening = asyncio.create_task(wakeup.listen())
         try:
-            return await self._serve(stop, wakeup, poll_s)
+            return await self._run_due(worker_id, stop, wakeup, poll_s)
         finally:
             stopping.cancel()
             listening.cancel()
             await asyncio.wait([stopping, listening])
 
-    async def _serve(self, stop: asyncio.Event, wakeup: Wakeup | None, poll_s: float) -> Tally:
-        tally, worker_id = Tally(), uuid4().hex
-        failures = 0
+    async def _run_due(
+        self, worker_id: str, stop: asyncio.Event, wakeup: Wakeup | None, poll_s: float
+    ) -> Tally:
+        tally, failures = Tally(), 0
         while not stop.is_set():
             rest_s = poll_s
             try:
@@ -391,13 +405,18 @@ class Worker:
         try:
             if self._before_claim:
                 await self._before_claim()
-            job = await self._storage.claim_job(
-                worker_id, self._lease_s, self._runner.capabilities(), self._served
+            known = self._runner.capabilities()
+            job = await until_done(
+                self._storage.claim_job(worker_id, self._lease_s, known, self._served),
+                grace_s=RELEASE_S,
             )
             if job is None:
                 return None
             self._served = job.scope
             outcome = await self._runner.run(job, worker_id, self._lease_s)
+        except UnreadableJob as error:
+            log.error("%s", error)
+            return Outcome.GIVEN_UP
         finally:
             self._working = False
         self._unfinished.pop(job.job_id, None)

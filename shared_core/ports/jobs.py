@@ -11,7 +11,7 @@ from typing import Protocol
 from uuid import UUID
 
 from shared_core.core.domain import JsonValue, Scope, ThreadId
-from shared_core.errors import InvalidInput
+from shared_core.errors import InvalidInput, MemoryCoreError
 
 
 class JobType(StrEnum):
@@ -168,6 +168,10 @@ class JobStats:
     due_callbacks: int = 0
 
 
+class UnreadableJob(MemoryCoreError):
+    """A claimed job whose row cannot be read; it is dead, and the message names it."""
+
+
 class JobStorage(Protocol):
     """The queue: at most one job per thread and type is pending, and one per thread runs.
 
@@ -201,6 +205,7 @@ class JobStorage(Protocol):
         """Claim the most urgent job that is due or whose lease expired, or return None.
 
         At equal priority tenants take turns: the next one after after_tenant comes first.
+        Raises UnreadableJob for a job whose row cannot be read; it is dead then, with the reason.
         """
 
     async def extend_job(self, job: Job, worker_id: str, lease_s: float) -> bool:
@@ -249,7 +254,7 @@ class JobStorage(Protocol):
         """
 
     async def list_jobs(self, job_filter: JobFilter) -> Sequence[JobRecord]:
-        """Return the selected jobs, newest first."""
+        """Return the selected jobs, newest first. Rows that cannot be read are logged instead."""
 
     async def jobs_of_threads(
         self, threads: Sequence[tuple[Scope, ThreadId]]

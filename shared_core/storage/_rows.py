@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from shared_core.core.domain import AsOf, Event, JsonValue, Memory, MemoryId, MemoryKind, ThreadId
-from shared_core.core.namespaces import from_path
+from shared_core.core.domain import (
+    AsOf,
+    Event,
+    JsonValue,
+    Memory,
+    MemoryId,
+    MemoryKind,
+    Scope,
+    ThreadId,
+)
+from shared_core.core.namespaces import from_path, scope_path
 from shared_core.core.retention_policy import (
     FATES,
     STAGES,
@@ -26,6 +36,8 @@ from shared_core.ports.retention import Counts, Kept
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+log = logging.getLogger("hippocampus")
 
 T = TypeVar("T", bound="DataclassInstance")
 
@@ -56,6 +68,33 @@ def quoted_term(term: str) -> str:
 def any_term(terms: Sequence[str]) -> str:
     """Return a tsquery literal that matches at least one of the words."""
     return " | ".join(quoted_term(term) for term in dict.fromkeys(terms))
+
+
+def scope_of(tenant: str) -> Scope:
+    """Return the scope of a tenant. Raises ValueError unless scope_path() writes this path."""
+    fault = f"tenant_id must be '/application/user/', got {tenant!r}"
+    labels = from_path(tenant)
+    if len(labels) != 2:
+        raise ValueError(fault)
+    scope = Scope(*labels)
+    try:
+        written = scope_path(scope)
+    except InvalidInput as error:
+        raise ValueError(f"{fault}: {error}") from error
+    if written != tenant:
+        raise ValueError(fault)
+    return scope
+
+
+def scopes_of(tenants: Iterable[str], what: str) -> list[Scope]:
+    """Return the scopes of tenants; log a warning, naming what, for a path of no scope."""
+    found = []
+    for tenant in tenants:
+        try:
+            found.append(scope_of(tenant))
+        except ValueError as error:
+            log.warning("%s is left out, correct or delete its row: %s", what, error)
+    return found
 
 
 def memory_from_row(row: Sequence[Any]) -> Memory:

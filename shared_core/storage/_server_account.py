@@ -32,6 +32,14 @@ COPIES = "programs-*"
 """The copies of programs in a memory's folder."""
 
 
+def known_account() -> Account:
+    """Return the OS user that root's server runs as; None if it is missing, or for our own user."""
+    if os.geteuid() == 0:
+        with suppress(KeyError):
+            return pwd.getpwnam(SERVER_USER)
+    return None
+
+
 def find_account(folder: Path) -> Account:
     """Return the OS user that root's server runs as, created if missing; None for our own user.
 
@@ -39,15 +47,15 @@ def find_account(folder: Path) -> Account:
     """
     if os.geteuid() != 0:
         return None
-    with suppress(KeyError):
-        return pwd.getpwnam(SERVER_USER)
+    if known := known_account():
+        return known
     useradd = shutil.which("useradd", path=f"{os.environ.get('PATH', '')}:{ADMIN_PATH}")
     if useradd:
         subprocess.run(
             [useradd, "--system", "--shell", "/bin/false", SERVER_USER], capture_output=True
         )
-    with suppress(KeyError):
-        return pwd.getpwnam(SERVER_USER)
+    if known := known_account():
+        return known
     raise StorageUnavailable(
         f"the embedded server in {folder} needs an OS user {SERVER_USER} that root runs it as, and"
         f" useradd did not create it: create {SERVER_USER}, run as an ordinary user, or set"
@@ -76,42 +84,48 @@ def give_all_to(account: pwd.struct_passwd, folder: Path) -> None:
         os.chown(path, account.pw_uid, account.pw_gid, follow_symlinks=False)
 
 
-def make_home(home: Path, account: Account, own_names: Collection[str]) -> None:
-    """Create the folder of a memory if it is missing, so that account can reach its files.
+def make_home(home: Path, own_names: Collection[str]) -> Account:
+    """Create the folder of a memory if it is missing; return the OS user of its server.
 
     own_names: patterns of what the memory keeps there. Raises StorageUnavailable, and changes
-    nothing, where account may not pass a folder that is not the memory's alone.
+    nothing, where root's server may not pass a folder that is not the memory's alone.
     """
-    if account:
-        _require_passage(home, account, own_names)
+    _check_way(home, own_names)
+    account = find_account(home)
     for step in (*reversed(home.parents), home):
         if not step.exists():
             step.mkdir(mode=0o700, exist_ok=True)
             if account:
                 step.chmod(0o711)
     home.mkdir(exist_ok=True)  # raises for a file
-    if account and closed_to(account, home):
+    if account and not _may(home, account, 0o1):
         home.chmod(stat.S_IMODE(home.stat().st_mode) | stat.S_IXOTH)
+    return account
 
 
-def _require_passage(home: Path, account: pwd.struct_passwd, own_names: Collection[str]) -> None:
-    there = next(step for step in (home, *home.parents) if step.is_dir())
-    closed = closed_to(account, there)
+def _check_way(home: Path, own_names: Collection[str]) -> None:
+    if os.geteuid() != 0:
+        return
+    closed = closed_to(known_account(), home)
     if closed == [home] and all(any(map(entry.match, own_names)) for entry in home.iterdir()):
         return
     if closed:
         folders = " ".join(map(str, closed))
         raise StorageUnavailable(
-            f"the embedded server in {home}: root runs it as the OS user {account.pw_name}, which"
+            f"the embedded server in {home}: root runs it as the OS user {SERVER_USER}, which"
             f" may not pass {folders}; run chmod o+x {folders}, or give the memory a folder that"
             " every user can reach, such as /var/lib/hippocampus (HIPPOCAMPUS_HOME, or the path of"
             " a seekdb:// uri), or run as an ordinary user"
         )
 
 
-def closed_to(account: pwd.struct_passwd, folder: Path) -> list[Path]:
-    """Return the folders on the way to folder, itself included, that account may not pass."""
-    return [step for step in (*reversed(folder.parents), folder) if not _may(step, account, 0o1)]
+def closed_to(account: Account, folder: Path) -> list[Path]:
+    """Return the folders on the way to folder, itself included, that account may not pass.
+
+    account: None for one that does not exist yet. Missing folders are left out.
+    """
+    way = (step for step in (*reversed(folder.parents), folder) if step.is_dir())
+    return [step for step in way if not _may(step, account, 0o1)]
 
 
 def runnable_copy(
@@ -147,11 +161,11 @@ def runnable_copy(
     return copy / program.relative_to(root)
 
 
-def _may(path: Path, account: pwd.struct_passwd, wanted: int) -> bool:
+def _may(path: Path, account: Account, wanted: int) -> bool:
     """Return whether account has the wanted rights, as the digit of a mode."""
     status = path.stat()
-    if status.st_uid == account.pw_uid:
+    if account and status.st_uid == account.pw_uid:
         return status.st_mode >> 6 & wanted == wanted
-    if status.st_gid == account.pw_gid:
+    if account and status.st_gid == account.pw_gid:
         return status.st_mode >> 3 & wanted == wanted
     return status.st_mode & wanted == wanted

@@ -78,17 +78,35 @@ def test_root_opens_the_folder_of_the_memory_alone(prepared: Path, empty_home: P
 def test_root_is_asked_to_open_what_is_not_the_memorys(empty_home: Path, place: str) -> None:
     private = empty_home / "private"
     private.mkdir(mode=0o700)
-    (private / "diary.txt").touch()
+    (diary := private / "diary.txt").touch()
     message = error_of(private / place)
+    assert [diary] == list(private.iterdir())
     assert f"the OS user pgserver, which may not pass {private};" in message
     assert f"run chmod o+x {private}, or give the memory a folder" in message
     assert modes_of(private) == [0o700]
-    assert list(private.iterdir()) == [private / "diary.txt"]
     private.chmod(0o701)
     server = EmbeddedPostgres(private / place)
     server.acquire()
     server.release()
     assert modes_of(private) == [0o701]
+
+
+@needs_root
+def test_no_os_user_is_made_for_a_folder_that_is_refused(
+    empty_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_account, "SERVER_USER", "no-such-user")
+    program = empty_home / "useradd"
+    program.write_text(f"#!/bin/sh\ntouch '{empty_home}/made'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{empty_home}:{os.environ['PATH']}")
+    private = empty_home / "private"
+    private.mkdir(mode=0o700)
+    assert f"no-such-user, which may not pass {private};" in error_of(private / "below")
+    assert [] == list(private.iterdir())
+    assert not (empty_home / "made").exists()
+    assert "useradd did not create it" in error_of(empty_home / "below")
+    assert (empty_home / "made").exists()
 
 
 @needs_root

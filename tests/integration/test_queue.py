@@ -25,6 +25,7 @@ from shared_core import (
     open_memory,
 )
 from shared_core.core import timestamps
+from shared_core.core.domain import JsonValue
 from shared_core.ports.jobs import Capability, Job, JobStatus, JobType
 from shared_core.storage.postgres.connection.database import Answers, PostgresDatabase
 from shared_core.storage.postgres.connection.statements import Step
@@ -94,6 +95,23 @@ async def test_work_that_is_cancelled_keeps_nobody_waiting(memory: MemoryEngine)
         assert [] == await memory.jobs.list(ANN, thread_id="t", statuses=[JobStatus.RUNNING])
     record = await memory.jobs.run(ANN, "t")
     assert JobStatus.COMPLETED is record.status
+
+
+@pytest.mark.both_engines
+async def test_a_worker_that_is_cancelled_keeps_no_job(dsn: str) -> None:
+    async def perform(job: Job) -> dict[str, JsonValue]:
+        return await asyncio.Future()
+
+    async with open_memory(dsn, worker=False) as memory:
+        memory.jobs.learn(perform, JobType.FULL_CONSOLIDATION)
+        await memory.append_events(ANN, "t", [told("e1", "tea")], later=True)
+        for delay_s in [0, 0.002, 0.005, 0.01, 0.02]:
+            serving = asyncio.create_task(memory.jobs.serve(once=True))
+            await asyncio.sleep(delay_s)
+            serving.cancel()
+            await asyncio.wait([serving])
+            [job] = await memory.jobs.list()
+            assert JobStatus.PENDING is job.status
 
 
 async def test_requests_that_wait_for_one_thread_become_one(dsn: str) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
+from itertools import count
+from types import SimpleNamespace
 
 import pytest
 
@@ -200,9 +203,12 @@ class Fast(datetime):
         return cls.combine(ahead.date(), ahead.timetz())
 
 
+@pytest.mark.parametrize("round_trip_s", [0, 9])
 async def test_a_machine_whose_clock_is_wrong_forgets_nothing(
-    dsn: str, monkeypatch: pytest.MonkeyPatch
+    dsn: str, monkeypatch: pytest.MonkeyPatch, round_trip_s: int
 ) -> None:
+    """Also where each answer of the database takes seconds."""
+    seconds = count(0, round_trip_s)
     async with open_memory(dsn, worker=False) as memory:
         await memory.append_events(
             ANN, "t",
@@ -211,6 +217,8 @@ async def test_a_machine_whose_clock_is_wrong_forgets_nothing(
         )  # fmt: skip
         assert 0 == (await memory.retention.forget_faded()).total
         monkeypatch.setattr(moments_module, "datetime", Fast)
+        slow = SimpleNamespace(monotonic=lambda: time.monotonic() + next(seconds))
+        monkeypatch.setattr(moments_module, "time", slow)
         for call in (memory.retention.forget_faded, partial(memory.cleanup, ANN)):
             await call()
         assert 1 == len(await memory.list_memories(ANN))

@@ -12,11 +12,15 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from shared_core import StorageUnavailable
+from shared_core import JobType, StorageUnavailable, open_memory
+from shared_core.core.domain import JsonValue
+from shared_core.jobs import queue, runner, worker
+from shared_core.ports.jobs import Job
 from shared_core.settings import Settings
 from shared_core.storage.postgres.connection import database as databases, pipeline
 from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.statements import Step
+from tests.integration.test_queue import ANN, told
 
 SLEEP = Step("sleep", b"SELECT pg_sleep(60)", {})
 ONE = Step("one", b"SELECT 1", {})
@@ -185,3 +189,56 @@ def option(connection: pipeline.Connection, name: str) -> int:
         value = opened.getsockopt(socket.IPPROTO_TCP, getattr(socket, name))
         opened.detach()
     return value
+
+
+def patient(dsn: str) -> str:
+    """A DSN whose statements may take an hour."""
+    return make_conninfo(dsn, options="-c statement_timeout=3600000")
+
+
+@pytest.fixture
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let cancelled calls give up soon, and all others never."""
+    for module, name in ((pipeline, "CANCEL_S"), (queue, "RELEASE_S"), (worker, "RELEASE_S")):
+        monkeypatch.setattr(module, name, 0.1)
+    monkeypatch.setattr(runner, "RETURN_S", 0.1)
+
+
+@pytest.mark.parametrize("at_work", [False, True])
+async def test_cancelled_work_does_not_wait_for_a_dead_network(
+    proxy: tuple[Proxy, str], short_waits: None, at_work: bool
+) -> None:
+    """Neither while it claims its job, nor while the job runs."""
+    between, dsn = proxy
+    works = asyncio.Event()
+
+    async def perform(job: Job) -> dict[str, JsonValue]:
+        between.stop()
+        works.set()
+        return await asyncio.Future()
+
+    async with open_memory(patient(dsn), worker=False) as memory:
+        await memory.append_events(ANN, "t", [told("e1", "tea")])
+        memory.jobs.learn(perform, JobType.FULL_CONSOLIDATION)
+        if not at_work:
+            between.stop()
+        call = asyncio.create_task(memory.jobs.run(ANN, "t"))
+        await asyncio.wait_for((works if at_work else between.stalled).wait(), LONG_S)
+        call.cancel()
+        ended, _ = await asyncio.wait([call], timeout=LONG_S)
+        assert {call} == ended and call.cancelled()
+        await between.close()
+
+
+async def test_a_worker_that_is_cancelled_does_not_wait_for_a_dead_network(
+    proxy: tuple[Proxy, str], short_waits: None
+) -> None:
+    between, dsn = proxy
+    async with open_memory(patient(dsn), worker=False) as memory:
+        between.stop()
+        serving = asyncio.create_task(memory.jobs.serve())
+        await asyncio.wait_for(between.stalled.wait(), LONG_S)
+        serving.cancel()
+        ended, _ = await asyncio.wait([serving], timeout=LONG_S)
+        assert {serving} == ended and serving.cancelled()
+        await between.close()

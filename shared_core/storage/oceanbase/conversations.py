@@ -8,7 +8,7 @@ from datetime import datetime
 
 from shared_core.core.domain import USER, Event, Scope, ThreadId
 from shared_core.core.json_text import to_json
-from shared_core.core.namespaces import from_path, scope_path
+from shared_core.core.namespaces import scope_path
 from shared_core.ports.conversations import (
     Heard,
     InputContext,
@@ -17,6 +17,7 @@ from shared_core.ports.conversations import (
     SessionStatus,
 )
 from shared_core.ports.jobs import NewJob
+from shared_core.storage._rows import scopes_of
 from shared_core.storage.oceanbase.base import OceanBasePart, writing
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from shared_core.storage.oceanbase.events import EVENT_COLUMNS, event_of, grow_thread, last_turns
@@ -150,7 +151,8 @@ class OceanBaseConversations(OceanBasePart):
             return over, tx.one(f"{first} LIMIT 1")
 
         over, first = await self._database.read(work)
-        return [Scope(*from_path(row[0])) for row in over], first[0] if first else None
+        scopes = scopes_of((row[0] for row in over), "a conversation that is over")
+        return scopes, first[0] if first else None
 
 
 def _session(scope: Scope, row: Row) -> Session:

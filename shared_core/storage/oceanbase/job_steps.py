@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from uuid import UUID
 
 from shared_core.core.domain import Scope, ThreadId
 from shared_core.core.json_text import to_json
-from shared_core.core.namespaces import from_path, scope_path, to_path
-from shared_core.ports.jobs import (
-    Capability,
-    Job,
-    JobRecord,
-    JobStatus,
-    JobType,
-    NewJob,
-    ReflectionDue,
-)
+from shared_core.core.namespaces import scope_path, to_path
+from shared_core.ports.jobs import Capability, JobRecord, JobStatus, JobType, NewJob, ReflectionDue
+from shared_core.storage._job_rows import job_records_of
 from shared_core.storage.oceanbase.connection.errors import check_thread_id
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 
 TABLE = "consolidation_jobs"
 RECORD_COLUMNS = (
-    "tenant_id, job_id, thread_id, job_type, performer, status, priority, attempts, created_at,"
-    " run_after, lease_until, started_at, completed_at, error, result"
+    "tenant_id, job_type, status, job_id, thread_id, priority, attempts, created_at, run_after,"
+    " lease_until, started_at, completed_at, error, result, performer"
 )
 JOB_COLUMNS = "tenant_id, job_id, thread_id, job_type, performer, attempts, payload"
 SAME_WORK = "tenant_id = %s AND thread_id <=> %s AND job_type = %s AND performer <=> %s"
@@ -227,8 +219,11 @@ def end_conversations(tx: Transaction, threads: Iterable[Row]) -> None:
 
 def take(
     tx: Transaction, tenant: str, job_id: UUID, worker_id: str, now: datetime, until: datetime
-) -> Job | None:
-    """Claim a job of a locked tenant for a worker, or return None if another worker was first."""
+) -> Row | None:
+    """Claim a job of a locked tenant for a worker, and return its JOB_COLUMNS.
+
+    Returns None if another worker was first.
+    """
     of_job = "j.tenant_id = %s AND j.job_id = %s"
     is_silent = "j.status = 'running' AND (j.lease_until <= %s OR j.worker_id = %s)"
     is_due = f"j.status = 'pending' AND j.run_after <= %s AND {FREE_THREAD}"
@@ -246,8 +241,7 @@ def take(
         " started_at = %s WHERE tenant_id = %s AND job_id = %s",
         [worker_id, until, attempts + int(is_new_try), now, tenant, job_id],
     )
-    row = tx.select_one(TABLE, JOB_COLUMNS, tenant, job_id=job_id)
-    return None if row is None else job_of(row)
+    return tx.select_one(TABLE, JOB_COLUMNS, tenant, job_id=job_id)
 
 
 def doable(capabilities: Sequence[Capability]) -> tuple[str, list[object]]:
@@ -266,45 +260,10 @@ def doable(capabilities: Sequence[Capability]) -> tuple[str, list[object]]:
     return f"(j.job_type IN %s AND ({' OR '.join(parts)}))", values
 
 
-def record_of(row: Row) -> JobRecord:
-    """Return the job in RECORD_COLUMNS."""
-    return JobRecord(
-        scope=Scope(*from_path(row[0])),
-        job_id=row[1],
-        thread_id=row[2],
-        job_type=JobType(row[3]),
-        performer=row[4],
-        status=JobStatus(row[5]),
-        priority=row[6],
-        attempts=row[7],
-        created_at=row[8],
-        run_after=row[9],
-        lease_until=row[10],
-        started_at=row[11],
-        completed_at=row[12],
-        error=row[13],
-        result=json.loads(row[14]),
-    )
-
-
-def job_of(row: Row) -> Job:
-    """Return the job in JOB_COLUMNS."""
-    tenant, job_id, thread_id, job_type, performer, attempts, payload = row
-    return Job(
-        job_id=job_id,
-        scope=Scope(*from_path(tenant)),
-        thread_id=None if thread_id is None else ThreadId(thread_id),
-        job_type=JobType(job_type),
-        attempts=attempts,
-        payload=None if payload is None else json.loads(payload),
-        performer=performer,
-    )
-
-
 def newest_first(rows: Sequence[Row]) -> list[JobRecord]:
     """Return jobs, newest first."""
 
     def key(one: JobRecord) -> tuple[datetime, UUID]:
         return one.created_at, one.job_id
 
-    return sorted(map(record_of, rows), key=key, reverse=True)
+    return sorted(job_records_of(rows), key=key, reverse=True)

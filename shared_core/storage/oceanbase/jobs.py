@@ -21,6 +21,7 @@ from shared_core.ports.jobs import (
     JobStatus,
     NewJob,
 )
+from shared_core.storage._job_rows import job_of, reason_of, unreadable
 from shared_core.storage.oceanbase.base import OceanBasePart, reading, writing
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from shared_core.storage.oceanbase.job_steps import (
@@ -122,13 +123,18 @@ class OceanBaseJobs(OceanBasePart):
             # After a lost race pick among more jobs, so that workers do not meet again.
             tenant, job_id = random.choice(candidates[: 1 + 5 * attempt])
 
-            def work(tx: Transaction, tenant: str = tenant, job_id: UUID = job_id) -> Job | None:
+            def work(tx: Transaction, tenant: str = tenant, job_id: UUID = job_id) -> Row | None:
                 tx.lock(tenant)
                 return take(tx, tenant, job_id, worker_id, now, until)
 
             taken = await self._database.write(work)
-            if taken is not None:
-                return taken
+            if taken is None:
+                continue
+            try:
+                return job_of(taken)
+            except ValueError as error:
+                await self._return(tenant, job_id, worker_id, reason_of(error), None)
+                raise unreadable(tenant, job_id, error) from error
         raise Conflict("other workers were first at every try: try again")
 
     @writing
@@ -163,10 +169,8 @@ class OceanBaseJobs(OceanBasePart):
 
         await self._database.write(work, tenant)
 
-    @writing
-    def return_job(
+    async def return_job(
         self,
-        tx: Transaction,
         job: Job,
         worker_id: str,
         error: str,
@@ -174,16 +178,31 @@ class OceanBaseJobs(OceanBasePart):
         *,
         counted: bool = True,
     ) -> None:
-        tenant, now, message = scope_path(job.scope), self._clock(), clean_text(error)
+        tenant = scope_path(job.scope)
+        await self._return(tenant, job.job_id, worker_id, error, retry_at, counted=counted)
+
+    @writing
+    def _return(
+        self,
+        tx: Transaction,
+        tenant: str,
+        job_id: UUID,
+        worker_id: str,
+        error: str,
+        retry_at: datetime | None,
+        *,
+        counted: bool = True,
+    ) -> None:
+        now, message = self._clock(), clean_text(error)
         tx.lock(tenant)
-        same = _work_of(tx, "tenant_id = %s AND job_id = %s", [tenant, job.job_id])
+        same = _work_of(tx, "tenant_id = %s AND job_id = %s", [tenant, job_id])
         if same is None:
             return
         tx.run(
             f"DELETE FROM {TABLE} WHERE {SAME_WORK} AND status IN ('failed', 'cancelled')",
             [tenant, *same],
         )
-        if _work_of(tx, _OURS, [tenant, job.job_id, worker_id]) is None:
+        if _work_of(tx, _OURS, [tenant, job_id, worker_id]) is None:
             return
         fields = "attempts = attempts - %s, error = %s, lease_until = NULL, completed_at = %s"
         uncounted = 0 if counted else 1
@@ -191,12 +210,12 @@ class OceanBaseJobs(OceanBasePart):
             tx.run(
                 f"UPDATE {TABLE} SET status = 'failed', {fields}"
                 " WHERE tenant_id = %s AND job_id = %s",
-                [uncounted, message, now, tenant, job.job_id],
+                [uncounted, message, now, tenant, job_id],
             )
             end_conversations(tx, [(tenant, same[0])])
         else:
             put_back(
-                tx, [(tenant, job.job_id, *same)], f"{fields}, run_after = %s",
+                tx, [(tenant, job_id, *same)], f"{fields}, run_after = %s",
                 uncounted, message, None, retry_at,
             )  # fmt: skip
 

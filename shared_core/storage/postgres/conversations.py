@@ -9,7 +9,7 @@ from typing import Any
 
 from shared_core.core.domain import USER, Event, Scope, ThreadId
 from shared_core.core.json_text import to_json
-from shared_core.core.namespaces import ROOT, from_path, scope_path
+from shared_core.core.namespaces import ROOT, scope_path
 from shared_core.ports.conversations import (
     Heard,
     InputContext,
@@ -19,7 +19,7 @@ from shared_core.ports.conversations import (
 )
 from shared_core.ports.jobs import NewJob
 from shared_core.ports.storage import Clock
-from shared_core.storage._rows import event_from_row, record
+from shared_core.storage._rows import event_from_row, record, scopes_of
 from shared_core.storage.postgres.connection.database import Answers, PostgresDatabase
 from shared_core.storage.postgres.connection.statements import Step, step, steps
 
@@ -122,8 +122,7 @@ class PostgresConversations:
         over, [[next_end]] = await self._database.run(
             ROOT, step("conversations_over", values), step("next_end")
         )
-        scopes = [Scope(*from_path(row[0])) for row in over]
-        return scopes, next_end
+        return scopes_of((row[0] for row in over), "a conversation that is over"), next_end
 
     def _rules_and_now(self, scope: Scope, rules: SessionRules) -> dict[str, object]:
         return {

@@ -7,14 +7,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
 
 from shared_core.core.domain import JsonValue, Scope, ThreadId
 from shared_core.core.json_text import to_json
-from shared_core.core.namespaces import ROOT, clean_text, from_path, path_end, scope_path, to_path
+from shared_core.core.namespaces import ROOT, clean_text, path_end, scope_path, to_path
 from shared_core.errors import Conflict, StorageUnavailable
 from shared_core.ports.jobs import (
     Capability,
@@ -22,12 +21,11 @@ from shared_core.ports.jobs import (
     JobFilter,
     JobRecord,
     JobStats,
-    JobStatus,
-    JobType,
     NewJob,
     ReflectionDue,
 )
 from shared_core.ports.storage import Clock
+from shared_core.storage._job_rows import job_of, job_records_of, reason_of, unreadable
 from shared_core.storage._rows import record
 from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.pipeline import Connection, Rows
@@ -106,16 +104,13 @@ class PostgresJobs:
         rows = await self._repeated(ROOT, step("take_in_order"), step("claim_job", values))
         if not rows:
             return None
-        tenant, job_id, thread_id, job_type, performer, attempts, payload = rows[0]
-        return Job(
-            job_id=job_id,
-            scope=Scope(*from_path(tenant)),
-            thread_id=thread_id,
-            job_type=JobType(job_type),
-            attempts=attempts,
-            payload=payload,
-            performer=performer,
-        )
+        try:
+            return job_of(rows[0])
+        except ValueError as error:
+            tenant, job_id, *_ = rows[0]
+            # Not in its own scope: row security accepts no malformed one.
+            await self._return(ROOT, tenant, job_id, worker_id, reason_of(error), None)
+            raise unreadable(tenant, job_id, error) from error
 
     async def extend_job(self, job: Job, worker_id: str, lease_s: float) -> bool:
         until = self._clock() + timedelta(seconds=lease_s)
@@ -136,12 +131,30 @@ class PostgresJobs:
         *,
         counted: bool = True,
     ) -> None:
-        values = self._claimed(job, worker_id) | {
+        tenant = scope_path(job.scope)
+        await self._return(tenant, tenant, job.job_id, worker_id, error, retry_at, counted=counted)
+
+    async def _return(
+        self,
+        scope: str,
+        tenant: str,
+        job_id: UUID,
+        worker_id: str,
+        error: str,
+        retry_at: datetime | None,
+        *,
+        counted: bool = True,
+    ) -> None:
+        values = {
+            "tenant": tenant,
+            "job_id": job_id,
+            "worker_id": worker_id,
+            "now": self._clock(),
             "error": clean_text(error),
             "retry_at": retry_at,
             "uncounted": 0 if counted else 1,
         }
-        await self._repeated(scope_path(job.scope), step("return_job", values))
+        await self._repeated(scope, step("return_job", values))
 
     async def release_jobs(self, worker_id: str) -> None:
         values = {"worker_id": worker_id, "now": self._clock()}
@@ -177,13 +190,13 @@ class PostgresJobs:
         }
         listing = step("list_jobs", values, one_tenant=len(labels) == 2)
         [rows] = await self._database.run(tenant, listing)
-        return [_record(row) for row in rows]
+        return job_records_of(rows)
 
     async def jobs_of_threads(
         self, threads: Sequence[tuple[Scope, ThreadId]]
     ) -> Sequence[JobRecord]:
         [rows] = await self._database.run(ROOT, step("jobs_of_threads", _thread_columns(threads)))
-        return [_record(row) for row in rows]
+        return job_records_of(rows)
 
     async def retry_jobs(self, job_ids: Sequence[UUID]) -> int:
         values = {"job_ids": list(job_ids), "now": self._clock()}
@@ -277,17 +290,6 @@ def _thread_columns(threads: Sequence[tuple[Scope, ThreadId]]) -> dict[str, obje
         "tenants": [scope_path(scope) for scope, _ in threads],
         "thread_ids": [thread_id for _, thread_id in threads],
     }
-
-
-def _record(row: Sequence[Any]) -> JobRecord:
-    tenant, job_type, status, *values = row
-    return record(
-        JobRecord,
-        values,
-        scope=Scope(*from_path(tenant)),
-        job_type=JobType(job_type),
-        status=JobStatus(status),
-    )
 
 
 async def _job_hints(database: PostgresDatabase) -> AsyncIterator[datetime | None]:

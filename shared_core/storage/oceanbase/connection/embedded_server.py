@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,6 +22,7 @@ from pathlib import Path
 import pymysql
 
 from shared_core.errors import StorageUnavailable
+from shared_core.storage._file_locks import locked
 from shared_core.storage._server_account import (
     COPIES,
     Account,
@@ -34,9 +34,6 @@ from shared_core.storage._server_account import (
     runnable_copy,
 )
 from shared_core.storage.oceanbase.connection.connections import connect
-
-if sys.platform != "win32":
-    import fcntl
 
 OWN_FOLDERS = ("etc", "log", "run", "store")
 """What SeekDB writes to in its folder."""
@@ -62,9 +59,10 @@ def running(folder: Path, program: Path) -> Iterator[None]:
     """
     run = folder / "run"
     account = find_account(folder)
-    with locked(run / "seekdb.clients", fcntl.LOCK_SH, account):
+    # SeekDB opens the first of these files, too.
+    with locked(_lock_file(run, "seekdb.clients", account), shared=True):
         if not _answers(run):
-            with locked(run / "seekdb.startup", fcntl.LOCK_EX, account):
+            with locked(_lock_file(run, "seekdb.startup", account)):
                 if not _answers(run):
                     _start(folder, program, account)
         yield
@@ -76,8 +74,7 @@ def make_private(folder: Path) -> None:
     A folder that also holds files of somebody else stays open; SeekDB's own folders in it do not.
     Raises StorageUnavailable if root opens a memory of another OS user.
     """
-    account = find_account(folder)
-    make_home(folder, account, OWN_NAMES)
+    account = make_home(folder, OWN_NAMES)
     for own in (folder / name for name in OWN_FOLDERS):
         if not own.exists():
             own.mkdir(mode=0o700)
@@ -102,16 +99,12 @@ def _close(folder: Path, most: int) -> None:
         folder.chmod(mode & most)
 
 
-@contextmanager
-def locked(path: Path, how: int, account: Account = None) -> Iterator[None]:
-    """Hold a flock on a file, which is created if it is missing, and given to account."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        give_to(account, path)
-        fcntl.flock(descriptor, how)
-        yield
-    finally:
-        os.close(descriptor)
+def _lock_file(run: Path, name: str, account: Account) -> Path:
+    """Return a file that the server's OS user can open, made if it is missing."""
+    path = run / name
+    path.touch(mode=0o600)
+    give_to(account, path)
+    return path
 
 
 def _answers(run: Path) -> bool:

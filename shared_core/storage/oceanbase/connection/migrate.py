@@ -9,16 +9,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 import pymysql
 from pymysql.constants import ER
 
 from shared_core.errors import NotFound, StorageUnavailable
+from shared_core.storage._file_locks import locked
 from shared_core.storage._migrations import Migration, check_applied, migrations_in
 from shared_core.storage.oceanbase.connection.connections import Location
-from shared_core.storage.oceanbase.connection.embedded_server import MIGRATION_LOCK, locked
+from shared_core.storage.oceanbase.connection.embedded_server import MIGRATION_LOCK
 
 MIN_SEEKDB = (1, 4, 0, 0)
 MIN_OCEANBASE = (4, 3, 5, 3)
@@ -139,15 +139,8 @@ def _alone(cursor: Any, location: Location) -> Iterator[None]:
     An embedded server would not release it: the server stops with its last user, and its folder
     keeps the lock. There a lock of the file system is used.
     """
-    with _file_lock(location.folder) if location.folder else _server_lock(cursor, location):
-        yield
-
-
-@contextmanager
-def _file_lock(folder: Path) -> Iterator[None]:
-    import fcntl  # an embedded server runs only on Linux
-
-    with locked(folder / MIGRATION_LOCK, fcntl.LOCK_EX):
+    folder = location.folder
+    with locked(folder / MIGRATION_LOCK) if folder else _server_lock(cursor, location):
         yield
 
 

@@ -16,7 +16,7 @@ from psycopg.adapt import AdaptersMap
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.types import TypeInfo
 
-from shared_core.core.event_loops import exiting, finished
+from shared_core.core.event_loops import exiting, until_done
 from shared_core.errors import (
     Conflict,
     EmbeddingMismatch,
@@ -131,7 +131,7 @@ class PostgresDatabase:
         try:
             if self._embedded:
                 await asyncio.to_thread(self._require_cluster)
-                self.conninfo = await finished(asyncio.to_thread(self._embedded.acquire))
+                self.conninfo = await until_done(asyncio.to_thread(self._embedded.acquire))
             async with self._pool.connection() as connection:
                 self._user = connection.info.user
                 connection.silence_s = self._silence_s()
@@ -381,7 +381,7 @@ class PostgresDatabase:
         except StorageUnavailable:
             if self._embedded is None:
                 raise
-            await finished(asyncio.to_thread(self._embedded.acquire))
+            await until_done(asyncio.to_thread(self._embedded.acquire))
             await asyncio.to_thread(self._embedded.release)  # this object was counted already
             return await self._connect()
 

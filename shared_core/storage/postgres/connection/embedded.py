@@ -12,8 +12,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +20,7 @@ import psycopg
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict
 
+from shared_core.storage._file_locks import close_lock, lock, locked, open_lock
 from shared_core.storage.postgres.connection.embedded_errors import explained, unavailable
 from shared_core.storage.postgres.connection.embedded_server import (
     CLUSTER,
@@ -36,14 +36,10 @@ from shared_core.storage.postgres.connection.server_process import (
     START_LOCK,
     USERS_LOCK,
     ServerRecord,
-    open_lock,
     pid_exists,
     read_record,
     stop_if_unused,
 )
-
-if sys.platform != "win32":
-    import fcntl
 
 logger = logging.getLogger(__name__)
 
@@ -161,7 +157,6 @@ class _Membership:
 
 _registry_lock = threading.RLock()
 _memberships: dict[tuple[int, Path], _Membership] = {}  # by pid and folder
-_lock_files: set[int] = set()  # open descriptors
 
 
 def _is_current(membership: _Membership) -> bool:
@@ -177,7 +172,7 @@ def _join(home: Path) -> _Membership:
         server = EmbeddedServer(home)
         server.is_initialised()  # refuses a foreign folder before a file is created in it
         server.make_home()
-        with _locked(home / START_LOCK):
+        with locked(home / START_LOCK):
             user_locks = _lock_as_user(home)
             try:
                 with server.supervised():
@@ -201,9 +196,9 @@ def _join(home: Path) -> _Membership:
 
 def _lock_as_user(home: Path) -> list[int]:
     """Return the shared locks of a user: on `users.lock`, and on `alive.lock`."""
-    locks = [_open_lock(home / name) for name in (USERS_LOCK, ALIVE_LOCK)]
-    for lock in locks:
-        fcntl.flock(lock, fcntl.LOCK_SH)
+    locks = [open_lock(home / name) for name in (USERS_LOCK, ALIVE_LOCK)]
+    for one in locks:
+        lock(one, shared=True)
     return locks
 
 
@@ -212,7 +207,7 @@ def _leave(membership: _Membership) -> None:
     server = membership.server
     _memberships.pop((os.getpid(), server.home))
     try:
-        with _locked(server.home / START_LOCK):
+        with locked(server.home / START_LOCK):
             # The supervisor waits for the second lock, and would stop the server beside us.
             _close_locks(membership.user_locks[:1])
             _write_users(server.home, {*_read_users(server.home)} - {os.getpid()})
@@ -225,33 +220,9 @@ def _leave(membership: _Membership) -> None:
         _close_locks(membership.user_locks)
 
 
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    lock = _open_lock(path)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        _close_lock(lock)
-
-
-def _open_lock(path: Path) -> int:
-    descriptor = open_lock(path)
-    _lock_files.add(descriptor)
-    return descriptor
-
-
-def _close_lock(descriptor: int) -> None:
-    """Unlock and close, once; after closing alone a fork that has the file open keeps the lock."""
-    if descriptor in _lock_files:
-        _lock_files.remove(descriptor)
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
-        os.close(descriptor)
-
-
 def _close_locks(descriptors: list[int]) -> None:
     for descriptor in descriptors:
-        _close_lock(descriptor)
+        close_lock(descriptor)
 
 
 def _read_users(home: Path) -> list[int]:
@@ -284,12 +255,9 @@ def _leave_all() -> None:
 
 
 def _forget_parent() -> None:
-    """In a fork, leave the folders to the parent: close its lock files without unlocking."""
+    """In a fork, leave the folders to the parent; _file_locks leaves its locks to it."""
     global _registry_lock
     _registry_lock = threading.RLock()
-    for descriptor in _lock_files:
-        os.close(descriptor)
-    _lock_files.clear()
     _memberships.clear()
 
 

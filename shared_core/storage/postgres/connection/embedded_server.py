@@ -29,7 +29,7 @@ from psycopg import pq, sql
 from psycopg.conninfo import make_conninfo
 
 from shared_core.errors import StorageUnavailable
-from shared_core.storage._server_account import COPIES, closed_to, find_account, give_to, make_home
+from shared_core.storage._server_account import COPIES, closed_to, give_to, known_account, make_home
 from shared_core.storage.postgres.connection.embedded_errors import (
     DISK_NEEDED_BYTES,
     ELSEWHERE,
@@ -95,8 +95,14 @@ class EmbeddedServer:
         self.home = home
         self.cluster = home / CLUSTER
         self._binaries = find_binaries(home)
-        self._account = find_account(home)
-        self._uid = self._account.pw_uid if self._account else os.geteuid()
+        self._account = known_account()
+
+    @property
+    def _uid(self) -> int | None:
+        """The OS user of the server; None for root's before make_home() creates it."""
+        if self._account:
+            return self._account.pw_uid
+        return os.geteuid() or None
 
     def is_initialised(self) -> bool:
         """Return whether the database files exist; change nothing.
@@ -120,8 +126,11 @@ class EmbeddedServer:
         return False
 
     def make_home(self) -> None:
-        """Create the folder if it is missing, so that the server's OS user can reach its files."""
-        make_home(self.home, self._account, OWN_NAMES)
+        """Create the folder if it is missing, so that the server's OS user can reach its files.
+
+        Changes nothing, and creates no OS user, before it refuses a folder.
+        """
+        self._account = make_home(self.home, OWN_NAMES)
 
     def start(self) -> ServerRecord:
         """Return the running server, after creating and starting what is missing."""

@@ -1,8 +1,8 @@
 """The process of an embedded PostgreSQL: how it is found, stopped, and stopped by its supervisor.
 
 The supervisor is this file, run as a program. It waits until no process uses the folder, whatever
-ended the last one, and stops the server. Waiting for a lock costs no processor time. The file
-imports the standard library alone, so that the supervisor is small and starts fast.
+ended the last one, and stops the server. Waiting for a lock costs no processor time. The program
+imports the standard library and _file_locks.py alone, so that it is small and starts fast.
 
 home/start.lock        held while a process joins, leaves, starts or stops the server
 home/users.lock        each user shares it; who gets it alone, under start.lock, may stop the server
@@ -17,13 +17,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-if sys.platform != "win32":
-    import fcntl
+if __name__ == "__main__":  # the packages import what is not in the standard library
+    sys.path.append(str(Path(__file__).parents[2]))
+    from _file_locks import keep_in_forks, lock, locked, open_lock, unlock  # type: ignore[import-not-found]
+else:
+    from shared_core.storage._file_locks import keep_in_forks, lock, locked, open_lock, unlock
 
 START_LOCK = "start.lock"
 USERS_LOCK = "users.lock"
@@ -91,30 +93,16 @@ def stop_if_unused(home: Path, cluster: Path) -> bool:
 
     The caller holds `start.lock`. Raises TimeoutError.
     """
-    users_lock = open_lock(home / USERS_LOCK)
     try:
-        fcntl.flock(users_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        record = read_record(cluster)
-        # A recovery that is stopped starts again from its beginning, and would never end.
-        if record and record.is_ready:
-            stop_server(cluster, record)
-            return True
-        return not _find_pids(f"-D {cluster} ")  # pg_ctl, or a server without a record yet
+        with locked(home / USERS_LOCK, wait=False):
+            record = read_record(cluster)
+            # A recovery that is stopped starts again from its beginning, and would never end.
+            if record and record.is_ready:
+                stop_server(cluster, record)
+                return True
+            return not _find_pids(f"-D {cluster} ")  # pg_ctl, or a server without a record yet
     except BlockingIOError:
         return False
-    finally:
-        _close_lock(users_lock)
-
-
-def open_lock(path: Path) -> int:
-    """Return the descriptor of a lock file, which is created if it is missing."""
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-
-def _close_lock(descriptor: int) -> None:
-    """Unlock and close; after closing alone a fork that has the file open would keep the lock."""
-    fcntl.flock(descriptor, fcntl.LOCK_UN)
-    os.close(descriptor)
 
 
 def pid_exists(pid: int) -> bool:
@@ -134,13 +122,11 @@ def begin_supervisor(home: Path, cluster: Path, errors: int) -> subprocess.Popen
     errors: the file for its stderr. Wait for the process: it ends at once with 0, and leaves a
     child that belongs to nobody, so that no process gets a zombie. Raises OSError.
     """
-    lock = open_lock(home / SUPERVISOR_LOCK)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with locked(home / SUPERVISOR_LOCK, wait=False):
+            pass
     except BlockingIOError:
         return None
-    finally:
-        _close_lock(lock)
     return subprocess.Popen(
         [sys.executable, "-I", "-S", __file__, str(home), str(cluster)],
         stdin=subprocess.DEVNULL,
@@ -183,14 +169,14 @@ def _supervise(home: Path, cluster: Path, supervisor_lock: int) -> None:
     """Return when nobody uses the folder and its server has stopped."""
     alive_lock = open_lock(home / ALIVE_LOCK)
     while True:
-        fcntl.flock(alive_lock, fcntl.LOCK_EX)  # waits for the end of the last user
-        fcntl.flock(alive_lock, fcntl.LOCK_UN)
+        lock(alive_lock)  # waits for the end of the last user
+        unlock(alive_lock)
         if not _is_at(alive_lock, home / ALIVE_LOCK):  # the folder was deleted
             if not cluster.exists():
                 for pid in find_servers(cluster):
                     stop_server(cluster, ServerRecord(pid, cluster, True))
             return
-        with _locked(home / START_LOCK):
+        with locked(home / START_LOCK):
             if stop_if_unused(home, cluster):
                 os.close(supervisor_lock)  # the next user needs a supervisor of its own
                 return
@@ -204,22 +190,13 @@ def _is_at(descriptor: int, path: Path) -> bool:
     return False
 
 
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    lock = open_lock(path)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(lock)
-
-
 def _main(home: Path, cluster: Path) -> None:
     # It ends after its users, so a signal to all processes of a service must not end it first.
     for signum in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, signal.SIG_IGN)
     supervisor_lock = open_lock(home / SUPERVISOR_LOCK)
-    fcntl.flock(supervisor_lock, fcntl.LOCK_EX)
+    lock(supervisor_lock)
+    keep_in_forks(supervisor_lock)
     if os.fork() == 0:  # the child has the lock, and the caller sees this process end
         _supervise(home, cluster, supervisor_lock)
 
