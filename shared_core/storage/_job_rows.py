@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -41,14 +40,17 @@ def job_records_of(rows: Iterable[Sequence[Any]]) -> list[JobRecord]:
     found = []
     for tenant, job_type, status, *values in rows:
         try:
+            *others, result, performer = values
             job = record(
                 JobRecord,
-                values,
+                others,
                 scope=scope_of(tenant),
                 job_type=JobType(job_type),
                 status=JobStatus(status),
+                result=_json_object(result, "result"),
+                performer=performer,
             )
-            found.append(replace(job, result=_json_object(job.result, "result")))
+            found.append(job)
         except ValueError as error:
             log.warning("job %s of tenant %r is not listed: %s", values[0], tenant, error)
     return found
@@ -64,9 +66,12 @@ def unreadable(tenant: str, job_id: UUID, error: ValueError) -> UnreadableJob:
     return UnreadableJob(f"job {job_id} of tenant {tenant!r} is dead: {reason_of(error)}")
 
 
-def _json_object(value: object, what: str) -> dict[str, JsonValue]:
-    """Return a JSON object of a driver, which is its text on an engine without JSON columns."""
-    found = json.loads(value) if isinstance(value, str) else value
+def _json_object(text: str, what: str) -> dict[str, JsonValue]:
+    """Return the JSON object of a text."""
+    try:
+        found = json.loads(text)
+    except RecursionError as error:
+        raise ValueError(f"{what} is nested too deep") from error
     if not isinstance(found, dict):
         raise ValueError(f"{what} must be a JSON object, got {type(found).__name__}")
     return found

@@ -150,7 +150,7 @@ SET status = 'running', worker_id = %(worker_id)s, lease_until = %(lease_until)s
                + (j.status = 'pending' OR j.worker_id IS DISTINCT FROM %(worker_id)s)::int,
     started_at = %(now)s
 FROM taken WHERE j.tenant_id = taken.tenant_id AND j.job_id = taken.job_id
-RETURNING j.tenant_id, j.job_id, j.thread_id, j.job_type, j.performer, j.attempts, j.payload
+RETURNING j.tenant_id, j.job_id, j.thread_id, j.job_type, j.performer, j.attempts, j.payload::text
 
 -- fragment: doable
 -- Jobs that a worker can run: types of jobs, and callbacks whose name it knows within the application
@@ -267,7 +267,7 @@ SELECT (SELECT count(*) FROM consolidation_jobs j JOIN asked USING (tenant_id, t
 
 -- fragment: job_columns
 m.tenant_id, m.job_type, m.status, m.job_id, m.thread_id, m.priority, m.attempts, m.created_at,
-m.run_after, m.lease_until, m.started_at, m.completed_at, m.error, m.result, m.performer
+m.run_after, m.lease_until, m.started_at, m.completed_at, m.error, m.result::text, m.performer
 
 -- name: jobs_of_threads
 -- All jobs of some threads, newest first.
