@@ -24,7 +24,7 @@ import pytest
 import yaml
 from embedded_users import empty_folder, until_unused
 from http_processes import command as program
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from shared_core import Scope, open_memory
 from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres
@@ -163,9 +163,12 @@ def test_the_image_serves_as_any_user_and_writes_to_its_volume_alone(image: Imag
     assert ["memory"] == [path.name for path in (image.folder / "data").iterdir()]
 
 
+PASSWORDS = {"OWNER_PASSWORD": "it's one", "SERVER_PASSWORD": "another"}
+
+
 @pytest.fixture
 def database() -> Iterator[str]:
-    """The DSN of a new database on a server of its own, as an administrator."""
+    """The DSN of a new database, as an administrator; its server asks all others for passwords."""
     with empty_folder() as folder:
         embedded = EmbeddedPostgres(folder)
         dsn = embedded.acquire()
@@ -178,12 +181,18 @@ def database() -> Iterator[str]:
         dsn = make_conninfo(dsn, dbname="memory")
         made = subprocess.run(
             [psql, dsn, "--no-psqlrc", "--file", ROOT / "docker" / "roles.sql"],
-            env={**os.environ, "OWNER_PASSWORD": "it's one", "SERVER_PASSWORD": "another"},
-            capture_output=True, text=True,
+            env={**os.environ, **PASSWORDS}, capture_output=True, text=True,
         )  # fmt: skip
         assert 0 == made.returncode, made.stderr
+        ask_for_passwords(embedded.data_directory / "pg_hba.conf", dsn)
         yield dsn
         embedded.release()
+
+
+def ask_for_passwords(rules: Path, dsn: str) -> None:
+    rules.write_text("local all postgres trust\nlocal all all scram-sha-256\n")
+    with psycopg.connect(dsn) as admin:
+        admin.execute("SELECT pg_reload_conf()")
 
 
 def service(name: str) -> dict[str, Any]:
@@ -195,9 +204,12 @@ def service(name: str) -> dict[str, Any]:
 
 def as_service(name: str, dsn: str) -> str:
     """Return the DSN of a service; the server of the test stands in for its host."""
-    uri = psycopg.conninfo.conninfo_to_dict(service(name)["environment"]["HIPPOCAMPUS_URI"])
+    environment = service(name)["environment"]
+    uri = conninfo_to_dict(environment["HIPPOCAMPUS_URI"])
     assert ("database", "memory") == (uri["host"], uri["dbname"])
-    return make_conninfo(dsn, user=uri["user"])
+    variable = re.match(r"\$\{(\w+):\?", environment["PGPASSWORD"])
+    assert variable is not None
+    return make_conninfo(dsn, user=uri["user"], password=PASSWORDS[variable[1]])
 
 
 def hippocampus(dsn: str, *command: str) -> subprocess.CompletedProcess[str]:
