@@ -3,7 +3,7 @@
 \set ON_ERROR_STOP on
 \getenv owner_password OWNER_PASSWORD
 \getenv server_password SERVER_PASSWORD
-CREATE EXTENSION vector;
+CREATE EXTENSION IF NOT EXISTS vector;
 CREATE ROLE hippocampus_app NOLOGIN;
 CREATE ROLE memory_owner LOGIN PASSWORD :'owner_password' IN ROLE hippocampus_app;
 CREATE ROLE memory_server LOGIN PASSWORD :'server_password' IN ROLE hippocampus_app;
