@@ -73,7 +73,8 @@ class Image:
     def start(self, *command: str) -> subprocess.Popen[str]:
         """Start a command as an OS user without a name who may write to the volume alone."""
         return subprocess.Popen(
-            [*as_nobody(), *command], env=self.environment, cwd="/", text=True,
+            [*as_nobody(), *command], env=self.environment, text=True,
+            cwd=self.instructions("WORKDIR")[-1],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
