@@ -88,6 +88,12 @@ def test_services_wait_for_what_they_need_and_have_time_to_end(services: dict[st
     assert seconds > ServerOptions().grace_s
 
 
+def test_one_service_builds_the_image_of_all(services: dict[str, Any]) -> None:
+    ours = {name: one for name, one in services.items() if "pg-hippocampus" == one["image"]}
+    assert {"migrate", "server", "worker"} == set(ours)
+    assert ["migrate"] == [name for name, one in ours.items() if "build" in one]
+
+
 def test_services_of_the_image_have_no_rights_to_lose(services: dict[str, Any]) -> None:
     for name in ("migrate", "server", "worker"):
         one = services[name]

@@ -107,6 +107,20 @@ def contents(folder: Path) -> dict[Path, int]:
     return {path: path.lstat().st_mtime_ns for path in folder.rglob("*")}
 
 
+def sent_to_docker(folder: Path) -> Path:
+    """Return a copy of what .dockerignore lets into the build."""
+    source = folder / "src"
+    for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines():
+        name = line.removeprefix("!")
+        if name != line and (ROOT / name).is_dir():
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(ROOT / name, source / name, ignore=ignored, dirs_exist_ok=True)
+        elif name != line:
+            source.mkdir(exist_ok=True)
+            shutil.copy(ROOT / name, source / name)
+    return source
+
+
 @pytest.fixture
 def image() -> Iterator[Image]:
     """The image, whose RUN instructions were run in a folder."""
@@ -118,7 +132,7 @@ def image() -> Iterator[Image]:
         (folder / "opt").mkdir()
         for step in image.instructions("RUN"):
             run = subprocess.run(
-                ["sh", "-euc", step], cwd=ROOT, env={**os.environ, **OFFLINE, "PATH": path},
+                ["sh", "-euc", step], cwd=sent_to_docker(folder), env={**os.environ, **OFFLINE, "PATH": path},
                 capture_output=True, text=True,
             )  # fmt: skip
             assert 0 == run.returncode, run.stdout + run.stderr
