@@ -110,29 +110,35 @@ def contents(folder: Path) -> dict[Path, int]:
 def sent_to_docker(folder: Path) -> Path:
     """Return a copy of what .dockerignore lets into the build."""
     source = folder / "src"
+    source.mkdir()
+    ignored = shutil.ignore_patterns("__pycache__")
     for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines():
         name = line.removeprefix("!")
-        if name != line and (ROOT / name).is_dir():
-            ignored = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(ROOT / name, source / name, ignore=ignored, dirs_exist_ok=True)
-        elif name != line:
-            source.mkdir(exist_ok=True)
-            shutil.copy(ROOT / name, source / name)
+        if name == line:
+            continue
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, source / name, ignore=ignored)
+        else:
+            shutil.copy(ROOT / name, source)
     return source
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
 
 
 @pytest.fixture
 def image() -> Iterator[Image]:
     """The image, whose RUN instructions were run in a folder."""
-    with empty_folder() as folder, socket.create_server(("127.0.0.1", 0)) as free:
-        port = int(free.getsockname()[1])
-        free.close()
-        image = Image(folder, port)
+    with empty_folder() as folder:
+        image = Image(folder, free_port())
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         (folder / "opt").mkdir()
+        source = sent_to_docker(folder)
         for step in image.instructions("RUN"):
             run = subprocess.run(
-                ["sh", "-euc", step], cwd=sent_to_docker(folder), env={**os.environ, **OFFLINE, "PATH": path},
+                ["sh", "-euc", step], cwd=source, env={**os.environ, **OFFLINE, "PATH": path},
                 capture_output=True, text=True,
             )  # fmt: skip
             assert 0 == run.returncode, run.stdout + run.stderr
