@@ -272,3 +272,5 @@ async def test_each_service_of_compose_may_do_its_work_and_no_more(
             assert (0,) == rows  # without a scope nobody sees a row
     with psycopg.connect(server) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
         connection.execute("DROP TABLE hippocampus.memories")
+    assert 0 == hippocampus(server, "erase", "app", "ana", "--yes").returncode
+    assert "loses its index" in hippocampus(owner, "index").stdout  # as the worker does each hour
