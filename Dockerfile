@@ -2,7 +2,7 @@
 FROM python:3.13-slim AS build
 WORKDIR /src
 COPY . .
-RUN docker/install.sh /opt/hippocampus
+RUN sh docker/install.sh /opt/hippocampus
 
 FROM python:3.13-slim
 COPY --from=build /opt/hippocampus /opt/hippocampus
