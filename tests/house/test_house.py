@@ -122,6 +122,26 @@ def test_the_map_names_files_that_exist() -> None:
     assert set() == rooms - set(re.findall(r"`(\w+)`", text))
 
 
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)")
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of the headings of a page, or none for a file of another kind."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.M) if page.suffix == ".md" else []
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+def test_links_of_pages_lead_somewhere() -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    broken = []
+    for page in pages:
+        for path, anchor in LINK.findall(page.read_text("utf-8")):
+            target = (page.parent / path).resolve() if path else page
+            if not target.exists() or (anchor and anchor not in anchors(target)):
+                broken.append(f"{page.name}: {path}#{anchor}")
+    assert [] == broken
+
+
 def test_no_two_files_of_tests_have_one_name() -> None:
     names = Counter(file.name for file in (ROOT / "tests").rglob("test_*.py"))
     assert [] == [name for name, count in names.items() if count > 1]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import count
 from typing import Any
 
 import psycopg
@@ -15,14 +16,26 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from seekdb_databases import SeekdbDatabases
 
-from shared_core import InvalidInput, SchemaOutOfDate, Scope, StorageUnavailable, open_memory
+from shared_core import (
+    Event,
+    InvalidInput,
+    MemoryEngine,
+    NewMemory,
+    SchemaOutOfDate,
+    Scope,
+    StorageUnavailable,
+    open_memory,
+)
 from shared_core.settings import load_settings
 from shared_core.storage._migrations import SCHEMA_VERSION, Migration
 from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
 from shared_core.storage.oceanbase.connection.migrate import migrations as oceanbase_migrations
 from shared_core.storage.oceanbase.connection.transactions import Transaction
 from shared_core.storage.postgres.connection.migrations import _migrate, migrations
+from shared_core.storage.postgres.connection.statements import named_pieces, statement
+from tests.contract.test_citus_rules import LITERALS
 
+NOW = datetime.now(UTC)
 NOTES = """
     CREATE TABLE notes (tenant_id text COLLATE "C" PRIMARY KEY, note text NOT NULL);
     INSERT INTO notes SELECT DISTINCT tenant_id, 'was here' FROM memories;
@@ -70,6 +83,81 @@ async def test_a_database_of_the_release_before_is_upgraded_once(
         superuser.execute("SET ROLE hippocampus_app")
         hidden = superuser.execute("SELECT * FROM hippocampus.notes").fetchall()
     assert ([("/app/ann/", "was here")], []) == (found, hidden)
+
+
+async def use(memory: MemoryEngine, user: Scope) -> None:
+    """Call the verbs that a server is asked for most, and erase the user."""
+    turn = Event(
+        event_id="e1", author="user", role="user", text="I live in Leeds.", occurred_at=NOW
+    )
+    await memory.append_events(user, "thread", [turn])
+    await memory.consolidate(user, "thread")
+    assert ["Leeds"] == [fact.value for fact in await memory.facts(user)]
+    [key] = await memory.remember(user, [NewMemory(text="Tea is green.", key="tea")])
+    assert "Tea is green." in {hit.memory.text for hit in await memory.recall(user, "tea")}
+    await memory.process_memory("I like tea.", user.user, app=user.app)
+    assert await memory.context_window(user, "thread", query="tea", max_tokens=500)
+    await memory.jobs.list(user)
+    await memory.forget(user, key)
+    assert (await memory.erase(user)).counts["memories"]
+    assert [] == await memory.list_memories(user)
+
+
+def more_columns() -> str:
+    """Return a migration that gives every table a column.
+
+    One that widens retention_policies must replace retention_rule(), which returns its rows.
+    """
+    tables = set(re.findall(r"CREATE TABLE (\w+)", migrations()[0].sql)) - {"retention_policies"}
+    return ";".join(f"ALTER TABLE {name} ADD COLUMN note text DEFAULT ''" for name in tables)
+
+
+PARAMETER = re.compile(r"%\(\w+\)[sb]")
+
+
+def prepared(connection: psycopg.Connection[tuple[Any, ...]]) -> dict[str, str]:
+    """Return the types of the columns that each statement returns, or the name of its error."""
+    found: dict[str, str] = {}
+    for name in named_pieces()[0]:
+        text = statement(name, literals=LITERALS).decode().replace("%%", "%")
+        numbers = count(1)
+        text = PARAMETER.sub(lambda _, numbers=numbers: f"${next(numbers)}", text)  # type: ignore
+        try:
+            with connection.transaction():
+                connection.execute(f'PREPARE "{name}" AS {text}'.encode())
+        except psycopg.Error as error:
+            found[name] = type(error).__name__
+    types = "SELECT name, coalesce(result_types::text, '') FROM pg_prepared_statements"
+    found |= dict(connection.execute(types).fetchall())
+    connection.execute("DEALLOCATE ALL")
+    return found
+
+
+def test_new_columns_change_no_statement_of_the_release_before(dsn: str) -> None:
+    with psycopg.connect(dsn, options="-c search_path=hippocampus,public") as connection:
+        before = prepared(connection)
+        connection.execute(more_columns().encode())
+        assert before == prepared(connection)
+    errors = [one for one in before.values() if one[:1].isupper()]
+    assert 250 < len(before) - len(errors), errors
+
+
+async def test_a_process_of_the_release_before_works_on_after_an_upgrade(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its prepared statements outlive new columns. A process that starts anew is refused."""
+    ann = Scope("app", "ann")
+    newer = (*migrations(), Migration(2, "more_columns", more_columns()))
+    async with open_memory(dsn, worker=False) as old:
+        await use(old, ann)
+        with monkeypatch.context() as patched:
+            patched.setattr(MIGRATIONS, lambda: newer)
+            async with open_memory(dsn, worker=False) as new:
+                await new.remember(ann, "Ann keeps bees.")
+        assert "Ann keeps bees." in {hit.memory.text for hit in await old.recall(ann, "bees")}
+        await use(old, Scope("app", "bob"))
+        with pytest.raises(SchemaOutOfDate, match=r"version 2.*pip install -U"):
+            await open_memory(dsn, worker=False).open()
 
 
 async def test_a_migration_that_fails_leaves_the_release_before(

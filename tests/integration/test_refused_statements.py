@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+import psycopg
 import pytest
 
-from shared_core import InvalidInput
+from shared_core import InvalidInput, Scope, StorageUnavailable, open_memory
 from shared_core.settings import load_settings
 from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.statements import Step
@@ -34,3 +35,28 @@ async def test_a_key_that_is_too_long_for_an_index_is_told(database: PostgresDat
         long = f" string_agg(md5(n::text), ''), now(), now() FROM generate_series(1, {length}) n"
         with pytest.raises(InvalidInput, match="too long for an index"):
             await database.run("/a/b/", Step("thread", thread + long.encode(), {}))
+
+
+FULL = """
+    CREATE FUNCTION hippocampus.disk_full() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        RAISE EXCEPTION 'could not extend file' USING ERRCODE = 'disk_full';
+    END $$;
+    CREATE TRIGGER disk_full BEFORE INSERT ON hippocampus.{}
+        EXECUTE FUNCTION hippocampus.disk_full();
+"""
+"""Makes a table behave as one whose disk is full."""
+
+
+async def test_a_full_disk_is_named_and_nothing_is_half_stored(dsn: str) -> None:
+    ann = Scope("app", "ann")
+    async with open_memory(dsn, worker=False) as memory:
+        await memory.remember(ann, "Ann sails.")
+        with psycopg.connect(dsn, autocommit=True) as admin:
+            admin.execute(FULL.format("embeddings").encode())
+            with pytest.raises(StorageUnavailable, match="disk of the server.*is full"):
+                await memory.remember(ann, "Ann keeps bees.")
+            assert (1,) == admin.execute("SELECT count(*) FROM hippocampus.memories").fetchone()
+            assert 1 == len(await memory.recall(ann, "sails"))
+            admin.execute("DROP TRIGGER disk_full ON hippocampus.embeddings")
+        await memory.remember(ann, "Ann keeps bees.")
+        assert 2 == len(await memory.list_memories(ann))

@@ -16,6 +16,7 @@ from shared_core import PermissionDenied, Scope, StorageUnavailable, open_memory
 from shared_core.cli.doctor import examine
 from shared_core.errors import InvalidInput
 from shared_core.settings import load_settings
+from shared_core.storage._migrations import Migration
 from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.migrations import APP_ROLE, migrations
 from shared_core.storage.postgres.connection.statements import Step
@@ -138,3 +139,19 @@ def test_the_doctor_finds_that_only_the_owner_may_upgrade(
     monkeypatch.setattr("shared_core.cli.doctor.migrations", lambda: newer)
     [rights] = [one for one in examine(as_guest) if one.check == "rights"]
     assert "problem" == rights.status and "migrate as their owner" in rights.found
+
+
+@pytest.mark.parametrize("create", [False, True])
+async def test_a_run_time_user_is_told_to_migrate_as_the_owner(
+    dsn: str, as_guest: str, guest: str, monkeypatch: pytest.MonkeyPatch, create: bool
+) -> None:
+    execute(dsn, f"GRANT {APP_ROLE} TO {guest}")
+    if create:
+        execute(dsn, f"GRANT CREATE ON DATABASE {conninfo_to_dict(dsn)['dbname']} TO {guest}")
+    more = Migration(2, "more", "ALTER TABLE threads ADD COLUMN note text")
+    newer = (*migrations(), more)
+    monkeypatch.setattr(
+        "shared_core.storage.postgres.connection.migrations.migrations", lambda: newer
+    )
+    with pytest.raises(PermissionDenied, match=r"run 'hippocampus migrate .*owner of the schema"):
+        await open_memory(as_guest, worker=False).open()

@@ -391,7 +391,12 @@ class PostgresDatabase:
                 f"a statement took longer than {self._statement_s:g} s"
                 " (statement_timeout_s) and was cancelled"
             )
-        reason = redacted(str(error).strip())
+        reason = " ".join(redacted(str(error)).split())
+        if isinstance(error, psycopg.errors.DiskFull):
+            return StorageUnavailable(
+                f"the disk of the server at {redacted(self._settings.uri)!r} is full, and this call"
+                f" stored nothing: free space there, then retry ({error.diag.message_primary})"
+            )
         if isinstance(error, psycopg.OperationalError) and has_no_slot(error):
             return NoFreeSlot(
                 f"the server at {redacted(self._settings.uri)!r} has no free connection for"

@@ -54,7 +54,7 @@ WITH active AS (
         ends_at = CASE WHEN c.event_count + 1 >= %(max_events)s THEN %(now)s ELSE
             least(greatest(c.last_active_at, excluded.last_active_at) + %(timeout)s::interval,
                   c.created_at + %(max_duration)s::interval) END
-    RETURNING c.*
+    RETURNING c.tenant_id, {conversation_columns}
 ), thread AS (
     INSERT INTO threads AS t (tenant_id, thread_id, last_seq, last_memory_seq, unread_bytes,
                               created_at, updated_at)
@@ -76,8 +76,7 @@ WITH active AS (
     SELECT true, forgotten, seq, %(tenant)s, thread_id, 'ended', 0, %(now)s, %(now)s, %(now)s, %(now)s
     FROM known
     UNION ALL
-    SELECT heard, forgotten, NULL, c.tenant_id, c.thread_id, c.status, c.event_count, c.created_at,
-           c.last_active_at, c.ends_at, c.ended_at
+    SELECT heard, forgotten, NULL, c.tenant_id, {conversation_columns}
     FROM active c WHERE heard OR is_over AND NOT EXISTS (SELECT FROM known)
 )
 SELECT c.stored, c.forgotten, {conversation_columns}, before.*

@@ -1,0 +1,75 @@
+"""A server that dies while it is used: calls say so, and go on when it, or its standby, is back."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import psycopg
+import pytest
+from embedded_users import pid_of
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from shared_core import MemoryEngine, Scope, StorageUnavailable, open_memory
+from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres
+from shared_core.storage.postgres.connection.embedded_server import CLUSTER
+from shared_core.storage.postgres.connection.server_process import is_server
+from tests.integration.test_read_only import standby
+
+__all__ = ["standby"]
+ANN = Scope("app", "ann")
+
+
+def kill(home: Path) -> None:
+    """Kill the server of a folder, and wait for its end."""
+    pid = pid_of(home)
+    os.kill(pid, signal.SIGKILL)
+    while is_server(pid, home / CLUSTER):
+        time.sleep(0.01)
+
+
+def until_replayed(primary: str, replica: str) -> None:
+    """Return when a standby shows all that its primary has committed."""
+    with psycopg.connect(primary) as here, psycopg.connect(replica, autocommit=True) as there:
+        position = here.execute("SELECT pg_current_wal_insert_lsn()").fetchone()
+        reached = b"SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn"
+        while there.execute(reached, position).fetchone() != (True,):
+            time.sleep(0.05)
+
+
+async def texts(memory: MemoryEngine) -> set[str]:
+    return {one.text for one in await memory.list_memories(ANN)}
+
+
+async def test_calls_go_on_after_the_server_was_killed_and_started_again(empty_home: Path) -> None:
+    server = EmbeddedPostgres(empty_home)
+    dsn = server.acquire()
+    async with open_memory(dsn, worker=False) as memory:
+        await memory.remember(ANN, "Ann sails.")
+        kill(empty_home)
+        for _ in range(2):
+            with pytest.raises(StorageUnavailable, match="cannot be used"):
+                await memory.remember(ANN, "Ann keeps bees.")
+        server.acquire()  # what the service manager of a server does
+        await memory.remember(ANN, "Ann keeps bees.")
+        assert {"Ann sails.", "Ann keeps bees."} == await texts(memory)
+    server.release()
+    server.release()
+
+
+async def test_a_memory_with_two_hosts_goes_on_with_the_promoted_standby(
+    standby: tuple[str, str],
+) -> None:
+    primary, replica = map(conninfo_to_dict, standby)
+    hosts = f"{primary['host']},{replica['host']}"
+    both = make_conninfo(standby[0], host=hosts, target_session_attrs="read-write")
+    async with open_memory(both, worker=False) as memory:
+        await memory.remember(ANN, "Ann sails.")
+        until_replayed(*standby)
+        kill(Path(str(primary["host"])).parent)
+        with psycopg.connect(standby[1], autocommit=True) as admin:
+            assert (True,) == admin.execute("SELECT pg_promote()").fetchone()
+        await memory.remember(ANN, "Ann keeps bees.")
+        assert {"Ann sails.", "Ann keeps bees."} == await texts(memory)
