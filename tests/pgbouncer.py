@@ -1,4 +1,4 @@
-"""A PgBouncer in transaction mode before the tests' server, run as the OS user of that server."""
+"""A PgBouncer before the tests' server, run as the OS user of that server."""
 
 from __future__ import annotations
 
@@ -23,11 +23,19 @@ TRACKS = (1, 21)
 
 
 @contextmanager
-def pgbouncer(dsn: str, *, prepared: int = 0, sessions: int = 5) -> Iterator[str]:
+def pgbouncer(
+    dsn: str,
+    *,
+    mode: str = "transaction",
+    prepared: int = 0,
+    sessions: int = 5,
+    round_robin: bool = False,
+) -> Iterator[str]:
     """Yield the DSN of the same database behind a pooler with this many sessions.
 
-    prepared: how many statements of a client it keeps; 0 for none, as before version 1.21. Skips
-    the test where no fit PgBouncer is installed; HIPPOCAMPUS_TEST_PGBOUNCER names another one.
+    prepared: how many statements of a client it keeps; 0 for none, as before version 1.21.
+    round_robin: it takes the session that rested longest. Skips the test where no fit PgBouncer is
+    installed; HIPPOCAMPUS_TEST_PGBOUNCER names another one.
     """
     program, version = _program()
     if prepared and version < TRACKS:
@@ -43,8 +51,9 @@ def pgbouncer(dsn: str, *, prepared: int = 0, sessions: int = 5) -> Iterator[str
         f"listen_port = {PORT}",
         f"unix_socket_dir = {folder}",
         "auth_type = any",
-        "pool_mode = transaction",
+        f"pool_mode = {mode}",
         f"default_pool_size = {sessions}",
+        f"server_round_robin = {int(round_robin)}",
     ]
     if version >= TRACKS:
         lines.append(f"max_prepared_statements = {prepared}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import psycopg
@@ -54,6 +55,13 @@ async def answers(dsn: str) -> None:
             for scope in (ANN, BOB):
                 found = await memory.recall(scope, "note", limit=20)
                 assert {f"note {n}" for n in range(10)} == {hit.memory.text for hit in found}
+
+
+def open_sessions(dsn: str, sessions: int) -> None:
+    """Let a pooler open this many sessions, each for a transaction that keeps it."""
+    with ExitStack() as stack:
+        for _ in range(sessions):
+            stack.enter_context(psycopg.connect(dsn)).execute("SELECT 1")
 
 
 def statements(dsn: str) -> list[str]:
@@ -108,6 +116,16 @@ async def test_a_probe_tells_what_a_pooler_does(
     dsn = request.getfixturevalue(pooled)
     found = await probe_pooling(lambda: Connection.connect(dsn, autocommit=True))
     assert Pooling(shares_sessions=True, keeps_statements=keeps) == found
+
+
+@pytest.mark.parametrize("sessions", [2, 3])
+async def test_a_pooler_that_takes_its_sessions_in_turn_is_noticed(
+    postgres_dsn: str, sessions: int
+) -> None:
+    with pgbouncer(postgres_dsn, sessions=sessions, round_robin=True) as pooled:
+        open_sessions(pooled, sessions)
+        found = await probe_pooling(lambda: Connection.connect(pooled, autocommit=True))
+    assert Pooling(shares_sessions=True, keeps_statements=False) == found
 
 
 async def test_a_server_without_a_pooler_shares_nothing(postgres_dsn: str) -> None:

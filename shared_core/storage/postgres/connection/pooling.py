@@ -9,10 +9,9 @@ import psycopg
 
 from shared_core.storage.postgres.connection.pipeline import LOST_STATEMENT, Connection
 
-_ROUNDS = 3
-"""How often each of two connections is asked: a pooler seldom keeps their sessions apart."""
 _PID = b"SELECT pg_backend_pid()"
-_PROBE = b"SELECT 'prepared to see whether a pooler keeps it'"
+_SHARED = b"SELECT 'prepared by two connections'"
+_REPEATED = b"SELECT 'prepared by one connection and sent again'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +31,10 @@ class Pooling:
 async def probe_pooling(connect: Callable[[], Awaitable[Connection]]) -> Pooling:
     """Open two connections, compare their sessions, and close them. Raises what connect raises."""
     async with await connect() as one, await connect() as other:
-        sessions = [await _session(connection) for connection in (one, other) * _ROUNDS]
-        if len(set(sessions)) == 2 and sessions[0] != sessions[1]:
+        # A pooler that takes its sessions in turn gives each its own if they alternate.
+        order = (one, other, other, one, one, other)
+        pids = [(connection, await _session(connection)) for connection in order]
+        if len(set(pids)) == len({pid for _, pid in pids}) == 2:
             return Pooling(shares_sessions=False, keeps_statements=True)
         return Pooling(shares_sessions=True, keeps_statements=await _keeps_statements(one, other))
 
@@ -44,9 +45,12 @@ async def _session(connection: Connection) -> int:
 
 
 async def _keeps_statements(one: Connection, other: Connection) -> bool:
+    # A shared session refuses the second of the first two. Where sessions are taken in turn, the
+    # last one misses what was prepared just before.
+    order = ((one, _SHARED), (other, _SHARED), (one, _REPEATED), (one, _REPEATED))
     try:
-        for connection in (one, other) * _ROUNDS:
-            await connection.exchange([(_PROBE, {})])
+        for connection, text in order:
+            await connection.exchange([(text, {})])
     except psycopg.Error as error:
         if error.sqlstate not in LOST_STATEMENT:
             raise
