@@ -24,18 +24,13 @@ TRACKS = (1, 21)
 
 @contextmanager
 def pgbouncer(
-    dsn: str,
-    *,
-    mode: str = "transaction",
-    prepared: int = 0,
-    sessions: int = 5,
-    round_robin: bool = False,
+    dsn: str, *, prepared: int = 0, sessions: int = 5, **settings: str | int
 ) -> Iterator[str]:
     """Yield the DSN of the same database behind a pooler with this many sessions.
 
     prepared: how many statements of a client it keeps; 0 for none, as before version 1.21.
-    round_robin: it takes the session that rested longest. Skips the test where no fit PgBouncer is
-    installed; HIPPOCAMPUS_TEST_PGBOUNCER names another one.
+    settings: of pgbouncer.ini; pool_mode is "transaction" without them. Skips the test where no fit
+    PgBouncer is installed; HIPPOCAMPUS_TEST_PGBOUNCER names another one.
     """
     program, version = _program()
     if prepared and version < TRACKS:
@@ -51,9 +46,8 @@ def pgbouncer(
         f"listen_port = {PORT}",
         f"unix_socket_dir = {folder}",
         "auth_type = any",
-        f"pool_mode = {mode}",
         f"default_pool_size = {sessions}",
-        f"server_round_robin = {int(round_robin)}",
+        *(f"{name} = {value}" for name, value in ({"pool_mode": "transaction"} | settings).items()),
     ]
     if version >= TRACKS:
         lines.append(f"max_prepared_statements = {prepared}")

@@ -142,7 +142,7 @@ class PostgresDatabase:
                 await self._learn_types(connection)
         except BaseException as error:
             await self.close()
-            if isinstance(error, NoAnswer):
+            if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
                 raise self._unavailable(error) from error
             raise
 
@@ -392,6 +392,11 @@ class PostgresDatabase:
                 " (statement_timeout_s) and was cancelled"
             )
         reason = redacted(str(error).strip())
+        if isinstance(error, NoAnswer):
+            reason += (
+                "; if a pooler stands before the server, it may have no free session: give it more,"
+                f" or each process a smaller pool_size, got {self._settings.pool_size}"
+            )
         if isinstance(error, psycopg.OperationalError) and has_no_slot(error):
             return NoFreeSlot(
                 f"the server at {redacted(self._settings.uri)!r} has no free connection for"
