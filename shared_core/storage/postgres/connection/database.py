@@ -170,10 +170,12 @@ class PostgresDatabase:
 
     async def close(self) -> None:
         """Close all connections and leave the embedded server, which stops with its last user."""
-        await self._pool.close()
-        # An exiting process leaves its server by atexit, and cannot start a thread any more.
-        if self._embedded and not exiting():
-            await asyncio.to_thread(self._embedded.release)
+        try:
+            await self._pool.close()
+        finally:
+            # An exiting process leaves its server by atexit, and cannot start a thread any more.
+            if self._embedded and not exiting():
+                await finished(asyncio.to_thread(self._embedded.release))
 
     async def run(
         self, scope: str, *steps: Step, keep_plans: bool = True, repeats: bool = True
@@ -381,8 +383,7 @@ class PostgresDatabase:
         except StorageUnavailable:
             if self._embedded is None:
                 raise
-            await finished(asyncio.to_thread(self._embedded.acquire))
-            await asyncio.to_thread(self._embedded.release)  # this object was counted already
+            await finished(asyncio.to_thread(_restart, self._embedded))
             return await self._connect()
 
     def _unavailable(self, error: Exception) -> StorageUnavailable:
@@ -407,6 +408,11 @@ class PostgresDatabase:
             f"the database at {redacted(self._settings.uri)!r} cannot be used: {reason}."
             " Check HIPPOCAMPUS_URI or the uri argument; 'hippocampus doctor' tells more"
         )
+
+
+def _restart(embedded: EmbeddedPostgres) -> None:
+    embedded.acquire()
+    embedded.release()  # its user was counted already
 
 
 def _rows(steps: Sequence[Step]) -> int:
