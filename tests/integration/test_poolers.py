@@ -15,10 +15,11 @@ from standing_clock import StandingClock
 from typer.testing import CliRunner
 
 from shared_core import MemoryEngine, Scope, StorageUnavailable, open_memory
+from shared_core.cli.doctor import examine
 from shared_core.cli.main import app
 from shared_core.settings import Settings
 from shared_core.storage import open_storage
-from shared_core.storage.postgres.connection import database as databases, pooling
+from shared_core.storage.postgres.connection import connecting, pooling
 from shared_core.storage.postgres.connection.pipeline import Connection
 from shared_core.storage.postgres.connection.pooling import Pooling, probe_pooling
 
@@ -180,7 +181,7 @@ async def test_without_a_free_session_calls_end_and_say_why(
     storage = open_storage(Settings(uri=single, home=Path()), StandingClock())
     await storage.open()
     await storage.report()  # its connection keeps the session
-    monkeypatch.setattr(databases, "ANSWER_GRACE_S", 0.1)
+    monkeypatch.setattr(connecting, "ANSWER_GRACE_S", 0.1)
     monkeypatch.setattr(pooling, "_WAIT_S", 0.1)
     impatient = Settings(uri=single, home=Path(), statement_timeout_s=0.1)
     why = "pooler .* smaller pool_size, got 16"
@@ -208,6 +209,15 @@ async def test_opening_names_a_pooler_that_ends_those_who_wait(postgres_dsn: str
 def test_the_doctor_says_what_a_pooler_loses(losing: str) -> None:
     told = CliRunner().invoke(app, ["doctor", "--uri", losing], env={"COLUMNS": "500"}).output
     assert "loses prepared statements" in told and "HIPPOCAMPUS_PREPARE=off" in told
+
+
+def test_the_doctor_needs_one_session(single: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {"ok", "note"} == {one.status for one in examine(single)}
+    monkeypatch.setattr(pooling, "_WAIT_S", 0.1)
+    with psycopg.connect(single, autocommit=True) as holder:
+        holder.execute("SELECT 1")
+        found = {one.check: one for one in examine(single)}["server"]
+    assert "problem" == found.status and "free session" in found.advice
 
 
 async def test_an_index_is_not_built_through_a_pooler_and_leaves_nothing(losing: str) -> None:
