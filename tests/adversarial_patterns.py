@@ -1,5 +1,6 @@
 """Prints every regular expression of the packages that is slow on a long repetitive text.
 
+It also prints the functions whose expressions it does not know, because only their callers do.
 Each is tried on texts made for it: a beginning that leads to one of its repeats, then what that
 repeat takes, again and again. The worst of short texts are tried at full length.
 """
@@ -26,6 +27,14 @@ PACKAGES = ("shared_core", "adk_memory", "langgraph_store")
 LENGTH, SHORT, WORST = 100_000, 2_000, 2
 LIMIT_S = 5.0
 """Processor time for a text of full length. Linear ones take at most a tenth of it."""
+LOADERS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("shared_core.nlp.affect._any_feeling", ("en", "zh")),
+    ("shared_core.nlp.affect.load_weights", ()),
+    ("shared_core.nlp.keywords_and_topics._topics", ()),
+    ("shared_core.nlp.noun_phrases_zh._surnamed", ()),
+    ("shared_core.recall.supersession._words", ("change", "past", "before")),
+)
+"""Functions that compile the words of a rule file at their first call, and what they take."""
 METHODS = {"search", "match", "fullmatch", "sub", "subn", "split", "findall", "finditer"}
 ANCHORED = {"match", "fullmatch"}
 ALPHABET = "a1 -中。.,:'\"@/_Z\n\t=?!（“\u3000%$#<>[]{}|\\~^&*+;"
@@ -48,9 +57,14 @@ Place = tuple[str, int, str]
 """A module, a line, and the function of re that is called there."""
 
 
-def compiled_patterns() -> dict[tuple[str, int], Place]:
-    """Import all modules; return the place of every pattern they compile or name."""
+def compiled_patterns() -> tuple[dict[tuple[str, int], Place], list[str]]:
+    """Import all modules; return the place of every pattern they compile or name.
+
+    The list names the functions with a call of re whose pattern is known only later.
+    """
     found: dict[tuple[str, int], Place] = {}
+    seen: set[tuple[str, int]] = set()
+    unknown: list[tuple[ModuleType, ast.Call]] = []
     compiler = re._compile  # type: ignore[attr-defined]
 
     def noted(pattern: Any, flags: int) -> re.Pattern[Any]:
@@ -60,6 +74,7 @@ def compiled_patterns() -> dict[tuple[str, int], Place]:
             frame = frame.f_back
         name = frame.f_globals.get("__name__", "") if frame else ""
         if frame and name.split(".")[0] in PACKAGES and isinstance(made.pattern, str):
+            seen.add((name, frame.f_lineno))
             found.setdefault((made.pattern, made.flags), (name, frame.f_lineno, "compile"))
         return made
 
@@ -68,14 +83,46 @@ def compiled_patterns() -> dict[tuple[str, int], Place]:
         for call in calls_of_re(module):
             try:
                 pattern = eval(ast.unparse(call.args[0]), dict(vars(module)))
-            except NameError:  # made of what only a call knows: seen when its caller compiles it
+            except NameError:  # made of local names
+                unknown.append((module, call))
                 continue
             if isinstance(pattern, str):
                 made = compiler(pattern, 0)
                 place = (module.__name__, call.lineno, ast.unparse(call.func)[3:])
                 found.setdefault((pattern, made.flags), place)
+    load_rule_files()
     re._compile = compiler  # type: ignore[attr-defined]
-    return found
+    return found, sorted(
+        f"{module.__name__}.{function_of(module, call)}"
+        for module, call in unknown
+        if not any(
+            (module.__name__, line) in seen
+            for line in range(call.lineno, (call.end_lineno or 0) + 1)
+        )
+    )
+
+
+def load_rule_files() -> None:
+    """Compile what the packages compile only at a first call."""
+    for path, arguments in LOADERS:
+        module, _, name = path.rpartition(".")
+        load = getattr(sys.modules[module], name)
+        for given in [(argument,) for argument in arguments] or [()]:
+            load(*given)
+    mind = sys.modules["shared_core.nlp.keywords_and_topics"]
+    for table in mind.mind_rules()["findings"]:
+        mind.patterns(table["dimension"])
+
+
+def function_of(module: ModuleType, call: ast.Call) -> str:
+    """Return the name of the innermost function around a call."""
+    around = [
+        (node.lineno, node.name)
+        for node in nodes_of(str(module.__file__))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.lineno <= call.lineno <= (node.end_lineno or 0)
+    ]
+    return max(around)[1]
 
 
 def modules() -> Iterator[ModuleType]:
@@ -238,7 +285,8 @@ def main() -> None:
         raise TooSlow
 
     signal.signal(signal.SIGPROF, stop)
-    patterns, uses, tried = compiled_patterns(), uses_of_names(), 0
+    patterns, unknown = compiled_patterns()
+    uses, tried = uses_of_names(), 0
     for (text, flags), place in patterns.items():
         pattern, methods = re.compile(text, flags), methods_of(place, uses)
         short = {one: seconds(pattern, methods, one, SHORT) for one in attacks(text, flags)}
@@ -248,6 +296,8 @@ def main() -> None:
                 where = f"{place[0]}:{place[1]}"
                 sys.stdout.write(f"slow: {where} {text!r:.200} repeats {attack[1]!r:.80}\n")
                 break
+    for name in unknown:
+        sys.stdout.write(f"unknown: {name}\n")
     sys.stdout.write(f"{len(patterns)} patterns, {tried} texts\n")
 
 

@@ -1,4 +1,4 @@
-"""A PgBouncer in transaction mode before the tests' server, run as the OS user of that server."""
+"""A PgBouncer before the tests' server, run as the OS user of that server."""
 
 from __future__ import annotations
 
@@ -23,11 +23,14 @@ TRACKS = (1, 21)
 
 
 @contextmanager
-def pgbouncer(dsn: str, *, prepared: int = 0, sessions: int = 5) -> Iterator[str]:
+def pgbouncer(
+    dsn: str, *, prepared: int = 0, sessions: int = 5, **settings: str | int
+) -> Iterator[str]:
     """Yield the DSN of the same database behind a pooler with this many sessions.
 
-    prepared: how many statements of a client it keeps; 0 for none, as before version 1.21. Skips
-    the test where no fit PgBouncer is installed; HIPPOCAMPUS_TEST_PGBOUNCER names another one.
+    prepared: how many statements of a client it keeps; 0 for none, as before version 1.21.
+    settings: of pgbouncer.ini; pool_mode is "transaction" without them. Skips the test where no fit
+    PgBouncer is installed; HIPPOCAMPUS_TEST_PGBOUNCER names another one.
     """
     program, version = _program()
     if prepared and version < TRACKS:
@@ -43,8 +46,8 @@ def pgbouncer(dsn: str, *, prepared: int = 0, sessions: int = 5) -> Iterator[str
         f"listen_port = {PORT}",
         f"unix_socket_dir = {folder}",
         "auth_type = any",
-        "pool_mode = transaction",
         f"default_pool_size = {sessions}",
+        *(f"{name} = {value}" for name, value in ({"pool_mode": "transaction"} | settings).items()),
     ]
     if version >= TRACKS:
         lines.append(f"max_prepared_statements = {prepared}")

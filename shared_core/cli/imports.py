@@ -19,6 +19,7 @@ from rich.text import Text
 from shared_core.cli import app as cli
 from shared_core.cli.transfer import langgraph_fields, progress_lines
 from shared_core.core.domain import Namespace
+from shared_core.core.event_loops import until_done
 from shared_core.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -268,8 +269,8 @@ async def _source(task: StoreImport) -> AsyncIterator[PostgresStoreSource]:
     server = embedded_behind(task.dsn, load_settings(task.uri, schema=task.schema).embedded_home)
     async with AsyncExitStack() as stack:
         if server:
-            await asyncio.to_thread(server.acquire)
             stack.push_async_callback(asyncio.to_thread, server.release)
+            await until_done(asyncio.to_thread(server.acquire))
         yield await stack.enter_async_context(source)
 
 

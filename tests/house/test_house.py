@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("shared_core", "adk_memory", "langgraph_store")
 SOURCES = [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))]
 MAX_LINES = 800
+MAX_COLUMNS = 100
 MAX_FUNCTION_LINES = 60
 STILL_LONG = ("memory_tools",)
 MAX_ROOT_FILES = 12
@@ -49,6 +50,24 @@ def test_files_stay_small() -> None:
     assert [] == [
         file.name for file in SOURCES if len(file.read_text("utf-8").splitlines()) > MAX_LINES
     ]
+
+
+def test_lines_of_migrations_are_as_short_as_those_of_code() -> None:
+    migrations = sorted((ROOT / "shared_core").rglob("[0-9][0-9][0-9][0-9]_*.sql"))
+    assert 2 <= len(migrations)
+    assert [] == [
+        f"{file.relative_to(ROOT)}:{number}"
+        for file in migrations
+        for number, line in enumerate(file.read_text("utf-8").splitlines(), 1)
+        if len(line) > MAX_COLUMNS
+    ]
+
+
+def test_statistics_are_switched_off_after_the_last_table() -> None:
+    file = ROOT / "shared_core/storage/postgres/sql/migrations/0001_schema.sql"
+    *_, block = file.read_text("utf-8").split("\nDO $$")
+    assert "SET STATISTICS 0" in block and block.endswith("END $$;\n")
+    assert None is re.search("^(CREATE|ALTER|SELECT)", block, re.MULTILINE)
 
 
 def test_the_root_reads_like_a_table_of_contents() -> None:

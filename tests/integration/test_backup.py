@@ -171,6 +171,51 @@ def test_a_role_that_would_open_the_memory_to_its_users_is_refused(
         allow_backup(owned, "hippocampus", backup)
 
 
+def test_a_superuser_does_not_open_the_memory_to_those_who_write_to_it(
+    empty_dsn: str, owned: str, names: tuple[str, str]
+) -> None:
+    """empty_dsn: the database of the owner, as a superuser."""
+    owner, backup = names
+    with pytest.raises(InvalidInput, match=f"must be a role of its own: '{owner}'"):
+        allow_backup(empty_dsn, "hippocampus", owner)
+    execute(empty_dsn, f"GRANT {backup} TO {owner}")
+    with pytest.raises(InvalidInput, match=f'REVOKE "{backup}" FROM "{owner}"'):
+        allow_backup(empty_dsn, "hippocampus", backup)
+    execute(
+        empty_dsn,
+        f"REVOKE {backup} FROM {owner}",
+        f"GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA hippocampus TO {backup}",  # it uses it
+    )
+    with pytest.raises(InvalidInput, match=f"must be a role of its own: '{backup}'"):
+        allow_backup(empty_dsn, "hippocampus", backup)
+    with psycopg.connect(empty_dsn) as admin:
+        policies = "SELECT policyname FROM pg_policies WHERE policyname ^@ 'backup_'"
+        assert [] == admin.execute(policies.encode()).fetchall()
+
+
+@pytest.mark.parametrize("letter", ["r", "é"])
+def test_roles_with_long_names_have_a_policy_each(
+    empty_dsn: str, owned: str, server: str, letter: str
+) -> None:
+    head = f"backup{uuid.uuid4().hex[:16]}"
+    rest = (62 - len(head)) // len(letter.encode())
+    roles = [f"{head}{letter * rest}{end}" for end in "12"]
+    execute(server, *(f'CREATE ROLE "{role}" LOGIN' for role in roles))
+    try:
+        run_sync(remembered(owned))
+        for role in roles:
+            allow_backup(empty_dsn, "hippocampus", role)
+        for role in roles:
+            with psycopg.connect(make_conninfo(owned, user=role)) as backup:
+                count = "SELECT count(*) FROM hippocampus.memories"
+                assert (1,) == backup.execute(count.encode()).fetchone()
+        with pytest.raises(NotFound):
+            allow_backup(empty_dsn, "hippocampus", f"{roles[0]}, cut at 63 bytes")
+    finally:
+        listed = ", ".join(f'"{role}"' for role in roles)
+        execute(empty_dsn, f"DROP OWNED BY {listed}", f"DROP ROLE {listed}")
+
+
 def test_what_cannot_be_is_named(dsn: str, owned: str, names: tuple[str, str]) -> None:
     with pytest.raises(NotFound, match='CREATE ROLE "nobody_here" LOGIN'):
         allow_backup(owned, "hippocampus", "nobody_here")

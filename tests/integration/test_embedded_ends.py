@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -19,9 +22,13 @@ if sys.platform == "win32":
 from embedded_users import User, notes, pid_of, servers_of, until_unused
 from http_processes import command
 
+from shared_core.settings import Settings
+from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres, describe
 from shared_core.storage.postgres.connection.server_process import SUPERVISOR_LOCK
+from shared_core.storage.postgres.connection.statements import Step
 
+ONE = Step("one", b"SELECT 1", {})
 SIGNALS = [signal.SIGTERM, signal.SIGKILL, signal.SIGHUP]
 
 
@@ -155,3 +162,45 @@ def test_a_server_without_a_supervisor_runs_and_says_so(
     server.release()
     assert servers_of(home) == []
     assert (home / SUPERVISOR_LOCK).exists()
+
+
+async def test_the_server_ends_after_a_restart_that_was_cancelled(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = PostgresDatabase(Settings(uri="embedded", home=home))
+    await database.open()
+    os.kill(pid_of(home), signal.SIGKILL)
+    loop, cancelled, real = asyncio.get_running_loop(), threading.Event(), EmbeddedPostgres.acquire
+
+    def cancel() -> None:
+        call.cancel()
+        cancelled.set()
+
+    def acquire(embedded: EmbeddedPostgres) -> str:
+        loop.call_soon_threadsafe(cancel)
+        cancelled.wait()
+        return real(embedded)
+
+    monkeypatch.setattr(EmbeddedPostgres, "acquire", acquire)
+    call = asyncio.create_task(database.run("/", ONE))
+    await asyncio.wait([call])
+    assert call.cancelled()
+    await database.close()
+    assert servers_of(home) == []
+
+
+async def test_the_server_ends_with_a_close_that_is_cancelled(home: Path) -> None:
+    database = PostgresDatabase(Settings(uri="embedded", home=home))
+    await database.open()
+    executor, free = ThreadPoolExecutor(1), threading.Event()
+    asyncio.get_running_loop().set_default_executor(executor)
+    executor.submit(free.wait)  # no other thread begins
+    close = asyncio.create_task(database.close())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    close.cancel()
+    await asyncio.sleep(0)
+    free.set()
+    await asyncio.wait([close])
+    assert close.cancelled()
+    assert servers_of(home) == []

@@ -1,10 +1,11 @@
-"""Behind a transaction pooler, whether it keeps prepared statements or loses them."""
+"""Behind a pooler of transactions, with prepared statements or without, or of whole sessions."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Iterator
+from contextlib import ExitStack, aclosing
 from pathlib import Path
 
 import psycopg
@@ -14,14 +15,18 @@ from standing_clock import StandingClock
 from typer.testing import CliRunner
 
 from shared_core import MemoryEngine, Scope, StorageUnavailable, open_memory
+from shared_core.cli.doctor import examine
 from shared_core.cli.main import app
 from shared_core.settings import Settings
 from shared_core.storage import open_storage
+from shared_core.storage.postgres.connection import connecting, pooling
 from shared_core.storage.postgres.connection.pipeline import Connection
 from shared_core.storage.postgres.connection.pooling import Pooling, probe_pooling
 
 ANN = Scope("app", "ann")
 BOB = Scope("app", "bob")
+LONG_S = 60
+"""Ends a test that hangs; no test waits for it."""
 
 
 @pytest.fixture
@@ -35,6 +40,13 @@ def losing(postgres_dsn: str) -> Iterator[str]:
 def keeping(postgres_dsn: str) -> Iterator[str]:
     """The DSN of a database behind a pooler that keeps prepared statements."""
     with pgbouncer(postgres_dsn, prepared=100) as pooled:
+        yield pooled
+
+
+@pytest.fixture
+def single(postgres_dsn: str) -> Iterator[str]:
+    """The DSN of a database behind a pooler that lends its only session as a whole."""
+    with pgbouncer(postgres_dsn, sessions=1, pool_mode="session") as pooled:
         yield pooled
 
 
@@ -54,6 +66,13 @@ async def answers(dsn: str) -> None:
             for scope in (ANN, BOB):
                 found = await memory.recall(scope, "note", limit=20)
                 assert {f"note {n}" for n in range(10)} == {hit.memory.text for hit in found}
+
+
+def open_sessions(dsn: str, sessions: int) -> None:
+    """Let a pooler open this many sessions, each for a transaction that keeps it."""
+    with ExitStack() as stack:
+        for _ in range(sessions):
+            stack.enter_context(psycopg.connect(dsn)).execute("SELECT 1")
 
 
 def statements(dsn: str) -> list[str]:
@@ -110,14 +129,95 @@ async def test_a_probe_tells_what_a_pooler_does(
     assert Pooling(shares_sessions=True, keeps_statements=keeps) == found
 
 
+@pytest.mark.parametrize("sessions", [2, 3])
+async def test_a_pooler_that_takes_its_sessions_in_turn_is_noticed(
+    postgres_dsn: str, sessions: int
+) -> None:
+    with pgbouncer(postgres_dsn, sessions=sessions, server_round_robin=1) as pooled:
+        open_sessions(pooled, sessions)
+        found = await probe_pooling(lambda: Connection.connect(pooled, autocommit=True))
+    assert Pooling(shares_sessions=True, keeps_statements=False) == found
+
+
 async def test_a_server_without_a_pooler_shares_nothing(postgres_dsn: str) -> None:
     found = await probe_pooling(lambda: Connection.connect(postgres_dsn, autocommit=True))
     assert Pooling(shares_sessions=False, keeps_statements=True) == found
 
 
+@pytest.mark.parametrize("sessions", [1, 2])
+async def test_a_pooler_of_whole_sessions_shares_nothing(postgres_dsn: str, sessions: int) -> None:
+    """With one session the second connection gets none while the first is open."""
+    with pgbouncer(postgres_dsn, sessions=sessions, pool_mode="session") as pooled:
+        found = await asyncio.wait_for(
+            probe_pooling(lambda: Connection.connect(pooled, autocommit=True)), LONG_S
+        )
+    assert Pooling(shares_sessions=False, keeps_statements=True) == found
+
+
+async def test_a_memory_works_with_one_session_and_leaves_it(single: str) -> None:
+    for begin in (0, 5):
+        async with open_memory(single, pool_size=1) as memory:
+            await asyncio.wait_for(use(memory, ANN, begin), LONG_S)
+            assert begin + 5 == len(await memory.recall(ANN, "note", limit=20))
+
+
+async def test_an_index_is_built_and_a_worker_listens_with_whole_sessions(
+    postgres_dsn: str,
+) -> None:
+    with pgbouncer(postgres_dsn, sessions=3, pool_mode="session") as pooled:
+        storage = open_storage(Settings(uri=pooled, home=Path()), StandingClock())
+        await storage.open()
+        await storage.report()  # its connection keeps a session
+        async with asyncio.timeout(LONG_S), storage.indexes.index_builder() as builder:
+            assert builder is not None
+        async with aclosing(storage.jobs.job_hints()) as hints:  # type: ignore[type-var]
+            assert None is await asyncio.wait_for(anext(hints), LONG_S)
+        await storage.close()
+
+
+async def test_without_a_free_session_calls_end_and_say_why(
+    single: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = open_storage(Settings(uri=single, home=Path()), StandingClock())
+    await storage.open()
+    await storage.report()  # its connection keeps the session
+    monkeypatch.setattr(connecting, "ANSWER_GRACE_S", 0.1)
+    monkeypatch.setattr(pooling, "_WAIT_S", 0.1)
+    impatient = Settings(uri=single, home=Path(), statement_timeout_s=0.1)
+    why = "pooler .* smaller pool_size, got 16"
+    with pytest.raises(StorageUnavailable, match=why):
+        await asyncio.wait_for(open_storage(impatient, StandingClock()).open(), LONG_S)
+    with pytest.raises(StorageUnavailable, match=why):
+        await asyncio.wait_for(anext(storage.jobs.job_hints()), LONG_S)
+    with pytest.raises(StorageUnavailable, match=why):
+        async with asyncio.timeout(LONG_S), storage.indexes.index_builder():
+            pass
+    await storage.close()
+
+
+async def test_opening_names_a_pooler_that_ends_those_who_wait(postgres_dsn: str) -> None:
+    with (
+        pgbouncer(postgres_dsn, sessions=1, pool_mode="session", query_wait_timeout=1) as pooled,
+        psycopg.connect(pooled, autocommit=True) as holder,
+    ):
+        holder.execute("SELECT 1")
+        with pytest.raises(StorageUnavailable, match="cannot be used"):
+            async with open_memory(pooled):
+                pass
+
+
 def test_the_doctor_says_what_a_pooler_loses(losing: str) -> None:
     told = CliRunner().invoke(app, ["doctor", "--uri", losing], env={"COLUMNS": "500"}).output
     assert "loses prepared statements" in told and "HIPPOCAMPUS_PREPARE=off" in told
+
+
+def test_the_doctor_needs_one_session(single: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {"ok", "note"} == {one.status for one in examine(single)}
+    monkeypatch.setattr(pooling, "_WAIT_S", 0.1)
+    with psycopg.connect(single, autocommit=True) as holder:
+        holder.execute("SELECT 1")
+        found = {one.check: one for one in examine(single)}["server"]
+    assert "problem" == found.status and "free session" in found.advice
 
 
 async def test_an_index_is_not_built_through_a_pooler_and_leaves_nothing(losing: str) -> None:

@@ -13,11 +13,12 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from shared_core import JobType, StorageUnavailable, open_memory
+from shared_core.cli.doctor import examine
 from shared_core.core.domain import JsonValue
 from shared_core.jobs import queue, runner, worker
 from shared_core.ports.jobs import Job
 from shared_core.settings import Settings
-from shared_core.storage.postgres.connection import database as databases, pipeline
+from shared_core.storage.postgres.connection import connecting, pipeline
 from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.statements import Step
 from tests.integration.test_queue import ANN, told
@@ -94,7 +95,7 @@ async def test_a_call_ends_when_the_network_falls_silent(
     database = database_at(dsn, statement_timeout_s=0.2)
     await database.open()
     await database.run("/", ONE)
-    monkeypatch.setattr(databases, "ANSWER_GRACE_S", 0.2)
+    monkeypatch.setattr(connecting, "ANSWER_GRACE_S", 0.2)
     between.stop()
     with pytest.raises(StorageUnavailable, match=r"no answer came for 0\.4 s"):
         await asyncio.wait_for(database.run("/", ONE), LONG_S)
@@ -105,7 +106,7 @@ async def test_opening_ends_when_the_network_falls_silent(
     proxy: tuple[Proxy, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     between, dsn = proxy
-    monkeypatch.setattr(databases, "ANSWER_GRACE_S", 0.2)
+    monkeypatch.setattr(connecting, "ANSWER_GRACE_S", 0.2)
     database = database_at(dsn, statement_timeout_s=0.2)
     real = database._connect
 
@@ -156,6 +157,28 @@ async def test_the_system_watches_each_connection(proxy: tuple[Proxy, str]) -> N
         assert 20_000 == option(connection, "TCP_USER_TIMEOUT")
 
 
+async def test_the_system_watches_the_connections_of_the_doctor(
+    proxy: tuple[Proxy, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched: list[tuple[int, ...]] = []
+    real, real_async = psycopg.connect, pipeline.Connection.connect
+
+    def connect(*arguments: Any, **parameters: Any) -> Any:
+        watched.append(keepalive(connection := real(*arguments, **parameters)))
+        return connection
+
+    async def connect_async(*arguments: Any, **parameters: Any) -> Any:
+        watched.append(keepalive(connection := await real_async(*arguments, **parameters)))
+        return connection
+
+    with monkeypatch.context() as patched:  # the fixture connects as well
+        patched.setattr(psycopg, "connect", connect)
+        patched.setattr(pipeline.Connection, "connect", connect_async)
+        findings = await asyncio.to_thread(examine, proxy[1])
+    assert "ok" == next(one.status for one in findings if one.check == "server")
+    assert [(1, 10, 5, 3)] * 3 == watched
+
+
 async def test_the_parameters_of_the_dsn_win(proxy: tuple[Proxy, str]) -> None:
     dsn = make_conninfo(
         proxy[1],
@@ -175,14 +198,14 @@ async def test_the_parameters_of_the_dsn_win(proxy: tuple[Proxy, str]) -> None:
     await database.close()
 
 
-def keepalive(connection: pipeline.Connection) -> tuple[int, ...]:
+def keepalive(connection: pipeline.Connection | psycopg.Connection) -> tuple[int, ...]:
     with socket.socket(fileno=connection.fileno()) as opened:
         on = opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         opened.detach()
     return on, *(option(connection, f"TCP_KEEP{name}") for name in ("IDLE", "INTVL", "CNT"))
 
 
-def option(connection: pipeline.Connection, name: str) -> int:
+def option(connection: pipeline.Connection | psycopg.Connection, name: str) -> int:
     if not hasattr(socket, name):
         pytest.skip(f"this system has no {name}")
     with socket.socket(fileno=connection.fileno()) as opened:

@@ -230,6 +230,7 @@ class PostgresIndexes:
                 key = _lock_key(schema)
                 cursor = await connection.execute("SELECT pg_try_advisory_lock(%s)", [key])
                 is_ours = (await cursor.fetchone()) == (True,)
+                connection.silence_s = None  # a build has no deadline
                 yield PostgresIndexBuilder(connection, schema) if is_ours else None
             except psycopg.errors.InsufficientPrivilege as error:
                 raise StorageUnavailable(

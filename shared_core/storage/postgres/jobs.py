@@ -305,6 +305,7 @@ async def _job_hints(database: PostgresDatabase) -> AsyncIterator[datetime | Non
             raise StorageUnavailable("a transaction pooler in front of the server cannot LISTEN")
         await _prove(database, connection)
         yield None
+        connection.silence_s = None  # the next hint may come at any time
         async for hint in connection.notifies():
             schema, _, due = hint.payload.partition(" ")
             if schema == database.schema:

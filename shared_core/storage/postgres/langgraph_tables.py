@@ -16,6 +16,7 @@ from shared_core.errors import InvalidInput, NotFound, StorageUnavailable
 from shared_core.ports.transfer import SourceItem, SourceTally
 from shared_core.settings import redacted
 from shared_core.storage._rows import record
+from shared_core.storage.postgres.connection.connecting import client_parameters
 from shared_core.storage.postgres.connection.statements import statement
 
 PAGE_BYTES = 16_000_000
@@ -59,10 +60,7 @@ class PostgresStoreSource:
     async def __aenter__(self) -> PostgresStoreSource:
         try:
             self._connection = await AsyncConnection.connect(
-                self._dsn,
-                prepare_threshold=None,  # a pooler may not support prepared statements
-                connect_timeout=CONNECT_TIMEOUT_S,
-                application_name="hippocampus import",
+                self._dsn, **client_parameters(self._dsn, CONNECT_TIMEOUT_S, "hippocampus import")
             )
         except psycopg.ProgrammingError:  # its message may quote a part of the password
             raise InvalidInput("the DSN of the PostgresStore cannot be parsed: check it") from None

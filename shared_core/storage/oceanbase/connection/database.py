@@ -19,7 +19,7 @@ from weakref import WeakSet
 
 import pymysql
 
-from shared_core.core.event_loops import exiting
+from shared_core.core.event_loops import exiting, until_done
 from shared_core.errors import InvalidInput, NotFound, StorageUnavailable
 from shared_core.settings import Settings
 from shared_core.storage.oceanbase.connection.attempts import (
@@ -150,7 +150,7 @@ class OceanBaseDatabase:
         threads, self._threads = self._threads, None
         if threads is None or exiting() or self._pid != os.getpid():
             return
-        await asyncio.to_thread(self._shut, threads)
+        await until_done(asyncio.to_thread(self._shut, threads))
 
     def _shut(self, threads: ThreadPool) -> None:
         threads.shut_down()

@@ -1,5 +1,5 @@
--- The tables and columns of PostgreSQL (../../postgres/sql/migrations/0001_schema.sql explains them) in
--- types of OceanBase:
+-- The tables and columns of ../../postgres/sql/migrations/0001_schema.sql, which explains them,
+-- in types of OceanBase:
 -- * Ids are BINARY(16). Text keys are VARBINARY, so that no two different keys compare equal.
 -- * Moments are DATETIME(6) in UTC.
 -- * jsonb and arrays of PostgreSQL are JSON in a LONGTEXT, in this project's own spelling.

@@ -6,6 +6,7 @@ attribute BYPASSRLS, which managed services grant to nobody.
 
 from __future__ import annotations
 
+import hashlib
 from typing import TypeAlias
 
 import psycopg
@@ -20,7 +21,6 @@ from shared_core.errors import (
     StorageUnavailable,
 )
 from shared_core.settings import redacted
-from shared_core.storage.postgres.connection.migrations import APP_ROLE
 
 _Connection: TypeAlias = psycopg.Connection[tuple[object, ...]]
 
@@ -28,6 +28,17 @@ _TABLES = """
     SELECT c.relname, c.relrowsecurity FROM pg_class c
     WHERE c.relnamespace = %s::regnamespace AND c.relkind IN ('r', 'p') ORDER BY 1
 """
+_USERS = """
+    SELECT u.rolname FROM pg_roles u JOIN pg_roles b ON b.rolname = %s
+    WHERE NOT u.rolsuper AND pg_has_role(u.oid, b.oid, 'USAGE') AND EXISTS (
+        SELECT FROM pg_class c WHERE c.relnamespace = %s::regnamespace AND c.relkind IN ('r', 'p')
+        AND (c.relowner = u.oid OR has_table_privilege(u.oid, c.oid, 'INSERT')))
+    ORDER BY u.oid <> b.oid, u.oid NOT IN (SELECT member FROM pg_auth_members WHERE roleid = b.oid)
+"""
+"""The roles that have the rights of one role and may write to a table; first that role itself,
+then its direct members, whose membership can be revoked."""
+_NAME_BYTES = 63
+"""Maximum length of a name in PostgreSQL, which cuts longer ones."""
 
 
 def allow_backup(dsn: str, schema: str, role: str) -> int:
@@ -37,7 +48,7 @@ def allow_backup(dsn: str, schema: str, role: str) -> int:
     pg_dump fails.
 
     Raises:
-        InvalidInput: the users of the memory have the rights of this role.
+        InvalidInput: a role that may write to the memory has the rights of this role.
         NotFound: there is no such role.
         PermissionDenied: the user of the DSN is not the owner of the tables.
         CapabilityMissing: the DSN names OceanBase or SeekDB.
@@ -46,7 +57,7 @@ def allow_backup(dsn: str, schema: str, role: str) -> int:
         raise CapabilityMissing("--backup-role is for PostgreSQL: OceanBase has no row security")
     try:
         with psycopg.connect(dsn) as connection:
-            _check_role(connection, role)
+            _check_role(connection, schema, role)
             return _allow(connection, schema, role)
     except psycopg.errors.InsufficientPrivilege as error:
         raise PermissionDenied(
@@ -59,30 +70,27 @@ def allow_backup(dsn: str, schema: str, role: str) -> int:
         ) from error
 
 
-def _check_role(connection: _Connection, role: str) -> None:
+def _check_role(connection: _Connection, schema: str, role: str) -> None:
     """Refuse a role whose policy would also lift row security for those who use the memory."""
-    if connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [role]).fetchone() is None:
+    query = "SELECT FROM pg_roles WHERE rolname = %s::text"  # a cast to name would cut a long one
+    if connection.execute(query, [role]).fetchone() is None:
         raise NotFound(
             f"there is no role {role!r}: run CREATE ROLE {_quoted(role)} LOGIN PASSWORD '...' as a"
             " user who may create roles"
         )
-    users = connection.execute(
-        "SELECT rolname FROM pg_roles WHERE (rolname = current_user AND NOT rolsuper"
-        " OR rolname = %s) AND pg_has_role(rolname, %s, 'USAGE')",
-        [APP_ROLE, role],
-    ).fetchall()
+    users = connection.execute(_USERS, [role, _quoted(schema)]).fetchall()
     if users:
         name = str(users[0][0])
         way_out = f"; or run REVOKE {_quoted(role)} FROM {_quoted(name)}" if name != role else ""
         raise InvalidInput(
-            f"a backup role must be a role of its own: {name!r}, which uses the memory, has the"
-            f" rights of {role!r} and would read every user's rows. Name another role{way_out}"
+            f"a backup role must be a role of its own: {name!r}, which may write to the memory, has"
+            f" the rights of {role!r} and would read every user's rows. Name another role{way_out}"
         )
 
 
 def _allow(connection: _Connection, schema: str, role: str) -> int:
     names = {"schema": sql.Identifier(schema), "role": sql.Identifier(role)}
-    policy = sql.Identifier(f"backup_{role}"[:63])
+    policy = sql.Identifier(_policy(role))
     connection.execute(sql.SQL("GRANT USAGE ON SCHEMA {schema} TO {role}").format(**names))
     tables = connection.execute(_TABLES, [_quoted(schema)]).fetchall()
     for table, is_guarded in tables:
@@ -95,6 +103,14 @@ def _allow(connection: _Connection, schema: str, role: str) -> int:
             ):
                 connection.execute(sql.SQL(command).format(policy=policy, **names))
     return len(tables)
+
+
+def _policy(role: str) -> str:
+    """Return the name of a role's policy, which no other role has."""
+    name = f"backup_{role}"
+    if len(name.encode()) <= _NAME_BYTES:
+        return name
+    return f"backup_{hashlib.sha256(role.encode()).hexdigest()[:32]}"
 
 
 def _quoted(name: str) -> str:

@@ -13,7 +13,6 @@ from weakref import WeakKeyDictionary
 import psycopg
 from pgvector.psycopg.halfvec import register_halfvec_info
 from psycopg.adapt import AdaptersMap
-from psycopg.conninfo import conninfo_to_dict
 from psycopg.types import TypeInfo
 
 from shared_core.core.event_loops import exiting, until_done
@@ -28,6 +27,7 @@ from shared_core.errors import (
 )
 from shared_core.settings import Settings, redacted
 from shared_core.storage.postgres.connection.citus import answers_of, bound_everywhere, propagated
+from shared_core.storage.postgres.connection.connecting import connect, silence_s
 from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres, describe
 from shared_core.storage.postgres.connection.migrations import (
     APP_ROLE,
@@ -72,17 +72,8 @@ REFUSED_VALUES = (
 )
 """Errors for a value that JSON or Python can hold and PostgreSQL cannot."""
 
-ANSWER_GRACE_S = 10.0
-"""Seconds beyond a statement's deadline in which the answer of a server that lives arrives."""
 LONG_STATEMENT_S = 600.0
 """The deadline of the statements after take_time, in seconds."""
-DEAD_NETWORK = {
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 20_000,
-}
-"""Parameters of libpq that close a connection whose other end is gone, within about 30 s."""
 
 log = logging.getLogger("hippocampus")
 
@@ -142,7 +133,7 @@ class PostgresDatabase:
                 await self._learn_types(connection)
         except BaseException as error:
             await self.close()
-            if isinstance(error, NoAnswer):
+            if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
                 raise self._unavailable(error) from error
             raise
 
@@ -170,10 +161,12 @@ class PostgresDatabase:
 
     async def close(self) -> None:
         """Close all connections and leave the embedded server, which stops with its last user."""
-        await self._pool.close()
-        # An exiting process leaves its server by atexit, and cannot start a thread any more.
-        if self._embedded and not exiting():
-            await asyncio.to_thread(self._embedded.release)
+        try:
+            await self._pool.close()
+        finally:
+            # An exiting process leaves its server by atexit, and cannot start a thread any more.
+            if self._embedded and not exiting():
+                await until_done(asyncio.to_thread(self._embedded.release))
 
     async def run(
         self, scope: str, *steps: Step, keep_plans: bool = True, repeats: bool = True
@@ -318,10 +311,8 @@ class PostgresDatabase:
 
     def _silence_s(self, steps: Sequence[Step] = ()) -> float | None:
         """Return how long a server that lives may be silent; None where no deadline is set."""
-        if not self._statement_s:
-            return None
-        is_long = any(one.name == "take_time" for one in steps)
-        return (LONG_STATEMENT_S if is_long else self._statement_s) + ANSWER_GRACE_S
+        is_long = self._statement_s and any(one.name == "take_time" for one in steps)
+        return silence_s(LONG_STATEMENT_S if is_long else self._statement_s)
 
     def _new_pool(self) -> ConnectionPool:
         return ConnectionPool(
@@ -331,7 +322,10 @@ class PostgresDatabase:
         )
 
     async def connect(self) -> Connection:
-        """Return a connection outside of the pool, bound to no scope; the caller closes it."""
+        """Return a connection outside of the pool, bound to no scope; the caller closes it.
+
+        Its silence_s is that of a statement: a caller that waits for longer sets None.
+        """
         return await self._with_slot(self._connect)
 
     async def _with_slot(self, connect: Callable[[], Awaitable[Connection]]) -> Connection:
@@ -347,21 +341,8 @@ class PostgresDatabase:
         raise AssertionError("unreachable")
 
     async def _connect(self) -> Connection:
-        """Open a connection. The parameters of the DSN win over ours."""
-        ours = {
-            "connect_timeout": max(2, int(self._settings.connect_timeout_s)),
-            "application_name": "hippocampus",
-            **DEAD_NETWORK,
-        }
         try:
-            given = conninfo_to_dict(self.conninfo)
-            return await Connection.connect(
-                self.conninfo,
-                autocommit=True,
-                context=self._adapters,
-                prepare_threshold=None,  # psycopg's names mean another statement on each session
-                **{name: value for name, value in ours.items() if name not in given},  # type: ignore[arg-type]
-            )
+            return await connect(self.conninfo, self._settings, adapters=self._adapters)
         except (psycopg.OperationalError, psycopg.ProgrammingError) as error:
             raise self._unavailable(error) from error
 
@@ -381,8 +362,7 @@ class PostgresDatabase:
         except StorageUnavailable:
             if self._embedded is None:
                 raise
-            await until_done(asyncio.to_thread(self._embedded.acquire))
-            await asyncio.to_thread(self._embedded.release)  # this object was counted already
+            await until_done(asyncio.to_thread(_restart, self._embedded))
             return await self._connect()
 
     def _unavailable(self, error: Exception) -> StorageUnavailable:
@@ -391,11 +371,16 @@ class PostgresDatabase:
                 f"a statement took longer than {self._statement_s:g} s"
                 " (statement_timeout_s) and was cancelled"
             )
-        reason = " ".join(redacted(str(error)).split())
+        reason = " ".join(redacted(str(error)).split()).rstrip(".")
         if isinstance(error, psycopg.errors.DiskFull):
             return StorageUnavailable(
                 f"the disk of the server at {redacted(self._settings.uri)!r} is full, and this call"
                 f" stored nothing: free space there, then retry ({error.diag.message_primary})"
+            )
+        if isinstance(error, NoAnswer):
+            reason += (
+                "; if a pooler stands before the server, it may have no free session: give it more,"
+                f" or each process a smaller pool_size, got {self._settings.pool_size}"
             )
         if isinstance(error, psycopg.OperationalError) and has_no_slot(error):
             return NoFreeSlot(
@@ -404,9 +389,14 @@ class PostgresDatabase:
                 f" process a smaller pool_size, got {self._settings.pool_size} ({reason})"
             )
         return StorageUnavailable(
-            f"the database at {redacted(self._settings.uri)!r} cannot be used: {reason}."
-            " Check HIPPOCAMPUS_URI or the uri argument; 'hippocampus doctor' tells more"
+            f"the database at {redacted(self._settings.uri)!r} cannot be used: {reason}"
+            f"{'' if reason.endswith('?') else '.'} Check HIPPOCAMPUS_URI or the uri argument; 'hippocampus doctor' tells more"
         )
+
+
+def _restart(embedded: EmbeddedPostgres) -> None:
+    embedded.acquire()
+    embedded.release()  # its user was counted already
 
 
 def _rows(steps: Sequence[Step]) -> int:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import psycopg
 
 from shared_core.storage.postgres.connection.pipeline import LOST_STATEMENT, Connection
 
-_ROUNDS = 3
-"""How often each of two connections is asked: a pooler seldom keeps their sessions apart."""
+_WAIT_S = 5.0
+"""Seconds in which a pooler that has a free session gives it to a connection."""
 _PID = b"SELECT pg_backend_pid()"
-_PROBE = b"SELECT 'prepared to see whether a pooler keeps it'"
+_SHARED = b"SELECT 'prepared by two connections'"
+_REPEATED = b"SELECT 'prepared by one connection and sent again'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +33,35 @@ class Pooling:
 
 
 async def probe_pooling(connect: Callable[[], Awaitable[Connection]]) -> Pooling:
-    """Open two connections, compare their sessions, and close them. Raises what connect raises."""
+    """Open two connections, compare their sessions, and close them.
+
+    Raises what connect raises, and NoAnswer if a pooler has no session for the first of them.
+    """
     async with await connect() as one, await connect() as other:
-        sessions = [await _session(connection) for connection in (one, other) * _ROUNDS]
-        if len(set(sessions)) == 2 and sessions[0] != sessions[1]:
+        one.silence_s = _WAIT_S
+        pids = [(one, await _session(one))]
+        async with _asked(other) as answer:
+            await asyncio.wait([answer], timeout=_WAIT_S)
+            pids.append((one, await _session(one)))
+            if not answer.done():  # one was served before other, so it had kept its session
+                is_own = len(set(pids)) == 1
+                return Pooling(shares_sessions=not is_own, keeps_statements=is_own)
+            pids.append((other, answer.result()))
+        # Not in turn: a pooler that takes its sessions in turn would give each its own.
+        pids += [(connection, await _session(connection)) for connection in (one, other, other)]
+        if len(set(pids)) == len({pid for _, pid in pids}) == 2:
             return Pooling(shares_sessions=False, keeps_statements=True)
         return Pooling(shares_sessions=True, keeps_statements=await _keeps_statements(one, other))
+
+
+@asynccontextmanager
+async def _asked(connection: Connection) -> AsyncIterator[asyncio.Task[int]]:
+    answer = asyncio.create_task(_session(connection))
+    try:
+        yield answer
+    finally:
+        answer.cancel()
+        await asyncio.gather(answer, return_exceptions=True)
 
 
 async def _session(connection: Connection) -> int:
@@ -44,9 +70,12 @@ async def _session(connection: Connection) -> int:
 
 
 async def _keeps_statements(one: Connection, other: Connection) -> bool:
+    # A shared session refuses the second of the first two. Where sessions are taken in turn, the
+    # last one misses what was prepared just before.
+    order = ((one, _SHARED), (other, _SHARED), (one, _REPEATED), (one, _REPEATED))
     try:
-        for connection in (one, other) * _ROUNDS:
-            await connection.exchange([(_PROBE, {})])
+        for connection, text in order:
+            await connection.exchange([(text, {})])
     except psycopg.Error as error:
         if error.sqlstate not in LOST_STATEMENT:
             raise

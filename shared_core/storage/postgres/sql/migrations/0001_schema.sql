@@ -1,20 +1,21 @@
--- The schema of pg-hippocampus. Runs with search_path set to the project's schema and creates nothing
--- outside it. First: the guard of every table, the models, threads and their events.
+-- The schema of pg-hippocampus. Runs with search_path set to the project's schema and creates
+-- nothing outside it. First: the guard of every table, the models, threads and their events.
 
 -- Puts a table under row security: rows are read and written only inside the scope bound to the
--- transaction, also by the owner of the table. A scope is a whole path and ends in a slash, so half a
--- label is no scope. A setting that was once set locally reads as '' afterwards. The sub-select is
--- evaluated once per statement, not per row. labels: how many a tenant of this table has, as a regular
--- expression counts; two are a user's.
+-- transaction, also by the owner of the table. A scope is a whole path and ends in a slash, so half
+-- a label is no scope. A setting that was once set locally reads as '' afterwards. The sub-select
+-- is evaluated once per statement, not per row. labels: how many a tenant of this table has, as a
+-- regular expression counts; two are a user's.
 CREATE FUNCTION protect(target regclass, labels text DEFAULT '{2}') RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     within CONSTANT text := '(tenant_id ^@ (SELECT scope'
-        ' FROM current_setting(''hippocampus.scope'', true) AS scope WHERE right(scope, 1) = ''/''))';
+        ' FROM current_setting(''hippocampus.scope'', true) AS scope'
+        ' WHERE right(scope, 1) = ''/''))';
 BEGIN
     EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY', target);
     EXECUTE format('ALTER TABLE %s FORCE ROW LEVEL SECURITY', target);
-    EXECUTE format('CREATE POLICY within_scope ON %s USING %s WITH CHECK %s', target, within, within);
+    EXECUTE format('CREATE POLICY within_scope ON %1$s USING %2$s WITH CHECK %2$s', target, within);
     EXECUTE format('ALTER TABLE %s ADD CONSTRAINT tenant_labels CHECK (tenant_id ~ %L)',
         target, '^(/[^/]+)' || labels || '/$');
 END $$;
@@ -43,8 +44,8 @@ CREATE POLICY readable ON embedding_models FOR SELECT USING (true);
 
 -- A thread, with its session log if a framework keeps one here. last_seq numbers its events,
 -- last_memory_seq its remembered turns in order; consolidated_seq is the mark of extraction on the
--- latter. The session columns are null for a thread that only memory knows. version counts the events
--- of the session log, so that a writer learns that it has not seen all. unread_bytes: bytes
+-- latter. The session columns are null for a thread that only memory knows. version counts the
+-- events of the session log, so that a writer learns that it has not seen all. unread_bytes: bytes
 -- remembered since the mark; a quarter of them estimates tokens.
 CREATE TABLE threads (
     tenant_id           text COLLATE "C" NOT NULL,
@@ -64,9 +65,9 @@ CREATE TABLE threads (
     PRIMARY KEY (tenant_id, thread_id)
 ) WITH (fillfactor = 70);
 
--- Turns, in order; append-only. (tenant, thread, event_id) makes ingestion idempotent. memory_seq is
--- null for a turn that is logged and not remembered. payload is the framework's whole event, in a
--- session log; SQL never reads it, so it is not parsed (decision 5).
+-- Turns, in order; append-only. (tenant, thread, event_id) makes ingestion idempotent. memory_seq
+-- is null for a turn that is logged and not remembered. payload is the framework's whole event, in
+-- a session log; SQL never reads it, so it is not parsed (decision 5).
 CREATE TABLE events (
     tenant_id    text COLLATE "C" NOT NULL,
     thread_id    text COLLATE "C" NOT NULL,
@@ -105,8 +106,8 @@ CREATE INDEX tombstones_of_conversations ON tombstones (tenant_id, event_id)
 
 SELECT protect('threads'), protect('events'), protect('tombstones');
 
--- State that all sessions of an application, or of one of its users, share; tenant_id is the path of
--- either. A transaction in a scope also reads and writes the state of its application.
+-- State that all sessions of an application, or of one of its users, share; tenant_id is the path
+-- of either. A transaction in a scope also reads and writes the state of its application.
 CREATE TABLE shared_state (
     tenant_id   text COLLATE "C" NOT NULL,
     state       jsonb NOT NULL,
@@ -120,10 +121,10 @@ CREATE POLICY above_scope ON shared_state
 
 -- Memories: their vectors, provenance and counters.
 
--- A memory. tenant_id is the path of the first two labels of its namespace, namespace the path of the
--- rest (decision 1). text is searched and shown; value is what a key-value face shows. terms holds
--- the words (CJK: characters and pairs), made in Python; term_count is its length. demoted_at: since
--- when recall leaves it out; null while recall finds it.
+-- A memory. tenant_id is the path of the first two labels of its namespace, namespace the path of
+-- the rest (decision 1). text is searched and shown; value is what a key-value face shows. terms
+-- holds the words (CJK: characters and pairs), made in Python; term_count is its length.
+-- demoted_at: since when recall leaves it out; null while recall finds it.
 CREATE TABLE memories (
     tenant_id      text COLLATE "C" NOT NULL,
     memory_id      uuid NOT NULL,
@@ -160,8 +161,8 @@ CREATE INDEX memories_expiry ON memories (tenant_id, expires_at) WHERE expires_a
 -- Memories of a period, in order.
 CREATE INDEX memories_in_time ON memories (tenant_id, occurred_at, memory_id);
 
--- A digest of the words that a run wrote (shared_core.nlp.similarity.words_key): finds the same words
--- within the transaction that writes. No text can be read from it.
+-- A digest of the words that a run wrote (shared_core.nlp.similarity.words_key): finds the same
+-- words within the transaction that writes. No text can be read from it.
 CREATE INDEX memories_of_words ON memories (tenant_id, words_key) WHERE words_key IS NOT NULL;
 
 -- Vectors of memories, one for each indexed field and model, in a table of their own: rewriting a
@@ -192,8 +193,8 @@ CREATE TABLE memory_sources (
 );
 CREATE INDEX memory_sources_of_event ON memory_sources (tenant_id, thread_id, event_id);
 
--- The memories a reflection was drawn from. It goes with any of them, or is retired with it. A memory
--- that fades takes only these rows along.
+-- The memories a reflection was drawn from. It goes with any of them, or is retired with it. A
+-- memory that fades takes only these rows along.
 CREATE TABLE memory_bases (
     tenant_id  text COLLATE "C" NOT NULL,
     memory_id  uuid NOT NULL,
@@ -204,9 +205,9 @@ CREATE TABLE memory_bases (
 CREATE INDEX memory_bases_of_basis ON memory_bases (tenant_id, basis_id);
 
 -- Counters that change on every read, apart from the rows that are expensive to rewrite. stage: 0
--- kept, 1 demoted, 2 archived, since staged_at. strength: the initial strength from the caller's own
--- function. forget_at: when the memory leaves its stage, in closed form, set at a write and a read:
--- no row changes by ageing.
+-- kept, 1 demoted, 2 archived, since staged_at. strength: the initial strength from the caller's
+-- own function. forget_at: when the memory leaves its stage, in closed form, set at a write and a
+-- read: no row changes by ageing.
 CREATE TABLE memory_access (
     tenant_id         text COLLATE "C" NOT NULL,
     memory_id         uuid NOT NULL,
@@ -226,7 +227,8 @@ CREATE INDEX memory_access_due ON memory_access (forget_at, tenant_id)
 SELECT protect('memories', '{1,2}'), protect('embeddings', '{1,2}'), protect('memory_sources'),
        protect('memory_bases'), protect('memory_access', '{1,2}');
 
--- Structured knowledge with two time lines: when it held in the world, and when it was believed here.
+-- Structured knowledge with two time lines: when it held in the world, and when it was believed
+-- here.
 
 -- The structured side of a semantic memory, with the same id. valid_from/valid_until: when it was
 -- true. recorded_at: since when it is known; superseded_at: since when its end is known (decision
@@ -274,8 +276,9 @@ CREATE TABLE fact_closures (
 );
 CREATE INDEX fact_closures_of_run ON fact_closures (tenant_id, run_id);
 
--- The knowledge graph: subject, relation, object, on the same two time lines. fact_id: the fact that
--- an edge repeats and ends with. memory_id: the same if the edge also lives only while the fact does.
+-- The knowledge graph: subject, relation, object, on the same two time lines. fact_id: the fact
+-- that an edge repeats and ends with. memory_id: the same if the edge also lives only while the
+-- fact does.
 CREATE TABLE edges (
     tenant_id      text COLLATE "C" NOT NULL,
     edge_id        uuid NOT NULL,
@@ -338,7 +341,8 @@ CREATE UNIQUE INDEX entity_aliases_current ON entity_aliases (tenant_id, alias_k
 CREATE INDEX entity_aliases_of_name ON entity_aliases (tenant_id, alias_key);
 CREATE INDEX entity_aliases_of_entity ON entity_aliases (tenant_id, entity_key);
 
-SELECT protect('facts'), protect('fact_closures'), protect('edges'), protect('edge_sources'), protect('entity_aliases');
+SELECT protect('facts'), protect('fact_closures'), protect('edges'), protect('edge_sources'),
+       protect('entity_aliases');
 
 -- Procedural memory and profiles, with their versions.
 
@@ -352,10 +356,10 @@ CREATE TABLE instructions (
     PRIMARY KEY (tenant_id, instruction_key, version)
 );
 
--- Versions of the knowledge about a user or an agent. Each names its memories (entries: id and role).
--- Their texts stand in memories alone, so forgetting one, or its turns, removes it from every
--- version. subject_id: the subject of the profile, or the agent that knows the user. revision: how
--- often other turns stated the version again without changing it.
+-- Versions of the knowledge about a user or an agent. Each names its memories (entries: id and
+-- role). Their texts stand in memories alone, so forgetting one, or its turns, removes it from
+-- every version. subject_id: the subject of the profile, or the agent that knows the user.
+-- revision: how often other turns stated the version again without changing it.
 CREATE TABLE profiles (
     tenant_id     text COLLATE "C" NOT NULL,
     subject_kind  text NOT NULL CHECK (subject_kind IN ('user', 'agent')),
@@ -455,9 +459,9 @@ CREATE INDEX runs_in_order ON runs (tenant_id, number);
 CREATE INDEX runs_of_thread ON runs (tenant_id, thread_id, finished_at);
 
 -- What a run changed of earlier rows, and their values before: ids, moments and numbers, never text
--- of a user. target: a memory, an edge or a retraction. bounded: the target ended what the run wrote;
--- undoing the run that wrote the target undoes this run first. moved: the end of an edge or a fact
--- was moved or removed, or a memory was retired or restored.
+-- of a user. target: a memory, an edge or a retraction. bounded: the target ended what the run
+-- wrote; undoing the run that wrote the target undoes this run first. moved: the end of an edge or
+-- a fact was moved or removed, or a memory was retired or restored.
 CREATE TABLE run_changes (
     tenant_id  text COLLATE "C" NOT NULL,
     run_id     uuid NOT NULL,
@@ -474,8 +478,8 @@ CREATE INDEX run_changes_of_target ON run_changes (tenant_id, target);
 
 -- Retractions, also of unknown facts: a turn that was said before, and is read later, ends with it.
 -- subject_key: of a slot about one subject. value: normalised; empty for any value of the slot.
--- valid_until: the end, if the user named one. A retraction goes with any of its turns, and with its
--- run.
+-- valid_until: the end, if the user named one. A retraction goes with any of its turns, and with
+-- its run.
 CREATE TABLE retractions (
     tenant_id      text COLLATE "C" NOT NULL,
     retraction_id  uuid NOT NULL,
@@ -549,8 +553,8 @@ SELECT protect('import_marks', '{1,2}');
 
 -- How a kind of memory fades. tenant_id: '/' for all, the path of an application or of one of its
 -- users; the nearest applies. fades: false for never. decay_rate: per day. A memory is demoted when
--- its score is below threshold and it is min_age_days old; archived and erased (null: never) when its
--- score is below those thresholds too and it has been that many days in the stage before.
+-- its score is below threshold and it is min_age_days old; archived and erased (null: never) when
+-- its score is below those thresholds too and it has been that many days in the stage before.
 -- with_history: an erased fact takes the ended facts of its place along.
 CREATE TABLE retention_policies (
     tenant_id           text COLLATE "C" NOT NULL,
@@ -598,13 +602,13 @@ CREATE FUNCTION retention_refused(VARIADIC p_given double precision[])
 RETURNS double precision LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = '22023',
-        MESSAGE = 'no retention can be told of access count, decay rate, initial strength and arousal '
-                  || p_given::text,
+        MESSAGE = 'no retention can be told of access count, decay rate, initial strength and '
+                  'arousal ' || p_given::text,
         HINT = 'counts and decay rates are finite numbers from 0, strength and arousal from 0 to 1';
 END $$;
 
--- The decay rate per day at an arousal: full arousal halves it. A rate too small or too large for the
--- arithmetic counts as none, or as immediate.
+-- The decay rate per day at an arousal: full arousal halves it. A rate too small or too large for
+-- the arithmetic counts as none, or as immediate.
 CREATE FUNCTION slowed_decay(p_decay_rate double precision, p_arousal double precision)
 RETURNS double precision LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT CASE WHEN p_decay_rate < 1e-30 THEN 0
@@ -726,8 +730,8 @@ CREATE TABLE memory_archive (
 ALTER TABLE memory_archive ALTER COLUMN text SET STORAGE MAIN, ALTER COLUMN value SET STORAGE MAIN;
 SELECT protect('memory_archive', '{1,2}');
 
--- Paths whose policies changed, with the last memory below them whose moment was recomputed. The row
--- is deleted after the last of them.
+-- Paths whose policies changed, with the last memory below them whose moment was recomputed. The
+-- row is deleted after the last of them.
 CREATE TABLE retimings (
     tenant_id     text COLLATE "C" NOT NULL,
     after_tenant  text COLLATE "C" NOT NULL,
@@ -737,8 +741,8 @@ CREATE TABLE retimings (
 SELECT protect('retimings', '{0,2}');
 
 -- Recomputes when at most p_limit memories leave their stage, after the policies of a path changed:
--- in the order of their ids, from where the last call stopped. looked_at: 0 when all are done. Locks
--- them first: it waits for transactions that move one on, and sees what they did.
+-- in the order of their ids, from where the last call stopped. looked_at: 0 when all are done.
+-- Locks them first: it waits for transactions that move one on, and sees what they did.
 CREATE FUNCTION retime_memories(p_path text, p_limit integer)
 RETURNS TABLE (looked_at bigint, changed bigint) LANGUAGE plpgsql
 SET enable_hashjoin TO off SET enable_mergejoin TO off SET enable_seqscan TO off SET jit TO off
@@ -807,12 +811,12 @@ CREATE FUNCTION erased_along(
     WHERE a.pinned_at IS NULL
 $$;
 
--- Moves at most p_limit memories below a path that are due at p_now one stage on. Returns the number
--- of each kind by fate: demoted, archived, erased; retimed, if a policy changed meanwhile and it was
--- too early; along, for what was erased with them. An erased turn loses its text, and a tombstone
--- keeps it from coming back; facts drawn from it stay. Rows that another transaction holds are
--- skipped and not counted. Due rows are read in index order up to p_limit, and each row is looked up
--- by key: the planner cannot know how few they are.
+-- Moves at most p_limit memories below a path that are due at p_now one stage on. Returns the
+-- number of each kind by fate: demoted, archived, erased; retimed, if a policy changed meanwhile
+-- and it was too early; along, for what was erased with them. An erased turn loses its text, and a
+-- tombstone keeps it from coming back; facts drawn from it stay. Rows that another transaction
+-- holds are skipped and not counted. Due rows are read in index order up to p_limit, and each row
+-- is looked up by key: the planner cannot know how few they are.
 CREATE FUNCTION forget_faded(p_scope text, p_now timestamptz, p_limit integer)
 RETURNS TABLE (kind text, fate text, memories bigint) LANGUAGE sql
 SET enable_hashjoin TO off SET enable_mergejoin TO off SET enable_seqscan TO off SET jit TO off
@@ -968,7 +972,8 @@ $$;
 
 -- Erases the weak ones of some memories at once and returns their ids. Memories drawn from them and
 -- their logged turns stay: adding the turns again brings nothing back. They are locked before they
--- are judged: memories pinned or read meanwhile stay, and so do those that another transaction holds.
+-- are judged: memories pinned or read meanwhile stay, and so do those that another transaction
+-- holds.
 CREATE FUNCTION forget_weak(
     p_tenants       text[],
     p_memory_ids    uuid[],
@@ -1016,7 +1021,8 @@ BEGIN
             FOR UPDATE) a ON true
         WHERE a.pinned_at IS NULL
     ), gone AS (
-        SELECT w.tenant_id, w.memory_id FROM weak w UNION SELECT g.tenant_id, g.memory_id FROM along g
+        SELECT w.tenant_id, w.memory_id FROM weak w
+        UNION SELECT g.tenant_id, g.memory_id FROM along g
     ), unbased AS (
         DELETE FROM memory_bases b USING gone g
         WHERE b.tenant_id = g.tenant_id AND b.basis_id = g.memory_id
@@ -1049,10 +1055,11 @@ CREATE FUNCTION forget_below(
                                    p_now) g
 $$;
 
--- For SQL alone, e.g. pg_cron. Without a threshold and an age it moves at most p_limit memories on by
--- their policies, as the worker does. With one of them it erases at once at most p_limit memories
--- with a score below the threshold (default 0.1) and of at least the age in days (default 7). Returns
--- how many. p_scope: '/' for all, '/app/' or '/app/user/', with %25 for % and %2F for / in names.
+-- For SQL alone, e.g. pg_cron. Without a threshold and an age it moves at most p_limit memories on
+-- by their policies, as the worker does. With one of them it erases at once at most p_limit
+-- memories with a score below the threshold (default 0.1) and of at least the age in days (default
+-- 7). Returns how many. p_scope: '/' for all, '/app/' or '/app/user/', with %25 for % and %2F for /
+-- in names.
 CREATE FUNCTION cleanup_low_value_memories(
     p_threshold     double precision DEFAULT NULL,
     p_min_age_days  double precision DEFAULT NULL,
@@ -1067,8 +1074,8 @@ BEGIN
     IF p_threshold NOT BETWEEN 0 AND 1 OR NOT (p_min_age_days >= 0 AND p_min_age_days < 'Infinity')
        OR p_limit < 0 OR right(p_scope, 1) <> '/' OR left(p_scope, 1) <> '/' THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'nothing can be cleaned up so',
-            HINT = 'p_threshold is from 0 to 1, p_min_age_days and p_limit are numbers from 0, p_scope '
-                   'begins and ends with /';
+            HINT = 'p_threshold is from 0 to 1, p_min_age_days and p_limit are numbers from 0, '
+                   'p_scope begins and ends with /';
     END IF;
     IF NOT is_bound THEN
         PERFORM set_config('hippocampus.scope', p_scope, true);
@@ -1103,8 +1110,8 @@ CREATE TABLE schedules (
     PRIMARY KEY (tenant_id, task)
 );
 SELECT protect('schedules', '{0,2}');
--- For callers in SQL: the context of a model within a budget. Row security applies: first run SELECT
--- set_config('hippocampus.scope', '/my_app/ana/', true). docs/context.md explains the rest.
+-- For callers in SQL: the context of a model within a budget. Row security applies: first run
+-- SELECT set_config('hippocampus.scope', '/my_app/ana/', true). docs/context.md explains the rest.
 
 -- The words of a query that are searched for: for Han every pair of neighbours.
 CREATE FUNCTION query_words(p_query text) RETURNS text[] LANGUAGE sql IMMUTABLE AS $$
@@ -1127,16 +1134,18 @@ $$;
 -- An upper bound of the tokens that o200k makes of a text, without its vocabulary: two for every
 -- three bytes of small letters, spaces, Han and Chinese punctuation, one for every other byte. Only
 -- random letters and rare Han come near; English and Chinese have a third to half of it.
-CREATE FUNCTION tokens_at_most(p_text text) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+CREATE FUNCTION tokens_at_most(p_text text) RETURNS integer
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT ceil((2 * octet_length(p_text) + octet_length(
         regexp_replace(p_text, '[a-z]{2,}|[ 一-鿿，。！？、；：]', '', 'g'))) / 3.0)::integer
 $$;
 
 -- Facts, memories and turns that fit p_max_tokens together: facts and memories best first, turns
 -- oldest first with the newest kept. p_query_embedding: of the active model; without it words alone
--- find. p_thread_id: the thread of the turns; without it the newest of all. The ratios are the least
--- that memories and history may take, and facts get the rest; an unused share goes to the others.
--- p_tokens_per_byte: replaces tokens_at_most(); 1 is always enough for a tokenizer of bytes.
+-- find. p_thread_id: the thread of the turns; without it the newest of all. The ratios are the
+-- least that memories and history may take, and facts get the rest; an unused share goes to the
+-- others. p_tokens_per_byte: replaces tokens_at_most(); 1 is always enough for a tokenizer of
+-- bytes.
 CREATE FUNCTION get_context_window(
     p_user_id text,
     p_app_name text,
@@ -1168,7 +1177,8 @@ DECLARE
     room integer;
 BEGIN
     IF tenant IS NULL OR p_user_id = '' OR p_app_name = '' THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'p_user_id and p_app_name must not be empty';
+        RAISE EXCEPTION USING ERRCODE = '22023',
+            MESSAGE = 'p_user_id and p_app_name must not be empty';
     END IF;
     IF p_max_tokens IS NULL OR p_max_tokens < 1 OR NOT p_tokens_per_byte BETWEEN 0.01 AND 100 THEN
         RAISE EXCEPTION USING ERRCODE = '22023',
@@ -1187,8 +1197,9 @@ BEGIN
     SELECT jsonb_object_agg(s.name, coalesce(f.items, '[]')) INTO given
     FROM unnest(sections) s(name) LEFT JOIN LATERAL (
         SELECT jsonb_agg(jsonb_build_object(
-                   'section', s.name, 'id', id, 'text', text, 'score', score, 'at', at, 'place', place,
-                   'cost', coalesce(ceil(octet_length(text) * p_tokens_per_byte), tokens_at_most(text)))
+                   'section', s.name, 'id', id, 'text', text, 'score', score, 'at', at,
+                   'place', place, 'cost', coalesce(ceil(octet_length(text) * p_tokens_per_byte),
+                                                    tokens_at_most(text)))
                ORDER BY place) AS items
         FROM (
             SELECT memory_id::text AS id, text, score, at,
@@ -1225,7 +1236,8 @@ BEGIN
         ) ranked WHERE place <= CASE s.name WHEN 'history' THEN p_max_tokens ELSE 50 END
     ) f ON true;
     SELECT jsonb_object_agg(s.name, least(
-               (SELECT coalesce(sum((i ->> 'cost')::int), 0) FROM jsonb_array_elements(given -> s.name) i),
+               (SELECT coalesce(sum((i ->> 'cost')::int), 0)
+                FROM jsonb_array_elements(given -> s.name) i),
                p_max_tokens * CASE s.name WHEN 'memory' THEN p_memory_ratio
                                           WHEN 'history' THEN p_history_ratio
                                           ELSE 1 - p_memory_ratio - p_history_ratio END))
@@ -1238,7 +1250,8 @@ BEGIN
         FOR item IN SELECT * FROM jsonb_array_elements(given -> section) LOOP
             CONTINUE WHEN (item ->> 'cost')::int > room OR item = ANY (chosen)
                 OR section = 'memory' AND EXISTS (
-                    SELECT FROM unnest(chosen) c WHERE lower(c ->> 'text') = lower(item ->> 'text'));
+                    SELECT FROM unnest(chosen) c
+                    WHERE lower(c ->> 'text') = lower(item ->> 'text'));
             chosen := chosen || item;
             room := room - (item ->> 'cost')::int;
             used := used + (item ->> 'cost')::int;
@@ -1252,8 +1265,8 @@ BEGIN
              (c ->> 'place')::int * CASE c ->> 'section' WHEN 'history' THEN -1 ELSE 1 END;
 END $$;
 
--- Conversations that open and end by themselves: one active at a time for a user, each on a thread of
--- its own. ends_at: when it ends by its idle time or duration, unless another turn comes.
+-- Conversations that open and end by themselves: one active at a time for a user, each on a thread
+-- of its own. ends_at: when it ends by its idle time or duration, unless another turn comes.
 CREATE TABLE conversations (
     tenant_id       text COLLATE "C" NOT NULL,
     thread_id       text COLLATE "C" NOT NULL,
@@ -1271,8 +1284,8 @@ CREATE INDEX conversations_ending ON conversations (ends_at) WHERE status = 'act
 SELECT protect('conversations');
 
 -- Bearer tokens of the HTTP server. tenant_id: the path of the token's application. secret_hash:
--- SHA-256 of a random secret of 256 bits, which is never stored. users: whose memories it opens, null
--- for all of the application. A revoked token stays, so that its id is never used again.
+-- SHA-256 of a random secret of 256 bits, which is never stored. users: whose memories it opens,
+-- null for all of the application. A revoked token stays, so that its id is never used again.
 CREATE TABLE api_tokens (
     tenant_id    text COLLATE "C" NOT NULL,
     token_id     text COLLATE "C" NOT NULL,
@@ -1284,11 +1297,14 @@ CREATE TABLE api_tokens (
     revoked_at   timestamptz,
     PRIMARY KEY (tenant_id, token_id)
 );
+CREATE INDEX api_tokens_by_id ON api_tokens (token_id);
+SELECT protect('api_tokens', '{1,2}');
 
--- After the last table. The planner's statistics are samples of values, and outlive the rows: ANALYZE of an emptied table
--- keeps the old ones. So no column that can hold words, names, vectors or hashes of them has any. This
--- list names the columns of text that keep theirs: plans need the number of rows of a tenant, which
--- receipts name anyway, and the rest are fixed words of this schema.
+-- After the last table. The planner's statistics are samples of values, and outlive the rows:
+-- ANALYZE of an emptied table keeps the old ones. So no column that can hold words, names, vectors
+-- or hashes of them has any. This list names the columns of text that keep theirs: plans need the
+-- number of rows of a tenant, which receipts name anyway, and the rest are fixed words of this
+-- schema.
 DO $$
 DECLARE
     kept CONSTANT name[] := ARRAY['tenant_id', 'kind', 'role', 'status', 'job_type', 'fact_type',
@@ -1315,6 +1331,3 @@ BEGIN
         END IF;
     END LOOP;
 END $$;
-
-CREATE INDEX api_tokens_by_id ON api_tokens (token_id);
-SELECT protect('api_tokens', '{1,2}');
