@@ -388,9 +388,10 @@ class PostgresDatabase:
                 f" {self._settings.connect_timeout_s:g} s: raise its max_connections, or give each"
                 f" process a smaller pool_size, got {self._settings.pool_size} ({reason})"
             )
+        end = "" if reason.endswith("?") else "."
         return StorageUnavailable(
-            f"the database at {redacted(self._settings.uri)!r} cannot be used: {reason}"
-            f"{'' if reason.endswith('?') else '.'} Check HIPPOCAMPUS_URI or the uri argument; 'hippocampus doctor' tells more"
+            f"the database at {redacted(self._settings.uri)!r} cannot be used: {reason}{end}"
+            " Check HIPPOCAMPUS_URI or the uri argument; 'hippocampus doctor' tells more"
         )
 
 
