@@ -214,9 +214,13 @@ class MemoryEngine:
             if self._storage.is_embedded:
                 await self.open()
             if model:
-                await self._handle.embedding.load()
+                await self.load_model()
         except MemoryCoreError:
             self._cold_until = time.monotonic() + COLD_RETRY_S
+
+    async def load_model(self) -> None:
+        """Load a bundled embedder; others have nothing to load. Raises ModelUnavailable."""
+        await self._handle.embedding.load()
 
     async def close(self, *, drain_s: float = DRAIN_S) -> None:
         """Close all connections; an embedded server stops with its last user.
