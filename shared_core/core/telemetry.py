@@ -149,7 +149,7 @@ EMBEDDED_TEXTS: Final = Metric(
     "counter", "hippocampus.embed.texts", "{text}", "Texts that were embedded."
 )
 APPENDED: Final = Metric(
-    "counter", "hippocampus.turns.appended", "{turn}", "New turns that were stored."
+    "counter", "hippocampus.turns.appended", "{turn}", "New turns of threads that were stored."
 )
 REMEMBERED: Final = Metric(
     "counter", "hippocampus.memories.remembered", "{memory}",

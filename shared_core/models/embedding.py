@@ -108,8 +108,9 @@ class Embedding:
         return self._prototypes.get(lang)
 
     async def _measured(self, embedding: Awaitable[Vectors], texts: int) -> Vectors:
-        model = {"gen_ai.operation.name": "embeddings", "gen_ai.request.model": self.model}
-        with operation("embed", model | {"hippocampus.embed.texts": texts}):
+        model = {"gen_ai.request.model": self.model}
+        about = {"gen_ai.operation.name": "embeddings", "hippocampus.embed.texts": texts}
+        with operation("embed", model | about):
             vectors = await embedding
         EMBEDDED_TEXTS.add(texts, model)
         return vectors

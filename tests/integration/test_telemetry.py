@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -18,19 +17,21 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 from scripted_chat import ScriptedChatModel
 
-from adk_memory import OpenMemoryService
 from langgraph_store import HippocampusMiddleware, PgHippocampusStore
-from shared_core import Event, MemoryEngine, Scope, open_memory
+from shared_core import MemoryEngine, Scope, open_memory
 from shared_core.core.telemetry import METRICS
-from shared_core.errors import InvalidInput, ModelUnavailable, StorageUnavailable
-from shared_core.storage.postgres.connection.pool import ConnectionPool
+from shared_core.errors import InvalidInput, StorageUnavailable
+from tests.integration.all_verbs import (
+    ANA,
+    TEXTS,
+    recall_without_model,
+    search_without_database,
+    turns,
+    use,
+    wait_for_a_busy_pool,
+)
 from tests.integration.telemetry_sdk import Growth, listening, points, values
 
-ANA = Scope("secret_app", "ana_at_home")
-TEXTS = {
-    "en": ("I live in Lisbon.", "I work as a nurse.", "Where do I live?"),
-    "zh": ("我住在上海。", "我是一名护士。", "我住在哪里？"),
-}
 QUEUE = "hippocampus.queue.depth"
 
 
@@ -38,14 +39,6 @@ QUEUE = "hippocampus.queue.depth"
 def spans() -> Iterator[InMemorySpanExporter]:
     with listening() as finished:
         yield finished
-
-
-def turns(*texts: str) -> list[Event]:
-    moment = datetime(2026, 3, 1, tzinfo=UTC)
-    return [
-        Event(event_id=f"e{n}", author="ana", role="user", text=text, occurred_at=moment)
-        for n, text in enumerate(texts)
-    ]
 
 
 def tree(finished: InMemorySpanExporter) -> set[tuple[str | None, str]]:
@@ -57,22 +50,6 @@ def tree(finished: InMemorySpanExporter) -> set[tuple[str | None, str]]:
 
 def of(operation: str) -> dict[str, str]:
     return {"hippocampus.operation": operation}
-
-
-async def use(memory: MemoryEngine, texts: Sequence[str]) -> None:
-    """Use each verb once."""
-    home, work, question = texts
-    await memory.append_events(ANA, "thread-one", turns(home, work))
-    await memory.consolidate(ANA, "thread-one")
-    [key] = await memory.remember(ANA, f"{home} {work}")
-    await memory.recall(ANA, question)
-    await memory.search(ANA, question)
-    await memory.context_window(ANA, "thread-one", question)
-    await memory.process_memory(question, "ana_at_home", app="secret_app")
-    await memory.reflect(ANA)
-    assert 1 == await memory.forget(ANA, key)
-    await memory.forget_turns(ANA, "thread-one", ["e1"])
-    await memory.erase(ANA)
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -148,7 +125,16 @@ async def test_no_attribute_holds_a_word_or_a_name(
         await memory.append_events(ANA, "thread-one", [wrong])
     told = [span.to_json() for span in spans.get_finished_spans()]
     told += [f"{name} {at}" for name, at in values() if name.startswith(("hippocampus", "db."))]
-    private = ("Lisbon", "nurse", "上海", "护士", "secret_app", "ana_at_home", "thread-one", 'e1"')
+    private = (
+        "Lisbon",
+        "nurse",
+        "上海",
+        "护士",
+        "secret_app",
+        "ana_at_home",
+        "thread-one",
+        "turn-number",
+    )
     assert [] == [one for one in told for word in private if word in one]
     [failed] = [
         span
@@ -162,12 +148,8 @@ async def test_no_attribute_holds_a_word_or_a_name(
 async def test_without_an_embedder_recall_is_degraded(
     dsn: str, spans: InMemorySpanExporter
 ) -> None:
-    async def fail(texts: list[str]) -> Any:
-        raise ModelUnavailable("the model is away")
-
     grown = Growth()
-    async with open_memory(dsn, embedder=fail) as memory:
-        assert (await memory.recall(ANA, "Where do I live?")).degraded
+    assert await recall_without_model(dsn)
     assert 1 == grown.of("hippocampus.recall.degraded")
     failed = of("embed") | {"error.type": "ModelUnavailable"}
     assert 1 == grown.of("hippocampus.operation.duration", failed)
@@ -237,31 +219,21 @@ async def test_jobs_are_spans_with_an_outcome(dsn: str, spans: InMemorySpanExpor
 async def test_searches_that_a_framework_goes_on_without_are_counted(memory: MemoryEngine) -> None:
     grown, name = Growth(), "hippocampus.searches.failed"
     away = StorageUnavailable("away")
-    service = OpenMemoryService(engine=memory)
     middleware = HippocampusMiddleware(
         PgHippocampusStore(engine=memory), app="app", user_id="ann", thread_id="one"
     )
     agent = create_agent(ScriptedChatModel(), middleware=[middleware])
+    await search_without_database(memory)
+    assert 1 == grown.of(name, {"hippocampus.framework": "adk"})
     with mock.patch.object(memory, "recall", new=mock.AsyncMock(side_effect=away)):
-        await service.search_memory(app_name="app", user_id="ann", query="tea")
-        assert 1 == grown.of(name, {"hippocampus.framework": "adk"})
         await agent.ainvoke({"messages": [HumanMessage("Which tea do I like?")]})
     failed = {"hippocampus.framework": "langgraph", "error.type": "StorageUnavailable"}
     assert 1 == grown.of(name, failed)
 
 
 async def test_calls_that_get_no_connection_are_counted() -> None:
-    grown, connection = Growth(), mock.Mock(closed=False)
-
-    async def connect() -> Any:
-        return connection
-
-    connection.close = connect
-    pool = ConnectionPool(connect, max_size=1, timeout_s=0.01)
-    async with pool.connection():
-        with pytest.raises(StorageUnavailable, match="were busy"):
-            async with pool.connection():
-                pass
+    grown = Growth()
+    await wait_for_a_busy_pool()
     assert 1 == grown.of("db.client.connection.timeouts", {"db.system.name": "postgresql"})
     assert 1 == grown.of("db.client.connection.wait_time", {"db.system.name": "postgresql"})
 
