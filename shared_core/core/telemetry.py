@@ -329,8 +329,7 @@ def recalled(*, candidates: int, hits: int, degraded: bool) -> None:
         return
     CANDIDATES.record(candidates)
     HITS.record(hits)
-    if degraded:
-        DEGRADED.add(1)
+    DEGRADED.add(int(degraded))  # also 0: a rate needs a counter that is there before it grows
     api.current_span().set_attributes(
         {CANDIDATES.name: candidates, HITS.name: hits, DEGRADED.name: degraded}
     )

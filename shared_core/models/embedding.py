@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING
 
-from shared_core.core.telemetry import EMBEDDED_TEXTS, operation
+from shared_core.core.telemetry import EMBEDDED_TEXTS, Attributes, operation
 from shared_core.errors import EmbeddingMismatch, ModelUnavailable
 from shared_core.models.embedders import BundledEmbedder
 from shared_core.nlp.text import Language
@@ -109,8 +109,10 @@ class Embedding:
 
     async def _measured(self, embedding: Awaitable[Vectors], texts: int) -> Vectors:
         model = {"gen_ai.request.model": self.model}
-        about = {"gen_ai.operation.name": "embeddings", "hippocampus.embed.texts": texts}
-        with operation("embed", model | about):
+        about: Attributes = {
+            **model, "gen_ai.operation.name": "embeddings", EMBEDDED_TEXTS.name: texts,
+        }  # fmt: skip
+        with operation("embed", about):
             vectors = await embedding
         EMBEDDED_TEXTS.add(texts, model)
         return vectors
