@@ -56,6 +56,7 @@ def create_app(memory: MemoryEngine, options: ServerOptions | None = None) -> Fa
         ],
     )
     app.state.memory = memory
+    app.state.scrape = None  # a mounted application has no lifespan
     app.state.exports = export.RunningExports()
     handle_problems(app)
     known = Depends(known_parameters)

@@ -75,11 +75,12 @@ async def metrics(
     """
     if who.users is not None:
         raise ProblemError(403, "forbidden", "Metrics need a token for a whole application.")
-    scrape: Scrape = request.app.state.scrape
-    found = await asyncio.to_thread(scrape.text, accept)
+    scrape: Scrape | None = request.app.state.scrape
+    found = await asyncio.to_thread(scrape.text, accept) if scrape else None
     if found is None:
         raise ProblemError(
             501, "not-supported",
-            "This process has no MeterProvider of the OpenTelemetry SDK: set one before it starts.",
+            "The application started without a MeterProvider of the OpenTelemetry SDK, or did not"
+            " start, because a mounted application has no lifespan of its own.",
         )  # fmt: skip
     return Response(found[0], headers={"Content-Type": found[1]})

@@ -25,7 +25,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from shared_core import MemoryEngine, Scope, StorageUnavailable, open_memory
 from shared_core.core.telemetry import METRICS
-from shared_core.http import metrics
+from shared_core.http import ServerOptions, create_app, metrics
 from tests.integration.all_verbs import (
     ANA,
     TEXTS,
@@ -122,6 +122,10 @@ async def test_without_a_provider_it_says_what_is_missing(
         answer = await client.get("/metrics")
     assert 501 == answer.status_code
     assert "MeterProvider" in answer.json()["detail"]
+    mounted = httpx.ASGITransport(create_app(memory, ServerOptions(auth=False)))
+    async with httpx.AsyncClient(transport=mounted, base_url="http://localhost") as client:
+        answer = await client.get("/metrics")
+    assert (501, True) == (answer.status_code, "lifespan" in answer.json()["detail"])
 
 
 async def test_without_the_database_all_but_the_queue_is_shown(memory: MemoryEngine) -> None:
