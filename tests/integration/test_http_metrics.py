@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import httpx
@@ -226,11 +227,16 @@ def names_sent(received: dict[str, list[bytes]]) -> set[str]:
     }
 
 
+def spans_sent(received: dict[str, list[bytes]]) -> str:
+    """Return the spans that a collector received, as text."""
+    return str([ExportTraceServiceRequest.FromString(one) for one in received["/v1/traces"]])
+
+
 def wait_until_sent(
-    wanted: set[str], received: dict[str, list[bytes]], worker: subprocess.Popen[str]
+    wanted: set[str], received: dict[str, list[bytes]], sender: subprocess.Popen[Any]
 ) -> None:
     """Return when a collector has received these metrics, or their sender has ended."""
-    while not wanted <= names_sent(received) and worker.poll() is None:
+    while not wanted <= names_sent(received) and sender.poll() is None:
         time.sleep(0.05)
 
 
@@ -264,6 +270,37 @@ async def test_a_worker_sends_its_metrics_and_spans_to_a_collector(dsn: str) -> 
                 worker.kill()
     assert 0 == worker.returncode, log
     assert wanted <= names_sent(received), log
-    spans = str([ExportTraceServiceRequest.FromString(one) for one in received["/v1/traces"]])
+    spans = spans_sent(received)
     assert "hippocampus.job" in spans and "hippocampus.consolidate" in spans
     assert "Lisbon" not in spans + str(received)
+
+
+def test_a_server_is_scraped_and_sends_to_a_collector_too(
+    dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FASTAPI_OTEL_AUTO_CONFIGURE", "true")
+    monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "200")
+    wanted = {"hippocampus.recall.hits", "hippocampus.queue.depth", "http.server.request.duration"}
+    with collector() as (address, received):
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
+        with serving(dsn, tmp_path / "log") as server:
+            question = {"user_id": "ana", "query": "Where is Lisbon?"}
+            httpx.post(f"{server.url}/recall", json=question, timeout=60)
+            assert "hippocampus_recall_hits" in httpx.get(f"{server.url}/metrics", timeout=60).text
+            wait_until_sent(wanted, received, server.process)
+            server.process.send_signal(signal.SIGTERM)
+            assert 0 == server.process.wait(60), server.log()
+    spans = spans_sent(received)
+    assert "POST /recall" in spans and "hippocampus.recall" in spans
+    assert "Lisbon" not in spans
+
+
+def test_the_sdk_can_be_switched_off(
+    dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    with serving(dsn, tmp_path / "log") as server:
+        question = {"user_id": "ana", "query": "Where is Lisbon?"}
+        httpx.post(f"{server.url}/recall", json=question, timeout=60)
+        found = samples(httpx.get(f"{server.url}/metrics", timeout=60).text)
+    assert {"process"} == {name.partition("_")[0] for name in found}
