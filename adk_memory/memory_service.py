@@ -35,7 +35,7 @@ from shared_core import (
     open_memory,
 )
 from shared_core.context import ContextWindow
-from shared_core.core import RetentionPolicy
+from shared_core.core import RetentionPolicy, search_failed
 from shared_core.models import hosted
 from shared_core.privacy import PrivacyPolicy
 from shared_core.recall import fitting
@@ -364,6 +364,7 @@ class OpenMemoryService(BaseMemoryService):
             if not self._options.fail_open:
                 raise StorageUnavailable(f"memory could not be searched: {reason}") from error
             self.failed_searches += 1
+            search_failed("adk", error)
             log.error("memory could not be searched, the search returns nothing: %s", reason)
             return None
 

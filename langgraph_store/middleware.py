@@ -27,6 +27,7 @@ from langgraph_store.tools import memory_tools
 from langgraph_store.turn_feed import TurnFeed
 from shared_core import ExtractionStrategy, Hit, InvalidInput, Memory, Scope, run_sync
 from shared_core.context import ShownMemory, memory_block
+from shared_core.core import search_failed
 from shared_core.nlp import TokenCounter, count_tokens
 
 _log = logging.getLogger("hippocampus")
@@ -169,7 +170,8 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
                     self._engine.thread_summary(scope, thread_id),
                     self._engine.profiles.shown(scope),
                 )
-        except Exception:
+        except Exception as error:
+            search_failed("langgraph", error)
             # Caches the failure, so that each model call of the run does not wait again.
             self._keep(key, ((), None, None))
             raise

@@ -24,6 +24,7 @@ from shared_core.conversation.answers import (
 )
 from shared_core.conversation.service import ConversationOptions, Conversations, strategy_extractor
 from shared_core.conversation.settings import ConversationSettings
+from shared_core.core import telemetry
 from shared_core.core.domain import (
     AsOf,
     Event,
@@ -46,6 +47,7 @@ from shared_core.ingest.session_log import SessionLogs
 from shared_core.jobs.api_tokens import ApiTokens
 from shared_core.jobs.index_maintenance import Indexes
 from shared_core.jobs.queue import JobQueue, JobWatch
+from shared_core.jobs.queue_size import QueueSizeReader
 from shared_core.jobs.worker import DRAIN_S, Worker
 from shared_core.knowledge.consolidation import RunReport
 from shared_core.knowledge.facts import Facts
@@ -166,6 +168,7 @@ class MemoryEngine:
             before_claim=self._lifecycle.compare_clock,
         )
         self.jobs = JobQueue(handle, self._worker, watch)
+        self._queue_size = QueueSizeReader(self._lifecycle)
         self.turns = Turns(handle, self.jobs, self._worker, strategy)
         self.facts = Facts(handle, relations)
         self.graph = Graph(handle, relations, self.facts)
@@ -185,7 +188,7 @@ class MemoryEngine:
         background: list[Background] = [
             self._worker, watch, self.indexes, schedule, self.conversations.expiry, self.accesses
         ]  # fmt: skip
-        self._lifecycle.attach(background, after_opening=[self._worker.opened])
+        self._lifecycle.attach(background, after_opening=[self._worker.opened, telemetry.start])
 
     async def __aenter__(self) -> MemoryEngine:
         await self.open()
@@ -219,9 +222,13 @@ class MemoryEngine:
             if self._storage.is_embedded:
                 await self.open()
             if model:
-                await self._handle.embedding.load()
+                await self.load_model()
         except MemoryCoreError:
             self._cold_until = time.monotonic() + COLD_RETRY_S
+
+    async def load_model(self) -> None:
+        """Load a bundled embedder; others have nothing to load. Raises ModelUnavailable."""
+        await self._handle.embedding.load()
 
     async def close(self, *, drain_s: float = DRAIN_S) -> None:
         """Close all connections; an embedded server stops with its last user.

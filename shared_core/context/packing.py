@@ -32,7 +32,7 @@ LABEL: Final = re.compile(r"- \[[^\]\n]*\](?= \S)")
 """The label of a list item. No token of o200k spans "]" and the space after it."""
 CACHED_LINES: Final = 16_384
 
-_tokens: Final = DigestCache(count_tokens, CACHED_LINES)
+_tokens: Final = DigestCache("tokens", count_tokens, CACHED_LINES)
 
 
 class Costs:

@@ -10,6 +10,7 @@ from shared_core.context.assembler import ContextAssembler, CountedTurns
 from shared_core.context.window import ContextWindow
 from shared_core.core.domain import AsOf, Event, Hit, Scope, ThreadId
 from shared_core.core.namespaces import check_label
+from shared_core.core.telemetry import measured
 from shared_core.lifecycle import Handle
 from shared_core.nlp.tokenizer import count_tokens
 from shared_core.ports.runs import Fact
@@ -29,6 +30,7 @@ LEAST_TURN_TOKENS = 8
 """Least tokens of a turn by any other usual tokenizer."""
 
 
+@measured("context")
 async def context_window(
     handle: Handle,
     scope: Scope,

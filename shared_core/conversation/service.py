@@ -47,6 +47,7 @@ from shared_core.core.domain import Event, Hit, Scope, ThreadId
 from shared_core.core.event_loops import PeriodicTask, in_background
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import check_label, clean_text, scope_path
+from shared_core.core.telemetry import measured
 from shared_core.errors import Conflict, InvalidInput, MemoryCoreError, StorageUnavailable
 from shared_core.ingest.events import checked_event
 from shared_core.ingest.items import page_bounds
@@ -151,6 +152,7 @@ class Conversations:
         scope_path(scope)
         return scope
 
+    @measured("process")
     async def process(
         self, input: str, scope: Scope, event_id: str | None = None
     ) -> ProcessedInput:

@@ -22,3 +22,4 @@ from .namespaces import (
     storable as storable,
 )
 from .retention_policy import RetentionPolicy as RetentionPolicy
+from .telemetry import search_failed as search_failed

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Generic, TypeVar
 
+from shared_core.core.telemetry import CacheCounts
+
 V = TypeVar("V")
 
 
@@ -13,12 +15,13 @@ class DigestCache(Generic[V]):
     """A pure function of a text with a cache of its last size to 2 * size results.
 
     The key is a digest of 16 bytes, so that the cache keeps no erased text. The function must never
-    return None. Thread-safe.
+    return None. Thread-safe. name: of the cache in metrics.
     """
 
-    def __init__(self, function: Callable[[str], V], size: int) -> None:
+    def __init__(self, name: str, function: Callable[[str], V], size: int) -> None:
         self._function = function
         self._size = size
+        self._counts = CacheCounts(name)
         self._young: dict[bytes, V] = {}
         self._old: dict[bytes, V] = {}
 
@@ -28,8 +31,13 @@ class DigestCache(Generic[V]):
         if found is None:
             found = self._old.get(key)
             if found is None:
+                self._counts.misses += 1
                 found = self._function(text)
+            else:
+                self._counts.hits += 1
             if len(self._young) >= self._size:
                 self._old, self._young = self._young, {}
             self._young[key] = found
+        else:
+            self._counts.hits += 1
         return found

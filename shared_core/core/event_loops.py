@@ -13,7 +13,7 @@ import time
 import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from typing import Any, TypeVar
 
 log = logging.getLogger("hippocampus")
@@ -89,8 +89,9 @@ class LoopThread:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, loop))
 
     def start(self, function: Callable[[], None]) -> None:
-        """Call a function on the loop, soon, from any thread."""
-        self._running_loop().call_soon_threadsafe(function)
+        """Call a function on the loop, soon, from any thread, in a context of its own."""
+        # Not in the caller's: work that serves many would belong to the first request for ever.
+        self._running_loop().call_soon_threadsafe(function, context=Context())
 
     def run_at_exit(self, coroutine: Coroutine[Any, Any, None], timeout_s: float) -> None:
         """Run a coroutine at interpreter exit, for at most timeout_s, if the loop still runs."""

@@ -13,7 +13,17 @@ PACKAGES: Mapping[str, frozenset[str]] = {
     "langgraph": frozenset({"langchain_core", "langgraph"}),
     "mcp": frozenset({"mcp", "mcp_types", "uvicorn"}),
     "oceanbase": frozenset({"pylibseekdb", "pymysql"}),
-    "server": frozenset({"fastapi", "orjson", "starlette", "uvicorn", "uvloop"}),
+    "server": frozenset(
+        {
+            "fastapi",
+            "opentelemetry",
+            "orjson",
+            "prometheus_client",
+            "starlette",
+            "uvicorn",
+            "uvloop",
+        }
+    ),
 }
 """The top-level modules that each extra installs."""
 

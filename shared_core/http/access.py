@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope as AsgiScope, Send
 
 from shared_core.core.domain import Scope
 from shared_core.core.local_requests import fault_of_local_request
+from shared_core.core.telemetry import CacheCounts
 from shared_core.errors import MemoryCoreError
 from shared_core.http.options import ServerOptions
 from shared_core.http.problems import ProblemError, core_problem, problem
@@ -86,14 +87,17 @@ class KnownTokens:
         self._tokens = tokens
         self._now_s = now_s
         self._known: OrderedDict[bytes, tuple[ApiToken | None, float]] = OrderedDict()
+        self._counts = CacheCounts("api_tokens")
 
     async def verify(self, text: str) -> ApiToken | None:
         """Return the token with this secret, or None."""
         key = hashlib.sha256(text.encode("latin-1")).digest()
         known = self._known.get(key)
         if known is not None and self._now_s() < known[1]:
+            self._counts.hits += 1
             token = known[0]
         else:
+            self._counts.misses += 1
             token = await self._tokens.verify(text)
             self._known[key] = token, self._now_s() + KNOWN_S
             self._known.move_to_end(key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from typing import Any
 
 from fastapi import Depends, FastAPI
@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope as AsgiScope, Send
 
 from shared_core import __version__
 from shared_core.engine import MemoryEngine
-from shared_core.http import export, routes
+from shared_core.http import export, metrics, routes
 from shared_core.http.access import Access
 from shared_core.http.logs import RequestLog
 from shared_core.http.options import ServerOptions
@@ -36,8 +36,9 @@ def create_app(memory: MemoryEngine, options: ServerOptions | None = None) -> Fa
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        await memory.open()
-        yield
+        with closing(metrics.Scrape()) as app.state.scrape:
+            await memory.open()
+            yield
 
     app = FastAPI(
         title="pg-hippocampus",
@@ -55,11 +56,12 @@ def create_app(memory: MemoryEngine, options: ServerOptions | None = None) -> Fa
         ],
     )
     app.state.memory = memory
+    app.state.scrape = None  # a mounted application has no lifespan
     app.state.exports = export.RunningExports()
     handle_problems(app)
     known = Depends(known_parameters)
     app.include_router(routes.health, dependencies=[known])
-    for router in (*routes.ROUTERS, export.router):
+    for router in (*routes.ROUTERS, export.router, metrics.router):
         app.include_router(router, dependencies=[Depends(BEARER), known])
     _name_problems(app)
     return app

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -23,8 +23,11 @@ LINES = "application/x-ndjson"
 CHUNK_CHARACTERS = 65_536
 MAX_AT_ONCE = 4
 """Maximum number of simultaneous exports. Each holds a connection while its client reads."""
+MIN_BYTES_PER_S = 16_384
+"""The rate at which a client must read. A rate bounds the time an export takes; a limit on each
+chunk would not."""
 STALLED_S = 60.0
-"""Seconds a client may take to read a chunk before it counts as gone."""
+"""Seconds a client may be behind that rate before it is disconnected."""
 GIVES_WAY_S = 5.0
 """The same while another client waits for a place."""
 ANSWER = {
@@ -69,55 +72,65 @@ async def export(
 
 
 class ExportPlace:
-    """The place of one export: since when its client reads nothing, and how to end it."""
+    """The place of one export: how far its client is behind, and how to end it."""
 
-    def __init__(self) -> None:
-        self._since = 0.0
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._behind_s = 0.0
+        self._sending_since: float | None = None
         self._deadline: asyncio.Timeout | None = None
+        self._is_given_away = False
 
     @property
-    def stalled_s(self) -> float:
-        """Seconds since the client last read a chunk; 0 while none waits for it."""
-        return 0.0 if self._deadline is None else time.monotonic() - self._since
+    def behind_s(self) -> float:
+        """Seconds the client is behind the minimum rate. Time spent in the database is free."""
+        since = self._sending_since
+        return self._behind_s + (0.0 if since is None else self._now_s() - since)
 
     async def send(self, send: Send, message: Message) -> None:
-        """Send a message. Raises ClientDisconnect if the client does not read it in time."""
-        self._since = time.monotonic()
+        """Send a message. Raises ClientDisconnect if the client is too slow for its place."""
+        if self._is_given_away:
+            raise ClientDisconnect
+        self._sending_since = self._now_s()
         try:
-            async with asyncio.timeout(STALLED_S) as self._deadline:
+            async with asyncio.timeout(STALLED_S - self._behind_s) as self._deadline:
                 await send(message)
         except TimeoutError as error:
             raise ClientDisconnect from error
         finally:
-            self._deadline = None
+            allowed_s = len(message.get("body", b"")) / MIN_BYTES_PER_S
+            self._behind_s = max(0.0, self.behind_s - allowed_s)
+            self._sending_since = self._deadline = None
 
-    def give_way(self) -> None:
-        """Disconnect the client that reads nothing."""
-        if self._deadline is not None:
+    def give_away(self) -> None:
+        """Disconnect the client now, or at its next message."""
+        self._is_given_away = True
+        if self._deadline is not None and not self._deadline.expired():
             self._deadline.reschedule(asyncio.get_running_loop().time())
 
 
 class RunningExports:
-    """The exports that run now. One that is not read gives way to a new one."""
+    """The exports that run now. One that is read too slowly gives way to a new one."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
         self._places: set[ExportPlace] = set()
 
     def __len__(self) -> int:
         return len(self._places)
 
     def take(self) -> ExportPlace:
-        """Return a place. Raises ProblemError if all are taken and read."""
+        """Return a place. Raises ProblemError if all are taken and read fast enough."""
         if len(self._places) >= MAX_AT_ONCE:
-            slowest = max(self._places, key=lambda place: place.stalled_s)
-            if slowest.stalled_s < GIVES_WAY_S:
+            slowest = max(self._places, key=lambda place: place.behind_s)
+            if slowest.behind_s < GIVES_WAY_S:
                 raise ProblemError(
                     503, "busy", f"{MAX_AT_ONCE} exports are running: try again.",
                     {"Retry-After": "10"},
                 )  # fmt: skip
-            slowest.give_way()
+            slowest.give_away()
             self.leave(slowest)
-        place = ExportPlace()
+        place = ExportPlace(self._now_s)
         self._places.add(place)
         return place
 
@@ -129,7 +142,7 @@ class RunningExports:
 class _Lines(StreamingResponse):
     """Sends lines in chunks and frees its place at the end, also after a failure.
 
-    A client that stops reading is disconnected after STALLED_S, or GIVES_WAY_S if others wait.
+    A client that is STALLED_S behind the minimum rate is disconnected; GIVES_WAY_S if others wait.
     """
 
     media_type = LINES

@@ -81,9 +81,9 @@ async def live() -> Json:
 async def ready(request: Request, memory: Engine) -> Json:
     """Return 200 once the bundled model is loaded and while the database answers, else 503.
 
-    The first call loads the model and answers when that is done.
+    The first call loads the model and answers when that is done or has failed.
     """
-    await memory.warm_up()
+    await memory.load_model()
     state = request.app.state
     if time.monotonic() >= getattr(state, "ready_until", 0.0):
         await memory.tokens.any()

@@ -21,6 +21,7 @@ from shared_core.core.domain import (
 )
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import check_label, clean_text, memories_namespace, scope_path
+from shared_core.core.telemetry import REMEMBERED, measured
 from shared_core.core.timestamps import check_moment
 from shared_core.core.validation import mapping
 from shared_core.errors import InvalidInput
@@ -237,6 +238,7 @@ async def embed_waiting(
     return done
 
 
+@measured("remember", REMEMBERED, len)
 async def remember(handle: Handle, scope: Scope, memories: Sequence[NewMemory]) -> list[str]:
     """Store memories without a thread; return their keys, in order.
 

@@ -14,6 +14,7 @@ from shared_core.core.domain import Hit, JsonValue, MemoryId, Scope
 from shared_core.core.ids import uuid7
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import check_label, clean_text, instructions_scope, shows_profile
+from shared_core.core.telemetry import measured
 from shared_core.errors import (
     BatchError,
     CapabilityMissing,
@@ -294,6 +295,7 @@ wait longer for a slow one among them."""
 Work: TypeAlias = Callable[[Sequence[int]], Awaitable[None]]
 
 
+@measured("item_ops")
 async def run_item_ops(
     storage: Storage,
     embedding: Embedding,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from shared_core.core.domain import Event, Scope, ThreadId
 from shared_core.core.namespaces import check_scope
+from shared_core.core.telemetry import APPENDED, measured
 from shared_core.errors import ModelUnavailable
 from shared_core.ingest import events as ingest
 from shared_core.ingest.session_log import are_storable
@@ -33,6 +34,7 @@ class Turns:
         self._worker = worker
         self._strategy = strategy
 
+    @measured("append", APPENDED, len)
     async def append(
         self,
         scope: Scope,

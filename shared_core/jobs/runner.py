@@ -16,6 +16,7 @@ from typing import TypeAlias
 from shared_core.core.domain import JsonValue
 from shared_core.core.event_loops import exiting, ignore_outcome
 from shared_core.core.json_text import check_json
+from shared_core.core.telemetry import job_ended, operation
 from shared_core.errors import InvalidInput, MemoryCoreError, ModelQuotaExceeded, StorageUnavailable
 from shared_core.jobs.retries import (
     CALLBACK_POISON,
@@ -89,6 +90,13 @@ class JobRunner:
 
         Raises StorageUnavailable if the outcome cannot be stored; a later claim finds the job.
         """
+        begun = time.monotonic()
+        with operation("job", {"hippocampus.job.type": job.job_type.value}):
+            outcome = await self._run(job, worker_id, lease_s, tries)
+        job_ended(job.job_type.value, outcome.name.lower(), time.monotonic() - begun)
+        return outcome
+
+    async def _run(self, job: Job, worker_id: str, lease_s: float, tries: int) -> Outcome:
         begun = time.monotonic()
         if job.attempts > tries:
             return await self._failed(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 from uuid import UUID
 
 from shared_core.core.domain import JsonValue, Scope, ThreadId
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import check_label, scope_path
+from shared_core.core.telemetry import CONSOLIDATED, forgotten, measured
 from shared_core.errors import InvalidInput, ModelQuotaExceeded, ModelUnavailable
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.ingest import events as ingest
@@ -98,6 +100,7 @@ class Runs:
         """Whether the extractor uses a model; the rules replace a model that fails."""
         return type(self._extractor) is not RuleExtractor
 
+    @measured("consolidate", CONSOLIDATED, attrgetter("events"))
     async def consolidate_next(
         self,
         scope: Scope,
@@ -160,6 +163,7 @@ class Runs:
             return None
         return ReflectionDue(job_id=uuid7(), interval=self._reflect_every)
 
+    @measured("reflect")
     async def reflect(self, scope: Scope, limit: int) -> ReflectionReport:
         """Reflect on the newest memories of a user."""
         scope_path(scope)
@@ -207,7 +211,8 @@ class ConsolidationJobs:
         if report.more or embedded == ingest.EMBED_BATCH * ingest.EMBED_BATCHES:
             rest = NewJob(job_id=uuid7(), job_type=job.job_type, run_after=self._handle.clock())
             await storage.jobs.enqueue(job.scope, job.thread_id, rest)
-        await storage.items.sweep_expired((job.scope.app, job.scope.user), SWEEP)
+        swept = await storage.items.sweep_expired((job.scope.app, job.scope.user), SWEEP)
+        forgotten("sweep_expired", swept)
         result: dict[str, JsonValue] = {
             "embedded": embedded,
             "events": report.events,

@@ -141,7 +141,13 @@ class BundledEmbedder(ABC):
     def _loaded(self) -> Any:
         kind = type(self)
         if kind._network is None:
-            kind._network = self._load()
+            try:
+                kind._network = self._load()
+            except (ImportError, OSError) as error:
+                raise ModelUnavailable(
+                    f"embedder {self.model!r} cannot be loaded ({type(error).__name__}: {error}):"
+                    " install its package again"
+                ) from error
         return kind._network
 
     @abstractmethod

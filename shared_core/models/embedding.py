@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING
 
+from shared_core.core.telemetry import EMBEDDED_TEXTS, Attributes, operation
 from shared_core.errors import EmbeddingMismatch, ModelUnavailable
 from shared_core.models.embedders import BundledEmbedder
 from shared_core.nlp.text import Language
@@ -66,7 +67,7 @@ class Embedding:
     async def _passages(self, texts: Sequence[str], embedded: dict[str, Vectors] | None) -> Vectors:
         unknown = [text for text in texts if text not in (embedded or ())]
         if unknown or not embedded:
-            vectors = await self._embedder.embed_passages(unknown)
+            vectors = await self._measured(self._embedder.embed_passages(unknown), len(unknown))
             await self._declare(vectors)
             if embedded is None:
                 return vectors
@@ -77,7 +78,7 @@ class Embedding:
 
     async def query(self, text: str) -> Vectors | None:
         """Return the vector of a query, shape (1, dimensions), or None for a zero vector."""
-        vector = await self._embedder.embed_query(text)
+        vector = await self._measured(self._embedder.embed_query(text), 1)
         await self._declare(vector)
         return vector if vector.any() else None
 
@@ -105,6 +106,16 @@ class Embedding:
                     self.model, exc_info=True,
                 )  # fmt: skip
         return self._prototypes.get(lang)
+
+    async def _measured(self, embedding: Awaitable[Vectors], texts: int) -> Vectors:
+        model = {"gen_ai.request.model": self.model}
+        about: Attributes = {
+            **model, "gen_ai.operation.name": "embeddings", EMBEDDED_TEXTS.name: texts,
+        }  # fmt: skip
+        with operation("embed", about):
+            vectors = await embedding
+        EMBEDDED_TEXTS.add(texts, model)
+        return vectors
 
     async def _declare(self, vectors: Vectors) -> None:
         dimensions = int(vectors.shape[1])

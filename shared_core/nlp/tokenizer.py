@@ -97,5 +97,5 @@ def _merged_tokens(piece: bytes, ranks: Mapping[bytes, int]) -> int:
 
 _words: Final[set[str]] = set()
 """Pieces that are single tokens. They come from the public vocabulary, so they reveal no text."""
-_remembered_tokens: Final = DigestCache(_tokens, MERGES)
+_remembered_tokens: Final = DigestCache("pieces", _tokens, MERGES)
 """Cache for other pieces, keyed by digest, so that it keeps no name or number of an erased text."""

@@ -54,7 +54,7 @@ class Intake:
 
     def __post_init__(self) -> None:
         marked = self.privacy.marked
-        whole = DigestCache(lambda text: marked(text) == text, TURNS)
+        whole = DigestCache("redaction", lambda text: marked(text) == text, TURNS)
         object.__setattr__(self, "_shows_whole", whole)
 
     def text(self, text: str) -> str:

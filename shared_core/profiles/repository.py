@@ -12,6 +12,7 @@ from uuid import UUID
 from shared_core.core.domain import Event, JsonValue, Scope, ThreadId
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import check_label, clean_text
+from shared_core.core.telemetry import APPENDED, measured
 from shared_core.core.validation import whole_number
 from shared_core.errors import Conflict, InvalidInput, NotFound
 from shared_core.ingest.events import append_events, texts_of, turn_rows
@@ -72,6 +73,7 @@ class ProfileStore:
         self._intake = handle.sanitizer
         self._clock = handle.clock
 
+    @measured("profile_write", APPENDED, lambda written: len(written[1]))
     async def _write(
         self,
         memory: Memory,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, get_args
 from shared_core.core import validation as arguments
 from shared_core.core.domain import AsOf, Hit, MemoryKind, Namespace, Scope
 from shared_core.core.namespaces import clean_text, memories_namespace, scope_path
+from shared_core.core.telemetry import measured, recalled, stage
 from shared_core.core.timestamps import check_as_of, check_moment
 from shared_core.errors import InvalidInput, ModelUnavailable
 from shared_core.models.embedding import Embedding
@@ -91,6 +92,7 @@ class RecallOptions:
         arguments.number(self.min_importance, "min_importance", 0, 10)
 
 
+@measured("recall")
 async def recall(
     storage: Storage, embedding: Embedding, scope: Scope, query: str, options: RecallOptions
 ) -> RecallResult:
@@ -105,7 +107,11 @@ async def recall(
     query = checked_query(scope, query)
     if options.limit == 0 or not has_words(query):
         return RecallResult()
-    vector, degraded = options.embedded or await embedding.query_or_words(query)
+    if options.embedded is None:
+        with stage("embed"):
+            vector, degraded = await embedding.query_or_words(query)
+    else:
+        vector, degraded = options.embedded
     request = SearchRequest(
         scope=scope,
         namespace=options.namespace or memories_namespace(scope),
@@ -123,16 +129,20 @@ async def recall(
     asked = RankingQuery(text=query, terms=request.terms, now=options.now)
     by = "bm25" if degraded and options.ranking == "vector" else options.ranking
     while True:
-        found = await storage.recall.recall(request)
+        with stage("fetch"):
+            found = await storage.recall.recall(request)
         hits = _relevant(ranked(found, asked, by=by), options.min_relevance)
         is_reranked = False
         if options.reranker is not None:
             hits, is_reranked = await _reranked(hits, query, _pool(options), options.reranker)
-        merged = _chosen(hits, options)
+        # Ranking is lazy: it happens here, unless a reranker has asked for its result before.
+        with stage("rank" if options.reranker is None else "select"):
+            merged = _chosen(hits, options)
         if not (options.distinct and len(merged) < options.limit and _more_there(found, request)):
             break
         # Duplicates filled the result, so ask for more candidates.
         request = replace(request, candidates=MORE * request.candidates)
+    recalled(candidates=len(found.candidates), hits=len(merged), degraded=degraded)
     by_meaning = [] if options.merged_only else nearest(found, options.limit)
     return RecallResult(
         merged=tuple(merged),
@@ -143,6 +153,7 @@ async def recall(
     )
 
 
+@measured("search")
 async def search(
     storage: Storage,
     embedding: Embedding,
@@ -199,8 +210,10 @@ def _relevant(hits: Iterable[Hit], least: float) -> Iterator[Hit]:
 async def _reranked(
     hits: Iterator[Hit], query: str, least: int, reranker: Reranker
 ) -> tuple[Iterator[Hit], bool]:
-    best = list(islice(hits, max(RERANKED, least)))
-    anew = await reranked(best, query, reranker) if best else None
+    with stage("rank"):
+        best = list(islice(hits, max(RERANKED, least)))
+    with stage("rerank"):
+        anew = await reranked(best, query, reranker) if best else None
     return (chain(best, hits), False) if anew is None else (iter(anew), True)
 
 

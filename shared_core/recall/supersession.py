@@ -146,4 +146,6 @@ def _words(table: Literal["change", "past", "before"]) -> re.Pattern[str]:
     return re.compile(either, re.IGNORECASE)
 
 
-_changes: Final = DigestCache(lambda text: _words("change").search(text) is not None, TEXTS)
+_changes: Final = DigestCache(
+    "changes", lambda text: _words("change").search(text) is not None, TEXTS
+)

@@ -16,6 +16,7 @@ from shared_core.core.decay import days_between, retention_score
 from shared_core.core.domain import MemoryKind, Scope
 from shared_core.core.event_loops import PeriodicTask
 from shared_core.core.retention_policy import FATES, Fate, RetentionPolicy
+from shared_core.core.telemetry import FORGOTTEN, forgotten, measured
 from shared_core.core.timestamps import ServerClock
 from shared_core.errors import MemoryCoreError
 from shared_core.lifecycle import Handle
@@ -85,11 +86,17 @@ class RetentionReport:
         """Number of memories that a dry run counted but did not list; a higher limit lists more."""
         return max(self.total - len(self.listed), 0) if self.dry_run else 0
 
+    @property
+    def erased_along(self) -> int:
+        """Number of memories that were erased with others."""
+        return sum(self.along.values())
+
     def of(self, fate: Fate) -> int:
         """Return the number of memories with a fate."""
         return sum(self.counts.get(fate, {}).values())
 
 
+@measured("cleanup")
 async def cleanup(
     storage: Storage, clock: Clock, scope: Scope, policy: RetentionPolicy, *, dry_run: bool
 ) -> CleanupReport:
@@ -100,7 +107,9 @@ async def cleanup(
     """
     if not dry_run:
         await _compare(storage, clock)
-        await storage.items.sweep_expired((scope.app, scope.user), BATCH)
+        forgotten(
+            "sweep_expired", await storage.items.sweep_expired((scope.app, scope.user), BATCH)
+        )
     weak = Weak(
         threshold=policy.threshold, min_age_days=policy.min_age_days, decay_rate=policy.decay_rate
     )
@@ -115,6 +124,7 @@ async def cleanup(
             await storage.retention.forget_weak(scope, weak, [one.memory_id for one in page])
         )
         faded += [one for one in page if one.memory_id in gone]
+        forgotten("cleanup", len(gone))
     return CleanupReport(memories, faded, average)
 
 
@@ -144,6 +154,7 @@ async def retime(
     return changed
 
 
+@measured("forget_faded", FORGOTTEN, lambda report: report.of("erased") + report.erased_along)
 async def forget_faded(
     storage: Storage,
     clock: Clock,

@@ -9,6 +9,7 @@ from uuid import UUID
 from shared_core.core.domain import Namespace, Scope, ThreadId
 from shared_core.core.ids import is_uuid, uuid7
 from shared_core.core.namespaces import check_label, memories_namespace, scope_path, storable
+from shared_core.core.telemetry import ERASED, FORGOTTEN, measured
 from shared_core.core.validation import names_of
 from shared_core.errors import InvalidInput, StorageUnavailable
 from shared_core.jobs.queue import JobQueue
@@ -20,6 +21,7 @@ from shared_core.ports.storage import Storage
 log = logging.getLogger("hippocampus")
 
 
+@measured("forget", FORGOTTEN)
 async def forget(handle: Handle, scope: Scope, keys: str | UUID | Sequence[str | UUID]) -> int:
     """Delete memories by key or memory id; return the number of deleted rows."""
     scope_path(scope)
@@ -31,6 +33,7 @@ async def forget(handle: Handle, scope: Scope, keys: str | UUID | Sequence[str |
     return await storage.items.forget(list(dict.fromkeys(addresses))) if addresses else 0
 
 
+@measured("forget_turns", FORGOTTEN)
 async def forget_turns(
     handle: Handle, scope: Scope, thread_id: str, event_ids: Sequence[str]
 ) -> int:
@@ -42,6 +45,7 @@ async def forget_turns(
     return await storage.events.forget_turns(scope, ThreadId(thread_id), turns)
 
 
+@measured("forget_thread", FORGOTTEN)
 async def forget_thread(handle: Handle, scope: Scope, thread_id: str) -> int:
     """Delete all memories derived from a thread alone; return their number."""
     if not _may_exist(scope, thread_id):
@@ -50,12 +54,14 @@ async def forget_thread(handle: Handle, scope: Scope, thread_id: str) -> int:
     return await storage.events.forget_scope(scope, ThreadId(thread_id))
 
 
+@measured("forget_scope", FORGOTTEN)
 async def forget_scope(handle: Handle, scope: Scope) -> int:
     """Delete all memories of a user; return their number."""
     storage = await handle.storage()
     return await storage.events.forget_scope(scope, None)
 
 
+@measured("sweep_expired", FORGOTTEN)
 async def sweep_expired(handle: Handle, prefix: Namespace, limit: int) -> int:
     """Delete at most `limit` expired memories below a namespace; return their number."""
     storage = await handle.storage()
@@ -93,6 +99,7 @@ class Erasures:
         storage = await self._handle.storage()
         return await storage.erasures.erasures(scope, app)
 
+    @measured("erase", ERASED, lambda receipt: receipt.counts.get("memories", 0))
     async def erase(self, scope: Scope, thread_id: str | None = None) -> ErasureReceipt:
         """Erase everything of a user, or of one thread, for good; return the receipt.
 

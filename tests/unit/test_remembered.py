@@ -11,7 +11,7 @@ from shared_core.core.digest_cache import DigestCache
 
 @given(st.lists(st.text(st.characters(exclude_categories=()), max_size=4), max_size=60))
 def test_it_returns_what_the_function_returns(texts: list[str]) -> None:
-    upper = DigestCache(str.upper, 5)
+    upper = DigestCache("test", str.upper, 5)
     assert [text.upper() for text in texts] == [upper(text) for text in texts]
 
 
@@ -22,7 +22,7 @@ def test_the_last_ones_are_not_asked_again_and_old_ones_go() -> None:
         asked.append(text)
         return len(text)
 
-    lengths = DigestCache(length, 3)
+    lengths = DigestCache("test", length, 3)
     for text in ("a", "b", "c", "c", "b", "a"):
         lengths(text)
     assert ["a", "b", "c"] == asked
@@ -38,13 +38,13 @@ def test_the_last_ones_are_not_asked_again_and_old_ones_go() -> None:
 
 def test_what_is_falsy_is_remembered_too() -> None:
     asked: list[str] = []
-    nothing = DigestCache(lambda text: bool(asked.append(text)), 3)
+    nothing = DigestCache("test", lambda text: bool(asked.append(text)), 3)
     assert [False, False] == [nothing("a"), nothing("a")]
     assert ["a"] == asked
 
 
 def test_no_text_is_kept() -> None:
-    kept = DigestCache(len, 3)
+    kept = DigestCache("test", len, 3)
     secret = "".join(["the password is ", "hunter2"])
     kept(secret)
     found: list[object] = [kept]

@@ -20,6 +20,7 @@ from weakref import WeakSet
 import pymysql
 
 from shared_core.core.event_loops import exiting, until_done
+from shared_core.core.telemetry import connections_busy, waited_for_connection
 from shared_core.errors import InvalidInput, NotFound, StorageUnavailable
 from shared_core.settings import Settings
 from shared_core.storage.oceanbase.connection.attempts import (
@@ -63,7 +64,7 @@ class ThreadPool:
         """
         asked_at = time.monotonic()
         try:
-            future = self._pool.submit(self._moved, work)
+            future = self._pool.submit(self._moved, work, asked_at)
         except RuntimeError as error:
             if exiting():
                 return work()  # the interpreter exits and starts no threads any more
@@ -80,14 +81,16 @@ class ThreadPool:
         """Wait for all work, running and queued."""
         self._pool.shutdown(wait=True)
 
-    def _moved(self, work: Callable[[], T]) -> T:
+    def _moved(self, work: Callable[[], T], asked_at: float) -> T:
         self._moved_at = time.monotonic()
+        waited_for_connection("oceanbase", self._moved_at - asked_at)
         return work()
 
     async def _begun(self, future: Future[T], answer: asyncio.Future[T], asked_at: float) -> None:
         while not (future.running() or answer.done()):
             idle_s = time.monotonic() - max(asked_at, self._moved_at)
             if idle_s >= self._timeout_s and future.cancel():
+                connections_busy("oceanbase")
                 raise StorageUnavailable(
                     f"all {self._size} connections were busy for {self._timeout_s:g} s:"
                     " raise pool_size, or look for calls that never return"

@@ -21,6 +21,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from shared_core.core.event_loops import exiting, start_on_own_loop
+from shared_core.core.telemetry import connections_busy, waited_for_connection
 from shared_core.errors import StorageUnavailable
 from shared_core.storage.postgres.connection.pipeline import Connection
 
@@ -114,7 +115,9 @@ class ConnectionPool:
         Raises StorageUnavailable if no connection came free for timeout_s. The time restarts
         whenever any waiting caller is served.
         """
+        asked_at = time.monotonic()
         taken = await self._take()
+        waited_for_connection("postgresql", time.monotonic() - asked_at)
         try:
             yield taken
         finally:
@@ -164,6 +167,7 @@ class ConnectionPool:
             while not waiter.future.done():
                 idle_s = self._idle_s(asked_at)
                 if idle_s >= self._timeout_s:
+                    connections_busy("postgresql")
                     raise StorageUnavailable(
                         f"all {self._max_size} connections were busy for"
                         f" {self._timeout_s:g} s: raise pool_size, or look for calls that never"
