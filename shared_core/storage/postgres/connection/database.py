@@ -142,7 +142,7 @@ class PostgresDatabase:
                 await self._learn_types(connection)
         except BaseException as error:
             await self.close()
-            if isinstance(error, NoAnswer):
+            if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
                 raise self._unavailable(error) from error
             raise
 
