@@ -147,21 +147,21 @@ class Check:
                 if (row["tenant_id"], memory["memory_id"]) not in self._vectors:
                     self.findings.halved.append(f"{place} has no vector")
         for row in self._rows["threads"]:
-            place = (row["tenant_id"], row["thread_id"])
+            thread = (row["tenant_id"], row["thread_id"])
             of_thread = [
                 one for one in self._rows["events"]
-                if (one["tenant_id"], one["thread_id"]) == place
+                if (one["tenant_id"], one["thread_id"]) == thread
             ]  # fmt: skip
             highest = max((one["seq"] for one in of_thread), default=0)
             read = max((one["memory_seq"] or 0 for one in of_thread), default=0)
             if (highest, read) != (row["last_seq"], row["last_memory_seq"]):
-                self.findings.halved.append(f"{place} counts {row['last_seq']}, has {highest}")
+                self.findings.halved.append(f"{thread} counts {row['last_seq']}, has {highest}")
             for name in ("seq", "memory_seq"):
                 numbers = Counter(one[name] for one in of_thread if one[name] is not None)
                 if twice := [number for number, count in numbers.items() if count > 1]:
-                    self.findings.doubled.append(f"{place} has {name} {twice} twice")
+                    self.findings.doubled.append(f"{thread} has {name} {twice} twice")
             if row["consolidated_seq"] < row["last_memory_seq"]:
-                self.findings.jobs.append(f"{place} has unread turns after all jobs")
+                self.findings.jobs.append(f"{thread} has unread turns after all jobs")
 
     def _check_orphans(self) -> None:
         for table in OF_A_MEMORY:

@@ -38,7 +38,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final, NoReturn
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 import psycopg
 import pymysql
 

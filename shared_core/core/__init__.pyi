@@ -22,3 +22,5 @@ from .namespaces import (
     storable as storable,
 )
 from .retention_policy import RetentionPolicy as RetentionPolicy
+from .shown import shown as shown
+from .validation import listed as listed
