@@ -3,12 +3,12 @@
     python -m benchmarks.reading_time [--texts 2000] [--kilobytes 10] [--seed 1] [--json]
 
 Texts are filled to --kilobytes of UTF-8: nothing but facts, English and Chinese, in random orders
-(the labelled sentences of benchmarks/data); the chats of benchmarks/data; every sentence of the
-labelled data again and again; and random ones of the texts that tests/adversarial_patterns.py makes
-for every regular expression of the packages. --texts: number of the last kind. "redaction" has the
-stricter of the modes for each kind, "rules" reads one turn of a user, "summary" summarises it. The
-worst text of each is read again at ten times the length, because time must not grow faster than
-it; a turn of more than 100,000 characters is read by a model alone.
+(the labelled sentences of benchmarks/data), and the shortest ones with new words; the chats of
+benchmarks/data; every labelled sentence again and again; and random ones of the texts that
+tests/adversarial_patterns.py makes for every regular expression of the packages. --texts: number of
+the last kind. "redaction" masks all kinds of secrets, "rules" reads one turn of a user, "summary"
+summarises it. The worst text of each is read once more (the lesser time counts: other processes
+disturb it), and at ten times the length, because time must not grow faster than the text.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.process_memory import words_of
 from benchmarks.report import load_average
 from shared_core import Event
 from shared_core.extraction.rule_based import RuleExtractor, key_sentences
@@ -35,6 +36,17 @@ LONGER: Final = 10
 ORDERS: Final = 5
 MASKS_ALL: Final = PrivacyPolicy(dict.fromkeys(KINDS, "mask"))
 EXTRACTOR: Final = RuleExtractor()
+DENSE: Final = {
+    "en": (
+        "I love {0}. ",
+        "I work at {0}. ",
+        "My sister is called {0}. ",
+        "My dog is called {0}, she is 5. ",
+        "My sister {0} is 5. She likes tea. ",
+    ),
+    "zh": ("我喜欢{0}。", "我住在{0}。", "我女儿叫{0}。", "我女儿{0}今年5岁，她喜欢画画。"),
+}
+"""The shortest sentences that state something new each time: the most facts in a text."""
 AT: Final = datetime(2026, 3, 1, tzinfo=UTC)
 Source = tuple[str, Callable[[int], str]]
 """A name, and a function that returns a text of a number of bytes."""
@@ -42,7 +54,8 @@ Source = tuple[str, Callable[[int], str]]
 
 def filled(unit: str, size: int) -> str:
     """Return a unit again and again, at most size bytes of it."""
-    return (unit * (size // max(1, len(unit.encode())) + 1)).encode()[:size].decode(errors="ignore")
+    clean = unit.encode("utf-8", "replace")  # as a memory stores lone surrogates
+    return (clean * (size // max(1, len(clean)) + 1))[:size].decode(errors="ignore")
 
 
 def turn(text: str) -> Event:
@@ -85,6 +98,11 @@ def sources(count: int, seed: int) -> Iterator[Source]:
             yield f"nothing but facts, {language}", _repeated(joined + " ")
         for row in (*labelled[language], *secrets[language]):
             yield f"again and again: {row['text'][:60]}", _repeated(row["text"] + " ")
+    for language, templates in DENSE.items():
+        chance, words = random.Random(f"{seed} {language}"), words_of(language, 3_000)
+        for template in templates:
+            short = (template.format(chance.choice(words).capitalize()) for _ in range(1_000))
+            yield f"short facts: {template}", _repeated("".join(short))
     chats = json.loads((DATA / "assistant.json").read_text("utf-8"))["conversations"]
     for chat in chats:
         said = [one for session in chat["sessions"] for one in session["turns"]]
@@ -107,7 +125,7 @@ def seconds_per_10_kb(work: Callable[[str], object], text: str) -> float:
     """Return the processor time of some work on a text."""
     begun = time.process_time()
     work(text)
-    return (time.process_time() - begun) / (len(text.encode()) / (10 * KB))
+    return (time.process_time() - begun) / (len(text.encode("utf-8", "replace")) / (10 * KB))
 
 
 def measure(count: int, kilobytes: int, seed: int) -> dict[str, Any]:
