@@ -377,6 +377,9 @@ class JobQueue:
             raise
         own = JobFilter(app=scope.app, user=scope.user, job_id=new.job_id, statuses=[*JobStatus])
         found = await storage.jobs.list_jobs(own)
+        if not found:  # of finished jobs the last is kept: another one finished after this
+            of_thread = await storage.jobs.jobs_of_threads([(scope, thread)])
+            found = [one for one in of_thread if one.job_type is job_type and not one.is_open]
         if not found:
             raise NotFound(f"thread {thread_id!r} of {scope} was forgotten meanwhile")
         return found[0]
