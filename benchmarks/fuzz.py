@@ -84,6 +84,7 @@ def send_requests(uri: str, folder: Path, arguments: Any) -> dict[str, Any]:
         sent = by_schema(url, arguments.requests // 2, arguments.seed, client.send)
         for number in range(arguments.first, arguments.first + arguments.requests - sent):
             client.send(mutator.request(random.Random(f"{arguments.seed} {number}")))
+        client.close()
         with urllib.request.urlopen(f"{url}/health/ready") as opened:
             healthy = opened.status == 200
     lines = [line for line in log.read_text("utf-8").splitlines() if '"level":"error"' in

@@ -215,12 +215,16 @@ class Client:
             self.answers.slowest_s = seconds
             self.answers.slowest = f"{request!r:.300}"
 
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
     def _wrong(self, what: str, request: Request, content: bytes) -> None:
         self.answers.wrong_count += 1
         self.answers.wrong.setdefault(what, f"{request!r:.1500}\n{content!r:.1500}")
 
     def _connect(self) -> None:
-        self._connection.close()
+        self.close()
         self._connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=120)
 
 
