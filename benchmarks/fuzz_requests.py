@@ -135,15 +135,17 @@ def mutated(body: Any, chance: random.Random) -> Any:
     """Return a JSON value with one part replaced, removed, added or doubled."""
     places = list(_places(body))
     if not places:
-        return chance.choice(ODD_JSON)
+        return copy.deepcopy(chance.choice(ODD_JSON))
     holder, key = chance.choice(places)
     how = chance.random()
     if how < 0.7:
-        holder[key] = chance.choice(ODD_JSON)
+        holder[key] = copy.deepcopy(chance.choice(ODD_JSON))
     elif how < 0.8:
         del holder[key]
     elif how < 0.9 and isinstance(holder, dict):
-        holder[chance.choice(("x", "", "\x00", "app", "limit", "__class__"))] = holder[key]
+        holder[chance.choice(("x", "", "\x00", "app", "limit", "__class__"))] = copy.deepcopy(
+            holder[key]
+        )
     elif isinstance(holder, list):
         holder.extend([holder[key]] * chance.choice((1, 150)))
     else:
