@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -127,10 +127,11 @@ def run(arguments: Any, folder: Path) -> dict[str, Any]:
         "date": datetime.now(UTC).date().isoformat(),
         "load": load_average(),
     }
-    for name, work in (
-        ("requests", lambda: send_requests(uri, folder, arguments)),
-        ("calls", lambda: asyncio.run(make_calls(uri, arguments))),
-    ):
+    works: dict[str, Callable[[], dict[str, Any]]] = {
+        "requests": lambda: send_requests(uri, folder, arguments),
+        "calls": lambda: asyncio.run(make_calls(uri, arguments)),
+    }
+    for name, work in works.items():
         if getattr(arguments, name):
             begun = time.monotonic()
             report[name] = work()
