@@ -13,7 +13,7 @@ from pydantic_core import to_jsonable_python
 
 from adk_memory.options import IngestOptions
 from shared_core import Event, InvalidInput, Memory, NewMemory, memories_namespace
-from shared_core.core import Role, Scope, to_json
+from shared_core.core import Role, Scope, shown, to_json
 
 FROM_USER = "user"
 SECRET_CALLS = "adk_request_"
@@ -202,7 +202,7 @@ def moment(timestamp: float) -> datetime:
         return datetime.fromtimestamp(timestamp, UTC)
     except (ValueError, OverflowError, OSError) as error:
         raise InvalidInput(
-            f"timestamp of an event must be a number of seconds since 1970, got {timestamp!r}"
+            f"timestamp of an event must be a number of seconds since 1970, got {shown(timestamp)}"
         ) from error
 
 

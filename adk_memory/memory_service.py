@@ -35,7 +35,7 @@ from shared_core import (
     open_memory,
 )
 from shared_core.context import ContextWindow
-from shared_core.core import RetentionPolicy, search_failed
+from shared_core.core import RetentionPolicy, search_failed, shown
 from shared_core.models import hosted
 from shared_core.privacy import PrivacyPolicy
 from shared_core.recall import fitting
@@ -167,10 +167,13 @@ class OpenMemoryService(BaseMemoryService):
         stored with each turn.
         """
         _check_list(events, "events")
+        for event in events:
+            if not isinstance(event, Event):
+                raise TypeError(f"events must be Events of ADK, got {type(event).__name__}")
         options = IngestOptions.from_metadata(custom_metadata)
         if options.kind not in (None, "episodic"):
             raise InvalidInput(
-                f"custom_metadata kind of events must be 'episodic', got {options.kind!r}"
+                f"custom_metadata kind of events must be 'episodic', got {shown(options.kind)}"
             )
         await self._ingest(Scope(app_name, user_id), session_id or NO_SESSION, events, options)
 

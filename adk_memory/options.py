@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import cast, get_args
 
 from shared_core import InvalidInput
-from shared_core.core import JsonValue, MemoryKind
+from shared_core.core import JsonValue, MemoryKind, shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +40,14 @@ class IngestOptions:
         ttl = _ttl(rest.pop("ttl", None))
         if kind is not None and kind not in get_args(MemoryKind):
             known = ", ".join(get_args(MemoryKind))
-            raise InvalidInput(f"custom_metadata kind {kind!r} is unknown: take one of {known}")
+            raise InvalidInput(
+                f"custom_metadata kind {shown(kind)} is unknown: take one of {known}"
+            )
         if wait is not None and not isinstance(wait, bool):
-            raise InvalidInput(f"custom_metadata wait must be True or False, got {wait!r}")
+            raise InvalidInput(f"custom_metadata wait must be True or False, got {shown(wait)}")
         if isinstance(importance, bool) or not isinstance(importance, int | float):
             raise InvalidInput(
-                f"custom_metadata importance must be a number from 1 to 10, got {importance!r}"
+                f"custom_metadata importance must be a number from 1 to 10, got {shown(importance)}"
             )
         if "tags" in rest:
             rest["tags"] = _tags(rest["tags"])
@@ -78,13 +80,15 @@ class ServiceOptions:
     def __post_init__(self) -> None:
         for name, count in (("top_k", self.top_k), ("max_chars", self.max_chars)):
             if not isinstance(count, int) or count < 1:
-                raise InvalidInput(f"{name} must be a whole number of at least 1, got {count!r}")
+                raise InvalidInput(
+                    f"{name} must be a whole number of at least 1, got {shown(count)}"
+                )
         for name, number in (
             ("min_relevance", self.min_relevance),
             ("deadline_s", self.deadline_s),
         ):
             if not isinstance(number, int | float):
-                raise InvalidInput(f"{name} must be a number, got {number!r}")
+                raise InvalidInput(f"{name} must be a number, got {shown(number)}")
         if not 0 <= self.min_relevance <= 1:
             raise InvalidInput(f"min_relevance must be between 0 and 1, got {self.min_relevance}")
         if self.deadline_s <= 0:
@@ -103,7 +107,7 @@ def _ttl(value: object) -> timedelta | None:
     if isinstance(value, bool) or not timedelta() < ttl <= timedelta(days=36_600):
         raise InvalidInput(
             f"custom_metadata ttl must be above 0 and up to 100 years, as seconds (3600, '3600s')"
-            f" or a timedelta, got {value!r}"
+            f" or a timedelta, got {shown(value)}"
         )
     return ttl
 
@@ -111,5 +115,5 @@ def _ttl(value: object) -> timedelta | None:
 def _tags(value: object) -> list[str]:
     tags = [value] if isinstance(value, str) else value
     if not isinstance(tags, list | tuple | set) or not all(isinstance(tag, str) for tag in tags):
-        raise InvalidInput(f"custom_metadata tags must be a list of texts, got {value!r}")
+        raise InvalidInput(f"custom_metadata tags must be a list of texts, got {shown(value)}")
     return [*tags]

@@ -24,7 +24,7 @@ from pydantic_core import PydanticSerializationError, to_json as to_json_bytes, 
 from adk_memory.events import moment, rewound_ids, to_log_event
 from adk_memory.uri import ENGINE_OPTIONS, named_memory
 from shared_core import Conflict, MemoryEngine, NotFound, Scope, open_memory
-from shared_core.core import JsonValue, cleaned, to_json
+from shared_core.core import JsonValue, cleaned, shown, to_json
 from shared_core.ports import Seen, SessionRecord, StateChange
 
 log = logging.getLogger("hippocampus")
@@ -95,7 +95,7 @@ class PgSessionService(BaseSessionService):
         """
         if state is not None and not isinstance(state, Mapping):
             raise TypeError(f"state must be a dict, got {type(state).__name__}")
-        session_id = (session_id or "").strip() or str(uuid4())
+        session_id = _id(session_id or "") or str(uuid4())
         try:
             record = await self._engine.sessions.create(
                 Scope(app_name, user_id), session_id, _change(state or {})
@@ -113,10 +113,12 @@ class PgSessionService(BaseSessionService):
         config: GetSessionConfig | None = None,
     ) -> Session | None:
         """Return a session with its events, oldest first, or None."""
+        if config is not None and not isinstance(config, GetSessionConfig):
+            raise TypeError(f"config must be a GetSessionConfig, got {type(config).__name__}")
         after = config.after_timestamp if config else None
         record = await self._engine.sessions.load(
             Scope(app_name, user_id),
-            session_id.strip(),
+            _id(session_id),
             after=None if after is None else moment(after),
             limit=config.num_recent_events if config else None,
         )
@@ -134,7 +136,7 @@ class PgSessionService(BaseSessionService):
 
         Without delete_memories its queued turns are consolidated now.
         """
-        scope, session_id = Scope(app_name, user_id), session_id.strip()
+        scope, session_id = Scope(app_name, user_id), _id(session_id)
         await self._engine.sessions.delete(scope, session_id, forget=self._delete_memories)
         if not self._delete_memories:
             await self._engine.end_session(scope, session_id)
@@ -150,6 +152,12 @@ class PgSessionService(BaseSessionService):
         memory forget the turns that it removed. Raises SessionNotFoundError for an unknown
         session, and StaleSessionError if the object lacks events of the database.
         """
+        for value, kind in ((session, Session), (event, Event)):
+            if not isinstance(value, kind):
+                name = kind.__name__
+                raise TypeError(
+                    f"{name.lower()} must be a {name} of ADK, got {type(value).__name__}"
+                )
         if event.partial:
             return event
         async with self._serialized(session):
@@ -232,6 +240,13 @@ def _session(record: SessionRecord) -> Session:
     return session
 
 
+def _id(session_id: object) -> str:
+    """Return a session id without white space around it. Raises TypeError if it is no text."""
+    if not isinstance(session_id, str):
+        raise TypeError(f"session_id must be a text, got {type(session_id).__name__}")
+    return session_id.strip()
+
+
 def _version(session: Session) -> int | None:
     marker = session._storage_update_marker
     return int(marker) if marker is not None and marker.isdecimal() else None
@@ -289,5 +304,8 @@ def _jsonable(key: str, value: object) -> JsonValue:
         log.warning(
             "state %r has a value that is not JSON, which is stored as text: %s", key, error
         )
-        plain = to_jsonable_python(cleaned(value), bytes_mode="base64", serialize_unknown=True)
+        try:
+            plain = to_jsonable_python(cleaned(value), bytes_mode="base64", serialize_unknown=True)
+        except (RecursionError, ValueError):  # it contains itself, or is nested too deep
+            plain = shown(value)
     return plain

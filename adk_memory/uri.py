@@ -18,6 +18,7 @@ from typing import TypeAlias
 from urllib.parse import unquote, unquote_plus
 
 from shared_core import InvalidInput, MemoryEngine
+from shared_core.core import shown
 from shared_core.models import hosted
 
 Option: TypeAlias = str | int | float | bool
@@ -97,7 +98,7 @@ def _typed(name: str, written: str) -> Option:
         return convert(written)
     except (ValueError, KeyError):
         raise InvalidInput(
-            f"option {name!r} of the URI must be {expected}, got {written!r}"
+            f"option {name!r} of the URI must be {expected}, got {shown(written)}"
         ) from None
 
 

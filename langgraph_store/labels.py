@@ -19,7 +19,9 @@ from shared_core.core import (
     memories_namespace as core_memories_namespace,
     profile_namespace as core_profile_namespace,
     scope_path,
+    shown,
 )
+from shared_core.errors import InvalidInput
 from shared_core.profiles import Subject
 
 _ESCAPED_DOT = re.compile(r"%((?:25)*)2E")
@@ -75,6 +77,18 @@ def profile_namespace(
     scope = Scope(app_name, user_id)
     scope_path(scope)
     return to_labels(core_profile_namespace(scope, subject, check_label(agent_id, "agent_id")))
+
+
+def check_labels(labels: object, what: str) -> None:
+    """Raise ValueError, naming what, unless labels is a sequence of texts.
+
+    LangGraph itself fails on some other values, and on showing others in its error.
+    """
+    if isinstance(labels, str) or not isinstance(labels, Sequence):
+        raise InvalidInput(f"{what} must be a tuple of labels, got {shown(labels)}")
+    for label in labels:
+        if not isinstance(label, str):
+            raise InvalidNamespaceError(f"a label of {what} must be a string, got {shown(label)}")
 
 
 def with_label_hint(error: InvalidNamespaceError) -> InvalidNamespaceError:

@@ -27,7 +27,7 @@ from langgraph_store.tools import memory_tools
 from langgraph_store.turn_feed import TurnFeed
 from shared_core import ExtractionStrategy, Hit, InvalidInput, Memory, Scope, run_sync
 from shared_core.context import ShownMemory, memory_block
-from shared_core.core import search_failed
+from shared_core.core import search_failed, shown
 from shared_core.nlp import TokenCounter, count_tokens
 
 _log = logging.getLogger("hippocampus")
@@ -92,7 +92,7 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         if max_tokens < 1:
             raise InvalidInput(f"max_tokens must be at least 1, got {max_tokens}")
         if place not in ("message", "system"):
-            raise InvalidInput(f"place must be 'message' or 'system', got {place!r}")
+            raise InvalidInput(f"place must be 'message' or 'system', got {shown(place)}")
         super().__init__()
         self._engine = store.engine
         self._identity = RunIdentity(app, user_id, thread_id)

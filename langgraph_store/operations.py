@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
 from typing import Any, cast
 
 from langgraph.store.base import (
@@ -21,8 +22,8 @@ from langgraph.store.base import (
     validate_op_namespace,
 )
 
-from langgraph_store.labels import from_label, from_labels, to_labels, with_label_hint
-from shared_core.core import MEMORIES, Namespace, check_json
+from langgraph_store.labels import check_labels, from_label, from_labels, to_labels, with_label_hint
+from shared_core.core import MEMORIES, Namespace, check_json, shown
 from shared_core.errors import InvalidInput
 from shared_core.ports import (
     FindItems,
@@ -58,10 +59,10 @@ class ScoredItem(SearchItem):
 def field_paths(fields: object) -> Paths:
     """Return LangGraph's field paths with their tokens. Raises InvalidInput for other values."""
     if isinstance(fields, str) or not isinstance(fields, list | tuple):
-        raise InvalidInput(f"index must be False or a list of field paths, got {fields!r:.80}")
+        raise InvalidInput(f"index must be False or a list of field paths, got {shown(fields)}")
     for path in fields:
         if not isinstance(path, str) or not path:
-            raise InvalidInput(f"a field path must be a text that is not empty, got {path!r:.80}")
+            raise InvalidInput(f"a field path must be a text that is not empty, got {shown(path)}")
     return {path: [] if path == "$" else tokenize_path(path) for path in fields}
 
 
@@ -73,8 +74,7 @@ def core_op(op: Op, fields: Paths | None, search: Search | None) -> ItemOp:
     Raises InvalidInput or InvalidNamespaceError for an invalid operation.
     """
     labels: object = getattr(op, "namespace", getattr(op, "namespace_prefix", ()))
-    if isinstance(labels, str) or not isinstance(labels, Sequence):
-        raise InvalidInput(f"a namespace must be a tuple of labels, got {labels!r:.80}")
+    check_labels(labels, "a namespace")
     try:
         validate_op_namespace(_with_tuples(op))
     except InvalidNamespaceError as error:
@@ -102,7 +102,7 @@ def core_op(op: Op, fields: Paths | None, search: Search | None) -> ItemOp:
 def _address(op: GetOp | PutOp) -> tuple[Namespace, str]:
     key: object = op.key
     if not isinstance(key, str):
-        raise InvalidInput(f"the key of an item must be a string, got {key!r:.80}")
+        raise InvalidInput(f"the key of an item must be a string, got {shown(key)}")
     return from_labels(op.namespace), key
 
 
@@ -115,15 +115,22 @@ def _write(op: PutOp, fields: Paths | None) -> WriteItem:
     ttl: object = op.ttl
     if ttl is not None and (isinstance(ttl, bool) or not isinstance(ttl, int | float)):
         raise InvalidInput(
-            f"the time to live of {op.key!r} must be a number of minutes, got {ttl!r:.80}"
+            f"the time to live of {op.key!r} must be a number of minutes, got {shown(ttl)}"
         )
     paths = fields if op.index is None else op.index
     return WriteItem(
         address=address,
         value=op.value,
         texts=None if paths is None else _texts(op, {} if paths is False else paths),
-        ttl_s=None if op.ttl is None else op.ttl * SECONDS_PER_MINUTE,
+        ttl_s=None if op.ttl is None else _seconds(op.ttl),
     )
+
+
+def _seconds(minutes: float) -> float:
+    try:
+        return minutes * SECONDS_PER_MINUTE
+    except OverflowError:  # a whole number that no float can hold; the core refuses it
+        return math.inf
 
 
 def _texts(op: PutOp, paths: object) -> dict[str, str]:
@@ -134,9 +141,12 @@ def _texts(op: PutOp, paths: object) -> dict[str, str]:
             for path, parts in tokens.items()
             for position, text in enumerate(get_text_at_path(op.value, parts))
         }
-    except (TypeError, ValueError, RecursionError):
+    except (LookupError, TypeError, ValueError, RecursionError) as error:
         check_json(op.value, f"the value of {op.key!r} in {op.namespace}")
-        raise
+        raise InvalidInput(
+            f"index {shown(list(tokens))} does not fit the value of {op.key!r}: name fields as"
+            " 'title' or 'parts[*].text'"
+        ) from error
 
 
 def text_of_field(value: Mapping[str, Any], name: str) -> str | None:
@@ -177,7 +187,7 @@ def _namespace_query(op: ListNamespacesOp) -> NamespaceQuery:
         labels = tuple(label if label == "*" else from_label(label) for label in _path(condition))
         if condition.match_type not in paths:
             raise InvalidInput(
-                f"match_type must be 'prefix' or 'suffix', got {condition.match_type!r}"
+                f"match_type must be 'prefix' or 'suffix', got {shown(condition.match_type)}"
             )
         paths[condition.match_type].append(labels)
     return NamespaceQuery(

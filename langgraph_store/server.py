@@ -24,6 +24,7 @@ from langgraph.store.base import TTLConfig
 
 from langgraph_store.store import PgHippocampusStore
 from shared_core import InvalidInput
+from shared_core.core import shown
 
 PREFIX = "HIPPOCAMPUS_"
 
@@ -85,7 +86,7 @@ def _store(variables: Mapping[str, str]) -> PgHippocampusStore:
         try:
             return None if text is None else float(text)
         except ValueError:
-            raise InvalidInput(f"{PREFIX}{name} must be a number, got {text!r}") from None
+            raise InvalidInput(f"{PREFIX}{name} must be a number, got {shown(text)}") from None
 
     index: Any = {}
     if embedder := named("EMBEDDER"):

@@ -27,12 +27,12 @@ from langgraph.store.base import (
     ensure_embeddings,
 )
 
-from langgraph_store.labels import with_label_hint
+from langgraph_store.labels import check_labels, with_label_hint
 from langgraph_store.operations import core_op, field_paths, result_of
 from langgraph_store.single_ops import SingleOps
 from langgraph_store.sweeper import STOP_TIMEOUT_S, Sweeper
 from shared_core import BatchError as BatchError, InvalidInput, MemoryEngine, open_memory, run_sync
-from shared_core.core import instructions_scope
+from shared_core.core import instructions_scope, listed, shown
 from shared_core.errors import MemoryCoreError
 from shared_core.ingest import one_error
 from shared_core.models import hosted
@@ -130,7 +130,7 @@ class PgHippocampusStore(BaseStore):
         operations failed, it raises BatchError with the results of the others. If all have the same
         error, or there is one operation, it raises the error itself.
         """
-        return run_sync(self._run(list(ops)))
+        return run_sync(self._run(_listed(ops)))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations as batch() does, on the caller's own event loop.
@@ -139,7 +139,7 @@ class PgHippocampusStore(BaseStore):
         batches. Writes of instructions do not, because each makes a version, nor do searches with
         a query, because each runs for longer than its round trip.
         """
-        ops = list(ops)
+        ops = _listed(ops)
         if len(ops) == 1 and _may_share(ops[0]):
             return [await self._single_ops.do(ops[0], self._outcome)]
         return await self._run(ops)
@@ -351,15 +351,33 @@ def _checked_interval_s(minutes: float | None) -> float | None:
     if minutes is None:
         return None
     if isinstance(minutes, bool) or not isinstance(minutes, int | float) or not minutes > 0:
-        raise InvalidInput(f"sweep_interval_minutes must be above 0, got {minutes!r}")
+        raise InvalidInput(f"sweep_interval_minutes must be above 0, got {shown(minutes)}")
     return min(minutes * SECONDS_PER_MINUTE, threading.TIMEOUT_MAX)
 
 
+def _listed(ops: Iterable[Op]) -> list[Op]:
+    return listed(ops, "ops", "[GetOp(...)]")
+
+
+def _check_address(args: Sequence[Any], options: Mapping[str, Any]) -> None:
+    """Raise InvalidInput for labels or a key that BaseStore would fail on."""
+    given: dict[str, Any] = {**dict(zip(("namespace", "key"), args[1:3], strict=False)), **options}
+    for name in ("namespace", "prefix", "suffix"):
+        if name in given and (name == "namespace" or given[name] is not None):
+            check_labels(given[name], name)
+    try:
+        str(given.get("key"))  # as BaseStore writes keys that are no texts
+    except (RecursionError, ValueError) as error:
+        refused = shown(given["key"])
+        raise InvalidInput(f"the key of an item must be a string, got {refused}") from error
+
+
 def _helpful(method: Method) -> Method:
-    """Wrap a method of BaseStore, so that its error for a dotted label has a hint."""
+    """Wrap a method of BaseStore, so that its errors for a namespace or a key are clear."""
 
     @wraps(method)
     def call(*args: Any, **options: Any) -> Any:
+        _check_address(args, options)
         try:
             return method(*args, **options)
         except InvalidNamespaceError as error:
@@ -367,6 +385,7 @@ def _helpful(method: Method) -> Method:
 
     @wraps(method)
     async def acall(*args: Any, **options: Any) -> Any:
+        _check_address(args, options)
         try:
             return await method(*args, **options)
         except InvalidNamespaceError as error:
@@ -375,5 +394,8 @@ def _helpful(method: Method) -> Method:
     return cast(Method, acall if inspect.iscoroutinefunction(method) else call)
 
 
-for _name in ("get", "search", "put", "delete", "aget", "asearch", "aput", "adelete"):
+for _name in (
+    "get", "search", "put", "delete", "list_namespaces",
+    "aget", "asearch", "aput", "adelete", "alist_namespaces",
+):  # fmt: skip
     setattr(PgHippocampusStore, _name, _helpful(getattr(PgHippocampusStore, _name)))

@@ -38,6 +38,8 @@ from shared_core.core.domain import (
 )
 from shared_core.core.namespaces import check_label, scope_path
 from shared_core.core.retention_policy import POLICIES, RetentionPolicy
+from shared_core.core.shown import shown
+from shared_core.core.validation import listed
 from shared_core.errors import InvalidInput, MemoryCoreError
 from shared_core.ingest import events as ingest, items
 from shared_core.ingest.instructions import Instructions
@@ -286,7 +288,9 @@ class MemoryEngine:
         self, scope: Scope, memories: str | NewMemory | Sequence[str | NewMemory]
     ) -> list[str]:
         """Store texts or NewMemory objects; return their keys. An existing key is replaced."""
-        many = [memories] if isinstance(memories, str | NewMemory) else memories
+        if isinstance(memories, str | NewMemory):
+            memories = [memories]
+        many = listed(memories, "memories", '["Ana likes tea."]')
         new = [NewMemory(text=one) if isinstance(one, str) else one for one in many]
         return await ingest.remember(self._handle, scope, new)
 
@@ -356,7 +360,7 @@ class MemoryEngine:
         user = scope if user_id is None else user_id
         if isinstance(user, Scope) or thread_id is not None or strategy is not None:
             is_scope = isinstance(scope, Scope) or thread_id is None
-            wrong = "" if is_scope else f"scope must be a Scope(app, user), got {scope!r:.80}: "
+            wrong = "" if is_scope else f"scope must be a Scope(app, user), got {shown(scope)}: "
             raise InvalidInput(
                 f"{wrong}end_session takes a user id, e.g. end_session('alice', app='my-app'), or a"
                 " scope and a thread id"

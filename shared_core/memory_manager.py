@@ -13,6 +13,7 @@ from shared_core.context.window import ContextWindow
 from shared_core.core.domain import Event, Hit, JsonValue, Role, Scope
 from shared_core.core.json_text import check_json, to_json
 from shared_core.core.namespaces import check_label
+from shared_core.core.shown import shown
 from shared_core.core.uri_validation import is_oceanbase
 from shared_core.core.validation import number
 from shared_core.engine import MemoryEngine
@@ -104,7 +105,7 @@ class OceanBaseMemoryProvider(MemoryManager):
         **options: Any,
     ) -> None:
         if not isinstance(later, bool):
-            raise InvalidInput(f"later must be True or False, got {later!r:.80}")
+            raise InvalidInput(f"later must be True or False, got {shown(later)}")
         self._later = later
         uri = _checked_uri(uri)
         self.scope = Scope(_named(app, "app"), _named(agent_id, "agent_id"))
@@ -182,14 +183,15 @@ def _checked_uri(uri: object) -> str:
         return chosen
     where = redacted(chosen) if isinstance(chosen, str) else chosen
     raise InvalidInput(
-        f"uri or HIPPOCAMPUS_URI must be 'seekdb:///folder' or 'oceanbase://...', got {where!r}:"
+        f"uri or HIPPOCAMPUS_URI must be 'seekdb:///folder' or 'oceanbase://...',"
+        f" got {shown(where)}:"
         " OceanBaseMemoryProvider needs OceanBase; for PostgreSQL use open_memory()"
     )
 
 
 def _named(name: str, what: str) -> str:
     if not check_label(name, what).strip():
-        raise InvalidInput(f"{what} must not be blank, got {name!r}")
+        raise InvalidInput(f"{what} must not be blank, got {shown(name)}")
     return name
 
 
@@ -204,7 +206,7 @@ def _text_of(content: str | Mapping[str, JsonValue]) -> str:
     """
     if not isinstance(content, str | Mapping):
         raise InvalidInput(
-            f'content must be a text or a mapping, e.g. {{"text": "Hello"}}, got {content!r:.80}'
+            f'content must be a text or a mapping, e.g. {{"text": "Hello"}}, got {shown(content)}'
         )
     if isinstance(content, str):
         event_text = content
@@ -212,7 +214,7 @@ def _text_of(content: str | Mapping[str, JsonValue]) -> str:
         text = content.get("text", content.get("content"))
         event_text = text if isinstance(text, str) else to_json(dict(content), "content")
     if not event_text.strip() or not content:
-        raise InvalidInput(f"content is empty: {content!r:.80}; do not append such an event")
+        raise InvalidInput(f"content is empty: {shown(content)}; do not append such an event")
     return event_text
 
 

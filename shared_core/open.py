@@ -7,6 +7,7 @@ from pathlib import Path
 
 from shared_core.conversation.settings import ConversationSettings
 from shared_core.core.retention_policy import Strength
+from shared_core.core.shown import shown
 from shared_core.core.timestamps import ServerClock
 from shared_core.core.validation import checked_clock
 from shared_core.engine import MemoryEngine
@@ -15,7 +16,7 @@ from shared_core.extraction.rule_based import resolve_extractor
 from shared_core.models.embedders import resolve_embedder
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.relation_schema import Objects, Relations
-from shared_core.ports.jobs import ExtractionStrategy
+from shared_core.ports.jobs import ExtractionStrategy, checked_strategy
 from shared_core.ports.storage import Clock, Extractor
 from shared_core.privacy.redaction import PrivacyPolicy, privacy_policy
 from shared_core.settings import Settings, load_settings
@@ -82,9 +83,9 @@ def open_memory(
     settings = load_settings(uri, schema=schema, pool_size=pool_size, create=create)
     clock = ServerClock() if clock is None else checked_clock(clock)
     if strength is not None and not callable(strength):
-        raise InvalidInput(f"strength must be a function of Traits, got {strength!r:.80}")
-    if strategy is not None and not isinstance(strategy, ExtractionStrategy):
-        raise InvalidInput(f"strategy must be an ExtractionStrategy, got {strategy!r:.80}")
+        raise InvalidInput(f"strength must be a function of Traits, got {shown(strength)}")
+    if strategy is not None:
+        checked_strategy(strategy)
     storage = open_storage(settings, clock, strength)
     embedding = Embedding(resolve_embedder(embedder), storage)
     return MemoryEngine(

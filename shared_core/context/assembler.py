@@ -22,6 +22,7 @@ from shared_core.context.window import ContextItem, ContextWindow, Layout
 from shared_core.core.delimiters import HEAD, TAIL, Section, line
 from shared_core.core.domain import Event, Hit, Memory
 from shared_core.core.namespaces import clean_text
+from shared_core.core.shown import shown
 from shared_core.core.validation import listed, number
 from shared_core.errors import InvalidInput
 from shared_core.nlp.tokenizer import TokenCounter, count_tokens
@@ -131,16 +132,16 @@ class ContextAssembler:
         cut: bool = False,
     ) -> None:
         if isinstance(max_tokens, bool) or not isinstance(max_tokens, int):
-            raise InvalidInput(f"max_tokens must be a whole number, got {max_tokens!r}")
+            raise InvalidInput(f"max_tokens must be a whole number, got {shown(max_tokens)}")
         if max_tokens < LEAST_MAX_TOKENS:
             raise InvalidInput(f"max_tokens must be at least {LEAST_MAX_TOKENS}, got {max_tokens}")
         if not callable(count):
             raise InvalidInput(
-                f"count must be a function from a text to its number of tokens, got {count!r:.80};"
+                f"count must be a function from a text to its number of tokens, got {shown(count)};"
                 " without count, o200k is used"
             )
         if not isinstance(shares, Mapping):
-            raise InvalidInput(f"shares must map sections to numbers, got {shares!r:.80}")
+            raise InvalidInput(f"shares must map sections to numbers, got {shown(shares)}")
         unknown = sorted(set(shares) - set(DEFAULT_SHARES))
         if unknown:
             raise InvalidInput(
@@ -193,7 +194,7 @@ class ContextAssembler:
             or not isinstance(instructions, Sequence)
             or not all(isinstance(one, str) for one in instructions)
         ):
-            raise InvalidInput(f"instructions must be a list of texts, got {instructions!r}")
+            raise InvalidInput(f"instructions must be a list of texts, got {shown(instructions)}")
         request = paragraph_of("query", query)
         words = same_words(query)
         required = [

@@ -10,6 +10,7 @@ from shared_core.context.window import ContextItem
 from shared_core.core.delimiters import Section
 from shared_core.core.domain import Event, Hit
 from shared_core.core.namespaces import clean_text
+from shared_core.core.shown import shown
 from shared_core.core.timestamps import check_moment
 from shared_core.errors import InvalidInput
 from shared_core.nlp.text import language, sentences
@@ -45,7 +46,7 @@ def instruction_of(number: int, text: str) -> WindowCandidate:
 def fact_of(number: int, fact: Fact | Hit) -> WindowCandidate:
     """Return a fact. It is no duplicate of its turn, because it says what still holds."""
     if not isinstance(fact, Fact | Hit):
-        raise InvalidInput(f"facts must be Fact or Hit objects, got {fact!r:.80}")
+        raise InvalidInput(f"facts must be Fact or Hit objects, got {shown(fact)}")
     if isinstance(fact, Hit):
         entry = memory_of("facts", number, fact)
         return replace(entry, repeats=entry.tells)
@@ -71,7 +72,7 @@ def fact_of(number: int, fact: Fact | Hit) -> WindowCandidate:
 def memory_of(section: Section, number: int, hit: Hit) -> WindowCandidate:
     """Return a memory. It is a duplicate of a turn, fact or better memory in the same words."""
     if not isinstance(hit, Hit):
-        raise InvalidInput(f"{section} must be Hit objects from recall(), got {hit!r:.80}")
+        raise InvalidInput(f"{section} must be Hit objects from recall(), got {shown(hit)}")
     memory = hit.memory
     check_moment(memory.occurred_at, f"occurred_at of memory {memory.memory_id}")
     if memory.superseded_at is not None:
@@ -102,7 +103,7 @@ def turns_of(history: Sequence[Event]) -> list[WindowCandidate]:
     """
     for event in history:
         if not isinstance(event, Event):
-            raise InvalidInput(f"history must be Event objects, got {event!r:.80}")
+            raise InvalidInput(f"history must be Event objects, got {shown(event)}")
         check_moment(event.occurred_at, f"occurred_at of event {event.event_id!r}")
     turns = []
     for number, event in enumerate(sorted(history, key=lambda event: event.occurred_at), 1):
@@ -159,7 +160,7 @@ def _clean(text: str, what: str) -> str:
     """Return a text as it is shown. Raises InvalidInput if it is no string."""
     if not isinstance(text, str):
         raise InvalidInput(
-            f'{what} must be a text, got {type(text).__name__} {text!r:.80}: pass "" for none'
+            f'{what} must be a text, got {type(text).__name__} {shown(text)}: pass "" for none'
         )
     return clean_text(text).strip()
 

@@ -23,6 +23,7 @@ from shared_core.context.window import (
 )
 from shared_core.core.delimiters import Section
 from shared_core.core.digest_cache import DigestCache
+from shared_core.core.shown import shown
 from shared_core.core.validation import name_of
 from shared_core.errors import InvalidInput
 from shared_core.nlp.text import HAN, KANA, sentences
@@ -79,7 +80,7 @@ class Costs:
         if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0:
             raise InvalidInput(
                 f"the tokenizer {self.name} must return the number of tokens of a text, got"
-                f" {tokens!r:.80}: pass count=lambda text: len(tokenizer.encode(text))"
+                f" {shown(tokens)}: pass count=lambda text: len(tokenizer.encode(text))"
             )
         return tokens
 

@@ -10,7 +10,9 @@ from shared_core.context.assembler import ContextAssembler, CountedTurns
 from shared_core.context.window import ContextWindow
 from shared_core.core.domain import AsOf, Event, Hit, Scope, ThreadId
 from shared_core.core.namespaces import check_label
+from shared_core.core.shown import shown
 from shared_core.core.telemetry import measured
+from shared_core.errors import InvalidInput
 from shared_core.lifecycle import Handle
 from shared_core.nlp.tokenizer import count_tokens
 from shared_core.ports.runs import Fact
@@ -49,6 +51,8 @@ async def context_window(
     summaries of other threads, and of this one before the history shown. The query comes last.
     Turns that a session log holds unredacted are shown redacted.
     """
+    if not isinstance(assembler, ContextAssembler):
+        raise InvalidInput(f"assembler must be a ContextAssembler, got {shown(assembler)}")
     thread = ThreadId(check_label(thread_id, "thread_id"))
     storage, embedding = await handle.storage(), handle.embedding
     options = RecallOptions(limit=MOST_MEMORIES, now=handle.clock(), as_of=as_of, merged_only=True)
@@ -58,8 +62,8 @@ async def context_window(
     async def history() -> CountedTurns:
         """Return the counted turns. Counting runs while recall waits for the database."""
         events = await storage.events.thread_history(scope, thread, turns, as_of)
-        shown = map(handle.sanitizer.shown, _within_reach(events, assembler))
-        return assembler.counted([*shown])
+        redacted = map(handle.sanitizer.shown, _within_reach(events, assembler))
+        return assembler.counted([*redacted])
 
     hits, counted, summary, others, stored = await asyncio.gather(
         recall(storage, embedding, scope, query, options),
@@ -69,7 +73,7 @@ async def context_window(
         _profile(storage, scope, profile, as_of),
     )
     facts = [hit for hit in hits if hit.memory.kind == "semantic"]
-    shown = {hit.memory.memory_id for hit in facts}
+    found = {hit.memory.memory_id for hit in facts}
     return assembler.assemble(
         system_prompt=system_prompt,
         query=query,
@@ -77,7 +81,7 @@ async def context_window(
         profile=stored or None,
         facts=[
             *_with_ends(facts, others),
-            *(fact for fact in others[:MOST_MEMORIES] if fact.memory_id not in shown),
+            *(fact for fact in others[:MOST_MEMORIES] if fact.memory_id not in found),
         ],
         memories=[
             hit

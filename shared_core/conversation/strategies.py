@@ -25,6 +25,7 @@ from shared_core.core.domain import (
 )
 from shared_core.core.ids import uuid7
 from shared_core.core.json_text import to_json
+from shared_core.core.shown import shown
 from shared_core.errors import InvalidInput
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.ports.storage import Acquainted, Extractor
@@ -164,18 +165,19 @@ def _named(name: object) -> MemoryStrategy:
     if not isinstance(name, str) or name not in plugins:
         known = ", ".join([*BUILT_IN, *sorted(plugins)])
         raise InvalidInput(
-            f"strategy {name!r} is unknown: name one of {known}, pass a MemoryStrategy object, or"
-            f" install a package with an entry point of that name in the group {ENTRY_POINTS!r}"
+            f"strategy {shown(name)} is unknown: name one of {known}, pass a MemoryStrategy"
+            " object, or install a package with an entry point of that name in the group"
+            f" {ENTRY_POINTS!r}"
         )
     try:
         made = plugins[name].load()()
     except (ImportError, AttributeError, TypeError) as error:
         raise InvalidInput(
-            f"strategy {name!r} ({plugins[name].value}) cannot be loaded: {error}"
+            f"strategy {shown(name)} ({plugins[name].value}) cannot be loaded: {error}"
         ) from error
     if not isinstance(made, MemoryStrategy):
         raise InvalidInput(
-            f"strategy {name!r} ({plugins[name].value}) must make a MemoryStrategy, got a"
+            f"strategy {shown(name)} ({plugins[name].value}) must make a MemoryStrategy, got a"
             f" {type(made).__name__}"
         )
     return made
@@ -239,12 +241,15 @@ class StrategyExtractor:
 
     def _draft(self, record: MemoryRecord, events: Sequence[Event], name: str) -> StatementDraft:
         if not isinstance(record, MemoryRecord) or not isinstance(record.content, str):
-            raise InvalidInput(f"strategy {name!r} must return MemoryRecords, got {record!r:.80}")
+            raise InvalidInput(
+                f"strategy {shown(name)} must return MemoryRecords, got {shown(record)}"
+            )
         if not isinstance(record.metadata, Mapping):
             raise InvalidInput(
-                f"the metadata of strategy {name!r} must be a dict, got {record.metadata!r:.80}"
+                f"the metadata of strategy {shown(name)} must be a dict,"
+                f" got {shown(record.metadata)}"
             )
-        to_json(record.metadata, f"the metadata of strategy {name!r}")
+        to_json(record.metadata, f"the metadata of strategy {shown(name)}")
         return StatementDraft(
             metadata=record.metadata,
             text=record.content,

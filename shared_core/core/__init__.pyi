@@ -22,4 +22,6 @@ from .namespaces import (
     storable as storable,
 )
 from .retention_policy import RetentionPolicy as RetentionPolicy
+from .shown import shown as shown
 from .telemetry import search_failed as search_failed
+from .validation import listed as listed

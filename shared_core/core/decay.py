@@ -31,6 +31,7 @@ from shared_core.core.retention_policy import (
     at_least_zero,
     share,
 )
+from shared_core.core.shown import shown
 from shared_core.core.timestamps import check_moment
 from shared_core.core.validation import number
 from shared_core.errors import InvalidInput
@@ -71,7 +72,7 @@ def retention_score(
     falls with accesses, importance or arousal.
     """
     if isinstance(days, bool) or not isinstance(days, Real) or not math.isfinite(days):
-        raise InvalidInput(f"days must be a finite number, got {days!r:.80}")
+        raise InvalidInput(f"days must be a finite number, got {shown(days)}")
     slowed = _slowed(decay_rate, arousal)
     strength = share(initial, "initial") * _reinforcement(accesses)
     return min(1.0, strength * math.exp(-slowed * max(days, 0.0)))
@@ -189,7 +190,7 @@ def _after(moment: datetime, days: float) -> datetime | None:
 
 def _reinforcement(accesses: int) -> float:
     if isinstance(accesses, bool) or not isinstance(accesses, int) or accesses < 0:
-        raise InvalidInput(f"accesses must be a whole number from 0, got {accesses!r}")
+        raise InvalidInput(f"accesses must be a whole number from 0, got {shown(accesses)}")
     return 1.0 + math.log(1 + accesses)
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Final, Literal, NewType, TypeAlias
 from uuid import UUID
 
+from shared_core.core.shown import shown
 from shared_core.errors import InvalidInput
 
 JsonValue: TypeAlias = (
@@ -158,7 +159,7 @@ class AsOf:
             if moment is not None and not (isinstance(moment, datetime) and moment.tzinfo):
                 raise InvalidInput(
                     f"AsOf({name}=...) must be a datetime with a time zone, e.g."
-                    f" datetime.now(UTC), got {moment!r}"
+                    f" datetime.now(UTC), got {shown(moment)}"
                 )
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from shared_core.core.domain import Namespace, Scope
+from shared_core.core.shown import shown
 from shared_core.errors import InvalidInput
 
 MEMORIES = "memories"
@@ -39,12 +40,12 @@ def check_label(label: object, what: str) -> str:
     Raises InvalidInput unless it is a non-empty str without NUL and lone surrogates.
     """
     if not isinstance(label, str):
-        raise InvalidInput(f"{what} must be a string, got {type(label).__name__}: {label!r}")
+        raise InvalidInput(f"{what} must be a string, got {type(label).__name__}: {shown(label)}")
     if not label:
         raise InvalidInput(f"{what} must not be empty")
     if _UNSTORABLE.search(label):
         raise InvalidInput(
-            f"{what} holds a NUL byte or a lone surrogate, which cannot be stored: {label!r}"
+            f"{what} holds a NUL byte or a lone surrogate, which cannot be stored: {shown(label)}"
         )
     return label
 
@@ -88,7 +89,7 @@ def rest_of(labels: Sequence[str]) -> str:
 def check_scope(scope: Scope) -> None:
     """Raise InvalidInput unless scope is a Scope; scope_path() checks its parts."""
     if not isinstance(scope, Scope):
-        raise InvalidInput(f"scope must be a Scope(app, user), got {scope!r:.80}")
+        raise InvalidInput(f"scope must be a Scope(app, user), got {shown(scope)}")
 
 
 def scope_path(scope: Scope) -> str:
@@ -100,7 +101,7 @@ def scope_path(scope: Scope) -> str:
         except InvalidInput as error:
             raise InvalidInput(f"{error} (Scope.{field})") from None
         if not label.strip():
-            raise InvalidInput(f"{what} must not be blank, got {label!r} (Scope.{field})")
+            raise InvalidInput(f"{what} must not be blank, got {shown(label)} (Scope.{field})")
     return to_path((scope.app, scope.user))
 
 
@@ -148,7 +149,7 @@ def common_prefix(namespaces: Iterable[Sequence[str]]) -> Namespace:
 
 
 def _escape(label: str) -> str:
-    if _UNSTORABLE.search(label):
+    if not isinstance(label, str) or _UNSTORABLE.search(label):
         check_label(label, "a label of a namespace")
     return label.replace("%", "%25").replace("/", "%2F")
 

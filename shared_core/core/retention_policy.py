@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 from shared_core.core.domain import JsonValue, MemoryKind
+from shared_core.core.shown import shown
 from shared_core.core.validation import number
 from shared_core.errors import InvalidInput
 
@@ -67,7 +68,9 @@ class RetentionPolicy:
             if value is not None:
                 share(value, name)
         if not isinstance(self.with_history, bool):
-            raise InvalidInput(f"with_history must be True or False, got {self.with_history!r:.80}")
+            raise InvalidInput(
+                f"with_history must be True or False, got {shown(self.with_history)}"
+            )
 
 
 POLICIES: Final[Mapping[str, RetentionPolicy]] = MappingProxyType(

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
 from shared_core.core.domain import AsOf
+from shared_core.core.shown import shown
 from shared_core.errors import InvalidInput
 
 CLOCKS_APART = timedelta(hours=1)
@@ -71,7 +72,8 @@ def check_moment(moment: datetime, what: str) -> None:
     """Raise InvalidInput, naming what, for a moment without a time zone or out of range in UTC."""
     if not isinstance(moment, datetime):
         raise InvalidInput(
-            f"{what} must be a datetime with a time zone, e.g. datetime.now(UTC), got {moment!r}"
+            f"{what} must be a datetime with a time zone, e.g. datetime.now(UTC),"
+            f" got {shown(moment)}"
         )
     if moment.tzinfo is None:
         raise InvalidInput(
@@ -88,7 +90,7 @@ def check_as_of(as_of: AsOf | None) -> None:
     if as_of is None:
         return
     if not isinstance(as_of, AsOf):
-        raise InvalidInput(f"as_of must be AsOf(valid=..., known=...), got {as_of!r}")
+        raise InvalidInput(f"as_of must be AsOf(valid=..., known=...), got {shown(as_of)}")
     for name, moment in (("valid", as_of.valid), ("known", as_of.known)):
         if moment is not None:
             check_moment(moment, f"as_of.{name}")
@@ -103,7 +105,7 @@ def moment_of(text: str, what: str) -> datetime:
         moment = datetime.fromisoformat(text.strip())
     except ValueError as error:
         raise InvalidInput(
-            f"{what} must be a moment like 2024-05-01 or 2024-05-01T09:30+02:00, got {text!r}"
+            f"{what} must be a moment like 2024-05-01 or 2024-05-01T09:30+02:00, got {shown(text)}"
         ) from error
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     check_moment(moment, what)

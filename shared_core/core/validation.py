@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, tzinfo
 from numbers import Real
@@ -11,6 +12,8 @@ from uuid import UUID
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from shared_core.core.domain import MemoryId
+from shared_core.core.ids import is_uuid
+from shared_core.core.shown import shown
 from shared_core.core.timestamps import check_moment
 from shared_core.errors import InvalidInput
 
@@ -18,11 +21,14 @@ from shared_core.errors import InvalidInput
 def number(value: object, what: str, low: float, high: float = math.inf) -> float:
     """Return a finite number from low to high. Raises InvalidInput, naming what."""
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise InvalidInput(f"{what} must be a number, e.g. {max(low, 0):g}, got {value!r:.80}")
-    if high < math.inf and not low <= float(value) <= high:
-        raise InvalidInput(f"{what} must be between {low:,g} and {_bound(high)}, got {value}")
-    if not low <= float(value) < math.inf:
-        raise InvalidInput(f"{what} must be a finite number from {low:g}, got {value}")
+        raise InvalidInput(f"{what} must be a number, e.g. {max(low, 0):g}, got {shown(value)}")
+    exact: Any = value  # not as a float: a whole number may be too large for one
+    if high < math.inf and not low <= exact <= high:
+        raise InvalidInput(
+            f"{what} must be between {low:,g} and {_bound(high)}, got {shown(value)}"
+        )
+    if not low <= exact <= sys.float_info.max:
+        raise InvalidInput(f"{what} must be a finite number from {low:g}, got {shown(value)}")
     return float(value)
 
 
@@ -30,7 +36,7 @@ def whole_number(value: object, what: str, low: int, high: int) -> int:
     """Return a whole number from low to high. Raises InvalidInput, naming what."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise InvalidInput(
-            f"{what} must be between {low:,} and {high:,}, a whole number, got {value!r:.80}"
+            f"{what} must be between {low:,} and {high:,}, a whole number, got {shown(value)}"
         )
     return value
 
@@ -38,7 +44,7 @@ def whole_number(value: object, what: str, low: int, high: int) -> int:
 def listed(values: object, what: str, example: str) -> list[Any]:
     """Return the elements of a list, tuple or the like. Raises InvalidInput, naming what."""
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
-        raise InvalidInput(f"{what} must be a list, e.g. {example}, got {values!r:.80}")
+        raise InvalidInput(f"{what} must be a list, e.g. {example}, got {shown(values)}")
     return list(values)
 
 
@@ -46,9 +52,29 @@ def mapping(value: object, what: str) -> Mapping[str, Any]:
     """Return a mapping. Raises InvalidInput for anything else, naming what."""
     if not isinstance(value, Mapping):
         raise InvalidInput(
-            f'{what} must be a mapping, e.g. {{"source": "chat"}}, or left out, got {value!r:.80}'
+            f'{what} must be a mapping, e.g. {{"source": "chat"}}, or left out, got {shown(value)}'
         )
     return value
+
+
+def optional_function(value: object, what: str) -> None:
+    """Raise InvalidInput, naming what, unless value is a function or None."""
+    if value is not None and not callable(value):
+        raise InvalidInput(f"{what} must be a function or None, got {shown(value)}")
+
+
+def ids_of(ids: object, what: str) -> list[UUID]:
+    """Return a list of ids from UUIDs or their texts. Raises InvalidInput, naming what."""
+    return [id_of(one, f"each of {what}") for one in listed(ids, what, "[job.job_id]")]
+
+
+def id_of(value: object, what: str) -> UUID:
+    """Return an id from a UUID or its text. Raises InvalidInput, naming what."""
+    if isinstance(value, UUID):
+        return value
+    if isinstance(value, str) and is_uuid(value):
+        return UUID(value)
+    raise InvalidInput(f"{what} must be a UUID, got {shown(value)}")
 
 
 def names_of(keys: object, what: str = "keys") -> list[str]:
@@ -60,7 +86,7 @@ def names_of(keys: object, what: str = "keys") -> list[str]:
             return [str(name) for name in names]
         keys = next(name for name in names if not isinstance(name, str | UUID))
     raise InvalidInput(
-        f"{what} must be a key or memory id, or a list of them, got {keys!r:.80}: list_memories()"
+        f"{what} must be a key or memory id, or a list of them, got {shown(keys)}: list_memories()"
         " shows both"
     )
 
@@ -72,7 +98,7 @@ def memory_ids_of(ids: object) -> list[MemoryId]:
         return [MemoryId(one if isinstance(one, UUID) else UUID(one)) for one in many]
     except (ValueError, AttributeError, TypeError):
         raise InvalidInput(
-            f"memory_ids must be UUIDs, not keys, e.g. hit.memory.memory_id, got {ids!r:.80}"
+            f"memory_ids must be UUIDs, not keys, e.g. hit.memory.memory_id, got {shown(ids)}"
         ) from None
 
 
@@ -86,7 +112,7 @@ def zone_of(zone: tzinfo | str | None, what: str = "zone") -> tzinfo | None:
         except (ZoneInfoNotFoundError, ValueError, OSError):
             pass  # zoneinfo raises each of these for some unknown names, e.g. of a folder
     raise InvalidInput(
-        f'{what} must be a time zone, e.g. "Asia/Shanghai", "UTC" or a tzinfo, got {zone!r:.80}'
+        f'{what} must be a time zone, e.g. "Asia/Shanghai", "UTC" or a tzinfo, got {shown(zone)}'
     )
 
 
@@ -103,7 +129,7 @@ def checked_clock(clock: Callable[[], datetime]) -> Callable[[], datetime]:
     if not callable(clock):
         raise InvalidInput(
             f"clock must be a function that returns a datetime with a time zone, e.g."
-            f" lambda: datetime.now(UTC), got {clock!r:.80}"
+            f" lambda: datetime.now(UTC), got {shown(clock)}"
         )
 
     def now() -> datetime:

@@ -19,6 +19,7 @@ from shared_core.extraction.rule_reader import (
     guarded,
     pattern_of,
     read_turn,
+    states_facts,
 )
 from shared_core.models.language_model import resolve_language_model
 from shared_core.nlp.affect import emotion_of, turn_importance
@@ -148,7 +149,7 @@ def key_sentences(events: Sequence[Event]) -> Mapping[str, float]:
 
 def _carried(events: Sequence[Event]) -> Iterator[tuple[str, FactDraft]]:
     for event in events:
-        if event.role != "user" or not extract_facts(event):
+        if event.role != "user" or not states_facts(event):
             continue
         for sentence in sentences(event.text):
             for fact in extract_facts(replace(event, text=sentence)):

@@ -75,12 +75,21 @@ def extract_facts(event: Event) -> list[FactDraft]:
     return read_turn(event, DiscourseState()).facts
 
 
+def states_facts(event: Event) -> bool:
+    """Tell whether extract_facts() finds any; reads the turn up to the first."""
+    return bool(read_turn(event, DiscourseState(), most_stating=1).facts)
+
+
 def read_turn(
-    event: Event, discourse: DiscourseState, without: Collection[str] = ()
+    event: Event,
+    discourse: DiscourseState,
+    without: Collection[str] = (),
+    most_stating: int = MAX_STATING_CLAUSES,
 ) -> RuleReading:
     """Return what the user states in a turn, and update the discourse state.
 
-    discourse: the state after the earlier turns. without: ids of disabled patterns.
+    discourse: the state after the earlier turns. without: ids of disabled patterns. most_stating:
+    maximum number of clauses with facts.
     """
     reading = RuleReading()
     if event.role != "user":
@@ -95,7 +104,7 @@ def read_turn(
             discourse.begin_sentence()
             continue
         read_clauses += 1
-        if read_clauses > MAX_READ_CLAUSES or stating_clauses == MAX_STATING_CLAUSES:
+        if read_clauses > MAX_READ_CLAUSES or stating_clauses == most_stating:
             reading.unread = True
             break
         read = read_clause(clause, original, lang, event, discourse, without)

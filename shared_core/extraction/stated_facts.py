@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Final
 
 from shared_core.core.domain import USER, FactDraft
+from shared_core.core.shown import shown
 from shared_core.errors import InvalidInput
 from shared_core.nlp.affect import fact_importance
 from shared_core.nlp.rules import load_rules
@@ -34,12 +35,12 @@ def stated_slot(given: str) -> Slot:
     Raises InvalidInput for no name, a secret, or a typo of a known slot, which it suggests.
     """
     if not isinstance(given, str):
-        raise InvalidInput(f"slot must be a string such as 'employer', got {given!r}")
+        raise InvalidInput(f"slot must be a string such as 'employer', got {shown(given)}")
     slot = slot_of(given)
     if slot is None or not slot.name:
         raise InvalidInput(
             "slot must be a name of letters, e.g. 'employer' or 'shoe_size', and no secret,"
-            f" got {given!r}"
+            f" got {shown(given)}"
         )
     if not slot.known and near_slot(slot.name):
         raise InvalidInput(near_slot_message(given, slot.name))

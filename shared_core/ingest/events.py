@@ -21,9 +21,10 @@ from shared_core.core.domain import (
 )
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import check_label, clean_text, memories_namespace, scope_path
+from shared_core.core.shown import shown
 from shared_core.core.telemetry import REMEMBERED, measured
 from shared_core.core.timestamps import check_moment
-from shared_core.core.validation import mapping
+from shared_core.core.validation import listed, mapping
 from shared_core.errors import InvalidInput
 from shared_core.lifecycle import Handle
 from shared_core.models.embedding import Embedding
@@ -138,7 +139,7 @@ async def append_events(
     """
     scope_path(scope)
     check_thread(thread_id)
-    given = [checked_event(event) for event in events]
+    given = [checked_event(event) for event in listed(events, "events", "[Event(...)]")]
     texts = (event.text for event in given)
     turns: Sequence[Event] = await off_loop(texts, lambda: [*map(intake.event, given)])
     answers = _answers(turns)
@@ -245,7 +246,7 @@ async def remember(handle: Handle, scope: Scope, memories: Sequence[NewMemory]) 
     An existing key in the scope is replaced. Raises InvalidInput for a memory without text.
     """
     scope_path(scope)
-    given = list(memories)
+    given = [_checked_memory(memory) for memory in memories]
     texts = (memory.text for memory in given)
     clean = await off_loop(texts, lambda: [*map(handle.sanitizer.memory, given)])
     rows = [_memory_row(memory, scope, handle.clock()) for memory in clean]
@@ -283,15 +284,25 @@ def memory_value(
     return shown
 
 
+def _checked_memory(memory: NewMemory) -> NewMemory:
+    if not isinstance(memory, NewMemory):
+        raise InvalidInput(f"memories must be texts or NewMemory objects, got {shown(memory)}")
+    if not isinstance(memory.text, str):
+        raise InvalidInput(f"the text of a memory must be a text, got {shown(memory.text)}")
+    if not isinstance(memory.author, str | None):
+        raise InvalidInput(f"the author of a memory must be a text, got {shown(memory.author)}")
+    return memory
+
+
 def checked_event(event: Event) -> Event:
     """Return an event. Raises InvalidInput with the reason if it cannot be stored."""
     if not isinstance(event, Event):
-        raise InvalidInput(f"events must be Event objects, got {event!r:.80}")
+        raise InvalidInput(f"events must be Event objects, got {shown(event)}")
     check_label(event.event_id, "event_id")
     for name, text in (("text", event.text), ("author", event.author)):
         if not isinstance(text, str):
             raise InvalidInput(
-                f"{name} of event {event.event_id!r} must be a text, got {text!r:.80}"
+                f"{name} of event {event.event_id!r} must be a text, got {shown(text)}"
             )
     mapping(event.metadata, f"metadata of event {event.event_id!r}")
     check_moment(event.occurred_at, f"occurred_at of event {event.event_id!r}")
@@ -309,7 +320,7 @@ def checked_event(event: Event) -> Event:
 def check_importance(importance: float) -> None:
     """Raise InvalidInput unless importance is a number from 1 to 10."""
     if not isinstance(importance, int | float) or not 1 <= importance <= 10:
-        raise InvalidInput(f"importance must be between 1 and 10, got {importance!r}")
+        raise InvalidInput(f"importance must be between 1 and 10, got {shown(importance)}")
 
 
 def _digest(text: str) -> bytes:
@@ -350,7 +361,7 @@ def _memory_row(memory: NewMemory, scope: Scope, now: datetime) -> MemoryRow:
         raise InvalidInput("text of a memory must not be blank")
     if memory.kind not in get_args(MemoryKind):
         raise InvalidInput(
-            f"kind {memory.kind!r} is not known: take one of {', '.join(get_args(MemoryKind))}"
+            f"kind {shown(memory.kind)} is not known: take one of {', '.join(get_args(MemoryKind))}"
         )
     check_importance(memory.importance)
     memory_id = MemoryId(uuid7())

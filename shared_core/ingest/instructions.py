@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from shared_core.core.domain import JsonValue, Scope
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import check_label, instructions_namespace, scope_path
-from shared_core.errors import InvalidInput, NotFound
+from shared_core.core.validation import whole_number
+from shared_core.errors import NotFound
 from shared_core.ingest.items import draft
 from shared_core.lifecycle import Handle
 from shared_core.ports.items import Instruction, WriteItem
 from shared_core.ports.storage import Storage
 
+MOST_LISTED = 1_000_000
 MAX_VERSIONS = 1_000
 
 
@@ -46,8 +48,7 @@ class Instructions:
 
     async def history(self, scope: Scope, key: str, *, limit: int = 100) -> Sequence[Instruction]:
         """Return the versions, newest first."""
-        if not 0 < limit <= MAX_VERSIONS:
-            raise InvalidInput(f"limit must be between 1 and {MAX_VERSIONS:,}, got {limit}")
+        whole_number(limit, "limit", 1, MAX_VERSIONS)
         storage = await self._ready(scope, key)
         return await storage.instructions.instruction_versions(scope, key, limit)
 
@@ -86,8 +87,8 @@ class Instructions:
         self, scope: Scope, *, limit: int = 100, offset: int = 0
     ) -> Sequence[Instruction]:
         """Return the newest version of each instruction, latest change first."""
-        if limit < 0 or offset < 0:
-            raise InvalidInput(f"limit and offset must be from 0, got {limit} and {offset}")
+        whole_number(limit, "limit", 0, MOST_LISTED)
+        whole_number(offset, "offset", 0, MOST_LISTED)
         scope_path(scope)
         storage = await self._handle.storage()
         return await storage.instructions.newest_instructions(scope, limit, offset)

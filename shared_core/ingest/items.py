@@ -14,7 +14,9 @@ from shared_core.core.domain import Hit, JsonValue, MemoryId, Scope
 from shared_core.core.ids import uuid7
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import check_label, clean_text, instructions_scope, shows_profile
+from shared_core.core.shown import shown
 from shared_core.core.telemetry import measured
+from shared_core.core.validation import listed
 from shared_core.errors import (
     BatchError,
     CapabilityMissing,
@@ -279,7 +281,7 @@ def page_bounds(limit: int, offset: int, name: str = "limit") -> tuple[int, int]
     """Return limit and offset, at most MAX_BOUND. Raises InvalidInput for negative ones."""
     for what, number in ((name, limit), ("offset", offset)):
         if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-            raise InvalidInput(f"{what} must be a whole number from 0, got {number!r:.80}")
+            raise InvalidInput(f"{what} must be a whole number from 0, got {shown(number)}")
     return min(limit, MAX_BOUND), min(offset, MAX_BOUND)
 
 
@@ -310,7 +312,10 @@ async def run_item_ops(
     result is raised after all others are done. If a single cause failed all of them, or there is
     only one operation, the plain error is raised. stamps: of imported items, one for each write.
     """
-    return await _Batch(storage, embedding, clock, ops, stamps).run()
+    given = listed(ops, "ops", "[ReadItem(...)]")
+    if unknown := [op for op in given if not isinstance(op, ItemOp)]:
+        raise InvalidInput(f"ops must be operations on items, got {shown(unknown[0])}")
+    return await _Batch(storage, embedding, clock, given, stamps).run()
 
 
 class _Batch:

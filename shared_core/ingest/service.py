@@ -13,7 +13,7 @@ from shared_core.errors import ModelUnavailable
 from shared_core.ingest import events as ingest
 from shared_core.ingest.session_log import are_storable
 from shared_core.jobs.queue import JobQueue, job_for_turns
-from shared_core.ports.jobs import ExtractionStrategy
+from shared_core.ports.jobs import ExtractionStrategy, checked_strategy
 
 if TYPE_CHECKING:
     from shared_core.jobs.worker import Worker
@@ -53,7 +53,7 @@ class Turns:
 
         engine.append_events() explains the arguments.
         """
-        strategy = strategy or self._strategy
+        strategy = self._strategy if strategy is None else checked_strategy(strategy)
         storage = await self._handle.storage()
         thread = ThreadId(thread_id)
         job = job_for_turns(strategy, self._handle.clock, delay_s=delay_s, session_end=session_end)
@@ -81,7 +81,7 @@ class Turns:
         self, scope: Scope, thread_id: str, strategy: ExtractionStrategy | None = None
     ) -> bool:
         """Enqueue the unread turns of a thread for now; return whether there were any."""
-        strategy = strategy or self._strategy
+        strategy = self._strategy if strategy is None else checked_strategy(strategy)
         check_scope(scope)
         if not strategy.on_session_end or not are_storable(scope.app, scope.user, thread_id):
             return False

@@ -13,6 +13,7 @@ from datetime import datetime
 
 from shared_core.core.namespaces import check_label
 from shared_core.core.timestamps import check_moment
+from shared_core.core.validation import listed
 from shared_core.errors import InvalidInput, NotFound
 from shared_core.lifecycle import Handle
 from shared_core.ports.api_tokens import ApiToken
@@ -62,7 +63,7 @@ class ApiTokens:
                 raise InvalidInput(
                     f"expires_at must be in the future, got {expires_at.isoformat()}"
                 )
-        if len(label) > MAX_LABEL or (label and check_label(label, "label") != label):
+        if label != "" and len(check_label(label, "label")) > MAX_LABEL:
             raise InvalidInput(f"label must have at most {MAX_LABEL} characters, got {len(label)}")
         token = ApiToken(
             token_id=secrets.token_hex(8),
@@ -79,7 +80,7 @@ class ApiTokens:
 
     async def verify(self, text: str) -> ApiToken | None:
         """Return the token with this secret, or None if it is unknown, revoked or expired."""
-        parts = _FORM.fullmatch(text)
+        parts = _FORM.fullmatch(text) if isinstance(text, str) else None
         if parts is None:
             return None
         storage = await self._handle.storage()
@@ -131,7 +132,8 @@ class FirstToken:
 
 
 def _checked(users: Sequence[str]) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(check_label(user, "user") for user in users))
+    given = listed(users, "users", '["ana"]')
+    names = tuple(dict.fromkeys(check_label(user, "user") for user in given))
     if not 0 < len(names) <= MAX_USERS:
         raise InvalidInput(
             f"users must hold 1 to {MAX_USERS:,} users, or be None for all, got {len(names)}"

@@ -17,7 +17,9 @@ from uuid import UUID, uuid4
 from shared_core.core.domain import JsonValue, Scope, ThreadId
 from shared_core.core.event_loops import on_own_loop, start_on_own_loop, until_done
 from shared_core.core.ids import uuid7
-from shared_core.core.namespaces import check_label, check_scope, scope_path
+from shared_core.core.namespaces import check_label, scope_path
+from shared_core.core.shown import shown
+from shared_core.core.validation import id_of, ids_of, listed, whole_number
 from shared_core.errors import Conflict, InvalidInput, NotFound, StorageUnavailable
 from shared_core.jobs.retries import MAX_ATTEMPTS, OUTAGE, first_wait_s, reason, wait_s
 from shared_core.jobs.runner import Perform
@@ -47,6 +49,7 @@ SHORTEST_LOOK_S = 0.02
 LONGEST_LOOK_S = 1.0
 CALLBACK = "reflector"
 """Default name of a callback."""
+MOST_LISTED = 1_000_000
 LONGEST_SLEEP_S = 15.0
 """Longest time between two polls while all jobs wait for their time."""
 SHARE = 4
@@ -256,7 +259,7 @@ class JobQueue:
             delay_s=delay_s,
             payload=payload,
             performer=check_label(name, "name"),
-            job_id=job_id,
+            job_id=None if job_id is None else id_of(job_id, "job_id"),
         )
         await self._enqueue(scope, thread_id, job)
         return job.job_id
@@ -375,6 +378,9 @@ class JobQueue:
             raise
         own = JobFilter(app=scope.app, user=scope.user, job_id=new.job_id, statuses=[*JobStatus])
         found = await storage.jobs.list_jobs(own)
+        if not found:  # of finished jobs the last is kept: another one finished after this
+            of_thread = await storage.jobs.jobs_of_threads([(scope, thread)])
+            found = [one for one in of_thread if one.job_type is job_type and not one.is_open]
         if not found:
             raise NotFound(f"thread {thread_id!r} of {scope} was forgotten meanwhile")
         return found[0]
@@ -416,18 +422,23 @@ class JobQueue:
         app: only jobs of this application. statuses: only these. job_id: only this job.
         """
         if scope is not None:
-            check_scope(scope)
+            scope_path(scope)
+        elif app is not None:
+            check_label(app, "app")
+        if thread_id is not None:
+            check_label(thread_id, "thread_id")
         if statuses is None:
             statuses = OPEN_OR_FAILED if thread_id is None else [*JobStatus]
+        chosen = [_status(one) for one in listed(statuses, "statuses", '["failed"]')]
         storage = await self._handle.storage()
         return await storage.jobs.list_jobs(
             JobFilter(
                 app=scope.app if scope else app,
                 user=scope.user if scope else None,
                 thread_id=None if thread_id is None else ThreadId(thread_id),
-                statuses=statuses,
-                job_id=job_id,
-                limit=limit,
+                statuses=chosen,
+                job_id=None if job_id is None else id_of(job_id, "job_id"),
+                limit=whole_number(limit, "limit", 0, MOST_LISTED),
             )
         )
 
@@ -438,8 +449,9 @@ class JobQueue:
 
     async def retry(self, job_ids: Sequence[UUID]) -> int:
         """Enqueue dead jobs again, as new ones due now; return their number."""
+        ids = ids_of(job_ids, "job_ids")
         storage = await self._handle.storage()
-        count = await storage.jobs.retry_jobs(job_ids)
+        count = await storage.jobs.retry_jobs(ids)
         self._worker.wake()
         return count
 
@@ -449,8 +461,9 @@ class JobQueue:
         A worker stops a cancelled job at its next heartbeat, after at most a third of its lease.
         What the job stored before stays.
         """
+        ids = ids_of(job_ids, "job_ids")
         storage = await self._handle.storage()
-        cancelled = await storage.jobs.cancel_jobs(job_ids)
+        cancelled = await storage.jobs.cancel_jobs(ids)
         self._watch.look()
         return cancelled
 
@@ -512,10 +525,16 @@ def _capability(job_type: JobType, name: str, app: str | None) -> Capability:
     return Capability(job_type, check_label(name, "name"), app)
 
 
+def _status(status: object) -> JobStatus:
+    if isinstance(status, str) and status in [*JobStatus]:
+        return JobStatus(status)
+    raise InvalidInput(f"a status must be one of {', '.join(JobStatus)}, got {shown(status)}")
+
+
 def _known(job_type: str) -> JobType:
     try:
         return JobType(job_type)
     except ValueError:
         raise InvalidInput(
-            f"job_type {job_type!r} is not known: take one of {', '.join(JobType)}"
+            f"job_type {shown(job_type)} is not known: take one of {', '.join(JobType)}"
         ) from None

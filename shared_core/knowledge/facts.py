@@ -20,6 +20,7 @@ from shared_core.core.domain import (
 )
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import check_label, scope_path, storable
+from shared_core.core.shown import shown
 from shared_core.core.timestamps import check_as_of, check_moment
 from shared_core.errors import Conflict, InvalidInput, NotFound
 from shared_core.extraction.stated_facts import (
@@ -83,11 +84,12 @@ class Facts:
             InvalidInput: for a slot without facts that differs from a known one by a letter.
         """
         check_as_of(as_of)
+        scope_path(scope)
         if not isinstance(slot, str):
-            raise InvalidInput(f"slot must be a text, e.g. 'employer', got {slot!r}")
+            raise InvalidInput(f"slot must be a text, e.g. 'employer', got {shown(slot)}")
         storage = await self._handle.storage()
         name = slot_name(slot)
-        found = await storage.facts.list_facts(scope, slot=name, history=history, as_of=as_of)
+        found = await storage.facts.list_facts(scope, slot=name, history=bool(history), as_of=as_of)
         if (
             name
             and not found
@@ -114,7 +116,9 @@ class Facts:
         known_slot, begins = stated_slot(slot), _moment(valid_from)
         about = USER if subject is None else short_name(check_label(subject, "subject").strip())
         if not normalised(about):
-            raise InvalidInput(f"subject must be a name, or None for the user, got {subject!r}")
+            raise InvalidInput(
+                f"subject must be a name, or None for the user, got {shown(subject)}"
+            )
         about = USER if normalised(about) == USER else about
         text = self._value(value)
         embedded: dict[str, Vectors] = {}
@@ -330,7 +334,7 @@ class Facts:
 
     def _value(self, value: str) -> str:
         if not isinstance(value, str):
-            raise InvalidInput(f"value must be a text, e.g. {str(value)!r}, got {value!r}")
+            raise InvalidInput(f"value must be a text, e.g. 'Leeds', got {shown(value)}")
         text = self._handle.sanitizer.memory(
             NewMemory(text=check_label(value, "value").strip())
         ).text.strip()
@@ -353,7 +357,7 @@ async def _fact_named(storage: Storage, scope: Scope, key: Fact | UUID | str) ->
     scope_path(scope)
     if not isinstance(key, Fact | UUID | str):
         raise InvalidInput(
-            f"fact must be a Fact, its key or its memory id as a UUID or a text, got {key!r}"
+            f"fact must be a Fact, its key or its memory id as a UUID or a text, got {shown(key)}"
         )
     name = key.key if isinstance(key, Fact) else str(key)
     found: NamedMemory | None = None

@@ -11,8 +11,9 @@ from uuid import UUID
 from shared_core.core.domain import USER, AsOf, MemoryId, Scope, TripleDraft
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import check_label, scope_path
+from shared_core.core.shown import shown
 from shared_core.core.timestamps import check_as_of, check_moment
-from shared_core.core.validation import whole_number
+from shared_core.core.validation import id_of, listed, whole_number
 from shared_core.errors import CapabilityMissing, Conflict, InvalidInput, NotFound
 from shared_core.knowledge.facts import Facts
 from shared_core.knowledge.run_rows import applied, until_applied
@@ -154,9 +155,9 @@ class Graph:
         subject_key, object_key = entity_key(subject, "subject"), entity_key(object, "object")
         name = relations.name(check_label(relation, "relation"))
         if not (isinstance(confidence, int | float) and 0 <= confidence <= 1):
-            raise InvalidInput(f"confidence must be between 0 and 1, got {confidence!r}")
+            raise InvalidInput(f"confidence must be between 0 and 1, got {shown(confidence)}")
         if not isinstance(functional, bool | None):
-            raise InvalidInput(f"functional must be True, False or None, got {functional!r}")
+            raise InvalidInput(f"functional must be True, False or None, got {shown(functional)}")
         if functional is None:
             functional = bool(relations.functional(name))
         now = self._clock()
@@ -245,10 +246,7 @@ class Graph:
 
         Raises NotFound for an unknown edge, Conflict if it holds or another has replaced it.
         """
-        try:
-            edge = UUID(str(edge_id))
-        except ValueError as error:
-            raise InvalidInput(f"edge_id must be a UUID, got {edge_id!r}") from error
+        edge = id_of(edge_id, "edge_id")
         storage = await self._ready(scope)
         found = await storage.graph.one_edge(scope, edge)
         if found is None:
@@ -281,7 +279,8 @@ class Graph:
         def planned(known: Sequence[Alias]) -> AliasPlan:
             return plan_unmerge(name, aliases, known, uuid7)
 
-        plan = await self._change_aliases(scope, name, aliases or (), planned)
+        given = () if aliases is None else aliases
+        plan = await self._change_aliases(scope, name, given, planned)
         return len(plan.ended) - len(plan.added)
 
     async def _change_aliases(
@@ -291,9 +290,9 @@ class Graph:
         aliases: Sequence[str],
         planned: Callable[[Sequence[Alias]], AliasPlan],
     ) -> AliasPlan:
-        if isinstance(aliases, str) or len(aliases) > MAX_ALIASES:
+        if len(listed(aliases, "aliases", '["Mia"]')) > MAX_ALIASES:
             raise InvalidInput(
-                f"aliases must be a list of up to {MAX_ALIASES} names, got {aliases!r:.80}"
+                f"aliases must be a list of up to {MAX_ALIASES} names, got {len(aliases)}"
             )
         keys = [entity_key(name, "name"), *(entity_key(one, "an alias") for one in aliases)]
         storage = await self._ready(scope)
@@ -369,7 +368,7 @@ def entity_key(name: object, what: str) -> str:
     if not key or max(len(key.encode()), len(str(name).encode())) > MAX_NAME_BYTES:
         raise InvalidInput(
             f"{what} must be a name of at most {MAX_NAME_BYTES} bytes with more than punctuation,"
-            f" got {name!r}"
+            f" got {shown(name)}"
         )
     return key
 

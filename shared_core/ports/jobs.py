@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -11,6 +10,7 @@ from typing import Protocol
 from uuid import UUID
 
 from shared_core.core.domain import JsonValue, Scope, ThreadId
+from shared_core.core.shown import shown
 from shared_core.errors import InvalidInput, MemoryCoreError
 
 
@@ -304,13 +304,23 @@ class ExtractionStrategy:
             count = getattr(self, name)
             whole = isinstance(count, int) and not isinstance(count, bool)
             if count is not None and (not whole or not 1 <= count < 2**31):
-                raise InvalidInput(f"{name} must be a whole number from 1, or None, got {count!r}")
+                raise InvalidInput(
+                    f"{name} must be a whole number from 1, or None, got {shown(count)}"
+                )
         if not isinstance(self.on_session_end, bool):
-            raise InvalidInput(f"on_session_end must be True or False, got {self.on_session_end!r}")
+            raise InvalidInput(
+                f"on_session_end must be True or False, got {shown(self.on_session_end)}"
+            )
+
+
+def checked_strategy(strategy: object) -> ExtractionStrategy:
+    """Return a strategy. Raises InvalidInput for anything else."""
+    if not isinstance(strategy, ExtractionStrategy):
+        raise InvalidInput(f"strategy must be an ExtractionStrategy, got {shown(strategy)}")
+    return strategy
 
 
 def check_delay(delay_s: float) -> None:
     """Raise InvalidInput unless delay_s is a number of seconds from 0 to a year."""
-    valid = isinstance(delay_s, int | float) and math.isfinite(delay_s)
-    if not valid or not 0 <= delay_s <= MAX_DELAY_S:
-        raise InvalidInput(f"delay_s must be between 0 and a year of seconds, got {delay_s!r}")
+    if not isinstance(delay_s, int | float) or not 0 <= delay_s <= MAX_DELAY_S:
+        raise InvalidInput(f"delay_s must be between 0 and a year of seconds, got {shown(delay_s)}")

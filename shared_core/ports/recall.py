@@ -20,6 +20,7 @@ from shared_core.core.domain import (
     Role,
     Scope,
 )
+from shared_core.core.shown import shown
 from shared_core.errors import InvalidInput
 from shared_core.ports.graph import Edge
 
@@ -55,7 +56,7 @@ class ThreeFactor:
         for name in ("relevance", "recency", "importance", "recency_days"):
             value = getattr(self, name)
             if not isinstance(value, int | float) or not 0 <= value < math.inf:
-                raise InvalidInput(f"{name} must be a finite number from 0, got {value!r}")
+                raise InvalidInput(f"{name} must be a finite number from 0, got {shown(value)}")
         if self.recency_days == 0:
             raise InvalidInput("recency_days must be more than 0, got 0")
 

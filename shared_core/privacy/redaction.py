@@ -18,6 +18,7 @@ from datetime import date
 from typing import Final, Literal, get_args
 
 from shared_core.core.domain import JsonValue
+from shared_core.core.shown import shown
 from shared_core.errors import InvalidInput
 from shared_core.privacy.spoken_secrets import (
     KEY,
@@ -271,10 +272,12 @@ def privacy_policy(given: str | Mapping[str, str] | PrivacyPolicy | None) -> Pri
     modes: dict[str, Mode] = dict(PRESETS["default"].modes)
     for name, mode in given.items():
         if name not in _KINDS:
-            raise InvalidInput(f"privacy kind {name!r} is unknown: give one of {', '.join(KINDS)}")
+            raise InvalidInput(
+                f"privacy kind {shown(name)} is unknown: give one of {', '.join(KINDS)}"
+            )
         if mode not in get_args(Mode):
             raise InvalidInput(
-                f"privacy of {name!r} must be one of {', '.join(get_args(Mode))}, got {mode!r}"
+                f"privacy of {name!r} must be one of {', '.join(get_args(Mode))}, got {shown(mode)}"
             )
         modes[name] = mode  # type: ignore[assignment] # one of them
     return PrivacyPolicy(modes)

@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 from shared_core.core.delimiters import without_memories
 from shared_core.core.digest_cache import DigestCache
 from shared_core.core.domain import Event, JsonValue, NewMemory
+from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import clean_text
 from shared_core.core.validation import mapping
 from shared_core.errors import InvalidInput
@@ -94,12 +95,16 @@ class Intake:
 
     def request(self, payload: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
         """Return the payload of a callback as it may be stored: texts redacted, ids unchanged."""
+        to_json(mapping(payload, "a job's payload"), "a job's payload")  # refuses what is no JSON
         masked = self._masked(payload, ("text", "content"))
         return self._mapping(masked, "a job's payload")
 
     def _mapping(self, value: object, what: str) -> dict[str, JsonValue]:
         redact = self.privacy.redact_value
-        return {key: redact(part) for key, part in mapping(value, what).items()}
+        try:
+            return {key: redact(part) for key, part in mapping(value, what).items()}
+        except RecursionError as error:
+            raise InvalidInput(f"{what} contains itself, or is nested too deep") from error
 
     def payload(self, payload: str) -> str:
         """Return the JSON of a session log event with every "text" in it redacted.

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from shared_core.core.domain import USER, FactType, JsonValue, Turn
 from shared_core.core.namespaces import clean_text
+from shared_core.core.shown import shown
 from shared_core.core.timestamps import check_moment
 from shared_core.errors import InvalidInput
 from shared_core.nlp.keywords_and_topics import text_features
@@ -269,7 +270,7 @@ def language_of(texts: Sequence[str], requested: str | None = None) -> Language:
     if requested is None:
         return language("\n".join(texts))
     if requested not in get_args(Language):
-        raise InvalidInput(f"language must be 'en', 'zh' or None, got {requested!r}")
+        raise InvalidInput(f"language must be 'en', 'zh' or None, got {shown(requested)}")
     return "zh" if requested == "zh" else "en"
 
 

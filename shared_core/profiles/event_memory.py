@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from shared_core.core.domain import JsonValue, Turn
 from shared_core.core.ids import uuid7
+from shared_core.core.shown import shown
 from shared_core.core.validation import whole_number
 from shared_core.errors import InvalidInput
 from shared_core.nlp.text import language, search_terms, sentences
@@ -88,7 +89,7 @@ class EventMemory:
         An event is a text, which happened at the moment at, or a pair (text, moment).
         """
         if isinstance(events, str) or not isinstance(events, Sequence):
-            raise InvalidInput(f"events must be a list of texts, e.g. ['...'], got {events!r:.80}")
+            raise InvalidInput(f"events must be a list of texts, e.g. ['...'], got {shown(events)}")
         moment, changed = moment_of(at, "at"), False
         for place, given in enumerate(events):
             text, when = given if isinstance(given, tuple) else (given, moment + place * IN_A_ROW)

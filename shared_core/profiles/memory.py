@@ -24,6 +24,8 @@ from shared_core.core.domain import JsonValue
 from shared_core.core.ids import uuid7
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import check_label
+from shared_core.core.shown import shown
+from shared_core.core.validation import id_of
 from shared_core.errors import InvalidInput
 from shared_core.profiles.entries import (
     EventParagraph,
@@ -66,7 +68,7 @@ class Memory:
         max_events: int = MAX_EVENTS,
     ) -> None:
         if subject not in get_args(Subject):
-            raise InvalidInput(f"subject must be 'user' or 'agent', got {subject!r}")
+            raise InvalidInput(f"subject must be 'user' or 'agent', got {shown(subject)}")
         self.agent_id = check_label(agent_id, "agent_id")
         self.memory_id = checked_id(memory_id) if memory_id is not None else uuid7()
         self.subject: Subject = subject
@@ -216,10 +218,7 @@ class Memory:
 
 def checked_id(memory_id: UUID | str) -> UUID:
     """Return a memory_id as a UUID. Raises InvalidInput if it is none."""
-    try:
-        return UUID(str(memory_id))
-    except ValueError as error:
-        raise InvalidInput(f"memory_id must be a UUID, got {memory_id!r}") from error
+    return id_of(memory_id, "memory_id")
 
 
 def _moment(given: str) -> datetime:

@@ -12,6 +12,7 @@ from uuid import UUID
 from shared_core.core.domain import Event, JsonValue, Scope, ThreadId
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import check_label, clean_text
+from shared_core.core.shown import shown
 from shared_core.core.telemetry import APPENDED, measured
 from shared_core.core.validation import whole_number
 from shared_core.errors import Conflict, InvalidInput, NotFound
@@ -63,7 +64,7 @@ class ProfileStore:
         if not (is_whole and 2 <= keep_versions <= MAX_VERSIONS):
             raise InvalidInput(
                 f"keep_versions must be between 2 and {MAX_VERSIONS:,} (rollback needs an older"
-                f" version), got {keep_versions!r}"
+                f" version), got {shown(keep_versions)}"
             )
         self.scope = scope
         self.keep_versions = keep_versions
@@ -124,7 +125,7 @@ class ProfileStore:
 
     async def _of(self, agent_id: str, subject: Subject) -> StoredProfile | None:
         if subject not in get_args(Subject):
-            raise InvalidInput(f"subject must be 'user' or 'agent', got {subject!r}")
+            raise InvalidInput(f"subject must be 'user' or 'agent', got {shown(subject)}")
         storage = await self._handle.storage()
         return await storage.profiles.profile_of(self.scope, subject, agent_id)
 
@@ -132,7 +133,7 @@ class ProfileStore:
         found = checked_id(memory_id)
         whole = version is None or (isinstance(version, int) and not isinstance(version, bool))
         if not whole or (version is not None and not 0 < version < 2**31):
-            raise InvalidInput(f"version must be a whole number from 1, got {version!r}")
+            raise InvalidInput(f"version must be a whole number from 1, got {shown(version)}")
         storage = await self._handle.storage()
         stored = await storage.profiles.profile_by_id(self.scope, found, version)
         if stored is not None:
@@ -295,12 +296,14 @@ def _of_others(stage: str, record: StageRecord) -> StageRecord:
 def _record(stage: str, result: Mapping[str, JsonValue], clock: Clock) -> StageRecord:
     """Return the record of a stage from a dict, by the documented names."""
     if not isinstance(result, Mapping):
-        raise InvalidInput(f"result of a stage must be a StageRecord or a dict, got {result!r:.80}")
+        raise InvalidInput(
+            f"result of a stage must be a StageRecord or a dict, got {shown(result)}"
+        )
     known = ("status", "error_message", "execution_time_ms")
     status, error, spent = (result.get(name) for name in known)
     if status is not None and status not in get_args(StageStatus):
         raise InvalidInput(
-            f"status must be one of {', '.join(get_args(StageStatus))}, got {status!r}"
+            f"status must be one of {', '.join(get_args(StageStatus))}, got {shown(status)}"
         )
     output = {name: value for name, value in result.items() if name not in known}
     for name, value in {**output, "error_message": error}.items():
@@ -406,7 +409,9 @@ class MemoryRepository(ConversationRecords):
     ) -> Memory:
         """Merge content of type "profile" (with "paragraph") or "event" (with "events")."""
         if content_type not in ("profile", "event"):
-            raise InvalidInput(f"content_type must be 'profile' or 'event', got {content_type!r}")
+            raise InvalidInput(
+                f"content_type must be 'profile' or 'event', got {shown(content_type)}"
+            )
         name = "paragraph" if content_type == "profile" else "events"
         if not isinstance(content_data, Mapping) or name not in content_data:
             raise InvalidInput(f"content of type {content_type!r} must be a dict with {name!r}")

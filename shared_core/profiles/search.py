@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 from shared_core.core.domain import Hit, Memory, MemoryKind, Scope
 from shared_core.core.namespaces import PROFILE
+from shared_core.core.shown import shown
 from shared_core.core.timestamps import check_moment
 from shared_core.core.validation import number, whole_number
 from shared_core.errors import InvalidInput
@@ -70,7 +71,9 @@ class Filters:
     def __post_init__(self) -> None:
         for name, given in (("keywords", self.keywords), ("topics", self.topics)):
             if isinstance(given, str) or not isinstance(given, Collection):
-                raise InvalidInput(f"{name} must be a list of words, e.g. ['work'], got {given!r}")
+                raise InvalidInput(
+                    f"{name} must be a list of words, e.g. ['work'], got {shown(given)}"
+                )
         known = topic_names() if self.topics else {}
         for topic in self.topics:
             if topic not in known:
@@ -92,7 +95,7 @@ class Filters:
         except (TypeError, ValueError) as error:
             raise InvalidInput(
                 "time_range must be words such as 'last week', or (begin, end), got"
-                f" {self.time_range!r:.80}"
+                f" {shown(self.time_range)}"
             ) from error
         for name, moment in (("begin", begin), ("end", end)):
             if moment is not None:
@@ -310,7 +313,7 @@ def _types(given: Collection[MemoryType] | None) -> Collection[str]:
     if given is None:
         return known
     if isinstance(given, str) or not isinstance(given, Collection):
-        raise InvalidInput(f"memory_types must be a list of {', '.join(known)}, got {given!r}")
+        raise InvalidInput(f"memory_types must be a list of {', '.join(known)}, got {shown(given)}")
     for one in given:
         if one not in known:
             raise InvalidInput(f"memory type {one!r} is not known: take {' or '.join(known)}")
@@ -338,6 +341,6 @@ def _pool(limit: int) -> int:
 def _check_sentiment(given: SentimentRange) -> None:
     pair = isinstance(given, Sequence) and len(given) == 2
     if not (pair and all(isinstance(one, int | float) for one in given)):
-        raise InvalidInput(f"sentiment must be (least, most), e.g. (-1, 0), got {given!r:.80}")
+        raise InvalidInput(f"sentiment must be (least, most), e.g. (-1, 0), got {shown(given)}")
     if not -1 <= given[0] <= given[1] <= 1:
-        raise InvalidInput(f"sentiment must be (least, most) from -1 to 1, got {given!r}")
+        raise InvalidInput(f"sentiment must be (least, most) from -1 to 1, got {shown(given)}")

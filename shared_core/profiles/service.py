@@ -9,7 +9,9 @@ from uuid import UUID
 
 from shared_core.core.domain import AsOf, JsonValue, Scope, ThreadId
 from shared_core.core.namespaces import scope_path
-from shared_core.errors import Conflict, InvalidInput, NotFound
+from shared_core.core.timestamps import check_as_of
+from shared_core.core.validation import id_of
+from shared_core.errors import Conflict, NotFound
 from shared_core.ports.profiles import ProfileVersion
 from shared_core.profiles.entries import Subject
 from shared_core.profiles.memory import Memory
@@ -70,6 +72,7 @@ class Profiles:
         The application's own profile wins over those of other agents, then the latest change.
         """
         scope_path(scope)
+        check_as_of(as_of)
         storage = await self._handle.storage()
         return await shown_profile(storage, scope, as_of)
 
@@ -78,10 +81,7 @@ class Profiles:
 
         Raises Conflict if a newer version builds on it, or if the version is no longer kept.
         """
-        try:
-            run = UUID(str(run_id))
-        except ValueError as error:
-            raise InvalidInput(f"run_id must be a UUID, got {run_id!r}") from error
+        run = id_of(run_id, "run_id")
         storage = await self._handle.storage()
         found = await storage.profiles.profile_of_run(scope, run)
         if found is None:

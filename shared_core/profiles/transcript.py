@@ -10,6 +10,7 @@ from typing import Any, Final
 from shared_core.core.domain import ROLES, Event, JsonValue, ThreadId
 from shared_core.core.ids import id_of_words, uuid7
 from shared_core.core.namespaces import check_label, clean_text
+from shared_core.core.shown import shown
 from shared_core.core.timestamps import check_moment
 from shared_core.errors import InvalidInput
 from shared_core.nlp.extractive_summary import summarise
@@ -135,14 +136,14 @@ def event_of(given: object, place: int, now: datetime, *, thread_id: str | None 
         check_moment(given.occurred_at, f"occurred_at of message {place}")
         return given
     if not isinstance(given, Mapping):
-        raise InvalidInput(f"message {place} must be a dict or an Event, got {given!r:.80}")
+        raise InvalidInput(f"message {place} must be a dict or an Event, got {shown(given)}")
     role, content = given.get("role"), given.get("content")
     if not isinstance(role, str) or role not in ROLES:
         raise InvalidInput(
-            f"the role of message {place} must be one of {', '.join(ROLES)}, got {role!r:.80}"
+            f"the role of message {place} must be one of {', '.join(ROLES)}, got {shown(role)}"
         )
     if not isinstance(content, str):
-        raise InvalidInput(f"the content of message {place} must be a text, got {content!r:.80}")
+        raise InvalidInput(f"the content of message {place} must be a text, got {shown(content)}")
     text = clean_text(content)
     given_id: Any = given.get("message_id") or given.get("event_id")
     new_id = str(uuid7()) if thread_id is None else id_of_words(thread_id, place, ROLES[role], text)
@@ -161,11 +162,11 @@ def event_of(given: object, place: int, now: datetime, *, thread_id: str | None 
 def _metadata(given: Mapping[Any, Any], place: int) -> dict[str, JsonValue]:
     metadata, kind = given.get("metadata"), given.get(MESSAGE_TYPE)
     if metadata is not None and not isinstance(metadata, Mapping):
-        raise InvalidInput(f"the metadata of message {place} must be a dict, got {metadata!r:.80}")
+        raise InvalidInput(f"the metadata of message {place} must be a dict, got {shown(metadata)}")
     if kind is not None and not (isinstance(kind, str) and 0 < len(kind) <= MAX_TYPE):
         raise InvalidInput(
             f"the message_type of message {place} must be a word of at most {MAX_TYPE} characters,"
-            f" e.g. 'text', got {kind!r:.80}"
+            f" e.g. 'text', got {shown(kind)}"
         )
     typed = {} if kind in (None, "text") else {MESSAGE_TYPE: kind}
     return {**(metadata or {}), **typed}
@@ -192,7 +193,8 @@ def _moment(given: object, place: int, now: datetime) -> datetime:
         moment = datetime.fromisoformat(given) if isinstance(given, str) else given
     except ValueError as error:
         raise InvalidInput(
-            f"the timestamp of message {place} must be ISO 8601 with a time zone, got {given!r}"
+            f"the timestamp of message {place} must be ISO 8601 with a time zone,"
+            f" got {shown(given)}"
         ) from error
     check_moment(moment, f"the timestamp of message {place}")  # type: ignore[arg-type] # checked
     assert isinstance(moment, datetime)

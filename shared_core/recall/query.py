@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, get_args
 from shared_core.core import validation as arguments
 from shared_core.core.domain import AsOf, Hit, MemoryKind, Namespace, Scope
 from shared_core.core.namespaces import clean_text, memories_namespace, scope_path
+from shared_core.core.shown import shown
 from shared_core.core.telemetry import measured, recalled, stage
 from shared_core.core.timestamps import check_as_of, check_moment
 from shared_core.errors import InvalidInput, ModelUnavailable
@@ -79,7 +80,7 @@ class RecallOptions:
         known = get_args(Ranking)
         if self.ranking not in known and not isinstance(self.ranking, ThreeFactor):
             raise InvalidInput(
-                f"ranking {self.ranking!r} is not known: take one of {', '.join(known)}, or a"
+                f"ranking {shown(self.ranking)} is not known: take one of {', '.join(known)}, or a"
                 " ThreeFactor"
             )
         check_kinds(self.kinds)
@@ -88,7 +89,7 @@ class RecallOptions:
         check_as_of(self.as_of)
         for name, share in (("min_relevance", self.min_relevance), ("diversity", self.diversity)):
             if not (isinstance(share, int | float) and 0 <= share <= 1):
-                raise InvalidInput(f"{name} must be between 0 and 1, got {share!r}")
+                raise InvalidInput(f"{name} must be between 0 and 1, got {shown(share)}")
         arguments.number(self.min_importance, "min_importance", 0, 10)
 
 
@@ -275,10 +276,12 @@ def check_kinds(kinds: Sequence[MemoryKind] | None) -> None:
     """Raise InvalidInput unless kinds is a list of known kinds, or None."""
     known = ", ".join(get_args(MemoryKind))
     if kinds is not None and (isinstance(kinds, str) or not isinstance(kinds, Collection)):
-        raise InvalidInput(f"kinds must be a list of {known}, e.g. ['semantic'], got {kinds!r}")
+        raise InvalidInput(
+            f"kinds must be a list of {known}, e.g. ['semantic'], got {shown(kinds)}"
+        )
     for kind in kinds or ():
         if kind not in get_args(MemoryKind):
-            raise InvalidInput(f"kind {kind!r} is not known: take one of {known}")
+            raise InvalidInput(f"kind {shown(kind)} is not known: take one of {known}")
 
 
 def _check_bounds(limit: int, offset: int = 0) -> None:
@@ -286,5 +289,5 @@ def _check_bounds(limit: int, offset: int = 0) -> None:
         whole = isinstance(number, int) and not isinstance(number, bool)
         if not (whole and 0 <= number <= MAX_LIMIT):
             raise InvalidInput(
-                f"{name} must be between 0 and {MAX_LIMIT:,}, a whole number, got {number!r}"
+                f"{name} must be between 0 and {MAX_LIMIT:,}, a whole number, got {shown(number)}"
             )

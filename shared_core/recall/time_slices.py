@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any, Final, get_args
 
 from shared_core.core.domain import Hit, JsonValue, Memory
+from shared_core.core.shown import shown
 from shared_core.core.timestamps import check_moment
 from shared_core.errors import InvalidInput
 from shared_core.nlp import calendar
@@ -143,7 +144,9 @@ def starts(begin: datetime, end: datetime, unit: BucketUnit, zone: tzinfo) -> li
     Raises InvalidInput for another unit, and for more than MAX_BUCKETS.
     """
     if unit not in get_args(BucketUnit):
-        raise InvalidInput(f"bucket must be one of {', '.join(get_args(BucketUnit))}, got {unit!r}")
+        raise InvalidInput(
+            f"bucket must be one of {', '.join(get_args(BucketUnit))}, got {shown(unit)}"
+        )
     if unit == "hour":
         # Counted in UTC, because a zone repeats an hour when its clocks go back.
         first = begin.astimezone(zone).replace(minute=0, second=0, microsecond=0).astimezone(UTC)
@@ -218,7 +221,7 @@ def _moment(given: datetime | str | None, now: datetime, what: str, side: int) -
     if isinstance(given, str):
         return _exact(given) or named(given, now, what)[side]
     if not isinstance(given, datetime):
-        raise InvalidInput(f"{what} must be a datetime or words for a time, got {given!r}")
+        raise InvalidInput(f"{what} must be a datetime or words for a time, got {shown(given)}")
     check_moment(given, what)
     return given
 

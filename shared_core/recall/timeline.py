@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import get_args
 
 from shared_core.core.domain import AsOf, Hit, MemoryKind, Scope
+from shared_core.core.shown import shown
 from shared_core.core.timestamps import check_moment
 from shared_core.core.validation import zone_of
 from shared_core.errors import InvalidInput
@@ -75,12 +76,18 @@ class TimeSlices:
         now = self._handle.clock() if asked_at is None else asked_at
         check_moment(now, "asked_at")
         days_of = zone_of(zone) or now.tzinfo or UTC
-        now = now.astimezone(days_of)
-        since, until = stretch(when, begin, end, now)
-        if zone is not None:
-            since, until = since and since.astimezone(days_of), until and until.astimezone(days_of)
+        try:
+            now = now.astimezone(days_of)
+            since, until = stretch(when, begin, end, now)
+            if zone is not None:
+                since = since and since.astimezone(days_of)
+                until = until and until.astimezone(days_of)
+        except OverflowError as error:  # near the first or the last day that Python knows
+            raise InvalidInput(f"the time is out of range in {days_of}: {error}") from error
         if order not in get_args(SliceOrder):
-            raise InvalidInput(f"order must be 'newest' or 'oldest', got {order!r}")
+            raise InvalidInput(f"order must be 'newest' or 'oldest', got {shown(order)}")
+        if query is not None:
+            queries.checked_query(scope, query)
         page = queries.page(scope, kinds, limit, offset, as_of=as_of)
         asked = SliceQuery(
             scope=scope, namespace=page.namespace, begin=since, end=until, kinds=kinds, as_of=as_of

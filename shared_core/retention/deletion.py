@@ -9,8 +9,9 @@ from uuid import UUID
 from shared_core.core.domain import Namespace, Scope, ThreadId
 from shared_core.core.ids import is_uuid, uuid7
 from shared_core.core.namespaces import check_label, memories_namespace, scope_path, storable
+from shared_core.core.shown import shown
 from shared_core.core.telemetry import ERASED, FORGOTTEN, measured
-from shared_core.core.validation import names_of
+from shared_core.core.validation import listed, names_of, whole_number
 from shared_core.errors import InvalidInput, StorageUnavailable
 from shared_core.jobs.queue import JobQueue
 from shared_core.lifecycle import Handle
@@ -19,6 +20,8 @@ from shared_core.ports.items import ItemAddress
 from shared_core.ports.storage import Storage
 
 log = logging.getLogger("hippocampus")
+
+MOST_SWEPT = 1_000_000
 
 
 @measured("forget", FORGOTTEN)
@@ -64,15 +67,18 @@ async def forget_scope(handle: Handle, scope: Scope) -> int:
 @measured("sweep_expired", FORGOTTEN)
 async def sweep_expired(handle: Handle, prefix: Namespace, limit: int) -> int:
     """Delete at most `limit` expired memories below a namespace; return their number."""
+    for label in listed(prefix, "prefix", '("app", "user")'):
+        check_label(label, "a label of the prefix")
+    whole_number(limit, "limit", 0, MOST_SWEPT)
     storage = await handle.storage()
-    return await storage.items.sweep_expired(prefix, limit)
+    return await storage.items.sweep_expired(tuple(prefix), limit)
 
 
 def _may_exist(scope: Scope, thread_id: str) -> bool:
     """Return whether a thread of this name can exist. Raises InvalidInput unless it is a text."""
     scope_path(scope)
     if not isinstance(thread_id, str):
-        raise InvalidInput(f"thread_id must be a text, got {thread_id!r:.80}")
+        raise InvalidInput(f"thread_id must be a text, got {shown(thread_id)}")
     return storable(thread_id)
 
 

@@ -9,7 +9,8 @@ from uuid import UUID
 from shared_core.core.domain import MemoryKind, Scope
 from shared_core.core.namespaces import check_label, scope_path
 from shared_core.core.retention_policy import FADING, POLICIES, RetentionPolicy, Rules, Stage
-from shared_core.core.validation import listed, names_of, number, whole_number
+from shared_core.core.shown import shown
+from shared_core.core.validation import listed, names_of, number, optional_function, whole_number
 from shared_core.errors import InvalidInput, NotFound
 from shared_core.knowledge.reviving import revive
 from shared_core.lifecycle import Handle
@@ -80,11 +81,12 @@ class Retention:
             progress: called with the number of memories examined.
         """
         _check_target(scope, app)
+        optional_function(progress, "progress")
         rules = None
         if policy is not None:
             rules = _rules(policy) | dict.fromkeys(kinds_named(never))
         elif never:
-            raise InvalidInput(f"never={never!r:.80} needs a policy: give a policy, too")
+            raise InvalidInput(f"never={shown(never)} needs a policy: give a policy, too")
         of = list(rules) if rules and isinstance(policy, Mapping) else None
         storage = await self._handle.storage()
         path = await storage.retention.set_retention_rules(scope, app, rules, of)
@@ -134,6 +136,7 @@ class Retention:
         """
         _check_target(scope, app)
         whole_number(limit, "limit", 0, MOST)
+        optional_function(progress, "progress")
         storage = await self._handle.storage()
         if dry_run:
             return await cleanups.what_is_due(storage, self._clock, scope, app, limit=limit)
@@ -191,7 +194,7 @@ class Retention:
         """Return demoted and archived memories, which revive() can bring back, latest first."""
         for stage in listed(stages, "stages", '["demoted"]'):
             if stage not in ("demoted", "archived"):
-                raise InvalidInput(f"stage {stage!r} is not known: take demoted or archived")
+                raise InvalidInput(f"stage {shown(stage)} is not known: take demoted or archived")
         whole_number(limit, "limit", 0, MOST)
         whole_number(offset, "offset", 0, MOST)
         scope_path(scope)
@@ -227,7 +230,7 @@ class Retention:
         points. Raises NotFound for an unknown key.
         """
         if not isinstance(key, str | UUID):
-            raise InvalidInput(f"key must be a key or memory id, got {key!r:.80}")
+            raise InvalidInput(f"key must be a key or memory id, got {shown(key)}")
         storage, ids = await self._named(scope, key)
         kept = await storage.retention.kept(scope, ids[:1]) if ids else []
         if not kept:
@@ -268,7 +271,7 @@ def _rules(
     for kind, rule in policy.items():
         if rule is not None and not isinstance(rule, RetentionPolicy):
             raise InvalidInput(
-                f"the policy of {kind!r} must be a RetentionPolicy or None, got {rule!r:.80}"
+                f"the policy of {kind!r} must be a RetentionPolicy or None, got {shown(rule)}"
             )
     return {kind: policy[kind] for kind in kinds_named(list(policy))}
 
@@ -277,10 +280,10 @@ def kinds_named(kinds: Sequence[MemoryKind]) -> Sequence[MemoryKind]:
     """Return the kinds of memory unchanged. Raises InvalidInput for an unknown one."""
     known = get_args(MemoryKind)
     if isinstance(kinds, str):
-        raise InvalidInput(f"kinds must be a list of {', '.join(known)}, got {kinds!r:.80}")
+        raise InvalidInput(f"kinds must be a list of {', '.join(known)}, got {shown(kinds)}")
     for kind in listed(kinds, "kinds", '["episodic"]'):
         if kind not in known:
-            raise InvalidInput(f"kind {kind!r} is not known: take one of {', '.join(known)}")
+            raise InvalidInput(f"kind {shown(kind)} is not known: take one of {', '.join(known)}")
     return kinds
 
 

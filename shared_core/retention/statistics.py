@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 from shared_core.core.decay import days_between, next_stage_at, retention_score
 from shared_core.core.domain import JsonValue, MemoryKind
 from shared_core.core.retention_policy import STAGES, Fate, RetentionPolicy, Stage
+from shared_core.core.shown import shown
 from shared_core.core.validation import number, whole_number
 from shared_core.errors import CapabilityMissing, InvalidInput
 from shared_core.ports.retention import Kept, RetentionRow
@@ -27,7 +28,7 @@ def draw(curve: RetentionCurve, target: str | Path, *, title: str | None = None)
     """
     path = Path(target)
     if path.suffix.lower() not in SUFFIXES:
-        raise InvalidInput(f"target must be a {' or '.join(SUFFIXES)} file, got {path.name!r}")
+        raise InvalidInput(f"target must be a {' or '.join(SUFFIXES)} file, got {shown(path.name)}")
     figure_type = _figure_type()
     figure = figure_type(figsize=(9, 4), layout="constrained")
     axes = figure.subplots()

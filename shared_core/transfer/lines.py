@@ -10,6 +10,7 @@ from typing import Any
 from shared_core.core.domain import Scope
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import check_label, from_path, scope_path, to_path
+from shared_core.core.shown import shown
 from shared_core.errors import InvalidInput
 from shared_core.ports.transfer import TABLES, WITHOUT_USER, ExportedRow, ExportScope, RowBatch
 
@@ -72,7 +73,8 @@ def export_scope_of(scope: Scope | None, app: str | None) -> ExportScope:
     if (scope is None) == (app is None):
         raise InvalidInput("pass either a scope, or an application with app=..., not both")
     if scope is not None:
-        return ExportScope(app=scope.app, user=scope.user, path=scope_path(scope))
+        path = scope_path(scope)
+        return ExportScope(app=scope.app, user=scope.user, path=path)
     check_label(app, "app")
     return ExportScope(app=str(app), user=None, path=to_path((str(app),)))
 
@@ -200,6 +202,8 @@ class LineReader:
                 line = line.decode()
             except UnicodeDecodeError as error:
                 raise self._bad("is no UTF-8", error.start + 1) from error
+        if not isinstance(line, str):
+            raise self._bad(f"must be a text, got {shown(line)}")
         return line.removeprefix(_BOM) if self._number == 1 else line
 
     def _parsed(self, text: str) -> dict[str, Any]:

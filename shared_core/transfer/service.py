@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 from uuid import uuid4
 
 from shared_core.core.domain import Scope
+from shared_core.core.shown import shown
+from shared_core.core.validation import optional_function
 from shared_core.errors import Conflict, InvalidInput, NotFound
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.text import has_words
@@ -112,6 +114,10 @@ class Transfer:
 
         engine.import_lines() explains the arguments and the errors.
         """
+        if not isinstance(source, str | Path | Iterable):
+            raise InvalidInput(f"source must be a file or lines, got {shown(source)}")
+        optional_function(text_of_field, "text_of_field")
+        optional_function(progress, "progress")
         storage = await self._handle.storage()
         known = await storage.transfer.rows_version()
         run = _LineImport(storage, self._handle.embedding, restore, text_of_field, progress)
@@ -135,6 +141,8 @@ def opened(path: Path) -> BinaryIO:
         return path.open("rb")
     except OSError as error:
         raise NotFound(f"the file {str(path)!r} cannot be read: {error.strerror}") from error
+    except ValueError as error:  # NUL, or a lone surrogate
+        raise NotFound(f"{str(path)!r:.80} is no name of a file: {error}") from error
 
 
 class _LineImport:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import random
 from pathlib import Path
 
 import httpx
@@ -10,6 +13,7 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 from schemathesis.generation import GenerationMode
 
+from benchmarks.fuzz_requests import Client, Mutator, Request
 from shared_core import open_memory, run_sync
 from tests.integration.http_processes import serving
 
@@ -58,3 +62,41 @@ def test_no_request_breaks_the_server_or_what_it_tells_of_itself(
         assert {"POST /recall", "GET /graph/{user_id}", "GET /health/ready"} <= seen
         assert 200 == httpx.get(f"{server.url}/health/ready", timeout=60).status_code
         assert [] == [line for line in server.lines() if line.get("level") == "error"]
+
+
+def test_odd_requests_are_refused_in_the_documented_form(dsn: str, tmp_path: Path) -> None:
+    """Odd values in every part of the examples, bodies that are no JSON, odd headers and paths."""
+    token = run_sync(new_token(dsn))
+    options = ("--rate", "0", "--max-body", "10000000")
+    with serving(dsn, tmp_path / "log", *options) as server:
+        mutator = Mutator(httpx.get(f"{server.url}/openapi.json").json())
+        client = Client(server.port, token, server.process.pid)
+        for number in range(200):
+            client.send(mutator.request(random.Random(number)))
+        client.close()
+        assert {} == client.answers.wrong
+        assert {200, 422} <= client.answers.counts.keys()
+        assert [] == [line for line in server.lines() if line.get("level") == "error"]
+
+
+WRONG = [
+    (500, "application/problem+json", {"status": 500}),
+    (400, "text/plain", {}),
+    (422, "application/problem+json", {"status": 422, "title": "x"}),
+    (503, "application/problem+json", {"detail": "psycopg.OperationalError: x"}),
+]
+
+
+@pytest.mark.parametrize(("status", "kind", "body"), WRONG)
+def test_a_wrong_answer_is_noticed(status: int, kind: str, body: dict[str, object]) -> None:
+    client = Client(1, "", os.getpid())
+    client.judge(Request(method="GET", path="/"), status, kind, json.dumps(body).encode())
+    assert client.answers.wrong
+
+
+def test_a_documented_refusal_is_right() -> None:
+    client = Client(1, "", os.getpid())
+    body = {"type": "x", "title": "x", "detail": "x", "status": 422}
+    right = "application/problem+json", json.dumps(body).encode()
+    client.judge(Request(method="GET", path="/"), 422, *right)
+    assert {} == client.answers.wrong

@@ -12,7 +12,10 @@ import pytest
 
 from shared_core import MemoryEngine, Scope, StorageUnavailable, open_memory, run_sync
 from shared_core.settings import Settings, load_settings
+from shared_core.storage.postgres.connection import database as database_module
 from shared_core.storage.postgres.connection.database import PostgresDatabase
+from shared_core.storage.postgres.connection.migrations import PreparedSchema
+from shared_core.storage.postgres.connection.pool import Connection
 from shared_core.storage.postgres.connection.statements import Step
 
 ANN = Scope("app", "ann")
@@ -73,6 +76,28 @@ async def test_a_call_goes_on_after_the_server_hung_up(dsn: str, memory: MemoryE
     await asyncio.sleep(0.6)
     await memory.remember(ANN, "Ann rows.")
     assert 2 == len(await memory.recall(ANN, "Ann"))
+
+
+async def test_a_connection_that_is_lost_while_a_memory_opens_is_told_and_tried_again(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    preparing = database_module.prepare
+
+    async def hung_up(connection: Connection, *given: str, **options: bool) -> PreparedSchema:
+        with psycopg.connect(dsn, autocommit=True) as admin:
+            pid = connection.info.backend_pid
+            admin.execute("SELECT pg_terminate_backend(%s, 60000)", [pid])
+        return await preparing(connection, *given, **options)
+
+    async with open_memory(dsn) as other:
+        await other.remember(ANN, "note")
+    memory = open_memory(dsn)
+    monkeypatch.setattr(database_module, "prepare", hung_up)
+    with pytest.raises(StorageUnavailable, match="terminating connection"):
+        await memory.recall(ANN, "note")
+    monkeypatch.undo()
+    assert len(await memory.recall(ANN, "note")) == 1
+    await memory.close()
 
 
 async def test_a_cancelled_call_gives_its_connection_back(dsn: str) -> None:

@@ -26,6 +26,7 @@ from shared_core import (
 )
 from shared_core.core import timestamps
 from shared_core.core.domain import JsonValue
+from shared_core.jobs.runner import Outcome
 from shared_core.ports.jobs import Capability, Job, JobStatus, JobType
 from shared_core.storage.postgres.connection.database import Answers, PostgresDatabase
 from shared_core.storage.postgres.connection.statements import Step
@@ -114,6 +115,25 @@ async def test_a_worker_that_is_cancelled_keeps_no_job(dsn: str) -> None:
             await asyncio.wait([serving])
             [job] = await memory.jobs.list()
             assert JobStatus.PENDING is job.status
+
+
+@pytest.mark.both_engines
+async def test_a_job_that_another_one_follows_at_once_is_no_unknown_thread(
+    memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the finished jobs of a thread only the last is kept."""
+    await memory.append_events(ANN, "t", [told("e1", "I live in Lisbon.")])
+    run_now = memory._worker.run_now
+
+    async def followed(job: Job, worker_id: str, *, tries: int) -> Outcome:
+        outcome = await run_now(job, worker_id, tries=tries)
+        monkeypatch.undo()
+        await memory.jobs.run(ANN, "t")
+        return outcome
+
+    monkeypatch.setattr(memory._worker, "run_now", followed)
+    record = await memory.jobs.run(ANN, "t")
+    assert JobStatus.COMPLETED is record.status
 
 
 async def test_requests_that_wait_for_one_thread_become_one(dsn: str) -> None:

@@ -214,3 +214,11 @@ def test_slices_are_short_and_lose_nothing() -> None:
     found = [list(part) for part in slices(texts, 3)]
     assert [texts[:2], texts[2:3], texts[3:4], texts[4:7], texts[7:]] == found
     assert len(texts[3]) > MAX_CHARACTERS
+
+
+async def test_a_loaded_bundled_model_has_nothing_left_to_load() -> None:
+    embedder = UseEmbedder()
+    await embedder.load()
+    assert UseEmbedder._network._backend is not None
+    lazy = embedder._load()
+    assert lazy._backend is not None and lazy._sp is not None
