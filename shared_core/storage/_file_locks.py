@@ -24,7 +24,7 @@ _opened: set[int] = set()
 
 def open_lock(path: Path) -> int:
     """Return the descriptor of a lock file, which is created if it is missing; it is not locked."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     _opened.add(descriptor)
     return descriptor
 

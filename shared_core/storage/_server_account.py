@@ -78,45 +78,65 @@ def give_to(account: Account, path: Path) -> None:
         os.chown(path, account.pw_uid, account.pw_gid)
 
 
-def give_all_to(account: pwd.struct_passwd, folder: Path) -> None:
-    """Make account the owner of a folder and all in it."""
-    for path in (*folder.rglob("*"), folder):
-        os.chown(path, account.pw_uid, account.pw_gid, follow_symlinks=False)
-
-
 def make_home(home: Path, own_names: Collection[str]) -> Account:
     """Create the folder of a memory if it is missing; return the OS user of its server.
 
     own_names: patterns of what the memory keeps there. Raises StorageUnavailable, and changes
-    nothing, where root's server may not pass a folder that is not the memory's alone.
+    nothing, where root's server may not pass a folder that is not the memory's alone, or where
+    another OS user could put links in root's way.
     """
-    _check_way(home, own_names)
+    if os.geteuid() == 0:
+        _check_way(home, own_names)
+        _check_owner(home)
     account = find_account(home)
     for step in (*reversed(home.parents), home):
         if not step.exists():
-            step.mkdir(mode=0o700, exist_ok=True)
-            if account:
-                step.chmod(0o711)
+            _make_folder(step, account)
     home.mkdir(exist_ok=True)  # raises for a file
     if account and not _may(home, account, 0o1):
         home.chmod(stat.S_IMODE(home.stat().st_mode) | stat.S_IXOTH)
     return account
 
 
+def _make_folder(folder: Path, account: Account) -> None:
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+        if account:
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            os.fchmod(descriptor, 0o711)
+            os.close(descriptor)
+
+
 def _check_way(home: Path, own_names: Collection[str]) -> None:
-    if os.geteuid() != 0:
-        return
     closed = closed_to(known_account(), home)
     if closed == [home] and all(any(map(entry.match, own_names)) for entry in home.iterdir()):
         return
     if closed:
         folders = " ".join(map(str, closed))
-        raise StorageUnavailable(
-            f"the embedded server in {home}: root runs it as the OS user {SERVER_USER}, which"
-            f" may not pass {folders}; run chmod o+x {folders}, or give the memory a folder that"
-            " every user can reach, such as /var/lib/hippocampus (HIPPOCAMPUS_HOME, or the path of"
-            " a seekdb:// uri), or run as an ordinary user"
+        raise _refused(
+            home,
+            f"root runs it as the OS user {SERVER_USER}, which may not pass {folders}; run chmod"
+            f" o+x {folders}",
         )
+
+
+def _check_owner(home: Path) -> None:
+    if not home.is_dir():
+        return
+    status = home.stat()
+    if status.st_uid != 0:
+        owner = owner_name(status.st_uid)
+        raise _refused(home, f"the folder belongs to the OS user {owner}; run as {owner}")
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise _refused(home, f"other OS users may write to it; run chmod go-w {home}")
+
+
+def _refused(home: Path, why: str) -> StorageUnavailable:
+    return StorageUnavailable(
+        f"the embedded server in {home}: {why}, or give the memory a folder that every user can"
+        " reach and root alone can write to, such as /var/lib/hippocampus (HIPPOCAMPUS_HOME, or"
+        " the path of a seekdb:// uri), or run as an ordinary user"
+    )
 
 
 def closed_to(account: Account, folder: Path) -> list[Path]:
@@ -133,8 +153,8 @@ def runnable_copy(
 ) -> Path:
     """Return a program, or its copy in home if account may not run it.
 
-    Programs are closed below the home of root, or after an installation under a umask of 077. No
-    server runs in home, so copies of other installations may go.
+    Programs are closed below the home of root, or after an installation under a umask of 077. The
+    program does not run in home now, so its copies of other installations may go.
 
     Args:
         program: the executable file.
@@ -146,11 +166,12 @@ def runnable_copy(
     """
     if not closed_to(account, program.parent) and _may(program, account, 0o5):
         return program
-    copy = home / f"programs-{int(program.stat().st_mtime)}"
+    prefix, status = f"programs-{program.name}-", program.stat()
+    copy = home / f"{prefix}{status.st_size}-{status.st_mtime_ns}"
     if not copy.exists():
-        for other in home.glob(COPIES):
+        for other in home.glob(f"{prefix}*"):
             shutil.rmtree(other)
-        partial = Path(tempfile.mkdtemp(prefix="programs-partial-", dir=home))
+        partial = Path(tempfile.mkdtemp(prefix=f"{prefix}partial-", dir=home))
         for source in trees:
             if source.exists():
                 shutil.copytree(source, partial / source.relative_to(root), symlinks=True)

@@ -92,6 +92,36 @@ def test_root_is_asked_to_open_what_is_not_the_memorys(empty_home: Path, place: 
 
 
 @needs_root
+def test_root_writes_to_no_folder_of_another_user(empty_home: Path) -> None:
+    secret, home = empty_home / "secret", empty_home / "home"
+    secret.write_text("of root")
+    home.mkdir()
+    home.chmod(0o711)
+    (home / "users.lock").symlink_to(secret)
+    os.chown(home, NOBODY, NOBODY)
+    assert "belongs to the OS user nobody" in error_of(home)
+    os.chown(home, 0, 0)
+    home.chmod(0o777)
+    assert f"other OS users may write to it; run chmod go-w {home}" in error_of(home)
+    assert secret.read_text() == "of root"
+
+
+@needs_root
+def test_a_memory_of_root_is_opened_where_its_os_user_is_missing_until_then(
+    prepared: Path, empty_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a new container on an old volume."""
+    known = server_account.known_account
+    answers = iter([None, None, None])
+    with lent(prepared, empty_home / "home") as home:
+        monkeypatch.setattr(server_account, "known_account", lambda: next(answers, known()))
+        monkeypatch.setattr(embedded_server, "known_account", lambda: next(answers, known()))
+        server = EmbeddedPostgres(home)
+        psycopg.connect(server.acquire()).close()
+        server.release()
+
+
+@needs_root
 def test_no_os_user_is_made_for_a_folder_that_is_refused(
     empty_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,7 +151,7 @@ def test_closed_programs_are_copied_and_stay_closed(
             shutil.copytree(package.parent / name, closed / name, symlinks=True)
     copy = closed / package.name / installed.name
     monkeypatch.setattr(embedded_server, "find_binaries", lambda home: copy / "bin")
-    (empty_home / "home" / "programs-1").mkdir(parents=True)
+    (empty_home / "home" / "programs-postgres-1").mkdir(parents=True)
     server = EmbeddedPostgres(empty_home / "home")
     for _ in range(2):
         psycopg.connect(server.acquire()).close()
@@ -242,7 +272,7 @@ def test_a_full_disk_is_named(
     """Without the check before it, initdb meets the end of the disk."""
     if not is_checked:
         monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2**40))
-    mount = ["mount", "-t", "tmpfs", "-o", "size=20m", "none", empty_home]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=20m,mode=755", "none", empty_home]
     if subprocess.run(mount, capture_output=True).returncode:
         pytest.skip("needs the right to mount a small file system")
     try:

@@ -9,6 +9,7 @@ import shutil
 import stat
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -21,11 +22,14 @@ from warm_python import warm_python
 
 from shared_core import Scope, StorageUnavailable, open_memory
 from shared_core.settings import Settings
-from shared_core.storage.oceanbase.connection import embedded_server
+from shared_core.storage._server_account import find_account, give_to
+from shared_core.storage.oceanbase.connection import embedded, embedded_server
 from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
 from shared_core.storage.oceanbase.storage import OceanBaseStorage
 
 ANA = Scope("app", "ana")
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="root's server is another user's")
 
 
 STAND_IN = """#!/bin/sh
@@ -76,10 +80,10 @@ def test_the_server_starts_apart_and_sends_nothing_home(tmp_path: Path) -> None:
     program, folder = tmp_path / "program", tmp_path / "seekdb"
     program.write_text(STAND_IN)
     program.chmod(0o755)
-    embedded_server.make_private(folder)
+    account = embedded_server.make_private(folder)
     with (
         pytest.raises(ChildProcessError, match="ended while it started"),
-        embedded_server.running(folder, program),
+        embedded_server.running(folder, program, account),
     ):
         pass
     telemetry, umask, session = (folder / "log" / "found").read_text().split()
@@ -104,6 +108,8 @@ def test_a_folder_with_files_of_somebody_else_stays_open_but_for_seekdbs_own(
     for name in ("store", "photos"):
         (tmp_path / "shared" / name).mkdir(parents=True)
         (tmp_path / "shared" / name).chmod(0o755)
+    if account := find_account(tmp_path):
+        give_to(account, tmp_path / "shared" / "store")
     (tmp_path / "shared").chmod(0o755)
     embedded_server.make_private(tmp_path / "shared")
     assert open_to_others(tmp_path / "shared") == [
@@ -176,7 +182,7 @@ def _never() -> Any:
     raise AssertionError("the clock is not asked")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs the server as another user")
+@needs_root
 @pytest.mark.timeout(180)
 async def test_roots_server_runs_as_another_user_from_programs_it_may_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -187,7 +193,6 @@ async def test_roots_server_runs_as_another_user_from_programs_it_may_run(
     for name in (installed.name, f"{installed.name}.libs"):
         shutil.copytree(installed.parent / name, closed / name)
     monkeypatch.setattr(pylibseekdb, "__file__", str(closed / installed.name / "__init__.py"))
-    (tmp_path / "seekdb" / "store").mkdir(parents=True)  # of root, before
     async with open_memory(f"seekdb://{tmp_path / 'seekdb'}", worker=False) as memory:
         await memory.remember(ANA, "我喜欢喝茶。")
         server = psutil.Process(server_of(tmp_path / "seekdb"))
@@ -199,11 +204,47 @@ async def test_roots_server_runs_as_another_user_from_programs_it_may_run(
         assert ["我喜欢喝茶。"] == [one.text for one in await memory.list_memories(ANA)]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root meets folders of others")
-def test_root_leaves_the_memory_of_another_user_alone(tmp_path: Path) -> None:
-    store = tmp_path / "seekdb" / "store"
-    store.mkdir(parents=True)
-    os.chown(store, 65534, 65534)
-    with pytest.raises(StorageUnavailable, match="belongs to the OS user nobody"):
-        embedded_server.make_private(tmp_path / "seekdb")
-    assert store.owner() == "nobody"
+@needs_root
+def test_root_takes_nothing_that_is_not_seekdbs(tmp_path: Path) -> None:
+    secret, folder = tmp_path / "secret", tmp_path / "seekdb"
+    secret.mkdir(mode=0o700)
+    (secret / "key").touch(mode=0o600)
+    folder.mkdir(mode=0o711)
+    (folder / "store").symlink_to(secret)
+    with pytest.raises(StorageUnavailable, match="store belongs to root: .* chown -R pgserver"):
+        embedded_server.make_private(folder)
+    (folder / "store").unlink()
+    (folder / "log").mkdir()
+    with pytest.raises(StorageUnavailable, match="log belongs to root"):
+        embedded_server.make_private(folder)
+    (folder / "log").rmdir()
+    account = embedded_server.make_private(folder)
+    (folder / "run" / "seekdb.clients").symlink_to(secret / "key")
+    with pytest.raises(OSError), embedded_server.running(folder, tmp_path / "none", account):
+        pass
+    assert {secret.owner(), (secret / "key").owner()} == {"root"}
+
+
+@needs_root
+@pytest.mark.parametrize(("owner", "mode", "why"), [(65534, 0o755, "nobody"), (0, 0o777, "go-w")])
+def test_root_uses_no_folder_that_another_user_may_write_to(
+    tmp_path: Path, owner: int, mode: int, why: str
+) -> None:
+    folder = tmp_path / "seekdb"
+    folder.mkdir()
+    folder.chmod(mode)
+    os.chown(folder, owner, owner)
+    with pytest.raises(StorageUnavailable, match=why):
+        embedded_server.make_private(folder)
+    assert list(folder.iterdir()) == []
+
+
+def test_a_full_disk_leaves_no_folder_that_looks_like_a_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded.shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
+    with pytest.raises(StorageUnavailable, match="is full"):
+        embedded.EmbeddedSeekdb(tmp_path / "seekdb").acquire()
+    assert not (tmp_path / "seekdb").exists()
+    embedded_server.make_private(tmp_path / "seekdb")
+    assert not embedded.is_initialised(tmp_path / "seekdb")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from shared_core.errors import InvalidInput, StorageUnavailable
-from shared_core.storage.oceanbase.connection.embedded_server import make_private, running
+from shared_core.storage.oceanbase.connection.embedded_server import DATA, make_private, running
 
 SIOCGIFADDR = 0x8915
 """The ioctl of Linux that returns the address of an interface."""
@@ -133,9 +133,9 @@ def _open(folder: Path) -> Any:
             " (on Linux; elsewhere name a server: seekdb://user:password@host:2881)"
         ) from error
     try:
-        make_private(folder)
         _check_free(folder)
-        with running(folder, Path(pylibseekdb.__file__).with_name("seekdb")):
+        account = make_private(folder)
+        with running(folder, Path(pylibseekdb.__file__).with_name("seekdb"), account):
             return pylibseekdb.open(db_dir=str(folder))
     except (pylibseekdb.SeekdbError, OSError) as error:
         needs = (
@@ -151,12 +151,13 @@ def _open(folder: Path) -> Any:
 
 def is_initialised(folder: Path) -> bool:
     """Return whether a SeekDB was ever started in a folder."""
-    return (folder / "store").is_dir()
+    return (folder / DATA).is_dir()
 
 
 def _check_free(folder: Path) -> None:
     """Raise StorageUnavailable if the disk is full."""
-    free = shutil.disk_usage(folder).free  # SeekDB itself waits for space without end
+    there = next(step for step in (folder, *folder.parents) if step.is_dir())
+    free = shutil.disk_usage(there).free  # SeekDB itself waits for space without end
     if free < LEAST_FREE_BYTES:
         raise StorageUnavailable(
             f"the disk of {str(folder)!r} is full: {free // 1024**2} MB are free, and SeekDB does"

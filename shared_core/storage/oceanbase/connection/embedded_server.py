@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pymysql
 
@@ -26,8 +27,6 @@ from shared_core.storage._file_locks import locked
 from shared_core.storage._server_account import (
     COPIES,
     Account,
-    find_account,
-    give_all_to,
     give_to,
     make_home,
     owner_name,
@@ -35,11 +34,16 @@ from shared_core.storage._server_account import (
 )
 from shared_core.storage.oceanbase.connection.connections import connect
 
+if TYPE_CHECKING:
+    import pwd
+
 OWN_FOLDERS = ("etc", "log", "run", "store")
 """What SeekDB writes to in its folder."""
 MIGRATION_LOCK = "hippocampus.lock"
 """Our own file in its folder."""
 OWN_NAMES = (*OWN_FOLDERS, MIGRATION_LOCK, COPIES)
+DATA = Path("store", "sstable")
+"""What a folder holds once SeekDB has started in it."""
 FIRST_PARAMETERS = ("--parameter", "memory_budget=1G", "--parameter", "log_disk_size=2G")
 """The sizes that pylibseekdb gives a new database."""
 IN_BACKGROUND = '"$@" >/dev/null 2>&1 & echo $!'
@@ -51,14 +55,13 @@ POLL_S = 0.05
 
 
 @contextmanager
-def running(folder: Path, program: Path) -> Iterator[None]:
+def running(folder: Path, program: Path, account: Account) -> Iterator[None]:
     """Keep the server of a folder running meanwhile; start it if it does not run.
 
-    folder: as make_private() left it. program: the server's executable file. Raises OSError if the
-    server does not start.
+    folder, account: as make_private() left and returned them. program: the server's executable
+    file. Raises OSError if the server does not start.
     """
     run = folder / "run"
-    account = find_account(folder)
     # SeekDB opens the first of these files, too.
     with locked(_lock_file(run, "seekdb.clients", account), shared=True):
         if not _answers(run):
@@ -68,28 +71,39 @@ def running(folder: Path, program: Path) -> Iterator[None]:
         yield
 
 
-def make_private(folder: Path) -> None:
+def make_private(folder: Path) -> Account:
     """Create the folder and SeekDB's own folders in it, closed to other OS users.
 
     A folder that also holds files of somebody else stays open; SeekDB's own folders in it do not.
-    Raises StorageUnavailable if root opens a memory of another OS user.
+    Returns the OS user of root's server. Raises StorageUnavailable if root opens a memory that does
+    not belong to that user.
     """
     account = make_home(folder, OWN_NAMES)
-    for own in (folder / name for name in OWN_FOLDERS):
+    own_folders = [folder / name for name in OWN_FOLDERS]
+    if account:
+        for own in own_folders:
+            _check_own(own, account)
+    for own in own_folders:
         if not own.exists():
             own.mkdir(mode=0o700)
             give_to(account, own)
-        elif account and own.stat().st_uid == 0:
-            give_all_to(account, own)
-        elif account and own.stat().st_uid != account.pw_uid:
-            owner = owner_name(own.stat().st_uid)
-            raise StorageUnavailable(
-                f"SeekDB in {folder} belongs to the OS user {owner}: run as {owner}, or give"
-                " another folder"
-            )
         _close(own, 0o700)
     if all(any(map(entry.match, OWN_NAMES)) for entry in folder.iterdir()):
         _close(folder, 0o711 if account else 0o700)
+    return account
+
+
+def _check_own(own: Path, account: pwd.struct_passwd) -> None:
+    with suppress(FileNotFoundError):
+        status = own.lstat()
+        if stat.S_ISDIR(status.st_mode) and status.st_uid == account.pw_uid:
+            return
+        owner = owner_name(status.st_uid)
+        raise StorageUnavailable(
+            f"root's SeekDB runs as the OS user {account.pw_name}, and {own} belongs to {owner}:"
+            f" run as {owner}, give another folder, or, if all in it is SeekDB's, run"
+            f" chown -R {account.pw_name} {own}"
+        )
 
 
 def _close(folder: Path, most: int) -> None:
@@ -100,10 +114,17 @@ def _close(folder: Path, most: int) -> None:
 
 
 def _lock_file(run: Path, name: str, account: Account) -> Path:
-    """Return a file that the server's OS user can open, made if it is missing."""
+    """Return a file that the server's OS user can open, made if it is missing.
+
+    That user may have put a link there, which root must not follow.
+    """
     path = run / name
-    path.touch(mode=0o600)
-    give_to(account, path)
+    with suppress(FileExistsError):
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(path, flags, 0o600)
+        if account:
+            os.fchown(descriptor, account.pw_uid, account.pw_gid)
+        os.close(descriptor)
     return path
 
 
@@ -131,7 +152,7 @@ def _start(folder: Path, program: Path, account: Account) -> None:
         libraries = package.with_name(f"{package.name}.libs")
         program = runnable_copy(program, [package, libraries], package.parent, folder, account)
     command = [str(program), f"--base-dir={folder}", "--embedded", "--nodaemon"]
-    if not (folder / "store" / "sstable").is_dir():
+    if not (folder / DATA).is_dir():
         command += FIRST_PARAMETERS
     started = subprocess.run(
         ["/bin/sh", "-c", IN_BACKGROUND, "sh", *command],

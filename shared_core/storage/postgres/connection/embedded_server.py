@@ -113,7 +113,7 @@ class EmbeddedServer:
             for other in sorted(self.home.glob("postgres-[0-9][0-9]/PG_VERSION")):
                 raise self._wrong_version(other)
             return False
-        if self.cluster.stat().st_uid != self._uid:
+        if self._uid is not None and self.cluster.stat().st_uid != self._uid:
             raise belongs_to(self.home, self.cluster.stat().st_uid)
         version = self.cluster / "PG_VERSION"
         if version.exists():
