@@ -19,12 +19,12 @@ Run: TypeAlias = Callable[[Sequence[Op]], Awaitable[Outcome]]
 
 
 class SingleOps:
-    """Runs reads, searches and writes in batches.
+    """Runs single operations in batches: reads and writes, or searches in another instance.
 
     Operations started in one iteration of an event loop run together: first the reads, then the
-    searches, then the writes; the last write to a key wins. Each has its own result or error, and
-    cancelling one does not affect the others. A single operation runs in its caller's task, one
-    iteration later. Thread-safe, for any number of loops.
+    writes; the last write to a key wins. Each has its own result or error, and cancelling one does
+    not affect the others. A single operation runs in its caller's task, one iteration later.
+    Thread-safe, for any number of loops.
     """
 
     def __init__(self) -> None:

@@ -105,6 +105,7 @@ class PgHippocampusStore(BaseStore):
         self._none_is_default_ttl = none_is_default_ttl
         self._sweeper = Sweeper(self.sweep_ttl)
         self._single_ops = SingleOps()
+        self._listings = SingleOps()  # of their own: no write waits for a slow one
         self._closed = False
         self._owns_engine = engine is None
         if engine is not None and (llm, privacy) != (None, None):
@@ -141,7 +142,8 @@ class PgHippocampusStore(BaseStore):
         """
         ops = _listed(ops)
         if len(ops) == 1 and _may_share(ops[0]):
-            return [await self._single_ops.do(ops[0], self._outcome)]
+            shared = self._listings if isinstance(ops[0], SearchOp) else self._single_ops
+            return [await shared.do(ops[0], self._outcome)]
         return await self._run(ops)
 
     async def _run(self, ops: Sequence[Op]) -> list[Result]:

@@ -25,6 +25,7 @@ from shared_core.errors import (
     MemoryCoreError,
     ModelUnavailable,
     StorageReadOnly,
+    StorageUnavailable,
 )
 from shared_core.ingest.events import TEXT_FIELD
 from shared_core.lifecycle import Handle
@@ -173,31 +174,28 @@ RANKED_WORDS = 1_000
 others follow, newest first."""
 
 
-def listing(op: FindItems) -> ItemQuery | None:
-    """Return the query of a search without words, which lists items; None for one with words.
+def page_of(op: FindItems) -> tuple[ItemQuery, str]:
+    """Return the page that a search asks for, and its words; a search without words is a listing.
 
     Raises InvalidInput for an invalid limit, offset or query.
     """
-    page = _page(op)
-    return None if has_words(_words(op)) else page
-
-
-def _page(op: FindItems) -> ItemQuery:
     limit, offset = page_bounds(op.limit, op.offset)
-    return ItemQuery(prefix=op.prefix, limit=limit, offset=offset, filter=op.filter)
-
-
-def _words(op: FindItems) -> str:
     if op.query is not None and not isinstance(op.query, str):
         raise InvalidInput(f"query must be a text, got {type(op.query).__name__}")
-    return clean_text(op.query or "")
+    query = clean_text(op.query or "")
+    page = ItemQuery(prefix=op.prefix, limit=limit, offset=offset, filter=op.filter)
+    return page, query if has_words(query) else ""
 
 
 async def search_items(
-    storage: Storage, embedding: Embedding, op: FindItems, now: datetime
+    storage: Storage,
+    embedding: Embedding,
+    op: FindItems,
+    page: ItemQuery,
+    query: str,
+    now: datetime,
 ) -> Sequence[Item]:
-    """Return a page of items below a namespace for a query with words, best first."""
-    page, query = _page(op), _words(op)
+    """Return a page of items below a namespace, best first. page, query: those of page_of(op)."""
     if page.limit == 0:
         return []
     if op.search == "text" or (op.search == "hybrid" and len(op.prefix) > 1):
@@ -386,30 +384,41 @@ class _Batch:
         listings: dict[int, ItemQuery] = {}
         for place in self._places(FindItems):
             try:
-                query = listing(cast(FindItems, self._ops[place]))
+                page, query = page_of(cast(FindItems, self._ops[place]))
             except InvalidInput as error:
                 self._errors[place] = error
                 continue
-            if query is None:
-                await self._each_alone(self._search, [place])
+            if query:
+                await self._each_alone(partial(self._search, page, query), [place])
             else:
-                listings[place] = query
-        places = list(listings)
-        list_items = partial(self._list_items, listings)
+                listings[place] = page
+        await self._list_all(listings, LISTINGS_TOGETHER)
+
+    async def _search(self, page: ItemQuery, query: str, places: Sequence[int]) -> None:
+        [place] = places
+        op, now = cast(FindItems, self._ops[place]), self._clock()
+        found = await search_items(self._storage, self._embedding, op, page, query, now)
+        self._found(place, found)
+
+    async def _list_all(self, listings: Mapping[int, ItemQuery], together: int) -> None:
+        """List in messages of this many listings, several at a time."""
+        places, list_some = list(listings), partial(self._list_some, listings)
         await asyncio.gather(
             *(
-                self._each_alone(list_items, places[begin : begin + LISTINGS_TOGETHER])
-                for begin in range(0, len(places), LISTINGS_TOGETHER)
+                self._each_alone(list_some, places[begin : begin + together])
+                for begin in range(0, len(places), together)
             )
         )
 
-    async def _search(self, places: Sequence[int]) -> None:
-        [place] = places
-        op = cast(FindItems, self._ops[place])
-        self._found(place, await search_items(self._storage, self._embedding, op, self._clock()))
-
-    async def _list_items(self, listings: Mapping[int, ItemQuery], places: Sequence[int]) -> None:
-        pages = await self._storage.items.find_items([listings[place] for place in places])
+    async def _list_some(self, listings: Mapping[int, ItemQuery], places: Sequence[int]) -> None:
+        queries = {place: listings[place] for place in places}
+        try:
+            pages = await self._storage.items.find_items(list(queries.values()))
+        except StorageUnavailable:  # perhaps one of them takes too long
+            if len(places) == 1:
+                raise
+            await self._list_all(queries, 1)
+            return
         for place, page in zip(places, pages, strict=True):
             self._found(place, page)
 

@@ -12,7 +12,7 @@ import pytest
 from langgraph_store import PgHippocampusStore
 from langgraph_store.single_ops import MAX_BATCH
 from shared_core import InvalidInput, ModelUnavailable, StorageUnavailable, open_memory
-from shared_core.ports.items import Item, ItemOp, ItemResult
+from shared_core.ports.items import Item, ItemOp, ItemQuery, ItemResult
 
 pytestmark = pytest.mark.both_engines
 
@@ -108,6 +108,28 @@ async def test_searches_without_a_query_are_batches_with_an_answer_each(
     assert isinstance(wrong, InvalidInput) and "$wrong" in str(wrong)
     assert isinstance(negative, InvalidInput) and "limit" in str(negative)
     assert {*users} == {item.namespace for item in cast("list[Item]", above)}
+
+
+async def test_a_search_that_takes_too_long_fails_alone(
+    store: PgHippocampusStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.aput(HERE, "k", {"n": 1}, index=False)
+    items = store.engine._storage.items
+    find = items.find_items
+
+    async def slow(queries: Sequence[ItemQuery]) -> Sequence[Sequence[Item]]:
+        if any(query.filter == {"n": 7} for query in queries):
+            raise StorageUnavailable("it took longer than allowed")
+        return await find(queries)
+
+    monkeypatch.setattr(items, "find_items", slow)
+    found = await asyncio.gather(
+        *(store.asearch(HERE, filter={"n": n}) for n in range(9)), return_exceptions=True
+    )
+    assert isinstance(found[7], StorageUnavailable)
+    assert [0, 1, 0, 0, 0, 0, 0, 0] == [
+        len(cast("list[Item]", one)) for one in found if one is not found[7]
+    ]
 
 
 async def test_each_fails_alone_with_its_own_error(store: PgHippocampusStore) -> None:

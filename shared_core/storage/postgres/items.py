@@ -6,7 +6,6 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 from pgvector import HalfVector
@@ -104,8 +103,7 @@ class PostgresItems:
         found: dict[int, Rows] = {}
         exact: dict[int, Step] = {}
         for place, query in enumerate(queries):
-            search = self._find_step(query)
-            rows = await self._by_index(query, search.values)
+            rows, search = await self._by_index(query)
             if rows is None:
                 exact[place] = search
             else:
@@ -116,8 +114,12 @@ class PostgresItems:
             found |= dict(zip(exact, answers, strict=True))
         return [[item_from_row(row) for row in found[place]] for place in range(len(queries))]
 
-    def _find_step(self, query: ItemQuery) -> Step:
-        _, one_tenant, values = self._below(query.prefix)
+    async def _by_index(self, query: ItemQuery) -> tuple[Rows | None, Step]:
+        """Return what the index of a large tenant finds, and the statement of the exact search.
+
+        The first is None if the search must be exact.
+        """
+        scope, one_tenant, values = self._below(query.prefix)
         filter_sql, filter_values = compile_filter(query.filter)
         values |= {"limit": query.limit, "offset": query.offset, **filter_values}
         vector = None if query.vector is None else HalfVector(query.vector[0])
@@ -128,14 +130,10 @@ class PostgresItems:
         if name != "list_items":
             model = None if vector is None else query.model
             values |= {"model": model, "embedding": vector}
-        return step(name, values, one_tenant=one_tenant, filter_sql=filter_sql)
-
-    async def _by_index(self, query: ItemQuery, values: Mapping[str, Any]) -> Rows | None:
-        """Return what the index of a large tenant finds, or None if the search must be exact."""
-        if query.vector is None or query.terms is not None or len(query.prefix) < TENANT_DEPTH:
-            return None
-        filter_sql, _ = compile_filter(query.filter)
-        return await self._indexes.search(tenant_of(query.prefix), filter_sql, values)
+        exact = step(name, values, one_tenant=one_tenant, filter_sql=filter_sql)
+        if name == "search_items" and one_tenant:
+            return await self._indexes.search(scope, filter_sql, values), exact
+        return None, exact
 
     async def list_namespaces(self, query: NamespaceQuery) -> Sequence[Namespace]:
         plain = [_plain_start(prefix) for prefix in query.prefixes]
