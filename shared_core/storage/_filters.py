@@ -100,7 +100,8 @@ class _Compiler:
             return f"NOT ({self.all_of(path, operand)})"
         if not _is_list(operand) or not operand:
             raise InvalidInput(
-                f"{name} in {_place(path)} needs a list of at least one filter, got {shown(operand)}"
+                f"{name} in {_place(path)} needs a list of at least one filter,"
+                f" got {shown(operand)}"
             )
         word = f" {name[1:].upper()} "
         return f"({word.join(f'({self.all_of(path, part)})' for part in _listed(operand))})"

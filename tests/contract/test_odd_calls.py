@@ -77,6 +77,7 @@ OF_A_STORE: dict[str, tuple[Callable[[Any], Awaitable[object]], str]] = {
     "a long key": (lambda store: store.aget(("a",), LONG), "key"),
     "operations": (lambda store: store.abatch(7), "ops"),
     "a lifetime": (lambda store: store.aput(("a",), "k", {}, ttl=LONG), "time to live"),
+    "a filter": (lambda store: store.asearch(("a",), filter={"$and": [LONG]}), "filter"),
     "an index": (lambda store: store.aput(("a",), "k", {}, index={"a": [None]}), "index"),
     "a prefix": (lambda store: store.alist_namespaces(prefix=7), "prefix"),
 }
