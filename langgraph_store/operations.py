@@ -117,11 +117,13 @@ def _write(op: PutOp, fields: Paths | None) -> WriteItem:
         raise InvalidInput(
             f"the time to live of {op.key!r} must be a number of minutes, got {shown(ttl)}"
         )
-    paths = fields if op.index is None else op.index
+    paths = fields
+    if op.index is not None:
+        paths = {} if op.index is False else field_paths(op.index)
     return WriteItem(
         address=address,
         value=op.value,
-        texts=None if paths is None else _texts(op, {} if paths is False else paths),
+        texts=None if paths is None else _texts(op, paths),
         ttl_s=None if op.ttl is None else _seconds(op.ttl),
     )
 
@@ -133,8 +135,7 @@ def _seconds(minutes: float) -> float:
         return math.inf
 
 
-def _texts(op: PutOp, paths: object) -> dict[str, str]:
-    tokens = paths if isinstance(paths, Mapping) else field_paths(paths)
+def _texts(op: PutOp, tokens: Paths) -> dict[str, str]:
     try:
         return {
             f"{path}.{position}" if position else path: text

@@ -532,9 +532,6 @@ def _status(status: object) -> JobStatus:
 
 
 def _known(job_type: str) -> JobType:
-    try:
+    if isinstance(job_type, str) and job_type in [*JobType]:
         return JobType(job_type)
-    except ValueError:
-        raise InvalidInput(
-            f"job_type {shown(job_type)} is not known: take one of {', '.join(JobType)}"
-        ) from None
+    raise InvalidInput(f"job_type {shown(job_type)} is not known: take one of {', '.join(JobType)}")

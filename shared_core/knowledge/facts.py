@@ -334,7 +334,7 @@ class Facts:
 
     def _value(self, value: str) -> str:
         if not isinstance(value, str):
-            raise InvalidInput(f"value must be a text, e.g. 'Leeds', got {shown(value)}")
+            raise InvalidInput(f"value must be a text, e.g. '{shown(value)}', got {shown(value)}")
         text = self._handle.sanitizer.memory(
             NewMemory(text=check_label(value, "value").strip())
         ).text.strip()

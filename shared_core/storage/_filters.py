@@ -19,6 +19,7 @@ from typing import TypeAlias
 from shared_core.core.domain import JsonValue
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import clean_text
+from shared_core.core.shown import shown
 from shared_core.errors import InvalidInput
 
 _ORDER = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
@@ -61,7 +62,7 @@ class _Compiler:
         """Return SQL that is true if all conditions are; true for an empty filter."""
         if not isinstance(conditions, Mapping):
             raise InvalidInput(
-                f"{_place(path)} must be a mapping of fields or operators, got {conditions!r:.80}"
+                f"{_place(path)} must be a mapping of fields or operators, got {shown(conditions)}"
             )
         self._depth += 1
         if self._depth > MAX_DEPTH:
@@ -72,7 +73,7 @@ class _Compiler:
 
     def _part(self, path: Path, name: object, operand: JsonValue) -> str:
         if not isinstance(name, str):
-            raise InvalidInput(f"a field name in {_place(path)} must be a text, got {name!r:.80}")
+            raise InvalidInput(f"a field name in {_place(path)} must be a text, got {shown(name)}")
         if name in _JOINED:
             return self._joined(path, name, operand)
         if name.startswith("$"):
@@ -99,7 +100,8 @@ class _Compiler:
             return f"NOT ({self.all_of(path, operand)})"
         if not _is_list(operand) or not operand:
             raise InvalidInput(
-                f"{name} in {_place(path)} needs a list of at least one filter, got {operand!r:.80}"
+                f"{name} in {_place(path)} needs a list of at least one filter,"
+                f" got {shown(operand)}"
             )
         word = f" {name[1:].upper()} "
         return f"({word.join(f'({self.all_of(path, part)})' for part in _listed(operand))})"
@@ -119,7 +121,7 @@ class _Compiler:
             )
         if isinstance(operand, bool) or not isinstance(operand, int | float):
             raise InvalidInput(
-                f"{name} in {_place(path)} needs a number or a text, got {operand!r:.80}"
+                f"{name} in {_place(path)} needs a number or a text, got {shown(operand)}"
             )
         return (
             f"CASE WHEN jsonb_typeof({field}) = 'number'"
@@ -128,7 +130,7 @@ class _Compiler:
 
     def _is_one_of(self, path: Path, name: str, operand: JsonValue) -> str:
         if not _is_list(operand):
-            raise InvalidInput(f"{name} in {_place(path)} needs a list, got {operand!r:.80}")
+            raise InvalidInput(f"{name} in {_place(path)} needs a list, got {shown(operand)}")
         texts = [to_json(part, _place(path)) for part in _listed(operand)]
         return f"coalesce({self._field(path)} = ANY({self._bind(texts)}::jsonb[]), false)"
 
@@ -138,7 +140,7 @@ class _Compiler:
     def _exists(self, path: Path, name: str, operand: JsonValue) -> str:
         if not isinstance(operand, bool):
             raise InvalidInput(
-                f"$exists in {_place(path)} needs True or False, got {operand!r:.80}"
+                f"$exists in {_place(path)} needs True or False, got {shown(operand)}"
             )
         return f"{self._field(path)} IS {'NOT ' if operand else ''}NULL"
 

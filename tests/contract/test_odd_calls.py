@@ -24,6 +24,7 @@ ODD: dict[str, tuple[Callable[[Any], Awaitable[object]], str]] = {
     "a long limit": (lambda memory: memory.recall(ANA, "tea", limit=LONG), "limit"),
     "a deep edge": (lambda memory: memory.graph.restore(ANA, DEEP), "edge_id"),
     "a long delay": (lambda memory: memory.jobs.request(ANA, "t", delay_s=LONG), "delay_s"),
+    "a deep type of jobs": (lambda memory: memory.jobs.request(ANA, "t", DEEP), "job_type"),
     "a strategy": (lambda memory: memory.append_events(ANA, "t", [], strategy=1), "strategy"),
     "its end": (lambda memory: memory.turns.end_session(ANA, "t", "x"), "strategy"),
     "events": (lambda memory: memory.append_events(ANA, "t", 5), "events"),
@@ -76,6 +77,8 @@ OF_A_STORE: dict[str, tuple[Callable[[Any], Awaitable[object]], str]] = {
     "a long key": (lambda store: store.aget(("a",), LONG), "key"),
     "operations": (lambda store: store.abatch(7), "ops"),
     "a lifetime": (lambda store: store.aput(("a",), "k", {}, ttl=LONG), "time to live"),
+    "a filter": (lambda store: store.asearch(("a",), filter={"$and": [LONG]}), "filter"),
+    "an index": (lambda store: store.aput(("a",), "k", {}, index={"a": [None]}), "index"),
     "a prefix": (lambda store: store.alist_namespaces(prefix=7), "prefix"),
 }
 
