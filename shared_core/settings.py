@@ -95,7 +95,7 @@ def load_settings(
     of a postgresql:// uri, prepare=off or prepare=on comes before the variable.
     Raises InvalidInput for a value of no known form.
     """
-    home = os.environ.get("HIPPOCAMPUS_HOME")
+    home = _home()
     chosen = str(uri if uri is not None else os.environ.get("HIPPOCAMPUS_URI") or EMBEDDED)
     if isinstance(uri, Path):
         chosen = f"embedded://{uri}"
@@ -103,7 +103,7 @@ def load_settings(
     chosen, prepare = _split_prepare(chosen)
     return Settings(
         uri=chosen,
-        home=Path(home).expanduser() if home else _default_home(chosen),
+        home=home or _default_home(chosen),
         db_schema=schema or os.environ.get("HIPPOCAMPUS_SCHEMA") or "hippocampus",
         pool_size=pool_size or 16,
         privacy=os.environ.get("HIPPOCAMPUS_PRIVACY") or "default",
@@ -114,6 +114,19 @@ def load_settings(
         create=create,
         prepare=_on_or_off("HIPPOCAMPUS_PREPARE") if prepare is None else prepare,
     )
+
+
+def _home() -> Path | None:
+    named = os.environ.get("HIPPOCAMPUS_HOME")
+    if not named:
+        return None
+    home = Path(named).expanduser()
+    if not home.is_absolute():
+        raise InvalidInput(
+            f"HIPPOCAMPUS_HOME must be a folder named from the root, got {named!r}: write"
+            f" {str(home.absolute())!r}"
+        )
+    return home
 
 
 def redacted(text: str) -> str:

@@ -42,6 +42,7 @@ def mcp(
     """
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     memory = cli.open_memory(uri, schema=schema, embedder=embedder, llm=cli.ready_model(llm))
+    memory.conversations.check()
     asyncio.run(_serve(memory, app_name, user, http))
 
 

@@ -86,6 +86,7 @@ def serve(
         llm=cli.ready_model(llm),
         worker=worker,
     )
+    memory.conversations.check()
     raise typer.Exit(run(memory, options))
 
 

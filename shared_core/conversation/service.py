@@ -97,6 +97,10 @@ class ConversationOptions:
         """The strategies, in the order they run. Raises InvalidInput for an unknown name."""
         return resolve_strategies(self.settings.strategies)
 
+    def check(self) -> None:
+        """Raise InvalidInput for an invalid environment variable or an unknown strategy."""
+        _ = self.strategies
+
 
 async def strategy_extractor(
     handle: Handle,
@@ -143,6 +147,10 @@ class Conversations:
         """When a conversation ends. Raises InvalidInput for an environment that cannot be used."""
         return self._options.settings
 
+    def check(self) -> None:
+        """Raise InvalidInput for an invalid environment variable or an unknown strategy."""
+        self._options.check()
+
     def scope(self, user_id: str | None, app: str | None) -> Scope:
         """Return the scope of a user. Raises InvalidInput for an unusable id or application."""
         scope = Scope(
@@ -165,7 +173,7 @@ class Conversations:
         text = checked_input(input)
         if event_id is not None:
             check_label(event_id, "event_id")
-        assert self._options.strategies is not None  # raises for an unknown name before storing
+        self._options.check()  # before anything is stored
         await self._handle.storage()
         began = time.perf_counter()
         turn, once = self._turn(text, event_id), event_id is not None

@@ -137,6 +137,15 @@ def test_root_has_a_default_folder_that_its_server_can_reach(
     assert (load_settings().home == Path("/var/lib/hippocampus")) is is_shared
 
 
+def test_a_folder_that_depends_on_where_one_stands_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HIPPOCAMPUS_HOME", "记忆/home")
+    with pytest.raises(InvalidInput, match=f"from the root, got .*: write '{tmp_path}/记忆/home'"):
+        load_settings()
+
+
 def test_an_os_user_without_a_home_is_asked_for_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HIPPOCAMPUS_HOME", "HOME", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)

@@ -145,8 +145,8 @@ async def _migrate(connection: Connection, schema: str) -> None:
         raise PermissionDenied(
             f"user {user!r} may not set up schema {schema!r} in database {database!r}"
             f" ({error.diag.message_primary}): run 'hippocampus migrate --uri ...' once as the"
-            " owner of the schema, or for a new one run as an administrator GRANT CREATE ON"
-            f" DATABASE {_quoted(database)} TO {_quoted(user)}"
+            f" owner of the schema. Only if {user!r} shall be the owner of a new one, run as an"
+            f" administrator GRANT CREATE ON DATABASE {_quoted(database)} TO {_quoted(user)}"
         ) from error
 
 
