@@ -365,7 +365,8 @@ def _check_address(args: Sequence[Any], options: Mapping[str, Any]) -> None:
     """Raise InvalidInput for labels or a key that BaseStore would fail on."""
     given: dict[str, Any] = {**dict(zip(("namespace", "key"), args[1:3], strict=False)), **options}
     for name in ("namespace", "prefix", "suffix"):
-        if name in given and (name == "namespace" or given[name] is not None):
+        is_path = name == "namespace"  # the others may be one bare label, or None
+        if name in given and (is_path or not isinstance(given[name], str | None)):
             check_labels(given[name], name)
     try:
         str(given.get("key"))  # as BaseStore writes keys that are no texts
