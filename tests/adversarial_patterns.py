@@ -32,6 +32,11 @@ LOADERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("shared_core.nlp.affect.load_weights", ()),
     ("shared_core.nlp.keywords_and_topics._topics", ()),
     ("shared_core.nlp.noun_phrases_zh._surnamed", ()),
+    ("shared_core.nlp.relation_phrases._any_kin", ()),
+    ("shared_core.nlp.relation_phrases._kin", ()),
+    ("shared_core.nlp.relation_phrases._of_theirs", ()),
+    ("shared_core.nlp.relation_phrases._table", ()),
+    ("shared_core.nlp.rules.load_rules", ("en", "zh")),
     ("shared_core.recall.supersession._words", ("change", "past", "before")),
 )
 """Functions that compile the words of a rule file at their first call, and what they take."""
@@ -170,6 +175,23 @@ def uses_of_names() -> dict[str, set[str]]:
     return uses
 
 
+def methods_of_rules(uses: dict[str, set[str]]) -> dict[tuple[str, int], set[str]]:
+    """Return the methods that the patterns of the rule files are used with."""
+    rules = sys.modules["shared_core.nlp.rules"]
+    found: dict[tuple[str, int], set[str]] = defaultdict(set)
+    for loaded in map(rules.load_rules, ("en", "zh")):
+        for name in rules.EXPRESSIONS:
+            pattern = getattr(loaded, name)
+            found[pattern.pattern, pattern.flags] |= uses[name] or {"search"}
+        for guard in loaded.guards:
+            found[guard.regex.pattern, guard.regex.flags].add("search")
+        for one in loaded.patterns:
+            found[one.regex.pattern, one.regex.flags].add("match")
+            for optional in filter(None, (getattr(one, name) for name in rules.OPTIONAL)):
+                found[optional.pattern, optional.flags].add("search")
+    return found
+
+
 def attacks(pattern: str, flags: int) -> set[Attack]:
     """Return a beginning, what is repeated after it, and an end, for every repeat."""
     tree = parser.parse(pattern, flags)
@@ -287,8 +309,10 @@ def main() -> None:
     signal.signal(signal.SIGPROF, stop)
     patterns, unknown = compiled_patterns()
     uses, tried = uses_of_names(), 0
+    of_rules = methods_of_rules(uses)
     for (text, flags), place in patterns.items():
-        pattern, methods = re.compile(text, flags), methods_of(place, uses)
+        pattern = re.compile(text, flags)
+        methods = of_rules.get((text, flags)) or methods_of(place, uses)
         short = {one: seconds(pattern, methods, one, SHORT) for one in attacks(text, flags)}
         for attack in sorted(short, key=short.__getitem__)[-WORST:]:
             tried += 1

@@ -20,6 +20,8 @@ from shared_core.nlp.text import Language, language, place_of
 MAX_CONTEXT: Final = 20
 """Maximum number of turns read before a query."""
 MAX_QUERY_CHARACTERS: Final = 2_000
+MAX_PRONOUNS: Final = 40
+"""Maximum number of pronouns in a resolved text; for each, all of the text before it is read."""
 QUOTES: Final = '"“”「『《'
 
 ENGLISH_GENDERS: Final[dict[str, Gender]] = {
@@ -165,8 +167,11 @@ def resolve_persons(text: str, lang: Language, discourse: DiscourseState) -> Res
     """Return the text with pronouns for people and animals replaced by names.
 
     A pronoun stays if its only possible antecedent precedes it in the text: "My wife loves her
-    job".
+    job". A text with more than MAX_PRONOUNS is returned unchanged.
     """
+    pronouns = CHINESE_PRONOUN if lang == "zh" else ENGLISH_PRONOUN
+    if len(pronouns.findall(text)) > MAX_PRONOUNS:
+        return Resolution(text=text, unresolved=frozenset(pronoun_genders(text, lang)))
     unresolved: set[Gender] = set()
     antecedents: list[Referent] = []
 
@@ -185,11 +190,11 @@ def resolve_persons(text: str, lang: Language, discourse: DiscourseState) -> Res
         return shown(entity)
 
     if lang == "zh":
-        resolved = CHINESE_PRONOUN.sub(
+        resolved = pronouns.sub(
             lambda match: replaced(match, CHINESE_GENDERS[match[1]], lambda one: one.name), text
         )
     else:
-        resolved = ENGLISH_PRONOUN.sub(
+        resolved = pronouns.sub(
             lambda match: replaced(
                 match, ENGLISH_GENDERS[match[0].lower()], lambda one: _english(match, one)
             ),

@@ -14,14 +14,8 @@ FINDER = Path(__file__).parent.parent / "adversarial_patterns.py"
 NOT_TRIED = [
     "shared_core.http.bodies.check",  # the patterns of its callers are tried
     # Escaped names: nothing in them repeats.
-    "shared_core.nlp.coreference.begins_with",
     "shared_core.nlp.discourse.begin_turn",
-    "shared_core.nlp.discourse.is_named_in",
-    "shared_core.nlp.discourse.unknown_people",
     "shared_core.nlp.question_subject.holds_name",
-    # Kinship words of the rules: nothing in them repeats without an end.
-    "shared_core.nlp.relation_phrases._any_of",
-    "shared_core.nlp.relation_phrases._of_theirs",
 ]
 """Functions with expressions made of local names, each with the reason why it is harmless."""
 
@@ -33,4 +27,4 @@ def test_every_pattern_reads_a_long_text_once() -> None:
     *told, summary = found.stdout.splitlines()
     assert [] == [line for line in told if line.startswith("slow: ")]
     assert NOT_TRIED == [line.removeprefix("unknown: ") for line in told]
-    assert int(summary.split()[0]) > 500
+    assert int(summary.split()[0]) > 800

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from shared_core.core.domain import Event, Role
-from shared_core.nlp.coreference import resolve_query
+from shared_core.nlp.coreference import MAX_PRONOUNS, resolve_query
 
 
 def said(*texts: str, role: Role = "user") -> list[Event]:
@@ -114,6 +114,13 @@ def test_a_name_the_agent_repeats_is_the_one_spoken_of() -> None:
         *said("How is Mia?", "Mia sounds lovely.", role="agent"),
     ]
     assert "How old is Mia?" == resolve_query("How old is she?", before)
+
+
+def test_a_text_with_too_many_pronouns_is_left_as_it_is() -> None:
+    before = said("My son is called Ben")
+    most = "Is he well? " * MAX_PRONOUNS
+    assert resolve_query(most, before).startswith("Is Ben well?")
+    assert most + "Is he?" == resolve_query(most + "Is he?", before)
 
 
 @pytest.mark.parametrize("text", ["", "她" * 5_000, "\ud800", "she " * 3_000])

@@ -140,9 +140,9 @@ class Kinship:
 EXPRESSIONS: Final = [one.name for one in fields(RuleSet) if one.type == "re.Pattern[str]"]
 OPTIONAL: Final = ("reject", "needs", "unless", "strip")
 PLACEHOLDER: Final = re.compile(r"\{\{(\w+)\}\}")
-REPEATED_GROUP: Final = re.compile(r"(?<!\\)\)([*+])")
+REPEATED: Final = re.compile(r"((?<!\\)\)|(?<!\\)\\s)([*+])")
 MOST_REPEATS: Final = 12
-"""Maximum number of repeats of a group in a rule, such as adverbs or names in a list."""
+"""Maximum number of repeats of a group in a rule, such as adverbs, and of white space."""
 
 
 def read_rule_file(name: str) -> dict[str, Any]:
@@ -228,13 +228,13 @@ def build_rules(source: Mapping[str, Any]) -> RuleSet:
 
 
 def bounded(expression: str) -> str:
-    """Return an expression whose groups repeat at most MOST_REPEATS times.
+    """Return an expression whose groups and white space repeat at most MOST_REPEATS times.
 
-    A search tries every place of a text, so a group that repeats without end takes time that grows
+    A search tries every place of a text, so one that repeats without end takes time that grows
     with the square of its length.
     """
     least = {"*": 0, "+": 1}
-    return REPEATED_GROUP.sub(lambda match: f"){{{least[match[1]]},{MOST_REPEATS}}}", expression)
+    return REPEATED.sub(lambda match: f"{match[1]}{{{least[match[2]]},{MOST_REPEATS}}}", expression)
 
 
 def longest_first(words: Iterable[str]) -> list[str]:

@@ -1,0 +1,48 @@
+"""Gives texts of 100,000 characters that punctuation never ends to every verb that reads text.
+
+The database is the first argument. The processor time of this process is limited.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import sys
+from datetime import UTC, datetime
+
+from shared_core import Event, Scope, open_memory
+
+LENGTH, LIMIT_S = 100_000, 90
+"""Characters of a text, and processor time in seconds for all. They take about a tenth of it."""
+ANN = Scope("app", "ann")
+BODIES = ("my name is ", "the quick brown fox ", "a-", "我喜欢北京的天气", "我儿子她", "\t ")
+SENTENCES = ("he " * 130, "她" * 390, "a " * 190, "I love " + "a " * 190, "my son " * 55)
+"""Almost the longest sentences that rules read."""
+
+
+def texts() -> list[str]:
+    named = f"My son is called B{'b' * 370}. "
+    repeated = [*BODIES, f"{''.join(f'{one}. ' for one in SENTENCES)}"]
+    found = ["I am " + (one * (LENGTH // len(one) + 1))[: LENGTH - 5] for one in repeated]
+    return [*found, (named + ("he " * 130 + ". ") * 300)[:LENGTH]]
+
+
+async def main(dsn: str) -> None:
+    async with open_memory(dsn, worker=False) as memory:
+        await memory.remember(ANN, texts())
+        for number, text in enumerate(texts()):
+            turn = Event(
+                event_id=f"e{number}", author="ann", role="user", text=text,
+                occurred_at=datetime.now(UTC),
+            )  # fmt: skip
+            await memory.append_events(ANN, "long", [turn])
+            await memory.recall(ANN, text)
+            await memory.process_memory(text, "ann", app="app")
+        await memory.consolidate(ANN, "long")
+
+
+if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_CPU, (LIMIT_S, LIMIT_S))
+    asyncio.run(main(sys.argv[1]))
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    sys.stdout.write(f"{used.ru_utime + used.ru_stime:.1f} s\n")
