@@ -118,10 +118,11 @@ class JobRunner:
             await self._interrupted(job, worker_id)
             raise
         finally:
+            lost = beat.done()  # else the code of the job cancelled itself, which is its failure
             beat.cancel()
-        if work.cancelled():
+        if work.cancelled() and lost:
             return Outcome.LOST
-        error = work.exception()
+        error = _error(work)
         if error is not None and exiting():  # at exit no thread can start: not the job's fault
             ended, now = "the process ended", self._clock()
             await self._storage.return_job(job, worker_id, ended, now, counted=False)
@@ -219,6 +220,11 @@ async def _contained(perform: Perform, job: Job) -> Mapping[str, JsonValue]:
         raise InvalidInput(f"its code must return a mapping, got {type(result).__name__}")
     check_json(result, "its result")
     return result
+
+
+def _error(work: asyncio.Future[Mapping[str, JsonValue]]) -> BaseException | None:
+    """Return the error of ended work, also where its own code cancelled it."""
+    return PerformerExited("its code was cancelled") if work.cancelled() else work.exception()
 
 
 def _counts(result: Mapping[str, JsonValue]) -> str:
