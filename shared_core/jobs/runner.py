@@ -35,7 +35,7 @@ log = logging.getLogger("hippocampus")
 
 HEARTBEATS_PER_LEASE = 3
 RETURN_S = 5.0
-"""Seconds that a cancelled caller waits until a job is returned to the queue."""
+"""Seconds that a cancelled caller waits for a claim under way, and for each return of jobs."""
 OF_OUR_MODELS = frozenset(JobType) - {JobType.CALLBACK}
 """Job types that use the memory's own models: if a quota is used up, all of them pause."""
 
@@ -115,7 +115,8 @@ class JobRunner:
             work.cancel()
             work.add_done_callback(ignore_outcome)
             await asyncio.wait([work])
-            await self._interrupted(job, worker_id)
+            returned = self._storage.return_job(job, worker_id, "interrupted", self._clock())
+            await give_back(returned, f"interrupted job {job.job_id}")
             raise
         finally:
             lost = beat.done()  # else the code of the job cancelled itself, which is its failure
@@ -138,15 +139,6 @@ class JobRunner:
         self._refusals[job.job_type in OF_OUR_MODELS] = 0
         log.info("job %s done in %.2f s: %s", job.job_id, time.monotonic() - begun, _counts(result))
         return Outcome.DONE
-
-    async def _interrupted(self, job: Job, worker_id: str) -> None:
-        """Return a job to the queue within RETURN_S, or let its lease end."""
-        try:
-            async with asyncio.timeout(RETURN_S):
-                await self._storage.return_job(job, worker_id, "interrupted", self._clock())
-        except (MemoryCoreError, TimeoutError) as error:
-            cause = reason(error)
-            log.warning("interrupted job %s waits for the end of its lease: %s", job.job_id, cause)
 
     def _capability(self, job: Job) -> Capability:
         """Return the capability for a job; one of its own application wins over a general one."""
@@ -202,6 +194,18 @@ class JobRunner:
         log.error("job %s failed %d times: %s", job.job_id, job.attempts, cause)
         await self._storage.return_job(job, worker_id, cause, retry_at)
         return Outcome.FAILED if retry_at else Outcome.GIVEN_UP
+
+
+async def give_back(returned: Awaitable[object], what: str) -> None:
+    """Wait RETURN_S until jobs are back in the queue; otherwise let their lease end.
+
+    what: the jobs, for the log.
+    """
+    try:
+        async with asyncio.timeout(RETURN_S):
+            await returned
+    except (MemoryCoreError, TimeoutError) as error:
+        log.warning("%s: in the queue only after the end of the lease: %s", what, reason(error))
 
 
 async def _contained(perform: Perform, job: Job) -> Mapping[str, JsonValue]:
