@@ -132,8 +132,12 @@ def text_of_content(content: types.Content) -> str:
     return "\n".join(part.text for part in parts if part.text and not part.thought).strip()
 
 
-def to_new_memory(entry: MemoryEntry, shared: Mapping[str, object], now: datetime) -> NewMemory:
-    """Return an entry as a new memory; its own metadata overrides the shared metadata.
+def to_new_memory(
+    entry: MemoryEntry, shared: Mapping[str, object]
+) -> tuple[NewMemory, IngestOptions]:
+    """Return an entry as a new memory that does not expire, and its options.
+
+    Its own metadata overrides the shared metadata.
 
     Raises TypeError for another type, and InvalidInput for an entry without text.
     """
@@ -147,16 +151,16 @@ def to_new_memory(entry: MemoryEntry, shared: Mapping[str, object], now: datetim
     metadata = dict(options.metadata)
     if entry.timestamp and occurred_at is None:
         metadata["timestamp"] = entry.timestamp
-    return NewMemory(
+    memory = NewMemory(
         text=text,
         kind=options.kind or "semantic",
         key=entry.id or None,
         author=entry.author,
         importance=options.importance,
         occurred_at=occurred_at,
-        expires_at=options.expires_at(now),
         metadata=metadata,
     )
+    return memory, options
 
 
 def to_memory_entry(

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import fields, replace
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -195,8 +196,11 @@ class OpenMemoryService(BaseMemoryService):
         if not memories:
             raise InvalidInput("memories must hold at least one MemoryEntry")
         IngestOptions.from_metadata(custom_metadata)
-        now, shared = await self._engine.now(), custom_metadata or {}
-        new = [to_new_memory(entry, shared, now) for entry in memories]
+        entries = [to_new_memory(entry, custom_metadata or {}) for entry in memories]
+        new = [
+            replace(memory, expires_at=await self._expires_at(options))
+            for memory, options in entries
+        ]
         await self._engine.remember(Scope(app_name, user_id), new)
         invocation_cache.clear()
 
@@ -383,7 +387,10 @@ class OpenMemoryService(BaseMemoryService):
         if rewound := rewound_ids(events):
             await self._engine.forget_turns(scope, session_id, rewound)
             invocation_cache.clear()
-        expires_at = options.expires_at(await self._engine.now())
+        turns = to_core_events(live_events(events), tool_results=self._options.include_tool_results)
+        if not turns:  # needs no database
+            return
+        expires_at = await self._expires_at(options)
         turns = [
             replace(
                 turn,
@@ -391,12 +398,8 @@ class OpenMemoryService(BaseMemoryService):
                 expires_at=expires_at,
                 metadata=options.metadata,
             )
-            for turn in to_core_events(
-                live_events(events), tool_results=self._options.include_tool_results
-            )
+            for turn in turns
         ]
-        if not turns:
-            return
         wait = self._options.wait if options.wait is None else options.wait
         await self._engine.append_events(
             scope,
@@ -411,6 +414,9 @@ class OpenMemoryService(BaseMemoryService):
         if wait:
             await self._engine.consolidate(scope, session_id, retry_later=True)
             invocation_cache.clear()
+
+    async def _expires_at(self, options: IngestOptions) -> datetime | None:
+        return options.expires_at(await self._engine.now()) if options.ttl else None
 
 
 async def in_time(work: Coroutine[Any, Any, T], seconds: float) -> T:

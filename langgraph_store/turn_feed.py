@@ -6,6 +6,8 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from langchain_core.messages import BaseMessage
@@ -79,12 +81,15 @@ class TurnFeed:
         """Append the new turns among messages; return whether there were any. Re-raises errors."""
         thread = (scope, thread_id)
         known = self._handed_over.get(thread, frozenset())
-        now = await self._engine.now()
-        turns = turns_of(messages, thread_id, now, known=known, tool_results=self._tool_results)
+        turns = turns_of(
+            messages, thread_id, datetime.now(UTC), known=known, tool_results=self._tool_results
+        )
         if not turns:
             if self._session_end:
                 await self._engine.end_session(scope, thread_id, strategy=self._strategy)
             return False
+        now = await self._engine.now()  # of the server; needs the database
+        turns = [replace(turn, occurred_at=now) for turn in turns]
         # If this process knows none of the ids, each run may make new ones.
         new = await self._engine.append_events(
             scope,

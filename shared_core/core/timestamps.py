@@ -12,6 +12,9 @@ from shared_core.errors import InvalidInput
 
 CLOCKS_APART = timedelta(hours=1)
 """Maximum lead of a caller's clock over the server's; {soon} in the SQL statements."""
+EARLIEST = datetime(1, 1, 2, tzinfo=UTC)
+LATEST = datetime(9999, 12, 31, tzinfo=UTC)
+"""What a stored moment outside of Python's years is read as: the ends shown in any time zone."""
 IN_STEP = timedelta(seconds=5)
 """Difference of two clocks that counts as none."""
 COMPARED_S = 60.0

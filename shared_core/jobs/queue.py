@@ -22,8 +22,8 @@ from shared_core.core.shown import shown
 from shared_core.core.validation import id_of, ids_of, listed, whole_number
 from shared_core.errors import Conflict, InvalidInput, NotFound, StorageUnavailable
 from shared_core.jobs.retries import MAX_ATTEMPTS, OUTAGE, first_wait_s, reason, wait_s
-from shared_core.jobs.runner import Perform
-from shared_core.jobs.worker import RELEASE_S, Tally, Worker
+from shared_core.jobs.runner import RETURN_S, Perform
+from shared_core.jobs.worker import Tally, Worker
 from shared_core.lifecycle import Handle
 from shared_core.ports.jobs import (
     OF_A_THREAD,
@@ -394,7 +394,7 @@ class JobQueue:
             try:
                 return await until_done(
                     jobs.start_job(scope, thread_id, new, worker_id, self._worker.lease_s),
-                    grace_s=RELEASE_S,
+                    grace_s=RETURN_S,
                 )
             except Conflict:
                 await asyncio.sleep(look_s)

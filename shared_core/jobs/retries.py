@@ -26,7 +26,7 @@ OUTAGE = wait_exponential_jitter(initial=5, max=300, jitter=5)
 
 
 class PerformerExited(MemoryCoreError):
-    """The code of a job tried to end the process or its event loop."""
+    """The code of a job tried to end the process or its event loop, or was cancelled by itself."""
 
 
 def wait_s(strategy: wait_base, attempt: int) -> float:

@@ -35,7 +35,7 @@ log = logging.getLogger("hippocampus")
 
 HEARTBEATS_PER_LEASE = 3
 RETURN_S = 5.0
-"""Seconds that a cancelled caller waits until a job is returned to the queue."""
+"""Seconds that a cancelled caller waits for a claim under way, and for each return of jobs."""
 OF_OUR_MODELS = frozenset(JobType) - {JobType.CALLBACK}
 """Job types that use the memory's own models: if a quota is used up, all of them pause."""
 
@@ -115,13 +115,15 @@ class JobRunner:
             work.cancel()
             work.add_done_callback(ignore_outcome)
             await asyncio.wait([work])
-            await self._interrupted(job, worker_id)
+            returned = self._storage.return_job(job, worker_id, "interrupted", self._clock())
+            await give_back(returned, f"interrupted job {job.job_id}")
             raise
         finally:
+            lost = beat.done()  # else the code of the job cancelled itself, which is its failure
             beat.cancel()
-        if work.cancelled():
+        if work.cancelled() and lost:
             return Outcome.LOST
-        error = work.exception()
+        error = _error(work)
         if error is not None and exiting():  # at exit no thread can start: not the job's fault
             ended, now = "the process ended", self._clock()
             await self._storage.return_job(job, worker_id, ended, now, counted=False)
@@ -137,15 +139,6 @@ class JobRunner:
         self._refusals[job.job_type in OF_OUR_MODELS] = 0
         log.info("job %s done in %.2f s: %s", job.job_id, time.monotonic() - begun, _counts(result))
         return Outcome.DONE
-
-    async def _interrupted(self, job: Job, worker_id: str) -> None:
-        """Return a job to the queue within RETURN_S, or let its lease end."""
-        try:
-            async with asyncio.timeout(RETURN_S):
-                await self._storage.return_job(job, worker_id, "interrupted", self._clock())
-        except (MemoryCoreError, TimeoutError) as error:
-            cause = reason(error)
-            log.warning("interrupted job %s waits for the end of its lease: %s", job.job_id, cause)
 
     def _capability(self, job: Job) -> Capability:
         """Return the capability for a job; one of its own application wins over a general one."""
@@ -203,6 +196,18 @@ class JobRunner:
         return Outcome.FAILED if retry_at else Outcome.GIVEN_UP
 
 
+async def give_back(returned: Awaitable[object], what: str) -> None:
+    """Wait RETURN_S until jobs are back in the queue; otherwise let their lease end.
+
+    what: the jobs, for the log.
+    """
+    try:
+        async with asyncio.timeout(RETURN_S):
+            await returned
+    except (MemoryCoreError, TimeoutError) as error:
+        log.warning("%s: in the queue only after the end of the lease: %s", what, reason(error))
+
+
 async def _contained(perform: Perform, job: Job) -> Mapping[str, JsonValue]:
     """Perform a job and return its result, which must be a mapping for JSON.
 
@@ -219,6 +224,11 @@ async def _contained(perform: Perform, job: Job) -> Mapping[str, JsonValue]:
         raise InvalidInput(f"its code must return a mapping, got {type(result).__name__}")
     check_json(result, "its result")
     return result
+
+
+def _error(work: asyncio.Future[Mapping[str, JsonValue]]) -> BaseException | None:
+    """Return the error of ended work, also where its own code cancelled it."""
+    return PerformerExited("its code was cancelled") if work.cancelled() else work.exception()
 
 
 def _counts(result: Mapping[str, JsonValue]) -> str:

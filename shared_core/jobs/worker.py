@@ -14,9 +14,9 @@ from uuid import UUID, uuid4
 
 from shared_core.core.domain import Scope, ThreadId
 from shared_core.core.event_loops import exiting, on_own_loop, start_on_own_loop, until_done
-from shared_core.errors import MemoryCoreError, StorageUnavailable
-from shared_core.jobs.retries import MAX_ATTEMPTS, OUTAGE, reason, wait_s
-from shared_core.jobs.runner import JobRunner, Outcome, Perform
+from shared_core.errors import StorageUnavailable
+from shared_core.jobs.retries import MAX_ATTEMPTS, OUTAGE, wait_s
+from shared_core.jobs.runner import RETURN_S, JobRunner, Outcome, Perform, give_back
 from shared_core.ports.jobs import Capability, Job, JobFilter, JobStatus, JobStorage, UnreadableJob
 from shared_core.ports.storage import Clock
 
@@ -24,8 +24,6 @@ log = logging.getLogger("hippocampus")
 
 LEASE_S = 300.0
 """Seconds of silence of a worker after which another one claims its job."""
-RELEASE_S = 5.0
-"""Seconds that a cancelled caller waits for a claim under way, and for its return to the queue."""
 DRAIN_S = 5.0
 """Seconds that a stopping worker may take to finish its running job."""
 MOST_THREADS = 10_000
@@ -254,12 +252,8 @@ class Worker:
         return outcome
 
     async def release(self, worker_id: str) -> None:
-        """Return to the queue what worker_id has claimed within RELEASE_S, or let its lease end."""
-        try:
-            async with asyncio.timeout(RELEASE_S):
-                await self._storage.release_jobs(worker_id)
-        except (MemoryCoreError, TimeoutError) as error:
-            log.warning("running jobs wait for the end of their lease: %s", reason(error))
+        """Return to the queue what worker_id has claimed within RETURN_S, or let its lease end."""
+        await give_back(self._storage.release_jobs(worker_id), "running jobs")
 
     @property
     def lease_s(self) -> float:
@@ -408,7 +402,7 @@ class Worker:
             known = self._runner.capabilities()
             job = await until_done(
                 self._storage.claim_job(worker_id, self._lease_s, known, self._served),
-                grace_s=RELEASE_S,
+                grace_s=RETURN_S,
             )
             if job is None:
                 return None

@@ -13,10 +13,13 @@ from google.adk.events import Event
 from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.sessions import Session
 from google.genai import types
+from langchain_core.messages import SystemMessage
 from psycopg.conninfo import conninfo_to_dict
 
 from adk_memory import OpenMemoryService, PgSessionService
-from shared_core import InvalidInput, MemoryEngine, Scope, StorageUnavailable
+from langgraph_store.run_identity import RunIdentity
+from langgraph_store.turn_feed import TurnFeed
+from shared_core import InvalidInput, MemoryEngine, Scope, StorageUnavailable, open_memory
 from shared_core.core.retention_policy import RetentionPolicy
 
 WHO = {"app_name": "app", "user_id": "ann"}
@@ -231,6 +234,22 @@ async def test_a_database_that_is_away_fails_open_on_search_and_loudly_on_ingest
         await sessions.append_event(session, event)
         assert {"And coffee.", "I drink tea."} <= set(texts(await found(service, "coffee tea")))
         assert 1 == service.failed_searches
+
+
+async def test_what_stores_nothing_needs_no_database() -> None:
+    """Nothing listens at the port, so each statement would raise StorageUnavailable."""
+    memory = open_memory("postgresql://nobody@127.0.0.1:1/nothing?connect_timeout=2")
+    service = OpenMemoryService(engine=memory)
+    await service.add_session_to_memory(Session(id="s", **WHO))
+    await service.add_events_to_memory(**WHO, events=[said(" ")], custom_metadata={"ttl": 60})
+    with pytest.raises(InvalidInput, match="text part"):
+        await service.add_memory(
+            **WHO, memories=[entry("tea"), entry(" ")], custom_metadata={"ttl": 60}
+        )
+    feed = TurnFeed(memory, RunIdentity("app"))
+    assert not await feed.append(Scope("app", "ann"), "t", [SystemMessage("Be brief.")])
+    with pytest.raises(StorageUnavailable):
+        await service.add_memory(**WHO, memories=[entry("tea")])
 
 
 async def test_a_search_during_a_migration_gives_up_and_the_next_one_works(empty_dsn: str) -> None:

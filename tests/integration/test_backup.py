@@ -193,6 +193,22 @@ def test_a_superuser_does_not_open_the_memory_to_those_who_write_to_it(
         assert [] == admin.execute(policies.encode()).fetchall()
 
 
+@pytest.mark.parametrize("rights", ["SELECT, UPDATE, DELETE", "SELECT", "TRUNCATE"])
+def test_a_user_without_insert_is_no_member_of_the_backup_role(
+    owned: str, server: str, names: tuple[str, str], rights: str
+) -> None:
+    user, backup = f"user_{uuid.uuid4().hex}", names[1]
+    execute(server, f"CREATE ROLE {user} LOGIN IN ROLE {backup}")
+    try:
+        allow_backup(owned, "hippocampus", backup)  # a member that has only the backup's rights
+        execute(owned, f"GRANT {rights} ON ALL TABLES IN SCHEMA hippocampus TO {user}")
+        with pytest.raises(InvalidInput, match=f'REVOKE "{backup}" FROM "{user}"'):
+            allow_backup(owned, "hippocampus", backup)
+    finally:
+        execute(owned, f"REVOKE ALL ON ALL TABLES IN SCHEMA hippocampus FROM {user}")
+        execute(server, f"DROP ROLE {user}")
+
+
 @pytest.mark.parametrize("letter", ["r", "é"])
 def test_roles_with_long_names_have_a_policy_each(
     empty_dsn: str, owned: str, server: str, letter: str

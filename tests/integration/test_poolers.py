@@ -154,6 +154,21 @@ async def test_a_pooler_of_whole_sessions_shares_nothing(postgres_dsn: str, sess
     assert Pooling(shares_sessions=False, keeps_statements=True) == found
 
 
+async def test_a_probe_waits_for_its_first_session_as_long_as_a_statement(
+    single: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pooling, "_WAIT_S", 0.1)  # for the second session
+    with psycopg.connect(single, autocommit=True) as holder:
+        holder.execute("SELECT 1")
+        probing = asyncio.create_task(
+            probe_pooling(lambda: Connection.connect(single, autocommit=True))
+        )
+        ended, _ = await asyncio.wait([probing], timeout=0.6)
+        assert not ended
+    found = await asyncio.wait_for(probing, LONG_S)
+    assert Pooling(shares_sessions=False, keeps_statements=True) == found
+
+
 async def test_a_memory_works_with_one_session_and_leaves_it(single: str) -> None:
     for begin in (0, 5):
         async with open_memory(single, pool_size=1) as memory:
@@ -182,7 +197,7 @@ async def test_without_a_free_session_calls_end_and_say_why(
     await storage.open()
     await storage.report()  # its connection keeps the session
     monkeypatch.setattr(connecting, "ANSWER_GRACE_S", 0.1)
-    monkeypatch.setattr(pooling, "_WAIT_S", 0.1)
+    monkeypatch.setattr(connecting, "silence_s", lambda _: 0.1)  # of the connections from now on
     impatient = Settings(uri=single, home=Path(), statement_timeout_s=0.1)
     why = "pooler .* smaller pool_size, got 16"
     with pytest.raises(StorageUnavailable, match=why):
@@ -213,7 +228,7 @@ def test_the_doctor_says_what_a_pooler_loses(losing: str) -> None:
 
 def test_the_doctor_needs_one_session(single: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {"ok", "note"} == {one.status for one in examine(single)}
-    monkeypatch.setattr(pooling, "_WAIT_S", 0.1)
+    monkeypatch.setattr(connecting, "silence_s", lambda _: 0.1)
     with psycopg.connect(single, autocommit=True) as holder:
         holder.execute("SELECT 1")
         found = {one.check: one for one in examine(single)}["server"]

@@ -400,6 +400,31 @@ async def test_a_cancelled_job_is_not_done_and_one_in_work_ends(dsn: str) -> Non
         assert 0 == (await serving).done
 
 
+@pytest.mark.parametrize("asks", [False, True])
+async def test_a_job_whose_code_cancels_itself_fails_as_any_other(dsn: str, asks: bool) -> None:
+    runs, stop = 0, asyncio.Event()
+
+    async def perform(job: Job) -> dict[str, JsonValue]:
+        nonlocal runs
+        runs += 1
+        if runs == 2:  # it was given back at once
+            stop.set()
+        task = asyncio.current_task()
+        if asks and task:
+            task.cancel()
+            await asyncio.sleep(0)
+        raise asyncio.CancelledError
+
+    async with open_memory(dsn, worker=False) as memory:
+        memory.jobs.learn(perform)
+        await memory.jobs.ask(ANN, "t", {})
+        tally = await memory.jobs.serve(stop, once=True)
+        assert (1, 0, 1) == (runs, tally.done, tally.failed)
+        [job] = await memory.jobs.list()
+        assert (JobStatus.PENDING, 1) == (job.status, job.attempts)
+        assert "its code was cancelled" in (job.error or "")
+
+
 HINTED = """
 import asyncio, sys
 from shared_core import open_memory

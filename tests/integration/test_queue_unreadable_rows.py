@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from math import isfinite
 from typing import Any
 
 import httpx
@@ -124,6 +125,33 @@ async def test_jobs_are_listed_beside_one_that_cannot_be_read(
         assert (200, ["ann"]) == (
             answer.status_code, [job["user_id"] for job in answer.json()["jobs"]]
         )  # fmt: skip
+
+
+MOMENTS = {
+    "postgres": ["infinity", "-infinity", "294000-01-01", "4000-01-01 BC"],
+    "seekdb": ["9999-12-31 23:59:59.999999", "0001-01-01", "0000-00-00"],
+}
+"""The ends of what a column of each engine holds, of which Python knows the years 1 to 9999."""
+
+
+@pytest.mark.both_engines
+async def test_a_moment_that_python_does_not_know_hides_no_jobs(
+    dsn: str, execute: Execute, on_engine: str
+) -> None:
+    async with open_memory(dsn, worker=False) as memory:
+        memory.jobs.learn(done, JobType.REFLECTION)
+        for moment in MOMENTS[on_engine]:
+            await hand_over(memory, execute, "/a/ben/")
+            execute(
+                f"UPDATE consolidation_jobs SET run_after = '{moment}', created_at = '{moment}'"
+                " WHERE tenant_id = '/a/ben/'"
+            )
+            assert {"ann", "ben"} == {job.scope.user for job in await memory.jobs.list()}
+            stats = await memory.jobs.stats()
+            assert stats.oldest_due_s is not None and isfinite(stats.oldest_due_s)
+            tally = await memory.jobs.serve(once=True)
+            assert 0 == tally.failed < tally.done
+            execute("DELETE FROM consolidation_jobs")
 
 
 async def test_conversations_end_beside_one_whose_user_cannot_be_read(

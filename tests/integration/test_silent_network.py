@@ -222,9 +222,9 @@ def patient(dsn: str) -> str:
 @pytest.fixture
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let cancelled calls give up soon, and all others never."""
-    for module, name in ((pipeline, "CANCEL_S"), (queue, "RELEASE_S"), (worker, "RELEASE_S")):
-        monkeypatch.setattr(module, name, 0.1)
-    monkeypatch.setattr(runner, "RETURN_S", 0.1)
+    monkeypatch.setattr(pipeline, "CANCEL_S", 0.1)
+    for module in (queue, runner, worker):
+        monkeypatch.setattr(module, "RETURN_S", 0.1)
 
 
 @pytest.mark.parametrize("at_work", [False, True])
@@ -251,6 +251,13 @@ async def test_cancelled_work_does_not_wait_for_a_dead_network(
         ended, _ = await asyncio.wait([call], timeout=LONG_S)
         assert {call} == ended and call.cancelled()
         await between.close()
+
+
+async def test_jobs_that_cannot_be_given_back_are_told_in_the_log(
+    short_waits: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    await runner.give_back(asyncio.Event().wait(), "running jobs")
+    assert "running jobs: in the queue only after the end of the lease" in caplog.text
 
 
 async def test_a_worker_that_is_cancelled_does_not_wait_for_a_dead_network(

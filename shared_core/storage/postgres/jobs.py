@@ -207,9 +207,12 @@ class PostgresJobs:
         return len(await self._repeated(ROOT, step("cancel_jobs", values)))
 
     async def job_stats(self) -> JobStats:
-        values = {"now": self._clock()}
-        [rows] = await self._database.run(ROOT, step("job_stats", values))
-        return record(JobStats, rows[0])
+        now = self._clock()
+        [[(*counts, oldest, callbacks)]] = await self._database.run(
+            ROOT, step("job_stats", {"now": now})
+        )
+        oldest_due_s = None if oldest is None else (now - oldest).total_seconds()
+        return record(JobStats, (*counts, oldest_due_s, callbacks))
 
     async def _repeated(self, scope: str, *sent: Step) -> Rows:
         """Run steps again while another worker is first, and return the rows of the last one.

@@ -16,6 +16,7 @@ import pymysql
 from pymysql.constants import CLIENT, CR, FIELD_TYPE
 from pymysql.converters import conversions
 
+from shared_core.core.timestamps import EARLIEST
 from shared_core.core.uri_validation import ESCAPED
 from shared_core.errors import InvalidInput
 from shared_core.settings import redacted
@@ -192,7 +193,10 @@ def _unix_socket(path: str, timeout_s: float) -> socket.socket:
 
 
 def _aware(text: str) -> datetime:
-    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC)
+    except ValueError:  # 0000-00-00, which a session without strict mode stores
+        return EARLIEST
 
 
 def _text(value: str | bytes) -> str:

@@ -32,11 +32,17 @@ _USERS = """
     SELECT u.rolname FROM pg_roles u JOIN pg_roles b ON b.rolname = %s
     WHERE NOT u.rolsuper AND pg_has_role(u.oid, b.oid, 'USAGE') AND EXISTS (
         SELECT FROM pg_class c WHERE c.relnamespace = %s::regnamespace AND c.relkind IN ('r', 'p')
-        AND (c.relowner = u.oid OR has_table_privilege(u.oid, c.oid, 'INSERT')))
+        AND (c.relowner = u.oid
+            OR has_table_privilege(u.oid, c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')
+            OR EXISTS (SELECT FROM aclexplode(c.relacl) granted
+                WHERE granted.privilege_type = 'SELECT'
+                AND pg_has_role(u.oid, granted.grantee, 'USAGE')
+                AND NOT pg_has_role(b.oid, granted.grantee, 'USAGE'))))
     ORDER BY u.oid <> b.oid, u.oid NOT IN (SELECT member FROM pg_auth_members WHERE roleid = b.oid)
 """
-"""The roles that have the rights of one role and may write to a table; first that role itself,
-then its direct members, whose membership can be revoked."""
+"""The roles that have the rights of one role and may use a table: write to it, or read it by a
+grant that the one role does not have. First that role itself, then its direct members, whose
+membership can be revoked."""
 _NAME_BYTES = 63
 """Maximum length of a name in PostgreSQL, which cuts longer ones."""
 
@@ -48,7 +54,7 @@ def allow_backup(dsn: str, schema: str, role: str) -> int:
     pg_dump fails.
 
     Raises:
-        InvalidInput: a role that may write to the memory has the rights of this role.
+        InvalidInput: the role may write to the memory, or a user of the memory has its rights.
         NotFound: there is no such role.
         PermissionDenied: the user of the DSN is not the owner of the tables.
         CapabilityMissing: the DSN names OceanBase or SeekDB.
@@ -83,8 +89,8 @@ def _check_role(connection: _Connection, schema: str, role: str) -> None:
         name = str(users[0][0])
         way_out = f"; or run REVOKE {_quoted(role)} FROM {_quoted(name)}" if name != role else ""
         raise InvalidInput(
-            f"a backup role must be a role of its own: {name!r}, which may write to the memory, has"
-            f" the rights of {role!r} and would read every user's rows. Name another role{way_out}"
+            f"a backup role must be a role of its own: {name!r}, which uses the memory, has the"
+            f" rights of {role!r} and would read every user's rows. Name another role{way_out}"
         )
 
 

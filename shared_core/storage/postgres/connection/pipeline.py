@@ -28,6 +28,7 @@ from psycopg.pq.abc import PGresult
 from psycopg.waiting import Wait, wait_async
 
 from shared_core.core.event_loops import on_callers_own_loop
+from shared_core.core.timestamps import EARLIEST, LATEST
 
 Rows: TypeAlias = list[tuple[Any, ...]]
 Statement: TypeAlias = tuple[bytes, Mapping[str, Any]]
@@ -109,15 +110,20 @@ class NoAnswer(psycopg.OperationalError):
 
 
 class UtcLoader(Loader):
-    """Reads a binary timestamptz as a moment in UTC, whatever the time zone of the session."""
+    """Reads a binary timestamptz as a moment in UTC, whatever the time zone of the session.
+
+    A moment outside of the years 1 to 9999, such as infinity, is read as EARLIEST or LATEST. An
+    error here would hide all rows of an answer, and end a worker.
+    """
 
     format = Format.BINARY
 
     def load(self, data: Buffer) -> datetime:
+        microseconds = int.from_bytes(data, "big", signed=True)
         try:
-            return _EPOCH + timedelta(microseconds=int.from_bytes(data, "big", signed=True))
+            return _EPOCH + timedelta(microseconds=microseconds)
         except OverflowError:
-            raise psycopg.DataError("a moment lies outside of the years 1 to 9999") from None
+            return LATEST if microseconds > 0 else EARLIEST
 
 
 class Connection(AsyncConnection[tuple[Any, ...]]):

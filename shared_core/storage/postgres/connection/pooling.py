@@ -12,7 +12,7 @@ import psycopg
 from shared_core.storage.postgres.connection.pipeline import LOST_STATEMENT, Connection
 
 _WAIT_S = 5.0
-"""Seconds in which a pooler that has a free session gives it to a connection."""
+"""Seconds in which a pooler that has a free session gives it to the second connection."""
 _PID = b"SELECT pg_backend_pid()"
 _SHARED = b"SELECT 'prepared by two connections'"
 _REPEATED = b"SELECT 'prepared by one connection and sent again'"
@@ -35,10 +35,10 @@ class Pooling:
 async def probe_pooling(connect: Callable[[], Awaitable[Connection]]) -> Pooling:
     """Open two connections, compare their sessions, and close them.
 
-    Raises what connect raises, and NoAnswer if a pooler has no session for the first of them.
+    Raises what connect raises, and NoAnswer if a pooler gives the first of them no session within
+    the silence_s of its statements.
     """
     async with await connect() as one, await connect() as other:
-        one.silence_s = _WAIT_S
         pids = [(one, await _session(one))]
         async with _asked(other) as answer:
             await asyncio.wait([answer], timeout=_WAIT_S)

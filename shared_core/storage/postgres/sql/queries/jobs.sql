@@ -317,7 +317,7 @@ SELECT (SELECT count(*) FROM consolidation_jobs WHERE status = 'pending'),
        (SELECT count(*) FROM consolidation_jobs WHERE status = 'pending' AND run_after <= %(now)s),
        (SELECT count(*) FROM consolidation_jobs WHERE status = 'running'),
        (SELECT count(*) FROM consolidation_jobs WHERE status = 'failed'),
-       (SELECT extract(epoch FROM %(now)s - min(run_after))::float8 FROM consolidation_jobs
+       (SELECT min(run_after) FROM consolidation_jobs
         WHERE status = 'pending' AND run_after <= %(now)s),
        (SELECT count(*) FROM consolidation_jobs
         WHERE status = 'pending' AND run_after <= %(now)s AND job_type = 'callback')
