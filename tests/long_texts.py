@@ -12,19 +12,17 @@ from datetime import UTC, datetime
 
 from shared_core import Event, Scope, open_memory
 
-LENGTH, LIMIT_S = 100_000, 90
-"""Characters of a text, and processor time in seconds for all. They take about a tenth of it."""
+LENGTH, LIMIT_S = 100_000, 60
+"""Characters of a text, and processor time in seconds for all. They take a quarter of it."""
 ANN = Scope("app", "ann")
-BODIES = ("my name is ", "the quick brown fox ", "a-", "我喜欢北京的天气", "我儿子她", "\t ")
-SENTENCES = ("he " * 130, "她" * 390, "a " * 190, "I love " + "a " * 190, "my son " * 55)
+BODIES = ("my name is ", "the quick brown fox ", "a-", "我喜欢北京的天气", "\t ")
+SENTENCES = ("她" * 390, "he " * 130, "a " * 190, "I love " + "a " * 190, "my son " * 55)
 """Almost the longest sentences that rules read."""
 
 
 def texts() -> list[str]:
-    named = f"My son is called B{'b' * 370}. "
-    repeated = [*BODIES, f"{''.join(f'{one}. ' for one in SENTENCES)}"]
-    found = ["I am " + (one * (LENGTH // len(one) + 1))[: LENGTH - 5] for one in repeated]
-    return [*found, (named + ("he " * 130 + ". ") * 300)[:LENGTH]]
+    repeated = [*BODIES, f"{SENTENCES[0]}. ", "".join(f"{one}. " for one in SENTENCES[1:])]
+    return ["I am " + (one * (LENGTH // len(one) + 1))[: LENGTH - 5] for one in repeated]
 
 
 async def main(dsn: str) -> None:
