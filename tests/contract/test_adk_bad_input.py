@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -105,35 +104,48 @@ async def test_metadata_comes_back_and_tells_how_to_remember(service: OpenMemory
     } == about
 
 
-async def test_what_has_a_time_to_live_goes_with_all_that_was_drawn_from_it(
-    service: OpenMemoryService,
-) -> None:
-    await service.add_events_to_memory(
-        **WHO, events=[said("I live in Lisbon.")], session_id="s", custom_metadata={"ttl": 0.7}
-    )
-    await service.add_memory(**WHO, memories=[entry("Lisbon tram")], custom_metadata={"ttl": "1s"})
-    assert {"I live in Lisbon.", "User lives in Lisbon.", "Lisbon tram"} == set(
-        texts(await found(service, "Lisbon"))
-    )
-    await asyncio.sleep(1.1)
-    assert [] == await found(service, "Lisbon")
-    assert [] == await service.engine.facts(Scope("app", "ann"))
-    await service.engine.sweep_expired()
-    await service.add_events_to_memory(**WHO, events=[said("I live in Lisbon.")], session_id="s2")
-    assert "User lives in Lisbon." in texts(await found(service, "Lisbon"))
+class MovableClock:
+    """The time of this machine, and what a test has added to it."""
+
+    ahead = timedelta(0)
+
+    def __call__(self) -> datetime:
+        return datetime.now(UTC) + self.ahead
 
 
-async def test_a_fact_said_again_for_good_outlives_the_turn_that_expires(
-    service: OpenMemoryService,
-) -> None:
-    for ttl in ({"ttl": 0.5}, {}):
+async def test_what_has_a_time_to_live_goes_with_all_that_was_drawn_from_it(dsn: str) -> None:
+    clock = MovableClock()
+    async with open_memory(dsn, clock=clock) as memory:
+        service = OpenMemoryService(engine=memory)
         await service.add_events_to_memory(
-            **WHO, events=[said("I live in Lisbon.")], session_id="s", custom_metadata=ttl
+            **WHO, events=[said("I live in Lisbon.")], session_id="s", custom_metadata={"ttl": 3600}
         )
-    await asyncio.sleep(0.6)
-    assert ["I live in Lisbon.", "User lives in Lisbon."] == sorted(
-        texts(await found(service, "Lisbon"))
-    )
+        hour = {"ttl": "3600s"}
+        await service.add_memory(**WHO, memories=[entry("Lisbon tram")], custom_metadata=hour)
+        assert {"I live in Lisbon.", "User lives in Lisbon.", "Lisbon tram"} == set(
+            texts(await found(service, "Lisbon"))
+        )
+        clock.ahead = timedelta(hours=2)
+        assert [] == await found(service, "Lisbon")
+        assert [] == await memory.facts(Scope("app", "ann"))
+        await memory.sweep_expired()
+        again = [said("I live in Lisbon.")]
+        await service.add_events_to_memory(**WHO, events=again, session_id="s2")
+        assert "User lives in Lisbon." in texts(await found(service, "Lisbon"))
+
+
+async def test_a_fact_said_again_for_good_outlives_the_turn_that_expires(dsn: str) -> None:
+    clock = MovableClock()
+    async with open_memory(dsn, clock=clock) as memory:
+        service = OpenMemoryService(engine=memory)
+        for ttl in ({"ttl": 3600}, {}):
+            await service.add_events_to_memory(
+                **WHO, events=[said("I live in Lisbon.")], session_id="s", custom_metadata=ttl
+            )
+        clock.ahead = timedelta(hours=2)
+        assert ["I live in Lisbon.", "User lives in Lisbon."] == sorted(
+            texts(await found(service, "Lisbon"))
+        )
 
 
 @pytest.mark.parametrize("given", ["yesterday", "in March 2026", "2026-13-01"])
