@@ -124,6 +124,9 @@ def _check_owner(home: Path) -> None:
     if not home.is_dir():
         return
     status = home.stat()
+    account = known_account()
+    if account and status.st_uid == account.pw_uid:
+        raise _refused(home, f"the folder itself must be root's; run chown root {home}")
     if status.st_uid != 0:
         owner = owner_name(status.st_uid)
         raise _refused(home, f"the folder belongs to the OS user {owner}; run as {owner}")

@@ -85,7 +85,7 @@ def standby() -> Iterator[tuple[str, str]]:
         with (cluster / "postgresql.auto.conf").open("a") as settings:
             settings.write(f"primary_conninfo = '{source}'\n")
         (cluster / "standby.signal").touch()
-        for path in [homes[1], cluster, *cluster.rglob("*")]:
+        for path in [cluster, *cluster.rglob("*")]:
             os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
         replica = EmbeddedPostgres(homes[1])
         try:
