@@ -95,7 +95,6 @@ def load_settings(
     of a postgresql:// uri, prepare=off or prepare=on comes before the variable.
     Raises InvalidInput for a value of no known form.
     """
-    home = _home()
     chosen = str(uri if uri is not None else os.environ.get("HIPPOCAMPUS_URI") or EMBEDDED)
     if isinstance(uri, Path):
         chosen = f"embedded://{uri}"
@@ -103,7 +102,7 @@ def load_settings(
     chosen, prepare = _split_prepare(chosen)
     return Settings(
         uri=chosen,
-        home=home or _default_home(chosen),
+        home=_home(chosen) or _default_home(chosen),
         db_schema=schema or os.environ.get("HIPPOCAMPUS_SCHEMA") or "hippocampus",
         pool_size=pool_size or 16,
         privacy=os.environ.get("HIPPOCAMPUS_PRIVACY") or "default",
@@ -116,12 +115,12 @@ def load_settings(
     )
 
 
-def _home() -> Path | None:
+def _home(uri: str) -> Path | None:
     named = os.environ.get("HIPPOCAMPUS_HOME")
     if not named:
         return None
     home = Path(named).expanduser()
-    if not home.is_absolute():
+    if uri == EMBEDDED and not home.is_absolute():
         raise InvalidInput(
             f"HIPPOCAMPUS_HOME must be a folder named from the root, got {named!r}: write"
             f" {str(home.absolute())!r}"

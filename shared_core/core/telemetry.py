@@ -220,9 +220,14 @@ class _Api:
         if metric.kind == "counter":
             self.counters[metric.name] = meter.create_counter(**given)
         elif metric.kind == "histogram":
-            self.histograms[metric.name] = meter.create_histogram(
-                **given, explicit_bucket_boundaries_advisory=metric.buckets
-            )
+            try:
+                self.histograms[metric.name] = meter.create_histogram(
+                    **given, explicit_bucket_boundaries_advisory=metric.buckets
+                )
+            except TypeError:  # before 1.30 the API knows no boundaries
+                self.histograms[metric.name] = meter.create_histogram(
+                    metric.name, metric.unit, metric.description
+                )
         elif metric.kind == "gauge":
             meter.create_observable_gauge(**given, callbacks=[_observer(metric)])
         else:

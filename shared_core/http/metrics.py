@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Request
@@ -40,6 +41,7 @@ class Scrape:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
+        self._encoding = threading.Lock()  # two scrapes at once would share their samples
         ProcessCollector(registry=self._registry)
         provider = api.get_meter_provider()
         self._provider: Any = provider if hasattr(provider, "add_metric_reader") else None
@@ -55,7 +57,8 @@ class Scrape:
         if self._provider is None:
             return None
         encode, media_type = choose_encoder(accept)
-        return encode(self._registry), media_type
+        with self._encoding:
+            return encode(self._registry), media_type
 
     def close(self) -> None:
         """Stop collecting."""

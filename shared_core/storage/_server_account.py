@@ -75,7 +75,7 @@ def owner_name(uid: int) -> str:
 def give_to(account: Account, path: Path) -> None:
     """Make account the owner of a file or folder; nothing for our own user."""
     if account:
-        os.chown(path, account.pw_uid, account.pw_gid)
+        os.chown(path, account.pw_uid, account.pw_gid, follow_symlinks=False)
 
 
 def make_home(home: Path, own_names: Collection[str]) -> Account:
@@ -93,6 +93,8 @@ def make_home(home: Path, own_names: Collection[str]) -> Account:
         if not step.exists():
             _make_folder(step, account)
     home.mkdir(exist_ok=True)  # raises for a file
+    if os.geteuid() == 0:
+        _check_owner(home)  # another user may have been faster
     if account and not _may(home, account, 0o1):
         home.chmod(stat.S_IMODE(home.stat().st_mode) | stat.S_IXOTH)
     return account
@@ -121,9 +123,10 @@ def _check_way(home: Path, own_names: Collection[str]) -> None:
 
 
 def _check_owner(home: Path) -> None:
-    if not home.is_dir():
+    try:
+        status = home.lstat()
+    except FileNotFoundError:
         return
-    status = home.stat()
     account = known_account()
     if account and status.st_uid == account.pw_uid:
         raise _refused(home, f"the folder itself must be root's; run chown root {home}")

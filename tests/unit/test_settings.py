@@ -144,6 +144,7 @@ def test_a_folder_that_depends_on_where_one_stands_is_refused(
     monkeypatch.setenv("HIPPOCAMPUS_HOME", "记忆/home")
     with pytest.raises(InvalidInput, match=f"from the root, got .*: write '{tmp_path}/记忆/home'"):
         load_settings()
+    assert load_settings("postgresql:///shop").embedded_home is None
 
 
 def test_an_os_user_without_a_home_is_asked_for_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:

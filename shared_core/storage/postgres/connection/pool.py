@@ -117,8 +117,8 @@ class ConnectionPool:
         """
         asked_at = time.monotonic()
         taken = await self._take()
-        waited_for_connection("postgresql", time.monotonic() - asked_at)
         try:
+            waited_for_connection("postgresql", time.monotonic() - asked_at)
             yield taken
         finally:
             await self._give_back(taken)
