@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from shared_core.core.domain import Event, Extraction, InsightDraft, KnownPerson, Memory, ModelUsage
 from shared_core.ports.api_tokens import TokenStorage
@@ -17,6 +17,7 @@ from shared_core.ports.graph import GraphStorage
 from shared_core.ports.indexes import IndexStorage, ReembedStorage
 from shared_core.ports.items import InstructionStorage, ItemStorage
 from shared_core.ports.jobs import JobStorage
+from shared_core.ports.operations import Lock, PolicyFactory, Row, Select
 from shared_core.ports.profiles import ProfileStorage
 from shared_core.ports.recall import RecallStorage
 from shared_core.ports.retention import AccessStorage, RetentionStorage
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     Vectors: TypeAlias = NDArray[np.float32]
 
 Clock: TypeAlias = Callable[[], datetime]
+T = TypeVar("T")
 
 
 class Embedder(Protocol):
@@ -169,6 +171,27 @@ class Storage(Protocol):
     @property
     def is_embedded(self) -> bool:
         """Whether open() starts a server in a local folder."""
+
+    async def read(self, tenant: str, operations: Sequence[Select]) -> list[list[Row]]:
+        """Return the rows of each operation, all of one moment."""
+
+    async def query(self, tenant: str, reader: PolicyFactory[T]) -> T:
+        """Return what a policy that only reads returns; all its batches see one moment."""
+
+    async def transact(self, tenant: str, policy: PolicyFactory[T], *, lock: Lock = "wait") -> T:
+        """Run a policy as one transaction of its tenant and return what it returns.
+
+        The tenant's lock is taken first, so the policy reads what earlier holders committed. The
+        policy is made anew and runs from its start after a deadlock and after a lost connection,
+        unless its transaction was committed.
+
+        Raises:
+            Conflict: a row with the same key exists; nothing is written then.
+            TenantBusy: another transaction holds the lock (lock="skip").
+        """
+
+    async def transact_all(self, policies: Mapping[str, PolicyFactory[T]]) -> dict[str, T]:
+        """Run one policy for each tenant, all as one transaction; return their results."""
 
     async def open(self) -> None: ...
     async def close(self) -> None: ...
