@@ -3,9 +3,10 @@
 A policy is a generator function. It yields batches of operations and is sent the rows of each; what
 it yields in `Last` is committed with the same message:
 
-    def forget_note(note_id: UUID) -> Policy[int]:
-        [rows] = yield [Select("notes", ("note_id",), (equal("note_id", note_id),))]
-        yield Last([Delete("notes", (equal("note_id", note_id),))])
+    def drop_versions(key: str) -> Policy[int]:
+        where = (equal("instruction_key", key),)
+        [rows] = yield [Select("instructions", ("version",), where)]
+        yield Last([Delete("instructions", where)])
         return len(rows)
 
 It never touches a connection, so an engine may run it again from its start after a deadlock or a
@@ -155,7 +156,10 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """The same new values for all rows that fit. returning: columns of the rows, as they are now."""
+    """The same new values for all rows that fit.
+
+    returning: columns of the rows, as they are now.
+    """
 
     table: str
     values: Mapping[str, object]
@@ -186,7 +190,12 @@ class Delete:
 class Verb:
     """A statement that an engine keeps for itself, as a part of a transaction.
 
-    name: "append_turns", "put_items", "add_vectors" or "enqueue". Its rows are those of the verb.
+    name, arguments and rows:
+        append_turns: thread_id, rows (EventRow). The ids of the turns that are new.
+        put_items: rows (MemoryRow). None.
+        add_vectors: vectors (VectorRows or None). None.
+        enqueue: thread_id, job (NewJob), changed_at: if given, the job waits only if the thread
+            changed at this moment. None.
     """
 
     name: str
@@ -198,7 +207,11 @@ Operation: TypeAlias = Select | Insert | Update | UpdateEach | Delete | Verb
 
 @dataclass(frozen=True, slots=True)
 class Last:
-    """The last batch of a policy: it travels with COMMIT in one message."""
+    """The last batch of a policy: it travels with COMMIT in one message.
+
+    No rows are sent back: what a policy returns is known before the commit, so a caller whose
+    answer was lost can still be told what happened.
+    """
 
     operations: Sequence[Operation]
 

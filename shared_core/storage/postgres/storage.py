@@ -7,15 +7,17 @@ from shared_core.core.retention_policy import Strength
 from shared_core.errors import EmbeddingMismatch, PermissionDenied, StorageReadOnly
 from shared_core.ports.storage import Clock, StorageReport
 from shared_core.settings import Settings, redacted
+from shared_core.storage._rows import scope_of
 from shared_core.storage.postgres.connection.database import PostgresDatabase
+from shared_core.storage.postgres.connection.policies import PostgresPolicies
 from shared_core.storage.postgres.connection.statements import Step, step, steps
 from shared_core.storage.postgres.conversations import PostgresConversations
 from shared_core.storage.postgres.events import PostgresErasures, PostgresEvents
 from shared_core.storage.postgres.facts import PostgresFacts
 from shared_core.storage.postgres.graph import PostgresGraph
 from shared_core.storage.postgres.indexes import PostgresIndexes, TenantIndexes
-from shared_core.storage.postgres.items import PostgresInstructions, PostgresItems
-from shared_core.storage.postgres.jobs import PostgresJobs
+from shared_core.storage.postgres.items import PostgresInstructions, PostgresItems, vector_steps
+from shared_core.storage.postgres.jobs import PostgresJobs, enqueue_step
 from shared_core.storage.postgres.profiles import PostgresProfiles
 from shared_core.storage.postgres.recall import PostgresAccesses, PostgresRecall, PostgresSlices
 from shared_core.storage.postgres.reembed import PostgresReembed
@@ -53,6 +55,21 @@ class PostgresStorage:
         self.reembedding = PostgresReembed(database, clock)
         self.transfer = PostgresTransfer(database, clock)
         self.tokens = PostgresTokens(database, clock)
+        policies = PostgresPolicies(
+            database,
+            {
+                "append_turns": lambda tenant, thread_id, rows: [
+                    events.append_step(scope_of(tenant), thread_id, rows, clock())
+                ],
+                "put_items": lambda _, rows: items.put_steps(rows),
+                "add_vectors": lambda _, vectors: vector_steps(vectors),
+                "enqueue": lambda tenant, thread_id, job, changed_at=None: [
+                    enqueue_step(scope_of(tenant), thread_id, job, clock(), changed_at=changed_at)
+                ],
+            },
+        )
+        self.read, self.query = policies.read, policies.query
+        self.transact, self.transact_all = policies.transact, policies.transact_all
         self._settings = settings
         self._database = database
         self._clock = clock

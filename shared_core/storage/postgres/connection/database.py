@@ -108,7 +108,7 @@ class PostgresDatabase:
         self._pool = self._new_pool()
         self.prepared: PreparedSchema | None = None
         self._user = ""
-        self._prepares = settings.prepare
+        self.prepares = settings.prepare
         self._statement_s = settings.statement_timeout_s
         self._rows_sent = 0
         self._plans_of: WeakKeyDictionary[Connection, int] = WeakKeyDictionary()
@@ -188,20 +188,35 @@ class PostgresDatabase:
             PermissionDenied: the database user lacks a right.
             StorageUnavailable: no try succeeded.
         """
-        self._rows_sent += _rows(steps)
+        self.count_rows(_rows(steps))
         is_spread = self.prepared is not None and self.prepared.is_spread
         groups = [propagated(one.statement) if is_spread else [one.statement] for one in steps]
         sent = [one for group in groups for one in group]
+
+        async def once(connection: Connection) -> Answers:
+            connection.silence_s = self._silence_s(steps)
+            first = [*self.fresh_plans(connection), *self.bind(scope)]
+            rows = await connection.exchange(
+                [*first, *sent], keep=keep_plans, prepare=self.prepares
+            )
+            return Answers(steps, answers_of(groups, rows[len(first) :]))
+
+        return await self.attempts(once, repeats=repeats)
+
+    async def attempts(
+        self, attempt: Callable[[Connection], Awaitable[T]], *, repeats: bool = True
+    ) -> T:
+        """Return what an attempt returns; repeat it after a deadlock and a lost connection.
+
+        repeats: False for an attempt that counts twice if it runs twice; it is then repeated only
+        where the server undid it.
+        """
         for last_try in [False] * (TRIES - 1) + [True]:
             connection: Connection | None = None
             try:
                 async with self._pool.connection() as connection:
-                    connection.silence_s = self._silence_s(steps)
-                    first = [*self._fresh_plans(connection), *self._bind(scope)]
-                    rows = await connection.exchange(
-                        [*first, *sent], keep=keep_plans, prepare=self._prepares
-                    )
-                    return Answers(steps, answers_of(groups, rows[len(first) :]))
+                    connection.silence_s = self._silence_s()
+                    return await attempt(connection)
             except psycopg.Error as error:
                 if known := self._explained(error):
                     raise known from error
@@ -223,10 +238,14 @@ class PostgresDatabase:
         [rows] = await self.run(scope, step(name, {"tenant": scope, **values}))
         return rows
 
+    def count_rows(self, number: int) -> None:
+        """Note that so many rows are sent: after a while, statements are planned again."""
+        self._rows_sent += number
+
     def _stop_preparing(self, error: psycopg.Error) -> None:
         """Send every later statement in full: a pooler gives each message any of its sessions."""
-        if self._prepares:
-            self._prepares = False
+        if self.prepares:
+            self.prepares = False
             log.warning(
                 "the pooler at %r does not keep prepared statements (%s): the memory goes on"
                 " without them. Set HIPPOCAMPUS_PREPARE=off to do so from the start, or let the"
@@ -280,7 +299,7 @@ class PostgresDatabase:
             await connection.set_read_only(True)
             await connection.set_isolation_level(psycopg.IsolationLevel.REPEATABLE_READ)
             async with connection.transaction():
-                for bound in self._bind(scope):
+                for bound in self.bind(scope):
                     await connection.execute(*bound)
                 yield connection
         except psycopg.errors.InsufficientPrivilege as error:
@@ -290,14 +309,15 @@ class PostgresDatabase:
         finally:
             await connection.close()
 
-    def _fresh_plans(self, connection: Connection) -> list[Statement]:
+    def fresh_plans(self, connection: Connection) -> list[Statement]:
         """Return the statement that drops a connection's plans if its tables outgrew them."""
         now = (self._rows_sent // PLANS_LAST).bit_length()
         then = self._plans_of.setdefault(connection, now)
         self._plans_of[connection] = now
         return [(statement("forget_plans"), {})] if then < now else []
 
-    def _bind(self, scope: str) -> list[Statement]:
+    def bind(self, scope: str) -> list[Statement]:
+        """Return the statements that bind a transaction to a scope."""
         assert self.prepared is not None
         values = {
             "role": self.prepared.role,

@@ -75,6 +75,11 @@ WHERE m.tenant_id = %(tenant)s AND m.memory_id = ANY(%(memory_ids)b::uuid[])
 SELECT pg_advisory_xact_lock(hashtextextended(tenant, 0))
 FROM (SELECT DISTINCT unnest(%(tenants)b::text[]) AS tenant ORDER BY 1) t
 
+-- name: try_lock_tenants
+-- Returns whether all locks of lock_tenants were free.
+SELECT bool_and(pg_try_advisory_xact_lock(hashtextextended(tenant, 0)))
+FROM (SELECT DISTINCT unnest(%(tenants)b::text[]) AS tenant ORDER BY 1) t
+
 -- fragment: forgetting
 -- Ends a statement whose CTEs hold the memories to delete (named) and the turns to forget (said). A
 -- turn leaves a tombstone. Memories and edges go when their last basis loses a turn, and so do
