@@ -31,6 +31,7 @@ from shared_core.core.retention_policy import (
 )
 from shared_core.core.validation import name_of
 from shared_core.errors import InvalidInput
+from shared_core.policies.timing import POLICY_COLUMNS, policy_of
 from shared_core.ports.items import Item
 from shared_core.ports.retention import Counts, Kept
 
@@ -167,12 +168,6 @@ def event_from_row(row: Sequence[Any]) -> Event:
     )
 
 
-POLICY_COLUMNS = (
-    "decay_rate", "threshold", "min_age_days", "archive_threshold", "archive_after_days",
-    "erase_threshold", "erase_after_days", "with_history",
-)  # fmt: skip
-
-
 def initial_of(
     strength: Strength,
     kind: MemoryKind,
@@ -228,14 +223,6 @@ def policy_columns(rules: Rules) -> dict[str, list[Any]]:
 
 def _number(value: float | bool | None) -> float | bool | None:
     return value if value is None or isinstance(value, bool) else float(value)
-
-
-def policy_of(row: Sequence[Any]) -> RetentionPolicy | None:
-    """Return the policy in the columns fades and POLICY_COLUMNS; None if a kind never fades."""
-    fades, *values = row
-    if not fades:
-        return None
-    return RetentionPolicy(**dict(zip(POLICY_COLUMNS, values, strict=True)))
 
 
 def counts_of(rows: Sequence[Sequence[Any]]) -> Counts:

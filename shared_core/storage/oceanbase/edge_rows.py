@@ -13,7 +13,7 @@ from shared_core.errors import Conflict
 from shared_core.ports.graph import Alias, Edge, FoundEdge
 from shared_core.storage.oceanbase.connection.transactions import Transaction
 from shared_core.storage.oceanbase.rows import sources_of
-from shared_core.storage.oceanbase.visibility import Condition, all_of, if_set
+from shared_core.storage.oceanbase.visibility import WhereClause, all_of, if_set
 
 PAGE = 256
 """Minimum number of edges read at a time, until enough of them are alive."""
@@ -61,7 +61,7 @@ class Edges:
         self._known = as_of.known if as_of else None
         self._is_past = as_of is not None and as_of != AsOf()
 
-    def where(self, condition: Condition, order: str = "e.edge_id") -> list[EdgeRow]:
+    def where(self, condition: WhereClause, order: str = "e.edge_id") -> list[EdgeRow]:
         """Return the edges that match a condition, including ended and future ones."""
         rows = self._tx.rows(
             f"SELECT {COLUMNS} FROM edges e WHERE e.tenant_id = %s AND {condition.sql}"
@@ -70,20 +70,20 @@ class Edges:
         )
         return [EdgeRow(*row) for row in rows]
 
-    def known(self) -> Condition:
+    def known(self) -> WhereClause:
         """Return {edge_known}."""
         return if_set("e.recorded_at <= %s", self._known)
 
-    def covering(self) -> Condition:
+    def covering(self) -> WhereClause:
         """Return {edge_covers}: the edge covers the moment, with its end as it was known."""
         later_known = " OR e.superseded_at > %s" if self._known else ""
-        return Condition(
+        return WhereClause(
             "e.valid_from <= %s AND (e.valid_until > %s"
             f" OR e.valid_until IS NULL AND e.superseded_at IS NULL{later_known})",
             (self._at, self._at, *([self._known] if self._known else [])),
         )
 
-    def first(self, condition: Condition, limit: int, *, holding: bool) -> list[EdgeRow]:
+    def first(self, condition: WhereClause, limit: int, *, holding: bool) -> list[EdgeRow]:
         """Return the newest living edges that match a condition; holding: only those that hold."""
         found: list[EdgeRow] = []
         for page in self._pages(condition, limit, holding):
@@ -93,10 +93,10 @@ class Edges:
                 break
         return found[:limit]
 
-    def _pages(self, condition: Condition, limit: int, holding: bool) -> Iterator[list[EdgeRow]]:
+    def _pages(self, condition: WhereClause, limit: int, holding: bool) -> Iterator[list[EdgeRow]]:
         conditions = [condition, self.known(), *([self.covering()] if holding else [])]
         size = max(PAGE, limit)
-        after = Condition("TRUE")
+        after = WhereClause("TRUE")
         while True:
             rows = self.where(
                 all_of(*conditions, after), f"e.valid_from DESC, e.edge_id LIMIT {size:d}"
@@ -105,7 +105,7 @@ class Edges:
             if len(rows) < size:
                 return
             last = rows[-1]
-            after = Condition(
+            after = WhereClause(
                 "(e.valid_from < %s OR e.valid_from = %s AND e.edge_id > %s)",
                 (last.valid_from, last.valid_from, last.edge_id),
             )
@@ -132,9 +132,9 @@ class Edges:
             return covering
         rivals = self.where(
             all_of(
-                Condition("e.functional = 1"),
-                Condition("e.subject_key IN %s", (sorted({one.subject_key for one in alone}),)),
-                Condition("e.relation IN %s", (sorted({one.relation for one in alone}),)),
+                WhereClause("e.functional = 1"),
+                WhereClause("e.subject_key IN %s", (sorted({one.subject_key for one in alone}),)),
+                WhereClause("e.relation IN %s", (sorted({one.relation for one in alone}),)),
                 self.known(),
                 self.covering(),
             )
@@ -251,9 +251,9 @@ class Edges:
         return sources
 
 
-def touching(keys: Sequence[str], end: str) -> Condition:
+def touching(keys: Sequence[str], end: str) -> WhereClause:
     """Return the condition that an edge has one of some names as "subject" or "object"."""
-    return Condition(f"e.{end}_key IN %s", (list(keys),))
+    return WhereClause(f"e.{end}_key IN %s", (list(keys),))
 
 
 def edges_about(
@@ -280,11 +280,11 @@ class Root(NamedTuple):
     entity: str | None
 
 
-def alias_known(known: datetime | None, alias: str = "a") -> Condition:
+def alias_known(known: datetime | None, alias: str = "a") -> WhereClause:
     """Return {alias_known}: merged by then and not separated again; None: merged now."""
     if known is None:
-        return Condition(f"{alias}.unmerged_at IS NULL")
-    return Condition(
+        return WhereClause(f"{alias}.unmerged_at IS NULL")
+    return WhereClause(
         f"({alias}.unmerged_at IS NULL OR {alias}.unmerged_at > %s) AND {alias}.merged_at <= %s",
         (known, known),
     )

@@ -28,7 +28,7 @@ from shared_core.storage.oceanbase.retention_timing import timed
 from shared_core.storage.oceanbase.rows import newest_memories
 from shared_core.storage.oceanbase.vectors import models, table_of
 from shared_core.storage.oceanbase.visibility import (
-    Condition,
+    WhereClause,
     all_of,
     below,
     current_at,
@@ -130,7 +130,7 @@ class OceanBaseEvents(OceanBasePart):
     def list_memories(self, tx: Transaction, query: MemoryQuery) -> Sequence[Memory]:
         tenant, now = scope_path(query.scope), self._clock()
         where = all_of(
-            Condition("m.tenant_id = %s", (tenant,)),
+            WhereClause("m.tenant_id = %s", (tenant,)),
             below(rest_of(query.namespace)),
             of_kinds(query.kinds),
             if_set("m.thread_id = %s", query.thread_id),
@@ -146,8 +146,8 @@ class OceanBaseEvents(OceanBasePart):
 
         def work(tx: Transaction) -> list[Row]:
             condition = all_of(
-                Condition("s.tenant_id = %s AND s.thread_id = %s", (tenant, thread_id)),
-                Condition("m.kind = 'episodic' AND m.term_count > 0"),
+                WhereClause("s.tenant_id = %s AND s.thread_id = %s", (tenant, thread_id)),
+                WhereClause("m.kind = 'episodic' AND m.term_count > 0"),
                 below(rest_of(namespace)),
                 living(now),
                 _without_vector(tx, model),
@@ -166,12 +166,12 @@ class OceanBaseEvents(OceanBasePart):
         await self._database.write(lambda tx: put_vectors(tx, vectors), tenant)
 
 
-def _without_vector(tx: Transaction, model: str) -> Condition:
+def _without_vector(tx: Transaction, model: str) -> WhereClause:
     """Return the condition that a model has no vector of memory m."""
     dimensions = models(tx).get(model)
     if dimensions is None:
-        return Condition("TRUE")
-    return Condition(
+        return WhereClause("TRUE")
+    return WhereClause(
         f"NOT EXISTS (SELECT 1 FROM {table_of(dimensions)} v"
         " WHERE v.tenant_id = m.tenant_id AND v.model = %s AND v.memory_id = m.memory_id)",
         (model,),

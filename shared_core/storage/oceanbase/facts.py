@@ -34,7 +34,7 @@ from shared_core.storage.oceanbase.run_records import (
 )
 from shared_core.storage.oceanbase.visibility import (
     OPEN,
-    Condition,
+    WhereClause,
     facts_holding_at,
     if_set,
     liked_key,
@@ -236,12 +236,12 @@ def listed(
     slot: only the facts of this slot.
     """
     of_slot = if_set("f.slot = %s", slot)
-    holding = Condition(
+    holding = WhereClause(
         "f.valid_from <= %s AND (f.valid_until IS NULL AND f.superseded_at IS NULL"
         " OR f.valid_until > %s AND m.superseded_at IS NULL)",
         (soon(now), now),
     )
-    held = Condition("TRUE") if history else holding
+    held = WhereClause("TRUE") if history else holding
     rows = tx.rows(
         f"SELECT {FACT_COLUMNS} FROM {FACTS} WHERE f.tenant_id = %s"
         " AND (m.expires_at IS NULL OR m.expires_at > %s) AND m.demoted_at IS NULL"
@@ -313,7 +313,7 @@ def rivals_of_edges(
     if not ended:
         return []
     there = edges.where(
-        Condition(
+        WhereClause(
             "(e.subject_key, e.relation) IN %s AND e.functional = 1 AND e.valid_from <= %s"
             " AND (e.valid_until IS NULL AND e.superseded_at IS NULL OR e.valid_until > %s)",
             (sorted({row[:2] for row in ended}), soon(now), now),

@@ -38,7 +38,7 @@ from shared_core.storage.oceanbase.run_records import (
     last_number,
     note,
 )
-from shared_core.storage.oceanbase.visibility import Condition, all_of
+from shared_core.storage.oceanbase.visibility import WhereClause, all_of
 
 
 class OceanBaseGraph(OceanBasePart):
@@ -97,7 +97,7 @@ class OceanBaseGraph(OceanBasePart):
             names = edges.names
             value, keys = names.root(object_key), names.with_aliases([names.root(subject_key)])
             rows = edges.where(
-                all_of(touching(keys, "subject"), Condition("e.relation = %s", (relation,)))
+                all_of(touching(keys, "subject"), WhereClause("e.relation = %s", (relation,)))
             )
             roots = names.roots(one.object_key for one in rows)
             rows = [one for one in rows if not alone or roots[one.object_key].key == value]
@@ -121,7 +121,7 @@ class OceanBaseGraph(OceanBasePart):
     @reading
     def one_edge(self, tx: Transaction, scope: Scope, edge_id: UUID) -> Edge | None:
         edges = self._edges(tx, scope, None)
-        rows = edges.where(Condition("e.edge_id = %s", (edge_id,)))
+        rows = edges.where(WhereClause("e.edge_id = %s", (edge_id,)))
         return next((one.edge for one in edges.found(rows)), None)
 
     @writing
@@ -212,11 +212,11 @@ def _walk(edges: Edges, root: str, depth: int, limit: int) -> Walk:
     return Walk(root=root, edges=edges.found(found, hops))
 
 
-def _leading(names: Sequence[str], behind: Sequence[str], end: str) -> Condition:
+def _leading(names: Sequence[str], behind: Sequence[str], end: str) -> WhereClause:
     """Return the condition that an edge leads from some names to one not visited yet."""
     if not behind:
         return touching(names, end)
-    onward = Condition(f"e.{OTHER[end]}_key NOT IN %s", (list(behind),))
+    onward = WhereClause(f"e.{OTHER[end]}_key NOT IN %s", (list(behind),))
     return all_of(touching(names, end), onward)
 
 

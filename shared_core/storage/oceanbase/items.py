@@ -53,7 +53,7 @@ from shared_core.storage.oceanbase.item_writes import (
 )
 from shared_core.storage.oceanbase.rows import ITEM_COLUMNS, ITEM_WIDTH, item_of
 from shared_core.storage.oceanbase.vectors import LargeTenants, models, query_form, table_of
-from shared_core.storage.oceanbase.visibility import Condition, all_of, below, current, living
+from shared_core.storage.oceanbase.visibility import WhereClause, all_of, below, current, living
 
 _REMEMBERED = to_path([MEMORIES])
 TENANT_DEPTH = 2
@@ -233,12 +233,12 @@ def _turns(tx: Transaction, prefix: Namespace, limit: int, now: datetime) -> lis
     )
 
 
-def within(prefix: Namespace, alias: str = "m") -> Condition:
+def within(prefix: Namespace, alias: str = "m") -> WhereClause:
     """Return the condition on the tenants of a prefix: one, or all below a path."""
     tenant = tenant_of(prefix)
     if len(prefix) >= TENANT_DEPTH:
-        return Condition(f"{alias}.tenant_id = %s", (tenant,))
-    return Condition(
+        return WhereClause(f"{alias}.tenant_id = %s", (tenant,))
+    return WhereClause(
         f"{alias}.tenant_id >= %s AND {alias}.tenant_id < %s", (tenant, path_end(tenant))
     )
 
@@ -284,7 +284,7 @@ def _nearest(
     tx: Transaction,
     query: ItemQuery,
     table: str,
-    where: Condition,
+    where: WhereClause,
     test: Matches | None,
     large: LargeTenants,
 ) -> list[Row] | None:
@@ -311,7 +311,12 @@ def _nearest(
 
 
 def _of_vectors(
-    tx: Transaction, vectors: Sequence[Row], where: Condition, test: Matches | None, *, is_all: bool
+    tx: Transaction,
+    vectors: Sequence[Row],
+    where: WhereClause,
+    test: Matches | None,
+    *,
+    is_all: bool,
 ) -> list[Row]:
     """Return the items of vectors in order, without the last distance: others may share it."""
     distances = {memory_id: distance for memory_id, distance in reversed(vectors)}
@@ -333,7 +338,7 @@ def _of_vectors(
 
 
 def _by_meaning(
-    tx: Transaction, query: ItemQuery, table: str, where: Condition, test: Matches | None
+    tx: Transaction, query: ItemQuery, table: str, where: WhereClause, test: Matches | None
 ) -> list[Row]:
     """Return the page from all vectors; the nearest vector of a memory counts."""
     near = _distances(query, table)
@@ -346,15 +351,15 @@ def _by_meaning(
 
 
 def _by_word(
-    tx: Transaction, query: ItemQuery, where: Condition, test: Matches | None
+    tx: Transaction, query: ItemQuery, where: WhereClause, test: Matches | None
 ) -> list[Row]:
     """Return items with a vector, nearest first, then items with a word, without excluded ones."""
     table = _table(tx, query)
     near = _distances(query, table) if table else None
-    named = Condition("m.memory_id NOT IN %s", (list(query.besides),)) if query.besides else None
-    holds = [Condition("INSTR(m.terms, %s) > 0", (f" {term} ",)) for term in query.terms or ()]
-    found = [*([Condition("d.distance IS NOT NULL")] if near else []), *holds]
-    either = Condition(
+    named = WhereClause("m.memory_id NOT IN %s", (list(query.besides),)) if query.besides else None
+    holds = [WhereClause("INSTR(m.terms, %s) > 0", (f" {term} ",)) for term in query.terms or ()]
+    found = [*([WhereClause("d.distance IS NOT NULL")] if near else []), *holds]
+    either = WhereClause(
         f"({' OR '.join(one.sql for one in found) or 'FALSE'})",
         tuple(value for one in found for value in one.values),
     )
@@ -378,11 +383,11 @@ def _table(tx: Transaction, query: ItemQuery) -> str | None:
     return None if dimensions is None else table_of(dimensions)
 
 
-def _distances(query: ItemQuery, table: str) -> Condition:
+def _distances(query: ItemQuery, table: str) -> WhereClause:
     """Return a subquery (not a condition) for the distance of each memory."""
     assert query.vector is not None
     scope = within(query.prefix, "e")
-    return Condition(
+    return WhereClause(
         "SELECT e.tenant_id, e.memory_id, MIN(cosine_distance(e.embedding, %s)) AS distance"
         f" FROM {table} e WHERE e.model = %s AND {scope.sql} GROUP BY e.tenant_id, e.memory_id",
         (query_form(query.vector[0]), query.model, *scope.values),

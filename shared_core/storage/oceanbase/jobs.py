@@ -37,7 +37,7 @@ from shared_core.storage.oceanbase.job_steps import (
     put_back,
     take,
 )
-from shared_core.storage.oceanbase.visibility import Condition, all_of, if_set
+from shared_core.storage.oceanbase.visibility import WhereClause, all_of, if_set
 
 _OURS = "tenant_id = %s AND job_id = %s AND status = 'running' AND worker_id = %s"
 """The condition that a worker holds a job."""
@@ -307,8 +307,8 @@ class OceanBaseJobs(OceanBasePart):
         labels = [label for label in (job_filter.app, job_filter.user) if label is not None]
         tenant = to_path(labels)
         where = all_of(
-            Condition("tenant_id >= %s AND tenant_id < %s", (tenant, path_end(tenant))),
-            Condition("status IN %s", ([str(one) for one in job_filter.statuses],)),
+            WhereClause("tenant_id >= %s AND tenant_id < %s", (tenant, path_end(tenant))),
+            WhereClause("status IN %s", ([str(one) for one in job_filter.statuses],)),
             if_set("tenant_id = %s", tenant if len(labels) == 2 else None),
             if_set("thread_id = %s", job_filter.thread_id),
             if_set("job_id = %s", job_filter.job_id),

@@ -36,7 +36,7 @@ from shared_core.storage.oceanbase.rows import (
 )
 from shared_core.storage.oceanbase.vectors import models, query_form, table_of
 from shared_core.storage.oceanbase.visibility import (
-    Condition,
+    WhereClause,
     all_of,
     below,
     between,
@@ -98,7 +98,7 @@ class OceanBaseSlices(OceanBasePart):
             scope=scope, namespace=memories_namespace(scope), begin=None, end=None, as_of=as_of
         )
         there = all_of(
-            Condition("m.thread_id = %s AND m.kind = 'summary'", (thread_id,)),
+            WhereClause("m.thread_id = %s AND m.kind = 'summary'", (thread_id,)),
             self._there(tx, query),
         )
         return next(iter(newest_memories(tx, scope_path(scope), there, as_of, 1)), None)
@@ -147,10 +147,10 @@ class OceanBaseSlices(OceanBasePart):
 
         return await self._database.read(work)
 
-    def _there(self, tx: Transaction, query: SliceQuery) -> Condition:
+    def _there(self, tx: Transaction, query: SliceQuery) -> WhereClause:
         tenant = scope_path(query.scope)
         return all_of(
-            Condition("m.tenant_id = %s", (tenant,)),
+            WhereClause("m.tenant_id = %s", (tenant,)),
             between(query.begin, query.end),
             below(rest_of(query.namespace)),
             current_at(tx, tenant, self._clock(), query.as_of),
@@ -158,19 +158,19 @@ class OceanBaseSlices(OceanBasePart):
         )
 
 
-def _there(tx: Transaction, tenant: str, now: datetime, request: SearchRequest) -> Condition:
+def _there(tx: Transaction, tenant: str, now: datetime, request: SearchRequest) -> WhereClause:
     return all_of(
-        Condition("m.tenant_id = %s", (tenant,)),
+        WhereClause("m.tenant_id = %s", (tenant,)),
         below(rest_of(request.namespace)),
         current_at(tx, tenant, now, request.as_of),
         of_kinds(request.kinds),
         between(request.begin, request.end),
-        Condition("m.importance >= %s", (request.min_importance,)),
+        WhereClause("m.importance >= %s", (request.min_importance,)),
     )
 
 
 def _living(
-    tx: Transaction, request: SearchRequest, there: Condition, test: Matches | None
+    tx: Transaction, request: SearchRequest, there: WhereClause, test: Matches | None
 ) -> list[Row]:
     """Return the living memories as plain rows: turns by thread in order, then all others.
 
@@ -178,7 +178,7 @@ def _living(
     """
     words = [
         # LIKE: the full-text index is slower and refuses long Chinese texts (decision 14).
-        Condition("m.terms LIKE %s", (_holding(term),))
+        WhereClause("m.terms LIKE %s", (_holding(term),))
         for term in dict.fromkeys(request.terms)
     ]
     any_word = " OR ".join(one.sql for one in words) or "FALSE"
@@ -365,9 +365,9 @@ def similarities(
     if dimensions is None or request.vector is None:
         return {}
     table = table_of(dimensions)
-    owned = Condition("tenant_id = %s AND model = %s", (tenant, request.model))
+    owned = WhereClause("tenant_id = %s AND model = %s", (tenant, request.model))
     if _has_many(tx, table, owned, FEW * len(ids)):
-        owned = all_of(owned, Condition("memory_id IN %s", (ids,)))
+        owned = all_of(owned, WhereClause("memory_id IN %s", (ids,)))
     found: dict[bytes, float] = {}
     for memory_id, distance in tx.plain_rows(
         f"SELECT memory_id, cosine_distance(embedding, %s) AS distance FROM {table}"
@@ -378,7 +378,7 @@ def similarities(
     return found
 
 
-def _has_many(tx: Transaction, table: str, owned: Condition, limit: int) -> bool:
+def _has_many(tx: Transaction, table: str, owned: WhereClause, limit: int) -> bool:
     [(count,)] = tx.rows(
         f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {owned.sql} LIMIT %s) n",
         [*owned.values, limit],

@@ -33,6 +33,7 @@ from shared_core.core.namespaces import (
 )
 from shared_core.core.retention_policy import FATES, STAGES, Fate, RetentionPolicy, Rules, Stage
 from shared_core.errors import Conflict, StorageReadOnly, StorageUnavailable
+from shared_core.policies.timing import POLICY_COLUMNS
 from shared_core.ports.retention import (
     Accesses,
     Archived,
@@ -46,7 +47,7 @@ from shared_core.ports.retention import (
     TaskRun,
     Weak,
 )
-from shared_core.storage._rows import POLICY_COLUMNS, along_of, counts_of, policy_columns
+from shared_core.storage._rows import along_of, counts_of, policy_columns
 from shared_core.storage.oceanbase.base import OceanBasePart, reading, writing
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, grouped
 from shared_core.storage.oceanbase.retention_fading import (
@@ -64,8 +65,8 @@ from shared_core.storage.oceanbase.retention_timing import (
     RIPE,
     TIMED_WIDTH,
     WITH_ARCHIVE,
+    CountedMemory,
     Policies,
-    TimedMemory,
     all_kept,
     counters,
     due_of,
@@ -419,7 +420,7 @@ def counted(
 
 
 def _fates(
-    one: TimedMemory, rule: RetentionPolicy | None, now: datetime, latest: datetime
+    one: CountedMemory, rule: RetentionPolicy | None, now: datetime, latest: datetime
 ) -> Iterator[tuple[datetime, Fate]]:
     """Yield when a memory leaves this and later stages, and its fate at each end."""
     stage, moment = one.stage, one.forget_at

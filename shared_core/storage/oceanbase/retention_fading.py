@@ -21,9 +21,9 @@ from shared_core.storage.oceanbase.retention_timing import (
     RIPE,
     TIMED_COLUMNS,
     WITH_COUNTERS,
+    CountedMemory,
     DueMemory,
     Policies,
-    TimedMemory,
     counters,
     due_of,
     ripe_values,
@@ -146,7 +146,7 @@ def _unpack(tx: Transaction, tenant: str, row: Row, words: Sequence[str]) -> Non
     )
 
 
-def _read_now(one: TimedMemory, now: datetime) -> TimedMemory:
+def _read_now(one: CountedMemory, now: datetime) -> CountedMemory:
     return replace(
         one,
         stage=0,
@@ -201,7 +201,7 @@ def count_due(tx: Transaction, path: str, now: datetime) -> FateCounts:
 
 
 def _split(
-    tx: Transaction, ripe: Sequence[TimedMemory], now: datetime
+    tx: Transaction, ripe: Sequence[CountedMemory], now: datetime
 ) -> tuple[list[DueMemory], list[DueMemory]]:
     """Return memories that a changed policy gives more time, and memories that are due."""
     policies = Policies(tx, {one.tenant for one in ripe})
@@ -387,7 +387,7 @@ def weak_of(
     return [one for one in found if _is_weak(one.memory, one, weak, now)]
 
 
-def _is_weak(one: TimedMemory, due: DueMemory, weak: Weak, now: datetime) -> bool:
+def _is_weak(one: CountedMemory, due: DueMemory, weak: Weak, now: datetime) -> bool:
     if due.rule is None:
         return False
     if (now - one.created_at).total_seconds() < weak.min_age_days * 86_400:

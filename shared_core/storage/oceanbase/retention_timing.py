@@ -16,8 +16,8 @@ from shared_core.core.decay import initial_strength, retention_score, stage_end
 from shared_core.core.domain import MemoryId, MemoryKind
 from shared_core.core.namespaces import ROOT, from_path, path_end
 from shared_core.core.retention_policy import FADING, POLICIES, STAGES, Fate, RetentionPolicy, Rules
+from shared_core.policies.timing import POLICY_COLUMNS, policy_of
 from shared_core.ports.retention import Kept
-from shared_core.storage._rows import POLICY_COLUMNS, policy_of
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 
 _APPLICATION = re.compile(r"/[^/]+/")
@@ -66,7 +66,7 @@ def arousal_of(value: str) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimedMemory:
+class CountedMemory:
     """A memory and its counters: everything its score and next stage depend on.
 
     stage: an index into STAGES. strength: from the caller's function; None: from the importance.
@@ -133,9 +133,9 @@ WITH_COUNTERS = (
 )
 
 
-def timed_of(row: Row) -> TimedMemory:
+def timed_of(row: Row) -> CountedMemory:
     """Return the memory in TIMED_COLUMNS."""
-    return TimedMemory(
+    return CountedMemory(
         tenant=row[0],
         memory_id=row[1],
         kind=row[2],
@@ -155,7 +155,7 @@ def timed_of(row: Row) -> TimedMemory:
     )
 
 
-def counters(tx: Transaction, tenant: str, memory_ids: Iterable[UUID]) -> dict[UUID, TimedMemory]:
+def counters(tx: Transaction, tenant: str, memory_ids: Iterable[UUID]) -> dict[UUID, CountedMemory]:
     """Return stored memories with their counters, by id."""
     found = (
         timed_of(row)
@@ -237,7 +237,7 @@ RIPE = (
 class DueMemory:
     """A memory, its policy, and when it leaves its stage."""
 
-    memory: TimedMemory
+    memory: CountedMemory
     rule: RetentionPolicy | None
     due_at: datetime | None
 
@@ -292,7 +292,7 @@ def ripe_values(path: str, now: datetime) -> list[object]:
     return [now, now, path, path_end(path)]
 
 
-def due_of(one: TimedMemory, policies: Policies) -> DueMemory:
+def due_of(one: CountedMemory, policies: Policies) -> DueMemory:
     """Return a memory with its policy and the end of its stage."""
     rule = policies.of(one.tenant, one.kind)
     return DueMemory(one, rule, one.leaves_at(rule))
@@ -300,7 +300,7 @@ def due_of(one: TimedMemory, policies: Policies) -> DueMemory:
 
 def living(
     tx: Transaction, path: str, now: datetime
-) -> Iterator[tuple[TimedMemory, RetentionPolicy | None]]:
+) -> Iterator[tuple[CountedMemory, RetentionPolicy | None]]:
     """Yield the memories below a path in all stages, each with its policy."""
     after: tuple[object, object] = ("", b"")
     while True:
@@ -321,7 +321,7 @@ def living(
         after = rows[-1][:2]
 
 
-def score_of(one: TimedMemory, decay_rate: float, now: datetime) -> float:
+def score_of(one: CountedMemory, decay_rate: float, now: datetime) -> float:
     """Return the retention score of a memory, 0 to 1."""
     return retention_score(
         initial=one.initial,

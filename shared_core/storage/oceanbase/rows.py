@@ -12,7 +12,7 @@ from shared_core.core.namespaces import from_path
 from shared_core.ports.items import Item
 from shared_core.storage._rows import as_known
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
-from shared_core.storage.oceanbase.visibility import Condition
+from shared_core.storage.oceanbase.visibility import WhereClause
 
 MEMORY_COLUMNS = (
     "m.memory_id, m.tenant_id, m.namespace, m.`key`, m.kind, m.text, m.value, m.author,"
@@ -48,7 +48,7 @@ def memory_of(row: Row, sources: Sequence[str]) -> Memory:
 def newest_memories(
     tx: Transaction,
     tenant: str,
-    where: Condition,
+    where: WhereClause,
     as_of: AsOf | None,
     limit: int,
     offset: int = 0,

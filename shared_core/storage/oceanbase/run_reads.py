@@ -25,7 +25,7 @@ from shared_core.storage.oceanbase.edge_rows import EntityNames
 from shared_core.storage.oceanbase.events import EVENT_COLUMNS, event_of
 from shared_core.storage.oceanbase.run_records import last_number
 from shared_core.storage.oceanbase.vectors import models, query_form, table_of
-from shared_core.storage.oceanbase.visibility import Condition, all_of, below, living, of_kinds
+from shared_core.storage.oceanbase.visibility import WhereClause, all_of, below, living, of_kinds
 
 _RELATION = "relation."
 NEAREST = 3
@@ -67,7 +67,7 @@ def like_texts(
 
 
 def _same_words(
-    tx: Transaction, tenant: str, there: Condition, words_keys: Sequence[UUID]
+    tx: Transaction, tenant: str, there: WhereClause, words_keys: Sequence[UUID]
 ) -> dict[UUID, list[LikeText]]:
     rows = tx.rows_in(
         "SELECT m.words_key, m.memory_id, m.text FROM memories m"

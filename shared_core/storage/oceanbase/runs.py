@@ -56,7 +56,7 @@ from shared_core.storage.oceanbase.run_reads import (
 )
 from shared_core.storage.oceanbase.run_records import insert_run, last_number, note, set_each
 from shared_core.storage.oceanbase.run_undo import undo_run
-from shared_core.storage.oceanbase.visibility import Condition, all_of, below, if_set, living
+from shared_core.storage.oceanbase.visibility import WhereClause, all_of, below, if_set, living
 
 _FACTS = (
     "tenant_id", "memory_id", "fact_type", "slot", "`key`", "value", "functional", "confidence",
@@ -136,7 +136,7 @@ class OceanBaseRuns(OceanBasePart):
         self, tx: Transaction, scope: Scope, thread_id: ThreadId | None, limit: int
     ) -> Sequence[RunRecord]:
         where = all_of(
-            Condition("tenant_id = %s", (scope_path(scope),)), if_set("thread_id = %s", thread_id)
+            WhereClause("tenant_id = %s", (scope_path(scope),)), if_set("thread_id = %s", thread_id)
         )
 
         return [
@@ -155,10 +155,10 @@ class OceanBaseRuns(OceanBasePart):
     async def recent_memories(self, scope: Scope, limit: int) -> Sequence[Memory]:
         tenant = scope_path(scope)
         where = all_of(
-            Condition("m.tenant_id = %s", (tenant,)),
+            WhereClause("m.tenant_id = %s", (tenant,)),
             below(rest_of(memories_namespace(scope))),
             living(self._clock()),
-            Condition("m.kind <> 'reflection'"),
+            WhereClause("m.kind <> 'reflection'"),
         )
         return await self._database.read(lambda tx: newest_memories(tx, tenant, where, None, limit))
 

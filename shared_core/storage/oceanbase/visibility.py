@@ -23,24 +23,24 @@ OPEN = "valid_until IS NULL AND superseded_at IS NULL"
 _DISLIKED = re.compile(r"^((?:relation[.][^.]+[.])?)dislike(?=[:@])")
 
 
-class Condition(NamedTuple):
+class WhereClause(NamedTuple):
     """A condition on rows, and the values of its %s in order."""
 
     sql: str
     values: tuple[object, ...] = ()
 
 
-def all_of(*conditions: Condition) -> Condition:
+def all_of(*conditions: WhereClause) -> WhereClause:
     """Return the conjunction of conditions; TRUE without any."""
-    return Condition(
+    return WhereClause(
         " AND ".join(one.sql for one in conditions) or "TRUE",
         tuple(value for one in conditions for value in one.values),
     )
 
 
-def if_set(sql: str, value: object) -> Condition:
+def if_set(sql: str, value: object) -> WhereClause:
     """Return a condition with one value, or TRUE if the value is None."""
-    return Condition("TRUE") if value is None else Condition(sql, (value,))
+    return WhereClause("TRUE") if value is None else WhereClause(sql, (value,))
 
 
 def soon(now: datetime) -> datetime:
@@ -48,16 +48,16 @@ def soon(now: datetime) -> datetime:
     return min(now, datetime.max.replace(tzinfo=now.tzinfo) - CLOCKS_APART) + CLOCKS_APART
 
 
-def living(now: datetime) -> Condition:
+def living(now: datetime) -> WhereClause:
     """Return {living}: neither replaced nor faded nor expired."""
-    return Condition(
+    return WhereClause(
         "m.superseded_at IS NULL AND m.demoted_at IS NULL"
         " AND (m.expires_at IS NULL OR m.expires_at > %s)",
         (now,),
     )
 
 
-def current(now: datetime) -> Condition:
+def current(now: datetime) -> WhereClause:
     """Return {current}: alive ({living}) and begun ({begun}).
 
     A fact has begun unless it begins later or its foreseen end has come.
@@ -68,10 +68,10 @@ def current(now: datetime) -> Condition:
         " AND (begun.valid_from > %s"
         " OR begun.superseded_at < begun.valid_until AND begun.valid_until <= %s))"
     )
-    return all_of(living(now), Condition(begun, (soon(now), now)))
+    return all_of(living(now), WhereClause(begun, (soon(now), now)))
 
 
-def current_at(tx: Transaction, tenant: str, now: datetime, as_of: AsOf | None) -> Condition:
+def current_at(tx: Transaction, tenant: str, now: datetime, as_of: AsOf | None) -> WhereClause:
     """Return {current}, or {current_then}: the memories that held then, as it was known then.
 
     Memories that have expired or faded since are gone as of every moment.
@@ -79,14 +79,14 @@ def current_at(tx: Transaction, tenant: str, now: datetime, as_of: AsOf | None) 
     if as_of is None:
         return current(now)
     held = facts_holding_at(recorded_facts(tx, tenant, now, as_of), as_of.valid or now)
-    is_known = Condition("m.superseded_at IS NULL")
+    is_known = WhereClause("m.superseded_at IS NULL")
     if as_of.known:
-        is_known = Condition(
+        is_known = WhereClause(
             "m.updated_at <= %s AND (m.superseded_at IS NULL OR m.superseded_at > %s)",
             (as_of.known, as_of.known),
         )
     no_fact = all_of(
-        Condition(
+        WhereClause(
             "NOT EXISTS (SELECT 1 FROM facts known"
             " WHERE known.tenant_id = m.tenant_id AND known.memory_id = m.memory_id)"
         ),
@@ -94,22 +94,22 @@ def current_at(tx: Transaction, tenant: str, now: datetime, as_of: AsOf | None) 
         if_set("m.occurred_at <= %s", as_of.valid),
     )
     return all_of(
-        Condition("(m.expires_at IS NULL OR m.expires_at > %s) AND m.demoted_at IS NULL", (now,)),
-        Condition(f"(m.memory_id IN %s OR {no_fact.sql})", (held, *no_fact.values)),
+        WhereClause("(m.expires_at IS NULL OR m.expires_at > %s) AND m.demoted_at IS NULL", (now,)),
+        WhereClause(f"(m.memory_id IN %s OR {no_fact.sql})", (held, *no_fact.values)),
     )
 
 
-def below(path: str) -> Condition:
+def below(path: str) -> WhereClause:
     """Return {below}: the namespace starts with a path, as rest_of() returns it."""
-    return Condition("m.namespace >= %s AND m.namespace < %s", (path, path_end(path)))
+    return WhereClause("m.namespace >= %s AND m.namespace < %s", (path, path_end(path)))
 
 
-def of_kinds(kinds: Sequence[str] | None) -> Condition:
+def of_kinds(kinds: Sequence[str] | None) -> WhereClause:
     """Return the condition that a memory is of some kinds; None: of any."""
     return if_set("m.kind IN %s", kinds and list(kinds))
 
 
-def between(begin: datetime | None, end: datetime | None) -> Condition:
+def between(begin: datetime | None, end: datetime | None) -> WhereClause:
     """Return the condition begin <= occurred_at < end; None: no bound."""
     return all_of(if_set("m.occurred_at >= %s", begin), if_set("m.occurred_at < %s", end))
 

@@ -23,6 +23,7 @@ from shared_core.core.namespaces import (
     to_path,
 )
 from shared_core.core.retention_policy import FATES, STAGES, Fate, Rules, Stage
+from shared_core.policies.timing import policy_of
 from shared_core.ports.retention import (
     Archived,
     Counts,
@@ -35,14 +36,7 @@ from shared_core.ports.retention import (
     Weak,
 )
 from shared_core.ports.storage import Clock
-from shared_core.storage._rows import (
-    along_of,
-    counts_of,
-    kept_of,
-    policy_columns,
-    policy_of,
-    to_tsvector,
-)
+from shared_core.storage._rows import along_of, counts_of, kept_of, policy_columns, to_tsvector
 from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.statements import step, steps
 from shared_core.storage.postgres.items import vector_steps
