@@ -76,9 +76,9 @@ def noted(
 
 
 def logged(run_id: UUID, changes: Iterable[RunChange]) -> list[Operation]:
-    """Return what writes the log of a run; a change that is there already stays as it is."""
+    """Return what writes the log of a run."""
     rows = [(run_id, *one) for one in changes]
-    return [Insert("run_changes", ("run_id", *_CHANGE), rows, "keep")] if rows else []
+    return [Insert("run_changes", ("run_id", *_CHANGE), rows)] if rows else []
 
 
 def ends_before(

@@ -1,10 +1,11 @@
 """Compiles operations to SQL of PostgreSQL: one text for each shape, the tenant at every level.
 
-Three rules keep the plans right on tables that nobody has analysed, under row security:
+Four rules keep the plans right on tables that nobody has analysed, under row security:
 a join is a look-up by key for each row (LATERAL, OFFSET 0), because the planner would start at the
 other end and read a whole tenant; pairs are also compared column by column (= ANY), so that the
 index is found; rows with values of their own are named by their keys in the same way. Lists travel
-as arrays: a shape has one text whatever their length.
+as arrays: a shape has one text whatever their length. A value that a partial index names stands in
+the text, because a generic plan cannot prove that a parameter has it.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ _JSON = ("jsonb", "json")
 _FLOATS = ("real", "double precision")
 _TABLE = re.compile(r"^CREATE TABLE (\w+) \((.*?)^\)", re.MULTILINE | re.DOTALL)
 _COLUMN = re.compile(r"^    ([a-z]\w*)\s+(double precision|\w+(?:\[\])?)", re.MULTILINE)
+_PARTIAL = re.compile(r"^CREATE [^;]* ON (\w+) [^;]* WHERE (\w+) = '(\w+)';", re.MULTILINE)
 _KEY = re.compile(r"PRIMARY KEY \(([^)]*)\)")
 _AGGREGATES = {
     "count": "count(*)",
@@ -55,6 +57,25 @@ def column_types() -> Mapping[str, Mapping[str, str]]:
 def _primary_keys() -> Mapping[str, str]:
     found = ((name, _KEY.search(body)) for name, body in _TABLE.findall(_schema()))
     return {name: key[1] for name, key in found if key}
+
+
+@cache
+def _indexed_values() -> frozenset[tuple[str, str, str]]:
+    """Return the table, column and value of each partial index that holds one value alone."""
+    return frozenset(_PARTIAL.findall(_schema()))
+
+
+def _literal(table: str, condition: Condition) -> str | None:
+    """Return the value that a condition compares with if its text must say it."""
+    if condition.comparison != "=" or not isinstance(condition.value, str):
+        return None
+    named = (table, condition.columns[0], condition.value)
+    return condition.value if named in _indexed_values() else None
+
+
+def _comparison(table: str, condition: Condition) -> str:
+    value = _literal(table, condition)
+    return condition.comparison if value is None else f"= '{value}'"
 
 
 def _schema() -> str:
@@ -83,7 +104,8 @@ def _shape(operation: Compiled) -> _Shape:
     elif isinstance(operation, UpdateEach):
         rest = (operation.key, operation.columns)
     else:
-        where = tuple((one.columns, one.comparison) for one in operation.where)
+        table = operation.table
+        where = tuple((one.columns, _comparison(table, one)) for one in operation.where)
         if isinstance(operation, Select):
             has_limit = operation.limit is not None
             rest = (operation.columns, where, operation.joins, operation.order, has_limit,
@@ -113,7 +135,8 @@ def _values(operation: Compiled) -> Iterator[Any]:
     if isinstance(operation, Select):
         aliases |= {join.alias: join.table for join in operation.joins}
     for condition in sorted(operation.where, key=_is_outer):
-        yield from _compared(condition, aliases)
+        if _literal(operation.table, condition) is None:
+            yield from _compared(condition, aliases)
     if isinstance(operation, Select) and operation.limit is not None:
         yield operation.limit
 
@@ -203,6 +226,8 @@ class _Writer:
             return f"{name} IS NULL"
         if comparison == "not null":
             return f"{name} IS NOT NULL"
+        if comparison.startswith("= '"):
+            return f"{name} {comparison}"
         if comparison == "in":
             lists = [self.list_hole(type_) for type_ in types]
             each = [f"{one} = ANY({values})" for one, values in zip(names, lists, strict=True)]
