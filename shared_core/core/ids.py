@@ -38,6 +38,11 @@ def uuid7() -> UUID:
     )
 
 
+def uuid7_of(unix_s: float) -> UUID:
+    """Return the smallest UUIDv7 of a moment, in seconds since 1970."""
+    return UUID(int=int(unix_s * 1000) << 80 | 7 << 76 | 2 << 62)
+
+
 def is_uuid(text: str) -> bool:
     """Return whether a text is a UUID."""
     try:

@@ -32,6 +32,7 @@ LEFT_OUT = {
     "retimings": "work under way in one database",
     "schedules": "of the workers of one database",
     "schema_migrations": "of the database",
+    "writes": "marks of transactions of one database",
 }
 """Tables excluded from exports, and the reason."""
 

@@ -109,7 +109,7 @@ class PostgresDatabase:
         self.prepared: PreparedSchema | None = None
         self._user = ""
         self.prepares = settings.prepare
-        self._statement_s = settings.statement_timeout_s
+        self.statement_s = settings.statement_timeout_s
         self._rows_sent = 0
         self._plans_of: WeakKeyDictionary[Connection, int] = WeakKeyDictionary()
 
@@ -126,7 +126,7 @@ class PostgresDatabase:
             async with self._pool.connection() as connection:
                 self._user = connection.info.user
                 connection.silence_s = self._silence_s()
-                self._statement_s = await self._deadline(connection)
+                self.statement_s = await self._deadline(connection)
                 self.prepared = await prepare(
                     connection, self._settings.db_schema, create=self._settings.create
                 )
@@ -322,7 +322,7 @@ class PostgresDatabase:
         values = {
             "role": self.prepared.role,
             "search_path": self.prepared.search_path,
-            "statement_timeout": str(int(self._statement_s * 1000)),
+            "statement_timeout": str(int(self.statement_s * 1000)),
             "scope": scope,
         }
         if self.prepared.is_spread:
@@ -331,8 +331,8 @@ class PostgresDatabase:
 
     def _silence_s(self, steps: Sequence[Step] = ()) -> float | None:
         """Return how long a server that lives may be silent; None where no deadline is set."""
-        is_long = self._statement_s and any(one.name == "take_time" for one in steps)
-        return silence_s(LONG_STATEMENT_S if is_long else self._statement_s)
+        is_long = self.statement_s and any(one.name == "take_time" for one in steps)
+        return silence_s(LONG_STATEMENT_S if is_long else self.statement_s)
 
     def _new_pool(self) -> ConnectionPool:
         return ConnectionPool(
@@ -388,7 +388,7 @@ class PostgresDatabase:
     def _unavailable(self, error: Exception) -> StorageUnavailable:
         if isinstance(error, psycopg.errors.QueryCanceled):
             return StorageUnavailable(
-                f"a statement took longer than {self._statement_s:g} s"
+                f"a statement took longer than {self.statement_s:g} s"
                 " (statement_timeout_s) and was cancelled"
             )
         reason = " ".join(redacted(str(error)).split()).rstrip(".")

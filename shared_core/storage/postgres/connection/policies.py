@@ -1,16 +1,25 @@
-"""Runs policies on PostgreSQL: one message for each batch, the last one with the commit."""
+"""Runs policies on PostgreSQL: one message for each batch, the last one with the commit.
+
+Each transaction leaves a mark with its rows. When the answer to a commit is lost, the next attempt
+looks for the mark first: it then knows whether the transaction took place.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
+from uuid import UUID
 
 import psycopg
 from psycopg.pq import TransactionStatus
 
+from shared_core.core.ids import uuid7, uuid7_of
 from shared_core.core.namespaces import common_prefix, from_path, to_path
-from shared_core.errors import Conflict
+from shared_core.errors import Conflict, StorageUnavailable
 from shared_core.ports.operations import (
     Insert,
     Last,
@@ -23,14 +32,19 @@ from shared_core.ports.operations import (
     TenantBusy,
     Verb,
 )
-from shared_core.storage.postgres.connection.database import PostgresDatabase
+from shared_core.storage.postgres.connection.database import CONFLICT, PostgresDatabase
 from shared_core.storage.postgres.connection.operations import compiled
 from shared_core.storage.postgres.connection.pipeline import Connection, Rows, Statement
+from shared_core.storage.postgres.connection.pool import pauses_s
 from shared_core.storage.postgres.connection.statements import Step, statement, step
 
 T = TypeVar("T")
 VerbSteps: TypeAlias = Callable[..., Sequence[Step]]
 """Returns the steps of a verb from its arguments; its rows are those of the last step."""
+MARKS = "writes"
+"""The table of the marks."""
+MARKED_S = 3600.0
+"""Seconds for which a mark is kept at least: longer than all attempts of a write."""
 _BEGIN: Statement = (b"BEGIN", {})
 _BEGIN_READING: Statement = (b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", {})
 _COMMIT: Statement = (b"COMMIT", {})
@@ -57,6 +71,37 @@ class _Running:
 
 
 @dataclass
+class _Work:
+    """Policies that run as one transaction, through all its attempts.
+
+    lock: None for policies that only read. results: of the attempt whose commit was sent; None once
+    the server is known to have undone it. passed: of an attempt without a mark when the next one
+    began; it may still commit, and then the mark of the next one is refused.
+    """
+
+    tenants: Sequence[str]
+    factories: Sequence[PolicyFactory[Any]]
+    lock: Lock | None
+    results: list[Any] | None = None
+    passed: list[Any] | None = None
+    write_id: UUID = field(default_factory=uuid7)
+
+    def marks(self) -> list[Statement]:
+        """Return the statement that marks the transaction, in its first tenant."""
+        values = {
+            "tenant": self.tenants[0],
+            "write_id": self.write_id,
+            "outdated": uuid7_of(time.time() - MARKED_S),
+        }
+        return [step("mark_write", values).statement]
+
+    def looked_for(self) -> Statement:
+        """Return the statement that looks for the mark."""
+        values = {"tenant": self.tenants[0], "write_id": self.write_id}
+        return step("marked_write", values).statement
+
+
+@dataclass
 class PostgresPolicies:
     """The seam of the storage port: reads operations and runs policies."""
 
@@ -68,85 +113,100 @@ class PostgresPolicies:
         return list(await self._database.run(tenant, *sent))
 
     async def query(self, tenant: str, reader: PolicyFactory[T]) -> T:
-        [result] = await self._repeated([tenant], [reader], None)
+        [result] = await self._attempts(_Work([tenant], [reader], None))
         return result  # type: ignore[no-any-return]
 
     async def transact(self, tenant: str, policy: PolicyFactory[T], *, lock: Lock = "wait") -> T:
-        [result] = await self._repeated([tenant], [policy], lock)
+        [result] = await self._attempts(_Work([tenant], [policy], lock))
         return result  # type: ignore[no-any-return]
 
     async def transact_all(self, policies: Mapping[str, PolicyFactory[T]]) -> dict[str, T]:
         tenants = sorted(policies)
-        results = await self._repeated(tenants, [policies[one] for one in tenants], "wait")
-        return dict(zip(tenants, results, strict=True))
+        work = _Work(tenants, [policies[one] for one in tenants], "wait")
+        return dict(zip(tenants, await self._attempts(work), strict=True))
 
-    async def _repeated(
-        self, tenants: Sequence[str], factories: Sequence[PolicyFactory[Any]], lock: Lock | None
-    ) -> list[Any]:
-        """Run policies together, from their start again after a deadlock or a lost connection."""
-        scope = to_path(common_prefix(from_path(tenant) for tenant in tenants))
+    async def _attempts(self, work: _Work) -> list[Any]:
+        """Run policies together, from their start again after a deadlock or a lost connection.
 
-        async def attempt(connection: Connection) -> list[Any]:
-            pairs = zip(tenants, factories, strict=True)
-            running = [_Running(tenant, make()) for tenant, make in pairs]
-            opening = [
-                *self._database.fresh_plans(connection),
-                *self._opening(scope, tenants, lock),
-            ]
-            await self._run(connection, running, opening, lock)
-            return [one.result for one in running]
+        While the answer to a commit is missing, the server is waited for, for statement_timeout_s.
+        """
+        until = time.monotonic() + self._database.statement_s
+        for pause_s in pauses_s():
+            try:
+                return await self._database.attempts(partial(self._attempt, work))
+            except psycopg.errors.UniqueViolation as error:
+                if _is_marked(error) and work.passed is not None:
+                    return work.passed
+                table = error.diag.table_name
+                raise Conflict(f"another writer added the same row of {table} first") from error
+            except StorageUnavailable as error:
+                if work.results is None:
+                    raise
+                if time.monotonic() >= until:
+                    raise StorageUnavailable(
+                        f"{str(error).rstrip('.')}. The write may or may not be stored: check"
+                        " before you repeat the call"
+                    ) from error
+            await asyncio.sleep(pause_s)
+        raise AssertionError("unreachable")
 
+    async def _attempt(self, work: _Work, connection: Connection) -> list[Any]:
+        opening = [*self._database.fresh_plans(connection), *self._opening(work)]
         try:
-            return await self._database.attempts(attempt)
-        except psycopg.errors.UniqueViolation as error:
-            table = error.diag.table_name
-            raise Conflict(f"another writer added the same row of {table!r} meanwhile") from error
+            if work.results is not None:  # the answer of an earlier attempt was lost
+                *_, marks = await self._send(connection, [*opening, work.looked_for()])
+                if marks:
+                    await self._send(connection, [_ROLLBACK])
+                    return work.results
+                work.passed, work.results, opening = work.results, None, []
+            return await self._run(connection, work, opening)
+        except BaseException as error:
+            if not connection.closed:
+                work.results = None  # the server answered, and undid the transaction
+            await _roll_back(connection)
+            if isinstance(error, psycopg.Error) and error.sqlstate == CONFLICT:
+                raise TenantBusy from error  # try_lock_tenants
+            raise
 
-    def _opening(self, scope: str, tenants: Sequence[str], lock: Lock | None) -> list[Statement]:
+    def _opening(self, work: _Work) -> list[Statement]:
+        """Return the statements that begin a transaction, bind it and take its locks."""
+        scope = to_path(common_prefix(from_path(tenant) for tenant in work.tenants))
         bound = self._database.bind(scope)
-        if lock is None:
+        if work.lock is None:
             return [_BEGIN_READING, *bound]
-        values = {"tenants": list(tenants)}
+        values = {"tenants": list(work.tenants)}
         sent = [_BEGIN, *bound, step("hold_policies", values).statement]
-        if lock == "wait":
+        if work.lock == "wait":
             sent.append((statement("lock_tenants"), values))
-        elif lock == "skip":
+        elif work.lock == "skip":
             sent.append((statement("try_lock_tenants"), values))
         return sent
 
     async def _run(
-        self,
-        connection: Connection,
-        running: Sequence[_Running],
-        opening: list[Statement],
-        lock: Lock | None,
-    ) -> None:
-        try:
-            while True:
-                batches = [(one, one.next_batch()) for one in running if not one.is_done]
-                batches = [(one, batch) for one, batch in batches if batch is not None]
-                if not batches:  # a policy that never said Last wrote nothing
-                    if not opening:
-                        await self._send(connection, [_ROLLBACK])
-                    return
-                is_last = all(isinstance(batch, Last) for _, batch in batches)
-                groups = [(one, *self._statements(one.tenant, batch)) for one, batch in batches]
-                sent = [each for _, made, _ in groups for each in made]
-                answers = await self._send(
-                    connection, [*opening, *sent, *([_COMMIT] if is_last else [])]
-                )
-                if opening and lock == "skip" and not all(answers[len(opening) - 1][0]):
-                    raise TenantBusy
-                start, opening = len(opening), []
-                for one, made, places in groups:
-                    one.rows = [answers[start + place] for place in places]
-                    start += len(made)
-                if is_last:
-                    _end(batches)
-                    return
-        except BaseException:
-            await _roll_back(connection)
-            raise
+        self, connection: Connection, work: _Work, opening: list[Statement]
+    ) -> list[Any]:
+        pairs = zip(work.tenants, work.factories, strict=True)
+        running = [_Running(tenant, make()) for tenant, make in pairs]
+        is_begun = not opening
+        while batches := _next_batches(running):
+            is_last = all(isinstance(batch, Last) for _, batch in batches)
+            groups = [(one, *self._statements(one.tenant, batch)) for one, batch in batches]
+            sent = [each for _, made, _ in groups for each in made]
+            if is_last:
+                _end(batches)
+                work.results = [one.result for one in running]
+                sent += [*(work.marks() if sent and work.lock else ()), _COMMIT]
+            answers = await self._send(connection, [*opening, *sent])
+            start, opening, is_begun = len(opening), [], True
+            if is_last:
+                break
+            for one, made, places in groups:
+                one.rows = [answers[start + place] for place in places]
+                start += len(made)
+        else:
+            if is_begun:  # a policy that never said Last wrote nothing
+                await self._send(connection, [_ROLLBACK])
+        return [one.result for one in running]
 
     async def _send(self, connection: Connection, sent: Sequence[Statement]) -> list[Rows]:
         return await connection.exchange(sent, prepare=self._database.prepares)
@@ -170,12 +230,23 @@ class PostgresPolicies:
         return sent, places
 
 
+def _next_batches(running: Sequence[_Running]) -> list[tuple[_Running, Sequence[Operation] | Last]]:
+    """Return the next batch of each policy that has not ended."""
+    batches = [(one, one.next_batch()) for one in running if not one.is_done]
+    return [(one, batch) for one, batch in batches if batch is not None]
+
+
 def _end(batches: Sequence[tuple[_Running, Any]]) -> None:
-    """Let policies return after their last batch; no rows are sent to them."""
+    """Let policies return before their last batch is sent: their results are known by then."""
     for one, _ in batches:
         one.rows = []
         if one.next_batch() is not None:
             raise AssertionError("a policy yielded a batch after Last")
+
+
+def _is_marked(error: BaseException) -> bool:
+    """Return whether the transaction had been committed, which its mark says."""
+    return isinstance(error, psycopg.errors.UniqueViolation) and error.diag.table_name == MARKS
 
 
 async def _roll_back(connection: Connection) -> None:

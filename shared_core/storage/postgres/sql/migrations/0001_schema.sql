@@ -382,6 +382,15 @@ SELECT protect('instructions'), protect('profiles');
 
 -- The work that turns events into knowledge: the queue, its runs, their log, and erasure receipts.
 
+-- Marks of committed transactions: a writer whose answer was lost looks for its own. A later writer
+-- of the tenant removes them after an hour. write_id: UUIDv7.
+CREATE TABLE writes (
+    tenant_id  text COLLATE "C" NOT NULL,
+    write_id   uuid NOT NULL,
+    PRIMARY KEY (tenant_id, write_id)
+);
+SELECT protect('writes', '{0,2}');
+
 -- A job on a thread. A reflection is about a user and has no thread; a callback is a caller's own
 -- code.
 CREATE TABLE consolidation_jobs (

@@ -76,8 +76,8 @@ SELECT pg_advisory_xact_lock(hashtextextended(tenant, 0))
 FROM (SELECT DISTINCT unnest(%(tenants)b::text[]) AS tenant ORDER BY 1) t
 
 -- name: try_lock_tenants
--- Returns whether all locks of lock_tenants were free.
-SELECT bool_and(pg_try_advisory_xact_lock(hashtextextended(tenant, 0)))
+-- As lock_tenants, but refuses to wait.
+SELECT require(bool_and(pg_try_advisory_xact_lock(hashtextextended(tenant, 0))), 'busy')
 FROM (SELECT DISTINCT unnest(%(tenants)b::text[]) AS tenant ORDER BY 1) t
 
 -- fragment: forgetting

@@ -1,0 +1,156 @@
+"""On PostgreSQL, a call whose answer was lost is answered as if it had arrived."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from standing_clock import StandingClock
+
+from shared_core.errors import StorageUnavailable
+from shared_core.ports.operations import Delete, Insert, Last, Policy, Select, equal
+from shared_core.settings import Settings
+from shared_core.storage.postgres.connection import policies
+from shared_core.storage.postgres.connection.pipeline import Connection, Rows, Statement
+from shared_core.storage.postgres.storage import PostgresStorage
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+ANN = "/app/ann/"
+LOST = "server closed the connection unexpectedly"
+
+
+class Cutter:
+    """Cuts the connection of the next commits, before they reach the server or behind it.
+
+    cuts: "before" or "behind" for each commit to come. away: connections that cannot be opened.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.cuts: list[str] = []
+        self.away = 0
+        exchange, connect = Connection.exchange, policies.PostgresDatabase._connect
+
+        async def cutting(
+            connection: Connection, steps: list[Statement], **options: Any
+        ) -> list[Rows]:
+            is_commit = steps[-1][0] == b"COMMIT"
+            cut = self.cuts.pop(0) if is_commit and self.cuts else ""
+            rows = [] if cut == "before" else await exchange(connection, steps, **options)
+            if cut:
+                connection.pgconn.finish()
+                raise psycopg.OperationalError(LOST)
+            return rows
+
+        async def connecting(database: Any) -> Connection:
+            if self.away and not self.cuts:
+                self.away -= 1
+                raise StorageUnavailable("the server is away")
+            return await connect(database)
+
+        monkeypatch.setattr(Connection, "exchange", cutting)
+        monkeypatch.setattr(policies.PostgresDatabase, "_connect", connecting)
+
+
+@pytest.fixture
+async def storage(dsn: str) -> AsyncIterator[PostgresStorage]:
+    storage = PostgresStorage(Settings(uri=dsn, home=Path()), StandingClock())
+    await storage.open()
+    yield storage
+    await storage.close()
+
+
+@pytest.fixture
+def cutter(storage: PostgresStorage, monkeypatch: pytest.MonkeyPatch) -> Cutter:
+    return Cutter(monkeypatch)
+
+
+def add(key: str) -> Policy[int]:
+    """Add a version of an instruction, and return its number."""
+    where = (equal("instruction_key", key),)
+    [rows] = yield [Select("instructions", ("version",), where)]
+    version = len(rows) + 1
+    names = ("instruction_key", "version", "content", "created_at")
+    yield Last([Insert("instructions", names, [(key, version, "Be brief.", NOW)])])
+    return version
+
+
+def drop(key: str) -> Policy[int]:
+    """Delete all versions of an instruction, and return how many there were."""
+    where = (equal("instruction_key", key),)
+    [rows] = yield [Select("instructions", ("version",), where)]
+    yield Last([Delete("instructions", where)])
+    return len(rows)
+
+
+async def versions(storage: PostgresStorage, key: str) -> list[int]:
+    where = (equal("instruction_key", key),)
+    [rows] = await storage.read(ANN, [Select("instructions", ("version",), where)])
+    return sorted(row[0] for row in rows)
+
+
+@pytest.mark.parametrize("cuts", [["before"], ["behind"], ["before", "before"]])
+@pytest.mark.parametrize("lock", ["wait", "none"])
+async def test_a_policy_runs_once_and_answers(
+    storage: PostgresStorage, cutter: Cutter, cuts: list[str], lock: Any
+) -> None:
+    for number in (1, 2):
+        cutter.cuts = list(cuts)
+        assert number == await storage.transact(ANN, lambda: add("tone"), lock=lock)
+        assert not cutter.cuts
+    assert [1, 2] == await versions(storage, "tone")
+    cutter.cuts = list(cuts)
+    assert 2 == await storage.transact(ANN, lambda: drop("tone"), lock=lock)
+    assert [] == await versions(storage, "tone")
+
+
+async def test_several_tenants_are_one_write(storage: PostgresStorage, cutter: Cutter) -> None:
+    cutter.cuts = ["behind"]
+    both = {tenant: lambda: add("tone") for tenant in (ANN, "/app/bob/")}
+    assert {ANN: 1, "/app/bob/": 1} == await storage.transact_all(both)
+    assert [1] == await versions(storage, "tone")
+
+
+async def test_a_server_that_is_away_is_waited_for(
+    storage: PostgresStorage, cutter: Cutter
+) -> None:
+    cutter.cuts, cutter.away = ["behind"], 3
+    assert 1 == await storage.transact(ANN, lambda: add("tone"))
+    assert 0 == cutter.away
+    assert [1] == await versions(storage, "tone")
+
+
+async def test_what_nobody_knows_is_said(storage: PostgresStorage, cutter: Cutter) -> None:
+    storage._database.statement_s = 0.05
+    cutter.cuts, cutter.away = ["behind"], 1_000_000
+    with pytest.raises(StorageUnavailable, match="may or may not be stored"):
+        await storage.transact(ANN, lambda: add("tone"))
+    cutter.away = 0
+    assert [1] == await versions(storage, "tone")
+
+
+async def test_a_write_that_is_still_under_way_counts(
+    storage: PostgresStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first attempt commits while the second runs: its mark tells the second."""
+    work = policies._Work([ANN], [lambda: add("tone")], "none")
+    seam = policies.PostgresPolicies(storage._database)
+    assert [1] == await seam._attempts(work)
+    too_early = policies._Work([ANN], [], "none").looked_for()
+    monkeypatch.setattr(policies._Work, "looked_for", lambda _: too_early)
+    assert [1] == await seam._attempts(work)
+    assert [1] == await versions(storage, "tone")
+
+
+async def test_old_marks_are_removed(storage: PostgresStorage, dsn: str) -> None:
+    await storage.transact(ANN, lambda: add("tone"))
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        admin.execute(
+            "UPDATE hippocampus.writes SET write_id = '00000000-0000-7000-8000-000000000000'"
+        )
+    await storage.transact(ANN, lambda: add("tone"))
+    with psycopg.connect(dsn) as admin:
+        assert (1,) == admin.execute("SELECT count(*) FROM hippocampus.writes").fetchone()
