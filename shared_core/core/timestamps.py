@@ -21,6 +21,11 @@ COMPARED_S = 60.0
 """Seconds between two comparisons with the server's clock."""
 
 
+def soon(now: datetime) -> datetime:
+    """Return the moment up to which a beginning counts as past."""
+    return min(now, LATEST - CLOCKS_APART) + CLOCKS_APART
+
+
 def system_clock() -> datetime:
     """Return the current time of this machine, in UTC."""
     return datetime.now(UTC)
