@@ -151,7 +151,9 @@ class PostgresPolicies:
         raise AssertionError("unreachable")
 
     async def _attempt(self, work: _Work, connection: Connection) -> list[Any]:
-        opening = [*self._database.fresh_plans(connection), *self._opening(work)]
+        begin, *bound = self._opening(work)
+        # After BEGIN: before it, this would begin a transaction of the default isolation.
+        opening = [begin, *self._database.fresh_plans(connection), *bound]
         try:
             if work.results is not None:  # the answer of an earlier attempt was lost
                 *_, marks = await self._send(connection, [*opening, work.looked_for()])
