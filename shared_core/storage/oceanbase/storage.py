@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 
 import pymysql
 
+from shared_core.core.domain import ThreadId
 from shared_core.core.retention_policy import Strength
 from shared_core.errors import StorageUnavailable
+from shared_core.ports.events import EventRow
+from shared_core.ports.items import MemoryRow, VectorRows
+from shared_core.ports.jobs import NewJob
 from shared_core.ports.storage import Clock, StorageReport
 from shared_core.settings import Settings, redacted
+from shared_core.storage._rows import scope_of
+from shared_core.storage.oceanbase import events, job_steps
 from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
+from shared_core.storage.oceanbase.connection.operations import Operations, RunVerb
+from shared_core.storage.oceanbase.connection.policies import PolicyRunner
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from shared_core.storage.oceanbase.conversations import OceanBaseConversations
 from shared_core.storage.oceanbase.erasures import OceanBaseErasures
 from shared_core.storage.oceanbase.events import OceanBaseEvents
 from shared_core.storage.oceanbase.facts import OceanBaseFacts
 from shared_core.storage.oceanbase.graph import OceanBaseGraph
 from shared_core.storage.oceanbase.instructions import OceanBaseInstructions
+from shared_core.storage.oceanbase.item_writes import put_rows, put_vectors, strengths_of
 from shared_core.storage.oceanbase.items import OceanBaseItems
 from shared_core.storage.oceanbase.jobs import OceanBaseJobs
 from shared_core.storage.oceanbase.profiles import OceanBaseProfiles
@@ -26,7 +38,12 @@ from shared_core.storage.oceanbase.runs import OceanBaseRuns
 from shared_core.storage.oceanbase.sessions import OceanBaseSessions
 from shared_core.storage.oceanbase.tokens import OceanBaseTokens
 from shared_core.storage.oceanbase.transfer import OceanBaseTransfer
-from shared_core.storage.oceanbase.vectors import OceanBaseIndexes, OceanBaseVectors, active_model
+from shared_core.storage.oceanbase.vectors import (
+    OceanBaseIndexes,
+    OceanBaseVectors,
+    active_model,
+    vector_tables,
+)
 
 NO_SUCH_TABLE = 1146
 DENIED = (1044, 1142, 1143, 1227)
@@ -57,6 +74,9 @@ class OceanBaseStorage:
         self.reembedding = vectors
         self.transfer = OceanBaseTransfer(database, clock)
         self.tokens = OceanBaseTokens(database, clock)
+        policies = PolicyRunner(database, Operations(_verbs(clock, strength), vector_tables))
+        self.read, self.query = policies.read, policies.query
+        self.transact, self.transact_all = policies.transact, policies.transact_all
         self._settings = settings
         self._database = database
         self.use_model = vectors.use_model
@@ -111,6 +131,41 @@ class OceanBaseStorage:
                 raise
             return None
         return int(row[0]) or None if row and row[0] is not None else None
+
+
+def _verbs(clock: Clock, strength: Strength | None) -> Mapping[str, RunVerb]:
+    """Return the verbs that a policy may yield, by name."""
+
+    def append_turns(
+        tx: Transaction, tenant: str, thread_id: ThreadId, rows: Sequence[EventRow]
+    ) -> list[Row]:
+        new = events.append_turns(tx, scope_of(tenant), thread_id, rows, None, clock(), strength)
+        return [(event_id,) for event_id in sorted(new)]
+
+    def put_items(tx: Transaction, tenant: str, rows: Sequence[MemoryRow]) -> list[Row]:
+        put_rows(tx, rows, clock(), strengths_of(strength, rows))
+        return []
+
+    def add_vectors(tx: Transaction, tenant: str, vectors: VectorRows | None) -> list[Row]:
+        put_vectors(tx, vectors)
+        return []
+
+    def enqueue(
+        tx: Transaction,
+        tenant: str,
+        thread_id: ThreadId | None,
+        job: NewJob,
+        changed_at: datetime | None = None,
+    ) -> list[Row]:
+        job_steps.enqueue(tx, scope_of(tenant), thread_id, job, clock(), changed_at)
+        return []
+
+    return {
+        "append_turns": append_turns,
+        "put_items": put_items,
+        "add_vectors": add_vectors,
+        "enqueue": enqueue,
+    }
 
 
 def _bytes_in(folder: Path) -> int:
