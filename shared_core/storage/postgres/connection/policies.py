@@ -190,34 +190,41 @@ class PostgresPolicies:
         pairs = zip(work.tenants, work.factories, strict=True)
         running = [_Running(tenant, make()) for tenant, make in pairs]
         is_begun = not opening
+        last: list[tuple[_Running, Last]] = []
         while batches := _next_batches(running):
-            is_last = all(isinstance(batch, Last) for _, batch in batches)
-            groups = [(one, *self._statements(one.tenant, batch)) for one, batch in batches]
-            sent = [each for _, made, _ in groups for each in made]
-            if is_last:
-                _end(batches)
-                work.results = [one.result for one in running]
-                sent += [*(work.marks() if sent and work.lock else ()), _COMMIT]
-            answers = await self._send(connection, [*opening, *sent])
+            last += [(one, batch) for one, batch in batches if isinstance(batch, Last)]
+            groups = [
+                (one, *self._statements(one.tenant, batch))
+                for one, batch in batches
+                if not isinstance(batch, Last)
+            ]
+            if not groups:
+                continue  # the last batches wait for those of the other policies
+            answers = await self._send(
+                connection, [*opening, *(each for _, made, _ in groups for each in made)]
+            )
             start, opening, is_begun = len(opening), [], True
-            if is_last:
-                break
             for one, made, places in groups:
                 one.rows = [answers[start + place] for place in places]
                 start += len(made)
-        else:
-            if is_begun:  # a policy that never said Last wrote nothing
-                await self._send(connection, [_ROLLBACK])
-        return [one.result for one in running]
+        writes = [each for one, batch in last for each in self._statements(one.tenant, batch)[0]]
+        results = [one.result for one in running]
+        if last:
+            work.results = results
+            marks = work.marks() if (writes or is_begun) and work.lock else ()
+            await self._send(connection, [*opening, *writes, *marks, _COMMIT])
+        elif is_begun:  # policies that never said Last wrote nothing
+            await self._send(connection, [_ROLLBACK])
+        return results
 
     async def _send(self, connection: Connection, sent: Sequence[Statement]) -> list[Rows]:
         return await connection.exchange(sent, prepare=self._database.prepares)
 
     def _statements(
-        self, tenant: str, batch: Sequence[Operation] | Last | None
+        self, tenant: str, batch: Sequence[Operation] | Last
     ) -> tuple[list[Statement], list[int]]:
         """Return the statements of a batch, and the place of each operation's rows among them."""
-        operations = batch.operations if isinstance(batch, Last) else batch or ()
+        operations = batch.operations if isinstance(batch, Last) else batch
         sent: list[Statement] = []
         places = []
         for operation in operations:
@@ -233,17 +240,17 @@ class PostgresPolicies:
 
 
 def _next_batches(running: Sequence[_Running]) -> list[tuple[_Running, Sequence[Operation] | Last]]:
-    """Return the next batch of each policy that has not ended."""
+    """Return the next batch of each policy that has not ended.
+
+    A policy ends with its last batch, before that is sent: its result is known by then.
+    """
     batches = [(one, one.next_batch()) for one in running if not one.is_done]
+    for one, batch in batches:
+        if isinstance(batch, Last):
+            one.rows = []
+            if one.next_batch() is not None:
+                raise AssertionError("a policy yielded a batch after Last")
     return [(one, batch) for one, batch in batches if batch is not None]
-
-
-def _end(batches: Sequence[tuple[_Running, Any]]) -> None:
-    """Let policies return before their last batch is sent: their results are known by then."""
-    for one, _ in batches:
-        one.rows = []
-        if one.next_batch() is not None:
-            raise AssertionError("a policy yielded a batch after Last")
 
 
 def _is_marked(error: BaseException) -> bool:
