@@ -1,36 +1,38 @@
-"""Operations and policies on both engines: every shape, every type, and what a policy commits."""
+"""Every operation and condition on both engines, and the types of their values."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any, TypeAlias
 from uuid import UUID
 
-import numpy as np
 import pytest
+from operation_rows import (
+    ALONE,
+    ANA,
+    BEN,
+    MANY,
+    MEMORY,
+    NOW,
+    memories,
+    memory,
+    number,
+    places,
+    returned,
+    rows_of,
+    thread,
+    write,
+)
 
-from shared_core import Conflict, Event
-from shared_core.ports.events import EventRow
-from shared_core.ports.items import VectorRows
-from shared_core.ports.jobs import JobType, NewJob
+from shared_core import Conflict
 from shared_core.ports.operations import (
     Aggregate,
     Condition,
     Delete,
     Insert,
     Join,
-    Last,
-    Operation,
-    Policy,
-    Row,
     Select,
-    TenantBusy,
     Update,
     UpdateEach,
-    Verb,
     after,
     begins_with,
     compare,
@@ -41,102 +43,12 @@ from shared_core.ports.operations import (
     one_of_rows,
     open_after,
 )
-from shared_core.settings import Settings
-from shared_core.storage.oceanbase.storage import OceanBaseStorage
-from shared_core.storage.postgres.storage import PostgresStorage
-
-pytestmark = pytest.mark.both_engines
-
-NOW = datetime(2026, 3, 1, 12, 30, 15, 123456, tzinfo=UTC)
-ANA, BEN, ALONE = "/app/ana/", "/app/ben/", "/other/ana/"
-MEMORY = (
-    "memory_id", "namespace", "key", "kind", "text", "value", "terms", "term_count", "importance",
-    "occurred_at", "created_at", "updated_at", "thread_id", "superseded_at",
-)  # fmt: skip
-MANY = 2500
-"""More values than one statement of an engine takes."""
-EngineStorage: TypeAlias = PostgresStorage | OceanBaseStorage
-
-
-@pytest.fixture
-async def storage(dsn: str) -> AsyncIterator[EngineStorage]:
-    engine = OceanBaseStorage if dsn.startswith("seekdb") else PostgresStorage
-    storage: EngineStorage = engine(Settings(uri=dsn, home=Path()), lambda: NOW)
-    await storage.open()
-    yield storage
-    await storage.close()
-
-
-def number(place: int) -> UUID:
-    return UUID(int=place)
-
-
-def memory(place: int, **given: object) -> list[object]:
-    row: dict[str, object] = {
-        "memory_id": number(place),
-        "namespace": "/facts/",
-        "key": f"k{place:05}",
-        "kind": "item",
-        "text": f"text {place}",
-        "value": {"content": f"text {place}"},
-        "terms": "",
-        "term_count": 0,
-        "importance": 5,
-        "occurred_at": NOW + timedelta(seconds=place),
-        "created_at": NOW,
-        "updated_at": NOW,
-        "thread_id": None,
-        "superseded_at": None,
-    }
-    return [{**row, **given}[column] for column in MEMORY]
-
-
-def memories(*places: int, exists: str = "error") -> Insert:
-    return Insert("memories", MEMORY, [memory(place) for place in places])
-
-
-def thread(thread_id: str) -> Insert:
-    return Insert("threads", ("thread_id", "created_at", "updated_at"), [(thread_id, NOW, NOW)])
-
-
-async def write(storage: EngineStorage, *operations: Operation, tenant: str = ANA) -> None:
-    def policy() -> Policy[None]:
-        yield Last(operations)
-
-    await storage.transact(tenant, policy)
-
-
-async def returned(
-    storage: EngineStorage, operation: Operation, tenant: str = ANA
-) -> Sequence[Row]:
-    """Return the rows that an operation returns within a transaction that is committed."""
-
-    def policy() -> Policy[Sequence[Row]]:
-        [rows] = yield [operation]
-        yield Last([])
-        return rows
-
-    return await storage.transact(tenant, policy)
-
-
-async def rows_of(
-    storage: EngineStorage, table: str, *columns: str | Aggregate, tenant: str = ANA, **more: Any
-) -> list[Row]:
-    [rows] = await storage.read(tenant, [Select(table, columns, **more)])
-    return rows
-
-
-async def places(storage: EngineStorage, *where: Condition, **more: Any) -> list[int]:
-    """Return the numbers of the memories that a Select finds."""
-    rows = await rows_of(storage, "memories", "memory_id", where=where, **more)
-    found = [row[0].int for row in rows]
-    return found if "order" in more else sorted(found)
-
+from shared_core.ports.storage import Storage
 
 # Types
 
 
-async def test_values_come_back_in_their_python_type(storage: EngineStorage) -> None:
+async def test_values_come_back_in_their_python_type(storage: Storage) -> None:
     given = memory(
         1, value={"a": [1, 2.5, None, "ü"], "b": {}}, importance=7, text="it's\\ %s 中😀"
     )
@@ -155,7 +67,7 @@ async def test_values_come_back_in_their_python_type(storage: EngineStorage) -> 
     )
 
 
-async def test_moments_of_other_zones_come_back_in_utc(storage: EngineStorage) -> None:
+async def test_moments_of_other_zones_come_back_in_utc(storage: Storage) -> None:
     there = datetime.fromisoformat("2026-03-01T20:00:00.000001+08:00")
     await write(storage, Insert("memories", MEMORY, [memory(1, occurred_at=there)]))
     [(moment,)] = await rows_of(storage, "memories", "occurred_at")
@@ -163,7 +75,7 @@ async def test_moments_of_other_zones_come_back_in_utc(storage: EngineStorage) -
     assert moment.utcoffset() == timedelta()
 
 
-async def test_lists_booleans_and_bytes(storage: EngineStorage) -> None:
+async def test_lists_booleans_and_bytes(storage: Storage) -> None:
     token = ("token_id", "secret_hash", "label", "users", "created_at")
     rows = [
         ("a", bytes(range(32)), "", ['quote"s', "back\\slash", "{},", ""], NOW),
@@ -183,7 +95,7 @@ async def test_lists_booleans_and_bytes(storage: EngineStorage) -> None:
     assert [type(value) for value in found[1:4]] == [bool, float, float]
 
 
-async def test_an_import_mark_of_no_item_is_empty(storage: EngineStorage) -> None:
+async def test_an_import_mark_of_no_item_is_empty(storage: Storage) -> None:
     rows = [(b"", NOW, None), (b"\1" * 32, NOW, NOW)]
     names = ("address_hash", "updated_at", "deleted_at")
     await write(storage, Insert("import_marks", names, rows))
@@ -192,7 +104,7 @@ async def test_an_import_mark_of_no_item_is_empty(storage: EngineStorage) -> Non
     assert found == rows[:1]
 
 
-async def test_a_payload_may_be_missing(storage: EngineStorage) -> None:
+async def test_a_payload_may_be_missing(storage: Storage) -> None:
     event = (
         "thread_id", "seq", "event_id", "author", "role", "text", "occurred_at", "recorded_at",
         "payload",
@@ -209,16 +121,6 @@ async def test_a_payload_may_be_missing(storage: EngineStorage) -> None:
 
 
 # Conditions
-
-
-@pytest.fixture
-async def five(storage: EngineStorage) -> EngineStorage:
-    """Five memories, of which the third has a thread and ended one second after NOW."""
-    ends = {3: {"thread_id": "t", "superseded_at": NOW + timedelta(seconds=1)}}
-    rows = [memory(place, **ends.get(place, {})) for place in range(1, 6)]
-    await write(storage, Insert("memories", MEMORY, rows))
-    await write(storage, Insert("memories", MEMORY, rows), tenant=BEN)
-    return storage
 
 
 @pytest.mark.parametrize(
@@ -254,11 +156,11 @@ async def five(storage: EngineStorage) -> EngineStorage:
         (open_after("superseded_at", NOW + timedelta(seconds=1)), [1, 2, 4, 5]),
     ],
 )
-async def test_every_condition(five: EngineStorage, condition: Condition, found: list[int]) -> None:
+async def test_every_condition(five: Storage, condition: Condition, found: list[int]) -> None:
     assert await places(five, condition) == found
 
 
-async def test_a_prefix_is_taken_letter_by_letter(storage: EngineStorage) -> None:
+async def test_a_prefix_is_taken_letter_by_letter(storage: Storage) -> None:
     keys = ["a%b", "a%", "axb", "a_", "a\\", "A%b", "中文", "中", "a" * 3, "a😀", "a😁"]
     rows = [memory(place, key=key) for place, key in enumerate(keys, 1)]
     await write(storage, Insert("memories", MEMORY, rows))
@@ -267,7 +169,7 @@ async def test_a_prefix_is_taken_letter_by_letter(storage: EngineStorage) -> Non
         assert await places(storage, begins_with("key", prefix)) == expected
 
 
-async def test_conditions_hold_together(five: EngineStorage) -> None:
+async def test_conditions_hold_together(five: Storage) -> None:
     where = (one_of("memory_id", [number(1), number(3)]), is_not_null("thread_id"))
     assert await places(five, *where) == [3]
     assert await places(five, *where, equal("kind", "semantic")) == []
@@ -276,27 +178,27 @@ async def test_conditions_hold_together(five: EngineStorage) -> None:
 # Reads
 
 
-async def test_order_and_limit(five: EngineStorage) -> None:
+async def test_order_and_limit(five: Storage) -> None:
     assert await places(five, order=("-key",), limit=2) == [5, 4]
     assert await places(five, order=("namespace", "occurred_at"), limit=3) == [1, 2, 3]
     assert await places(five, order=("key",), limit=0) == []
 
 
-async def test_equal_rows_once(storage: EngineStorage) -> None:
+async def test_equal_rows_once(storage: Storage) -> None:
     rows = [memory(place, text=text) for place, text in enumerate(["a", "a", "a ", "b"], 1)]
     await write(storage, Insert("memories", MEMORY, rows))
     found = await rows_of(storage, "memories", "text", is_distinct=True)
     assert sorted(found) == [("a",), ("a ",), ("b",)]
 
 
-async def test_several_reads_at_once(five: EngineStorage) -> None:
+async def test_several_reads_at_once(five: Storage) -> None:
     count = Select("memories", (Aggregate("count"),))
     one = Select("memories", ("key",), (equal("memory_id", number(3)),))
     assert await five.read(ANA, [count, one, one]) == [[(5,)], [("k00003",)], [("k00003",)]]
     assert await five.read(ANA, []) == []
 
 
-async def test_joins_by_key(five: EngineStorage) -> None:
+async def test_joins_by_key(five: Storage) -> None:
     source = ("memory_id", "basis", "thread_id", "event_id")
     access = ("memory_id", "access_count", "pinned_at")
     await write(
@@ -333,7 +235,7 @@ async def test_joins_by_key(five: EngineStorage) -> None:
     )
 
 
-async def test_aggregates(storage: EngineStorage) -> None:
+async def test_aggregates(storage: Storage) -> None:
     rows = [
         memory(1, text="aé中", thread_id="t"),
         memory(2, text="", thread_id="t", term_count=4),
@@ -365,7 +267,7 @@ async def test_aggregates(storage: EngineStorage) -> None:
     assert await rows_of(storage, "memories", *columns, where=of_none) == [(0, 0, 0, None, None)]
 
 
-async def test_rows_above(storage: EngineStorage) -> None:
+async def test_rows_above(storage: Storage) -> None:
     state = ("state", "updated_at")
     for tenant in (ANA, BEN, "/app/", "/other/", ALONE):
         await write(storage, Insert("shared_state", state, [({"of": tenant}, NOW)]), tenant=tenant)
@@ -374,7 +276,7 @@ async def test_rows_above(storage: EngineStorage) -> None:
     assert await rows_of(storage, "shared_state", "tenant_id") == [(ANA,)]
 
 
-async def test_long_lists(storage: EngineStorage) -> None:
+async def test_long_lists(storage: Storage) -> None:
     await write(storage, memories(*range(1, MANY + 1)))
     everyone = one_of("memory_id", [number(place) for place in range(MANY, 0, -1)])
     pairs = one_of_rows(
@@ -402,7 +304,7 @@ async def test_long_lists(storage: EngineStorage) -> None:
     assert row == ("item", MANY, f"k{MANY:05}", NOW + timedelta(seconds=1), sizes)
 
 
-async def test_long_writes(storage: EngineStorage) -> None:
+async def test_long_writes(storage: Storage) -> None:
     numbers = [number(place) for place in range(1, MANY + 1)]
     await write(storage, memories(*range(1, MANY + 1)))
     each = [(one, f"new {one.int}", {"n": one.int}, NOW) for one in numbers]
@@ -422,13 +324,13 @@ async def test_long_writes(storage: EngineStorage) -> None:
 # Writes
 
 
-async def test_a_key_that_exists_is_a_conflict(five: EngineStorage) -> None:
+async def test_a_key_that_exists_is_a_conflict(five: Storage) -> None:
     with pytest.raises(Conflict):
         await write(five, Delete("memories", (equal("memory_id", number(1)),)), memories(7, 2))
     assert await places(five) == [1, 2, 3, 4, 5]
 
 
-async def test_an_existing_row_is_kept_or_updated(five: EngineStorage) -> None:
+async def test_an_existing_row_is_kept_or_updated(five: Storage) -> None:
     rows = [memory(2, text="new", importance=9), memory(7, text="seven")]
     await write(five, Insert("memories", MEMORY, rows, exists="keep"))
     assert await rows_of(five, "memories", "text", where=(equal("memory_id", number(2)),)) == [
@@ -442,14 +344,14 @@ async def test_an_existing_row_is_kept_or_updated(five: EngineStorage) -> None:
     assert await places(five) == [1, 2, 3, 4, 5, 7]
 
 
-async def test_a_second_unique_key_is_no_row_to_update(five: EngineStorage) -> None:
+async def test_a_second_unique_key_is_no_row_to_update(five: Storage) -> None:
     other = memory(8, key="k00002", text="another memory at this address")
     with pytest.raises(Conflict):
         await write(five, Insert("memories", MEMORY, [other], exists="update", update=("text",)))
     assert await rows_of(five, "memories", "text", where=(equal("key", "k00002"),)) == [("text 2",)]
 
 
-async def test_the_only_row_of_a_tenant(storage: EngineStorage) -> None:
+async def test_the_only_row_of_a_tenant(storage: Storage) -> None:
     for number_of in (3, 4):
         counted = Insert(
             "extraction_counts", ("extractions",), [(number_of,)], "update", ("extractions",)
@@ -462,7 +364,7 @@ async def test_the_only_row_of_a_tenant(storage: EngineStorage) -> None:
     assert await returned(storage, changed) == []
 
 
-async def test_no_rows_to_write(five: EngineStorage) -> None:
+async def test_no_rows_to_write(five: Storage) -> None:
     await write(
         five,
         Insert("memories", MEMORY, []),
@@ -475,7 +377,7 @@ async def test_no_rows_to_write(five: EngineStorage) -> None:
     ]
 
 
-async def test_update_returns_the_rows_as_they_are_now(five: EngineStorage) -> None:
+async def test_update_returns_the_rows_as_they_are_now(five: Storage) -> None:
     values = {
         "value": {"new": True}, "importance": 8, "superseded_at": NOW, "thread_id": None,
         "key": "moved",
@@ -490,7 +392,7 @@ async def test_update_returns_the_rows_as_they_are_now(five: EngineStorage) -> N
     assert await rows_of(five, "memories", "text", is_distinct=True) == [("all",)]
 
 
-async def test_each_row_gets_its_own_values(five: EngineStorage) -> None:
+async def test_each_row_gets_its_own_values(five: Storage) -> None:
     rows = [
         (number(1), None, 9, {"a": 1}, "one"),
         (number(2), NOW, 1, {}, None),
@@ -505,7 +407,7 @@ async def test_each_row_gets_its_own_values(five: EngineStorage) -> None:
     ]
 
 
-async def test_rows_are_named_by_several_columns(storage: EngineStorage) -> None:
+async def test_rows_are_named_by_several_columns(storage: Storage) -> None:
     version = ("instruction_key", "version", "content", "created_at")
     rows = [(key, at, f"{key}{at}", NOW) for key in "ab" for at in (1, 2)]
     await write(storage, Insert("instructions", version, rows))
@@ -523,7 +425,7 @@ async def test_rows_are_named_by_several_columns(storage: EngineStorage) -> None
     assert len(await rows_of(storage, "instructions", "version")) == 2
 
 
-async def test_what_hangs_on_a_memory_goes_with_it(five: EngineStorage) -> None:
+async def test_what_hangs_on_a_memory_goes_with_it(five: Storage) -> None:
     both = (number(1), number(3))
     source = ("memory_id", "thread_id", "event_id")
     await write(
@@ -542,301 +444,3 @@ async def test_what_hangs_on_a_memory_goes_with_it(five: EngineStorage) -> None:
     assert await rows_of(five, "memories", Aggregate("count"), tenant=BEN) == [(5,)]
     await write(five, Delete("memories", ()))
     assert await places(five) == []
-
-
-# Transactions
-
-
-async def test_a_tenant_reads_and_writes_its_own_rows(five: EngineStorage) -> None:
-    at_two = (equal("memory_id", number(2)),)
-    await write(
-        five,
-        Update("memories", {"text": "changed"}, ()),
-        UpdateEach("memories", ("memory_id",), ("importance",), [(number(1), 10)]),
-        Insert("memories", MEMORY, [memory(3, text="over")], "update", ("text",)),
-        Delete("memories", at_two),
-        tenant=BEN,
-    )
-    assert await places(five) == [1, 2, 3, 4, 5]
-    assert await rows_of(five, "memories", "text", where=at_two) == [("text 2",)]
-    found = await rows_of(five, "memories", "text", "importance", tenant=ANA, order=("key",))
-    assert found == [(f"text {place}", 5) for place in range(1, 6)]
-    assert await rows_of(five, "memories", "key", tenant=ALONE) == []
-
-
-async def test_later_batches_see_earlier_ones(storage: EngineStorage) -> None:
-    def policy() -> Policy[tuple[int, int]]:
-        [_, [(before,)]] = yield [memories(1), Select("memories", (Aggregate("count"),))]
-        [[(found,)]] = yield [Select("memories", (Aggregate("count"),), (equal("key", "k00001"),))]
-        yield Last([memories(2)])
-        return before, found
-
-    assert await storage.transact(ANA, policy) == (1, 1)
-    assert await places(storage) == [1, 2]
-
-
-async def test_no_rows_are_sent_after_the_last_batch(five: EngineStorage) -> None:
-    def policy() -> Policy[object]:
-        return (yield Last([Select("memories", ("key",))]))
-
-    assert await five.transact(ANA, policy) == []
-
-
-async def test_a_policy_without_a_last_batch_writes_nothing(storage: EngineStorage) -> None:
-    def policy() -> Policy[str]:
-        yield [memories(1), thread("t")]
-        return "changed its mind"
-
-    assert await storage.transact(ANA, policy) == "changed its mind"
-    assert await places(storage) == []
-    assert await rows_of(storage, "threads", "thread_id") == []
-
-
-async def test_a_policy_may_do_nothing(storage: EngineStorage) -> None:
-    def policy() -> Policy[int]:
-        return 7
-        yield []
-
-    assert await storage.transact(ANA, policy) == 7
-    assert await storage.query(ANA, policy) == 7
-
-
-async def test_a_policy_that_raises_writes_nothing(storage: EngineStorage) -> None:
-    closed = []
-
-    def policy() -> Policy[None]:
-        try:
-            yield [memories(1)]
-            raise LookupError("half-way")
-        finally:
-            closed.append(True)
-
-    with pytest.raises(LookupError, match="half-way"):
-        await storage.transact(ANA, policy)
-    assert closed == [True]
-    assert await places(storage) == []
-
-
-async def test_a_query_reads_one_moment(storage: EngineStorage) -> None:
-    loop = asyncio.get_running_loop()
-    counts = []
-
-    def reader() -> Policy[None]:
-        for _ in range(2):
-            [[(count,)]] = yield [Select("memories", (Aggregate("count"),))]
-            counts.append(count)
-            if len(counts) == 1:
-                loop.call_soon_threadsafe(first.set)
-                yield from until(written)
-
-    first, written = asyncio.Event(), asyncio.Event()
-
-    async def meanwhile() -> None:
-        await first.wait()
-        await write(storage, memories(1))
-        written.set()
-
-    await asyncio.gather(storage.query(ANA, reader), meanwhile())
-    assert counts == [0, 0]
-    assert await places(storage) == [1]
-
-
-async def test_writers_of_a_tenant_wait_for_each_other(storage: EngineStorage) -> None:
-    await write(storage, Insert("extraction_counts", ("extractions",), [(0,)]))
-
-    def policy() -> Policy[None]:
-        [[(count,)]] = yield [Select("extraction_counts", ("extractions",))]
-        yield Last([Update("extraction_counts", {"extractions": count + 1}, ())])
-
-    await asyncio.gather(*(storage.transact(ANA, policy) for _ in range(20)))
-    assert await rows_of(storage, "extraction_counts", "extractions") == [(20,)]
-
-
-def until(event: asyncio.Event) -> Policy[None]:
-    """Read again and again until an event."""
-    while not event.is_set():
-        yield [Select("threads", ("thread_id",))]
-
-
-class Held:
-    """A policy that holds its tenant until it is let go."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self.is_held, self.is_free = asyncio.Event(), asyncio.Event()
-
-    def policy(self) -> Policy[None]:
-        yield [Select("threads", ("thread_id",))]
-        self._loop.call_soon_threadsafe(self.is_held.set)
-        yield from until(self.is_free)
-        yield Last([memories(1)])
-
-
-async def test_a_busy_tenant_is_skipped(storage: EngineStorage) -> None:
-    def policy() -> Policy[str]:
-        yield Last([memories(2)])
-        return "done"
-
-    assert await storage.transact(BEN, policy, lock="skip") == "done"  # a tenant never seen before
-    held = Held()
-    holder = asyncio.create_task(storage.transact(ANA, held.policy))
-    await held.is_held.wait()
-    try:
-        with pytest.raises(TenantBusy):
-            await storage.transact(ANA, policy, lock="skip")
-        assert await storage.transact("/app/cy/", policy, lock="skip") == "done"
-        assert await storage.transact(ANA, policy, lock="none") == "done"
-    finally:
-        held.is_free.set()
-    await holder
-    assert await places(storage) == [1, 2]
-    assert await storage.transact(BEN, _one(memories(3)), lock="skip") is None
-
-
-def _one(*operations: Operation) -> Any:
-    def policy() -> Policy[None]:
-        yield Last(operations)
-
-    return policy
-
-
-async def test_rows_that_others_hold_are_left_out(five: EngineStorage) -> None:
-    loop = asyncio.get_running_loop()
-    held, free = asyncio.Event(), asyncio.Event()
-    first = Select("memories", ("key",), (equal("memory_id", number(1)),), lock="update")
-
-    def holder() -> Policy[list[Row]]:
-        [rows] = yield [first]
-        loop.call_soon_threadsafe(held.set)
-        yield from until(free)
-        yield Last([])
-        return rows
-
-    holding = asyncio.create_task(five.transact(ANA, holder))
-    await held.wait()
-    skipping = Select("memories", ("memory_id",), lock="skip", order=("key",), limit=2)
-
-    def policy() -> Policy[list[Row]]:
-        [rows] = yield [skipping]
-        yield Last([])
-        return rows
-
-    try:
-        assert await five.transact(ANA, policy, lock="none") == [(number(2),), (number(3),)]
-    finally:
-        free.set()
-    assert await holding == [("k00001",)]
-    assert await five.transact(ANA, policy, lock="none") == [(number(1),), (number(2),)]
-
-
-async def test_policies_of_several_tenants_are_one_transaction(storage: EngineStorage) -> None:
-    def counted(place: int) -> Any:
-        def policy() -> Policy[int]:
-            [[(count,)]] = yield [Select("memories", (Aggregate("count"),))]
-            yield Last([memories(place)])
-            return int(count)
-
-        return policy
-
-    def nothing_to_do() -> Policy[int]:
-        yield [Select("memories", ("key",))]
-        yield [Select("memories", ("key",))]
-        return -1
-
-    found = await storage.transact_all(
-        {BEN: counted(1), ANA: counted(2), "/app/cy/": nothing_to_do}
-    )
-    assert found == {BEN: 0, ANA: 0, "/app/cy/": -1}
-    assert await places(storage) == [2]
-    with pytest.raises(Conflict):
-        await storage.transact_all({ANA: counted(3), BEN: counted(1)})
-    assert await places(storage) == [2]
-    assert await storage.transact_all({}) == {}
-
-
-async def test_a_policy_runs_again_after_a_deadlock(five: EngineStorage) -> None:
-    """Two policies without locks take two rows in opposite order, each after the other's first."""
-    started = 0
-    takes = [0, 0]
-
-    def crossing(which: int) -> Any:
-        mine, other = number(1 + which), number(2 - which)
-
-        def policy() -> Policy[None]:
-            nonlocal started
-            started += 1
-            row = Update("memories", {"text": f"by {which}"}, (equal("memory_id", mine),))
-            yield [row]
-            takes[which] += 1
-            while not all(takes):
-                yield [Select("threads", ("thread_id",))]
-            yield Last([Update("memories", {"author": "x"}, (equal("memory_id", other),))])
-
-        return policy
-
-    await asyncio.gather(*(five.transact(ANA, crossing(which), lock="none") for which in (0, 1)))
-    assert started > 2
-    found = await rows_of(five, "memories", "text", "author", order=("key",), limit=2)
-    assert found == [("by 0", "x"), ("by 1", "x")]
-
-
-# Verbs
-
-
-def _vectors_of(place: int) -> Any:
-    return VectorRows(
-        addresses=[(("app", "ana", "facts"), f"k{place:05}")],
-        fields=["text"],
-        vectors=np.array([[1, 2, 3]], dtype=np.float32),
-        model="m",
-    )
-
-
-async def _has_vector(storage: EngineStorage, place: int) -> bool:
-    found = await storage.reembedding.embedded_otherwise("another model", None, 100)
-    return any(one.memory_id == number(place) for one in found)
-
-
-async def test_vectors_go_with_their_memories(five: EngineStorage) -> None:
-    await five.use_model("m", 3)
-    await write(five, Verb("add_vectors", (_vectors_of(1),)), Verb("add_vectors", (None,)))
-    assert await _has_vector(five, 1)
-    moved = Update("embeddings", {"memory_id": number(2)}, (equal("memory_id", number(1)),))
-    await write(five, moved)
-    assert [await _has_vector(five, place) for place in (1, 2)] == [False, True]
-    await write(five, Delete("embeddings", (one_of("memory_id", [number(2), number(3)]),)))
-    assert not await _has_vector(five, 2)
-    await write(five, Verb("add_vectors", (_vectors_of(4),)))
-    await write(five, Delete("memories", (equal("memory_id", number(4)),)))
-    assert await places(five) == [1, 2, 3, 5]
-
-
-async def test_a_policy_yields_verbs(storage: EngineStorage) -> None:
-    turns = [
-        EventRow(
-            event=Event(
-                event_id=str(place),
-                author="ana",
-                role="user",
-                text=f"turn {place}",
-                occurred_at=NOW,
-            ),
-            memory_id=number(place),
-            logged=False,
-            value={},
-            terms=["turn"],
-        )
-        for place in (1, 2)
-    ]
-    job = NewJob(job_id=number(9), job_type=JobType.FAST_REPLAY, run_after=NOW)
-
-    def policy() -> Policy[tuple[Sequence[Row], Sequence[Row]]]:
-        [first] = yield [Verb("append_turns", ("t", turns[:1]))]
-        [second] = yield [Verb("append_turns", ("t", turns))]
-        yield Last([Verb("enqueue", ("t", job))])
-        return first, second
-
-    assert await storage.transact(ANA, policy) == ([("1",)], [("2",)])
-    assert await places(storage) == [1, 2]
-    found = await rows_of(storage, "consolidation_jobs", "job_id", "status", "result", "attempts")
-    assert found == [(number(9), "pending", {}, 0)]

@@ -1,0 +1,93 @@
+"""Rows of memories that tests write by operations, and how they read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from shared_core.ports.operations import (
+    Aggregate,
+    Condition,
+    Insert,
+    Last,
+    Operation,
+    Policy,
+    Row,
+    Select,
+)
+from shared_core.ports.storage import Storage
+
+NOW = datetime(2026, 3, 1, 12, 30, 15, 123456, tzinfo=UTC)
+ANA, BEN, ALONE = "/app/ana/", "/app/ben/", "/other/ana/"
+MEMORY = (
+    "memory_id", "namespace", "key", "kind", "text", "value", "terms", "term_count", "importance",
+    "occurred_at", "created_at", "updated_at", "thread_id", "superseded_at",
+)  # fmt: skip
+MANY = 2500
+"""More values than one statement of an engine takes."""
+
+
+def number(place: int) -> UUID:
+    return UUID(int=place)
+
+
+def memory(place: int, **given: object) -> list[object]:
+    row: dict[str, object] = {
+        "memory_id": number(place),
+        "namespace": "/facts/",
+        "key": f"k{place:05}",
+        "kind": "item",
+        "text": f"text {place}",
+        "value": {"content": f"text {place}"},
+        "terms": "",
+        "term_count": 0,
+        "importance": 5,
+        "occurred_at": NOW + timedelta(seconds=place),
+        "created_at": NOW,
+        "updated_at": NOW,
+        "thread_id": None,
+        "superseded_at": None,
+    }
+    return [{**row, **given}[column] for column in MEMORY]
+
+
+def memories(*places: int, exists: str = "error") -> Insert:
+    return Insert("memories", MEMORY, [memory(place) for place in places])
+
+
+def thread(thread_id: str) -> Insert:
+    return Insert("threads", ("thread_id", "created_at", "updated_at"), [(thread_id, NOW, NOW)])
+
+
+async def write(storage: Storage, *operations: Operation, tenant: str = ANA) -> None:
+    def policy() -> Policy[None]:
+        yield Last(operations)
+
+    await storage.transact(tenant, policy)
+
+
+async def returned(storage: Storage, operation: Operation, tenant: str = ANA) -> Sequence[Row]:
+    """Return the rows that an operation returns within a transaction that is committed."""
+
+    def policy() -> Policy[Sequence[Row]]:
+        [rows] = yield [operation]
+        yield Last([])
+        return rows
+
+    return await storage.transact(tenant, policy)
+
+
+async def rows_of(
+    storage: Storage, table: str, *columns: str | Aggregate, tenant: str = ANA, **more: Any
+) -> list[Row]:
+    [rows] = await storage.read(tenant, [Select(table, columns, **more)])
+    return rows
+
+
+async def places(storage: Storage, *where: Condition, **more: Any) -> list[int]:
+    """Return the numbers of the memories that a Select finds."""
+    rows = await rows_of(storage, "memories", "memory_id", where=where, **more)
+    found = [row[0].int for row in rows]
+    return found if "order" in more else sorted(found)
