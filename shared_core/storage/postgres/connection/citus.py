@@ -25,8 +25,8 @@ Place = Literal["distributed", "reference", "coordinator"]
 
 FIRST = "threads"
 """Rows of every other table lie on the node of this table's rows with the same tenant."""
-REFERENCES = ("embedding_models",)
-"""Small tables that distributed tables join: each node has a copy."""
+REFERENCES = ("embedding_models", "retention_policies")
+"""Small tables that statements on one tenant read: each node has a copy."""
 ON_COORDINATOR = {
     "api_tokens": "a token is looked up before its tenant is known",
     "consolidation_jobs": "a worker claims the most urgent job of all tenants",
@@ -119,6 +119,8 @@ def _spread_all(connection: _Connection, schema: str) -> list[SpreadTable]:
             sql.Identifier(connection.info.dbname)
         )
     )
+    # Otherwise all that refers to a reference table becomes a local table of Citus together with it.
+    connection.execute("SET LOCAL citus.enable_local_reference_table_foreign_keys TO 'off'")
     _free_the_queue(connection, schema)
     waiting = [name for name in tables if name != FIRST and place_of(name) == "distributed"]
     order = [*REFERENCES, FIRST, *_referred_first(connection, schema, waiting), *ON_COORDINATOR]

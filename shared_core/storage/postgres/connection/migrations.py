@@ -189,8 +189,9 @@ async def _extension(connection: Connection) -> _Row | None:
 async def _ensure_extension(connection: Connection) -> None:
     database = connection.info.dbname
     try:
-        async with connection.transaction():
-            await connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        if await _extension(connection) is None:  # Citus asks for its owner even if it is there
+            async with connection.transaction():
+                await connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
     except (psycopg.errors.UndefinedFile, psycopg.errors.FeatureNotSupported) as error:
         raise StorageUnavailable(
             f"the server of database {database!r} has no pgvector: install it (package"
