@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from shared_core.core.namespaces import ROOT
 from shared_core.core.retention_policy import Strength
 from shared_core.errors import EmbeddingMismatch, PermissionDenied, StorageReadOnly
@@ -109,16 +111,16 @@ class PostgresStorage:
         return self._database.conninfo
 
     async def use_model(self, model: str, dimensions: int) -> None:
-        values = {"model": model, "dimensions": dimensions, "now": self._clock()}
         active = step("active_model")
-        try:
-            *_, rows = await self._database.run(
-                ROOT, *steps(values, "drop_unused_model", "add_model"), active
-            )
-        except (StorageReadOnly, PermissionDenied):
-            [rows] = await self._database.run(ROOT, active)
-            if not rows:  # the database holds no vector, so none can be of another model
-                return
+        [rows] = await self._database.run(ROOT, active)
+        if rows != [(model, dimensions)]:
+            # Written once in the life of a schema: opening a memory writes nothing that all share.
+            values = {"model": model, "dimensions": dimensions, "now": self._clock()}
+            names = ("drop_unused_model", "add_model") if rows else ("add_model",)
+            with suppress(StorageReadOnly, PermissionDenied, EmbeddingMismatch):
+                *_, rows = await self._database.run(ROOT, *steps(values, *names), active)
+        if not rows:  # the database holds no vector, so none can be of another model
+            return
         stored, stored_dimensions = rows[0]
         if (stored, stored_dimensions) != (model, dimensions):
             raise EmbeddingMismatch(

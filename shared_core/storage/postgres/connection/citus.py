@@ -119,7 +119,7 @@ def _spread_all(connection: _Connection, schema: str) -> list[SpreadTable]:
             sql.Identifier(connection.info.dbname)
         )
     )
-    # Otherwise all that refers to a reference table becomes a local table of Citus together with it.
+    # Otherwise tables that refer to a reference table become local tables of Citus with it.
     connection.execute("SET LOCAL citus.enable_local_reference_table_foreign_keys TO 'off'")
     _free_the_queue(connection, schema)
     waiting = [name for name in tables if name != FIRST and place_of(name) == "distributed"]

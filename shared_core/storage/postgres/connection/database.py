@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -36,6 +37,7 @@ from shared_core.storage.postgres.connection.migrations import (
     permission_denied,
     prepare,
 )
+from shared_core.storage.postgres.connection.operations import column_types
 from shared_core.storage.postgres.connection.pipeline import (
     LOST_STATEMENT,
     Connection,
@@ -256,18 +258,18 @@ class PostgresDatabase:
 
     def _explained(self, error: psycopg.Error) -> MemoryCoreError | None:
         """Return the error of this library that explains a refusal of the server, if one does."""
-        constraint, message = error.diag.constraint_name, error.diag.message_primary
+        message = error.diag.message_primary
         if error.sqlstate == CONFLICT:
             return Conflict(message or str(error))
-        if (
-            isinstance(error, psycopg.errors.ForeignKeyViolation)
-            and constraint == "embeddings_model_fkey"
-        ):
+        if isinstance(error, psycopg.errors.ForeignKeyViolation) and {
+            "embeddings",
+            "embedding_models",
+        } <= tables_of(error):
             return EmbeddingMismatch(
                 "another embedder took over this memory before any vector was stored: open it"
                 " with that one, or give another schema, e.g. open_memory(schema='other')"
             )
-        if isinstance(error, psycopg.errors.UniqueViolation) and constraint == "events_pkey":
+        if isinstance(error, psycopg.errors.UniqueViolation) and "events" in tables_of(error):
             return Conflict(f"another event has this place: {error.diag.message_detail}")
         if isinstance(error, psycopg.errors.InsufficientPrivilege):
             return self._denied(error)
@@ -281,8 +283,10 @@ class PostgresDatabase:
         return None
 
     def _denied(self, error: psycopg.errors.InsufficientPrivilege) -> MemoryCoreError:
-        if error.diag.source_function == "ExecWithCheckOptions":  # no right is missing
-            return InvalidInput(f"a row belongs to another scope: {error.diag.message_primary}")
+        message = error.diag.message_primary or ""
+        # The second is the text of a node of a Citus cluster, which sends on no function.
+        if error.diag.source_function == "ExecWithCheckOptions" or "row-level security" in message:
+            return InvalidInput(f"a row belongs to another scope: {message}")  # no right is missing
         assert self.prepared is not None
         worker = self._user if self.prepared.role == "none" else APP_ROLE
         return permission_denied(error, self._user, grants(self.schema, worker))
@@ -428,8 +432,9 @@ def _rows(steps: Sequence[Step]) -> int:
 
 
 def _too_large(error: psycopg.errors.ProgramLimitExceeded) -> InvalidInput:
-    # Not by the message: a server may answer in its own language.
-    of_an_index = error.diag.constraint_name is not None
+    # By the message only on a node of a Citus cluster: a server may answer in its own language.
+    message = error.diag.message_primary or ""
+    of_an_index = error.diag.constraint_name is not None or message.startswith("index row")
     if of_an_index or (error.diag.source_function or "").startswith("index_form_tuple"):
         what = (
             "an id, a label or a key is too long for an index of PostgreSQL, which holds about"
@@ -440,7 +445,16 @@ def _too_large(error: psycopg.errors.ProgramLimitExceeded) -> InvalidInput:
             "a value or a text is larger than PostgreSQL takes (about 268 MB of JSON): split it, or"
             " store a reference to it"
         )
-    return InvalidInput(f"{what}: {error.diag.message_primary}")
+    return InvalidInput(f"{what}: {message}")
+
+
+def tables_of(error: psycopg.Error) -> set[str]:
+    """Return the tables that a violated key is about: of a foreign key, both.
+
+    A node of a Citus cluster names them only in its texts, and as shards.
+    """
+    told = f"{error.diag.table_name} {error.diag.message_primary} {error.diag.message_detail}"
+    return {name for name in re.findall(r"\b([a-z_]+?)(?:_\d+)?\b", told) if name in column_types()}
 
 
 def by_column(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, object]:

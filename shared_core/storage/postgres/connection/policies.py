@@ -32,7 +32,7 @@ from shared_core.ports.operations import (
     TenantBusy,
     Verb,
 )
-from shared_core.storage.postgres.connection.database import CONFLICT, PostgresDatabase
+from shared_core.storage.postgres.connection.database import CONFLICT, PostgresDatabase, tables_of
 from shared_core.storage.postgres.connection.operations import compiled
 from shared_core.storage.postgres.connection.pipeline import Connection, Rows, Statement
 from shared_core.storage.postgres.connection.pool import pauses_s
@@ -137,8 +137,8 @@ class PostgresPolicies:
             except psycopg.errors.UniqueViolation as error:
                 if _is_marked(error) and work.passed is not None:
                     return work.passed
-                table = error.diag.table_name
-                raise Conflict(f"another writer added the same row of {table} first") from error
+                tables = " and ".join(sorted(tables_of(error)))
+                raise Conflict(f"another writer added the same row of {tables} first") from error
             except StorageUnavailable as error:
                 if work.results is None:
                     raise
@@ -255,7 +255,7 @@ def _next_batches(running: Sequence[_Running]) -> list[tuple[_Running, Sequence[
 
 def _is_marked(error: BaseException) -> bool:
     """Return whether the transaction had been committed, which its mark says."""
-    return isinstance(error, psycopg.errors.UniqueViolation) and error.diag.table_name == MARKS
+    return isinstance(error, psycopg.errors.UniqueViolation) and MARKS in tables_of(error)
 
 
 async def _roll_back(connection: Connection) -> None:

@@ -16,10 +16,10 @@ SELECT setting::integer FROM pg_settings WHERE name = 'statement_timeout' AND so
 SELECT model, dimensions FROM embedding_models WHERE active
 
 -- name: drop_unused_model
--- Drops a model without stored vectors, so that another one can take its place.
-DELETE FROM embedding_models m
-WHERE (model, dimensions) IS DISTINCT FROM (%(model)s, %(dimensions)s)
-  AND NOT EXISTS (SELECT FROM embeddings e WHERE e.model = m.model)
+-- Drops the active model, so that another one can take its place; its vectors, if there are any,
+-- refuse that by their foreign key.
+DELETE FROM embedding_models
+WHERE active AND (model, dimensions) IS DISTINCT FROM (%(model)s, %(dimensions)s)
 
 -- name: add_model
 INSERT INTO embedding_models (model, dimensions, created_at)
