@@ -182,8 +182,8 @@ async def test_reads_are_not_counted_again_when_the_connection_is_lost_behind_th
         return answers
 
     monkeypatch.setattr(Connection, "exchange", then_lost)
-    with pytest.raises(StorageUnavailable, match="closed the connection"):
-        await memory.accesses.record_now(ANN, [sailing.memory_id])
+    await memory.accesses.record_now(ANN, [sailing.memory_id])
+    assert lost
     assert {"I sail.": 1} == counted(dsn)
     await memory.accesses.record_now(ANN, [sailing.memory_id])
     assert {"I sail.": 2} == counted(dsn)

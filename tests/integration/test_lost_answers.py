@@ -6,15 +6,20 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
 from standing_clock import StandingClock
 
+from shared_core import Event, Scope
+from shared_core.core.domain import MemoryId, ThreadId
 from shared_core.errors import StorageUnavailable
+from shared_core.ports.events import EventRow
 from shared_core.ports.operations import Delete, Insert, Last, Policy, Select, equal
 from shared_core.settings import Settings
-from shared_core.storage.postgres.connection import policies
+from shared_core.storage.postgres.connection import marks, policies
+from shared_core.storage.postgres.connection.marks import Mark
 from shared_core.storage.postgres.connection.pipeline import Connection, Rows, Statement
 from shared_core.storage.postgres.storage import PostgresStorage
 
@@ -139,13 +144,47 @@ async def test_a_write_that_is_still_under_way_counts(
     work = policies._Work([ANN], [lambda: add("tone")], "none")
     seam = policies.PostgresPolicies(storage._database)
     assert [1] == await seam._attempts(work)
-    too_early = policies._Work([ANN], [], "none").looked_for()
-    monkeypatch.setattr(policies._Work, "looked_for", lambda _: too_early)
+    too_early = Mark("/app/bob/").looked_for()
+    monkeypatch.setattr(Mark, "looked_for", lambda _: too_early)
     assert [1] == await seam._attempts(work)
     assert [1] == await versions(storage, "tone")
 
 
-async def test_old_marks_are_removed(storage: PostgresStorage, dsn: str) -> None:
+async def test_an_append_whose_answer_was_lost_names_the_new_turns(
+    storage: PostgresStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exchange, cuts = Connection.exchange, ["behind", "before", "behind"]
+
+    async def cutting(connection: Connection, steps: list[Statement], **options: Any) -> list[Rows]:
+        is_write = any(b"INSERT INTO writes" in text for text, _ in steps)
+        cut = cuts.pop(0) if is_write and cuts else ""
+        rows = [] if cut == "before" else await exchange(connection, steps, **options)
+        if cut:
+            connection.pgconn.finish()
+            raise psycopg.OperationalError(LOST)
+        return rows
+
+    monkeypatch.setattr(Connection, "exchange", cutting)
+    scope, thread = Scope("app", "ann"), ThreadId("t")
+    rows = [row(text) for text in ("one", "two", "")]
+    assert {"one", "two", ""} == await storage.events.append_events(scope, thread, rows, None)
+    assert ["before", "behind"] == cuts
+    rows = [row("two"), row("three")]
+    assert {"three"} == await storage.events.append_events(scope, thread, rows, None)
+    assert not cuts
+
+
+def row(text: str) -> EventRow:
+    """Return a turn with its text as its id; a blank one has no memory."""
+    event = Event(event_id=text, author="u", role="user", text=text, occurred_at=NOW)
+    memory_id = MemoryId(uuid4()) if text else None
+    return EventRow(event=event, memory_id=memory_id, logged=False, value={}, terms=text.split())
+
+
+async def test_old_marks_are_removed(
+    storage: PostgresStorage, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(marks, "_DROPPED_EVERY", 1)
     await storage.transact(ANN, lambda: add("tone"))
     with psycopg.connect(dsn, autocommit=True) as admin:
         admin.execute(

@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Any
 
 import psycopg
 import pytest
@@ -349,9 +350,9 @@ async def test_turns_that_are_likely_unseen_take_one_round_trip(
     trips: list[object] = []
     run = PostgresDatabase.run
 
-    async def counted(self: PostgresDatabase, scope: str, *steps: Step) -> Answers:
+    async def counted(self: PostgresDatabase, scope: str, *steps: Step, **options: Any) -> Answers:
         trips.append(steps)
-        return await run(self, scope, *steps)
+        return await run(self, scope, *steps, **options)
 
     async with open_memory(dsn, worker=False) as memory:
         monkeypatch.setattr(PostgresDatabase, "run", counted)

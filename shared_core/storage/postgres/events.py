@@ -24,6 +24,7 @@ from shared_core.ports.erasures import ERASED_TABLES, ERASED_TOKEN, ErasureRecei
 from shared_core.ports.events import EventRow, MemoryQuery
 from shared_core.ports.items import ItemAddress, VectorRows
 from shared_core.ports.jobs import NewJob
+from shared_core.ports.operations import Select, equal, one_of
 from shared_core.ports.storage import Clock
 from shared_core.storage._rows import (
     as_known,
@@ -33,6 +34,8 @@ from shared_core.storage._rows import (
     to_tsvector,
 )
 from shared_core.storage.postgres.connection.database import PostgresDatabase, by_column
+from shared_core.storage.postgres.connection.marks import AnswerLost, Mark
+from shared_core.storage.postgres.connection.operations import compiled
 from shared_core.storage.postgres.connection.statements import Step, step, steps
 from shared_core.storage.postgres.items import PostgresItems, below, vector_steps
 from shared_core.storage.postgres.jobs import enqueue_step
@@ -80,8 +83,29 @@ class PostgresEvents:
         ]
         if job:
             sent.append(enqueue_step(scope, thread_id, job, now, changed_at=now))
-        answers = await self._database.run(scope_path(scope), *sent)
+        tenant = scope_path(scope)
+        try:
+            answers = await self._database.run(tenant, *sent, mark=Mark(tenant))
+        except AnswerLost:
+            return await self._remembered(tenant, thread_id, rows, now)
         return {row[0] for row in answers.named("append_events")}
+
+    async def _remembered(
+        self, tenant: str, thread_id: str, rows: Sequence[EventRow], now: datetime
+    ) -> set[str]:
+        """Return the ids of the turns that an append stored whose answer was lost."""
+        ids = [row.memory_id for row in rows if row.memory_id]
+        wordless = [row.event.event_id for row in rows if not row.memory_id]
+        memories = Select("memories", ("memory_id",), (one_of("memory_id", ids),))
+        of_thread = (equal("thread_id", thread_id), one_of("event_id", wordless))
+        events = Select("events", ("event_id",), (*of_thread, equal("recorded_at", now)))
+        stored, recorded = await self._database.run(
+            tenant, *(Step("select", *compiled(one, tenant)) for one in (memories, events))
+        )
+        found = {memory_id for (memory_id,) in stored}
+        return {event_id for (event_id,) in recorded} | {
+            row.event.event_id for row in rows if row.memory_id in found
+        }
 
     def append_step(
         self, scope: Scope, thread_id: ThreadId, rows: Sequence[EventRow], now: datetime

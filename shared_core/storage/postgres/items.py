@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -40,6 +41,7 @@ from shared_core.ports.storage import Clock
 from shared_core.storage._filters import compile_filter
 from shared_core.storage._rows import any_term, initial_of, item_from_row, record, to_tsvector
 from shared_core.storage.postgres.connection.database import PostgresDatabase, by_column
+from shared_core.storage.postgres.connection.marks import AnswerLost, Mark
 from shared_core.storage.postgres.connection.pipeline import Rows
 from shared_core.storage.postgres.connection.statements import Step, step, steps
 from shared_core.storage.postgres.indexes import TenantIndexes
@@ -79,7 +81,10 @@ class PostgresItems:
         sent += _stamp_steps("stamp_written", stamps)
         if sent:
             written = [(row.namespace, row.key) for row in rows]
-            await self._database.run(scope_of([*written, *forgotten]), *sent)
+            scope = scope_of([*written, *forgotten])
+            mark = Mark(min(tenant_of(namespace) for namespace, _ in [*written, *forgotten]))
+            with suppress(AnswerLost):
+                await self._database.run(scope, *sent, mark=mark)
 
     async def forget(self, addresses: Sequence[ItemAddress]) -> int:
         sent = self.forget_steps(addresses)

@@ -28,6 +28,7 @@ from shared_core.ports.storage import Clock
 from shared_core.storage._job_rows import job_of, job_records_of, reason_of, unreadable
 from shared_core.storage._rows import record
 from shared_core.storage.postgres.connection.database import PostgresDatabase
+from shared_core.storage.postgres.connection.marks import AnswerLost, Mark
 from shared_core.storage.postgres.connection.pipeline import Connection, Rows
 from shared_core.storage.postgres.connection.statements import Step, step, steps
 
@@ -50,7 +51,9 @@ class PostgresJobs:
     async def enqueue(self, scope: Scope, thread_id: ThreadId | None, job: NewJob) -> None:
         enqueueing = enqueue_step(scope, thread_id, job, self._clock())
         sent = [] if thread_id is None else [step("open_thread", enqueueing.values)]
-        await self._database.run(scope_path(scope), *sent, enqueueing)
+        with suppress(AnswerLost):
+            tenant = scope_path(scope)
+            await self._database.run(tenant, *sent, enqueueing, mark=Mark(tenant))
 
     async def end_session(self, scope: Scope, thread_id: ThreadId, job: NewJob) -> bool:
         enqueueing = enqueue_step(scope, thread_id, job, self._clock(), if_unread=True)

@@ -26,6 +26,7 @@ from shared_core.storage._rows import (
     quoted_term,
 )
 from shared_core.storage.postgres.connection.database import PostgresDatabase
+from shared_core.storage.postgres.connection.marks import AnswerLost, Mark
 from shared_core.storage.postgres.connection.statements import Step, step
 from shared_core.storage.postgres.graph import edges_about_steps, found_edge
 from shared_core.storage.postgres.items import below
@@ -185,8 +186,9 @@ class PostgresAccesses:
     _database: PostgresDatabase
 
     async def add_accesses(self, batch: Sequence[NewAccesses]) -> None:
+        tenants = [scope_path(one.scope) for one in batch]
         values = {
-            "tenants": [scope_path(one.scope) for one in batch],
+            "tenants": tenants,
             "memory_ids": [one.memory_id for one in batch],
             "counts": [one.accesses.access_count for one in batch],
             "moments": [one.accesses.last_accessed_at for one in batch],
@@ -198,8 +200,10 @@ class PostgresAccesses:
                 step("commit_without_waiting"),
                 step("hold_policies", values),
                 step("add_accesses", values),
-                repeats=False,  # sent again after a lost answer, it would count twice
+                mark=Mark(min(tenants)),
             )
+        except AnswerLost:
+            return
         except PermissionDenied as error:
             raise StorageReadOnly(f"reads cannot be counted: {error}") from error
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -30,6 +29,7 @@ from shared_core.settings import Settings, redacted
 from shared_core.storage.postgres.connection.citus import answers_of, bound_everywhere, propagated
 from shared_core.storage.postgres.connection.connecting import connect, silence_s
 from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres, describe
+from shared_core.storage.postgres.connection.marks import AnswerLost, Mark, is_marked
 from shared_core.storage.postgres.connection.migrations import (
     APP_ROLE,
     PreparedSchema,
@@ -37,7 +37,7 @@ from shared_core.storage.postgres.connection.migrations import (
     permission_denied,
     prepare,
 )
-from shared_core.storage.postgres.connection.operations import column_types
+from shared_core.storage.postgres.connection.operations import tables_of
 from shared_core.storage.postgres.connection.pipeline import (
     LOST_STATEMENT,
     Connection,
@@ -171,7 +171,7 @@ class PostgresDatabase:
                 await until_done(asyncio.to_thread(self._embedded.release))
 
     async def run(
-        self, scope: str, *steps: Step, keep_plans: bool = True, repeats: bool = True
+        self, scope: str, *steps: Step, keep_plans: bool = True, mark: Mark | None = None
     ) -> Answers:
         """Run steps as one transaction inside a scope and return the rows of each.
 
@@ -183,9 +183,10 @@ class PostgresDatabase:
             steps: the statements, in order.
             keep_plans: False for statements that hold literals: prepared, they would push others
                 out of the connection's cache.
-            repeats: False for statements that count twice if they run twice.
+            mark: of statements that may not run twice. An attempt after a lost answer looks for it.
 
         Raises:
+            AnswerLost: an earlier attempt stored the mark; these statements have run.
             Conflict: the SQL function require() refused.
             PermissionDenied: the database user lacks a right.
             StorageUnavailable: no try succeeded.
@@ -195,24 +196,33 @@ class PostgresDatabase:
         groups = [propagated(one.statement) if is_spread else [one.statement] for one in steps]
         sent = [one for group in groups for one in group]
 
-        async def once(connection: Connection) -> Answers:
+        if mark:
+            sent.append(mark.written())
+        was_lost = False
+
+        async def attempt(connection: Connection) -> Answers:
+            nonlocal was_lost
             connection.silence_s = self._silence_s(steps)
             first = [*self.fresh_plans(connection), *self.bind(scope)]
-            rows = await connection.exchange(
-                [*first, *sent], keep=keep_plans, prepare=self.prepares
-            )
+            if mark and was_lost:
+                looked = [*first, mark.looked_for()]
+                if (await connection.exchange(looked, prepare=self.prepares))[-1]:
+                    raise AnswerLost
+            try:
+                rows = await connection.exchange(
+                    [*first, *sent], keep=keep_plans, prepare=self.prepares
+                )
+            except psycopg.Error as error:
+                was_lost = was_lost or connection.closed
+                if is_marked(error):
+                    raise AnswerLost from error
+                raise
             return Answers(steps, answers_of(groups, rows[len(first) :]))
 
-        return await self.attempts(once, repeats=repeats)
+        return await self.attempts(attempt)
 
-    async def attempts(
-        self, attempt: Callable[[Connection], Awaitable[T]], *, repeats: bool = True
-    ) -> T:
-        """Return what an attempt returns; repeat it after a deadlock and a lost connection.
-
-        repeats: False for an attempt that counts twice if it runs twice; it is then repeated only
-        where the server undid it.
-        """
+    async def attempts(self, attempt: Callable[[Connection], Awaitable[T]]) -> T:
+        """Return what an attempt returns; repeat it after a deadlock and a lost connection."""
         for last_try in [False] * (TRIES - 1) + [True]:
             connection: Connection | None = None
             try:
@@ -229,8 +239,7 @@ class PostgresDatabase:
                     continue
                 if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
                     raise
-                # The answer was lost: all writes are idempotent by their ids, so send them again.
-                lost = repeats and connection is not None and connection.broken
+                lost = connection is not None and connection.broken
                 if last_try or not (lost or error.sqlstate in ROLLED_BACK):
                     raise self._unavailable(error) from error
         raise AssertionError("unreachable")
@@ -446,15 +455,6 @@ def _too_large(error: psycopg.errors.ProgramLimitExceeded) -> InvalidInput:
             " store a reference to it"
         )
     return InvalidInput(f"{what}: {message}")
-
-
-def tables_of(error: psycopg.Error) -> set[str]:
-    """Return the tables that a violated key is about: of a foreign key, both.
-
-    A node of a Citus cluster names them only in its texts, and as shards.
-    """
-    told = f"{error.diag.table_name} {error.diag.message_primary} {error.diag.message_detail}"
-    return {name for name in re.findall(r"\b([a-z_]+?)(?:_\d+)?\b", told) if name in column_types()}
 
 
 def by_column(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, object]:

@@ -16,6 +16,8 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, TypeAlias
 
+import psycopg
+
 from shared_core.core.json_text import to_json
 from shared_core.ports.operations import (
     Aggregate,
@@ -81,6 +83,15 @@ def _comparison(table: str, condition: Condition) -> str:
 def _schema() -> str:
     folder = files("shared_core.storage.postgres") / "sql" / "migrations"
     return "\n".join(file.read_text("utf-8") for file in folder.iterdir())
+
+
+def tables_of(error: psycopg.Error) -> set[str]:
+    """Return the tables that a violated key is about: of a foreign key, both.
+
+    A node of a Citus cluster names them only in its texts, and as shards.
+    """
+    told = f"{error.diag.table_name} {error.diag.message_primary} {error.diag.message_detail}"
+    return {name for name in re.findall(r"\b([a-z_]+?)(?:_\d+)?\b", told) if name in column_types()}
 
 
 def compiled(operation: Compiled, tenant: str) -> Statement:

@@ -12,12 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
-from uuid import UUID
 
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from shared_core.core.ids import uuid7, uuid7_of
 from shared_core.core.namespaces import common_prefix, from_path, to_path
 from shared_core.errors import Conflict, StorageUnavailable
 from shared_core.ports.operations import (
@@ -32,8 +30,9 @@ from shared_core.ports.operations import (
     TenantBusy,
     Verb,
 )
-from shared_core.storage.postgres.connection.database import CONFLICT, PostgresDatabase, tables_of
-from shared_core.storage.postgres.connection.operations import compiled
+from shared_core.storage.postgres.connection.database import CONFLICT, PostgresDatabase
+from shared_core.storage.postgres.connection.marks import Mark, is_marked
+from shared_core.storage.postgres.connection.operations import compiled, tables_of
 from shared_core.storage.postgres.connection.pipeline import Connection, Rows, Statement
 from shared_core.storage.postgres.connection.pool import pauses_s
 from shared_core.storage.postgres.connection.statements import Step, statement, step
@@ -41,10 +40,6 @@ from shared_core.storage.postgres.connection.statements import Step, statement, 
 T = TypeVar("T")
 VerbSteps: TypeAlias = Callable[..., Sequence[Step]]
 """Returns the steps of a verb from its arguments; its rows are those of the last step."""
-MARKS = "writes"
-"""The table of the marks."""
-MARKED_S = 3600.0
-"""Seconds for which a mark is kept at least: longer than all attempts of a write."""
 _BEGIN: Statement = (b"BEGIN", {})
 _BEGIN_READING: Statement = (b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", {})
 _COMMIT: Statement = (b"COMMIT", {})
@@ -84,21 +79,9 @@ class _Work:
     lock: Lock | None
     results: list[Any] | None = None
     passed: list[Any] | None = None
-    write_id: UUID = field(default_factory=uuid7)
 
-    def marks(self) -> list[Statement]:
-        """Return the statement that marks the transaction, in its first tenant."""
-        values = {
-            "tenant": self.tenants[0],
-            "write_id": self.write_id,
-            "outdated": uuid7_of(time.time() - MARKED_S),
-        }
-        return [step("mark_write", values).statement]
-
-    def looked_for(self) -> Statement:
-        """Return the statement that looks for the mark."""
-        values = {"tenant": self.tenants[0], "write_id": self.write_id}
-        return step("marked_write", values).statement
+    def __post_init__(self) -> None:
+        self.mark = Mark(self.tenants[0])
 
 
 @dataclass
@@ -135,7 +118,7 @@ class PostgresPolicies:
             try:
                 return await self._database.attempts(partial(self._attempt, work))
             except psycopg.errors.UniqueViolation as error:
-                if _is_marked(error) and work.passed is not None:
+                if is_marked(error) and work.passed is not None:
                     return work.passed
                 tables = " and ".join(sorted(tables_of(error)))
                 raise Conflict(f"another writer added the same row of {tables} first") from error
@@ -156,7 +139,7 @@ class PostgresPolicies:
         opening = [begin, *self._database.fresh_plans(connection), *bound]
         try:
             if work.results is not None:  # the answer of an earlier attempt was lost
-                *_, marks = await self._send(connection, [*opening, work.looked_for()])
+                *_, marks = await self._send(connection, [*opening, work.mark.looked_for()])
                 if marks:
                     await self._send(connection, [_ROLLBACK])
                     return work.results
@@ -211,7 +194,7 @@ class PostgresPolicies:
         results = [one.result for one in running]
         if last:
             work.results = results
-            marks = work.marks() if (writes or is_begun) and work.lock else ()
+            marks = [work.mark.written()] if (writes or is_begun) and work.lock else []
             await self._send(connection, [*opening, *writes, *marks, _COMMIT])
         elif is_begun:  # policies that never said Last wrote nothing
             await self._send(connection, [_ROLLBACK])
@@ -251,11 +234,6 @@ def _next_batches(running: Sequence[_Running]) -> list[tuple[_Running, Sequence[
             if one.next_batch() is not None:
                 raise AssertionError("a policy yielded a batch after Last")
     return [(one, batch) for one, batch in batches if batch is not None]
-
-
-def _is_marked(error: BaseException) -> bool:
-    """Return whether the transaction had been committed, which its mark says."""
-    return isinstance(error, psycopg.errors.UniqueViolation) and MARKS in tables_of(error)
 
 
 async def _roll_back(connection: Connection) -> None:

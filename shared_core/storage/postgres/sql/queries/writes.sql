@@ -1,4 +1,8 @@
 -- name: mark_write
+-- Marks a transaction as committed.
+INSERT INTO writes (tenant_id, write_id) VALUES (%(tenant)s, %(write_id)b::uuid)
+
+-- name: mark_write_and_drop
 -- Marks a transaction as committed, and removes the tenant's outdated marks.
 WITH dropped AS (
     DELETE FROM writes WHERE tenant_id = %(tenant)s AND write_id < %(outdated)b::uuid
