@@ -1,0 +1,138 @@
+"""What is known of the slots and relations of drafts, and the records of runs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from datetime import datetime
+from uuid import UUID
+
+from shared_core.core.domain import MemoryId, ThreadId
+from shared_core.policies.run_records import LAST_NUMBER, last_number
+from shared_core.ports.operations import (
+    Aggregate,
+    Condition,
+    Join,
+    Policy,
+    Row,
+    Select,
+    compare,
+    equal,
+    one_of,
+    one_of_rows,
+    open_after,
+)
+from shared_core.ports.runs import Known, KnownEdge, KnownFact, Retraction, RunRecord
+
+_RECORD = tuple(field.name for field in fields(RunRecord))
+_RETRACTION = tuple(field.name for field in fields(Retraction))
+_FACT = (
+    "memory_id", "fact_type", "key", "value", "valid_from", "valid_until", "recorded_at",
+    "m.demoted_at",
+)  # fmt: skip
+_EDGE = (
+    "edge_id", "memory_id", "subject", "relation", "object", "valid_from", "valid_until",
+    "recorded_at",
+)  # fmt: skip
+_EVENT = Join("events", "e", (("thread_id", "thread_id"), ("event_id", "event_id")))
+
+
+def select_runs(thread_id: ThreadId | None, limit: int) -> Select:
+    """Return what reads the runs of one thread, or all, newest first; run_of() takes the rows."""
+    where = () if thread_id is None else (equal("thread_id", thread_id),)
+    return Select("runs", _RECORD, where, order=("-number",), limit=limit)
+
+
+def run_of(row: Row) -> RunRecord:
+    """Return the run in a row of select_runs()."""
+    return RunRecord(**dict(zip(_RECORD, row, strict=True)))
+
+
+def known(
+    slots: Sequence[str], relations: Sequence[tuple[str, str]], since: datetime
+) -> Policy[Known]:
+    """Return facts and retractions of some slots, and edges of some relations.
+
+    Includes what holds now or ended after since, faded facts as well. relations: pairs of
+    subject_key and relation.
+    """
+    of_slots = one_of("slot", slots)
+    of_relations = one_of_rows(("subject_key", "relation"), relations)
+    memories = (Join("memories", "m", (("memory_id", "memory_id"),)),)
+    last, retractions, *held = yield [
+        LAST_NUMBER,
+        Select("retractions", _RETRACTION, (of_slots, compare("said_at", ">", since))),
+        *(Select("facts", _FACT, (of_slots, ends), memories) for ends in _ending_after(since)),
+        *(Select("edges", _EDGE, (of_relations, ends)) for ends in _ending_after(since)),
+    ]
+    facts, edges = _by_id(*held[:2]), _by_id(*held[2:])
+    times, edge_times = yield [
+        _select_times("memory", {*facts, *(row[1] for row in edges.values() if row[1])}),
+        _select_times("edge", edges.keys()),
+    ]
+    said, edges_said = _times(times), _times(edge_times)
+    return Known(
+        number=last_number(last),
+        facts=[_fact(row, said[one]) for one, row in facts.items()],
+        retractions=[Retraction(**dict(zip(_RETRACTION, row, strict=True)))
+                     for row in sorted(retractions)],
+        edges=[_edge(row, edges_said[one] | said[row[1]]) for one, row in edges.items()],
+    )  # fmt: skip
+
+
+def _ending_after(since: datetime) -> tuple[Condition, Condition]:
+    """Return two conditions, one of which holds for what ends after a moment or was ended since."""
+    return open_after("valid_until", since), compare("superseded_at", ">", since)
+
+
+def _by_id(*some: Sequence[Row]) -> dict[UUID, Row]:
+    return dict(sorted((row[0], row) for rows in some for row in rows))
+
+
+def _select_times(what: str, ids: Iterable[UUID]) -> Select:
+    """Return what reads the time of the last turn of each basis; what: "memory" or "edge"."""
+    key = f"{what}_id"
+    columns = (key, "basis", Aggregate("max", "e.occurred_at"))
+    return Select(f"{what}_sources", columns, (one_of(key, sorted(ids)),), (_EVENT,))
+
+
+def _times(rows: Iterable[Row]) -> defaultdict[UUID, set[datetime]]:
+    times: defaultdict[UUID, set[datetime]] = defaultdict(set)
+    for one, _, at in rows:
+        times[one].add(at)
+    return times
+
+
+def _fact(row: Row, times: Iterable[datetime]) -> KnownFact:
+    memory_id, fact_type, key, value, valid_from, valid_until, recorded_at, demoted_at = row
+    return KnownFact(
+        memory_id=MemoryId(memory_id),
+        fact_type=fact_type,
+        key=key,
+        value=value,
+        valid_from=valid_from,
+        valid_until=valid_until,
+        stated_at=sorted(times) or [_stated_at(valid_from, valid_until, recorded_at)],
+        has_faded=demoted_at is not None,
+    )
+
+
+def _edge(row: Row, times: Iterable[datetime]) -> KnownEdge:
+    edge_id, _, subject, relation, object_, valid_from, valid_until, recorded_at = row
+    return KnownEdge(
+        edge_id=edge_id,
+        subject=subject,
+        relation=relation,
+        object=object_,
+        valid_from=valid_from,
+        valid_until=valid_until,
+        stated_at=sorted(times) or [_stated_at(valid_from, valid_until, recorded_at)],
+    )
+
+
+def _stated_at(
+    valid_from: datetime, valid_until: datetime | None, recorded_at: datetime
+) -> datetime:
+    """Return when a fact without turns was stated: when recorded, or if it ended, when it began."""
+    return max(recorded_at, valid_from) if valid_until is None else valid_from
