@@ -513,8 +513,8 @@ class MemoryEngine:
         """
         scope_path(scope)
         check_label(thread_id, "thread_id")
-        storage = await self._handle.storage()
-        return await storage.timeline.thread_summary(scope, ThreadId(thread_id))
+        storage, now = await self._handle.storage(), self._handle.clock()
+        return await context.summary_of_thread(storage, scope, ThreadId(thread_id), None, now)
 
     async def context_window(
         self,

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from shared_core.context.assembler import ContextAssembler, CountedTurns
 from shared_core.context.window import ContextWindow
-from shared_core.core.domain import AsOf, Event, Hit, Scope, ThreadId
-from shared_core.core.namespaces import check_label
+from shared_core.core.domain import AsOf, Event, Hit, Memory, Scope, ThreadId
+from shared_core.core.namespaces import check_label, scope_path
 from shared_core.core.shown import shown
 from shared_core.core.telemetry import measured
 from shared_core.errors import InvalidInput
 from shared_core.lifecycle import Handle
 from shared_core.nlp.tokenizer import count_tokens
+from shared_core.policies.memories import newest_summary, select_summary
 from shared_core.ports.runs import Fact
 from shared_core.ports.storage import Storage
 from shared_core.profiles.rows import shown_profile
@@ -68,7 +70,7 @@ async def context_window(
     hits, counted, summary, others, stored = await asyncio.gather(
         recall(storage, embedding, scope, query, options),
         history(),
-        storage.timeline.thread_summary(scope, thread, as_of),
+        summary_of_thread(storage, scope, thread, as_of, options.now),
         storage.facts.list_facts(scope, history=False, as_of=as_of),
         _profile(storage, scope, profile, as_of),
     )
@@ -93,6 +95,14 @@ async def context_window(
         summarised=summary.source_event_ids if summary else (),
         history=counted,
     )
+
+
+async def summary_of_thread(
+    storage: Storage, scope: Scope, thread_id: ThreadId, as_of: AsOf | None, now: datetime
+) -> Memory | None:
+    """Return the summary of a thread with its full provenance, now or as of a moment, or None."""
+    selects = select_summary(scope, thread_id, as_of, now)
+    return newest_summary(scope, *await storage.read(scope_path(scope), selects))
 
 
 async def _profile(

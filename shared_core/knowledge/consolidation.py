@@ -7,6 +7,7 @@ import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -21,7 +22,7 @@ from shared_core.core.domain import (
     ThreadId,
 )
 from shared_core.core.ids import uuid7
-from shared_core.core.namespaces import summary_key
+from shared_core.core.namespaces import scope_path, summary_key
 from shared_core.core.timestamps import CLOCKS_APART
 from shared_core.errors import ModelOutputInvalid, ModelUnavailable
 from shared_core.extraction.draft_validation import ValidatedDrafts, identifying_facts, validated
@@ -35,6 +36,7 @@ from shared_core.models.embedding import Embedding
 from shared_core.nlp.relation_schema import Relations
 from shared_core.nlp.slots import name_slots
 from shared_core.nlp.text import normalised
+from shared_core.policies.run_reads import known_of
 from shared_core.ports.items import VectorRows
 from shared_core.ports.jobs import JobType, ReflectionDue
 from shared_core.ports.runs import Passage, ReadRequest, RunPlan, ThreadWindow
@@ -178,7 +180,8 @@ class Consolidation:
         triples = stated_edges(drafts, self.relations) if self.relations else []
         pairs = sorted({(normalised(one.subject), one.relation) for one in triples})
         since = min(said_at.values(), default=started_at)
-        known = await self.storage.runs.known(self.scope, slots, pairs, since)
+        tenant = scope_path(self.scope)
+        known = await self.storage.query(tenant, partial(known_of, slots, pairs, since))
         facts = plan_facts(
             drafts.facts, known.facts, said_at, lambda: MemoryId(uuid7()), known.retractions,
             started_at,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -43,6 +44,7 @@ from shared_core.lifecycle import Handle
 from shared_core.nlp.relation_schema import Relations
 from shared_core.nlp.slots import Slot, near_slot, near_slot_message, slot_name
 from shared_core.nlp.text import HAN_CHARACTER, normalised, short_name
+from shared_core.policies.run_reads import known_of
 from shared_core.ports.facts import NamedMemory, Restoration
 from shared_core.ports.retention import Revival
 from shared_core.ports.runs import Fact, Known, KnownFact, PlannedEdge, RunPlan
@@ -294,7 +296,8 @@ class Facts:
     ) -> tuple[Known, FactPlan, EdgePlan]:
         storage = await self._handle.storage()
         since = min(now, draft.valid_from or now)
-        known = await storage.runs.known(scope, slots_to_read([draft]), self._pairs(draft), since)
+        slots, pairs = slots_to_read([draft]), self._pairs(draft)
+        known = await storage.query(scope_path(scope), partial(known_of, slots, pairs, since))
         at = {"": _stated_at(draft, known.facts, now)}
         facts = plan_facts(
             [draft], known.facts, at, lambda: MemoryId(uuid7()), known.retractions, now

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from shared_core.core.domain import (
     Scope,
 )
 from shared_core.core.ids import uuid7
+from shared_core.core.namespaces import scope_path
 from shared_core.core.validation import whole_number
 from shared_core.errors import Conflict
 from shared_core.extraction.draft_validation import validated_insights
@@ -24,6 +26,7 @@ from shared_core.extraction.rule_reader import RULES_VERSION
 from shared_core.knowledge.run_rows import RunRows, add_privacy
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.text import language
+from shared_core.policies.memories import recent_memories
 from shared_core.ports.items import ItemAddress
 from shared_core.ports.jobs import JobType
 from shared_core.ports.runs import RunPlan
@@ -97,7 +100,9 @@ async def reflect(
     whole_number(limit, "limit", 1, MAX_MEMORIES)
     for tries_left in reversed(range(MAX_TRIES)):
         started_at = clock()
-        memories = await storage.runs.recent_memories(scope, limit)
+        memories = await storage.query(
+            scope_path(scope), partial(recent_memories, scope, limit, started_at)
+        )
         drafts, usage = await reflector.reflect(memories) if memories else ((), NO_USAGE)
         rows = RunRows(scope, None, MemoryId(uuid7()), clock(), reflector.name)
         kept, inherited = _add_insights(rows, drafts, memories)

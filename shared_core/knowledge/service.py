@@ -23,6 +23,8 @@ from shared_core.jobs.runner import Perform
 from shared_core.knowledge.consolidation import Consolidation, RunReport
 from shared_core.knowledge.reflection import ReflectionReport, RuleReflector, reflect
 from shared_core.lifecycle import Handle
+from shared_core.policies.run_reads import run_of, select_runs
+from shared_core.policies.run_undo import undo_run
 from shared_core.ports.jobs import OF_A_THREAD, Capability, Job, JobType, NewJob, ReflectionDue
 from shared_core.ports.storage import Extractor, Reflector
 
@@ -96,7 +98,8 @@ class Runs:
         scope_path(scope)
         thread = None if thread_id is None else ThreadId(check_label(thread_id, "thread_id"))
         storage = await self._handle.storage()
-        return await storage.runs.list_runs(scope, thread, limit)
+        [rows] = await storage.read(scope_path(scope), [select_runs(thread, limit)])
+        return [run_of(row) for row in rows]
 
     @property
     def by_model(self) -> bool:
@@ -178,8 +181,9 @@ class Runs:
     async def undo(self, scope: Scope, run_id: UUID | str) -> None:
         """Undo a run."""
         run = id_of(run_id, "run_id")
-        storage = await self._handle.storage()
-        await storage.runs.undo_run(scope, run)
+        tenant = scope_path(scope)
+        storage, now = await self._handle.storage(), self._handle.clock()
+        await storage.transact(tenant, lambda: undo_run(scope, run, now))
 
 
 SWEEP = 1000

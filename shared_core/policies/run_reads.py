@@ -49,7 +49,7 @@ def run_of(row: Row) -> RunRecord:
     return RunRecord(**dict(zip(_RECORD, row, strict=True)))
 
 
-def known(
+def known_of(
     slots: Sequence[str], relations: Sequence[tuple[str, str]], since: datetime
 ) -> Policy[Known]:
     """Return facts and retractions of some slots, and edges of some relations.

@@ -90,7 +90,7 @@ class _EdgePlace(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Written:
+class _UndoneRun:
     """A run with all that it wrote and changed.
 
     facts: type and key of the facts it ended or moved. edges: those it ended or moved. resting:
@@ -108,7 +108,7 @@ class _Written:
     bases: Sequence[Row]
 
     @classmethod
-    def of(cls, found: Found) -> _Written:
+    def of(cls, found: Found) -> _UndoneRun:
         return cls(
             run=_Run(*found["run"][0]),
             changes=changes_of(found["changes"]),
@@ -154,7 +154,7 @@ def undo_run(scope: Scope, run_id: UUID, now: datetime) -> Policy[None]:
     found = yield from read(_select_run(run_id))
     if not found["run"]:
         raise NotFound(f"there is no run {run_id} of {scope}: engine.runs() lists them")
-    written = _Written.of(found)
+    written = _UndoneRun.of(found)
     if written.run.undone_at is not None:
         raise Conflict(f"run {run_id} was undone already, at {written.run.undone_at.isoformat()}")
     state = yield from read(_select_state(written))
@@ -191,7 +191,7 @@ def _select_run(run_id: UUID) -> Reads:
     }
 
 
-def _select_state(written: _Written) -> Reads:
+def _select_state(written: _UndoneRun) -> Reads:
     """Return what reads the rows that a run changed, as they are now."""
     run, copies = written.run, written.copies
     targets = {one.target for one in written.changes} | {drawn for _, drawn in written.resting}
@@ -248,7 +248,7 @@ def _select_thread(run: _Run) -> Reads:
     return reads
 
 
-def _require_last(written: _Written, later: Sequence[Row]) -> Policy[None]:
+def _require_last(written: _UndoneRun, later: Sequence[Row]) -> Policy[None]:
     """Raise Conflict if later runs build on a run; later: those not undone, the last one first.
 
     They read its thread further, change what it wrote or changed, or take a place that it freed.
@@ -298,7 +298,7 @@ def _require_last(written: _Written, later: Sequence[Row]) -> Policy[None]:
         )
 
 
-def _undone(written: _Written, state: Found, rule: RuleOf, now: datetime) -> list[Operation]:
+def _undone(written: _UndoneRun, state: Found, rule: RuleOf, now: datetime) -> list[Operation]:
     """Return what restores all that was before a run."""
     run_id, copies = written.run.run_id, written.copies
     back = {row[0]: row[1:] for row in state["copies"]}
@@ -359,7 +359,7 @@ def _restored_summaries(
     return operations
 
 
-def _unsourced(written: _Written) -> list[Operation]:
+def _unsourced(written: _UndoneRun) -> list[Operation]:
     """Return what removes the sources that a run added to memories and edges before it."""
     added = written.by("sourced")
     bases = sorted({(one.target, basis) for one in added for basis in one.before.get("bases", ())})
@@ -378,7 +378,7 @@ def _unsourced(written: _Written) -> list[Operation]:
     return operations
 
 
-def _ends_back(written: _Written) -> list[Operation]:
+def _ends_back(written: _UndoneRun) -> list[Operation]:
     """Return what lets facts and edges hold again, or end when they did before."""
     of_run = (equal("run_id", written.run.run_id),)
     operations: list[Operation] = [Delete("fact_closures", of_run)]
@@ -396,7 +396,7 @@ def _ends_back(written: _Written) -> list[Operation]:
 
 
 def _faded_again(
-    written: _Written, counters: Sequence[Row], memories: Mapping[UUID, TimedMemory]
+    written: _UndoneRun, counters: Sequence[Row], memories: Mapping[UUID, TimedMemory]
 ) -> list[Operation]:
     """Return what demotes what a run revived, unless it was pinned, revived or moved on since.
 
@@ -424,7 +424,7 @@ def _faded_again(
     ]
 
 
-def _rated_back(written: _Written, memories: Mapping[UUID, TimedMemory]) -> list[Operation]:
+def _rated_back(written: _UndoneRun, memories: Mapping[UUID, TimedMemory]) -> list[Operation]:
     """Return what restores importance, emotion and expiry of memories."""
     rated = []
     for change in written.by("rated"):
@@ -453,7 +453,7 @@ def _unfelt(value: JsonValue) -> JsonValue:
 
 
 def _retirements_back(
-    written: _Written, memories: Mapping[UUID, TimedMemory], now: datetime
+    written: _UndoneRun, memories: Mapping[UUID, TimedMemory], now: datetime
 ) -> list[Operation]:
     """Return what restores retirements, and retires what rests on a memory that stays retired."""
     was = dict.fromkeys((one.target for one in written.by("retired")), None)
@@ -493,7 +493,7 @@ def _marks_back(run: _Run, state: Found) -> list[Operation]:
     return [Update("threads", marks, (equal("thread_id", run.thread_id),))]
 
 
-def _aliases_back(written: _Written, state: Found) -> list[Operation]:
+def _aliases_back(written: _UndoneRun, state: Found) -> list[Operation]:
     """Return what separates the names that a run merged, and merges those it separated."""
     added, ended = written.aliases("added"), written.aliases("ended")
     rows = {row[0]: row[1:] for row in (*state["aliases"], *state["parted"])}
@@ -512,7 +512,7 @@ def _aliases_back(written: _Written, state: Found) -> list[Operation]:
     return operations
 
 
-def _require_free(written: _Written, state: Found, gone: Collection[UUID]) -> None:
+def _require_free(written: _UndoneRun, state: Found, gone: Collection[UUID]) -> None:
     """Raise Conflict if something else has taken the place of a fact or an edge that returns."""
     back = {one.target for one in (*written.by("closed"), *written.by("edge"))}
     ended = {one.target for one in written.moved if any(map(one.moment, _ENDS))}

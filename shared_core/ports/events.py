@@ -123,11 +123,6 @@ class SliceQuery:
 class SliceStorage(Protocol):
     """Reads by the time at which memories occurred."""
 
-    async def thread_summary(
-        self, scope: Scope, thread_id: ThreadId, as_of: AsOf | None = None
-    ) -> Memory | None:
-        """Return the summary of a thread, with its full provenance, or None."""
-
     async def slice(
         self, query: SliceQuery, order: SliceOrder, limit: int, offset: int
     ) -> Sequence[Memory]:

@@ -15,7 +15,6 @@ from shared_core.core.domain import (
     FactType,
     JsonValue,
     KnownPerson,
-    Memory,
     MemoryId,
     MemoryKind,
     Scope,
@@ -286,18 +285,6 @@ class RunStorage(Protocol):
     ) -> ThreadWindow | None:
         """Return the unread part of a thread, or None if there is no thread."""
 
-    async def known(
-        self,
-        scope: Scope,
-        slots: Sequence[str],
-        relations: Sequence[tuple[str, str]],
-        since: datetime,
-    ) -> Known:
-        """Return facts and retractions of some slots, and edges of some relations.
-
-        Includes what holds now or ended after since. relations: pairs of subject_key and relation.
-        """
-
     async def like_texts(
         self,
         scope: Scope,
@@ -309,17 +296,3 @@ class RunStorage(Protocol):
 
     async def apply_run(self, plan: RunPlan) -> None:
         """Apply a run. Raises Conflict if another run of the thread or on a fact came first."""
-
-    async def list_runs(
-        self, scope: Scope, thread_id: ThreadId | None, limit: int
-    ) -> Sequence[RunRecord]:
-        """Return the runs of one thread, or all, newest first."""
-
-    async def undo_run(self, scope: Scope, run_id: UUID) -> None:
-        """Restore the state before a run.
-
-        Raises NotFound, or Conflict if a later run builds on it.
-        """
-
-    async def recent_memories(self, scope: Scope, limit: int) -> Sequence[Memory]:
-        """Return the newest living memories of a user that no reflection wrote, newest first."""

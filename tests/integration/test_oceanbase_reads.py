@@ -13,6 +13,8 @@ from copied_rows import copied
 from seekdb_databases import SeekdbDatabases
 
 from shared_core import AsOf, Conflict, Event, MemoryEngine, Scope, open_memory
+from shared_core.context.service import summary_of_thread
+from shared_core.core.domain import ThreadId
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import memories_namespace
 from shared_core.ports.events import SliceQuery
@@ -194,5 +196,9 @@ async def test_stretches_of_time_are_alike(
                     await same(postgres, oceanbase, "timeline.slice", query, order, limit, offset)
             await same(postgres, oceanbase, "timeline.slice_extent", query)
             await same(postgres, oceanbase, "timeline.slice_counts", query, bounds)
-    await same(postgres, oceanbase, "timeline.thread_summary", ANN, "told", as_of)
-    await same(postgres, oceanbase, "timeline.thread_summary", ANN, "nothing", as_of)
+    for thread in (ThreadId("told"), ThreadId("nothing")):
+        summary = [
+            await summary_of_thread(one, ANN, thread, as_of, await memory.now())
+            for one in (postgres, oceanbase)
+        ]
+        assert summary[0] == summary[1]

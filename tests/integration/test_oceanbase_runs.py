@@ -16,10 +16,13 @@ from random_runs import MODEL, SCOPE, SLOTS, THREADS, VALUES, RandomRuns
 from shared_core import Conflict
 from shared_core.core.domain import AsOf, MemoryId, ThreadId
 from shared_core.core.namespaces import memories_namespace, scope_path
+from shared_core.policies.memories import recent_memories
+from shared_core.policies.run_reads import known_of, run_of, select_runs
+from shared_core.policies.run_undo import undo_run
 from shared_core.ports.facts import Restoration
 from shared_core.ports.items import ItemAddress, VectorRows
 from shared_core.ports.jobs import JobType
-from shared_core.ports.runs import ReadRequest, RunPlan
+from shared_core.ports.runs import ReadRequest, RunPlan, RunRecord
 from shared_core.storage.oceanbase import run_changes as run_summaries
 from shared_core.storage.oceanbase.connection import database
 from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
@@ -85,7 +88,7 @@ async def begun(both: Both, world: RandomRuns) -> None:
 
 
 async def number_of_last(both: Both) -> int:
-    known = await both.same(lambda one: one.runs.known(SCOPE, [], [], NOW))
+    known = await both.same(lambda one: one.query(TENANT, lambda: known_of([], [], NOW)))
     return int(known.number)
 
 
@@ -103,9 +106,10 @@ async def reads(both: Both, world: RandomRuns) -> None:
                 )
     for thread in (*THREADS, ThreadId("none")):
         await both.same(lambda one, t=thread: one.runs.read_thread(SCOPE, t, ASKED))
-        await both.same(lambda one, t=thread: one.runs.list_runs(SCOPE, t, 5))
-    await both.same(lambda one: one.runs.list_runs(SCOPE, None, 100))
-    await both.same(lambda one: one.runs.recent_memories(SCOPE, 5))
+        await both.same(lambda one, t=thread: runs(one, t, 5))
+    await both.same(lambda one: runs(one, None, 100))
+    now = both.now
+    await both.same(lambda one: one.query(TENANT, lambda: recent_memories(SCOPE, 5, now)))
     relations = [("user", "lives_in"), ("emil", "knows")]
     since = world.moment()
     await both.same(lambda one: known(one, list(SLOTS), relations, since))
@@ -120,9 +124,18 @@ async def reads(both: Both, world: RandomRuns) -> None:
     assert await both.same(lambda one: one.facts.named_memory(SCOPE, "none")) is None
 
 
+async def runs(storage: Any, thread_id: ThreadId | None, limit: int) -> list[RunRecord]:
+    [rows] = await storage.read(TENANT, [select_runs(thread_id, limit)])
+    return [run_of(row) for row in rows]
+
+
+async def undo(storage: Any, run_id: UUID, now: datetime) -> None:
+    await storage.transact(TENANT, lambda: undo_run(SCOPE, run_id, now))
+
+
 async def known(storage: Any, slots: Any, relations: Any, since: datetime) -> Any:
     """Return what is known; PostgreSQL says it in any order."""
-    found = await storage.runs.known(SCOPE, slots, relations, since)
+    found = await storage.query(TENANT, lambda: known_of(slots, relations, since))
     parts = (found.facts, found.retractions, found.edges)
     return found.number, [sorted(map(repr, part)) for part in parts]
 
@@ -167,10 +180,10 @@ async def test_runs_at_random_end_alike(both: Both, copies: None, seed: int) -> 
             await reads(both, world)
     assert {"", "Conflict"} == ended
     for run_id in world.random.sample(world.runs, min(3, len(world.runs))):
-        await outcome(both, lambda one, r=run_id: one.runs.undo_run(SCOPE, r))
+        await outcome(both, lambda one, r=run_id: undo(one, r, both.now))
         await both.left(TENANT, HELD)
-    for run in await both.same(lambda one: one.runs.list_runs(SCOPE, None, 100)):
-        await outcome(both, lambda one, r=run.run_id: one.runs.undo_run(SCOPE, r))
+    for run in await both.same(lambda one: runs(one, None, 100)):
+        await outcome(both, lambda one, r=run.run_id: undo(one, r, both.now))
         await both.left(TENANT, HELD)
     await reads(both, world)
 
@@ -208,19 +221,17 @@ async def test_undoing_the_last_run_leaves_what_was_before(
         if world.maybe(0.4):
             world.applied(plan)
             continue
-        await both.same(lambda one, p=plan: one.runs.undo_run(SCOPE, p.run_id))
+        await both.same(lambda one, p=plan: undo(one, p.run_id, both.now))
         after = await both.left(TENANT, UNDONE)
         kept = [row["memory_id"] for row in before["memory_access"]]
         after["memory_access"] = [r for r in after["memory_access"] if r["memory_id"] in kept]
         before["threads"] = after["threads"] = []  # what is unread is counted anew
         assert before == after
         undone += 1
-        said = await outcome(both, lambda one, p=plan: one.runs.undo_run(SCOPE, p.run_id))
+        said = await outcome(both, lambda one, p=plan: undo(one, p.run_id, both.now))
         assert "was undone already" in said
     assert undone
-    assert "there is no run" in await outcome(
-        both, lambda one: one.runs.undo_run(SCOPE, UUID(int=1))
-    )
+    assert "there is no run" in await outcome(both, lambda one: undo(one, UUID(int=1), both.now))
 
 
 def plain_run(number: int) -> RunPlan:
@@ -255,8 +266,8 @@ async def test_a_run_that_was_committed_unseen_is_not_written_again(
     monkeypatch.setattr(OceanBaseDatabase, "_once", cut)
     await both.seekdb.runs.apply_run(plain_run(1))
     lost = iter([True])
-    await both.seekdb.runs.undo_run(SCOPE, UUID(int=1))
-    [run] = await both.seekdb.runs.list_runs(SCOPE, None, 9)
+    await undo(both.seekdb, UUID(int=1), NOW)
+    [run] = await runs(both.seekdb, None, 9)
     assert run.undone_at == NOW
     with pytest.raises(Conflict):
         await both.seekdb.runs.apply_run(plain_run(1))

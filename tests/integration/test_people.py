@@ -12,6 +12,7 @@ import pytest
 from shared_core import AsOf, Conflict, Event, MemoryEngine, Scope, open_memory
 from shared_core.core.domain import Extraction, Role
 from tests.integration.test_runs import Scripted, fact, snapshot
+from tests.integration.two_at_once import while_reading
 
 ANN = Scope("app", "ann")
 START = datetime(2026, 3, 2, 9, tzinfo=UTC)
@@ -245,14 +246,12 @@ async def test_a_namesake_who_is_told_of_meanwhile_is_minded(dsn: str) -> None:
     async with open_memory(dsn, worker=False) as memory, open_memory(dsn, worker=False) as other:
         await tell(memory, "a", 0, EMIL[0])
         await other.append_events(ANN, "b", [said("b", 1, "My neighbour Emil lives in Oslo.")])
-        known = memory._storage.runs.known
 
-        async def late(*given: Any) -> Any:
+        async def late() -> None:
             if await values(other, "relation.neighbour") == []:
                 await other.consolidate(ANN, "b")
-            return await known(*given)
 
-        memory._storage.runs.known = late  # type: ignore[method-assign]
+        while_reading(memory, before=late)
         await tell(memory, "c", 4, EMIL[1])
         assert ["seven"] == await values(memory, "relation.son.age")
 
@@ -260,12 +259,6 @@ async def test_a_namesake_who_is_told_of_meanwhile_is_minded(dsn: str) -> None:
 async def test_a_naming_turn_that_is_forgotten_meanwhile_is_minded(dsn: str) -> None:
     async with open_memory(dsn, worker=False) as memory, open_memory(dsn, worker=False) as other:
         await tell(memory, "a", 0, EMIL[0])
-        known = memory._storage.runs.known
-
-        async def late(*given: Any) -> Any:
-            await other.forget_turns(ANN, "a", ["e0"])
-            return await known(*given)
-
-        memory._storage.runs.known = late  # type: ignore[method-assign]
+        while_reading(memory, before=lambda: other.forget_turns(ANN, "a", ["e0"]))
         await tell(memory, "c", 4, EMIL[1])
         assert [] == await memory.facts(ANN, history=True)

@@ -20,7 +20,7 @@ from shared_core.core.domain import (
     TripleDraft,
 )
 from shared_core.extraction.rule_based import RuleExtractor
-from tests.integration.two_at_once import meeting
+from tests.integration.two_at_once import meeting, while_reading
 
 ANN = Scope("app", "ann")
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)
@@ -142,17 +142,14 @@ async def tries_of_two_at_once(dsn: str, ids: tuple[str, str]) -> int:
     """Consolidate two turns that nobody knows the other of; return how often they looked."""
     barrier, looks = asyncio.Barrier(2), 0
     async with open_memory(dsn, extractor=Relating(), worker=False) as memory:
-        look = memory._storage.runs.known
 
-        async def known(*given: Any) -> Any:
+        async def counted() -> None:
             nonlocal looks
             looks += 1
-            found = await look(*given)
             if looks <= 2:
                 await barrier.wait()
-            return found
 
-        memory._storage.runs.known = known  # type: ignore[method-assign]
+        while_reading(memory, after=counted)
         for thread, event_id in zip("tu", ids, strict=True):
             await memory.append_events(ANN, thread, [said(event_id, "A story, and a long one.")])
         await asyncio.gather(*(memory.consolidate(ANN, thread) for thread in "tu"))

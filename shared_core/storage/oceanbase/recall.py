@@ -17,8 +17,8 @@ from uuid import UUID
 
 import numpy as np
 
-from shared_core.core.domain import AsOf, Memory, MemoryId, Scope, ThreadId
-from shared_core.core.namespaces import memories_namespace, rest_of, scope_path
+from shared_core.core.domain import AsOf, Memory, MemoryId
+from shared_core.core.namespaces import rest_of, scope_path
 from shared_core.errors import InvalidInput
 from shared_core.ports.events import SliceOrder, SliceQuery
 from shared_core.ports.graph import Edge
@@ -89,19 +89,6 @@ class OceanBaseRecall(OceanBasePart):
 
 class OceanBaseSlices(OceanBasePart):
     """The timeline of one scope: pages, extents and counts of periods."""
-
-    @reading
-    def thread_summary(
-        self, tx: Transaction, scope: Scope, thread_id: ThreadId, as_of: AsOf | None = None
-    ) -> Memory | None:
-        query = SliceQuery(
-            scope=scope, namespace=memories_namespace(scope), begin=None, end=None, as_of=as_of
-        )
-        there = all_of(
-            WhereClause("m.thread_id = %s AND m.kind = 'summary'", (thread_id,)),
-            self._there(tx, query),
-        )
-        return next(iter(newest_memories(tx, scope_path(scope), there, as_of, 1)), None)
 
     @reading
     def slice(

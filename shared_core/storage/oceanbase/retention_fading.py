@@ -30,7 +30,7 @@ from shared_core.storage.oceanbase.retention_timing import (
     score_of,
     timed_of,
 )
-from shared_core.storage.oceanbase.run_records import RunChange, iso, note, set_each
+from shared_core.storage.oceanbase.run_records import iso, note
 from shared_core.storage.oceanbase.vectors import vector_tables
 
 _ARCHIVE = (
@@ -107,30 +107,6 @@ def note_revived(
         values = (iso(demoted_at), iso(staged_at), count, iso(read_at), iso(now))
         before.append((memory_id, dict(zip(columns, values, strict=True))))
     note(tx, tenant, run_id, "revived", before)
-
-
-def fade_again(tx: Transaction, tenant: str, changes: Sequence[RunChange]) -> None:
-    """Demote what a run revived, unless it was pinned, revived or moved on since.
-
-    A memory that was archived keeps its text until the next cleanup archives it again.
-    """
-    revived = {one.target: one for one in changes if one.change == "revived"}
-    counters: dict[UUID, Sequence[object]] = {}
-    for memory_id, staged_at, count, read_at in tx.rows_in(
-        "SELECT memory_id, staged_at, access_count, last_accessed_at FROM memory_access"
-        " WHERE tenant_id = %s AND memory_id IN %s AND stage = 0 AND pinned_at IS NULL",
-        [tenant, revived],
-    ):
-        change = revived[memory_id]
-        if staged_at != change.moment("revived_at"):
-            continue
-        if count == change.before["access_count"] + 1:
-            count, read_at = count - 1, change.moment("last_accessed_at")
-        counters[memory_id] = (1, change.moment("staged_at"), count, read_at)
-    columns = ("stage", "staged_at", "access_count", "last_accessed_at")
-    set_each(tx, "memory_access", "memory_id", tenant, columns, counters)
-    demoted = {one: (revived[one].moment("demoted_at"),) for one in counters}
-    set_each(tx, "memories", "memory_id", tenant, ("demoted_at",), demoted)
 
 
 def _unpack(tx: Transaction, tenant: str, row: Row, words: Sequence[str]) -> None:

@@ -17,7 +17,6 @@ from shared_core.storage.oceanbase.forgetting import by_thread, delete_memories,
 from shared_core.storage.oceanbase.item_writes import ids_at
 from shared_core.storage.oceanbase.run_reads import living_summary, shown
 from shared_core.storage.oceanbase.run_records import (
-    RunChange,
     ends_before,
     iso,
     note,
@@ -273,46 +272,6 @@ def bound_summary(tx: Transaction, tenant: str, summary_id: UUID, copy_id: UUID)
     ends = [end for end in until.values() if end is not None]
     if ends and until[summary_id] != min(ends):
         tx.update("memories", {"expires_at": min(ends)}, tenant, memory_id=summary_id)
-
-
-def restore_summary(
-    tx: Transaction, tenant: str, change: RunChange, summed_from: int | None
-) -> None:
-    """Restore the summary a run replaced from its copy, and delete the copy and the archive."""
-    target, copy_id = change.target, UUID(change.before["copy"])
-    copy = tx.select_one("memories", _COPIED, tenant, memory_id=copy_id)
-    if copy is not None:
-        for table in vector_tables(tx):
-            tx.run(f"DELETE FROM {table} WHERE tenant_id = %s AND memory_id = %s", [tenant, target])
-        tx.run(
-            f"UPDATE memories SET {_COPIED.replace(',', ' = %s,')} = %s, demoted_at = NULL"
-            " WHERE tenant_id = %s AND memory_id = %s",
-            [*copy, tenant, target],
-        )
-        _drop_sources_after(tx, tenant, target, summed_from)
-        _copy_vectors(tx, tenant, copy_id, target)
-    tx.run("DELETE FROM memory_archive WHERE tenant_id = %s AND memory_id = %s", [tenant, target])
-    tx.update("memory_access", {"stage": 0, "staged_at": None}, tenant, memory_id=target)
-    delete_memories(tx, tenant, [copy_id])
-
-
-def _drop_sources_after(
-    tx: Transaction, tenant: str, memory_id: UUID, summed_from: int | None
-) -> None:
-    """Drop the sources of a summary after a turn."""
-    turns = tx.rows(
-        "SELECT s.basis, s.thread_id, s.event_id FROM memory_sources s"
-        " JOIN events e ON e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id"
-        " AND e.event_id = s.event_id"
-        " WHERE s.tenant_id = %s AND s.memory_id = %s AND e.memory_seq > %s",
-        [tenant, memory_id, summed_from],
-    )
-    if turns:
-        tx.run(
-            "DELETE FROM memory_sources WHERE tenant_id = %s AND memory_id = %s"
-            " AND (basis, thread_id, event_id) IN %s",
-            [tenant, memory_id, turns],
-        )
 
 
 def _copy_vectors(tx: Transaction, tenant: str, from_id: UUID, to_id: UUID) -> None:

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from shared_core.core.domain import Event, KnownPerson, MemoryId, ThreadId
 from shared_core.ports.items import ItemAddress, VectorRows
-from shared_core.ports.runs import (
-    KnownEdge,
-    KnownFact,
-    LikeText,
-    ReadRequest,
-    Retraction,
-    ThreadWindow,
-)
+from shared_core.ports.runs import LikeText, ReadRequest, ThreadWindow
 from shared_core.storage.oceanbase.connection.transactions import Transaction, grouped
 from shared_core.storage.oceanbase.edge_rows import EntityNames
 from shared_core.storage.oceanbase.events import EVENT_COLUMNS, event_of
@@ -246,104 +239,3 @@ def _first_basis(
         if there is None or (basis.told_at, number) < (there.told_at, there.number):
             found[memory_id] = basis
     return found
-
-
-def basis_times(
-    tx: Transaction, tenant: str, what: str, ids: Iterable[UUID]
-) -> dict[UUID, set[datetime]]:
-    """Return the time of the last turn of each basis of memories or edges.
-
-    what: "memory" or "edge".
-    """
-    times: dict[UUID, set[datetime]] = defaultdict(set)
-    for one, _, at in tx.rows_in(
-        f"SELECT s.{what}_id, s.basis, max(e.occurred_at) FROM {what}_sources s"
-        " JOIN events e ON e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id"
-        " AND e.event_id = s.event_id"
-        f" WHERE s.tenant_id = %s AND s.{what}_id IN %s GROUP BY s.{what}_id, s.basis",
-        [tenant, ids],
-    ):
-        times[one].add(at)
-    return times
-
-
-def known_facts(
-    tx: Transaction, tenant: str, slots: Sequence[str], since: datetime
-) -> list[KnownFact]:
-    """Return the facts of some slots that hold or have ended since, including faded ones."""
-    rows = tx.rows_in(
-        "SELECT f.fact_type, f.`key`, f.memory_id, f.value, f.valid_from, f.valid_until,"
-        " f.recorded_at, m.demoted_at FROM facts f"
-        " JOIN memories m ON m.tenant_id = f.tenant_id AND m.memory_id = f.memory_id"
-        " WHERE f.tenant_id = %s AND f.slot IN %s"
-        " AND (f.valid_until IS NULL OR f.valid_until > %s OR f.superseded_at > %s)"
-        " ORDER BY f.memory_id",
-        [tenant, slots, since, since],
-    )
-    times = basis_times(tx, tenant, "memory", [row[2] for row in rows])
-    return [
-        KnownFact(
-            memory_id=MemoryId(memory_id),
-            fact_type=fact_type,
-            key=key,
-            value=json.loads(value),
-            valid_from=valid_from,
-            valid_until=valid_until,
-            stated_at=(
-                sorted(times[memory_id]) or [_stated_at(valid_from, valid_until, recorded_at)]
-            ),
-            has_faded=demoted_at is not None,
-        )
-        for fact_type, key, memory_id, value, valid_from, valid_until, recorded_at, demoted_at
-        in rows
-    ]  # fmt: skip
-
-
-def known_retractions(
-    tx: Transaction, tenant: str, slots: Sequence[str], since: datetime
-) -> list[Retraction]:
-    """Return the retractions of some slots since a moment."""
-    columns = [field.name for field in fields(Retraction)]
-    rows = tx.rows_in(
-        f"SELECT {', '.join(columns)} FROM retractions"
-        " WHERE tenant_id = %s AND slot IN %s AND said_at > %s ORDER BY retraction_id",
-        [tenant, slots, since],
-    )
-    return [Retraction(**dict(zip(columns, row, strict=True))) for row in rows]
-
-
-def known_edges(
-    tx: Transaction, tenant: str, relations: Sequence[tuple[str, str]], since: datetime
-) -> list[KnownEdge]:
-    """Return the edges of some subjects and relations that hold or have ended since."""
-    rows = tx.rows_in(
-        "SELECT edge_id, memory_id, subject, relation, object, valid_from, valid_until,"
-        " recorded_at FROM edges"
-        " WHERE tenant_id = %s AND (subject_key, relation) IN %s"
-        " AND (valid_until IS NULL OR valid_until > %s OR superseded_at > %s)"
-        " ORDER BY edge_id",
-        [tenant, relations, since, since],
-    )
-    of_edges = basis_times(tx, tenant, "edge", [row[0] for row in rows])
-    of_facts = basis_times(tx, tenant, "memory", {row[1] for row in rows if row[1]})
-    return [
-        KnownEdge(
-            edge_id=edge_id,
-            subject=subject,
-            relation=relation,
-            object=object_,
-            valid_from=valid_from,
-            valid_until=valid_until,
-            stated_at=sorted(of_edges[edge_id] | of_facts[memory_id])
-            or [_stated_at(valid_from, valid_until, recorded_at)],
-        )
-        for edge_id, memory_id, subject, relation, object_, valid_from, valid_until, recorded_at
-        in rows
-    ]  # fmt: skip
-
-
-def _stated_at(
-    valid_from: datetime, valid_until: datetime | None, recorded_at: datetime
-) -> datetime:
-    """Return when a fact without turns was stated: when recorded, or if it ended, when it began."""
-    return max(recorded_at, valid_from) if valid_until is None else valid_from

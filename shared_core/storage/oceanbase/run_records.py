@@ -5,28 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
 from uuid import UUID
 
 from shared_core.core.json_text import to_json
+from shared_core.policies.run_records import RunChange
 from shared_core.storage.oceanbase.connection.transactions import Transaction, pages
 
 SET_AT_ONCE = 200
 """Maximum number of rows in one UPDATE that gives each its own value."""
-
-
-class RunChange(NamedTuple):
-    """A row of run_changes: the change, its row, the turn that caused it, the values before."""
-
-    change: str
-    target: UUID
-    event_id: str
-    before: dict[str, Any]
-
-    def moment(self, name: str) -> datetime | None:
-        """Return a timestamp among the values before."""
-        text = self.before.get(name)
-        return datetime.fromisoformat(text) if text else None
 
 
 def last_number(tx: Transaction, tenant: str) -> int:

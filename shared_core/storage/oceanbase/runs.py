@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from shared_core.core.domain import Memory, MemoryKind, Scope, ThreadId
+from shared_core.core.domain import MemoryKind, Scope, ThreadId
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import memories_namespace, rest_of, scope_path, summary_key
 from shared_core.core.retention_policy import Strength
@@ -15,21 +15,18 @@ from shared_core.errors import Conflict
 from shared_core.ports.items import ItemAddress, VectorRows
 from shared_core.ports.runs import (
     Annotation,
-    Known,
     LikeText,
     PlannedEdge,
     ReadRequest,
     RunPlan,
-    RunRecord,
     ThreadWindow,
 )
-from shared_core.storage.oceanbase.base import OceanBasePart, reading
-from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, grouped
+from shared_core.storage.oceanbase.base import OceanBasePart
+from shared_core.storage.oceanbase.connection.transactions import Transaction, grouped
 from shared_core.storage.oceanbase.item_writes import ids_at, put_rows, put_vectors, strengths_of
 from shared_core.storage.oceanbase.job_steps import count_extraction
 from shared_core.storage.oceanbase.retention_fading import note_revived, require_faded, revive
 from shared_core.storage.oceanbase.retention_timing import retime
-from shared_core.storage.oceanbase.rows import newest_memories
 from shared_core.storage.oceanbase.run_changes import (
     add_edge_sources,
     add_sources,
@@ -46,17 +43,8 @@ from shared_core.storage.oceanbase.run_changes import (
     retire_drawn,
     retire_memories,
 )
-from shared_core.storage.oceanbase.run_reads import (
-    ThreadSource,
-    known_edges,
-    known_facts,
-    known_retractions,
-    like_texts,
-    read_thread,
-)
-from shared_core.storage.oceanbase.run_records import insert_run, last_number, note, set_each
-from shared_core.storage.oceanbase.run_undo import undo_run
-from shared_core.storage.oceanbase.visibility import WhereClause, all_of, below, if_set, living
+from shared_core.storage.oceanbase.run_reads import ThreadSource, like_texts, read_thread
+from shared_core.storage.oceanbase.run_records import insert_run, note, set_each
 
 _FACTS = (
     "tenant_id", "memory_id", "fact_type", "slot", "`key`", "value", "functional", "confidence",
@@ -90,23 +78,6 @@ class OceanBaseRuns(OceanBasePart):
         )
         return await self._database.read(lambda tx: read_thread(tx, source, request, now))
 
-    async def known(
-        self,
-        scope: Scope,
-        slots: Sequence[str],
-        relations: Sequence[tuple[str, str]],
-        since: datetime,
-    ) -> Known:
-        tenant = scope_path(scope)
-        return await self._database.read(
-            lambda tx: Known(
-                number=last_number(tx, tenant),
-                facts=known_facts(tx, tenant, slots, since),
-                retractions=known_retractions(tx, tenant, slots, since),
-                edges=known_edges(tx, tenant, relations, since),
-            )
-        )
-
     async def like_texts(
         self,
         scope: Scope,
@@ -130,50 +101,6 @@ class OceanBaseRuns(OceanBasePart):
                 f"another run consolidated thread {plan.thread_id!r} at the same time, or changed a"
                 " fact of this run: read the thread again and repeat the run"
             ) from error
-
-    @reading
-    def list_runs(
-        self, tx: Transaction, scope: Scope, thread_id: ThreadId | None, limit: int
-    ) -> Sequence[RunRecord]:
-        where = all_of(
-            WhereClause("tenant_id = %s", (scope_path(scope),)), if_set("thread_id = %s", thread_id)
-        )
-
-        return [
-            _record(row)
-            for row in tx.rows(
-                "SELECT run_id, kind, thread_id, extractor, counts, started_at, finished_at,"
-                f" undone_at FROM runs WHERE {where.sql} ORDER BY number DESC LIMIT %s",
-                [*where.values, limit],
-            )
-        ]
-
-    async def undo_run(self, scope: Scope, run_id: UUID) -> None:
-        tenant, now = scope_path(scope), self._clock()
-        await self._database.write(lambda tx: undo_run(tx, scope, run_id, now), tenant)
-
-    async def recent_memories(self, scope: Scope, limit: int) -> Sequence[Memory]:
-        tenant = scope_path(scope)
-        where = all_of(
-            WhereClause("m.tenant_id = %s", (tenant,)),
-            below(rest_of(memories_namespace(scope))),
-            living(self._clock()),
-            WhereClause("m.kind <> 'reflection'"),
-        )
-        return await self._database.read(lambda tx: newest_memories(tx, tenant, where, None, limit))
-
-
-def _record(row: Row) -> RunRecord:
-    return RunRecord(
-        run_id=row[0],
-        kind=row[1],
-        thread_id=row[2] and ThreadId(row[2]),
-        extractor=row[3],
-        counts=json.loads(row[4]),
-        started_at=row[5],
-        finished_at=row[6],
-        undone_at=row[7],
-    )
 
 
 def apply_run(tx: Transaction, plan: RunPlan, now: datetime, strength: Strength | None) -> None:

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from pgvector import HalfVector
 
-from shared_core.core.domain import AsOf, Memory, MemoryId, Scope, ThreadId
-from shared_core.core.namespaces import common_prefix, memories_namespace, scope_path, tenant_of
+from shared_core.core.domain import AsOf, Memory, MemoryId, Scope
+from shared_core.core.namespaces import common_prefix, scope_path, tenant_of
 from shared_core.errors import InvalidInput, PermissionDenied, StorageReadOnly
 from shared_core.ports.events import SliceOrder, SliceQuery
 from shared_core.ports.recall import Candidate, Corpus, Recalled, SearchRequest
@@ -124,16 +124,6 @@ class PostgresSlices:
 
     _database: PostgresDatabase
     _clock: Clock
-
-    async def thread_summary(
-        self, scope: Scope, thread_id: ThreadId, as_of: AsOf | None = None
-    ) -> Memory | None:
-        query = SliceQuery(
-            scope=scope, namespace=memories_namespace(scope), begin=None, end=None, as_of=as_of
-        )
-        summary = self._step("thread_summary", query, thread_id=thread_id)
-        [rows] = await self._database.run(scope_path(scope), summary)
-        return as_known(memory_from_row(rows[0]), as_of) if rows else None
 
     async def slice(
         self, query: SliceQuery, order: SliceOrder, limit: int, offset: int

@@ -11,28 +11,24 @@ from uuid import UUID
 import psycopg
 from pgvector import HalfVector
 
-from shared_core.core.domain import KnownPerson, Memory, MemoryId, MemoryKind, Scope, ThreadId, Turn
+from shared_core.core.domain import KnownPerson, MemoryId, MemoryKind, Scope, ThreadId, Turn
 from shared_core.core.ids import uuid7
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import memories_namespace, rest_of, scope_path, summary_key
-from shared_core.errors import Conflict, NotFound
+from shared_core.errors import Conflict
 from shared_core.ports.items import ItemAddress, VectorRows
 from shared_core.ports.runs import (
-    Known,
-    KnownEdge,
-    KnownFact,
     LikeText,
     PlannedEdge,
     PlannedFact,
     ReadRequest,
     Retraction,
     RunPlan,
-    RunRecord,
     Source,
     ThreadWindow,
 )
 from shared_core.ports.storage import Clock
-from shared_core.storage._rows import event_from_row, memory_from_row, record
+from shared_core.storage._rows import event_from_row
 from shared_core.storage.postgres.connection.database import PostgresDatabase, by_column
 from shared_core.storage.postgres.connection.statements import Step, step, steps
 from shared_core.storage.postgres.items import PostgresItems, address_columns, below, vector_steps
@@ -80,26 +76,6 @@ class PostgresRuns:
             summary_run=summary_run,
             people=[_known_person(row) for row in people],
             known_number=number,
-        )
-
-    async def known(
-        self,
-        scope: Scope,
-        slots: Sequence[str],
-        relations: Sequence[tuple[str, str]],
-        since: datetime,
-    ) -> Known:
-        tenant = scope_path(scope)
-        values = {"tenant": tenant, "slots": list(slots), "since": since}
-        values |= _relation_columns(relations)
-        names = ("last_run", "known_facts", "known_retractions", "known_edges")
-        answers = await self._database.run(tenant, *steps(values, *names))
-        [(number,)] = answers.named("last_run")
-        return Known(
-            number=number,
-            facts=[record(KnownFact, row) for row in answers.named("known_facts")],
-            retractions=[record(Retraction, row) for row in answers.named("known_retractions")],
-            edges=[record(KnownEdge, row) for row in answers.named("known_edges")],
         )
 
     async def like_texts(
@@ -173,46 +149,6 @@ class PostgresRuns:
             *_needed(common, _ratings(plan)),
             *([count_extraction_step(plan.scope, plan.reflection, now)] if plan.reflection else []),
         ]
-
-    async def list_runs(
-        self, scope: Scope, thread_id: ThreadId | None, limit: int
-    ) -> Sequence[RunRecord]:
-        rows = await self._database.rows(
-            scope_path(scope), "list_runs", thread_id=thread_id, limit=limit
-        )
-        return [record(RunRecord, row) for row in rows]
-
-    async def undo_run(self, scope: Scope, run_id: UUID) -> None:
-        tenant = scope_path(scope)
-        values = {"tenant": tenant, "tenants": [tenant], "run_id": run_id, "now": self._clock()}
-        found, later = await self._database.run(tenant, *steps(values, "find_run", "later_runs"))
-        if not found:
-            raise NotFound(f"there is no run {run_id} of {scope}: engine.runs() lists them")
-        [(undone_at, *_)] = found
-        if undone_at is not None:
-            raise Conflict(f"run {run_id} was undone already, at {undone_at.isoformat()}")
-        if later:
-            named = ", ".join(str(row[0]) for row in later[:5])
-            raise Conflict(
-                f"{len(later)} later runs build on run {run_id}: undo them first, in this order:"
-                f" {named}{', ...' if len(later) > 5 else ''}"
-            )
-        names = ("hold_policies", "lock_tenants", "require_last", "begin_undo", "restore_summary",
-                 "restore_summary_vectors", "unwrite", "drop_baseless", "reopen",
-                 "move_back", "fade_again", "retire_drawn", "move_marks_back", "part_aliases",
-                 "rejoin_aliases", "require_entities", "retime_run")  # fmt: skip
-        try:
-            await self._database.run(tenant, *steps(values, *names))
-        except psycopg.errors.UniqueViolation as error:
-            raise Conflict(
-                f"run {run_id} cannot be undone: what it ended cannot hold again, because something"
-                " that no run wrote has taken its place"
-            ) from error
-
-    async def recent_memories(self, scope: Scope, limit: int) -> Sequence[Memory]:
-        values = below(memories_namespace(scope)) | {"limit": limit, "now": self._clock()}
-        rows = await self._database.rows(scope_path(scope), "recent_memories", **values)
-        return [memory_from_row(row) for row in rows]
 
     def _thread(self, scope: Scope, thread_id: ThreadId) -> dict[str, object]:
         return {

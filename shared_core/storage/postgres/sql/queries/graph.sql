@@ -312,20 +312,6 @@ FROM entity_aliases a JOIN entity_aliases b ON b.tenant_id = a.tenant_id
                                            AND b.alias_key = a.entity_key
 WHERE a.tenant_id = %(tenant)s AND a.unmerged_at IS NULL AND b.unmerged_at IS NULL
 
--- fragment: aliases_changed
-SELECT target, before ->> 'alias' AS how FROM run_changes
-WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s AND change = 'moved' AND before ? 'alias'
-
--- name: part_aliases
--- Separates names that a run merged.
-DELETE FROM entity_aliases a USING ({aliases_changed}) c
-WHERE a.tenant_id = %(tenant)s AND a.alias_id = c.target AND c.how = 'added'
-
--- name: rejoin_aliases
--- Merges names that a run separated.
-UPDATE entity_aliases a SET unmerged_at = NULL FROM ({aliases_changed}) c
-WHERE a.tenant_id = %(tenant)s AND a.alias_id = c.target AND c.how = 'ended'
-
 -- name: drop_aliases
 DELETE FROM entity_aliases WHERE tenant_id = %(tenant)s
 

@@ -209,23 +209,3 @@ WITH ended AS (
 {note_change} 'moved', edge_id,
        jsonb_build_object('valid_until', valid_until, 'superseded_at', superseded_at)
 FROM ended
-
--- name: move_back
--- Undoes the moves of a run: ends of facts and edges, and retired memories.
-WITH change AS (
-    SELECT target, (before ->> 'valid_until')::timestamptz AS valid_until,
-           (before ->> 'superseded_at')::timestamptz AS superseded_at,
-           (before ->> 'retired_at')::timestamptz AS retired_at, before ? 'retired_at' AS is_memory
-    FROM run_changes
-    WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s AND change = 'moved'
-), facts_moved AS (
-    UPDATE facts f SET valid_until = c.valid_until, superseded_at = c.superseded_at FROM change c
-    WHERE f.tenant_id = %(tenant)s AND f.memory_id = c.target
-), edges_moved AS (
-    UPDATE edges e SET valid_until = c.valid_until, superseded_at = c.superseded_at FROM change c
-    WHERE e.tenant_id = %(tenant)s AND e.edge_id = c.target
-), closures_gone AS (
-    DELETE FROM fact_closures WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s
-)
-UPDATE memories m SET superseded_at = c.retired_at FROM change c
-WHERE m.tenant_id = %(tenant)s AND m.memory_id = c.target AND c.is_memory
