@@ -159,10 +159,10 @@ class MemoryEngine:
             reader_for=partial(strategy_extractor, handle, options),
             follow=partial(follow_thread, handle, pipeline) if profiles else None,
         )  # fmt: skip
-        watch = JobWatch(storage.jobs, clock)
+        watch = JobWatch(storage, clock)
         performers = ConsolidationJobs(handle, self.runs).performers()
         self._worker = Worker(
-            storage.jobs,
+            storage,
             clock,
             performers,
             in_background=worker,

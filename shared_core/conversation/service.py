@@ -13,8 +13,8 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import uuid4
 
 from shared_core.conversation.answers import (
@@ -51,11 +51,14 @@ from shared_core.core.telemetry import measured
 from shared_core.errors import Conflict, InvalidInput, MemoryCoreError, StorageUnavailable
 from shared_core.ingest.events import checked_event
 from shared_core.ingest.items import page_bounds
+from shared_core.jobs.scheduled_task import ScheduledTask
 from shared_core.nlp.coreference import has_pronoun, resolve_query
 from shared_core.nlp.question_subject import mentioned
 from shared_core.nlp.relation_phrases import asked_kin, relations_for_question
+from shared_core.policies import conversations as policies
 from shared_core.ports.conversations import CONVERSATION, Heard, Session, Speaker
 from shared_core.ports.jobs import JobPriority, JobType, NewJob
+from shared_core.ports.operations import PolicyFactory
 from shared_core.ports.runs import Fact
 from shared_core.recall.query import RecallOptions
 
@@ -65,6 +68,7 @@ if TYPE_CHECKING:
     from shared_core.ports.storage import Extractor, Vectors
     from shared_core.recall.service import Recall
 
+T = TypeVar("T")
 log = logging.getLogger("hippocampus")
 
 MOST_RELATIONS: Final = 10
@@ -113,7 +117,8 @@ async def strategy_extractor(
     if not thread_id.startswith(CONVERSATION):
         return None
     storage = await handle.storage()
-    if await storage.conversations.conversation_of_thread(scope, thread_id) is None:
+    [found] = await storage.read(scope_path(scope), [policies.conversation_of_thread(thread_id)])
+    if not found:
         return None
     return StrategyExtractor(extractor, options.strategies, scope.user, thread_id)
 
@@ -281,10 +286,10 @@ class Conversations:
 
     async def open(self, scope: Scope) -> Session:
         """Return the active session of a user; a new one if there is none, or it is over."""
-        storage = await self._handle.storage()
         await self.end(scope, if_over=True)
-        return await storage.conversations.open_conversation(
-            scope, self.new_id(), self.settings.rules
+        rules, now = self.settings.rules, self._clock()
+        return await self._transact(
+            scope, partial(policies.open_conversation, scope, self.new_id(), rules, now)
         )
 
     async def add(self, scope: Scope, event: Event | str) -> Session:
@@ -306,13 +311,13 @@ class Conversations:
 
     async def end(self, scope: Scope, *, if_over: bool = False) -> Session | None:
         """End the session of a user, enqueue its consolidation, and return it, or None."""
-        storage = await self._handle.storage()
+        rules, now = self.settings.rules, self._clock()
         job = NewJob(
-            job_id=uuid7(), job_type=JobType.DEEP_REFLECTION, run_after=self._clock(),
+            job_id=uuid7(), job_type=JobType.DEEP_REFLECTION, run_after=now,
             priority=JobPriority.SESSION_END,
         )  # fmt: skip
-        ended = await storage.conversations.end_conversation(
-            scope, job, self.settings.rules, if_over=if_over
+        ended = await self._transact(
+            scope, partial(policies.end_conversation, scope, job, rules, now, if_over=if_over)
         )
         if ended and ended.event_count:
             self._worker.hand_over(scope, ended.session_id)
@@ -321,11 +326,19 @@ class Conversations:
     async def active(self, scope: Scope) -> Session | None:
         """Return the active session of a user without events, or None."""
         storage = await self._handle.storage()
-        session = await storage.conversations.active_conversation(scope)
-        over = session is not None and (
-            session.ends_at <= self._clock() or session.event_count >= self.settings.max_events
-        )
-        return None if over else session
+        [found] = await storage.read(scope_path(scope), [policies.active_conversation()])
+        session = policies.session_of(scope, found[0]) if found else None
+        if session is None or policies.is_over(session, self.settings.rules, self._clock()):
+            return None
+        return session
+
+    async def _transact(self, scope: Scope, policy: PolicyFactory[T]) -> T:
+        """Run a policy, and once more if a turn opened a session meanwhile."""
+        storage = await self._handle.storage()
+        try:
+            return await storage.transact(scope_path(scope), policy)
+        except Conflict:
+            return await storage.transact(scope_path(scope), policy)
 
     async def status(self, scope: Scope) -> StatusOfSession:
         """Return whether a user has an active session, and its state."""
@@ -455,7 +468,8 @@ class ConversationExpiry(PeriodicTask):
         """Return the number of ended conversations, and when the next one ends, or None."""
         storage = await self._handle.storage()
         worker_id = uuid4().hex
-        if not await storage.retention.take_turn(EXPIRY, worker_id, self._clock(), LEASE_S):
+        task = ScheduledTask(storage, EXPIRY)
+        if not await task.take(worker_id, self._clock(), LEASE_S):
             return 0, self._clock()
         ended = 0
         try:
@@ -465,10 +479,10 @@ class ConversationExpiry(PeriodicTask):
                 ended += sum(went)
                 if not any(went):
                     return ended, next_end
-                await storage.retention.keep_turn(EXPIRY, worker_id, self._clock(), LEASE_S)
+                await task.keep(worker_id, self._clock(), LEASE_S)
         finally:
             now = self._clock()
-            await storage.retention.end_turn(EXPIRY, worker_id, now, now, {"ended": ended})
+            await task.end(worker_id, now, now, {"ended": ended})
 
     def _waits_s(self) -> tuple[float, float]:
         return 0.0, self._every_s()

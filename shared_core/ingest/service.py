@@ -13,6 +13,7 @@ from shared_core.errors import ModelUnavailable
 from shared_core.ingest import events as ingest
 from shared_core.ingest.session_log import are_storable
 from shared_core.jobs.queue import JobQueue, job_for_turns
+from shared_core.jobs.stored_jobs import StoredJobs
 from shared_core.ports.jobs import ExtractionStrategy, checked_strategy
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class Turns:
         storage = await self._handle.storage()
         thread = ThreadId(thread_id)
         job = job_for_turns(strategy, self._handle.clock, delay_s=0, session_end=True)
-        unread = await storage.jobs.end_session(scope, thread, job)
+        unread = await StoredJobs(storage, self._handle.clock).end_session(scope, thread, job)
         if unread:
             self._worker.hand_over(scope, thread)
         return unread

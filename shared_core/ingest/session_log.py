@@ -12,6 +12,7 @@ from shared_core.core.timestamps import check_moment
 from shared_core.errors import Conflict, InvalidInput, NotFound
 from shared_core.lifecycle import Handle
 from shared_core.ports.conversations import check_thread
+from shared_core.ports.operations import Select
 from shared_core.ports.session_logs import NO_CHANGE, Seen, SessionRecord, StateChange
 from shared_core.privacy.sanitizing import off_loop
 
@@ -111,7 +112,9 @@ class SessionLogs:
         if not are_storable(scope.app, scope.user):
             return {}
         storage = await self._handle.storage()
-        return await storage.session_logs.user_state(scope)
+        own = Select("shared_state", ("state",))
+        [rows] = await storage.read(scope_path(scope), [own])
+        return rows[0][0] if rows else {}
 
 
 def are_storable(*labels: str) -> bool:

@@ -23,6 +23,7 @@ from shared_core.core.validation import id_of, ids_of, listed, whole_number
 from shared_core.errors import Conflict, InvalidInput, NotFound, StorageUnavailable
 from shared_core.jobs.retries import MAX_ATTEMPTS, OUTAGE, first_wait_s, reason, wait_s
 from shared_core.jobs.runner import RETURN_S, Perform
+from shared_core.jobs.stored_jobs import StoredJobs
 from shared_core.jobs.worker import Tally, Worker
 from shared_core.lifecycle import Handle
 from shared_core.ports.jobs import (
@@ -36,12 +37,11 @@ from shared_core.ports.jobs import (
     JobRecord,
     JobStats,
     JobStatus,
-    JobStorage,
     JobType,
     NewJob,
     check_delay,
 )
-from shared_core.ports.storage import Clock
+from shared_core.ports.storage import Clock, Storage
 
 log = logging.getLogger("hippocampus")
 
@@ -102,8 +102,8 @@ class JobWatch:
     processes, and not before they are due. It never opens a memory. stop() ends all waiting.
     """
 
-    def __init__(self, storage: JobStorage, clock: Clock) -> None:
-        self._storage = storage
+    def __init__(self, storage: Storage, clock: Clock) -> None:
+        self._jobs = StoredJobs(storage, clock)
         self._clock = clock
         self._begin()
 
@@ -178,7 +178,7 @@ class JobWatch:
         waits = [one for one in self._waits if not one.over.done()]
         threads = list(dict.fromkeys(one.thread for one in waits))
         found: dict[_Thread, list[JobRecord]] = {thread: [] for thread in threads}
-        for record in await self._storage.jobs_of_threads(threads) if threads else []:
+        for record in await self._jobs.of_threads(threads) if threads else []:
             if record.thread_id is not None:
                 found[record.scope, record.thread_id].append(record)
         waiting = [job for one in waits if (job := one.settle(found[one.thread])) is not None]
@@ -269,12 +269,13 @@ class JobQueue:
         scope_path(scope)
         thread = ThreadId(check_label(thread_id, "thread_id"))
         storage = await self._handle.storage()
-        known = await storage.jobs.jobs_of_threads([(scope, thread)])
+        stored = StoredJobs(storage, self._clock)
+        known = await stored.of_threads([(scope, thread)])
         consolidation = JobType.FULL_CONSOLIDATION
         if any(job.job_type is consolidation and job.status is JobStatus.RUNNING for job in known):
             return
         job = self._new(consolidation, JobPriority.TURN, delay_s)
-        if await storage.jobs.end_session(scope, thread, job):
+        if await stored.end_session(scope, thread, job):
             self._worker.hand_over(scope, thread)
 
     def watch(
@@ -376,24 +377,25 @@ class JobQueue:
         except asyncio.CancelledError:
             await asyncio.shield(self._worker.release(worker_id))
             raise
-        own = JobFilter(app=scope.app, user=scope.user, job_id=new.job_id, statuses=[*JobStatus])
-        found = await storage.jobs.list_jobs(own)
-        if not found:  # of finished jobs the last is kept: another one finished after this
-            of_thread = await storage.jobs.jobs_of_threads([(scope, thread)])
-            found = [one for one in of_thread if one.job_type is job_type and not one.is_open]
-        if not found:
+        stored = await StoredJobs(storage, self._clock).of_threads([(scope, thread)])
+        found = next((one for one in stored if one.job_id == new.job_id), None)
+        if found is None:  # of finished jobs the last is kept: another one finished after this
+            ended = (one for one in stored if one.job_type is job_type and not one.is_open)
+            found = next(ended, None)
+        if found is None:
             raise NotFound(f"thread {thread_id!r} of {scope} was forgotten meanwhile")
-        return found[0]
+        return found
 
     async def _start(
         self, scope: Scope, thread_id: ThreadId, new: NewJob, worker_id: str
     ) -> Job | None:
         """Claim a new job of a thread once no other runs; return None for an unknown thread."""
-        jobs, look_s = (await self._handle.storage()).jobs, SHORTEST_LOOK_S
+        jobs = StoredJobs(await self._handle.storage(), self._clock)
+        look_s = SHORTEST_LOOK_S
         while True:
             try:
                 return await until_done(
-                    jobs.start_job(scope, thread_id, new, worker_id, self._worker.lease_s),
+                    jobs.start(scope, thread_id, new, worker_id, self._worker.lease_s),
                     grace_s=RETURN_S,
                 )
             except Conflict:
@@ -437,7 +439,7 @@ class JobQueue:
                 user=scope.user if scope else None,
                 thread_id=None if thread_id is None else ThreadId(thread_id),
                 statuses=chosen,
-                job_id=None if job_id is None else id_of(job_id, "job_id"),
+                job_ids=None if job_id is None else [id_of(job_id, "job_id")],
                 limit=whole_number(limit, "limit", 0, MOST_LISTED),
             )
         )
@@ -451,7 +453,7 @@ class JobQueue:
         """Enqueue dead jobs again, as new ones due now; return their number."""
         ids = ids_of(job_ids, "job_ids")
         storage = await self._handle.storage()
-        count = await storage.jobs.retry_jobs(ids)
+        count = await StoredJobs(storage, self._clock).retry(ids)
         self._worker.wake()
         return count
 
@@ -463,7 +465,7 @@ class JobQueue:
         """
         ids = ids_of(job_ids, "job_ids")
         storage = await self._handle.storage()
-        cancelled = await storage.jobs.cancel_jobs(ids)
+        cancelled = await StoredJobs(storage, self._clock).cancel(ids)
         self._watch.look()
         return cancelled
 

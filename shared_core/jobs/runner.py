@@ -28,8 +28,9 @@ from shared_core.jobs.retries import (
     reason,
     wait_s,
 )
-from shared_core.ports.jobs import Capability, Job, JobStorage, JobType
-from shared_core.ports.storage import Clock
+from shared_core.jobs.stored_jobs import StoredJobs
+from shared_core.ports.jobs import Capability, Job, JobType
+from shared_core.ports.storage import Clock, Storage
 
 log = logging.getLogger("hippocampus")
 
@@ -64,9 +65,9 @@ class JobRunner:
     """
 
     def __init__(
-        self, storage: JobStorage, clock: Clock, performers: Mapping[Capability, Perform]
+        self, storage: Storage, clock: Clock, performers: Mapping[Capability, Perform]
     ) -> None:
-        self._storage = storage
+        self._jobs = StoredJobs(storage, clock)
         self._clock = clock
         self._performers = performers
         self._paused: dict[Capability, datetime] = {}
@@ -105,7 +106,7 @@ class JobRunner:
         perform = self._performers.get(self._capability(job))
         if perform is None:  # unlearned since the claim was sent
             gone, now = "its code was unregistered", self._clock()
-            await self._storage.return_job(job, worker_id, gone, now, counted=False)
+            await self._jobs.give_back(job, worker_id, gone, now, counted=False)
             return Outcome.LOST
         work = asyncio.ensure_future(_contained(perform, job))
         beat = asyncio.create_task(self._keep(job, worker_id, lease_s, work))
@@ -115,7 +116,7 @@ class JobRunner:
             work.cancel()
             work.add_done_callback(ignore_outcome)
             await asyncio.wait([work])
-            returned = self._storage.return_job(job, worker_id, "interrupted", self._clock())
+            returned = self._jobs.give_back(job, worker_id, "interrupted", self._clock())
             await give_back(returned, f"interrupted job {job.job_id}")
             raise
         finally:
@@ -126,7 +127,7 @@ class JobRunner:
         error = _error(work)
         if error is not None and exiting():  # at exit no thread can start: not the job's fault
             ended, now = "the process ended", self._clock()
-            await self._storage.return_job(job, worker_id, ended, now, counted=False)
+            await self._jobs.give_back(job, worker_id, ended, now, counted=False)
             return Outcome.LOST
         if isinstance(error, ModelQuotaExceeded | StorageUnavailable):
             return await self._refused(job, worker_id, error)
@@ -135,7 +136,7 @@ class JobRunner:
             log.debug("job %s raised %s:\n%s", job.job_id, type(error).__name__, frames)
             return await self._failed(job, worker_id, reason(error), tries)
         result = work.result()
-        await self._storage.complete_job(job, worker_id, result)
+        await self._jobs.complete(job, worker_id, result)
         self._refusals[job.job_type in OF_OUR_MODELS] = 0
         log.info("job %s done in %.2f s: %s", job.job_id, time.monotonic() - begun, _counts(result))
         return Outcome.DONE
@@ -158,7 +159,7 @@ class JobRunner:
         while True:
             await asyncio.sleep(lease_s / HEARTBEATS_PER_LEASE)
             try:
-                if await self._storage.extend_job(job, worker_id, lease_s):
+                if await self._jobs.extend(job, worker_id, lease_s):
                     continue
             except StorageUnavailable as error:
                 log.warning("the lease of job %s cannot be extended: %s", job.job_id, error)
@@ -182,7 +183,7 @@ class JobRunner:
             self._paused |= dict.fromkeys(paused, retry_at)
         cause = reason(error)
         log.warning("job %s waits for %.0f s, not its fault: %s", job.job_id, seconds, cause)
-        await self._storage.return_job(job, worker_id, cause, retry_at, counted=False)
+        await self._jobs.give_back(job, worker_id, cause, retry_at, counted=False)
         return Outcome.REFUSED
 
     async def _failed(self, job: Job, worker_id: str, cause: str, tries: int) -> Outcome:
@@ -192,7 +193,7 @@ class JobRunner:
             waits = CALLBACK_POISON if job.job_type is JobType.CALLBACK else POISON
             retry_at = self._clock() + timedelta(seconds=wait_s(waits, job.attempts))
         log.error("job %s failed %d times: %s", job.job_id, job.attempts, cause)
-        await self._storage.return_job(job, worker_id, cause, retry_at)
+        await self._jobs.give_back(job, worker_id, cause, retry_at)
         return Outcome.FAILED if retry_at else Outcome.GIVEN_UP
 
 

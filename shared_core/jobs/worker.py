@@ -17,8 +17,9 @@ from shared_core.core.event_loops import exiting, on_own_loop, start_on_own_loop
 from shared_core.errors import StorageUnavailable
 from shared_core.jobs.retries import MAX_ATTEMPTS, OUTAGE, wait_s
 from shared_core.jobs.runner import RETURN_S, JobRunner, Outcome, Perform, give_back
+from shared_core.jobs.stored_jobs import StoredJobs
 from shared_core.ports.jobs import Capability, Job, JobFilter, JobStatus, JobStorage, UnreadableJob
-from shared_core.ports.storage import Clock
+from shared_core.ports.storage import Clock, Storage
 
 log = logging.getLogger("hippocampus")
 
@@ -117,7 +118,7 @@ class Worker:
 
     def __init__(
         self,
-        storage: JobStorage,
+        storage: Storage,
         clock: Clock,
         performers: Mapping[Capability, Perform],
         *,
@@ -126,7 +127,8 @@ class Worker:
         tried: Callable[[], None] = lambda: None,
         before_claim: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        self._storage = storage
+        self._storage = storage.jobs
+        self._jobs = StoredJobs(storage, clock)
         self._clock = clock
         self._performers = dict(performers)
         self._runner = JobRunner(storage, clock, self._performers)
@@ -228,7 +230,7 @@ class Worker:
         """Return whether a job died since its thread was handed over, or its last attempt here
         failed. A dead job is reported once."""
         threads = list(handed_over)
-        records = await self._storage.jobs_of_threads(threads) if threads else []
+        records = await self._jobs.of_threads(threads) if threads else []
         failed = any(
             record.thread_id is not None
             and record.status is JobStatus.FAILED
@@ -237,7 +239,7 @@ class Worker:
             for record in records
         )
         for job_id, (scope, _) in list(self._unfinished.items()):
-            own = JobFilter(app=scope.app, user=scope.user, job_id=job_id)
+            own = JobFilter(app=scope.app, user=scope.user, job_ids=[job_id])
             found = await self._storage.list_jobs(own)
             if not found or found[0].status is JobStatus.FAILED:
                 self._unfinished.pop(job_id, None)

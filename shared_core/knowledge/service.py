@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 from uuid import UUID
@@ -23,6 +24,7 @@ from shared_core.jobs.runner import Perform
 from shared_core.knowledge.consolidation import Consolidation, RunReport
 from shared_core.knowledge.reflection import ReflectionReport, RuleReflector, reflect
 from shared_core.lifecycle import Handle
+from shared_core.policies.conversations import finish_conversation
 from shared_core.policies.run_reads import run_of, select_runs
 from shared_core.policies.run_undo import undo_run
 from shared_core.ports.jobs import OF_A_THREAD, Capability, Job, JobType, NewJob, ReflectionDue
@@ -150,7 +152,8 @@ class Runs:
             private_only=reader is not None and reader.private_only,
         ).run()
         if reader and not report.more:
-            await storage.conversations.finish_conversation(scope, thread_id)
+            finishing = partial(finish_conversation, thread_id)
+            await storage.transact(scope_path(scope), finishing, lock="none")
         if self._follow and not report.more and job_type is not JobType.FAST_REPLAY:
             await self._follow(scope, thread_id)
         return report

@@ -11,7 +11,6 @@ from typing import Final, Protocol
 from shared_core.core.domain import Event, Scope, ThreadId
 from shared_core.core.namespaces import check_label
 from shared_core.errors import InvalidInput
-from shared_core.ports.jobs import NewJob
 
 CONVERSATION: Final = "conversation:"
 """Prefix of the ids of threads that belong to sessions."""
@@ -112,7 +111,7 @@ class InputContext(Speaker):
 
 
 class ConversationStorage(Protocol):
-    """Sessions on threads. Every method is one transaction, serialised per user."""
+    """Sessions on threads. The policies of shared_core.policies.conversations open and end them."""
 
     async def hear_turn(
         self,
@@ -136,27 +135,6 @@ class ConversationStorage(Protocol):
         self, scope: Scope, thread_id: ThreadId | None, context: int, kin: Sequence[str]
     ) -> InputContext:
         """Return the context hear_turn() would give. thread_id: of the active session."""
-
-    async def open_conversation(
-        self, scope: Scope, new_id: ThreadId, rules: SessionRules
-    ) -> Session:
-        """Return the active session, or a new one with id new_id."""
-
-    async def active_conversation(self, scope: Scope) -> Session | None:
-        """Return the active session, also if it is over but not ended yet, or None."""
-
-    async def conversation_of_thread(self, scope: Scope, thread_id: ThreadId) -> Session | None: ...
-
-    async def end_conversation(
-        self, scope: Scope, job: NewJob, rules: SessionRules, *, if_over: bool
-    ) -> Session | None:
-        """End the active session and enqueue a job on it; return it, or None if there is none.
-
-        if_over: end it only if it is over. A session without turns is deleted, without a job.
-        """
-
-    async def finish_conversation(self, scope: Scope, thread_id: ThreadId) -> None:
-        """Mark an ended session as consolidated, if every turn of it was read."""
 
     async def conversations_over(self, limit: int) -> tuple[Sequence[Scope], datetime | None]:
         """Return users whose session is over, and when the next session ends, or None."""

@@ -139,7 +139,7 @@ class JobRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
-    """Selects jobs by application, user, thread, id and status; None matches any.
+    """Selects jobs by application, user, thread, ids and status; None matches any.
 
     statuses: by default open and dead jobs.
     """
@@ -147,7 +147,7 @@ class JobFilter:
     app: str | None = None
     user: str | None = None
     thread_id: ThreadId | None = None
-    job_id: UUID | None = None
+    job_ids: Collection[UUID] | None = None
     statuses: Collection[JobStatus] = field(default=OPEN_OR_FAILED)
     limit: int = 1000
 
@@ -175,24 +175,14 @@ class UnreadableJob(MemoryCoreError):
 class JobStorage(Protocol):
     """The queue: at most one job per thread and type is pending, and one per thread runs.
 
-    For callbacks, one per thread and name may be pending.
+    For callbacks, one per thread and name may be pending. Known jobs of one tenant are changed by
+    the policies of shared_core.policies.jobs.
     """
 
     async def enqueue(self, scope: Scope, thread_id: ThreadId | None, job: NewJob) -> None:
         """Enqueue a job; a pending one of the same kind moves to the new time.
 
         A job with a payload replaces the pending one.
-        """
-
-    async def end_session(self, scope: Scope, thread_id: ThreadId, job: NewJob) -> bool:
-        """Enqueue a job if a thread has unread turns; return whether it has."""
-
-    async def start_job(
-        self, scope: Scope, thread_id: ThreadId, job: NewJob, worker_id: str, lease_s: float
-    ) -> Job | None:
-        """Store a job as claimed by a worker; return it, or None if there is no such thread.
-
-        Raises Conflict while another job of the thread runs.
         """
 
     async def claim_job(
@@ -208,29 +198,8 @@ class JobStorage(Protocol):
         Raises UnreadableJob for a job whose row cannot be read; it is dead then, with the reason.
         """
 
-    async def extend_job(self, job: Job, worker_id: str, lease_s: float) -> bool:
-        """Extend a lease; return False if the worker lost the job."""
-
     async def release_jobs(self, worker_id: str) -> None:
         """Return all jobs that a worker has claimed to the queue."""
-
-    async def complete_job(
-        self, job: Job, worker_id: str, result: Mapping[str, JsonValue]
-    ) -> None: ...
-
-    async def return_job(
-        self,
-        job: Job,
-        worker_id: str,
-        error: str,
-        retry_at: datetime | None,
-        *,
-        counted: bool = True,
-    ) -> None:
-        """Return a job to the queue for a retry at retry_at; None makes it a dead job.
-
-        counted: False if this attempt does not count.
-        """
 
     async def next_job_at(self, capabilities: Sequence[Capability]) -> datetime | None:
         """Return when the next job is due or a lease expires, or None if no job is open.
@@ -255,17 +224,6 @@ class JobStorage(Protocol):
 
     async def list_jobs(self, job_filter: JobFilter) -> Sequence[JobRecord]:
         """Return the selected jobs, newest first. Rows that cannot be read are logged instead."""
-
-    async def jobs_of_threads(
-        self, threads: Sequence[tuple[Scope, ThreadId]]
-    ) -> Sequence[JobRecord]:
-        """Return all jobs of some threads, newest first."""
-
-    async def retry_jobs(self, job_ids: Sequence[UUID]) -> int:
-        """Enqueue dead jobs again, due now; return the number."""
-
-    async def cancel_jobs(self, job_ids: Sequence[UUID]) -> int:
-        """Cancel open jobs; return the number. A worker notices it at its next heartbeat."""
 
     async def job_stats(self) -> JobStats: ...
 

@@ -167,28 +167,6 @@ class RetentionStorage(Protocol):
     ) -> tuple[Sequence[RetentionRow], Mapping[float, Mapping[Fate, int]]]:
         """Return retention statistics, and the number of memories by fate within each of days."""
 
-    async def take_turn(self, task: str, worker_id: str, now: datetime, lease_s: float) -> bool:
-        """Lease a periodic task if it is due and free; return whether it succeeded."""
-
-    async def keep_turn(self, task: str, worker_id: str, now: datetime, lease_s: float) -> bool:
-        """Extend the lease of a task; return False if another worker has it."""
-
-    async def end_turn(
-        self,
-        task: str,
-        worker_id: str,
-        now: datetime,
-        next_at: datetime,
-        result: Mapping[str, JsonValue],
-    ) -> None:
-        """Store the result of a leased task and when it is due again."""
-
-    async def last_turn(self, task: str) -> TaskRun | None:
-        """Return the last run of a task, or None."""
-
-    async def drop_task(self, task: str) -> None:
-        """Delete a task and its last run."""
-
     async def named_ids(self, scope: Scope, keys: Sequence[str]) -> Sequence[UUID]:
         """Return the ids of memories given by key or id."""
 

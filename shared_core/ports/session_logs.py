@@ -77,8 +77,6 @@ class SessionStorage(Protocol):
     async def list_sessions(self, app: str, user: str | None) -> Sequence[SessionRecord]:
         """Return logs without events, in the order of their last change."""
 
-    async def user_state(self, scope: Scope) -> Mapping[str, JsonValue]: ...
-
     async def append_session_event(
         self,
         scope: Scope,

@@ -19,6 +19,7 @@ from shared_core.core.retention_policy import FATES, Fate, RetentionPolicy
 from shared_core.core.telemetry import FORGOTTEN, forgotten, measured
 from shared_core.core.timestamps import ServerClock
 from shared_core.errors import MemoryCoreError
+from shared_core.jobs.scheduled_task import ScheduledTask
 from shared_core.lifecycle import Handle
 from shared_core.ports.retention import Counts, Kept, TaskRun, Weak
 from shared_core.ports.storage import Clock, Storage
@@ -279,18 +280,19 @@ class ForgettingSchedule(PeriodicTask):
             return None
         storage = await self._handle.storage()
         worker_id = uuid4().hex
-        if not await storage.retention.take_turn(TASK, worker_id, self._clock(), LEASE_S):
+        task = ScheduledTask(storage, TASK)
+        if not await task.take(worker_id, self._clock(), LEASE_S):
             return None
 
         async def goes_on() -> bool:
-            return await storage.retention.keep_turn(TASK, worker_id, self._clock(), LEASE_S)
+            return await task.keep(worker_id, self._clock(), LEASE_S)
 
         report = await forget_faded(storage, self._clock, None, None, goes_on=goes_on)
         now = self._clock()
         next_at = now + timedelta(hours=self._every_h)
         counts: dict[str, int] = {fate: report.of(fate) for fate in FATES}
         result = counts | {"retimed": report.retimed, "batches": report.batches}
-        await storage.retention.end_turn(TASK, worker_id, now, next_at, result)
+        await task.end(worker_id, now, next_at, result)
         counted = ", ".join(f"{count} {fate}" for fate, count in counts.items())
         log.info("forgetting took %.2f s: %s", report.duration_s, counted)
         return report
@@ -298,7 +300,7 @@ class ForgettingSchedule(PeriodicTask):
     async def last(self) -> TaskRun | None:
         """Return the last run of any process; None before the first."""
         storage = await self._handle.storage()
-        return await storage.retention.last_turn(TASK)
+        return await ScheduledTask(storage, TASK).last()
 
     def _waits_s(self) -> tuple[float, float]:
         return FIRST_LOOK_S, LOOK_EVERY_S

@@ -16,6 +16,7 @@ from shared_core.core.domain import Scope
 from shared_core.core.shown import shown
 from shared_core.core.validation import optional_function
 from shared_core.errors import Conflict, InvalidInput, NotFound
+from shared_core.jobs.scheduled_task import ScheduledTask
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.text import has_words
 from shared_core.ports.transfer import EMBEDDINGS, RowBatch, Written
@@ -96,11 +97,11 @@ class Transfer:
         storage = await self._handle.storage()
         there = await other._handle.storage()
         mark = f"mark:{uuid4().hex}"
-        await storage.retention.take_turn(mark, mark, datetime.now(UTC), 0)
+        await ScheduledTask(storage, mark).take(mark, datetime.now(UTC), 0)
         try:
-            return await there.retention.last_turn(mark) is not None
+            return await ScheduledTask(there, mark).last() is not None
         finally:
-            await storage.retention.drop_task(mark)
+            await ScheduledTask(storage, mark).drop()
 
     async def import_lines(
         self,

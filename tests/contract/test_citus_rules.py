@@ -44,15 +44,11 @@ LITERALS = (
 OF_BOTH_PLACES = {
     "add_erasure": "counts what went, of the queue too",
     "ask_for_ends": "a job for each session that is over",
-    "cancel_jobs": "a session whose job was cancelled waits again",
     "count_before_erasing": "counts what is there, of the queue too",
     "count_extraction": "every so many ask for a reflection",
     "drop_lost_jobs": "jobs of threads that are gone",
-    "end_conversation": "a session that ends asks for its job",
     "enqueue_job": "when a job is due hangs on what its thread has unread",
     "erase_user": "schedules go with their user",
-    "return_job": "a session whose job was given up waits again",
-    "start_job": "a job learns how much of its thread is unread",
 }
 """Statements that name a table of the coordinator and one that is spread: Citus plans these piece
 by piece, and they are the first that a real cluster has to be asked about."""

@@ -28,6 +28,7 @@ from shared_core import (
     run_sync,
 )
 from shared_core.core.domain import JsonValue
+from shared_core.jobs.stored_jobs import StoredJobs
 from shared_core.ports.jobs import Job
 from shared_core.storage.postgres.connection.database import Answers, PostgresDatabase
 from shared_core.storage.postgres.connection.statements import Step
@@ -425,19 +426,17 @@ def test_the_same_messages_are_tried_again_after_a_give_up(dsn: str) -> None:
 async def test_a_watch_survives_a_moment_without_the_database(
     dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from shared_core.storage.postgres.jobs import PostgresJobs
-
     monkeypatch.setattr("shared_core.jobs.queue.OUTAGE", lambda state: 0.01)
-    read = PostgresJobs.jobs_of_threads
+    read = StoredJobs.of_threads
     away = [True]
 
-    async def sometimes(self: PostgresJobs, threads: Any) -> Any:
+    async def sometimes(self: StoredJobs, threads: Any) -> Any:
         if away:
             away.pop()
             raise StorageUnavailable("away")
         return await read(self, threads)
 
-    monkeypatch.setattr(PostgresJobs, "jobs_of_threads", sometimes)
+    monkeypatch.setattr(StoredJobs, "of_threads", sometimes)
     async with open_memory(dsn, embedder=embed) as memory:
         memory.jobs.learn(_nothing)
         job_id: UUID = await memory.jobs.ask(ANN, "t", {})

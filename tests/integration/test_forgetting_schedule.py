@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from shared_core import Event, InvalidInput, MemoryEngine, Scope, open_memory
+from shared_core.jobs.scheduled_task import ScheduledTask
 from shared_core.retention import cleanup
 from shared_core.settings import load_settings
 
@@ -74,11 +75,11 @@ async def test_it_is_done_once_a_day_by_one_of_many(
 async def test_a_worker_that_died_at_it_is_replaced_when_its_lease_is_over(
     memory: MemoryEngine, clock: Clock
 ) -> None:
-    assert await memory._storage.retention.take_turn("forget_faded", "dead", clock.now, 600)
+    assert await ScheduledTask(memory._storage, "forget_faded").take("dead", clock.now, 600)
     assert await memory.retention.schedule.run_if_due() is None
     clock.now += timedelta(seconds=601)
     assert await memory.retention.schedule.run_if_due() is not None
-    assert not await memory._storage.retention.keep_turn("forget_faded", "dead", clock.now, 600)
+    assert not await ScheduledTask(memory._storage, "forget_faded").keep("dead", clock.now, 600)
 
 
 async def test_who_lost_its_turn_ends_after_its_batch(

@@ -11,6 +11,14 @@ from uuid import UUID
 
 import pytest
 from both_engines import NOW, Both
+from storage_calls import (
+    active_conversation,
+    conversation_of_thread,
+    end_conversation,
+    finish_conversation,
+    open_conversation,
+    stored_jobs,
+)
 
 from shared_core import Event, Scope
 from shared_core.core.domain import USER, ThreadId
@@ -81,9 +89,9 @@ async def test_any_course_is_the_same(both: Both, seed: int) -> None:
                 )
             )
         elif step == "o":
-            await both.same(lambda s, i=new_id: s.conversations.open_conversation(SCOPE, i, RULES))
+            await both.same(lambda s, i=new_id: open_conversation(s, SCOPE, i, RULES))
         elif step == "f":
-            await both.same(lambda s, i=earlier: s.conversations.finish_conversation(SCOPE, i))
+            await both.same(lambda s, i=earlier: finish_conversation(s, SCOPE, i))
         elif step == "c":
             await read_to_the_end(both, number)
         elif step == "x":
@@ -94,17 +102,17 @@ async def test_any_course_is_the_same(both: Both, seed: int) -> None:
             )
         else:
             await both.same(
-                lambda s, n=number, over=step == "i": s.conversations.end_conversation(
-                    SCOPE, job(n), RULES, if_over=over
+                lambda s, n=number, over=step == "i": end_conversation(
+                    s, SCOPE, job(n), RULES, if_over=over
                 )
             )
-        active = await both.same(lambda s: s.conversations.active_conversation(SCOPE))
+        active = await both.same(lambda s: active_conversation(s, SCOPE))
         whose = active.session_id if active else None
         await both.same(
             lambda s, w=whose: s.conversations.around_input(SCOPE, w, 3, ["has_sister"])
         )
         await both.same(lambda s: s.conversations.conversations_over(9))
-        await both.same(lambda s, i=earlier: s.conversations.conversation_of_thread(SCOPE, i))
+        await both.same(lambda s, i=earlier: conversation_of_thread(s, SCOPE, i))
         await both.left(TENANT, HELD)
 
 
@@ -131,7 +139,7 @@ async def test_a_turn_that_an_earlier_one_had_is_not_said_again(both: Both) -> N
     first = ThreadId("conversation:1")
     for number in (1, 2, 3):
         assert (True, None) == await heard(said(number), 1, once=True)
-    await both.same(lambda s: s.conversations.end_conversation(SCOPE, job(1), RULES, if_over=False))
+    await both.same(lambda s: end_conversation(s, SCOPE, job(1), RULES, if_over=False))
     assert (True, first) == await heard(said(3), 2, once=True)
     assert (True, None) == await heard(replace(said(3), text="茶 3 "), 2, once=True)
     await both.same(lambda s: s.events.forget_turns(SCOPE, first, ["e2"]))
@@ -146,19 +154,19 @@ async def test_what_is_given_up_has_ended(both: Both, gives_up: bool) -> None:
     await both.same(
         lambda s: s.conversations.hear_turn(SCOPE, thread, said(1), RULES, 3, [], once=True)
     )
-    await both.same(lambda s: s.conversations.end_conversation(SCOPE, job(1), RULES, if_over=False))
+    await both.same(lambda s: end_conversation(s, SCOPE, job(1), RULES, if_over=False))
     if gives_up:
         can = [Capability(JobType.FULL_CONSOLIDATION)]
         taken = await both.same(lambda s: s.jobs.claim_job("w", 60.0, can, None))
         assert taken is not None
-        await both.same(lambda s: s.jobs.return_job(taken, "w", "no", both.now))
-        ending = await both.same(lambda s: s.conversations.conversation_of_thread(SCOPE, thread))
+        await both.same(lambda s: stored_jobs(s).give_back(taken, "w", "no", both.now))
+        ending = await both.same(lambda s: conversation_of_thread(s, SCOPE, thread))
         assert ending is not None and ending.status == SessionStatus.ENDING
         await both.same(lambda s: s.jobs.claim_job("w", 60.0, can, None))
-        await both.same(lambda s: s.jobs.return_job(taken, "w", "no", None))
+        await both.same(lambda s: stored_jobs(s).give_back(taken, "w", "no", None))
     else:
-        assert 1 == await both.same(lambda s: s.jobs.cancel_jobs([UUID(int=1)]))
-    ended = await both.same(lambda s: s.conversations.conversation_of_thread(SCOPE, thread))
+        assert 1 == await both.same(lambda s: stored_jobs(s).cancel([UUID(int=1)]))
+    ended = await both.same(lambda s: conversation_of_thread(s, SCOPE, thread))
     assert ended is not None and ended.status == SessionStatus.ENDED
     await both.left(TENANT, HELD)
 
@@ -175,11 +183,11 @@ async def test_it_has_ended_when_all_its_jobs_are_cancelled_at_once(
     await both.same(
         lambda s: s.conversations.hear_turn(SCOPE, thread, said(1), RULES, 3, [], once=True)
     )
-    await both.same(lambda s: s.conversations.end_conversation(SCOPE, job(1), RULES, if_over=False))
+    await both.same(lambda s: end_conversation(s, SCOPE, job(1), RULES, if_over=False))
     await both.put(TENANT, {"consolidation_jobs": [reflecting]})
     ids = [UUID(int=number + 1) for number in range(cancelled)]
-    assert cancelled == await both.same(lambda s: s.jobs.cancel_jobs(ids))
-    found = await both.same(lambda s: s.conversations.conversation_of_thread(SCOPE, thread))
+    assert cancelled == await both.same(lambda s: stored_jobs(s).cancel(ids))
+    found = await both.same(lambda s: conversation_of_thread(s, SCOPE, thread))
     assert found is not None
     assert found.status == (SessionStatus.ENDED if cancelled == 2 else SessionStatus.ENDING)
     await both.left(TENANT, HELD)
@@ -195,9 +203,7 @@ async def test_what_ends_is_consolidated_once(both: Both) -> None:
         lambda s: s.conversations.hear_turn(SCOPE, thread, said(1), RULES, 3, [], once=True)
     )
     await both.put(TENANT, {"consolidation_jobs": [waiting]})
-    ended = await both.same(
-        lambda s: s.conversations.end_conversation(SCOPE, job(1), RULES, if_over=False)
-    )
+    ended = await both.same(lambda s: end_conversation(s, SCOPE, job(1), RULES, if_over=False))
     assert ended is not None and ended.status == SessionStatus.ENDING
     held = await both.left(TENANT, HELD)
     assert [(row["run_after"], row["priority"]) for row in held["consolidation_jobs"]] == [
@@ -205,13 +211,10 @@ async def test_what_ends_is_consolidated_once(both: Both) -> None:
     ]
     for done in (0, 1):
         await _consolidated(both, done)
-        await both.same(lambda s: s.conversations.finish_conversation(SCOPE, thread))
-        found = await both.same(lambda s: s.conversations.conversation_of_thread(SCOPE, thread))
+        await both.same(lambda s: finish_conversation(s, SCOPE, thread))
+        found = await both.same(lambda s: conversation_of_thread(s, SCOPE, thread))
         assert found is not None and (found.status == SessionStatus.ENDED) == bool(done)
-    assert (
-        await both.same(lambda s: s.conversations.conversation_of_thread(SCOPE, ThreadId("no")))
-        is None
-    )
+    assert await both.same(lambda s: conversation_of_thread(s, SCOPE, ThreadId("no"))) is None
 
 
 async def _consolidated(both: Both, seq: int) -> None:

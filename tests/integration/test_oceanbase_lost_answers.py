@@ -14,10 +14,12 @@ from uuid import UUID
 import pymysql
 import pytest
 from seekdb_databases import SeekdbDatabases
+from storage_calls import end_conversation, open_conversation, stored_jobs
 
 from shared_core import Event, Scope, StorageUnavailable
 from shared_core.core.domain import MemoryId, ThreadId
 from shared_core.core.namespaces import memories_namespace
+from shared_core.jobs.scheduled_task import ScheduledTask
 from shared_core.ports.api_tokens import ApiToken
 from shared_core.ports.conversations import SessionRules
 from shared_core.ports.items import MemoryRow
@@ -106,7 +108,7 @@ def job(number: int, kind: JobType = JobType.FULL_CONSOLIDATION) -> NewJob:
 
 
 async def taken(storage: OceanBaseStorage) -> object:
-    return await storage.retention.take_turn("cleanup", "me", NOW, 60)
+    return await ScheduledTask(storage, "cleanup").take("me", NOW, 60)
 
 
 async def tokened(storage: OceanBaseStorage) -> object:
@@ -121,8 +123,8 @@ async def tokened(storage: OceanBaseStorage) -> object:
 
 
 async def ended(storage: OceanBaseStorage) -> object:
-    found = await storage.conversations.end_conversation(
-        ANA, job(8, JobType.DEEP_REFLECTION), RULES, if_over=False
+    found = await end_conversation(
+        storage, ANA, job(8, JobType.DEEP_REFLECTION), RULES, if_over=False
     )
     return found and found.session_id
 
@@ -140,7 +142,7 @@ async def erased(storage: OceanBaseStorage) -> object:
 
 
 async def cancelled(storage: OceanBaseStorage) -> object:
-    return await storage.jobs.cancel_jobs([UUID(int=7)])
+    return await stored_jobs(storage).cancel([UUID(int=7)])
 
 
 async def counted(storage: OceanBaseStorage) -> object:
@@ -152,7 +154,7 @@ async def counted(storage: OceanBaseStorage) -> object:
 async def filled(storage: OceanBaseStorage) -> None:
     await storage.items.put_memories([memory("a"), memory("b")], None)
     await storage.jobs.enqueue(ANA, ThreadId("t"), job(7))
-    await storage.conversations.open_conversation(ANA, ThreadId("conversation:1"), RULES)
+    await open_conversation(storage, ANA, ThreadId("conversation:1"), RULES)
     turn = Event(event_id="e", author="user", role="user", text="Hello.", occurred_at=NOW)
     await storage.conversations.hear_turn(
         ANA, ThreadId("conversation:2"), turn, RULES, 0, (), once=False

@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from standing_clock import NOW, StandingClock
+from storage_calls import stored_jobs
 
 from shared_core import Conflict, Scope
 from shared_core.core.domain import ThreadId
@@ -46,7 +47,7 @@ async def claim(storage: Storage, worker: str = "w1", after: Scope | None = None
 
 
 async def only(storage: Storage, scope: Scope = ANN) -> JobRecord:
-    [record] = await storage.jobs.jobs_of_threads([(scope, T)])
+    [record] = await stored_jobs(storage).of_threads([(scope, T)])
     return record
 
 
@@ -62,14 +63,14 @@ async def test_a_job_goes_from_asked_to_done(
         payload={"note": "火锅", "n": [1, None]},
     )  # fmt: skip
     assert await claim(storage, "w2") is None
-    assert await storage.jobs.extend_job(job, "w1", 90)
-    assert not await storage.jobs.extend_job(job, "w2", 90)
+    assert await stored_jobs(storage).extend(job, "w1", 90)
+    assert not await stored_jobs(storage).extend(job, "w2", 90)
     assert NOW + timedelta(seconds=90) == await storage.jobs.next_job_at(ALL)
     assert 1 == await storage.jobs.open_jobs([(ANN, T)], ALL)
     storage_clock.forward(3)
-    await storage.jobs.complete_job(job, "w2", {})
+    await stored_jobs(storage).complete(job, "w2", {})
     assert JobStatus.RUNNING is (await only(storage)).status
-    await storage.jobs.complete_job(job, "w1", {"facts": 2})
+    await stored_jobs(storage).complete(job, "w1", {"facts": 2})
     done = await only(storage)
     assert (JobStatus.COMPLETED, {"facts": 2}, NOW, storage_clock.now, None, None) == (
         done.status, done.result, done.started_at, done.completed_at, done.lease_until, done.error
@@ -85,7 +86,7 @@ async def test_of_a_thread_one_done_job_is_kept(
         await storage.jobs.enqueue(ANN, T, new())
         job = await claim(storage)
         assert job
-        await storage.jobs.complete_job(job, "w1", {})
+        await stored_jobs(storage).complete(job, "w1", {})
         storage_clock.forward(1)
     assert job.job_id == (await only(storage)).job_id
 
@@ -119,7 +120,7 @@ async def test_a_failed_try_waits_for_its_next_one(
     job = await claim(storage)
     assert job
     retry_at = NOW + timedelta(seconds=500)
-    await storage.jobs.return_job(job, "w1", "it broke\0", retry_at)
+    await stored_jobs(storage).give_back(job, "w1", "it broke\0", retry_at)
     await storage.jobs.enqueue(ANN, T, new(5))
     one = await only(storage)
     assert (JobStatus.PENDING, 1, retry_at, "it broke\ufffd") == (
@@ -142,23 +143,23 @@ async def test_what_is_given_up_is_kept_and_can_be_tried_again(
         await storage.jobs.enqueue(ANN, T, new())
         job = await claim(storage)
         assert job
-        await storage.jobs.return_job(job, "w1", error, None, counted=error == "second")
+        await stored_jobs(storage).give_back(job, "w1", error, None, counted=error == "second")
     one = await only(storage)
     assert (JobStatus.FAILED, "second", 1, NOW) == (
         one.status, one.error, one.attempts, one.completed_at
     )  # fmt: skip
     assert [one] == list(await storage.jobs.list_jobs(JobFilter(app="app", user="ann")))
     assert [] == await storage.jobs.list_jobs(JobFilter(app="app", user="bob"))
-    assert [one] == list(await storage.jobs.list_jobs(JobFilter(app="app", job_id=one.job_id)))
+    assert [one] == list(await storage.jobs.list_jobs(JobFilter(app="app", job_ids=[one.job_id])))
     assert [] == await storage.jobs.list_jobs(JobFilter(statuses=[JobStatus.PENDING]))
     storage_clock.forward(1)
-    assert 1 == await storage.jobs.retry_jobs([one.job_id, uuid4()])
-    assert 0 == await storage.jobs.retry_jobs([])
+    assert 1 == await stored_jobs(storage).retry([one.job_id, uuid4()])
+    assert 0 == await stored_jobs(storage).retry([])
     one = await only(storage)
     assert (JobStatus.PENDING, 0, storage_clock.now, None, None) == (
         one.status, one.attempts, one.run_after, one.error, one.completed_at
     )  # fmt: skip
-    assert 1 == await storage.jobs.cancel_jobs([one.job_id])
+    assert 1 == await stored_jobs(storage).cancel([one.job_id])
     assert JobStatus.CANCELLED is (await only(storage)).status
 
 
@@ -166,12 +167,12 @@ async def test_a_cancelled_job_is_lost_to_its_worker(storage: Storage) -> None:
     await storage.jobs.enqueue(ANN, T, new())
     job = await claim(storage)
     assert job
-    assert 1 == await storage.jobs.cancel_jobs([job.job_id])
-    assert not await storage.jobs.extend_job(job, "w1", 10)
-    await storage.jobs.complete_job(job, "w1", {})
+    assert 1 == await stored_jobs(storage).cancel([job.job_id])
+    assert not await stored_jobs(storage).extend(job, "w1", 10)
+    await stored_jobs(storage).complete(job, "w1", {})
     assert JobStatus.CANCELLED is (await only(storage)).status
-    await storage.jobs.return_job(job, "w1", "late", None)
-    assert [] == list(await storage.jobs.jobs_of_threads([(ANN, T)]))
+    await stored_jobs(storage).give_back(job, "w1", "late", None)
+    assert [] == list(await stored_jobs(storage).of_threads([(ANN, T)]))
 
 
 async def test_a_silent_worker_loses_its_job(
@@ -185,7 +186,7 @@ async def test_a_silent_worker_loses_its_job(
     storage_clock.forward(LEASE_S)
     taken = await claim(storage, "w2")
     assert taken and (job.job_id, 2) == (taken.job_id, taken.attempts)
-    await storage.jobs.complete_job(job, "w1", {})
+    await stored_jobs(storage).complete(job, "w1", {})
     assert JobStatus.RUNNING is (await only(storage)).status
 
 
@@ -199,7 +200,7 @@ async def test_what_a_worker_gives_back_waits_again(
     await storage.jobs.enqueue(ANN, T, new(70))
     storage_clock.forward(1)
     await storage.jobs.release_jobs("w1")
-    statuses = [record.status for record in await storage.jobs.jobs_of_threads([(ANN, T)])]
+    statuses = [record.status for record in await stored_jobs(storage).of_threads([(ANN, T)])]
     assert sorted(statuses) == [JobStatus.CANCELLED, JobStatus.PENDING]  # the newer one waits
     assert JobStatus.RUNNING is (await only(storage, BOB)).status
 
@@ -211,8 +212,8 @@ async def test_one_job_of_a_thread_runs_at_a_time(storage: Storage) -> None:
     assert await claim(storage, "w2") is None
     assert NOW + timedelta(seconds=LEASE_S) == await storage.jobs.next_job_at(ALL)
     with pytest.raises(Conflict, match="another job of thread 't' is running"):
-        await storage.jobs.start_job(ANN, T, new(), "w3", LEASE_S)
-    assert await storage.jobs.start_job(ANN, ThreadId("none"), new(), "w3", LEASE_S) is None
+        await stored_jobs(storage).start(ANN, T, new(), "w3", LEASE_S)
+    assert await stored_jobs(storage).start(ANN, ThreadId("none"), new(), "w3", LEASE_S) is None
 
 
 async def test_a_job_is_started_at_once(storage: Storage, storage_clock: StandingClock) -> None:
@@ -220,14 +221,14 @@ async def test_a_job_is_started_at_once(storage: Storage, storage_clock: Standin
     assert await claim(storage)
     storage_clock.forward(LEASE_S)  # its worker was silent
     asked = new(payload={"a": 1})
-    started = await storage.jobs.start_job(ANN, T, asked, "w2", LEASE_S)
+    started = await stored_jobs(storage).start(ANN, T, asked, "w2", LEASE_S)
     assert started and (asked.job_id, 1, {"a": 1}) == (
         started.job_id, started.attempts, started.payload
     )  # fmt: skip
-    assert started == await storage.jobs.start_job(ANN, T, asked, "w2", LEASE_S)
-    found = {one.job_type: one.status for one in await storage.jobs.jobs_of_threads([(ANN, T)])}
+    assert started == await stored_jobs(storage).start(ANN, T, asked, "w2", LEASE_S)
+    found = {one.job_type: one.status for one in await stored_jobs(storage).of_threads([(ANN, T)])}
     assert {"fast_replay": "pending", "deep_reflection": "running"} == found
-    await storage.jobs.complete_job(started, "w2", {})
+    await stored_jobs(storage).complete(started, "w2", {})
 
 
 async def test_tenants_take_turns_after_priority(storage: Storage) -> None:
@@ -282,7 +283,7 @@ async def test_workers_never_share_a_job(storage: Storage) -> None:
         done = []
         while (job := await claim(storage, worker)) is not None:
             done.append(job.job_id)
-            await storage.jobs.complete_job(job, worker, {})
+            await stored_jobs(storage).complete(job, worker, {})
         return done
 
     taken = await asyncio.gather(*(work(f"w{place}") for place in range(4)))
@@ -291,9 +292,9 @@ async def test_workers_never_share_a_job(storage: Storage) -> None:
 
 
 async def test_an_unread_thread_is_asked_for_once_it_ends(storage: Storage) -> None:
-    assert not await storage.jobs.end_session(ANN, T, new())
+    assert not await stored_jobs(storage).end_session(ANN, T, new())
     await storage.jobs.enqueue(ANN, T, new(60))
-    assert not await storage.jobs.end_session(ANN, T, new())
+    assert not await stored_jobs(storage).end_session(ANN, T, new())
     assert NOW + timedelta(seconds=60) == (await only(storage)).run_after
 
 
@@ -317,12 +318,12 @@ async def test_turns_make_a_thread_due_when_they_are_many(storage: Storage) -> N
     ):
         await storage.jobs.enqueue(ANN, T, new(60, **changes))
         assert NOW + timedelta(seconds=due_s) == (await only(storage)).run_after
-    assert await storage.jobs.end_session(ANN, T, new(-5))
+    assert await stored_jobs(storage).end_session(ANN, T, new(-5))
     job = await claim(storage)
     assert job
     await storage.jobs.enqueue(ANN, T, new(60, token_threshold=100))  # somebody reads it
-    await storage.jobs.return_job(job, "w1", "again", NOW)
-    due = {one.status: one.run_after for one in await storage.jobs.jobs_of_threads([(ANN, T)])}
+    await stored_jobs(storage).give_back(job, "w1", "again", NOW)
+    due = {one.status: one.run_after for one in await stored_jobs(storage).of_threads([(ANN, T)])}
     assert {"pending": NOW + timedelta(seconds=60), "cancelled": NOW} == due
 
 

@@ -15,6 +15,7 @@ from whole_user import START, WholeClock, populate, write_the_rest
 from shared_core import Conflict, RetentionPolicy, Scope, open_memory
 from shared_core.core.domain import MemoryKind
 from shared_core.core.retention_policy import STAGES
+from shared_core.jobs.scheduled_task import ScheduledTask
 from shared_core.ports.retention import Kept, Revival, Weak
 from shared_core.ports.storage import Storage
 from shared_core.ports.transfer import ExportScope
@@ -217,23 +218,23 @@ async def test_what_is_weak_goes_at_once(pair: Pair, decay_rate: float | None) -
 async def test_a_task_is_done_by_one_at_a_time(pair: Pair) -> None:
     now = pair.now
     later = now + timedelta(seconds=50)
-    assert await pair.same(lambda storage: storage.retention.last_turn("t")) is None
-    assert await pair.same(lambda storage: storage.retention.take_turn("t", "w1", now, 60))
-    assert not await pair.same(lambda storage: storage.retention.take_turn("t", "w2", later, 60))
-    assert await pair.same(lambda storage: storage.retention.keep_turn("t", "w1", later, 60))
-    assert not await pair.same(lambda storage: storage.retention.keep_turn("t", "w2", later, 60))
+    assert await pair.same(lambda storage: ScheduledTask(storage, "t").last()) is None
+    assert await pair.same(lambda storage: ScheduledTask(storage, "t").take("w1", now, 60))
+    assert not await pair.same(lambda storage: ScheduledTask(storage, "t").take("w2", later, 60))
+    assert await pair.same(lambda storage: ScheduledTask(storage, "t").keep("w1", later, 60))
+    assert not await pair.same(lambda storage: ScheduledTask(storage, "t").keep("w2", later, 60))
     await pair.same(
-        lambda storage: storage.retention.end_turn("t", "w2", later, later, {"not": "mine"})
+        lambda storage: ScheduledTask(storage, "t").end("w2", later, later, {"not": "mine"})
     )
-    await pair.same(lambda storage: storage.retention.end_turn("t", "w1", later, later, {"n": 1}))
-    turn = await pair.same(lambda storage: storage.retention.last_turn("t"))
+    await pair.same(lambda storage: ScheduledTask(storage, "t").end("w1", later, later, {"n": 1}))
+    turn = await pair.same(lambda storage: ScheduledTask(storage, "t").last())
     assert turn and (later, later, {"n": 1}) == (turn.next_at, turn.done_at, turn.result)
-    assert not await pair.same(lambda storage: storage.retention.take_turn("t", "w2", now, 60))
-    assert await pair.same(lambda storage: storage.retention.take_turn("t", "w2", later, 60))
-    await pair.same(lambda storage: storage.retention.take_turn("other", "w1", now, 60))
-    await pair.same(lambda storage: storage.retention.drop_task("t"))
-    assert await pair.same(lambda storage: storage.retention.last_turn("t")) is None
-    assert await pair.same(lambda storage: storage.retention.last_turn("other"))
+    assert not await pair.same(lambda storage: ScheduledTask(storage, "t").take("w2", now, 60))
+    assert await pair.same(lambda storage: ScheduledTask(storage, "t").take("w2", later, 60))
+    await pair.same(lambda storage: ScheduledTask(storage, "other").take("w1", now, 60))
+    await pair.same(lambda storage: ScheduledTask(storage, "t").drop())
+    assert await pair.same(lambda storage: ScheduledTask(storage, "t").last()) is None
+    assert await pair.same(lambda storage: ScheduledTask(storage, "other").last())
     for storage in pair.storages:
         ahead = await storage.retention.ahead_of_server(
             datetime.now(START.tzinfo) + timedelta(days=2)

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 from both_engines import NOW, Both
+from storage_calls import user_state
 
 from shared_core import Event, Scope
 from shared_core.core.domain import MemoryId, ThreadId
@@ -77,7 +78,7 @@ class RandomLogs:
 
 async def reads(both: Both, world: RandomLogs) -> None:
     for scope in SCOPES:
-        await both.same(lambda s, w=scope: s.session_logs.user_state(w))
+        await both.same(lambda s, w=scope: user_state(s, w))
         for thread in THREADS:
             for after in (None, NOW):
                 limit = world.random.choice((None, 0, 1, 3))

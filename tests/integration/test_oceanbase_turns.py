@@ -13,6 +13,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 from both_engines import NOW, Both
+from storage_calls import user_state
 
 from shared_core import Conflict, Event, InvalidInput, Scope
 from shared_core.core.domain import AsOf, MemoryId, ThreadId
@@ -260,7 +261,7 @@ async def test_states_change_key_by_key(both: Both) -> None:
                 SCOPE, THREAD, after=NOW, limit=limit
             )
         )
-    assert await both.same(lambda s: s.session_logs.user_state(SCOPE)) == {"u": None, "v": [1]}
+    assert await both.same(lambda s: user_state(s, SCOPE)) == {"u": None, "v": [1]}
     await both.left(TENANT, HELD)
 
 

@@ -211,9 +211,9 @@ async def test_a_worker_outlives_code_that_returns_no_result(dsn: str, result: A
 async def test_a_job_whose_code_was_unregistered_meanwhile_goes_back(dsn: str) -> None:
     async with open_memory(dsn, worker=False) as memory:
         await memory.jobs.ask(ANN, "t", {})
-        storage = memory._storage.jobs
+        storage = memory._storage
         known = [Capability(JobType.CALLBACK, "reflector")]
-        job = await storage.claim_job("w", 300, known, None)
+        job = await storage.jobs.claim_job("w", 300, known, None)
         assert job
         assert Outcome.LOST is await JobRunner(storage, system_clock, {}).run(job, "w", 300)
         [job_now] = await memory.jobs.list()

@@ -9,6 +9,7 @@ from datetime import datetime
 from shared_core.core.domain import USER, Event, Scope, ThreadId
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import scope_path
+from shared_core.policies.conversations import SESSION_COLUMNS, is_over, new_session, session_of
 from shared_core.ports.conversations import (
     Heard,
     InputContext,
@@ -16,18 +17,16 @@ from shared_core.ports.conversations import (
     SessionRules,
     SessionStatus,
 )
-from shared_core.ports.jobs import NewJob
 from shared_core.storage._rows import scopes_of
 from shared_core.storage.oceanbase.base import OceanBasePart, writing
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from shared_core.storage.oceanbase.events import EVENT_COLUMNS, event_of, grow_thread, last_turns
-from shared_core.storage.oceanbase.job_steps import insert_job
 
 NAME = "is_called"
 KIN_AT_MOST = 20
 """Maximum number of relatives that are returned."""
 _OF_CONVERSATION = "LEFT(thread_id, 13) = 'conversation:'"
-_COLUMNS = "thread_id, status, event_count, created_at, last_active_at, ends_at, ended_at"
+_COLUMNS = ", ".join(SESSION_COLUMNS)
 
 
 class OceanBaseConversations(OceanBasePart):
@@ -60,7 +59,7 @@ class OceanBaseConversations(OceanBasePart):
             (thread_id, before_seq), stored = known, True
             forgotten = before_seq == 0
             session = _earlier(scope, ThreadId(thread_id), now)
-        elif session is None or not (stored or _is_over(session, rules, now)):
+        elif session is None or not (stored or is_over(session, rules, now)):
             session = _extended(tx, scope, session, new_id, rules, now)
             _append_turn(tx, tenant, session, turn, metadata, now)
             stored = True
@@ -86,58 +85,6 @@ class OceanBaseConversations(OceanBasePart):
 
         return await self._database.read(work)
 
-    @writing
-    def open_conversation(
-        self, tx: Transaction, scope: Scope, new_id: ThreadId, rules: SessionRules
-    ) -> Session:
-        tenant, now = scope_path(scope), self._clock()
-        tx.lock(tenant)
-        session = _active(tx, scope)
-        if session is None:
-            session = _new(scope, new_id, 0, rules, now)
-            _write(tx, tenant, session)
-        return session
-
-    async def active_conversation(self, scope: Scope) -> Session | None:
-        return await self._database.read(lambda tx: _active(tx, scope))
-
-    async def conversation_of_thread(self, scope: Scope, thread_id: ThreadId) -> Session | None:
-        row = await self._database.read(
-            lambda tx: tx.select_one(
-                "conversations", _COLUMNS, scope_path(scope), thread_id=thread_id
-            )
-        )
-        return _session(scope, row) if row else None
-
-    @writing
-    def end_conversation(
-        self, tx: Transaction, scope: Scope, job: NewJob, rules: SessionRules, *, if_over: bool
-    ) -> Session | None:
-        tenant, now = scope_path(scope), self._clock()
-        tx.lock(tenant)
-        session = _active(tx, scope)
-        if session is None or (if_over and not _is_over(session, rules, now)):
-            return None
-        if session.event_count == 0:
-            tx.delete("conversations", tenant, thread_id=session.session_id)
-            return session
-        ended = replace(session, status=SessionStatus.ENDING, ended_at=now)
-        _write(tx, tenant, ended)
-        _enqueue_now(tx, tenant, ended.session_id, job, now)
-        return ended
-
-    @writing
-    def finish_conversation(self, tx: Transaction, scope: Scope, thread_id: ThreadId) -> None:
-        tenant = scope_path(scope)
-        tx.lock(tenant)
-        tx.run(
-            "UPDATE conversations SET status = 'ended'"
-            " WHERE tenant_id = %s AND thread_id = %s AND status = 'ending'"
-            " AND EXISTS (SELECT 1 FROM threads t WHERE t.tenant_id = %s AND t.thread_id = %s"
-            " AND t.last_memory_seq <= t.consolidated_seq)",
-            [tenant, thread_id, tenant, thread_id],
-        )
-
     async def conversations_over(self, limit: int) -> tuple[Sequence[Scope], datetime | None]:
         now = self._clock()
 
@@ -155,30 +102,12 @@ class OceanBaseConversations(OceanBasePart):
         return scopes, first[0] if first else None
 
 
-def _session(scope: Scope, row: Row) -> Session:
-    thread_id, status, event_count, created_at, last_active_at, ends_at, ended_at = row
-    return Session(
-        session_id=ThreadId(thread_id),
-        scope=scope,
-        status=SessionStatus(status),
-        event_count=event_count,
-        created_at=created_at,
-        last_active_at=last_active_at,
-        ends_at=ends_at,
-        ended_at=ended_at,
-    )
-
-
 def _active(tx: Transaction, scope: Scope) -> Session | None:
     row = tx.one(
         f"SELECT {_COLUMNS} FROM conversations WHERE tenant_id = %s AND status = 'active'",
         [scope_path(scope)],
     )
-    return _session(scope, row) if row else None
-
-
-def _is_over(session: Session, rules: SessionRules, now: datetime) -> bool:
-    return session.ends_at <= now or session.event_count >= rules.max_events
+    return session_of(scope, row) if row else None
 
 
 def _has_row(tx: Transaction, table: str, tenant: str, session: Session, turn: Event) -> bool:
@@ -210,7 +139,7 @@ def _known(tx: Transaction, tenant: str, turn: Event) -> tuple[str, int] | None:
 
 def _earlier(scope: Scope, thread_id: ThreadId, now: datetime) -> Session:
     """Return an ended conversation known only by its id."""
-    return _session(scope, (thread_id, SessionStatus.ENDED, 0, now, now, now, now))
+    return session_of(scope, (thread_id, SessionStatus.ENDED, 0, now, now, now, now))
 
 
 def _extended(
@@ -223,7 +152,7 @@ def _extended(
 ) -> Session:
     """Count one more turn in the active conversation, or in a new one."""
     if session is None:
-        session = _new(scope, new_id, 1, rules, now)
+        session = new_session(scope, new_id, 1, rules, now)
     else:
         active_at, count = max(session.last_active_at, now), session.event_count + 1
         ends_at = min(active_at + rules.timeout, session.created_at + rules.max_duration)
@@ -235,14 +164,6 @@ def _extended(
         )
     _write(tx, scope_path(scope), session)
     return session
-
-
-def _new(
-    scope: Scope, new_id: ThreadId, event_count: int, rules: SessionRules, now: datetime
-) -> Session:
-    is_full = 0 < rules.max_events <= event_count
-    ends_at = now if is_full else now + min(rules.timeout, rules.max_duration)
-    return _session(scope, (new_id, SessionStatus.ACTIVE, event_count, now, now, ends_at, None))
 
 
 def _write(tx: Transaction, tenant: str, session: Session) -> None:
@@ -312,17 +233,3 @@ def _kin_of_user(tx: Transaction, tenant: str, relations: Sequence[str]) -> list
         " ORDER BY valid_from DESC, edge_id LIMIT %s",
         [tenant, USER, list(relations), KIN_AT_MOST],
     )
-
-
-def _enqueue_now(
-    tx: Transaction, tenant: str, thread_id: ThreadId, job: NewJob, now: datetime
-) -> None:
-    """Enqueue a job on a conversation for now, or make a pending one due now."""
-    moved = tx.run(
-        "UPDATE consolidation_jobs SET run_after = LEAST(run_after, %s),"
-        " priority = GREATEST(priority, %s) WHERE tenant_id = %s AND thread_id = %s"
-        " AND job_type = %s AND performer IS NULL AND status = 'pending'",
-        [now, int(job.priority), tenant, thread_id, str(job.job_type)],
-    )
-    if not moved:
-        insert_job(tx, tenant, thread_id, job, now, run_after=now)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -32,8 +32,8 @@ BYTES_PER_TOKEN = 4
 PATIENCE = 10
 """Maximum wait of a thread that never rests, in multiples of the delay."""
 _NEW_COLUMNS = (
-    "tenant_id", "job_id", "thread_id", "job_type", "performer", "status", "priority", "attempts",
-    "run_after", "worker_id", "lease_until", "result", "created_at", "started_at", "payload",
+    "tenant_id", "job_id", "thread_id", "job_type", "performer", "status", "priority", "run_after",
+    "result", "created_at", "payload",
 )  # fmt: skip
 
 
@@ -55,13 +55,10 @@ def enqueue(
     job: NewJob,
     now: datetime,
     changed_at: datetime | None = None,
-    *,
-    if_unread: bool = False,
-) -> bool:
-    """Enqueue a job of an existing thread or of the user; return whether it was enqueued.
+) -> None:
+    """Enqueue a job of an existing thread or of the user.
 
-    if_unread: only if the thread has unread turns. changed_at: only if, in addition, this
-    transaction changed the thread at that moment.
+    changed_at: only if the thread has unread turns and this transaction changed it at that moment.
 
     A pending job of the same work moves to the new time, with three exceptions. A thread that never
     rests waits at most PATIENCE times the delay. A thread with enough unread turns or bytes does
@@ -71,11 +68,11 @@ def enqueue(
     tenant = scope_path(scope)
     thread = _thread(tx, tenant, thread_id)
     if tx.one(f"SELECT 1 FROM {TABLE} WHERE tenant_id = %s AND job_id = %s", [tenant, job.job_id]):
-        return False
-    if if_unread or changed_at is not None:
+        return
+    if changed_at is not None:
         unread, _, updated_at = thread or (0, 0, None)
-        if unread <= 0 or (changed_at is not None and updated_at != changed_at):
-            return False
+        if unread <= 0 or updated_at != changed_at:
+            return
     run_after = job.run_after
     if thread and _is_much(thread, job) and not _runs(tx, tenant, thread_id):
         run_after = now
@@ -90,7 +87,6 @@ def enqueue(
         insert_job(tx, tenant, thread_id, job, now, run_after=run_after, payload=payload)
     else:
         _join(tx, tenant, waiting, job, now, run_after, payload)
-    return True
 
 
 def _thread(tx: Transaction, tenant: str, thread_id: ThreadId | None) -> Row | None:
@@ -155,14 +151,11 @@ def insert_job(
     *,
     run_after: datetime,
     payload: str | None = None,
-    lease: tuple[str, datetime] | None = None,
 ) -> None:
-    """Insert a pending job, or a claimed one; lease: worker id and end of the lease."""
-    worker_id, lease_until = lease or (None, None)
+    """Insert a pending job."""
     row = (
-        tenant, job.job_id, thread_id, str(job.job_type), job.performer,
-        JobStatus.RUNNING if lease else JobStatus.PENDING, int(job.priority), 1 if lease else 0,
-        run_after, worker_id, lease_until, "{}", now, now if lease else None, payload,
+        tenant, job.job_id, thread_id, str(job.job_type), job.performer, JobStatus.PENDING,
+        int(job.priority), run_after, "{}", now, payload,
     )  # fmt: skip
     tx.insert(TABLE, _NEW_COLUMNS, [row])
 
@@ -200,21 +193,6 @@ def put_back(tx: Transaction, jobs: list[Row], changes: str, *values: object) ->
             f"UPDATE {TABLE} SET status = %s, {changes} WHERE tenant_id = %s AND job_id = %s",
             [status, *values, tenant, job_id],
         )
-
-
-def end_conversations(tx: Transaction, threads: Iterable[Row]) -> None:
-    """End conversations of dead jobs, unless another job of them is pending or running.
-
-    threads: tenant and thread of each job; the tenants are locked.
-    """
-    named = [(tenant, thread_id) for tenant, thread_id in threads if thread_id is not None]
-    tx.run_in(
-        "UPDATE conversations c SET c.status = 'ended'"
-        " WHERE (c.tenant_id, c.thread_id) IN %s AND c.status = 'ending'"
-        f" AND NOT EXISTS (SELECT 1 FROM {TABLE} o WHERE o.tenant_id = c.tenant_id"
-        " AND o.thread_id = c.thread_id AND o.status IN ('pending', 'running'))",
-        [sorted(set(named))],
-    )
 
 
 def take(

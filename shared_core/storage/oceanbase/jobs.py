@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from shared_core.core.domain import JsonValue, Scope, ThreadId
-from shared_core.core.json_text import to_json
+from shared_core.core.domain import Scope, ThreadId
 from shared_core.core.namespaces import clean_text, path_end, scope_path, to_path
 from shared_core.errors import Conflict
 from shared_core.ports.jobs import (
@@ -26,12 +25,9 @@ from shared_core.storage.oceanbase.base import OceanBasePart, reading, writing
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from shared_core.storage.oceanbase.job_steps import (
     RECORD_COLUMNS,
-    SAME_WORK,
     TABLE,
     doable,
-    end_conversations,
     enqueue,
-    insert_job,
     newest_first,
     open_thread,
     put_back,
@@ -39,8 +35,6 @@ from shared_core.storage.oceanbase.job_steps import (
 )
 from shared_core.storage.oceanbase.visibility import WhereClause, all_of, if_set
 
-_OURS = "tenant_id = %s AND job_id = %s AND status = 'running' AND worker_id = %s"
-"""The condition that a worker holds a job."""
 POLL_S = 1.0
 """Seconds between two polls of the queue."""
 CANDIDATES = 64
@@ -61,48 +55,6 @@ class OceanBaseJobs(OceanBasePart):
             enqueue(tx, scope, thread_id, job, now)
 
         await self._database.write(work, tenant)
-
-    async def end_session(self, scope: Scope, thread_id: ThreadId, job: NewJob) -> bool:
-        tenant, now = scope_path(scope), self._clock()
-        return await self._database.write(
-            lambda tx: enqueue(tx, scope, thread_id, job, now, if_unread=True), tenant
-        )
-
-    async def start_job(
-        self, scope: Scope, thread_id: ThreadId, job: NewJob, worker_id: str, lease_s: float
-    ) -> Job | None:
-        tenant, now = scope_path(scope), self._clock()
-        until = now + timedelta(seconds=lease_s)
-
-        def work(tx: Transaction) -> bool:
-            running = tx.rows(
-                f"SELECT {_WORK_COLUMNS}, lease_until FROM {TABLE}"
-                " WHERE tenant_id = %s AND thread_id = %s AND status = 'running'",
-                [tenant, thread_id],
-            )
-            put_back(tx, [row[:5] for row in running if row[5] <= now], "lease_until = NULL")
-            found = tx.rows(
-                "SELECT 1 FROM threads WHERE tenant_id = %s AND thread_id = %s", [tenant, thread_id]
-            )
-            if not found:
-                return False
-            if tx.update(TABLE, {"lease_until": until}, tenant, job_id=job.job_id):
-                return True
-            if any(row[5] > now for row in running):
-                raise Conflict(f"another job of thread {thread_id!r} is running")
-            insert_job(tx, tenant, thread_id, job, now, run_after=now, lease=(worker_id, until))
-            return True
-
-        if not await self._database.write(work, tenant):
-            return None
-        return Job(
-            job_id=job.job_id,
-            scope=scope,
-            thread_id=thread_id,
-            job_type=job.job_type,
-            attempts=1,
-            payload=job.payload,
-        )
 
     async def claim_job(
         self,
@@ -133,91 +85,17 @@ class OceanBaseJobs(OceanBasePart):
             try:
                 return job_of(taken)
             except ValueError as error:
-                await self._return(tenant, job_id, worker_id, reason_of(error), None)
+                await self._bury(tenant, job_id, worker_id, reason_of(error))
                 raise unreadable(tenant, job_id, error) from error
         raise Conflict("other workers were first at every try: try again")
 
     @writing
-    def extend_job(self, tx: Transaction, job: Job, worker_id: str, lease_s: float) -> bool:
-        tenant, until = scope_path(job.scope), self._clock() + timedelta(seconds=lease_s)
+    def _bury(self, tx: Transaction, tenant: str, job_id: UUID, worker_id: str, why: str) -> None:
+        """Mark a claimed job that cannot be read as dead."""
         tx.lock(tenant)
-        return bool(
-            tx.run(
-                f"UPDATE {TABLE} SET lease_until = %s WHERE {_OURS}",
-                [until, tenant, job.job_id, worker_id],
-            )
-        )
-
-    async def complete_job(self, job: Job, worker_id: str, result: Mapping[str, JsonValue]) -> None:
-        tenant, now, result_json = scope_path(job.scope), self._clock(), to_json(result)
-
-        def work(tx: Transaction) -> None:
-            done = _work_of(tx, _OURS, [tenant, job.job_id, worker_id])
-            if done is None:
-                return
-            tx.run(
-                f"UPDATE {TABLE} SET status = 'completed', completed_at = %s, result = %s,"
-                " error = NULL, lease_until = NULL, payload = NULL"
-                " WHERE tenant_id = %s AND job_id = %s",
-                [now, result_json, tenant, job.job_id],
-            )
-            tx.run(
-                f"DELETE FROM {TABLE} WHERE {SAME_WORK} AND job_id <> %s"
-                " AND status IN ('completed', 'failed', 'cancelled')",
-                [tenant, *done, job.job_id],
-            )
-
-        await self._database.write(work, tenant)
-
-    async def return_job(
-        self,
-        job: Job,
-        worker_id: str,
-        error: str,
-        retry_at: datetime | None,
-        *,
-        counted: bool = True,
-    ) -> None:
-        tenant = scope_path(job.scope)
-        await self._return(tenant, job.job_id, worker_id, error, retry_at, counted=counted)
-
-    @writing
-    def _return(
-        self,
-        tx: Transaction,
-        tenant: str,
-        job_id: UUID,
-        worker_id: str,
-        error: str,
-        retry_at: datetime | None,
-        *,
-        counted: bool = True,
-    ) -> None:
-        now, message = self._clock(), clean_text(error)
-        tx.lock(tenant)
-        same = _work_of(tx, "tenant_id = %s AND job_id = %s", [tenant, job_id])
-        if same is None:
-            return
-        tx.run(
-            f"DELETE FROM {TABLE} WHERE {SAME_WORK} AND status IN ('failed', 'cancelled')",
-            [tenant, *same],
-        )
-        if _work_of(tx, _OURS, [tenant, job_id, worker_id]) is None:
-            return
-        fields = "attempts = attempts - %s, error = %s, lease_until = NULL, completed_at = %s"
-        uncounted = 0 if counted else 1
-        if retry_at is None:
-            tx.run(
-                f"UPDATE {TABLE} SET status = 'failed', {fields}"
-                " WHERE tenant_id = %s AND job_id = %s",
-                [uncounted, message, now, tenant, job_id],
-            )
-            end_conversations(tx, [(tenant, same[0])])
-        else:
-            put_back(
-                tx, [(tenant, job_id, *same)], f"{fields}, run_after = %s",
-                uncounted, message, None, retry_at,
-            )  # fmt: skip
+        values = {"status": "failed", "error": clean_text(why), "lease_until": None}
+        held = {"job_id": job_id, "status": "running", "worker_id": worker_id}
+        tx.update(TABLE, {**values, "completed_at": self._clock()}, tenant, **held)
 
     @writing
     def release_jobs(self, tx: Transaction, worker_id: str) -> None:
@@ -249,29 +127,6 @@ class OceanBaseJobs(OceanBasePart):
             )
 
         return await self._database.write(work, *(tenant for tenant, _ in keys)) if keys else 0
-
-    @writing
-    def retry_jobs(self, tx: Transaction, job_ids: Sequence[UUID]) -> int:
-        now, ids = self._clock(), list(job_ids)
-        is_dead = "status = 'failed' AND job_id IN %s"
-        _lock_tenants(tx, is_dead, ids)
-        jobs = tx.rows(f"SELECT {_WORK_COLUMNS} FROM {TABLE} WHERE {is_dead}", [ids])
-        put_back(tx, jobs, "attempts = 0, run_after = %s, error = NULL, completed_at = NULL", now)
-        return len(jobs)
-
-    @writing
-    def cancel_jobs(self, tx: Transaction, job_ids: Sequence[UUID]) -> int:
-        now, ids = self._clock(), list(job_ids)
-        is_open = "status IN ('pending', 'running') AND job_id IN %s"
-        _lock_tenants(tx, is_open, ids)
-        of = tx.rows(f"SELECT tenant_id, thread_id FROM {TABLE} WHERE {is_open}", [ids])
-        cancelled = tx.run(
-            f"UPDATE {TABLE} SET status = 'cancelled', lease_until = NULL, payload = NULL,"
-            f" completed_at = %s WHERE {is_open}",
-            [now, ids],
-        )
-        end_conversations(tx, of)
-        return cancelled
 
     @reading
     def next_job_at(self, tx: Transaction, capabilities: Sequence[Capability]) -> datetime | None:
@@ -311,25 +166,14 @@ class OceanBaseJobs(OceanBasePart):
             WhereClause("status IN %s", ([str(one) for one in job_filter.statuses],)),
             if_set("tenant_id = %s", tenant if len(labels) == 2 else None),
             if_set("thread_id = %s", job_filter.thread_id),
-            if_set("job_id = %s", job_filter.job_id),
+            if_set(
+                "job_id IN %s", None if job_filter.job_ids is None else list(job_filter.job_ids)
+            ),
         )
         rows = tx.rows(
             f"SELECT {RECORD_COLUMNS} FROM {TABLE} WHERE {where.sql}"
             " ORDER BY created_at DESC, job_id DESC LIMIT %s",
             [*where.values, job_filter.limit],
-        )
-        return newest_first(rows)
-
-    async def jobs_of_threads(
-        self, threads: Sequence[tuple[Scope, ThreadId]]
-    ) -> Sequence[JobRecord]:
-        keys = [(scope_path(scope), thread_id) for scope, thread_id in threads]
-        if not keys:
-            return []
-        rows = await self._database.read(
-            lambda tx: tx.rows(
-                f"SELECT {RECORD_COLUMNS} FROM {TABLE} WHERE (tenant_id, thread_id) IN %s", [keys]
-            )
         )
         return newest_first(rows)
 
@@ -386,11 +230,6 @@ def _newest(tx: Transaction) -> dict[UUID, datetime]:
 CLAIMS = 8
 """Maximum number of tries to claim a job while other workers are first."""
 _WORK_COLUMNS = "tenant_id, job_id, thread_id, job_type, performer"
-
-
-def _work_of(tx: Transaction, where: str, values: Sequence[object]) -> Row | None:
-    """Return thread, type and name of the job that meets a condition, or None."""
-    return tx.one(f"SELECT thread_id, job_type, performer FROM {TABLE} WHERE {where}", values)
 
 
 def _lock_tenants(tx: Transaction, condition: str, *values: object) -> None:

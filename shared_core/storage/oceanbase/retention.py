@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from bisect import bisect_right
 from collections import defaultdict
@@ -17,11 +16,9 @@ from uuid import UUID
 import pymysql
 from pymysql.constants import ER
 
-from shared_core.core.domain import JsonValue, MemoryId, MemoryKind, Scope
+from shared_core.core.domain import MemoryId, MemoryKind, Scope
 from shared_core.core.ids import is_uuid
-from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import (
-    ROOT,
     check_label,
     from_path,
     memories_namespace,
@@ -44,7 +41,6 @@ from shared_core.ports.retention import (
     RetentionRow,
     Retimed,
     Revival,
-    TaskRun,
     Weak,
 )
 from shared_core.storage._rows import along_of, counts_of, policy_columns
@@ -82,7 +78,6 @@ PAGE_TRIES = 8
 """Maximum number of tries for a page that changed before it was locked."""
 LOCKED_AT_ONCE = 100
 """Number of tenants checked for writers at a time."""
-_OURS = "tenant_id = %s AND task = %s AND worker_id = %s"
 _SOON = timedelta(microseconds=1)
 _Group = tuple[MemoryKind, bool, int, int]
 _FIRST = ("", UUID(int=0))
@@ -301,59 +296,6 @@ class OceanBaseRetention(OceanBasePart):
     ) -> tuple[Sequence[RetentionRow], Mapping[float, Mapping[Fate, int]]]:
         path = path_of(scope, app)
         return await self._database.read(lambda tx: counted(tx, path, now, days))
-
-    async def take_turn(self, task: str, worker_id: str, now: datetime, lease_s: float) -> bool:
-        until = now + timedelta(seconds=lease_s)
-
-        def work(tx: Transaction) -> bool:
-            row = tx.select_one("schedules", "next_at, lease_until", ROOT, task=task)
-            if row is None:
-                tx.insert(
-                    "schedules",
-                    ("tenant_id", "task", "next_at", "worker_id", "lease_until", "result"),
-                    [(ROOT, task, now, worker_id, until, "{}")],
-                )
-                return True
-            next_at, lease_until = row
-            if next_at > now or (lease_until is not None and lease_until > now):
-                return False
-            tx.update("schedules", {"worker_id": worker_id, "lease_until": until}, ROOT, task=task)
-            return True
-
-        return await self._database.write(work, ROOT)
-
-    async def keep_turn(self, task: str, worker_id: str, now: datetime, lease_s: float) -> bool:
-        sql = f"UPDATE schedules SET lease_until = %s WHERE {_OURS}"
-        values = [now + timedelta(seconds=lease_s), ROOT, task, worker_id]
-        return await self._database.write(lambda tx: bool(tx.run(sql, values)), ROOT)
-
-    async def end_turn(
-        self,
-        task: str,
-        worker_id: str,
-        now: datetime,
-        next_at: datetime,
-        result: Mapping[str, JsonValue],
-    ) -> None:
-        result_json = to_json(result)
-        await self._database.write(
-            lambda tx: tx.run(
-                "UPDATE schedules SET worker_id = NULL, lease_until = NULL, next_at = %s,"
-                f" done_at = %s, result = %s WHERE {_OURS}",
-                [next_at, now, result_json, ROOT, task, worker_id],
-            ),
-            ROOT,
-        )
-
-    @reading
-    def last_turn(self, tx: Transaction, task: str) -> TaskRun | None:
-        row = tx.select_one("schedules", "next_at, done_at, result", ROOT, task=task)
-        return TaskRun(row[0], row[1], json.loads(row[2])) if row else None
-
-    @writing
-    def drop_task(self, tx: Transaction, task: str) -> None:
-        tx.lock(ROOT)
-        tx.run("DELETE FROM schedules WHERE tenant_id = %s AND task = %s", [ROOT, task])
 
 
 class OceanBaseAccesses(OceanBasePart):

@@ -85,11 +85,6 @@ class OceanBaseSessions(OceanBasePart):
         )
         return [_record(Scope(*from_path(owner)), log, states) for owner, *log in logs]
 
-    async def user_state(self, scope: Scope) -> Mapping[str, JsonValue]:
-        tenant = scope_path(scope)
-        states = await self._database.read(lambda tx: shared_states(tx, (tenant,)))
-        return states.get(tenant, {})
-
     @writing
     def append_session_event(
         self,

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import psycopg
 
-from shared_core.core.domain import JsonValue, Scope, ThreadId
+from shared_core.core.domain import Scope, ThreadId
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import ROOT, clean_text, path_end, scope_path, to_path
 from shared_core.errors import Conflict, StorageUnavailable
@@ -30,7 +30,7 @@ from shared_core.storage._rows import record
 from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.marks import AnswerLost, Mark
 from shared_core.storage.postgres.connection.pipeline import Connection, Rows
-from shared_core.storage.postgres.connection.statements import Step, step, steps
+from shared_core.storage.postgres.connection.statements import Step, step
 
 BYTES_PER_TOKEN = 4
 """Estimated bytes of text in a token: four letters of English, or one character of Chinese."""
@@ -55,41 +55,6 @@ class PostgresJobs:
             tenant = scope_path(scope)
             await self._database.run(tenant, *sent, enqueueing, mark=Mark(tenant))
 
-    async def end_session(self, scope: Scope, thread_id: ThreadId, job: NewJob) -> bool:
-        enqueueing = enqueue_step(scope, thread_id, job, self._clock(), if_unread=True)
-        [[(is_new, *_)]] = await self._database.run(scope_path(scope), enqueueing)
-        return bool(is_new)
-
-    async def start_job(
-        self, scope: Scope, thread_id: ThreadId, job: NewJob, worker_id: str, lease_s: float
-    ) -> Job | None:
-        now = self._clock()
-        values = {
-            "tenant": scope_path(scope),
-            "thread_id": thread_id,
-            "job_id": job.job_id,
-            "job_type": str(job.job_type),
-            "priority": int(job.priority),
-            "now": now,
-            "worker_id": worker_id,
-            "lease_until": now + timedelta(seconds=lease_s),
-        }
-        try:
-            sent = steps(values, "yield_job", "start_job")
-            _, rows = await self._database.run(scope_path(scope), *sent)
-        except psycopg.errors.UniqueViolation as error:
-            raise Conflict(f"another job of thread {thread_id!r} is running") from error
-        if not rows:
-            return None
-        return Job(
-            job_id=job.job_id,
-            scope=scope,
-            thread_id=thread_id,
-            job_type=job.job_type,
-            attempts=1,
-            payload=job.payload,
-        )
-
     async def claim_job(
         self,
         worker_id: str,
@@ -111,53 +76,16 @@ class PostgresJobs:
             return job_of(rows[0])
         except ValueError as error:
             tenant, job_id, *_ = rows[0]
+            values = {
+                "tenant": tenant,
+                "job_id": job_id,
+                "worker_id": worker_id,
+                "error": clean_text(reason_of(error)),
+                "now": now,
+            }
             # Not in its own scope: row security accepts no malformed one.
-            await self._return(ROOT, tenant, job_id, worker_id, reason_of(error), None)
+            await self._database.run(ROOT, step("bury_job", values))
             raise unreadable(tenant, job_id, error) from error
-
-    async def extend_job(self, job: Job, worker_id: str, lease_s: float) -> bool:
-        until = self._clock() + timedelta(seconds=lease_s)
-        values = self._claimed(job, worker_id) | {"lease_until": until}
-        [rows] = await self._database.run(scope_path(job.scope), step("extend_job", values))
-        return bool(rows)
-
-    async def complete_job(self, job: Job, worker_id: str, result: Mapping[str, JsonValue]) -> None:
-        values = self._claimed(job, worker_id) | {"result": to_json(result)}
-        await self._database.run(scope_path(job.scope), step("complete_job", values))
-
-    async def return_job(
-        self,
-        job: Job,
-        worker_id: str,
-        error: str,
-        retry_at: datetime | None,
-        *,
-        counted: bool = True,
-    ) -> None:
-        tenant = scope_path(job.scope)
-        await self._return(tenant, tenant, job.job_id, worker_id, error, retry_at, counted=counted)
-
-    async def _return(
-        self,
-        scope: str,
-        tenant: str,
-        job_id: UUID,
-        worker_id: str,
-        error: str,
-        retry_at: datetime | None,
-        *,
-        counted: bool = True,
-    ) -> None:
-        values = {
-            "tenant": tenant,
-            "job_id": job_id,
-            "worker_id": worker_id,
-            "now": self._clock(),
-            "error": clean_text(error),
-            "retry_at": retry_at,
-            "uncounted": 0 if counted else 1,
-        }
-        await self._repeated(scope, step("return_job", values))
 
     async def release_jobs(self, worker_id: str) -> None:
         values = {"worker_id": worker_id, "now": self._clock()}
@@ -187,27 +115,13 @@ class PostgresJobs:
             "tenant": tenant,
             "tenant_end": path_end(tenant),
             "thread_id": job_filter.thread_id,
-            "job_id": job_filter.job_id,
+            "job_ids": None if job_filter.job_ids is None else list(job_filter.job_ids),
             "statuses": [str(status) for status in job_filter.statuses],
             "limit": job_filter.limit,
         }
         listing = step("list_jobs", values, one_tenant=len(labels) == 2)
         [rows] = await self._database.run(tenant, listing)
         return job_records_of(rows)
-
-    async def jobs_of_threads(
-        self, threads: Sequence[tuple[Scope, ThreadId]]
-    ) -> Sequence[JobRecord]:
-        [rows] = await self._database.run(ROOT, step("jobs_of_threads", _thread_columns(threads)))
-        return job_records_of(rows)
-
-    async def retry_jobs(self, job_ids: Sequence[UUID]) -> int:
-        values = {"job_ids": list(job_ids), "now": self._clock()}
-        return len(await self._repeated(ROOT, step("retry_jobs", values)))
-
-    async def cancel_jobs(self, job_ids: Sequence[UUID]) -> int:
-        values = {"job_ids": list(job_ids), "now": self._clock()}
-        return len(await self._repeated(ROOT, step("cancel_jobs", values)))
 
     async def job_stats(self) -> JobStats:
         now = self._clock()
@@ -232,14 +146,6 @@ class PostgresJobs:
                 return rows
         raise AssertionError("unreachable")
 
-    def _claimed(self, job: Job, worker_id: str) -> dict[str, object]:
-        return {
-            "tenant": scope_path(job.scope),
-            "job_id": job.job_id,
-            "worker_id": worker_id,
-            "now": self._clock(),
-        }
-
 
 def enqueue_step(
     scope: Scope,
@@ -247,13 +153,12 @@ def enqueue_step(
     job: NewJob,
     now: datetime,
     *,
-    if_unread: bool = False,
     changed_at: datetime | None = None,
 ) -> Step:
     """Return the step that enqueues a job.
 
-    if_unread: only if the thread has turns that no run has read. changed_at: also only if the
-    thread changed at this moment, which is that of the same transaction.
+    changed_at: only if the thread has turns that no run has read, and changed at this moment, which
+    is that of the same transaction.
     """
     tokens = job.token_threshold
     values = {
@@ -267,7 +172,6 @@ def enqueue_step(
         "payload": None if job.payload is None else to_json(job.payload, "a job's payload"),
         "event_count": job.event_count,
         "bytes": None if tokens is None else BYTES_PER_TOKEN * tokens,
-        "if_unread": if_unread or changed_at is not None,
         "changed_at": changed_at,
         "now": now,
     }

@@ -8,9 +8,8 @@ from datetime import datetime, timedelta
 from typing import get_args
 from uuid import UUID
 
-from shared_core.core.domain import JsonValue, MemoryId, MemoryKind, Scope
+from shared_core.core.domain import MemoryId, MemoryKind, Scope
 from shared_core.core.ids import is_uuid
-from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import (
     ROOT,
     check_label,
@@ -32,7 +31,6 @@ from shared_core.ports.retention import (
     RetentionRow,
     Retimed,
     Revival,
-    TaskRun,
     Weak,
 )
 from shared_core.ports.storage import Clock
@@ -232,46 +230,6 @@ class PostgresRetention:
                 for within in () if later_than is None else horizons[later_than:]:
                     leaving[within][one] += count
         return counted, leaving
-
-    async def take_turn(self, task: str, worker_id: str, now: datetime, lease_s: float) -> bool:
-        return await self._turn("take_turn", task, worker_id, now, lease_s)
-
-    async def keep_turn(self, task: str, worker_id: str, now: datetime, lease_s: float) -> bool:
-        return await self._turn("keep_turn", task, worker_id, now, lease_s)
-
-    async def end_turn(
-        self,
-        task: str,
-        worker_id: str,
-        now: datetime,
-        next_at: datetime,
-        result: Mapping[str, JsonValue],
-    ) -> None:
-        await self._database.rows(
-            ROOT,
-            "end_turn",
-            task=task,
-            worker_id=worker_id,
-            now=now,
-            next_at=next_at,
-            result=to_json(result),
-        )
-
-    async def last_turn(self, task: str) -> TaskRun | None:
-        rows = await self._database.rows(ROOT, "last_turn", task=task)
-        return TaskRun(rows[0][0], rows[0][1], rows[0][2]) if rows else None
-
-    async def drop_task(self, task: str) -> None:
-        await self._database.rows(ROOT, "drop_task", task=task)
-
-    async def _turn(
-        self, name: str, task: str, worker_id: str, now: datetime, lease_s: float
-    ) -> bool:
-        until = now + timedelta(seconds=lease_s)
-        rows = await self._database.rows(
-            ROOT, name, task=task, worker_id=worker_id, now=now, lease_until=until
-        )
-        return bool(rows)
 
     async def _ids(self, scope: Scope, name: str, values: Mapping[str, object]) -> list[MemoryId]:
         rows = await self._database.rows(scope_path(scope), name, **values)

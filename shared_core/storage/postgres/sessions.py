@@ -108,11 +108,6 @@ class PostgresSessions:
             for owner, thread_id, version, updated_at, state in logs
         ]
 
-    async def user_state(self, scope: Scope) -> Mapping[str, JsonValue]:
-        tenant = scope_path(scope)
-        rows = await self._database.rows(tenant, "shared_state", tenants=[tenant])
-        return rows[0][1] if rows else {}
-
     async def append_session_event(
         self,
         scope: Scope,

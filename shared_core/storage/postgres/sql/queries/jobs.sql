@@ -2,8 +2,7 @@
 
 -- name: enqueue_job
 -- Enqueues work on a thread, or on a user if thread_id is null.
--- if_unread: only if the thread has unread turns, and changed_at is null or the time of its last
--- change.
+-- changed_at: if given, only if the thread has unread turns and this is the time of its last change.
 -- A waiting job of the same work moves to the new time. But a busy thread waits at most ten times the
 -- delay. It does not wait at all with event_count unread turns, or with %(bytes)s unread bytes,
 -- unless a worker reads it; after a failure it waits for the next try.
@@ -30,9 +29,8 @@ WITH waiting AS (
            %(now)s, %(payload)s::jsonb
     WHERE NOT EXISTS (SELECT FROM consolidation_jobs
                       WHERE tenant_id = %(tenant)s AND job_id = %(job_id)s)
-      AND (NOT %(if_unread)s OR EXISTS (
-          SELECT FROM thread
-          WHERE unread > 0 AND updated_at = coalesce(%(changed_at)s::timestamptz, updated_at)))
+      AND (%(changed_at)s::timestamptz IS NULL OR EXISTS (
+          SELECT FROM thread WHERE unread > 0 AND updated_at = %(changed_at)s))
     ON CONFLICT (tenant_id, thread_id, job_type, performer) WHERE status = 'pending'
     DO UPDATE SET payload = excluded.payload, priority = greatest(j.priority, excluded.priority),
         job_id = CASE WHEN excluded.payload IS NULL THEN j.job_id ELSE excluded.job_id END,
@@ -73,23 +71,6 @@ SELECT {hint}
 INSERT INTO threads (tenant_id, thread_id, last_seq, last_memory_seq, created_at, updated_at)
 VALUES (%(tenant)s, %(thread_id)s, 0, 0, %(now)s, %(now)s)
 ON CONFLICT (tenant_id, thread_id) DO NOTHING
-
--- name: yield_job
--- Puts back the running job of a thread whose lease has expired.
-UPDATE consolidation_jobs j
-SET status = CASE WHEN {waits} THEN 'cancelled' ELSE 'pending' END, lease_until = NULL
-WHERE j.tenant_id = %(tenant)s AND j.thread_id = %(thread_id)s AND j.status = 'running'
-  AND j.lease_until <= %(now)s
-
--- name: start_job
--- Stores a job as already claimed by its worker, if the thread exists.
-INSERT INTO consolidation_jobs (tenant_id, job_id, thread_id, job_type, status, priority, attempts,
-                                run_after, worker_id, lease_until, created_at, started_at)
-SELECT tenant_id, %(job_id)s, thread_id, %(job_type)s, 'running', %(priority)s, 1, %(now)s,
-       %(worker_id)s, %(lease_until)s, %(now)s, %(now)s
-FROM threads WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s
-ON CONFLICT (tenant_id, job_id) DO UPDATE SET lease_until = excluded.lease_until
-RETURNING job_id
 
 -- name: take_in_order
 -- For claim_job: makes rows come from the index in their order. Under row security the planner
@@ -160,60 +141,12 @@ RETURNING j.tenant_id, j.job_id, j.thread_id, j.job_type, j.performer, j.attempt
      SELECT FROM unnest(%(names)b::text[], %(applications)b::text[]) AS k(name, application)
      WHERE k.name = j.performer AND starts_with(j.tenant_id, k.application))))
 
--- name: extend_job
--- Extends the lease of a job that its worker still holds.
-UPDATE consolidation_jobs SET lease_until = %(lease_until)s
+-- name: bury_job
+-- Marks a claimed job as dead whose row cannot be read.
+UPDATE consolidation_jobs
+SET status = 'failed', error = %(error)s, lease_until = NULL, completed_at = %(now)s
 WHERE tenant_id = %(tenant)s AND job_id = %(job_id)s AND status = 'running'
   AND worker_id = %(worker_id)s
-RETURNING 1
-
--- name: complete_job
--- Marks a job as done. Only the last completed job of each thread is kept, because each turn would
--- otherwise leave a row for good. Earlier failures of the same work are deleted: their cause is over.
-WITH done AS (
-    UPDATE consolidation_jobs
-    SET status = 'completed', completed_at = %(now)s, result = %(result)s::jsonb, error = NULL,
-        lease_until = NULL, payload = NULL
-    WHERE tenant_id = %(tenant)s AND job_id = %(job_id)s AND status = 'running'
-      AND worker_id = %(worker_id)s
-    RETURNING thread_id, job_type, performer
-)
-DELETE FROM consolidation_jobs j USING done d
-WHERE j.tenant_id = %(tenant)s AND coalesce(j.thread_id, '') = coalesce(d.thread_id, '')
-  AND j.job_type = d.job_type AND j.performer IS NOT DISTINCT FROM d.performer
-  AND j.status IN ('completed', 'failed', 'cancelled') AND j.job_id <> %(job_id)s
-
--- name: return_job
--- Puts a job back for another try, unless a newer request waits for the same work, or marks it as
--- dead. Only the last dead job is kept, and a conversation that waited for it has ended. uncounted: 1
--- if this was not a try of the job, else 0.
-WITH gone AS (
-    DELETE FROM consolidation_jobs f USING consolidation_jobs j
-    WHERE j.tenant_id = %(tenant)s AND j.job_id = %(job_id)s AND f.tenant_id = j.tenant_id
-      AND coalesce(f.thread_id, '') = coalesce(j.thread_id, '') AND f.job_type = j.job_type
-      AND f.performer IS NOT DISTINCT FROM j.performer AND f.status IN ('failed', 'cancelled')
-), returned AS (
-UPDATE consolidation_jobs j
-SET status = CASE WHEN %(retry_at)s::timestamptz IS NULL THEN 'failed'
-                  WHEN {waits} THEN 'cancelled' ELSE 'pending' END,
-    attempts = j.attempts - %(uncounted)s, run_after = coalesce(%(retry_at)s, j.run_after), error = %(error)s, lease_until = NULL,
-    completed_at = CASE WHEN %(retry_at)s::timestamptz IS NULL THEN %(now)s END
-WHERE j.tenant_id = %(tenant)s AND j.job_id = %(job_id)s AND j.status = 'running'
-  AND j.worker_id = %(worker_id)s
-RETURNING j.tenant_id, j.thread_id, j.job_id, j.status
-)
-{ended_with_their_jobs} AND r.status = 'failed'
-
--- fragment: ended_with_their_jobs
--- Ends conversations of returned jobs, unless another job of theirs runs or waits.
-UPDATE conversations c SET status = 'ended'
-FROM returned r
-WHERE c.tenant_id = r.tenant_id AND c.thread_id = r.thread_id AND c.status = 'ending'
-  AND NOT EXISTS (SELECT FROM consolidation_jobs o
-                  WHERE o.tenant_id = r.tenant_id AND o.thread_id = r.thread_id
-                    AND o.status IN ('pending', 'running')
-                    AND NOT EXISTS (SELECT FROM returned x
-                                    WHERE x.tenant_id = o.tenant_id AND x.job_id = o.job_id))
 
 -- name: release_jobs
 -- Puts back jobs that a worker has claimed and will not finish.
@@ -269,43 +202,15 @@ SELECT (SELECT count(*) FROM consolidation_jobs j JOIN asked USING (tenant_id, t
 m.tenant_id, m.job_type, m.status, m.job_id, m.thread_id, m.priority, m.attempts, m.created_at,
 m.run_after, m.lease_until, m.started_at, m.completed_at, m.error, m.result::text, m.performer
 
--- name: jobs_of_threads
--- All jobs of some threads, newest first.
-SELECT {job_columns}
-FROM unnest(%(tenants)b::text[], %(thread_ids)b::text[]) AS g(tenant_id, thread_id)
-JOIN consolidation_jobs m ON m.tenant_id = g.tenant_id AND coalesce(m.thread_id, '') = g.thread_id
-ORDER BY m.created_at DESC, m.job_id DESC
-
 -- name: list_jobs
 -- Jobs by their properties, newest first; a null matches all.
 SELECT {job_columns}
 FROM consolidation_jobs m
 WHERE {tenant_scope} AND status = ANY(%(statuses)b::text[])
   AND (%(thread_id)s::text IS NULL OR coalesce(thread_id, '') = %(thread_id)s)
-  AND (%(job_id)s::uuid IS NULL OR job_id = %(job_id)s)
+  AND (%(job_ids)b::uuid[] IS NULL OR job_id = ANY(%(job_ids)b::uuid[]))
 ORDER BY created_at DESC, job_id DESC
 LIMIT %(limit)s
-
--- name: retry_jobs
--- Makes dead jobs wait again as new ones, unless a newer request waits for the same work.
-UPDATE consolidation_jobs j
-SET status = CASE WHEN {waits} THEN 'cancelled' ELSE 'pending' END, attempts = 0,
-    run_after = %(now)s, error = NULL, completed_at = NULL
-WHERE j.status = 'failed' AND j.job_id = ANY(%(job_ids)b::uuid[])
-RETURNING 1
-
--- name: cancel_jobs
--- Cancels jobs. A worker that runs one loses it at its next heartbeat. A conversation that waited for
--- one has ended.
-WITH returned AS (
-    UPDATE consolidation_jobs
-    SET status = 'cancelled', lease_until = NULL, payload = NULL, completed_at = %(now)s
-    WHERE status IN ('pending', 'running') AND job_id = ANY(%(job_ids)b::uuid[])
-    RETURNING tenant_id, thread_id, job_id
-), ended AS (
-    {ended_with_their_jobs}
-)
-SELECT 1 FROM returned
 
 -- name: hint_worker
 -- Notifies one worker, to prove that notifications arrive.
