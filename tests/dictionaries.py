@@ -1,0 +1,232 @@
+"""Runs policies on dictionaries: tables of one tenant in memory, without a database.
+
+Foreign keys delete along, and primary keys are kept, as the schema of PostgreSQL says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from importlib.resources import files
+from typing import Any, TypeVar
+
+from shared_core.errors import Conflict
+from shared_core.ports.operations import (
+    Aggregate,
+    Condition,
+    Delete,
+    Insert,
+    Last,
+    Operation,
+    Policy,
+    Row,
+    Select,
+    Update,
+    UpdateEach,
+)
+from shared_core.storage.postgres.connection.operations import column_types
+
+T = TypeVar("T")
+Record = dict[str, Any]
+Tables = defaultdict[str, list[Record]]
+
+_SCHEMA = "\n".join(
+    file.read_text("utf-8")
+    for file in (files("shared_core.storage.postgres") / "sql" / "migrations").iterdir()
+)
+_BODIES = dict(re.findall(r"(?ms)^CREATE TABLE (\w+) \((.*?)^\)", _SCHEMA))
+_DEFAULT = re.compile(r"^    (\w+) .*? DEFAULT ('[^']*'|\w+)", re.MULTILINE)
+_READ: Mapping[str, Any] = {"''": "", "'{}'": {}, "true": True, "false": False}
+_FOREIGN = re.compile(r"FOREIGN KEY \(tenant_id, (.*?)\) REFERENCES (\w+) \(tenant_id, (.*?)\) ON")
+
+
+def tables(**rows: Sequence[Record]) -> Tables:
+    """Return tables with some rows, each with all of its columns."""
+    found: Tables = defaultdict(list)
+    for table, some in rows.items():
+        found[table] += [_whole(table, row) for row in some]
+    return found
+
+
+def run(policy: Policy[T], world: Tables) -> T:
+    """Run a policy; its changes are made if it ends with `Last`, and not if it raises."""
+    held = deepcopy(world)
+    answers: Any = None
+    try:
+        while True:
+            batch = policy.send(answers)
+            operations = batch.operations if isinstance(batch, Last) else batch
+            answers = [_done(held, one) for one in operations]
+            if isinstance(batch, Last):
+                world.clear()
+                world.update(held)
+                answers = []
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+def _whole(table: str, row: Mapping[str, Any]) -> Record:
+    types = column_types()[table]
+    assert row.keys() <= types.keys(), f"{table} has no {row.keys() - types.keys()}"
+    defaults = dict(_DEFAULT.findall(_BODIES[table]))
+    given = {name: _READ[text] if text in _READ else int(text) if text.isdigit() else None
+             for name, text in defaults.items()}  # fmt: skip
+    return {**dict.fromkeys(types), **given, **row}
+
+
+def _key(table: str) -> tuple[str, ...]:
+    [columns] = re.findall(r"PRIMARY KEY \(tenant_id, ([^)]*)\)", _BODIES[table])
+    return tuple(columns.split(", "))
+
+
+def _done(world: Tables, operation: Operation) -> list[Row]:
+    """Do an operation, and return its rows."""
+    match operation:
+        case Select():
+            return _selected(world, operation)
+        case Insert():
+            for values in operation.rows:
+                _insert(world, operation, dict(zip(operation.columns, values, strict=True)))
+        case Update():
+            fitting = [one for one in world[operation.table] if _fits(one, operation.where)]
+            for one in fitting:
+                one.update(deepcopy(dict(operation.values)))
+            return [tuple(one[name] for name in operation.returning) for one in fitting]
+        case UpdateEach():
+            names = (*operation.key, *operation.columns)
+            for values in operation.rows:
+                row = dict(zip(names, values, strict=True))
+                for one in world[operation.table]:
+                    if all(one[name] == row[name] for name in operation.key):
+                        one.update(deepcopy(row))
+        case Delete():
+            fitting = [one for one in world[operation.table] if _fits(one, operation.where)]
+            _delete(world, operation.table, fitting)
+            return [tuple(one[name] for name in operation.returning) for one in fitting]
+        case _:
+            raise NotImplementedError(operation)
+    return []
+
+
+def _insert(world: Tables, insert: Insert, row: Record) -> None:
+    new = _whole(insert.table, deepcopy(row))
+    key = _key(insert.table)
+    there = [one for one in world[insert.table] if all(one[name] == new[name] for name in key)]
+    if not there:
+        world[insert.table].append(new)
+    elif insert.exists == "error":
+        raise Conflict(f"a row of {insert.table} exists: {row}")
+    elif insert.exists == "update":
+        there[0].update({name: row[name] for name in insert.update})
+
+
+def _delete(world: Tables, table: str, rows: Sequence[Record]) -> None:
+    """Delete rows, and those that name them by a foreign key."""
+    if not rows:
+        return
+    gone = {id(one) for one in rows}
+    world[table] = [one for one in world[table] if id(one) not in gone]
+    for other, body in _BODIES.items():
+        for own, target, theirs in _FOREIGN.findall(body):
+            if target == table:
+                named = {tuple(one[name] for name in theirs.split(", ")) for one in rows}
+                columns = own.split(", ")
+                along = [one for one in world[other]
+                         if tuple(one[name] for name in columns) in named]  # fmt: skip
+                _delete(world, other, along)
+
+
+def _selected(world: Tables, select: Select) -> list[Row]:
+    found = [{f"t.{name}": value for name, value in one.items()} for one in world[select.table]]
+    for join in select.joins:
+        found = [row for one in found for row in _joined(world, one, join)]
+    found = [one for one in found if _fits(one, select.where, "t.")]
+    for name in reversed(select.order):
+        column = _full(name.removeprefix("-"))
+        found.sort(key=lambda one, by=column: one[by], reverse=name.startswith("-"))
+    rows = list(_columns(found, select.columns))
+    if select.is_distinct:
+        rows = [row for place, row in enumerate(rows) if row not in rows[:place]]
+    return deepcopy(rows[: select.limit])
+
+
+def _joined(world: Tables, row: Record, join: Any) -> Iterator[Record]:
+    partners = [
+        {f"{join.alias}.{name}": value for name, value in one.items()}
+        for one in world[join.table]
+        if all(row[_full(own)] == one[its] for own, its in join.on)
+    ]
+    nothing = {f"{join.alias}.{name}": None for name in column_types()[join.table]}
+    for partner in partners or ([nothing] if join.is_left else []):
+        yield {**row, **partner}
+
+
+def _full(column: str) -> str:
+    return column if "." in column else f"t.{column}"
+
+
+def _columns(found: Sequence[Record], columns: Sequence[str | Aggregate]) -> Iterator[Row]:
+    plain = [one for one in columns if isinstance(one, str)]
+    if len(plain) == len(columns):
+        yield from (tuple(one[_full(name)] for name in plain) for one in found)
+        return
+    groups: dict[Row, list[Record]] = {} if plain else {(): []}
+    for one in found:
+        groups.setdefault(tuple(one[_full(name)] for name in plain), []).append(one)
+    for some in groups.values():
+        yield tuple(
+            some[0][_full(one)] if isinstance(one, str) else _aggregated(one, some)
+            for one in columns
+        )
+
+
+def _aggregated(aggregate: Aggregate, some: Sequence[Record]) -> Any:
+    if aggregate.function == "count":
+        return len(some)
+    values = [one[_full(aggregate.column)] for one in some]
+    values = [value for value in values if value is not None]
+    match aggregate.function:
+        case "max":
+            return max(values, default=None)
+        case "min":
+            return min(values, default=None)
+        case "sum":
+            return sum(values)
+    return sum(len(value.encode()) for value in values)
+
+
+def _fits(row: Record, where: Sequence[Condition], prefix: str = "") -> bool:
+    return all(_is_met(row, condition, prefix) for condition in where)
+
+
+def _is_met(row: Record, condition: Condition, prefix: str) -> bool:
+    names = [_full(name) if prefix else name for name in condition.columns]
+    values = tuple(row[name] for name in names)
+    value, asked = values[0] if len(values) == 1 else values, condition.value
+    match condition.comparison:
+        case "null":
+            return value is None
+        case "not null":
+            return value is not None
+        case "null or >":
+            return value is None or value > asked
+    if None in values:
+        return False
+    match condition.comparison:
+        case "=":
+            return bool(value == asked)
+        case "<>":
+            return bool(value != asked)
+        case "<":
+            return bool(value < asked)
+        case "<=":
+            return bool(value <= asked)
+        case ">":
+            return bool(value > asked)
+        case ">=":
+            return bool(value >= asked)
+        case "in":
+            return value in (asked if len(values) == 1 else [tuple(one) for one in asked])
+    return str(value).startswith(asked)
