@@ -17,7 +17,6 @@ from shared_core.core.event_loops import exiting, on_own_loop, start_on_own_loop
 from shared_core.errors import StorageUnavailable
 from shared_core.jobs.retries import MAX_ATTEMPTS, OUTAGE, wait_s
 from shared_core.jobs.runner import RETURN_S, JobRunner, Outcome, Perform, give_back
-from shared_core.jobs.stored_jobs import StoredJobs
 from shared_core.ports.jobs import Capability, Job, JobFilter, JobStatus, JobStorage, UnreadableJob
 from shared_core.ports.storage import Clock, Storage
 
@@ -29,6 +28,8 @@ DRAIN_S = 5.0
 """Seconds that a stopping worker may take to finish its running job."""
 MOST_THREADS = 10_000
 """Maximum number of threads that flush() waits for."""
+MOST_LISTED = 1_000_000
+"""Maximum number of dead jobs that flush() looks at."""
 LONGEST_SLEEP_S = 30.0
 _POLL_S = 0.02
 
@@ -128,7 +129,6 @@ class Worker:
         before_claim: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._storage = storage.jobs
-        self._jobs = StoredJobs(storage, clock)
         self._clock = clock
         self._performers = dict(performers)
         self._runner = JobRunner(storage, clock, self._performers)
@@ -229,13 +229,13 @@ class Worker:
     async def _failures(self, handed_over: Mapping[_Thread, datetime]) -> bool:
         """Return whether a job died since its thread was handed over, or its last attempt here
         failed. A dead job is reported once."""
-        threads = list(handed_over)
-        records = await self._jobs.of_threads(threads) if threads else []
+        dead = JobFilter(statuses=[JobStatus.FAILED], limit=MOST_LISTED)
+        records = await self._storage.list_jobs(dead) if handed_over else []
         failed = any(
             record.thread_id is not None
-            and record.status is JobStatus.FAILED
             and record.completed_at is not None
-            and record.completed_at >= handed_over[record.scope, record.thread_id]
+            and (since := handed_over.get((record.scope, record.thread_id))) is not None
+            and record.completed_at >= since
             for record in records
         )
         for job_id, (scope, _) in list(self._unfinished.items()):

@@ -10,12 +10,14 @@ from dataclasses import replace
 from datetime import datetime
 
 from shared_core.core.domain import Scope, ThreadId
+from shared_core.core.ids import uuid7
 from shared_core.policies.jobs import JOBS
 from shared_core.ports.conversations import Session, SessionRules, SessionStatus
-from shared_core.ports.jobs import NewJob
+from shared_core.ports.jobs import JobPriority, JobType, NewJob
 from shared_core.ports.operations import (
     Delete,
     Insert,
+    Join,
     Last,
     Policy,
     Row,
@@ -131,3 +133,21 @@ def finish_conversation(thread_id: ThreadId) -> Policy[None]:
         return
     ending = (*named, equal("status", str(SessionStatus.ENDING)))
     yield Last([Update(TABLE, {"status": str(SessionStatus.ENDED)}, ending)])
+
+
+def ask_for_ends(now: datetime) -> Policy[None]:
+    """Enqueue the consolidation of ended sessions that never had one, as after an import."""
+    kind = str(JobType.DEEP_REFLECTION)
+    threads = Join("threads", "h", (("thread_id", "thread_id"),))
+    ending = (equal("status", str(SessionStatus.ENDING)),)
+    ended, asked = yield [
+        Select(TABLE, ("thread_id",), ending, (threads,)),
+        Select(JOBS, ("thread_id",), (equal("job_type", kind),), is_distinct=True),
+    ]
+    columns = ("job_id", "thread_id", "job_type", "priority", "run_after", "created_at")
+    rows = [
+        (uuid7(), thread_id, kind, int(JobPriority.SESSION_END), now, now)
+        for (thread_id,) in sorted({*ended} - {*asked})
+    ]
+    if rows:
+        yield Last([Insert(JOBS, columns, rows, exists="keep")])

@@ -134,9 +134,6 @@ class TransferStorage(Protocol):
     async def require_unforgotten(self, export_scope: ExportScope, batch: RowBatch) -> None:
         """Raise Conflict if a turn of the batch was forgotten here."""
 
-    async def ask_for_ends(self, export_scope: ExportScope) -> None:
-        """Enqueue a consolidation for each ended session that was never consolidated."""
-
     async def import_vectors(
         self, export_scope: ExportScope, batch: RowBatch, model: str, dimensions: int
     ) -> Written:

@@ -8,8 +8,9 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 from uuid import uuid4
 
 from shared_core.core.domain import Scope
@@ -19,16 +20,19 @@ from shared_core.errors import Conflict, InvalidInput, NotFound
 from shared_core.jobs.scheduled_task import ScheduledTask
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.text import has_words
+from shared_core.policies.conversations import ask_for_ends
 from shared_core.ports.transfer import EMBEDDINGS, RowBatch, Written
 from shared_core.transfer.lines import EndLine, Header, LineReader, export_scope_of, row_line
 from shared_core.transfer.reembedding import TextOfField, field_text
 
 if TYPE_CHECKING:
     from shared_core.lifecycle import Handle
-    from shared_core.ports.storage import Storage
+    from shared_core.ports.storage import Clock, Storage
     from shared_core.recall.access_log import AccessLog
 
 Progress: TypeAlias = Callable[[int], None]
+TENANTS_AT_ONCE = 100
+"""Maximum number of users whose ended sessions one transaction looks for."""
 _NAMES = ("namespace", "key", "thread_id", "event_id", "memory_id")
 """Columns that identify a row in messages, where it has them."""
 
@@ -121,7 +125,8 @@ class Transfer:
         optional_function(progress, "progress")
         storage = await self._handle.storage()
         known = await storage.transfer.rows_version()
-        run = _LineImport(storage, self._handle.embedding, restore, text_of_field, progress)
+        handle = self._handle
+        run = _LineImport(storage, handle.clock, handle.embedding, restore, text_of_field, progress)
         if isinstance(source, str | Path):
             path = Path(source)
             with opened(path) as lines:
@@ -150,17 +155,21 @@ class _LineImport:
     def __init__(
         self,
         storage: Storage,
+        clock: Clock,
         embedding: Embedding,
         restore: bool,
         text_of_field: TextOfField | None,
         progress: Progress | None,
     ) -> None:
         self._storage = storage
+        self._clock = clock
         self._embedding = embedding
         self._restore = restore
         self._text_of_field = text_of_field
         self._progress = progress
         self._report = ImportedLines()
+        self._talking: set[str] = set()
+        """The tenants of imported sessions."""
 
     async def check(self, reader: LineReader, lines: Iterable[bytes | str]) -> None:
         """Read all lines. Raises InvalidInput for a bad line, Conflict for a turn to refuse."""
@@ -192,8 +201,15 @@ class _LineImport:
             if self._progress:
                 self._progress(batch.numbers[-1])
         assert reader.header is not None
-        await self._storage.transfer.ask_for_ends(reader.header.export_scope)
+        await self._ask_for_ends()
         return self._report
+
+    async def _ask_for_ends(self) -> None:
+        """Enqueue a consolidation for each imported session that ended without one."""
+        tenants, asking = sorted(self._talking), partial(ask_for_ends, self._clock())
+        for start in range(0, len(tenants), TENANTS_AT_ONCE):
+            page = tenants[start : start + TENANTS_AT_ONCE]
+            await self._storage.transact_all(dict.fromkeys(page, asking))
 
     async def _put(self, reader: LineReader, header: Header, batch: RowBatch) -> None:
         """Write a batch. If it is refused, write the lines before the first bad one, and raise."""
@@ -214,6 +230,8 @@ class _LineImport:
             for part in _halves(batch):
                 await self._put(reader, header, part)
             return
+        if batch.table == "conversations":
+            self._talking |= {row["tenant_id"] for row in map(_row, batch.lines)}
         self._report.written += done.written
         self._report.here += len(batch.lines) - done.written - done.left
         self._report.unembedded += done.left
@@ -238,9 +256,14 @@ class _LineImport:
 
 def _address(batch: RowBatch) -> str:
     """Return what identifies the only row of a batch, e.g. "of '/app/ana/', key 'employer'"."""
-    row = json.loads(batch.lines[0])["row"]
+    row = _row(batch.lines[0])
     named = [f"{name} {row[name]!r:.80}" for name in _NAMES if isinstance(row.get(name), str)]
     return ", ".join([f"of {row['tenant_id']!r:.80}", *named])
+
+
+def _row(line: str) -> dict[str, Any]:
+    row: dict[str, Any] = json.loads(line)["row"]
+    return row
 
 
 def _halves(batch: RowBatch) -> tuple[RowBatch, RowBatch]:

@@ -43,7 +43,6 @@ LITERALS = (
 """What fills the slots that code fills."""
 OF_BOTH_PLACES = {
     "add_erasure": "counts what went, of the queue too",
-    "ask_for_ends": "a job for each session that is over",
     "count_before_erasing": "counts what is there, of the queue too",
     "count_extraction": "every so many ask for a reflection",
     "drop_lost_jobs": "jobs of threads that are gone",
@@ -261,7 +260,7 @@ def test_no_statement_merges_or_writes_what_each_node_would_make_up(
         for name, found in named.items()
         if found.functions & volatile and found.tables & spread_tables(catalog)
     }
-    assert made_up == {"ask_for_ends"}  # writes jobs, on the coordinator
+    assert made_up == set()
 
 
 def test_rows_are_locked_within_a_tenant_or_on_the_coordinator(named: dict[str, Names]) -> None:

@@ -11,14 +11,12 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from datetime import datetime
 from typing import Any, TypeAlias
-from uuid import uuid4
 
 import pymysql
 
 from shared_core.core.namespaces import ROOT, from_path, path_end
 from shared_core.errors import Conflict, InvalidInput
 from shared_core.ports.items import VectorRows
-from shared_core.ports.jobs import JobPriority, JobType, NewJob
 from shared_core.ports.transfer import (
     EMBEDDINGS,
     TABLES,
@@ -34,7 +32,6 @@ from shared_core.storage.oceanbase.base import OceanBasePart, reading, writing
 from shared_core.storage.oceanbase.connection.database import streamed
 from shared_core.storage.oceanbase.connection.transactions import Transaction, grouped, pages
 from shared_core.storage.oceanbase.item_writes import put_vectors, tenants_of
-from shared_core.storage.oceanbase.job_steps import insert_job
 from shared_core.storage.oceanbase.transfer_format import (
     CHOICES,
     DIGEST_BYTES,
@@ -137,29 +134,6 @@ class OceanBaseTransfer(OceanBasePart):
     async def require_unforgotten(self, export_scope: ExportScope, batch: RowBatch) -> None:
         given = given_rows(batch)
         await self._database.read(lambda tx: require_unforgotten(tx, given))
-
-    @writing
-    def ask_for_ends(self, tx: Transaction, export_scope: ExportScope) -> None:
-        now = self._clock()
-        kind = JobType.DEEP_REFLECTION
-        ended = (
-            "SELECT c.tenant_id, c.thread_id FROM conversations c"
-            " JOIN threads t ON t.tenant_id = c.tenant_id AND t.thread_id = c.thread_id"
-            " WHERE c.tenant_id >= %s AND c.tenant_id < %s AND c.status = 'ending' AND NOT EXISTS"
-            " (SELECT 1 FROM consolidation_jobs j WHERE j.tenant_id = c.tenant_id"
-            " AND j.thread_id = c.thread_id AND j.job_type = %s)"
-        )
-        values = (export_scope.path, path_end(export_scope.path), str(kind))
-        locked = {tenant for tenant, _ in tx.rows(ended, values)}
-        if not locked:
-            return
-        tx.lock(*locked)
-        for tenant, thread_id in tx.rows(ended, values):
-            if tenant in locked:
-                job = NewJob(
-                    job_id=uuid4(), job_type=kind, run_after=now, priority=JobPriority.SESSION_END
-                )
-                insert_job(tx, tenant, thread_id, job, now, run_after=now)
 
     @writing
     def import_vectors(

@@ -12,7 +12,6 @@ import psycopg
 from shared_core.core.namespaces import ROOT, from_path, path_end
 from shared_core.errors import Conflict, InvalidInput
 from shared_core.ports.items import VectorRows
-from shared_core.ports.jobs import JobPriority, JobType
 from shared_core.ports.storage import Clock
 from shared_core.ports.transfer import (
     EMBEDDINGS,
@@ -98,17 +97,6 @@ class PostgresTransfer:
 
     async def require_unforgotten(self, export_scope: ExportScope, batch: RowBatch) -> None:
         await self._run(export_scope, [_step("require_unforgotten", batch)])
-
-    async def ask_for_ends(self, export_scope: ExportScope) -> None:
-        values = {
-            "tenant": export_scope.path,
-            "tenant_end": path_end(export_scope.path),
-            "job_type": str(JobType.DEEP_REFLECTION),
-            "priority": int(JobPriority.SESSION_END),
-            "now": self._clock(),
-        }
-        ends = step("ask_for_ends", values, one_tenant=False)
-        await self._database.run(export_scope.path, ends, keep_plans=False)
 
     async def import_vectors(
         self, export_scope: ExportScope, batch: RowBatch, model: str, dimensions: int

@@ -113,7 +113,7 @@ FROM {given_rows} g
 
 -- name: import_ended
 -- Writes conversations that are active in the export as ended ones, if another conversation of the
--- user is active here; ask_for_ends enqueues their consolidation. An empty conversation has nothing
+-- user is active here; their consolidation is enqueued afterwards. An empty conversation has nothing
 -- to wait for.
 WITH written AS (
     INSERT INTO {table} ({columns}) SELECT {columns} FROM (
@@ -125,16 +125,6 @@ WITH written AS (
     ON CONFLICT DO NOTHING RETURNING 1
 )
 SELECT count(*) FROM written
-
--- name: ask_for_ends
--- Enqueues the consolidation of ended conversations that never had a job.
-INSERT INTO consolidation_jobs (tenant_id, job_id, thread_id, job_type, priority, run_after, created_at)
-SELECT m.tenant_id, gen_random_uuid(), m.thread_id, %(job_type)s, %(priority)s, %(now)s, %(now)s
-FROM conversations m JOIN threads t USING (tenant_id, thread_id)
-WHERE {tenant_range} AND m.status = 'ending' AND NOT EXISTS (
-    SELECT FROM consolidation_jobs j WHERE j.tenant_id = m.tenant_id AND j.thread_id = m.thread_id
-                                       AND j.job_type = %(job_type)s)
-ON CONFLICT DO NOTHING
 
 -- name: count_other_rows
 -- The number of rows that were here before with other values.
