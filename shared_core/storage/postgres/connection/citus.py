@@ -37,6 +37,17 @@ ON_COORDINATOR = {
 """Tables that stay whole on the coordinator, and why."""
 
 
+_SCOPE = "current_setting('hippocampus.scope', true)"
+_APPLICATION = f"tenant_id = substring({_SCOPE} FROM '^/[^/]+/')"
+WITHIN_SCOPE = f"tenant_id ^@ {_SCOPE} AND right({_SCOPE}, 1) = '/'"
+"""The policy within_scope of every table, without the sub-select that Citus refuses."""
+ABOVE_SCOPE = {
+    "retention_policies": f"tenant_id = '/' OR {_APPLICATION}",
+    "shared_state": _APPLICATION,
+}
+"""The policies above_scope of tables, in the same form."""
+
+
 @dataclass(frozen=True, slots=True)
 class SpreadTable:
     """The place of a table, and whether this call moved it there."""
@@ -170,6 +181,7 @@ def _move(connection: _Connection, schema: str, table: str, there: set[str]) -> 
     guarded = sql.Identifier(schema, table)
     # The owner is bound to no tenant: it would see no rows to copy, and COPY refuses the table.
     connection.execute(bound.format(guarded, sql.SQL("NO FORCE")))
+    _simplify_policies(connection, guarded, table)
     if place == "reference":
         connection.execute("SELECT create_reference_table(%s)", [name])
     elif table == FIRST:
@@ -181,6 +193,18 @@ def _move(connection: _Connection, schema: str, table: str, there: set[str]) -> 
         )
     connection.execute(bound.format(guarded, sql.SQL("FORCE")))
     return True
+
+
+def _simplify_policies(connection: _Connection, guarded: sql.Identifier, table: str) -> None:
+    """Say the policies of row security without sub-selects."""
+    if table == "embedding_models":  # of no tenant
+        return
+    within = "ALTER POLICY within_scope ON {} USING (%s) WITH CHECK (%s)"
+    said = [within % (WITHIN_SCOPE, WITHIN_SCOPE)]
+    if table in ABOVE_SCOPE:
+        said.append(f"ALTER POLICY above_scope ON {{}} USING ({ABOVE_SCOPE[table]})")
+    for one in said:
+        connection.execute(sql.SQL(one).format(guarded))  # type: ignore[arg-type] # our own text
 
 
 def _drop_copies(connection: _Connection, schema: str, tables: list[SpreadTable]) -> None:

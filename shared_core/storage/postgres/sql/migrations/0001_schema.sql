@@ -3,15 +3,16 @@
 
 -- Puts a table under row security: rows are read and written only inside the scope bound to the
 -- transaction, also by the owner of the table. A scope is a whole path and ends in a slash, so half
--- a label is no scope. A setting that was once set locally reads as '' afterwards. Citus takes no
--- sub-select here, so the setting is read for each row: the most frequent case comes first. labels:
--- how many a tenant of this table has, as a regular expression counts; two are a user's.
+-- a label is no scope. A setting that was once set locally reads as '' afterwards. The sub-select
+-- is evaluated once per statement, not per row; Citus takes none, so a spread table gets the same
+-- condition without it (connection/citus.py). labels: how many a tenant of this table has, as a
+-- regular expression counts; two are a user's.
 CREATE FUNCTION protect(target regclass, labels text DEFAULT '{2}') RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-    scope CONSTANT text := 'current_setting(''hippocampus.scope'', true)';
-    within CONSTANT text := format(
-        '(tenant_id = %1$s OR tenant_id ^@ %1$s AND right(%1$s, 1) = ''/'')', scope);
+    within CONSTANT text := '(tenant_id ^@ (SELECT scope'
+        ' FROM current_setting(''hippocampus.scope'', true) AS scope'
+        ' WHERE right(scope, 1) = ''/''))';
 BEGIN
     EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY', target);
     EXECUTE format('ALTER TABLE %s FORCE ROW LEVEL SECURITY', target);
@@ -116,7 +117,8 @@ CREATE TABLE shared_state (
 );
 SELECT protect('shared_state', '{1,2}');
 CREATE POLICY above_scope ON shared_state
-    USING (tenant_id = substring(current_setting('hippocampus.scope', true) FROM '^/[^/]+/'));
+    USING (tenant_id = (SELECT substring(scope FROM '^/[^/]+/')
+                        FROM current_setting('hippocampus.scope', true) AS scope));
 
 -- Memories: their vectors, provenance and counters.
 
@@ -586,8 +588,8 @@ CREATE TABLE retention_policies (
 );
 SELECT protect('retention_policies', '{0,2}');
 CREATE POLICY above_scope ON retention_policies FOR SELECT
-    USING (tenant_id = '/'
-           OR tenant_id = substring(current_setting('hippocampus.scope', true) FROM '^/[^/]+/'));
+    USING (tenant_id IN (SELECT '/' UNION ALL SELECT substring(scope FROM '^/[^/]+/')
+                         FROM current_setting('hippocampus.scope', true) AS scope));
 
 -- The nearest policy of a kind of memory in a tenant. Without a stored one, turns, summaries and
 -- reflections fade by the default policy.
