@@ -31,7 +31,7 @@ from shared_core.extraction.transcript import shown_whole
 from shared_core.knowledge.edge_planning import EdgePlan, plan_edges, stated_edges
 from shared_core.knowledge.fact_planning import FactPlan, plan_facts, slots_to_read
 from shared_core.knowledge.reviving import faded_stated_again, plan_revival
-from shared_core.knowledge.run_rows import RunRows, add_privacy, applied, until_applied
+from shared_core.knowledge.run_rows import RunRows, add_privacy, applied, apply_run, until_applied
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.relation_schema import Relations
 from shared_core.nlp.slots import name_slots
@@ -166,7 +166,7 @@ class Consolidation:
         if reading is None or self._formed is None:
             return NOTHING_NEW
         plan, rows = await self._plan(reading, self._formed, started_at)
-        await applied(self.storage.runs.apply_run(plan))
+        await applied(apply_run(self.storage, plan, self.clock))
         return _report(plan, self._formed, rows)
 
     async def _plan(

@@ -39,7 +39,7 @@ from shared_core.knowledge.fact_planning import (
     slots_to_read,
 )
 from shared_core.knowledge.reviving import faded_stated_again, plan_revival, revive
-from shared_core.knowledge.run_rows import RunRows, add_privacy, applied, until_applied
+from shared_core.knowledge.run_rows import RunRows, add_privacy, applied, apply_run, until_applied
 from shared_core.lifecycle import Handle
 from shared_core.nlp.relation_schema import Relations
 from shared_core.nlp.slots import Slot, near_slot, near_slot_message, slot_name
@@ -166,7 +166,7 @@ class Facts:
             counts={"closed": 1},
         )
         try:
-            await storage.runs.apply_run(plan)
+            await apply_run(storage, plan, self._clock)
         except Conflict as error:
             raise Conflict(
                 f"{fact.statement!r} was changed or forgotten at the same time: try again"
@@ -288,7 +288,7 @@ class Facts:
             bounds=[*facts.bounds, *graph.bounds],
             revival=await self._revival(scope, known, facts, embedded),
         )  # fmt: skip
-        await applied(storage.runs.apply_run(plan))
+        await applied(apply_run(storage, plan, self._clock))
         return facts.opened[0].memory_id if facts.opened else facts.seen_again[0][0]
 
     async def _planned(

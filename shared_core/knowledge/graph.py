@@ -16,7 +16,7 @@ from shared_core.core.timestamps import check_as_of, check_moment
 from shared_core.core.validation import id_of, listed, whole_number
 from shared_core.errors import CapabilityMissing, Conflict, InvalidInput, NotFound
 from shared_core.knowledge.facts import Facts
-from shared_core.knowledge.run_rows import applied, until_applied
+from shared_core.knowledge.run_rows import applied, apply_run, until_applied
 from shared_core.lifecycle import Handle
 from shared_core.nlp.relation_schema import Relations, slot_of_relation
 from shared_core.nlp.text import MAX_NAME_BYTES, normalised
@@ -196,7 +196,7 @@ class Graph:
         if slot and slot.functional == functional and USER in known.subject_keys:
             edge, plan = await self._facts.beside_edge(scope, slot, edge, plan)
         plan = replace(plan, edges=[edge], counts={**plan.counts, "edges": 1})
-        await applied(storage.runs.apply_run(plan))
+        await applied(apply_run(storage, plan, self._clock))
         return GraphChange(
             operation=found.operation,
             edge_id=edge.edge_id,
@@ -234,7 +234,7 @@ class Graph:
             if not ends.edge_ids:
                 return GraphChange(operation=Operation.NOOP, edge_id=None, closed=(), run_id=None)
             plan = _run(scope, now, known, name, ends)
-            await applied(storage.runs.apply_run(plan))
+            await applied(apply_run(storage, plan, self._clock))
             return GraphChange(
                 operation=Operation.UPDATE, edge_id=None, closed=ends.edge_ids, run_id=plan.run_id
             )

@@ -23,7 +23,7 @@ from shared_core.core.validation import whole_number
 from shared_core.errors import Conflict
 from shared_core.extraction.draft_validation import validated_insights
 from shared_core.extraction.rule_reader import RULES_VERSION
-from shared_core.knowledge.run_rows import RunRows, add_privacy
+from shared_core.knowledge.run_rows import RunRows, add_privacy, apply_run
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.text import language
 from shared_core.policies.memories import recent_memories
@@ -136,7 +136,7 @@ async def reflect(
             },
         )
         try:
-            await storage.runs.apply_run(plan)
+            await apply_run(storage, plan, clock)
         except Conflict:
             if not tries_left:
                 raise

@@ -28,7 +28,7 @@ from shared_core.core.domain import (
     Turn,
 )
 from shared_core.core.ids import uuid7
-from shared_core.core.namespaces import memories_namespace, summary_key
+from shared_core.core.namespaces import memories_namespace, scope_path, summary_key
 from shared_core.core.timestamps import CLOCKS_APART
 from shared_core.errors import Conflict
 from shared_core.ingest.events import TEXT_FIELD, memory_value
@@ -37,12 +37,13 @@ from shared_core.knowledge.fact_planning import FactPlan
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.similarity import same_statement, words_key
 from shared_core.nlp.text import language, search_terms
+from shared_core.policies import applying as policies
 from shared_core.ports.items import ItemAddress, MemoryRow, VectorRows
-from shared_core.ports.runs import Annotation, LikeText, PlannedFact, Source
+from shared_core.ports.runs import Annotation, LikeText, PlannedFact, RunPlan, Source
 from shared_core.privacy.classifier import class_by_example, private_by_slot, private_by_words
 
 if TYPE_CHECKING:
-    from shared_core.ports.storage import Vectors
+    from shared_core.ports.storage import Clock, Storage, Vectors
 
 PRIVACY_FIELD = "privacy"
 """The metadata key of the privacy class of a derived memory."""
@@ -395,6 +396,18 @@ async def add_privacy(embedding: Embedding, rows: RunRows, vectors: VectorRows |
 
 class _Overtaken(Exception):
     """A concurrent run was applied before the one that an attempt planned."""
+
+
+async def apply_run(storage: Storage, plan: RunPlan, clock: Clock) -> None:
+    """Apply a run. Raises Conflict if another run of the thread or on a fact came first."""
+    now = clock()
+    try:
+        await storage.transact(scope_path(plan.scope), lambda: policies.apply_run(plan, now))
+    except Conflict as error:
+        raise Conflict(
+            f"another run consolidated thread {plan.thread_id!r} at the same time, or changed a"
+            " fact of this run: read the thread again and repeat the run"
+        ) from error
 
 
 async def applied(write: Awaitable[_Result]) -> _Result:

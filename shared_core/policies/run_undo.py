@@ -17,6 +17,7 @@ from shared_core.core.namespaces import scope_path
 from shared_core.errors import Conflict, NotFound
 from shared_core.policies.batches import Found, Reads, read
 from shared_core.policies.run_records import RunChange, changes_of, noted, select_changes
+from shared_core.policies.summaries import COPIED
 from shared_core.policies.timing import (
     RULES,
     RuleOf,
@@ -47,10 +48,6 @@ from shared_core.ports.operations import (
 _RUN = (
     "run_id", "thread_id", "from_seq", "to_seq", "summed_from_seq", "summed_to_seq", "number",
     "undone_at",
-)  # fmt: skip
-_COPIED = (
-    "text", "value", "terms", "term_count", "author", "importance", "run_id", "occurred_at",
-    "created_at", "updated_at", "expires_at",
 )  # fmt: skip
 _EDGE = ("edge_id", "subject_key", "relation", "object_key", "functional", "memory_id", "run_id")
 _ENDS = ("valid_until", "superseded_at")
@@ -207,7 +204,7 @@ def _select_state(written: _UndoneRun) -> Reads:
         turn = Join("events", "e", (("thread_id", "thread_id"), ("event_id", "event_id")))
         newer = compare("e.memory_seq", ">", run.summed_from or 0)
         reads["copies"] = Select(
-            "memories", ("memory_id", *_COPIED), (one_of("memory_id", list(copies.values())),)
+            "memories", ("memory_id", *COPIED), (one_of("memory_id", list(copies.values())),)
         )
         reads["tail"] = Select(
             "memory_sources",
@@ -302,7 +299,7 @@ def _undone(written: _UndoneRun, state: Found, rule: RuleOf, now: datetime) -> l
     """Return what restores all that was before a run."""
     run_id, copies = written.run.run_id, written.copies
     back = {row[0]: row[1:] for row in state["copies"]}
-    summaries = {one: dict(zip(_COPIED, back[copy_id], strict=True))
+    summaries = {one: dict(zip(COPIED, back[copy_id], strict=True))
                  for one, copy_id in copies.items() if copy_id in back}  # fmt: skip
     # A summary that is put back is the run's no more.
     wrote = written.memories - summaries.keys()

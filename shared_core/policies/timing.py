@@ -13,7 +13,7 @@ from shared_core.core.decay import initial_strength, stage_end
 from shared_core.core.domain import JsonValue, MemoryKind
 from shared_core.core.namespaces import ROOT
 from shared_core.core.retention_policy import FADING, POLICIES, STAGES, RetentionPolicy
-from shared_core.ports.operations import Insert, Join, Operation, Row, Select, one_of
+from shared_core.ports.operations import Insert, Join, Operation, Row, Select, equal, one_of
 
 RuleOf: TypeAlias = Callable[[MemoryKind], RetentionPolicy | None]
 """Returns how a kind of memory fades in a tenant; None: it never does."""
@@ -124,6 +124,19 @@ def select_timed(memory_ids: Sequence[UUID]) -> Select:
     """Return the operation that reads memories with their counters, for timed_of()."""
     counters = Join("memory_access", "a", (("memory_id", "memory_id"),), is_left=True)
     return Select("memories", _TIMED_COLUMNS, (one_of("memory_id", memory_ids),), (counters,))
+
+
+def select_timed_turns(thread_id: str, event_ids: Sequence[str]) -> Select:
+    """Return the operation that reads the memories of turns: the turn's id, then as select_timed().
+
+    Turns without a memory have no row.
+    """
+    of_turns = (equal("thread_id", thread_id), one_of("event_id", event_ids))
+    columns = tuple(one if "." in one else f"m.{one}" for one in _TIMED_COLUMNS)
+    memories = Join("memories", "m", (("memory_id", "memory_id"),))
+    counters = Join("memory_access", "a", (("memory_id", "memory_id"),), is_left=True)
+    where = (*of_turns, equal("m.kind", "episodic"))
+    return Select("memory_sources", ("event_id", *columns), where, (memories, counters))
 
 
 def timed_of(row: Row) -> TimedMemory:

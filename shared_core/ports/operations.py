@@ -15,7 +15,8 @@ dictionaries. The tenant stands in no operation: the engine adds it at every lev
 
 Values of a column have one Python type on every engine: text is str, uuid is UUID, timestamptz an
 aware datetime in UTC, jsonb and json what json.loads returns, text[] a list of str, boolean bool,
-bytea bytes. terms is opaque text that only goes from one row to another.
+bytea bytes. terms is read as opaque text, which can be written to another row; a list of words is
+written as the engine stores them.
 """
 
 from __future__ import annotations

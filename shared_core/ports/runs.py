@@ -293,6 +293,3 @@ class RunStorage(Protocol):
         vectors: VectorRows | None,
     ) -> Mapping[ItemAddress, Sequence[LikeText]]:
         """Return, for each address, memories with the same words and the nearest ones."""
-
-    async def apply_run(self, plan: RunPlan) -> None:
-        """Apply a run. Raises Conflict if another run of the thread or on a fact came first."""

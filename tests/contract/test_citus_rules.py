@@ -44,7 +44,6 @@ LITERALS = (
 OF_BOTH_PLACES = {
     "add_erasure": "counts what went, of the queue too",
     "count_before_erasing": "counts what is there, of the queue too",
-    "count_extraction": "every so many ask for a reflection",
     "drop_lost_jobs": "jobs of threads that are gone",
     "enqueue_job": "when a job is due hangs on what its thread has unread",
     "erase_user": "schedules go with their user",

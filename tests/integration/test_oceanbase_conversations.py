@@ -23,6 +23,7 @@ from storage_calls import (
 from shared_core import Event, Scope
 from shared_core.core.domain import USER, ThreadId
 from shared_core.core.namespaces import scope_path
+from shared_core.knowledge.run_rows import apply_run
 from shared_core.ports.conversations import SessionRules, SessionStatus
 from shared_core.ports.jobs import Capability, JobPriority, JobType, NewJob
 from shared_core.ports.runs import Passage, RunPlan
@@ -125,7 +126,7 @@ async def read_to_the_end(both: Both, number: int) -> None:
             run_id=UUID(int=9_000 + number), kind=JobType.FULL_CONSOLIDATION, scope=SCOPE,
             thread_id=row["thread_id"], extractor="rules", started_at=both.now, read=read,
         )  # fmt: skip
-        await both.same(lambda s, p=plan: s.runs.apply_run(p))
+        await both.same(lambda s, p=plan: apply_run(s, p, lambda: both.now))
 
 
 async def test_a_turn_that_an_earlier_one_had_is_not_said_again(both: Both) -> None:

@@ -14,6 +14,7 @@ from both_engines import NOW, Both
 from shared_core import Event, Scope
 from shared_core.core.domain import MemoryId, ThreadId
 from shared_core.core.namespaces import profile_namespace, scope_path
+from shared_core.knowledge.run_rows import apply_run
 from shared_core.ports.events import EventRow
 from shared_core.ports.items import MemoryRow
 from shared_core.ports.jobs import JobType
@@ -281,7 +282,7 @@ async def consolidated(both: Both, world: RandomProfiles, thread: ThreadId) -> N
         counts={},
         started_at=both.now,
     )
-    await both.same(lambda s: s.runs.apply_run(plan))
+    await both.same(lambda s: apply_run(s, plan, lambda: both.now))
 
 
 async def test_of_two_of_one_moment_the_same_is_shown(both: Both) -> None:

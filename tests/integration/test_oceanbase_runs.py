@@ -16,6 +16,8 @@ from random_runs import MODEL, SCOPE, SLOTS, THREADS, VALUES, RandomRuns
 from shared_core import Conflict
 from shared_core.core.domain import AsOf, MemoryId, ThreadId
 from shared_core.core.namespaces import memories_namespace, scope_path
+from shared_core.knowledge.run_rows import apply_run
+from shared_core.policies import summaries
 from shared_core.policies.memories import recent_memories
 from shared_core.policies.run_reads import known_of, run_of, select_runs
 from shared_core.policies.run_undo import undo_run
@@ -23,11 +25,9 @@ from shared_core.ports.facts import Restoration
 from shared_core.ports.items import ItemAddress, VectorRows
 from shared_core.ports.jobs import JobType
 from shared_core.ports.runs import ReadRequest, RunPlan, RunRecord
-from shared_core.storage.oceanbase import run_changes as run_summaries
 from shared_core.storage.oceanbase.connection import database
 from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
 from shared_core.storage.oceanbase.connection.transactions import Transaction
-from shared_core.storage.postgres import runs as postgres_runs
 
 TENANT = scope_path(SCOPE)
 ASKED = ReadRequest(turns=3, context=2, replay=3, reread=1, people=3)
@@ -65,8 +65,7 @@ def copies(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
     def now_as_id() -> UUID:
         return UUID(int=int(both.now.timestamp()))
 
-    for module in (postgres_runs, run_summaries):
-        monkeypatch.setattr(module, "uuid7", now_as_id)
+    monkeypatch.setattr(summaries, "uuid7", now_as_id)
 
 
 async def outcome(both: Both, call: Callable[[Any], Awaitable[object]]) -> str:
@@ -169,7 +168,7 @@ async def test_runs_at_random_end_alike(both: Both, copies: None, seed: int) -> 
                 lambda one, t=thread, r=rows: one.events.append_events(SCOPE, t, r, None)
             )
         plan = world.plan(await number_of_last(both))
-        said = await outcome(both, lambda one, p=plan: one.runs.apply_run(p))
+        said = await outcome(both, lambda one, p=plan: apply_run(one, p, lambda: both.now))
         ended.add(said.partition(":")[0])
         if not said:
             world.applied(plan)
@@ -216,7 +215,7 @@ async def test_undoing_the_last_run_leaves_what_was_before(
         both.now = NOW + timedelta(minutes=step)
         before = await both.left(TENANT, UNDONE)
         plan = world.plan(await number_of_last(both))
-        if await outcome(both, lambda one, p=plan: one.runs.apply_run(p)):
+        if await outcome(both, lambda one, p=plan: apply_run(one, p, lambda: both.now)):
             continue
         if world.maybe(0.4):
             world.applied(plan)
@@ -264,13 +263,13 @@ async def test_a_run_that_was_committed_unseen_is_not_written_again(
 
     monkeypatch.setattr(database, "_begin", noted)
     monkeypatch.setattr(OceanBaseDatabase, "_once", cut)
-    await both.seekdb.runs.apply_run(plain_run(1))
+    await apply_run(both.seekdb, plain_run(1), lambda: both.now)
     lost = iter([True])
     await undo(both.seekdb, UUID(int=1), NOW)
     [run] = await runs(both.seekdb, None, 9)
     assert run.undone_at == NOW
     with pytest.raises(Conflict):
-        await both.seekdb.runs.apply_run(plain_run(1))
+        await apply_run(both.seekdb, plain_run(1), lambda: both.now)
 
 
 async def test_a_run_that_breaks_off_leaves_nothing(
@@ -288,13 +287,14 @@ async def test_a_run_that_breaks_off_leaves_nothing(
 
     monkeypatch.setattr(Transaction, "insert", dying)
     with pytest.raises(KeyboardInterrupt):
-        await both.seekdb.runs.apply_run(world.plan(0))
+        await apply_run(both.seekdb, world.plan(0), lambda: both.now)
     monkeypatch.undo()
     assert before == await both.left(TENANT, HELD)
 
 
 async def test_runs_of_a_tenant_stand_in_line(both: Both) -> None:
-    await asyncio.gather(*(both.seekdb.runs.apply_run(plain_run(n)) for n in range(1, 9)))
+    runs = [plain_run(number) for number in range(1, 9)]
+    await asyncio.gather(*(apply_run(both.seekdb, run, lambda: both.now) for run in runs))
     numbers = await both.seekdb._database.read(
         lambda tx: tx.rows("SELECT number FROM runs ORDER BY number")
     )

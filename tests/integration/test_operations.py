@@ -24,6 +24,8 @@ from operation_rows import (
 )
 
 from shared_core import Conflict
+from shared_core.core.domain import MemoryId
+from shared_core.ports.items import MemoryRow
 from shared_core.ports.operations import (
     Aggregate,
     Condition,
@@ -33,6 +35,7 @@ from shared_core.ports.operations import (
     Select,
     Update,
     UpdateEach,
+    Verb,
     after,
     begins_with,
     compare,
@@ -73,6 +76,20 @@ async def test_moments_of_other_zones_come_back_in_utc(storage: Storage) -> None
     [(moment,)] = await rows_of(storage, "memories", "occurred_at")
     assert moment == there
     assert moment.utcoffset() == timedelta()
+
+
+async def test_words_are_stored_as_a_written_memory_stores_them(storage: Storage) -> None:
+    words = ["told", "Rome's", "茶", "told"]
+    row = MemoryRow(
+        memory_id=MemoryId(number(1)), namespace=("app", "ana", "facts"), key="k00001", kind="item",
+        text="", value={}, terms=words, occurred_at=NOW,
+    )  # fmt: skip
+    await write(
+        storage, Verb("put_items", ([row],)), Insert("memories", MEMORY, [memory(2, terms=words)])
+    )
+    [(first,), (second,)] = await rows_of(storage, "memories", "terms")
+    assert first == second
+    assert "told" in first
 
 
 async def test_lists_booleans_and_bytes(storage: Storage) -> None:

@@ -599,8 +599,8 @@ KILLED = """
 import asyncio, os, signal, sys
 from shared_core import Scope, open_memory
 from shared_core.extraction.rule_based import RuleExtractor
-from shared_core.storage.postgres.connection.database import PostgresDatabase
-from shared_core.storage.postgres.connection.statements import Step
+from shared_core.knowledge import consolidation
+from shared_core.storage.postgres.connection.policies import PostgresPolicies
 
 dsn, step = sys.argv[1], sys.argv[2]
 
@@ -618,20 +618,24 @@ class Dying(RuleExtractor):
             die()
         return await super().summarise(events, previous, max_characters)
 
-run = PostgresDatabase.run
-async def dying_run(self, scope, *steps):
-    applies = any(one.name == "add_run" for one in steps)
-    if applies and step == "before":
-        die()
-    if applies and step == "within":
+apply_run, send = consolidation.apply_run, PostgresPolicies._send
+
+async def late_send(self, connection, sent):
+    if sent[-1][0] == b"COMMIT":
         # The server has the whole transaction, and waits at its end.
-        steps = (*steps, Step("sleep", b"SELECT pg_sleep(60)", {}))
+        sent = [*sent[:-1], (b"SELECT pg_sleep(60)", {}), sent[-1]]
         asyncio.get_running_loop().call_later(1.0, die)
-    answer = await run(self, scope, *steps)
-    if applies and step == "after":
+    return await send(self, connection, sent)
+
+async def dying_run(storage, plan, clock):
+    if step == "before":
         die()
-    return answer
-PostgresDatabase.run = dying_run
+    if step == "within":
+        PostgresPolicies._send = late_send
+    await apply_run(storage, plan, clock)
+    if step == "after":
+        die()
+consolidation.apply_run = dying_run
 
 async def main():
     async with open_memory(dsn, extractor=Dying(), worker=False) as memory:

@@ -9,8 +9,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from shared_core import Conflict, Event, MemoryEngine, RetentionPolicy, Scope, open_memory
+from shared_core.knowledge import consolidation
+from shared_core.knowledge.run_rows import apply_run
 from shared_core.ports.retention import Kept
 from shared_core.ports.runs import RunPlan
+from shared_core.ports.storage import Clock, Storage
 
 pytestmark = pytest.mark.both_engines
 
@@ -119,12 +122,11 @@ async def test_a_run_that_fails_brings_nothing_back(
     await state(world)
     await world.fade(times)
     before = await counters(world)
-    storage = world.memory._storage
 
-    async def refused(plan: RunPlan) -> None:
+    async def refused(storage: Storage, plan: RunPlan, clock: Clock) -> None:
         raise Conflict("another run came first, always")
 
-    monkeypatch.setattr(storage.runs, "apply_run", refused)
+    monkeypatch.setattr(consolidation, "apply_run", refused)
     monkeypatch.setattr("shared_core.knowledge.run_rows.PAUSE_S", 0.0)
     with pytest.raises(Conflict):
         await tell(world)
@@ -166,19 +168,21 @@ async def test_undone_what_was_brought_back_since_stays(world: World) -> None:
     assert said == await world.known()
 
 
-async def test_a_revival_that_meets_another_writer_changes_nothing(world: World) -> None:
+async def test_a_revival_that_meets_another_writer_changes_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await state(world)
     await world.fade(1)
-    storage, plans = world.memory._storage, []
-    applied = storage.runs.apply_run
+    plans: list[RunPlan] = []
 
-    async def late(plan: RunPlan) -> None:
+    async def late(storage: Storage, plan: RunPlan, clock: Clock) -> None:
         plans.append(plan)
         if len(plans) == 1:
+            assert plan.revival
             await world.memory.retention.revive(ANN, [plan.revival.faded[0].key])
-        await applied(plan)
+        await apply_run(storage, plan, clock)
 
-    storage.runs.apply_run = late  # type: ignore[method-assign]
+    monkeypatch.setattr(consolidation, "apply_run", late)
     await tell(world)
     assert [True, False] == [plan.revival is not None for plan in plans]
     assert 1 == len(await world.known())

@@ -180,10 +180,11 @@ async def test_a_killed_process_loses_nothing_between_end_and_consolidation(dsn:
     code = (
         "import asyncio, os, signal, sys\n"
         "from shared_core import open_memory\n"
+        "from shared_core.knowledge import consolidation\n"
         "async def main():\n"
         "    memory = open_memory(sys.argv[1])\n"
         "    async def dies(*given, **named): os.kill(os.getpid(), signal.SIGKILL)\n"
-        "    memory._storage.runs.apply_run = dies\n"
+        "    consolidation.apply_run = dies\n"
         "    await memory.process_memory('My name is Ana', 'ann')\n"
         "    await memory.process_memory('I live in Lisbon', 'ann')\n"
         "    await memory.end_session('ann')\n"

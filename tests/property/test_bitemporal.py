@@ -16,6 +16,7 @@ from shared_core.core.domain import FactDraft, MemoryId
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import memories_namespace
 from shared_core.knowledge.fact_planning import fact_key, plan_facts
+from shared_core.knowledge.run_rows import apply_run
 from shared_core.ports.items import MemoryRow
 from shared_core.ports.runs import KnownFact, PlannedFact, RunPlan
 from shared_core.ports.storage import Storage
@@ -151,7 +152,7 @@ class World:
         plan = RunPlan(run_id=run_id, kind="test", scope=self.scope, thread_id=None,
                        extractor="test", started_at=self.today[0], close=closed, facts=opened,
                        memories=rows)  # fmt: skip
-        run_sync(self.storage.runs.apply_run(plan))
+        run_sync(apply_run(self.storage, plan, lambda: self.today[0]))
 
     def _named(self, place: int, *, odd: bool, ended: bool) -> tuple[MemoryId, Row] | None:
         rows = [one for one in self.model.now.items() if odd or (one[1].ends is not None) == ended]

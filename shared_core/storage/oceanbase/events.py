@@ -18,11 +18,12 @@ from shared_core.ports.items import ItemAddress, VectorRows
 from shared_core.ports.jobs import NewJob
 from shared_core.storage._rows import initial_of
 from shared_core.storage.oceanbase.base import OceanBasePart, reading, writing
+from shared_core.storage.oceanbase.connection.columns import stored_terms
 from shared_core.storage.oceanbase.connection.errors import check_thread_id
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from shared_core.storage.oceanbase.erasures import erase
 from shared_core.storage.oceanbase.forgetting import forget_turns
-from shared_core.storage.oceanbase.item_writes import put_vectors, stored_terms
+from shared_core.storage.oceanbase.item_writes import put_vectors
 from shared_core.storage.oceanbase.job_steps import enqueue
 from shared_core.storage.oceanbase.retention_timing import timed
 from shared_core.storage.oceanbase.rows import newest_memories

@@ -17,7 +17,8 @@ from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import instructions_scope, rest_of, storable, tenant_of
 from shared_core.core.retention_policy import Strength
 from shared_core.ports.items import ImportMark, ItemAddress, ItemStamp, MemoryRow, VectorRows
-from shared_core.storage._rows import MAX_TERMS, initial_of
+from shared_core.storage._rows import initial_of
+from shared_core.storage.oceanbase.connection.columns import stored_terms
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, grouped, pages
 from shared_core.storage.oceanbase.forgetting import forget_memories
 from shared_core.storage.oceanbase.retention_timing import timed
@@ -63,11 +64,6 @@ def place_of(address: ItemAddress) -> Place:
 def tenants_of(addresses: Iterable[ItemAddress]) -> list[str]:
     """Return the distinct tenants of addresses."""
     return sorted({tenant_of(namespace) for namespace, _ in addresses})
-
-
-def stored_terms(terms: Sequence[str]) -> str:
-    """Return words as memories.terms holds them, each with a space before and after."""
-    return f" {' '.join(terms[:MAX_TERMS])} "
 
 
 def strengths_of(strength: Strength | None, rows: Iterable[MemoryRow]) -> dict[UUID, float | None]:

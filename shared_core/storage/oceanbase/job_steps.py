@@ -9,7 +9,7 @@ from uuid import UUID
 from shared_core.core.domain import Scope, ThreadId
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import scope_path, to_path
-from shared_core.ports.jobs import Capability, JobRecord, JobStatus, JobType, NewJob, ReflectionDue
+from shared_core.ports.jobs import Capability, JobRecord, JobStatus, NewJob
 from shared_core.storage._job_rows import job_records_of
 from shared_core.storage.oceanbase.connection.errors import check_thread_id
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
@@ -158,23 +158,6 @@ def insert_job(
         int(job.priority), run_after, "{}", now, payload,
     )  # fmt: skip
     tx.insert(TABLE, _NEW_COLUMNS, [row])
-
-
-def count_extraction(tx: Transaction, scope: Scope, due: ReflectionDue, now: datetime) -> None:
-    """Count an extraction of a user, and enqueue a reflection at every interval."""
-    tenant = scope_path(scope)
-    tx.insert(
-        "extraction_counts",
-        ("tenant_id", "extractions"),
-        [(tenant, 1)],
-        update="extractions = extractions + 1",
-    )
-    counted = tx.one("SELECT extractions FROM extraction_counts WHERE tenant_id = %s", [tenant])
-    assert counted is not None
-    values = (tenant, None, str(JobType.REFLECTION), None)
-    if counted[0] % due.interval == 0 and not is_pending(tx, values):
-        job = NewJob(job_id=due.job_id, job_type=JobType.REFLECTION, run_after=now)
-        insert_job(tx, tenant, None, job, now, run_after=now)
 
 
 def is_pending(tx: Transaction, same_work: tuple[object, ...]) -> bool:

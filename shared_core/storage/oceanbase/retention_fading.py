@@ -13,9 +13,10 @@ from shared_core.core.domain import MemoryKind
 from shared_core.core.json_text import to_json
 from shared_core.errors import Conflict
 from shared_core.ports.retention import Archived, Revival, Weak
+from shared_core.storage.oceanbase.connection.columns import stored_terms
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, grouped, pages
 from shared_core.storage.oceanbase.forgetting import bury_turns, delete_memories, turns_of
-from shared_core.storage.oceanbase.item_writes import put_vectors, stored_terms
+from shared_core.storage.oceanbase.item_writes import put_vectors
 from shared_core.storage.oceanbase.retention_timing import (
     MOST_ACCESSES,
     RIPE,
@@ -30,7 +31,6 @@ from shared_core.storage.oceanbase.retention_timing import (
     score_of,
     timed_of,
 )
-from shared_core.storage.oceanbase.run_records import iso, note
 from shared_core.storage.oceanbase.vectors import vector_tables
 
 _ARCHIVE = (
@@ -88,25 +88,6 @@ def revive(tx: Transaction, tenant: str, revival: Revival, now: datetime) -> lis
     )  # fmt: skip
     put_vectors(tx, revival.vectors)
     return [one.memory_id for one in fresh]
-
-
-def note_revived(
-    tx: Transaction, tenant: str, run_id: UUID, memory_ids: Sequence[UUID], now: datetime
-) -> None:
-    """Note what is needed to let revived memories fade again if the run is undone."""
-    rows = tx.rows_in(
-        "SELECT m.memory_id, m.demoted_at, a.staged_at, a.access_count, a.last_accessed_at"
-        " FROM memories m JOIN memory_access a"
-        " ON a.tenant_id = m.tenant_id AND a.memory_id = m.memory_id"
-        " WHERE m.tenant_id = %s AND m.memory_id IN %s",
-        [tenant, memory_ids],
-    )
-    columns = ("demoted_at", "staged_at", "access_count", "last_accessed_at", "revived_at")
-    before = []
-    for memory_id, demoted_at, staged_at, count, read_at in rows:
-        values = (iso(demoted_at), iso(staged_at), count, iso(read_at), iso(now))
-        before.append((memory_id, dict(zip(columns, values, strict=True))))
-    note(tx, tenant, run_id, "revived", before)
 
 
 def _unpack(tx: Transaction, tenant: str, row: Row, words: Sequence[str]) -> None:

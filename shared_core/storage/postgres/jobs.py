@@ -15,15 +15,7 @@ from shared_core.core.domain import Scope, ThreadId
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import ROOT, clean_text, path_end, scope_path, to_path
 from shared_core.errors import Conflict, StorageUnavailable
-from shared_core.ports.jobs import (
-    Capability,
-    Job,
-    JobFilter,
-    JobRecord,
-    JobStats,
-    NewJob,
-    ReflectionDue,
-)
+from shared_core.ports.jobs import Capability, Job, JobFilter, JobRecord, JobStats, NewJob
 from shared_core.ports.storage import Clock
 from shared_core.storage._job_rows import job_of, job_records_of, reason_of, unreadable
 from shared_core.storage._rows import record
@@ -176,14 +168,6 @@ def enqueue_step(
         "now": now,
     }
     return step("enqueue_job", values)
-
-
-def count_extraction_step(scope: Scope, due: ReflectionDue, now: datetime) -> Step:
-    """Return the step that counts an extraction of a user, within the run's transaction."""
-    values = {
-        "tenant": scope_path(scope), "job_id": due.job_id, "interval": due.interval, "now": now,
-    }  # fmt: skip
-    return step("count_extraction", values)
 
 
 def _doable(capabilities: Sequence[Capability]) -> dict[str, object]:

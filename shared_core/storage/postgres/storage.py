@@ -47,7 +47,7 @@ class PostgresStorage:
         self.session_logs = PostgresSessions(database, clock)
         self.conversations = PostgresConversations(database, clock)
         self.jobs = PostgresJobs(database, clock)
-        self.runs = PostgresRuns(database, clock, items)
+        self.runs = PostgresRuns(database, clock)
         self.facts = PostgresFacts(database, clock)
         self.graph = PostgresGraph(database, clock)
         self.profiles = PostgresProfiles(database, clock, items, events)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from shared_core.core.json_text import to_json
+from shared_core.storage._rows import MAX_TERMS
 from shared_core.storage.oceanbase.connection.migrate import migrations
 
 JSON_COLUMNS = {
@@ -135,9 +136,15 @@ def _moment(value: Any) -> datetime:
     return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
+def stored_terms(words: Sequence[str]) -> str:
+    """Return words as memories.terms holds them, each with a space before and after."""
+    return f" {' '.join(words[:MAX_TERMS])} "
+
+
 _STORED: Mapping[ColumnType, Callable[[Any], Any]] = {
     ColumnType.JSON: to_json,
     ColumnType.LIST: lambda value: to_json(list(value)),
+    ColumnType.LONG_TEXT: lambda value: value if isinstance(value, str) else stored_terms(value),
     ColumnType.NUMBER: float,
     ColumnType.HASH: lambda value: value or _NO_HASH,
 }

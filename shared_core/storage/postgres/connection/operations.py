@@ -29,6 +29,7 @@ from shared_core.ports.operations import (
     Update,
     UpdateEach,
 )
+from shared_core.storage._rows import to_tsvector
 from shared_core.storage.postgres.connection.pipeline import Statement
 
 Compiled: TypeAlias = Select | Insert | Update | UpdateEach | Delete
@@ -183,6 +184,8 @@ def _sent(value: Any, type_: str) -> Any:
         return to_json(value)
     if type_ in _FLOATS:
         return float(value)
+    if type_ == "tsvector" and not isinstance(value, str):
+        return to_tsvector(value)
     if type_.endswith("[]"):
         return "{" + ",".join(_element(one) for one in value) + "}"
     return value

@@ -254,22 +254,6 @@ WITH edge AS (
 ), {reopened}
 SELECT require(count(*) = 1, 'the edge holds, or is gone') FROM edge
 
--- name: move_edge_ends
--- Moves known ends that have not come yet.
-WITH moved AS (
-    SELECT e.edge_id, e.valid_until AS was, e.superseded_at,
-           greatest(g.valid_until, e.valid_from) AS valid_until
-    FROM unnest(%(edge_ids)b::uuid[], %(edges_until)b::timestamptz[]) AS g(edge_id, valid_until)
-    JOIN edges e ON e.tenant_id = %(tenant)s AND e.edge_id = g.edge_id
-    WHERE e.valid_until > greatest(g.valid_until, e.valid_from)
-), noted AS (
-    {note_change} 'moved', edge_id,
-           jsonb_build_object('valid_until', was, 'superseded_at', superseded_at)
-    FROM moved
-)
-UPDATE edges e SET valid_until = m.valid_until, superseded_at = %(now)s
-FROM moved m WHERE e.tenant_id = %(tenant)s AND e.edge_id = m.edge_id
-
 -- name: aliases
 -- The current aliases of the entities that some names stand for.
 WITH roots AS (

@@ -48,24 +48,6 @@ SELECT (SELECT count(*) FROM asked), {hint}
 -- fragment: tried_anew
 (excluded.payload IS NOT NULL AND (j.attempts > 0 OR j.error IS NOT NULL))
 
--- name: count_extraction
--- Counts an extraction of a user, and enqueues a reflection with every %(interval)s of them.
-WITH counted AS (
-    INSERT INTO extraction_counts AS c (tenant_id, extractions) VALUES (%(tenant)s, 1)
-    ON CONFLICT (tenant_id) DO UPDATE SET extractions = c.extractions + 1
-    RETURNING extractions
-), waiting AS (
-    SELECT run_after FROM consolidation_jobs
-    WHERE tenant_id = %(tenant)s AND coalesce(thread_id, '') = '' AND status = 'pending'
-), asked AS (
-    INSERT INTO consolidation_jobs (tenant_id, job_id, thread_id, job_type, run_after, created_at)
-    SELECT %(tenant)s, %(job_id)s, NULL, 'reflection', %(now)s, %(now)s
-    FROM counted WHERE extractions %% %(interval)s = 0
-    ON CONFLICT (tenant_id, thread_id, job_type, performer) WHERE status = 'pending' DO NOTHING
-    RETURNING run_after
-)
-SELECT {hint}
-
 -- name: open_thread
 -- Creates a thread if it is missing.
 INSERT INTO threads (tenant_id, thread_id, last_seq, last_memory_seq, created_at, updated_at)

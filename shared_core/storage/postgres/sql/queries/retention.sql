@@ -26,16 +26,6 @@ WHERE w.superseded_at IS NULL AND (r.fades OR c.stage > 0)
 ON CONFLICT (tenant_id, memory_id) DO UPDATE
 SET stage = 0, staged_at = NULL, strength = excluded.strength, forget_at = excluded.forget_at
 
--- name: retime_turns
--- After turns were rated: recomputes when their memories leave their stage.
-UPDATE memory_access a SET forget_at = {due_at}
-FROM memory_sources s
-JOIN memories m USING (tenant_id, memory_id)
-CROSS JOIN LATERAL retention_rule(m.tenant_id, m.kind) r
-WHERE s.tenant_id = %(tenant)s AND s.thread_id = %(thread_id)s
-  AND s.event_id = ANY(%(event_ids)b::text[]) AND m.kind = 'episodic'
-  AND a.tenant_id = m.tenant_id AND a.memory_id = m.memory_id
-
 -- name: retime_run
 -- After a run was applied or undone: recomputes when its changed memories leave their stage.
 INSERT INTO memory_access AS x (tenant_id, memory_id, forget_at)
