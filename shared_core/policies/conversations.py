@@ -85,8 +85,8 @@ def open_conversation(
     if rows:
         return session_of(scope, rows[0])
     new = new_session(scope, new_id, 0, rules, now)
-    columns = ("thread_id", "created_at", "last_active_at", "ends_at")
-    yield Last([Insert(TABLE, columns, [(new_id, now, now, new.ends_at)])])
+    columns = ("thread_id", "status", "created_at", "last_active_at", "ends_at")
+    yield Last([Insert(TABLE, columns, [(new_id, str(new.status), now, now, new.ends_at)])])
     return new
 
 

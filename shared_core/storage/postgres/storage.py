@@ -55,7 +55,7 @@ class PostgresStorage:
         self.erasures = PostgresErasures(database, clock)
         self.indexes = PostgresIndexes(database, indexes)
         self.reembedding = PostgresReembed(database, clock)
-        self.transfer = PostgresTransfer(database, clock)
+        self.transfer = PostgresTransfer(database)
         self.tokens = PostgresTokens(database, clock)
         policies = PostgresPolicies(
             database,

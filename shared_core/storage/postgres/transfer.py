@@ -12,7 +12,6 @@ import psycopg
 from shared_core.core.namespaces import ROOT, from_path, path_end
 from shared_core.errors import Conflict, InvalidInput
 from shared_core.ports.items import VectorRows
-from shared_core.ports.storage import Clock
 from shared_core.ports.transfer import (
     EMBEDDINGS,
     TABLES,
@@ -45,9 +44,8 @@ _Shapes: TypeAlias = Mapping[str, _TableColumns]
 class PostgresTransfer:
     """Exports and imports rows in PostgreSQL's own text form, so that no value changes."""
 
-    def __init__(self, database: PostgresDatabase, clock: Clock) -> None:
+    def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
-        self._clock = clock
         self._shapes: _Shapes | None = None
 
     async def rows_version(self) -> int:

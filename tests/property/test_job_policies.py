@@ -1,0 +1,166 @@
+"""Whatever workers and callers do in any order, a work waits once and a thread is read once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from dictionaries import Tables, run, tables
+from hypothesis import given, strategies as st
+
+from shared_core.core.domain import ThreadId
+from shared_core.errors import Conflict
+from shared_core.policies.jobs import (
+    JOBS,
+    cancel_jobs,
+    complete_job,
+    extend_job,
+    retry_jobs,
+    return_job,
+    start_job,
+)
+from shared_core.ports.jobs import JobType, NewJob
+from shared_core.ports.operations import Policy
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+OPEN = ("pending", "running")
+KINDS = (JobType.FAST_REPLAY, JobType.DEEP_REFLECTION)
+IDS = st.integers(0, 7).map(lambda number: UUID(int=number))
+WORKERS = st.sampled_from(["w1", "w2"])
+THREADS = st.sampled_from(["a", "b"])
+STEPS = st.one_of(
+    st.tuples(st.just("start"), IDS, THREADS, st.sampled_from(KINDS), WORKERS),
+    st.tuples(st.just("extend"), IDS, WORKERS),
+    st.tuples(st.just("complete"), IDS, WORKERS),
+    st.tuples(st.just("return"), IDS, WORKERS, st.booleans(), st.booleans()),
+    st.tuples(st.just("retry"), st.lists(IDS, max_size=4)),
+    st.tuples(st.just("cancel"), st.lists(IDS, max_size=3)),
+)
+ROWS = st.lists(
+    st.tuples(THREADS, st.sampled_from(KINDS), st.sampled_from(["pending", "running", "failed",
+              "completed", "cancelled"]), WORKERS, st.integers(-1, 1)),
+    max_size=8,
+)  # fmt: skip
+
+
+def world_of(rows: list[tuple[str, JobType, str, str, int]]) -> Tables:
+    """Return jobs of two threads, and sessions that wait for them; no rule is broken yet."""
+    jobs: list[dict[str, Any]] = []
+    for place, (thread, kind, status, worker, lease) in enumerate(rows):
+        same_work = [one for one in jobs if (one["thread_id"], one["job_type"]) == (thread, kind)]
+        if status == "pending" and any(one["status"] == status for one in same_work):
+            continue
+        if status == "running" and any(
+            (one["thread_id"], one["status"]) == (thread, status) for one in jobs
+        ):
+            continue
+        is_running = status == "running"
+        jobs.append(
+            {
+                "job_id": UUID(int=place),
+                "thread_id": thread,
+                "job_type": str(kind),
+                "status": status,
+                "attempts": 1,
+                "run_after": NOW,
+                "created_at": NOW,
+                "worker_id": worker if is_running else None,
+                "result": {},
+                "priority": 0,
+                "lease_until": NOW + timedelta(hours=lease) if is_running else None,
+            }
+        )
+    talks = [
+        {"thread_id": one, "status": "ending", "event_count": 1, "created_at": NOW,
+         "last_active_at": NOW, "ends_at": NOW}
+        for one in "ab"
+    ]  # fmt: skip
+    threads = [{"thread_id": one, "created_at": NOW, "updated_at": NOW} for one in "ab"]
+    return tables(consolidation_jobs=jobs, conversations=talks, threads=threads)
+
+
+def policy_of(step: tuple[Any, ...]) -> Policy[Any]:
+    what, *given_ = step
+    match what:
+        case "start":
+            job_id, thread, kind, worker = given_
+            job = NewJob(job_id=job_id, job_type=kind, run_after=NOW)
+            return start_job(ThreadId(thread), job, worker, NOW + timedelta(hours=1), NOW)
+        case "extend":
+            return extend_job(*given_, NOW + timedelta(hours=2))
+        case "complete":
+            return complete_job(*given_, {"n": 1}, NOW)
+        case "return":
+            job_id, worker, again, counted = given_
+            return return_job(job_id, worker, "e", NOW if again else None, NOW, counted=counted)
+        case "retry":
+            return retry_jobs(*given_, NOW)
+    return cancel_jobs(*given_, NOW)
+
+
+@given(ROWS, st.lists(STEPS, max_size=12))
+def test_no_order_of_steps_breaks_the_rules_of_the_queue(
+    rows: list[tuple[str, JobType, str, str, int]], steps: list[tuple[Any, ...]]
+) -> None:
+    world, ended = world_of(rows), set[str]()
+    for step in steps:
+        before = {one["job_id"]: dict(one) for one in world[JOBS]}
+        if step[0] == "start" and step[1] in before:
+            continue  # the id of a new job is new
+        try:
+            run(policy_of(step), world)
+        except Conflict:
+            assert step[0] == "start"
+        jobs = world[JOBS]
+        waiting = Counter(
+            (one["thread_id"], one["job_type"]) for one in jobs if one["status"] == "pending"
+        )
+        running = Counter(one["thread_id"] for one in jobs if one["status"] == "running")
+        assert max(waiting.values(), default=1) == max(running.values(), default=1) == 1
+        held = [one for one in before.values() if one["status"] == "running"]
+        if step[0] in ("extend", "complete", "return"):
+            others = [one for one in held if one["worker_id"] != step[2]]
+            assert all(one in jobs for one in others)
+        assert all(one["lease_until"] is None for one in jobs if one["status"] != "running")
+        awaited = {one["thread_id"] for one in jobs if one["status"] in OPEN}
+        for talk in world["conversations"]:
+            if talk["status"] == "ended" and talk["thread_id"] not in ended:
+                ended.add(talk["thread_id"])
+                assert talk["thread_id"] not in awaited
+
+
+@given(st.lists(IDS, min_size=1, max_size=8, unique=True))
+def test_of_dead_jobs_of_one_work_one_is_tried_again(ids: list[UUID]) -> None:
+    world = tables(
+        consolidation_jobs=[
+            {"job_id": one, "thread_id": "a", "job_type": "fast_replay", "status": "failed",
+             "attempts": 5, "error": "e", "run_after": NOW, "created_at": NOW, "result": {}}
+            for one in ids
+        ]
+    )  # fmt: skip
+    assert run(retry_jobs([*ids, UUID(int=99)], NOW), world) == len(ids)
+    found = Counter(one["status"] for one in world[JOBS])
+    assert found == Counter({"pending": 1, "cancelled": len(ids) - 1}) - Counter()
+    assert all((one["attempts"], one["error"]) == (0, None) for one in world[JOBS])
+
+
+def test_a_job_that_another_worker_claimed_again_is_not_put_back() -> None:
+    """The claim comes between the reads and the writes of start_job()."""
+    world = world_of([("a", JobType.FAST_REPLAY, "running", "w1", -1)])
+    job = NewJob(job_id=UUID(int=9), job_type=JobType.DEEP_REFLECTION, run_after=NOW)
+    policy = start_job(ThreadId("a"), job, "w3", NOW + timedelta(hours=1), NOW)
+    answers = run(_rows_of(next(policy)), world)
+    world[JOBS][0] |= {"worker_id": "w2", "lease_until": NOW + timedelta(hours=1)}
+    last = policy.send(answers)
+    run(_done(last), world)
+    assert (world[JOBS][0]["status"], world[JOBS][0]["worker_id"]) == ("running", "w2")
+
+
+def _rows_of(batch: Any) -> Policy[Any]:
+    return (yield batch)
+
+
+def _done(last: Any) -> Policy[None]:
+    yield last
