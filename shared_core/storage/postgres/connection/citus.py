@@ -204,7 +204,7 @@ def _simplify_policies(connection: _Connection, guarded: sql.Identifier, table: 
     if table in ABOVE_SCOPE:
         said.append(f"ALTER POLICY above_scope ON {{}} USING ({ABOVE_SCOPE[table]})")
     for one in said:
-        connection.execute(sql.SQL(one).format(guarded))  # type: ignore[arg-type] # our own text
+        connection.execute(sql.SQL(one).format(guarded))
 
 
 def _drop_copies(connection: _Connection, schema: str, tables: list[SpreadTable]) -> None:
