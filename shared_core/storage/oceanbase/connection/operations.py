@@ -253,7 +253,8 @@ def _text(tenant: str, select: Select) -> Sql:
         else _AGGREGATES[column.function].format(names.quoted(column.column or "tenant_id"))
         for column in select.columns
     )
-    sql, values = f"SELECT {'DISTINCT ' * select.is_distinct}{columns} FROM {select.table} t", []
+    distinct, hint = "DISTINCT " * select.is_distinct, _looked_up(select.joins)
+    sql, values = f"SELECT {hint}{distinct}{columns} FROM {select.table} t", []
     for join in select.joins:
         sql += f" {'LEFT' if join.is_left else 'INNER'} JOIN {join.table} {join.alias}"
         sql += f" ON {join.alias}.tenant_id = %s"
@@ -273,6 +274,15 @@ def _text(tenant: str, select: Select) -> Sql:
         sql += " LIMIT %s"
         bound = [*bound, select.limit]
     return sql + _LOCKS[select.lock], [*values, *bound]
+
+
+def _looked_up(joins: Sequence[Join]) -> str:
+    """Return the hint to look joined rows up by their keys.
+
+    Otherwise the server may read all rows of a tenant in both tables and merge them.
+    """
+    aliases = ", ".join(join.alias for join in joins)
+    return f"/*+ LEADING(t, {aliases}) USE_NL({aliases}) */ " if joins else ""
 
 
 def _of(tenant: str, prefix: str = "") -> Sql:
