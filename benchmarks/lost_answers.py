@@ -41,7 +41,7 @@ START: Final = datetime(2026, 3, 1, tzinfo=UTC)
 MOST_MESSAGES: Final = 40
 SHOWN: Final = 20
 UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-HASHES: Final = re.compile(r'"(?:receipt_hash|content_hash|duration_s)": *[^,}]*')
+HASHES: Final = re.compile(r'"(?:receipt_hash|content_hash|duration_s|began_at)": *[^,}]*')
 
 
 class Proxy:

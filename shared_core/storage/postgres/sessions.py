@@ -13,6 +13,7 @@ from shared_core.core.namespaces import from_path, path_end, scope_path, to_path
 from shared_core.ports.session_logs import Appended, Seen, SessionRecord, StateChange
 from shared_core.ports.storage import Clock
 from shared_core.storage.postgres.connection.database import PostgresDatabase
+from shared_core.storage.postgres.connection.marks import AnswerLost, Mark
 from shared_core.storage.postgres.connection.pipeline import Rows
 from shared_core.storage.postgres.connection.statements import Step, step, steps
 from shared_core.storage.postgres.events import erasing_steps
@@ -132,7 +133,13 @@ class PostgresSessions:
             "seen_at": seen.updated_at,
             "now": self._clock(),
         }
-        [rows] = await self._database.run(tenant, step("append_session_event", values))
+        appending = step("append_session_event", values)
+        try:
+            [rows] = await self._database.run(tenant, appending, mark=Mark(tenant))
+        except AnswerLost:  # the event is there now, so this tells only the version of the log
+            [[(_, _, stored)]] = await self._database.run(tenant, appending)
+            version = stored if seen.version is None else seen.version + 1
+            return Appended(version, None, seen.version)
         return Appended(*rows[0])
 
     async def close_session(self, scope: Scope, thread_id: ThreadId, *, forget: bool) -> None:
