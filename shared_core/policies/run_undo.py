@@ -194,11 +194,16 @@ def _select_state(written: _UndoneRun) -> Reads:
     targets = {one.target for one in written.changes} | {drawn for _, drawn in written.resting}
     later = (compare("number", ">", run.number), is_null("undone_at"))
     columns = ("run_id", "thread_id", "to_seq", "summed_to_seq")
+    # Turns are appended, memories put and reads counted without the tenant's lock.
+    revived = one_of("memory_id", [one.target for one in written.by("revived")])
+    rated = one_of("memory_id", [one.target for one in written.by("rated")])
     reads = {
-        "later": Select("runs", columns, later, order=("-number",)),
-        "timed": select_timed(sorted(targets)),
-        "rules": RULES,
         **_select_thread(run),
+        "held": Select("memories", ("memory_id",), (rated,), lock="update"),
+        "counted": Select("memory_access", ("memory_id",), (revived,), lock="update"),
+        "timed": select_timed(sorted(targets)),
+        "later": Select("runs", columns, later, order=("-number",)),
+        "rules": RULES,
     }
     if copies:
         turn = Join("events", "e", (("thread_id", "thread_id"), ("event_id", "event_id")))
@@ -212,17 +217,11 @@ def _select_state(written: _UndoneRun) -> Reads:
             (one_of("memory_id", list(copies)), newer),
             (turn,),
         )
-    if revived := [one.target for one in written.by("revived")]:
-        # Reads are counted without the tenant's lock.
-        counters = ("memory_id", "stage", "staged_at", "pinned_at", "access_count",
-                    "last_accessed_at")  # fmt: skip
-        where = (one_of("memory_id", revived),)
-        reads["counters"] = Select("memory_access", counters, where, lock="update")
     if written.facts:
         here = one_of_rows(("fact_type", "key"), sorted(set(written.facts.values())))
         reads["facts"] = Select("facts", ("memory_id", "fact_type", "key"), (here, *_OPEN))
     if written.edges:
-        places = sorted({(one.subject_key, one.relation) for one in written.edges.values()})
+        places = sorted({edge[1:3] for edge in written.edges.values()})
         there = one_of_rows(("subject_key", "relation"), places)
         reads["edges"] = Select("edges", _EDGE, (there, *_OPEN))
     if ended := written.aliases("ended"):
@@ -253,31 +252,17 @@ def _require_last(written: _UndoneRun, later: Sequence[Row]) -> Policy[None]:
     if not later:
         return
     run = written.run
-    freed = sorted({written.facts[one.target] for one in written.by("closed")
-                    if one.target in written.facts})  # fmt: skip
-    parted = [written.edges[one.target] for one in written.by("edge")
-              if one.target in written.edges]  # fmt: skip
-    places = sorted({(edge.subject_key, edge.relation) for edge in parted})
+    closed = {one.target for one in (*written.by("closed"), *written.by("edge"))}
+    freed = sorted({place for one, place in written.facts.items() if one in closed})
+    places = sorted({edge[1:3] for one, edge in written.edges.items() if one in closed})
+    changed = (one_of("target", sorted(written.touched)), compare("change", "<>", "rated"))
+    here = one_of_rows(("fact_type", "key"), freed)
+    there = one_of_rows(("subject_key", "relation"), places)
+    memories = Join("memories", "m", (("memory_id", "memory_id"),))
     found = yield [
-        Select(
-            "run_changes",
-            ("run_id",),
-            (one_of("target", sorted(written.touched)), compare("change", "<>", "rated")),
-            is_distinct=True,
-        ),
-        Select(
-            "facts",
-            ("m.run_id",),
-            (one_of_rows(("fact_type", "key"), freed),),
-            (Join("memories", "m", (("memory_id", "memory_id"),)),),
-            is_distinct=True,
-        ),
-        Select(
-            "edges",
-            ("run_id",),
-            (one_of_rows(("subject_key", "relation"), places),),
-            is_distinct=True,
-        ),
+        Select("run_changes", ("run_id",), changed, is_distinct=True),
+        Select("facts", ("m.run_id",), (here,), (memories,), is_distinct=True),
+        Select("edges", ("run_id",), (there,), is_distinct=True),
     ]
     building = {row[0] for rows in found for row in rows}
 
@@ -318,7 +303,7 @@ def _undone(written: _UndoneRun, state: Found, rule: RuleOf, now: datetime) -> l
         *([Delete("memories", (one_of("memory_id", along),))] if along else []),
         *_unsourced(written),
         *_ends_back(written),
-        *_faded_again(written, state["counters"], memories),
+        *_faded_again(written, memories),
         *_rated_back(written, memories),
         *_retirements_back(written, memories, now),
         *_marks_back(written.run, state),
@@ -385,57 +370,49 @@ def _ends_back(written: _UndoneRun) -> list[Operation]:
         ("edges", "edge_id", "edge", written.edges.keys()),
     ):
         if closed := [one.target for one in written.by(kind)]:
-            reopened = dict.fromkeys(_ENDS)
-            operations.append(Update(table, reopened, (one_of(column, closed),)))
-        if moved := [row for row in ends if row[0] in places]:
-            operations.append(UpdateEach(table, (column,), _ENDS, moved))
+            operations.append(Update(table, dict.fromkeys(_ENDS), (one_of(column, closed),)))
+        operations += _each(table, _ENDS, [row for row in ends if row[0] in places], column)
     return operations
 
 
-def _faded_again(
-    written: _UndoneRun, counters: Sequence[Row], memories: Mapping[UUID, TimedMemory]
-) -> list[Operation]:
+def _faded_again(written: _UndoneRun, memories: Mapping[UUID, TimedMemory]) -> list[Operation]:
     """Return what demotes what a run revived, unless it was pinned, revived or moved on since.
 
     A memory that was archived keeps its text until the next cleanup archives it again.
     """
-    revived = {one.target: one for one in written.by("revived")}
     faded, demoted = [], []
-    for memory_id, stage, staged_at, pinned_at, count, read_at in counters:
-        change, memory = revived[memory_id], memories.get(memory_id)
-        is_since = stage != 0 or pinned_at is not None or staged_at != change.moment("revived_at")
-        if is_since or memory is None:
+    for change in written.by("revived"):
+        one = memories.get(change.target)
+        if one is None or one.stage != 0 or one.pinned_at is not None:
             continue
-        if count == change.before["access_count"] + 1:
-            count, read_at = count - 1, change.moment("last_accessed_at")
-        memory.stage, memory.staged_at = 1, change.moment("staged_at")
-        memory.access_count, memory.last_accessed_at = count, read_at
-        faded.append((memory_id, 1, memory.staged_at, count, read_at))
-        demoted.append((memory_id, change.moment("demoted_at")))
-    if not faded:
-        return []
+        if one.staged_at != change.moment("revived_at"):
+            continue
+        one.stage, one.staged_at = 1, change.moment("staged_at")
+        if one.access_count == change.before["access_count"] + 1:
+            one.access_count -= 1
+            one.last_accessed_at = change.moment("last_accessed_at")
+        faded.append((one.memory_id, 1, one.staged_at, one.access_count, one.last_accessed_at))
+        demoted.append((one.memory_id, change.moment("demoted_at")))
     columns = ("stage", "staged_at", "access_count", "last_accessed_at")
-    return [
-        UpdateEach("memory_access", ("memory_id",), columns, faded),
-        UpdateEach("memories", ("memory_id",), ("demoted_at",), demoted),
-    ]
+    return [*_each("memory_access", columns, faded), *_each("memories", ("demoted_at",), demoted)]
 
 
 def _rated_back(written: _UndoneRun, memories: Mapping[UUID, TimedMemory]) -> list[Operation]:
     """Return what restores importance, emotion and expiry of memories."""
-    rated = []
+    rated, unfelt = [], []
     for change in written.by("rated"):
         if one := memories.get(change.target):
             one.importance = change.before.get("importance") or one.importance
-            one.value = _unfelt(one.value) if change.before.get("emotion") else one.value
-            rated.append((one.memory_id, one.importance, one.value))
+            rated.append((one.memory_id, one.importance))
+            if change.before.get("emotion"):
+                one.value = _unfelt(one.value)
+                unfelt.append((one.memory_id, one.value))
     renewed = [(one.target, one.moment("expires_at")) for one in written.by("renewed")]
-    operations: list[Operation] = []
-    if rated:
-        operations.append(UpdateEach("memories", ("memory_id",), ("importance", "value"), rated))
-    if renewed:
-        operations.append(UpdateEach("memories", ("memory_id",), ("expires_at",), renewed))
-    return operations
+    return [
+        *_each("memories", ("importance",), rated),
+        *_each("memories", ("value",), unfelt),
+        *_each("memories", ("expires_at",), renewed),
+    ]
 
 
 def _unfelt(value: JsonValue) -> JsonValue:
@@ -470,11 +447,18 @@ def _retirements_back(
         memories[target].superseded_at = now
     rows = [(one, memories[one].superseded_at)
             for one in sorted({*retired, *again} & memories.keys())]  # fmt: skip
-    operations: list[Operation] = []
-    if rows:
-        operations.append(UpdateEach("memories", ("memory_id",), ("superseded_at",), rows))
-    fresh = sorted(again - {one.target for one in written.by("retired")})
-    return [*operations, *noted(written.run.run_id, "retired", ((one, {}) for one in fresh))]
+    fresh = sorted(again - was.keys())
+    return [
+        *_each("memories", ("superseded_at",), rows),
+        *noted(written.run.run_id, "retired", ((one, {}) for one in fresh)),
+    ]
+
+
+def _each(
+    table: str, columns: tuple[str, ...], rows: Sequence[Row], key: str = "memory_id"
+) -> list[Operation]:
+    """Return what gives each row values of its own, if there are any."""
+    return [UpdateEach(table, (key,), columns, rows)] if rows else []
 
 
 def _marks_back(run: _Run, state: Found) -> list[Operation]:
