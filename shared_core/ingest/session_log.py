@@ -11,8 +11,8 @@ from shared_core.core.namespaces import check_label, scope_path, storable
 from shared_core.core.timestamps import check_moment
 from shared_core.errors import Conflict, InvalidInput, NotFound
 from shared_core.lifecycle import Handle
-from shared_core.policies.session_logs import USER_STATE
 from shared_core.ports.conversations import check_thread
+from shared_core.ports.operations import Select
 from shared_core.ports.session_logs import NO_CHANGE, Seen, SessionRecord, StateChange
 from shared_core.privacy.sanitizing import off_loop
 
@@ -112,7 +112,8 @@ class SessionLogs:
         if not are_storable(scope.app, scope.user):
             return {}
         storage = await self._handle.storage()
-        [rows] = await storage.read(scope_path(scope), [USER_STATE])
+        own = Select("shared_state", ("state",))
+        [rows] = await storage.read(scope_path(scope), [own])
         return rows[0][0] if rows else {}
 
 
