@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -91,3 +92,9 @@ async def places(storage: Storage, *where: Condition, **more: Any) -> list[int]:
     rows = await rows_of(storage, "memories", "memory_id", where=where, **more)
     found = [row[0].int for row in rows]
     return found if "order" in more else sorted(found)
+
+
+def until(event: asyncio.Event) -> Policy[None]:
+    """Read again and again until an event."""
+    while not event.is_set():
+        yield [Select("threads", ("thread_id",))]

@@ -20,6 +20,7 @@ from operation_rows import (
     places,
     rows_of,
     thread,
+    until,
     write,
 )
 
@@ -151,12 +152,6 @@ async def test_writers_of_a_tenant_wait_for_each_other(storage: Storage) -> None
 
     await asyncio.gather(*(storage.transact(ANA, policy) for _ in range(20)))
     assert await rows_of(storage, "extraction_counts", "extractions") == [(20,)]
-
-
-def until(event: asyncio.Event) -> Policy[None]:
-    """Read again and again until an event."""
-    while not event.is_set():
-        yield [Select("threads", ("thread_id",))]
 
 
 class Held:

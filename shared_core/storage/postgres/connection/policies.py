@@ -104,6 +104,8 @@ class PostgresPolicies:
         return result  # type: ignore[no-any-return]
 
     async def transact_all(self, policies: Mapping[str, PolicyFactory[T]]) -> dict[str, T]:
+        if not policies:
+            return {}
         tenants = sorted(policies)
         work = _Work(tenants, [policies[one] for one in tenants], "wait")
         return dict(zip(tenants, await self._attempts(work), strict=True))
