@@ -1,16 +1,15 @@
-"""Versioned profiles and their storage."""
+"""Versioned profiles as they are stored."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import Literal
 from uuid import NAMESPACE_OID, UUID, uuid5
 
-from shared_core.core.domain import Event, JsonValue, Scope, ThreadId, Turn
-from shared_core.ports.events import EventRow
-from shared_core.ports.items import MemoryRow, VectorRows
+from shared_core.core.domain import JsonValue, ThreadId, Turn
+from shared_core.ports.items import MemoryRow
 
 USER_TEXTS = 50
 """Maximum number of turns in ThreadOverview.user_texts."""
@@ -157,80 +156,3 @@ class ThreadOverview:
 def marks_id(agent_id: str) -> UUID:
     """Return the log id for the read positions of an agent's deleted profiles."""
     return uuid5(NAMESPACE_OID, agent_id)
-
-
-class ProfileStorage(Protocol):
-    """Profiles with all their versions."""
-
-    async def profile_by_id(
-        self, scope: Scope, memory_id: UUID, version: int | None = None
-    ) -> StoredProfile | None:
-        """Return the newest version of a profile, or the given one; None if there is none."""
-
-    async def profile_of(
-        self, scope: Scope, subject: SubjectKind, agent_id: str
-    ) -> StoredProfile | None:
-        """Return the newest version of the profile of a subject, or None."""
-
-    async def profiles_to_show(
-        self, scope: Scope, known: datetime | None, roles: Sequence[EntryRole]
-    ) -> Sequence[StoredProfile]:
-        """Return the profiles for a prompt, as known at a moment: user, then agent.
-
-        roles: the entries to include.
-        """
-
-    async def profile_versions(
-        self, scope: Scope, memory_id: UUID, limit: int
-    ) -> Sequence[ProfileVersion]:
-        """Return the versions of a profile, newest first."""
-
-    async def profile_of_run(self, scope: Scope, run_id: UUID) -> RunOfProfile | None:
-        """Return the version that a run wrote; None if it is no run on a profile."""
-
-    async def pipeline_history(
-        self, scope: Scope, memory_id: UUID, limit: int
-    ) -> Sequence[StageLog]:
-        """Return the stages of the runs on a profile, newest run first."""
-
-    async def turns_to_profile(
-        self, scope: Scope, agent_id: str, memory_id: UUID, thread_id: ThreadId, limit: int
-    ) -> Sequence[tuple[int, Event]]:
-        """Return the first consolidated turns of a thread that a profile of a user has not read.
-
-        Excludes turns from before the deletion of a profile of the same agent. Each turn comes
-        with its number in the order of storage.
-        """
-
-    async def forgotten_turns(
-        self, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]
-    ) -> set[str]:
-        """Return the ids whose turns were forgotten."""
-
-    async def drop_profile(
-        self, scope: Scope, memory_id: UUID, subject: SubjectKind, agent_id: str
-    ) -> int:
-        """Delete a profile with its memories and its log; return the number of versions.
-
-        All turns up to now count as read for the next profile of the same agent and user.
-        """
-
-    async def recent_threads(
-        self, scope: Scope, author: str | None, limit: int
-    ) -> Sequence[ThreadOverview]:
-        """Return the most recently used threads; author: only those with turns of this agent."""
-
-    async def save_profile(
-        self,
-        scope: Scope,
-        memory_id: UUID,
-        run: ProfileRun,
-        version: NewVersion | None,
-        vectors: VectorRows | None,
-        turns: Sequence[EventRow] = (),
-    ) -> set[str]:
-        """Append turns, and write a version and the record of its run; return the new turns' ids.
-
-        version: None if nothing changed. vectors: of the rows of turns and version. Raises
-        Conflict, and writes nothing, if the version is not the next one.
-        """

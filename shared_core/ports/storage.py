@@ -18,7 +18,6 @@ from shared_core.ports.indexes import IndexStorage, ReembedStorage
 from shared_core.ports.items import InstructionStorage, ItemStorage
 from shared_core.ports.jobs import JobStorage
 from shared_core.ports.operations import Lock, PolicyFactory, Row, Select
-from shared_core.ports.profiles import ProfileStorage
 from shared_core.ports.recall import RecallStorage
 from shared_core.ports.retention import AccessStorage, RetentionStorage
 from shared_core.ports.runs import RunStorage
@@ -153,8 +152,6 @@ class Storage(Protocol):
     def facts(self) -> FactStorage: ...
     @property
     def graph(self) -> GraphStorage: ...
-    @property
-    def profiles(self) -> ProfileStorage: ...
     @property
     def retention(self) -> RetentionStorage: ...
     @property

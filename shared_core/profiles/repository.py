@@ -6,19 +6,33 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, cast, get_args
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, get_args
 from uuid import UUID
 
 from shared_core.core.domain import Event, JsonValue, Scope, ThreadId
 from shared_core.core.ids import uuid7
-from shared_core.core.namespaces import check_label, clean_text
+from shared_core.core.namespaces import check_label, clean_text, scope_path
 from shared_core.core.shown import shown
 from shared_core.core.telemetry import APPENDED, measured
 from shared_core.core.validation import whole_number
 from shared_core.errors import Conflict, InvalidInput, NotFound
 from shared_core.ingest.events import append_events, texts_of, turn_rows
+from shared_core.policies.profile_versions import drop_profile, save_profile
+from shared_core.policies.profiles import (
+    forgotten_turns,
+    pipeline_history,
+    profile_by_id,
+    profile_of,
+    recent_threads,
+    select_versions,
+    turns_to_profile,
+    version_of,
+)
 from shared_core.ports.conversations import CONVERSATION, check_thread
+from shared_core.ports.operations import PolicyFactory
 from shared_core.ports.profiles import (
+    NewVersion,
     ProfileRun,
     ProfileVersion,
     StageLog,
@@ -26,6 +40,7 @@ from shared_core.ports.profiles import (
     StageStatus,
     StoredProfile,
     ThreadOverview,
+    marks_id,
 )
 from shared_core.ports.storage import Clock
 from shared_core.profiles.entries import Subject
@@ -43,8 +58,9 @@ from shared_core.profiles.transcript import (
 if TYPE_CHECKING:
     from shared_core.lifecycle import Handle
     from shared_core.ports.events import EventRow
+    from shared_core.ports.items import VectorRows
 
-
+T = TypeVar("T")
 MAX_VERSIONS = 1_000
 KEEP_VERSIONS = 100
 """Number of versions kept of a profile; a new one drops the oldest."""
@@ -98,10 +114,7 @@ class ProfileStore:
         vectors = await self._embedding.rows([*texts_of(self.scope, turns), *draft.texts])
         if version is None and not turns and not run.stages and run.undoes is None:
             return memory, set()
-        storage = await self._handle.storage()
-        new = await storage.profiles.save_profile(
-            self.scope, memory.memory_id, run, version, vectors, turns
-        )
+        new = await self._save(memory.memory_id, run, version, vectors, turns)
         if version is not None:
             memory.version += not same
             memory.revision = memory.revision + 1 if same else 0
@@ -126,20 +139,17 @@ class ProfileStore:
     async def _of(self, agent_id: str, subject: Subject) -> StoredProfile | None:
         if subject not in get_args(Subject):
             raise InvalidInput(f"subject must be 'user' or 'agent', got {shown(subject)}")
-        storage = await self._handle.storage()
-        return await storage.profiles.profile_of(self.scope, subject, agent_id)
+        return await self._query(lambda: profile_of(subject, agent_id))
 
     async def _stored(self, memory_id: UUID | str, version: int | None = None) -> StoredProfile:
         found = checked_id(memory_id)
         whole = version is None or (isinstance(version, int) and not isinstance(version, bool))
         if not whole or (version is not None and not 0 < version < 2**31):
             raise InvalidInput(f"version must be a whole number from 1, got {shown(version)}")
-        storage = await self._handle.storage()
-        stored = await storage.profiles.profile_by_id(self.scope, found, version)
+        stored = await self._query(lambda: profile_by_id(found, version))
         if stored is not None:
             return stored
-        known = await storage.profiles.profile_versions(self.scope, found, MAX_VERSIONS)
-        if known:
+        if known := await self._versions(found, MAX_VERSIONS):
             raise NotFound(
                 f"memory {found} has no version {version}: its versions are {known[-1].version} to"
                 f" {known[0].version}"
@@ -148,6 +158,38 @@ class ProfileStore:
             f"there is no memory {found} in {self.scope}: find one with load_memory_by_agent(), or"
             " store a new one with save_memory()"
         )
+
+    async def _versions(self, memory_id: UUID, limit: int) -> Sequence[ProfileVersion]:
+        storage = await self._handle.storage()
+        [rows] = await storage.read(scope_path(self.scope), [select_versions(memory_id, limit)])
+        return [version_of(row) for row in rows]
+
+    async def _query(self, reader: PolicyFactory[T]) -> T:
+        """Return what a policy that only reads returns."""
+        storage = await self._handle.storage()
+        return await storage.query(scope_path(self.scope), reader)
+
+    async def _save(
+        self,
+        memory_id: UUID,
+        run: ProfileRun,
+        version: NewVersion | None = None,
+        vectors: VectorRows | None = None,
+        turns: Sequence[EventRow] = (),
+    ) -> set[str]:
+        """Write a version and the record of its run; return the ids of turns that are new.
+
+        Raises Conflict, and writes nothing, if the version is not the next one.
+        """
+        storage, now = await self._handle.storage(), self._clock()
+        policy = partial(save_profile, self.scope, memory_id, run, version, vectors, turns, now)
+        try:
+            return await storage.transact(scope_path(self.scope), policy)
+        except Conflict as error:
+            raise Conflict(
+                f"another call changed profile {memory_id}, or forgot a turn it was drawn from,"
+                " since it was loaded: load it again and repeat"
+            ) from error
 
     def _run(self, counts: Mapping[str, JsonValue]) -> ProfileRun:
         return ProfileRun(
@@ -205,8 +247,8 @@ class ConversationRecords(ProfileStore):
         Each has its summary (by default, the user's most telling sentences) and its topics, both
         of the last 50 turns.
         """
-        storage = await self._handle.storage()
-        found = await storage.profiles.recent_threads(self.scope, agent_id, checked_limit(limit))
+        most, now = checked_limit(limit), self._clock()
+        found = await self._query(lambda: recent_threads(agent_id, most, now))
         return await asyncio.to_thread(lambda: [_about(one) for one in found])
 
     async def log_pipeline_execution(
@@ -229,17 +271,15 @@ class ConversationRecords(ProfileStore):
             self._run({"logged": True}), stages=(_of_others(stage, record),),
             thread_id=None if named is None else ThreadId(named),
         )  # fmt: skip
-        storage = await self._handle.storage()
-        await storage.profiles.save_profile(self.scope, stored.version.memory_id, run, None, None)
+        await self._save(stored.version.memory_id, run)
         return run.run_id
 
     async def get_pipeline_history(
         self, memory_id: UUID | str, limit: int = 100
     ) -> Sequence[StageLog]:
         """Return the logged stages of a memory, newest run first."""
-        storage = await self._handle.storage()
-        found = checked_id(memory_id)
-        return await storage.profiles.pipeline_history(self.scope, found, checked_limit(limit))
+        found, most = checked_id(memory_id), checked_limit(limit)
+        return await self._query(lambda: pipeline_history(found, most))
 
     async def _as_stored(
         self, given: SessionConversation, *, follows: bool
@@ -252,7 +292,8 @@ class ConversationRecords(ProfileStore):
         storage = await self._handle.storage()
         thread_id, ids = given.conversation_id, [event.event_id for event in given.events]
         known = await storage.events.thread_events(self.scope, thread_id, MOST_TURNS)
-        forgotten = await storage.profiles.forgotten_turns(self.scope, thread_id, ids)
+        [buried] = await storage.read(scope_path(self.scope), [forgotten_turns(thread_id, ids)])
+        forgotten = {row[0] for row in buried}
         by_id = {event.event_id: event for event in known}
         for event in () if follows else given.events:
             self._check_known(thread_id, event, by_id.get(event.event_id), forgotten)
@@ -395,14 +436,12 @@ class MemoryRepository(ConversationRecords):
 
         Its conversations stay. Their turns so far are not read into the agent's next profile.
         """
-        storage = await self._handle.storage()
-        stored = await storage.profiles.profile_by_id(self.scope, checked_id(memory_id))
-        if stored is None:
+        newest = await self._versions(checked_id(memory_id), 1)
+        if not newest:
             return 0
-        one = stored.version
-        return await storage.profiles.drop_profile(
-            self.scope, one.memory_id, one.subject, one.agent_id
-        )
+        storage, run_id, now = await self._handle.storage(), uuid7(), self._clock()
+        policy = partial(drop_profile, self.scope, newest[0], run_id, now)
+        return await storage.transact(scope_path(self.scope), policy)
 
     async def save_memory_content(
         self, memory_id: UUID | str, content_type: str, content_data: Mapping[str, Any]
@@ -440,9 +479,7 @@ class MemoryRepository(ConversationRecords):
 
     async def versions(self, memory_id: UUID | str, limit: int = 100) -> Sequence[ProfileVersion]:
         """Return the versions of a memory, newest first."""
-        storage = await self._handle.storage()
-        found = checked_id(memory_id)
-        return await storage.profiles.profile_versions(self.scope, found, checked_limit(limit))
+        return await self._versions(checked_id(memory_id), checked_limit(limit))
 
     async def diff(self, memory_id: UUID | str, from_version: int, to_version: int) -> ProfileDiff:
         """Return the difference between two versions, in either order."""
@@ -504,12 +541,12 @@ class MemoryRepository(ConversationRecords):
 
         Return the number of turns. A turn is read only once, even after a failure.
         """
-        storage = await self._handle.storage()
         read = 0
         while True:
             known = await self.load_or_create(agent_id)
-            turns = await storage.profiles.turns_to_profile(
-                self.scope, agent_id, known.memory_id, thread_id, FOLLOWED_AT_ONCE
+            readers, now = (known.memory_id, marks_id(agent_id)), self._clock()
+            turns = await self._query(
+                partial(turns_to_profile, readers, thread_id, FOLLOWED_AT_ONCE, now)
             )
             if not turns:
                 return read
@@ -532,10 +569,7 @@ class MemoryRepository(ConversationRecords):
         except Exception:
             if stages.done and previous_memory.version:
                 failed = replace(run, stages=stages.done, counts={"failed": True})
-                storage = await self._handle.storage()
-                await storage.profiles.save_profile(
-                    self.scope, previous_memory.memory_id, failed, None, None
-                )
+                await self._save(previous_memory.memory_id, failed)
             raise
 
     async def _updated(

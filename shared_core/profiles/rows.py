@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import TypeAlias
 from uuid import UUID
 
 from shared_core.core.domain import AsOf, JsonValue, MemoryId, Scope, Turn
-from shared_core.core.namespaces import profile_namespace
+from shared_core.core.namespaces import profile_namespace, scope_path
 from shared_core.ingest.events import TEXT_FIELD
 from shared_core.nlp.affect import PERSON_FACT_IMPORTANCE, fact_importance
 from shared_core.nlp.text import search_terms
+from shared_core.policies.profiles import profiles_to_show
 from shared_core.ports.items import ItemAddress, MemoryRow
 from shared_core.ports.profiles import PARAGRAPH_KEY, EntryRole, NewVersion, StoredProfile
 from shared_core.ports.storage import Storage
@@ -186,7 +188,8 @@ async def shown_profile(storage: Storage, scope: Scope, as_of: AsOf | None) -> s
     known, valid = (as_of.known, as_of.valid) if as_of else (None, None)
     roles: tuple[EntryRole, ...] = ("statement",) if valid is None else ("statement", "ended")
     texts: list[str] = []
-    for stored in await storage.profiles.profiles_to_show(scope, known, roles):
+    reader = partial(profiles_to_show, scope.app, known, roles)
+    for stored in await storage.query(scope_path(scope), reader):
         profile = memory_of(stored).profile_memory
         text = profile.get_content() if valid is None else profile.content_as_of(valid)
         if text:

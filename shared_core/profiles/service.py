@@ -12,6 +12,7 @@ from shared_core.core.namespaces import scope_path
 from shared_core.core.timestamps import check_as_of
 from shared_core.core.validation import id_of
 from shared_core.errors import Conflict, NotFound
+from shared_core.policies.profiles import profile_of_run
 from shared_core.ports.profiles import ProfileVersion
 from shared_core.profiles.entries import Subject
 from shared_core.profiles.memory import Memory
@@ -83,7 +84,7 @@ class Profiles:
         """
         run = id_of(run_id, "run_id")
         storage = await self._handle.storage()
-        found = await storage.profiles.profile_of_run(scope, run)
+        found = await storage.query(scope_path(scope), lambda: profile_of_run(run))
         if found is None:
             return False
         if found.memory_id is None or found.version is None:

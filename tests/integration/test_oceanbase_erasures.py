@@ -12,6 +12,7 @@ from whole_user import WholeClock, populate, said
 from shared_core import MemoryEngine, Scope, open_memory
 from shared_core.core.domain import ThreadId
 from shared_core.core.namespaces import scope_path
+from shared_core.policies.profiles import profile_of
 from shared_core.ports.erasures import ERASED_TOKEN, ErasureReceipt
 from shared_core.settings import load_settings
 from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
@@ -108,5 +109,5 @@ async def test_a_version_that_names_no_memory_is_blurred_too(both: Both) -> None
     await both.put(scope_path(ANA), {"profiles": [version]})
     await both.same(lambda s: s.erasures.erase(ANA, ThreadId("t"), UUID(int=2), NOW))
     for storage in (both.postgres, both.seekdb):
-        found = await storage.profiles.profile_of(ANA, "user", "bot")
+        found = await storage.query(scope_path(ANA), lambda: profile_of("user", "bot"))
         assert found is not None and b"told".hex() != found.version.content_hash

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import pytest
@@ -15,9 +17,23 @@ from shared_core import Event, Scope
 from shared_core.core.domain import MemoryId, ThreadId
 from shared_core.core.namespaces import profile_namespace, scope_path
 from shared_core.knowledge.run_rows import apply_run
+from shared_core.policies.profile_versions import drop_profile, save_profile
+from shared_core.policies.profiles import (
+    forgotten_turns,
+    pipeline_history,
+    profile_by_id,
+    profile_of,
+    profile_of_run,
+    profiles_to_show,
+    recent_threads,
+    select_versions,
+    turns_to_profile,
+    version_of,
+)
 from shared_core.ports.events import EventRow
 from shared_core.ports.items import MemoryRow
 from shared_core.ports.jobs import JobType
+from shared_core.ports.operations import PolicyFactory
 from shared_core.ports.profiles import (
     PARAGRAPH_KEY,
     EntryRole,
@@ -25,11 +41,11 @@ from shared_core.ports.profiles import (
     ProfileRun,
     StageRecord,
     SubjectKind,
+    marks_id,
 )
 from shared_core.ports.runs import Passage, RunPlan
-from shared_core.storage.oceanbase import profiles
-from shared_core.storage.postgres import profiles as postgres_profiles
 
+T = TypeVar("T")
 SCOPE = Scope("bot", "ann 安")
 TENANT = scope_path(SCOPE)
 AGENTS = ("bot", "Bot", "bot ", "böt", "助手")
@@ -182,44 +198,38 @@ class RandomProfiles:
         )
 
 
-@pytest.fixture
-def alike(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both engines give what they write of themselves the same ids."""
-    for module in (postgres_profiles, profiles):
-        monkeypatch.setattr(module, "uuid7", lambda: UUID(int=int(both.now.timestamp() * 1e6)))
+async def queried(both: Both, reader: PolicyFactory[T]) -> T:
+    return await both.same(lambda s: s.query(TENANT, reader))
 
 
 async def reads(both: Both, world: RandomProfiles) -> None:
     """Every way to ask answers the same."""
     for agent in AGENTS:
         for kind in ("user", "agent"):
-            await both.same(lambda s, k=kind, a=agent: s.profiles.profile_of(SCOPE, k, a))
+            await queried(both, partial(profile_of, kind, agent))
     kind, agent, memory_id = world.subject()
     for version in (None, 1, 2, 99):
-        await both.same(lambda s, v=version: s.profiles.profile_by_id(SCOPE, memory_id, v))
-    await both.same(lambda s: s.profiles.profile_versions(SCOPE, memory_id, 2))
-    await both.same(lambda s: s.profiles.pipeline_history(SCOPE, memory_id, 3))
+        await queried(both, partial(profile_by_id, memory_id, version))
+    await both.same(lambda s: s.read(TENANT, [select_versions(memory_id, 2)]))
+    await queried(both, partial(pipeline_history, memory_id, 3))
     for known in (None, both.now - timedelta(minutes=3)):
-        await both.same(
-            lambda s, k=known: s.profiles.profiles_to_show(SCOPE, k, ["statement", "mind"])
-        )
+        roles: Sequence[EntryRole] = ("statement", "mind")
+        await queried(both, partial(profiles_to_show, SCOPE.app, known, roles))
     for run_id in (*world.runs[-3:], UUID(int=0)):
-        await both.same(lambda s, r=run_id: s.profiles.profile_of_run(SCOPE, r))
+        await queried(both, partial(profile_of_run, run_id))
     for thread in THREADS:
-        await both.same(
-            lambda s, t=thread: s.profiles.turns_to_profile(SCOPE, agent, memory_id, t, 3)
-        )
-        await both.same(
-            lambda s, t=thread: s.profiles.forgotten_turns(SCOPE, t, ["e0", "e0 ", "E1"])
-        )
+        ids = (memory_id, marks_id(agent))
+        await queried(both, partial(turns_to_profile, ids, thread, 3, both.now))
+        forgotten = forgotten_turns(thread, ["e0", "e0 ", "E1"])
+        await both.same(lambda s, f=forgotten: s.read(TENANT, [f]))
     for author in (None, *AGENTS):
-        await both.same(lambda s, a=author: s.profiles.recent_threads(SCOPE, a, 3))
+        await queried(both, partial(recent_threads, author, 3, both.now))
 
 
 async def saved(both: Both, world: RandomProfiles) -> object:
     kind, agent, memory_id = world.subject()
     run = world.run(both.now)
-    newest = await both.same(lambda s: s.profiles.profile_of(SCOPE, kind, agent))
+    newest = await queried(both, partial(profile_of, kind, agent))
     version = None
     if world.maybe(0.8):
         version = world.version(
@@ -227,18 +237,24 @@ async def saved(both: Both, world: RandomProfiles) -> object:
         )
     turns = world.turns(run.thread_id, both.now) if run.thread_id and world.maybe(0.4) else ()
     world.runs.append(run.run_id)
-    return await both.outcome(
-        lambda s: s.profiles.save_profile(SCOPE, memory_id, run, version, None, turns)
-    )
+    policy = partial(save_profile, SCOPE, memory_id, run, version, None, turns, both.now)
+    return await both.outcome(lambda s: s.transact(TENANT, policy))
+
+
+async def dropped(both: Both, memory_id: UUID, run_id: UUID) -> None:
+    [rows] = await both.same(lambda s: s.read(TENANT, [select_versions(memory_id, 1)]))
+    if rows:
+        policy = partial(drop_profile, SCOPE, version_of(rows[0]), run_id, both.now)
+        await both.same(lambda s: s.transact(TENANT, policy))
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_any_course_is_the_same(both: Both, alike: None, seed: int) -> None:
+async def test_any_course_is_the_same(both: Both, seed: int) -> None:
     world = RandomProfiles(seed)
     refused = set()
     for step in range(30):
         both.now = NOW + timedelta(minutes=step // 2, microseconds=step)
-        kind, agent, memory_id = world.subject()
+        _, _, memory_id = world.subject()
         thread = world.random.choice(THREADS)
         match world.random.choice("ttssssssdfcx"):
             case "t":
@@ -249,9 +265,7 @@ async def test_any_course_is_the_same(both: Both, alike: None, seed: int) -> Non
             case "s":
                 refused.add(isinstance(await saved(both, world), str))
             case "d":
-                await both.same(
-                    lambda s, m=memory_id, k=kind, a=agent: s.profiles.drop_profile(SCOPE, m, k, a)
-                )
+                await dropped(both, memory_id, world.id())
                 world.memories.pop(memory_id, None)
             case "f":
                 await both.same(lambda s, t=thread: s.events.forget_turns(SCOPE, t, ["e0", "e1 "]))
@@ -295,5 +309,5 @@ async def test_of_two_of_one_moment_the_same_is_shown(both: Both) -> None:
         version | {"subject_id": agent, "memory_id": UUID(int=n)} for n, agent in enumerate(agents)
     ]
     await both.put(TENANT, {"profiles": rows})
-    [shown] = await both.same(lambda s: s.profiles.profiles_to_show(SCOPE, None, ["mind"]))
+    [shown] = await queried(both, partial(profiles_to_show, SCOPE.app, None, ["mind"]))
     assert "Z" == shown.version.agent_id

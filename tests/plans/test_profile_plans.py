@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from shared_core.storage.postgres.connection.statements import statement
-from tests.plans.test_query_plans import BIND, nodes
+from shared_core.core.domain import Scope, ThreadId
+from shared_core.policies.profile_versions import drop_profile, save_profile
+from shared_core.policies.profiles import (
+    pipeline_history,
+    profile_by_id,
+    profile_of,
+    profile_of_run,
+    profiles_to_show,
+    recent_threads,
+    turns_to_profile,
+)
+from shared_core.ports.operations import Policy
+from shared_core.ports.profiles import NewVersion, ProfileRun, ProfileVersion
+from tests.plans.policy_plans import reads_of, touched
 
 TENANTS, VERSIONS, MEMORIES = 40, 60, 60
 """As many versions as memories, so that one series fills all tables."""
-ONE = "00000000-0000-7000-8000-000000000007"
+ONE = UUID("00000000-0000-7000-8000-000000000007")
+SCOPE = Scope("app", "u7")
 NAMESPACE = "/profile/user/bot/"
-VALUES = {
-    "tenant": "/app/u7/", "memory_id": ONE, "run_id": ONE, "version": None, "known": None,
-    "subject_kind": "user", "subject_id": "bot", "app": "app", "limit": 10, "namespace": NAMESPACE,
-    "paragraph_key": "profile", "shown": [], "now": datetime.now(UTC), "thread_id": "t",
-    "event_ids": ["e1"], "author": None, "expected": VERSIONS, "revision": 0, "rewritten": [],
-    "roles": None, "keep": VERSIONS, "said": 50, "characters": 1000,
-}  # fmt: skip
+NOW = datetime.now(UTC)
+EMPTY = {"threads", "events", "memory_bases"}
 
 
 @pytest.fixture(scope="module")
@@ -66,36 +75,40 @@ def filled(server: str, template: str) -> Iterator[psycopg.Connection[Any]]:
         admin.execute("DROP DATABASE profile_plans WITH (FORCE)")
 
 
-@pytest.mark.parametrize(
-    ("name", "most"),
-    [
-        ("profile_by_id", 200),
-        ("profile_of_subject", 200),
-        ("profiles_to_show", 200),
-        ("profile_versions", VERSIONS),
-        ("profile_of_run", VERSIONS + 1),
-        ("require_profile_version", VERSIONS),
-        ("require_profile_rows", 10),
-        ("forgotten_turns", 10),
-        ("pipeline_history", 150),
-        ("show_profile", 200),
-        ("drop_profile", 5 * MEMORIES),
-        ("prune_profile", 5 * VERSIONS),
-    ],
-)
-def test_a_statement_reads_rows_of_its_profile_by_an_index(
-    filled: psycopg.Connection[Any], name: str, most: int
+NEWEST = ProfileVersion(
+    subject="user", agent_id="bot", version=VERSIONS, memory_id=ONE, event_limit=50,
+    content_hash="00", run_id=ONE, began_at=NOW, created_at=NOW,
+)  # fmt: skip
+RUN = ProfileRun(run_id=UUID(int=1), extractor="x", started_at=NOW, counts={})
+NEXT = NewVersion(
+    subject="user", agent_id="bot", expected=VERSIONS, revision=0, revises=False, event_limit=50,
+    content_hash="00", began_at=NOW, entries=[(ONE, "event")], rows=(), sources=(),
+    rewritten=[ONE], required=(), covered=(), keep=VERSIONS,
+)  # fmt: skip
+POLICIES: dict[str, tuple[Callable[[], Policy[Any]], float]] = {
+    "by_id": (partial(profile_by_id, ONE), 200),
+    "of": (partial(profile_of, "user", "bot"), 200),
+    "to_show": (partial(profiles_to_show, "app", None, ["event"]), 200),
+    "of_run": (partial(profile_of_run, ONE), VERSIONS + 2),
+    "history": (partial(pipeline_history, ONE, 10), 150),
+    "unread": (partial(turns_to_profile, [ONE], ThreadId("t"), 10, NOW), VERSIONS),
+    "recent": (partial(recent_threads, None, 10, NOW), 30),
+    "save": (partial(save_profile, SCOPE, ONE, RUN, NEXT, None, (), NOW), 7 * VERSIONS),
+    "drop": (partial(drop_profile, SCOPE, NEWEST, UUID(int=1), NOW), 7 * MEMORIES),
+}
+
+
+@pytest.mark.parametrize("has_statistics", [True, False])
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_policy_reads_rows_of_its_profile_by_an_index(
+    filled: psycopg.Connection[Any], name: str, has_statistics: bool
 ) -> None:
-    with filled.transaction(force_rollback=True):
-        filled.execute(BIND, ["/app/u7/"])
-        query = b"EXPLAIN (ANALYZE, FORMAT JSON) " + statement(name)
-        row = filled.execute(query, VALUES).fetchone()
-    assert row is not None
-    told = json.loads(row[0]) if isinstance(row[0], str) else row[0]
-    read = [node for node in nodes(told[0]["Plan"]) if node.get("Relation Name")]
-    assert "Seq Scan" not in {node["Node Type"] for node in read}
-    touched = sum(
-        node["Actual Rows"] * node["Actual Loops"] + node.get("Rows Removed by Filter", 0)
-        for node in read
-    )
-    assert touched <= most
+    policy, most = POLICIES[name]
+    if has_statistics:
+        filled.execute("ANALYZE")
+    else:
+        filled.execute("DELETE FROM pg_statistic")
+    read = reads_of(filled, "/app/u7/", policy())
+    scanned = {node["Relation Name"] for node in read if node["Node Type"] == "Seq Scan"}
+    assert not scanned - EMPTY
+    assert touched(read) <= most

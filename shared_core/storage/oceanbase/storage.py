@@ -31,7 +31,6 @@ from shared_core.storage.oceanbase.instructions import OceanBaseInstructions
 from shared_core.storage.oceanbase.item_writes import put_rows, put_vectors, strengths_of
 from shared_core.storage.oceanbase.items import OceanBaseItems
 from shared_core.storage.oceanbase.jobs import OceanBaseJobs
-from shared_core.storage.oceanbase.profiles import OceanBaseProfiles
 from shared_core.storage.oceanbase.recall import OceanBaseRecall, OceanBaseSlices
 from shared_core.storage.oceanbase.retention import OceanBaseAccesses, OceanBaseRetention
 from shared_core.storage.oceanbase.runs import OceanBaseRuns
@@ -67,7 +66,6 @@ class OceanBaseStorage:
         self.runs = OceanBaseRuns(database, clock, strength)
         self.facts = OceanBaseFacts(database, clock)
         self.graph = OceanBaseGraph(database, clock)
-        self.profiles = OceanBaseProfiles(database, clock, strength)
         self.retention = OceanBaseRetention(database, clock)
         self.erasures = OceanBaseErasures(database, clock)
         self.indexes = OceanBaseIndexes(database, clock, settings.ann_threshold)

@@ -20,7 +20,6 @@ from shared_core.storage.postgres.graph import PostgresGraph
 from shared_core.storage.postgres.indexes import PostgresIndexes, TenantIndexes
 from shared_core.storage.postgres.items import PostgresInstructions, PostgresItems, vector_steps
 from shared_core.storage.postgres.jobs import PostgresJobs, enqueue_step
-from shared_core.storage.postgres.profiles import PostgresProfiles
 from shared_core.storage.postgres.recall import PostgresAccesses, PostgresRecall, PostgresSlices
 from shared_core.storage.postgres.reembed import PostgresReembed
 from shared_core.storage.postgres.retention import PostgresRetention
@@ -50,7 +49,6 @@ class PostgresStorage:
         self.runs = PostgresRuns(database, clock)
         self.facts = PostgresFacts(database, clock)
         self.graph = PostgresGraph(database, clock)
-        self.profiles = PostgresProfiles(database, clock, items, events)
         self.retention = PostgresRetention(database, clock)
         self.erasures = PostgresErasures(database, clock)
         self.indexes = PostgresIndexes(database, indexes)
