@@ -14,8 +14,10 @@ from shared_core.core.namespaces import check_label, scope_path
 from shared_core.core.shown import shown
 from shared_core.core.telemetry import measured
 from shared_core.errors import InvalidInput
+from shared_core.knowledge.facts import list_facts
 from shared_core.lifecycle import Handle
 from shared_core.nlp.tokenizer import count_tokens
+from shared_core.policies.facts import FactQuery
 from shared_core.policies.memories import newest_summary, select_summary
 from shared_core.ports.runs import Fact
 from shared_core.ports.storage import Storage
@@ -57,7 +59,8 @@ async def context_window(
         raise InvalidInput(f"assembler must be a ContextAssembler, got {shown(assembler)}")
     thread = ThreadId(check_label(thread_id, "thread_id"))
     storage, embedding = await handle.storage(), handle.embedding
-    options = RecallOptions(limit=MOST_MEMORIES, now=handle.clock(), as_of=as_of, merged_only=True)
+    now = handle.clock()
+    options = RecallOptions(limit=MOST_MEMORIES, now=now, as_of=as_of, merged_only=True)
     least = LABEL_TOKENS if assembler.count is count_tokens else LEAST_TURN_TOKENS
     turns = min(assembler.max_tokens // least + 1, MOST_TURNS)
 
@@ -71,7 +74,7 @@ async def context_window(
         recall(storage, embedding, scope, query, options),
         history(),
         summary_of_thread(storage, scope, thread, as_of, options.now),
-        storage.facts.list_facts(scope, history=False, as_of=as_of),
+        list_facts(storage, scope, FactQuery(now=now, as_of=as_of)),
         _profile(storage, scope, profile, as_of),
     )
     facts = [hit for hit in hits if hit.memory.kind == "semantic"]

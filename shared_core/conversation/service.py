@@ -52,10 +52,12 @@ from shared_core.errors import Conflict, InvalidInput, MemoryCoreError, StorageU
 from shared_core.ingest.events import checked_event
 from shared_core.ingest.items import page_bounds
 from shared_core.jobs.scheduled_task import ScheduledTask
+from shared_core.knowledge.facts import list_facts
 from shared_core.nlp.coreference import has_pronoun, resolve_query
 from shared_core.nlp.question_subject import mentioned
 from shared_core.nlp.relation_phrases import asked_kin, relations_for_question
 from shared_core.policies import conversations as policies
+from shared_core.policies.facts import FactQuery
 from shared_core.ports.conversations import CONVERSATION, Heard, Session, Speaker
 from shared_core.ports.jobs import JobPriority, JobType, NewJob
 from shared_core.ports.operations import PolicyFactory
@@ -251,10 +253,12 @@ class Conversations:
     async def _past(self, scope: Scope, asked: str) -> list[Fact]:
         """Return the ended facts that an input about the past asks for."""
         storage = await self._handle.storage()
+        now = self._clock()
         kept: list[Fact] = []
         for slot in sorted(past_slots(asked)):
-            kept += await storage.facts.list_facts(scope, slot=slot, history=True)
-        return ended_facts(kept, self._clock())
+            query = FactQuery(now=now, slot=slot, history=True)
+            kept += await list_facts(storage, scope, query)
+        return ended_facts(kept, now)
 
     async def _heard_and_embedded(
         self, text: str, turn: Event, scope: Scope, *, once: bool

@@ -20,7 +20,13 @@ from shared_core.core.domain import (
     TripleDraft,
 )
 from shared_core.core.ids import uuid7
-from shared_core.core.namespaces import check_label, scope_path, storable
+from shared_core.core.namespaces import (
+    check_label,
+    memories_namespace,
+    rest_of,
+    scope_path,
+    storable,
+)
 from shared_core.core.shown import shown
 from shared_core.core.timestamps import check_as_of, check_moment
 from shared_core.errors import Conflict, InvalidInput, NotFound
@@ -44,8 +50,9 @@ from shared_core.lifecycle import Handle
 from shared_core.nlp.relation_schema import Relations
 from shared_core.nlp.slots import Slot, near_slot, near_slot_message, slot_name
 from shared_core.nlp.text import HAN_CHARACTER, normalised, short_name
+from shared_core.policies.facts import FactQuery, NamedMemory, NameQuery
+from shared_core.policies.reopening import restore_fact
 from shared_core.policies.run_reads import known_of
-from shared_core.ports.facts import NamedMemory, Restoration
 from shared_core.ports.retention import Revival
 from shared_core.ports.runs import Fact, Known, KnownFact, PlannedEdge, RunPlan
 from shared_core.ports.storage import Storage
@@ -90,14 +97,11 @@ class Facts:
         if not isinstance(slot, str):
             raise InvalidInput(f"slot must be a text, e.g. 'employer', got {shown(slot)}")
         storage = await self._handle.storage()
-        name = slot_name(slot)
-        found = await storage.facts.list_facts(scope, slot=name, history=bool(history), as_of=as_of)
-        if (
-            name
-            and not found
-            and near_slot(name)
-            and not await storage.facts.list_facts(scope, slot=name, history=True)
-        ):
+        name, now = slot_name(slot), self._clock()
+        query = FactQuery(now=now, slot=name, history=bool(history), as_of=as_of)
+        found = await list_facts(storage, scope, query)
+        ever = FactQuery(now=now, slot=name, history=True)
+        if name and not found and near_slot(name) and not await list_facts(storage, scope, ever):
             raise InvalidInput(near_slot_message(slot, name))
         return found
 
@@ -146,7 +150,7 @@ class Facts:
         Its edges and the memories derived from it end too. engine.retract() explains the arguments.
         """
         storage = await self._handle.storage()
-        fact, _ = await _fact_named(storage, scope, key)
+        fact = await _fact_named(storage, scope, key, self._clock())
         now = self._clock()
         if fact.valid_until is not None and fact.valid_until <= now:
             raise Conflict(
@@ -179,33 +183,11 @@ class Facts:
         engine.restore() lists the errors.
         """
         storage = await self._handle.storage()
-        fact, place = await _fact_named(storage, scope, key)
+        fact = await _fact_named(storage, scope, key, self._clock())
         if fact.valid_until is None or fact.superseded_at is None:
             raise Conflict(f"{fact.statement!r} has not ended: there is nothing to restore")
-        keys = [place]
-        if opposite := opposite_slot(fact.slot):
-            keys.append(opposite + place.removeprefix(fact.slot))
-        for rival in await storage.facts.facts_in_place(scope, fact.fact_type, keys):
-            if rival.memory_id != fact.memory_id:
-                raise Conflict(
-                    f"{fact.statement!r} cannot hold beside {rival.statement!r}, which holds since"
-                    f" {rival.valid_from.isoformat()}: retract that first, its key is {rival.key}"
-                )
-        for edge in await storage.facts.edges_in_place(scope, fact.memory_id):
-            raise Conflict(
-                f"{fact.statement!r} cannot hold beside the edge ({edge.subject})"
-                f" -[{edge.relation}]-> ({edge.object}) of the graph: end that first with"
-                f" graph.retract(scope,"
-                f" {edge.subject!r}, {edge.relation!r}, {edge.object!r})"
-            )
-        restoration = Restoration(
-            run_id=uuid7(),
-            scope=scope,
-            memory_id=fact.memory_id,
-            closed_at=fact.superseded_at,
-            keys=keys,
-        )
-        await storage.facts.restore_fact(restoration)
+        tenant, run_id, now = scope_path(scope), uuid7(), self._clock()
+        await storage.transact(tenant, lambda: restore_fact(tenant, fact, run_id, now))
         return replace(fact, valid_until=None, superseded_at=None)
 
     async def beside_edge(
@@ -252,7 +234,8 @@ class Facts:
         storage = await self._handle.storage()
         text, known = f"{slot.name} {value}", []
         if not HAN_CHARACTER.search(text):
-            known = [one.statement for one in await storage.facts.list_facts(scope)]
+            held = await list_facts(storage, scope, FactQuery(now=self._clock()))
+            known = [one.statement for one in held]
         return stated_draft(slot, value, subject, begins, statement_language(text, known))
 
     async def _try(self, scope: Scope, draft: FactDraft, embedded: dict[str, Vectors]) -> MemoryId:
@@ -350,13 +333,25 @@ class Facts:
 
     async def _stored(self, scope: Scope, memory_id: MemoryId) -> Fact:
         storage = await self._handle.storage()
-        found = await storage.facts.named_memory(scope, str(memory_id))
+        found = await _named(storage, scope, str(memory_id), self._clock())
         if found is None or found.fact is None:
             raise Conflict("the fact was forgotten at the same time: state it again")
         return found.fact
 
 
-async def _fact_named(storage: Storage, scope: Scope, key: Fact | UUID | str) -> tuple[Fact, str]:
+async def list_facts(storage: Storage, scope: Scope, query: FactQuery) -> list[Fact]:
+    """Return the facts of a scope that a query asks for, current ones first."""
+    return query.facts(await storage.read(scope_path(scope), query.selects()))
+
+
+async def _named(storage: Storage, scope: Scope, name: str, now: datetime) -> NamedMemory | None:
+    query = NameQuery(now=now, namespace=rest_of(memories_namespace(scope)), name=name)
+    return query.memory(await storage.read(scope_path(scope), query.selects()))
+
+
+async def _fact_named(
+    storage: Storage, scope: Scope, key: Fact | UUID | str, now: datetime
+) -> Fact:
     scope_path(scope)
     if not isinstance(key, Fact | UUID | str):
         raise InvalidInput(
@@ -365,7 +360,7 @@ async def _fact_named(storage: Storage, scope: Scope, key: Fact | UUID | str) ->
     name = key.key if isinstance(key, Fact) else str(key)
     found: NamedMemory | None = None
     if storable(name):
-        found = await storage.facts.named_memory(scope, name)
+        found = await _named(storage, scope, name, now)
     if found is None:
         raise NotFound(
             f"there is no memory {name!r} of {scope}: facts(scope, history=True) lists all facts,"
@@ -376,7 +371,7 @@ async def _fact_named(storage: Storage, scope: Scope, key: Fact | UUID | str) ->
             f"{name!r} is a memory of kind {found.kind!r}, not a fact: only facts can be retracted"
             " and restored; forget() removes any memory"
         )
-    return found.fact, found.place
+    return found.fact
 
 
 def _end_of(fact: Fact, at: datetime, now: datetime) -> datetime:

@@ -20,6 +20,7 @@ from shared_core.knowledge.run_rows import applied, apply_run, until_applied
 from shared_core.lifecycle import Handle
 from shared_core.nlp.relation_schema import Relations, slot_of_relation
 from shared_core.nlp.text import MAX_NAME_BYTES, normalised
+from shared_core.policies.reopening import restore_edge
 from shared_core.ports.graph import (
     Alias,
     Edge,
@@ -253,7 +254,8 @@ class Graph:
             raise NotFound(f"there is no edge {edge} of {scope}: graph.history() lists their ids")
         if found.superseded_at is None:
             raise Conflict(f"edge {edge} has not ended: there is nothing to restore")
-        await storage.graph.restore_edge(scope, found, uuid7())
+        tenant, run_id, now = scope_path(scope), uuid7(), self._clock()
+        await storage.transact(tenant, lambda: restore_edge(tenant, found, run_id, now))
         restored = await storage.graph.one_edge(scope, edge)
         if restored is None:
             raise NotFound(f"edge {edge} was forgotten meanwhile")

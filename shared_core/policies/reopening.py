@@ -7,19 +7,19 @@ has none, so it is checked here, under the tenant's lock.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from shared_core.core.domain import FactType
 from shared_core.core.json_text import to_json
 from shared_core.core.timestamps import soon
 from shared_core.errors import Conflict
+from shared_core.policies.facts import FACT_COLUMNS, StoredFact, holding, keys_of_place
 from shared_core.policies.run_records import LAST_NUMBER, caller_run, ends_before, iso, noted
-from shared_core.policies.timing import RULES, retimed, rules_of, select_timed, timed_of
-from shared_core.ports.facts import Restoration
+from shared_core.policies.timing import RULES, RuleOf, retimed, rules_of, select_timed, timed_of
 from shared_core.ports.graph import Edge
 from shared_core.ports.operations import (
     Insert,
@@ -33,13 +33,15 @@ from shared_core.ports.operations import (
     compare,
     equal,
     is_not_null,
-    is_null,
     one_of,
     one_of_rows,
     open_after,
 )
+from shared_core.ports.runs import Fact
 
-_OPINION = re.compile(r"^((?:relation[.][^.]+[.])?)(dislike|like)(?=[:@])")
+NO_ID = UUID(int=0)
+"""The id of no row."""
+_MEMORY = Join("memories", "m", (("memory_id", "memory_id"),))
 _OPEN = {"valid_until": None, "superseded_at": None}
 
 
@@ -47,7 +49,7 @@ class FactEnd(NamedTuple):
     """A fact, its end, since when that is known, and when its memory was retired."""
 
     memory_id: UUID
-    fact_type: str
+    fact_type: FactType
     key: str
     value: Any
     valid_until: datetime | None
@@ -65,8 +67,9 @@ class EdgeEnd(NamedTuple):
     relation: str
     object_key: str
     functional: bool
-    fact_id: UUID | None
     valid_from: datetime
+    subject: str
+    object: str
 
     @property
     def is_open(self) -> bool:
@@ -86,76 +89,79 @@ class EdgeEnd(NamedTuple):
 
 EDGE_END = EdgeEnd._fields
 """The columns of edges that an EdgeEnd has."""
-_FACT = (
-    "f.memory_id", "f.fact_type", "f.key", "f.value", "f.valid_until", "f.superseded_at",
-    "m.superseded_at",
+_FACT_END = (
+    "memory_id", "fact_type", "key", "value", "valid_until", "superseded_at", "m.superseded_at",
 )  # fmt: skip
 
 
-def liked_key(key: str) -> str:
-    """Return the place of a fact's key: a like and the dislike of the same thing share one."""
-    return _OPINION.sub(r"\1like", key)
-
-
-def keys_of_place(key: str) -> list[str]:
-    """Return the keys of the facts that exclude each other in the place of a key."""
-    return sorted({key, liked_key(key), _OPINION.sub(r"\1dislike", key)})
-
-
-def restore_fact(tenant: str, restoration: Restoration, now: datetime) -> Policy[None]:
+def restore_fact(tenant: str, fact: Fact, run_id: UUID, now: datetime) -> Policy[None]:
     """Let a fact and what ended with it hold again, as a run.
 
-    Raises Conflict if it changed since, or if a current fact or edge excludes it.
+    Raises Conflict if a fact or an edge that holds excludes it, or if it changed since.
     """
-    memory_id, closed_at = restoration.memory_id, restoration.closed_at
-    in_place = Conflict(
+    memory_id, closed_at = fact.memory_id, fact.superseded_at
+    changed = Conflict(
         f"another call changed fact {memory_id}, or a fact that excludes it, at the same time: try"
         " again"
     )
-    last, rules, facts, ends, *derived = yield [
+    if closed_at is None:
+        raise changed
+    last, rules, facts, ends, *retired_with = yield [
         LAST_NUMBER,
         RULES,
-        Select(
-            "facts",
-            tuple(column.removeprefix("f.") for column in _FACT),
-            (equal("memory_id", memory_id), is_not_null("superseded_at")),
-            (Join("memories", "m", (("memory_id", "memory_id"),)),),
-        ),
+        Select("facts", _FACT_END, (equal("memory_id", memory_id),), (_MEMORY,)),
         Select("edges", EDGE_END, (equal("fact_id", memory_id),)),
         *_select_retired(memory_id, closed_at),
     ]
-    fact = FactEnd(*facts[0]) if facts else None
-    if fact is None or fact.superseded_at != closed_at:
-        raise in_place
+    if not facts:
+        raise changed
+    stored = FactEnd(*facts[0])
     ended = [EdgeEnd(*row) for row in ends if row[2] == closed_at]
-    retired = _Retired.of(fact, *derived)
-    keys = sorted({fact.key, *restoration.keys})
-    rivals, held, others, timed = yield [
-        select_current_facts(fact.fact_type, keys),
+    retired = _Retired.of(stored, *retired_with)
+    in_place, held, others, timed = yield [
+        select_in_place(stored.fact_type, keys_of_place(stored.key), now),
         select_edges_in(ended, now),
         _select_other_values(retired.statements),
-        select_timed(sorted(retired.candidates)),
+        select_timed([memory_id, *retired.candidates]),
     ]
+    found = [StoredFact(*row) for row in in_place if row[0] != memory_id]
     edges = [EdgeEnd(*row) for row in held]
-    if rivals or any(rivals_of(ended, edges, now)):
-        raise in_place
+    _require_no_rival(fact, found, rivals_of(ended, edges, now), now)
     free = free_edges(ended, edges)
-    if any(one.excludes(other) for one in free for other in free if one is not other):
-        raise in_place
-    run_id = restoration.run_id
-    back = retired.back(others, [fact.memory_id])
-    memories = {row[0]: timed_of(row) for row in timed}
-    for one in (fact.memory_id, *back):
-        memories[one].superseded_at = None
-    yield Last(
-        [
-            caller_run(run_id, "restoration", {"restored": 1}, now, last),
-            *reopened_facts(run_id, [fact], now),
-            *_restored(run_id, back, closed_at),
-            *reopened_edges(run_id, free),
-            *retimed([memories[one] for one in (fact.memory_id, *back)], rules_of(rules, tenant)),
-        ]
-    )
+    if (
+        stored.superseded_at != closed_at
+        or any(one.is_open for one in found)
+        or any(one.excludes(other) for one in free for other in free if one is not other)
+    ):
+        raise changed
+    back = retired.back(others, [memory_id])
+    operations = [
+        caller_run(run_id, "restoration", {"restored": 1}, now, last),
+        *reopened_facts(run_id, [stored], now),
+        *_restored(run_id, back, closed_at),
+        *reopened_edges(run_id, free),
+    ]
+    yield Last([*operations, *_retimed([memory_id, *back], timed, rules_of(rules, tenant))])
+
+
+def _require_no_rival(
+    fact: Fact, in_place: Iterable[StoredFact], edges: Iterable[EdgeEnd], now: datetime
+) -> None:
+    """Raise Conflict if a fact or an edge that holds excludes a fact."""
+    for rival in holding(sorted(in_place), now):
+        if rival.lives(now):
+            raise Conflict(
+                f"{fact.statement!r} cannot hold beside {rival.text!r}, which holds since"
+                f" {rival.valid_from.isoformat()}: retract that first, its key is"
+                f" {rival.memory_id}"
+            )
+    for edge in edges:
+        raise Conflict(
+            f"{fact.statement!r} cannot hold beside the edge ({edge.subject})"
+            f" -[{edge.relation}]-> ({edge.object}) of the graph: end that first with"
+            f" graph.retract(scope,"
+            f" {edge.subject!r}, {edge.relation!r}, {edge.object!r})"
+        )
 
 
 def restore_edge(tenant: str, edge: Edge, run_id: UUID, now: datetime) -> Policy[None]:
@@ -163,70 +169,67 @@ def restore_edge(tenant: str, edge: Edge, run_id: UUID, now: datetime) -> Policy
 
     Raises Conflict if the edge holds or is gone, or if another edge or fact took its place.
     """
+    gone = Conflict("the edge holds, or is gone")
     taken = Conflict(
         f"edge {edge.edge_id} cannot be restored: another edge has taken its place since."
         " Retract that one first; graph.history() shows both"
     )
     own, closed_at = equal("edge_id", edge.edge_id), edge.superseded_at
-    gone = Conflict("the edge holds, or is gone")
     if closed_at is None:
         raise gone
-    last, rules, ends, facts, *derived = yield [
+    last, rules, ends, facts, *retired_with = yield [
         LAST_NUMBER,
         RULES,
         Select("edges", EDGE_END, (own, is_not_null("superseded_at"))),
-        Select(
-            "edges",
-            _FACT,
-            (own,),
-            (
-                Join("facts", "f", (("fact_id", "memory_id"),)),
-                Join("memories", "m", (("fact_id", "memory_id"),)),
-            ),
-        ),
-        *_select_retired(edge.fact_id or edge.edge_id, closed_at),
+        Select("facts", _FACT_END, (equal("memory_id", edge.fact_id or NO_ID),), (_MEMORY,)),
+        *_select_retired(edge.fact_id or NO_ID, closed_at),
     ]
     if not ends:
         raise gone
-    ended = EdgeEnd(*ends[0])
-    fact = FactEnd(*facts[0]) if facts else None
-    retired = _Retired.of(fact, *derived)
-    keys = keys_of_place(fact.key) if fact else []
-    held, rivals, others, timed = yield [
+    ended, stored = EdgeEnd(*ends[0]), [FactEnd(*row) for row in facts]
+    retired = _Retired.of(stored[0] if stored else None, *retired_with)
+    again = [one for one in stored if one.superseded_at is not None]
+    ids = [one.memory_id for one in again]
+    in_place, held, others, timed = yield [
+        select_in_place(
+            stored[0].fact_type if stored else "custom",
+            keys_of_place(stored[0].key) if stored else [],
+            now,
+        ),
         select_edges_in([ended], now),
-        select_current_facts(fact.fact_type if fact else "", keys),
         _select_other_values(retired.statements),
-        select_timed(sorted(retired.candidates)),
+        select_timed([*ids, *retired.candidates]),
     ]
+    current = {row[3] for row in in_place if StoredFact(*row).is_open}
     if not free_edges([ended], [EdgeEnd(*row) for row in held]):
         raise taken
-    reopened = [fact] if fact and fact.superseded_at is not None else []
-    if any(row[1] == one.key for one in reopened for row in rivals):
+    if any(one.key in current for one in again):
         raise taken
-    is_current = bool(reopened) or (fact is not None and fact.valid_until is None)
-    if fact and is_current and any(row[1] != fact.key for row in rivals):
-        raise Conflict("the opposite holds now: retract that first")
-    again = [one.memory_id for one in reopened]
-    back = retired.back(others, again)
-    memories = {row[0]: timed_of(row) for row in timed}
-    for one in (*again, *back):
+    for one in stored:
+        if (again or one.key in current) and current - {one.key}:
+            raise Conflict("the opposite holds now: retract that first")
+    back = retired.back(others, ids)
+    operations = [
+        caller_run(run_id, "graph", {"restored": 1}, now, last),
+        *reopened_edges(run_id, [ended]),
+        *reopened_facts(run_id, again, now),
+        *_restored(run_id, back, closed_at),
+    ]
+    yield Last([*operations, *_retimed([*ids, *back], timed, rules_of(rules, tenant))])
+
+
+def _retimed(memory_ids: Sequence[UUID], rows: Iterable[Row], rule: RuleOf) -> list[Operation]:
+    """Return what notes when memories that are no longer retired leave their stage."""
+    memories = {row[0]: timed_of(row) for row in rows}
+    for one in memory_ids:
         memories[one].superseded_at = None
-    yield Last(
-        [
-            caller_run(run_id, "graph", {"restored": 1}, now, last),
-            *reopened_edges(run_id, [ended]),
-            *reopened_facts(run_id, reopened, now),
-            *_restored(run_id, back, closed_at),
-            *retimed([memories[one] for one in (*again, *back)], rules_of(rules, tenant)),
-        ]
-    )
+    return retimed([memories[one] for one in memory_ids], rule)
 
 
-def select_current_facts(fact_type: str, keys: Sequence[str]) -> Select:
-    """Return what reads the id and key of the current facts of a type with some keys."""
-    where = (equal("fact_type", fact_type), one_of("key", keys))
-    ends = (is_null("valid_until"), is_null("superseded_at"))
-    return Select("facts", ("memory_id", "key"), (*where, *ends))
+def select_in_place(fact_type: FactType, keys: Sequence[str], now: datetime) -> Select:
+    """Return what reads the facts of some keys that have not come to an end (FACT_COLUMNS)."""
+    where = (equal("fact_type", fact_type), one_of("key", keys), open_after("valid_until", now))
+    return Select("facts", FACT_COLUMNS, where, (_MEMORY,))
 
 
 def select_edges_in(ended: Iterable[EdgeEnd], now: datetime) -> Select:
@@ -241,7 +244,7 @@ def rivals_of(ended: Iterable[EdgeEnd], held: Sequence[EdgeEnd], now: datetime) 
     alone = [one for one in ended if one.functional]
     return [
         other
-        for other in held
+        for other in sorted(held)
         if other.functional
         and other.valid_from <= soon(now)
         and (other.is_open or (other.valid_until is not None and other.valid_until > now))
@@ -337,11 +340,14 @@ def _select_other_values(statements: Iterable[UUID]) -> Select:
 
 @dataclass(frozen=True, slots=True)
 class _Retired:
-    """What was retired with a fact: statements with its value by text, and bases of reflections."""
+    """What was retired with a fact.
+
+    statements: those with its value, and their texts in small letters. bases: rows of a reflection,
+    its basis, and when that was retired.
+    """
 
     statements: dict[UUID, str]
     bases: Sequence[Row]
-    fact_id: UUID | None
 
     @classmethod
     def of(cls, fact: FactEnd | None, told: Sequence[Row], bases: Sequence[Row]) -> _Retired:
@@ -351,13 +357,12 @@ class _Retired:
             for memory_id, text, of_fact in told
             if value is not None and of_fact is None and value in text.lower()
         }
-        return cls(statements, bases, fact and fact.memory_id)
+        return cls(statements, bases)
 
     @property
-    def candidates(self) -> set[UUID]:
+    def candidates(self) -> list[UUID]:
         """The memories that may be restored."""
-        own = {self.fact_id} if self.fact_id else set()
-        return {*self.statements, *(row[0] for row in self.bases), *own}
+        return sorted({*self.statements, *(row[0] for row in self.bases)})
 
     def back(self, others: Iterable[Row], reopened: Collection[UUID]) -> list[UUID]:
         """Return the statements and reflections to restore with reopened facts.

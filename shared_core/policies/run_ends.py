@@ -163,6 +163,7 @@ def _edge_end(edge: PlannedEdge) -> EdgeEnd:
         relation=edge.draft.relation,
         object_key=edge.object_key,
         functional=edge.draft.functional,
-        fact_id=edge.fact_id,
         valid_from=edge.valid_from,
+        subject=edge.draft.subject,
+        object=edge.draft.object,
     )

@@ -182,12 +182,6 @@ class GraphStorage(Protocol):
     async def one_edge(self, scope: Scope, edge_id: UUID) -> Edge | None:
         """Return one edge by its id, or None."""
 
-    async def restore_edge(self, scope: Scope, edge: Edge, run_id: UUID) -> None:
-        """Restore an ended edge, its fact and what ended with that fact, as a run.
-
-        Raises Conflict if another edge or fact took its place.
-        """
-
     async def aliases(self, scope: Scope, keys: Sequence[str]) -> Sequence[Alias]:
         """Return the current aliases of the entities that any of the keys names."""
 

@@ -12,7 +12,6 @@ from shared_core.ports.api_tokens import TokenStorage
 from shared_core.ports.conversations import ConversationStorage
 from shared_core.ports.erasures import ErasureStorage
 from shared_core.ports.events import EventStorage, SliceStorage
-from shared_core.ports.facts import FactStorage
 from shared_core.ports.graph import GraphStorage
 from shared_core.ports.indexes import IndexStorage, ReembedStorage
 from shared_core.ports.items import InstructionStorage, ItemStorage
@@ -148,8 +147,6 @@ class Storage(Protocol):
     def jobs(self) -> JobStorage: ...
     @property
     def runs(self) -> RunStorage: ...
-    @property
-    def facts(self) -> FactStorage: ...
     @property
     def graph(self) -> GraphStorage: ...
     @property

@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
+import fact_calls
 import pytest
 from both_engines import NOW, Both, World
 
@@ -202,8 +203,8 @@ async def memory_reads(both: Both, world: RandomGraph) -> None:
     for history in (False, True):
         for slot in (None, "like"):
             await both.same(
-                lambda s, h=history, o=slot: s.facts.list_facts(
-                    SCOPE, slot=o, history=h, as_of=as_of
+                lambda s, h=history, o=slot: fact_calls.list_facts(
+                    s, SCOPE, NOW, slot=o, history=h, as_of=as_of
                 )
             )
     namespace = (SCOPE.app, SCOPE.user)
@@ -231,7 +232,7 @@ async def test_every_moment_is_told_alike(both: Both, seed: int) -> None:
     for row in graph.random.sample(world["edges"], 8):
         edge = await both.same(lambda s, e=row["edge_id"]: s.graph.one_edge(SCOPE, e))
         run_id = graph.id()
-        await both.outcome(lambda s, e=edge, r=run_id: s.graph.restore_edge(SCOPE, e, r))
+        await both.outcome(lambda s, e=edge, r=run_id: fact_calls.restore_edge(s, SCOPE, NOW, e, r))
         await both.left(TENANT, HELD)
     for _ in range(6):
         await aliases_changed(both, graph, world)

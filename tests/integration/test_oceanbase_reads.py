@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import Any
 
+import fact_calls
 import pytest
 from copied_rows import copied
 from seekdb_databases import SeekdbDatabases
@@ -154,10 +155,10 @@ async def test_what_ended_is_restored_alike(
     assert taken.superseded_at and free.superseded_at and free.fact_id
     for storage in (postgres, oceanbase):
         with pytest.raises(Conflict, match="another edge has taken its place"):
-            await storage.graph.restore_edge(ANN, taken, uuid7())
-        await storage.graph.restore_edge(ANN, free, uuid7())
+            await fact_calls.restore_edge(storage, ANN, LATER, taken, uuid7())
+        await fact_calls.restore_edge(storage, ANN, LATER, free, uuid7())
         with pytest.raises(Conflict, match="holds, or is gone"):
-            await storage.graph.restore_edge(ANN, free, uuid7())
+            await fact_calls.restore_edge(storage, ANN, LATER, free, uuid7())
     before = AsOf(known=LATER - DAY)
     for as_of in (None, before):
         await same(postgres, oceanbase, "graph.edges_of", ANN, "user", 50, as_of)

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import fact_calls
 import pymysql
 import pytest
 from both_engines import NOW, Both
-from random_runs import MODEL, SCOPE, SLOTS, THREADS, VALUES, RandomRuns
+from random_runs import MODEL, SCOPE, SLOTS, THREADS, RandomRuns
 
 from shared_core import Conflict
-from shared_core.core.domain import AsOf, MemoryId, ThreadId
+from shared_core.core.domain import AsOf, ThreadId
 from shared_core.core.namespaces import memories_namespace, scope_path
 from shared_core.knowledge.run_rows import apply_run
 from shared_core.policies import summaries
 from shared_core.policies.memories import recent_memories
 from shared_core.policies.run_reads import known_of, run_of, select_runs
 from shared_core.policies.run_undo import undo_run
-from shared_core.ports.facts import Restoration
 from shared_core.ports.items import ItemAddress, VectorRows
 from shared_core.ports.jobs import JobType
 from shared_core.ports.runs import ReadRequest, RunPlan, RunRecord
@@ -99,8 +100,8 @@ async def reads(both: Both, world: RandomRuns) -> None:
         for slot in (None, "like"):
             for history in (False, True):
                 await both.same(
-                    lambda one, a=as_of, s=slot, h=history: one.facts.list_facts(
-                        SCOPE, slot=s, history=h, as_of=a
+                    lambda one, a=as_of, s=slot, h=history: fact_calls.list_facts(
+                        one, SCOPE, both.now, slot=s, history=h, as_of=a
                     )
                 )
     for thread in (*THREADS, ThreadId("none")):
@@ -112,15 +113,14 @@ async def reads(both: Both, world: RandomRuns) -> None:
     relations = [("user", "lives_in"), ("emil", "knows")]
     since = world.moment()
     await both.same(lambda one: known(one, list(SLOTS), relations, since))
-    keys = [f"like:{value.lower()}" for value in VALUES]
-    await both.same(lambda one: places(one, keys))
     drafts: list[ItemAddress] = [(memories_namespace(SCOPE), f"draft {n}") for n in range(3)]
     asked = world.vectors(drafts[:2])
     await both.same(lambda one: likes(one, drafts, asked))
     for name in map(str, world.facts[-3:] + world.memories[-2:]):
-        await both.same(lambda one, n=name: one.facts.named_memory(SCOPE, n))
-        await both.same(lambda one, n=name: in_place(one, UUID(n)))
-    assert await both.same(lambda one: one.facts.named_memory(SCOPE, "none")) is None
+        await both.same(lambda one, n=name: fact_calls.named_memory(one, SCOPE, both.now, n))
+    assert (
+        await both.same(lambda one: fact_calls.named_memory(one, SCOPE, both.now, "none")) is None
+    )
 
 
 async def runs(storage: Any, thread_id: ThreadId | None, limit: int) -> list[RunRecord]:
@@ -137,14 +137,6 @@ async def known(storage: Any, slots: Any, relations: Any, since: datetime) -> An
     found = await storage.query(TENANT, lambda: known_of(slots, relations, since))
     parts = (found.facts, found.retractions, found.edges)
     return found.number, [sorted(map(repr, part)) for part in parts]
-
-
-async def places(storage: Any, keys: list[str]) -> Any:
-    return sorted(map(repr, await storage.facts.facts_in_place(SCOPE, "preference", keys)))
-
-
-async def in_place(storage: Any, memory_id: UUID) -> Any:
-    return sorted(map(repr, await storage.facts.edges_in_place(SCOPE, MemoryId(memory_id))))
 
 
 async def likes(storage: Any, drafts: list[ItemAddress], asked: VectorRows | None) -> Any:
@@ -189,18 +181,13 @@ async def test_runs_at_random_end_alike(both: Both, copies: None, seed: int) -> 
 
 async def restored(both: Both, world: RandomRuns) -> None:
     """Let a fact hold again that has ended, or one that has not."""
-    facts = await both.same(lambda one: one.facts.list_facts(SCOPE, history=True))
+    facts = await both.same(lambda one: fact_calls.list_facts(one, SCOPE, both.now, history=True))
     if not facts:
         return
     fact = world.random.choice(facts)
-    wanted = Restoration(
-        run_id=world.id(),
-        scope=SCOPE,
-        memory_id=fact.memory_id,
-        closed_at=fact.superseded_at or both.now,
-        keys=[fact.slot, f"{fact.slot}:{fact.value.lower()}"],
-    )
-    await outcome(both, lambda one: one.facts.restore_fact(wanted))
+    fact = replace(fact, superseded_at=fact.superseded_at or both.now)
+    run_id = world.id()
+    await outcome(both, lambda one: fact_calls.restore_fact(one, SCOPE, both.now, fact, run_id))
     await both.left(TENANT, HELD)
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from shared_core.policies.facts import FactQuery
+from shared_core.storage.postgres.connection.operations import compiled
 from shared_core.storage.postgres.connection.statements import statement
 
+NOW = datetime(2100, 1, 1, tzinfo=UTC)
 HUB = 10_000
 BIND = """
     SELECT set_config('role', 'hippocampus_app', true),
@@ -26,8 +30,6 @@ VALUES = {
     "now": "2100-01-01",
     "relation": "knows",
     "value": "p7",
-    "history": False,
-    "slot": "employer",
     "path": "/memories/",
     "path_end": "/memories0",
     "kinds": None,
@@ -60,14 +62,19 @@ def hubs(server: str, template: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 def scans(
-    connection: psycopg.Connection[Any], query: bytes, table: str, *, in_order: bool = True
+    connection: psycopg.Connection[Any],
+    query: bytes,
+    table: str,
+    values: Mapping[str, Any] = VALUES,
+    *,
+    in_order: bool = True,
 ) -> list[tuple[str, float]]:
     """How a statement reads a table, and how many rows of it, those it leaves out included."""
     with connection.transaction(force_rollback=True):
         connection.execute(BIND)
         if in_order:
             connection.execute(statement("read_in_order"))
-        found = connection.execute(b"EXPLAIN (ANALYZE, FORMAT JSON) " + query, VALUES).fetchone()
+        found = connection.execute(b"EXPLAIN (ANALYZE, FORMAT JSON) " + query, values).fetchone()
     assert found is not None
     waiting, read = [found[0][0]["Plan"]], []
     while waiting:
@@ -101,8 +108,10 @@ def test_a_slot_is_looked_up_by_its_index(hubs: psycopg.Connection[Any]) -> None
                END, key, '1', false, 1, 'x', 'p', now(), now() FROM memories"""
     )
     hubs.execute("ANALYZE memories, facts")
-    query = statement("list_facts", literals=(("of_slot", "f.slot = %(slot)s"),))
-    assert 0 < sum(rows for _, rows in scans(hubs, query, "facts")) < 10
+    for asked in FactQuery(now=NOW, slot="employer").selects():
+        query, values = compiled(asked, "/app/ann/")
+        read = scans(hubs, query.replace(b")b", b")s"), "facts", values)
+        assert 0 < sum(rows for _, rows in read) < 10
 
 
 def test_ends_that_came_as_they_were_known_are_not_looked_at(hubs: psycopg.Connection[Any]) -> None:

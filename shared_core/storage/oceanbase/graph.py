@@ -12,7 +12,7 @@ from shared_core.core.namespaces import scope_path
 from shared_core.errors import Conflict
 from shared_core.nlp.text import without_accents
 from shared_core.ports.graph import Alias, Edge, Entity, FoundEdge, KnownSpells, Spell, Walk
-from shared_core.storage.oceanbase.base import OceanBasePart, reading, writing
+from shared_core.storage.oceanbase.base import OceanBasePart, reading
 from shared_core.storage.oceanbase.connection.transactions import Transaction
 from shared_core.storage.oceanbase.edge_rows import (
     ALIAS_COLUMNS,
@@ -22,22 +22,7 @@ from shared_core.storage.oceanbase.edge_rows import (
     require_entities,
     touching,
 )
-from shared_core.storage.oceanbase.facts import (
-    ENDED_EDGE,
-    ended_fact,
-    free_edges,
-    reopen,
-    reopen_derived,
-    reopen_edges,
-    require_no_opposite,
-)
-from shared_core.storage.oceanbase.retention_timing import retime
-from shared_core.storage.oceanbase.run_records import (
-    changes_of,
-    insert_caller_run,
-    last_number,
-    note,
-)
+from shared_core.storage.oceanbase.run_records import insert_caller_run, last_number, note
 from shared_core.storage.oceanbase.visibility import WhereClause, all_of
 
 
@@ -123,24 +108,6 @@ class OceanBaseGraph(OceanBasePart):
         edges = self._edges(tx, scope, None)
         rows = edges.where(WhereClause("e.edge_id = %s", (edge_id,)))
         return next((one.edge for one in edges.found(rows)), None)
-
-    @writing
-    def restore_edge(self, tx: Transaction, scope: Scope, edge: Edge, run_id: UUID) -> None:
-        tenant, now = scope_path(scope), self._clock()
-        tx.lock(tenant)
-        insert_caller_run(tx, tenant, run_id, now, "graph", {"restored": 1})
-        fact_id = _reopen_edge(tx, tenant, run_id, edge.edge_id)
-        fact = ended_fact(tx, tenant, fact_id) if fact_id else None
-        if fact is not None:
-            try:
-                reopen(tx, tenant, run_id, [fact], now)
-            except Conflict as error:
-                raise _taken(edge.edge_id) from error
-        if edge.fact_id is not None:
-            require_no_opposite(tx, tenant, edge.fact_id)
-            if edge.superseded_at is not None:
-                reopen_derived(tx, tenant, run_id, edge.fact_id, edge.superseded_at)
-        retime(tx, tenant, [one.target for one in changes_of(tx, tenant, run_id)])
 
     @reading
     def aliases(self, tx: Transaction, scope: Scope, keys: Sequence[str]) -> Sequence[Alias]:
@@ -260,26 +227,3 @@ def _open_facts(
         [tenant, list(memory_ids), now],
     )
     return {row[0] for row in rows}
-
-
-def _reopen_edge(tx: Transaction, tenant: str, run_id: UUID, edge_id: UUID) -> UUID | None:
-    """Let an edge that ended hold again, and return the fact it repeats, if any."""
-    row = tx.one(
-        f"SELECT {ENDED_EDGE} FROM edges"
-        " WHERE tenant_id = %s AND edge_id = %s AND superseded_at IS NOT NULL",
-        [tenant, edge_id],
-    )
-    if row is None:
-        raise Conflict("the edge holds, or is gone")
-    if not free_edges(tx, tenant, [row]):
-        raise _taken(edge_id)
-    reopen_edges(tx, tenant, run_id, [row])
-    fact_id: UUID | None = row[-1]
-    return fact_id
-
-
-def _taken(edge_id: UUID) -> Conflict:
-    return Conflict(
-        f"edge {edge_id} cannot be restored: another edge has taken its place since."
-        " Retract that one first; graph.history() shows both"
-    )

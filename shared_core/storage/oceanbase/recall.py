@@ -19,6 +19,7 @@ import numpy as np
 
 from shared_core.core.domain import AsOf, Memory, MemoryId
 from shared_core.core.namespaces import rest_of, scope_path
+from shared_core.core.timestamps import soon
 from shared_core.errors import InvalidInput
 from shared_core.ports.events import SliceOrder, SliceQuery
 from shared_core.ports.graph import Edge
@@ -42,7 +43,6 @@ from shared_core.storage.oceanbase.visibility import (
     between,
     current_at,
     of_kinds,
-    soon,
 )
 
 if TYPE_CHECKING:

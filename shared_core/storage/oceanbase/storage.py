@@ -25,7 +25,6 @@ from shared_core.storage.oceanbase.connection.transactions import Row, Transacti
 from shared_core.storage.oceanbase.conversations import OceanBaseConversations
 from shared_core.storage.oceanbase.erasures import OceanBaseErasures
 from shared_core.storage.oceanbase.events import OceanBaseEvents
-from shared_core.storage.oceanbase.facts import OceanBaseFacts
 from shared_core.storage.oceanbase.graph import OceanBaseGraph
 from shared_core.storage.oceanbase.instructions import OceanBaseInstructions
 from shared_core.storage.oceanbase.item_writes import put_rows, put_vectors, strengths_of
@@ -64,7 +63,6 @@ class OceanBaseStorage:
         self.conversations = OceanBaseConversations(database, clock)
         self.jobs = OceanBaseJobs(database, clock)
         self.runs = OceanBaseRuns(database, clock, strength)
-        self.facts = OceanBaseFacts(database, clock)
         self.graph = OceanBaseGraph(database, clock)
         self.retention = OceanBaseRetention(database, clock)
         self.erasures = OceanBaseErasures(database, clock)

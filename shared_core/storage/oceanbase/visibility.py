@@ -6,21 +6,16 @@ They mean the same as {living}, {begun}, {current}, {current_then}, {told_facts}
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from datetime import datetime
 from typing import NamedTuple
-from uuid import UUID
 
 from shared_core.core.domain import AsOf
 from shared_core.core.namespaces import path_end
-from shared_core.storage.oceanbase.connection.transactions import Transaction, grouped
-
-CLOCKS_APART = timedelta(hours=1)
-"""Maximum lead of a caller's clock over ours."""
-OPEN = "valid_until IS NULL AND superseded_at IS NULL"
-"""The condition that a fact or an edge has no known end."""
-_DISLIKED = re.compile(r"^((?:relation[.][^.]+[.])?)dislike(?=[:@])")
+from shared_core.core.timestamps import soon
+from shared_core.policies.facts import holding_at, recorded_facts, select_recorded
+from shared_core.storage.oceanbase.connection.operations import selected
+from shared_core.storage.oceanbase.connection.transactions import Transaction
 
 
 class WhereClause(NamedTuple):
@@ -41,11 +36,6 @@ def all_of(*conditions: WhereClause) -> WhereClause:
 def if_set(sql: str, value: object) -> WhereClause:
     """Return a condition with one value, or TRUE if the value is None."""
     return WhereClause("TRUE") if value is None else WhereClause(sql, (value,))
-
-
-def soon(now: datetime) -> datetime:
-    """Return the moment up to which a beginning counts as past ({soon})."""
-    return min(now, datetime.max.replace(tzinfo=now.tzinfo) - CLOCKS_APART) + CLOCKS_APART
 
 
 def living(now: datetime) -> WhereClause:
@@ -78,7 +68,9 @@ def current_at(tx: Transaction, tenant: str, now: datetime, as_of: AsOf | None) 
     """
     if as_of is None:
         return current(now)
-    held = facts_holding_at(recorded_facts(tx, tenant, now, as_of), as_of.valid or now)
+    facts, closures = (selected(tx, tenant, one) for one in select_recorded(now, as_of))
+    recorded = recorded_facts(facts, closures, now, as_of)
+    held = [one.memory_id for one in holding_at(recorded, as_of.valid or now)]
     is_known = WhereClause("m.superseded_at IS NULL")
     if as_of.known:
         is_known = WhereClause(
@@ -112,80 +104,3 @@ def of_kinds(kinds: Sequence[str] | None) -> WhereClause:
 def between(begin: datetime | None, end: datetime | None) -> WhereClause:
     """Return the condition begin <= occurred_at < end; None: no bound."""
     return all_of(if_set("m.occurred_at >= %s", begin), if_set("m.occurred_at < %s", end))
-
-
-class FactAsOf(NamedTuple):
-    """A fact that had been recorded and had begun, with its end as it was known then.
-
-    value: JSON text. valid_until: None while no end was known. closed_at: when the end was
-    recorded.
-    """
-
-    memory_id: UUID
-    fact_type: str
-    slot: str
-    key: str
-    value: str
-    confidence: float
-    extractor: str
-    pattern: str
-    valid_from: datetime
-    recorded_at: datetime
-    valid_until: datetime | None
-    closed_at: datetime | None
-
-    @property
-    def began(self) -> tuple[datetime, datetime, UUID]:
-        """Sorts facts of one place by when they began."""
-        return self.valid_from, self.recorded_at, self.memory_id
-
-
-def liked_key(key: str) -> str:
-    """Return the place of a fact's key: a like and the dislike of the same thing share one."""
-    return _DISLIKED.sub(r"\1like", key)
-
-
-def recorded_facts(tx: Transaction, tenant: str, now: datetime, as_of: AsOf) -> list[FactAsOf]:
-    """Return the facts that had been recorded and had begun by a moment, in no order."""
-    recorded = if_set("f.recorded_at <= %s", as_of.known)
-    rows = tx.rows(
-        "SELECT f.memory_id, f.fact_type, f.slot, f.`key`, f.value, f.confidence, f.extractor,"
-        " f.pattern, f.valid_from, f.recorded_at, f.valid_until, f.superseded_at"
-        " FROM facts f JOIN memories m ON m.tenant_id = f.tenant_id AND m.memory_id = f.memory_id"
-        " WHERE f.tenant_id = %s AND f.valid_from <= %s"
-        f" AND (m.expires_at IS NULL OR m.expires_at > %s) AND {recorded.sql}",
-        [tenant, as_of.valid or now, now, *recorded.values],
-    )
-    # Without superseded_at no end is known yet, whatever valid_until says.
-    facts = [FactAsOf._make([*row[:10], row[10] if row[11] else None, row[11]]) for row in rows]
-    return _as_known(tx, tenant, facts, as_of.known) if as_of.known else facts
-
-
-def _as_known(
-    tx: Transaction, tenant: str, facts: list[FactAsOf], known: datetime
-) -> list[FactAsOf]:
-    """Return facts with the last end that was believed at a moment, even if restored since."""
-    closures = tx.rows(
-        "SELECT memory_id, closed_at, valid_until FROM fact_closures"
-        " WHERE tenant_id = %s AND closed_at <= %s AND restored_at > %s",
-        [tenant, known, known],
-    )
-    restored = grouped((row[0], (row[1], row[2])) for row in closures)
-    found = []
-    for one in facts:
-        ends: list[tuple[datetime, datetime | None]] = [*restored.get(one.memory_id, ())]
-        if one.closed_at is not None and one.closed_at <= known:
-            ends.append((one.closed_at, one.valid_until))
-        closed_at, valid_until = max(ends, key=lambda end: end[0]) if ends else (None, None)
-        found.append(one._replace(valid_until=valid_until, closed_at=closed_at))
-    return found
-
-
-def facts_holding_at(facts: Iterable[FactAsOf], valid: datetime) -> list[UUID]:
-    """Return the facts that held at a moment: of each place, the one that began last."""
-    held: dict[tuple[str, str], FactAsOf] = {}
-    for one in facts:
-        if one.valid_until is None or one.valid_until > valid:
-            place = (one.fact_type, liked_key(one.key))
-            held[place] = max(held.get(place, one), one, key=lambda fact: fact.began)
-    return [one.memory_id for one in held.values()]

@@ -89,26 +89,6 @@ class PostgresGraph:
         [rows] = await self._database.run(scope_path(scope), step("one_edge", values))
         return found_edge(rows[0]).edge if rows else None
 
-    async def restore_edge(self, scope: Scope, edge: Edge, run_id: UUID) -> None:
-        tenant, now = scope_path(scope), self._clock()
-        values = {
-            "tenant": tenant,
-            "tenants": [tenant],
-            "edge_id": edge.edge_id,
-            "memory_id": edge.fact_id,
-            "closed_at": edge.superseded_at,
-            **_run_record(run_id, now, {"restored": 1}),
-        }
-        names = ("hold_policies", "lock_tenants", "add_run", "reopen_edge", "require_no_opposite",
-                 "reopen_told", "retime_run")  # fmt: skip
-        try:
-            await self._database.run(tenant, *steps(values, *names))
-        except psycopg.errors.UniqueViolation as error:
-            raise Conflict(
-                f"edge {edge.edge_id} cannot be restored: another edge has taken its place since."
-                " Retract that one first; graph.history() shows both"
-            ) from error
-
     async def aliases(self, scope: Scope, keys: Sequence[str]) -> Sequence[Alias]:
         values = {"tenant": scope_path(scope), "keys": list(keys)}
         [rows] = await self._database.run(scope_path(scope), step("aliases", values))

@@ -15,7 +15,6 @@ from shared_core.storage.postgres.connection.policies import PostgresPolicies
 from shared_core.storage.postgres.connection.statements import Step, step, steps
 from shared_core.storage.postgres.conversations import PostgresConversations
 from shared_core.storage.postgres.events import PostgresErasures, PostgresEvents
-from shared_core.storage.postgres.facts import PostgresFacts
 from shared_core.storage.postgres.graph import PostgresGraph
 from shared_core.storage.postgres.indexes import PostgresIndexes, TenantIndexes
 from shared_core.storage.postgres.items import PostgresInstructions, PostgresItems, vector_steps
@@ -47,7 +46,6 @@ class PostgresStorage:
         self.conversations = PostgresConversations(database, clock)
         self.jobs = PostgresJobs(database, clock)
         self.runs = PostgresRuns(database, clock)
-        self.facts = PostgresFacts(database, clock)
         self.graph = PostgresGraph(database, clock)
         self.retention = PostgresRetention(database, clock)
         self.erasures = PostgresErasures(database, clock)

@@ -234,26 +234,6 @@ ORDER BY e.valid_from, e.recorded_at, e.edge_id
 {keys_of_entity}
 ORDER BY 1
 
--- name: reopen_edge
--- Reopens an edge that ended, and the fact it repeats. Refuses an edge that holds or is gone.
-WITH edge AS (
-    SELECT e.edge_id, e.fact_id, e.valid_until, e.superseded_at FROM edges e
-    WHERE e.tenant_id = %(tenant)s AND e.edge_id = %(edge_id)s AND e.superseded_at IS NOT NULL
-), ended AS (
-    SELECT f.memory_id, f.valid_until, f.superseded_at, m.superseded_at AS retired_at
-    FROM edge d JOIN facts f ON f.tenant_id = %(tenant)s AND f.memory_id = d.fact_id
-    JOIN memories m USING (tenant_id, memory_id)
-    WHERE f.superseded_at IS NOT NULL
-), edge_open AS (
-    UPDATE edges e SET valid_until = NULL, superseded_at = NULL FROM edge d
-    WHERE e.tenant_id = %(tenant)s AND e.edge_id = d.edge_id
-), edge_noted AS (
-    {note_change} 'moved', edge_id,
-           jsonb_build_object('valid_until', valid_until, 'superseded_at', superseded_at)
-    FROM edge
-), {reopened}
-SELECT require(count(*) = 1, 'the edge holds, or is gone') FROM edge
-
 -- name: aliases
 -- The current aliases of the entities that some names stand for.
 WITH roots AS (

@@ -1,0 +1,49 @@
+"""The policies of facts and edges as calls of a storage, for tests of both engines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from shared_core import AsOf, Scope
+from shared_core.core.namespaces import memories_namespace, rest_of, scope_path
+from shared_core.policies import reopening
+from shared_core.policies.facts import FactQuery, NamedMemory, NameQuery
+from shared_core.ports.graph import Edge
+from shared_core.ports.runs import Fact
+from shared_core.ports.storage import Storage
+
+
+async def list_facts(
+    storage: Storage,
+    scope: Scope,
+    now: datetime,
+    *,
+    slot: str | None = None,
+    history: bool = False,
+    as_of: AsOf | None = None,
+) -> Sequence[Fact]:
+    query = FactQuery(now=now, slot=slot, history=history, as_of=as_of)
+    return query.facts(await storage.read(scope_path(scope), query.selects()))
+
+
+async def named_memory(
+    storage: Storage, scope: Scope, now: datetime, name: str
+) -> NamedMemory | None:
+    query = NameQuery(now=now, namespace=rest_of(memories_namespace(scope)), name=name)
+    return query.memory(await storage.read(scope_path(scope), query.selects()))
+
+
+async def restore_fact(
+    storage: Storage, scope: Scope, now: datetime, fact: Fact, run_id: UUID
+) -> None:
+    tenant = scope_path(scope)
+    await storage.transact(tenant, lambda: reopening.restore_fact(tenant, fact, run_id, now))
+
+
+async def restore_edge(
+    storage: Storage, scope: Scope, now: datetime, edge: Edge, run_id: UUID
+) -> None:
+    tenant = scope_path(scope)
+    await storage.transact(tenant, lambda: reopening.restore_edge(tenant, edge, run_id, now))
