@@ -9,14 +9,13 @@ from datetime import datetime
 from uuid import UUID
 
 from shared_core.core.domain import AsOf, Memory, MemoryId, Scope, ThreadId
-from shared_core.core.namespaces import from_path, memories_namespace, rest_of, scope_path
+from shared_core.core.namespaces import from_path, memories_namespace, path_end, rest_of, scope_path
 from shared_core.ports.operations import (
     Condition,
     Join,
     Policy,
     Row,
     Select,
-    begins_with,
     compare,
     equal,
     is_null,
@@ -107,5 +106,6 @@ def newest_summary(scope: Scope, rows: Sequence[Row], turns: Sequence[Row]) -> M
 
 def _in_recall(scope: Scope, now: datetime) -> list[Condition]:
     """Return the conditions that a memory of a scope has neither faded nor expired."""
-    below = begins_with("namespace", rest_of(memories_namespace(scope)))
-    return [below, is_null("demoted_at"), open_after("expires_at", now)]
+    path = rest_of(memories_namespace(scope))
+    below = (compare("namespace", ">=", path), compare("namespace", "<", path_end(path)))
+    return [*below, is_null("demoted_at"), open_after("expires_at", now)]
