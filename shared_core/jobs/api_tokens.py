@@ -11,11 +11,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from shared_core.core.namespaces import check_label
+from shared_core.core.namespaces import check_label, to_path
 from shared_core.core.timestamps import check_moment
 from shared_core.core.validation import listed
 from shared_core.errors import InvalidInput, NotFound
 from shared_core.lifecycle import Handle
+from shared_core.policies.api_tokens import (
+    SELECT_TOKENS,
+    add_token,
+    newest_first,
+    revoke_token,
+    tokens_of,
+)
 from shared_core.ports.api_tokens import ApiToken
 
 SECRET_BYTES = 32
@@ -74,8 +81,8 @@ class ApiTokens:
             expires_at=expires_at,
         )
         secret = secrets.token_urlsafe(SECRET_BYTES)
-        storage = await self._handle.storage()
-        await storage.tokens.add_token(token, _hashed(secret))
+        hashed, storage = _hashed(secret), await self._handle.storage()
+        await storage.transact(to_path((app,)), lambda: add_token(token, hashed), lock="none")
         return NewToken(token, f"hippo_{token.token_id}_{secret}")
 
     async def verify(self, text: str) -> ApiToken | None:
@@ -84,30 +91,37 @@ class ApiTokens:
         if parts is None:
             return None
         storage = await self._handle.storage()
-        found = await storage.tokens.token(parts[1])
-        if found is None:
-            return None
-        token, secret_hash = found
-        is_it = hmac.compare_digest(_hashed(parts[2]), secret_hash)
-        return token if is_it and token.opens_at(self._clock()) else None
+        for token, secret_hash in await storage.tokens.tokens(parts[1]):
+            is_it = hmac.compare_digest(_hashed(parts[2]), secret_hash)
+            return token if is_it and token.opens_at(self._clock()) else None
+        return None
 
     async def list(self, app: str | None = None) -> Sequence[ApiToken]:
         """Return the tokens of an application, or of all, newest first; revoked ones too."""
-        if app is not None:
-            check_label(app, "app")
+        if app is None:
+            storage = await self._handle.storage()
+            return newest_first(token for token, _ in await storage.tokens.tokens())
+        check_label(app, "app")
         storage = await self._handle.storage()
-        return await storage.tokens.tokens(app)
+        [rows] = await storage.read(to_path((app,)), [SELECT_TOKENS])
+        return tokens_of(app, rows)
 
     async def revoke(self, token_id: str) -> None:
         """Revoke a token for good. Raises NotFound for an unknown id."""
+        check_label(token_id, "token_id")
         storage = await self._handle.storage()
-        if not await storage.tokens.revoke_token(check_label(token_id, "token_id")):
+        found = await storage.tokens.tokens(token_id)
+        if not found:
             raise NotFound(f"there is no token {token_id!r}: hippocampus token list shows them")
+        now = self._clock()
+        for token, _ in found:
+            tenant = to_path((token.app,))
+            await storage.transact(tenant, lambda: revoke_token(token_id, now), lock="none")
 
     async def any(self) -> bool:
         """Return whether a token was ever created, including revoked and expired ones."""
         storage = await self._handle.storage()
-        return await storage.tokens.any_token()
+        return bool(await storage.tokens.tokens(limit=1))
 
 
 class FirstToken:

@@ -32,16 +32,10 @@ class ApiToken:
 class TokenStorage(Protocol):
     """Tokens of all applications; token ids are unique across applications."""
 
-    async def add_token(self, token: ApiToken, secret_hash: bytes) -> None: ...
+    async def tokens(
+        self, token_id: str | None = None, limit: int | None = None
+    ) -> Sequence[tuple[ApiToken, bytes]]:
+        """Return tokens, revoked and expired ones too, each with the SHA-256 of its secret.
 
-    async def token(self, token_id: str) -> tuple[ApiToken, bytes] | None:
-        """Return a token and the SHA-256 of its secret, also if revoked or expired; else None."""
-
-    async def tokens(self, app: str | None) -> Sequence[ApiToken]:
-        """Return the tokens of one application, or of all, newest first."""
-
-    async def revoke_token(self, token_id: str) -> bool:
-        """Revoke a token; return whether it exists. A second call keeps the first moment."""
-
-    async def any_token(self) -> bool:
-        """Return whether a token was ever created."""
+        In no order. token_id: only this one. limit: maximum number.
+        """

@@ -20,6 +20,7 @@ from shared_core import Event, Scope, StorageUnavailable
 from shared_core.core.domain import MemoryId, ThreadId
 from shared_core.core.namespaces import memories_namespace
 from shared_core.jobs.scheduled_task import ScheduledTask
+from shared_core.policies.api_tokens import add_token
 from shared_core.ports.api_tokens import ApiToken
 from shared_core.ports.conversations import SessionRules
 from shared_core.ports.items import MemoryRow
@@ -112,14 +113,9 @@ async def taken(storage: OceanBaseStorage) -> object:
 
 
 async def tokened(storage: OceanBaseStorage) -> object:
-    await storage.tokens.add_token(
-        ApiToken(
-            token_id="t", app="app", users=None, label="", created_at=NOW, expires_at=None,
-            revoked_at=None,
-        ),
-        b"x" * 32,
-    )  # fmt: skip
-    return [one.token_id for one in await storage.tokens.tokens(None)]
+    token = ApiToken(token_id="t", app="app", users=None, label="", created_at=NOW)
+    await storage.transact("/app/", lambda: add_token(token, b"x" * 32), lock="none")
+    return [one.token_id for one, _ in await storage.tokens.tokens()]
 
 
 async def ended(storage: OceanBaseStorage) -> object:

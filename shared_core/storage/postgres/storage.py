@@ -52,7 +52,7 @@ class PostgresStorage:
         self.indexes = PostgresIndexes(database, indexes)
         self.reembedding = PostgresReembed(database, clock)
         self.transfer = PostgresTransfer(database)
-        self.tokens = PostgresTokens(database, clock)
+        self.tokens = PostgresTokens(database)
         policies = PostgresPolicies(
             database,
             {
