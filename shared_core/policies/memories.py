@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
 from shared_core.core.domain import AsOf, Memory, MemoryId, Scope, ThreadId
 from shared_core.core.namespaces import from_path, memories_namespace, path_end, rest_of, scope_path
+from shared_core.policies.facts import sources_of
 from shared_core.ports.operations import (
     Condition,
     Join,
@@ -30,7 +30,7 @@ MEMORY = (
 """The columns of memories that memory_of() takes."""
 
 
-def memory_of(scope: Scope, row: Row, sources: Mapping[UUID, tuple[str, ...]]) -> Memory:
+def memory_of(scope: Scope, row: Row, sources: Mapping[UUID, set[str]]) -> Memory:
     """Return the memory in a row of MEMORY; sources: as sources_of() returns them."""
     values = dict(zip(MEMORY, row, strict=True))
     thread_id = values.pop("thread_id")
@@ -40,7 +40,7 @@ def memory_of(scope: Scope, row: Row, sources: Mapping[UUID, tuple[str, ...]]) -
             "memory_id": MemoryId(values["memory_id"]),
             "namespace": from_path(scope_path(scope) + values["namespace"][1:]),
             "thread_id": thread_id and ThreadId(thread_id),
-            "source_event_ids": sources.get(values["memory_id"], ()),
+            "source_event_ids": tuple(sorted(sources.get(values["memory_id"], ()))),
         }
     )
 
@@ -49,14 +49,6 @@ def select_sources(memory_ids: Sequence[UUID]) -> Select:
     """Return what reads the turns of memories, for sources_of()."""
     columns = ("memory_id", "event_id")
     return Select("memory_sources", columns, (one_of("memory_id", memory_ids),), is_distinct=True)
-
-
-def sources_of(rows: Iterable[Row]) -> dict[UUID, tuple[str, ...]]:
-    """Return the ids of the turns of memories, each once and sorted, of those that have any."""
-    found: dict[UUID, set[str]] = defaultdict(set)
-    for memory_id, event_id in rows:
-        found[memory_id].add(event_id)
-    return {memory_id: tuple(sorted(event_ids)) for memory_id, event_ids in found.items()}
 
 
 def recent_memories(scope: Scope, limit: int, now: datetime) -> Policy[list[Memory]]:
