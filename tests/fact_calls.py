@@ -8,9 +8,10 @@ from uuid import UUID
 
 from shared_core import AsOf, Scope
 from shared_core.core.namespaces import memories_namespace, rest_of, scope_path
-from shared_core.policies import reopening
+from shared_core.policies import aliases as policies, reopening
+from shared_core.policies.aliases import aliases_of, select_aliases
 from shared_core.policies.facts import FactQuery, NamedMemory, NameQuery
-from shared_core.ports.graph import Edge
+from shared_core.ports.graph import Alias, Edge
 from shared_core.ports.runs import Fact
 from shared_core.ports.storage import Storage
 
@@ -47,3 +48,20 @@ async def restore_edge(
 ) -> None:
     tenant = scope_path(scope)
     await storage.transact(tenant, lambda: reopening.restore_edge(tenant, edge, run_id, now))
+
+
+async def aliases(storage: Storage, scope: Scope, keys: Sequence[str]) -> list[Alias]:
+    return aliases_of(await storage.read(scope_path(scope), select_aliases(keys)))
+
+
+async def change_aliases(
+    storage: Storage,
+    scope: Scope,
+    now: datetime,
+    run_id: UUID,
+    ended: Sequence[UUID],
+    added: Sequence[Alias],
+) -> None:
+    await storage.transact(
+        scope_path(scope), lambda: policies.change_aliases(run_id, ended, added, now)
+    )

@@ -20,6 +20,7 @@ from shared_core.knowledge.run_rows import applied, apply_run, until_applied
 from shared_core.lifecycle import Handle
 from shared_core.nlp.relation_schema import Relations, slot_of_relation
 from shared_core.nlp.text import MAX_NAME_BYTES, normalised
+from shared_core.policies.aliases import aliases_of, change_aliases, select_aliases
 from shared_core.policies.reopening import restore_edge
 from shared_core.ports.graph import (
     Alias,
@@ -297,12 +298,15 @@ class Graph:
                 f"aliases must be a list of up to {MAX_ALIASES} names, got {len(aliases)}"
             )
         keys = [entity_key(name, "name"), *(entity_key(one, "an alias") for one in aliases)]
-        storage = await self._ready(scope)
+        storage, tenant = await self._ready(scope), scope_path(scope)
 
         async def attempt() -> AliasPlan:
-            plan = planned(await storage.graph.aliases(scope, keys))
+            plan = planned(aliases_of(await storage.read(tenant, select_aliases(keys))))
             if plan.ended or plan.added:
-                change = storage.graph.change_aliases(scope, uuid7(), plan.ended, plan.added)
+                run_id, now = uuid7(), self._clock()
+                change = storage.transact(
+                    tenant, lambda: change_aliases(run_id, plan.ended, plan.added, now)
+                )
                 await applied(change)
             return plan
 

@@ -181,11 +181,3 @@ class GraphStorage(Protocol):
 
     async def one_edge(self, scope: Scope, edge_id: UUID) -> Edge | None:
         """Return one edge by its id, or None."""
-
-    async def aliases(self, scope: Scope, keys: Sequence[str]) -> Sequence[Alias]:
-        """Return the current aliases of the entities that any of the keys names."""
-
-    async def change_aliases(
-        self, scope: Scope, run_id: UUID, ended: Sequence[UUID], added: Sequence[Alias]
-    ) -> None:
-        """End and add aliases, as a run. Raises Conflict if they changed meanwhile."""

@@ -195,7 +195,7 @@ async def graph_reads(both: Both, world: RandomGraph) -> None:
                 )
     for matching in ("", "emil", "émi", "海", " "):
         await both.same(lambda s, m=matching: s.graph.entities(SCOPE, m, limit, as_of))
-    await both.same(lambda s: s.graph.aliases(SCOPE, names))
+    await both.same(lambda s: fact_calls.aliases(s, SCOPE, names))
 
 
 async def memory_reads(both: Both, world: RandomGraph) -> None:
@@ -247,4 +247,4 @@ async def aliases_changed(both: Both, graph: RandomGraph, world: World) -> None:
     added = [Alias(alias_id=graph.id(), alias_key=alias, alias=alias, entity_key=entity,
                    entity=entity.title())]  # fmt: skip
     run_id = graph.id()
-    await both.outcome(lambda s: s.graph.change_aliases(SCOPE, run_id, ended, added))
+    await both.outcome(lambda s: fact_calls.change_aliases(s, SCOPE, NOW, run_id, ended, added))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from shared_core.core.domain import AsOf, MemoryId
-from shared_core.errors import Conflict
+from shared_core.policies.aliases import ALIAS_COLUMNS
 from shared_core.ports.graph import Alias, Edge, FoundEdge
 from shared_core.storage.oceanbase.connection.transactions import Transaction
 from shared_core.storage.oceanbase.rows import sources_of
@@ -17,9 +17,6 @@ from shared_core.storage.oceanbase.visibility import WhereClause, all_of, if_set
 
 PAGE = 256
 """Minimum number of edges read at a time, until enough of them are alive."""
-ALIAS_COLUMNS = ("alias_id", "alias_key", "alias", "entity_key", "entity")
-"""The columns of entity_aliases that are the fields of an Alias."""
-ALIASES_CHANGED = "another call changed the aliases: try again"
 
 
 class EdgeRow(NamedTuple):
@@ -337,15 +334,3 @@ class EntityNames:
             alias = Alias(**dict(zip(ALIAS_COLUMNS, row, strict=True)))
             found[alias.entity_key].append(alias)
         return found
-
-
-def require_entities(tx: Transaction, tenant: str) -> None:
-    """Raise Conflict if a name is merged twice, or an entity has become an alias of another."""
-    rows = tx.rows(
-        "SELECT alias_key, entity_key FROM entity_aliases"
-        " WHERE tenant_id = %s AND unmerged_at IS NULL",
-        [tenant],
-    )
-    merged = {alias_key for alias_key, _ in rows}
-    if len(merged) < len(rows) or any(entity_key in merged for _, entity_key in rows):
-        raise Conflict(ALIASES_CHANGED)

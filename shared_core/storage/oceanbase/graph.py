@@ -9,20 +9,13 @@ from uuid import UUID
 
 from shared_core.core.domain import AsOf, MemoryId, Scope
 from shared_core.core.namespaces import scope_path
-from shared_core.errors import Conflict
 from shared_core.nlp.text import without_accents
-from shared_core.ports.graph import Alias, Edge, Entity, FoundEdge, KnownSpells, Spell, Walk
+from shared_core.policies.run_records import LAST_NUMBER, last_number
+from shared_core.ports.graph import Edge, Entity, FoundEdge, KnownSpells, Spell, Walk
 from shared_core.storage.oceanbase.base import OceanBasePart, reading
+from shared_core.storage.oceanbase.connection.operations import selected
 from shared_core.storage.oceanbase.connection.transactions import Transaction
-from shared_core.storage.oceanbase.edge_rows import (
-    ALIAS_COLUMNS,
-    ALIASES_CHANGED,
-    EdgeRow,
-    Edges,
-    require_entities,
-    touching,
-)
-from shared_core.storage.oceanbase.run_records import insert_caller_run, last_number, note
+from shared_core.storage.oceanbase.edge_rows import EdgeRow, Edges, touching
 from shared_core.storage.oceanbase.visibility import WhereClause, all_of
 
 
@@ -98,7 +91,10 @@ class OceanBaseGraph(OceanBasePart):
                 for one in sorted(rows, key=lambda one: one.began)
             ]
             return KnownSpells(
-                value=value, subject_keys=keys, spells=spells, number=last_number(tx, tenant)
+                value=value,
+                subject_keys=keys,
+                spells=spells,
+                number=last_number(selected(tx, tenant, LAST_NUMBER)),
             )
 
         return await self._database.read(work)
@@ -108,39 +104,6 @@ class OceanBaseGraph(OceanBasePart):
         edges = self._edges(tx, scope, None)
         rows = edges.where(WhereClause("e.edge_id = %s", (edge_id,)))
         return next((one.edge for one in edges.found(rows)), None)
-
-    @reading
-    def aliases(self, tx: Transaction, scope: Scope, keys: Sequence[str]) -> Sequence[Alias]:
-        names = self._edges(tx, scope, None).names
-        roots = {*keys, *(root.key for root in names.roots(keys).values())}
-        found = [one for held in names.aliases_of(roots).values() for one in held]
-        return sorted(found, key=lambda one: one.alias_key)
-
-    async def change_aliases(
-        self, scope: Scope, run_id: UUID, ended: Sequence[UUID], added: Sequence[Alias]
-    ) -> None:
-        tenant, now = scope_path(scope), self._clock()
-
-        def work(tx: Transaction) -> None:
-            counts = {"merged": len(added), "parted": len(ended)}
-            insert_caller_run(tx, tenant, run_id, now, "graph", counts)
-            count = tx.run(
-                "UPDATE entity_aliases SET unmerged_at = %s"
-                " WHERE tenant_id = %s AND alias_id IN %s AND unmerged_at IS NULL",
-                [now, tenant, list(ended)],
-            )
-            if count != len(ended):
-                raise Conflict(ALIASES_CHANGED)
-            note(tx, tenant, run_id, "moved", ((one, {"alias": "ended"}) for one in ended))
-            tx.insert(
-                "entity_aliases",
-                ("tenant_id", *ALIAS_COLUMNS, "merged_at"),
-                ((tenant, *(getattr(one, name) for name in ALIAS_COLUMNS), now) for one in added),
-            )
-            note(tx, tenant, run_id, "moved", ((one.alias_id, {"alias": "added"}) for one in added))
-            require_entities(tx, tenant)
-
-        await self._database.write(work, tenant)
 
     def _edges(self, tx: Transaction, scope: Scope, as_of: AsOf | None) -> Edges:
         return Edges(tx, scope_path(scope), self._clock(), as_of)

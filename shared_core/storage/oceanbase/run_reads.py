@@ -11,12 +11,13 @@ from typing import Any
 from uuid import UUID
 
 from shared_core.core.domain import Event, KnownPerson, MemoryId, ThreadId
+from shared_core.policies.run_records import LAST_NUMBER, last_number
 from shared_core.ports.items import ItemAddress, VectorRows
 from shared_core.ports.runs import LikeText, ReadRequest, ThreadWindow
+from shared_core.storage.oceanbase.connection.operations import selected
 from shared_core.storage.oceanbase.connection.transactions import Transaction, grouped
 from shared_core.storage.oceanbase.edge_rows import EntityNames
 from shared_core.storage.oceanbase.events import EVENT_COLUMNS, event_of
-from shared_core.storage.oceanbase.run_records import last_number
 from shared_core.storage.oceanbase.vectors import models, query_form, table_of
 from shared_core.storage.oceanbase.visibility import WhereClause, all_of, below, living, of_kinds
 
@@ -109,7 +110,7 @@ def read_thread(
         summary=summary[0] if summary else "",
         summary_run=summary[1] if summary else None,
         people=_known_people(tx, source.tenant, request.people, now) if request.people else [],
-        known_number=last_number(tx, source.tenant),
+        known_number=last_number(selected(tx, source.tenant, LAST_NUMBER)),
     )
 
 

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-import psycopg
-
 from shared_core.core.domain import AsOf, MemoryId, Scope
-from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import scope_path
-from shared_core.errors import Conflict
 from shared_core.nlp.text import without_accents
-from shared_core.ports.graph import Alias, Edge, Entity, FoundEdge, KnownSpells, Spell, Walk
+from shared_core.ports.graph import Edge, Entity, FoundEdge, KnownSpells, Spell, Walk
 from shared_core.ports.storage import Clock
 from shared_core.storage._rows import moments, record
-from shared_core.storage.postgres.connection.database import PostgresDatabase, by_column
+from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.statements import Step, step, steps
 
 
@@ -89,32 +85,6 @@ class PostgresGraph:
         [rows] = await self._database.run(scope_path(scope), step("one_edge", values))
         return found_edge(rows[0]).edge if rows else None
 
-    async def aliases(self, scope: Scope, keys: Sequence[str]) -> Sequence[Alias]:
-        values = {"tenant": scope_path(scope), "keys": list(keys)}
-        [rows] = await self._database.run(scope_path(scope), step("aliases", values))
-        return [record(Alias, row) for row in rows]
-
-    async def change_aliases(
-        self, scope: Scope, run_id: UUID, ended: Sequence[UUID], added: Sequence[Alias]
-    ) -> None:
-        tenant, now = scope_path(scope), self._clock()
-        names = ("alias_ids", "alias_keys", "aliases", "entity_keys", "entities")
-        rows = [
-            (one.alias_id, one.alias_key, one.alias, one.entity_key, one.entity) for one in added
-        ]
-        values = {
-            "tenant": tenant,
-            "tenants": [tenant],
-            "ended": list(ended),
-            **_run_record(run_id, now, {"merged": len(added), "parted": len(ended)}),
-            **by_column(names, rows),
-        }
-        changing = ("lock_tenants", "add_run", "end_aliases", "add_aliases", "require_entities")
-        try:
-            await self._database.run(tenant, *steps(values, *changing))
-        except psycopg.errors.UniqueViolation as error:
-            raise Conflict("another call changed the aliases: try again") from error
-
     def _moments(self, scope: Scope, as_of: AsOf | None) -> dict[str, object]:
         return {"tenant": scope_path(scope), "now": self._clock(), **moments(as_of)}
 
@@ -128,19 +98,6 @@ def edges_about_steps(
         **moments(as_of),
     }  # fmt: skip
     return [step("read_in_order"), step("edges_about", values)]
-
-
-def _run_record(run_id: UUID, now: datetime, counts: Mapping[str, int]) -> dict[str, object]:
-    """Return the values of the record of a run that changes only the graph."""
-    return {
-        "run_id": run_id,
-        "now": now,
-        "started_at": now,
-        "kind": "graph",
-        "extractor": "caller",
-        "counts": to_json(counts),
-        **dict.fromkeys(("thread_id", "from_seq", "to_seq", "summed_from", "summed_to")),
-    }
 
 
 def found_edge(row: Sequence[Any]) -> FoundEdge:

@@ -37,11 +37,6 @@ unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[])
 -- fragment: addressed
 {addresses} JOIN memories m USING (tenant_id, namespace, key)
 
--- fragment: note_change
--- Notes a change of a run; after it come the kind of change, its target, and what was before.
-INSERT INTO run_changes (tenant_id, run_id, change, target, before)
-SELECT %(tenant)s, %(run_id)s::uuid,
-
 -- fragment: soon
 -- Now, with an hour of tolerance: the clock of a caller may be ahead of ours.
 %(now)s::timestamptz + interval '1 hour'

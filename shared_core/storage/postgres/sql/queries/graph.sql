@@ -234,48 +234,6 @@ ORDER BY e.valid_from, e.recorded_at, e.edge_id
 {keys_of_entity}
 ORDER BY 1
 
--- name: aliases
--- The current aliases of the entities that some names stand for.
-WITH roots AS (
-    SELECT g.key FROM unnest(%(keys)b::text[]) AS g(key)
-    UNION
-    SELECT a.entity_key FROM entity_aliases a
-    WHERE a.tenant_id = %(tenant)s AND a.alias_key = ANY(%(keys)b::text[])
-      AND a.unmerged_at IS NULL
-)
-SELECT a.alias_id, a.alias_key, a.alias, a.entity_key, a.entity
-FROM roots r JOIN entity_aliases a ON a.tenant_id = %(tenant)s AND a.entity_key = r.key
-WHERE a.unmerged_at IS NULL
-ORDER BY a.alias_key
-
--- name: end_aliases
-WITH ended AS (
-    UPDATE entity_aliases SET unmerged_at = %(now)s
-    WHERE tenant_id = %(tenant)s AND alias_id = ANY(%(ended)b::uuid[]) AND unmerged_at IS NULL
-    RETURNING alias_id
-), noted AS (
-    {note_change} 'moved', alias_id, '{"alias": "ended"}' FROM ended
-)
-SELECT require(count(*) = cardinality(%(ended)b::uuid[]), 'another call changed the aliases: try again')
-FROM ended
-
--- name: add_aliases
-WITH noted AS (
-    {note_change} 'moved', alias_id, '{"alias": "added"}'
-    FROM unnest(%(alias_ids)b::uuid[]) AS g(alias_id)
-)
-INSERT INTO entity_aliases (tenant_id, alias_id, alias_key, alias, entity_key, entity, merged_at)
-SELECT %(tenant)s, g.*, %(now)s
-FROM unnest(%(alias_ids)b::uuid[], %(alias_keys)b::text[], %(aliases)b::text[],
-            %(entity_keys)b::text[], %(entities)b::text[]) AS g
-
--- name: require_entities
--- Undoes the transaction if an entity became an alias, or an alias an entity.
-SELECT require(count(*) = 0, 'another call changed the aliases: try again')
-FROM entity_aliases a JOIN entity_aliases b ON b.tenant_id = a.tenant_id
-                                           AND b.alias_key = a.entity_key
-WHERE a.tenant_id = %(tenant)s AND a.unmerged_at IS NULL AND b.unmerged_at IS NULL
-
 -- name: drop_aliases
 DELETE FROM entity_aliases WHERE tenant_id = %(tenant)s
 
