@@ -58,17 +58,17 @@ async def timed(work: Callable[[], Awaitable[Any]]) -> float:
 async def measure(memory: MemoryEngine, events: int, rounds: int) -> dict[str, float]:
     """Return the figures in milliseconds."""
     in_database = [0.0]
-    run = PostgresDatabase.run
+    attempts = PostgresDatabase.attempts
 
     async def counted(self: PostgresDatabase, *arguments: Any, **options: Any) -> Any:
         begun = time.perf_counter()
         try:
-            return await run(self, *arguments, **options)
+            return await attempts(self, *arguments, **options)
         finally:
             in_database[0] += 1000 * (time.perf_counter() - begun)
 
     whole, database, again = [], [], []
-    PostgresDatabase.run = counted  # type: ignore[method-assign]
+    PostgresDatabase.attempts = counted  # type: ignore[method-assign]
     try:
         for number in range(rounds + 2):
             scope = Scope("bench", f"user{number}")
@@ -80,7 +80,7 @@ async def measure(memory: MemoryEngine, events: int, rounds: int) -> dict[str, f
                 database.append(in_database[0])
                 again.append(await timed(lambda scope=scope: memory.consolidate(scope, "t")))  # type: ignore[misc]
     finally:
-        PostgresDatabase.run = run  # type: ignore[method-assign]
+        PostgresDatabase.attempts = attempts  # type: ignore[method-assign]
     return {
         "consolidate_p50_ms": statistics.median(whole),
         "consolidate_max_ms": max(whole),

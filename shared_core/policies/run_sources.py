@@ -13,7 +13,16 @@ from shared_core.errors import Conflict
 from shared_core.policies.batches import Found, Reads
 from shared_core.policies.run_memories import Place, PlacedMemory, place_of
 from shared_core.policies.run_records import RunChange
-from shared_core.ports.operations import Insert, Join, Operation, Row, Select, one_of, one_of_rows
+from shared_core.ports.operations import (
+    Insert,
+    Join,
+    Operation,
+    Row,
+    Select,
+    is_not_null,
+    one_of,
+    one_of_rows,
+)
 from shared_core.ports.runs import RunPlan
 
 TurnKey: TypeAlias = tuple[str, str]
@@ -68,24 +77,26 @@ def select_sources(plan: RunPlan) -> Reads:
         reads["turns"] = Select("events", columns, (one_of_rows(_TURN, sorted(turns)),))
     if places := sorted({place_of(source.address) for source in plan.sources}):
         bases = Join("memory_sources", "s", (("memory_id", "memory_id"),))
-        basis = ("s.basis", "s.thread_id", "s.event_id", "e.event_id", "e.expires_at")
-        event = Join(
-            "events", "e", (("s.thread_id", "thread_id"), ("s.event_id", "event_id")), True
-        )
-        named = (one_of_rows(("namespace", "key"), places),)
-        reads["bases"] = Select("memories", ("memory_id", *basis), named, (bases, event))
+        event = Join("events", "e", (("s.thread_id", "thread_id"), ("s.event_id", "event_id")))
+        named = one_of_rows(("namespace", "key"), places)
+        basis = ("memory_id", "s.basis", "s.thread_id", "s.event_id")
+        reads["bases"] = Select("memories", basis, (named,), (bases,))
+        # Few memories expire, and some have many turns.
+        expiring = (named, is_not_null("expires_at"))
+        ends = ("memory_id", "s.basis", "e.expires_at")
+        reads["expiring_bases"] = Select("memories", ends, expiring, (bases, event))
     if edges := sorted({edge_id for edge_id, _, _ in plan.edge_sources}):
-        named = (one_of("edge_id", edges),)
-        reads["edge_bases"] = Select("edge_sources", ("edge_id", "basis", *_TURN), named)
-        reads["edge_writers"] = Select("edges", ("edge_id", "run_id"), named)
+        these = (one_of("edge_id", edges),)
+        reads["edge_bases"] = Select("edge_sources", ("edge_id", "basis", *_TURN), these)
+        reads["edge_writers"] = Select("edges", ("edge_id", "run_id"), these)
     if basis_ids := sorted({memory_id for _, memory_id in plan.inherited}):
         reads["basis_memories"] = Select(
             "memories", ("memory_id", "superseded_at"), (one_of("memory_id", basis_ids),)
         )
         event = Join("events", "e", (("thread_id", "thread_id"), ("event_id", "event_id")), True)
         turn = (*_TURN, "e.event_id", "e.expires_at")
-        named = (one_of("memory_id", basis_ids),)
-        reads["basis_turns"] = Select("memory_sources", ("memory_id", *turn), named, (event,))
+        these = (one_of("memory_id", basis_ids),)
+        reads["basis_turns"] = Select("memory_sources", ("memory_id", *turn), these, (event,))
     return reads
 
 
@@ -116,7 +127,7 @@ def add_memory_sources(
         for source in plan.sources
         if (place := place_of(source.address)) in derived
     ]
-    known = _by_target(row[:4] for row in found["bases"])
+    known = _by_target(found["bases"])
     for memory in derived.values():
         if not memory.keeps_sources:
             known.pop(memory.memory_id, None)
@@ -249,9 +260,8 @@ def renewed_expiries(
     expiries: of the turns that the run adds.
     """
     bases: dict[UUID, dict[int, list[datetime | None]]] = defaultdict(lambda: defaultdict(list))
-    for memory_id, basis, _, _, event_id, expires_at in found["bases"]:
-        if event_id is not None:
-            bases[memory_id][basis].append(expires_at)
+    for memory_id, basis, expires_at in found["expiring_bases"]:
+        bases[memory_id][basis].append(expires_at)
     for memory in placed.values():
         if not memory.keeps_sources:
             bases.pop(memory.memory_id, None)
