@@ -105,6 +105,13 @@ def scope_path(scope: Scope) -> str:
     return to_path((scope.app, scope.user))
 
 
+def path_of(scope: Scope | None, app: str | None) -> str:
+    """Return the path of a user, of an application (scope None), or of all (both None)."""
+    if scope is not None:
+        return scope_path(scope)
+    return to_path(() if app is None else (check_label(app, "app"),))
+
+
 def summary_key(thread_id: str) -> str:
     """Return the key of the one current summary of a thread."""
     return f"summary/{thread_id}"

@@ -226,7 +226,7 @@ class Facts:
     async def revive_faded(self, scope: Scope, facts: Sequence[MemoryId]) -> None:
         """Revive the faded ones of facts that were stated again."""
         storage = await self._handle.storage()
-        await revive(storage, self._handle.embedding, scope, facts)
+        await revive(storage, self._handle.embedding, scope, facts, self._handle.clock)
 
     async def _draft(
         self, scope: Scope, slot: Slot, value: str, subject: str, begins: datetime | None

@@ -104,7 +104,7 @@ def forget_named(
     unretracted = _made_by(retractions, turns) | _about(of_people, people)
     alone = {edge for edge, basis in edges if (edge, basis) not in edges_broken.bases}
     going = gone | {row[0] for row in resting}
-    operations = [*also, *_buried(turns, now)]
+    operations = [*also, *buried(turns, now)]
     if unretracted:
         operations.append(Delete("retractions", (one_of("retraction_id", sorted(unretracted)),)))
     if edges_broken.baseless:
@@ -195,7 +195,7 @@ def _about(retractions: Iterable[Row], people: Sequence[Row]) -> set[UUID]:
     }
 
 
-def _buried(turns: set[TurnKey], now: datetime) -> list[Operation]:
+def buried(turns: set[TurnKey], now: datetime) -> list[Operation]:
     """Return what buries turns, and deletes them unless a session log holds them."""
     if not turns:
         return []

@@ -6,30 +6,65 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from shared_core.core.domain import JsonValue
+from shared_core.core.domain import JsonValue, MemoryId
+from shared_core.core.namespaces import from_path
 from shared_core.errors import Conflict
-from shared_core.policies.batches import Found, Reads
+from shared_core.policies.batches import Found, Reads, read
 from shared_core.policies.run_records import RunChange, iso
-from shared_core.policies.timing import RuleOf, TimedMemory, select_timed, timed_of
+from shared_core.policies.timing import RULES, RuleOf, TimedMemory, rules_of, select_timed, timed_of
 from shared_core.ports.operations import (
     Delete,
     Insert,
+    Join,
+    Last,
     Operation,
+    Policy,
     Row,
     Select,
     Update,
     UpdateEach,
     Verb,
+    is_not_null,
     one_of,
 )
-from shared_core.ports.retention import Revival
+from shared_core.ports.retention import Archived, Revival
 
 MOST_ACCESSES = 2_147_483_647
 """The maximum of the column access_count."""
+ARCHIVE = Join("memory_archive", "x", (("memory_id", "memory_id"),), is_left=True)
 _ARCHIVE = (
     "memory_id", "text", "value", "is_shown", "words_key", "keeps_words", "archived_at",
 )  # fmt: skip
 _COUNTERS = ("stage", "staged_at", "access_count", "last_accessed_at", "forget_at")
+
+
+def select_away(memory_ids: Sequence[UUID]) -> Select:
+    """Return the operation that reads the demoted and archived ones of some memories."""
+    return Select(
+        "memories",
+        ("memory_id", "namespace", "key", "x.text", "x.archived_at", "x.keeps_words"),
+        (one_of("memory_id", sorted(set(memory_ids))), is_not_null("demoted_at")),
+        (ARCHIVE,),
+        order=("memory_id",),
+    )
+
+
+def away_of(row: Row, tenant: str) -> Archived:
+    """Return the memory in a row of select_away()."""
+    memory_id, namespace, key, text, archived_at, keeps_words = row
+    labels = from_path(tenant + namespace[1:])
+    return Archived(memory_id, labels, key, text, archived_at, keeps_words is False)
+
+
+def bring_back(tenant: str, revival: Revival, now: datetime) -> Policy[list[MemoryId]]:
+    """Bring memories back in a transaction of their own; return their ids.
+
+    Raises:
+        Conflict: a memory was moved, revived or written since it was read.
+    """
+    found = yield from read({"rules": RULES, **select_faded(revival)})
+    yield Last(revive(revival, found, rules_of(found["rules"], tenant), now, None))
+    return [MemoryId(row[0]) for row in found["faded_counters"]]
 
 
 def select_faded(revival: Revival | None) -> Reads:

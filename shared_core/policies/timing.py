@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
-from shared_core.core.decay import initial_strength, stage_end
+from shared_core.core.decay import initial_strength, retention_score, stage_end
 from shared_core.core.domain import JsonValue, MemoryKind
 from shared_core.core.namespaces import ROOT
 from shared_core.core.retention_policy import FADING, POLICIES, STAGES, RetentionPolicy
@@ -26,11 +26,13 @@ RULES = Select("retention_policies", ("tenant_id", "kind", "fades", *POLICY_COLU
 """Reads the policies that a tenant's memories may fade by; rules_of() takes its rows."""
 
 _APPLICATION = re.compile(r"/[^/]+/")
-_TIMED_COLUMNS = (
+TIMED = (
     "memory_id", "kind", "importance", "value", "updated_at", "created_at", "superseded_at",
     "a.stage", "a.staged_at", "a.pinned_at", "a.strength", "a.access_count",
     "a.last_accessed_at", "a.forget_at",
 )  # fmt: skip
+"""The columns of memories and their COUNTERS that timed_of() takes."""
+COUNTERS = Join("memory_access", "a", (("memory_id", "memory_id"),), is_left=True)
 
 
 def policy_of(row: Sequence[Any]) -> RetentionPolicy | None:
@@ -97,6 +99,11 @@ class TimedMemory:
     forget_at: datetime | None
 
     @property
+    def initial(self) -> float:
+        """Its initial strength, 0 to 1."""
+        return initial_strength(self.importance) if self.strength is None else self.strength
+
+    @property
     def used_at(self) -> datetime:
         """When it was last read or written."""
         return max(self.updated_at, self.last_accessed_at or self.updated_at)
@@ -108,10 +115,9 @@ class TimedMemory:
         since = self.created_at
         if self.staged_at is not None:
             since = max(since, self.staged_at) if self.stage == 0 else self.staged_at
-        strength = self.strength
         return stage_end(
             STAGES[self.stage],
-            initial=initial_strength(self.importance) if strength is None else strength,
+            initial=self.initial,
             last_used_at=self.used_at,
             since=since,
             accesses=self.access_count,
@@ -119,11 +125,31 @@ class TimedMemory:
             policy=rule,
         )
 
+    def score(self, decay_rate: float, at: datetime) -> float:
+        """Return its retention score at a moment, 0 to 1."""
+        return retention_score(
+            initial=self.initial,
+            days=(at - self.used_at).total_seconds() / 86_400,
+            accesses=self.access_count,
+            arousal=arousal_of(self.value),
+            decay_rate=decay_rate,
+        )
 
-def select_timed(memory_ids: Sequence[UUID]) -> Select:
-    """Return the operation that reads memories with their counters, for timed_of()."""
-    counters = Join("memory_access", "a", (("memory_id", "memory_id"),), is_left=True)
-    return Select("memories", _TIMED_COLUMNS, (one_of("memory_id", memory_ids),), (counters,))
+
+def select_timed(memory_ids: Sequence[UUID], also: Sequence[str] = ()) -> Select:
+    """Return the operation that reads memories with their counters, for timed_of().
+
+    also: further columns, after those that timed_of() takes.
+    """
+    return Select("memories", (*TIMED, *also), (one_of("memory_id", memory_ids),), (COUNTERS,))
+
+
+def hold(memory_ids: Sequence[UUID], lock: Literal["update", "skip"] = "update") -> Select:
+    """Return the operation that locks memories, so that later reads see them as they stay.
+
+    Counting a read passes over held memories. It returns the ids of those that are held.
+    """
+    return Select("memories", ("memory_id",), (one_of("memory_id", sorted(memory_ids)),), lock=lock)
 
 
 def select_timed_turns(thread_id: str, event_ids: Sequence[str]) -> Select:
@@ -132,15 +158,14 @@ def select_timed_turns(thread_id: str, event_ids: Sequence[str]) -> Select:
     Turns without a memory have no row.
     """
     of_turns = (equal("thread_id", thread_id), one_of("event_id", event_ids))
-    columns = tuple(one if "." in one else f"m.{one}" for one in _TIMED_COLUMNS)
+    columns = tuple(one if "." in one else f"m.{one}" for one in TIMED)
     memories = Join("memories", "m", (("memory_id", "memory_id"),))
-    counters = Join("memory_access", "a", (("memory_id", "memory_id"),), is_left=True)
     where = (*of_turns, equal("m.kind", "episodic"))
-    return Select("memory_sources", ("event_id", *columns), where, (memories, counters))
+    return Select("memory_sources", ("event_id", *columns), where, (memories, COUNTERS))
 
 
 def timed_of(row: Row) -> TimedMemory:
-    """Return the memory in a row of select_timed()."""
+    """Return the memory in the columns TIMED of a row."""
     return TimedMemory(
         memory_id=row[0],
         kind=row[1],

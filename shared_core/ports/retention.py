@@ -16,29 +16,10 @@ Counts: TypeAlias = Mapping[Fate, Mapping[MemoryKind, int]]
 """Number of memories by fate and kind."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retimed:
-    """A page of memories whose next stage was recomputed. looked_at: 0 at the end."""
-
-    looked_at: int
-    changed: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetentionBatch:
-    """The result of one short transaction. retimed: memories not due under a newer policy.
-
-    along: memories erased with others, such as the ended facts of a slot.
-    """
-
-    counts: Counts
-    retimed: int
-    along: Mapping[MemoryKind, int]
-
-    @property
-    def size(self) -> int:
-        """Number of examined memories."""
-        return self.retimed + sum(sum(kinds.values()) for kinds in self.counts.values())
+MemoryPlace: TypeAlias = tuple[str, UUID]
+"""The tenant of a memory, and its id. Places sort in this order."""
+DueMemory: TypeAlias = tuple[datetime, str, UUID]
+"""When a memory leaves its stage, its tenant, and its id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +50,7 @@ class Archived:
 class Revival:
     """Faded memories to bring back into recall, as if they were read now.
 
-    faded: as out_of_recall() returned them. terms: search terms of those that have
+    faded: as they were when they were read. terms: search terms of those that have
     none, by memory id. vectors: of the same memories.
     """
 
@@ -129,100 +110,35 @@ class TaskRun:
 
 
 class RetentionStorage(Protocol):
-    """Retention policies, stages, and periodic tasks."""
-
-    async def retention_rules(self, scope: Scope | None, app: str | None) -> Rules:
-        """Return the effective rules of a user, an application (scope None), or all (both None)."""
-
-    async def own_rules(self, scope: Scope | None, app: str | None) -> Rules:
-        """Return the rules set for exactly this user or application, or for all."""
+    """Retention policies, and memories of many users."""
 
     async def set_retention_rules(
-        self,
-        scope: Scope | None,
-        app: str | None,
-        rules: Rules | None,
-        of: Sequence[MemoryKind] | None = None,
-    ) -> str:
-        """Set the rules of a user, an application or all; None inherits them.
+        self, path: str, rules: Rules | None, of: Sequence[MemoryKind] | None = None
+    ) -> None:
+        """Set the rules of the users below a path; None inherits them.
 
-        of: kinds whose rules are replaced; None for all. Waits for writers that use the old rules,
-        and schedules a retiming in the same transaction. Returns the path for retime().
+        of: kinds whose rules are replaced; None for all. Notes the path for retimings() in the same
+        transaction. Later writers use the new rules; it waits for those that use the old ones.
         """
 
-    async def retimings(self, scope: Scope | None, app: str | None) -> Sequence[str]:
-        """Return the paths below this one that still need retime()."""
+    async def retimings(self, path: str) -> Sequence[str]:
+        """Return the paths below this one whose memories are not all retimed by new rules."""
 
-    async def retime(self, path: str, limit: int) -> Retimed:
-        """Recompute the next stage of the next page of memories of a path."""
+    async def memories_below(
+        self, path: str, after: MemoryPlace, limit: int
+    ) -> Sequence[MemoryPlace]:
+        """Return the next memories below a path, in order."""
+
+    async def due_memories(
+        self, path: str, now: datetime, after: DueMemory, limit: int
+    ) -> Sequence[DueMemory]:
+        """Return the next due memories below a path, in order.
+
+        Leaves out those that entered their stage at `now`.
+        """
 
     async def ahead_of_server(self, now: datetime) -> timedelta:
         """Return how far a moment is ahead of the clock of the database server."""
-
-    async def kept(self, scope: Scope, memory_ids: Sequence[UUID]) -> Sequence[Kept]:
-        """Return the retention of memories; unknown ids are skipped."""
-
-    async def retention_stats(
-        self, scope: Scope | None, app: str | None, now: datetime, days: Sequence[float]
-    ) -> tuple[Sequence[RetentionRow], Mapping[float, Mapping[Fate, int]]]:
-        """Return retention statistics, and the number of memories by fate within each of days."""
-
-    async def named_ids(self, scope: Scope, keys: Sequence[str]) -> Sequence[UUID]:
-        """Return the ids of memories given by key or id."""
-
-    async def unknown_names(self, scope: Scope, names: Sequence[str]) -> Sequence[str]:
-        """Return the keys and ids that match no memory, in order."""
-
-    async def forget_faded(
-        self, scope: Scope | None, app: str | None, now: datetime, limit: int
-    ) -> RetentionBatch:
-        """Move due memories on by one stage, in one short transaction.
-
-        Skips memories already moved as of the same moment, and memories locked by others.
-        """
-
-    async def due(
-        self, scope: Scope | None, app: str | None, now: datetime, limit: int
-    ) -> tuple[Counts, Mapping[MemoryKind, int], Sequence[tuple[Kept, Fate]]]:
-        """Preview forget_faded(): counts by fate, counts erased along, and the first memories."""
-
-    async def average_score(self, scope: Scope, weak: Weak) -> tuple[int, float]:
-        """Return the number of memories that fade, in all stages, and their average score."""
-
-    async def weak(self, scope: Scope, weak: Weak) -> Sequence[MemoryId]:
-        """Return the memories that forget_weak() would erase."""
-
-    async def forget_weak(
-        self, scope: Scope, weak: Weak, memory_ids: Sequence[UUID]
-    ) -> Sequence[MemoryId]:
-        """Erase the given memories that are still weak; return their ids.
-
-        Their turns stay, and so do the memories derived from them.
-        """
-
-    async def set_pinned(
-        self, scope: Scope, memory_ids: Sequence[UUID], pinned: bool
-    ) -> Sequence[MemoryId]:
-        """Pin or unpin memories; return the ids that are in the requested state now."""
-
-    async def staged(
-        self,
-        scope: Scope,
-        stages: Sequence[Stage],
-        kinds: Sequence[MemoryKind] | None,
-        limit: int,
-        offset: int,
-    ) -> Sequence[Kept]:
-        """Return faded memories, latest first."""
-
-    async def out_of_recall(self, scope: Scope, memory_ids: Sequence[UUID]) -> Sequence[Archived]:
-        """Return the given memories that are demoted or archived."""
-
-    async def revive_memories(self, scope: Scope, revival: Revival) -> Sequence[MemoryId]:
-        """Bring faded memories back into recall in one transaction; return their ids.
-
-        Raises Conflict, with nothing done, if any was moved on, revived or written since.
-        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,8 +166,3 @@ class AccessStorage(Protocol):
 
         Raises StorageReadOnly if the database is read-only.
         """
-
-    async def accesses(
-        self, scope: Scope, memory_ids: Sequence[MemoryId]
-    ) -> Mapping[MemoryId, Accesses]:
-        """Return the counters of the memories that were ever read."""

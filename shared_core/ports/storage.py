@@ -184,8 +184,13 @@ class Storage(Protocol):
             TenantBusy: another transaction holds the lock (lock="skip").
         """
 
-    async def transact_all(self, policies: Mapping[str, PolicyFactory[T]]) -> dict[str, T]:
-        """Run one policy for each tenant, all as one transaction; return their results."""
+    async def transact_all(
+        self, policies: Mapping[str, PolicyFactory[T]], *, lock: Lock = "wait"
+    ) -> dict[str, T]:
+        """Run one policy for each tenant, all as one transaction; return their results.
+
+        Raises TenantBusy if another transaction holds one of the locks (lock="skip").
+        """
 
     async def open(self) -> None: ...
     async def close(self) -> None: ...

@@ -16,6 +16,7 @@ from shared_core.core.namespaces import scope_path
 from shared_core.core.validation import memory_ids_of
 from shared_core.errors import MemoryCoreError, StorageReadOnly
 from shared_core.lifecycle import StorageLifecycle
+from shared_core.policies.retention import accesses_of, select_accesses
 from shared_core.ports.retention import Accesses, NewAccesses
 from shared_core.ports.storage import Clock
 
@@ -69,7 +70,8 @@ class AccessLog:
         ids = memory_ids_of(memory_ids)
         storage = await self._lifecycle.open()
         await self.flush()
-        return await storage.accesses.accesses(scope, ids)
+        [rows] = await storage.read(scope_path(scope), [select_accesses(ids)])
+        return accesses_of(rows)
 
     async def record_now(self, scope: Scope, memory_ids: Sequence[UUID | str]) -> None:
         """Count memories as read now, in one round trip. Unknown ids are passed over.

@@ -9,20 +9,24 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TypeAlias
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from shared_core.core.decay import days_between, retention_score
 from shared_core.core.domain import MemoryKind, Scope
 from shared_core.core.event_loops import PeriodicTask
+from shared_core.core.namespaces import path_of, scope_path
 from shared_core.core.retention_policy import FATES, Fate, RetentionPolicy
 from shared_core.core.telemetry import FORGOTTEN, forgotten, measured
 from shared_core.core.timestamps import ServerClock
 from shared_core.errors import MemoryCoreError
 from shared_core.jobs.scheduled_task import ScheduledTask
 from shared_core.lifecycle import Handle
+from shared_core.policies import fading, retention
 from shared_core.ports.retention import Counts, Kept, TaskRun, Weak
 from shared_core.ports.storage import Clock, Storage
+from shared_core.retention import pages
 
 log = logging.getLogger("hippocampus")
 
@@ -114,15 +118,17 @@ async def cleanup(
     weak = Weak(
         threshold=policy.threshold, min_age_days=policy.min_age_days, decay_rate=policy.decay_rate
     )
-    memories, average = await storage.retention.average_score(scope, weak)
-    ids = await storage.retention.weak(scope, weak)
+    tenant, now = scope_path(scope), clock()
+    memories, average, ids = await pages.weak_below(storage, tenant, weak, now)
     if dry_run:
-        return CleanupReport(memories, await storage.retention.kept(scope, ids), average)
+        found = await storage.query(tenant, partial(retention.kept, tenant, ids))
+        return CleanupReport(memories, found, average)
     faded: list[Kept] = []
     for begin in range(0, len(ids), BATCH):
-        page = await storage.retention.kept(scope, ids[begin : begin + BATCH])
+        some = ids[begin : begin + BATCH]
+        page = await storage.query(tenant, partial(retention.kept, tenant, some))
         gone = set(
-            await storage.retention.forget_weak(scope, weak, [one.memory_id for one in page])
+            await storage.transact(tenant, partial(fading.erase_weak, tenant, some, weak, now))
         )
         faded += [one for one in page if one.memory_id in gone]
         forgotten("cleanup", len(gone))
@@ -146,8 +152,11 @@ async def retime(
     progress: called with the number examined. goes_on: called after each batch; False ends it.
     """
     changed = looked_at = 0
-    while (page := await storage.retention.retime(path, RETIMED_AT_ONCE)).looked_at:
-        changed, looked_at = changed + page.changed, looked_at + page.looked_at
+    while True:
+        size, some = await pages.retime_page(storage, path, RETIMED_AT_ONCE)
+        if size == 0:
+            break
+        changed, looked_at = changed + some, looked_at + size
         if progress:
             progress(looked_at)
         if goes_on and not await goes_on():
@@ -172,33 +181,30 @@ async def forget_faded(
     ends the run.
     """
     await _compare(storage, clock)
-    for path in await storage.retention.retimings(scope, app):
-        await retime(storage, path, goes_on=goes_on)
+    path = path_of(scope, app)
+    for unfinished in await storage.retention.retimings(path):
+        await retime(storage, unfinished, goes_on=goes_on)
     began, now, total = time.monotonic(), clock(), 0
-    totals: dict[Fate, Counter[MemoryKind]] = {fate: Counter() for fate in FATES}
-    along: Counter[MemoryKind] = Counter()
+    counts: Counter[tuple[MemoryKind, Fate]] = Counter()
+    along: set[tuple[str, UUID, MemoryKind]] = set()
     retimed = batches = 0
     if progress:
-        counts, _, _ = await storage.retention.due(scope, app, now, 0)
-        total = sum(sum(kinds.values()) for kinds in counts.values())
+        due, _, _ = await pages.due(storage, path, now, 0)
+        total = sum(sum(kinds.values()) for kinds in due.values())
         progress(0, total)
-    while True:
-        moved = await storage.retention.forget_faded(scope, app, now, batch)
-        if moved.size == 0:
-            break
-        for fate, kinds in moved.counts.items():
-            totals[fate].update(kinds)
-        along.update(moved.along)
+    async for moved in pages.move_on(storage, path, now, batch):
+        counts += moved.counts
+        along |= moved.along
         retimed += moved.retimed
         batches += 1
         if progress:
-            progress(sum(counter.total() for counter in totals.values()), total)
+            progress(counts.total(), total)
         if goes_on and not await goes_on():
             break
         await asyncio.sleep(0)  # lets other tasks run
     return RetentionReport(
-        counts=totals,
-        along=along,
+        counts=pages.counts_of(counts),
+        along=Counter(kind for _, _, kind in along),
         retimed=retimed,
         batches=batches,
         duration_s=time.monotonic() - began,
@@ -210,7 +216,7 @@ async def what_is_due(
 ) -> RetentionReport:
     """Return what forget_faded() would do now, without writing anything."""
     began, now = time.monotonic(), clock()
-    counts, along, listed = await storage.retention.due(scope, app, now, limit)
+    counts, along, listed = await pages.due(storage, path_of(scope, app), now, limit)
     return RetentionReport(
         counts=counts,
         along=along,

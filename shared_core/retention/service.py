@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import get_args
 from uuid import UUID
 
 from shared_core.core.domain import MemoryKind, Scope
-from shared_core.core.namespaces import check_label, scope_path
+from shared_core.core.namespaces import (
+    check_label,
+    memories_namespace,
+    path_of,
+    rest_of,
+    scope_path,
+)
 from shared_core.core.retention_policy import FADING, POLICIES, RetentionPolicy, Rules, Stage
 from shared_core.core.shown import shown
 from shared_core.core.validation import listed, names_of, number, optional_function, whole_number
 from shared_core.errors import InvalidInput, NotFound
 from shared_core.knowledge.reviving import revive
 from shared_core.lifecycle import Handle
+from shared_core.policies import retention
+from shared_core.policies.timing import RULES
+from shared_core.ports.operations import Row
 from shared_core.ports.retention import Kept
 from shared_core.ports.storage import Storage
-from shared_core.retention import cleanup as cleanups
+from shared_core.retention import cleanup as cleanups, pages
 from shared_core.retention.cleanup import (
     CleanupReport,
     ForgettingSchedule,
@@ -50,14 +60,18 @@ class Retention:
     async def policy(self, scope: Scope | None = None, *, app: str | None = None) -> Rules:
         """Return the effective policy of each kind of memory; None for a kind that never fades."""
         _check_target(scope, app)
+        path = path_of(scope, app)
         storage = await self._handle.storage()
-        return await storage.retention.retention_rules(scope, app)
+        [rows] = await storage.read(path, [RULES])
+        return retention.effective_rules(rows, path)
 
     async def own_policy(self, scope: Scope | None = None, *, app: str | None = None) -> Rules:
         """Return the policies set for exactly this user or application, or for all, by kind."""
         _check_target(scope, app)
+        path = path_of(scope, app)
         storage = await self._handle.storage()
-        return await storage.retention.own_rules(scope, app)
+        [rows] = await storage.read(path, [RULES])
+        return retention.own_rules(rows, path)
 
     async def set_policy(
         self,
@@ -89,7 +103,8 @@ class Retention:
             raise InvalidInput(f"never={shown(never)} needs a policy: give a policy, too")
         of = list(rules) if rules and isinstance(policy, Mapping) else None
         storage = await self._handle.storage()
-        path = await storage.retention.set_retention_rules(scope, app, rules, of)
+        path = path_of(scope, app)
+        await storage.retention.set_retention_rules(path, rules, of)
         return await cleanups.retime(storage, path, progress)
 
     async def cleanup(
@@ -149,20 +164,20 @@ class Retention:
 
         forget(), pin(), unpin() and revive() pass over them.
         """
-        scope_path(scope)
-        names = names_of(keys)
-        storage = await self._handle.storage()
-        return await storage.retention.unknown_names(scope, names)
+        _, names, rows = await self._named(scope, keys)
+        return retention.unknown_names(rows, names)
 
     async def pin(self, scope: Scope, keys: str | UUID | Sequence[str | UUID]) -> int:
         """Pin memories by key or memory id, so that they never fade; return how many are pinned.
 
         Unknown keys are passed over. Demoted and archived memories come back into recall.
         """
-        storage, ids = await self._named(scope, keys)
+        storage, ids = await self._ids(scope, keys)
         # Pin first: after that nothing moves the memory to its next stage.
-        pinned = await storage.retention.set_pinned(scope, ids, True)
-        await revive(storage, self._handle.embedding, scope, ids)
+        pinned = await storage.transact(
+            scope_path(scope), partial(retention.pin, ids, self._clock())
+        )
+        await revive(storage, self._handle.embedding, scope, ids, self._clock)
         return len(pinned)
 
     async def unpin(self, scope: Scope, keys: str | UUID | Sequence[str | UUID]) -> int:
@@ -170,8 +185,9 @@ class Retention:
 
         Unknown keys and memories without a pin are passed over.
         """
-        storage, ids = await self._named(scope, keys)
-        return len(await storage.retention.set_pinned(scope, ids, False))
+        storage, ids = await self._ids(scope, keys)
+        tenant = scope_path(scope)
+        return len(await storage.transact(tenant, partial(retention.unpin, tenant, ids)))
 
     async def revive(self, scope: Scope, keys: str | UUID | Sequence[str | UUID]) -> int:
         """Bring faded memories back into recall, as if read now; return how many came back.
@@ -179,8 +195,8 @@ class Retention:
         keys: keys or memory ids. Unknown ones and memories in recall are passed over. Archived
         memories are embedded again. Raises ModelUnavailable while the embedder is down.
         """
-        storage, ids = await self._named(scope, keys)
-        return len(await revive(storage, self._handle.embedding, scope, ids))
+        storage, ids = await self._ids(scope, keys)
+        return len(await revive(storage, self._handle.embedding, scope, ids, self._clock))
 
     async def list_faded(
         self,
@@ -197,10 +213,12 @@ class Retention:
                 raise InvalidInput(f"stage {shown(stage)} is not known: take demoted or archived")
         whole_number(limit, "limit", 0, MOST)
         whole_number(offset, "offset", 0, MOST)
-        scope_path(scope)
-        storage = await self._handle.storage()
+        tenant = scope_path(scope)
         known = None if kinds is None else kinds_named(kinds)
-        return await storage.retention.staged(scope, stages, known, limit, offset)
+        storage = await self._handle.storage()
+        return await storage.query(
+            tenant, partial(retention.staged, tenant, stages, known, limit, offset)
+        )
 
     async def stats(
         self,
@@ -218,8 +236,8 @@ class Retention:
         horizons = [number(one, "days", 0, MOST_DAYS) for one in listed(days, "days", "[7, 30]")]
         storage = await self._handle.storage()
         now = self._clock()
-        rows, ahead = await storage.retention.retention_stats(scope, app, now, horizons)
-        return stats_of(now, rows, ahead)
+        counted = await pages.counted(storage, path_of(scope, app), now, horizons)
+        return stats_of(now, counted.rows(), counted.leaving)
 
     async def curve(
         self, scope: Scope, key: str | UUID, *, days_ahead: float | None = None, points: int = 120
@@ -231,19 +249,26 @@ class Retention:
         """
         if not isinstance(key, str | UUID):
             raise InvalidInput(f"key must be a key or memory id, got {shown(key)}")
-        storage, ids = await self._named(scope, key)
-        kept = await storage.retention.kept(scope, ids[:1]) if ids else []
+        storage, ids = await self._ids(scope, key)
+        tenant = scope_path(scope)
+        kept = await storage.query(tenant, partial(retention.kept, tenant, ids[:1]))
         if not kept:
             raise NotFound(f"there is no memory {key!r} of {scope}: list_memories() shows keys")
         return curve_of(kept[0], self._clock(), days_ahead=days_ahead, points=points)
 
-    async def _named(
+    async def _ids(
         self, scope: Scope, keys: str | UUID | Sequence[str | UUID]
     ) -> tuple[Storage, Sequence[UUID]]:
-        scope_path(scope)
-        names = names_of(keys)
+        storage, _, rows = await self._named(scope, keys)
+        return storage, retention.named_ids(rows)
+
+    async def _named(
+        self, scope: Scope, keys: str | UUID | Sequence[str | UUID]
+    ) -> tuple[Storage, Sequence[str], Sequence[Sequence[Row]]]:
+        tenant, names = scope_path(scope), names_of(keys)
         storage = await self._handle.storage()
-        return storage, await storage.retention.named_ids(scope, names)
+        namespace = rest_of(memories_namespace(scope))
+        return storage, names, await storage.read(tenant, retention.select_named(namespace, names))
 
 
 def policy_named(policy: str) -> RetentionPolicy:

@@ -20,20 +20,11 @@ from shared_core.core.domain import (
     ThreadId,
 )
 from shared_core.core.namespaces import from_path, scope_path
-from shared_core.core.retention_policy import (
-    FATES,
-    STAGES,
-    Fate,
-    RetentionPolicy,
-    Rules,
-    Strength,
-    Traits,
-)
+from shared_core.core.retention_policy import RetentionPolicy, Rules, Strength, Traits
 from shared_core.core.validation import name_of
 from shared_core.errors import InvalidInput
-from shared_core.policies.timing import POLICY_COLUMNS, policy_of
+from shared_core.policies.timing import POLICY_COLUMNS
 from shared_core.ports.items import Item
-from shared_core.ports.retention import Counts, Kept
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -223,28 +214,3 @@ def policy_columns(rules: Rules) -> dict[str, list[Any]]:
 
 def _number(value: float | bool | None) -> float | bool | None:
     return value if value is None or isinstance(value, bool) else float(value)
-
-
-def counts_of(rows: Sequence[Sequence[Any]]) -> Counts:
-    """Return the columns kind, fate and count as counts; fates without memories are included."""
-    counts: dict[Fate, dict[MemoryKind, int]] = {fate: {} for fate in FATES}
-    for kind, fate, count in sorted(rows, key=tuple):
-        if fate in counts:
-            counts[fate][kind] = count
-    return counts
-
-
-def along_of(rows: Sequence[Sequence[Any]]) -> dict[MemoryKind, int]:
-    """Return the number of each kind that was erased along with others, from the same columns."""
-    return {kind: count for kind, fate, count in sorted(rows, key=tuple) if fate == "along"}
-
-
-def kept_of(row: Sequence[Any]) -> Kept:
-    """Return the retention state of a memory, from the columns of the statement kept."""
-    return record(
-        Kept,
-        [row[0], *row[2:5], *row[6:16]],
-        namespace=from_path(row[1]),
-        stage=STAGES[row[5]],
-        rule=policy_of(row[16:]),
-    )

@@ -7,11 +7,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
+from uuid import UUID
 
 import psycopg
 
 from shared_core import Event, MemoryEngine, RetentionPolicy, Scope, open_memory
+from shared_core.core.namespaces import scope_path
+from shared_core.policies import retention
+from shared_core.ports.retention import Kept
 
 ANN, BOB = Scope("app", "ann"), Scope("app", "bob")
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)
@@ -101,6 +106,13 @@ class World:
         assert not task.done(), "nothing waits for the other transaction"
         connection.commit()
         return await task
+
+
+async def kept(memory: MemoryEngine, memory_id: UUID, scope: Scope = ANN) -> Kept:
+    """Return the retention of one memory."""
+    tenant = scope_path(scope)
+    [found] = await memory._storage.query(tenant, partial(retention.kept, tenant, [memory_id]))
+    return found
 
 
 @asynccontextmanager

@@ -20,6 +20,7 @@ from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import instructions_namespace, memories_namespace, scope_path
 from shared_core.jobs.index_maintenance import Indexes
 from shared_core.lifecycle import Handle, StorageLifecycle
+from shared_core.policies.retention import accesses_of, select_accesses
 from shared_core.ports.items import (
     Item,
     ItemQuery,
@@ -244,7 +245,12 @@ async def test_reads_are_counted(both: Both) -> None:
         for counted in (batch, batch[::-1]):
             await storage.accesses.add_accesses(counted)
     ids = [one.memory_id for one in batch]
-    counted = await both.same(lambda storage: storage.accesses.accesses(ANN, ids))
+
+    async def accesses(storage: Any) -> dict[MemoryId, Accesses]:
+        [found] = await storage.read(TENANT, [select_accesses(ids)])
+        return accesses_of(found)
+
+    counted = await both.same(accesses)
     assert counted[rows[0].memory_id] == Accesses(4, NOW + timedelta(hours=2))
     columns = "memory_id access_count last_accessed_at stage forget_at"
     await both.left(TENANT, {"memory_access": columns})

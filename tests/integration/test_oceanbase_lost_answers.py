@@ -18,9 +18,10 @@ from storage_calls import end_conversation, open_conversation, stored_jobs
 
 from shared_core import Event, Scope, StorageUnavailable
 from shared_core.core.domain import MemoryId, ThreadId
-from shared_core.core.namespaces import memories_namespace
+from shared_core.core.namespaces import memories_namespace, scope_path
 from shared_core.jobs.scheduled_task import ScheduledTask
 from shared_core.policies.api_tokens import add_token
+from shared_core.policies.retention import accesses_of, select_accesses
 from shared_core.ports.api_tokens import ApiToken
 from shared_core.ports.conversations import SessionRules
 from shared_core.ports.items import MemoryRow
@@ -144,7 +145,8 @@ async def cancelled(storage: OceanBaseStorage) -> object:
 async def counted(storage: OceanBaseStorage) -> object:
     read = MemoryId(UUID(int=ord("a")))
     await storage.accesses.add_accesses([NewAccesses(ANA, read, Accesses(2, NOW))])
-    return (await storage.accesses.accesses(ANA, [read]))[read].access_count
+    [rows] = await storage.read(scope_path(ANA), [select_accesses([read])])
+    return accesses_of(rows)[read].access_count
 
 
 async def filled(storage: OceanBaseStorage) -> None:

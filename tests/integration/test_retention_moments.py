@@ -14,6 +14,7 @@ from shared_core.core.decay import forget_at, initial_strength
 from shared_core.core.domain import MemoryId, MemoryKind
 from shared_core.core.retention_policy import FADING, POLICIES, Traits
 from shared_core.ports.retention import Accesses, Kept, NewAccesses
+from tests.integration.retention_world import kept as kept_by_id
 
 ANN = Scope("app", "ann")
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)
@@ -28,8 +29,7 @@ def said(event_id: str, text: str, importance: float = 5.0) -> Event:
 async def kept(memory: MemoryEngine, text: str) -> Kept:
     listed = await memory.list_memories(ANN)
     [memory_id] = [one.memory_id for one in listed if one.text == text]
-    [found] = await memory._storage.retention.kept(ANN, [memory_id])
-    return found
+    return await kept_by_id(memory, memory_id)
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ async def test_arousal_and_importance_that_a_run_finds_out_count(
         await memory.append_events(ANN, "t", [said("a", text)])
         await memory.consolidate(ANN, "t")
         [turn] = await memory.list_memories(ANN, kinds=["episodic"])
-        [found] = await memory._storage.retention.kept(ANN, [turn.memory_id])
+        found = await kept_by_id(memory, turn.memory_id)
         assert found.arousal > 0
         assert found.forget_at == forget_at(
             initial=found.strength, last_used_at=START, arousal=found.arousal

@@ -10,7 +10,8 @@ from uuid import UUID
 import pytest
 
 from shared_core import Conflict, NewMemory
-from shared_core.retention import cleanup as cleanups
+from shared_core.knowledge import reviving
+from shared_core.retention import cleanup as cleanups, pages
 from tests.integration.retention_world import ALL, ANN, BOB, FACTS, World, opened_world
 
 
@@ -78,10 +79,10 @@ async def test_what_moved_on_since_it_was_looked_at_is_looked_at_again(
     world: World, monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:
     key = await demoted(world)
-    look, then = world.memory._storage.retention.out_of_recall, []
+    look, then = reviving.read_faded, []
 
-    async def looks(scope: Any, ids: Sequence[UUID]) -> Any:
-        found = await look(scope, ids)
+    async def looks(storage: Any, scope: Any, ids: Sequence[UUID]) -> Any:
+        found = await look(storage, scope, ids)
         if not then:
             then.append(1)
             if stage == "demoted":
@@ -93,7 +94,7 @@ async def test_what_moved_on_since_it_was_looked_at_is_looked_at_again(
 
     if stage == "archived":
         await world.run()
-    monkeypatch.setattr(world.memory._storage.retention, "out_of_recall", looks)
+    monkeypatch.setattr(reviving, "read_faded", looks)
     gone = stage == "archived"
     assert (0 if gone else 1) == await world.memory.retention.revive(ANN, key)
     assert (set() if gone else {"I sail on Sundays."}) == await world.listed()
@@ -103,14 +104,14 @@ async def test_a_memory_that_never_rests_is_a_conflict(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = await demoted(world)
-    look = world.memory._storage.retention.out_of_recall
 
-    async def stale(scope: Any, ids: Sequence[UUID]) -> Any:
+    async def stale(storage: Any, scope: Any, ids: Sequence[UUID]) -> Any:
         return [] if not ids else [*found]
 
-    found = await look(ANN, [row[0] for row in world.ask("SELECT memory_id FROM memories")])
+    ids = [row[0] for row in world.ask("SELECT memory_id FROM memories")]
+    found = await reviving.read_faded(world.memory._storage, ANN, ids)
     await world.run()
-    monkeypatch.setattr(world.memory._storage.retention, "out_of_recall", stale)
+    monkeypatch.setattr(reviving, "read_faded", stale)
     with pytest.raises(Conflict, match="a memory was moved on meanwhile"):
         await world.memory.retention.revive(ANN, key)
     assert {"I sail on Sundays.": "archived"} == await world.faded()
@@ -135,14 +136,14 @@ async def test_cleanup_at_once_spares_what_was_pinned_before_it_was_judged(
     await world.say("I sail.", "I ski.")
     keys = {one.text: one.key for one in await world.memory.list_memories(ANN)}
     world.go(100)
-    found = world.memory._storage.retention.weak
+    found = pages.weak_below
 
     async def pinned(*given: Any) -> Any:
-        ids = await found(*given)
+        weak = await found(*given)
         assert 1 == await world.memory.retention.pin(ANN, keys["I sail."])
-        return ids
+        return weak
 
-    monkeypatch.setattr(world.memory._storage.retention, "weak", pinned)
+    monkeypatch.setattr(pages, "weak_below", pinned)
     report = await world.memory.cleanup(ANN)
     assert ["I ski."] == [one.text for one in report.forgotten]
     assert {"I sail."} == await world.listed()
@@ -288,15 +289,15 @@ async def test_telling_of_a_policy_that_was_cut_short_is_finished_by_the_next_ru
     await world.memory.retention.set_policy({"episodic": None})
     await world.say("one", "two", "three")
     monkeypatch.setattr(cleanups, "RETIMED_AT_ONCE", 1)
-    tell, pages = world.memory._storage.retention.retime, []
+    tell, told = pages.retime_page, []
 
-    async def dies(path: str, limit: int) -> Any:
-        if len(pages) == 2:
+    async def dies(storage: Any, path: str, limit: int) -> Any:
+        if len(told) == 2:
             raise ConnectionError("the process dies")
-        pages.append(path)
-        return await tell(path, limit)
+        told.append(path)
+        return await tell(storage, path, limit)
 
-    monkeypatch.setattr(world.memory._storage.retention, "retime", dies)
+    monkeypatch.setattr(pages, "retime_page", dies)
     with pytest.raises(ConnectionError):
         await world.memory.retention.set_policy("sensitive")
     monkeypatch.undo()
@@ -309,7 +310,7 @@ async def test_telling_of_a_policy_that_was_cut_short_is_finished_by_the_next_ru
 async def test_sql_alone_finishes_telling_of_a_policy(world: World) -> None:
     await world.memory.retention.set_policy({"episodic": None})
     await world.say("one")
-    await world.memory._storage.retention.set_retention_rules(None, None, {"episodic": ALL})
+    await world.memory._storage.retention.set_retention_rules("/", {"episodic": ALL})
     world.go(365)
     with world.other() as other:
         call = "SELECT cleanup_low_value_memories(p_as_of => %s)"

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+from uuid import UUID
 
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from shared_core.policies import fading, retention_counts
+from shared_core.ports.operations import Last, Policy
+from shared_core.retention.pages import by_tenant
+from shared_core.storage.postgres.connection.operations import compiled
 from shared_core.storage.postgres.connection.statements import statement
 
 TENANTS, PER_TENANT, DUE = 100, 100, 100
@@ -16,7 +23,13 @@ BIND = """
     SELECT set_config('role', 'hippocampus_app', true), set_config('hippocampus.scope', %s, true),
            set_config('search_path', 'hippocampus, public', true),
            set_config('plan_cache_mode', 'force_generic_plan', true)"""
-VALUES: dict[str, object] = {"tenant": "/", "tenant_end": "0", "now": "2026-03-01", "limit": 1000}
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+VALUES: dict[str, object] = {
+    "tenant": "/", "tenant_end": "0", "now": NOW, "limit": 1000,
+    "after_at": "-infinity", "after_tenant": "", "after_id": UUID(int=0),
+}  # fmt: skip
+T = TypeVar("T")
+Written = dict[str, tuple[int, int, int]]
 WORK = """
     SELECT relname, n_tup_ins, n_tup_upd, n_tup_del, seq_tup_read,
            (SELECT coalesce(sum(pg_stat_get_xact_tuples_returned(indexrelid)), 0) FROM pg_index
@@ -65,34 +78,80 @@ def work(connection: psycopg.Connection[Any]) -> dict[str, tuple[int, ...]]:
     return {row[0]: row[1:] for row in connection.execute(WORK.encode()).fetchall()}
 
 
-@pytest.mark.parametrize(
-    ("stage", "written"),
-    [
-        (0, {"memories": (0, DUE, 0), "memory_access": (0, DUE, 0)}),
-        (
-            1,
-            {
-                "memories": (0, DUE, 0),
-                "memory_access": (0, DUE, 0),
-                "memory_archive": (DUE, 0, 0),
-                "embeddings": (0, 0, DUE),
-            },
-        ),
-        (
-            2,
-            {
-                "memories": (0, 0, DUE),
-                "memory_access": (0, 0, DUE),
-                "embeddings": (0, 0, DUE),
-                "memory_sources": (0, 0, DUE),
-                "tombstones": (DUE, 0, 0),
-                "events": (0, 0, DUE),
-            },
-        ),
-    ],
-)
+def across(connection: psycopg.Connection[Any], name: str, **values: object) -> list[Any]:
+    """Return the rows of a statement that reads memories of many users."""
+    connection.execute(BIND, [values.get("tenant", "/")])
+    connection.execute(statement("by_index"))
+    rows = connection.execute(statement(name), {**VALUES, **values}).fetchall()
+    connection.execute(
+        "SELECT set_config('enable_sort', 'on', true), set_config('enable_seqscan', 'on', true),"
+        " set_config('enable_bitmapscan', 'on', true)"
+    )
+    return rows
+
+
+def driven(connection: psycopg.Connection[Any], tenant: str, policy: Policy[T]) -> T:
+    """Run a policy in the transaction of a connection."""
+    rows = None
+    try:
+        while True:
+            batch = policy.send(rows)  # type: ignore[arg-type] # None starts it
+            rows = []
+            for one in batch.operations if isinstance(batch, Last) else batch:
+                text, values = compiled(one, tenant)  # type: ignore[arg-type] # no verb
+                cursor = connection.execute(text.replace(b")b", b")s"), values)
+                rows.append(cursor.fetchall() if cursor.description else [])
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+def of_due(
+    connection: psycopg.Connection[Any], **values: object
+) -> Iterator[tuple[str, list[UUID]]]:
+    rows = across(connection, "due_memories", **values)
+    for group in by_tenant(((tenant, one) for _, tenant, one in rows), 1000):
+        yield from ((tenant, list(ids)) for tenant, ids in group.items())
+
+
+def changed(
+    before: dict[str, tuple[int, ...]], after: dict[str, tuple[int, ...]]
+) -> dict[str, tuple[int, ...]]:
+    return {
+        table: tuple(now - then for now, then in zip(row, before[table], strict=True))
+        for table, row in after.items()
+    }
+
+
+STAGES: Sequence[tuple[int, Written]] = [
+    (0, {"memories": (0, DUE, 0), "memory_access": (0, DUE, 0)}),
+    (
+        1,
+        {
+            "memories": (0, DUE, 0),
+            "memory_access": (0, DUE, 0),
+            "memory_archive": (DUE, 0, 0),
+            "embeddings": (0, 0, DUE),
+        },
+    ),
+    (
+        2,
+        {
+            "memories": (0, 0, DUE),
+            "memory_access": (0, 0, DUE),
+            "embeddings": (0, 0, DUE),
+            "memory_sources": (0, 0, DUE),
+            "tombstones": (DUE, 0, 0),
+            "events": (0, 0, DUE),
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("stage", "written"), STAGES)
+@pytest.mark.parametrize("in_sql", [False, True])
 def test_a_run_writes_what_it_forgets_and_reads_little_more(
-    filled: psycopg.Connection[Any], stage: int, written: dict[str, tuple[int, ...]]
+    filled: psycopg.Connection[Any], stage: int, written: Written, in_sql: bool
 ) -> None:
     with filled.transaction(force_rollback=True):
         filled.execute(
@@ -101,34 +160,41 @@ def test_a_run_writes_what_it_forgets_and_reads_little_more(
             [stage],
         )
         before = work(filled)
-        filled.execute(BIND, ["/"])
-        [(_, _, count)] = filled.execute(statement("forget_faded"), VALUES).fetchall()
+        if in_sql:
+            filled.execute(BIND, ["/"])
+            call = "SELECT * FROM forget_faded('/', %s, 1000)"
+            [(_, _, count)] = filled.execute(call, [NOW]).fetchall()
+        else:
+            counts: Counter[Any] = Counter()
+            for tenant, ids in of_due(filled):
+                counts += driven(filled, tenant, fading.move_on(tenant, ids, NOW)).counts
+            [count] = counts.values()
         after = work(filled)
     assert DUE == count
-    done = {
-        table: tuple(now - then for now, then in zip(row, before[table], strict=True))
-        for table, row in after.items()
-    }
+    done = changed(before, after)
     assert written == {table: row[:3] for table, row in done.items() if any(row[:3])}
     scanned = {table: row[3] for table, row in done.items() if row[3]}
+    scanned.pop("threads", 0)  # its hundred rows fill one page
     policies = scanned.pop("retention_policies", 0)
     assert ({}, True) == (scanned, policies <= 10 * DUE)
     looked_up = {table: row[4] for table, row in done.items() if row[4] > 8 * DUE}
+    if not in_sql:  # a delete and an update of pairs, which may read a short thread each
+        assert looked_up.pop("events", 0) <= 2 * PER_TENANT * DUE
     assert {} == {table: n for table, n in looked_up.items() if table != "retention_policies"}
 
 
-@pytest.mark.parametrize("name", ["what_is_due", "count_due"])
-def test_a_dry_run_reads_what_is_due(filled: psycopg.Connection[Any], name: str) -> None:
+def test_a_dry_run_reads_what_is_due(filled: psycopg.Connection[Any]) -> None:
     with filled.transaction(force_rollback=True):
         before = work(filled)
-        filled.execute(BIND, ["/"])
-        rows = filled.execute(statement(name), VALUES).fetchall()
-        after = work(filled)
-    assert rows
+        ahead = [
+            driven(filled, tenant, fading.what_moves_on(tenant, ids, NOW))
+            for tenant, ids in of_due(filled)
+        ]
+        done = changed(before, work(filled))
+    assert DUE == sum(len(one.fates) for one in ahead)
     for table in ("memories", "memory_access"):
-        read = [now - then for now, then in zip(after[table], before[table], strict=True)]
-        assert [0, 0, 0, 0] == read[:4]
-        assert read[4] <= 4 * DUE
+        assert (0, 0, 0, 0) == done[table][:4]
+        assert done[table][4] <= 4 * DUE
 
 
 def test_counting_reads_looks_each_memory_up(filled: psycopg.Connection[Any]) -> None:
@@ -152,43 +218,44 @@ def test_counting_reads_looks_each_memory_up(filled: psycopg.Connection[Any]) ->
     assert change["memories"][4] <= 40
 
 
-def test_statistics_scan_memories_and_counters_once(filled: psycopg.Connection[Any]) -> None:
-    values = {**VALUES, "days": [1.0, 7.0, 400.0]}
+@pytest.mark.parametrize("path", ["/", "/app/u7/"])
+def test_statistics_look_up_the_memories_below_a_path_alone(
+    filled: psycopg.Connection[Any], path: str
+) -> None:
+    end = path[:-1] + "0"
     with filled.transaction(force_rollback=True):
         before = work(filled)
-        filled.execute(BIND, ["/"])
-        filled.execute(statement("take_time"))
-        rows = filled.execute(statement("retention_stats"), values).fetchall()
-        after = work(filled)
-    everything = TENANTS * PER_TENANT
-    assert everything == sum(row[6] for row in rows)
-    assert {(0, DUE), (2, everything - DUE)} == {(row[4], row[6]) for row in rows}
+        rows = across(filled, "memories_below", tenant=path, tenant_end=end, limit=1_000_000)
+        counted = retention_counts.Counted(leaving={})
+        for group in by_tenant(rows, 1_000_000):
+            for tenant, ids in group.items():
+                counted.add(driven(filled, tenant, retention_counts.count(tenant, ids, NOW, [])))
+        done = changed(before, work(filled))
+    everything = (TENANTS if path == "/" else 1) * PER_TENANT
+    assert everything == sum(row.count for row in counted.rows())
     for table in ("memories", "memory_access"):
-        read = [now - then for now, then in zip(after[table], before[table], strict=True)]
-        assert [0, 0, 0, everything, 0] == read  # none is looked up by itself
+        assert (0, 0, 0, 0) == done[table][:4]
+        assert done[table][4] <= 3 * everything
 
 
-def test_statistics_of_one_user_read_that_user_alone(filled: psycopg.Connection[Any]) -> None:
-    one = {"tenant": "/app/u7/", "tenant_end": "/app/u70", "days": [1.0]}
+def test_a_page_of_due_memories_reads_no_further_than_its_limit(
+    filled: psycopg.Connection[Any],
+) -> None:
     with filled.transaction(force_rollback=True):
         before = work(filled)
-        filled.execute(BIND, ["/app/u7/"])
-        filled.execute(statement("take_time"))
-        rows = filled.execute(statement("retention_stats"), {**VALUES, **one}).fetchall()
-        after = work(filled)
-    assert PER_TENANT == sum(row[6] for row in rows)
-    for table in ("memories", "memory_access"):
-        read = [now - then for now, then in zip(after[table], before[table], strict=True)]
-        assert [0, 0, 0, 0] == read[:4] and read[4] <= 2 * PER_TENANT
+        rows = across(filled, "due_memories", limit=10)
+        done = changed(before, work(filled))
+    assert 10 == len(rows)
+    assert 0 == done["memory_access"][3]
+    assert done["memory_access"][4] <= DUE + 1  # all of them are due at the same moment
 
 
-def test_a_batch_reads_no_further_than_its_limit(filled: psycopg.Connection[Any]) -> None:
+def test_a_page_of_memories_reads_no_further_than_its_limit(
+    filled: psycopg.Connection[Any],
+) -> None:
     with filled.transaction(force_rollback=True):
         before = work(filled)
-        filled.execute(BIND, ["/"])
-        rows = filled.execute(statement("forget_faded"), {**VALUES, "limit": 10}).fetchall()
-        after = work(filled)
-    assert 10 == sum(row[2] for row in rows)
-    for table in ("memories", "memory_access"):
-        read = [now - then for now, then in zip(after[table], before[table], strict=True)]
-        assert 0 == read[3] and read[4] <= 8 * 10
+        rows = across(filled, "memories_below", limit=10, after_tenant="/app/u5/")
+        done = changed(before, work(filled))
+    assert 10 == len(rows)
+    assert 0 == done["memories"][3] and done["memories"][4] <= 20

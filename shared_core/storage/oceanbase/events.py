@@ -384,7 +384,7 @@ def _write_memories(
     strengths: dict[UUID, float | None] = {}
     if strength is not None:
         strengths = {memory_id: _initial(strength, one.row) for one, memory_id in kept}
-    timed(tx, tenant, [memory_id for _, memory_id in kept], now, strengths)
+    timed(tx, tenant, [memory_id for _, memory_id in kept], strengths)
 
 
 def _initial(strength: Strength, row: EventRow) -> float | None:

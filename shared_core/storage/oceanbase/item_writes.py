@@ -205,7 +205,7 @@ def _time(
         memory_id = ids[row.namespace, row.key]
         by_tenant[tenant_of(row.namespace)][memory_id] = strengths.get(row.memory_id)
     for tenant, initial in by_tenant.items():
-        timed(tx, tenant, initial, now, initial)
+        timed(tx, tenant, initial, initial)
 
 
 def _clear_derived(tx: Transaction, replaced: Sequence[tuple[MemoryRow, _StoredItem]]) -> None:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from pgvector import HalfVector
 
-from shared_core.core.domain import AsOf, Memory, MemoryId, Scope
+from shared_core.core.domain import AsOf, Memory
 from shared_core.core.namespaces import common_prefix, scope_path, tenant_of
 from shared_core.errors import InvalidInput, PermissionDenied, StorageReadOnly
 from shared_core.ports.events import SliceOrder, SliceQuery
 from shared_core.ports.recall import Candidate, Corpus, Recalled, SearchRequest
-from shared_core.ports.retention import Accesses, NewAccesses
+from shared_core.ports.retention import NewAccesses
 from shared_core.ports.storage import Clock
 from shared_core.storage._filters import compile_filter
 from shared_core.storage._rows import (
@@ -196,9 +196,3 @@ class PostgresAccesses:
             return
         except PermissionDenied as error:
             raise StorageReadOnly(f"reads cannot be counted: {error}") from error
-
-    async def accesses(
-        self, scope: Scope, memory_ids: Sequence[MemoryId]
-    ) -> Mapping[MemoryId, Accesses]:
-        rows = await self._database.rows(scope_path(scope), "accesses", memory_ids=list(memory_ids))
-        return {MemoryId(row[0]): Accesses(row[1], row[2]) for row in rows}

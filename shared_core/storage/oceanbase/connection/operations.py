@@ -156,6 +156,9 @@ class _Names:
         return " AND ".join(sql for sql, _ in parts), [one for _, some in parts for one in some]
 
     def _condition(self, condition: Condition) -> Sql:
+        if condition.comparison in ("null", "not null"):
+            is_null = f"{self.quoted(condition.columns[0])} IS {condition.comparison.upper()}"
+            return is_null, []
         names = [self.compared(column) for column in condition.columns]
         kinds = [self.type_of(column) for column in condition.columns]
         value, comparison, first = condition.value, condition.comparison, names[0]
@@ -170,10 +173,6 @@ class _Names:
             return f"{first} >= %s AND {together} > %s", [row[0], row]
         stored = kinds[0].stored
         match comparison:
-            case "null":
-                return f"{first} IS NULL", []
-            case "not null":
-                return f"{first} IS NOT NULL", []
             case "in":
                 return f"{first} IN %s", [[stored(one) for one in value]]
             case "null or >":

@@ -51,10 +51,14 @@ class PolicyRunner:
 
         return await self._database.write(work, *([tenant] if lock == "wait" else []))
 
-    async def transact_all(self, policies: Mapping[str, PolicyFactory[T]]) -> dict[str, T]:
+    async def transact_all(
+        self, policies: Mapping[str, PolicyFactory[T]], *, lock: Lock = "wait"
+    ) -> dict[str, T]:
         """Run one policy for each tenant, all as one transaction; return their results."""
 
         def work(tx: Transaction) -> dict[str, T]:
+            if lock == "skip":
+                _lock_free(tx, *policies)
             results = dict[str, T]()
             for tenant, policy in policies.items():
                 wrote = tx.wrote
@@ -65,7 +69,7 @@ class PolicyRunner:
                     tx.wrote = wrote
             return results
 
-        return await self._database.write(work, *policies)
+        return await self._database.write(work, *(policies if lock == "wait" else []))
 
     def _driven(self, tx: Transaction, tenant: str, make: PolicyFactory[T]) -> tuple[T, bool]:
         """Run a policy; return its result, and whether its last batch was `Last`."""
@@ -91,10 +95,12 @@ def _undo(tx: Transaction) -> None:
     tx.wrote = False
 
 
-def _lock_free(tx: Transaction, tenant: str) -> None:
-    """Lock a tenant. Raises TenantBusy if another transaction holds its lock."""
-    if tx.lock_free([tenant]):
+def _lock_free(tx: Transaction, *tenants: str) -> None:
+    """Lock tenants. Raises TenantBusy if another transaction holds one of their locks."""
+    missing = set(tenants) - tx.lock_free(tenants)
+    if not missing:
         return
-    if tx.has("SELECT 1 FROM tenants WHERE tenant_id = %s", [tenant]):
-        raise TenantBusy(f"another transaction holds the lock of {tenant!r}")
-    tx.lock(tenant)
+    held = tx.column("SELECT tenant_id FROM tenants WHERE tenant_id IN %s", [sorted(missing)])
+    if held:
+        raise TenantBusy(f"another transaction holds the lock of {held[0]!r}")
+    tx.lock(*tenants)  # makes the rows of new tenants

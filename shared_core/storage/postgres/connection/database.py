@@ -74,8 +74,6 @@ REFUSED_VALUES = (
 )
 """Errors for a value that JSON or Python can hold and PostgreSQL cannot."""
 
-LONG_STATEMENT_S = 600.0
-"""The deadline of the statements after take_time, in seconds."""
 
 log = logging.getLogger("hippocampus")
 
@@ -202,7 +200,6 @@ class PostgresDatabase:
 
         async def attempt(connection: Connection) -> Answers:
             nonlocal was_lost
-            connection.silence_s = self._silence_s(steps)
             first = [*self.fresh_plans(connection), *self.bind(scope)]
             if mark and was_lost:
                 looked = [*first, mark.looked_for()]
@@ -342,10 +339,9 @@ class PostgresDatabase:
             return bound_everywhere(values)
         return [(statement("bind"), values)]
 
-    def _silence_s(self, steps: Sequence[Step] = ()) -> float | None:
+    def _silence_s(self) -> float | None:
         """Return how long a server that lives may be silent; None where no deadline is set."""
-        is_long = self.statement_s and any(one.name == "take_time" for one in steps)
-        return silence_s(LONG_STATEMENT_S if is_long else self.statement_s)
+        return silence_s(self.statement_s)
 
     def _new_pool(self) -> ConnectionPool:
         return ConnectionPool(

@@ -182,10 +182,10 @@ def _sent(value: Any, type_: str) -> Any:
         return None
     if type_ in _JSON:
         return to_json(value)
-    if type_ in _FLOATS:
-        return float(value)
     if type_ == "tsvector" and not isinstance(value, str):
         return to_tsvector(value)
+    if type_ in _FLOATS:
+        return float(value)
     if type_.endswith("[]"):
         return "{" + ",".join(_element(one) for one in value) + "}"
     return value

@@ -103,11 +103,13 @@ class PostgresPolicies:
         [result] = await self._attempts(_Work([tenant], [policy], lock))
         return result  # type: ignore[no-any-return]
 
-    async def transact_all(self, policies: Mapping[str, PolicyFactory[T]]) -> dict[str, T]:
+    async def transact_all(
+        self, policies: Mapping[str, PolicyFactory[T]], *, lock: Lock = "wait"
+    ) -> dict[str, T]:
         if not policies:
             return {}
         tenants = sorted(policies)
-        work = _Work(tenants, [policies[one] for one in tenants], "wait")
+        work = _Work(tenants, [policies[one] for one in tenants], lock)
         return dict(zip(tenants, await self._attempts(work), strict=True))
 
     async def _attempts(self, work: _Work) -> list[Any]:

@@ -37,9 +37,3 @@ SET access_count = {counted},
 -- fragment: counted
 -- A count that the column cannot hold stays at its maximum.
 least(a.access_count::bigint + excluded.access_count, 2147483647)::integer
-
--- name: accesses
--- The counters of memories that were ever read.
-SELECT memory_id, access_count, last_accessed_at FROM memory_access
-WHERE tenant_id = %(tenant)s AND memory_id = ANY(%(memory_ids)b::uuid[])
-  AND last_accessed_at IS NOT NULL
