@@ -504,7 +504,7 @@ class MemoryEngine:
         """Return a page of the memories of a scope, newest first, now or as of a moment."""
         page = queries.page(scope, kinds, limit, offset, as_of=as_of)
         storage = await self._handle.storage()
-        return await storage.events.list_memories(page)
+        return await storage.events.list_memories(page, "newest", limit, offset)
 
     async def thread_summary(self, scope: Scope, thread_id: str) -> Memory | None:
         """Return the summary of a thread, or None before its first consolidation.

@@ -1,4 +1,4 @@
-"""Turns of threads, the memories drawn from them, and reads along the line of time."""
+"""Turns of threads, and the memories of a scope along the line of time."""
 
 from __future__ import annotations
 
@@ -38,20 +38,23 @@ class EventRow:
     terms: Sequence[str]
 
 
+SliceOrder = Literal["newest", "oldest"]
+BucketUnit = Literal["hour", "day", "week", "month", "year"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryQuery:
-    """Selects living memories below a namespace of a scope, newest first, now or as of a moment.
+    """Selects memories below a namespace of a scope, from begin to before end.
 
-    thread_id: only memories derived from that thread.
+    begin, end: aware; None for no bound. as_of: None for current memories.
     """
 
     scope: Scope
     namespace: Namespace
-    kinds: Sequence[MemoryKind] | None
-    limit: int
-    offset: int
+    kinds: Sequence[MemoryKind] | None = None
+    begin: datetime | None = None
+    end: datetime | None = None
     as_of: AsOf | None = None
-    thread_id: ThreadId | None = None
 
 
 class EventStorage(Protocol):
@@ -91,7 +94,16 @@ class EventStorage(Protocol):
     async def forget_scope(self, scope: Scope, thread_id: ThreadId | None) -> int:
         """Delete the memories of a scope, or of one thread; session logs stay."""
 
-    async def list_memories(self, query: MemoryQuery) -> Sequence[Memory]: ...
+    async def list_memories(
+        self, query: MemoryQuery, order: SliceOrder, limit: int, offset: int
+    ) -> Sequence[Memory]:
+        """Return a page of the selected memories, by when they occurred."""
+
+    async def count_memories(self, query: MemoryQuery, bounds: Sequence[datetime]) -> Sequence[int]:
+        """Return the number of selected memories from each bound to before the next.
+
+        Bounds rise, and the first is at or before all memories. The last count has no upper bound.
+        """
 
     async def memories_without_vectors(
         self, scope: Scope, thread_id: ThreadId, model: str, limit: int
@@ -99,40 +111,3 @@ class EventStorage(Protocol):
         """Return addresses and texts of the turns of a thread without a vector of the model."""
 
     async def add_vectors(self, scope: Scope, vectors: VectorRows) -> None: ...
-
-
-SliceOrder = Literal["newest", "oldest"]
-BucketUnit = Literal["hour", "day", "week", "month", "year"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SliceQuery:
-    """Selects memories below a namespace of a scope, from begin to before end.
-
-    begin, end: aware; None for no bound. as_of: None for current memories.
-    """
-
-    scope: Scope
-    namespace: Namespace
-    begin: datetime | None
-    end: datetime | None
-    kinds: Sequence[MemoryKind] | None = None
-    as_of: AsOf | None = None
-
-
-class SliceStorage(Protocol):
-    """Reads by the time at which memories occurred."""
-
-    async def slice(
-        self, query: SliceQuery, order: SliceOrder, limit: int, offset: int
-    ) -> Sequence[Memory]:
-        """Return a page of the selected memories, in order."""
-
-    async def slice_extent(self, query: SliceQuery) -> tuple[datetime, datetime] | None:
-        """Return the times of the first and the last selected memory, or None."""
-
-    async def slice_counts(self, query: SliceQuery, bounds: Sequence[datetime]) -> Sequence[int]:
-        """Return the number of memories from each bound to before the next.
-
-        Bounds rise, and the first is at or before all memories. The last count has no upper bound.
-        """

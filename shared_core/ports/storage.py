@@ -11,7 +11,7 @@ from shared_core.core.domain import Event, Extraction, InsightDraft, KnownPerson
 from shared_core.ports.api_tokens import TokenStorage
 from shared_core.ports.conversations import ConversationStorage
 from shared_core.ports.erasures import ErasureStorage
-from shared_core.ports.events import EventStorage, SliceStorage
+from shared_core.ports.events import EventStorage
 from shared_core.ports.graph import GraphStorage
 from shared_core.ports.indexes import IndexStorage, ReembedStorage
 from shared_core.ports.items import InstructionStorage, ItemStorage
@@ -135,8 +135,6 @@ class Storage(Protocol):
     def events(self) -> EventStorage: ...
     @property
     def recall(self) -> RecallStorage: ...
-    @property
-    def timeline(self) -> SliceStorage: ...
     @property
     def accesses(self) -> AccessStorage: ...
     @property

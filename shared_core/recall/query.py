@@ -262,14 +262,7 @@ def page(
     _check_bounds(limit, offset)
     check_kinds(kinds)
     check_as_of(as_of)
-    return MemoryQuery(
-        scope=scope,
-        namespace=memories_namespace(scope),
-        kinds=kinds,
-        limit=limit,
-        offset=offset,
-        as_of=as_of,
-    )
+    return MemoryQuery(scope=scope, namespace=memories_namespace(scope), kinds=kinds, as_of=as_of)
 
 
 def check_kinds(kinds: Sequence[MemoryKind] | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import get_args
 
@@ -13,7 +14,7 @@ from shared_core.core.validation import zone_of
 from shared_core.errors import InvalidInput
 from shared_core.lifecycle import Handle
 from shared_core.nlp.calendar import instant
-from shared_core.ports.events import BucketUnit, SliceOrder, SliceQuery
+from shared_core.ports.events import BucketUnit, MemoryQuery, SliceOrder
 from shared_core.ports.storage import Storage
 from shared_core.recall import query as queries
 from shared_core.recall.query import MAX_LIMIT, RecallOptions
@@ -89,16 +90,14 @@ class TimeSlices:
         if query is not None:
             queries.checked_query(scope, query)
         page = queries.page(scope, kinds, limit, offset, as_of=as_of)
-        asked = SliceQuery(
-            scope=scope, namespace=page.namespace, begin=since, end=until, kinds=kinds, as_of=as_of
-        )
+        asked = replace(page, begin=since, end=until)
         storage = await self._handle.storage()
         hits: Sequence[Hit] = ()
         if query is not None and query.strip():
             hits = await self._most_relevant(asked, query, now, limit, offset)
             memories = [hit.memory for hit in hits]
         else:
-            memories = [*await storage.timeline.slice(asked, order, limit, offset)]
+            memories = [*await storage.events.list_memories(asked, order, limit, offset)]
         buckets = await _buckets(storage, asked, bucket, days_of) if bucket else ()
         return TimeSlice(
             begin=since,
@@ -109,7 +108,7 @@ class TimeSlices:
         )
 
     async def _most_relevant(
-        self, asked: SliceQuery, query: str, now: datetime, limit: int, offset: int
+        self, asked: MemoryQuery, query: str, now: datetime, limit: int, offset: int
     ) -> Sequence[Hit]:
         options = RecallOptions(
             now=now, limit=min(offset + limit, MAX_LIMIT), kinds=asked.kinds, as_of=asked.as_of,
@@ -120,17 +119,18 @@ class TimeSlices:
 
 
 async def _buckets(
-    storage: Storage, asked: SliceQuery, unit: BucketUnit, zone: tzinfo
+    storage: Storage, asked: MemoryQuery, unit: BucketUnit, zone: tzinfo
 ) -> Sequence[TimeBucket]:
     begin, end = asked.begin, asked.end
     if begin is None or end is None:
         starts(datetime.now(UTC), datetime.now(UTC), unit, zone)  # raises for an unknown unit
-        extent = await storage.timeline.slice_extent(asked)
-        if extent is None:
+        first = await storage.events.list_memories(asked, "oldest", 1, 0)
+        last = await storage.events.list_memories(asked, "newest", 1, 0)
+        if not first or not last:
             return ()
-        begin, end = begin or extent[0], end or extent[1] + JUST_AFTER
+        begin, end = begin or first[0].occurred_at, end or last[0].occurred_at + JUST_AFTER
     bounds = starts(begin, end, unit, zone)
-    counts = await storage.timeline.slice_counts(asked, bounds)
+    counts = await storage.events.count_memories(asked, bounds)
     ends = [*bounds[1:], end.astimezone(zone)]
     return [
         TimeBucket(begin=max(start, begin, key=instant).astimezone(zone), end=stop, count=count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any
@@ -14,7 +15,7 @@ from both_engines import NOW, Both, World
 from shared_core import Scope
 from shared_core.core.domain import AsOf, ThreadId
 from shared_core.core.namespaces import scope_path
-from shared_core.ports.events import MemoryQuery, SliceQuery
+from shared_core.ports.events import MemoryQuery
 from shared_core.ports.graph import Alias
 
 SCOPE = Scope("app", "ann 安")
@@ -208,17 +209,14 @@ async def memory_reads(both: Both, world: RandomGraph) -> None:
                 )
             )
     namespace = (SCOPE.app, SCOPE.user)
-    query = MemoryQuery(
-        scope=SCOPE, namespace=namespace, kinds=None, limit=7, offset=2, as_of=as_of
-    )
-    await both.same(lambda s: s.events.list_memories(query))
+    query = MemoryQuery(scope=SCOPE, namespace=namespace, as_of=as_of)
+    await both.same(lambda s: s.events.list_memories(query, "newest", 7, 2))
     begin, end = sorted((world.moment(), world.moment() + timedelta(minutes=9)))
-    stretch = SliceQuery(scope=SCOPE, namespace=namespace, begin=begin, end=end, as_of=as_of)
+    stretch = replace(query, begin=begin, end=end)
     for order in ("newest", "oldest"):
-        await both.same(lambda s, o=order: s.timeline.slice(stretch, o, 5, 1))
-    await both.same(lambda s: s.timeline.slice_extent(stretch))
+        await both.same(lambda s, o=order: s.events.list_memories(stretch, o, 5, 1))
     bounds = [begin + timedelta(minutes=number) for number in range(12)]
-    await both.same(lambda s: s.timeline.slice_counts(stretch, bounds))
+    await both.same(lambda s: s.events.count_memories(stretch, bounds))
 
 
 @pytest.mark.parametrize("seed", range(4))

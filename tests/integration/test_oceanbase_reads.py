@@ -18,7 +18,7 @@ from shared_core.context.service import summary_of_thread
 from shared_core.core.domain import ThreadId
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import memories_namespace
-from shared_core.ports.events import SliceQuery
+from shared_core.ports.events import MemoryQuery
 from shared_core.storage.oceanbase.storage import OceanBaseStorage
 
 ANN = Scope("app", "ann")
@@ -163,10 +163,8 @@ async def test_what_ended_is_restored_alike(
     before = AsOf(known=LATER - DAY)
     for as_of in (None, before):
         await same(postgres, oceanbase, "graph.edges_of", ANN, "user", 50, as_of)
-        query = SliceQuery(
-            scope=ANN, namespace=memories_namespace(ANN), begin=None, end=None, as_of=as_of
-        )
-        await same(postgres, oceanbase, "timeline.slice", query, "newest", 50, 0)
+        query = MemoryQuery(scope=ANN, namespace=memories_namespace(ANN), as_of=as_of)
+        await same(postgres, oceanbase, "events.list_memories", query, "newest", 50, 0)
 
 
 async def test_names_are_merged_once(memory: MemoryEngine, oceanbase: OceanBaseStorage) -> None:
@@ -190,15 +188,16 @@ async def test_stretches_of_time_are_alike(
     bounds = [START + timedelta(hours=5.5 * n, minutes=7 * (n % 3)) for n in range(-1, 60)]
     for begin, end in ((None, None), (START + DAY, START + 6 * DAY), (LATER, None)):
         for kinds in (None, ["semantic"], []):
-            query = SliceQuery(
+            query = MemoryQuery(
                 scope=ANN, namespace=memories_namespace(ANN), begin=begin, end=end, kinds=kinds,
                 as_of=as_of,
             )  # fmt: skip
             for order in ("newest", "oldest"):
                 for limit, offset in ((50, 0), (3, 2)):
-                    await same(postgres, oceanbase, "timeline.slice", query, order, limit, offset)
-            await same(postgres, oceanbase, "timeline.slice_extent", query)
-            await same(postgres, oceanbase, "timeline.slice_counts", query, bounds)
+                    await same(
+                        postgres, oceanbase, "events.list_memories", query, order, limit, offset
+                    )
+            await same(postgres, oceanbase, "events.count_memories", query, bounds)
     for thread in (ThreadId("told"), ThreadId("nothing")):
         summary = [
             await summary_of_thread(one, ANN, thread, as_of, await memory.now())

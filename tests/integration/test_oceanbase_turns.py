@@ -188,12 +188,9 @@ async def test_turns_are_read_as_of_a_moment(both: Both) -> None:
             scope=SCOPE,
             namespace=memories_namespace(SCOPE),
             kinds=["episodic", "summary"],
-            limit=3,
-            offset=1,
             as_of=as_of,
-            thread_id=THREAD,
         )
-        await both.same(lambda s, query=query: s.events.list_memories(query))
+        await both.same(lambda s, query=query: s.events.list_memories(query, "newest", 3, 1))
     found = await both.same(lambda s: s.events.thread_events(SCOPE, THREAD, 3))
     assert [event.event_id for event in found] == ["e3", "e4", "e6"]
 

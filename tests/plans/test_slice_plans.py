@@ -18,8 +18,8 @@ MEMORIES = 20_000
 PER_DAY = 40
 BEGIN = datetime(2025, 1, 1, tzinfo=UTC)
 PAGE = 20
-SLICE = statement("slice", literals=(("direction", "DESC"),))
-COUNTS = statement("slice_counts")
+SLICE = statement("list_memories", literals=(("direction", "DESC"),))
+COUNTS = statement("count_memories")
 
 
 @pytest.fixture(scope="module")

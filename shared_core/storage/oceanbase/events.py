@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import count
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from shared_core.core.domain import AsOf, Event, JsonValue, Memory, Scope, ThreadId
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import memories_namespace, rest_of, scope_path, storable
 from shared_core.core.retention_policy import Strength
-from shared_core.ports.events import EventRow, MemoryQuery
+from shared_core.ports.events import EventRow, MemoryQuery, SliceOrder
 from shared_core.ports.items import ItemAddress, VectorRows
 from shared_core.ports.jobs import NewJob
 from shared_core.storage._rows import initial_of
@@ -32,12 +33,15 @@ from shared_core.storage.oceanbase.visibility import (
     WhereClause,
     all_of,
     below,
+    between,
     current_at,
-    if_set,
     living,
     of_kinds,
 )
 
+DIRECTIONS: Final[Mapping[SliceOrder, str]] = {"newest": "DESC", "oldest": "ASC"}
+QUARTER: Final = "timestampdiff(MINUTE, '2000-01-01', m.occurred_at) DIV 15"
+"""The quarter of an hour of a memory: in every time zone, buckets begin with a quarter."""
 EVENT_COLUMNS = "event_id, author, role, text, occurred_at, metadata, importance, expires_at"
 _STORED = (
     "tenant_id", "thread_id", "seq", "event_id", "author", "role", "text", "metadata",
@@ -128,16 +132,48 @@ class OceanBaseEvents(OceanBasePart):
         return await self._database.write(lambda tx: erase(tx, tenant, thread_id, now), tenant)
 
     @reading
-    def list_memories(self, tx: Transaction, query: MemoryQuery) -> Sequence[Memory]:
-        tenant, now = scope_path(query.scope), self._clock()
-        where = all_of(
+    def list_memories(
+        self, tx: Transaction, query: MemoryQuery, order: SliceOrder, limit: int, offset: int
+    ) -> Sequence[Memory]:
+        tenant, there = scope_path(query.scope), self._there(tx, query)
+        return newest_memories(tx, tenant, there, query.as_of, limit, offset, DIRECTIONS[order])
+
+    async def count_memories(self, query: MemoryQuery, bounds: Sequence[datetime]) -> Sequence[int]:
+        def work(tx: Transaction) -> list[int]:
+            there = self._there(tx, query)
+            counts = [0] * len(bounds)
+            parted = []
+            for first, last, number in tx.rows(
+                "SELECT min(m.occurred_at), max(m.occurred_at), count(*) FROM memories m"
+                f" WHERE {there.sql} GROUP BY {QUARTER}",
+                there.values,
+            ):
+                place = bisect_right(bounds, first)
+                if place != bisect_right(bounds, last):
+                    parted.append((first, last))
+                elif place:
+                    counts[place - 1] += number
+            for first, last in parted:  # quarters that a bound cuts in two
+                for (moment,) in tx.rows(
+                    f"SELECT m.occurred_at FROM memories m WHERE {there.sql}"
+                    " AND m.occurred_at BETWEEN %s AND %s",
+                    [*there.values, first, last],
+                ):
+                    if place := bisect_right(bounds, moment):
+                        counts[place - 1] += 1
+            return counts
+
+        return await self._database.read(work)
+
+    def _there(self, tx: Transaction, query: MemoryQuery) -> WhereClause:
+        tenant = scope_path(query.scope)
+        return all_of(
             WhereClause("m.tenant_id = %s", (tenant,)),
+            between(query.begin, query.end),
             below(rest_of(query.namespace)),
+            current_at(tx, tenant, self._clock(), query.as_of),
             of_kinds(query.kinds),
-            if_set("m.thread_id = %s", query.thread_id),
-            current_at(tx, tenant, now, query.as_of),
         )
-        return newest_memories(tx, tenant, where, query.as_of, query.limit, query.offset)
 
     async def memories_without_vectors(
         self, scope: Scope, thread_id: ThreadId, model: str, limit: int

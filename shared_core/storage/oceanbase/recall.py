@@ -7,21 +7,19 @@ recall of PostgreSQL's queries.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import numpy as np
 
-from shared_core.core.domain import AsOf, Memory, MemoryId
+from shared_core.core.domain import AsOf, MemoryId
 from shared_core.core.namespaces import rest_of, scope_path
 from shared_core.core.timestamps import soon
 from shared_core.errors import InvalidInput
-from shared_core.ports.events import SliceOrder, SliceQuery
 from shared_core.ports.graph import Edge
 from shared_core.ports.recall import Candidate, Corpus, Recalled, SearchRequest
 from shared_core.storage._rows import as_known
@@ -29,12 +27,7 @@ from shared_core.storage.oceanbase.base import OceanBasePart, reading
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from shared_core.storage.oceanbase.edge_rows import edges_about
 from shared_core.storage.oceanbase.filters import Matches, matches
-from shared_core.storage.oceanbase.rows import (
-    MEMORY_COLUMNS,
-    memory_of,
-    newest_memories,
-    sources_of,
-)
+from shared_core.storage.oceanbase.rows import MEMORY_COLUMNS, memory_of, sources_of
 from shared_core.storage.oceanbase.vectors import models, query_form, table_of
 from shared_core.storage.oceanbase.visibility import (
     WhereClause,
@@ -57,9 +50,6 @@ MOST_EDGES = 50
 PAUSE = timedelta(hours=6)
 """Maximum pause between two turns of one session."""
 _ID, _IS_NO_TURN, _THREAD, _OCCURRED, _UPDATED, _LENGTH, _TERMS, _VALUE = range(8)
-DIRECTIONS: Final[dict[SliceOrder, str]] = {"newest": "DESC", "oldest": "ASC"}
-QUARTER: Final = "timestampdiff(MINUTE, '2000-01-01', m.occurred_at) DIV 15"
-"""The quarter of an hour of a memory: in every time zone, buckets begin with a quarter."""
 
 
 class OceanBaseRecall(OceanBasePart):
@@ -85,64 +75,6 @@ class OceanBaseRecall(OceanBasePart):
         number_of = {UUID(bytes=ids[number]): number for number in numbers}
         candidates = _candidates(tx, tenant, now, request.as_of, number_of)
         return Recalled(candidates=candidates, corpus=corpus, edges=edges)
-
-
-class OceanBaseSlices(OceanBasePart):
-    """The timeline of one scope: pages, extents and counts of periods."""
-
-    @reading
-    def slice(
-        self, tx: Transaction, query: SliceQuery, order: SliceOrder, limit: int, offset: int
-    ) -> Sequence[Memory]:
-        direction = DIRECTIONS[order]
-        tenant, there = scope_path(query.scope), self._there(tx, query)
-        return newest_memories(tx, tenant, there, query.as_of, limit, offset, direction)
-
-    @reading
-    def slice_extent(self, tx: Transaction, query: SliceQuery) -> tuple[datetime, datetime] | None:
-        there = self._there(tx, query)
-        [(first, last)] = tx.rows(
-            f"SELECT min(m.occurred_at), max(m.occurred_at) FROM memories m WHERE {there.sql}",
-            there.values,
-        )
-        return None if first is None else (first, last)
-
-    async def slice_counts(self, query: SliceQuery, bounds: Sequence[datetime]) -> Sequence[int]:
-        def work(tx: Transaction) -> list[int]:
-            there = self._there(tx, query)
-            counts = [0] * len(bounds)
-            parted = []
-            for first, last, count in tx.rows(
-                "SELECT min(m.occurred_at), max(m.occurred_at), count(*) FROM memories m"
-                f" WHERE {there.sql} GROUP BY {QUARTER}",
-                there.values,
-            ):
-                place = bisect_right(bounds, first)
-                if place != bisect_right(bounds, last):
-                    parted.append((first, last))
-                elif place:
-                    counts[place - 1] += count
-            for first, last in parted:  # quarters that a bound cuts in two
-                for (moment,) in tx.rows(
-                    f"SELECT m.occurred_at FROM memories m WHERE {there.sql}"
-                    " AND m.occurred_at BETWEEN %s AND %s",
-                    [*there.values, first, last],
-                ):
-                    if place := bisect_right(bounds, moment):
-                        counts[place - 1] += 1
-            return counts
-
-        return await self._database.read(work)
-
-    def _there(self, tx: Transaction, query: SliceQuery) -> WhereClause:
-        tenant = scope_path(query.scope)
-        return all_of(
-            WhereClause("m.tenant_id = %s", (tenant,)),
-            between(query.begin, query.end),
-            below(rest_of(query.namespace)),
-            current_at(tx, tenant, self._clock(), query.as_of),
-            of_kinds(query.kinds),
-        )
 
 
 def _there(tx: Transaction, tenant: str, now: datetime, request: SearchRequest) -> WhereClause:

@@ -30,7 +30,7 @@ from shared_core.storage.oceanbase.instructions import OceanBaseInstructions
 from shared_core.storage.oceanbase.item_writes import put_rows, put_vectors, strengths_of
 from shared_core.storage.oceanbase.items import OceanBaseItems
 from shared_core.storage.oceanbase.jobs import OceanBaseJobs
-from shared_core.storage.oceanbase.recall import OceanBaseRecall, OceanBaseSlices
+from shared_core.storage.oceanbase.recall import OceanBaseRecall
 from shared_core.storage.oceanbase.retention import OceanBaseAccesses, OceanBaseRetention
 from shared_core.storage.oceanbase.runs import OceanBaseRuns
 from shared_core.storage.oceanbase.sessions import OceanBaseSessions
@@ -57,7 +57,6 @@ class OceanBaseStorage:
         self.instructions = OceanBaseInstructions(database, clock, strength)
         self.events = OceanBaseEvents(database, clock, strength)
         self.recall = OceanBaseRecall(database, clock)
-        self.timeline = OceanBaseSlices(database, clock)
         self.accesses = OceanBaseAccesses(database, clock)
         self.session_logs = OceanBaseSessions(database, clock)
         self.conversations = OceanBaseConversations(database, clock)

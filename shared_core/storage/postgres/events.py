@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from shared_core.core.domain import AsOf, Event, Memory, Scope, ThreadId
@@ -21,7 +21,7 @@ from shared_core.core.namespaces import (
     to_path,
 )
 from shared_core.ports.erasures import ERASED_TABLES, ERASED_TOKEN, ErasureReceipt
-from shared_core.ports.events import EventRow, MemoryQuery
+from shared_core.ports.events import EventRow, MemoryQuery, SliceOrder
 from shared_core.ports.items import ItemAddress, VectorRows
 from shared_core.ports.jobs import NewJob
 from shared_core.ports.operations import Select, equal, one_of
@@ -40,6 +40,7 @@ from shared_core.storage.postgres.connection.statements import Step, step, steps
 from shared_core.storage.postgres.items import PostgresItems, below, vector_steps
 from shared_core.storage.postgres.jobs import enqueue_step
 
+DIRECTIONS: Final[Mapping[SliceOrder, str]] = {"newest": "DESC", "oldest": "ASC"}
 _EVENT_COLUMNS = (
     "event_ids", "authors", "roles", "texts", "metadata", "occurred_at", "importances",
     "expires_at", "memory_ids", "values", "terms", "term_counts", "strengths",
@@ -165,20 +166,38 @@ class PostgresEvents:
         answers = await self._database.run(scope_path(scope), *sent)
         return len(answers.named("forget_scope" if thread_id is None else "forget_thread"))
 
-    async def list_memories(self, query: MemoryQuery) -> Sequence[Memory]:
+    async def list_memories(
+        self, query: MemoryQuery, order: SliceOrder, limit: int, offset: int
+    ) -> Sequence[Memory]:
+        page = {"limit": limit, "offset": offset}
+        literals = (("direction", DIRECTIONS[order]),)
+        listing = self._step("list_memories", query, page, literals)
         tenant = scope_path(query.scope)
-        values = below(query.namespace) | {
-            "tenant": tenant,
+        _, rows = await self._database.run(tenant, step("walk_index"), listing)
+        return [as_known(memory_from_row(row), query.as_of) for row in rows]
+
+    async def count_memories(self, query: MemoryQuery, bounds: Sequence[datetime]) -> Sequence[int]:
+        counting = self._step("count_memories", query, {"bounds": list(bounds)})
+        [rows] = await self._database.run(scope_path(query.scope), counting)
+        counts: dict[int, int] = dict(rows)
+        return [counts.get(number, 0) for number in range(1, len(bounds) + 1)]
+
+    def _step(
+        self,
+        name: str,
+        query: MemoryQuery,
+        values: Mapping[str, object],
+        literals: tuple[tuple[str, str], ...] = (),
+    ) -> Step:
+        common = below(query.namespace) | {
+            "tenant": scope_path(query.scope),
             "kinds": None if query.kinds is None else list(query.kinds),
-            "limit": query.limit,
-            "offset": query.offset,
-            "thread_id": query.thread_id,
+            "begin": query.begin or "-infinity",
+            "end": query.end or "infinity",
             "now": self._clock(),
             **moments(query.as_of),
         }
-        listing = step("list_memories", values, as_of=query.as_of is not None)
-        [rows] = await self._database.run(tenant, listing)
-        return [as_known(memory_from_row(row), query.as_of) for row in rows]
+        return step(name, {**common, **values}, as_of=query.as_of is not None, literals=literals)
 
     async def memories_without_vectors(
         self, scope: Scope, thread_id: ThreadId, model: str, limit: int

@@ -9,10 +9,9 @@ from typing import Any, Final
 
 from pgvector import HalfVector
 
-from shared_core.core.domain import AsOf, Memory
+from shared_core.core.domain import AsOf
 from shared_core.core.namespaces import common_prefix, scope_path, tenant_of
 from shared_core.errors import InvalidInput, PermissionDenied, StorageReadOnly
-from shared_core.ports.events import SliceOrder, SliceQuery
 from shared_core.ports.recall import Candidate, Corpus, Recalled, SearchRequest
 from shared_core.ports.retention import NewAccesses
 from shared_core.ports.storage import Clock
@@ -31,7 +30,6 @@ from shared_core.storage.postgres.connection.statements import Step, step
 from shared_core.storage.postgres.graph import edges_about_steps, found_edge
 from shared_core.storage.postgres.items import below
 
-DIRECTIONS: Final[dict[SliceOrder, str]] = {"newest": "DESC", "oldest": "ASC"}
 BETWEEN: Final = "m.occurred_at >= %(begin)s::timestamptz AND m.occurred_at < %(end)s::timestamptz"
 IMPORTANT: Final = "m.importance >= %(min_importance)s::real"
 """The cast compares at the column's precision: a stored 5.7 then equals 5.7."""
@@ -116,52 +114,6 @@ def _candidate(row: Sequence[Any], as_of: AsOf | None) -> Candidate:
         role=row[ROLE],
         ended=row[ENDED] or 0.0,
     )
-
-
-@dataclass
-class PostgresSlices:
-    """Memories between two moments."""
-
-    _database: PostgresDatabase
-    _clock: Clock
-
-    async def slice(
-        self, query: SliceQuery, order: SliceOrder, limit: int, offset: int
-    ) -> Sequence[Memory]:
-        literals = (("direction", DIRECTIONS[order]),)
-        _, rows = await self._database.run(
-            scope_path(query.scope),
-            step("walk_index"),
-            self._step("slice", query, literals, limit=limit, offset=offset),
-        )
-        return [as_known(memory_from_row(row), query.as_of) for row in rows]
-
-    async def slice_extent(self, query: SliceQuery) -> tuple[datetime, datetime] | None:
-        extent = self._step("slice_extent", query)
-        [[(first, last)]] = await self._database.run(scope_path(query.scope), extent)
-        return None if first is None else (first, last)
-
-    async def slice_counts(self, query: SliceQuery, bounds: Sequence[datetime]) -> Sequence[int]:
-        counting = self._step("slice_counts", query, bounds=list(bounds))
-        [rows] = await self._database.run(scope_path(query.scope), counting)
-        counts: dict[int, int] = dict(rows)
-        return [counts.get(number, 0) for number in range(1, len(bounds) + 1)]
-
-    def _step(
-        self,
-        name: str,
-        query: SliceQuery,
-        literals: tuple[tuple[str, str], ...] = (),
-        **values: object,
-    ) -> Step:
-        common = below(query.namespace) | {
-            "tenant": scope_path(query.scope),
-            "kinds": None if query.kinds is None else list(query.kinds),
-            "now": self._clock(),
-            **_bounds(query.begin, query.end),
-            **moments(query.as_of),
-        }
-        return step(name, common | values, as_of=query.as_of is not None, literals=literals)
 
 
 def _bounds(begin: datetime | None, end: datetime | None) -> dict[str, object]:

@@ -19,7 +19,7 @@ from shared_core.storage.postgres.graph import PostgresGraph
 from shared_core.storage.postgres.indexes import PostgresIndexes, TenantIndexes
 from shared_core.storage.postgres.items import PostgresInstructions, PostgresItems, vector_steps
 from shared_core.storage.postgres.jobs import PostgresJobs, enqueue_step
-from shared_core.storage.postgres.recall import PostgresAccesses, PostgresRecall, PostgresSlices
+from shared_core.storage.postgres.recall import PostgresAccesses, PostgresRecall
 from shared_core.storage.postgres.reembed import PostgresReembed
 from shared_core.storage.postgres.retention import PostgresRetention
 from shared_core.storage.postgres.runs import PostgresRuns
@@ -40,7 +40,6 @@ class PostgresStorage:
         self.instructions = PostgresInstructions(database, items)
         self.events = events
         self.recall = PostgresRecall(database, clock)
-        self.timeline = PostgresSlices(database, clock)
         self.accesses = PostgresAccesses(database)
         self.session_logs = PostgresSessions(database, clock)
         self.conversations = PostgresConversations(database, clock)

@@ -219,15 +219,6 @@ WITH edges_gone AS (
 )
 DELETE FROM memories WHERE tenant_id = %(tenant)s RETURNING memory_id
 
--- name: list_memories
--- Living memories below a path, newest first.
-SELECT {memory_columns} FROM memories m
-WHERE {one_tenant} AND {below} AND {current}
-  AND (%(kinds)s::text[] IS NULL OR m.kind = ANY(%(kinds)s))
-  AND (%(thread_id)s::text IS NULL OR m.thread_id = %(thread_id)s)
-ORDER BY m.occurred_at DESC, m.memory_id DESC
-LIMIT %(limit)s OFFSET %(offset)s
-
 -- name: memories_without_vectors
 -- Turns of a thread that were remembered before they could be embedded, oldest first.
 SELECT m.key, m.text

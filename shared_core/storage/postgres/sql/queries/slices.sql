@@ -9,7 +9,7 @@ m.occurred_at >= %(begin)s::timestamptz AND m.occurred_at < %(end)s::timestamptz
 -- expects few rows of a long period, and would fetch and sort all of them.
 SELECT set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true)
 
--- name: slice
+-- name: list_memories
 -- Memories of a period, newest or oldest first.
 SELECT {memory_columns} FROM memories m
 WHERE {one_tenant} AND {between} AND {below} AND {current}
@@ -17,15 +17,9 @@ WHERE {one_tenant} AND {between} AND {below} AND {current}
 ORDER BY m.occurred_at {direction}, m.memory_id {direction}
 LIMIT %(limit)s OFFSET %(offset)s
 
--- name: slice_counts
+-- name: count_memories
 -- The number of memories from each bound, in rising order, to the next; no row without memories.
 SELECT width_bucket(m.occurred_at, %(bounds)b::timestamptz[]), count(*) FROM memories m
 WHERE {one_tenant} AND {between} AND {below} AND {current}
   AND (%(kinds)s::text[] IS NULL OR m.kind = ANY(%(kinds)s))
 GROUP BY 1
-
--- name: slice_extent
--- When the first and the last memory of a period were said.
-SELECT min(m.occurred_at), max(m.occurred_at) FROM memories m
-WHERE {one_tenant} AND {between} AND {below} AND {current}
-  AND (%(kinds)s::text[] IS NULL OR m.kind = ANY(%(kinds)s))
