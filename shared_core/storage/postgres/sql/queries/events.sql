@@ -114,10 +114,3 @@ WHERE e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s AND e.text <> ''
   AND (%(known)s::timestamptz IS NULL OR e.recorded_at <= %(known)s)
   AND (%(valid)s::timestamptz IS NULL OR e.occurred_at <= %(valid)s)
 ORDER BY e.seq DESC LIMIT %(limit)s
-
--- name: require_turns
--- Undoes the run if a turn it draws from was forgotten after the run read it.
-SELECT require(count(*) = cardinality(%(event_ids)b::text[]), 'a turn was forgotten meanwhile')
-FROM unnest(%(thread_ids)b::text[], %(event_ids)b::text[]) AS g(thread_id, event_id)
-CROSS JOIN LATERAL {turn_by_key}
-WHERE e.memory_seq IS NOT NULL

@@ -1,4 +1,4 @@
--- Runs: what a run reads of a thread and of known facts, what it changes, and how it is undone.
+-- Runs: what a run reads of a thread, and the known texts like its drafts.
 
 -- fragment: event_columns
 e.memory_seq, e.event_id, e.author, e.role, e.text, e.occurred_at, e.metadata, e.importance,
@@ -107,18 +107,3 @@ FROM unnest(%(embeddings)b::halfvec[]) WITH ORDINALITY AS g(embedding, position)
 CROSS JOIN LATERAL (
     SELECT k.memory_id, k.text, 1 - (k.embedding <=> g.embedding) AS similarity FROM known k
     ORDER BY k.embedding <=> g.embedding LIMIT 3) k
-
--- name: add_run
--- Runs of a tenant are numbered behind the lock they share.
-INSERT INTO runs (tenant_id, run_id, kind, thread_id, extractor, from_seq, to_seq, summed_from_seq,
-                  summed_to_seq, counts, started_at, finished_at, number)
-VALUES (%(tenant)s, %(run_id)s, %(kind)s, %(thread_id)s, %(extractor)s, %(from_seq)s, %(to_seq)s,
-        %(summed_from)s, %(summed_to)s, %(counts)s::jsonb, %(started_at)s, %(now)s,
-        (SELECT coalesce(max(number), 0) + 1 FROM runs WHERE tenant_id = %(tenant)s))
-
--- fragment: turn_by_key
--- One look-up by the whole key. In a free join the planner walks a thread without statistics once for
--- each turn.
-(SELECT e.thread_id, e.event_id, e.memory_seq FROM events e
- WHERE e.tenant_id = %(tenant)s AND e.thread_id = g.thread_id AND e.event_id = g.event_id
- OFFSET 0) e
