@@ -338,6 +338,19 @@ async def test_long_writes(storage: Storage) -> None:
     assert await places(storage) == [1]
 
 
+async def test_a_column_of_json_may_be_null(storage: Storage) -> None:
+    events = ("thread_id", "seq", "event_id", "author", "role", "text", "occurred_at",
+              "recorded_at", "payload")  # fmt: skip
+    rows = [
+        ("t", place, f"e{place}", "user", "user", "", NOW, NOW, payload)
+        for place, payload in ((1, None), (2, {"logged": True}))
+    ]
+    await write(storage, thread("t"), Insert("events", events, rows))
+    assert await rows_of(storage, "events", "event_id", where=(is_null("payload"),)) == [("e1",)]
+    logged = await rows_of(storage, "events", "event_id", where=(is_not_null("payload"),))
+    assert logged == [("e2",)]
+
+
 # Writes
 
 

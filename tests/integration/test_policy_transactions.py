@@ -180,7 +180,11 @@ async def test_a_busy_tenant_is_skipped(storage: Storage) -> None:
     try:
         with pytest.raises(TenantBusy):
             await storage.transact(ANA, policy, lock="skip")
+        with pytest.raises(TenantBusy):
+            await storage.transact_all({ANA: policy, "/app/di/": policy}, lock="skip")
         assert await storage.transact("/app/cy/", policy, lock="skip") == "done"
+        several = {"/app/di/": policy, "/app/el/": policy}  # tenants never seen before
+        assert await storage.transact_all(several, lock="skip") == dict.fromkeys(several, "done")
         assert await storage.transact(ANA, policy, lock="none") == "done"
     finally:
         held.is_free.set()
