@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 from shared_core.core.domain import Event, JsonValue, Scope, ThreadId
-from shared_core.core.namespaces import check_label, scope_path, storable
+from shared_core.core.json_text import to_json
+from shared_core.core.namespaces import check_label, scope_path, storable, to_path
 from shared_core.core.timestamps import check_moment
 from shared_core.errors import Conflict, InvalidInput, NotFound
 from shared_core.lifecycle import Handle
+from shared_core.policies.session_logs import (
+    SHARED_STATE,
+    OpenedLog,
+    change_shared_state,
+    open_session,
+)
 from shared_core.ports.conversations import check_thread
-from shared_core.ports.operations import Select
+from shared_core.ports.operations import PolicyFactory
 from shared_core.ports.session_logs import NO_CHANGE, Seen, SessionRecord, StateChange
 from shared_core.privacy.sanitizing import off_loop
 
 
 class SessionLogs:
-    """The session logs of a memory: engine.sessions. Each call is one round trip.
+    """The session logs of a memory: engine.sessions. Appending and loading are one round trip.
 
     A log shares the rows of a thread, so a text is stored once: remembering a turn marks its row.
     Deleting a log keeps its remembered turns by default.
@@ -33,11 +42,33 @@ class SessionLogs:
         """Open a log. Raises Conflict if one with this id exists."""
         scope_path(scope)
         check_thread(session_id, "session_id")
+        tenant, app, now = scope_path(scope), to_path((scope.app,)), self._handle.clock()
+        own, user, shared = (
+            json.loads(to_json(change, f"{name} state"))
+            for name, change in (
+                ("session", state.session),
+                ("user", state.user),
+                ("app", state.app),
+            )
+        )
+        thread = ThreadId(session_id)
+        policies: dict[str, PolicyFactory[Any]] = {
+            tenant: partial(open_session, scope, thread, own, user, now)
+        }
+        if shared:
+            policies[app] = partial(change_shared_state, shared, now)
         storage = await self._handle.storage()
-        opened = await storage.session_logs.open_session(scope, ThreadId(session_id), state)
-        if opened is None:
-            raise Conflict(f"session {session_id!r} exists already")
-        return opened
+        done = await storage.transact_all(policies)
+        opened: OpenedLog = done[tenant]
+        return SessionRecord(
+            scope=scope,
+            thread_id=thread,
+            version=opened.version,
+            updated_at=now,
+            state=state.session,
+            app_state=done.get(app, opened.app_state),
+            user_state=opened.user_state,
+        )
 
     async def load(
         self,
@@ -112,8 +143,7 @@ class SessionLogs:
         if not are_storable(scope.app, scope.user):
             return {}
         storage = await self._handle.storage()
-        own = Select("shared_state", ("state",))
-        [rows] = await storage.read(scope_path(scope), [own])
+        [rows] = await storage.read(scope_path(scope), [SHARED_STATE])
         return rows[0][0] if rows else {}
 
 

@@ -62,12 +62,10 @@ class Appended:
 
 
 class SessionStorage(Protocol):
-    """Session logs. Every method is one transaction and one round trip."""
+    """Session logs. Every method is one transaction and one round trip.
 
-    async def open_session(
-        self, scope: Scope, thread_id: ThreadId, state: StateChange
-    ) -> SessionRecord | None:
-        """Open the log of a thread; return None if it is open already."""
+    The policies of shared_core.policies.session_logs open them.
+    """
 
     async def load_session(
         self, scope: Scope, thread_id: ThreadId, *, after: datetime | None, limit: int | None

@@ -7,11 +7,15 @@ from typing import Any
 
 from shared_core.core.domain import Scope, ThreadId
 from shared_core.core.namespaces import scope_path
+from shared_core.errors import Conflict
+from shared_core.ingest.session_log import SessionLogs
 from shared_core.jobs.stored_jobs import StoredJobs
 from shared_core.policies import conversations as policies
+from shared_core.policies.session_logs import SHARED_STATE
 from shared_core.ports.conversations import Session, SessionRules
 from shared_core.ports.jobs import NewJob
 from shared_core.ports.operations import Select
+from shared_core.ports.session_logs import SessionRecord, StateChange
 
 
 def stored_jobs(storage: Any) -> StoredJobs:
@@ -62,5 +66,27 @@ async def _session(storage: Any, scope: Scope, reading: Select) -> Session | Non
 
 async def user_state(storage: Any, scope: Scope) -> Any:
     """Return the state that all sessions of a user share."""
-    [rows] = await storage.read(scope_path(scope), [Select("shared_state", ("state",))])
+    [rows] = await storage.read(scope_path(scope), [SHARED_STATE])
     return rows[0][0] if rows else {}
+
+
+class _Opened:
+    """A memory that is open, as the service of session logs sees it."""
+
+    def __init__(self, storage: Any) -> None:
+        self._storage = storage
+        self.clock = storage.session_logs._clock
+
+    async def storage(self) -> Any:
+        return self._storage
+
+
+async def open_session(
+    storage: Any, scope: Scope, thread_id: ThreadId, change: StateChange
+) -> SessionRecord | None:
+    """Open the log of a thread; return None if it is open already."""
+    handle: Any = _Opened(storage)
+    try:
+        return await SessionLogs(handle).create(scope, thread_id, change)
+    except Conflict:
+        return None

@@ -56,11 +56,11 @@ async def sent(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[Sequence[S
     trips: list[Sequence[Step]] = []
     run = PostgresDatabase.run
 
-    async def counted(self: PostgresDatabase, scope: str, *steps: Step) -> Answers:
+    async def counted(self: PostgresDatabase, scope: str, *steps: Step, **given: Any) -> Answers:
         task: Any = asyncio.current_task()
         if "shared_core" not in task.get_coro().cr_code.co_filename:
             trips.append(steps)
-        return await run(self, scope, *steps)
+        return await run(self, scope, *steps, **given)
 
     monkeypatch.setattr(PostgresDatabase, "run", counted)
     yield trips

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 from both_engines import NOW, Both
-from storage_calls import user_state
+from storage_calls import open_session, user_state
 
 from shared_core import Event, Scope
 from shared_core.core.domain import MemoryId, ThreadId
@@ -101,7 +101,7 @@ async def step(both: Both, world: RandomLogs) -> None:
     )
     match world.random.choice("ooaaaaaaaamxy"):
         case "o":
-            await both.same(lambda s: s.session_logs.open_session(scope, thread, change))
+            await both.same(lambda s: open_session(s, scope, thread, change))
         case "a":
             seen = world.seen(held.version if held else None)
             payload = world.random.choice(PAYLOADS)
@@ -134,12 +134,10 @@ async def test_any_course_is_the_same(both: Both, seed: int) -> None:
 
 async def test_the_same_opening_may_be_sent_twice(both: Both) -> None:
     for _ in range(2):
-        opened = await both.same(
-            lambda s: s.session_logs.open_session(SCOPES[0], THREADS[0], StateChange())
-        )
+        opened = await both.same(lambda s: open_session(s, SCOPES[0], THREADS[0], StateChange()))
         assert opened is not None
     both.now += timedelta(microseconds=1)
     assert None is await both.same(
-        lambda s: s.session_logs.open_session(SCOPES[0], THREADS[0], StateChange(user={"a": 1}))
+        lambda s: open_session(s, SCOPES[0], THREADS[0], StateChange(user={"a": 1}))
     )
     await both.left(scope_path(SCOPES[0]), HELD)

@@ -13,7 +13,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 from both_engines import NOW, Both
-from storage_calls import user_state
+from storage_calls import open_session, user_state
 
 from shared_core import Conflict, Event, InvalidInput, Scope
 from shared_core.core.domain import AsOf, MemoryId, ThreadId
@@ -140,7 +140,7 @@ async def test_what_was_forgotten_does_not_come_back(both: Both) -> None:
 
 
 async def test_memory_takes_in_what_a_log_holds(both: Both) -> None:
-    opened = await both.same(lambda s: s.session_logs.open_session(SCOPE, THREAD, NO_CHANGE))
+    opened = await both.same(lambda s: open_session(s, SCOPE, THREAD, NO_CHANGE))
     assert opened is not None
     for number in range(1, 5):
         await log(both, number, f"said {number} 茶", opened.version + number - 1)
@@ -225,13 +225,13 @@ async def test_an_id_that_is_too_long_is_refused(both: Both) -> None:
 
 async def test_states_change_key_by_key(both: Both) -> None:
     change = StateChange(app={"a": 1, "b": {"c": 2}}, user={"u": None}, session={"s": "茶"})
-    opened = await both.same(lambda s: s.session_logs.open_session(SCOPE, THREAD, change))
+    opened = await both.same(lambda s: open_session(s, SCOPE, THREAD, change))
     assert opened is not None and opened.user_state == {"u": None}
-    assert (
-        await both.same(lambda s: s.session_logs.open_session(SCOPE, THREAD, change)) is not None
-    ), "sent again"
+    assert await both.same(lambda s: open_session(s, SCOPE, THREAD, change)) is not None, (
+        "sent again"
+    )
     both.now += timedelta(minutes=1)
-    assert await both.same(lambda s: s.session_logs.open_session(SCOPE, THREAD, change)) is None
+    assert await both.same(lambda s: open_session(s, SCOPE, THREAD, change)) is None
     seen = Seen(version=None, event_id=None, updated_at=NOW)
     more = StateChange(app={"b": 3}, user={"v": [1]}, session={"t": 1.5})
     said = turn(1, "tea").event
@@ -264,7 +264,7 @@ async def test_states_change_key_by_key(both: Both) -> None:
 
 async def test_of_many_who_saw_the_same_one_is_appended(both: Both) -> None:
     storage: OceanBaseStorage = both.seekdb
-    opened = await storage.session_logs.open_session(SCOPE, THREAD, NO_CHANGE)
+    opened = await open_session(storage, SCOPE, THREAD, NO_CHANGE)
     assert opened is not None
     done = await asyncio.gather(
         *(
@@ -295,9 +295,7 @@ async def test_all_users_change_the_state_of_their_application_at_once(both: Bot
     users = [Scope("app", f"user {n}") for n in range(12)]
     await asyncio.gather(
         *(
-            storage.session_logs.open_session(
-                user, THREAD, StateChange(app={user.user: 1}, user={"x": 1})
-            )
+            open_session(storage, user, THREAD, StateChange(app={user.user: 1}, user={"x": 1}))
             for user in users
         )
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -13,7 +12,6 @@ from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import from_path, path_end, scope_path, to_path
 from shared_core.ports.session_logs import Appended, Seen, SessionRecord, StateChange
 from shared_core.storage.oceanbase.base import OceanBasePart, reading, writing
-from shared_core.storage.oceanbase.connection.errors import check_thread_id
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from shared_core.storage.oceanbase.erasures import drop_empty_threads, erase
 from shared_core.storage.oceanbase.visibility import if_set
@@ -24,21 +22,6 @@ _THREAD = "WHERE tenant_id = %s AND thread_id = %s"
 
 class OceanBaseSessions(OceanBasePart):
     """Session logs: threads with session_started_at set."""
-
-    @writing
-    def open_session(
-        self, tx: Transaction, scope: Scope, thread_id: ThreadId, state: StateChange
-    ) -> SessionRecord | None:
-        tenant, app, now = scope_path(scope), to_path((scope.app,)), self._clock()
-        stored, shared = to_json(state.session, "session state"), _shared(scope, state)
-        tx.lock(tenant, *shared)
-        version = open_log(tx, tenant, thread_id, stored, now)
-        if version is None:
-            return None
-        add_shared(tx, shared, now)
-        log = (thread_id, version, now, stored)
-        record = _record(scope, log, shared_states(tx, (app, tenant)))
-        return replace(record, state=state.session)
 
     async def load_session(
         self, scope: Scope, thread_id: ThreadId, *, after: datetime | None, limit: int | None
@@ -145,40 +128,6 @@ def _shared(scope: Scope, change: StateChange) -> dict[str, Mapping[str, JsonVal
         for tenant, state, name in above
         if state
     }
-
-
-def open_log(
-    tx: Transaction, tenant: str, thread_id: ThreadId, state: str, now: datetime
-) -> int | None:
-    """Open the log of a thread and return its version, or None if one is open.
-
-    Memories of the thread stay. A version is never used again, not even by a later log of the same
-    thread. The same call may come twice after a lost answer. state: JSON text.
-    """
-    version = int(now.timestamp() * 1e6)
-    found = tx.one(
-        f"SELECT version, session_started_at FROM threads {_THREAD}", [tenant, thread_id]
-    )
-    if found is None:
-        check_thread_id(thread_id)
-        tx.insert(
-            "threads",
-            ("tenant_id", "thread_id", "state", "version", "created_at", "updated_at",
-             "session_started_at", "session_updated_at"),
-            [(tenant, thread_id, state, version, now, now, now, now)],
-        )  # fmt: skip
-        return version
-    last_version, started_at = found
-    if started_at is None:
-        version = max(last_version + 1, version)
-    elif (last_version, started_at) != (version, now):
-        return None
-    tx.run(
-        "UPDATE threads SET state = %s, version = %s, updated_at = %s, session_started_at = %s,"
-        f" session_updated_at = %s {_THREAD}",
-        [state, version, now, now, now, tenant, thread_id],
-    )
-    return version
 
 
 def append_logged(

@@ -29,32 +29,6 @@ class PostgresSessions:
     _database: PostgresDatabase
     _clock: Clock
 
-    async def open_session(
-        self, scope: Scope, thread_id: ThreadId, state: StateChange
-    ) -> SessionRecord | None:
-        tenant, now = scope_path(scope), self._clock()
-        values = _change_columns(scope, state) | {
-            "tenant": tenant,
-            "thread_id": thread_id,
-            "version": int(now.timestamp() * 1e6),
-            "now": now,
-        }
-        opened, shared = await self._database.run(
-            tenant, step("open_session", values), _shared_state_step(scope)
-        )
-        if not opened:
-            return None
-        app_state, user_state = _shared_states(scope, shared)
-        return SessionRecord(
-            scope=scope,
-            thread_id=thread_id,
-            version=opened[0][0],
-            updated_at=now,
-            state=state.session,
-            app_state=app_state,
-            user_state=user_state,
-        )
-
     async def load_session(
         self, scope: Scope, thread_id: ThreadId, *, after: datetime | None, limit: int | None
     ) -> SessionRecord | None:

@@ -31,6 +31,7 @@ from shared_core.ports.operations import (
     one_of_rows,
 )
 from shared_core.storage.oceanbase.connection.columns import ColumnType, tables
+from shared_core.storage.oceanbase.connection.errors import check_thread_id
 from shared_core.storage.oceanbase.connection.transactions import BYTES_AT_ONCE, Transaction, pages
 
 SET_AT_ONCE = 200
@@ -335,6 +336,10 @@ def _insert(tx: Transaction, tenant: str, insert: Insert) -> None:
     table = tables()[insert.table]
     kinds = [table.columns[column] for column in insert.columns]
     left_out = {name: text for name, text in table.left_out.items() if name not in insert.columns}
+    if insert.table == "threads":
+        place = insert.columns.index("thread_id")
+        for row in insert.rows:
+            check_thread_id(str(row[place]))
     if insert.exists == "update":
         for unique in table.unique:
             _require_own(tx, tenant, insert, unique)

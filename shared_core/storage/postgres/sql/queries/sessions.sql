@@ -1,33 +1,5 @@
 -- Session logs: threads with the events of a framework and the state they leave.
 
--- name: open_session
--- Opens the session log of a thread and keeps what memory knows of it; returns no row if one is open.
--- A version is never used again, not even by a later log of the same name. The opening may be sent
--- twice, when its answer was lost.
-WITH opened AS (
-    INSERT INTO threads AS t (tenant_id, thread_id, state, version, created_at, updated_at,
-                              session_started_at, session_updated_at)
-    VALUES (%(tenant)s, %(thread_id)s, %(state)s::jsonb, %(version)s, %(now)s, %(now)s, %(now)s,
-            %(now)s)
-    ON CONFLICT (tenant_id, thread_id) DO UPDATE
-    SET state = excluded.state, version = CASE WHEN t.session_started_at IS NULL
-                                          THEN greatest(t.version + 1, excluded.version)
-                                          ELSE t.version END,
-        updated_at = excluded.updated_at, session_started_at = excluded.session_started_at,
-        session_updated_at = excluded.session_updated_at
-    WHERE t.session_started_at IS NULL
-       OR t.session_started_at = excluded.session_started_at AND t.version = excluded.version
-    RETURNING version
-), shared AS (
-    INSERT INTO shared_state AS s (tenant_id, state, updated_at)
-    SELECT g.tenant_id, g.state, %(now)s
-    FROM opened CROSS JOIN unnest(%(shared_tenants)b::text[], %(shared_states)s::jsonb[])
-         AS g(tenant_id, state)
-    ON CONFLICT (tenant_id) DO UPDATE
-    SET state = s.state || excluded.state, updated_at = excluded.updated_at
-)
-SELECT version FROM opened
-
 -- name: shared_state
 SELECT tenant_id, state FROM shared_state WHERE tenant_id = ANY(%(tenants)b::text[])
 
