@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import pairwise
 from typing import get_args
 
@@ -30,11 +31,12 @@ from shared_core.lifecycle import Handle
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.extractive_summary import QUESTION
 from shared_core.nlp.text import has_words, search_terms
+from shared_core.policies.vectors import turns_without_vectors
 from shared_core.ports.conversations import check_thread
 from shared_core.ports.events import EventRow
 from shared_core.ports.items import ItemAddress, MemoryRow
 from shared_core.ports.jobs import NewJob
-from shared_core.ports.storage import Storage
+from shared_core.ports.storage import Clock, Storage
 from shared_core.privacy.sanitizing import Intake, is_small_talk, off_loop
 
 
@@ -220,18 +222,19 @@ async def _append(
 
 
 async def embed_waiting(
-    storage: Storage, embedding: Embedding, scope: Scope, thread_id: ThreadId
+    storage: Storage, embedding: Embedding, clock: Clock, scope: Scope, thread_id: ThreadId
 ) -> int:
     """Embed the turns of a thread that have no vector yet; return their number.
 
     At most EMBED_BATCHES batches, so that a busy thread does not block other jobs.
     """
-    done = 0
+    done, namespace = 0, memories_namespace(scope)
     for _ in range(EMBED_BATCHES):
-        waiting = await storage.events.memories_without_vectors(
-            scope, thread_id, embedding.model, EMBED_BATCH
+        reading = partial(turns_without_vectors, thread_id, embedding.model, EMBED_BATCH, clock())
+        waiting = await storage.query(scope_path(scope), reading)
+        vectors = await embedding.rows(
+            [((namespace, key), TEXT_FIELD, text) for key, text in waiting]
         )
-        vectors = await embedding.rows([(address, TEXT_FIELD, text) for address, text in waiting])
         if vectors is None:
             break
         await storage.events.add_vectors(scope, vectors)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from shared_core.core.domain import JsonValue, Scope
 from shared_core.core.json_text import to_json
@@ -11,6 +12,13 @@ from shared_core.core.validation import whole_number
 from shared_core.errors import NotFound
 from shared_core.ingest.items import draft
 from shared_core.lifecycle import Handle
+from shared_core.policies.items import (
+    drop_instruction,
+    newest_instructions,
+    put_instruction,
+    select_versions,
+    versions_of,
+)
 from shared_core.ports.items import Instruction, WriteItem
 from shared_core.ports.storage import Storage
 
@@ -38,19 +46,20 @@ class Instructions:
         vectors = await self._handle.embedding.rows(
             [(address, field, text) for field, text in item.texts.items()]
         )
-        return await storage.instructions.put_instruction(item.row, vectors)
+        putting = partial(put_instruction, scope, item.row, vectors)
+        return await storage.transact(scope_path(scope), putting)
 
     async def read(self, scope: Scope, key: str) -> Instruction | None:
         """Return the newest version, or None."""
         storage = await self._ready(scope, key)
-        newest = await storage.instructions.instruction_versions(scope, key, 1)
+        newest = await _versions(storage, scope, key, 1)
         return newest[0] if newest else None
 
     async def history(self, scope: Scope, key: str, *, limit: int = 100) -> Sequence[Instruction]:
         """Return the versions, newest first."""
         whole_number(limit, "limit", 1, MAX_VERSIONS)
         storage = await self._ready(scope, key)
-        return await storage.instructions.instruction_versions(scope, key, limit)
+        return await _versions(storage, scope, key, limit)
 
     async def rollback(self, scope: Scope, key: str, version: int | None = None) -> Instruction:
         """Add a version with the value of an earlier one, and return it.
@@ -61,7 +70,7 @@ class Instructions:
         version or instruction.
         """
         storage = await self._ready(scope, key)
-        known = await storage.instructions.instruction_versions(scope, key, MAX_VERSIONS)
+        known = await _versions(storage, scope, key, MAX_VERSIONS)
         if not known:
             raise NotFound(
                 f"there is no instruction {key!r} of user {scope.user!r} in {scope.app!r}: write it"
@@ -91,17 +100,24 @@ class Instructions:
         whole_number(offset, "offset", 0, MOST_LISTED)
         scope_path(scope)
         storage = await self._handle.storage()
-        return await storage.instructions.newest_instructions(scope, limit, offset)
+        reading = partial(newest_instructions, scope, limit, offset)
+        return await storage.query(scope_path(scope), reading)
 
     async def delete(self, scope: Scope, key: str) -> int:
         """Delete an instruction with all its versions; return their number."""
         storage = await self._ready(scope, key)
-        return await storage.instructions.drop_instruction(scope, key)
+        dropping = partial(drop_instruction, scope, key, self._handle.clock())
+        return await storage.transact(scope_path(scope), dropping)
 
     async def _ready(self, scope: Scope, key: str) -> Storage:
         scope_path(scope)
         check_label(key, "the key of an instruction")
         return await self._handle.storage()
+
+
+async def _versions(storage: Storage, scope: Scope, key: str, limit: int) -> Sequence[Instruction]:
+    rows, first = await storage.read(scope_path(scope), select_versions(key, limit))
+    return versions_of(scope, rows, first)
 
 
 def _steps(newest_first: Sequence[Instruction]) -> list[Instruction]:

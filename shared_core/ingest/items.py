@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -13,7 +14,13 @@ from typing import TypeAlias, cast
 from shared_core.core.domain import Hit, JsonValue, MemoryId, Scope
 from shared_core.core.ids import uuid7
 from shared_core.core.json_text import to_json
-from shared_core.core.namespaces import check_label, clean_text, instructions_scope, shows_profile
+from shared_core.core.namespaces import (
+    check_label,
+    clean_text,
+    instructions_scope,
+    shows_profile,
+    tenant_of,
+)
 from shared_core.core.shown import shown
 from shared_core.core.telemetry import measured
 from shared_core.core.validation import listed
@@ -31,6 +38,7 @@ from shared_core.ingest.events import TEXT_FIELD
 from shared_core.lifecycle import Handle
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.text import has_words, search_terms
+from shared_core.policies.items import marks_of, put_items, select_marks, stamp_items
 from shared_core.ports.items import (
     FindItems,
     ImportMark,
@@ -539,7 +547,45 @@ class _Batch:
         now = self._clock()
         rows = [entry.written_at(now) for entry in chosen.values() if entry]
         stamps = [self._stamps[row.namespace, row.key] for row in rows] if self._stamps else ()
-        await self._storage.items.put_memories(rows, vectors, gone, stamps)
+        if gone or stamps:
+            await write_items(self._storage, rows, vectors, gone, stamps, now)
+        else:
+            await self._storage.items.put_memories(rows, vectors)
+
+
+def by_tenant(addresses: Iterable[ItemAddress]) -> dict[str, list[ItemAddress]]:
+    """Return addresses by the tenant that owns them."""
+    found: defaultdict[str, list[ItemAddress]] = defaultdict(list)
+    for address in addresses:
+        found[tenant_of(address[0])].append(address)
+    return found
+
+
+async def write_items(
+    storage: Storage,
+    rows: Sequence[MemoryRow],
+    vectors: VectorRows | None,
+    forgotten: Sequence[ItemAddress],
+    stamps: Sequence[ItemStamp],
+    now: datetime,
+) -> None:
+    """Write items and delete others in one transaction. stamps: original times of written ones."""
+    row_of = {(row.namespace, row.key): row for row in rows}
+    stamp_of = {stamp.address: stamp for stamp in stamps}
+    gone = set(forgotten)
+    await storage.transact_all(
+        {
+            tenant: partial(
+                put_items,
+                [row_of[one] for one in some if one in row_of],
+                vectors.only(some) if vectors else None,
+                [one for one in some if one in gone],
+                [stamp_of[one] for one in some if one in stamp_of],
+                now,
+            )
+            for tenant, some in by_tenant([*row_of, *forgotten]).items()
+        }
+    )
 
 
 def one_error(errors: Mapping[int, Exception], results: Sequence[object]) -> Exception:
@@ -577,7 +623,11 @@ class ImportedItems:
     async def marks(self, addresses: Sequence[ItemAddress]) -> Mapping[ItemAddress, ImportMark]:
         """Return what was imported to these addresses before, and deleted there since."""
         storage = await self._handle.storage()
-        return await storage.items.import_marks(addresses)
+        marks: dict[ItemAddress, ImportMark] = {}
+        for tenant, some in by_tenant(addresses).items():
+            [rows] = await storage.read(tenant, [select_marks(some)])
+            marks |= marks_of(some, rows)
+        return marks
 
     async def write(
         self, writes: Sequence[WriteItem], stamps: Sequence[ItemStamp]
@@ -591,7 +641,12 @@ class ImportedItems:
     async def stamp(self, stamps: Sequence[ItemStamp]) -> None:
         """Mark items as imported, and set the times of their stamps where these are older."""
         storage = await self._handle.storage()
-        await storage.items.stamp_items(stamps)
+        await storage.transact_all(
+            {
+                tenant: partial(stamp_items, [one for one in stamps if one.address in some])
+                for tenant, some in by_tenant(one.address for one in stamps).items()
+            }
+        )
 
     async def _run(
         self, ops: Sequence[ItemOp], stamps: Sequence[ItemStamp] = ()

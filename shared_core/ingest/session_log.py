@@ -14,6 +14,7 @@ from shared_core.core.namespaces import check_label, scope_path, storable, to_pa
 from shared_core.core.timestamps import check_moment
 from shared_core.errors import Conflict, InvalidInput, NotFound
 from shared_core.lifecycle import Handle
+from shared_core.policies.erasing import close_session
 from shared_core.policies.session_logs import (
     SHARED_STATE,
     OpenedLog,
@@ -136,7 +137,9 @@ class SessionLogs:
         """Delete a log, if it exists. forget: also forget its remembered turns."""
         if are_storable(scope.app, scope.user, session_id):
             storage = await self._handle.storage()
-            await storage.session_logs.close_session(scope, ThreadId(session_id), forget=forget)
+            now = self._handle.clock()
+            closing = partial(close_session, ThreadId(session_id), now, forget=forget)
+            await storage.transact(scope_path(scope), closing)
 
     async def user_state(self, scope: Scope) -> Mapping[str, JsonValue]:
         """Return the state that all sessions of a user share."""

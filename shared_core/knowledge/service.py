@@ -18,6 +18,7 @@ from shared_core.core.validation import id_of
 from shared_core.errors import InvalidInput, ModelQuotaExceeded, ModelUnavailable
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.ingest import events as ingest
+from shared_core.ingest.expiry import sweep
 from shared_core.ingest.items import page_bounds
 from shared_core.jobs.retries import MAX_ATTEMPTS
 from shared_core.jobs.runner import Perform
@@ -211,14 +212,16 @@ class ConsolidationJobs:
         """Perform a job on a thread; enqueue another for the rest, if any."""
         assert job.thread_id is not None
         storage = await self._handle.storage()
+        handle = self._handle
         embedded = await ingest.embed_waiting(
-            storage, self._handle.embedding, job.scope, job.thread_id
+            storage, handle.embedding, handle.clock, job.scope, job.thread_id
         )
         report = await self._consolidated(job)
         if report.more or embedded == ingest.EMBED_BATCH * ingest.EMBED_BATCHES:
             rest = NewJob(job_id=uuid7(), job_type=job.job_type, run_after=self._handle.clock())
             await storage.jobs.enqueue(job.scope, job.thread_id, rest)
-        swept = await storage.items.sweep_expired((job.scope.app, job.scope.user), SWEEP)
+        of_user = (job.scope.app, job.scope.user)
+        swept = await sweep(storage, of_user, SWEEP, self._handle.clock())
         forgotten("sweep_expired", swept)
         result: dict[str, JsonValue] = {
             "embedded": embedded,

@@ -14,6 +14,7 @@ from typing import TypeAlias
 from uuid import UUID
 
 from shared_core.ports.operations import (
+    Condition,
     Delete,
     Insert,
     Join,
@@ -23,6 +24,7 @@ from shared_core.ports.operations import (
     Row,
     Select,
     Update,
+    Verb,
     begins_with,
     equal,
     is_not_null,
@@ -37,33 +39,11 @@ Basis: TypeAlias = tuple[UUID, int]
 """A memory or an edge, and the number of one of its bases."""
 NAMED = ("memory_id", "kind", "thread_id", "superseded_at")
 """The columns of memories that forget_named() takes."""
+NO_APPENDS = Verb("exclude_appends", ())
+"""Keeps turns out until the transaction ends. Without it, an append that began earlier would
+remember a turn that is buried at this moment: a single statement sees the past while it waits."""
 _RELATION = "relation."
 _BLANKED = str.maketrans("@:", "  ")
-
-
-def forget_items(
-    addresses: Sequence[tuple[str, str]], now: datetime, also: Sequence[Operation] = ()
-) -> Policy[int]:
-    """Delete memories by (namespace path, key), and what rests on them; return how many go.
-
-    also: operations that belong to the same transaction.
-    """
-    here = one_of_rows(("namespace", "key"), sorted(set(addresses)))
-    sources = Join("memory_sources", "s", (("memory_id", "memory_id"),))
-    named, turns = yield [
-        Select("memories", NAMED, (here,)),
-        Select(
-            "memories",
-            ("s.thread_id", "s.event_id"),
-            (here, equal("kind", "episodic")),
-            (sources,),
-            is_distinct=True,
-        ),
-    ]
-    if not named:
-        yield Last(also)
-        return 0
-    return (yield from forget_named(named, set(turns), now, also))
 
 
 def forget_turns(thread_id: str, event_ids: Iterable[str], now: datetime) -> Policy[int]:
@@ -71,15 +51,12 @@ def forget_turns(thread_id: str, event_ids: Iterable[str], now: datetime) -> Pol
     turns = {(thread_id, event_id) for event_id in event_ids}
     if not turns:
         return 0
-    of_memories = Join("memories", "m", (("memory_id", "memory_id"),))
-    [named] = yield [
-        Select(
-            "memory_sources",
-            tuple(f"m.{column}" for column in NAMED),
-            (one_of_rows(("thread_id", "event_id"), sorted(turns)), equal("m.kind", "episodic")),
-            (of_memories,),
-            is_distinct=True,
-        )
+    memories = Join("memories", "m", (("memory_id", "memory_id"),))
+    columns = tuple(f"m.{column}" for column in NAMED)
+    where = (*_of(turns), equal("m.kind", "episodic"))
+    _, named = yield [
+        NO_APPENDS,
+        Select("memory_sources", columns, where, (memories,), is_distinct=True),
     ]
     return (yield from forget_named(named, turns, now))
 
@@ -88,12 +65,30 @@ def forget_named(
     named: Sequence[Row], turns: set[TurnKey], now: datetime, also: Sequence[Operation] = ()
 ) -> Policy[int]:
     """Delete memories (rows of NAMED), bury turns, and take along what rests on either alone."""
+    operations, gone = yield from forgetting(named, turns, now)
+    yield Last([*also, *operations])
+    return len(gone)
+
+
+def forgetting(
+    named: Sequence[Row],
+    turns: set[TurnKey],
+    now: datetime,
+    where: tuple[Condition, ...] | None = None,
+) -> Policy[tuple[list[Operation], set[UUID]]]:
+    """Return what forgets memories (rows of NAMED) and turns, and the ids of all that go.
+
+    It only reads. where: conditions on thread_id and event_id that hold for these turns alone.
+    """
     threads = {thread for thread, _ in turns} | {
         thread
         for _, kind, thread, superseded_at in named
         if kind == "summary" and superseded_at is None and thread
     }
-    rows = yield _of_turns(turns, threads)
+    said = _of(turns) if where is None else where
+    rows: list[list[Row]] = [[]] * 5
+    if turns or threads:
+        rows = yield _of_turns(said, threads)
     bases, edge_bases, kinds, summaries, retractions = rows
     broken, edges_broken = _broken(bases, turns), _broken(edge_bases, turns)
     kind_of: dict[UUID, str] = dict(kinds)
@@ -104,7 +99,7 @@ def forget_named(
     unretracted = _made_by(retractions, turns) | _about(of_people, people)
     alone = {edge for edge, basis in edges if (edge, basis) not in edges_broken.bases}
     going = gone | {row[0] for row in resting}
-    operations = [*also, *buried(turns, now)]
+    operations = buried(turns, now, where)
     if unretracted:
         operations.append(Delete("retractions", (one_of("retraction_id", sorted(unretracted)),)))
     if edges_broken.baseless:
@@ -115,9 +110,43 @@ def forget_named(
     if alone:
         unbound = one_of("edge_id", sorted(alone))
         operations.append(Update("edges", {"memory_id": None}, (unbound,)))
-    operations.append(Delete("memories", (one_of("memory_id", sorted(going)),)))
-    yield Last(operations)
-    return len(going)
+    if going:
+        operations.append(Delete("memories", (one_of("memory_id", sorted(going)),)))
+    return operations, going
+
+
+def select_turns(where: Condition) -> Select:
+    """Return what reads the turns that episodic memories are; where: a condition on memories."""
+    sources = Join("memory_sources", "s", (("memory_id", "memory_id"),))
+    turns, episodic = ("s.thread_id", "s.event_id"), equal("kind", "episodic")
+    return Select("memories", turns, (where, episodic), (sources,), is_distinct=True)
+
+
+def buried(
+    turns: Iterable[TurnKey], now: datetime, where: tuple[Condition, ...] | None = None
+) -> list[Operation]:
+    """Return what buries turns, and deletes them unless a session log holds them.
+
+    where: conditions on thread_id and event_id that hold for these turns alone.
+    """
+    rows = sorted(set(turns))
+    if not rows:
+        return []
+    said = _of(rows) if where is None else where
+    rows_of = [(*turn, now) for turn in rows]
+    return [
+        Insert("tombstones", ("thread_id", "event_id", "deleted_at"), rows_of, "keep"),
+        Delete("events", (*said, is_null("payload"))),
+        Update(
+            "events",
+            {"memory_seq": None},
+            (*said, is_not_null("payload"), is_not_null("memory_seq")),
+        ),
+    ]
+
+
+def _of(turns: Iterable[TurnKey]) -> tuple[Condition, ...]:
+    return (one_of_rows(("thread_id", "event_id"), sorted(turns)),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,23 +164,22 @@ def _broken(rows: Iterable[Row], turns: set[TurnKey]) -> _Broken:
     return _Broken(bases, {owner for owner, _ in bases} - {owner for owner, _ in whole})
 
 
-def _of_turns(turns: set[TurnKey], threads: set[str]) -> list[Operation]:
+def _of_turns(said: tuple[Condition, ...], threads: set[str]) -> list[Operation]:
     """Return what reads the bases that turns stand in, and what their threads hold."""
-    said = one_of_rows(("thread_id", "event_id"), sorted(turns))
     of_threads = one_of("thread_id", sorted(threads))
 
     def bases(what: str) -> Select:
         table, key = f"{what}_sources", f"{what}_id"
         columns = (f"x.{key}", "x.basis", "x.thread_id", "x.event_id")
         every = Join(table, "x", ((key, key),))
-        return Select(table, columns, (said,), (every,), is_distinct=True)
+        return Select(table, columns, said, (every,), is_distinct=True)
 
     memories = Join("memories", "m", (("memory_id", "memory_id"),))
     replaced = (of_threads, equal("kind", "summary"), is_not_null("superseded_at"))
     return [
         bases("memory"),
         bases("edge"),
-        Select("memory_sources", ("m.memory_id", "m.kind"), (said,), (memories,), is_distinct=True),
+        Select("memory_sources", ("m.memory_id", "m.kind"), said, (memories,), is_distinct=True),
         Select("memories", ("memory_id",), replaced),
         Select("retractions", ("retraction_id", "thread_id", "event_ids"), (of_threads,)),
     ]
@@ -193,19 +221,6 @@ def _about(retractions: Iterable[Row], people: Sequence[Row]) -> set[UUID]:
         if slot.startswith(f"{of_slot}.")
         and subject_key == f"{slot}@{key[len(of_slot) + 1 :].translate(_BLANKED)}"
     }
-
-
-def buried(turns: set[TurnKey], now: datetime) -> list[Operation]:
-    """Return what buries turns, and deletes them unless a session log holds them."""
-    if not turns:
-        return []
-    named = one_of_rows(("thread_id", "event_id"), sorted(turns))
-    rows = [(*turn, now) for turn in sorted(turns)]
-    return [
-        Insert("tombstones", ("thread_id", "event_id", "deleted_at"), rows, "keep"),
-        Delete("events", (named, is_null("payload"))),
-        Update("events", {"memory_seq": None}, (named, is_not_null("payload"))),
-    ]
 
 
 def _dropped(what: str, bases: Iterable[Basis]) -> list[Operation]:

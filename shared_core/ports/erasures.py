@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 from uuid import UUID
 
-from shared_core.core.domain import JsonValue, Scope, ThreadId
+from shared_core.core.domain import JsonValue, Scope
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ERASED_TABLES = (
@@ -65,7 +65,7 @@ class ErasureReceipt:
         }
 
     def _hashed(self) -> str:
-        """Return the hashed lines, in the format of the statement add_erasure."""
+        """Return the hashed lines, for the hash."""
         times = [str((at - EPOCH) // timedelta(microseconds=1)) for at in self._times()]
         rows = [f"{table}={count}" for table, count in sorted(self.counts.items())]
         head = [str(self.erasure_id), self.scope.app, self.scope.user, self.thread_id or ""]
@@ -76,12 +76,7 @@ class ErasureReceipt:
 
 
 class ErasureStorage(Protocol):
-    """Erasing everything of a user, or of one thread, in one transaction with its receipt."""
+    """The receipts of several users."""
 
-    async def erase(
-        self, scope: Scope, thread_id: ThreadId | None, erasure_id: UUID, requested_at: datetime
-    ) -> ErasureReceipt:
-        """Erase a user, or one thread; store and return the receipt. Tombstones stay."""
-
-    async def erasures(self, scope: Scope | None, app: str | None) -> Sequence[ErasureReceipt]:
-        """Return the receipts of a user, of an application, or of all, newest first."""
+    async def receipts(self, app: str | None) -> Sequence[ErasureReceipt]:
+        """Return the receipts of an application, or of all, newest first."""

@@ -18,7 +18,7 @@ from shared_core.core.domain import (
     Scope,
     ThreadId,
 )
-from shared_core.ports.items import ItemAddress, VectorRows
+from shared_core.ports.items import VectorRows
 from shared_core.ports.jobs import NewJob
 
 
@@ -86,14 +86,6 @@ class EventStorage(Protocol):
     ) -> Sequence[Event]:
         """Return the last turns with text of a thread, remembered or logged, oldest first."""
 
-    async def forget_turns(
-        self, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]
-    ) -> int:
-        """Delete turns and the memories derived from them alone; return the number of rows."""
-
-    async def forget_scope(self, scope: Scope, thread_id: ThreadId | None) -> int:
-        """Delete the memories of a scope, or of one thread; session logs stay."""
-
     async def list_memories(
         self, query: MemoryQuery, order: SliceOrder, limit: int, offset: int
     ) -> Sequence[Memory]:
@@ -104,10 +96,5 @@ class EventStorage(Protocol):
 
         Bounds rise, and the first is at or before all memories. The last count has no upper bound.
         """
-
-    async def memories_without_vectors(
-        self, scope: Scope, thread_id: ThreadId, model: str, limit: int
-    ) -> Sequence[tuple[ItemAddress, str]]:
-        """Return addresses and texts of the turns of a thread without a vector of the model."""
 
     async def add_vectors(self, scope: Scope, vectors: VectorRows) -> None: ...

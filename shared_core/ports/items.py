@@ -150,39 +150,15 @@ class ItemStorage(Protocol):
 
     async def list_namespaces(self, query: NamespaceQuery) -> Sequence[Namespace]: ...
     async def extend_items(self, addresses: Sequence[ItemAddress]) -> None: ...
-    async def sweep_expired(self, prefix: Namespace, limit: int) -> int: ...
 
-    async def stamp_items(self, stamps: Sequence[ItemStamp]) -> None:
-        """Mark items as imported and set their original times, unless written here since."""
+    async def expired_tenants(self, prefix: Namespace, limit: int) -> Sequence[str]:
+        """Return tenants with expired memories or turns below a namespace, at most `limit`."""
 
-    async def import_marks(
-        self, addresses: Sequence[ItemAddress]
-    ) -> Mapping[ItemAddress, ImportMark]:
-        """Return the import marks of the items that have one."""
-
-    async def put_memories(
-        self,
-        rows: Sequence[MemoryRow],
-        vectors: VectorRows | None,
-        forgotten: Sequence[ItemAddress] = (),
-        stamps: Sequence[ItemStamp] = (),
-    ) -> None:
+    async def put_memories(self, rows: Sequence[MemoryRow], vectors: VectorRows | None) -> None:
         """Write memories by namespace and key, and replace existing ones with their vectors.
 
-        forgotten: addresses to forget in the same transaction. stamps: original times of imported
-        items among the rows. A row in a namespace of instructions adds a version, unless the newest
-        version is equal.
+        A row in a namespace of instructions adds a version, unless the newest version is equal.
         """
-
-    async def forget(self, addresses: Sequence[ItemAddress]) -> int:
-        """Delete memories and those derived from them alone; return the number of rows.
-
-        An instruction is deleted with all its versions.
-        """
-
-    async def resolve_ids(
-        self, scope: Scope, memory_ids: Sequence[UUID]
-    ) -> Sequence[ItemAddress]: ...
 
 
 Search: TypeAlias = Literal["vector", "hybrid", "text"]
@@ -242,23 +218,3 @@ class Instruction:
     value: Mapping[str, JsonValue]
     written_at: datetime
     created_at: datetime
-
-
-class InstructionStorage(Protocol):
-    """Instructions with all their versions. Every method is one transaction and one round trip."""
-
-    async def instruction_versions(
-        self, scope: Scope, key: str, limit: int
-    ) -> Sequence[Instruction]:
-        """Return the versions, newest first."""
-
-    async def newest_instructions(
-        self, scope: Scope, limit: int, offset: int
-    ) -> Sequence[Instruction]:
-        """Return the newest version of every instruction, latest change first."""
-
-    async def drop_instruction(self, scope: Scope, key: str) -> int:
-        """Delete an instruction and its item; return the number of versions."""
-
-    async def put_instruction(self, row: MemoryRow, vectors: VectorRows | None) -> Instruction:
-        """Write one instruction like put_memories(), and return its newest version."""

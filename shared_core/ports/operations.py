@@ -195,6 +195,8 @@ class Verb:
         append_turns: thread_id, rows (EventRow). The ids of the turns that are new.
         put_items: rows (MemoryRow). None.
         add_vectors: vectors (VectorRows or None). None.
+        exclude_appends: no arguments. Appends of turns and inputs to the tenant wait until the
+            transaction ends. None.
         enqueue: thread_id, job (NewJob), changed_at: if given, the job waits only if the thread
             changed at this moment. None.
     """

@@ -84,6 +84,3 @@ class SessionStorage(Protocol):
         state: StateChange,
         seen: Seen,
     ) -> Appended: ...
-
-    async def close_session(self, scope: Scope, thread_id: ThreadId, *, forget: bool) -> None:
-        """Delete a log; with forget, also the memories of the thread."""

@@ -14,7 +14,7 @@ from shared_core.ports.erasures import ErasureStorage
 from shared_core.ports.events import EventStorage
 from shared_core.ports.graph import GraphStorage
 from shared_core.ports.indexes import IndexStorage, ReembedStorage
-from shared_core.ports.items import InstructionStorage, ItemStorage
+from shared_core.ports.items import ItemStorage
 from shared_core.ports.jobs import JobStorage
 from shared_core.ports.operations import Lock, PolicyFactory, Row, Select
 from shared_core.ports.recall import RecallStorage
@@ -129,8 +129,6 @@ class Storage(Protocol):
 
     @property
     def items(self) -> ItemStorage: ...
-    @property
-    def instructions(self) -> InstructionStorage: ...
     @property
     def events(self) -> EventStorage: ...
     @property

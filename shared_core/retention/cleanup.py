@@ -21,6 +21,7 @@ from shared_core.core.retention_policy import FATES, Fate, RetentionPolicy
 from shared_core.core.telemetry import FORGOTTEN, forgotten, measured
 from shared_core.core.timestamps import ServerClock
 from shared_core.errors import MemoryCoreError
+from shared_core.ingest.expiry import sweep
 from shared_core.jobs.scheduled_task import ScheduledTask
 from shared_core.lifecycle import Handle
 from shared_core.policies import fading, retention
@@ -112,9 +113,8 @@ async def cleanup(
     """
     if not dry_run:
         await _compare(storage, clock)
-        forgotten(
-            "sweep_expired", await storage.items.sweep_expired((scope.app, scope.user), BATCH)
-        )
+        swept = await sweep(storage, (scope.app, scope.user), BATCH, clock())
+        forgotten("sweep_expired", swept)
     weak = Weak(
         threshold=policy.threshold, min_age_days=policy.min_age_days, decay_rate=policy.decay_rate
     )

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
 from uuid import UUID
 
 from shared_core.core.domain import Namespace, Scope, ThreadId
-from shared_core.core.ids import is_uuid, uuid7
-from shared_core.core.namespaces import check_label, memories_namespace, scope_path, storable
+from shared_core.core.ids import uuid7
+from shared_core.core.namespaces import check_label, scope_path, storable, to_path
 from shared_core.core.shown import shown
 from shared_core.core.telemetry import ERASED, FORGOTTEN, measured
 from shared_core.core.validation import listed, names_of, whole_number
 from shared_core.errors import InvalidInput, StorageUnavailable
+from shared_core.ingest.expiry import sweep
 from shared_core.jobs.queue import JobQueue
 from shared_core.lifecycle import Handle
+from shared_core.policies import erasing, forgetting
+from shared_core.policies.erasing import RECEIPTS, Erasure, receipt_of
+from shared_core.policies.items import forget_keys
 from shared_core.ports.erasures import ErasureReceipt
-from shared_core.ports.items import ItemAddress
+from shared_core.ports.operations import PolicyFactory
 from shared_core.ports.storage import Storage
 
 log = logging.getLogger("hippocampus")
@@ -30,10 +37,9 @@ async def forget(handle: Handle, scope: Scope, keys: str | UUID | Sequence[str |
     scope_path(scope)
     names = names_of(keys)
     storage = await handle.storage()
-    ids = [UUID(key) for key in names if is_uuid(key)]
-    addresses: list[ItemAddress] = [(memories_namespace(scope), key) for key in names]
-    addresses += await storage.items.resolve_ids(scope, ids) if ids else []
-    return await storage.items.forget(list(dict.fromkeys(addresses))) if addresses else 0
+    if not names:
+        return 0
+    return await storage.transact(scope_path(scope), partial(forget_keys, names, handle.clock()))
 
 
 @measured("forget_turns", FORGOTTEN)
@@ -44,8 +50,10 @@ async def forget_turns(
     turns = names_of(event_ids, "event_ids")
     if not _may_exist(scope, thread_id):
         return 0
+    named = [event_id for event_id in turns if storable(event_id)]
     storage = await handle.storage()
-    return await storage.events.forget_turns(scope, ThreadId(thread_id), turns)
+    forgotten = partial(forgetting.forget_turns, thread_id, named, handle.clock())
+    return await storage.transact(scope_path(scope), forgotten)
 
 
 @measured("forget_thread", FORGOTTEN)
@@ -54,14 +62,16 @@ async def forget_thread(handle: Handle, scope: Scope, thread_id: str) -> int:
     if not _may_exist(scope, thread_id):
         return 0
     storage = await handle.storage()
-    return await storage.events.forget_scope(scope, ThreadId(thread_id))
+    forgotten = partial(erasing.forget_scope, ThreadId(thread_id), handle.clock())
+    return await storage.transact(scope_path(scope), forgotten)
 
 
 @measured("forget_scope", FORGOTTEN)
 async def forget_scope(handle: Handle, scope: Scope) -> int:
     """Delete all memories of a user; return their number."""
     storage = await handle.storage()
-    return await storage.events.forget_scope(scope, None)
+    forgotten = partial(erasing.forget_scope, None, handle.clock())
+    return await storage.transact(scope_path(scope), forgotten)
 
 
 @measured("sweep_expired", FORGOTTEN)
@@ -70,8 +80,7 @@ async def sweep_expired(handle: Handle, prefix: Namespace, limit: int) -> int:
     for label in listed(prefix, "prefix", '("app", "user")'):
         check_label(label, "a label of the prefix")
     whole_number(limit, "limit", 0, MOST_SWEPT)
-    storage = await handle.storage()
-    return await storage.items.sweep_expired(tuple(prefix), limit)
+    return await sweep(await handle.storage(), tuple(prefix), limit, handle.clock())
 
 
 def _may_exist(scope: Scope, thread_id: str) -> bool:
@@ -103,7 +112,11 @@ class Erasures:
         if app is not None:
             check_label(app, "app")
         storage = await self._handle.storage()
-        return await storage.erasures.erasures(scope, app)
+        if scope is None:
+            return await storage.erasures.receipts(app)
+        tenant = scope_path(scope)
+        [rows] = await storage.read(tenant, [RECEIPTS])
+        return [receipt_of(tenant, row) for row in rows]
 
     @measured("erase", ERASED, lambda receipt: receipt.counts.get("memories", 0))
     async def erase(self, scope: Scope, thread_id: str | None = None) -> ErasureReceipt:
@@ -115,11 +128,32 @@ class Erasures:
         thread = None if thread_id is None else ThreadId(check_label(thread_id, "thread_id"))
         requested_at = self._handle.clock()
         storage = await self._handle.storage()
-        receipt = await storage.erasures.erase(scope, thread, uuid7(), requested_at)
+        wanted = Erasure(
+            scope=scope,
+            thread_id=thread,
+            erasure_id=uuid7(),
+            requested_at=requested_at,
+            salt=secrets.token_bytes(32),
+        )
+        receipt = await erase(storage, wanted, self._handle.clock())
         self._jobs.look()
         if thread is None:
             await _drop_indexes(storage, scope)
         return receipt
+
+
+async def erase(storage: Storage, wanted: Erasure, now: datetime) -> ErasureReceipt:
+    """Erase a user or a thread in one transaction; return the receipt."""
+    tenant = scope_path(wanted.scope)
+    of_user = partial(erasing.erase, wanted, now)
+    if wanted.thread_id is not None:
+        return await storage.transact(tenant, of_user)
+    app = to_path((wanted.scope.app,))
+    of_tokens = partial(erasing.erase_tokens, wanted.scope.user, now)
+    both: dict[str, PolicyFactory[ErasureReceipt | None]] = {tenant: of_user, app: of_tokens}
+    receipt = (await storage.transact_all(both))[tenant]
+    assert receipt is not None
+    return receipt
 
 
 async def _drop_indexes(storage: Storage, scope: Scope) -> None:

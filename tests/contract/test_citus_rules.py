@@ -25,7 +25,6 @@ from shared_core.storage.postgres.connection.citus import (
 )
 from shared_core.storage.postgres.connection.migrations import migrations
 from shared_core.storage.postgres.connection.statements import named_pieces, statement
-from shared_core.storage.postgres.events import ROWS_OF_TENANT
 
 ACROSS_TENANTS = {
     "applications": "which there are: for a copy of all of them",
@@ -38,19 +37,12 @@ LITERALS = (
     ("model_literal", "'use'"), ("cutoff_literal", "'2026-01-01'"), ("dimensions", "512"),
     ("table", "memories"), ("columns", "tenant_id"), ("key", "m.tenant_id"),
     ("here_key", "t.tenant_id"), ("given_key", "g.tenant_id"),
-    ("rows_of_tenant", ROWS_OF_TENANT),
 )  # fmt: skip
 """What fills the slots that code fills."""
-OF_BOTH_PLACES = {
-    "add_erasure": "counts what went, of the queue too",
-    "count_before_erasing": "counts what is there, of the queue too",
-    "drop_lost_jobs": "jobs of threads that are gone",
-    "enqueue_job": "when a job is due hangs on what its thread has unread",
-    "erase_user": "schedules go with their user",
-}
+OF_BOTH_PLACES = {"enqueue_job": "when a job is due hangs on what its thread has unread"}
 """Statements that name a table of the coordinator and one that is spread: Citus plans these piece
 by piece, and they are the first that a real cluster has to be asked about."""
-SPREAD_LATE = ("count_before_erasing", "erase_tokens")
+SPREAD_LATE = ()
 """They set what only the statements after them on the coordinator read."""
 
 

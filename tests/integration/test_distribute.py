@@ -215,7 +215,7 @@ async def test_a_session_that_ends_takes_its_jobs_along(
         await memory.append_events(ANA, "gone", [said(2, "I ski.")], later=True)
         await memory.forget_turns(ANA, "gone", ["e2"])
         assert {"kept", "gone"} == set(_threads_of_jobs(admin, "/app/ana/"))
-        await memory._storage.session_logs.close_session(ANA, "gone", forget=False)
+        await memory.sessions.delete(ANA, "gone")
         assert {"kept"} == set(_threads_of_jobs(admin, "/app/ana/"))
 
 

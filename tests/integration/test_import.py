@@ -22,8 +22,10 @@ from langgraph_store import PgHippocampusStore
 from shared_core import ModelUnavailable
 from shared_core.cli.imports import StoreImport, import_store
 from shared_core.cli.main import app
+from shared_core.ingest import items as ingest_items
 from shared_core.models.embedders import CallableEmbedder
-from shared_core.storage.postgres import items as postgres_items
+from shared_core.policies import items
+from shared_core.ports.operations import Update
 from shared_core.storage.postgres.langgraph_tables import PostgresStoreSource
 
 ALICE = ("support%2Ebot", "alice@example%2Ecom")
@@ -336,16 +338,15 @@ async def test_items_and_their_times_come_together_or_not_at_all(
 ) -> None:
     origin, theirs = source
     fill(theirs, 30)
-    real = postgres_items._stamp_steps
+    real = items._stamped
 
-    def late(name: str, stamps: Any) -> Any:
-        first, *others = real(name, stamps)
-        return [first._replace(text=first.text + b" AND 1 / 0 = 1"), *others]
+    def late(*given: Any, **named: Any) -> Any:
+        return [*real(*given, **named), Update("memories", {"importance": 99}, ())]
 
     task = StoreImport(dsn=origin, uri=dsn, embedder=word_vectors)
     with monkeypatch.context() as patched:
-        patched.setattr(postgres_items, "_stamp_steps", late)
-        with pytest.raises(psycopg.errors.DivisionByZero):
+        patched.setattr(items, "_stamped", late)
+        with pytest.raises(psycopg.errors.CheckViolation):
             await import_store(task)
     assert 0 == scalar(dsn, "SELECT count(*) FROM hippocampus.memories")
     assert 30 == (await import_store(task)).copied
@@ -362,17 +363,17 @@ async def test_an_item_that_was_written_here_is_never_changed(
     task = StoreImport(dsn=origin, uri=dsn, embedder=word_vectors)
     index: Any = {"embed": word_vectors}
     async with PgHippocampusStore(dsn, index=index) as ours:
-        put = postgres_items.PostgresItems.put_memories
+        put = ingest_items.write_items
         written: list[str] = []
 
-        async def followed(self: Any, rows: Any, *more: Any, **options: Any) -> None:
-            await put(self, rows, *more, **options)
+        async def followed(storage: Any, rows: Any, *more: Any) -> None:
+            await put(storage, rows, *more)
             if any("race" == row.key for row in rows) and not written:
                 written.append("race")
                 await ours.aput(ALICE, "race", {"text": "coffee"})
 
         await ours.aput(ALICE, "first", {"text": "tea"})
-        monkeypatch.setattr(postgres_items.PostgresItems, "put_memories", followed)
+        monkeypatch.setattr(ingest_items, "write_items", followed)
         await import_store(task)
         await ours.aput(ALICE, "since", {"text": "tea"})
         rows = "SELECT string_agg(m::text, ',' ORDER BY key) FROM hippocampus.memories m"

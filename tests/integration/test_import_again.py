@@ -19,14 +19,14 @@ from langgraph_store import PgHippocampusStore
 from shared_core import Scope
 from shared_core.cli.imports import StoreImport, import_store
 from shared_core.cli.main import app
-from shared_core.storage.postgres import items as postgres_items
+from shared_core.policies import items
+from shared_core.ports.operations import Update
 from shared_core.storage.postgres.connection.embedded import embedded_behind
 from shared_core.storage.postgres.connection.embedded_server import (
     CLUSTER,
     conninfo,
     socket_directories,
 )
-from shared_core.storage.postgres.connection.statements import Step
 
 ANA = ("gdpr", "ana", "memories")
 BOB = ("gdpr", "bob", "memories")
@@ -217,9 +217,10 @@ async def test_items_and_marks_come_together_or_not_at_all(
     task: StoreImport, ours: PgHippocampusStore, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        failing = Step("failing", b"SELECT 1 / 0", {})
-        patched.setattr(postgres_items, "_stamp_steps", lambda *_: [failing])
-        with pytest.raises(psycopg.errors.DivisionByZero):
+        patched.setattr(
+            items, "_stamped", lambda *_, **__: [Update("memories", {"importance": 99}, ())]
+        )
+        with pytest.raises(psycopg.errors.CheckViolation):
             await import_store(task)
     assert [(0,)] == rows(dsn, "SELECT count(*) FROM hippocampus.memories")
     assert 4 == (await import_store(task)).copied

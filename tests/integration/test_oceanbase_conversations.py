@@ -28,6 +28,7 @@ from shared_core.ports.conversations import SessionRules, SessionStatus
 from shared_core.ports.jobs import Capability, JobPriority, JobType, NewJob
 from shared_core.ports.runs import Passage, RunPlan
 from shared_core.storage.oceanbase.storage import OceanBaseStorage
+from tests import forgetting_calls as calls
 
 SCOPE = Scope("app", "ann")
 TENANT = scope_path(SCOPE)
@@ -96,10 +97,10 @@ async def test_any_course_is_the_same(both: Both, seed: int) -> None:
         elif step == "c":
             await read_to_the_end(both, number)
         elif step == "x":
-            await both.same(lambda s, i=earlier: s.events.forget_scope(SCOPE, i))
+            await both.same(lambda s, i=earlier: calls.forget_scope(s, SCOPE, i, both.now))
         elif step == "t":
             await both.same(
-                lambda s, i=earlier, e=turn.event_id: s.events.forget_turns(SCOPE, i, [e])
+                lambda s, i=earlier, e=turn.event_id: calls.forget_turns(s, SCOPE, i, [e], both.now)
             )
         else:
             await both.same(
@@ -143,7 +144,7 @@ async def test_a_turn_that_an_earlier_one_had_is_not_said_again(both: Both) -> N
     await both.same(lambda s: end_conversation(s, SCOPE, job(1), RULES, if_over=False))
     assert (True, first) == await heard(said(3), 2, once=True)
     assert (True, None) == await heard(replace(said(3), text="茶 3 "), 2, once=True)
-    await both.same(lambda s: s.events.forget_turns(SCOPE, first, ["e2"]))
+    await both.same(lambda s: calls.forget_turns(s, SCOPE, first, ["e2"], both.now))
     assert (True, first) == await heard(replace(said(2), text="else"), 3, once=True)
     assert (True, None) == await heard(said(1), 3, once=False)
     await both.left(TENANT, HELD)

@@ -17,6 +17,7 @@ from shared_core.ports.erasures import ERASED_TOKEN, ErasureReceipt
 from shared_core.settings import load_settings
 from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
 from shared_core.storage.oceanbase.connection.transactions import Transaction
+from tests import forgetting_calls as calls
 
 ANA, BOB = Scope("app", "ana"), Scope("app", "bob")
 STAYS = {"tombstones", "import_marks", "erasures", "tenants"}
@@ -107,7 +108,7 @@ async def test_a_version_that_names_no_memory_is_blurred_too(both: Both) -> None
         "began_at": NOW,
     }  # fmt: skip
     await both.put(scope_path(ANA), {"profiles": [version]})
-    await both.same(lambda s: s.erasures.erase(ANA, ThreadId("t"), UUID(int=2), NOW))
+    await both.same(lambda s: calls.erase(s, ANA, ThreadId("t"), UUID(int=2), NOW))
     for storage in (both.postgres, both.seekdb):
         found = await storage.query(scope_path(ANA), lambda: profile_of("user", "bot"))
         assert found is not None and b"told".hex() != found.version.content_hash

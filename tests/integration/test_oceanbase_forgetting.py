@@ -15,8 +15,7 @@ from shared_core import Scope
 from shared_core.core.domain import ThreadId
 from shared_core.core.namespaces import memories_namespace, scope_path
 from shared_core.ports.items import VectorRows
-from shared_core.storage.oceanbase.connection.transactions import Transaction
-from shared_core.storage.oceanbase.forgetting import forget_memories
+from tests import forgetting_calls as calls
 
 THREADS = ("one", "two", "three")
 EVENTS = [(thread, f"{thread}{number}") for thread in THREADS for number in range(4)]
@@ -229,8 +228,8 @@ async def test_turns_take_the_same_along(both: Both) -> None:
         events = [f"{thread}{chance.randrange(4)}", f"{thread}{chance.randrange(4)}", "unknown"]
         events = events[: chance.choice((1, 2, 3))]
         return (
-            await both.postgres.events.forget_turns(scope, ThreadId(thread), events),
-            await both.seekdb.events.forget_turns(scope, ThreadId(thread), events),
+            await calls.forget_turns(both.postgres, scope, thread, events, NOW),
+            await calls.forget_turns(both.seekdb, scope, thread, events, NOW),
         )
 
     await compared(both, forget)
@@ -240,18 +239,12 @@ async def test_memories_take_the_same_along(both: Both) -> None:
     async def forget(
         both: Both, scope: Scope, world: World, chance: random.Random
     ) -> tuple[int, int]:
-        tenant = scope_path(scope)
         named = chance.sample(world["memories"], chance.choice((1, 2, 5)))
         ids = [row["memory_id"] for row in named]
-        namespace = (scope.app, scope.user, "memories")
-
-        def work(tx: Transaction) -> int:
-            tx.lock(tenant)
-            return len(forget_memories(tx, tenant, ids, NOW))
-
+        named_at = [((scope.app, scope.user, "memories"), str(memory_id)) for memory_id in ids]
         return (
-            await both.postgres.items.forget([(namespace, str(memory_id)) for memory_id in ids]),
-            await both.seekdb._database.write(work),
+            await calls.forget(both.postgres, named_at, NOW),
+            await calls.forget(both.seekdb, named_at, NOW),
         )
 
     await compared(both, forget)
@@ -264,8 +257,8 @@ async def test_erasing_leaves_the_same(both: Both, whole: bool) -> None:
     ) -> tuple[int, int]:
         thread = None if whole else ThreadId(chance.choice(THREADS))
         return (
-            await both.postgres.events.forget_scope(scope, thread),
-            await both.seekdb.events.forget_scope(scope, thread),
+            await calls.forget_scope(both.postgres, scope, thread, NOW),
+            await calls.forget_scope(both.seekdb, scope, thread, NOW),
         )
 
     await compared(both, forget)
@@ -276,7 +269,7 @@ async def test_closing_a_log_leaves_the_same(both: Both) -> None:
         both: Both, scope: Scope, world: World, chance: random.Random
     ) -> tuple[int, int]:
         for storage in (both.postgres, both.seekdb):
-            await storage.session_logs.close_session(scope, ThreadId("one"), forget=False)
+            await calls.close_session(storage, scope, ThreadId("one"), NOW, forget=False)
         return 0, 0
 
     await compared(both, forget)

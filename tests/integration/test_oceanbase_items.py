@@ -7,6 +7,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any, cast
 from uuid import UUID
 
@@ -18,8 +19,10 @@ from shared_core import Scope
 from shared_core.core.domain import MemoryId, Namespace, ThreadId
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import instructions_namespace, memories_namespace, scope_path
+from shared_core.ingest.items import write_items
 from shared_core.jobs.index_maintenance import Indexes
 from shared_core.lifecycle import Handle, StorageLifecycle
+from shared_core.policies.items import forget_keys
 from shared_core.policies.retention import accesses_of, select_accesses
 from shared_core.ports.items import (
     Item,
@@ -31,6 +34,7 @@ from shared_core.ports.items import (
 )
 from shared_core.ports.retention import Accesses, NewAccesses
 from shared_core.storage.oceanbase.vectors import LargeTenants
+from tests import forgetting_calls as calls
 
 ANN = Scope("app", "ann")
 TENANT = scope_path(ANN)
@@ -271,12 +275,12 @@ async def test_times_of_an_import(both: Both) -> None:
     stamps = [stamped(rows[0], later, later + timedelta(days=9)), stamped(rows[1], sooner),
               stamped(rows[2], NOW, later), stamped(rows[4], later)]  # fmt: skip
     for storage in both_storages:
-        await storage.items.put_memories(rows[:1], None, (), [stamped(rows[0], sooner)])
+        await write_items(storage, rows[:1], None, (), [stamped(rows[0], sooner)], both.now)
         await storage.items.put_memories(rows[1:], None)
-        await storage.items.stamp_items(stamps)
-        assert 1 == await storage.items.forget([(NOTES, "sooner"), (NOTES, "never")])
+        await calls.stamp(storage, stamps)
+        assert 1 == await calls.forget(storage, [(NOTES, "sooner"), (NOTES, "never")], both.now)
     addresses = [stamp.address for stamp in stamps] + [(NOTES, "gone")]
-    marks = await both.same(lambda storage: storage.items.import_marks(addresses))
+    marks = await both.same(lambda storage: calls.marks(storage, addresses))
     assert marks[NOTES, "sooner"].deleted_at == NOW and (NOTES, "gone") not in marks
     held = await both.left(
         TENANT, {"memories": MEMORIES, "instructions": "instruction_key version created_at"}
@@ -284,8 +288,8 @@ async def test_times_of_an_import(both: Both) -> None:
     assert held["instructions"][0]["created_at"] == later
     assert {one["key"]: one["updated_at"] for one in held["memories"]}["later"] == later
     for storage in both_storages:
-        await storage.events.forget_scope(ANN, None)
-    marks = await both.same(lambda storage: storage.items.import_marks(addresses))
+        await calls.forget_scope(storage, ANN, None, both.now)
+    marks = await both.same(lambda storage: calls.marks(storage, addresses))
     assert {mark.deleted_at for mark in marks.values()} == {NOW} and len(marks) == len(addresses)
 
 
@@ -305,10 +309,10 @@ async def test_what_expired_is_swept_with_what_it_was(both: Both) -> None:
     rows += [row("stays"), row("other", ("app", "bob"), expires_at=ends)]
     for storage in (both.postgres, both.seekdb):
         await storage.items.put_memories(rows, None)
-    assert 0 == await both.same(lambda storage: storage.items.sweep_expired((), 100))
+    assert 0 == await both.same(lambda storage: calls.swept(storage, (), 100, both.now))
     both.now += timedelta(hours=2)
-    assert 3 == await both.same(lambda storage: storage.items.sweep_expired((*NOTES, "box0"), 3))
-    assert 7 == await both.same(lambda storage: storage.items.sweep_expired(("app",), 100))
+    assert 3 == await both.same(lambda storage: calls.swept(storage, (*NOTES, "box0"), 3, both.now))
+    assert 7 == await both.same(lambda storage: calls.swept(storage, ("app",), 100, both.now))
     left = await both.left(TENANT, {"memories": "key"})
     assert ["stays"] == [one["key"] for one in left["memories"]]
 
@@ -330,12 +334,11 @@ async def test_namespaces_are_the_same(both: Both) -> None:
                 await both.same(lambda storage, query=query: storage.items.list_namespaces(query))
 
 
-async def test_addresses_of_ids(both: Both) -> None:
+async def test_items_are_forgotten_by_their_ids(both: Both) -> None:
     rows = [row(f"k{number}") for number in range(3)]
     for storage in (both.postgres, both.seekdb):
         await storage.items.put_memories(rows, None)
     ids: list[UUID] = [rows[2].memory_id, uuid7(), rows[0].memory_id]
-    for storage in (both.postgres, both.seekdb):
-        found = await storage.items.resolve_ids(ANN, ids)
-        assert {(NOTES, "k0"), (NOTES, "k2")} == set(found)
-        assert [] == list(await storage.items.resolve_ids(ANN, []))
+    named = partial(forget_keys, list(map(str, ids)), both.now)
+    assert 2 == await both.same(lambda s: s.transact(TENANT, named))
+    assert [{"key": "k1"}] == (await both.left(TENANT, {"memories": "key"}))["memories"]

@@ -33,6 +33,7 @@ from shared_core.storage.oceanbase.connection.attempts import CommitMark, Commit
 from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
 from shared_core.storage.oceanbase.connection.transactions import Transaction
 from shared_core.storage.oceanbase.storage import OceanBaseStorage
+from tests import forgetting_calls as calls
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 ANA = Scope("app", "ana")
@@ -127,15 +128,15 @@ async def ended(storage: OceanBaseStorage) -> object:
 
 
 async def forgotten(storage: OceanBaseStorage) -> object:
-    return await storage.items.forget([(SHELF, "a"), (SHELF, "b")])
+    return await calls.forget(storage, [(SHELF, "a"), (SHELF, "b")], NOW)
 
 
 async def forgotten_scope(storage: OceanBaseStorage) -> object:
-    return await storage.events.forget_scope(ANA, None)
+    return await calls.forget_scope(storage, ANA, None, NOW)
 
 
 async def erased(storage: OceanBaseStorage) -> object:
-    return dict((await storage.erasures.erase(ANA, None, UUID(int=1), NOW)).counts)
+    return dict((await calls.erase(storage, ANA, None, UUID(int=1), NOW)).counts)
 
 
 async def cancelled(storage: OceanBaseStorage) -> object:

@@ -44,6 +44,7 @@ from shared_core.ports.profiles import (
     marks_id,
 )
 from shared_core.ports.runs import Passage, RunPlan
+from tests import forgetting_calls as calls
 
 T = TypeVar("T")
 SCOPE = Scope("bot", "ann 安")
@@ -268,11 +269,13 @@ async def test_any_course_is_the_same(both: Both, seed: int) -> None:
                 await dropped(both, memory_id, world.id())
                 world.memories.pop(memory_id, None)
             case "f":
-                await both.same(lambda s, t=thread: s.events.forget_turns(SCOPE, t, ["e0", "e1 "]))
+                await both.same(
+                    lambda s, t=thread: calls.forget_turns(s, SCOPE, t, ["e0", "e1 "], both.now)
+                )
             case "c":
                 await consolidated(both, world, thread)
             case "x":
-                await both.same(lambda s, t=thread: s.events.forget_scope(SCOPE, t))
+                await both.same(lambda s, t=thread: calls.forget_scope(s, SCOPE, t, both.now))
         await both.left(TENANT, HELD)
         if step % 6 == 5:
             await reads(both, world)

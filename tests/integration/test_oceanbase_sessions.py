@@ -16,6 +16,7 @@ from shared_core.core.domain import MemoryId, ThreadId
 from shared_core.core.namespaces import scope_path, to_path
 from shared_core.ports.events import EventRow
 from shared_core.ports.session_logs import Seen, StateChange
+from tests import forgetting_calls as calls
 
 SCOPES = tuple(Scope("app", user) for user in ("ann", "Ann", "ann ", "安"))
 THREADS = tuple(map(ThreadId, ("s", "S", "s ")))
@@ -115,9 +116,11 @@ async def step(both: Both, world: RandomLogs) -> None:
             await both.same(lambda s: s.events.append_events(scope, thread, rows, None))
         case "x":
             forget = world.random.random() < 0.5
-            await both.same(lambda s: s.session_logs.close_session(scope, thread, forget=forget))
+            await both.same(
+                lambda s: calls.close_session(s, scope, thread, both.now, forget=forget)
+            )
         case _:
-            await both.same(lambda s: s.events.forget_turns(scope, thread, ["e1", "e2"]))
+            await both.same(lambda s: calls.forget_turns(s, scope, thread, ["e1", "e2"], both.now))
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -23,6 +23,7 @@ from shared_core.ports.items import VectorRows
 from shared_core.ports.jobs import JobPriority, JobType, NewJob
 from shared_core.ports.session_logs import NO_CHANGE, Seen, StateChange
 from shared_core.storage.oceanbase.storage import OceanBaseStorage
+from tests import forgetting_calls as calls
 
 SCOPE = Scope("app", "ann")
 THREAD = ThreadId("chat 聊天")
@@ -131,7 +132,10 @@ async def test_no_turn_takes_the_place_of_another(both: Both) -> None:
 async def test_what_was_forgotten_does_not_come_back(both: Both) -> None:
     await append(both, [turn(1, "tea"), turn(2, "coffee")])
     assert (
-        await both.same(lambda s: s.events.forget_turns(SCOPE, THREAD, ["e1", "e9", "\x00"])) == 1
+        await both.same(
+            lambda s: calls.forget_turns(s, SCOPE, THREAD, ["e1", "e9", "\x00"], both.now)
+        )
+        == 1
     )
     assert await append(both, [turn(1, "tea"), turn(9, "new"), turn(3, "milk")]) == {"e3"}
     known = await both.same(lambda s: s.events.known_turns(SCOPE, THREAD, ["e1", "e2", "e9", "e0"]))
@@ -155,12 +159,14 @@ async def test_memory_takes_in_what_a_log_holds(both: Both) -> None:
     assert [row["text"] for row in held["memories"]] == ["redacted", "said 3 茶", "not logged"]
     said = await both.same(lambda s: s.events.thread_events(SCOPE, THREAD, 2))
     assert [event.event_id for event in said] == ["e3", "e9"]
-    assert await both.same(lambda s: s.events.forget_turns(SCOPE, THREAD, ["e1"])) == 1
+    assert await both.same(lambda s: calls.forget_turns(s, SCOPE, THREAD, ["e1"], both.now)) == 1
     await both.left(TENANT, HELD)
     history = await both.same(lambda s: s.events.thread_history(SCOPE, THREAD, 9))
     assert [event.event_id for event in history] == ["e2", "e3", "e4", "e9"]
     for forget in (False, True):
-        await both.same(lambda s, f=forget: s.session_logs.close_session(SCOPE, THREAD, forget=f))
+        await both.same(
+            lambda s, f=forget: calls.close_session(s, SCOPE, THREAD, both.now, forget=f)
+        )
         await both.left(TENANT, HELD)
 
 
@@ -202,13 +208,13 @@ async def test_turns_get_their_vectors_later(both: Both) -> None:
     await append(both, [turn(4, "rum")])
 
     def waiting(storage: Any) -> Any:
-        return storage.events.memories_without_vectors(SCOPE, THREAD, MODEL, 9)
+        return calls.without_vectors(storage, SCOPE, THREAD, MODEL, 9, both.now)
 
     found = await both.same(waiting)
     assert [text for _, text in found] == ["tea", "rum"]
     await both.same(lambda s: s.events.add_vectors(SCOPE, vectors_of([1, 8])))
     assert [text for _, text in await both.same(waiting)] == ["rum"]
-    other = await both.same(lambda s: s.events.memories_without_vectors(SCOPE, THREAD, "other", 2))
+    other = await both.same(lambda s: calls.without_vectors(s, SCOPE, THREAD, "other", 2, both.now))
     assert [text for _, text in other] == ["tea", "milk"]
 
 
@@ -219,7 +225,7 @@ async def test_an_id_that_is_too_long_is_refused(both: Both) -> None:
         with pytest.raises(InvalidInput):
             await storage.events.append_events(SCOPE, THREAD, long, None)
         with pytest.raises(InvalidInput):
-            await storage.events.forget_turns(SCOPE, THREAD, [secrets.token_hex(6000)])
+            await calls.forget_turns(storage, SCOPE, THREAD, [secrets.token_hex(6000)], both.now)
     assert (await both.left(TENANT, HELD))["events"] == []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
+import numpy as np
 import pytest
 from operation_rows import (
     ALONE,
@@ -25,7 +26,7 @@ from operation_rows import (
 
 from shared_core import Conflict
 from shared_core.core.domain import MemoryId
-from shared_core.ports.items import MemoryRow
+from shared_core.ports.items import MemoryRow, VectorRows
 from shared_core.ports.operations import (
     Aggregate,
     Condition,
@@ -135,6 +136,8 @@ async def test_a_payload_may_be_missing(storage: Storage) -> None:
         (None, {}),
         ({"b": 1, "a": [None]}, {}),
     ]
+    assert await rows_of(storage, "events", "seq", where=(is_null("payload"),)) == [(0,)]
+    assert await rows_of(storage, "events", "seq", where=(is_not_null("payload"),)) == [(1,)]
 
 
 # Conditions
@@ -282,6 +285,22 @@ async def test_aggregates(storage: Storage) -> None:
     assert await rows_of(storage, "memories", "key", *columns, where=nobody) == []
     of_none = (one_of("memory_id", []),)
     assert await rows_of(storage, "memories", *columns, where=of_none) == [(0, 0, 0, None, None)]
+
+
+async def test_vectors_of_memories(five: Storage) -> None:
+    count = Select("embeddings", (Aggregate("count"),))
+    assert await five.read(ANA, [count]) == [[(0,)]]
+    await five.use_model("small", 3)
+    vectors = VectorRows(
+        model="small",
+        addresses=[(("app", "ana", "facts"), "k00001"), (("app", "ana", "facts"), "k00004")],
+        fields=["text", "text"],
+        vectors=np.ones((2, 3), dtype=np.float32),
+    )
+    await write(five, Verb("add_vectors", (vectors,)))
+    where = (one_of("memory_id", [number(1), number(2)]), equal("model", "small"))
+    found = await five.read(ANA, [count, Select("embeddings", ("memory_id", "field"), where)])
+    assert found == [[(2,)], [(number(1), "text")]]
 
 
 async def test_rows_above(storage: Storage) -> None:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import psycopg
 import pytest
 from http_clients import client_of
 
-from shared_core import InvalidInput, Scope
+from shared_core import InvalidInput, MemoryEngine, Scope
 from shared_core.conversation.answers import ProcessedInput
+from shared_core.core.domain import ThreadId
+from shared_core.policies import erasing
+from shared_core.ports.operations import Operation, Policy, Verb
 from shared_core.profiles.transcript import SessionConversation
-from shared_core.storage.postgres import events
 from shared_core.storage.postgres.connection.statements import Step
-from shared_core.storage.postgres.events import erasing_steps
 from tests.integration.talking import ANN, SCOPE, Watch, info, jobs, opened, rows
 
 GATE = 4711
@@ -25,15 +27,18 @@ WAITING = (
 )
 
 
-def gated(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
-    """Let an erasure wait for the gate after a number of its steps."""
+def gated(monkeypatch: pytest.MonkeyPatch, memory: MemoryEngine, after: int) -> None:
+    """Let an erasure wait for the gate after a number of the operations that write."""
+    storage: Any = memory._storage
+    gate = Step("gate", f"SELECT pg_advisory_xact_lock({GATE})".encode(), {})
+    storage.transact.__self__.verbs["gate"] = lambda _: [gate]
+    found = erasing.forgetting_scope
 
-    def with_gate(*given: Any) -> list[Step]:
-        found = erasing_steps(*given)
-        gate = Step("gate", f"SELECT pg_advisory_xact_lock({GATE})".encode(), {})
-        return [*found[:after], gate, *found[after:]]
+    def with_gate(thread_id: ThreadId | None, now: datetime) -> Policy[tuple[list[Operation], int]]:
+        operations, memories = yield from found(thread_id, now)
+        return [*operations[:after], Verb("gate", ()), *operations[after:]], memories
 
-    monkeypatch.setattr(events, "erasing_steps", with_gate)
+    monkeypatch.setattr(erasing, "forgetting_scope", with_gate)
 
 
 async def waiting(superuser: psycopg.Connection[Any], count: int, task: asyncio.Task[Any]) -> None:
@@ -45,14 +50,14 @@ async def waiting(superuser: psycopg.Connection[Any], count: int, task: asyncio.
         await asyncio.sleep(0.01)
 
 
-@pytest.mark.parametrize("after", [3, 4, 6])
+@pytest.mark.parametrize("after", [0, 1, 5, 9])
 async def test_an_input_beside_an_erasure_is_whole_or_not_there(
     dsn: str, after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with opened(dsn, Watch()) as memory, opened(dsn, Watch()) as other:
         await memory.process_memory("I live in Rome", ANN)
         await other.open()
-        gated(monkeypatch, after)
+        gated(monkeypatch, memory, after)
         with psycopg.connect(dsn, autocommit=True) as superuser:
             superuser.execute(f"SELECT pg_advisory_lock({GATE})")
             erasing = asyncio.create_task(memory.forget_scope(SCOPE))

@@ -12,30 +12,26 @@ from uuid import UUID
 
 from shared_core.core.domain import AsOf, Event, JsonValue, Memory, Scope, ThreadId
 from shared_core.core.json_text import to_json
-from shared_core.core.namespaces import memories_namespace, rest_of, scope_path, storable
+from shared_core.core.namespaces import memories_namespace, rest_of, scope_path
 from shared_core.core.retention_policy import Strength
 from shared_core.ports.events import EventRow, MemoryQuery, SliceOrder
-from shared_core.ports.items import ItemAddress, VectorRows
+from shared_core.ports.items import VectorRows
 from shared_core.ports.jobs import NewJob
 from shared_core.storage._rows import initial_of
 from shared_core.storage.oceanbase.base import OceanBasePart, reading, writing
 from shared_core.storage.oceanbase.connection.columns import stored_terms
 from shared_core.storage.oceanbase.connection.errors import check_thread_id
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
-from shared_core.storage.oceanbase.erasures import erase
-from shared_core.storage.oceanbase.forgetting import forget_turns
 from shared_core.storage.oceanbase.item_writes import put_vectors
 from shared_core.storage.oceanbase.job_steps import enqueue
 from shared_core.storage.oceanbase.retention_timing import timed
 from shared_core.storage.oceanbase.rows import newest_memories
-from shared_core.storage.oceanbase.vectors import models, table_of
 from shared_core.storage.oceanbase.visibility import (
     WhereClause,
     all_of,
     below,
     between,
     current_at,
-    living,
     of_kinds,
 )
 
@@ -118,19 +114,6 @@ class OceanBaseEvents(OceanBasePart):
 
         return [event_of(row) for row in reversed(await self._database.read(work))]
 
-    async def forget_turns(
-        self, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]
-    ) -> int:
-        tenant, now = scope_path(scope), self._clock()
-        named = [event_id for event_id in event_ids if storable(event_id)]
-        return await self._database.write(
-            lambda tx: len(forget_turns(tx, tenant, thread_id, named, now)), tenant
-        )
-
-    async def forget_scope(self, scope: Scope, thread_id: ThreadId | None) -> int:
-        tenant, now = scope_path(scope), self._clock()
-        return await self._database.write(lambda tx: erase(tx, tenant, thread_id, now), tenant)
-
     @reading
     def list_memories(
         self, tx: Transaction, query: MemoryQuery, order: SliceOrder, limit: int, offset: int
@@ -175,44 +158,9 @@ class OceanBaseEvents(OceanBasePart):
             of_kinds(query.kinds),
         )
 
-    async def memories_without_vectors(
-        self, scope: Scope, thread_id: ThreadId, model: str, limit: int
-    ) -> Sequence[tuple[ItemAddress, str]]:
-        tenant, namespace = scope_path(scope), memories_namespace(scope)
-        now = self._clock()
-
-        def work(tx: Transaction) -> list[Row]:
-            condition = all_of(
-                WhereClause("s.tenant_id = %s AND s.thread_id = %s", (tenant, thread_id)),
-                WhereClause("m.kind = 'episodic' AND m.term_count > 0"),
-                below(rest_of(namespace)),
-                living(now),
-                _without_vector(tx, model),
-            )
-            return tx.rows(
-                "SELECT m.`key`, m.text FROM memory_sources s"
-                " JOIN memories m ON m.tenant_id = s.tenant_id AND m.memory_id = s.memory_id"
-                f" WHERE {condition.sql} ORDER BY m.memory_id LIMIT %s",
-                [*condition.values, limit],
-            )
-
-        return [((namespace, key), text) for key, text in await self._database.read(work)]
-
     async def add_vectors(self, scope: Scope, vectors: VectorRows) -> None:
         tenant = scope_path(scope)
         await self._database.write(lambda tx: put_vectors(tx, vectors), tenant)
-
-
-def _without_vector(tx: Transaction, model: str) -> WhereClause:
-    """Return the condition that a model has no vector of memory m."""
-    dimensions = models(tx).get(model)
-    if dimensions is None:
-        return WhereClause("TRUE")
-    return WhereClause(
-        f"NOT EXISTS (SELECT 1 FROM {table_of(dimensions)} v"
-        " WHERE v.tenant_id = m.tenant_id AND v.model = %s AND v.memory_id = m.memory_id)",
-        (model,),
-    )
 
 
 class _Logged(NamedTuple):

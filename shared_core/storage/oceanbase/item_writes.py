@@ -5,7 +5,6 @@ The caller has locked the tenants. The newest version of an instruction is an it
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,20 +13,16 @@ from typing import TypeAlias
 from uuid import UUID
 
 from shared_core.core.json_text import to_json
-from shared_core.core.namespaces import instructions_scope, rest_of, storable, tenant_of
+from shared_core.core.namespaces import instructions_scope, rest_of, tenant_of
 from shared_core.core.retention_policy import Strength
-from shared_core.ports.items import ImportMark, ItemAddress, ItemStamp, MemoryRow, VectorRows
+from shared_core.ports.items import ItemAddress, MemoryRow, VectorRows
 from shared_core.storage._rows import initial_of
 from shared_core.storage.oceanbase.connection.columns import stored_terms
-from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, grouped, pages
-from shared_core.storage.oceanbase.forgetting import forget_memories
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, pages
 from shared_core.storage.oceanbase.retention_timing import timed
 from shared_core.storage.oceanbase.transfer_format import jsonb_text
 from shared_core.storage.oceanbase.vectors import add_vectors, vector_tables
 
-ALL = bytes(32)
-"""The hash that stands for all items of a tenant; the column has this length."""
-_MARKS = ("tenant_id", "address_hash", "updated_at", "deleted_at")
 _VERSION_COLUMNS = ("tenant_id", "instruction_key", "version", "content", "metadata", "created_at")
 Place: TypeAlias = tuple[str, str, str]
 """An address as columns: tenant, namespace below it, key."""
@@ -37,10 +32,6 @@ _COLUMNS = (
     "thread_id", "run_id", "superseded_at", "words_key", "demoted_at",
 )  # fmt: skip
 _REPLACED = _COLUMNS[4:]
-_STAMPED = (
-    "tenant_id", "memory_id", "namespace", "`key`", "kind", "text", "value", "terms", "term_count",
-    "created_at", "updated_at", "occurred_at", "expires_at", "ttl_s",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,49 +108,11 @@ def put_vectors(tx: Transaction, vectors: VectorRows | None) -> None:
         add_vectors(tx, vectors.model, rows)
 
 
-def forget_at(tx: Transaction, addresses: Iterable[ItemAddress], now: datetime) -> int:
-    """Delete memories and everything derived from them alone; return the number of both."""
-    named = [address for address in addresses if storable(address[1])]
-    mark_deleted(tx, named, now)
-    drop_versions(tx, [address for address in named if instructions_scope(address[0])])
-    by_tenant = grouped((tenant_of(at[0]), one) for at, one in ids_at(tx, named).items())
-    return sum(len(forget_memories(tx, tenant, ids, now)) for tenant, ids in by_tenant.items())
-
-
 def ids_at(tx: Transaction, addresses: Iterable[ItemAddress]) -> dict[ItemAddress, UUID]:
     """Return the ids of the stored memories among some addresses."""
     named = list(addresses)
     there = _there(tx, named)
     return {at: there[place_of(at)].memory_id for at in named if place_of(at) in there}
-
-
-def stamp(tx: Transaction, stamps: Sequence[ItemStamp], *, own: bool) -> None:
-    """Mark items as imported, and give them their times from elsewhere.
-
-    own: this transaction wrote them. Otherwise items written here since keep their times. If
-    neither side changed since, the later expiry wins: reads may have extended it.
-    """
-    if not stamps:
-        return
-    there = _there(tx, [stamp.address for stamp in stamps])
-    rows = [
-        (tenant, held.memory_id, path, key, "item", "", "{}", "", 0, stamp.created_at,
-         stamp.updated_at, stamp.updated_at, stamp.expires_at, stamp.ttl_s)
-        for stamp in stamps
-        for tenant, path, key in [place_of(stamp.address)]
-        if (held := there.get((tenant, path, key))) and (own or _is_older(held, stamp))
-    ]  # fmt: skip
-    tx.insert("memories", _STAMPED, rows, update=_STAMPED[9:])  # all exist
-    mark_imported(tx, stamps)
-    stamp_versions(tx, [stamp.address for stamp in stamps if instructions_scope(stamp.address[0])])
-
-
-def _is_older(held: _StoredItem, stamp: ItemStamp) -> bool:
-    if held.updated_at != stamp.updated_at:
-        return held.updated_at < stamp.updated_at
-    if held.expires_at is None:
-        return False
-    return stamp.expires_at is None or stamp.expires_at > held.expires_at
 
 
 def _there(tx: Transaction, addresses: Iterable[ItemAddress]) -> dict[Place, _StoredItem]:
@@ -240,23 +193,6 @@ def add_versions(tx: Transaction, addresses: Iterable[ItemAddress]) -> None:
     tx.insert("instructions", _VERSION_COLUMNS, rows)
 
 
-def stamp_versions(tx: Transaction, addresses: Iterable[ItemAddress]) -> None:
-    """Give the newest versions the imported times of their items."""
-    newest = _newest(tx, _version_keys(addresses))
-    rows = [
-        (tenant, key, newest[tenant, key][0], "", "{}", updated_at)
-        for tenant, key, _, _, updated_at in _items(tx, addresses)
-        if (tenant, key) in newest
-    ]
-    tx.insert("instructions", _VERSION_COLUMNS, rows, update=("created_at",))  # all exist
-
-
-def drop_versions(tx: Transaction, addresses: Iterable[ItemAddress]) -> int:
-    """Delete all versions of items; return their number."""
-    sql = "DELETE FROM instructions WHERE (tenant_id, instruction_key) IN %s"
-    return tx.run_in(sql, [_version_keys(addresses)])
-
-
 def _version_keys(addresses: Iterable[ItemAddress]) -> list[tuple[str, str]]:
     return list(dict.fromkeys((tenant_of(namespace), key) for namespace, key in addresses))
 
@@ -285,55 +221,3 @@ def _newest(
             [keys],
         )
     }
-
-
-def mark_imported(tx: Transaction, stamps: Sequence[ItemStamp]) -> None:
-    """Mark items as imported."""
-    newest: dict[tuple[str, bytes], datetime] = {}
-    for stamp in stamps:
-        at = _mark_key(stamp.address)
-        newest[at] = max(stamp.updated_at, newest.get(at, stamp.updated_at))
-    rows = ((*at, updated_at, None) for at, updated_at in sorted(newest.items()))
-    tx.insert("import_marks", _MARKS, rows, update=("updated_at",))
-
-
-def mark_deleted(tx: Transaction, addresses: Iterable[ItemAddress], now: datetime) -> None:
-    """Mark imported items as deleted."""
-    tx.run_in(
-        "UPDATE import_marks SET deleted_at = %s WHERE (tenant_id, address_hash) IN %s",
-        [now, [_mark_key(address) for address in addresses]],
-    )
-
-
-def mark_all_deleted(tx: Transaction, tenant: str, now: datetime) -> None:
-    """Replace the marks of a tenant, if any, by one: all imported items were deleted."""
-    if tx.run("DELETE FROM import_marks WHERE tenant_id = %s", [tenant]):
-        tx.insert("import_marks", _MARKS, [(tenant, ALL, now, now)])
-
-
-def marks_of(tx: Transaction, addresses: Sequence[ItemAddress]) -> Mapping[ItemAddress, ImportMark]:
-    """Return the marks of items: their own, or that of their tenant."""
-    keys = {_mark_key(address) for address in addresses}
-    lookups = sorted(keys | {(tenant, ALL) for tenant, _ in keys})
-    found = {
-        (tenant, digest): ImportMark(updated_at=updated_at, deleted_at=deleted_at)
-        for tenant, digest, updated_at, deleted_at in tx.rows_in(
-            f"SELECT {', '.join(_MARKS)} FROM import_marks WHERE (tenant_id, address_hash) IN %s",
-            [lookups],
-        )
-    }
-    marks: dict[ItemAddress, ImportMark] = {}
-    for address in addresses:
-        at = _mark_key(address)
-        own, shared = found.get(at), found.get((at[0], ALL))
-        if own and shared:
-            marks[address] = own.after(shared)
-        elif mark := own or shared:
-            marks[address] = mark
-    return marks
-
-
-def _mark_key(address: ItemAddress) -> tuple[str, bytes]:
-    namespace, key = address
-    named = f"{rest_of(namespace)}\0{key}".encode(errors="surrogatepass")
-    return tenant_of(namespace), hashlib.sha256(named).digest()

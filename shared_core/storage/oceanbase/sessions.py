@@ -13,7 +13,6 @@ from shared_core.core.namespaces import from_path, path_end, scope_path, to_path
 from shared_core.ports.session_logs import Appended, Seen, SessionRecord, StateChange
 from shared_core.storage.oceanbase.base import OceanBasePart, reading, writing
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
-from shared_core.storage.oceanbase.erasures import drop_empty_threads, erase
 from shared_core.storage.oceanbase.visibility import if_set
 
 _LOG_COLUMNS = "thread_id, version, session_updated_at, state"
@@ -87,17 +86,6 @@ class OceanBaseSessions(OceanBasePart):
         if done.version is not None:
             add_shared(tx, shared, now)
         return done
-
-    async def close_session(self, scope: Scope, thread_id: ThreadId, *, forget: bool) -> None:
-        tenant, now = scope_path(scope), self._clock()
-
-        def work(tx: Transaction) -> None:
-            if forget:
-                erase(tx, tenant, thread_id, now)
-            close_log(tx, tenant, thread_id, now)
-            drop_empty_threads(tx, tenant, thread_id)
-
-        await self._database.write(work, tenant)
 
 
 def _record(
@@ -210,22 +198,6 @@ def _log(
         [(tenant, thread_id, seq, event.event_id, event.author, event.role, event.text, "{}",
           event.occurred_at, now, payload)],
     )  # fmt: skip
-
-
-def close_log(tx: Transaction, tenant: str, thread_id: ThreadId, now: datetime) -> None:
-    """End the log of a thread, and delete its events that are not remembered."""
-    closed = tx.run(
-        "UPDATE threads SET session_started_at = NULL, session_updated_at = NULL,"
-        " last_event_id = NULL, state = '{}', version = version + 1, updated_at = %s"
-        f" {_THREAD} AND session_started_at IS NOT NULL",
-        [now, tenant, thread_id],
-    )
-    if closed:
-        tx.run(f"DELETE FROM events {_THREAD} AND memory_seq IS NULL", [tenant, thread_id])
-        tx.run(
-            f"UPDATE events SET payload = NULL {_THREAD} AND payload IS NOT NULL",
-            [tenant, thread_id],
-        )
 
 
 def shared_states(tx: Transaction, tenants: Sequence[str]) -> dict[str, Mapping[str, JsonValue]]:

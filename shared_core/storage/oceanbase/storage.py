@@ -26,7 +26,6 @@ from shared_core.storage.oceanbase.conversations import OceanBaseConversations
 from shared_core.storage.oceanbase.erasures import OceanBaseErasures
 from shared_core.storage.oceanbase.events import OceanBaseEvents
 from shared_core.storage.oceanbase.graph import OceanBaseGraph
-from shared_core.storage.oceanbase.instructions import OceanBaseInstructions
 from shared_core.storage.oceanbase.item_writes import put_rows, put_vectors, strengths_of
 from shared_core.storage.oceanbase.items import OceanBaseItems
 from shared_core.storage.oceanbase.jobs import OceanBaseJobs
@@ -54,7 +53,6 @@ class OceanBaseStorage:
         database = OceanBaseDatabase(settings)
         vectors = OceanBaseVectors(database, clock)
         self.items = OceanBaseItems(database, clock, strength, settings.ann_threshold)
-        self.instructions = OceanBaseInstructions(database, clock, strength)
         self.events = OceanBaseEvents(database, clock, strength)
         self.recall = OceanBaseRecall(database, clock)
         self.accesses = OceanBaseAccesses(database, clock)
@@ -145,6 +143,9 @@ def _verbs(clock: Clock, strength: Strength | None) -> Mapping[str, RunVerb]:
         put_vectors(tx, vectors)
         return []
 
+    def exclude_appends(tx: Transaction, tenant: str) -> list[Row]:
+        return []  # they wait for the lock of the tenant
+
     def enqueue(
         tx: Transaction,
         tenant: str,
@@ -159,6 +160,7 @@ def _verbs(clock: Clock, strength: Strength | None) -> Mapping[str, RunVerb]:
         "append_turns": append_turns,
         "put_items": put_items,
         "add_vectors": add_vectors,
+        "exclude_appends": exclude_appends,
         "enqueue": enqueue,
     }
 

@@ -1,28 +1,19 @@
-"""Turns of threads on PostgreSQL: appended, read again, forgotten, erased with a receipt."""
+"""Turns of threads on PostgreSQL, and the receipts of erasures."""
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
-from uuid import UUID
+from typing import Final
 
 from shared_core.core.domain import AsOf, Event, Memory, Scope, ThreadId
 from shared_core.core.json_text import to_json
-from shared_core.core.namespaces import (
-    ROOT,
-    from_path,
-    memories_namespace,
-    rest_of,
-    scope_path,
-    storable,
-    to_path,
-)
-from shared_core.ports.erasures import ERASED_TABLES, ERASED_TOKEN, ErasureReceipt
+from shared_core.core.namespaces import ROOT, memories_namespace, rest_of, scope_path, to_path
+from shared_core.policies.erasing import receipt_of
+from shared_core.ports.erasures import ErasureReceipt
 from shared_core.ports.events import EventRow, MemoryQuery, SliceOrder
-from shared_core.ports.items import ItemAddress, VectorRows
+from shared_core.ports.items import VectorRows
 from shared_core.ports.jobs import NewJob
 from shared_core.ports.operations import Select, equal, one_of
 from shared_core.ports.storage import Clock
@@ -45,11 +36,6 @@ _EVENT_COLUMNS = (
     "event_ids", "authors", "roles", "texts", "metadata", "occurred_at", "importances",
     "expires_at", "memory_ids", "values", "terms", "term_counts", "strengths",
 )  # fmt: skip
-ROWS_OF_TENANT = " UNION ALL ".join(
-    f"SELECT '{table}' AS name, count(*) AS rows FROM {table} WHERE tenant_id = %(tenant)s"  # noqa: S608
-    for table in (*ERASED_TABLES, "embeddings")
-)
-"""Fills {rows_of_tenant}: the number of rows in each table that an erasure reaches."""
 
 
 @dataclass
@@ -77,11 +63,7 @@ class PostgresEvents:
         job: NewJob | None = None,
     ) -> set[str]:
         now = self._clock()
-        sent = [
-            step("hold_policies", {"tenants": [scope_path(scope)]}),
-            self.append_step(scope, thread_id, rows, now),
-            *vector_steps(vectors),
-        ]
+        sent = [*self.append_steps(scope, thread_id, rows, now), *vector_steps(vectors)]
         if job:
             sent.append(enqueue_step(scope, thread_id, job, now, changed_at=now))
         tenant = scope_path(scope)
@@ -108,10 +90,10 @@ class PostgresEvents:
             row.event.event_id for row in rows if row.memory_id in found
         }
 
-    def append_step(
+    def append_steps(
         self, scope: Scope, thread_id: ThreadId, rows: Sequence[EventRow], now: datetime
-    ) -> Step:
-        """Return the step that appends turns and returns the ids of those that are new."""
+    ) -> list[Step]:
+        """Return the steps that append turns; the last one returns the ids of the new ones."""
         values = by_column(
             _EVENT_COLUMNS,
             [
@@ -131,7 +113,7 @@ class PostgresEvents:
             "namespace": rest_of(memories_namespace(scope)),
             "now": now,
         }
-        return step("append_events", values)
+        return steps(values, "begin_append", "append_events")
 
     async def thread_events(self, scope: Scope, thread_id: ThreadId, limit: int) -> Sequence[Event]:
         rows = await self._database.rows(
@@ -146,25 +128,6 @@ class PostgresEvents:
         values = {"tenant": tenant, "thread_id": thread_id, "limit": limit, "now": self._clock()}
         [rows] = await self._database.run(tenant, step("thread_history", values | moments(as_of)))
         return [event_from_row(row[1:]) for row in reversed(rows)]
-
-    async def forget_turns(
-        self, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]
-    ) -> int:
-        tenant = scope_path(scope)
-        values = {
-            "tenant": tenant,
-            "tenants": [tenant],
-            "thread_id": thread_id,
-            "event_ids": [event_id for event_id in event_ids if storable(event_id)],
-            "now": self._clock(),
-        }
-        sent = steps(values, "lock_tenants", "forget_turns")
-        return len((await self._database.run(tenant, *sent)).named("forget_turns"))
-
-    async def forget_scope(self, scope: Scope, thread_id: ThreadId | None) -> int:
-        sent = erasing_steps(scope, thread_id, self._clock())
-        answers = await self._database.run(scope_path(scope), *sent)
-        return len(answers.named("forget_scope" if thread_id is None else "forget_thread"))
 
     async def list_memories(
         self, query: MemoryQuery, order: SliceOrder, limit: int, offset: int
@@ -199,100 +162,17 @@ class PostgresEvents:
         }
         return step(name, {**common, **values}, as_of=query.as_of is not None, literals=literals)
 
-    async def memories_without_vectors(
-        self, scope: Scope, thread_id: ThreadId, model: str, limit: int
-    ) -> Sequence[tuple[ItemAddress, str]]:
-        namespace = memories_namespace(scope)
-        values = {"thread_id": thread_id, "model": model, "limit": limit, "now": self._clock()}
-        rows = await self._database.rows(
-            scope_path(scope), "memories_without_vectors", **below(namespace), **values
-        )
-        return [((namespace, key), text) for key, text in rows]
-
     async def add_vectors(self, scope: Scope, vectors: VectorRows) -> None:
         await self._database.run(scope_path(scope), *vector_steps(vectors))
 
 
-def locking_steps(scope: Scope, thread_id: ThreadId | None, now: datetime) -> list[Step]:
-    """Return the locks of an erasure: an input of the session comes before it or after it."""
-    tenant = scope_path(scope)
-    values = {"tenant": tenant, "tenants": [tenant], "thread_id": thread_id, "now": now}
-    return steps(values, "lock_conversation", "lock_tenants")
-
-
-def forgetting_steps(scope: Scope, thread_id: ThreadId | None, now: datetime) -> list[Step]:
-    """Return the steps that erase the memory of a scope, or of one of its threads."""
-    tenant = scope_path(scope)
-    values = {
-        "tenant": tenant, "tenants": [tenant], "thread_id": thread_id, "path": tenant, "now": now,
-    }  # fmt: skip
-    names = ["forget_scope" if thread_id is None else "forget_thread"]
-    names += ["bury_threads", "drop_jobs", "drop_runs", "drop_empty_threads", "drop_conversations"]
-    if thread_id is None:
-        names += ["drop_aliases", "drop_profiles", "mark_all_deleted", "drop_import_marks"]
-        names.append("drop_policies")
-    return steps(values, *names)
-
-
-def erasing_steps(scope: Scope, thread_id: ThreadId | None, now: datetime) -> list[Step]:
-    """Return the steps that erase the memory of a scope or a thread, its locks first."""
-    return [*locking_steps(scope, thread_id, now), *forgetting_steps(scope, thread_id, now)]
-
-
 @dataclass
 class PostgresErasures:
-    """Erasures of users and threads, and their receipts."""
+    """The receipts of erasures."""
 
     _database: PostgresDatabase
-    _clock: Clock
 
-    async def erase(
-        self, scope: Scope, thread_id: ThreadId | None, erasure_id: UUID, requested_at: datetime
-    ) -> ErasureReceipt:
-        tenant, now = scope_path(scope), self._clock()
-        values = {
-            "tenant": tenant,
-            "app_tenant": to_path((scope.app,)),
-            "app": scope.app,
-            "user": scope.user,
-            "thread_id": thread_id,
-            "nobody": ERASED_TOKEN,
-            "salt": secrets.token_bytes(32),
-            "erasure_id": erasure_id,
-            "requested_at": requested_at,
-            "now": now,
-        }
-        last = ["drop_marks_of_words", "erase_logs", "drop_lost_jobs", "blur_profiles"]
-        if thread_id is None:
-            last += ["erase_user", "bind_app", "erase_tokens", "bind_user"]
-        rows = (("rows_of_tenant", ROWS_OF_TENANT),)
-        answers = await self._database.run(
-            tenant,
-            *locking_steps(scope, thread_id, now),
-            # Counted within the locks: the receipt then counts what this erasure deletes.
-            step("drop_marks_of_words", values),
-            step("count_before_erasing", values, literals=rows),
-            *forgetting_steps(scope, thread_id, now),
-            *steps(values, *last),
-            step("add_erasure", values, literals=rows),
-            step("erasure", values),
-        )
-        return _receipt(answers.named("erasure")[0])
-
-    async def erasures(self, scope: Scope | None, app: str | None) -> Sequence[ErasureReceipt]:
-        above = scope_path(scope) if scope else ROOT if app is None else to_path((app,))
+    async def receipts(self, app: str | None) -> Sequence[ErasureReceipt]:
+        above = ROOT if app is None else to_path((app,))
         rows = await self._database.rows(above, "erasures", above=above)
-        return [_receipt(row) for row in rows]
-
-
-def _receipt(row: Sequence[Any]) -> ErasureReceipt:
-    tenant, erasure_id, target, counts, receipt_hash, requested_at, completed_at = row
-    return ErasureReceipt(
-        erasure_id=erasure_id,
-        scope=Scope(*from_path(tenant)),
-        thread_id=target.get("thread_id"),
-        counts=counts,
-        requested_at=requested_at,
-        completed_at=completed_at,
-        receipt_hash=bytes(receipt_hash).hex(),
-    )
+        return [receipt_of(row[0], row[1:]) for row in rows]

@@ -1,45 +1,38 @@
-"""Key-value items and instructions on PostgreSQL, and the marks of imported items."""
+"""Key-value items on PostgreSQL."""
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from uuid import UUID
 
 from pgvector import HalfVector
 
-from shared_core.core.domain import JsonValue, MemoryKind, Namespace, Scope
+from shared_core.core.domain import JsonValue, MemoryKind, Namespace
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import (
     common_prefix,
     from_path,
-    instructions_namespace,
     instructions_scope,
     path_end,
     rest_of,
-    scope_path,
     storable,
     tenant_of,
     to_path,
 )
 from shared_core.core.retention_policy import Strength
 from shared_core.ports.items import (
-    ImportMark,
-    Instruction,
     Item,
     ItemAddress,
     ItemQuery,
-    ItemStamp,
     MemoryRow,
     NamespaceQuery,
     VectorRows,
 )
 from shared_core.ports.storage import Clock
 from shared_core.storage._filters import compile_filter
-from shared_core.storage._rows import any_term, initial_of, item_from_row, record, to_tsvector
+from shared_core.storage._rows import any_term, initial_of, item_from_row, to_tsvector
 from shared_core.storage.postgres.connection.database import PostgresDatabase, by_column
 from shared_core.storage.postgres.connection.marks import AnswerLost, Mark
 from shared_core.storage.postgres.connection.pipeline import Rows
@@ -49,8 +42,6 @@ from shared_core.storage.postgres.indexes import TenantIndexes
 TENANT_DEPTH = 2
 """Labels of a namespace that name the tenant: application and user (decision 1)."""
 UNLIMITED = 1_000_000_000
-EVERY_ITEM = b""
-"""The hash in import_marks that stands for every item of a tenant."""
 _ROW_COLUMNS = (
     "tenants", "memory_ids", "namespaces", "keys", "kinds", "texts", "values", "terms",
     "term_counts", "authors", "importances", "occurred_at", "expires_at", "ttl_s", "thread_ids",
@@ -70,33 +61,13 @@ class PostgresItems:
     _indexes: TenantIndexes
     _strength: Strength | None = None
 
-    async def put_memories(
-        self,
-        rows: Sequence[MemoryRow],
-        vectors: VectorRows | None,
-        forgotten: Sequence[ItemAddress] = (),
-        stamps: Sequence[ItemStamp] = (),
-    ) -> None:
-        sent = [*self.put_steps(rows), *vector_steps(vectors), *self.forget_steps(forgotten)]
-        sent += _stamp_steps("stamp_written", stamps)
-        if sent:
-            written = [(row.namespace, row.key) for row in rows]
-            scope = scope_of([*written, *forgotten])
-            mark = Mark(min(tenant_of(namespace) for namespace, _ in [*written, *forgotten]))
+    async def put_memories(self, rows: Sequence[MemoryRow], vectors: VectorRows | None) -> None:
+        if rows:
+            mark = Mark(min(tenant_of(row.namespace) for row in rows))
+            sent = [*self.put_steps(rows), *vector_steps(vectors)]
             with suppress(AnswerLost):
+                scope = scope_of((row.namespace, row.key) for row in rows)
                 await self._database.run(scope, *sent, mark=mark)
-
-    async def forget(self, addresses: Sequence[ItemAddress]) -> int:
-        sent = self.forget_steps(addresses)
-        if not sent:
-            return 0
-        return len((await self._database.run(scope_of(addresses), *sent)).named("forget"))
-
-    async def resolve_ids(self, scope: Scope, memory_ids: Sequence[UUID]) -> Sequence[ItemAddress]:
-        rows = await self._database.rows(
-            scope_path(scope), "resolve_ids", memory_ids=list(memory_ids)
-        )
-        return [(from_path(namespace), key) for namespace, key, *_ in rows]
 
     async def get_items(self, addresses: Sequence[ItemAddress]) -> Sequence[Item]:
         named = [address for address in addresses if storable(address[1])]
@@ -158,22 +129,11 @@ class PostgresItems:
         values = {**address_columns(addresses), "now": self._clock()}
         await self._database.run(scope_of(addresses), step("extend_items", values))
 
-    async def sweep_expired(self, prefix: Namespace, limit: int) -> int:
+    async def expired_tenants(self, prefix: Namespace, limit: int) -> Sequence[str]:
         scope, one_tenant, values = self._below(prefix)
-        sweep = step("sweep_expired", values | {"limit": limit}, one_tenant=one_tenant)
-        [rows] = await self._database.run(scope, sweep)
-        return len(rows)
-
-    async def stamp_items(self, stamps: Sequence[ItemStamp]) -> None:
-        addresses = [stamp.address for stamp in stamps]
-        await self._database.run(scope_of(addresses), *_stamp_steps("stamp_items", stamps))
-
-    async def import_marks(
-        self, addresses: Sequence[ItemAddress]
-    ) -> Mapping[ItemAddress, ImportMark]:
-        reading = step("import_marks", _mark_columns(addresses))
-        [rows] = await self._database.run(scope_of(addresses), reading)
-        return _marks_by_address(addresses, rows)
+        expired = step("expired_tenants", values | {"limit": limit}, one_tenant=one_tenant)
+        [rows] = await self._database.run(scope, expired)
+        return [row[0] for row in rows]
 
     def put_steps(self, rows: Sequence[MemoryRow]) -> list[Step]:
         """Return the steps that write memories by address, and new versions of instructions."""
@@ -198,21 +158,6 @@ class PostgresItems:
             # Without it, an instruction deleted at this moment leaves an item without versions.
             return [step("lock_tenants", named), *sent, step("add_versions", named)]
         return sent
-
-    def forget_steps(self, addresses: Sequence[ItemAddress]) -> list[Step]:
-        """Return the steps that delete memories, with the versions of instructions."""
-        named = [address for address in addresses if storable(address[1])]
-        if not named:
-            return []
-        now = self._clock()
-        values = {**address_columns(named), "now": now}
-        sent = [
-            step("lock_tenants", values),
-            step("mark_deleted", {**_mark_columns(named), "now": now}),
-        ]
-        if versioned := _versioned(named):
-            sent.append(step("drop_versions", address_columns(versioned)))
-        return [*sent, step("forget", values)]
 
     def initial_strength(
         self, kind: MemoryKind, text: str, importance: float, value: Mapping[str, JsonValue]
@@ -242,52 +187,6 @@ class PostgresItems:
         return tenant, one_tenant, values
 
 
-@dataclass
-class PostgresInstructions:
-    """Instructions: the newest version is an item, a table of their own holds all versions."""
-
-    _database: PostgresDatabase
-    _items: PostgresItems
-
-    async def put_instruction(self, row: MemoryRow, vectors: VectorRows | None) -> Instruction:
-        scope = instructions_scope(row.namespace)
-        if scope is None:
-            raise AssertionError(f"{row.namespace} holds no instructions")
-        values = {"tenant": scope_path(scope), "key": row.key, "limit": 1}
-        answers = await self._database.run(
-            scope_path(scope),
-            *self._items.put_steps([row]),
-            *vector_steps(vectors),
-            step("instruction_versions", values),
-        )
-        return _instructions(scope, answers.named("instruction_versions"))[0]
-
-    async def instruction_versions(
-        self, scope: Scope, key: str, limit: int
-    ) -> Sequence[Instruction]:
-        rows = await self._database.rows(
-            scope_path(scope), "instruction_versions", key=key, limit=limit
-        )
-        return _instructions(scope, rows)
-
-    async def newest_instructions(
-        self, scope: Scope, limit: int, offset: int
-    ) -> Sequence[Instruction]:
-        rows = await self._database.rows(
-            scope_path(scope), "newest_instructions", limit=limit, offset=offset
-        )
-        return _instructions(scope, rows)
-
-    async def drop_instruction(self, scope: Scope, key: str) -> int:
-        sent = self._items.forget_steps([(instructions_namespace(scope), key)])
-        answers = await self._database.run(scope_path(scope), *sent)
-        return len(answers.named("drop_versions"))
-
-
-def _instructions(scope: Scope, rows: Rows) -> list[Instruction]:
-    return [record(Instruction, row, scope=scope) for row in rows]
-
-
 def vector_steps(vectors: VectorRows | None) -> list[Step]:
     """Return the step that writes the vectors of memories, if there are any."""
     if vectors is None or not vectors.addresses:
@@ -299,57 +198,6 @@ def vector_steps(vectors: VectorRows | None) -> list[Step]:
         "embeddings": [HalfVector(vector) for vector in vectors.vectors],
     }
     return [step("add_embeddings", values)]
-
-
-def _stamp_steps(name: str, stamps: Sequence[ItemStamp]) -> list[Step]:
-    """Return the steps that give imported items their times, and mark them as imported."""
-    if not stamps:
-        return []
-    addresses = [stamp.address for stamp in stamps]
-    values = {
-        **address_columns(addresses),
-        "created_at": [stamp.created_at for stamp in stamps],
-        "updated_at": [stamp.updated_at for stamp in stamps],
-        "expires_at": [stamp.expires_at for stamp in stamps],
-        "ttl_s": [stamp.ttl_s for stamp in stamps],
-    }
-    marked = {**_mark_columns(addresses), "updated_at": values["updated_at"]}
-    sent = [step(name, values), step("mark_imported", marked)]
-    if versioned := _versioned(addresses):
-        sent.append(step("stamp_versions", address_columns(versioned)))
-    return sent
-
-
-def _mark_columns(addresses: Iterable[ItemAddress]) -> dict[str, object]:
-    named = list(addresses)
-    return {
-        "tenants": [tenant_of(namespace) for namespace, _ in named],
-        "hashes": [_hash(address) for address in named],
-    }
-
-
-def _hash(address: ItemAddress) -> bytes:
-    namespace, key = address
-    return hashlib.sha256(f"{rest_of(namespace)}\0{key}".encode(errors="surrogatepass")).digest()
-
-
-def _marks_by_address(
-    addresses: Sequence[ItemAddress], rows: Rows
-) -> Mapping[ItemAddress, ImportMark]:
-    """Return the mark of each marked item: its own, or that of its tenant."""
-    found = {
-        (tenant, bytes(digest)): ImportMark(updated_at=updated_at, deleted_at=deleted_at)
-        for tenant, digest, updated_at, deleted_at in rows
-    }
-    marks: dict[ItemAddress, ImportMark] = {}
-    for address in addresses:
-        tenant = tenant_of(address[0])
-        own, shared = found.get((tenant, _hash(address))), found.get((tenant, EVERY_ITEM))
-        if own and shared:
-            marks[address] = own.after(shared)
-        elif mark := own or shared:
-            marks[address] = mark
-    return marks
 
 
 def address_columns(addresses: Iterable[ItemAddress]) -> dict[str, object]:

@@ -15,8 +15,7 @@ from shared_core.ports.storage import Clock
 from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.marks import AnswerLost, Mark
 from shared_core.storage.postgres.connection.pipeline import Rows
-from shared_core.storage.postgres.connection.statements import Step, step, steps
-from shared_core.storage.postgres.events import erasing_steps
+from shared_core.storage.postgres.connection.statements import Step, step
 
 UNLIMITED = 2**62
 _State: TypeAlias = Mapping[str, JsonValue]
@@ -115,13 +114,6 @@ class PostgresSessions:
             version = stored if seen.version is None else seen.version + 1
             return Appended(version, None, seen.version)
         return Appended(*rows[0])
-
-    async def close_session(self, scope: Scope, thread_id: ThreadId, *, forget: bool) -> None:
-        tenant = scope_path(scope)
-        values = {"tenant": tenant, "thread_id": thread_id, "now": self._clock()}
-        sent = erasing_steps(scope, thread_id, self._clock()) if forget else []
-        sent += steps(values, "close_session", "drop_empty_threads", "drop_lost_jobs")
-        await self._database.run(tenant, *sent)
 
 
 def _shared_state_step(scope: Scope) -> Step:

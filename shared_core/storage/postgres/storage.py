@@ -17,7 +17,7 @@ from shared_core.storage.postgres.conversations import PostgresConversations
 from shared_core.storage.postgres.events import PostgresErasures, PostgresEvents
 from shared_core.storage.postgres.graph import PostgresGraph
 from shared_core.storage.postgres.indexes import PostgresIndexes, TenantIndexes
-from shared_core.storage.postgres.items import PostgresInstructions, PostgresItems, vector_steps
+from shared_core.storage.postgres.items import PostgresItems, vector_steps
 from shared_core.storage.postgres.jobs import PostgresJobs, enqueue_step
 from shared_core.storage.postgres.recall import PostgresAccesses, PostgresRecall
 from shared_core.storage.postgres.reembed import PostgresReembed
@@ -37,7 +37,6 @@ class PostgresStorage:
         items = PostgresItems(database, clock, indexes, strength)
         events = PostgresEvents(database, clock, items)
         self.items = items
-        self.instructions = PostgresInstructions(database, items)
         self.events = events
         self.recall = PostgresRecall(database, clock)
         self.accesses = PostgresAccesses(database)
@@ -47,7 +46,7 @@ class PostgresStorage:
         self.runs = PostgresRuns(database, clock)
         self.graph = PostgresGraph(database, clock)
         self.retention = PostgresRetention(database, clock)
-        self.erasures = PostgresErasures(database, clock)
+        self.erasures = PostgresErasures(database)
         self.indexes = PostgresIndexes(database, indexes)
         self.reembedding = PostgresReembed(database, clock)
         self.transfer = PostgresTransfer(database)
@@ -55,9 +54,10 @@ class PostgresStorage:
         policies = PostgresPolicies(
             database,
             {
-                "append_turns": lambda tenant, thread_id, rows: [
-                    events.append_step(scope_of(tenant), thread_id, rows, clock())
-                ],
+                "append_turns": lambda tenant, thread_id, rows: events.append_steps(
+                    scope_of(tenant), thread_id, rows, clock()
+                ),
+                "exclude_appends": lambda tenant: [step("exclude_appends", {"tenant": tenant})],
                 "put_items": lambda _, rows: items.put_steps(rows),
                 "add_vectors": lambda _, vectors: vector_steps(vectors),
                 "enqueue": lambda tenant, thread_id, job, changed_at=None: [

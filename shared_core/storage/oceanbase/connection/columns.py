@@ -72,12 +72,23 @@ class Table:
     left_out: Mapping[str, str]
 
 
+_EMBEDDINGS = Table(
+    columns={
+        **dict.fromkeys(("tenant_id", "model", "field"), ColumnType.TEXT),
+        "memory_id": ColumnType.UUID,
+    },
+    key=("model", "memory_id", "field"),
+    unique=(),
+    left_out={},
+)
+
+
 @cache
 def tables() -> Mapping[str, Table]:
     """Return the tables by name. `embeddings` stands for the tables of all dimensions."""
     script = "\n".join(one.sql for one in migrations())
     found = re.findall(r"^CREATE TABLE IF NOT EXISTS (\w+) \((.*?)^\)", script, re.M | re.S)
-    return {name: _table(name, body) for name, body in found}
+    return {name: _table(name, body) for name, body in found} | {"embeddings": _EMBEDDINGS}
 
 
 def _table(name: str, body: str) -> Table:

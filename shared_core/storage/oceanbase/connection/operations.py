@@ -63,6 +63,8 @@ class Operations:
     def run(self, tx: Transaction, tenant: str, operation: Operation) -> list[Row]:
         """Run an operation on a tenant's rows, and return its rows."""
         match operation:
+            case Select(table="embeddings"):
+                return self._vectors(tx, tenant, operation)
             case Select():
                 return selected(tx, tenant, operation)
             case Verb(name, arguments):
@@ -82,6 +84,14 @@ class Operations:
             case _:
                 assert_never(operation)
         return []
+
+    def _vectors(self, tx: Transaction, tenant: str, select: Select) -> list[Row]:
+        """Return what a Select finds in the tables of all dimensions."""
+        names = self.vector_tables(tx)
+        rows = [row for one in names for row in selected(tx, tenant, replace(select, table=one))]
+        if not names and select.columns == (Aggregate("count"),):
+            return [(0,)]
+        return _joined(select, rows)
 
     def _delete_memories(self, tx: Transaction, tenant: str, deleted: Delete) -> list[Row]:
         """Delete memories with the rows that depend on them, or their vectors alone."""
@@ -126,6 +136,8 @@ class _Names:
     """The columns that a statement may name. prefix: of the columns of the first table."""
 
     def __init__(self, table: str, joins: Sequence[Join] = (), prefix: str = "") -> None:
+        if table.startswith("embeddings_"):
+            table = "embeddings"
         self._tables = {"t": table, **{join.alias: join.table for join in joins}}
         self._prefix = prefix
 

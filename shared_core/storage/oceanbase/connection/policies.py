@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from shared_core.ports.operations import Batch, Last, Lock, PolicyFactory, Row, Select, TenantBusy
 from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
-from shared_core.storage.oceanbase.connection.operations import Operations, selected
+from shared_core.storage.oceanbase.connection.operations import Operations
 from shared_core.storage.oceanbase.connection.transactions import Transaction
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ class PolicyRunner:
     async def read(self, tenant: str, operations: Sequence[Select]) -> list[list[Row]]:
         """Return the rows of each operation, all of one moment."""
         return await self._database.read(
-            lambda tx: [selected(tx, tenant, one) for one in operations]
+            lambda tx: [self._operations.run(tx, tenant, one) for one in operations]
         )
 
     async def query(self, tenant: str, reader: PolicyFactory[T]) -> T:

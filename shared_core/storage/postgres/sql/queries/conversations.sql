@@ -103,7 +103,3 @@ ORDER BY c.ends_at, c.tenant_id LIMIT %(limit)s
 
 -- name: next_end
 SELECT min(c.ends_at) FROM conversations c WHERE c.status = 'active'
-
--- name: drop_conversations
-DELETE FROM conversations
-WHERE tenant_id = %(tenant)s AND (%(thread_id)s::text IS NULL OR thread_id = %(thread_id)s)

@@ -10,6 +10,18 @@ LEFT JOIN tombstones t ON t.tenant_id = %(tenant)s AND t.thread_id = %(thread_id
                       AND t.event_id = g.event_id
 WHERE e.event_id IS NOT NULL OR t.event_id IS NOT NULL
 
+-- name: begin_append
+-- Comes before append_events: the turns that exclude_appends forgets are buried by the time that an
+-- append looks for tombstones. Also keeps policies unchanged, as hold_policies does.
+SELECT pg_advisory_xact_lock_shared(hashtextextended(path, seed))
+FROM (VALUES ('/', 1), (substring(%(tenant)s FROM '^/[^/]+/'), 1), (%(tenant)s, 1),
+             (%(tenant)s, 28)) AS held(path, seed)
+
+-- name: exclude_appends
+-- Appends and inputs of a tenant wait until the transaction ends.
+SELECT pg_advisory_xact_lock(hashtextextended(%(tenant)s, seed))
+FROM (VALUES (27), (28)) AS held(seed)
+
 -- name: append_events
 -- Remembers the given turns in order and returns the ids of new ones. New turns are appended to the
 -- thread. Turns of its session log are there already; given without a text, they are remembered as

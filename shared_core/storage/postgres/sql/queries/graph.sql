@@ -234,9 +234,6 @@ ORDER BY e.valid_from, e.recorded_at, e.edge_id
 {keys_of_entity}
 ORDER BY 1
 
--- name: drop_aliases
-DELETE FROM entity_aliases WHERE tenant_id = %(tenant)s
-
 -- name: edges_about
 -- Edges that hold and touch one of some names, or another name of the same entity.
 WITH roots AS MATERIALIZED (

@@ -68,28 +68,17 @@ FROM {addresses}
 WHERE m.tenant_id = g.tenant_id AND m.namespace = g.namespace AND m.key = g.key
   AND m.ttl_s IS NOT NULL AND m.expires_at > %(now)s
 
--- name: sweep_expired
--- Deletes expired memories below a path with their turns, and expired turns without a memory; a
--- limited number of each.
-WITH named AS (
-    SELECT m.tenant_id, m.memory_id, m.kind FROM memories m
-    WHERE {tenant_scope} AND {below} AND m.expires_at <= %(now)s
-    ORDER BY m.tenant_id, m.expires_at LIMIT %(limit)s
-    FOR UPDATE SKIP LOCKED
-), unremembered_turns AS (
-    SELECT m.tenant_id, m.thread_id, m.event_id FROM events m
-    WHERE {tenant_scope} AND '/memories/' >= %(path)s AND '/memories/' < %(path_end)s
-      AND m.expires_at <= %(now)s AND (m.memory_seq IS NOT NULL OR m.payload IS NULL)
-      AND NOT EXISTS (
-            SELECT FROM memory_sources s JOIN memories x USING (tenant_id, memory_id)
-            WHERE s.tenant_id = m.tenant_id AND s.thread_id = m.thread_id
-              AND s.event_id = m.event_id AND x.kind = 'episodic')
-    ORDER BY m.tenant_id, m.expires_at LIMIT %(limit)s
-    FOR UPDATE SKIP LOCKED
-), said AS (
-    SELECT s.tenant_id, s.thread_id, s.event_id
-    FROM memory_sources s JOIN named n USING (tenant_id, memory_id)
-    WHERE n.kind = 'episodic'
-    UNION
-    SELECT tenant_id, thread_id, event_id FROM unremembered_turns
-), {forgetting}
+-- name: expired_tenants
+-- Tenants with expired memories below a path, or with expired turns that are no memory.
+SELECT DISTINCT found.tenant_id
+FROM (SELECT m.tenant_id FROM memories m
+      WHERE {tenant_scope} AND {below} AND m.expires_at <= %(now)s
+      UNION ALL
+      SELECT m.tenant_id FROM events m
+      WHERE {tenant_scope} AND '/memories/' >= %(path)s AND '/memories/' < %(path_end)s
+        AND m.expires_at <= %(now)s AND (m.memory_seq IS NOT NULL OR m.payload IS NULL)
+        AND NOT EXISTS (
+              SELECT FROM memory_sources s JOIN memories x USING (tenant_id, memory_id)
+              WHERE s.tenant_id = m.tenant_id AND s.thread_id = m.thread_id
+                AND s.event_id = m.event_id AND x.kind = 'episodic')) found
+ORDER BY found.tenant_id LIMIT %(limit)s

@@ -64,29 +64,3 @@ SELECT v.prefix, v.key, v.field_name, v.embedding::real[]
 FROM unnest(%(prefixes)s::text[], %(keys)s::text[]) AS g(prefix, key)
 JOIN store_vectors v USING (prefix, key)
 WHERE v.embedding IS NOT NULL
-
--- fragment: given_stamps
-unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[],
-       %(created_at)b::timestamptz[], %(updated_at)b::timestamptz[],
-       %(expires_at)b::timestamptz[], %(ttl_s)b::float8[])
-    AS g(tenant_id, namespace, key, created_at, updated_at, expires_at, ttl_s)
-
--- name: stamp_written
--- Gives items that this transaction wrote their original times.
-UPDATE memories m
-SET created_at = g.created_at, updated_at = g.updated_at, occurred_at = g.updated_at,
-    expires_at = g.expires_at, ttl_s = g.ttl_s
-FROM {given_stamps}
-WHERE m.tenant_id = g.tenant_id AND m.namespace = g.namespace AND m.key = g.key
-
--- name: stamp_items
--- Gives items their original times, unless they were written here since. Reads may have extended
--- items on both sides: the later expiry wins.
-UPDATE memories m
-SET created_at = g.created_at, updated_at = g.updated_at, occurred_at = g.updated_at,
-    expires_at = g.expires_at, ttl_s = g.ttl_s
-FROM {given_stamps}
-WHERE m.tenant_id = g.tenant_id AND m.namespace = g.namespace AND m.key = g.key
-  AND (m.updated_at < g.updated_at
-       OR m.updated_at = g.updated_at
-          AND coalesce(g.expires_at, 'infinity') > coalesce(m.expires_at, 'infinity'))
