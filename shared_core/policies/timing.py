@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
@@ -37,6 +38,11 @@ COUNTERS = Join("memory_access", "a", (("memory_id", "memory_id"),), is_left=Tru
 
 def policy_of(row: Sequence[Any]) -> RetentionPolicy | None:
     """Return the policy in the columns fades and POLICY_COLUMNS; None if a kind never fades."""
+    return _policy_of(tuple(row))
+
+
+@lru_cache(maxsize=256)  # many users fade by the same few policies
+def _policy_of(row: Row) -> RetentionPolicy | None:
     fades, *values = row
     if not fades:
         return None
