@@ -12,7 +12,8 @@ from shared_core.core.namespaces import scope_path, storable, tenant_of
 from shared_core.ingest.expiry import sweep
 from shared_core.policies import erasing, forgetting, items, vectors
 from shared_core.ports.erasures import ErasureReceipt
-from shared_core.ports.items import ImportMark, ItemAddress, ItemStamp
+from shared_core.ports.items import ImportMark, ItemAddress, ItemStamp, VectorRows
+from shared_core.ports.operations import Last, Policy, Verb
 from shared_core.ports.storage import Storage
 from shared_core.retention import deletion
 
@@ -73,6 +74,16 @@ async def swept(storage: Storage, prefix: Namespace, limit: int, now: datetime) 
 
 async def without_vectors(
     storage: Storage, scope: Scope, thread_id: ThreadId, model: str, limit: int, now: datetime
-) -> Sequence[tuple[str, str]]:
-    waiting = partial(vectors.turns_without_vectors, thread_id, model, limit, now)
-    return await storage.query(scope_path(scope), waiting)
+) -> Sequence[tuple[ItemAddress, str]]:
+    tenant = scope_path(scope)
+    waiting = partial(vectors.turns_without_vectors, tenant, thread_id, model, limit, now)
+    return [(one.address, one.text) for one in await storage.query(tenant, waiting)]
+
+
+async def add_vectors(storage: Storage, scope: Scope, rows: VectorRows) -> None:
+    """Add vectors of memories, whatever has one."""
+
+    def adding() -> Policy[None]:
+        yield Last([Verb("add_vectors", (rows,))])
+
+    await storage.transact(scope_path(scope), adding)

@@ -31,7 +31,7 @@ from shared_core.lifecycle import Handle
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.extractive_summary import QUESTION
 from shared_core.nlp.text import has_words, search_terms
-from shared_core.policies.vectors import turns_without_vectors
+from shared_core.policies.vectors import TEXT_FIELD, add_missing_vectors, turns_without_vectors
 from shared_core.ports.conversations import check_thread
 from shared_core.ports.events import EventRow
 from shared_core.ports.items import ItemAddress, MemoryRow
@@ -101,9 +101,6 @@ def _up_to_a_branch(old: _Turns, new: _Turns) -> int:
         longest = max(longest, length)
     return longest if longest > 1 and any(role == "user" for role, _ in new[:longest]) else 0
 
-
-TEXT_FIELD = "text"
-"""Name of the vector of a memory's text."""
 
 UNCHECKED_TURNS = 16
 """Maximum number of turns sent without a query for the known ones."""
@@ -228,16 +225,19 @@ async def embed_waiting(
 
     At most EMBED_BATCHES batches, so that a busy thread does not block other jobs.
     """
-    done, namespace = 0, memories_namespace(scope)
+    done, tenant = 0, scope_path(scope)
     for _ in range(EMBED_BATCHES):
-        reading = partial(turns_without_vectors, thread_id, embedding.model, EMBED_BATCH, clock())
-        waiting = await storage.query(scope_path(scope), reading)
-        vectors = await embedding.rows(
-            [((namespace, key), TEXT_FIELD, text) for key, text in waiting]
+        reading = partial(
+            turns_without_vectors, tenant, thread_id, embedding.model, EMBED_BATCH, clock()
         )
-        if vectors is None:
+        waiting = {one.address: one for one in await storage.query(tenant, reading)}
+        made = await embedding.rows([(at, one.field, one.text) for at, one in waiting.items()])
+        if made is None:
             break
-        await storage.events.add_vectors(scope, vectors)
+        fields = [waiting[address] for address in made.addresses]
+        await storage.transact(
+            tenant, partial(add_missing_vectors, embedding.model, fields, made.vectors)
+        )
         done += len(waiting)
     return done
 

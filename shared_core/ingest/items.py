@@ -34,11 +34,11 @@ from shared_core.errors import (
     StorageReadOnly,
     StorageUnavailable,
 )
-from shared_core.ingest.events import TEXT_FIELD
 from shared_core.lifecycle import Handle
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.text import has_words, search_terms
 from shared_core.policies.items import marks_of, put_items, select_marks, stamp_items
+from shared_core.policies.vectors import TEXT_FIELD
 from shared_core.ports.items import (
     FindItems,
     ImportMark,

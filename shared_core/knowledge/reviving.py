@@ -10,9 +10,9 @@ from uuid import UUID
 from shared_core.core.domain import MemoryId, Scope
 from shared_core.core.namespaces import scope_path
 from shared_core.errors import Conflict
-from shared_core.ingest.events import TEXT_FIELD
 from shared_core.nlp.text import search_terms
 from shared_core.policies import reviving as policies
+from shared_core.policies.vectors import TEXT_FIELD
 from shared_core.ports.retention import Archived, Revival
 
 if TYPE_CHECKING:

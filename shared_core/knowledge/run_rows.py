@@ -31,13 +31,14 @@ from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import memories_namespace, scope_path, summary_key
 from shared_core.core.timestamps import CLOCKS_APART
 from shared_core.errors import Conflict
-from shared_core.ingest.events import TEXT_FIELD, memory_value
+from shared_core.ingest.events import memory_value
 from shared_core.knowledge.edge_planning import EdgePlan
 from shared_core.knowledge.fact_planning import FactPlan
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.similarity import same_statement, words_key
 from shared_core.nlp.text import language, search_terms
 from shared_core.policies import applying as policies
+from shared_core.policies.vectors import TEXT_FIELD
 from shared_core.ports.items import ItemAddress, MemoryRow, VectorRows
 from shared_core.ports.runs import Annotation, LikeText, PlannedFact, RunPlan, Source
 from shared_core.privacy.classifier import class_by_example, private_by_slot, private_by_words

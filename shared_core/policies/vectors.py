@@ -1,14 +1,22 @@
-"""Which memories wait for a vector."""
+"""Which fields of memories lack a vector of a model, and how they get one."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
+from uuid import UUID
 
-from shared_core.core.namespaces import MEMORIES, to_path
+from shared_core.core.namespaces import MEMORIES, from_path, to_path
+from shared_core.errors import InvalidInput
+from shared_core.ports.indexes import EmbeddedField
+from shared_core.ports.items import VectorRows
 from shared_core.ports.operations import (
     Join,
+    Last,
     Policy,
     Select,
+    Verb,
     begins_with,
     compare,
     equal,
@@ -17,11 +25,17 @@ from shared_core.ports.operations import (
     open_after,
 )
 
+if TYPE_CHECKING:
+    from shared_core.ports.indexes import Matrix
+
+TEXT_FIELD = "text"
+"""Name of the vector of a memory's text."""
+
 
 def turns_without_vectors(
-    thread_id: str, model: str, limit: int, now: datetime
-) -> Policy[list[tuple[str, str]]]:
-    """Return key and text of turns of a thread without a vector of a model, oldest first."""
+    tenant: str, thread_id: str, model: str, limit: int, now: datetime
+) -> Policy[list[EmbeddedField]]:
+    """Return the texts of turns of a thread without a vector of a model, oldest first."""
     living = (
         equal("m.kind", "episodic"),
         compare("m.term_count", ">", 0),
@@ -39,6 +53,81 @@ def turns_without_vectors(
     waiting = sorted(set(ids) - {row[0] for row in embedded})[:limit]
     if not waiting:
         return []
-    of_waiting = (one_of("memory_id", waiting),)
-    [rows] = yield [Select("memories", ("memory_id", "key", "text"), of_waiting)]
-    return [(key, text) for _, key, text in sorted(rows)]
+    fields = [(memory_id, TEXT_FIELD) for memory_id in waiting]
+    return (yield from fields_without_vectors(tenant, model, fields, must_exist=False))
+
+
+def fields_without_vectors(
+    tenant: str, model: str, fields: Sequence[tuple[UUID, str]], *, must_exist: bool
+) -> Policy[list[EmbeddedField]]:
+    """Return those of some fields (memory, field) that have no vector of a model.
+
+    Args:
+        tenant: the path of the user or the application.
+        model: the name of the model.
+        fields: each a memory's id and the name of its field.
+        must_exist: whether a memory that does not exist is an error; else it is left out.
+
+    Raises:
+        InvalidInput: a memory does not exist.
+    """
+    named = one_of("memory_id", sorted({memory_id for memory_id, _ in fields}))
+    columns = ("memory_id", "namespace", "key", "text", "value", "updated_at")
+    rows, embedded = yield [
+        Select("memories", columns, (named,)),
+        Select("embeddings", ("memory_id", "field"), (named, equal("model", model))),
+    ]
+    memories, made = {row[0]: row[1:] for row in rows}, set(embedded)
+    found = []
+    for memory_id, field in dict.fromkeys(fields):
+        if memory_id not in memories:
+            if must_exist:
+                raise InvalidInput(f"it does not fit its table: there is no memory {memory_id}")
+        elif (memory_id, field) not in made:
+            namespace, key, text, value, updated_at = memories[memory_id]
+            address = (from_path(tenant + namespace[1:]), key)
+            found.append(
+                EmbeddedField(
+                    tenant=tenant,
+                    memory_id=memory_id,
+                    address=address,
+                    field=field,
+                    text=text,
+                    value=value,
+                    updated_at=updated_at,
+                )
+            )
+    return found
+
+
+def add_missing_vectors(
+    model: str, fields: Sequence[EmbeddedField], vectors: Matrix
+) -> Policy[int]:
+    """Add vectors of a tenant's fields, row i of vectors for fields[i]; return their number.
+
+    Left out are fields that have a vector by now, and those of memories that were rewritten since
+    they were read: their new text needs another one. A rewrite waits for the end of this.
+    """
+    named = one_of("memory_id", sorted({one.memory_id for one in fields}))
+    held, embedded = yield [
+        Select(
+            "memories", ("memory_id", "updated_at"), (named,), order=("memory_id",), lock="update"
+        ),
+        Select("embeddings", ("memory_id", "field"), (named, equal("model", model))),
+    ]
+    updated_at, made = dict[UUID, datetime](held), set(embedded)
+    kept = [
+        place
+        for place, one in enumerate(fields)
+        if updated_at.get(one.memory_id) == one.updated_at
+        and (one.memory_id, one.field) not in made
+    ]
+    if kept:
+        rows = VectorRows(
+            model=model,
+            addresses=[fields[place].address for place in kept],
+            fields=[fields[place].field for place in kept],
+            vectors=vectors[kept],
+        )
+        yield Last([Verb("add_vectors", (rows,))])
+    return len(kept)

@@ -96,5 +96,3 @@ class EventStorage(Protocol):
 
         Bounds rise, and the first is at or before all memories. The last count has no upper bound.
         """
-
-    async def add_vectors(self, scope: Scope, vectors: VectorRows) -> None: ...

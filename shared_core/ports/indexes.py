@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from uuid import UUID
 
 from shared_core.core.domain import JsonValue, Namespace
+from shared_core.ports.items import ItemAddress
 
 if TYPE_CHECKING:
     import numpy as np
@@ -86,10 +87,14 @@ class IndexStorage(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedField:
-    """A field of a memory with a vector of another model. updated_at: of the memory."""
+    """A field of a memory with a vector of another model, or with none.
+
+    updated_at: of the memory.
+    """
 
     tenant: str
     memory_id: UUID
+    address: ItemAddress
     field: str
     text: str
     value: Mapping[str, JsonValue]
@@ -99,8 +104,8 @@ class EmbeddedField:
 class ReembedStorage(Protocol):
     """Re-embedding: two models side by side; one of them is active."""
 
-    async def begin_model(self, model: str, dimensions: int) -> None:
-        """Register a model to activate later.
+    async def set_model(self, model: str, dimensions: int, *, active: bool) -> None:
+        """Register a model, or make it the active one for reads and writes.
 
         Raises EmbeddingMismatch if it is known with other dimensions.
         """
@@ -109,14 +114,6 @@ class ReembedStorage(Protocol):
         self, model: str, after: tuple[str, UUID] | None, limit: int
     ) -> Sequence[EmbeddedField]:
         """Return fields without a vector of the model, in a fixed order; after: the last one."""
-
-    async def add_reembedded(
-        self, model: str, fields: Sequence[EmbeddedField], vectors: Matrix
-    ) -> int:
-        """Add vectors, (fields, dimensions), of unchanged memories; return the number added."""
-
-    async def activate_model(self, model: str, dimensions: int) -> None:
-        """Make a model the active one for reads and writes."""
 
     async def drop_old_vectors(self, model: str, limit: int) -> int:
         """Delete vectors of other models where this one has a vector; return the number."""

@@ -8,9 +8,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from shared_core.core.domain import JsonValue
-from shared_core.ports.items import ItemAddress, VectorRows
-
 TABLES = (
     "threads", "conversations", "events", "tombstones", "shared_state", "memories",
     "memory_sources", "memory_bases", "memory_access", "memory_archive", "facts",
@@ -77,16 +74,6 @@ class RowBatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unembedded:
-    """A field of a memory without a vector of the active model."""
-
-    address: ItemAddress
-    field: str
-    text: str
-    value: Mapping[str, JsonValue]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
     """Number of rows that were written, exist with other values, or cannot be written."""
 
@@ -133,19 +120,6 @@ class TransferStorage(Protocol):
 
     async def require_unforgotten(self, export_scope: ExportScope, batch: RowBatch) -> None:
         """Raise Conflict if a turn of the batch was forgotten here."""
-
-    async def import_vectors(
-        self, export_scope: ExportScope, batch: RowBatch, model: str, dimensions: int
-    ) -> Written:
-        """Write missing vectors. Raises the same errors as import_rows()."""
-
-    async def unembedded(
-        self, export_scope: ExportScope, batch: RowBatch, model: str
-    ) -> Sequence[Unembedded]:
-        """Return the fields of the batch that have no vector of the model yet."""
-
-    async def add_made_vectors(self, export_scope: ExportScope, vectors: VectorRows) -> None:
-        """Add vectors to existing memories."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

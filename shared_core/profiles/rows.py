@@ -11,10 +11,10 @@ from uuid import UUID
 
 from shared_core.core.domain import AsOf, JsonValue, MemoryId, Scope, Turn
 from shared_core.core.namespaces import profile_namespace, scope_path
-from shared_core.ingest.events import TEXT_FIELD
 from shared_core.nlp.affect import PERSON_FACT_IMPORTANCE, fact_importance
 from shared_core.nlp.text import search_terms
 from shared_core.policies.profiles import profiles_to_show
+from shared_core.policies.vectors import TEXT_FIELD
 from shared_core.ports.items import ItemAddress, MemoryRow
 from shared_core.ports.profiles import PARAGRAPH_KEY, EntryRole, NewVersion, StoredProfile
 from shared_core.ports.storage import Storage

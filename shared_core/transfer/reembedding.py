@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from shared_core.core.domain import JsonValue
-from shared_core.ingest.events import TEXT_FIELD
 from shared_core.nlp.text import has_words
+from shared_core.policies.vectors import TEXT_FIELD, add_missing_vectors
 from shared_core.ports.indexes import EmbeddedField
-from shared_core.ports.transfer import Unembedded
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from shared_core.lifecycle import Handle
+    from shared_core.ports.indexes import Matrix
     from shared_core.ports.storage import Embedder, Storage
 
 PAGE: Final = 200
@@ -55,7 +56,7 @@ async def reembed(
     dimensions = await run.begin()
     while await run.once_over():
         pass
-    await storage.reembedding.activate_model(embedder.model, dimensions)
+    await storage.reembedding.set_model(embedder.model, dimensions, active=True)
     await run.once_over()  # memories stored between the last pass and the switch
     if drop_old:
         while dropped := await storage.reembedding.drop_old_vectors(
@@ -82,8 +83,12 @@ class _Reembedding:
     async def begin(self) -> int:
         """Register the model; return its dimensions."""
         [vector] = await self._embedder.embed_query("dimensions")
-        await self._storage.reembedding.begin_model(self._embedder.model, len(vector))
+        await self._note(len(vector))
         return len(vector)
+
+    async def _note(self, dimensions: int) -> None:
+        model = self._embedder.model
+        await self._storage.reembedding.set_model(model, dimensions, active=False)
 
     async def once_over(self) -> int:
         """Embed every field without a vector of the model; return the number of new vectors."""
@@ -104,9 +109,9 @@ class _Reembedding:
             vectors = await self._embedder.embed_passages([text for _, text in with_words])
             kept = [place for place, vector in enumerate(vectors) if vector.any()]
             fields = [with_words[place][0] for place in kept]
-            made = await self._storage.reembedding.add_reembedded(
-                self._embedder.model, fields, vectors[kept]
-            )
+            # Another process may have dropped the model as unused while it had no vector.
+            await self._note(vectors.shape[1])
+            made = await add_vectors(self._storage, self._embedder.model, fields, vectors[kept])
             self.report.embedded += made
             self.report.left += len(page) - len(kept)
             if self._progress:
@@ -115,7 +120,24 @@ class _Reembedding:
             self.report.left += len(page)
 
 
-def field_text(one: EmbeddedField | Unembedded, text_of_field: TextOfField | None) -> str:
+async def add_vectors(
+    storage: Storage, model: str, fields: Sequence[EmbeddedField], vectors: Matrix
+) -> int:
+    """Add vectors of fields of any tenants as one transaction; return the number added.
+
+    add_missing_vectors() tells which fields are left out.
+    """
+    places: dict[str, list[int]] = {}
+    for place, one in enumerate(fields):
+        places.setdefault(one.tenant, []).append(place)
+    policies = {
+        tenant: partial(add_missing_vectors, model, [fields[one] for one in own], vectors[own])
+        for tenant, own in places.items()
+    }
+    return sum((await storage.transact_all(policies)).values())
+
+
+def field_text(one: EmbeddedField, text_of_field: TextOfField | None) -> str:
     """Return the text of a field of a memory; "" if it is unknown."""
     if one.field == TEXT_FIELD:
         return one.text

@@ -22,8 +22,9 @@ from shared_core.models.embedding import Embedding
 from shared_core.nlp.text import has_words
 from shared_core.policies.conversations import ask_for_ends
 from shared_core.ports.transfer import EMBEDDINGS, RowBatch, Written
+from shared_core.transfer.imported_vectors import import_vectors, without_vectors
 from shared_core.transfer.lines import EndLine, Header, LineReader, export_scope_of, row_line
-from shared_core.transfer.reembedding import TextOfField, field_text
+from shared_core.transfer.reembedding import TextOfField, add_vectors, field_text
 
 if TYPE_CHECKING:
     from shared_core.lifecycle import Handle
@@ -241,17 +242,17 @@ class _LineImport:
         model = self._embedding.model
         if header.model == model and header.dimensions and "embedding" in batch.columns:
             await self._storage.use_model(model, header.dimensions)
-            return await self._storage.transfer.import_vectors(
-                header.export_scope, batch, model, header.dimensions
-            )
-        waiting = await self._storage.transfer.unembedded(header.export_scope, batch, model)
-        fields = [(one.address, one.field, field_text(one, self._text_of_field)) for one in waiting]
-        texts = [(address, field, text) for address, field, text in fields if has_words(text)]
-        vectors = await self._embedding.rows(texts)
-        if vectors is not None:
-            await self._storage.transfer.add_made_vectors(header.export_scope, vectors)
-            self._report.embedded += len(vectors.addresses)
-        return Written(written=len(texts), left=len(waiting) - len(texts))
+            written = await import_vectors(self._storage, batch, model, header.dimensions)
+            return Written(written=written)
+        waiting = await without_vectors(self._storage, batch, model)
+        texts = {(one.address, one.field): field_text(one, self._text_of_field) for one in waiting}
+        with_words = [(*at, text) for at, text in texts.items() if has_words(text)]
+        made = await self._embedding.rows(with_words)
+        if made is not None:
+            named = {(one.address, one.field): one for one in waiting}
+            fields = [named[at] for at in zip(made.addresses, made.fields, strict=True)]
+            self._report.embedded += await add_vectors(self._storage, model, fields, made.vectors)
+        return Written(written=len(with_words), left=len(waiting) - len(with_words))
 
 
 def _address(batch: RowBatch) -> str:

@@ -211,7 +211,7 @@ async def compared(both: Both, forget: Forget) -> None:
         scope = Scope("app", f"user {number}")
         world = some_world(chance)
         await both.put(scope_path(scope), world)
-        await both.same(lambda s, w=world, of=scope: s.events.add_vectors(of, vectors_of(of, w)))
+        await both.same(lambda s, w=world, of=scope: calls.add_vectors(s, of, vectors_of(of, w)))
         first, second = await forget(both, scope, world, chance)
         assert first == second
         left = await both.left(scope_path(scope), LEFT)

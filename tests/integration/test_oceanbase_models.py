@@ -102,7 +102,7 @@ async def test_an_old_vector_that_is_stored_anew_stays(
     writer, other = pair
     await writer.use_model("old", 3)
     await writer.items.put_memories([memory("a")], of("old", "a"))
-    await other.reembedding.begin_model("new", 3)
+    await other.reembedding.set_model("new", 3, active=False)
     await other._database.write(
         lambda tx: vectors.add_vectors(
             tx, "new", [("/app/ana/", UUID(int=ord("a")), "text", [1.0, 1.0, 1.0])]

@@ -212,7 +212,7 @@ async def test_turns_get_their_vectors_later(both: Both) -> None:
 
     found = await both.same(waiting)
     assert [text for _, text in found] == ["tea", "rum"]
-    await both.same(lambda s: s.events.add_vectors(SCOPE, vectors_of([1, 8])))
+    await both.same(lambda s: calls.add_vectors(s, SCOPE, vectors_of([1, 8])))
     assert [text for _, text in await both.same(waiting)] == ["rum"]
     other = await both.same(lambda s: calls.without_vectors(s, SCOPE, THREAD, "other", 2, both.now))
     assert [text for _, text in other] == ["tea", "milk"]

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -315,6 +316,28 @@ async def test_vectors_of_a_wrong_length_are_refused(source: MemoryEngine, other
     lines[place] = json.dumps(row)
     async with target(other_dsn) as other:
         with pytest.raises(Conflict, match=f"line {place + 1}.*dimensions"):
+            await other.import_lines(lines)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "told"),
+    [
+        ("memory_id", str(UUID(int=7)), "there is no memory"),
+        ("memory_id", "seven", "does not fit its table: 'seven'"),
+        ("field", None, 'null value in column "field" of embeddings'),
+        ("embedding", "[1,", "is no vector"),
+    ],
+)
+async def test_vectors_that_do_not_fit_are_refused(
+    source: MemoryEngine, other_dsn: str, column: str, value: str | None, told: str
+) -> None:
+    lines = await lines_of(source, vectors=True)
+    place = next(n for n, line in enumerate(lines) if '"table": "embeddings"' in line)
+    row = json.loads(lines[place])
+    row["row"][column] = value
+    lines[place] = json.dumps(row)
+    async with target(other_dsn) as other:
+        with pytest.raises(InvalidInput, match=f"line {place + 1}.*{told}"):
             await other.import_lines(lines)
 
 

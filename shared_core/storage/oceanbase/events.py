@@ -158,10 +158,6 @@ class OceanBaseEvents(OceanBasePart):
             of_kinds(query.kinds),
         )
 
-    async def add_vectors(self, scope: Scope, vectors: VectorRows) -> None:
-        tenant = scope_path(scope)
-        await self._database.write(lambda tx: put_vectors(tx, vectors), tenant)
-
 
 class _Logged(NamedTuple):
     """A stored event. is_due: a session log holds it, and it is not remembered yet."""

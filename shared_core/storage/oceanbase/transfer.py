@@ -6,7 +6,6 @@ other. Vectors are exported as PostgreSQL stores them, in numbers of 2 bytes.
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from datetime import datetime
@@ -16,7 +15,6 @@ import pymysql
 
 from shared_core.core.namespaces import ROOT, from_path, path_end
 from shared_core.errors import Conflict, InvalidInput
-from shared_core.ports.items import VectorRows
 from shared_core.ports.transfer import (
     EMBEDDINGS,
     TABLES,
@@ -24,14 +22,12 @@ from shared_core.ports.transfer import (
     ExportScope,
     RowBatch,
     Snapshot,
-    Unembedded,
     Written,
 )
 from shared_core.storage._migrations import SCHEMA_VERSION
-from shared_core.storage.oceanbase.base import OceanBasePart, reading, writing
+from shared_core.storage.oceanbase.base import OceanBasePart
 from shared_core.storage.oceanbase.connection.database import streamed
 from shared_core.storage.oceanbase.connection.transactions import Transaction, grouped, pages
-from shared_core.storage.oceanbase.item_writes import put_vectors, tenants_of
 from shared_core.storage.oceanbase.transfer_format import (
     CHOICES,
     DIGEST_BYTES,
@@ -49,12 +45,7 @@ from shared_core.storage.oceanbase.transfer_format import (
     row_text,
     vector_text,
 )
-from shared_core.storage.oceanbase.vectors import (
-    active_model,
-    add_vectors,
-    embedded_fields,
-    table_of,
-)
+from shared_core.storage.oceanbase.vectors import active_model, table_of
 
 Values: TypeAlias = dict[str, Any]
 _TAKEN = (
@@ -135,56 +126,6 @@ class OceanBaseTransfer(OceanBasePart):
         given = given_rows(batch)
         await self._database.read(lambda tx: require_unforgotten(tx, given))
 
-    @writing
-    def import_vectors(
-        self, tx: Transaction, export_scope: ExportScope, batch: RowBatch, model: str,
-        dimensions: int,
-    ) -> Written:  # fmt: skip
-        given = given_rows(batch)
-        vectors = [json.loads(row["embedding"] or "[]") for row in given]
-        if any(len(vector) != dimensions for vector in vectors):
-            raise Conflict("a vector is not of the dimensions that the first line names")
-        fields = [_field(row) for row in given]
-        tx.lock(*(row["tenant_id"] for row in given))
-        here = embedded_fields(tx, model, fields)
-        new = {
-            field: (*field, vector)
-            for field, vector in zip(fields, vectors, strict=True)
-            if field not in here
-        }
-        try:
-            add_vectors(tx, model, new.values())
-        except (pymysql.IntegrityError, pymysql.DataError) as error:
-            raise InvalidInput(f"it does not fit its table: {error.args[-1]}") from error
-        return Written(written=len(new))
-
-    @reading
-    def unembedded(
-        self, tx: Transaction, export_scope: ExportScope, batch: RowBatch, model: str
-    ) -> Sequence[Unembedded]:
-        fields = [_field(row) for row in given_rows(batch)]
-        here = embedded_fields(tx, model, fields)
-        memories = _memories(tx, {field[:2] for field in fields})
-        found = []
-        for field in fields:
-            if field in here or field[:2] not in memories:
-                continue
-            tenant, namespace, key, text, value = memories[field[:2]]
-            found.append(
-                Unembedded(
-                    address=(from_path(tenant + namespace[1:]), key),
-                    field=field[2],
-                    text=text,
-                    value=json.loads(value),
-                )
-            )
-        return found
-
-    async def add_made_vectors(self, export_scope: ExportScope, vectors: VectorRows) -> None:
-        await self._database.write(
-            lambda tx: put_vectors(tx, vectors), *tenants_of(vectors.addresses)
-        )
-
 
 async def _flat(parts: AsyncIterator[list[ExportedRow]]) -> AsyncIterator[ExportedRow]:
     async for page in parts:
@@ -242,27 +183,6 @@ def _vector_row(row: Sequence[Any]) -> str:
     if len(row) > 3:
         parts["embedding"] = quoted(vector_text(row[3]))
     return "{" + ", ".join(f'"{name}" : {text}' for name, text in parts.items()) + "}"
-
-
-def _field(row: dict[str, Any]) -> tuple[str, Any, str]:
-    """Return tenant, memory and field. Raises InvalidInput if one is missing."""
-    for name in ("tenant_id", "memory_id", "field"):
-        if row[name] is None:
-            raise InvalidInput(
-                f'it does not fit its table: null value in column "{name}" of {EMBEDDINGS}'
-            )
-    return row["tenant_id"], row["memory_id"], row["field"]
-
-
-def _memories(tx: Transaction, ids: set[tuple[str, Any]]) -> dict[tuple[Any, ...], Any]:
-    return {
-        (row[0], row[1]): (row[0], *row[2:])
-        for row in tx.rows_in(
-            "SELECT tenant_id, memory_id, namespace, `key`, text, value FROM memories"
-            " WHERE (tenant_id, memory_id) IN %s",
-            [sorted(ids)],
-        )
-    }
 
 
 def given_rows(batch: RowBatch) -> list[Values]:

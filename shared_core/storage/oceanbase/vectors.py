@@ -10,8 +10,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -31,9 +30,6 @@ from shared_core.storage.oceanbase.base import OceanBasePart, reading
 from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
 from shared_core.storage.oceanbase.connection.errors import code_of
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, pages
-
-if TYPE_CHECKING:
-    from shared_core.ports.indexes import Matrix
 
 MOST_DIMENSIONS = 4096
 """Maximum number of dimensions of an indexed vector."""
@@ -130,21 +126,6 @@ def add_vectors(
         raise EmbeddingMismatch(_TAKEN_OVER) from None  # another process dropped the model just now
 
 
-def embedded_fields(
-    tx: Transaction, model: str, fields: Iterable[tuple[str, UUID, str]]
-) -> set[tuple[Any, ...]]:
-    """Return those of some fields (tenant, memory, field) that have a vector of a model."""
-    dimensions = models(tx).get(model)
-    if dimensions is None:
-        return set()
-    rows = tx.rows_in(
-        f"SELECT tenant_id, memory_id, field FROM {table_of(dimensions)}"
-        " WHERE model = %s AND (tenant_id, memory_id, field) IN %s",
-        [model, fields],
-    )
-    return set(rows)
-
-
 def _drop_model(tx: Transaction, model: str) -> None:
     """Drop a model without vectors, unless somebody is just storing one."""
     try:  # an insert of a vector locks the row of its model, by the foreign key, until its commit
@@ -211,13 +192,18 @@ class OceanBaseVectors(OceanBasePart):
                 " administrator runs ALTER SYSTEM SET ob_vector_memory_limit_percentage = 30"
             ) from error
 
-    async def begin_model(self, model: str, dimensions: int) -> None:
+    async def set_model(self, model: str, dimensions: int, *, active: bool) -> None:
         await self._make_table(dimensions)
         now = self._clock()
 
         def work(tx: Transaction) -> int:
-            _note(tx, model, dimensions, now)
-            return models(tx)[model]
+            columns = ("model", "dimensions", "active", "created_at")
+            tx.insert("embedding_models", columns, [(model, dimensions, 0, now)], ignore=True)
+            known = models(tx)[model]
+            if active and known == dimensions:
+                tx.run("UPDATE embedding_models SET active = 0 WHERE model <> %s", [model])
+                tx.run("UPDATE embedding_models SET active = 1 WHERE model = %s", [model])
+            return known
 
         known = await self._database.write(work, ALL)
         if known != dimensions:
@@ -230,7 +216,6 @@ class OceanBaseVectors(OceanBasePart):
     def embedded_otherwise(
         self, tx: Transaction, model: str, after: tuple[str, UUID] | None, limit: int
     ) -> Sequence[EmbeddedField]:
-        tenant, memory = after or _FIRST
         known = models(tx)
         new = f"{table_of(known[model])} n" if model in known else None
         found = []
@@ -240,63 +225,27 @@ class OceanBaseVectors(OceanBasePart):
                 " AND n.model = %s AND n.memory_id = e.memory_id AND n.field = e.field)"
             )  # fmt: skip
             found += tx.rows(
-                "SELECT e.tenant_id, e.memory_id, e.field, m.text, m.value, m.updated_at"
+                "SELECT e.tenant_id, e.memory_id, m.namespace, m.`key`, e.field, m.text, m.value,"
+                " m.updated_at"
                 f" FROM {table} e JOIN memories m ON m.tenant_id = e.tenant_id"
                 " AND m.memory_id = e.memory_id"
                 f" WHERE (e.tenant_id, e.memory_id) > (%s, %s) AND e.model <> %s{not_embedded}"
                 " ORDER BY e.tenant_id, e.memory_id LIMIT %s",
-                [tenant, memory, model, *([] if new is None else [model]), limit],
+                [*(after or _FIRST), model, *([] if new is None else [model]), limit],
             )
         found.sort(key=lambda row: (row[0].encode(), row[1]))
         return [
             EmbeddedField(
-                tenant=row[0],
-                memory_id=row[1],
-                field=row[2],
-                text=row[3],
-                value=json.loads(row[4]),
-                updated_at=row[5],
+                tenant=tenant,
+                memory_id=memory_id,
+                address=(from_path(tenant + namespace[1:]), key),
+                field=field,
+                text=text,
+                value=json.loads(value),
+                updated_at=updated_at,
             )
-            for row in found[:limit]
+            for tenant, memory_id, namespace, key, field, text, value, updated_at in found[:limit]
         ]
-
-    async def add_reembedded(
-        self, model: str, fields: Sequence[EmbeddedField], vectors: Matrix
-    ) -> int:
-        await self._make_table(vectors.shape[1])
-        now = self._clock()
-        vector_of = {
-            (one.tenant, one.memory_id, one.field): (one.updated_at, vector)
-            for one, vector in zip(fields, vectors, strict=True)
-        }
-
-        def work(tx: Transaction) -> int:
-            # use_model() may have dropped the new model while it had no vector yet.
-            _note(tx, model, vectors.shape[1], now)
-            updated = _updated(tx, fields)
-            made = embedded_fields(tx, model, vector_of)
-            rows = [
-                (*key, vector)
-                for key, (updated_at, vector) in vector_of.items()
-                if key not in made and updated.get(key[:2]) == updated_at
-            ]
-            add_vectors(tx, model, rows)
-            return len(rows)
-
-        return await self._database.write(work, ALL, *(one.tenant for one in fields))
-
-    async def activate_model(self, model: str, dimensions: int) -> None:
-        await self._make_table(dimensions)
-        now = self._clock()
-
-        def work(tx: Transaction) -> None:
-            _note(tx, model, dimensions, now)
-            tx.run(
-                "UPDATE embedding_models SET active = 0 WHERE active = 1 AND model <> %s", [model]
-            )
-            tx.run("UPDATE embedding_models SET active = 1 WHERE model = %s", [model])
-
-        await self._database.write(work, ALL)
 
     async def drop_old_vectors(self, model: str, limit: int) -> int:
         def work(tx: Transaction) -> tuple[int, int]:
@@ -381,29 +330,6 @@ def _old(
         f" WHERE e.model <> %s{'' if tenants is None else ' AND e.tenant_id IN %s'} LIMIT %s",
         [model, model, *([] if tenants is None else [list(tenants)]), limit],
     )
-
-
-def _note(tx: Transaction, model: str, dimensions: int, now: datetime) -> None:
-    """Insert an unknown model, not active yet."""
-    tx.insert(
-        "embedding_models",
-        ("model", "dimensions", "active", "created_at"),
-        [(model, dimensions, 0, now)],
-        ignore=True,
-    )
-
-
-def _updated(tx: Transaction, fields: Sequence[EmbeddedField]) -> dict[tuple[str, UUID], datetime]:
-    """Return when memories were last updated."""
-    named = sorted({(one.tenant, one.memory_id) for one in fields})
-    return {
-        (tenant, memory_id): updated_at
-        for tenant, memory_id, updated_at in tx.rows_in(
-            "SELECT tenant_id, memory_id, updated_at FROM memories"
-            " WHERE (tenant_id, memory_id) IN %s",
-            [named],
-        )
-    }
 
 
 class LargeTenants:

@@ -162,9 +162,6 @@ class PostgresEvents:
         }
         return step(name, {**common, **values}, as_of=query.as_of is not None, literals=literals)
 
-    async def add_vectors(self, scope: Scope, vectors: VectorRows) -> None:
-        await self._database.run(scope_path(scope), *vector_steps(vectors))
-
 
 @dataclass
 class PostgresErasures:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple, TypeAlias
@@ -11,7 +10,6 @@ import psycopg
 
 from shared_core.core.namespaces import ROOT, from_path, path_end
 from shared_core.errors import Conflict, InvalidInput
-from shared_core.ports.items import VectorRows
 from shared_core.ports.transfer import (
     EMBEDDINGS,
     TABLES,
@@ -19,13 +17,11 @@ from shared_core.ports.transfer import (
     ExportScope,
     RowBatch,
     Snapshot,
-    Unembedded,
     Written,
 )
 from shared_core.storage.postgres.connection.database import Answers, PostgresDatabase
 from shared_core.storage.postgres.connection.pipeline import Connection
 from shared_core.storage.postgres.connection.statements import Step, statement, step
-from shared_core.storage.postgres.items import vector_steps
 
 FETCHED = 500
 """Maximum number of a table's rows in memory."""
@@ -96,28 +92,6 @@ class PostgresTransfer:
     async def require_unforgotten(self, export_scope: ExportScope, batch: RowBatch) -> None:
         await self._run(export_scope, [_step("require_unforgotten", batch)])
 
-    async def import_vectors(
-        self, export_scope: ExportScope, batch: RowBatch, model: str, dimensions: int
-    ) -> Written:
-        of_model = {"model": model, "dimensions": dimensions}
-        names = ("require_dimensions", "import_vectors")
-        answers = await self._run(export_scope, [_step(name, batch, **of_model) for name in names])
-        return Written(written=answers.named("import_vectors")[0][0])
-
-    async def unembedded(
-        self, export_scope: ExportScope, batch: RowBatch, model: str
-    ) -> Sequence[Unembedded]:
-        [rows] = await self._run(export_scope, [_step("unembedded", batch, model=model)])
-        return [
-            Unembedded(
-                address=(from_path(path), key), field=field, text=text, value=json.loads(value)
-            )
-            for path, key, field, text, value in rows
-        ]
-
-    async def add_made_vectors(self, export_scope: ExportScope, vectors: VectorRows) -> None:
-        await self._database.run(export_scope.path, *vector_steps(vectors))
-
     async def _known_shapes(self) -> _Shapes:
         if self._shapes is None:
             rows = await self._database.rows(ROOT, "table_shapes", tables=list(TABLES))
@@ -136,9 +110,9 @@ class PostgresTransfer:
             raise InvalidInput(f"it does not fit its table: {message}") from error
 
 
-def _step(name: str, batch: RowBatch, *literals: tuple[str, str], **values: object) -> Step:
+def _step(name: str, batch: RowBatch, *literals: tuple[str, str]) -> Step:
     quoted = (("table", _quoted(batch.table)), *literals)
-    return step(name, {"rows": list(batch.lines), **values}, literals=quoted)
+    return step(name, {"rows": list(batch.lines)}, literals=quoted)
 
 
 def _import_steps(table: str, *, restore: bool) -> list[str]:

@@ -130,24 +130,3 @@ SELECT count(*) FROM written
 -- The number of rows that were here before with other values.
 SELECT count(*) FROM {given_rows} g JOIN {table} t ON ({here_key}) = ({given_key})
 WHERE row_to_json(t)::text <> row_to_json(g)::text
-
--- name: import_vectors
-WITH written AS (
-    INSERT INTO embeddings (tenant_id, model, memory_id, field, embedding)
-    SELECT g.tenant_id, %(model)s, g.memory_id, g.field, g.embedding FROM {given_rows} g
-    ON CONFLICT DO NOTHING RETURNING 1
-)
-SELECT count(*) FROM written
-
--- name: require_dimensions
-SELECT require(bool_and(vector_dims(g.embedding) = %(dimensions)s),
-               'a vector is not of the dimensions that the first line names')
-FROM {given_rows} g
-
--- name: unembedded
--- The given fields without a vector of a model yet, with their text.
-SELECT m.tenant_id || substr(m.namespace, 2), m.key, g.field, m.text, m.value::text
-FROM {given_rows} g JOIN memories m USING (tenant_id, memory_id)
-WHERE NOT EXISTS (SELECT FROM embeddings e
-                  WHERE e.tenant_id = g.tenant_id AND e.model = %(model)s
-                    AND e.memory_id = g.memory_id AND e.field = g.field)
