@@ -146,7 +146,7 @@ def migrate(
     uri: cli.Uri = None,
     schema: cli.Schema = None,
     distribute: Annotated[
-        bool, typer.Option("--distribute", help="Refused: Citus does not work yet.")
+        bool, typer.Option("--distribute", help="Refused: Citus does not work as a whole yet.")
     ] = False,
     backup_role: Annotated[
         str | None,
@@ -172,8 +172,8 @@ def migrate(
 
     if distribute:
         raise CapabilityMissing(
-            "--distribute: Citus does not work yet, nothing was changed. A cluster refuses a part"
-            " of the statements: use one PostgreSQL, or OceanBase"
+            "--distribute: Citus does not work as a whole yet, nothing was changed. A cluster still"
+            " refuses to erase users and to forget faded memories: use one PostgreSQL, or OceanBase"
         )
     found = cli.with_memory(cli.open_memory(uri, schema=schema), run)
     if as_json:

@@ -200,18 +200,19 @@ def test_a_dry_run_reads_what_is_due(filled: psycopg.Connection[Any]) -> None:
 def test_counting_reads_looks_each_memory_up(filled: psycopg.Connection[Any]) -> None:
     rows = filled.execute("SELECT memory_id FROM memories WHERE tenant_id = '/app/u7/' LIMIT 10")
     ids = [row[0] for row in rows.fetchall()]
-    values = {"tenants": ["/app/u7/"] * 10, "memory_ids": ids, "counts": [1] * 10,
+    values = {"tenant": "/app/u7/", "memory_ids": ids, "counts": [1] * 10,
               "moments": ["2026-01-01"] * 10}  # fmt: skip
     with filled.transaction(force_rollback=True):
         before = work(filled)
         filled.execute(BIND, ["/app/u7/"])
-        filled.execute(statement("add_accesses").replace(b")b", b")s"), values)
+        for name in ("add_accesses", "time_accesses"):
+            filled.execute(statement(name).replace(b")b", b")s"), values)
         after = work(filled)
     change = {
         table: [now - then for now, then in zip(row, before[table], strict=True)]
         for table, row in after.items()
     }
-    assert {"memory_access": [0, 10, 0]} == {
+    assert {"memory_access": [0, 20, 0]} == {
         t: row[:3] for t, row in change.items() if any(row[:3])
     }
     assert 0 == change["memories"][3] == change["memory_access"][3]

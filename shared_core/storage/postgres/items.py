@@ -43,7 +43,7 @@ TENANT_DEPTH = 2
 """Labels of a namespace that name the tenant: application and user (decision 1)."""
 UNLIMITED = 1_000_000_000
 _ROW_COLUMNS = (
-    "tenants", "memory_ids", "namespaces", "keys", "kinds", "texts", "values", "terms",
+    "memory_ids", "namespaces", "keys", "kinds", "texts", "values", "terms",
     "term_counts", "authors", "importances", "occurred_at", "expires_at", "ttl_s", "thread_ids",
     "run_ids", "superseded_at", "words_keys",
 )  # fmt: skip
@@ -71,9 +71,10 @@ class PostgresItems:
 
     async def get_items(self, addresses: Sequence[ItemAddress]) -> Sequence[Item]:
         named = [address for address in addresses if storable(address[1])]
-        values = {**address_columns(named), "now": self._clock()}
-        [rows] = await self._database.run(scope_of(named), step("get_items", values))
-        return [item_from_row(row) for row in rows]
+        now = self._clock()
+        sent = [step("get_items", {**values, "now": now}) for values in by_tenant(named)]
+        answers = await self._database.run(scope_of(named), *sent)
+        return [item_from_row(row) for rows in answers for row in rows]
 
     async def find_items(self, queries: Sequence[ItemQuery]) -> Sequence[Sequence[Item]]:
         found: dict[int, Rows] = {}
@@ -126,8 +127,9 @@ class PostgresItems:
         return [from_path(row[0]) for row in rows]
 
     async def extend_items(self, addresses: Sequence[ItemAddress]) -> None:
-        values = {**address_columns(addresses), "now": self._clock()}
-        await self._database.run(scope_of(addresses), step("extend_items", values))
+        now = self._clock()
+        sent = [step("extend_items", {**values, "now": now}) for values in by_tenant(addresses)]
+        await self._database.run(scope_of(addresses), *sent)
 
     async def expired_tenants(self, prefix: Namespace, limit: int) -> Sequence[str]:
         scope, one_tenant, values = self._below(prefix)
@@ -141,23 +143,31 @@ class PostgresItems:
             return []
         # One order for all writers: two batches over the same keys then wait and never deadlock.
         in_order = sorted(rows, key=lambda row: (row.namespace, row.key))
+        tenants = [*dict.fromkeys(tenant_of(row.namespace) for row in in_order)]
+        sent = [step("hold_policies", {"tenants": tenants})]
+        for tenant in tenants:
+            own = [row for row in in_order if tenant_of(row.namespace) == tenant]
+            sent += self._put_steps_of(tenant, own)
+        versioned = by_tenant(_versioned((row.namespace, row.key) for row in in_order))
+        if versioned:
+            # Without it, an instruction deleted at this moment leaves an item without versions.
+            locked = step("lock_tenants", {"tenants": [values["tenant"] for values in versioned]})
+            return [locked, *sent, *(step("add_versions", values) for values in versioned)]
+        return sent
+
+    def _put_steps_of(self, tenant: str, rows: Sequence[MemoryRow]) -> list[Step]:
         values = by_column(
             _ROW_COLUMNS,
             [
-                (tenant_of(row.namespace), row.memory_id, rest_of(row.namespace), row.key,
+                (row.memory_id, rest_of(row.namespace), row.key,
                  row.kind, row.text, to_json(row.value), to_tsvector(row.terms), len(row.terms),
                  row.author, float(row.importance), row.occurred_at, row.expires_at, row.ttl_s,
                  row.thread_id, row.run_id, row.superseded_at, row.words_key)
-                for row in in_order
+                for row in rows
             ],
         )  # fmt: skip
-        values |= self._strength_columns(in_order) | {"now": self._clock()}
-        sent = steps(values, "hold_policies", "put_memories", "clear_derived")
-        if versioned := _versioned((row.namespace, row.key) for row in in_order):
-            named = address_columns(versioned)
-            # Without it, an instruction deleted at this moment leaves an item without versions.
-            return [step("lock_tenants", named), *sent, step("add_versions", named)]
-        return sent
+        values |= self._strength_columns(rows) | {"tenant": tenant, "now": self._clock()}
+        return steps(values, "put_memories", "time_written", "clear_derived")
 
     def initial_strength(
         self, kind: MemoryKind, text: str, importance: float, value: Mapping[str, JsonValue]
@@ -169,12 +179,12 @@ class PostgresItems:
 
     def _strength_columns(self, rows: Sequence[MemoryRow]) -> dict[str, object]:
         initials = [
-            (tenant_of(row.namespace), rest_of(row.namespace), row.key, initial)
+            (rest_of(row.namespace), row.key, initial)
             for row in rows
             if (initial := self.initial_strength(row.kind, row.text, row.importance, row.value))
             is not None
         ]
-        names = ("strong_tenants", "strong_namespaces", "strong_keys", "strengths")
+        names = ("strong_namespaces", "strong_keys", "strengths")
         return by_column(names, initials)
 
     def _below(self, prefix: Namespace) -> tuple[str, bool, dict[str, object]]:
@@ -188,22 +198,34 @@ class PostgresItems:
 
 
 def vector_steps(vectors: VectorRows | None) -> list[Step]:
-    """Return the step that writes the vectors of memories, if there are any."""
-    if vectors is None or not vectors.addresses:
+    """Return the steps that write the vectors of memories, one for each tenant."""
+    if vectors is None:
         return []
-    values = {
-        **address_columns(vectors.addresses),
-        "model": vectors.model,
-        "fields": list(vectors.fields),
-        "embeddings": [HalfVector(vector) for vector in vectors.vectors],
-    }
-    return [step("add_embeddings", values)]
+    of_tenants: dict[str, list[tuple[object, ...]]] = {}
+    rows = zip(vectors.addresses, vectors.fields, vectors.vectors, strict=True)
+    for (namespace, key), name, vector in rows:
+        row = (rest_of(namespace), key, name, HalfVector(vector))
+        of_tenants.setdefault(tenant_of(namespace), []).append(row)
+    names = ("namespaces", "keys", "fields", "embeddings")
+    return [
+        step("add_embeddings", by_column(names, own) | {"tenant": tenant, "model": vectors.model})
+        for tenant, own in of_tenants.items()
+    ]
 
 
 def address_columns(addresses: Iterable[ItemAddress]) -> dict[str, object]:
     """Return the columns that name memories: tenants, namespaces and keys, one entry each."""
     rows = [(tenant_of(namespace), rest_of(namespace), key) for namespace, key in addresses]
     return by_column(("tenants", "namespaces", "keys"), rows)
+
+
+def by_tenant(addresses: Iterable[ItemAddress]) -> list[dict[str, object]]:
+    """Return the values that name memories, one entry for each tenant of theirs."""
+    of_tenants: dict[str, list[tuple[str, str]]] = {}
+    for namespace, key in addresses:
+        of_tenants.setdefault(tenant_of(namespace), []).append((rest_of(namespace), key))
+    names = ("namespaces", "keys")
+    return [by_column(names, rows) | {"tenant": tenant} for tenant, rows in of_tenants.items()]
 
 
 def below(namespace: Namespace) -> dict[str, object]:

@@ -26,7 +26,7 @@ from shared_core.storage._rows import (
 )
 from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.marks import AnswerLost, Mark
-from shared_core.storage.postgres.connection.statements import Step, step
+from shared_core.storage.postgres.connection.statements import Step, step, steps
 from shared_core.storage.postgres.graph import edges_about_steps, found_edge
 from shared_core.storage.postgres.items import below
 
@@ -128,22 +128,21 @@ class PostgresAccesses:
     _database: PostgresDatabase
 
     async def add_accesses(self, batch: Sequence[NewAccesses]) -> None:
-        tenants = [scope_path(one.scope) for one in batch]
-        values = {
-            "tenants": tenants,
-            "memory_ids": [one.memory_id for one in batch],
-            "counts": [one.accesses.access_count for one in batch],
-            "moments": [one.accesses.last_accessed_at for one in batch],
-        }
+        of_tenants: dict[str, list[NewAccesses]] = {}
+        for one in batch:
+            of_tenants.setdefault(scope_path(one.scope), []).append(one)
+        sent = [step("commit_without_waiting"), step("hold_policies", {"tenants": [*of_tenants]})]
+        for tenant in sorted(of_tenants):  # one order for all
+            values = {
+                "tenant": tenant,
+                "memory_ids": [one.memory_id for one in of_tenants[tenant]],
+                "counts": [one.accesses.access_count for one in of_tenants[tenant]],
+                "moments": [one.accesses.last_accessed_at for one in of_tenants[tenant]],
+            }
+            sent += steps(values, "add_accesses", "time_accesses")
         above = tenant_of(common_prefix((one.scope.app, one.scope.user) for one in batch))
         try:
-            await self._database.run(
-                above,
-                step("commit_without_waiting"),
-                step("hold_policies", values),
-                step("add_accesses", values),
-                mark=Mark(min(tenants)),
-            )
+            await self._database.run(above, *sent, mark=Mark(min(of_tenants)))
         except AnswerLost:
             return
         except PermissionDenied as error:

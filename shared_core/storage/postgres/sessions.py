@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
@@ -38,13 +38,13 @@ class PostgresSessions:
             "after": after,
             "limit": UNLIMITED if limit is None else limit,
         }
-        log, shared = await self._database.run(
-            tenant, step("load_session", values), _shared_state_step(scope)
+        log, *shared = await self._database.run(
+            tenant, step("load_session", values), *_shared_state_steps(scope)
         )
         head = next((row for row in log if row[3] is None), None)
         if head is None:
             return None
-        app_state, user_state = _shared_states(scope, shared)
+        app_state, user_state = _shared_states(shared)
         events = sorted((row[0], row[3]) for row in log if row[3] is not None)
         return SessionRecord(
             scope=scope,
@@ -66,7 +66,7 @@ class PostgresSessions:
             tenant,
             step("list_sessions", values, one_tenant=one),
             step("list_shared_state", values, one_tenant=one),
-            step("shared_state", {"tenants": [above]}),
+            step("shared_state", {"tenant": above}),
         )
         states = dict([*shared, *top])
         return [
@@ -116,14 +116,14 @@ class PostgresSessions:
         return Appended(*rows[0])
 
 
-def _shared_state_step(scope: Scope) -> Step:
-    return step("shared_state", {"tenants": [to_path((scope.app,)), scope_path(scope)]})
+def _shared_state_steps(scope: Scope) -> list[Step]:
+    above = (to_path((scope.app,)), scope_path(scope))
+    return [step("shared_state", {"tenant": tenant}) for tenant in above]
 
 
-def _shared_states(scope: Scope, rows: Rows) -> tuple[_State, _State]:
-    """Return the states that all sessions of the application, and all of the user, share."""
-    states: dict[str, _State] = dict(rows)
-    return states.get(to_path((scope.app,)), {}), states.get(scope_path(scope), {})
+def _shared_states(rows: Sequence[Rows]) -> Iterator[_State]:
+    """Yield the states that all sessions of the application, and all of the user, share."""
+    return (own[0][1] if own else {} for own in rows)
 
 
 def _change_columns(scope: Scope, change: StateChange) -> dict[str, object]:

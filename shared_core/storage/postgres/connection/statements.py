@@ -43,7 +43,8 @@ def statement(
 
     Args:
         name: the statement's name in the query files.
-        one_tenant: {tenant_scope} is one tenant; else a range of tenants.
+        one_tenant: {tenant_scope} is one tenant, which {its_tenant} names; else a range of
+            tenants, and {its_tenant} is that of "m".
         as_of: {current} and {ended} mean what held at %(valid)s as known at %(known)s, of one
             tenant; else what holds now.
         filter_sql: fills {filter}. It holds columns, operators and placeholders, never a value of
@@ -55,6 +56,8 @@ def statement(
     current = fragments["current_then" if as_of else "current"]
     ended = fragments["ended_then" if as_of else "ended_now"]
     pieces = {**fragments, "tenant_scope": scope, "current": current, "ended": ended}
+    if not one_tenant:
+        pieces["its_tenant"] = "m.tenant_id"
     return _filled(bodies[name], pieces, {"filter": filter_sql, **dict(literals)}).encode()
 
 

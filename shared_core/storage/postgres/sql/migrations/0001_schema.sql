@@ -591,8 +591,22 @@ CREATE POLICY above_scope ON retention_policies FOR SELECT
     USING (tenant_id IN (SELECT '/' UNION ALL SELECT substring(scope FROM '^/[^/]+/')
                          FROM current_setting('hippocampus.scope', true) AS scope));
 
--- The nearest policy of a kind of memory in a tenant. Without a stored one, turns, summaries and
--- reflections fade by the default policy.
+-- How the kinds of memories fade without a stored policy: turns, summaries and reflections by the
+-- default policy, others never.
+CREATE FUNCTION unset_policies()
+RETURNS TABLE (
+    tenant_id text, kind text, fades boolean, decay_rate double precision,
+    threshold double precision, min_age_days double precision, archive_threshold double precision,
+    archive_after_days double precision, erase_threshold double precision,
+    erase_after_days double precision, with_history boolean, updated_at timestamptz
+) LANGUAGE sql IMMUTABLE PARALLEL SAFE ROWS 5 AS $$
+    SELECT '/', k.kind, k.fades, 0.1::float8, 0.1::float8, 7::float8, 0.05::float8, 30::float8,
+           NULL::float8, 90::float8, true, '-infinity'::timestamptz
+    FROM (VALUES ('episodic', true), ('summary', true), ('reflection', true), ('semantic', false),
+                 ('item', false)) AS k(kind, fades)
+$$;
+
+-- The nearest policy of a kind of memory in a tenant.
 CREATE FUNCTION retention_rule(p_tenant text, p_kind text)
 RETURNS SETOF retention_policies LANGUAGE sql STABLE ROWS 1 AS $$
     SELECT r.* FROM (
@@ -600,9 +614,7 @@ RETURNS SETOF retention_policies LANGUAGE sql STABLE ROWS 1 AS $$
         WHERE s.kind = p_kind
           AND s.tenant_id = ANY (ARRAY['/', substring(p_tenant FROM '^/[^/]+/'), p_tenant])
         UNION ALL
-        SELECT '/', p_kind, p_kind IN ('episodic', 'summary', 'reflection'), 0.1::float8,
-               0.1::float8, 7::float8, 0.05::float8, 30::float8, NULL::float8, 90::float8, true,
-               '-infinity'::timestamptz
+        SELECT u.* FROM unset_policies() u WHERE u.kind = p_kind
     ) r
     ORDER BY length(r.tenant_id) DESC, r.updated_at DESC LIMIT 1
 $$;
@@ -674,7 +686,60 @@ $$;
 -- When a memory leaves its stage (0 kept, 1 demoted, 2 archived) if nothing changes, to the
 -- microsecond; null for never, which includes moments past Python's calendar. p_initial: its given
 -- strength, or null for that of its importance. p_staged_at: since when it is in its stage; for a
--- kept one, when it was revived.
+-- kept one, when it was revived. No table's row: the nodes of a Citus cluster do not know its type.
+CREATE FUNCTION next_stage_at(
+    p_fades               boolean,
+    p_decay_rate          double precision,
+    p_threshold           double precision,
+    p_min_age_days        double precision,
+    p_archive_threshold   double precision,
+    p_archive_after_days  double precision,
+    p_erase_threshold     double precision,
+    p_erase_after_days    double precision,
+    p_stage         integer,
+    p_staged_at     timestamptz,
+    p_pinned_at     timestamptz,
+    p_initial       double precision,
+    p_importance    double precision,
+    p_arousal       double precision,
+    p_access_count  bigint,
+    p_used_at       timestamptz,
+    p_created_at    timestamptz
+) RETURNS timestamptz LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT AS $$
+DECLARE
+    below    double precision := p_threshold;
+    since    timestamptz := greatest(p_created_at, p_staged_at);
+    grace    double precision := p_min_age_days;
+    days     double precision;
+    due_at   timestamptz;
+BEGIN
+    IF p_pinned_at IS NOT NULL OR NOT coalesce(p_fades, false) THEN
+        RETURN NULL;
+    END IF;
+    IF p_stage > 0 THEN
+        since := p_staged_at;
+        IF p_stage = 1 AND p_archive_threshold IS NOT NULL THEN
+            below := p_archive_threshold;
+            grace := p_archive_after_days;
+        ELSE
+            below := p_erase_threshold;
+            grace := p_erase_after_days;
+        END IF;
+    END IF;
+    IF below IS NULL THEN
+        RETURN NULL;
+    END IF;
+    days := days_above(below,
+        coalesce(p_initial, initial_strength(p_importance)) * (1 + ln(1 + p_access_count::float8)),
+        slowed_decay(p_decay_rate, p_arousal));
+    IF days > 4e6 OR grace > 4e6 THEN
+        RETURN NULL;
+    END IF;
+    due_at := greatest(p_used_at + ceil(days * 86400e6) * interval '1 microsecond',
+                       since + ceil(grace * 86400e6) * interval '1 microsecond');
+    RETURN CASE WHEN due_at < '10000-01-01 00:00+00' THEN due_at END;
+END $$;
+
 CREATE FUNCTION next_stage_at(
     rule            retention_policies,
     p_stage         integer,
@@ -686,40 +751,12 @@ CREATE FUNCTION next_stage_at(
     p_access_count  bigint,
     p_used_at       timestamptz,
     p_created_at    timestamptz
-) RETURNS timestamptz LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
-DECLARE
-    below    double precision := rule.threshold;
-    since    timestamptz := greatest(p_created_at, p_staged_at);
-    grace    double precision := rule.min_age_days;
-    days     double precision;
-    due_at   timestamptz;
-BEGIN
-    IF p_pinned_at IS NOT NULL OR NOT coalesce(rule.fades, false) THEN
-        RETURN NULL;
-    END IF;
-    IF p_stage > 0 THEN
-        since := p_staged_at;
-        IF p_stage = 1 AND rule.archive_threshold IS NOT NULL THEN
-            below := rule.archive_threshold;
-            grace := rule.archive_after_days;
-        ELSE
-            below := rule.erase_threshold;
-            grace := rule.erase_after_days;
-        END IF;
-    END IF;
-    IF below IS NULL THEN
-        RETURN NULL;
-    END IF;
-    days := days_above(below,
-        coalesce(p_initial, initial_strength(p_importance)) * (1 + ln(1 + p_access_count::float8)),
-        slowed_decay(rule.decay_rate, p_arousal));
-    IF days > 4e6 OR grace > 4e6 THEN
-        RETURN NULL;
-    END IF;
-    due_at := greatest(p_used_at + ceil(days * 86400e6) * interval '1 microsecond',
-                       since + ceil(grace * 86400e6) * interval '1 microsecond');
-    RETURN CASE WHEN due_at < '10000-01-01 00:00+00' THEN due_at END;
-END $$;
+) RETURNS timestamptz LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT next_stage_at(
+        rule.fades, rule.decay_rate, rule.threshold, rule.min_age_days, rule.archive_threshold,
+        rule.archive_after_days, rule.erase_threshold, rule.erase_after_days, p_stage, p_staged_at,
+        p_pinned_at, p_initial, p_importance, p_arousal, p_access_count, p_used_at, p_created_at)
+$$;
 
 -- The texts of archived memories: their rows in memories hold neither text nor words, and they have
 -- no vector. is_shown: value held the text as well, as "content". keeps_words: vectors and words

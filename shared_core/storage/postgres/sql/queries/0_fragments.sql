@@ -15,7 +15,7 @@ m.superseded_at, m.thread_id
 -- fragment: source_ids
 -- The ids of the turns of a memory, each once, whatever its thread.
 (SELECT array_agg(DISTINCT x.event_id ORDER BY x.event_id) FROM memory_sources x
- WHERE x.tenant_id = m.tenant_id AND x.memory_id = m.memory_id)
+ WHERE x.tenant_id = {its_tenant} AND x.memory_id = m.memory_id)
 
 -- fragment: living
 m.superseded_at IS NULL AND m.demoted_at IS NULL
@@ -24,6 +24,10 @@ AND (m.expires_at IS NULL OR m.expires_at > %(now)s)
 -- fragment: one_tenant
 m.tenant_id = %(tenant)s
 
+-- fragment: its_tenant
+-- The tenant of "m" at a level within: its parameter, which Citus wants at every level.
+%(tenant)s
+
 -- fragment: tenant_range
 m.tenant_id >= %(tenant)s AND m.tenant_id < %(tenant_end)s
 
@@ -31,11 +35,16 @@ m.tenant_id >= %(tenant)s AND m.tenant_id < %(tenant_end)s
 m.namespace >= %(path)s AND m.namespace < %(path_end)s
 
 -- fragment: addresses
-unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[])
-    AS g(tenant_id, namespace, key)
+-- Addresses of one tenant.
+unnest(%(namespaces)b::text[], %(keys)b::text[]) AS g(namespace, key)
 
 -- fragment: addressed
-{addresses} JOIN memories m USING (tenant_id, namespace, key)
+-- OFFSET 0 keeps this a look-up by key for each address: with the tenant as a value the planner would
+-- read all of the tenant for each of them, where it expects one row of it.
+{addresses}
+CROSS JOIN LATERAL (SELECT * FROM memories m
+                    WHERE m.tenant_id = %(tenant)s AND m.namespace = g.namespace AND m.key = g.key
+                    OFFSET 0) m
 
 -- fragment: soon
 -- Now, with an hour of tolerance: the clock of a caller may be ahead of ours.

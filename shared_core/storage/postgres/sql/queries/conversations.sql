@@ -20,12 +20,12 @@ c.thread_id, c.status, c.event_count, c.created_at, c.last_active_at, c.ends_at,
 -- forgotten turn with this id. That conversation is returned as an ended one.
 WITH active AS (
     SELECT c.*, {is_over} AS is_over, EXISTS (
-        SELECT FROM events e WHERE e.tenant_id = c.tenant_id AND e.thread_id = c.thread_id
+        SELECT FROM events e WHERE e.tenant_id = %(tenant)s AND e.thread_id = c.thread_id
                                AND e.event_id = %(event_id)s
         UNION ALL
-        SELECT FROM tombstones t WHERE t.tenant_id = c.tenant_id AND t.thread_id = c.thread_id
+        SELECT FROM tombstones t WHERE t.tenant_id = %(tenant)s AND t.thread_id = c.thread_id
                                    AND t.event_id = %(event_id)s) AS heard, EXISTS (
-        SELECT FROM tombstones t WHERE t.tenant_id = c.tenant_id AND t.thread_id = c.thread_id
+        SELECT FROM tombstones t WHERE t.tenant_id = %(tenant)s AND t.thread_id = c.thread_id
                                    AND t.event_id = %(event_id)s) AS forgotten
     FROM conversations c WHERE c.tenant_id = %(tenant)s AND c.status = 'active'
 ), known AS (
@@ -52,8 +52,10 @@ WITH active AS (
     SET event_count = c.event_count + 1,
         last_active_at = greatest(c.last_active_at, excluded.last_active_at),
         ends_at = CASE WHEN c.event_count + 1 >= %(max_events)s THEN %(now)s ELSE
-            least(greatest(c.last_active_at, excluded.last_active_at) + %(timeout)s::interval,
-                  c.created_at + %(max_duration)s::interval) END
+            least(greatest(c.last_active_at, excluded.last_active_at) AT TIME ZONE 'UTC'
+                      + %(timeout)s::interval,
+                  c.created_at AT TIME ZONE 'UTC' + %(max_duration)s::interval)
+            AT TIME ZONE 'UTC' END
     RETURNING c.tenant_id, {conversation_columns}
 ), thread AS (
     INSERT INTO threads AS t (tenant_id, thread_id, last_seq, last_memory_seq, unread_bytes,
@@ -70,6 +72,7 @@ WITH active AS (
            %(metadata)s::jsonb, %(occurred_at)s, %(now)s, last_memory_seq, %(importance)s::real,
            %(expires_at)s::timestamptz
     FROM thread
+    RETURNING 1
 ), shown AS (
     SELECT true AS stored, false AS forgotten, NULL::bigint AS before_seq, c.* FROM gone_on c
     UNION ALL
@@ -82,7 +85,7 @@ WITH active AS (
 SELECT c.stored, c.forgotten, {conversation_columns}, before.*
 FROM shown c LEFT JOIN LATERAL (
     SELECT {event_columns} FROM events e
-    WHERE e.tenant_id = c.tenant_id AND e.thread_id = c.thread_id AND e.event_id <> %(event_id)s
+    WHERE e.tenant_id = %(tenant)s AND e.thread_id = c.thread_id AND e.event_id <> %(event_id)s
       AND (c.before_seq IS NULL OR e.seq < c.before_seq) AND {unexpired}
     ORDER BY e.seq DESC LIMIT %(context)s
 ) before ON true

@@ -34,16 +34,20 @@ WITH given AS (
         %(terms)b::text[], %(term_counts)b::int[], %(strengths)b::float8[]
     ) WITH ORDINALITY AS g(event_id, author, role, text, metadata, occurred_at, importance,
                            expires_at, memory_id, value, terms, term_count, strength, position)
+), there AS (
+    SELECT e.event_id, e.memory_seq IS NULL AND e.payload IS NOT NULL AS is_logged,
+           octet_length(e.text) AS bytes
+    FROM events e
+    WHERE e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s
+      AND e.event_id = ANY(%(event_ids)b::text[])
 ), fresh AS (
     SELECT g.*, e.event_id IS NOT NULL AS logged,
-           octet_length(coalesce(g.text, e.text)) AS bytes
-    FROM given g
-    LEFT JOIN events e ON e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s
-                      AND e.event_id = g.event_id
-    WHERE CASE WHEN e.event_id IS NULL THEN g.text IS NOT NULL
-          ELSE e.memory_seq IS NULL AND e.payload IS NOT NULL END
-      AND NOT EXISTS (SELECT FROM tombstones t WHERE t.tenant_id = %(tenant)s
-                      AND t.thread_id = %(thread_id)s AND t.event_id = g.event_id)
+           coalesce(octet_length(g.text), e.bytes) AS bytes
+    FROM given g LEFT JOIN there e USING (event_id)
+    WHERE coalesce(e.is_logged, g.text IS NOT NULL)
+      AND g.event_id NOT IN (SELECT t.event_id FROM tombstones t
+                             WHERE t.tenant_id = %(tenant)s AND t.thread_id = %(thread_id)s
+                               AND t.event_id = ANY(%(event_ids)b::text[]))
 ), thread AS (
     -- Reserves the numbers; the row lock makes concurrent writers of one thread wait.
     INSERT INTO threads AS t (tenant_id, thread_id, last_seq, last_memory_seq, unread_bytes,
@@ -91,17 +95,21 @@ WITH given AS (
            value || jsonb_build_object('content', text), terms::tsvector, term_count, author, role,
            importance, %(thread_id)s, occurred_at, %(now)s, %(now)s, expires_at
     FROM kept WHERE memory_id IS NOT NULL
+    RETURNING 1
 ), sourced AS (
     INSERT INTO memory_sources (tenant_id, memory_id, thread_id, event_id)
     SELECT %(tenant)s, memory_id, %(thread_id)s, event_id
     FROM kept WHERE memory_id IS NOT NULL
+    RETURNING 1
 ), timed AS (
     INSERT INTO memory_access (tenant_id, memory_id, strength, forget_at)
     SELECT %(tenant)s, k.memory_id, k.strength,
-           next_stage_at(r, 0, NULL, NULL, k.strength, k.importance, memory_arousal(k.value), 0,
-                         %(now)s, %(now)s)
-    FROM kept k CROSS JOIN (SELECT * FROM retention_rule(%(tenant)s, 'episodic') OFFSET 0) AS r
+           next_stage_at({rule}, 0, NULL, NULL, k.strength, k.importance, memory_arousal(k.value),
+                         0, %(now)s, %(now)s)
+    FROM kept k
+    JOIN {rules} ON r.kind = 'episodic'
     WHERE k.memory_id IS NOT NULL AND r.fades
+    RETURNING 1
 )
 SELECT event_id FROM kept
 
@@ -121,7 +129,7 @@ FROM events e
 WHERE e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s AND e.text <> ''
   AND (e.expires_at IS NULL OR e.expires_at > %(now)s)
   AND (e.memory_seq IS NOT NULL OR NOT EXISTS (
-      SELECT FROM tombstones t WHERE t.tenant_id = e.tenant_id AND t.thread_id = e.thread_id
+      SELECT FROM tombstones t WHERE t.tenant_id = %(tenant)s AND t.thread_id = e.thread_id
                                  AND t.event_id = e.event_id))
   AND (%(known)s::timestamptz IS NULL OR e.recorded_at <= %(known)s)
   AND (%(valid)s::timestamptz IS NULL OR e.occurred_at <= %(valid)s)

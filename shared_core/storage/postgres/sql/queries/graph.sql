@@ -24,7 +24,7 @@ AND (%(valid)s::timestamptz IS NULL AND %(known)s::timestamptz IS NULL OR NOT e.
                              e.edge_id) o
          CROSS JOIN LATERAL (
              SELECT FROM edges e
-             WHERE e.tenant_id = o.tenant_id AND e.subject_key = o.subject_key
+             WHERE e.tenant_id = %(tenant)s AND e.subject_key = o.subject_key
                AND e.relation = o.relation AND e.functional AND e.valid_from >= o.valid_from
                AND (e.valid_from, e.recorded_at, e.edge_id)
                    > (o.valid_from, o.recorded_at, o.edge_id)
@@ -33,28 +33,28 @@ AND (%(valid)s::timestamptz IS NULL AND %(known)s::timestamptz IS NULL OR NOT e.
 -- fragment: edge_living
 -- An edge that repeats a fact fades with it. An edge that rests on a fact or on turns lives while one
 -- of its bases has not expired.
-NOT EXISTS (SELECT FROM memories m WHERE m.tenant_id = e.tenant_id
+NOT EXISTS (SELECT FROM memories m WHERE m.tenant_id = %(tenant)s
             AND m.memory_id = coalesce(e.fact_id, e.memory_id) AND m.demoted_at IS NOT NULL)
 AND CASE WHEN e.memory_id IS NOT NULL
-          AND NOT EXISTS (SELECT FROM memories m WHERE m.tenant_id = e.tenant_id
+          AND NOT EXISTS (SELECT FROM memories m WHERE m.tenant_id = %(tenant)s
                           AND m.memory_id = e.memory_id AND m.expires_at <= %(now)s)
      THEN true
      ELSE coalesce((SELECT bool_or(b.living)
                     FROM (SELECT bool_and(v.expires_at IS NULL OR v.expires_at > %(now)s) AS living
                           FROM edge_sources s
-                          LEFT JOIN events v ON v.tenant_id = s.tenant_id
+                          LEFT JOIN events v ON v.tenant_id = %(tenant)s
                                AND v.thread_id = s.thread_id AND v.event_id = s.event_id
-                          WHERE s.tenant_id = e.tenant_id AND s.edge_id = e.edge_id
+                          WHERE s.tenant_id = %(tenant)s AND s.edge_id = e.edge_id
                           GROUP BY s.basis) b),
                    e.memory_id IS NULL) END
 
 -- fragment: edge_roots
 -- The entities that the names of an edge stand for.
 LEFT JOIN LATERAL (SELECT a.entity_key, a.entity FROM entity_aliases a
-                   WHERE a.tenant_id = e.tenant_id AND a.alias_key = e.subject_key
+                   WHERE a.tenant_id = %(tenant)s AND a.alias_key = e.subject_key
                      AND {alias_known}) sa ON true
 LEFT JOIN LATERAL (SELECT a.entity_key, a.entity FROM entity_aliases a
-                   WHERE a.tenant_id = e.tenant_id AND a.alias_key = e.object_key
+                   WHERE a.tenant_id = %(tenant)s AND a.alias_key = e.object_key
                      AND {alias_known}) oa ON true
 
 -- fragment: edge_columns
@@ -62,10 +62,10 @@ e.edge_id, e.subject, e.relation, e.object, e.functional, e.confidence, e.valid_
 e.recorded_at, e.superseded_at, e.fact_id, e.run_id,
 (SELECT array_agg(s.event_id ORDER BY s.event_id)
  FROM (SELECT x.event_id FROM edge_sources x
-       WHERE x.tenant_id = e.tenant_id AND x.edge_id = e.edge_id
+       WHERE x.tenant_id = %(tenant)s AND x.edge_id = e.edge_id
        UNION
        SELECT x.event_id FROM memory_sources x
-       WHERE x.tenant_id = e.tenant_id AND x.memory_id = e.memory_id) s),
+       WHERE x.tenant_id = %(tenant)s AND x.memory_id = e.memory_id) s),
 ({edge_holds}), coalesce(sa.entity_key, e.subject_key), sa.entity,
 coalesce(oa.entity_key, e.object_key), oa.entity
 
@@ -106,7 +106,7 @@ WITH RECURSIVE steps AS (
                         (SELECT e.edge_id, e.valid_from, o.root
                          FROM edges e CROSS JOIN LATERAL (
                               SELECT coalesce((SELECT a.entity_key FROM entity_aliases a
-                                               WHERE a.tenant_id = e.tenant_id
+                                               WHERE a.tenant_id = %(tenant)s
                                                  AND a.alias_key = e.object_key
                                                  AND {alias_known}), e.object_key) AS root) o
                          WHERE e.tenant_id = %(tenant)s AND e.subject_key = k.key
@@ -117,7 +117,7 @@ WITH RECURSIVE steps AS (
                         (SELECT e.edge_id, e.valid_from, o.root
                          FROM edges e CROSS JOIN LATERAL (
                               SELECT coalesce((SELECT a.entity_key FROM entity_aliases a
-                                               WHERE a.tenant_id = e.tenant_id
+                                               WHERE a.tenant_id = %(tenant)s
                                                  AND a.alias_key = e.subject_key
                                                  AND {alias_known}), e.subject_key) AS root) o
                          WHERE e.tenant_id = %(tenant)s AND e.object_key = k.key
@@ -220,7 +220,7 @@ CROSS JOIN LATERAL (SELECT e.* FROM edges e
                     WHERE e.tenant_id = %(tenant)s AND e.subject_key = k.key
                       AND e.relation = %(relation)s OFFSET 0) e
 {edge_roots}
-LEFT JOIN facts f ON f.tenant_id = e.tenant_id AND f.memory_id = e.fact_id
+LEFT JOIN facts f ON f.tenant_id = %(tenant)s AND f.memory_id = e.fact_id
                  AND (f.valid_until IS NULL AND f.superseded_at IS NULL
                       OR f.valid_until > %(now)s)
 WHERE %(value)s::text IS NULL

@@ -18,7 +18,7 @@ LIMIT %(limit)s OFFSET %(offset)s
 CROSS JOIN LATERAL (
     SELECT 1 - min(v.embedding <=> %(embedding)s::halfvec) AS similarity
     FROM embeddings v
-    WHERE v.tenant_id = m.tenant_id AND v.model = %(model)s AND v.memory_id = m.memory_id
+    WHERE v.tenant_id = {its_tenant} AND v.model = %(model)s AND v.memory_id = m.memory_id
 ) e
 
 -- name: search_items
@@ -63,9 +63,11 @@ LIMIT %(limit)s OFFSET %(offset)s
 
 -- name: extend_items
 -- Restarts the time to live of read items; items without one are never touched.
-UPDATE memories m SET expires_at = %(now)s + make_interval(secs => m.ttl_s)
-FROM {addresses}
-WHERE m.tenant_id = g.tenant_id AND m.namespace = g.namespace AND m.key = g.key
+UPDATE memories m
+SET expires_at = (%(now)s::timestamptz AT TIME ZONE 'UTC' + make_interval(secs => m.ttl_s))
+                 AT TIME ZONE 'UTC'
+WHERE m.tenant_id = %(tenant)s
+  AND m.memory_id = ANY(ARRAY(SELECT m.memory_id FROM {addressed} WHERE m.ttl_s IS NOT NULL))
   AND m.ttl_s IS NOT NULL AND m.expires_at > %(now)s
 
 -- name: expired_tenants

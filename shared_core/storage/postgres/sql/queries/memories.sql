@@ -1,23 +1,23 @@
 -- name: put_memories
--- Writes memories by namespace and key. An existing key is replaced and keeps its id and creation
+-- Writes memories of a tenant by namespace and key. An existing key is replaced and keeps its id and creation
 -- time; updated_at always rises. An expired row counts as gone, so its key starts a new life. A
 -- memory drawn from a turn stays so after a rewrite, because forgetting the turn must still reach it.
-WITH written AS (
+-- A sum of a moment and an interval depends on the time zone of the session, unless it is in UTC.
 INSERT INTO memories AS m (tenant_id, memory_id, namespace, key, kind, text, value, terms,
                            term_count, author, importance, occurred_at, created_at, updated_at,
                            expires_at, ttl_s, thread_id, run_id, superseded_at, words_key)
-SELECT tenant_id, memory_id, namespace, key, kind, text, value, terms::tsvector, term_count,
+SELECT %(tenant)s, memory_id, namespace, key, kind, text, value, terms::tsvector, term_count,
        author, importance, occurred_at, %(now)s, %(now)s, expires_at, ttl_s, thread_id, run_id,
        superseded_at, words_key
 FROM unnest(
-    %(tenants)b::text[], %(memory_ids)b::uuid[], %(namespaces)b::text[], %(keys)b::text[],
+    %(memory_ids)b::uuid[], %(namespaces)b::text[], %(keys)b::text[],
     %(kinds)s::text[], %(texts)b::text[], %(values)s::jsonb[], %(terms)b::text[],
     %(term_counts)b::int[], %(authors)b::text[], %(importances)b::real[],
     %(occurred_at)b::timestamptz[], %(expires_at)b::timestamptz[], %(ttl_s)b::float8[],
     %(thread_ids)b::text[], %(run_ids)b::uuid[], %(superseded_at)b::timestamptz[],
     %(words_keys)b::uuid[]
-) AS g(tenant_id, memory_id, namespace, key, kind, text, value, terms, term_count, author,
-       importance, occurred_at, expires_at, ttl_s, thread_id, run_id, superseded_at, words_key)
+) AS g(memory_id, namespace, key, kind, text, value, terms, term_count, author, importance,
+       occurred_at, expires_at, ttl_s, thread_id, run_id, superseded_at, words_key)
 ON CONFLICT (tenant_id, namespace, key) DO UPDATE
 SET kind = CASE WHEN m.kind = 'episodic' THEN m.kind ELSE excluded.kind END,
     text = excluded.text, value = excluded.value, terms = excluded.terms,
@@ -27,42 +27,44 @@ SET kind = CASE WHEN m.kind = 'episodic' THEN m.kind ELSE excluded.kind END,
     superseded_at = excluded.superseded_at, words_key = excluded.words_key, demoted_at = NULL,
     created_at = CASE WHEN m.expires_at <= excluded.updated_at THEN excluded.created_at
                       ELSE m.created_at END,
-    updated_at = greatest(excluded.updated_at, m.updated_at + interval '1 microsecond')
-RETURNING m.tenant_id, m.namespace, m.key, m.memory_id, m.kind, m.importance, m.created_at,
-          m.updated_at, m.superseded_at, memory_arousal(m.value) AS arousal
-)
-{timed_written}
+    updated_at = greatest(excluded.updated_at, (m.updated_at AT TIME ZONE 'UTC'
+                                                + interval '1 microsecond') AT TIME ZONE 'UTC')
+RETURNING 1
 
 -- name: clear_derived
 -- Deletes what belonged to the replaced memories: vectors, facts, sources, archived text and stage.
 -- Their writers wait for each other by the rows of put_memories.
 WITH named AS (
-    SELECT m.tenant_id, m.memory_id, m.kind
+    SELECT m.memory_id, m.kind
     FROM {addressed}
 ), vectors AS (
-    DELETE FROM embeddings e USING named n
-    WHERE e.tenant_id = n.tenant_id AND e.memory_id = n.memory_id
+    DELETE FROM embeddings e
+    WHERE e.tenant_id = %(tenant)s AND e.memory_id = ANY(ARRAY(SELECT memory_id FROM named))
 ), structure AS (
-    DELETE FROM facts f USING named n
-    WHERE f.tenant_id = n.tenant_id AND f.memory_id = n.memory_id
+    DELETE FROM facts f
+    WHERE f.tenant_id = %(tenant)s AND f.memory_id = ANY(ARRAY(SELECT memory_id FROM named))
 ), unarchived AS (
-    DELETE FROM memory_archive x USING named n
-    WHERE x.tenant_id = n.tenant_id AND x.memory_id = n.memory_id
+    DELETE FROM memory_archive x
+    WHERE x.tenant_id = %(tenant)s AND x.memory_id = ANY(ARRAY(SELECT memory_id FROM named))
 ), unstaged AS (
-    UPDATE memory_access a SET stage = 0, staged_at = NULL FROM named n
-    WHERE a.tenant_id = n.tenant_id AND a.memory_id = n.memory_id AND a.stage > 0
+    UPDATE memory_access a SET stage = 0, staged_at = NULL
+    WHERE a.tenant_id = %(tenant)s AND a.memory_id = ANY(ARRAY(SELECT memory_id FROM named))
+      AND a.stage > 0
 )
-DELETE FROM memory_sources s USING named n
-WHERE s.tenant_id = n.tenant_id AND s.memory_id = n.memory_id
-  AND n.kind NOT IN ('episodic', 'summary')
+DELETE FROM memory_sources s
+WHERE s.tenant_id = %(tenant)s
+  AND s.memory_id = ANY(ARRAY(SELECT memory_id FROM named
+                              WHERE kind NOT IN ('episodic', 'summary')))
 
 -- name: add_embeddings
--- Writes vectors of memories by namespace and key; vectors of missing keys are dropped.
+-- Writes vectors of memories of a tenant by namespace and key; vectors of missing keys are dropped.
 INSERT INTO embeddings (tenant_id, model, memory_id, field, embedding)
-SELECT m.tenant_id, %(model)s, m.memory_id, g.field, g.embedding
-FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[], %(fields)b::text[],
-            %(embeddings)b::halfvec[]) AS g(tenant_id, namespace, key, field, embedding)
-JOIN memories m USING (tenant_id, namespace, key)
+SELECT %(tenant)s, %(model)s, m.memory_id, g.field, g.embedding
+FROM unnest(%(namespaces)b::text[], %(keys)b::text[], %(fields)b::text[],
+            %(embeddings)b::halfvec[]) AS g(namespace, key, field, embedding)
+CROSS JOIN LATERAL (SELECT * FROM memories m
+                    WHERE m.tenant_id = %(tenant)s AND m.namespace = g.namespace AND m.key = g.key
+                    OFFSET 0) m
 ON CONFLICT DO NOTHING
 
 -- name: lock_tenants

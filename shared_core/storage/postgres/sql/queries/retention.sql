@@ -1,21 +1,36 @@
 -- When memories leave their stages, and their fates then.
 
--- fragment: timed_written
--- Ends a statement whose CTE written holds written memories: puts those that fade in their first
--- stage, and computes when they leave it.
+-- fragment: rules
+-- The nearest policy of each kind, as r. They are read here and not in a function: on a Citus cluster,
+-- a function that reads a table cannot be a part of a statement.
+(SELECT DISTINCT ON (kind) * FROM (
+     SELECT p.* FROM retention_policies p
+     WHERE p.tenant_id IN ('/', substring(%(tenant)s::text FROM '^/[^/]+/'), %(tenant)s)
+     UNION ALL
+     SELECT u.* FROM unset_policies() u) every
+ ORDER BY kind, length(tenant_id) DESC, updated_at DESC) r
+
+-- fragment: rule
+-- What next_stage_at() needs of a policy r.
+r.fades, r.decay_rate, r.threshold, r.min_age_days, r.archive_threshold, r.archive_after_days,
+r.erase_threshold, r.erase_after_days
+
+-- name: time_written
+-- After put_memories: puts those that fade in their first stage, and computes when they leave it.
 INSERT INTO memory_access AS a (tenant_id, memory_id, strength, forget_at)
-SELECT w.tenant_id, w.memory_id, s.strength,
-       next_stage_at(r, 0, NULL, c.pinned_at, s.strength, w.importance, w.arousal,
-                     coalesce(c.access_count, 0), greatest(w.updated_at, c.last_accessed_at),
-                     w.created_at)
-FROM written w
-CROSS JOIN LATERAL retention_rule(w.tenant_id, w.kind) r
-LEFT JOIN memory_access c ON c.tenant_id = w.tenant_id AND c.memory_id = w.memory_id
-LEFT JOIN unnest(%(strong_tenants)b::text[], %(strong_namespaces)b::text[],
-                 %(strong_keys)b::text[], %(strengths)b::float8[])
-          AS s(tenant_id, namespace, key, strength)
-       ON s.key = w.key AND s.namespace = w.namespace AND s.tenant_id = w.tenant_id
-WHERE w.superseded_at IS NULL AND (r.fades OR c.stage > 0)
+SELECT %(tenant)s, m.memory_id, s.strength,
+       next_stage_at({rule}, 0, NULL, c.pinned_at, s.strength, m.importance,
+                     memory_arousal(m.value), coalesce(c.access_count, 0),
+                     greatest(m.updated_at, c.last_accessed_at), m.created_at)
+FROM {addressed}
+JOIN {rules} ON r.kind = m.kind
+LEFT JOIN LATERAL (SELECT * FROM memory_access c
+                   WHERE c.tenant_id = %(tenant)s AND c.memory_id = m.memory_id
+                   OFFSET 0) c ON true
+LEFT JOIN unnest(%(strong_namespaces)b::text[], %(strong_keys)b::text[], %(strengths)b::float8[])
+          AS s(namespace, key, strength)
+       ON s.key = m.key AND s.namespace = m.namespace
+WHERE m.superseded_at IS NULL AND (r.fades OR c.stage > 0)
 ON CONFLICT (tenant_id, memory_id) DO UPDATE
 SET stage = 0, staged_at = NULL, strength = excluded.strength, forget_at = excluded.forget_at
 
@@ -69,10 +84,10 @@ WHERE tenant_id >= %(tenant)s AND tenant_id < %(tenant_end)s
 ORDER BY tenant_id
 
 -- name: drop_policies
-WITH untold AS (
-    DELETE FROM retimings WHERE tenant_id = %(path)s
-)
 DELETE FROM retention_policies WHERE tenant_id = %(path)s
+
+-- name: drop_retiming
+DELETE FROM retimings WHERE tenant_id = %(path)s
 
 -- name: drop_policies_of
 -- Deletes the policies of some kinds.
@@ -87,9 +102,10 @@ FROM unnest(%(kinds)s::text[], %(fades)s::bool[], %(decay_rate)s::float8[],
             %(threshold)s::float8[], %(min_age_days)s::float8[], %(archive_threshold)s::float8[],
             %(archive_after_days)s::float8[], %(erase_threshold)s::float8[],
             %(erase_after_days)s::float8[], %(with_history)s::bool[]) AS g
+RETURNING 1
 
 -- fragment: archived_value
 coalesce((SELECT CASE WHEN x.is_shown THEN x.value || jsonb_build_object('content', x.text)
                  ELSE x.value END
           FROM memory_archive x
-          WHERE x.tenant_id = m.tenant_id AND x.memory_id = m.memory_id), m.value)
+          WHERE x.tenant_id = {its_tenant} AND x.memory_id = m.memory_id), m.value)

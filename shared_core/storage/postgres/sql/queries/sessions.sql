@@ -1,7 +1,7 @@
 -- Session logs: threads with the events of a framework and the state they leave.
 
 -- name: shared_state
-SELECT tenant_id, state FROM shared_state WHERE tenant_id = ANY(%(tenants)b::text[])
+SELECT tenant_id, state FROM shared_state WHERE tenant_id = %(tenant)s
 
 -- name: load_session
 -- One snapshot of a session log: first the log itself, then its newest events, newest first.

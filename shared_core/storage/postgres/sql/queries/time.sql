@@ -15,11 +15,11 @@ LEFT JOIN LATERAL (
     FROM (SELECT f.valid_until, f.superseded_at AS closed_at WHERE f.superseded_at <= {known}
           UNION ALL
           SELECT x.valid_until, x.closed_at FROM fact_closures x
-          WHERE x.tenant_id = f.tenant_id AND x.memory_id = f.memory_id
+          WHERE x.tenant_id = %(tenant)s AND x.memory_id = f.memory_id
             AND x.closed_at <= {known} AND x.restored_at > {known}) ends
     ORDER BY closed_at DESC LIMIT 1) c ON true
 WHERE f.tenant_id = %(tenant)s AND f.recorded_at <= {known} AND f.valid_from <= {valid}
-  AND NOT EXISTS (SELECT FROM memories x WHERE x.tenant_id = f.tenant_id
+  AND NOT EXISTS (SELECT FROM memories x WHERE x.tenant_id = %(tenant)s
                   AND x.memory_id = f.memory_id AND x.expires_at <= %(now)s)
 
 -- fragment: liked_key
