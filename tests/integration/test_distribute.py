@@ -171,7 +171,7 @@ def test_the_command_refuses_and_changes_nothing(
 ) -> None:
     refused = CliRunner().invoke(app, ["migrate", "--distribute", "--uri", own_dsn])
     assert refused.exit_code == 1
-    assert "Citus does not work yet, nothing was changed" in refused.stderr
+    assert "Citus does not work as a whole yet, nothing was changed" in refused.stderr
     assert [] == calls(admin)
 
 

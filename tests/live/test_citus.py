@@ -29,11 +29,6 @@ ANA, ZHU = Scope("app", "ana"), Scope("app", "朱莉")
 
 NOT_YET = {
     "expired items are swept": "locks rows of several tenants in one statement",
-    "names are merged": "a sub-select in VALUES",
-    "memories are pinned": "a function that reads policies",
-    "what is left is counted": "a function that reads policies",
-    "faded memories are forgotten": "a function that reads and locks memories",
-    "weak memories are cleaned up": "a function that reads policies",
     "a user is exported, erased and imported": "erases: a correlated set of rows",
     "a user is erased": "a correlated set of rows",
 }
