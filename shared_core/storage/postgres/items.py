@@ -213,12 +213,6 @@ def vector_steps(vectors: VectorRows | None) -> list[Step]:
     ]
 
 
-def address_columns(addresses: Iterable[ItemAddress]) -> dict[str, object]:
-    """Return the columns that name memories: tenants, namespaces and keys, one entry each."""
-    rows = [(tenant_of(namespace), rest_of(namespace), key) for namespace, key in addresses]
-    return by_column(("tenants", "namespaces", "keys"), rows)
-
-
 def by_tenant(addresses: Iterable[ItemAddress]) -> list[dict[str, object]]:
     """Return the values that name memories, one entry for each tenant of theirs."""
     of_tenants: dict[str, list[tuple[str, str]]] = {}

@@ -86,9 +86,6 @@ ORDER BY tenant_id
 -- name: drop_policies
 DELETE FROM retention_policies WHERE tenant_id = %(path)s
 
--- name: drop_retiming
-DELETE FROM retimings WHERE tenant_id = %(path)s
-
 -- name: drop_policies_of
 -- Deletes the policies of some kinds.
 DELETE FROM retention_policies WHERE tenant_id = %(path)s AND kind = ANY(%(kinds)s::text[])
