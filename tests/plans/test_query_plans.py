@@ -96,16 +96,7 @@ def nodes(tree: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "get_items",
-        "list_items",
-        "search_items",
-        "search_rest",
-        "recall",
-        "list_namespaces",
-        "resolve_ids",
-    ],
+    "name", ["get_items", "list_items", "search_items", "search_rest", "recall", "list_namespaces"]
 )
 def test_a_read_of_one_tenant_never_scans_a_table(
     filled: psycopg.Connection[Any], name: str, monkeypatch: pytest.MonkeyPatch
