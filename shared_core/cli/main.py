@@ -173,7 +173,7 @@ def migrate(
     if distribute:
         raise CapabilityMissing(
             "--distribute: Citus does not work as a whole yet, nothing was changed. A cluster still"
-            " refuses to import: use one PostgreSQL, or OceanBase"
+            " refuses imports and the forgetting of turns: use one PostgreSQL, or OceanBase"
         )
     found = cli.with_memory(cli.open_memory(uri, schema=schema), run)
     if as_json:
