@@ -221,6 +221,8 @@ def restore_edge(tenant: str, edge: Edge, run_id: UUID, now: datetime) -> Policy
 def _retimed(memory_ids: Sequence[UUID], rows: Iterable[Row], rule: RuleOf) -> list[Operation]:
     """Return what notes when memories that are no longer retired leave their stage."""
     memories = {row[0]: timed_of(row) for row in rows}
+    if not memories.keys() >= set(memory_ids):
+        raise Conflict("a memory expired meanwhile")
     for one in memory_ids:
         memories[one].superseded_at = None
     return retimed([memories[one] for one in memory_ids], rule)

@@ -14,7 +14,7 @@ from standing_clock import StandingClock
 
 from shared_core import Event, Scope
 from shared_core.core.domain import MemoryId, ThreadId
-from shared_core.errors import StorageUnavailable
+from shared_core.errors import Conflict, StorageUnavailable
 from shared_core.ports.events import EventRow
 from shared_core.ports.operations import Delete, Insert, Last, Policy, Select, equal
 from shared_core.settings import Settings
@@ -179,6 +179,37 @@ def row(text: str) -> EventRow:
     event = Event(event_id=text, author="u", role="user", text=text, occurred_at=NOW)
     memory_id = MemoryId(uuid4()) if text else None
     return EventRow(event=event, memory_id=memory_id, logged=False, value={}, terms=text.split())
+
+
+@pytest.mark.parametrize("lock", ["wait", "none", "skip"])
+@pytest.mark.parametrize("state", ["40P01", "26000"])
+async def test_a_look_for_the_answer_that_fails_is_repeated(
+    storage: PostgresStorage, cutter: Cutter, monkeypatch: pytest.MonkeyPatch, lock: Any, state: str
+) -> None:
+    failing = (f"DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{state}'; END $$".encode(), {})
+    looks = [failing]
+    look = Mark.looked_for
+    monkeypatch.setattr(Mark, "looked_for", lambda mark: looks.pop() if looks else look(mark))
+    cutter.cuts = ["behind"]
+    assert 1 == await storage.transact(ANN, lambda: add("tone"), lock=lock)
+    assert not looks
+    assert [1] == await versions(storage, "tone")
+
+
+async def test_a_missing_row_is_a_conflict(storage: PostgresStorage) -> None:
+    def count_a_lost_memory() -> Policy[None]:
+        yield Last([Insert("memory_access", ("memory_id", "stage"), [(uuid4(), 0)])])
+
+    with pytest.raises(Conflict, match="was deleted meanwhile"):
+        await storage.transact(ANN, count_a_lost_memory)
+
+
+async def test_several_reads_are_of_one_moment(storage: PostgresStorage) -> None:
+    versions = Select("instructions", ("version",))
+    where = (equal("instruction_key", "tone"),)
+    await storage.transact(ANN, lambda: add("tone"))
+    first, second = await storage.read(ANN, [versions, Select("instructions", ("version",), where)])
+    assert [(1,)] == first == second
 
 
 async def test_old_marks_are_removed(

@@ -76,6 +76,7 @@ def _too_long(what: str, limit: int) -> str:
 
 
 LOCK_WAIT = 1205
+NO_PARENT = 1452
 DUPLICATE = 1062
 TIMEOUT = 4012
 """A statement or a transaction took too long."""
@@ -131,6 +132,8 @@ def translated(
         return InvalidInput(_too_large(code, reason))
     if code in READ_ONLY:
         return StorageReadOnly(f"the database at {where!r} is read only: {reason}")
+    if code == NO_PARENT:
+        return Conflict(f"a row that this write needs was deleted meanwhile: {reason}; try again")
     if code == DUPLICATE:
         return Conflict(f"another writer stored this key first: {reason}; try again")
     if is_silent(error):

@@ -103,4 +103,9 @@ def _lock_free(tx: Transaction, *tenants: str) -> None:
     held = tx.column("SELECT tenant_id FROM tenants WHERE tenant_id IN %s", [sorted(missing)])
     if held:
         raise TenantBusy(f"another transaction holds the lock of {held[0]!r}")
-    tx.lock(*tenants)  # makes the rows of new tenants
+    tx.insert("tenants", ["tenant_id"], [[name] for name in sorted(missing)], ignore=True)
+    tx.connection.commit()
+    tx.connection.begin()
+    tx.wrote = False
+    if busy := set(tenants) - tx.lock_free(tenants):
+        raise TenantBusy(f"another transaction holds the lock of {min(busy)!r}")

@@ -40,7 +40,9 @@ from shared_core.storage.postgres.connection.statements import Step, statement, 
 T = TypeVar("T")
 VerbSteps: TypeAlias = Callable[..., Sequence[Step]]
 """Returns the steps of a verb from its arguments; its rows are those of the last step."""
-_BEGIN: Statement = (b"BEGIN", {})
+IN_DOUBT_S = 60.0
+"""Seconds for which a missing answer is looked for where statements have no deadline."""
+_BEGIN: Statement = (b"BEGIN ISOLATION LEVEL READ COMMITTED", {})
 _BEGIN_READING: Statement = (b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", {})
 _COMMIT: Statement = (b"COMMIT", {})
 _ROLLBACK: Statement = (b"ROLLBACK", {})
@@ -55,11 +57,17 @@ class _Running:
     rows: list[list[Row]] | None = None
     is_done: bool = False
     result: Any = None
+    wrote: bool = False
+    is_last: bool = False
 
     def next_batch(self) -> Sequence[Operation] | Last | None:
         """Return what the policy yields next, None at its end."""
         try:
-            return self.policy.send(self.rows)  # type: ignore[arg-type] # None starts it
+            batch = self.policy.send(self.rows)  # type: ignore[arg-type] # None starts it
+            self.is_last = isinstance(batch, Last)
+            if not isinstance(batch, Last):
+                self.wrote |= any(not isinstance(one, Select) for one in batch)
+            return batch
         except StopIteration as stop:
             self.is_done, self.result = True, stop.value
             return None
@@ -92,8 +100,23 @@ class PostgresPolicies:
     verbs: dict[str, VerbSteps] = field(default_factory=dict)
 
     async def read(self, tenant: str, operations: Sequence[Select]) -> list[list[Row]]:
-        sent = [Step("select", *compiled(one, tenant)) for one in operations]
-        return list(await self._database.run(tenant, *sent))
+        selects = [compiled(one, tenant) for one in operations]
+        if len(selects) < 2:
+            return list(
+                await self._database.run(tenant, *(Step("select", *one) for one in selects))
+            )
+        work = _Work([tenant], [], None)
+
+        async def attempt(connection: Connection) -> list[list[Row]]:
+            opening = self._opening(work, connection)
+            try:
+                rows = await self._send(connection, [*opening, *selects, _COMMIT])
+            except BaseException:
+                await self._roll_back(connection)
+                raise
+            return rows[len(opening) : -1]
+
+        return await self._database.attempts(attempt)
 
     async def query(self, tenant: str, reader: PolicyFactory[T]) -> T:
         [result] = await self._attempts(_Work([tenant], [reader], None))
@@ -115,9 +138,10 @@ class PostgresPolicies:
     async def _attempts(self, work: _Work) -> list[Any]:
         """Run policies together, from their start again after a deadlock or a lost connection.
 
-        While the answer to a commit is missing, the server is waited for, for statement_timeout_s.
+        While the answer to a commit is missing, the server is waited for as long as a statement
+        may take.
         """
-        until = time.monotonic() + self._database.statement_s
+        until = None
         for pause_s in pauses_s():
             try:
                 return await self._database.attempts(partial(self._attempt, work))
@@ -126,9 +150,13 @@ class PostgresPolicies:
                     return work.passed
                 tables = " and ".join(sorted(tables_of(error)))
                 raise Conflict(f"another writer added the same row of {tables} first") from error
+            except psycopg.errors.ForeignKeyViolation as error:
+                tables = " and ".join(sorted(tables_of(error)))
+                raise Conflict(f"a row of {tables} was deleted meanwhile") from error
             except StorageUnavailable as error:
-                if work.results is None:
+                if work.results is None or work.lock is None:
                     raise
+                until = until or time.monotonic() + (self._database.statement_s or IN_DOUBT_S)
                 if time.monotonic() >= until:
                     raise StorageUnavailable(
                         f"{str(error).rstrip('.')}. The write may or may not be stored: check"
@@ -138,37 +166,39 @@ class PostgresPolicies:
         raise AssertionError("unreachable")
 
     async def _attempt(self, work: _Work, connection: Connection) -> list[Any]:
-        begin, *bound = self._opening(work)
-        # After BEGIN: before it, this would begin a transaction of the default isolation.
-        opening = [begin, *self._database.fresh_plans(connection), *bound]
+        opening = self._opening(work, connection)
+        is_looking = work.results is not None  # the answer of an earlier attempt was lost
         try:
-            if work.results is not None:  # the answer of an earlier attempt was lost
+            if work.results is not None:
                 *_, marks = await self._send(connection, [*opening, work.mark.looked_for()])
                 if marks:
                     await self._send(connection, [_ROLLBACK])
                     return work.results
                 work.passed, work.results, opening = work.results, None, []
+                is_looking = False
             return await self._run(connection, work, opening)
         except BaseException as error:
-            if not connection.closed:
+            if not connection.closed and not is_looking:
                 work.results = None  # the server answered, and undid the transaction
-            await _roll_back(connection)
-            if isinstance(error, psycopg.Error) and error.sqlstate == CONFLICT:
-                raise TenantBusy from error  # try_lock_tenants
+            await self._roll_back(connection)
+            is_refused = isinstance(error, psycopg.Error) and error.sqlstate == CONFLICT
+            if is_refused and work.lock == "skip":
+                raise TenantBusy from error
             raise
 
-    def _opening(self, work: _Work) -> list[Statement]:
+    def _opening(self, work: _Work, connection: Connection) -> list[Statement]:
         """Return the statements that begin a transaction, bind it and take its locks."""
         scope = to_path(common_prefix(from_path(tenant) for tenant in work.tenants))
-        bound = self._database.bind(scope)
+        # After BEGIN: before it, they would begin a transaction of the default isolation.
+        bound = [*self._database.fresh_plans(connection), *self._database.bind(scope)]
         if work.lock is None:
             return [_BEGIN_READING, *bound]
         values = {"tenants": list(work.tenants)}
         sent = [_BEGIN, *bound, step("hold_policies", values).statement]
-        if work.lock == "wait":
-            sent.append((statement("lock_tenants"), values))
-        elif work.lock == "skip":
+        if work.lock == "skip" and work.results is None:
             sent.append((statement("try_lock_tenants"), values))
+        elif work.lock != "none":  # an attempt that may be committed is waited for
+            sent.append((statement("lock_tenants"), values))
         return sent
 
     async def _run(
@@ -194,6 +224,8 @@ class PostgresPolicies:
             for one, made, places in groups:
                 one.rows = [answers[start + place] for place in places]
                 start += len(made)
+        if last and any(one.wrote and not one.is_last for one in running):
+            raise AssertionError("a policy that writes beside others ends with Last")
         writes = [each for one, batch in last for each in self._statements(one.tenant, batch)[0]]
         results = [one.result for one in running]
         if last:
@@ -206,6 +238,14 @@ class PostgresPolicies:
 
     async def _send(self, connection: Connection, sent: Sequence[Statement]) -> list[Rows]:
         return await connection.exchange(sent, prepare=self._database.prepares)
+
+    async def _roll_back(self, connection: Connection) -> None:
+        if connection.closed or connection.pgconn.transaction_status == TransactionStatus.IDLE:
+            return
+        try:
+            await self._send(connection, [_ROLLBACK])
+        except psycopg.Error:
+            await connection.close()
 
     def _statements(
         self, tenant: str, batch: Sequence[Operation] | Last
@@ -238,12 +278,3 @@ def _next_batches(running: Sequence[_Running]) -> list[tuple[_Running, Sequence[
             if one.next_batch() is not None:
                 raise AssertionError("a policy yielded a batch after Last")
     return [(one, batch) for one, batch in batches if batch is not None]
-
-
-async def _roll_back(connection: Connection) -> None:
-    if connection.closed or connection.pgconn.transaction_status == TransactionStatus.IDLE:
-        return
-    try:
-        await connection.exchange([_ROLLBACK])
-    except psycopg.Error:
-        await connection.close()
