@@ -111,7 +111,7 @@ async def test_the_page_about_forgetting(
     await run_page("forgetting.md", opened, dsn)
     printed = capsys.readouterr().out
     assert "demoted | I sail. | score 0.0857 is below 0.1" in printed
-    assert "'demoted': Counter({'episodic': 1})" in printed
+    assert "'demoted': {'episodic': 1}" in printed
     memory: MemoryEngine = opened["memory"]
     assert ["I sail."] == [one.text for one in await memory.list_memories(ANA)]
     assert 1 == (await memory.retention.stats(ANA)).total.pinned

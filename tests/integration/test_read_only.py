@@ -28,6 +28,8 @@ def fill(store: PgHippocampusStore) -> None:
     store.put(HERE, "plain", {"text": "green tea"})
     store.put(HERE, "ttl", {"text": "black tea"}, ttl=60)
     store.put(SHARED, "shared", {"content": "Alice drinks tea."})
+    store.put(HERE, "expired", {"text": "red tea"}, ttl=0.0005)
+    time.sleep(0.1)  # its 30 ms are over: a sweep has something to write
 
 
 def check(store: PgHippocampusStore) -> None:
