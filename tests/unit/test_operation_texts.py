@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared_core.ports.operations import Select, equal, is_not_null
+from shared_core.ports.operations import Delete, Select, equal, is_not_null, one_of_rows
 from shared_core.storage.postgres.connection.operations import compiled
 
 
@@ -19,3 +19,12 @@ def test_any_other_value_is_sent_beside_the_text() -> None:
     text, values = compiled(Select("memories", ("memory_id",), where), "/app/ana/")
     assert b"item" not in text
     assert {"p0": "/app/ana/", "p1": "item", "p2": "summary"} == values
+
+
+def test_turns_that_are_deleted_are_looked_up_one_by_one() -> None:
+    """A list of threads beside a list of turns would let each delete read whole threads."""
+    turns = one_of_rows(("thread_id", "event_id"), [("t", "e1"), ("t", "e2")])
+    text, values = compiled(Delete("events", (turns,)), "/app/ana/")
+    assert b"USING unnest(%(p1)b::text[], %(p2)b::text[])" in text
+    assert b"ANY" not in text
+    assert {"p0": "/app/ana/", "p1": ["t", "t"], "p2": ["e1", "e2"]} == values

@@ -3,9 +3,10 @@
 Four rules keep the plans right on tables that nobody has analysed, under row security:
 a join is a look-up by key for each row (LATERAL, OFFSET 0), because the planner would start at the
 other end and read a whole tenant; pairs are also compared column by column (= ANY), so that the
-index is found; rows with values of their own are named by their keys in the same way. Lists travel
-as arrays: a shape has one text whatever their length. A value that a partial index names stands in
-the text, because a generic plan cannot prove that a parameter has it.
+index is found; rows with values of their own are named by their keys in the same way. Pairs that
+are written to are joined and looked up by their key, or each write reads the threads of its turns.
+Lists travel as arrays: a shape has one text whatever their length. A value that a partial index
+names stands in the text, because a generic plan cannot prove that a parameter has it.
 """
 
 from __future__ import annotations
@@ -212,6 +213,7 @@ class _Writer:
     def __init__(self, table: str) -> None:
         self.table = table
         self.aliases = {"t": table}
+        self.rows_beside: list[str] = []
         self._places = 0
 
     def hole(self, type_: str) -> str:
@@ -229,11 +231,20 @@ class _Writer:
     def type_of(self, column: str) -> str:
         return _type_of(column, self.aliases)
 
-    def all_of(self, where: Sequence[tuple[tuple[str, ...], str]]) -> str:
+    def all_of(
+        self, where: Sequence[tuple[tuple[str, ...], str]], *, joins_rows: bool = False
+    ) -> str:
         """Return the condition that the tenant and all conditions hold."""
-        return " AND ".join([f"t.tenant_id = {_TENANT}", *(self.condition(*one) for one in where)])
+        conditions = (self.condition(*one, joins_rows=joins_rows) for one in where)
+        return " AND ".join([f"t.tenant_id = {_TENANT}", *conditions])
 
-    def condition(self, columns: tuple[str, ...], comparison: str) -> str:
+    def condition(
+        self, columns: tuple[str, ...], comparison: str, *, joins_rows: bool = False
+    ) -> str:
+        """Return the text of a condition.
+
+        joins_rows: rows that several columns are compared with go to rows_beside, to be joined.
+        """
         names = [_qualified(column) for column in columns]
         name, types = names[0], [self.type_of(column) for column in columns]
         if comparison == "null":
@@ -244,6 +255,14 @@ class _Writer:
             return f"{name} {comparison}"
         if comparison == "in":
             lists = [self.list_hole(type_) for type_ in types]
+            if len(names) > 1 and joins_rows:
+                alias = f"g{len(self.rows_beside)}"
+                rows = f"unnest({', '.join(lists)}) AS {alias}({', '.join(columns)})"
+                self.rows_beside.append(rows)
+                on = [f"t.{column} = {alias}.{column}" for column in columns]
+                # True of each row: the planner then guesses few, and looks each up by its key.
+                first = f"{alias}.{columns[0]}::text"
+                return " AND ".join([*on, f"{first} || '' = {first}"])
             each = [f"{one} = ANY({values})" for one, values in zip(names, lists, strict=True)]
             if len(names) > 1:
                 rows = f"SELECT * FROM unnest({', '.join(lists)})"
@@ -346,7 +365,9 @@ def _update(
     returning: tuple[str, ...],
 ) -> str:
     changes = ", ".join(f"{column} = {sql.hole(sql.type_of(column))}" for column in columns)
-    text = f"UPDATE {sql.table} t SET {changes} WHERE {sql.all_of(where)}"
+    conditions = sql.all_of(where, joins_rows=True)
+    beside = f" FROM {', '.join(sql.rows_beside)}" if sql.rows_beside else ""
+    text = f"UPDATE {sql.table} t SET {changes}{beside} WHERE {conditions}"
     return text + _returned(sql, returning)
 
 
@@ -368,7 +389,9 @@ def _update_each(sql: _Writer, key: tuple[str, ...], columns: tuple[str, ...]) -
 def _delete(
     sql: _Writer, where: tuple[tuple[tuple[str, ...], str], ...], returning: tuple[str, ...]
 ) -> str:
-    return f"DELETE FROM {sql.table} t WHERE {sql.all_of(where)}{_returned(sql, returning)}"
+    conditions = sql.all_of(where, joins_rows=True)
+    beside = f" USING {', '.join(sql.rows_beside)}" if sql.rows_beside else ""
+    return f"DELETE FROM {sql.table} t{beside} WHERE {conditions}{_returned(sql, returning)}"
 
 
 def _returned(sql: _Writer, columns: tuple[str, ...]) -> str:
