@@ -65,13 +65,20 @@ class Refusals(Visitor):  # type: ignore[misc] # pglast ships no types
     def visit_UpdateStmt(self, _: object, node: ast.UpdateStmt) -> None:
         if node.relation.relname in self.catalog.spread:
             self._changes(node.targetList)
+        self._pairs(node.whereClause)
         self._level([node.relation, *(node.fromClause or ())], node.whereClause)
 
     def visit_DeleteStmt(self, _: object, node: ast.DeleteStmt) -> None:
+        self._pairs(node.whereClause)
         self._level([node.relation, *(node.usingClause or ())], node.whereClause)
 
     def visit_SelectStmt(self, _: object, node: ast.SelectStmt) -> None:
         self._level(node.fromClause or (), node.whereClause)
+
+    def _pairs(self, where: ast.Node | None) -> None:
+        for one in _below(where):
+            if isinstance(one, ast.SubLink) and isinstance(one.testexpr, ast.RowExpr):
+                self.found.add("a row compared with a sub-select in a change")
 
     def _changes(self, targets: Iterable[ast.ResTarget]) -> None:
         for target in targets:

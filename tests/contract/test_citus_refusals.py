@@ -34,10 +34,11 @@ STILL_REFUSED = (
 """Statements that still break a rule. Take a name off when its statement is gone or mended."""
 
 FACT = (equal("memory_id", "00000000-0000-0000-0000-000000000001"),)
+PAIRS = (one_of_rows(("thread_id", "event_id"), []),)
 OPERATIONS = {
     "select": Select("facts", ("memory_id", "slot"), FACT, order=("memory_id",), limit=3),
     "select in": Select("facts", ("slot",), (one_of("key", ["a"]),), is_distinct=True),
-    "select pairs": Select("events", ("seq",), (one_of_rows(("thread_id", "event_id"), []),)),
+    "select pairs": Select("events", ("seq",), PAIRS, lock="update"),
     "count": Select("facts", ("slot", Aggregate("count")), FACT),
     "join": Select(
         "facts", ("memory_id", "m.text"), FACT,
@@ -53,6 +54,8 @@ OPERATIONS = {
     "update": Update("facts", {"confidence": 1.0}, FACT, ("slot",)),
     "update each": UpdateEach("facts", ("memory_id",), ("confidence",), []),
     "delete": Delete("facts", FACT, ("slot",)),
+    "update pairs": Update("events", {"importance": 1.0}, PAIRS),
+    "delete pairs": Delete("memory_sources", PAIRS, ("memory_id",)),
 }  # fmt: skip
 """Shapes of operations."""
 
@@ -111,6 +114,11 @@ def test_operations_keep_the_rules_that_broke_on_a_cluster(catalog: Catalog) -> 
         (
             "a function of columns that is not IMMUTABLE in a change",
             b"UPDATE facts SET value = jsonb_build_object('k', slot) WHERE tenant_id = %(tenant)s",
+        ),
+        (
+            "a row compared with a sub-select in a change",
+            b"DELETE FROM facts WHERE tenant_id = %(tenant)s AND (slot, key) IN"
+            b" (SELECT a, b FROM unnest(%(slots)b::text[], %(keys)b::text[]) AS g(a, b))",
         ),
         (
             "INSERT ... SELECT without RETURNING",

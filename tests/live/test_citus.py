@@ -28,7 +28,6 @@ pytestmark = pytest.mark.skipif(not DSN, reason="HIPPOCAMPUS_CITUS_DSN names no 
 ANA, ZHU = Scope("app", "ana"), Scope("app", "朱莉")
 
 NOT_YET = {
-    "turns are forgotten": "a condition on pairs, which Citus sends on with too many columns",
     "a user is exported, erased and imported": "imports: a correlated set of rows",
 }
 """Steps of the loop that fail on a cluster, and why."""

@@ -167,7 +167,8 @@ class PostgresItems:
             ],
         )  # fmt: skip
         values |= self._strength_columns(rows) | {"tenant": tenant, "now": self._clock()}
-        return steps(values, "put_memories", "time_written", "clear_derived")
+        put = "put_memory" if len(rows) == 1 else "put_memories"
+        return steps(values, put, "time_written", "clear_derived")
 
     def initial_strength(
         self, kind: MemoryKind, text: str, importance: float, value: Mapping[str, JsonValue]

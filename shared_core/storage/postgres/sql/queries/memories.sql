@@ -1,23 +1,12 @@
--- name: put_memories
--- Writes memories of a tenant by namespace and key. An existing key is replaced and keeps its id and creation
--- time; updated_at always rises. An expired row counts as gone, so its key starts a new life. A
--- memory drawn from a turn stays so after a rewrite, because forgetting the turn must still reach it.
+-- fragment: put_columns
+tenant_id, memory_id, namespace, key, kind, text, value, terms, term_count, author, importance,
+occurred_at, created_at, updated_at, expires_at, ttl_s, thread_id, run_id, superseded_at, words_key
+
+-- fragment: put_over
+-- An existing key is replaced and keeps its id and creation time; updated_at always rises. An expired
+-- row counts as gone, so its key starts a new life. A memory drawn from a turn stays so after a
+-- rewrite, because forgetting the turn must still reach it.
 -- A sum of a moment and an interval depends on the time zone of the session, unless it is in UTC.
-INSERT INTO memories AS m (tenant_id, memory_id, namespace, key, kind, text, value, terms,
-                           term_count, author, importance, occurred_at, created_at, updated_at,
-                           expires_at, ttl_s, thread_id, run_id, superseded_at, words_key)
-SELECT %(tenant)s, memory_id, namespace, key, kind, text, value, terms::tsvector, term_count,
-       author, importance, occurred_at, %(now)s, %(now)s, expires_at, ttl_s, thread_id, run_id,
-       superseded_at, words_key
-FROM unnest(
-    %(memory_ids)b::uuid[], %(namespaces)b::text[], %(keys)b::text[],
-    %(kinds)s::text[], %(texts)b::text[], %(values)s::jsonb[], %(terms)b::text[],
-    %(term_counts)b::int[], %(authors)b::text[], %(importances)b::real[],
-    %(occurred_at)b::timestamptz[], %(expires_at)b::timestamptz[], %(ttl_s)b::float8[],
-    %(thread_ids)b::text[], %(run_ids)b::uuid[], %(superseded_at)b::timestamptz[],
-    %(words_keys)b::uuid[]
-) AS g(memory_id, namespace, key, kind, text, value, terms, term_count, author, importance,
-       occurred_at, expires_at, ttl_s, thread_id, run_id, superseded_at, words_key)
 ON CONFLICT (tenant_id, namespace, key) DO UPDATE
 SET kind = CASE WHEN m.kind = 'episodic' THEN m.kind ELSE excluded.kind END,
     text = excluded.text, value = excluded.value, terms = excluded.terms,
@@ -30,6 +19,37 @@ SET kind = CASE WHEN m.kind = 'episodic' THEN m.kind ELSE excluded.kind END,
     updated_at = greatest(excluded.updated_at, (m.updated_at AT TIME ZONE 'UTC'
                                                 + interval '1 microsecond') AT TIME ZONE 'UTC')
 RETURNING 1
+
+-- name: put_memories
+-- Writes memories of a tenant by namespace and key.
+INSERT INTO memories AS m ({put_columns})
+SELECT %(tenant)s, memory_id, namespace, key, kind, text, value, terms::tsvector, term_count,
+       author, importance, occurred_at, %(now)s, %(now)s, expires_at, ttl_s, thread_id, run_id,
+       superseded_at, words_key
+FROM unnest(
+    %(memory_ids)b::uuid[], %(namespaces)b::text[], %(keys)b::text[],
+    %(kinds)s::text[], %(texts)b::text[], %(values)s::jsonb[], %(terms)b::text[],
+    %(term_counts)b::int[], %(authors)b::text[], %(importances)b::real[],
+    %(occurred_at)b::timestamptz[], %(expires_at)b::timestamptz[], %(ttl_s)b::float8[],
+    %(thread_ids)b::text[], %(run_ids)b::uuid[], %(superseded_at)b::timestamptz[],
+    %(words_keys)b::uuid[]
+) AS g(memory_id, namespace, key, kind, text, value, terms, term_count, author, importance,
+       occurred_at, expires_at, ttl_s, thread_id, run_id, superseded_at, words_key)
+{put_over}
+
+-- name: put_memory
+-- Writes one memory by namespace and key. A Citus cluster sends VALUES to a node as they are; rows of
+-- unnest() are first gathered by the coordinator.
+INSERT INTO memories AS m ({put_columns})
+VALUES (%(tenant)s, (%(memory_ids)b::uuid[])[1], (%(namespaces)b::text[])[1],
+        (%(keys)b::text[])[1], (%(kinds)s::text[])[1], (%(texts)b::text[])[1],
+        (%(values)s::jsonb[])[1], (%(terms)b::text[])[1]::tsvector, (%(term_counts)b::int[])[1],
+        (%(authors)b::text[])[1], (%(importances)b::real[])[1],
+        (%(occurred_at)b::timestamptz[])[1], %(now)s, %(now)s,
+        (%(expires_at)b::timestamptz[])[1], (%(ttl_s)b::float8[])[1], (%(thread_ids)b::text[])[1],
+        (%(run_ids)b::uuid[])[1], (%(superseded_at)b::timestamptz[])[1],
+        (%(words_keys)b::uuid[])[1])
+{put_over}
 
 -- name: clear_derived
 -- Deletes what belonged to the replaced memories: vectors, facts, sources, archived text and stage.
@@ -59,7 +79,7 @@ WHERE s.tenant_id = %(tenant)s
 -- name: add_embeddings
 -- Writes vectors of memories of a tenant by namespace and key; vectors of missing keys are dropped.
 INSERT INTO embeddings (tenant_id, model, memory_id, field, embedding)
-SELECT %(tenant)s, %(model)s, m.memory_id, g.field, g.embedding
+SELECT m.tenant_id, %(model)s, m.memory_id, g.field, g.embedding
 FROM unnest(%(namespaces)b::text[], %(keys)b::text[], %(fields)b::text[],
             %(embeddings)b::halfvec[]) AS g(namespace, key, field, embedding)
 CROSS JOIN LATERAL (SELECT * FROM memories m
