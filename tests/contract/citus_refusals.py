@@ -33,6 +33,7 @@ class Refusals(Visitor):  # type: ignore[misc] # pglast ships no types
 
     catalog: Catalog
     found: set[str] = field(default_factory=set)
+    whole: list[ast.Node] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -41,6 +42,7 @@ class Refusals(Visitor):  # type: ignore[misc] # pglast ships no types
         """Return the reasons of one statement."""
         sql = readable(text)
         tree = parse_sql(sql)
+        self.whole = [one.stmt for one in tree]
         self(tree)
         if b"tenants)" in text and _tables(tree) & self.catalog.spread:
             self.found.add("an array of tenants")
@@ -54,6 +56,10 @@ class Refusals(Visitor):  # type: ignore[misc] # pglast ships no types
         if node.relation.relname not in self.catalog.spread:
             return
         rows = node.selectStmt
+        if node not in self.whole:
+            self.found.add("an INSERT within a statement")
+        elif node.withClause:
+            self.found.add("WITH before INSERT")
         if rows is not None and rows.valuesLists:
             if any(isinstance(one, ast.SubLink) for one in _below(rows.valuesLists)):
                 self.found.add("a sub-select in VALUES")

@@ -26,7 +26,7 @@ from tests.contract.citus_refusals import Catalog, broken
 from tests.contract.test_citus_rules import ACROSS_TENANTS, LITERALS
 
 STILL_REFUSED = (
-    "append_session_event", "count_on_events", "count_on_threads", "count_other_rows",
+    "append_session_event", "hear_turn", "import_ended", "import_rows", "count_on_events", "count_on_threads", "count_other_rows",
     "drop_old_vectors", "due_memories", "embedded_otherwise", "erasures", "expired_tenants",
     "export_embedded", "export_rows", "export_vectors", "large_tenants", "memories_below",
     "require_rows", "require_unerased_sessions", "require_unforgotten", "restore_turns",
@@ -123,6 +123,15 @@ def test_operations_keep_the_rules_that_broke_on_a_cluster(catalog: Catalog) -> 
         (
             "INSERT ... SELECT without RETURNING",
             b"INSERT INTO facts (tenant_id) SELECT %(tenant)s FROM unnest(%(keys)b::text[])",
+        ),
+        (
+            "an INSERT within a statement",
+            b"WITH a AS (INSERT INTO facts (tenant_id) VALUES (%(tenant)s) RETURNING 1) SELECT 1",
+        ),
+        (
+            "WITH before INSERT",
+            b"WITH a AS (SELECT slot FROM facts WHERE tenant_id = %(tenant)s) INSERT INTO facts"
+            b" (tenant_id, slot) SELECT %(tenant)s, slot FROM a RETURNING 1",
         ),
         (
             "a sub-select in VALUES",

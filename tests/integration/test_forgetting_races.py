@@ -106,8 +106,8 @@ async def test_a_turn_that_is_forgotten_while_it_is_appended_goes(
         steps = PostgresEvents.append_steps
 
         def gated(self: PostgresEvents, *given: Any) -> list[Step]:
-            begin, append = steps(self, *given)
-            return [begin, WAIT, append]
+            begin, *append = steps(self, *given)
+            return [begin, WAIT, *append]
 
         monkeypatch.setattr(PostgresEvents, "append_steps", gated)
         with psycopg.connect(dsn, autocommit=True) as admin:

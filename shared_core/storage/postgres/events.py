@@ -71,7 +71,7 @@ class PostgresEvents:
             answers = await self._database.run(tenant, *sent, mark=Mark(tenant))
         except AnswerLost:
             return await self._remembered(tenant, thread_id, rows, now)
-        return {row[0] for row in answers.named("append_events")}
+        return {row[0] for row in answers.named("append_turns")}
 
     async def _remembered(
         self, tenant: str, thread_id: str, rows: Sequence[EventRow], now: datetime
@@ -93,7 +93,8 @@ class PostgresEvents:
     def append_steps(
         self, scope: Scope, thread_id: ThreadId, rows: Sequence[EventRow], now: datetime
     ) -> list[Step]:
-        """Return the steps that append turns; the last one returns the ids of the new ones."""
+        """Return the steps that append turns; append_turns returns the ids of the new ones."""
+        first = {row.event.event_id: row for row in reversed(rows)}
         values = by_column(
             _EVENT_COLUMNS,
             [
@@ -104,7 +105,7 @@ class PostgresEvents:
                  to_json(row.value), to_tsvector(row.terms), len(row.terms),
                  self._items.initial_strength(
                      "episodic", row.event.text, row.event.importance, row.value))
-                for row in rows
+                for row in reversed(first.values())
             ],
         )  # fmt: skip
         values |= {
@@ -113,7 +114,10 @@ class PostgresEvents:
             "namespace": rest_of(memories_namespace(scope)),
             "now": now,
         }
-        return steps(values, "begin_append", "append_events")
+        names = ["begin_append", "hold_thread", "append_turns"]
+        if any(row.memory_id for row in rows):
+            names += ["keep_turns", "source_turns", "time_turns"]
+        return steps(values, *names, "count_turns")
 
     async def thread_events(self, scope: Scope, thread_id: ThreadId, limit: int) -> Sequence[Event]:
         rows = await self._database.rows(

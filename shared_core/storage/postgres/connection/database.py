@@ -195,7 +195,7 @@ class PostgresDatabase:
         sent = [one for group in groups for one in group]
 
         if mark:
-            sent.append(mark.written())
+            sent += mark.written()
         was_lost = False
 
         async def attempt(connection: Connection) -> Answers:

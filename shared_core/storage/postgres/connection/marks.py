@@ -30,13 +30,14 @@ class Mark:
         self._tenant = tenant
         self._write_id: UUID = uuid7()
 
-    def written(self) -> Statement:
-        """Return the statement that stores the mark; a second one is refused (is_marked)."""
-        values: dict[str, object] = {"tenant": self._tenant, "write_id": self._write_id}
+    def written(self) -> list[Statement]:
+        """Return the statements that store the mark; a second one is refused (is_marked)."""
+        tenant: dict[str, object] = {"tenant": self._tenant}
+        mark = step("mark_write", tenant | {"write_id": self._write_id}).statement
         if self._write_id.int % _DROPPED_EVERY:
-            return step("mark_write", values).statement
-        values["outdated"] = uuid7_of(time.time() - KEPT_S)
-        return step("mark_write_and_drop", values).statement
+            return [mark]
+        outdated = tenant | {"outdated": uuid7_of(time.time() - KEPT_S)}
+        return [step("drop_marks", outdated).statement, mark]
 
     def looked_for(self) -> Statement:
         """Return the statement that returns a row if the mark is stored."""

@@ -39,7 +39,10 @@ from shared_core.storage.postgres.connection.statements import Step, statement, 
 
 T = TypeVar("T")
 VerbSteps: TypeAlias = Callable[..., Sequence[Step]]
-"""Returns the steps of a verb from its arguments; its rows are those of the last step."""
+"""Returns the steps of a verb from its arguments.
+
+Its rows are those of the step that has its name, or else of the last one.
+"""
 IN_DOUBT_S = 60.0
 """Seconds for which a missing answer is looked for where statements have no deadline."""
 _BEGIN: Statement = (b"BEGIN ISOLATION LEVEL READ COMMITTED", {})
@@ -230,7 +233,7 @@ class PostgresPolicies:
         results = [one.result for one in running]
         if last:
             work.results = results
-            marks = [work.mark.written()] if (writes or is_begun) and work.lock else []
+            marks = work.mark.written() if (writes or is_begun) and work.lock else []
             await self._send(connection, [*opening, *writes, *marks, _COMMIT])
         elif is_begun:  # policies that never said Last wrote nothing
             await self._send(connection, [_ROLLBACK])
@@ -257,12 +260,15 @@ class PostgresPolicies:
         for operation in operations:
             if isinstance(operation, Verb):
                 made = self.verbs[operation.name](tenant, *operation.arguments)
+                names = [one.name for one in made]
+                of_rows = names.index(operation.name) if operation.name in names else len(made) - 1
+                places.append(len(sent) + of_rows)
                 sent += [one.statement for one in made]
-            else:
-                sent.append(compiled(operation, tenant))
-                if isinstance(operation, Insert):
-                    self._database.count_rows(len(operation.rows))
+                continue
+            sent.append(compiled(operation, tenant))
             places.append(len(sent) - 1)
+            if isinstance(operation, Insert):
+                self._database.count_rows(len(operation.rows))
         return sent, places
 
 

@@ -11,7 +11,7 @@ LEFT JOIN tombstones t ON t.tenant_id = %(tenant)s AND t.thread_id = %(thread_id
 WHERE e.event_id IS NOT NULL OR t.event_id IS NOT NULL
 
 -- name: begin_append
--- Comes before append_events: the turns that exclude_appends forgets are buried by the time that an
+-- Comes before append_turns: the turns that exclude_appends forgets are buried by the time that an
 -- append looks for tombstones. Also keeps policies unchanged, as hold_policies does.
 SELECT pg_advisory_xact_lock_shared(hashtextextended(path, seed))
 FROM (VALUES ('/', 1), (substring(%(tenant)s FROM '^/[^/]+/'), 1), (%(tenant)s, 1),
@@ -22,96 +22,110 @@ FROM (VALUES ('/', 1), (substring(%(tenant)s FROM '^/[^/]+/'), 1), (%(tenant)s, 
 SELECT pg_advisory_xact_lock(hashtextextended(%(tenant)s, seed))
 FROM (VALUES (27), (28)) AS held(seed)
 
--- name: append_events
+-- Appending turns: hold_thread, append_turns, keep_turns, source_turns, time_turns and
+-- count_turns, in one message. They are several statements because a Citus cluster executes an INSERT
+-- within a statement apart and tells all nodes of its rows: one dead node would stop every append.
+
+-- name: hold_thread
+-- Creates a thread if it is missing, and makes concurrent writers of it wait: a row that is in the way
+-- is locked and stays as it is.
+INSERT INTO threads AS t (tenant_id, thread_id, last_seq, last_memory_seq, created_at, updated_at)
+VALUES (%(tenant)s, %(thread_id)s, 0, 0, %(now)s, %(now)s)
+ON CONFLICT (tenant_id, thread_id) DO UPDATE SET last_seq = t.last_seq WHERE false
+
+-- name: append_turns
 -- Remembers the given turns in order and returns the ids of new ones. New turns are appended to the
 -- thread. Turns of its session log are there already; given without a text, they are remembered as
--- logged. Known and forgotten turns are skipped.
-WITH given AS (
-    SELECT * FROM unnest(
+-- logged. Known and forgotten turns are skipped. The counters of the thread do not know them yet.
+INSERT INTO events (tenant_id, thread_id, seq, event_id, author, role, text, metadata, occurred_at,
+                    recorded_at, memory_seq, importance, expires_at)
+SELECT t.tenant_id, t.thread_id,
+       t.last_seq + count(*) FILTER (WHERE f.is_new) OVER (ORDER BY f.position), f.event_id,
+       f.author, f.role, f.text, f.metadata, f.occurred_at, %(now)s,
+       t.last_memory_seq + row_number() OVER (ORDER BY f.position), f.importance, f.expires_at
+FROM threads t CROSS JOIN (
+    SELECT g.event_id, g.author, g.role, coalesce(g.text, e.text) AS text, g.metadata,
+           g.occurred_at, g.importance, g.expires_at, g.position, e.event_id IS NULL AS is_new
+    FROM unnest(
         %(event_ids)b::text[], %(authors)b::text[], %(roles)b::text[], %(texts)b::text[],
         %(metadata)s::jsonb[], %(occurred_at)b::timestamptz[], %(importances)b::real[],
-        %(expires_at)b::timestamptz[], %(memory_ids)b::uuid[], %(values)s::jsonb[],
-        %(terms)b::text[], %(term_counts)b::int[], %(strengths)b::float8[]
+        %(expires_at)b::timestamptz[]
     ) WITH ORDINALITY AS g(event_id, author, role, text, metadata, occurred_at, importance,
-                           expires_at, memory_id, value, terms, term_count, strength, position)
-), there AS (
-    SELECT e.event_id, e.memory_seq IS NULL AND e.payload IS NOT NULL AS is_logged,
-           octet_length(e.text) AS bytes
-    FROM events e
-    WHERE e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s
-      AND e.event_id = ANY(%(event_ids)b::text[])
-), fresh AS (
-    SELECT g.*, e.event_id IS NOT NULL AS logged,
-           coalesce(octet_length(g.text), e.bytes) AS bytes
-    FROM given g LEFT JOIN there e USING (event_id)
-    WHERE coalesce(e.is_logged, g.text IS NOT NULL)
+                           expires_at, position)
+    LEFT JOIN LATERAL {stored_turn} ON true
+    WHERE CASE WHEN e.event_id IS NULL THEN g.text IS NOT NULL
+          ELSE e.memory_seq IS NULL AND e.payload IS NOT NULL END
       AND g.event_id NOT IN (SELECT t.event_id FROM tombstones t
                              WHERE t.tenant_id = %(tenant)s AND t.thread_id = %(thread_id)s
                                AND t.event_id = ANY(%(event_ids)b::text[]))
-), thread AS (
-    -- Reserves the numbers; the row lock makes concurrent writers of one thread wait.
-    INSERT INTO threads AS t (tenant_id, thread_id, last_seq, last_memory_seq, unread_bytes,
-                              created_at, updated_at)
-    SELECT %(tenant)s, %(thread_id)s, count(*) FILTER (WHERE NOT logged), count(*),
-           coalesce(sum(bytes), 0), %(now)s, %(now)s
-    FROM fresh
-    ON CONFLICT (tenant_id, thread_id) DO UPDATE
-    SET last_seq = t.last_seq + excluded.last_seq,
-        last_memory_seq = t.last_memory_seq + excluded.last_memory_seq,
-        unread_bytes = t.unread_bytes + excluded.unread_bytes,
-        updated_at = excluded.updated_at
-    WHERE excluded.last_memory_seq > 0
-    RETURNING t.last_seq, t.last_memory_seq
-), numbered AS (
-    SELECT f.*, thread.last_seq - count(*) FILTER (WHERE NOT logged) OVER ()
-                + count(*) FILTER (WHERE NOT logged) OVER (ORDER BY position) AS seq,
-           thread.last_memory_seq - count(*) OVER ()
-                + row_number() OVER (ORDER BY position) AS memory_seq
-    FROM fresh f CROSS JOIN thread
-), said AS (
-    INSERT INTO events (tenant_id, thread_id, seq, event_id, author, role, text, metadata,
-                        occurred_at, recorded_at, memory_seq, importance, expires_at)
-    SELECT %(tenant)s, %(thread_id)s, seq, event_id, author, role, text, metadata, occurred_at,
-           %(now)s, memory_seq, importance, expires_at
-    FROM numbered WHERE NOT logged
-    ON CONFLICT (tenant_id, thread_id, event_id) DO NOTHING
-    RETURNING event_id, author, role, text, occurred_at
-), marked AS (
-    UPDATE events e
-    SET memory_seq = n.memory_seq, text = coalesce(n.text, e.text), role = n.role,
-        metadata = n.metadata, importance = n.importance, expires_at = n.expires_at
-    FROM numbered n
-    WHERE n.logged AND e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s
-      AND e.event_id = n.event_id AND e.memory_seq IS NULL
-    RETURNING e.event_id, e.author, e.role, e.text, e.occurred_at
-), kept AS (
-    SELECT k.*, g.memory_id, g.value, g.terms, g.term_count, g.importance, g.expires_at, g.strength
-    FROM (SELECT * FROM said UNION ALL SELECT * FROM marked) k JOIN given g USING (event_id)
-), remembered AS (
-    INSERT INTO memories (tenant_id, memory_id, namespace, key, kind, text, value, terms,
-                          term_count, author, role, importance, thread_id, occurred_at, created_at,
-                          updated_at, expires_at)
-    SELECT %(tenant)s, memory_id, %(namespace)s, memory_id::text, 'episodic', text,
-           value || jsonb_build_object('content', text), terms::tsvector, term_count, author, role,
-           importance, %(thread_id)s, occurred_at, %(now)s, %(now)s, expires_at
-    FROM kept WHERE memory_id IS NOT NULL
-    RETURNING 1
-), sourced AS (
-    INSERT INTO memory_sources (tenant_id, memory_id, thread_id, event_id)
-    SELECT %(tenant)s, memory_id, %(thread_id)s, event_id
-    FROM kept WHERE memory_id IS NOT NULL
-    RETURNING 1
-), timed AS (
-    INSERT INTO memory_access (tenant_id, memory_id, strength, forget_at)
-    SELECT %(tenant)s, k.memory_id, k.strength,
-           next_stage_at({rule}, 0, NULL, NULL, k.strength, k.importance, memory_arousal(k.value),
-                         0, %(now)s, %(now)s)
-    FROM kept k
-    JOIN {rules} ON r.kind = 'episodic'
-    WHERE k.memory_id IS NOT NULL AND r.fades
-    RETURNING 1
-)
-SELECT event_id FROM kept
+) f
+WHERE t.tenant_id = %(tenant)s AND t.thread_id = %(thread_id)s
+ON CONFLICT (tenant_id, thread_id, event_id) DO UPDATE
+SET memory_seq = excluded.memory_seq, text = excluded.text, role = excluded.role,
+    metadata = excluded.metadata, importance = excluded.importance,
+    expires_at = excluded.expires_at
+RETURNING event_id
+
+-- fragment: stored_turn
+-- OFFSET 0 keeps this a look-up by key for each turn: the planner would read all of the thread.
+(SELECT * FROM events e
+ WHERE e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s AND e.event_id = g.event_id
+ OFFSET 0) e
+
+-- fragment: appended
+-- The turns of append_turns are above the counters of their thread.
+CROSS JOIN LATERAL {stored_turn}
+WHERE t.tenant_id = %(tenant)s AND t.thread_id = %(thread_id)s AND e.memory_seq > t.last_memory_seq
+
+-- name: keep_turns
+-- Makes the appended turns memories.
+INSERT INTO memories (tenant_id, memory_id, namespace, key, kind, text, value, terms, term_count,
+                      author, role, importance, thread_id, occurred_at, created_at, updated_at,
+                      expires_at)
+SELECT t.tenant_id, g.memory_id, %(namespace)s, g.memory_id::text, 'episodic', e.text,
+       g.value || jsonb_build_object('content', e.text), g.terms::tsvector, g.term_count, e.author,
+       e.role, e.importance, e.thread_id, e.occurred_at, %(now)s, %(now)s, e.expires_at
+FROM threads t
+CROSS JOIN unnest(%(event_ids)b::text[], %(memory_ids)b::uuid[], %(values)s::jsonb[],
+                  %(terms)b::text[], %(term_counts)b::int[])
+           AS g(event_id, memory_id, value, terms, term_count)
+{appended} AND g.memory_id IS NOT NULL
+RETURNING 1
+
+-- fragment: given_memory
+CROSS JOIN LATERAL (SELECT * FROM memories m
+                    WHERE m.tenant_id = %(tenant)s AND m.memory_id = g.memory_id OFFSET 0) m
+
+-- name: source_turns
+-- Notes the turn of each new memory; of turns that are given again with their ids, it is noted.
+INSERT INTO memory_sources (tenant_id, memory_id, thread_id, event_id)
+SELECT m.tenant_id, m.memory_id, %(thread_id)s, g.event_id
+FROM unnest(%(memory_ids)b::uuid[], %(event_ids)b::text[]) AS g(memory_id, event_id)
+{given_memory}
+ON CONFLICT DO NOTHING
+
+-- name: time_turns
+-- Computes when the new memories leave their first stage.
+INSERT INTO memory_access (tenant_id, memory_id, strength, forget_at)
+SELECT %(tenant)s, m.memory_id, g.strength,
+       next_stage_at({rule}, 0, NULL, NULL, g.strength, m.importance, memory_arousal(m.value), 0,
+                     %(now)s, %(now)s)
+FROM unnest(%(memory_ids)b::uuid[], %(strengths)b::float8[]) AS g(memory_id, strength)
+JOIN {rules} ON r.kind = 'episodic' AND r.fades
+{given_memory}
+ON CONFLICT DO NOTHING
+
+-- name: count_turns
+-- The counters of the thread reach the appended turns.
+UPDATE threads t
+SET last_seq = greatest(t.last_seq, n.last_seq), last_memory_seq = n.last_memory_seq,
+    unread_bytes = t.unread_bytes + n.bytes, updated_at = %(now)s
+FROM (SELECT max(e.seq) AS last_seq, max(e.memory_seq) AS last_memory_seq,
+             sum(octet_length(e.text)) AS bytes
+      FROM threads t
+      CROSS JOIN unnest(%(event_ids)b::text[]) AS g(event_id)
+      {appended}) n
+WHERE t.tenant_id = %(tenant)s AND t.thread_id = %(thread_id)s AND n.last_memory_seq IS NOT NULL
 
 -- name: thread_events
 -- The last remembered turns of a thread, newest first.

@@ -2,12 +2,9 @@
 -- Marks a transaction as committed.
 INSERT INTO writes (tenant_id, write_id) VALUES (%(tenant)s, %(write_id)b::uuid)
 
--- name: mark_write_and_drop
--- Marks a transaction as committed, and removes the tenant's outdated marks.
-WITH dropped AS (
-    DELETE FROM writes WHERE tenant_id = %(tenant)s AND write_id < %(outdated)b::uuid
-)
-INSERT INTO writes (tenant_id, write_id) VALUES (%(tenant)s, %(write_id)b::uuid)
+-- name: drop_marks
+-- Removes the tenant's outdated marks.
+DELETE FROM writes WHERE tenant_id = %(tenant)s AND write_id < %(outdated)b::uuid
 
 -- name: marked_write
 SELECT write_id FROM writes WHERE tenant_id = %(tenant)s AND write_id = %(write_id)b::uuid
