@@ -10,14 +10,17 @@ from typing import TypeAlias
 from shared_core.core.domain import Event, JsonValue, Scope, ThreadId
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import from_path, path_end, scope_path, to_path
+from shared_core.errors import Conflict
 from shared_core.ports.session_logs import Appended, Seen, SessionRecord, StateChange
 from shared_core.ports.storage import Clock
 from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.marks import AnswerLost, Mark
 from shared_core.storage.postgres.connection.pipeline import Rows
-from shared_core.storage.postgres.connection.statements import Step, step
+from shared_core.storage.postgres.connection.statements import Step, step, steps
 
 UNLIMITED = 2**62
+_STALE = "stale"
+"""The reason that require_logged gives."""
 _State: TypeAlias = Mapping[str, JsonValue]
 
 
@@ -91,8 +94,8 @@ class PostgresSessions:
         state: StateChange,
         seen: Seen,
     ) -> Appended:
-        tenant = scope_path(scope)
-        values = _change_columns(scope, state) | {
+        tenant, now = scope_path(scope), self._clock()
+        values = {
             "tenant": tenant,
             "thread_id": thread_id,
             "event_id": event.event_id,
@@ -104,16 +107,28 @@ class PostgresSessions:
             "version": seen.version,
             "seen_event": seen.event_id,
             "seen_at": seen.updated_at,
-            "now": self._clock(),
+            "state": to_json(state.session, "session state"),
+            "now": now,
         }
-        appending = step("append_session_event", values)
+        shared = _sharing_steps(scope, state, now)
+        names = ("log_event", "require_logged", "move_log") if shared else ("log_event", "move_log")
+        sent = [*steps(values, "hold_log", *names), *shared]
+        moved: Rows = []
         try:
-            [rows] = await self._database.run(tenant, appending, mark=Mark(tenant))
+            answers = await self._database.run(tenant, *sent, mark=Mark(tenant))
+            moved = answers.named("move_log")
         except AnswerLost:  # the event is there now, so this tells only the version of the log
-            [[(_, _, stored)]] = await self._database.run(tenant, appending)
+            [log] = await self._database.run(tenant, step("hold_log", values))
+            stored = log[0][0] if log else None
             version = stored if seen.version is None else seen.version + 1
             return Appended(version, None, seen.version)
-        return Appended(*rows[0])
+        except Conflict as error:
+            if str(error) != _STALE:
+                raise
+        if moved:
+            return Appended(moved[0][0], None, answers.named("hold_log")[0][0])
+        log, known = await self._database.run(tenant, *steps(values, "hold_log", "logged_event"))
+        return Appended(None, known[0][0] if known else None, log[0][0] if log else None)
 
 
 def _shared_state_steps(scope: Scope) -> list[Step]:
@@ -126,12 +141,13 @@ def _shared_states(rows: Sequence[Rows]) -> Iterator[_State]:
     return (own[0][1] if own else {} for own in rows)
 
 
-def _change_columns(scope: Scope, change: StateChange) -> dict[str, object]:
-    """Return the columns of a change. One order of shared states keeps writers from deadlocks."""
+def _sharing_steps(scope: Scope, change: StateChange, now: datetime) -> list[Step]:
+    """Return the steps that change shared states. Their one order keeps writers from deadlocks."""
     above = [(to_path((scope.app,)), change.app, "app"), (scope_path(scope), change.user, "user")]
-    shared = [(tenant, to_json(state, f"{name} state")) for tenant, state, name in above if state]
-    return {
-        "state": to_json(change.session, "session state"),
-        "shared_tenants": [tenant for tenant, _ in shared],
-        "shared_states": [state for _, state in shared],
-    }
+    return [
+        step(
+            "share_state", {"tenant": tenant, "state": to_json(state, f"{name} state"), "now": now}
+        )
+        for tenant, state, name in above
+        if state
+    ]
