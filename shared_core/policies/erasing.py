@@ -43,7 +43,7 @@ RECEIPTS = Select("erasures", RECEIPT_COLUMNS, order=("-completed_at", "-erasure
 """Reads the receipts of a tenant, newest first, for receipt_of()."""
 _OF_USER = (
     "edges", "memories", "consolidation_jobs", "runs", "conversations", "entity_aliases",
-    "instructions", "extraction_counts", "profiles", "retimings", "retention_policies",
+    "instructions", "extraction_counts", "profiles", "retimings",
 )  # fmt: skip
 """The tables that forgetting a user empties."""
 _OF_THREAD = ("consolidation_jobs", "runs", "conversations")
@@ -56,6 +56,7 @@ _COUNTS = [Select(table, (Aggregate("count"),)) for table in _COUNTED]
 _SELECT_OF_USER = [
     Select("memories", (Aggregate("count"),)),
     Select("import_marks", ("address_hash",), limit=1),
+    Select("retention_policies", ("kind",), limit=1),
 ]
 _TOKENS_ABOVE = Select("api_tokens", ("tenant_id", "users"), above=True)
 _VERSION = ("subject_kind", "subject_id", "version")
@@ -128,8 +129,10 @@ def _forgetting_user(
     turns: set[TurnKey], rows: Sequence[Sequence[Row]], now: datetime
 ) -> tuple[list[Operation], int]:
     """Return what forgets a user, and how many memories go; rows: of _SELECT_OF_USER."""
-    [[(memories,)], imported] = rows
+    [[(memories,)], imported, policies] = rows
     operations = [*buried(turns, now, ()), *(Delete(table, ()) for table in _OF_USER)]
+    if policies:  # few have any, and a cluster writes them on all of its nodes
+        operations.append(Delete("retention_policies", ()))
     if imported:
         columns = ("address_hash", "updated_at", "deleted_at")
         operations += [

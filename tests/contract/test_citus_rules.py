@@ -40,7 +40,10 @@ LITERALS = (
     ("here_key", "t.tenant_id"), ("given_key", "g.tenant_id"),
 )  # fmt: skip
 """What fills the slots that code fills."""
-OF_BOTH_PLACES = {"enqueue_job": "when a job is due hangs on what its thread has unread"}
+OF_BOTH_PLACES = {
+    "applications": "of all tenants, for a copy of everything",
+    "enqueue_job": "when a job is due hangs on what its thread has unread",
+}
 """Statements that name a table of the coordinator and one that is spread: Citus plans these piece
 by piece, and they are the first that a real cluster has to be asked about."""
 SPREAD_LATE = ()

@@ -12,6 +12,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from shared_core.core.namespaces import from_path
 from shared_core.policies import fading, retention_counts
 from shared_core.ports.operations import Last, Policy
 from shared_core.retention.pages import by_tenant
@@ -80,9 +81,11 @@ def work(connection: psycopg.Connection[Any]) -> dict[str, tuple[int, ...]]:
 
 def across(connection: psycopg.Connection[Any], name: str, **values: object) -> list[Any]:
     """Return the rows of a statement that reads memories of many users."""
-    connection.execute(BIND, [values.get("tenant", "/")])
+    path = str(values.get("tenant", "/"))
+    connection.execute(BIND, [path])
     connection.execute(statement("by_index"))
-    rows = connection.execute(statement(name), {**VALUES, **values}).fetchall()
+    sent = statement(name, one_tenant=len(from_path(path)) == 2)
+    rows = connection.execute(sent, {**VALUES, **values}).fetchall()
     connection.execute(
         "SELECT set_config('enable_sort', 'on', true), set_config('enable_seqscan', 'on', true),"
         " set_config('enable_bitmapscan', 'on', true)"

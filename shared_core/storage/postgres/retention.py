@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from uuid import uuid4
 
 from shared_core.core.domain import MemoryKind
-from shared_core.core.namespaces import ROOT, path_end
+from shared_core.core.namespaces import ROOT, from_path, path_end
 from shared_core.core.retention_policy import Rules
 from shared_core.ports.retention import DueMemory, MemoryPlace
 from shared_core.ports.storage import Clock
@@ -16,6 +16,7 @@ from shared_core.storage._rows import policy_columns
 from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.pipeline import Rows
 from shared_core.storage.postgres.connection.statements import step
+from shared_core.storage.postgres.items import TENANT_DEPTH
 
 
 @dataclass
@@ -60,7 +61,9 @@ class PostgresRetention:
 
     async def _across(self, path: str, name: str, values: Mapping[str, object]) -> Rows:
         values = {"tenant": path, "tenant_end": path_end(path), **values}
-        _, rows = await self._database.run(path, step("by_index"), step(name, values))
+        one_tenant = len(from_path(path)) == TENANT_DEPTH
+        across = step(name, values, one_tenant=one_tenant)
+        _, rows = await self._database.run(path, step("by_index"), across)
         return rows
 
     async def ahead_of_server(self, now: datetime) -> timedelta:

@@ -33,6 +33,7 @@ ON_COORDINATOR = {
     "retimings": "belongs to one database",
     "schedules": "belongs to one database",
     "schema_migrations": "belongs to one database",
+    "shared_state": "all sessions of an application read its state: no other node may stop them",
 }
 """Tables that stay whole on the coordinator, and why."""
 
@@ -43,7 +44,6 @@ WITHIN_SCOPE = f"tenant_id ^@ {_SCOPE} AND right({_SCOPE}, 1) = '/'"
 """The policy within_scope of every table, without the sub-select that Citus refuses."""
 ABOVE_SCOPE = {
     "retention_policies": f"tenant_id = '/' OR {_APPLICATION}",
-    "shared_state": _APPLICATION,
 }
 """The policies above_scope of tables, in the same form."""
 

@@ -92,7 +92,8 @@ class _Work:
     passed: list[Any] | None = None
 
     def __post_init__(self) -> None:
-        self.mark = Mark(self.tenants[0])
+        # The last is a user, if there is one: what all users share may lie on another node.
+        self.mark = Mark(self.tenants[-1])
 
 
 @dataclass
@@ -233,7 +234,8 @@ class PostgresPolicies:
         results = [one.result for one in running]
         if last:
             work.results = results
-            marks = work.mark.written() if (writes or is_begun) and work.lock else []
+            has_written = writes or any(one.wrote for one in running)
+            marks = work.mark.written() if has_written and work.lock else []
             await self._send(connection, [*opening, *writes, *marks, _COMMIT])
         elif is_begun:  # policies that never said Last wrote nothing
             await self._send(connection, [_ROLLBACK])

@@ -62,16 +62,16 @@ SELECT set_config('enable_sort', 'off', true), set_config('enable_seqscan', 'off
 
 -- name: memories_below
 SELECT m.tenant_id, m.memory_id FROM memories m
-WHERE {tenant_range} AND (m.tenant_id, m.memory_id) > (%(after_tenant)s, %(after_id)s)
+WHERE {tenant_scope} AND (m.tenant_id, m.memory_id) > (%(after_tenant)s, %(after_id)s)
 ORDER BY m.tenant_id, m.memory_id LIMIT %(limit)s
 
 -- name: due_memories
-SELECT a.forget_at, a.tenant_id, a.memory_id FROM memory_access a
-WHERE a.forget_at <= %(now)s AND (a.staged_at IS NULL OR a.staged_at < %(now)s)
-  AND a.tenant_id >= %(tenant)s AND a.tenant_id < %(tenant_end)s
-  AND (a.forget_at, a.tenant_id, a.memory_id)
+SELECT m.forget_at, m.tenant_id, m.memory_id FROM memory_access m
+WHERE {tenant_scope} AND m.forget_at <= %(now)s
+  AND (m.staged_at IS NULL OR m.staged_at < %(now)s)
+  AND (m.forget_at, m.tenant_id, m.memory_id)
       > (%(after_at)s, %(after_tenant)s, %(after_id)s)
-ORDER BY a.forget_at, a.tenant_id, a.memory_id LIMIT %(limit)s
+ORDER BY m.forget_at, m.tenant_id, m.memory_id LIMIT %(limit)s
 
 -- name: ahead_of_server
 -- How many seconds a clock is ahead of the server's.
