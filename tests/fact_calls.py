@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from uuid import UUID
 
 from shared_core import AsOf, Scope
@@ -11,7 +12,8 @@ from shared_core.core.namespaces import memories_namespace, rest_of, scope_path
 from shared_core.policies import aliases as policies, reopening
 from shared_core.policies.aliases import aliases_of, select_aliases
 from shared_core.policies.facts import FactQuery, NamedMemory, NameQuery
-from shared_core.ports.graph import Alias, Edge
+from shared_core.policies.spells import known_spells
+from shared_core.ports.graph import Alias, Edge, KnownSpells
 from shared_core.ports.runs import Fact
 from shared_core.ports.storage import Storage
 
@@ -48,6 +50,21 @@ async def restore_edge(
 ) -> None:
     tenant = scope_path(scope)
     await storage.transact(tenant, lambda: reopening.restore_edge(tenant, edge, run_id, now))
+
+
+async def spells(
+    storage: Storage,
+    scope: Scope,
+    now: datetime,
+    subject: str,
+    relation: str,
+    object_key: str,
+    *,
+    alone: bool,
+) -> KnownSpells:
+    """Read the spells of a relation."""
+    read = partial(known_spells, subject, relation, object_key, alone=alone, now=now)
+    return await storage.query(scope_path(scope), read)
 
 
 async def aliases(storage: Storage, scope: Scope, keys: Sequence[str]) -> list[Alias]:

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from uuid import UUID
 
 from shared_core.core.domain import USER, AsOf, MemoryId, Scope, TripleDraft
@@ -22,6 +23,7 @@ from shared_core.nlp.relation_schema import Relations, slot_of_relation
 from shared_core.nlp.text import MAX_NAME_BYTES, normalised
 from shared_core.policies.aliases import aliases_of, change_aliases, select_aliases
 from shared_core.policies.reopening import restore_edge
+from shared_core.policies.spells import known_spells
 from shared_core.ports.graph import (
     Alias,
     Edge,
@@ -182,8 +184,8 @@ class Graph:
         self, storage: Storage, scope: Scope, edge: PlannedEdge, now: datetime
     ) -> GraphChange:
         relation, functional = edge.draft.relation, edge.draft.functional
-        known = await storage.graph.known_spells(
-            scope, edge.subject_key, relation, edge.object_key, alone=not functional
+        known = await self._known_spells(
+            storage, scope, edge.subject_key, relation, edge.object_key, alone=not functional
         )
         found = plan_addition(known.spells, known.value, edge.valid_from, functional=functional)
         if found.operation is Operation.NOOP:
@@ -205,6 +207,13 @@ class Graph:
             closed=found.ends.edge_ids,
             run_id=plan.run_id,
         )
+
+    async def _known_spells(
+        self, storage: Storage, scope: Scope, subject: str, relation: str, object: str, *,
+        alone: bool,
+    ) -> KnownSpells:  # fmt: skip
+        read = partial(known_spells, subject, relation, object, alone=alone, now=self._clock())
+        return await storage.query(scope_path(scope), read)
 
     async def retract(
         self,
@@ -229,8 +238,8 @@ class Graph:
         until = _moment(valid_until, "valid_until") or now
 
         async def attempt() -> GraphChange:
-            known = await storage.graph.known_spells(
-                scope, subject_key, name, object_key or "", alone=object_key is not None
+            known = await self._known_spells(
+                storage, scope, subject_key, name, object_key or "", alone=object_key is not None
             )
             ends = plan_retraction(known.spells, object_key and known.value, until)
             if not ends.edge_ids:

@@ -174,10 +174,5 @@ class GraphStorage(Protocol):
     ) -> Sequence[Entity]:
         """Return entities with current edges whose name or alias contains a text, by degree."""
 
-    async def known_spells(
-        self, scope: Scope, subject_key: str, relation: str, object_key: str, *, alone: bool
-    ) -> KnownSpells:
-        """Return the spells of a subject's relation; alone: only those with this object."""
-
     async def one_edge(self, scope: Scope, edge_id: UUID) -> Edge | None:
         """Return one edge by its id, or None."""

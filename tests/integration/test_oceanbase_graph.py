@@ -190,8 +190,8 @@ async def graph_reads(both: Both, world: RandomGraph) -> None:
         for relation in RELATIONS:
             for alone in (True, False):
                 await both.same(
-                    lambda s, n=name, r=relation, a=alone: s.graph.known_spells(
-                        SCOPE, n, r, "émil", alone=a
+                    lambda s, n=name, r=relation, a=alone: fact_calls.spells(
+                        s, SCOPE, NOW, n, r, "émil", alone=a
                     )
                 )
     for matching in ("", "emil", "émi", "海", " "):

@@ -127,16 +127,9 @@ async def test_what_a_change_must_know_is_alike(
         ("user", "likes", "tea"), ("nobody", "knows", "bob"),
     ):  # fmt: skip
         for alone in (True, False):
-            spells = await same(
-                postgres,
-                oceanbase,
-                "graph.known_spells",
-                ANN,
-                subject,
-                relation,
-                value,
-                alone=alone,
-            )
+            names, now = (subject, relation, value), datetime.now(UTC)
+            spells = await fact_calls.spells(postgres, ANN, now, *names, alone=alone)
+            assert spells == await fact_calls.spells(oceanbase, ANN, now, *names, alone=alone)
             for spell in spells.spells:
                 assert await same(postgres, oceanbase, "graph.one_edge", ANN, spell.edge_id)
     assert await same(postgres, oceanbase, "graph.one_edge", ANN, uuid7()) is None

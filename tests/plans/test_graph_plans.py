@@ -8,9 +8,11 @@ from typing import Any
 
 import psycopg
 import pytest
+from policy_plans import reads_of
 from psycopg.conninfo import make_conninfo
 
 from shared_core.policies.facts import FactQuery
+from shared_core.policies.spells import known_spells
 from shared_core.storage.postgres.connection.operations import compiled
 from shared_core.storage.postgres.connection.statements import statement
 
@@ -88,12 +90,20 @@ def scans(
     return read
 
 
-@pytest.mark.parametrize("name", ["walk", "edges_of", "spells"])
+@pytest.mark.parametrize("name", ["walk", "edges_of"])
 def test_a_hub_costs_what_is_returned_of_it(hubs: psycopg.Connection[Any], name: str) -> None:
     read = scans(hubs, statement(name), "edges")
     assert "Seq Scan" not in {kind for kind, _ in read}
-    most = HUB * 1.5 if name == "spells" else 2_000
-    assert 0 < sum(rows for _, rows in read) <= most
+    assert 0 < sum(rows for _, rows in read) <= 2_000
+
+
+def test_the_spells_of_a_hub_are_looked_up_by_relation(hubs: psycopg.Connection[Any]) -> None:
+    read = reads_of(hubs, "/app/ann/", known_spells("hub", "knows", "", alone=False, now=NOW))
+    edges = [one for one in read if one["Relation Name"] == "edges"]
+    assert edges
+    assert "Seq Scan" not in {one["Node Type"] for one in edges}
+    rows = sum(one["Actual Rows"] + one.get("Rows Removed by Filter", 0) for one in edges)
+    assert 0 < rows <= HUB * 1.5
 
 
 def test_a_slot_is_looked_up_by_its_index(hubs: psycopg.Connection[Any]) -> None:

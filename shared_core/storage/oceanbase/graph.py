@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from uuid import UUID
 
-from shared_core.core.domain import AsOf, MemoryId, Scope
+from shared_core.core.domain import AsOf, Scope
 from shared_core.core.namespaces import scope_path
 from shared_core.nlp.text import without_accents
-from shared_core.policies.run_records import LAST_NUMBER, last_number
-from shared_core.ports.graph import Edge, Entity, FoundEdge, KnownSpells, Spell, Walk
+from shared_core.ports.graph import Edge, Entity, FoundEdge, Walk
 from shared_core.storage.oceanbase.base import OceanBasePart, reading
-from shared_core.storage.oceanbase.connection.operations import selected
 from shared_core.storage.oceanbase.connection.transactions import Transaction
 from shared_core.storage.oceanbase.edge_rows import EdgeRow, Edges, touching
 from shared_core.storage.oceanbase.visibility import WhereClause, all_of
@@ -64,40 +61,6 @@ class OceanBaseGraph(OceanBasePart):
             )
             for root in roots[:limit]
         ]
-
-    async def known_spells(
-        self, scope: Scope, subject_key: str, relation: str, object_key: str, *, alone: bool
-    ) -> KnownSpells:
-        tenant, now = scope_path(scope), self._clock()
-
-        def work(tx: Transaction) -> KnownSpells:
-            edges = self._edges(tx, scope, None)
-            names = edges.names
-            value, keys = names.root(object_key), names.with_aliases([names.root(subject_key)])
-            rows = edges.where(
-                all_of(touching(keys, "subject"), WhereClause("e.relation = %s", (relation,)))
-            )
-            roots = names.roots(one.object_key for one in rows)
-            rows = [one for one in rows if not alone or roots[one.object_key].key == value]
-            open_facts = _open_facts(tx, tenant, [one.fact_id for one in rows if one.fact_id], now)
-            spells = [
-                Spell(
-                    edge_id=one.edge_id,
-                    value=roots[one.object_key].key,
-                    valid_from=one.valid_from,
-                    valid_until=one.valid_until,
-                    fact_id=MemoryId(one.fact_id) if one.fact_id in open_facts else None,
-                )
-                for one in sorted(rows, key=lambda one: one.began)
-            ]
-            return KnownSpells(
-                value=value,
-                subject_keys=keys,
-                spells=spells,
-                number=last_number(selected(tx, tenant, LAST_NUMBER)),
-            )
-
-        return await self._database.read(work)
 
     @reading
     def one_edge(self, tx: Transaction, scope: Scope, edge_id: UUID) -> Edge | None:
@@ -178,15 +141,3 @@ def _entities(found: Sequence[FoundEdge]) -> tuple[dict[str, int], dict[str, str
 def _has_name(keys: Sequence[str], matching: str) -> bool:
     plain = without_accents(matching)
     return not matching or any(matching in key or plain in without_accents(key) for key in keys)
-
-
-def _open_facts(
-    tx: Transaction, tenant: str, memory_ids: Sequence[UUID], now: datetime
-) -> set[UUID]:
-    """Return the facts that hold, or that have a future end."""
-    rows = tx.rows(
-        "SELECT memory_id FROM facts WHERE tenant_id = %s AND memory_id IN %s"
-        " AND (valid_until IS NULL AND superseded_at IS NULL OR valid_until > %s)",
-        [tenant, list(memory_ids), now],
-    )
-    return {row[0] for row in rows}

@@ -11,9 +11,9 @@ from uuid import UUID
 from shared_core.core.domain import AsOf, MemoryId, Scope
 from shared_core.core.namespaces import scope_path
 from shared_core.nlp.text import without_accents
-from shared_core.ports.graph import Edge, Entity, FoundEdge, KnownSpells, Spell, Walk
+from shared_core.ports.graph import Edge, Entity, FoundEdge, Walk
 from shared_core.ports.storage import Clock
-from shared_core.storage._rows import moments, record
+from shared_core.storage._rows import moments
 from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.statements import Step, step, steps
 
@@ -60,25 +60,6 @@ class PostgresGraph:
             Entity(name=name, aliases=tuple(aliases), degree=degree)
             for name, aliases, degree in rows
         ]
-
-    async def known_spells(
-        self, scope: Scope, subject_key: str, relation: str, object_key: str, *, alone: bool
-    ) -> KnownSpells:
-        values = self._moments(scope, None) | {
-            "key": subject_key,
-            "relation": relation,
-            "value": object_key if alone else None,
-        }
-        _, [[number]], keys, rows, [[value]] = await self._database.run(
-            scope_path(scope),
-            step("read_in_order"),
-            *steps(values, "last_run", "keys_of_entity", "spells"),
-            step("key_of_entity", values | {"key": object_key}),
-        )
-        spells = [record(Spell, row) for row in rows]
-        return KnownSpells(
-            value=value, subject_keys=[key for [key] in keys], spells=spells, number=number
-        )
 
     async def one_edge(self, scope: Scope, edge_id: UUID) -> Edge | None:
         values = self._moments(scope, None) | {"edge_id": edge_id}

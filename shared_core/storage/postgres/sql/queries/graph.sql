@@ -210,30 +210,6 @@ WHERE %(matching)s = '' OR EXISTS (
                                                U&'[\0300-\036F]', '', 'g')) > 0)
 ORDER BY k.degree DESC, k.root LIMIT %(limit)s
 
--- name: spells
--- Every period in which a subject's relation held, under all names of the subject; to one object or
--- to any.
-SELECT e.edge_id, coalesce(oa.entity_key, e.object_key), e.valid_from, e.valid_until,
-       f.memory_id
-FROM ({keys_of_entity}) k
-CROSS JOIN LATERAL (SELECT e.* FROM edges e
-                    WHERE e.tenant_id = %(tenant)s AND e.subject_key = k.key
-                      AND e.relation = %(relation)s OFFSET 0) e
-{edge_roots}
-LEFT JOIN facts f ON f.tenant_id = %(tenant)s AND f.memory_id = e.fact_id
-                 AND (f.valid_until IS NULL AND f.superseded_at IS NULL
-                      OR f.valid_until > %(now)s)
-WHERE %(value)s::text IS NULL
-   OR coalesce(oa.entity_key, e.object_key)
-      = coalesce((SELECT a.entity_key FROM entity_aliases a
-                  WHERE a.tenant_id = %(tenant)s AND a.alias_key = %(value)s
-                    AND {alias_known}), %(value)s)
-ORDER BY e.valid_from, e.recorded_at, e.edge_id
-
--- name: keys_of_entity
-{keys_of_entity}
-ORDER BY 1
-
 -- name: edges_about
 -- Edges that hold and touch one of some names, or another name of the same entity.
 WITH roots AS MATERIALIZED (
