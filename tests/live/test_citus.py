@@ -27,9 +27,7 @@ SCHEMA = "hippocampus_live"
 pytestmark = pytest.mark.skipif(not DSN, reason="HIPPOCAMPUS_CITUS_DSN names no cluster")
 ANA, ZHU = Scope("app", "ana"), Scope("app", "朱莉")
 
-NOT_YET = {
-    "a user is exported, erased and imported": "imports: a correlated set of rows",
-}
+NOT_YET = {"a user is exported, erased and imported": "imports: a correlated set of rows"}
 """Steps of the loop that fail on a cluster, and why."""
 _NOBODY = MagicMock()
 _NOBODY.__class__ = MemoryEngine  # type: ignore[assignment] # only the names of the steps are read

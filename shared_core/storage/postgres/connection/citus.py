@@ -42,9 +42,7 @@ _SCOPE = "current_setting('hippocampus.scope', true)"
 _APPLICATION = f"tenant_id = substring({_SCOPE} FROM '^/[^/]+/')"
 WITHIN_SCOPE = f"tenant_id ^@ {_SCOPE} AND right({_SCOPE}, 1) = '/'"
 """The policy within_scope of every table, without the sub-select that Citus refuses."""
-ABOVE_SCOPE = {
-    "retention_policies": f"tenant_id = '/' OR {_APPLICATION}",
-}
+ABOVE_SCOPE = {"retention_policies": f"tenant_id = '/' OR {_APPLICATION}"}
 """The policies above_scope of tables, in the same form."""
 
 
