@@ -73,9 +73,9 @@ def end_edges(
     ends = _ended(ending, moments, "edge", log)
     for edge_id, moment in plan.move_edges:
         _, begins, end, known_since, _ = rows.get(edge_id, (None,) * 5)
-        if edge_id in ends:
-            end, known_since = ends[edge_id], now
-        if end is not None and end > max(moment, begins):
+        if edge_id in ends:  # Noted above with what was before the run.
+            ends[edge_id] = max(min(ends[edge_id], moment), begins)
+        elif end is not None and end > max(moment, begins):
             ends[edge_id] = max(moment, begins)
             log.append(RunChange("moved", edge_id, "", ends_before(end, known_since)))
     return ends

@@ -35,7 +35,11 @@ MODEL = "m"
 
 
 class RandomRuns:
-    """Makes runs from one seed; the caller reports each applied run by applied()."""
+    """Makes runs from one seed; the caller reports each applied run by applied().
+
+    retired: memories that no run may build on; the caller may keep them, so that fewer runs are
+    refused.
+    """
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -46,6 +50,7 @@ class RandomRuns:
         self.facts: list[UUID] = []
         self.edges: list[UUID] = []
         self.memories: list[UUID] = []
+        self.retired: set[UUID] = set()
         self.runs: list[UUID] = []
         self._last_id = 0
 
@@ -104,12 +109,13 @@ class RandomRuns:
             self._row(run_id, thread, MemoryId(self.id()), "semantic")
             for _ in range(self.random.randrange(2))
         ]
-        again = self.random.sample(self.memories, min(len(self.memories), 2))
+        living = [one for one in self.memories if one not in self.retired]
+        again = self.random.sample(living, min(len(living), 2))
         with_sources = [row.memory_id for row in rows] + again
         drawn = [self._row(run_id, thread, MemoryId(self.id()), "reflection", of_thread=False)]
         inherited = [
             ((drawn[0].namespace, drawn[0].key), MemoryId(one))
-            for one in self.random.sample(self.memories, min(len(self.memories), 2))
+            for one in self.random.sample(living, min(len(living), 2))
         ]
         close = self._ends(self.facts)
         sums = self.maybe(0.5)
@@ -133,7 +139,7 @@ class RandomRuns:
             read=read if self.maybe(0.8) else None,
             summed=summed if sums else None,
             close=close,
-            ended=[one for one, _ in close] + again[:1],
+            ended=[one for one, _ in close] + self._retired(again[:1], inherited),
             facts=facts,
             memories=rows,
             sources=self._sources(with_sources),
@@ -293,6 +299,11 @@ class RandomRuns:
         if not self.maybe(0.5):
             return []
         return [(one, self.moment()) for one in self.random.sample(ids, min(len(ids), 1))]
+
+    def _retired(self, some: list[UUID], inherited: list[tuple[Any, MemoryId]]) -> list[UUID]:
+        """Return what a run retires: seldom what it also draws from, which is refused."""
+        drawn_from = {basis for _, basis in inherited}
+        return [one for one in some if one not in drawn_from or self.maybe(0.1)]
 
     def _annotations(self, thread: ThreadId) -> list[Annotation]:
         if not self.turn_counts[thread]:
