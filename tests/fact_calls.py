@@ -9,11 +9,11 @@ from uuid import UUID
 
 from shared_core import AsOf, Scope
 from shared_core.core.namespaces import memories_namespace, rest_of, scope_path
-from shared_core.policies import aliases as policies, reopening
+from shared_core.policies import aliases as policies, edges, reopening
 from shared_core.policies.aliases import aliases_of, select_aliases
 from shared_core.policies.facts import FactQuery, NamedMemory, NameQuery
 from shared_core.policies.spells import known_spells
-from shared_core.ports.graph import Alias, Edge, KnownSpells
+from shared_core.ports.graph import Alias, Edge, Entity, FoundEdge, KnownSpells
 from shared_core.ports.runs import Fact
 from shared_core.ports.storage import Storage
 
@@ -65,6 +65,23 @@ async def spells(
     """Read the spells of a relation."""
     read = partial(known_spells, subject, relation, object_key, alone=alone, now=now)
     return await storage.query(scope_path(scope), read)
+
+
+async def edges_of(
+    storage: Storage, scope: Scope, now: datetime, key: str, limit: int, as_of: AsOf | None
+) -> list[FoundEdge]:
+    return await storage.query(scope_path(scope), partial(edges.edges_of, key, limit, now, as_of))
+
+
+async def entities(
+    storage: Storage, scope: Scope, now: datetime, matching: str, limit: int, as_of: AsOf | None
+) -> list[Entity]:
+    reader = partial(edges.entities, matching, limit, now, as_of)
+    return await storage.query(scope_path(scope), reader)
+
+
+async def edge_of(storage: Storage, scope: Scope, now: datetime, edge_id: UUID) -> Edge | None:
+    return await storage.query(scope_path(scope), partial(edges.edge_of, edge_id, now))
 
 
 async def aliases(storage: Storage, scope: Scope, keys: Sequence[str]) -> list[Alias]:

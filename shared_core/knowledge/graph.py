@@ -22,6 +22,7 @@ from shared_core.lifecycle import Handle
 from shared_core.nlp.relation_schema import Relations, slot_of_relation
 from shared_core.nlp.text import MAX_NAME_BYTES, normalised
 from shared_core.policies.aliases import aliases_of, change_aliases, select_aliases
+from shared_core.policies.edges import edge_of, edges_of, entities
 from shared_core.policies.reopening import restore_edge
 from shared_core.policies.spells import known_spells
 from shared_core.ports.graph import (
@@ -118,7 +119,8 @@ class Graph:
         whole_number(limit, "limit", 1, MAX_EDGES)
         key = _read_key(entity)
         storage = await self._ready(scope, as_of)
-        found = await storage.graph.edges_of(scope, key, limit, as_of)
+        read = partial(edges_of, key, limit, self._clock(), as_of)
+        found = await storage.query(scope_path(scope), read)
         names = entity_names(found)
         return [named_edge(one, names) for one in found]
 
@@ -132,7 +134,8 @@ class Graph:
         whole_number(limit, "limit", 1, MAX_EDGES)
         part = normalised(check_label(matching, "matching")) if matching else ""
         storage = await self._ready(scope, as_of)
-        return list(await storage.graph.entities(scope, part, limit, as_of))
+        read = partial(entities, part, limit, self._clock(), as_of)
+        return await storage.query(scope_path(scope), read)
 
     async def add(
         self,
@@ -258,15 +261,16 @@ class Graph:
         Raises NotFound for an unknown edge, Conflict if it holds or another has replaced it.
         """
         edge = id_of(edge_id, "edge_id")
-        storage = await self._ready(scope)
-        found = await storage.graph.one_edge(scope, edge)
+        storage, tenant = await self._ready(scope), scope_path(scope)
+        read = partial(edge_of, edge, self._clock())
+        found = await storage.query(tenant, read)
         if found is None:
             raise NotFound(f"there is no edge {edge} of {scope}: graph.history() lists their ids")
         if found.superseded_at is None:
             raise Conflict(f"edge {edge} has not ended: there is nothing to restore")
-        tenant, run_id, now = scope_path(scope), uuid7(), self._clock()
+        run_id, now = uuid7(), self._clock()
         await storage.transact(tenant, lambda: restore_edge(tenant, found, run_id, now))
-        restored = await storage.graph.one_edge(scope, edge)
+        restored = await storage.query(tenant, read)
         if restored is None:
             raise NotFound(f"edge {edge} was forgotten meanwhile")
         return restored

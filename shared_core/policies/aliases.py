@@ -10,6 +10,7 @@ from shared_core.errors import Conflict
 from shared_core.policies.run_records import LAST_NUMBER, caller_run, noted
 from shared_core.ports.graph import Alias
 from shared_core.ports.operations import (
+    Condition,
     Insert,
     Join,
     Last,
@@ -18,8 +19,10 @@ from shared_core.ports.operations import (
     Row,
     Select,
     Update,
+    compare,
     is_null,
     one_of,
+    open_after,
 )
 
 ALIAS_COLUMNS = ("alias_id", "alias_key", "alias", "entity_key", "entity")
@@ -27,13 +30,21 @@ ALIAS_COLUMNS = ("alias_id", "alias_key", "alias", "entity_key", "entity")
 _CURRENT = is_null("unmerged_at")
 
 
-def select_aliases(keys: Sequence[str]) -> list[Select]:
-    """Return what reads the current aliases of the entities that names stand for."""
+def merged_at(known: datetime | None, prefix: str = "") -> tuple[Condition, ...]:
+    """Return the conditions of aliases that were merged by a moment and not parted; None: now."""
+    parted_at = f"{prefix}unmerged_at"
+    if known is None:
+        return (is_null(parted_at),)
+    return compare(f"{prefix}merged_at", "<=", known), open_after(parted_at, known)
+
+
+def select_aliases(keys: Sequence[str], known: datetime | None = None) -> list[Select]:
+    """Return what reads the aliases of the entities that names stand for; known: as of then."""
     others = tuple(f"b.{column}" for column in ALIAS_COLUMNS)
     of_entity = Join("entity_aliases", "b", (("entity_key", "entity_key"),))
-    alias = (one_of("alias_key", keys), _CURRENT, is_null("b.unmerged_at"))
+    alias = (one_of("alias_key", keys), *merged_at(known), *merged_at(known, "b."))
     return [
-        Select("entity_aliases", ALIAS_COLUMNS, (one_of("entity_key", keys), _CURRENT)),
+        Select("entity_aliases", ALIAS_COLUMNS, (one_of("entity_key", keys), *merged_at(known))),
         Select("entity_aliases", others, alias, (of_entity,)),
     ]
 
@@ -44,6 +55,16 @@ def aliases_of(rows: Iterable[Sequence[Row]]) -> list[Alias]:
         row[0]: Alias(**dict(zip(ALIAS_COLUMNS, row, strict=True))) for of in rows for row in of
     }
     return sorted(found.values(), key=lambda one: one.alias_key)
+
+
+def entity_of(key: str, aliases: Iterable[Alias]) -> str:
+    """Return the key of the entity that a name stands for."""
+    return next((one.entity_key for one in aliases if one.alias_key == key), key)
+
+
+def names_of(root: str, aliases: Iterable[Alias]) -> list[str]:
+    """Return the names of an entity, its aliases included, sorted."""
+    return sorted({root, *(one.alias_key for one in aliases if one.entity_key == root)})
 
 
 def change_aliases(

@@ -7,9 +7,9 @@ from datetime import datetime
 from uuid import UUID
 
 from shared_core.core.domain import MemoryId
-from shared_core.policies.aliases import aliases_of, select_aliases
+from shared_core.policies.aliases import aliases_of, entity_of, names_of, select_aliases
 from shared_core.policies.run_records import LAST_NUMBER, last_number
-from shared_core.ports.graph import Alias, KnownSpells, Spell
+from shared_core.ports.graph import KnownSpells, Spell
 from shared_core.ports.operations import Policy, Row, Select, equal, one_of, open_after
 
 _SPELL = ("edge_id", "object_key", "valid_from", "valid_until", "fact_id", "recorded_at")
@@ -25,11 +25,11 @@ def known_spells(
     """
     last, *named = yield [LAST_NUMBER, *select_aliases([subject_key, object_key])]
     aliases = aliases_of(named)
-    subject, value = _root(subject_key, aliases), _root(object_key, aliases)
-    keys = _names(subject, aliases)
+    subject, value = entity_of(subject_key, aliases), entity_of(object_key, aliases)
+    keys = names_of(subject, aliases)
     asked = [one_of("subject_key", keys), equal("relation", relation)]
     if alone:
-        asked.append(one_of("object_key", _names(value, aliases)))
+        asked.append(one_of("object_key", names_of(value, aliases)))
     [rows] = yield [Select("edges", _SPELL, tuple(asked))]
     *named, facts = yield [
         *select_aliases(sorted({row[1] for row in rows})),
@@ -40,7 +40,7 @@ def known_spells(
     spells = [
         Spell(
             edge_id=edge_id,
-            value=_root(key, aliases),
+            value=entity_of(key, aliases),
             valid_from=begins,
             valid_until=ends,
             fact_id=fact if fact in held else None,
@@ -48,15 +48,6 @@ def known_spells(
         for edge_id, key, begins, ends, fact, _ in sorted(rows, key=_began)
     ]
     return KnownSpells(value=value, subject_keys=keys, spells=spells, number=last_number(last))
-
-
-def _root(key: str, aliases: Iterable[Alias]) -> str:
-    """Return the key of the entity that a name stands for."""
-    return next((one.entity_key for one in aliases if one.alias_key == key), key)
-
-
-def _names(root: str, aliases: Iterable[Alias]) -> list[str]:
-    return sorted({root, *(one.alias_key for one in aliases if one.entity_key == root)})
 
 
 def _select_open_facts(memory_ids: Iterable[MemoryId], now: datetime) -> Select:

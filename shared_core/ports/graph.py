@@ -154,7 +154,7 @@ class Alias:
 
 
 class GraphStorage(Protocol):
-    """The graph of one scope. Every method is one transaction and one round trip.
+    """The graph of one scope; other reads of it are policies.
 
     Keys are normalised names (nlp.text.normalised). as_of: None for now.
     """
@@ -163,16 +163,3 @@ class GraphStorage(Protocol):
         self, scope: Scope, keys: Sequence[str], depth: int, limit: int, as_of: AsOf | None
     ) -> Sequence[Walk]:
         """Return the edges within depth hops of each entity, at most limit per entity."""
-
-    async def edges_of(
-        self, scope: Scope, key: str, limit: int, as_of: AsOf | None
-    ) -> Sequence[FoundEdge]:
-        """Return the latest edges of an entity, ended ones too, in time order."""
-
-    async def entities(
-        self, scope: Scope, matching: str, limit: int, as_of: AsOf | None
-    ) -> Sequence[Entity]:
-        """Return entities with current edges whose name or alias contains a text, by degree."""
-
-    async def one_edge(self, scope: Scope, edge_id: UUID) -> Edge | None:
-        """Return one edge by its id, or None."""

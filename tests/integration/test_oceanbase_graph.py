@@ -186,7 +186,7 @@ async def graph_reads(both: Both, world: RandomGraph) -> None:
     for depth in (1, 2, 4):
         await both.same(lambda s, d=depth: s.graph.walk(SCOPE, names, d, limit, as_of))
     for name in names:
-        await both.same(lambda s, n=name: s.graph.edges_of(SCOPE, n, limit, as_of))
+        await both.same(lambda s, n=name: fact_calls.edges_of(s, SCOPE, NOW, n, limit, as_of))
         for relation in RELATIONS:
             for alone in (True, False):
                 await both.same(
@@ -195,7 +195,7 @@ async def graph_reads(both: Both, world: RandomGraph) -> None:
                     )
                 )
     for matching in ("", "emil", "émi", "海", " "):
-        await both.same(lambda s, m=matching: s.graph.entities(SCOPE, m, limit, as_of))
+        await both.same(lambda s, m=matching: fact_calls.entities(s, SCOPE, NOW, m, limit, as_of))
     await both.same(lambda s: fact_calls.aliases(s, SCOPE, names))
 
 
@@ -228,7 +228,7 @@ async def test_every_moment_is_told_alike(both: Both, seed: int) -> None:
         await graph_reads(both, graph)
         await memory_reads(both, graph)
     for row in graph.random.sample(world["edges"], 8):
-        edge = await both.same(lambda s, e=row["edge_id"]: s.graph.one_edge(SCOPE, e))
+        edge = await both.same(lambda s, e=row["edge_id"]: fact_calls.edge_of(s, SCOPE, NOW, e))
         run_id = graph.id()
         await both.outcome(lambda s, e=edge, r=run_id: fact_calls.restore_edge(s, SCOPE, NOW, e, r))
         await both.left(TENANT, HELD)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
@@ -101,6 +101,13 @@ async def same(first: Any, second: Any, verb: str, *args: Any, **options: Any) -
     return expected
 
 
+async def alike(read: Callable[..., Awaitable[Any]], first: Any, second: Any, *args: Any) -> Any:
+    """Return what a policy reads on both, which must be the same."""
+    expected = await read(first, ANN, LATER, *args)
+    assert expected == await read(second, ANN, LATER, *args), args
+    return expected
+
+
 async def test_the_graph_is_walked_alike(memory: MemoryEngine, oceanbase: OceanBaseStorage) -> None:
     postgres: Any = memory._storage
     met = 0
@@ -111,10 +118,10 @@ async def test_the_graph_is_walked_alike(memory: MemoryEngine, oceanbase: OceanB
             met += sum(len(walk.edges) for walk in walks)
         for key in ("bob", "user", "mia", "bobby", "nobody"):
             for limit in (50, 2):
-                await same(postgres, oceanbase, "graph.edges_of", ANN, key, limit, as_of)
+                await alike(fact_calls.edges_of, postgres, oceanbase, key, limit, as_of)
         for matching in ("", "bob", "cafe", "zoe", "安", "%"):
             for limit in (100, 3):
-                await same(postgres, oceanbase, "graph.entities", ANN, matching, limit, as_of)
+                await alike(fact_calls.entities, postgres, oceanbase, matching, limit, as_of)
     assert met > 100
 
 
@@ -131,8 +138,8 @@ async def test_what_a_change_must_know_is_alike(
             spells = await fact_calls.spells(postgres, ANN, now, *names, alone=alone)
             assert spells == await fact_calls.spells(oceanbase, ANN, now, *names, alone=alone)
             for spell in spells.spells:
-                assert await same(postgres, oceanbase, "graph.one_edge", ANN, spell.edge_id)
-    assert await same(postgres, oceanbase, "graph.one_edge", ANN, uuid7()) is None
+                assert await alike(fact_calls.edge_of, postgres, oceanbase, spell.edge_id)
+    assert await alike(fact_calls.edge_of, postgres, oceanbase, uuid7()) is None
     for keys in (["bob"], ["bobby"], ["小安"], []):
         expected = await fact_calls.aliases(postgres, ANN, keys)
         assert expected == await fact_calls.aliases(oceanbase, ANN, keys)
@@ -143,7 +150,8 @@ async def test_what_ended_is_restored_alike(
 ) -> None:
     postgres: Any = memory._storage
     edges = {
-        one.edge.object: one.edge for one in await postgres.graph.edges_of(ANN, "user", 50, None)
+        one.edge.object: one.edge
+        for one in await fact_calls.edges_of(postgres, ANN, LATER, "user", 50, None)
     }
     taken, free = edges["Rome"], edges["tea"]
     assert taken.superseded_at and free.superseded_at and free.fact_id
@@ -155,7 +163,7 @@ async def test_what_ended_is_restored_alike(
             await fact_calls.restore_edge(storage, ANN, LATER, free, uuid7())
     before = AsOf(known=LATER - DAY)
     for as_of in (None, before):
-        await same(postgres, oceanbase, "graph.edges_of", ANN, "user", 50, as_of)
+        await alike(fact_calls.edges_of, postgres, oceanbase, "user", 50, as_of)
         query = MemoryQuery(scope=ANN, namespace=memories_namespace(ANN), as_of=as_of)
         await same(postgres, oceanbase, "events.list_memories", query, "newest", 50, 0)
 

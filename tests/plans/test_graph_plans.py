@@ -11,6 +11,7 @@ import pytest
 from policy_plans import reads_of
 from psycopg.conninfo import make_conninfo
 
+from shared_core.policies.edges import edges_of
 from shared_core.policies.facts import FactQuery
 from shared_core.policies.spells import known_spells
 from shared_core.storage.postgres.connection.operations import compiled
@@ -90,11 +91,20 @@ def scans(
     return read
 
 
-@pytest.mark.parametrize("name", ["walk", "edges_of"])
-def test_a_hub_costs_what_is_returned_of_it(hubs: psycopg.Connection[Any], name: str) -> None:
-    read = scans(hubs, statement(name), "edges")
+def test_a_walk_from_a_hub_costs_what_is_returned_of_it(hubs: psycopg.Connection[Any]) -> None:
+    read = scans(hubs, statement("walk"), "edges")
     assert "Seq Scan" not in {kind for kind, _ in read}
     assert 0 < sum(rows for _, rows in read) <= 2_000
+
+
+def test_the_last_edges_of_a_hub_cost_what_is_returned_of_them(
+    hubs: psycopg.Connection[Any],
+) -> None:
+    read = reads_of(hubs, "/app/ann/", edges_of("hub", 50, NOW, None))
+    edges = [one for one in read if one["Relation Name"] == "edges"]
+    assert edges
+    assert "Seq Scan" not in {one["Node Type"] for one in edges}
+    assert 0 < sum(one["Actual Rows"] for one in edges) <= 200
 
 
 def test_the_spells_of_a_hub_are_looked_up_by_relation(hubs: psycopg.Connection[Any]) -> None:

@@ -20,12 +20,13 @@ from shared_core.core.domain import AsOf, MemoryId
 from shared_core.core.namespaces import rest_of, scope_path
 from shared_core.core.timestamps import soon
 from shared_core.errors import InvalidInput
+from shared_core.policies.edges import edges_about
 from shared_core.ports.graph import Edge
 from shared_core.ports.recall import Candidate, Corpus, Recalled, SearchRequest
 from shared_core.storage._rows import as_known
 from shared_core.storage.oceanbase.base import OceanBasePart, reading
+from shared_core.storage.oceanbase.connection.operations import queried
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
-from shared_core.storage.oceanbase.edge_rows import edges_about
 from shared_core.storage.oceanbase.filters import Matches, matches
 from shared_core.storage.oceanbase.rows import MEMORY_COLUMNS, memory_of, sources_of
 from shared_core.storage.oceanbase.vectors import models, query_form, table_of
@@ -63,8 +64,8 @@ class OceanBaseRecall(OceanBasePart):
         test = matches(request.filter)
         edges: list[Edge] = []
         if request.mentions:
-            found = edges_about(tx, tenant, request.mentions, MOST_EDGES, now, request.as_of)
-            edges = [one.edge for one in found]
+            about = edges_about(request.mentions, MOST_EDGES, now, request.as_of)
+            edges = [one.edge for one in queried(tx, tenant, about)]
         # All memories at any size: rarity and prominence need the whole scope (decision 14).
         rows = _living(tx, request, _there(tx, tenant, now, request), test)
         if not rows:

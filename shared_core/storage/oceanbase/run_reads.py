@@ -11,12 +11,12 @@ from typing import Any
 from uuid import UUID
 
 from shared_core.core.domain import Event, KnownPerson, MemoryId, ThreadId
+from shared_core.policies.aliases import aliases_of, entity_of, select_aliases
 from shared_core.policies.run_records import LAST_NUMBER, last_number
 from shared_core.ports.items import ItemAddress, VectorRows
 from shared_core.ports.runs import LikeText, ReadRequest, ThreadWindow
 from shared_core.storage.oceanbase.connection.operations import selected
 from shared_core.storage.oceanbase.connection.transactions import Transaction, grouped
-from shared_core.storage.oceanbase.edge_rows import EntityNames
 from shared_core.storage.oceanbase.events import EVENT_COLUMNS, event_of
 from shared_core.storage.oceanbase.vectors import models, query_form, table_of
 from shared_core.storage.oceanbase.visibility import WhereClause, all_of, below, living, of_kinds
@@ -164,17 +164,21 @@ def _known_people(tx: Transaction, tenant: str, limit: int, now: datetime) -> li
         )
     )
     first_bases = _first_basis(tx, tenant, ids, now)
-    names = EntityNames(tx, tenant, None)
-    roots = names.roots(_name_key(slot, key) for _, slot, _, key in facts)
-    aliases = names.aliases_of({root.key for root in roots.values()})
+    keys = sorted({_name_key(slot, key) for _, slot, _, key in facts})
+    aliases = aliases_of(selected(tx, tenant, one) for one in select_aliases(keys))
     people = []
     for memory_id, slot, value, key in facts:
         basis = first_bases.get(memory_id)
         if memory_id not in texts or basis is None:
             continue
         name = shown(value)
-        others = aliases[roots[_name_key(slot, key)].key]
-        spelt = {spelling for one in others for spelling in (one.alias, one.entity)}
+        root = entity_of(_name_key(slot, key), aliases)
+        spelt = {
+            spelling
+            for one in aliases
+            if one.entity_key == root
+            for spelling in (one.alias, one.entity)
+        }
         people.append(
             KnownPerson(
                 memory_id=MemoryId(memory_id),

@@ -1,4 +1,4 @@
-"""The knowledge graph on PostgreSQL: walks, histories, entities and their aliases."""
+"""The knowledge graph on PostgreSQL: walks, and the edges that recall finds."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 from shared_core.core.domain import AsOf, MemoryId, Scope
 from shared_core.core.namespaces import scope_path
-from shared_core.nlp.text import without_accents
-from shared_core.ports.graph import Edge, Entity, FoundEdge, Walk
+from shared_core.ports.graph import Edge, FoundEdge, Walk
 from shared_core.ports.storage import Clock
 from shared_core.storage._rows import moments
 from shared_core.storage.postgres.connection.database import PostgresDatabase
@@ -28,7 +26,10 @@ class PostgresGraph:
     async def walk(
         self, scope: Scope, keys: Sequence[str], depth: int, limit: int, as_of: AsOf | None
     ) -> Sequence[Walk]:
-        values = self._moments(scope, as_of) | {"depth": depth, "limit": limit}
+        values = {
+            "tenant": scope_path(scope), "now": self._clock(), "depth": depth, "limit": limit,
+            **moments(as_of),
+        }  # fmt: skip
         walks = [steps(values | {"key": key}, "key_of_entity", "walk") for key in keys]
         _, *answers = await self._database.run(
             scope_path(scope), step("read_in_order"), *[one for walk in walks for one in walk]
@@ -37,37 +38,6 @@ class PostgresGraph:
             Walk(root=root, edges=[found_edge(row) for row in rows])
             for [[root]], rows in zip(answers[::2], answers[1::2], strict=True)
         ]
-
-    async def edges_of(
-        self, scope: Scope, key: str, limit: int, as_of: AsOf | None
-    ) -> Sequence[FoundEdge]:
-        values = self._moments(scope, as_of) | {"key": key, "limit": limit}
-        _, rows = await self._database.run(
-            scope_path(scope), step("read_in_order"), step("edges_of", values)
-        )
-        return [found_edge(row) for row in rows]
-
-    async def entities(
-        self, scope: Scope, matching: str, limit: int, as_of: AsOf | None
-    ) -> Sequence[Entity]:
-        values = self._moments(scope, as_of) | {
-            "matching": matching,
-            "plain": without_accents(matching),
-            "limit": limit,
-        }
-        [rows] = await self._database.run(scope_path(scope), step("entities", values))
-        return [
-            Entity(name=name, aliases=tuple(aliases), degree=degree)
-            for name, aliases, degree in rows
-        ]
-
-    async def one_edge(self, scope: Scope, edge_id: UUID) -> Edge | None:
-        values = self._moments(scope, None) | {"edge_id": edge_id}
-        [rows] = await self._database.run(scope_path(scope), step("one_edge", values))
-        return found_edge(rows[0]).edge if rows else None
-
-    def _moments(self, scope: Scope, as_of: AsOf | None) -> dict[str, object]:
-        return {"tenant": scope_path(scope), "now": self._clock(), **moments(as_of)}
 
 
 def edges_about_steps(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from operator import itemgetter
-from typing import Any, assert_never
+from typing import Any, TypeVar, assert_never, cast
 
 from shared_core.core.namespaces import ROOT
 from shared_core.errors import Conflict
@@ -20,7 +20,9 @@ from shared_core.ports.operations import (
     Delete,
     Insert,
     Join,
+    Last,
     Operation,
+    Policy,
     Row,
     Select,
     Update,
@@ -34,6 +36,7 @@ from shared_core.storage.oceanbase.connection.columns import ColumnType, tables
 from shared_core.storage.oceanbase.connection.errors import check_thread_id
 from shared_core.storage.oceanbase.connection.transactions import BYTES_AT_ONCE, Transaction, pages
 
+T = TypeVar("T")
 SET_AT_ONCE = 200
 """Maximum number of rows in one UPDATE that gives each its own values."""
 _SUMMED = ("count", "sum", "bytes")
@@ -246,6 +249,17 @@ def selected(tx: Transaction, tenant: str, select: Select) -> list[Row]:
     return [
         tuple(kind.loaded(value) for kind, value in zip(kinds, row, strict=False)) for row in rows
     ]
+
+
+def queried(tx: Transaction, tenant: str, reader: Policy[T]) -> T:
+    """Return what a policy that only reads returns."""
+    try:
+        batch = next(reader)
+        while True:
+            assert not isinstance(batch, Last), "a policy of queried() only reads"
+            batch = reader.send([selected(tx, tenant, cast(Select, one)) for one in batch])
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
 
 
 def _bare(column: str) -> str:
