@@ -9,8 +9,11 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
+from datetime import datetime
 from importlib.resources import files
 from typing import Any, TypeVar
+
+from dictionary_verbs import verbs
 
 from shared_core.errors import Conflict
 from shared_core.ports.operations import (
@@ -25,6 +28,7 @@ from shared_core.ports.operations import (
     Select,
     Update,
     UpdateEach,
+    Verb,
 )
 from shared_core.storage.postgres.connection.operations import column_types
 
@@ -50,15 +54,22 @@ def tables(**rows: Sequence[Record]) -> Tables:
     return found
 
 
-def run(policy: Policy[T], world: Tables) -> T:
-    """Run a policy; its changes are made if it ends with `Last`, and not if it raises."""
+def run(policy: Policy[T], world: Tables, now: datetime | None = None) -> T:
+    """Run a policy; its changes are made if it ends with `Last`, and not if it raises.
+
+    now: the moment of the verbs that it yields, if it yields any.
+    """
     held = deepcopy(world)
+    own = verbs(held, now, _whole)
     answers: Any = None
     try:
         while True:
             batch = policy.send(answers)
             operations = batch.operations if isinstance(batch, Last) else batch
-            answers = [_done(held, one) for one in operations]
+            answers = [
+                own[one.name](*one.arguments) if isinstance(one, Verb) else _done(held, one)
+                for one in operations
+            ]
             if isinstance(batch, Last):
                 world.clear()
                 world.update(held)
@@ -77,8 +88,8 @@ def _whole(table: str, row: Mapping[str, Any]) -> Record:
 
 
 def _key(table: str) -> tuple[str, ...]:
-    [columns] = re.findall(r"PRIMARY KEY \(tenant_id, ([^)]*)\)", _BODIES[table])
-    return tuple(columns.split(", "))
+    columns = re.findall(r"PRIMARY KEY \(tenant_id, ([^)]*)\)", _BODIES[table])
+    return tuple(columns[0].split(", ")) if columns else ()  # a tenant has one row
 
 
 def _done(world: Tables, operation: Operation) -> list[Row]:
