@@ -87,7 +87,7 @@ async def test_remembering_a_session_sends_none_of_its_text(
     carried = str([one.values for steps in sent for one in steps])
     assert [] == [text for text in TOLD if text in carried]
     assert 2 == len(sent)
-    assert set(TOLD) == set(await found(service, "Lisbon 花生 Thursday meeting"))
+    assert set(TOLD) <= set(await found(service, "Lisbon 花生 Thursday meeting"))
     assert 3 == count(dsn, "events")
 
 

@@ -123,6 +123,9 @@ async def test_a_job_whose_model_lacks_its_key_fails_in_one_line(dsn: str) -> No
 
 async def test_workers_side_by_side_share_the_work_and_stop_when_asked(dsn: str) -> None:
     workers = [start(dsn), start(dsn)]
+    for worker in workers:
+        assert worker.stderr is not None
+        assert "waits for jobs" in await asyncio.to_thread(worker.stderr.readline)
     await hand_over(dsn, [f"t{n}" for n in range(20)])
     await until_done(dsn)
     for number, worker in zip((signal.SIGTERM, signal.SIGINT), workers, strict=True):
