@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -72,7 +73,10 @@ async def test_the_folder_is_private_and_no_log_of_everything_is_written(tmp_pat
 
 def open_to_others(folder: Path) -> list[Path]:
     """Return what another OS user may read, write or pass through, the folder included."""
-    modes = {path: path.lstat().st_mode for path in (folder, *folder.rglob("*"))}
+    modes: dict[Path, int] = {}
+    for path in (folder, *folder.rglob("*")):
+        with contextlib.suppress(FileNotFoundError):  # the running server deletes files meanwhile
+            modes[path] = path.lstat().st_mode
     return [path for path, mode in modes.items() if not stat.S_ISLNK(mode) and mode & 0o077]
 
 
