@@ -652,8 +652,8 @@ class MemoryEngine:
 
         Args:
             source: a file, which is checked to its end before anything is written; or lines,
-                checked as they come. A list is first checked for forgotten turns.
-            restore: bring back turns that were forgotten here, instead of refusing them.
+                checked as they come. A list is first checked for what was forgotten here.
+            restore: bring back what was forgotten or erased here, instead of refusing it.
             text_of_field: returns the text that was embedded under a name of a value, for items
                 with fields of their own.
             progress: called with the number of lines read.

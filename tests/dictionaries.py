@@ -5,16 +5,16 @@ Foreign keys delete along, and primary keys are kept, as the schema of PostgreSQ
 
 from __future__ import annotations
 
-import re
+import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from datetime import datetime
-from importlib.resources import files
 from typing import Any, TypeVar
 
 from dictionary_verbs import verbs
 
+from shared_core.core.json_text import JsonText
 from shared_core.errors import Conflict
 from shared_core.ports.operations import (
     Aggregate,
@@ -30,20 +30,11 @@ from shared_core.ports.operations import (
     UpdateEach,
     Verb,
 )
-from shared_core.storage.postgres.connection.operations import column_types
+from shared_core.ports.tables import NOW, tables as described
 
 T = TypeVar("T")
 Record = dict[str, Any]
 Tables = defaultdict[str, list[Record]]
-
-_SCHEMA = "\n".join(
-    file.read_text("utf-8")
-    for file in (files("shared_core.storage.postgres") / "sql" / "migrations").iterdir()
-)
-_BODIES = dict(re.findall(r"(?ms)^CREATE TABLE (\w+) \((.*?)^\)", _SCHEMA))
-_DEFAULT = re.compile(r"^    (\w+) .*? DEFAULT ('[^']*'|\w+)", re.MULTILINE)
-_READ: Mapping[str, Any] = {"''": "", "'{}'": {}, "true": True, "false": False}
-_FOREIGN = re.compile(r"FOREIGN KEY \(tenant_id, (.*?)\) REFERENCES (\w+) \(tenant_id, (.*?)\) ON")
 
 
 def tables(**rows: Sequence[Record]) -> Tables:
@@ -79,17 +70,13 @@ def run(policy: Policy[T], world: Tables, now: datetime | None = None) -> T:
 
 
 def _whole(table: str, row: Mapping[str, Any]) -> Record:
-    types = column_types()[table]
-    assert row.keys() <= types.keys(), f"{table} has no {row.keys() - types.keys()}"
-    defaults = dict(_DEFAULT.findall(_BODIES[table]))
-    given = {name: _READ[text] if text in _READ else int(text) if text.isdigit() else None
-             for name, text in defaults.items()}  # fmt: skip
-    return {**dict.fromkeys(types), **given, **row}
-
-
-def _key(table: str) -> tuple[str, ...]:
-    columns = re.findall(r"PRIMARY KEY \(tenant_id, ([^)]*)\)", _BODIES[table])
-    return tuple(columns[0].split(", ")) if columns else ()  # a tenant has one row
+    columns = described()[table].columns
+    assert row.keys() <= columns.keys(), f"{table} has no {row.keys() - columns.keys()}"
+    given = {name: json.loads(value) if isinstance(value, JsonText) else value
+             for name, value in row.items()}  # fmt: skip
+    defaults = {name: None if one.default in (None, NOW) else json.loads(one.default)
+                for name, one in columns.items()}  # fmt: skip
+    return {**defaults, **given}
 
 
 def _done(world: Tables, operation: Operation) -> list[Row]:
@@ -123,7 +110,7 @@ def _done(world: Tables, operation: Operation) -> list[Row]:
 
 def _insert(world: Tables, insert: Insert, row: Record) -> None:
     new = _whole(insert.table, deepcopy(row))
-    key = _key(insert.table)
+    key = described()[insert.table].key
     there = [one for one in world[insert.table] if all(one[name] == new[name] for name in key)]
     if not there:
         world[insert.table].append(new)
@@ -139,13 +126,12 @@ def _delete(world: Tables, table: str, rows: Sequence[Record]) -> None:
         return
     gone = {id(one) for one in rows}
     world[table] = [one for one in world[table] if id(one) not in gone]
-    for other, body in _BODIES.items():
-        for own, target, theirs in _FOREIGN.findall(body):
-            if target == table:
-                named = {tuple(one[name] for name in theirs.split(", ")) for one in rows}
-                columns = own.split(", ")
+    for other, shape in described().items():
+        for parent in shape.parents:
+            if parent.table == table:
+                named = {tuple(one[name] for name in parent.theirs) for one in rows}
                 along = [one for one in world[other]
-                         if tuple(one[name] for name in columns) in named]  # fmt: skip
+                         if tuple(one[name] for name in parent.columns) in named]  # fmt: skip
                 _delete(world, other, along)
 
 
@@ -169,7 +155,7 @@ def _joined(world: Tables, row: Record, join: Any) -> Iterator[Record]:
         for one in world[join.table]
         if all(row[_full(own)] == one[its] for own, its in join.on)
     ]
-    nothing = {f"{join.alias}.{name}": None for name in column_types()[join.table]}
+    nothing = {f"{join.alias}.{name}": None for name in described()[join.table].columns}
     for partner in partners or ([nothing] if join.is_left else []):
         yield {**row, **partner}
 

@@ -107,11 +107,10 @@ def import_(
 
 def _check_file(file: Path, as_json: bool) -> None:
     """Check an export to its end, and print its owner and its number of rows."""
-    from shared_core.storage._migrations import SCHEMA_VERSION
     from shared_core.transfer.lines import LineReader
     from shared_core.transfer.service import opened
 
-    reader = LineReader(file.name, SCHEMA_VERSION)
+    reader = LineReader(file.name)
     tables: Counter[str] = Counter()
     with opened(file) as lines:
         for batch in reader.batches(lines):

@@ -59,12 +59,20 @@ MAX_DEPTH = 500
 """Maximum nesting; the limit of deeper values depends on the version of Python."""
 
 
+class JsonText(str):
+    """A JSON value as its text, which to_json() returns as it is, long numbers included."""
+
+    __slots__ = ()
+
+
 def to_json(value: object, what: str = "value") -> str:
     """Return JSON text; NUL and lone surrogates in texts and keys become U+FFFD.
 
     Raises InvalidInput, naming the place within what, for NaN, infinities, cycles, keys that are no
     texts, and values of no JSON type.
     """
+    if isinstance(value, JsonText):
+        return str(value)
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except RecursionError as error:

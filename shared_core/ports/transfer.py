@@ -9,13 +9,16 @@ from datetime import datetime
 from typing import Protocol
 
 TABLES = (
-    "threads", "conversations", "events", "tombstones", "shared_state", "memories",
+    "erasures", "threads", "conversations", "events", "tombstones", "shared_state", "memories",
     "memory_sources", "memory_bases", "memory_access", "memory_archive", "facts",
     "fact_closures", "edges", "edge_sources", "entity_aliases", "instructions", "profiles",
-    "runs", "run_changes", "retractions", "pipeline_log", "extraction_counts", "erasures",
+    "runs", "run_changes", "retractions", "pipeline_log", "extraction_counts",
     "import_marks", "retention_policies", "embeddings", "consolidation_jobs",
 )  # fmt: skip
-"""Exported tables, each after the tables it refers to; pending jobs come last."""
+"""Exported tables, each after the tables it refers to; pending jobs come last.
+
+Receipts come first: an import asks which erasures the export knows.
+"""
 
 WITHOUT_USER = frozenset({
     "shared_state", "memories", "memory_access", "memory_archive", "import_marks",
@@ -34,6 +37,7 @@ LEFT_OUT = {
 """Tables excluded from exports, and the reason."""
 
 EMBEDDINGS = "embeddings"
+RECEIPTS = "erasures"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,9 +59,8 @@ class ExportedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """An export: the version of the schema, the embedding model, and the rows."""
+    """An export: the embedding model, and the rows."""
 
-    schema_version: int
     model: str | None
     dimensions: int | None
     rows: AsyncIterator[ExportedRow]
@@ -83,10 +86,7 @@ class Written:
 
 
 class TransferStorage(Protocol):
-    """Exports and imports all rows of a user or an application."""
-
-    async def rows_version(self) -> int:
-        """Return the PostgreSQL schema version of exported rows, the newest one it imports."""
+    """Reads all rows of a user or an application."""
 
     def snapshot(
         self, export_scope: ExportScope, *, vectors: bool
@@ -99,27 +99,6 @@ class TransferStorage(Protocol):
 
     async def applications(self) -> Sequence[str]:
         """Return the names of all applications with data, sorted."""
-
-    async def import_rows(
-        self, export_scope: ExportScope, batch: RowBatch, *, restore: bool
-    ) -> Written:
-        """Write missing rows in one transaction.
-
-        Existing threads keep their read marks, and continue counting after the imported turns. An
-        active session is imported as ended if the user has another active one.
-
-        Args:
-            export_scope: the user or application to import.
-            batch: the rows of one table.
-            restore: whether to import forgotten rows again.
-
-        Raises:
-            InvalidInput: a row does not fit its table.
-            Conflict: another row has the place of a row, or it was forgotten here.
-        """
-
-    async def require_unforgotten(self, export_scope: ExportScope, batch: RowBatch) -> None:
-        """Raise Conflict if a turn of the batch was forgotten here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

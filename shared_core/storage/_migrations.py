@@ -11,9 +11,6 @@ from typing import Final
 
 from shared_core.errors import SchemaOutOfDate
 
-SCHEMA_VERSION: Final = 1
-"""The number of the newest migration."""
-
 _NAME = re.compile(r"(\d{4})_(\w+)\.sql")
 
 

@@ -39,16 +39,19 @@ MAX_TERM_BYTES = 800_000
 
 
 def to_tsvector(terms: Sequence[str]) -> str:
-    """Return words as a tsvector literal with their positions."""
+    """Return words as a tsvector with their positions, as PostgreSQL writes it; "" is none."""
     positions: dict[str, list[str]] = {}
     room = MAX_TERM_BYTES
     for position, term in enumerate(terms[:MAX_TERMS], start=1):
+        if not term:
+            continue
         room -= len(term.encode()) if term not in positions else 0
         if room < 0:
             break
         positions.setdefault(term, []).append(str(position))
     return " ".join(
-        f"{quoted_term(term)}:{','.join(places[:255])}" for term, places in positions.items()
+        f"{quoted_term(term)}:{','.join(positions[term][:255])}"
+        for term in sorted(positions, key=str.encode)
     )
 
 

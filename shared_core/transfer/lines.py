@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import Any, TypeAlias
 
 from shared_core.core.domain import Scope
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import check_label, from_path, scope_path, to_path
+from shared_core.core.row_text import fields_of, read_value
 from shared_core.core.shown import shown
 from shared_core.errors import InvalidInput
-from shared_core.ports.transfer import TABLES, WITHOUT_USER, ExportedRow, ExportScope, RowBatch
+from shared_core.ports.tables import NOW, SCHEMA_VERSION, Column, tables
+from shared_core.ports.transfer import (
+    RECEIPTS,
+    TABLES,
+    WITHOUT_USER,
+    ExportedRow,
+    ExportScope,
+    RowBatch,
+)
+
+Values: TypeAlias = dict[str, Any]
+"""A row by column, as operations write it."""
 
 FORMAT = 2
 """Format number in the first line of an export. This version cannot read a greater one."""
@@ -39,7 +53,7 @@ class Header:
     """The first line. model, dimensions: of the vectors in the export, None without vectors."""
 
     export_scope: ExportScope
-    schema_version: int
+    schema_version: int = SCHEMA_VERSION
     model: str | None = None
     dimensions: int | None = None
 
@@ -84,15 +98,53 @@ def row_line(row: ExportedRow) -> str:
     return f'{{"table": "{row.table}", "row": {row.text}}}'
 
 
+def read_rows(batch: RowBatch, now: datetime) -> list[Values]:
+    """Return the rows of a batch with all columns of the table; missing ones have their defaults.
+
+    Raises InvalidInput, naming column and value, for a row that does not fit its table.
+    """
+    table, columns = batch.table, tables()[batch.table].columns
+    if unknown := [name for name in batch.columns if name not in columns]:
+        raise InvalidInput(
+            f"{table} has no {', '.join(map(repr, unknown))}: a newer version wrote this, upgrade"
+            " with pip install -U pg-hippocampus"
+        )
+    missing = [columns[name] for name in columns if name not in batch.columns]
+    defaults = {one.name: f'"{now}"' if one.default == NOW else one.default for one in missing}
+    tokens = {name: default for name, default in defaults.items() if default is not None}
+    return [
+        {name: read_column(table, column, fields) for name, column in columns.items()}
+        for fields in ({**tokens, **fields_of(line)} for line in batch.lines)
+    ]
+
+
+def read_column(table: str, column: Column, fields: Mapping[str, str]) -> Any:
+    """Return the value of a column from the JSON texts of a row. Raises InvalidInput."""
+    value = read_value(column.name, column.type, fields.get(column.name, "null"))
+    if value is None:
+        if not column.is_nullable:
+            raise InvalidInput(
+                f'it does not fit its table: null value in column "{column.name}" of {table}'
+            )
+    elif (column.choices is not None and value not in column.choices) or (
+        column.low > -math.inf and not column.low <= value <= column.high
+    ):
+        raise InvalidInput(
+            f"it does not fit its table: {column.name} {value!r:.80} of {table} violates check"
+            " constraint"
+        )
+    return value
+
+
 class LineReader:
     """Reads the lines of one export in order. An error names the line and column of the fault.
 
-    name: name of the file, for errors. known_schema: newest known version of the schema.
+    name: name of the file, for errors. receipts: ids of the erasures whose receipts it has read.
     """
 
-    def __init__(self, name: str, known_schema: int) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        self._known_schema = known_schema
+        self.receipts: set[str] = set()
         self._rows = 0
         self._ended = False
         self._number = 0
@@ -159,9 +211,11 @@ class LineReader:
         if not isinstance(row, dict):
             raise self._bad("holds no row: 'row' must be an object")
         place = TABLES.index(table)
-        if place < self._table:
+        if table == RECEIPTS:  # refer to nothing; older exports hold them late
+            self.receipts.add(str(row.get("erasure_id")))
+        elif place < self._table:
             raise self._bad(f"comes too late: {table} must come before {TABLES[self._table]}")
-        self._table = place
+        self._table = max(place, self._table)
         assert self.header is not None
         path, tenant = self.header.export_scope.path, row.get("tenant_id")
         if not isinstance(tenant, str) or not tenant.startswith(path):
@@ -178,11 +232,11 @@ class LineReader:
         if form is None:
             raise self._bad("is not the first line of an export of hippocampus")
         known = form in (DEVELOPMENT_FORMAT, FORMAT) and type(form) is int
-        newest = DEVELOPMENT_SCHEMA if form == DEVELOPMENT_FORMAT else self._known_schema
+        newest = DEVELOPMENT_SCHEMA if form == DEVELOPMENT_FORMAT else SCHEMA_VERSION
         if not known or type(schema) is not int or schema > newest:
             raise self._bad(
                 f"names format {form!r} and schema {schema!r}; this version reads up to format"
-                f" {FORMAT} and schema {self._known_schema}: pip install -U pg-hippocampus"
+                f" {FORMAT} and schema {SCHEMA_VERSION}: pip install -U pg-hippocampus"
             )
         try:
             app, user = of["app"], of["user"]  # type: ignore[index] # anything else is refused

@@ -16,14 +16,30 @@ from uuid import uuid4
 from shared_core.core.domain import Scope
 from shared_core.core.shown import shown
 from shared_core.core.validation import optional_function
-from shared_core.errors import Conflict, InvalidInput, NotFound
+from shared_core.errors import Conflict, InvalidInput, MemoryCoreError, NotFound
 from shared_core.jobs.scheduled_task import ScheduledTask
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.text import has_words
 from shared_core.policies.conversations import ask_for_ends
+from shared_core.policies.importing import (
+    ERASURES,
+    erased,
+    erased_here,
+    import_rows,
+    require_unforgotten,
+)
+from shared_core.ports.operations import Row
 from shared_core.ports.transfer import EMBEDDINGS, RowBatch, Written
 from shared_core.transfer.imported_vectors import import_vectors, without_vectors
-from shared_core.transfer.lines import EndLine, Header, LineReader, export_scope_of, row_line
+from shared_core.transfer.lines import (
+    EndLine,
+    Header,
+    LineReader,
+    Values,
+    export_scope_of,
+    read_rows,
+    row_line,
+)
 from shared_core.transfer.reembedding import TextOfField, add_vectors, field_text
 
 if TYPE_CHECKING:
@@ -36,6 +52,8 @@ TENANTS_AT_ONCE = 100
 """Maximum number of users whose ended sessions one transaction looks for."""
 _NAMES = ("namespace", "key", "thread_id", "event_id", "memory_id")
 """Columns that identify a row in messages, where it has them."""
+_NOTHING = "Nothing was imported"
+_BEFORE = "The lines before it are imported"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,7 +97,6 @@ class Transfer:
         async with storage.transfer.snapshot(export_scope, vectors=vectors) as snapshot:
             yield Header(
                 export_scope=export_scope,
-                schema_version=snapshot.schema_version,
                 model=snapshot.model if vectors else None,
                 dimensions=snapshot.dimensions if vectors else None,
             ).as_line()
@@ -125,21 +142,20 @@ class Transfer:
         optional_function(text_of_field, "text_of_field")
         optional_function(progress, "progress")
         storage = await self._handle.storage()
-        known = await storage.transfer.rows_version()
         handle = self._handle
         run = _LineImport(storage, handle.clock, handle.embedding, restore, text_of_field, progress)
         if isinstance(source, str | Path):
             path = Path(source)
             with opened(path) as lines:
-                await run.check(LineReader(path.name, known), lines)
+                await run.check(LineReader(path.name), lines)
             with opened(path) as lines:
-                return await run.all(LineReader(path.name, known), lines)
+                return await run.all(LineReader(path.name), lines)
         if isinstance(source, Sequence):
             with suppress(
                 InvalidInput
             ):  # raised again below, after the lines before it are written
-                await run.check(LineReader("the export", known), source)
-        return await run.all(LineReader("the export", known), source)
+                await run.check(LineReader("the export"), source)
+        return await run.all(LineReader("the export"), source)
 
 
 def opened(path: Path) -> BinaryIO:
@@ -171,33 +187,60 @@ class _LineImport:
         self._report = ImportedLines()
         self._talking: set[str] = set()
         """The tenants of imported sessions."""
+        self._receipts: set[str] = set()
+        """The ids of the erasures that the export knows."""
 
     async def check(self, reader: LineReader, lines: Iterable[bytes | str]) -> None:
-        """Read all lines. Raises InvalidInput for a bad line, Conflict for a turn to refuse."""
+        """Read all lines. Raises InvalidInput for a bad line, Conflict for a row to refuse."""
+        erasures: dict[str, Sequence[Row]] = {}
+        refused: dict[str, RowBatch] = {}
         batches = reader.batches(lines)
         while (batch := await asyncio.to_thread(next, batches, None)) is not None:
-            if batch.table == "events" and not self._restore:
-                assert reader.header is not None
-                await self._require_unforgotten(reader, reader.header, batch)
+            if self._restore or batch.table == EMBEDDINGS:
+                continue
+            for place, row in enumerate(map(_row, batch.lines)):
+                tenant = row["tenant_id"]
+                if tenant not in erasures:
+                    [erasures[tenant]] = await self._storage.read(tenant, [ERASURES])
+                if found := erased_here(batch.table, row, erasures[tenant], reader.receipts):
+                    refused.setdefault(found, _part(batch, slice(place, place + 1)))
+            if batch.table == "events":
+                await self._require_unforgotten(reader, batch)
+        for erasure_id in refused.keys() - reader.receipts:  # an older export holds them late
+            raise self._named(reader, refused[erasure_id], erased(erasure_id), _NOTHING)
+        self._receipts = reader.receipts
 
-    async def _require_unforgotten(
-        self, reader: LineReader, header: Header, batch: RowBatch
-    ) -> None:
+    async def _require_unforgotten(self, reader: LineReader, batch: RowBatch) -> None:
         try:
-            await self._storage.transfer.require_unforgotten(header.export_scope, batch)
+            for tenant, rows in self._by_tenant(batch).items():
+                checking = partial(require_unforgotten, batch.table, rows, reader.receipts)
+                await self._storage.query(tenant, checking)
         except (InvalidInput, Conflict) as error:
             if len(batch.lines) == 1:
-                raise type(error)(
-                    f"{reader.name}, line {batch.numbers[0]}, a row of {batch.table}: {error}."
-                    f" It is {_address(batch)}. Nothing was imported: fix it and import all again"
-                ) from error
+                raise self._named(reader, batch, error, _NOTHING) from error
             for part in _halves(batch):
-                await self._require_unforgotten(reader, header, part)
+                await self._require_unforgotten(reader, part)
+
+    def _by_tenant(self, batch: RowBatch) -> dict[str, list[Values]]:
+        by_tenant: dict[str, list[Values]] = {}
+        for row in read_rows(batch, self._clock()):
+            by_tenant.setdefault(row["tenant_id"], []).append(row)
+        return by_tenant
+
+    def _named(
+        self, reader: LineReader, batch: RowBatch, error: MemoryCoreError, what_is_in: str
+    ) -> MemoryCoreError:
+        """Return the error of the only row of a batch, with its line and address."""
+        return type(error)(
+            f"{reader.name}, line {batch.numbers[0]}, a row of {batch.table}: {error}. It is"
+            f" {_address(batch)}. {what_is_in}: fix it and import all again"
+        )
 
     async def all(self, reader: LineReader, lines: Iterable[bytes | str]) -> ImportedLines:
         batches = reader.batches(lines)
         while (batch := await asyncio.to_thread(next, batches, None)) is not None:
             assert reader.header is not None
+            self._receipts |= reader.receipts
             await self._put(reader, reader.header, batch)
             if self._progress:
                 self._progress(batch.numbers[-1])
@@ -218,16 +261,10 @@ class _LineImport:
             if batch.table == EMBEDDINGS:
                 done = await self._put_vectors(header, batch)
             else:
-                done = await self._storage.transfer.import_rows(
-                    header.export_scope, batch, restore=self._restore
-                )
+                done = await self._put_rows(batch)
         except (InvalidInput, Conflict) as error:
             if len(batch.lines) == 1:
-                raise type(error)(
-                    f"{reader.name}, line {batch.numbers[0]}, a row of {batch.table}: {error}. It"
-                    f" is {_address(batch)}. The lines before it are imported: fix it and import"
-                    " all again"
-                ) from error
+                raise self._named(reader, batch, error, _BEFORE) from error
             for part in _halves(batch):
                 await self._put(reader, header, part)
             return
@@ -237,6 +274,19 @@ class _LineImport:
         self._report.here += len(batch.lines) - done.written - done.left
         self._report.unembedded += done.left
         self._report.differ += done.differ
+
+    async def _put_rows(self, batch: RowBatch) -> Written:
+        by_tenant = await asyncio.to_thread(self._by_tenant, batch)
+        importing = partial(
+            import_rows, batch.table, receipts=self._receipts, restore=self._restore
+        )
+        done = await self._storage.transact_all(
+            {tenant: partial(importing, rows) for tenant, rows in by_tenant.items()}
+        )
+        return Written(
+            written=sum(one.written for one in done.values()),
+            differ=sum(one.differ for one in done.values()),
+        )
 
     async def _put_vectors(self, header: Header, batch: RowBatch) -> Written:
         model = self._embedding.model
@@ -269,8 +319,8 @@ def _row(line: str) -> dict[str, Any]:
 
 def _halves(batch: RowBatch) -> tuple[RowBatch, RowBatch]:
     middle = len(batch.lines) // 2
-    first, second = slice(None, middle), slice(middle, None)
-    return (
-        replace(batch, lines=batch.lines[first], numbers=batch.numbers[first]),
-        replace(batch, lines=batch.lines[second], numbers=batch.numbers[second]),
-    )
+    return _part(batch, slice(None, middle)), _part(batch, slice(middle, None))
+
+
+def _part(batch: RowBatch, part: slice) -> RowBatch:
+    return replace(batch, lines=batch.lines[part], numbers=batch.numbers[part])

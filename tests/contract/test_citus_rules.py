@@ -36,8 +36,7 @@ ACROSS_TENANTS = {
 LITERALS = (
     ("of_slot", "true"), ("direction", "ASC"), ("tenant_literal", "'/a/b/'"),
     ("model_literal", "'use'"), ("cutoff_literal", "'2026-01-01'"), ("dimensions", "512"),
-    ("table", "memories"), ("columns", "tenant_id"), ("key", "m.tenant_id"),
-    ("here_key", "t.tenant_id"), ("given_key", "g.tenant_id"),
+    ("table", "memories"), ("key", "m.tenant_id"), ("vector", ", 'embedding', m.embedding"),
 )  # fmt: skip
 """What fills the slots that code fills."""
 OF_BOTH_PLACES = {

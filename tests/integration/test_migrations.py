@@ -26,8 +26,9 @@ from shared_core import (
     StorageUnavailable,
     open_memory,
 )
+from shared_core.ports.tables import SCHEMA_VERSION
 from shared_core.settings import load_settings
-from shared_core.storage._migrations import SCHEMA_VERSION, Migration
+from shared_core.storage._migrations import Migration
 from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
 from shared_core.storage.oceanbase.connection.migrate import migrations as oceanbase_migrations
 from shared_core.storage.oceanbase.connection.transactions import Transaction

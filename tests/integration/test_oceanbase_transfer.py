@@ -15,10 +15,7 @@ from seekdb_databases import SeekdbDatabases
 from whole_user import WholeClock, populate, write_the_rest
 
 from shared_core import Conflict, InvalidInput, MemoryEngine, Scope, open_memory
-from shared_core.ports.transfer import TABLES
-from shared_core.storage.oceanbase.transfer_format import (
-    CHOICES,
-    SHAPES,
+from shared_core.core.row_text import (
     double_text,
     fields_of,
     jsonb_text,
@@ -26,17 +23,12 @@ from shared_core.storage.oceanbase.transfer_format import (
     real_text,
     value_text,
 )
+from shared_core.ports.tables import NOW, tables
+from shared_core.ports.transfer import TABLES
+from shared_core.storage._rows import to_tsvector
 
 ANA = Scope("app", "ana/ü%")
 TENANT = "/app/ana%2Fü%25/"
-
-TYPES = {
-    "text": "text", "uuid": "uuid", "bigint": "int", "integer": "int", "smallint": "int",
-    "boolean": "bool", "real": "real", "double precision": "double", "jsonb": "json",
-    "timestamp with time zone": "moment", "json": "raw", "bytea": "bytes", "text[]": "texts",
-    "tsvector": "terms", "public.halfvec": "vector",
-}  # fmt: skip
-
 
 Exports = dict[bool, list[str]]
 _made: Exports = {}
@@ -71,43 +63,101 @@ async def lines_of(memory: MemoryEngine, **options: Any) -> list[str]:
     return [line async for line in memory.export(ANA, **options)]
 
 
-def test_the_shapes_are_those_of_postgresql(postgres_dsn: str) -> None:
-    assert sorted(SHAPES) == sorted(TABLES)
+SHOWN = {"timestamp with time zone": "timestamptz", "public.halfvec": "halfvec"}
+"""How the catalogue of PostgreSQL shows types that have a shorter name."""
+
+
+def test_the_description_of_the_tables_is_that_of_postgresql(postgres_dsn: str) -> None:
     with psycopg.connect(postgres_dsn) as connection:
         connection.execute("SET search_path TO hippocampus")
-        for table, shape in SHAPES.items():
+        names = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname='hippocampus'")
+        assert sorted(name for (name,) in names) == sorted([*tables(), "schema_migrations"])
+        for table, shape in tables().items():
             rows = connection.execute(
-                "SELECT attname, format_type(atttypid, atttypmod), attnotnull FROM pg_attribute"
+                "SELECT attname, format_type(atttypid, atttypmod), NOT attnotnull,"
+                " pg_get_expr(d.adbin, d.adrelid) FROM pg_attribute a LEFT JOIN pg_attrdef d"
+                " ON d.adrelid = a.attrelid AND d.adnum = a.attnum"
                 " WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped"
                 " ORDER BY attnum",
                 [table],
             ).fetchall()
-            there = [(name, TYPES[kind], not filled) for name, kind, filled in rows]
+            there = [
+                (name, SHOWN.get(kind, kind), nullable, _json(default))
+                for name, kind, nullable, default in rows
+            ]
             columns = shape.columns.values()
-            assert there == [(one.name, one.type, one.nullable) for one in columns], table
-            keys = connection.execute(
-                "SELECT array_agg(a.attname::text ORDER BY k.place) FROM pg_index i"
-                " CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(number, place)"
-                " JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number"
-                " WHERE i.indrelid = %s::regclass AND i.indisprimary",
-                [table],
-            ).fetchone()
-            assert keys == (list(shape.key),), table
+            here = [(one.name, one.type, one.is_nullable, one.default) for one in columns]
+            assert there == here, table
 
 
-def test_the_choices_are_those_of_postgresql(postgres_dsn: str) -> None:
+def _json(default: str | None) -> str | None:
+    """Return a default as the catalogue shows it as JSON text."""
+    if default is None or default == NOW:
+        return default
+    value, _, kind = default.partition("::")
+    return value.strip("'") if kind == "jsonb" else value.replace("'", '"')
+
+
+def test_the_described_keys_are_those_of_postgresql(postgres_dsn: str) -> None:
     with psycopg.connect(postgres_dsn) as connection:
+        connection.execute("SET search_path TO hippocampus")
+        indexes = connection.execute(
+            "SELECT c.relname, i.indisprimary, pg_get_indexdef(i.indexrelid) FROM pg_index i"
+            " JOIN pg_class c ON c.oid = i.indrelid WHERE i.indisunique"
+            " AND c.relnamespace = 'hippocampus'::regnamespace"
+        ).fetchall()
+        parents = connection.execute(
+            "SELECT conrelid::regclass::text, pg_get_constraintdef(oid) FROM pg_constraint"
+            " WHERE contype = 'f' AND connamespace = 'hippocampus'::regnamespace"
+        ).fetchall()
+    keys, unique = Counter[Any](), Counter[Any]()
+    for table, is_primary, definition in indexes:
+        columns = re.findall(r"USING btree \(([^)]*)\)", definition)[0].split(", ")
+        condition = definition.partition(" WHERE ")[2]
+        if columns[0] != "tenant_id":  # of the database
+            continue
+        place = (table, tuple(columns[1:]))
+        if is_primary:
+            keys[place] += 1
+        else:
+            unique[*place, len(re.findall(r"IS NULL|= '|functional", condition))] += 1
+    shapes = {name: one for name, one in tables().items() if "tenant_id" in one.columns}
+    assert keys == Counter((name, one.key) for name, one in shapes.items())
+    assert unique == Counter(
+        (name, one.columns, len(one.among))
+        for name, shape in shapes.items()
+        for one in shape.unique
+    )
+    there = Counter(
+        (table, *match.groups())
+        for table, definition in parents
+        if (match := re.match(r"FOREIGN KEY \(tenant_id, (.*?)\) REFERENCES (\w+)", definition))
+    )
+    assert there == Counter(
+        (name, ", ".join(one.columns), one.table)
+        for name, shape in shapes.items()
+        for one in shape.parents
+    )
+
+
+def test_the_choices_and_ranges_are_those_of_postgresql(postgres_dsn: str) -> None:
+    with psycopg.connect(postgres_dsn) as connection:
+        connection.execute("SET search_path TO hippocampus")
         rows = connection.execute(
             "SELECT c.conrelid::regclass::text, pg_get_constraintdef(c.oid) FROM pg_constraint c"
             " WHERE c.contype = 'c' AND c.connamespace = 'hippocampus'::regnamespace"
         ).fetchall()
-    found = {}
+    choices, bounded = {}, set()
     for table, definition in rows:
         choice = re.fullmatch(r"CHECK \(\((\w+) = ANY \(ARRAY\[(.+)\]\)\)\)", definition)
-        name = table.removeprefix("hippocampus.")
-        if choice and name in TABLES:
-            found[name, choice[1]] = frozenset(re.findall(r"'(\w+)'", choice[2]))
-    assert found == dict(CHOICES)
+        bound = re.match(r"CHECK \(\(+(\w+) >=? \(?'?\d", definition)
+        if choice:
+            choices[table, choice[1]] = frozenset(re.findall(r"'(\w+)'", choice[2]))
+        elif bound:
+            bounded.add((table, bound[1]))
+    columns = [(name, one) for name, shape in tables().items() for one in shape.columns.values()]
+    assert choices == {(name, one.name): one.choices for name, one in columns if one.choices}
+    assert bounded == {(name, one.name) for name, one in columns if one.low >= 0}
 
 
 @pytest.mark.parametrize("vectors", [False, True])
@@ -232,12 +282,11 @@ WORDS = [
 
 
 def test_words_are_written_as_postgresql_does(postgres_dsn: str) -> None:
-    column = SHAPES["memories"].columns["terms"]
     with psycopg.connect(postgres_dsn) as connection:
         for words in WORDS:
             row = connection.execute("SELECT to_json(%s::tsvector::text)::text", [words]).fetchone()
-            stored = read_value(column, json.dumps(words))
-            assert row == (value_text(column, stored),)
+            read = read_value("terms", "tsvector", json.dumps(words))
+            assert row == (value_text("tsvector", to_tsvector(read)),)
 
 
 def test_a_value_keeps_its_letters() -> None:

@@ -78,13 +78,13 @@ def test_an_import_that_was_killed_is_done_by_the_next(
     assert 0 == run("export", *WHO, "--out", file, "--with-vectors", "--uri", filled).exit_code
     killed = (
         "import os, signal, sys\n"
-        "from shared_core.storage.postgres.transfer import PostgresTransfer as Transfer\n"
-        "done, write = [], Transfer.import_rows\n"
+        "from shared_core.transfer.service import _LineImport as Import\n"
+        "done, write = [], Import._put_rows\n"
         "async def dying(*arguments, **options):\n"
         "    done.append(await write(*arguments, **options))\n"
         "    if len(done) == 1: os.kill(os.getpid(), signal.SIGKILL)\n"
         "    return done[-1]\n"
-        "Transfer.import_rows = dying\n"
+        "Import._put_rows = dying\n"
         "from shared_core.cli.main import app; app()"
     )
     command = [sys.executable, "-c", killed, "import", file, "--uri", other_dsn]

@@ -15,12 +15,12 @@ from uuid import UUID
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import instructions_scope, rest_of, tenant_of
 from shared_core.core.retention_policy import Strength
+from shared_core.core.row_text import jsonb_text
 from shared_core.ports.items import ItemAddress, MemoryRow, VectorRows
 from shared_core.storage._rows import initial_of
 from shared_core.storage.oceanbase.connection.columns import stored_terms
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, pages
 from shared_core.storage.oceanbase.retention_timing import timed
-from shared_core.storage.oceanbase.transfer_format import jsonb_text
 from shared_core.storage.oceanbase.vectors import add_vectors, vector_tables
 
 _VERSION_COLUMNS = ("tenant_id", "instruction_key", "version", "content", "metadata", "created_at")

@@ -13,24 +13,10 @@ from typing import Any
 from uuid import UUID
 
 from shared_core.core.json_text import to_json
+from shared_core.ports.tables import Column, tables as described
 from shared_core.storage._rows import MAX_TERMS
 from shared_core.storage.oceanbase.connection.migrate import migrations
 
-JSON_COLUMNS = {
-    "before", "counts", "entries", "input", "metadata", "output", "payload", "result", "state",
-    "target", "value",
-}  # fmt: skip
-"""Columns of a LONGTEXT that hold JSON, in all tables that have one of this name."""
-PLAIN_TEXT = {("retractions", "value")}
-"""Exceptions from JSON_COLUMNS."""
-LIST_COLUMNS = {"event_ids", "users"}
-"""Columns of a LONGTEXT that hold a list of texts as JSON."""
-LEFT_OUT = {
-    **dict.fromkeys(("metadata", "result", "before", "output", "input"), "{}"), "entries": "[]",
-}  # fmt: skip
-"""What an INSERT writes into a column that it does not name: a LONGTEXT has no default."""
-LEFT_OUT_OF = {("threads", "state"): "{}", ("runs", "counts"): "{}"}
-"""The same where columns of other tables with this name have no default either."""
 _NO_HASH = bytes(32)
 
 
@@ -64,7 +50,10 @@ class ColumnType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of tenants. key and unique: columns beside the tenant."""
+    """A table of tenants. key and unique: columns beside the tenant.
+
+    left_out: what an INSERT writes into a column that it does not name: a LONGTEXT has no default.
+    """
 
     columns: Mapping[str, ColumnType]
     key: tuple[str, ...]
@@ -92,19 +81,21 @@ def tables() -> Mapping[str, Table]:
 
 
 def _table(name: str, body: str) -> Table:
+    known = described()[name].columns if name in described() else {}
     columns = {
-        column: _type_of(name, column, declared)
+        column: _type_of(declared, known.get(column))
         for column, declared in re.findall(r"^    `?(\w+)`?\s+([A-Z]+\b(?:\(\d+\))?)", body, re.M)
         if column.islower()
     }
     key = re.search(r"^    PRIMARY KEY \((.*)\)", body, re.M)
-    given = {**LEFT_OUT, **{at[1]: text for at, text in LEFT_OUT_OF.items() if at[0] == name}}
     return Table(
         columns=columns,
         key=_listed(key[1]) if key else (),
         unique=tuple(map(_listed, re.findall(r"^    UNIQUE (?:KEY \w+ )?\((.*)\)", body, re.M))),
         left_out={
-            column: text for column, text in given.items() if columns.get(column) is ColumnType.JSON
+            column: default
+            for column, kind in columns.items()
+            if kind is ColumnType.JSON and (default := known[column].default)
         },
     )
 
@@ -114,15 +105,13 @@ def _listed(columns: str) -> tuple[str, ...]:
     return tuple(column for column in named if column != "tenant_id")
 
 
-def _type_of(table: str, column: str, declared: str) -> ColumnType:
-    if declared == "LONGTEXT":
-        if column in LIST_COLUMNS:
-            return ColumnType.LIST
-        is_json = column in JSON_COLUMNS and (table, column) not in PLAIN_TEXT
-        return ColumnType.JSON if is_json else ColumnType.LONG_TEXT
+def _type_of(declared: str, column: Column | None) -> ColumnType:
+    if declared == "LONGTEXT" and column is not None:
+        return _LONG.get(column.type, ColumnType.LONG_TEXT)
     return _DECLARED.get(declared) or _DECLARED[declared.partition("(")[0]]
 
 
+_LONG = {"jsonb": ColumnType.JSON, "json": ColumnType.JSON, "text[]": ColumnType.LIST}
 _DECLARED = {
     "VARBINARY": ColumnType.TEXT,
     "VARCHAR": ColumnType.TEXT,

@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
-from importlib.resources import files
 from typing import Any, TypeAlias
 
 import psycopg
@@ -30,6 +29,7 @@ from shared_core.ports.operations import (
     Update,
     UpdateEach,
 )
+from shared_core.ports.tables import migrations, tables
 from shared_core.storage._rows import to_tsvector
 from shared_core.storage.postgres.connection.pipeline import Statement
 
@@ -37,10 +37,7 @@ Compiled: TypeAlias = Select | Insert | Update | UpdateEach | Delete
 _TENANT = "%(p0)b::text"
 _JSON = ("jsonb", "json")
 _FLOATS = ("real", "double precision")
-_TABLE = re.compile(r"^CREATE TABLE (\w+) \((.*?)^\)", re.MULTILINE | re.DOTALL)
-_COLUMN = re.compile(r"^    ([a-z]\w*)\s+(double precision|\w+(?:\[\])?)", re.MULTILINE)
 _PARTIAL = re.compile(r"^CREATE [^;]* ON (\w+) [^;]* WHERE (\w+) = '(\w+)';", re.MULTILINE)
-_KEY = re.compile(r"PRIMARY KEY \(([^)]*)\)")
 _AGGREGATES = {
     "count": "count(*)",
     "max": "max({0})",
@@ -53,20 +50,17 @@ _ABOVE = f"ARRAY['/', substring({_TENANT} FROM '^/[^/]+/'), {_TENANT}]"
 
 @cache
 def column_types() -> Mapping[str, Mapping[str, str]]:
-    """Return the types of all columns by table, read from the schema."""
-    return {name: dict(_COLUMN.findall(body)) for name, body in _TABLE.findall(_schema())}
-
-
-@cache
-def _primary_keys() -> Mapping[str, str]:
-    found = ((name, _KEY.search(body)) for name, body in _TABLE.findall(_schema()))
-    return {name: key[1] for name, key in found if key}
+    """Return the types of all columns by table."""
+    return {
+        name: {column.name: column.type for column in table.columns.values()}
+        for name, table in tables().items()
+    }
 
 
 @cache
 def _indexed_values() -> frozenset[tuple[str, str, str]]:
     """Return the table, column and value of each partial index that holds one value alone."""
-    return frozenset(_PARTIAL.findall(_schema()))
+    return frozenset(_PARTIAL.findall(migrations()))
 
 
 def _literal(table: str, condition: Condition) -> str | None:
@@ -80,11 +74,6 @@ def _literal(table: str, condition: Condition) -> str | None:
 def _comparison(table: str, condition: Condition) -> str:
     value = _literal(table, condition)
     return condition.comparison if value is None else f"= '{value}'"
-
-
-def _schema() -> str:
-    folder = files("shared_core.storage.postgres") / "sql" / "migrations"
-    return "\n".join(file.read_text("utf-8") for file in folder.iterdir())
 
 
 def tables_of(error: psycopg.Error) -> set[str]:
@@ -349,7 +338,8 @@ def _insert(sql: _Writer, columns: tuple[str, ...], exists: str, update: tuple[s
         text += " ON CONFLICT DO NOTHING"
     elif exists == "update":
         changes = ", ".join(f"{column} = excluded.{column}" for column in update)
-        text += f" ON CONFLICT ({_primary_keys()[sql.table]}) DO UPDATE SET {changes}"
+        key = ", ".join(("tenant_id", *tables()[sql.table].key))
+        text += f" ON CONFLICT ({key}) DO UPDATE SET {changes}"
     return text + " RETURNING 1"  # Citus refuses it on a table with row security otherwise
 
 

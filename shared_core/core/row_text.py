@@ -1,0 +1,293 @@
+"""Values of columns as JSON text, as PostgreSQL writes and reads them, on every engine.
+
+So exports of both engines are equal. Types are named as PostgreSQL names them. A value has the
+Python type that operations give it (shared_core.ports.operations), with three exceptions: JSON is
+JsonText, words are a list when read and the text of a tsvector when written, and a vector is a list
+of numbers when read and its text when written. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import partial
+from typing import Any, Final
+from uuid import UUID
+
+from shared_core.core.json_text import JsonText
+from shared_core.core.namespaces import storable
+from shared_core.errors import InvalidInput
+
+MOST_DIGITS: Final = 131_072
+FEWEST_DIGITS: Final = -16_383
+"""Limits of a number's digits before and after the decimal point."""
+MOST_HALF: Final = 65_504.0
+"""The largest absolute number in a vector."""
+_LEXEME: Final = re.compile(r"'((?:[^'\\]|''|\\\\)*)'(?::([0-9,A-D]+))?")
+_HEAD: Final = re.compile(r'\{"table": "\w+", "row": ')
+_SPACES: Final = re.compile(r"[ \t\n\r]*")
+
+
+# Writing.
+
+
+def row_text(row: Iterable[tuple[str, str, Any]]) -> str:
+    """Return a row, (name, type, value) of each column, as row_to_json() writes it, on one line."""
+    parts = (f'"{name}":{value_text(kind, value)}' for name, kind, value in row)
+    return ("{" + ",".join(parts) + "}").replace("\n", " ")
+
+
+def value_text(kind: str, value: Any) -> str:
+    """Return a value of a type as JSON text."""
+    return "null" if value is None else _WRITTEN[kind](value)
+
+
+def quoted(text: str) -> str:
+    """Return a text as JSON."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def jsonb_text(text: str) -> str:
+    """Return JSON as jsonb writes it: keys by length and bytes, the last duplicate, exact numbers.
+
+    Raises ValueError for values that jsonb refuses.
+    """
+    found = json.loads(text, parse_int=Decimal, parse_float=Decimal, parse_constant=_refused)
+    return _jsonb(found)
+
+
+def vector_text(text: str) -> str:
+    """Return a vector in the server's text as a halfvec writes it."""
+    import numpy as np
+
+    halves = np.fromstring(text[1:-1], dtype="<f8", sep=",").astype("<f2").astype("<f4")
+    return "[" + ",".join(map(_single_text, halves)) + "]"
+
+
+def real_text(number: float) -> str:
+    """Return the shortest digits of a float of 4 bytes."""
+    if number.is_integer() and 0 < abs(number) < 1e6:
+        return str(int(number))
+    import numpy as np
+
+    return _single_text(np.float32(number))
+
+
+def _single_text(number: Any) -> str:
+    from numpy import format_float_scientific
+
+    return _plain(format_float_scientific(number, trim="-"), 6)
+
+
+def double_text(number: float) -> str:
+    """Return the shortest digits of a float of 8 bytes."""
+    import numpy as np
+
+    return _plain(np.format_float_scientific(np.float64(number), trim="-"), 15)
+
+
+def _plain(scientific: str, most: int) -> str:
+    """Return digits as PostgreSQL writes them: no exponent from -4 to below `most`."""
+    digits, _, exponent = scientific.partition("e")
+    power = int(exponent)
+    if power < -4 or power >= most:
+        return f"{digits}e{'-' if power < 0 else '+'}{abs(power):02d}"
+    return format(Decimal(f"{digits}e{power}"), "f")
+
+
+def moment_text(moment: datetime) -> str:
+    """Return a timestamp as ISO 8601 in UTC, without trailing zeros in its fraction."""
+    text = moment.astimezone(UTC).replace(tzinfo=None).isoformat()
+    return (text.rstrip("0") if "." in text else text) + "+00:00"
+
+
+def _jsonb(value: object) -> str:
+    if isinstance(value, str):
+        if not storable(value):
+            raise ValueError("unsupported Unicode escape sequence: NUL or a lone surrogate")
+        return quoted(value)
+    if isinstance(value, Decimal):
+        return _number(value)
+    if isinstance(value, dict):
+        keys = {key: key.encode("utf-8", "surrogatepass") for key in value}
+        in_order = sorted(keys, key=lambda key: (len(keys[key]), keys[key]))
+        return "{" + ", ".join(f"{_jsonb(key)}: {_jsonb(value[key])}" for key in in_order) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_jsonb, value)) + "]"
+    return json.dumps(value)
+
+
+def _number(number: Decimal) -> str:
+    exponent = number.as_tuple().exponent
+    if (
+        not isinstance(exponent, int)
+        or number.adjusted() >= MOST_DIGITS
+        or exponent < FEWEST_DIGITS
+    ):
+        raise ValueError("value overflows numeric format")
+    return format(number if number else number.copy_abs(), "f")
+
+
+def _refused(constant: str) -> float:
+    raise ValueError(f"{constant} is no number in JSON")
+
+
+_WRITTEN: Final[Mapping[str, Callable[[Any], str]]] = {
+    "text": quoted,
+    "uuid": lambda value: f'"{value}"',
+    "smallint": str,
+    "integer": str,
+    "bigint": str,
+    "boolean": lambda value: "true" if value else "false",
+    "real": real_text,
+    "double precision": double_text,
+    "timestamptz": lambda value: f'"{moment_text(value)}"',
+    "jsonb": jsonb_text,
+    "json": str,
+    "bytea": lambda value: f'"\\\\x{bytes(value).hex()}"',
+    "text[]": lambda value: "[" + ",".join(map(quoted, value)) + "]",
+    "tsvector": quoted,
+    "halfvec": lambda value: quoted(vector_text(value)),
+}
+
+
+# Reading.
+
+
+def fields_of(line: str) -> dict[str, str]:
+    """Return the values of an exported line, each as its own JSON text."""
+    head = _HEAD.match(line)
+    return dict(_members(line[head.end() :] if head else dict(_members(line))["row"]))
+
+
+def read_value(name: str, kind: str, token: str) -> Any:
+    """Return a value of a column in JSON text. Raises InvalidInput."""
+    if token == "null":
+        return None
+    text = json.loads(token) if token.startswith('"') else token
+    try:
+        if not storable(text):
+            raise ValueError("a NUL byte or a lone surrogate cannot be stored")
+        return _READ[kind](token if kind in ("jsonb", "json", "text[]") else text)
+    except (ValueError, OverflowError, ArithmeticError) as error:
+        raise InvalidInput(
+            f"it does not fit its table: invalid input syntax for {name}, of type"
+            f" {_CALLED.get(kind, kind)}: {text!r:.80}: {error}"
+        ) from error
+
+
+def _members(text: str) -> Iterable[tuple[str, str]]:
+    """Yield the members of a JSON object: keys, and values as their text."""
+    decoder = json.JSONDecoder(parse_int=str, parse_float=str)
+    place = _after_spaces(text, 0) + 1
+    while text[place := _after_spaces(text, place)] != "}":
+        key, place = decoder.raw_decode(text, place)
+        start = _after_spaces(text, _after_spaces(text, place) + 1)
+        _, end = decoder.raw_decode(text, start)
+        yield key, text[start:end]
+        place = _after_spaces(text, end)
+        place += text[place] == ","
+
+
+def _after_spaces(text: str, place: int) -> int:
+    match = _SPACES.match(text, place)
+    assert match is not None
+    return match.end()
+
+
+def _whole(text: str, bits: int) -> int:
+    number = int(text)
+    if not -(1 << bits - 1) <= number < 1 << bits - 1:
+        raise ValueError("it is out of range")
+    return number
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("it is out of range")
+    return number
+
+
+def _real(text: str) -> float:
+    number = _finite(text)
+    # Rounded to 4 bytes, as PostgreSQL would read it back.
+    return float(real_text(number))
+
+
+def _bool(text: str) -> bool:
+    if text not in ("true", "false", "t", "f"):
+        raise ValueError("it is neither true nor false")
+    return text.startswith("t")
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _bytes(text: str) -> bytes:
+    if not text.startswith("\\x"):
+        raise ValueError("it does not begin with \\x")
+    return bytes.fromhex(text[2:])
+
+
+def _texts(token: str) -> list[str]:
+    found = json.loads(token)
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise ValueError("it is no list of texts")
+    return found
+
+
+def _terms(text: str) -> list[str]:
+    """Return the words of a tsvector at their positions; unknown positions are empty."""
+    places: dict[int, str] = {}
+    rest = []
+    end = 0
+    for match in _LEXEME.finditer(text):
+        if text[end : match.start()].strip():
+            break
+        end = match.end()
+        word = match[1].replace("''", "'").replace("\\\\", "\\")
+        if match[2]:
+            places |= {int(place.rstrip("ABCD")): word for place in match[2].split(",")}
+        else:
+            rest.append(word)
+    if text[end:].strip():
+        raise ValueError("it is no tsvector")
+    words = [places.get(place, "") for place in range(1, max(places, default=0) + 1)]
+    return [*words, *rest]
+
+
+def _vector(text: str) -> list[float]:
+    if not (text.startswith("[") and text.endswith("]")):
+        raise ValueError("it is no vector")
+    numbers = [_finite(number) for number in text[1:-1].split(",")]
+    if any(abs(number) > MOST_HALF for number in numbers):
+        raise ValueError("a number of it is out of range")
+    return numbers
+
+
+_READ: Final[Mapping[str, Callable[[str], Any]]] = {
+    "text": str,
+    "uuid": UUID,
+    "smallint": partial(_whole, bits=16),
+    "integer": partial(_whole, bits=32),
+    "bigint": partial(_whole, bits=64),
+    "boolean": _bool,
+    "real": _real,
+    "double precision": _finite,
+    "timestamptz": _moment,
+    "jsonb": lambda token: JsonText(jsonb_text(token)),
+    "json": JsonText,
+    "bytea": _bytes,
+    "text[]": _texts,
+    "tsvector": _terms,
+    "halfvec": _vector,
+}
+_CALLED: Final = {"timestamptz": "date/time", "real": "number", "double precision": "number"}
+"""Types whose names say little to a reader."""
