@@ -22,6 +22,7 @@ from shared_core.ports.operations import (
     Delete,
     Insert,
     Last,
+    Member,
     Operation,
     Policy,
     Row,
@@ -164,10 +165,10 @@ def _full(column: str) -> str:
     return column if "." in column else f"t.{column}"
 
 
-def _columns(found: Sequence[Record], columns: Sequence[str | Aggregate]) -> Iterator[Row]:
+def _columns(found: Sequence[Record], columns: Sequence[Any]) -> Iterator[Row]:
     plain = [one for one in columns if isinstance(one, str)]
-    if len(plain) == len(columns):
-        yield from (tuple(one[_full(name)] for name in plain) for one in found)
+    if not any(isinstance(one, Aggregate) for one in columns):
+        yield from (tuple(_read(one, column) for column in columns) for one in found)
         return
     groups: dict[Row, list[Record]] = {} if plain else {(): []}
     for one in found:
@@ -177,6 +178,12 @@ def _columns(found: Sequence[Record], columns: Sequence[str | Aggregate]) -> Ite
             some[0][_full(one)] if isinstance(one, str) else _aggregated(one, some)
             for one in columns
         )
+
+
+def _read(row: Record, column: Any) -> Any:
+    if isinstance(column, Member):
+        return column.of(row[_full(column.column)])
+    return row[_full(column)]
 
 
 def _aggregated(aggregate: Aggregate, some: Sequence[Record]) -> Any:

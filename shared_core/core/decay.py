@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from datetime import datetime, timedelta
+from functools import lru_cache
 from numbers import Real
 from typing import Final
 
@@ -73,9 +74,23 @@ def retention_score(
     """
     if isinstance(days, bool) or not isinstance(days, Real) or not math.isfinite(days):
         raise InvalidInput(f"days must be a finite number, got {shown(days)}")
-    slowed = _slowed(decay_rate, arousal)
-    strength = share(initial, "initial") * _reinforcement(accesses)
+    _check(initial, accesses, arousal, decay_rate)
+    return score_after(days, initial, accesses, arousal, decay_rate)
+
+
+def score_after(
+    days: float, initial: float, accesses: int, arousal: float, decay_rate: float
+) -> float:
+    """Return the same as retention_score(), without checking its arguments."""
+    strength, slowed = _curve(initial, accesses, arousal, decay_rate)
     return min(1.0, strength * math.exp(-slowed * max(days, 0.0)))
+
+
+@lru_cache(maxsize=4096)  # many memories share a curve
+def _curve(initial: float, accesses: int, arousal: float, decay_rate: float) -> tuple[float, float]:
+    """Return the strength of a memory just after its last access, and its decay rate."""
+    reinforced = initial * (1.0 + math.log(1 + accesses))
+    return reinforced, decay_rate * (1.0 - AROUSAL_SLOWDOWN * arousal)
 
 
 def days_between(earlier: datetime, later: datetime) -> float:
@@ -127,28 +142,40 @@ def next_stage_at(
     """
     check_moment(last_used_at, "last_used_at")
     check_moment(since, "created_at" if stage == "kept" else "since")
+    _check(initial, accesses, arousal, policy.decay_rate)
     return stage_end(
-        stage,
-        initial=share(initial, "initial"),
-        last_used_at=last_used_at,
-        since=since,
-        accesses=accesses,
-        arousal=arousal,
-        policy=policy,
+        stage, initial, accesses, arousal, last_used_at=last_used_at, since=since, policy=policy
     )
 
 
 def stage_end(
     stage: Stage,
-    *,
     initial: float,
-    last_used_at: datetime,
-    since: datetime,
     accesses: int,
     arousal: float,
+    *,
+    last_used_at: datetime,
+    since: datetime,
     policy: RetentionPolicy,
 ) -> datetime | None:
-    """Return the same as next_stage_at(), without checking the moments."""
+    """Return the same as next_stage_at(), without checking its arguments."""
+    spans = _spans(stage, initial, accesses, arousal, policy)
+    if spans is None:
+        return None
+    try:
+        return max(last_used_at + spans[0], since + spans[1])
+    except OverflowError:  # past the year 9999
+        return None
+
+
+@lru_cache(maxsize=4096)  # many memories share a curve
+def _spans(
+    stage: Stage, initial: float, accesses: int, arousal: float, policy: RetentionPolicy
+) -> tuple[timedelta, timedelta] | None:
+    """Return how long after the last use a memory has faded, and how long a stage lasts at least.
+
+    Both are rounded up to a microsecond. None: never.
+    """
     threshold: float | None
     if stage == "kept":
         threshold, grace_days = policy.threshold, policy.min_age_days
@@ -158,12 +185,11 @@ def stage_end(
         threshold, grace_days = policy.erase_threshold, policy.erase_after_days
     if threshold is None:
         return None
-    days = _days_above(
-        threshold, initial * _reinforcement(accesses), _slowed(policy.decay_rate, arousal)
-    )
-    faded_at = _after(last_used_at, days)
-    ripe_at = _after(since, grace_days)
-    return None if faded_at is None or ripe_at is None else max(faded_at, ripe_at)
+    days = _days_above(threshold, *_curve(initial, accesses, arousal, policy.decay_rate))
+    try:
+        return _rounded_up(days), _rounded_up(grace_days)
+    except OverflowError:
+        return None
 
 
 def _days_above(threshold: float, strength: float, decay_rate: float) -> float:
@@ -180,20 +206,13 @@ def _days_above(threshold: float, strength: float, decay_rate: float) -> float:
     return surplus / decay_rate if decay_rate else math.inf
 
 
-def _after(moment: datetime, days: float) -> datetime | None:
-    """Return the moment that many days later, rounded up to a microsecond; None past year 9999."""
-    try:
-        return moment + timedelta(microseconds=math.ceil(days * SECONDS_A_DAY * 1e6))
-    except OverflowError:
-        return None
+def _rounded_up(days: float) -> timedelta:
+    return timedelta(microseconds=math.ceil(days * SECONDS_A_DAY * 1e6))
 
 
-def _reinforcement(accesses: int) -> float:
+def _check(initial: float, accesses: int, arousal: float, decay_rate: float) -> None:
+    share(initial, "initial")
     if isinstance(accesses, bool) or not isinstance(accesses, int) or accesses < 0:
         raise InvalidInput(f"accesses must be a whole number from 0, got {shown(accesses)}")
-    return 1.0 + math.log(1 + accesses)
-
-
-def _slowed(decay_rate: float, arousal: float) -> float:
-    slowdown = 1.0 - AROUSAL_SLOWDOWN * share(arousal, "arousal")
-    return at_least_zero(decay_rate, "decay_rate") * slowdown
+    share(arousal, "arousal")
+    at_least_zero(decay_rate, "decay_rate")

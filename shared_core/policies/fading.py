@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -72,7 +72,7 @@ class Ahead:
 class FadingMemory:
     """A memory that its counters call due, and its policy.
 
-    due_at: when it leaves its stage by the policy as it is now.
+    due_at: when it leaves its stage by the policy as it is now. fate: what becomes of it then.
     """
 
     memory: TimedMemory
@@ -82,18 +82,15 @@ class FadingMemory:
     text: str
     words_key: UUID | None
     due_at: datetime | None
-
-    @property
-    def fate(self) -> Fate:
-        """What becomes of it when it leaves its stage."""
-        return fate_of(self.memory.stage, self.rule)
+    fate: Fate
 
 
 def _fading(
     one: TimedMemory, rule: RetentionPolicy | None, content: Sequence[Any], due_at: datetime | None
 ) -> FadingMemory:
     thread_id, demoted_at, text, words_key = content
-    return FadingMemory(one, rule, thread_id, demoted_at, text, words_key, due_at)
+    fate = fate_of(one.stage, rule)
+    return FadingMemory(one, rule, thread_id, demoted_at, text, words_key, due_at, fate)
 
 
 def fate_of(stage: int, rule: RetentionPolicy | None) -> Fate:
@@ -163,11 +160,11 @@ def _staged(
     ]
     hidden = []
     for one in moved:
-        stage = 1 if one.fate == "demoted" else 2
-        later = replace(one.memory, stage=stage, staged_at=now)
-        rows.append((later.memory_id, stage, now, later.leaves_at(one.rule)))
-        if stage == 1 and one.demoted_at is None:
-            hidden.append(later.memory_id)
+        memory = one.memory
+        memory.stage, memory.staged_at = 1 if one.fate == "demoted" else 2, now
+        rows.append((memory.memory_id, memory.stage, now, memory.leaves_at(one.rule)))
+        if memory.stage == 1 and one.demoted_at is None:
+            hidden.append(memory.memory_id)
     operations: list[Operation] = []
     if rows:
         columns = ("stage", "staged_at", "forget_at")

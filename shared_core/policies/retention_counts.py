@@ -10,14 +10,27 @@ from datetime import datetime, timedelta
 from typing import TypeAlias
 from uuid import UUID
 
+from shared_core.core.decay import SECONDS_A_DAY, score_after, stage_end
 from shared_core.core.domain import MemoryKind
 from shared_core.core.retention_policy import FATES, STAGES, Fate, RetentionPolicy
-from shared_core.policies.fading import fate_of, is_living
-from shared_core.policies.timing import RULES, TIMED, TimedMemory, rules_of, select_timed, timed_of
-from shared_core.ports.operations import Policy
+from shared_core.policies.fading import fate_of
+from shared_core.policies.timing import (
+    AROUSAL,
+    COUNTERS,
+    RULES,
+    arousal_in,
+    last_use,
+    rules_of,
+    strength_of,
+)
+from shared_core.ports.operations import Policy, Select, is_null, one_of, open_after
 from shared_core.ports.retention import RetentionRow
 
 _SOON = timedelta(microseconds=1)
+_COLUMNS = (
+    "kind", "importance", AROUSAL, "updated_at", "a.stage", "a.strength", "a.access_count",
+    "a.last_accessed_at", "a.forget_at", "a.pinned_at",
+)  # fmt: skip
 _Group: TypeAlias = tuple[MemoryKind, bool, int, int]
 
 
@@ -58,40 +71,48 @@ def count(
 
     Memories that never fade score as if new. Memories that are due already leave a bit later.
     """
-    rules, rows = yield [RULES, select_timed(memory_ids, ("expires_at",))]
+    where = (one_of("memory_id", memory_ids), is_null("superseded_at"))
+    living = (*where, open_after("expires_at", now))
+    rules, rows = yield [RULES, Select("memories", _COLUMNS, living, (COUNTERS,))]
     rule_of = rules_of(rules, tenant)
     horizons = sorted({float(one) for one in days})
     ends = [now + timedelta(days=one) + _SOON for one in horizons]
     counted = Counted(leaving={one: dict.fromkeys(FATES, 0) for one in days})
-    for row in rows:
-        one = timed_of(row)
-        if not is_living(one.superseded_at, row[len(TIMED)], now):
-            continue
-        rule = rule_of(one.kind)
-        score = one.score(0 if rule is None else rule.decay_rate, now)
-        group = (one.kind, rule is not None, one.stage, min(math.floor(score * 10), 9))
-        before = counted.groups.get(group, (0, 0.0, 0))
-        pinned = before[2] + (one.pinned_at is not None)
-        counted.groups[group] = (before[0] + 1, before[1] + score, pinned)
-        for moment, fate in _fates(one, rule, now, ends[-1]) if ends else ():
-            for within in horizons[bisect_right(ends, moment) :]:
-                counted.leaving[within][fate] += 1
+    groups = counted.groups
+    for kind, importance, felt, written_at, stored, strength, accesses, read_at, *rest in rows:
+        stage, forget_at, is_pinned = stored or 0, rest[0], rest[1] is not None
+        rule, used_at = rule_of(kind), last_use(written_at, read_at)
+        curve = (strength_of(importance, strength), accesses or 0, arousal_in(felt))
+        decay_rate = 0 if rule is None else rule.decay_rate
+        score = score_after((now - used_at).total_seconds() / SECONDS_A_DAY, *curve, decay_rate)
+        group = (kind, rule is not None, stage, min(math.floor(score * 10), 9))
+        count, score_sum, pinned = groups.get(group, (0, 0.0, 0))
+        groups[group] = (count + 1, score_sum + score, pinned + is_pinned)
+        if forget_at is not None and ends:
+            for moment, fate in _fates(stage, forget_at, used_at, curve, rule, now, ends[-1]):
+                for within in horizons[bisect_right(ends, moment) :]:
+                    counted.leaving[within][fate] += 1
     return counted
 
 
 def _fates(
-    one: TimedMemory, rule: RetentionPolicy | None, now: datetime, latest: datetime
+    stage: int,
+    moment: datetime | None,
+    used_at: datetime,
+    curve: tuple[float, int, float],
+    rule: RetentionPolicy | None,
+    now: datetime,
+    latest: datetime,
 ) -> Iterator[tuple[datetime, Fate]]:
     """Yield when a memory leaves this and later stages, and its fate at each end.
 
-    The memory is moved on with it: copies of a hundred thousand cost more than what is counted.
+    moment: when it leaves this one. curve: its initial strength, accesses and arousal.
     """
-    moment, first = one.forget_at, one.stage
+    since = now + _SOON
     while moment is not None:
-        fate = fate_of(one.stage, rule)
+        fate = fate_of(stage, rule)
         yield moment, fate
         if fate == "erased" or moment >= latest or rule is None:
             return
-        since = max(moment, now + _SOON) if one.stage == first else moment
-        one.stage, one.staged_at = one.stage + 1, since
-        moment = one.leaves_at(rule)
+        since, stage = max(moment, since), stage + 1
+        moment = stage_end(STAGES[stage], *curve, last_used_at=used_at, since=since, policy=rule)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 from uuid import UUID
 
-from shared_core.core.decay import initial_strength, retention_score, stage_end
+from shared_core.core.decay import initial_strength, score_after, stage_end
 from shared_core.core.domain import JsonValue, MemoryKind
 from shared_core.core.namespaces import ROOT
 from shared_core.core.retention_policy import FADING, POLICIES, STAGES, RetentionPolicy
-from shared_core.ports.operations import Insert, Join, Operation, Row, Select, equal, one_of
+from shared_core.ports.operations import Insert, Join, Member, Operation, Row, Select, equal, one_of
 
 RuleOf: TypeAlias = Callable[[MemoryKind], RetentionPolicy | None]
 """Returns how a kind of memory fades in a tenant; None: it never does."""
@@ -33,6 +33,7 @@ TIMED = (
     "a.last_accessed_at", "a.forget_at",
 )  # fmt: skip
 """The columns of memories and their COUNTERS that timed_of() takes."""
+AROUSAL = Member("value", ("metadata", "emotion", "arousal"))
 COUNTERS = Join("memory_access", "a", (("memory_id", "memory_id"),), is_left=True)
 
 
@@ -69,11 +70,26 @@ def rules_of(rows: Iterable[Row], tenant: str) -> RuleOf:
     return rule
 
 
+_strength = lru_cache(maxsize=256)(initial_strength)
+
+
+def strength_of(importance: float, strength: float | None) -> float:
+    """Return the initial strength of a memory, 0 to 1; strength: the stored one, if any."""
+    return _strength(importance) if strength is None else strength
+
+
+def last_use(updated_at: datetime, last_accessed_at: datetime | None) -> datetime:
+    """Return when a memory was last read or written."""
+    return updated_at if last_accessed_at is None else max(updated_at, last_accessed_at)
+
+
 def arousal_of(value: JsonValue) -> float:
     """Return the arousal in the value of a memory: 0 to 1, 0 without one."""
-    part: Any = value
-    for name in ("metadata", "emotion", "arousal"):
-        part = part.get(name) if isinstance(part, Mapping) else None
+    return arousal_in(AROUSAL.of(value))
+
+
+def arousal_in(part: Any) -> float:
+    """Return the arousal of a memory, from what AROUSAL reads."""
     if isinstance(part, bool) or not isinstance(part, int | float):
         return 0.0
     return float(min(max(part, 0), 1))
@@ -107,12 +123,12 @@ class TimedMemory:
     @property
     def initial(self) -> float:
         """Its initial strength, 0 to 1."""
-        return initial_strength(self.importance) if self.strength is None else self.strength
+        return strength_of(self.importance, self.strength)
 
     @property
     def used_at(self) -> datetime:
         """When it was last read or written."""
-        return max(self.updated_at, self.last_accessed_at or self.updated_at)
+        return last_use(self.updated_at, self.last_accessed_at)
 
     def leaves_at(self, rule: RetentionPolicy | None) -> datetime | None:
         """Return when it leaves its stage as things stand; None: never."""
@@ -123,23 +139,19 @@ class TimedMemory:
             since = max(since, self.staged_at) if self.stage == 0 else self.staged_at
         return stage_end(
             STAGES[self.stage],
-            initial=self.initial,
+            self.initial,
+            self.access_count,
+            arousal_of(self.value),
             last_used_at=self.used_at,
             since=since,
-            accesses=self.access_count,
-            arousal=arousal_of(self.value),
             policy=rule,
         )
 
     def score(self, decay_rate: float, at: datetime) -> float:
         """Return its retention score at a moment, 0 to 1."""
-        return retention_score(
-            initial=self.initial,
-            days=(at - self.used_at).total_seconds() / 86_400,
-            accesses=self.access_count,
-            arousal=arousal_of(self.value),
-            decay_rate=decay_rate,
-        )
+        days = (at - self.used_at).total_seconds() / 86_400
+        arousal = arousal_of(self.value)
+        return score_after(days, self.initial, self.access_count, arousal, decay_rate)
 
 
 def select_timed(memory_ids: Sequence[UUID], also: Sequence[str] = ()) -> Select:

@@ -102,6 +102,22 @@ class Aggregate:
 
 
 @dataclass(frozen=True, slots=True)
+class Member:
+    """What stands in a JSON column under the names of a path; None if nothing does."""
+
+    column: str
+    path: tuple[str, ...]
+
+    def of(self, value: Any) -> Any:
+        """Return the member of a value of the column."""
+        for name in self.path:
+            if not isinstance(value, dict):
+                return None
+            value = value.get(name)
+        return value
+
+
+@dataclass(frozen=True, slots=True)
 class Join:
     """Another table of the same tenant, looked up by its key for each row.
 
@@ -120,7 +136,7 @@ class Select:
     """Rows of a table (alias "t") and of tables joined to it by keys; at most three joins.
 
     Attributes:
-        columns: "name", "alias.name" or an Aggregate.
+        columns: "name", "alias.name", an Aggregate, or a Member of a JSON column.
         order: columns to sort by, "-name" for descending. Never a column that may be null, and of
             texts only ids and keys: engines sort others differently.
         is_distinct: equal rows once.
@@ -130,7 +146,7 @@ class Select:
     """
 
     table: str
-    columns: tuple[str | Aggregate, ...]
+    columns: tuple[str | Aggregate | Member, ...]
     where: tuple[Condition, ...] = ()
     joins: tuple[Join, ...] = ()
     order: tuple[str, ...] = ()

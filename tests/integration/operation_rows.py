@@ -13,6 +13,7 @@ from shared_core.ports.operations import (
     Condition,
     Insert,
     Last,
+    Member,
     Operation,
     Policy,
     Row,
@@ -81,7 +82,7 @@ async def returned(storage: Storage, operation: Operation, tenant: str = ANA) ->
 
 
 async def rows_of(
-    storage: Storage, table: str, *columns: str | Aggregate, tenant: str = ANA, **more: Any
+    storage: Storage, table: str, *columns: str | Aggregate | Member, tenant: str = ANA, **more: Any
 ) -> list[Row]:
     [rows] = await storage.read(tenant, [Select(table, columns, **more)])
     return rows

@@ -33,6 +33,7 @@ from shared_core.ports.operations import (
     Delete,
     Insert,
     Join,
+    Member,
     Select,
     Update,
     UpdateEach,
@@ -301,6 +302,20 @@ async def test_vectors_of_memories(five: Storage) -> None:
     where = (one_of("memory_id", [number(1), number(2)]), equal("model", "small"))
     found = await five.read(ANA, [count, Select("embeddings", ("memory_id", "field"), where)])
     assert found == [[(2,)], [(number(1), "text")]]
+
+
+async def test_a_member_of_a_json_column(storage: Storage) -> None:
+    deep: object = "bottom"
+    for _ in range(150):
+        deep = {"d": deep}
+    values = [{"a": {"b": [1, "ü"]}}, {"a": {"b": None}}, {"a": "text"}, {"a": {"b": deep}}, []]
+    rows = [memory(place, value=value) for place, value in enumerate(values, 1)]
+    await write(storage, Insert("memories", MEMORY, rows))
+    found = await rows_of(
+        storage, "memories", Member("value", ("a", "b")), "key", order=("memory_id",)
+    )
+    members = [[1, "ü"], None, None, deep, None]
+    assert found == [(one, f"k{place:05}") for place, one in enumerate(members, 1)]
 
 
 async def test_rows_above(storage: Storage) -> None:

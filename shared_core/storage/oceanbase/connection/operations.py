@@ -21,6 +21,7 @@ from shared_core.ports.operations import (
     Insert,
     Join,
     Last,
+    Member,
     Operation,
     Policy,
     Row,
@@ -144,11 +145,11 @@ class _Names:
         self._tables = {"t": table, **{join.alias: join.table for join in joins}}
         self._prefix = prefix
 
-    def type_of(self, column: str | Aggregate) -> ColumnType:
+    def type_of(self, column: str | Aggregate | Member) -> ColumnType:
         """Return the type of a column or of an aggregate."""
-        if isinstance(column, Aggregate):
-            if column.function in _SUMMED:
-                return ColumnType.INTEGER
+        if isinstance(column, Aggregate) and column.function in _SUMMED:
+            return ColumnType.INTEGER
+        if not isinstance(column, str):
             column = column.column
         alias, _, name = column.rpartition(".")
         return tables()[self._tables[alias or "t"]].columns[name]
@@ -221,7 +222,17 @@ def _pages_of(condition: Condition) -> list[Condition]:
 
 
 def selected(tx: Transaction, tenant: str, select: Select) -> list[Row]:
-    """Return the rows of a Select, all pages of its lists together."""
+    """Return the rows of a Select, all pages of its lists together.
+
+    Members are found here: the server refuses JSON that is nested deeper than 100 levels.
+    """
+    members = {n: one for n, one in enumerate(select.columns) if isinstance(one, Member)}
+    if members:
+        whole = tuple(one.column if isinstance(one, Member) else one for one in select.columns)
+        return [
+            tuple(members[n].of(value) if n in members else value for n, value in enumerate(row))
+            for row in selected(tx, tenant, replace(select, columns=whole))
+        ]
     names = _Names(select.table, select.joins, "t.")
     plain = [column for column in select.columns if isinstance(column, str)]
     assert not (select.joins and (select.above or select.lock)), "joins are neither above nor held"
@@ -274,9 +285,9 @@ def _text(tenant: str, select: Select) -> Sql:
     # Rows that are the same to the server's text comparison may differ in spaces.
     shown = names.compared if is_grouped or select.is_distinct else names.quoted
     columns = ", ".join(
-        shown(column)
-        if isinstance(column, str)
-        else _AGGREGATES[column.function].format(names.quoted(column.column or "tenant_id"))
+        _AGGREGATES[column.function].format(names.quoted(column.column or "tenant_id"))
+        if isinstance(column, Aggregate)
+        else shown(column if isinstance(column, str) else column.column)
         for column in select.columns
     )
     distinct, hint = "DISTINCT " * select.is_distinct, _looked_up(select.joins)
@@ -332,7 +343,7 @@ def _joined(select: Select, rows: list[Row]) -> list[Row]:
     return rows if select.limit is None else rows[: select.limit]
 
 
-def _regrouped(columns: Sequence[str | Aggregate], rows: Sequence[Row]) -> list[Row]:
+def _regrouped(columns: Sequence[str | Aggregate | Member], rows: Sequence[Row]) -> list[Row]:
     """Return one row for each value of the plain columns."""
     groups: dict[Row, list[Row]] = {}
     for row in rows:

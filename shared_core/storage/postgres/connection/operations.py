@@ -25,6 +25,7 @@ from shared_core.ports.operations import (
     Delete,
     Insert,
     Join,
+    Member,
     Select,
     Update,
     UpdateEach,
@@ -265,8 +266,10 @@ class _Writer:
             return f"({name} IS NULL OR {name} > {value})"
         return f"{name} {'^@' if comparison == 'prefix' else comparison} {value}"
 
-    def read(self, column: str | Aggregate) -> str:
+    def read(self, column: str | Aggregate | Member) -> str:
         """Return what a column is in a list of selected columns."""
+        if isinstance(column, Member):
+            return f"{_qualified(column.column)} #> '{{{','.join(column.path)}}}'"
         if isinstance(column, Aggregate):
             return _AGGREGATES[column.function].format(_qualified(column.column))
         cast = "::text" if self.type_of(column) == "tsvector" else ""
@@ -279,7 +282,7 @@ def _qualified(column: str) -> str:
 
 def _select(
     sql: _Writer,
-    columns: tuple[str | Aggregate, ...],
+    columns: tuple[str | Aggregate | Member, ...],
     where: tuple[tuple[tuple[str, ...], str], ...],
     joins: tuple[Join, ...],
     order: tuple[str, ...],
@@ -302,8 +305,8 @@ def _select(
     else:
         source = f"{sql.table} t WHERE {sql.all_of(inner)}"
     text = f"SELECT {'DISTINCT ' * is_distinct}{', '.join(map(sql.read, columns))} FROM {source}"
-    plain = [one for one in columns if not isinstance(one, Aggregate)]
-    if plain and len(plain) < len(columns):
+    plain = [one for one in columns if isinstance(one, str)]
+    if plain and any(isinstance(one, Aggregate) for one in columns):
         text += " GROUP BY " + ", ".join(map(_qualified, plain))
     if order:
         text += " ORDER BY " + ", ".join(map(_sorted_by, order))
