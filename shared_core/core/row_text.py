@@ -2,8 +2,8 @@
 
 So exports of both engines are equal. Types are named as PostgreSQL names them. A value has the
 Python type that operations give it (shared_core.ports.operations), with three exceptions: JSON is
-JsonText, words are a list when read and the text of a tsvector when written, and a vector is a list
-of numbers when read and its text when written. Pure.
+JsonText, words are a list when read and the text of a tsvector when written, and a vector is an
+array when read and its text when written. Pure.
 """
 
 from __future__ import annotations
@@ -15,19 +15,29 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
-from typing import Any, Final
+from json.encoder import encode_basestring as quoted
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID
 
 from shared_core.core.json_text import JsonText
 from shared_core.core.namespaces import storable
 from shared_core.errors import InvalidInput
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Matrix: TypeAlias = NDArray[np.float32]
+
 MOST_DIGITS: Final = 131_072
 FEWEST_DIGITS: Final = -16_383
 """Limits of a number's digits before and after the decimal point."""
 MOST_HALF: Final = 65_504.0
 """The largest absolute number in a vector."""
-_LEXEME: Final = re.compile(r"'((?:[^'\\]|''|\\\\)*)'(?::([0-9,A-D]+))?")
+_LEXEME: Final = re.compile(r"'((?:[^'\\]|''|\\\\)*+)'(?::([0-9,A-D]+))?")
+_TSVECTOR: Final = re.compile(rf"\s*(?:{_LEXEME.pattern}\s*)*+")
+_UNUSUAL: Final = re.compile(r"\\u|\d[eE]|-0")
+"""Escapes to check, and numbers that jsonb spells otherwise; also in texts, which does no harm."""
 _HEAD: Final = re.compile(r'\{"table": "\w+", "row": ')
 _SPACES: Final = re.compile(r"[ \t\n\r]*")
 
@@ -44,11 +54,6 @@ def row_text(row: Iterable[tuple[str, str, Any]]) -> str:
 def value_text(kind: str, value: Any) -> str:
     """Return a value of a type as JSON text."""
     return "null" if value is None else _WRITTEN[kind](value)
-
-
-def quoted(text: str) -> str:
-    """Return a text as JSON."""
-    return json.dumps(text, ensure_ascii=False)
 
 
 def jsonb_text(text: str) -> str:
@@ -173,7 +178,7 @@ def read_value(name: str, kind: str, token: str) -> Any:
         if not storable(text):
             raise ValueError("a NUL byte or a lone surrogate cannot be stored")
         return _READ[kind](token if kind in ("jsonb", "json", "text[]") else text)
-    except (ValueError, OverflowError, ArithmeticError) as error:
+    except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
         raise InvalidInput(
             f"it does not fit its table: invalid input syntax for {name}, of type"
             f" {_CALLED.get(kind, kind)}: {text!r:.80}: {error}"
@@ -245,30 +250,36 @@ def _texts(token: str) -> list[str]:
 
 def _terms(text: str) -> list[str]:
     """Return the words of a tsvector at their positions; unknown positions are empty."""
+    if not _TSVECTOR.fullmatch(text):
+        raise ValueError("it is no tsvector")
     places: dict[int, str] = {}
     rest = []
-    end = 0
-    for match in _LEXEME.finditer(text):
-        if text[end : match.start()].strip():
-            break
-        end = match.end()
-        word = match[1].replace("''", "'").replace("\\\\", "\\")
-        if match[2]:
-            places |= {int(place.rstrip("ABCD")): word for place in match[2].split(",")}
-        else:
+    for word, positions in _LEXEME.findall(text):
+        if "'" in word or "\\" in word:
+            word = word.replace("''", "'").replace("\\\\", "\\")
+        for position in positions.split(",") if positions else ():
+            places[int(position.rstrip("ABCD"))] = word
+        if not positions:
             rest.append(word)
-    if text[end:].strip():
-        raise ValueError("it is no tsvector")
     words = [places.get(place, "") for place in range(1, max(places, default=0) + 1)]
     return [*words, *rest]
 
 
-def _vector(text: str) -> list[float]:
-    if not (text.startswith("[") and text.endswith("]")):
+def _document(token: str) -> JsonText:
+    if len(token) < MOST_DIGITS and not _UNUSUAL.search(token):
+        return JsonText(token)
+    return JsonText(jsonb_text(token))
+
+
+def _vector(text: str) -> Matrix:
+    import numpy as np
+
+    if not text.startswith("["):
         raise ValueError("it is no vector")
-    numbers = [_finite(number) for number in text[1:-1].split(",")]
-    if any(abs(number) > MOST_HALF for number in numbers):
-        raise ValueError("a number of it is out of range")
+    with np.errstate(over="ignore"):
+        numbers = np.asarray(json.loads(text), dtype=np.float32)
+    if numbers.ndim != 1 or not (np.abs(numbers) <= MOST_HALF).all():
+        raise ValueError("it is no vector, or a number of it is out of range")
     return numbers
 
 
@@ -282,7 +293,7 @@ _READ: Final[Mapping[str, Callable[[str], Any]]] = {
     "real": _real,
     "double precision": _finite,
     "timestamptz": _moment,
-    "jsonb": lambda token: JsonText(jsonb_text(token)),
+    "jsonb": _document,
     "json": JsonText,
     "bytea": _bytes,
     "text[]": _texts,

@@ -150,8 +150,10 @@ def _require_unforgotten(
 def _reads(table: str, shape: TableShape, given: Mapping[Row, Values]) -> Reads:
     """Return what tells which rows are here, whose places are taken, and which parents exist."""
     rows = list(given.values())
-    key = _among(shape.key, list(given))
-    here = Select(table, _compared(shape), key)
+    columns, keys = shape.key, list(given)
+    if len(columns) > 1 and shape.columns[columns[0]].type == "uuid":  # names few rows by itself
+        columns, keys = columns[:1], _named(rows, columns[:1])
+    here = Select(table, _compared(shape), _among(columns, keys))
     if table == "threads":
         here = replace(here, order=shape.key, lock="update")
     reads = {"here": here}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -98,10 +98,11 @@ def row_line(row: ExportedRow) -> str:
     return f'{{"table": "{row.table}", "row": {row.text}}}'
 
 
-def read_rows(batch: RowBatch, now: datetime) -> list[Values]:
-    """Return the rows of a batch with all columns of the table; missing ones have their defaults.
+def read_rows(batch: RowBatch, now: datetime, names: Collection[str] = ()) -> list[Values]:
+    """Return the rows of a batch with columns of the table; missing ones have their defaults.
 
-    Raises InvalidInput, naming column and value, for a row that does not fit its table.
+    names: the columns to read; by default all. Raises InvalidInput, naming column and value, for a
+    row that does not fit its table.
     """
     table, columns = batch.table, tables()[batch.table].columns
     if unknown := [name for name in batch.columns if name not in columns]:
@@ -112,13 +113,14 @@ def read_rows(batch: RowBatch, now: datetime) -> list[Values]:
     missing = [columns[name] for name in columns if name not in batch.columns]
     defaults = {one.name: f'"{now}"' if one.default == NOW else one.default for one in missing}
     tokens = {name: default for name, default in defaults.items() if default is not None}
+    read = [columns[name] for name in names or columns]
     return [
-        {name: read_column(table, column, fields) for name, column in columns.items()}
+        {column.name: _read_column(table, column, fields) for column in read}
         for fields in ({**tokens, **fields_of(line)} for line in batch.lines)
     ]
 
 
-def read_column(table: str, column: Column, fields: Mapping[str, str]) -> Any:
+def _read_column(table: str, column: Column, fields: Mapping[str, str]) -> Any:
     """Return the value of a column from the JSON texts of a row. Raises InvalidInput."""
     value = read_value(column.name, column.type, fields.get(column.name, "null"))
     if value is None:

@@ -30,7 +30,7 @@ from shared_core.policies.importing import (
 )
 from shared_core.ports.operations import Row
 from shared_core.ports.transfer import EMBEDDINGS, RowBatch, Written
-from shared_core.transfer.imported_vectors import import_vectors, without_vectors
+from shared_core.transfer.imported_vectors import FIELD, import_vectors, without_vectors
 from shared_core.transfer.lines import (
     EndLine,
     Header,
@@ -52,6 +52,8 @@ TENANTS_AT_ONCE = 100
 """Maximum number of users whose ended sessions one transaction looks for."""
 _NAMES = ("namespace", "key", "thread_id", "event_id", "memory_id")
 """Columns that identify a row in messages, where it has them."""
+_NAMING = ("tenant_id", "thread_id", "event_id", "memory_seq")
+"""Columns of an event that tell whether it was forgotten."""
 _NOTHING = "Nothing was imported"
 _BEFORE = "The lines before it are imported"
 
@@ -212,7 +214,7 @@ class _LineImport:
 
     async def _require_unforgotten(self, reader: LineReader, batch: RowBatch) -> None:
         try:
-            for tenant, rows in self._by_tenant(batch).items():
+            for tenant, rows in self._by_tenant(batch, _NAMING).items():
                 checking = partial(require_unforgotten, batch.table, rows, reader.receipts)
                 await self._storage.query(tenant, checking)
         except (InvalidInput, Conflict) as error:
@@ -221,9 +223,9 @@ class _LineImport:
             for part in _halves(batch):
                 await self._require_unforgotten(reader, part)
 
-    def _by_tenant(self, batch: RowBatch) -> dict[str, list[Values]]:
+    def _by_tenant(self, batch: RowBatch, names: Sequence[str] = ()) -> dict[str, list[Values]]:
         by_tenant: dict[str, list[Values]] = {}
-        for row in read_rows(batch, self._clock()):
+        for row in read_rows(batch, self._clock(), names):
             by_tenant.setdefault(row["tenant_id"], []).append(row)
         return by_tenant
 
@@ -292,9 +294,14 @@ class _LineImport:
         model = self._embedding.model
         if header.model == model and header.dimensions and "embedding" in batch.columns:
             await self._storage.use_model(model, header.dimensions)
-            written = await import_vectors(self._storage, batch, model, header.dimensions)
-            return Written(written=written)
-        waiting = await without_vectors(self._storage, batch, model)
+            return Written(
+                written=await import_vectors(
+                    self._storage, batch, model, header.dimensions, self._clock()
+                )
+            )
+        waiting = await without_vectors(
+            self._storage, read_rows(batch, self._clock(), FIELD), model
+        )
         texts = {(one.address, one.field): field_text(one, self._text_of_field) for one in waiting}
         with_words = [(*at, text) for at, text in texts.items() if has_words(text)]
         made = await self._embedding.rows(with_words)

@@ -325,7 +325,7 @@ async def test_vectors_of_a_wrong_length_are_refused(source: MemoryEngine, other
         ("memory_id", str(UUID(int=7)), "there is no memory"),
         ("memory_id", "seven", "invalid input syntax for memory_id.*'seven'"),
         ("field", None, 'null value in column "field" of embeddings'),
-        ("embedding", "[1,", "is no vector"),
+        ("embedding", "[1,", "for embedding, of type halfvec"),
     ],
 )
 async def test_vectors_that_do_not_fit_are_refused(
