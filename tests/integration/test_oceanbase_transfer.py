@@ -238,6 +238,18 @@ async def test_a_row_that_fits_no_table_is_named(
         await seek.import_lines(lines)
 
 
+async def test_a_fact_that_ends_before_it_begins_is_refused(
+    seek: MemoryEngine, exports: Exports
+) -> None:
+    lines = [*exports[False]]
+    bad = next(n for n, line in enumerate(lines) if '"table": "facts"' in line)
+    row = json.loads(lines[bad])
+    row["row"]["valid_until"] = "1970-01-01T00:00:00+00:00"
+    lines[bad] = json.dumps(row)
+    with pytest.raises(InvalidInput, match=f"line {bad + 1}, a row of facts: OceanBase cannot"):
+        await seek.import_lines(lines)
+
+
 async def test_an_export_may_be_left_early(exports: Exports, seek: MemoryEngine) -> None:
     lines = exports[True]
     await seek.import_lines(lines)

@@ -267,6 +267,7 @@ REFUSED = [
     ("kind", "no kind", "violates check constraint"),
     ("created_at", "yesterday-ish", "date/time|timestamp"),
     ("importance", "high", "invalid input syntax"),
+    ("namespace", "no path", "violates check constraint"),
     ("text", "\ud800", "cannot be|invalid|surrogate"),
     ("mystery", 1, "memories has no 'mystery'"),
 ]

@@ -78,6 +78,8 @@ def _too_long(what: str, limit: int) -> str:
 LOCK_WAIT = 1205
 NO_PARENT = 1452
 DUPLICATE = 1062
+CHECKED = 3819
+"""A row violates a CHECK."""
 TIMEOUT = 4012
 """A statement or a transaction took too long."""
 CHANGED = (6001, 6005, 6235)
@@ -130,6 +132,8 @@ def translated(
         )
     if code in TOO_LARGE:
         return InvalidInput(_too_large(code, reason))
+    if code == CHECKED:
+        return InvalidInput(f"OceanBase cannot store a value: {reason}")
     if code in READ_ONLY:
         return StorageReadOnly(f"the database at {where!r} is read only: {reason}")
     if code == NO_PARENT:

@@ -66,6 +66,7 @@ PLANS_LAST = 500
 """Rows sent before statements are planned again, and again after each doubling. Plans made on
 small tables walk through all of a tenant for every row, until the server's autovacuum runs."""
 REFUSED_VALUES = (
+    psycopg.errors.CheckViolation,
     psycopg.errors.CharacterNotInRepertoire,
     psycopg.errors.DatetimeFieldOverflow,
     psycopg.errors.InvalidTextRepresentation,
