@@ -341,12 +341,12 @@ async def test_items_and_their_times_come_together_or_not_at_all(
     real = items._stamped
 
     def late(*given: Any, **named: Any) -> Any:
-        return [*real(*given, **named), Update("memories", {"importance": 99}, ())]
+        return [*real(*given, **named), Update("memories", {"importance": None}, ())]
 
     task = StoreImport(dsn=origin, uri=dsn, embedder=word_vectors)
     with monkeypatch.context() as patched:
         patched.setattr(items, "_stamped", late)
-        with pytest.raises(psycopg.errors.CheckViolation):
+        with pytest.raises(psycopg.errors.NotNullViolation):
             await import_store(task)
     assert 0 == scalar(dsn, "SELECT count(*) FROM hippocampus.memories")
     assert 30 == (await import_store(task)).copied

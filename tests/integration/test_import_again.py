@@ -218,9 +218,9 @@ async def test_items_and_marks_come_together_or_not_at_all(
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(
-            items, "_stamped", lambda *_, **__: [Update("memories", {"importance": 99}, ())]
+            items, "_stamped", lambda *_, **__: [Update("memories", {"importance": None}, ())]
         )
-        with pytest.raises(psycopg.errors.CheckViolation):
+        with pytest.raises(psycopg.errors.NotNullViolation):
             await import_store(task)
     assert [(0,)] == rows(dsn, "SELECT count(*) FROM hippocampus.memories")
     assert 4 == (await import_store(task)).copied
