@@ -14,6 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 from both_engines import Both
+from citus_databases import CITUS_DSN, CitusDatabases
 from hypothesis import settings
 from memory_disk import temporary_files_in_memory
 from postgres_databases import PostgresDatabases, new_database
@@ -130,6 +131,12 @@ def seekdb(testrun_uid: str, worker_id: str) -> Iterator[SeekdbDatabases]:
     databases = SeekdbDatabases(home, worker_id)
     yield databases
     databases.close()
+
+
+@pytest.fixture(scope="session")
+def citus() -> CitusDatabases:
+    """The schema on the cluster that HIPPOCAMPUS_CITUS_DSN names."""
+    return CitusDatabases(CITUS_DSN)
 
 
 @pytest.fixture

@@ -33,7 +33,6 @@ from shared_core.cli import (  # noqa: F401 # each registers its commands
 )
 from shared_core.cli.app import app
 from shared_core.cli.help import arrange_help
-from shared_core.errors import CapabilityMissing
 
 if TYPE_CHECKING:
     from shared_core.engine import MemoryEngine
@@ -146,7 +145,7 @@ def migrate(
     uri: cli.Uri = None,
     schema: cli.Schema = None,
     distribute: Annotated[
-        bool, typer.Option("--distribute", help="Refused: Citus does not work as a whole yet.")
+        bool, typer.Option("--distribute", help="Then spread the tables over the nodes of Citus.")
     ] = False,
     backup_role: Annotated[
         str | None,
@@ -162,6 +161,11 @@ def migrate(
     async def run(memory: MemoryEngine) -> dict[str, Any]:
         report = await memory.report()
         found = dataclasses.asdict(report)
+        if distribute:
+            from shared_core.storage.postgres.connection.citus import spread
+
+            tables = await asyncio.to_thread(spread, await memory.dsn(), report.schema)
+            found["tables"] = [dataclasses.asdict(table) for table in tables]
         if backup_role is not None:
             from shared_core.storage.postgres.connection.backup import allow_backup
 
@@ -170,12 +174,7 @@ def migrate(
             )
         return found
 
-    if distribute:
-        raise CapabilityMissing(
-            "--distribute: Citus does not work as a whole yet, nothing was changed. A cluster still"
-            " refuses imports and the forgetting of turns: use one PostgreSQL, or OceanBase"
-        )
-    found = cli.with_memory(cli.open_memory(uri, schema=schema), run)
+    found = cli.with_memory(cli.open_memory(uri, schema=schema, worker=False), run)
     if as_json:
         cli.print_json(found)
         return
@@ -186,6 +185,8 @@ def migrate(
         f" {found['role']}, in {found['location']}"
     )
     lines = [Text(line)]
+    for table in found.get("tables", ()):
+        lines.append(Text(f"{table['table']}: {table['place']}{', moved' * table['moved']}"))
     if backup_role is not None:
         lines.append(Text(f"Role {backup_role!r} may read {found['tables_for_backup']} tables."))
     cli.print_all(lines)

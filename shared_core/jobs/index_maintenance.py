@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from shared_core.core.event_loops import PeriodicTask
-from shared_core.errors import InvalidInput, MemoryCoreError
+from shared_core.errors import CapabilityMissing, InvalidInput, MemoryCoreError
 from shared_core.lifecycle import Handle
 from shared_core.ports.indexes import TenantIndex, TenantVectors
 
@@ -76,7 +76,7 @@ class Indexes(PeriodicTask):
     async def plan(self) -> list[IndexStep]:
         """Return what refresh() would do, including tenants that stay exact, largest first.
 
-        Raises InvalidInput if indexes are off.
+        Raises InvalidInput if indexes are off, CapabilityMissing on a Citus cluster.
         """
         storage = await self._handle.storage()
         threshold = storage.indexes.index_threshold
@@ -96,7 +96,8 @@ class Indexes(PeriodicTask):
 
         Returns None while another process does it, and [] if the engine maintains its own indexes.
         begins, done: called before and after each step. Raises StorageUnavailable if the database
-        user may not build indexes; the message says what is missing.
+        user may not build indexes; the message says what is missing. Raises CapabilityMissing on a
+        Citus cluster.
         """
         storage = await self._handle.storage()
         if not storage.indexes.builds_indexes:
@@ -136,6 +137,8 @@ class Indexes(PeriodicTask):
             storage = await self._handle.storage()
             if storage.indexes.index_threshold is not None:
                 await self.refresh(done=_log)
+        except CapabilityMissing:
+            return  # a Citus cluster has none, which is no fault of its worker
         except MemoryCoreError as error:
             log.warning("the indexes of large tenants are not maintained: %s", error)
 

@@ -28,6 +28,7 @@ WITHOUT_USER = frozenset({
 
 LEFT_OUT = {
     "api_tokens": "keys to one server; another server needs new ones",
+    "coordinator_writes": "marks of transactions of one database",
     "embedding_models": "of the database; the first line of an export names the model",
     "retimings": "work under way in one database",
     "schedules": "of the workers of one database",

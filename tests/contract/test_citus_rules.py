@@ -36,7 +36,7 @@ ACROSS_TENANTS = {
 LITERALS = (
     ("of_slot", "true"), ("direction", "ASC"), ("tenant_literal", "'/a/b/'"),
     ("model_literal", "'use'"), ("cutoff_literal", "'2026-01-01'"), ("dimensions", "512"),
-    ("table", "memories"), ("key", "m.tenant_id"), ("vector", ", 'embedding', m.embedding"),
+    ("table", "memories"), ("marks", "writes"), ("key", "m.tenant_id"), ("vector", ", 'embedding', m.embedding"),
 )  # fmt: skip
 """What fills the slots that code fills."""
 OF_BOTH_PLACES = {
@@ -332,6 +332,33 @@ async def test_what_is_bound_in_literals_is_bound_as_well(
         await memory.remember(mine, "I live in Oslo.")
         assert [hit.memory.text for hit in await memory.recall(mine, "Oslo")]
         assert await memory.list_memories(other) == []
+
+
+async def test_a_transaction_of_the_coordinator_alone_has_its_mark_there(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its mark on the node of a user, the jobs of that user would stop every worker while the
+    node is down."""
+    from dataclasses import replace
+    from datetime import UTC, datetime
+
+    from shared_core import Scope, open_memory
+    from shared_core.jobs.scheduled_task import ScheduledTask
+
+    def marks() -> list[int]:
+        with psycopg.connect(dsn) as superuser:
+            tables = ("coordinator_writes", "writes")
+            counted = [f"SELECT count(*) FROM hippocampus.{table}" for table in tables]
+            return [superuser.execute(one.encode()).fetchall()[0][0] for one in counted]
+
+    async with open_memory(dsn, worker=False) as memory:
+        storage = memory._storage
+        database = storage._database  # type: ignore[attr-defined]
+        monkeypatch.setattr(database, "prepared", replace(database.prepared, is_spread=True))
+        assert await ScheduledTask(storage, "sweep").take("worker", datetime.now(UTC), 60)
+        assert marks() == [1, 0]
+        await memory.state_fact(Scope("app", "ana"), "residence", "Oslo")
+        assert marks() == [1, 1]
 
 
 def test_without_citus_it_is_said_how_to_get_it(dsn: str) -> None:

@@ -68,12 +68,13 @@ FILL = {
     f" VALUES (%s, {ONE}, 1, 's', now(), 1)",
     "api_tokens": "(token_id, secret_hash, created_at) VALUES (%s, 't', sha256('x'), now())",
     "writes": f"(write_id) VALUES (%s, {ONE})",
+    "coordinator_writes": f"(write_id) VALUES (%s, {ONE})",
     "erasures": "(erasure_id, target, counts, receipt_hash, requested_at, completed_at)"
     f" VALUES (%s, {ONE}, '{{}}', '{{}}', '', now(), now())",
 }
 """A row for every table with a tenant, parents first. The first %s is the tenant."""
 
-POSTGRES_ALONE = ("embeddings", "writes")
+POSTGRES_ALONE = ("embeddings", "writes", "coordinator_writes")
 """Tables with a tenant that OceanBase has in another form."""
 GUARDED = """
     SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
@@ -138,8 +139,9 @@ def test_every_table_with_a_tenant_forces_row_security_for_all_commands(
 
 
 def test_a_tenant_has_as_many_labels_as_its_table_says(superuser: Connection) -> None:
-    of_one = WITHOUT_USER | {"retimings", "schedules", "api_tokens", "writes"}
-    of_none = {"retention_policies", "retimings", "schedules", "writes"}
+    marks = {"writes", "coordinator_writes"}
+    of_one = WITHOUT_USER | {"retimings", "schedules", "api_tokens"} | marks
+    of_none = {"retention_policies", "retimings", "schedules"} | marks
     for tenant, allowed in {
         "/": of_none, "/app/": of_one, "/app/ana/x/": set(), "/app//": set(), "/app/ana": set()
     }.items():  # fmt: skip

@@ -21,7 +21,7 @@ from psycopg import sql
 
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import ROOT, from_path, tenant_of
-from shared_core.errors import StorageReadOnly, StorageUnavailable
+from shared_core.errors import CapabilityMissing, StorageReadOnly, StorageUnavailable
 from shared_core.ports.indexes import IndexBuilder, TenantIndex, TenantVectors
 from shared_core.settings import redacted
 from shared_core.storage._rows import record
@@ -183,6 +183,7 @@ class PostgresIndexes:
     async def large_tenants(
         self, threshold: int, known: Sequence[TenantIndex]
     ) -> Sequence[TenantVectors]:
+        self._require_one_node()
         [(density,)] = await self._database.rows(ROOT, "vectors_per_page")
         share = min(1.0, SAMPLE_PAGES * (density or DENSE) / threshold)
         newest = _newest(known)
@@ -210,8 +211,10 @@ class PostgresIndexes:
         """Yield a builder, or None while another process builds.
 
         Raises StorageUnavailable when the user may not build, with the missing right, and behind a
-        transaction pooler, because a build needs a lock of its session.
+        transaction pooler, because a build needs a lock of its session. Raises CapabilityMissing on
+        a Citus cluster.
         """
+        self._require_one_node()
         prepared = self._database.prepared
         assert prepared is not None
         schema = self._database.schema
@@ -250,6 +253,13 @@ class PostgresIndexes:
                 ) from error
             finally:
                 self._indexes.forget()
+
+    def _require_one_node(self) -> None:
+        if self._database.is_spread:
+            raise CapabilityMissing(
+                "a Citus cluster has no approximate indexes: every user is searched exactly, on the"
+                " node of that user; HIPPOCAMPUS_ANN_THRESHOLD has no effect there"
+            )
 
 
 @dataclass

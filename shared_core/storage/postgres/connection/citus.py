@@ -30,6 +30,7 @@ REFERENCES = ("embedding_models", "retention_policies")
 ON_COORDINATOR = {
     "api_tokens": "a token is looked up before its tenant is known",
     "consolidation_jobs": "a worker claims the most urgent job of all tenants",
+    "coordinator_writes": "marks of transactions that write no other table than these",
     "retimings": "belongs to one database",
     "schedules": "belongs to one database",
     "schema_migrations": "belongs to one database",
@@ -132,14 +133,14 @@ def _spread_all(connection: _Connection, schema: str) -> list[SpreadTable]:
     connection.execute("SET LOCAL citus.enable_local_reference_table_foreign_keys TO 'off'")
     _free_the_queue(connection, schema)
     waiting = [name for name in tables if name != FIRST and place_of(name) == "distributed"]
-    order = [*REFERENCES, FIRST, *_referred_first(connection, schema, waiting), *ON_COORDINATOR]
+    order = [*REFERENCES, FIRST, *referred_first(connection, schema, waiting), *ON_COORDINATOR]
     moved = [
         SpreadTable(name, place_of(name), _move(connection, schema, name, there)) for name in order
     ]
     return sorted(moved, key=lambda table: table.table)
 
 
-def _referred_first(connection: _Connection, schema: str, tables: list[str]) -> list[str]:
+def referred_first(connection: _Connection, schema: str, tables: list[str]) -> list[str]:
     """Return the tables in an order in which each follows the tables it refers to."""
     pairs = connection.execute(
         "SELECT a.relname, b.relname FROM pg_constraint c JOIN pg_class a ON a.oid = c.conrelid"

@@ -169,6 +169,11 @@ class PostgresDatabase:
             if self._embedded and not exiting():
                 await until_done(asyncio.to_thread(self._embedded.release))
 
+    @property
+    def is_spread(self) -> bool:
+        """Whether the tables lie on the nodes of a Citus cluster."""
+        return self.prepared is not None and self.prepared.is_spread
+
     async def run(
         self, scope: str, *steps: Step, keep_plans: bool = True, mark: Mark | None = None
     ) -> Answers:
@@ -191,8 +196,7 @@ class PostgresDatabase:
             StorageUnavailable: no try succeeded.
         """
         self.count_rows(_rows(steps))
-        is_spread = self.prepared is not None and self.prepared.is_spread
-        groups = [propagated(one.statement) if is_spread else [one.statement] for one in steps]
+        groups = [propagated(one.statement) if self.is_spread else [one.statement] for one in steps]
         sent = [one for group in groups for one in group]
 
         if mark:

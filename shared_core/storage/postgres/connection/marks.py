@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from uuid import UUID
 
 import psycopg
@@ -15,6 +16,7 @@ from shared_core.storage.postgres.connection.statements import step
 KEPT_S = 3600.0
 """Seconds for which a mark is kept at least: longer than all attempts of a write."""
 _TABLE = "writes"
+_ON_COORDINATOR = "coordinator_writes"
 _DROPPED_EVERY = 16
 """One write in so many removes its tenant's outdated marks."""
 
@@ -29,22 +31,32 @@ class Mark:
     def __init__(self, tenant: str) -> None:
         self._tenant = tenant
         self._write_id: UUID = uuid7()
+        self._table = _TABLE
+
+    def move_to_coordinator(self) -> None:
+        """Store the mark on the coordinator of a cluster, beside rows that lie there."""
+        self._table = _ON_COORDINATOR
 
     def written(self) -> list[Statement]:
         """Return the statements that store the mark; a second one is refused (is_marked)."""
         tenant: dict[str, object] = {"tenant": self._tenant}
-        mark = step("mark_write", tenant | {"write_id": self._write_id}).statement
+        mark = self._step("mark_write", tenant | {"write_id": self._write_id})
         if self._write_id.int % _DROPPED_EVERY:
             return [mark]
         outdated = tenant | {"outdated": uuid7_of(time.time() - KEPT_S)}
-        return [step("drop_marks", outdated).statement, mark]
+        return [self._step("drop_marks", outdated), mark]
 
     def looked_for(self) -> Statement:
         """Return the statement that returns a row if the mark is stored."""
         values = {"tenant": self._tenant, "write_id": self._write_id}
-        return step("marked_write", values).statement
+        return self._step("marked_write", values)
+
+    def _step(self, name: str, values: Mapping[str, object]) -> Statement:
+        return step(name, values, literals=(("marks", self._table),)).statement
 
 
 def is_marked(error: BaseException) -> bool:
     """Return whether an error says that the transaction has been committed already."""
-    return isinstance(error, psycopg.errors.UniqueViolation) and _TABLE in tables_of(error)
+    if not isinstance(error, psycopg.errors.UniqueViolation):
+        return False
+    return not tables_of(error).isdisjoint((_TABLE, _ON_COORDINATOR))

@@ -30,6 +30,7 @@ from shared_core.ports.operations import (
     TenantBusy,
     Verb,
 )
+from shared_core.storage.postgres.connection.citus import place_of
 from shared_core.storage.postgres.connection.database import CONFLICT, PostgresDatabase
 from shared_core.storage.postgres.connection.marks import Mark, is_marked
 from shared_core.storage.postgres.connection.operations import compiled, tables_of
@@ -61,6 +62,7 @@ class _Running:
     is_done: bool = False
     result: Any = None
     wrote: bool = False
+    wrote_on_node: bool = False
     is_last: bool = False
 
     def next_batch(self) -> Sequence[Operation] | Last | None:
@@ -68,8 +70,11 @@ class _Running:
         try:
             batch = self.policy.send(self.rows)  # type: ignore[arg-type] # None starts it
             self.is_last = isinstance(batch, Last)
-            if not isinstance(batch, Last):
-                self.wrote |= any(not isinstance(one, Select) for one in batch)
+            written = [one for one in _operations(batch) if not isinstance(one, Select)]
+            self.wrote |= not self.is_last and bool(written)
+            self.wrote_on_node |= any(
+                isinstance(one, Verb) or place_of(one.table) != "coordinator" for one in written
+            )
             return batch
         except StopIteration as stop:
             self.is_done, self.result = True, stop.value
@@ -235,6 +240,8 @@ class PostgresPolicies:
         if last:
             work.results = results
             has_written = writes or any(one.wrote for one in running)
+            if self._database.is_spread and not any(one.wrote_on_node for one in running):
+                work.mark.move_to_coordinator()
             marks = work.mark.written() if has_written and work.lock else []
             await self._send(connection, [*opening, *writes, *marks, _COMMIT])
         elif is_begun:  # policies that never said Last wrote nothing
@@ -256,10 +263,9 @@ class PostgresPolicies:
         self, tenant: str, batch: Sequence[Operation] | Last
     ) -> tuple[list[Statement], list[int]]:
         """Return the statements of a batch, and the place of each operation's rows among them."""
-        operations = batch.operations if isinstance(batch, Last) else batch
         sent: list[Statement] = []
         places = []
-        for operation in operations:
+        for operation in _operations(batch):
             if isinstance(operation, Verb):
                 made = self.verbs[operation.name](tenant, *operation.arguments)
                 names = [one.name for one in made]
@@ -272,6 +278,10 @@ class PostgresPolicies:
             if isinstance(operation, Insert):
                 self._database.count_rows(len(operation.rows))
         return sent, places
+
+
+def _operations(batch: Sequence[Operation] | Last) -> Sequence[Operation]:
+    return batch.operations if isinstance(batch, Last) else batch
 
 
 def _next_batches(running: Sequence[_Running]) -> list[tuple[_Running, Sequence[Operation] | Last]]:

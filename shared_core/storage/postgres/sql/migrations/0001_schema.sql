@@ -392,6 +392,15 @@ CREATE TABLE writes (
 );
 SELECT protect('writes', '{0,2}');
 
+-- The same for transactions that write only on the coordinator of a Citus cluster: with their mark
+-- on a node, they would fail while that node is down.
+CREATE TABLE coordinator_writes (
+    tenant_id  text COLLATE "C" NOT NULL,
+    write_id   uuid NOT NULL,
+    PRIMARY KEY (tenant_id, write_id)
+);
+SELECT protect('coordinator_writes', '{0,2}');
+
 -- A job on a thread. A reflection is about a user and has no thread; a callback is a caller's own
 -- code.
 CREATE TABLE consolidation_jobs (

@@ -1,0 +1,30 @@
+"""Tier "live": the conformance suite of LangGraph's stores on the cluster of HIPPOCAMPUS_CITUS_DSN.
+
+The schema hippocampus of that database is dropped first. HIPPOCAMPUS_TEST_ENGINE=citus runs any
+other test that takes the fixture `dsn` there (`-n 0`): most pass; those that read rows past row
+security do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from citus_databases import CITUS_DSN, LIVE_TIMEOUT_S, CitusDatabases
+from langgraph.store.base import BaseStore
+
+from langgraph_store import PgHippocampusStore
+from langgraph_store.conformance import INDEX, StoreSuite
+
+pytestmark = [
+    pytest.mark.skipif(not CITUS_DSN, reason="HIPPOCAMPUS_CITUS_DSN names no cluster"),
+    pytest.mark.timeout(LIVE_TIMEOUT_S),
+]
+
+
+class TestPgHippocampusStoreOnCitus(StoreSuite):
+    @pytest.fixture
+    def store(self, citus: CitusDatabases) -> Iterator[BaseStore]:
+        for dsn in citus.lend():
+            with PgHippocampusStore(dsn, index=INDEX) as store:
+                yield store
