@@ -61,8 +61,13 @@ def schema() -> Iterator[None]:
 
     with psycopg.connect(CITUS_DSN, autocommit=True) as owner:
         owner.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
+    async def embed() -> None:
+        async with open_memory(CITUS_DSN, schema=SCHEMA, worker=False) as memory:
+            await memory.remember(Scope(APP, "first"), ["The first vector names the model."])
+
     run_sync(migrate())
     spread(CITUS_DSN, SCHEMA)
+    run_sync(embed())  # the model of a schema is stored once, on all nodes
     yield
 
 
