@@ -36,7 +36,8 @@ ACROSS_TENANTS = {
 LITERALS = (
     ("of_slot", "true"), ("direction", "ASC"), ("tenant_literal", "'/a/b/'"),
     ("model_literal", "'use'"), ("cutoff_literal", "'2026-01-01'"), ("dimensions", "512"),
-    ("table", "memories"), ("marks", "writes"), ("key", "m.tenant_id"), ("vector", ", 'embedding', m.embedding"),
+    ("table", "memories"), ("key", "m.tenant_id"), ("vector", ", 'embedding', m.embedding"),
+    ("marks", "writes"),
 )  # fmt: skip
 """What fills the slots that code fills."""
 OF_BOTH_PLACES = {
@@ -332,6 +333,22 @@ async def test_what_is_bound_in_literals_is_bound_as_well(
         await memory.remember(mine, "I live in Oslo.")
         assert [hit.memory.text for hit in await memory.recall(mine, "Oslo")]
         assert await memory.list_memories(other) == []
+
+
+async def test_binding_in_literals_fills_no_log(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dataclasses import replace
+
+    from shared_core import open_memory
+
+    said: list[str | None] = []
+    async with open_memory(dsn, worker=False) as memory:
+        await memory.report()
+        database = memory._storage._database  # type: ignore[attr-defined]
+        monkeypatch.setattr(database, "prepared", replace(database.prepared, is_spread=True))
+        async with await database.connect() as connection:
+            connection.add_notice_handler(lambda notice: said.append(notice.message_primary))
+            await connection.exchange([*database.bind("/app/ana/"), (b"SELECT 1", {})])
+    assert said == []
 
 
 async def test_a_transaction_of_the_coordinator_alone_has_its_mark_there(

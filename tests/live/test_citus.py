@@ -34,8 +34,6 @@ pytestmark = [
 ]
 ANA, ZHU = Scope("app", "ana"), Scope("app", "朱莉")
 
-NOT_YET = {"a user is exported, erased and imported": "imports: a correlated set of rows"}
-"""Steps of the loop that fail on a cluster, and why."""
 _NOBODY = MagicMock()
 _NOBODY.__class__ = MemoryEngine  # type: ignore[assignment] # only the names of the steps are read
 STEPS = [name for part in PARTS for name in part(_NOBODY)]
@@ -78,15 +76,7 @@ def failures(schema: None) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(reason=NOT_YET[name], strict=True))
-        if name in NOT_YET
-        else name
-        for name in STEPS
-    ],
-)
+@pytest.mark.parametrize("name", STEPS)
 def test_the_loop_runs_on_a_cluster(failures: dict[str, str], name: str) -> None:
     assert failures.get(name) is None
 

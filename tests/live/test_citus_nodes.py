@@ -61,6 +61,7 @@ def schema() -> Iterator[None]:
 
     with psycopg.connect(CITUS_DSN, autocommit=True) as owner:
         owner.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
+
     async def embed() -> None:
         async with open_memory(CITUS_DSN, schema=SCHEMA, worker=False) as memory:
             await memory.remember(Scope(APP, "first"), ["The first vector names the model."])
@@ -368,26 +369,31 @@ async def test_a_node_is_added_and_drained_under_writers(memory: MemoryEngine, m
     try:
         await _written(users, 3)
         await asyncio.to_thread(_administer, "SELECT citus_add_node(%s, %s)", host, int(port))
-        await asyncio.to_thread(
-            _administer, "SELECT rebalance_table_shards(shard_transfer_mode => %s)", mode
-        )
+        await asyncio.to_thread(_rebalance, mode)
         assert (host, int(port)) in set(users_by_node(mode))
         await _written(users, 3)
         await asyncio.to_thread(
             _administer,
-            "SELECT citus_drain_node(%s, %s, shard_transfer_mode => %s)",
+            "SELECT citus_set_node_property(%s, %s, 'shouldhaveshards', false)",
             host,
             int(port),
-            mode,
         )
+        await asyncio.to_thread(_rebalance, mode)
+        assert (host, int(port)) not in set(users_by_node(mode))
         await _written(users, 3)
     finally:
         stopped.set()
         outcomes = await asyncio.gather(*writers, return_exceptions=True)
+        await asyncio.to_thread(_administer, "CALL citus_cleanup_orphaned_resources()")
         await asyncio.to_thread(_administer, "SELECT citus_remove_node(%s, %s)", host, int(port))
     assert [one for one in outcomes if one is not None] == []
     for user in users:
         assert set(user.acknowledged) <= await user.kept()
+
+
+def _rebalance(mode: str) -> None:
+    moving = "SELECT rebalance_table_shards(%s::regclass, shard_transfer_mode => %s)"
+    _administer(moving, f"{SCHEMA}.threads", mode)
 
 
 def _administer(query: str, *values: object) -> None:

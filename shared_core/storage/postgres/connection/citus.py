@@ -225,6 +225,7 @@ _SETTINGS = re.compile(
 def bound_everywhere(values: Mapping[str, str]) -> list[Statement]:
     """Return the statements that bind a transaction on every node."""
     return [
+        (b"SELECT", {}),  # a SET LOCAL that comes first is warned of in the server's log
         (f"{LITERAL}search_path TO {values['search_path']}".encode(), {}),
         _set("statement_timeout", values["statement_timeout"]),
         _set("hippocampus.scope", values["scope"]),
