@@ -347,10 +347,9 @@ async def test_several_workers_do_each_job_once(memory: MemoryEngine) -> None:
 
 
 @pytest.mark.skipif(not (ADMIN and SPARE), reason="no HIPPOCAMPUS_CITUS_ADMIN_DSN and _SPARE")
-@pytest.mark.parametrize("mode", ["block_writes", "force_logical"])
-async def test_a_node_is_added_and_drained_under_writers(memory: MemoryEngine, mode: str) -> None:
+async def test_a_node_is_added_and_drained_under_writers(memory: MemoryEngine) -> None:
     """Shards move to the new node and back while everybody writes and reads: nothing is lost."""
-    users = [User(memory, Scope(APP, f"{mode}{number}")) for number in range(8)]
+    users = [User(memory, Scope(APP, f"moved{number}")) for number in range(8)]
     for user in users:
         await user.begin()
     stopped = asyncio.Event()
@@ -369,8 +368,8 @@ async def test_a_node_is_added_and_drained_under_writers(memory: MemoryEngine, m
     try:
         await _written(users, 3)
         await asyncio.to_thread(_administer, "SELECT citus_add_node(%s, %s)", host, int(port))
-        await asyncio.to_thread(_rebalance, mode)
-        assert (host, int(port)) in set(users_by_node(mode))
+        await asyncio.to_thread(_rebalance)
+        assert (host, int(port)) in set(users_by_node("moved"))
         await _written(users, 3)
         await asyncio.to_thread(
             _administer,
@@ -378,8 +377,8 @@ async def test_a_node_is_added_and_drained_under_writers(memory: MemoryEngine, m
             host,
             int(port),
         )
-        await asyncio.to_thread(_rebalance, mode)
-        assert (host, int(port)) not in set(users_by_node(mode))
+        await asyncio.to_thread(_rebalance)
+        assert (host, int(port)) not in set(users_by_node("moved"))
         await _written(users, 3)
     finally:
         stopped.set()
@@ -391,9 +390,10 @@ async def test_a_node_is_added_and_drained_under_writers(memory: MemoryEngine, m
         assert set(user.acknowledged) <= await user.kept()
 
 
-def _rebalance(mode: str) -> None:
-    moving = "SELECT rebalance_table_shards(%s::regclass, shard_transfer_mode => %s)"
-    _administer(moving, f"{SCHEMA}.threads", mode)
+def _rebalance() -> None:
+    # By logical replication a move never ends: it may not write into tables with row security.
+    moving = "SELECT rebalance_table_shards(%s::regclass, shard_transfer_mode => 'block_writes')"
+    _administer(moving, f"{SCHEMA}.threads")
 
 
 def _administer(query: str, *values: object) -> None:
