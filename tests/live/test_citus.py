@@ -1,5 +1,6 @@
 """Tier "live": a Citus cluster, named by HIPPOCAMPUS_CITUS_DSN: a user who is no superuser, in a
-database that has the extensions citus and vector. Its schema hippocampus_live is dropped first."""
+database that has the extensions citus and vector. Its schemas hippocampus_live and hippocampus are
+dropped first."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from unittest.mock import MagicMock
 
 import psycopg
 import pytest
-from citus_databases import CITUS_DSN as DSN, LIVE_TIMEOUT_S
+from citus_databases import CITUS_DSN as DSN, LIVE_TIMEOUT_S, CitusDatabases
 from pgvector.psycopg import register_vector
 from psycopg import ClientCursor
 from typer.testing import CliRunner
@@ -128,6 +129,31 @@ async def test_vectors_of_another_model_take_the_place_of_the_old_ones() -> None
                 assert hit.memory.text == "I sail to Bergen."
             back = await other.reembed(resolve_embedder(), drop_old=True)
             assert back.dropped == report.embedded
+
+
+@pytest.fixture
+def other_dsn(citus: CitusDatabases) -> Iterator[str]:
+    """The DSN of another distributed schema, empty."""
+    yield from citus.lend()
+
+
+@pytest.mark.parametrize("vectors", [True, False])
+async def test_an_application_moves_into_another_schema(other_dsn: str, vectors: bool) -> None:
+    name = f"moving_{vectors}"
+    users = [Scope(name, f"u{number}") for number in range(4)]
+    async with open_memory(DSN, schema=SCHEMA, worker=False) as memory:
+        for scope in users:
+            await memory.append_events(scope, "t", [said(1, "I live in Bergen.")])
+            await memory.consolidate(scope, "t")
+            await memory.append_events(scope, "t", [said(2, "I row.")])
+        lines = [line async for line in memory.export(app=name, vectors=vectors)]
+    async with open_memory(other_dsn, worker=False) as other:
+        for _ in range(2):  # what is there stays as it is
+            await other.import_lines(lines)
+        assert [line async for line in other.export(app=name, vectors=vectors)][1:] == lines[1:]
+        for scope in users:
+            assert {fact.value for fact in await other.facts(scope)} == {"Bergen"}
+            assert "Bergen" in str(await other.recall(scope, "Where do I live?"))
 
 
 async def test_expired_items_of_all_users_are_swept() -> None:

@@ -207,6 +207,10 @@ async def test_a_dead_node_stops_only_its_own_users(memory: MemoryEngine) -> Non
             assert set(errors) == set(its_user.verbs(""))
             assert {type(one) for one in errors.values()} == {StorageUnavailable}, errors
             assert all("remote node" in str(one) for one in errors.values()), errors
+            for name, verb in _of_all_nodes(memory).items():
+                with pytest.raises(StorageUnavailable):
+                    await verb()
+                    pytest.fail(f"{name} asked not all nodes")
             async with open_memory(CITUS_DSN, schema=SCHEMA, worker=False) as opened:
                 for user in living:
                     assert await User(opened, user.scope).failures(f"new{number}") == {}
@@ -214,6 +218,18 @@ async def test_a_dead_node_stops_only_its_own_users(memory: MemoryEngine) -> Non
         assert await its_user.failures(f"back{number}") == {}
     for user in users.values():
         assert set(user.acknowledged) <= await user.kept()
+
+
+def _of_all_nodes(memory: MemoryEngine) -> dict[str, Verb]:
+    """What docs/scaling.md says to need all nodes."""
+    store = PgHippocampusStore(engine=memory)
+    return {
+        "policy": lambda: memory.retention.set_policy("knowledge", app=APP),
+        "search": lambda: store.asearch((APP,), query="boat"),
+        "list": store.alist_namespaces,
+        "sweep": store.asweep_ttl,
+        "receipts": lambda: memory.erasures(app=APP),
+    }
 
 
 @pytest.mark.skipif(not COMMAND, reason="HIPPOCAMPUS_CITUS_NODE_COMMAND stops no node")
