@@ -34,6 +34,12 @@ FEWEST_DIGITS: Final = -16_383
 """Limits of a number's digits before and after the decimal point."""
 MOST_HALF: Final = 65_504.0
 """The largest absolute number in a vector."""
+MOST_REAL: Final = 3.4028234663852886e38
+"""The largest float of 4 bytes."""
+MOST_POSITION: Final = 16_383
+"""The largest position of a word in a tsvector; PostgreSQL counts later words there, too."""
+MOST_INTEGER_DIGITS: Final = 4_300
+"""Maximum number of digits that Python reads as an integer."""
 _LEXEME: Final = re.compile(r"'((?:[^'\\]|''|\\\\)*+)'(?::([0-9,A-D]+))?")
 _TSVECTOR: Final = re.compile(rf"\s*(?:{_LEXEME.pattern}\s*)*+")
 _UNUSUAL: Final = re.compile(r"\\u|\d[eE]|-0")
@@ -166,7 +172,14 @@ _WRITTEN: Final[Mapping[str, Callable[[Any], str]]] = {
 def fields_of(line: str) -> dict[str, str]:
     """Return the values of an exported line, each as its own JSON text."""
     head = _HEAD.match(line)
-    return dict(_members(line[head.end() :] if head else dict(_members(line))["row"]))
+    if head:
+        fields, end = _members(line, head.end())
+        if (
+            line[end:].strip() == "}"
+        ):  # else a second "row" may follow, which is the one that counts
+            return fields
+    fields, _ = _members(line, 0)
+    return _members(fields["row"], 0)[0]
 
 
 def read_value(name: str, kind: str, token: str) -> Any:
@@ -185,17 +198,19 @@ def read_value(name: str, kind: str, token: str) -> Any:
         ) from error
 
 
-def _members(text: str) -> Iterable[tuple[str, str]]:
-    """Yield the members of a JSON object: keys, and values as their text."""
+def _members(text: str, place: int) -> tuple[dict[str, str], int]:
+    """Return the members of the JSON object at a place, values as their text, and where it ends."""
     decoder = json.JSONDecoder(parse_int=str, parse_float=str)
-    place = _after_spaces(text, 0) + 1
+    found: dict[str, str] = {}
+    place = _after_spaces(text, place) + 1
     while text[place := _after_spaces(text, place)] != "}":
         key, place = decoder.raw_decode(text, place)
         start = _after_spaces(text, _after_spaces(text, place) + 1)
         _, end = decoder.raw_decode(text, start)
-        yield key, text[start:end]
+        found[key] = text[start:end]
         place = _after_spaces(text, end)
         place += text[place] == ","
+    return found, place + 1
 
 
 def _after_spaces(text: str, place: int) -> int:
@@ -220,6 +235,8 @@ def _finite(text: str) -> float:
 
 def _real(text: str) -> float:
     number = _finite(text)
+    if abs(number) > MOST_REAL:
+        raise ValueError("it is out of range")
     # Rounded to 4 bytes, as PostgreSQL would read it back.
     return float(real_text(number))
 
@@ -245,6 +262,8 @@ def _texts(token: str) -> list[str]:
     found = json.loads(token)
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
         raise ValueError("it is no list of texts")
+    if not all(map(storable, found)):
+        raise ValueError("a NUL byte or a lone surrogate cannot be stored")
     return found
 
 
@@ -258,7 +277,7 @@ def _terms(text: str) -> list[str]:
         if "'" in word or "\\" in word:
             word = word.replace("''", "'").replace("\\\\", "\\")
         for position in positions.split(",") if positions else ():
-            places[int(position.rstrip("ABCD"))] = word
+            places[min(int(position.rstrip("ABCD")), MOST_POSITION)] = word
         if not positions:
             rest.append(word)
     words = [places.get(place, "") for place in range(1, max(places, default=0) + 1)]
@@ -267,8 +286,14 @@ def _terms(text: str) -> list[str]:
 
 def _document(token: str) -> JsonText:
     if len(token) < MOST_DIGITS and not _UNUSUAL.search(token):
-        return JsonText(token)
-    return JsonText(jsonb_text(token))
+        return _json(token)
+    return _json(jsonb_text(token))
+
+
+def _json(token: str) -> JsonText:
+    if len(token) > MOST_INTEGER_DIGITS:
+        json.loads(token)  # raises ValueError for an integer that could be stored, but not read
+    return JsonText(token)
 
 
 def _vector(text: str) -> Matrix:
@@ -294,7 +319,7 @@ _READ: Final[Mapping[str, Callable[[str], Any]]] = {
     "double precision": _finite,
     "timestamptz": _moment,
     "jsonb": _document,
-    "json": JsonText,
+    "json": _json,
     "bytea": _bytes,
     "text[]": _texts,
     "tsvector": _terms,

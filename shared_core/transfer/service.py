@@ -320,7 +320,7 @@ def _address(batch: RowBatch) -> str:
 
 
 def _row(line: str) -> dict[str, Any]:
-    row: dict[str, Any] = json.loads(line)["row"]
+    row: dict[str, Any] = json.loads(line, parse_int=str, parse_float=str)["row"]
     return row
 
 
