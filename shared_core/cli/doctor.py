@@ -417,10 +417,11 @@ class _PostgresServer:
             literal=True,
         )
         scope = f"/hippocampus doctor/{uuid.uuid4()}/"
-        bind = "SELECT set_config('role', %s, true), set_config('hippocampus.scope', %s, true)"
+        bind = sql.SQL("SET LOCAL hippocampus.scope TO {}")  # a cluster propagates no set_config()
         count = sql.SQL("SELECT count(*) FROM {}.threads")
         with self._connection.transaction(force_rollback=True):
-            self._row(bind, [role, scope])
+            self._row("SELECT set_config('role', %s, true)", [role])
+            self._connection.execute(bind.format(sql.Literal(scope)))
             self._connection.execute(
                 sql.SQL(
                     "INSERT INTO {}.threads (tenant_id, thread_id, created_at, updated_at)"
@@ -429,7 +430,7 @@ class _PostgresServer:
                 [scope],
             )
             [(inside,)] = self._rows(count)
-            self._row(bind, [role, ""])
+            self._connection.execute(bind.format(sql.Literal("")))
             [(outside,)] = self._rows(count)
         return [row[0] for row in open_tables], inside, outside
 

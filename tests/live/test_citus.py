@@ -179,6 +179,11 @@ def test_the_command_says_that_a_cluster_has_no_approximate_indexes(option: list
     assert "a Citus cluster has no approximate indexes" in refused.stderr
 
 
+def test_the_doctor_finds_row_security_enforced() -> None:
+    found = CliRunner().invoke(app, ["doctor", "--json", "--uri", DSN, "--schema", SCHEMA])
+    assert "enforced: a row of one scope was seen inside it and not outside" in found.stdout
+
+
 def plan_of(sent: Step, scope: str) -> str:
     with psycopg.connect(DSN, cursor_factory=ClientCursor) as connection:
         path = f"{SCHEMA}, public"
