@@ -214,6 +214,8 @@ class LineReader:
             raise self._bad("holds no row: 'row' must be an object")
         place = TABLES.index(table)
         if table == RECEIPTS:  # refer to nothing; older exports hold them late
+            if not all(isinstance(row.get(name), dict) for name in ("target", "counts")):
+                raise self._bad("holds no receipt: 'target' and 'counts' must be objects")
             self.receipts.add(str(row.get("erasure_id")))
         elif place < self._table:
             raise self._bad(f"comes too late: {table} must come before {TABLES[self._table]}")

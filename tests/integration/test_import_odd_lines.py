@@ -63,6 +63,19 @@ async def test_a_number_that_nothing_reads_is_refused_by_name(
         assert [] == list(await memory.list_memories(ANA))
 
 
+@pytest.mark.both_engines
+@pytest.mark.parametrize("odd", [{"target": 5}, {"target": None}, {"counts": []}])
+async def test_a_receipt_that_nothing_reads_is_refused(dsn: str, odd: dict[str, Any]) -> None:
+    async with open_memory(dsn, clock=Watch(), worker=False) as memory:
+        await memory.erase(ANA)
+        lines = [line async for line in memory.export(ANA)]
+        receipt = json.loads(lines[1])
+        receipt["row"] |= {"erasure_id": str(uuid4()), **odd}
+        with pytest.raises(InvalidInput, match="line 2: it holds no receipt"):
+            await memory.import_lines([HEAD, json.dumps(receipt), END])
+        assert 1 == len(await memory.erasures(app="app"))
+
+
 @pytest.mark.parametrize("text", ["\\u0000", "\\ud800"])
 def test_texts_of_a_list_can_be_stored(text: str) -> None:
     with pytest.raises(InvalidInput, match="NUL byte or a lone surrogate"):
