@@ -17,6 +17,7 @@ from shared_core.conversation.standalone_statements import session_statements
 from shared_core.core.domain import (
     Event,
     Extraction,
+    HeldFact,
     JsonValue,
     KnownPerson,
     ModelUsage,
@@ -212,11 +213,13 @@ class StrategyExtractor:
         self._session_id = session_id
         self._people = people
 
-    def knowing(self, people: Sequence[KnownPerson]) -> StrategyExtractor:
-        """Return an extractor that knows the people named before the conversation."""
+    def knowing(
+        self, people: Sequence[KnownPerson], held: Sequence[HeldFact] = ()
+    ) -> StrategyExtractor:
+        """Return an extractor that knows the people and facts of before the conversation."""
         inner = self._extractor
         if isinstance(inner, Acquainted):
-            inner = inner.knowing(people)
+            inner = inner.knowing(people, held)
         return StrategyExtractor(inner, self._strategies, self._user_id, self._session_id, people)
 
     async def extract(self, events: Sequence[Event], context: Sequence[Event]) -> Extraction:

@@ -170,7 +170,8 @@ class FactDraft:
     slot: the attribute, e.g. "name", "employer", "like", "relation.daughter".
     value: in the words of the turn. statement: one self-contained sentence.
     functional: the slot holds one value at a time, so a new value supersedes the old one.
-    operation: "assert" states the fact; "retract" ends it (value "" ends every value of the slot).
+    operation: "assert" states the fact; "retract" ends it (value "" ends every value of the slot);
+    "doubt" says that it may have ended.
     denies: the retracted fact never held, so it ends when it began. change: the turn says that
     something changed.
     confidence: 0 to 1. pattern: id of the rule, or name of the prompt, that found it.
@@ -191,7 +192,7 @@ class FactDraft:
     confidence: float
     pattern: str
     language: Literal["en", "zh"]
-    operation: Literal["assert", "retract"] = "assert"
+    operation: Literal["assert", "retract", "doubt"] = "assert"
     denies: bool = False
     change: bool = False
     other_event_ids: tuple[str, ...] = ()
@@ -272,6 +273,29 @@ class KnownPerson:
     told_at: datetime
     aliases: tuple[str, ...] = ()
     expires_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldFact:
+    """A known fact that an extractor is shown, so that it can say what a turn does to it.
+
+    slot, subject, fact_type, functional: as in FactDraft; the subject is in lower case unless it is
+    the user. event_ids: its turns in thread_id. stated_at: when it was recorded. is_doubted: a turn
+    may have ended it. ended_at: None while it holds.
+    """
+
+    memory_id: MemoryId
+    fact_type: FactType
+    slot: str
+    subject: str
+    value: str
+    statement: str
+    functional: bool
+    stated_at: datetime
+    thread_id: ThreadId | None = None
+    event_ids: tuple[str, ...] = ()
+    is_doubted: bool = False
+    ended_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

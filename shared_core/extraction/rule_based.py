@@ -8,7 +8,15 @@ from copy import copy
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
-from shared_core.core.domain import NO_USAGE, Event, Extraction, FactDraft, KnownPerson, ModelUsage
+from shared_core.core.domain import (
+    NO_USAGE,
+    Event,
+    Extraction,
+    FactDraft,
+    HeldFact,
+    KnownPerson,
+    ModelUsage,
+)
 from shared_core.errors import InvalidInput
 from shared_core.extraction.grouping import statements_of
 from shared_core.extraction.pattern_facts import TRAILING
@@ -53,8 +61,11 @@ class RuleExtractor:
         self._without = frozenset(without)
         self._people: Sequence[KnownPerson] = ()
 
-    def knowing(self, people: Sequence[KnownPerson]) -> Self:
-        """Return a copy that knows the people the user named before the given turns."""
+    def knowing(self, people: Sequence[KnownPerson], held: Sequence[HeldFact] = ()) -> Self:
+        """Return a copy that knows the people the user named before the given turns.
+
+        held: not read here; shared_core.knowledge compares the drafts with it.
+        """
         knowing = copy(self)
         knowing._people = people
         return knowing

@@ -15,6 +15,7 @@ from shared_core.core.domain import (
     NO_USAGE,
     Event,
     Extraction,
+    HeldFact,
     JsonValue,
     MemoryId,
     ModelUsage,
@@ -36,7 +37,7 @@ from shared_core.models.embedding import Embedding
 from shared_core.nlp.relation_schema import Relations
 from shared_core.nlp.slots import name_slots
 from shared_core.nlp.text import normalised
-from shared_core.policies.run_reads import known_of
+from shared_core.policies.run_reads import held_facts, known_of
 from shared_core.ports.items import VectorRows
 from shared_core.ports.jobs import JobType, ReflectionDue
 from shared_core.ports.runs import Passage, ReadRequest, RunPlan, ThreadWindow
@@ -55,6 +56,8 @@ REPLAY = 1000
 """Maximum number of new turns that one run summarises."""
 PEOPLE = 200
 """Maximum number of known people passed to the extractor with each window."""
+HELD = 500
+"""Maximum number of facts that hold, and of ended ones, that turns are compared with."""
 SUMMARY_CHARACTERS = 200
 
 
@@ -161,13 +164,18 @@ class Consolidation:
         started_at = self.clock()
         reading = await self.storage.runs.read_thread(self.scope, self.thread_id, request)
         if reading != self._read:  # else only the known facts changed: the model output stays valid
-            self._formed = await _form(self.extractor, reading) if reading else None
+            held = await self._held() if extracts and reading and reading.turns else []
+            self._formed = await _form(self.extractor, reading, held) if reading else None
             self._read = reading
         if reading is None or self._formed is None:
             return NOTHING_NEW
         plan, rows = await self._plan(reading, self._formed, started_at)
         await applied(apply_run(self.storage, plan, self.clock))
         return _report(plan, self._formed, rows)
+
+    async def _held(self) -> Sequence[HeldFact]:
+        tenant = scope_path(self.scope)
+        return await self.storage.query(tenant, partial(held_facts, HELD))
 
     async def _plan(
         self, reading: ThreadWindow, formed: Formed, started_at: datetime
@@ -249,8 +257,13 @@ class Consolidation:
         return rows
 
 
-async def _form(extractor: Extractor, reading: ThreadWindow) -> Formed | None:
-    """Run the extractor, without holding a connection; return None if nothing is new."""
+async def _form(
+    extractor: Extractor, reading: ThreadWindow, held: Sequence[HeldFact]
+) -> Formed | None:
+    """Run the extractor, without holding a connection; return None if nothing is new.
+
+    held: facts that hold or ended before the turns.
+    """
     tokens = extractor.window_tokens
     turns = await asyncio.to_thread(_window, reading.turns, WINDOW, tokens)
     reread = extractor.reread_turns
@@ -261,8 +274,8 @@ async def _form(extractor: Extractor, reading: ThreadWindow) -> Formed | None:
     extraction = Extraction()
     if turns:
         reader = extractor
-        if reading.people and isinstance(extractor, Acquainted):
-            reader = extractor.knowing(reading.people)
+        if isinstance(extractor, Acquainted):
+            reader = extractor.knowing(reading.people, held)
         extraction = await reader.extract([event for _, event in turns], reading.context)
         turns = _before(turns, extraction.unread)
     summary, usage, by_rules, put_off = "", extraction.usage, False, False

@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
-from shared_core.core.domain import MemoryId, ThreadId
+from shared_core.core.domain import USER, HeldFact, MemoryId, ThreadId
 from shared_core.policies.run_records import LAST_NUMBER, last_number
 from shared_core.ports.operations import (
     Aggregate,
@@ -19,6 +20,8 @@ from shared_core.ports.operations import (
     Select,
     compare,
     equal,
+    is_not_null,
+    is_null,
     one_of,
     one_of_rows,
     open_after,
@@ -30,6 +33,10 @@ _RETRACTION = tuple(field.name for field in fields(Retraction))
 _FACT = (
     "memory_id", "fact_type", "key", "value", "valid_from", "valid_until", "recorded_at",
     "m.demoted_at",
+)  # fmt: skip
+_HELD = (
+    "memory_id", "fact_type", "slot", "key", "value", "functional", "recorded_at", "valid_until",
+    "m.text", "m.value", "m.thread_id",
 )  # fmt: skip
 _EDGE = (
     "edge_id", "memory_id", "subject", "relation", "object", "valid_from", "valid_until",
@@ -79,6 +86,55 @@ def known_of(
                      for row in sorted(retractions)],
         edges=[_edge(row, edges_said[one] | said[row[1]]) for one, row in edges.items()],
     )  # fmt: skip
+
+
+def held_facts(limit: int) -> Policy[list[HeldFact]]:
+    """Return the newest facts that hold, then the newest that ended; limit: of each."""
+    memories = (Join("memories", "m", (("memory_id", "memory_id"),)),)
+    open_ = (is_null("valid_until"), is_null("superseded_at"))
+    order = ("-recorded_at", "-memory_id")
+    held, ended = yield [
+        Select("facts", _HELD, open_, memories, order=order, limit=limit),
+        Select("facts", _HELD, (is_not_null("valid_until"),), memories, order=order, limit=limit),
+    ]
+    ids = sorted(row[0] for row in [*held, *ended])
+    [sources] = yield [
+        Select("memory_sources", ("memory_id", "event_id"), (one_of("memory_id", ids),))
+    ]
+    turns: defaultdict[UUID, set[str]] = defaultdict(set)
+    for memory_id, event_id in sources:
+        turns[memory_id].add(event_id)
+    return [_held(row, turns[row[0]]) for row in [*held, *ended]]
+
+
+def _held(row: Row, turns: Iterable[str]) -> HeldFact:
+    (
+        memory_id, fact_type, slot, key, value, functional, recorded_at, valid_until, text, shown,
+        thread_id,
+    ) = row  # fmt: skip
+    about = key.removeprefix(slot)
+    subject = about[1:].partition(":")[0] if about.startswith("@") else USER
+    return HeldFact(
+        memory_id=MemoryId(memory_id),
+        fact_type=fact_type,
+        slot=slot,
+        subject=subject,
+        value=str(value),
+        statement=text,
+        functional=functional,
+        stated_at=recorded_at,
+        thread_id=thread_id,
+        event_ids=tuple(sorted(turns)),
+        is_doubted=doubted_at(shown) is not None,
+        ended_at=valid_until,
+    )
+
+
+def doubted_at(value: Any) -> str | None:
+    """Return since when a fact is doubted by the value of its memory, or None."""
+    metadata = value.get("metadata") if isinstance(value, dict) else None
+    at = metadata.get("doubted_at") if isinstance(metadata, dict) else None
+    return at if isinstance(at, str) else None
 
 
 def _ending_after(since: datetime) -> tuple[Condition, Condition]:

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, runtime_checkable
 
-from shared_core.core.domain import Event, Extraction, InsightDraft, KnownPerson, Memory, ModelUsage
+from shared_core.core.domain import (
+    Event,
+    Extraction,
+    HeldFact,
+    InsightDraft,
+    KnownPerson,
+    Memory,
+    ModelUsage,
+)
 from shared_core.ports.api_tokens import TokenStorage
 from shared_core.ports.conversations import ConversationStorage
 from shared_core.ports.erasures import ErasureStorage
@@ -82,10 +90,13 @@ class Extractor(Protocol):
 
 @runtime_checkable
 class Acquainted(Protocol):
-    """An extractor that accepts the people whom the user named in earlier turns."""
+    """An extractor that accepts what is known before the turns of a window."""
 
-    def knowing(self, people: Sequence[KnownPerson]) -> Extractor:
-        """Return an extractor for one window that knows these people."""
+    def knowing(self, people: Sequence[KnownPerson], held: Sequence[HeldFact] = ()) -> Extractor:
+        """Return an extractor for one window.
+
+        people: named by the user in earlier turns. held: facts that hold, or ended recently.
+        """
 
 
 @runtime_checkable
