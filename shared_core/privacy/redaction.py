@@ -149,7 +149,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
         ),
     ),
     "password": _Kind(
-        ("pass", "pwd", "密码", "口令", "验证码", "密钥", "pin", "code", "otp", "cvv", "cvc"),
+        ("pass", "pw", "密码", "口令", "码", "密钥", "pin", "code", "comb", "otp", "cvv", "cvc"),
         _form(PASSWORD), is_secret=is_password,
     ),
     "credential": _Kind(

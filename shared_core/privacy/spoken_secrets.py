@@ -25,15 +25,41 @@ CODE: Final = (
     r"(?P<code>\d(?:[ -]?\d){2,11})(?![\w%°]|[.,]\d|-[A-Za-z])"
 )
 """A number after the name of a PIN or a code."""
+_ENTRY_CODE: Final = r"(?P<entry{n}>[#*]?\d(?:[ -]?\d){{2,11}}[#*]?)(?![\w%°]|[.,]\d|-[A-Za-z])"
+_LOCKED: Final = (
+    r"(?:garage|gate|door|entry|entrance|keypad|alarm|lock|lock-? ?box|key-? ?box|padlock|locker"
+    r"|safe|vault|shed|lobby|elevator|parking|mailbox|suitcase|unlock|disarm|voicemail|sim)"
+)
+ENTRY: Final = (
+    rf"(?i:\b{_LOCKED}(?:['’]s)?[ -](?:pass|pin[ -]?)?(?:code|combo|combination|pin)\b"
+    r"(?:\s++(?:for|to|of|on)(?:\s++[\w'’-]{1,40}){1,4}?)?"
+    r"(?:['’]s\b|\s++(?:is|was)\b(?:\s++now\b)?|\s*+[=:：])?\s*+)"
+    + _ENTRY_CODE.format(n="")
+    + r"|(?i:\b(?:pass)?(?:code|combo|combination)\s++(?:for|to|of|on)(?:\s++[\w'’-]{1,40}){0,3}?"
+    rf"\s++{_LOCKED}(?:\s++(?:is|was)\b(?:\s++now\b)?|\s*+[=:：])\s*+)"
+    + _ENTRY_CODE.format(n="_of")
+    + r"|(?i:(?<![a-z0-9])pin\s++)(?P<entry_pin>\d{4,8})(?=\s++(?i:for|to|on)\b)"
+    r"|(?:门禁|开门|开锁|门锁|大门|房门|单元门|入户|楼道|车库|地库|小区|电梯|取件|取货|信箱|报警器?|解锁"
+    r"|(?:储物|寄存|更衣|保险|快递)[箱柜]|行李箱|密码锁)的?(?:密码|口令|码)"
+    r"\s?(?:就?是|为|改成了?|换成了?)?\s?[:：=]?\s?" + _ENTRY_CODE.format(n="_zh")
+)
+"""The code of a door, a lock or an alarm: after its name, or before what it opens."""
 PASSWORD: Final = (
-    r"(?i:(?:pass(?:word|code|phrase|wd)|(?<![a-z0-9])pwd(?!\s?[=:]\s?[~/]))(?![a-z0-9_])"
+    r"(?i:(?:pass(?:word|code|phrase|wd)|(?<![a-z0-9])pwd?(?!\s?[=:]\s?[~/])"
+    r"|\b(?:wi-?fi|wlan|router|hotspot|login|laptop|netflix)['’]?s?[ -]pass)(?![a-z0-9_])"
     r"(?:\s++(?:for|to|of|on)(?:\s++[\w.@-]{1,40}){1,4}?|\\?[\"'”’])?"
     r"(?:\s++(?:is|was)\b\s*+[:：]?|\s*+[=:：])(?:\s*+now\b)?\s*+)"
     r"(?:\\?[\"'“‘`](?P<quoted>[^\"'”’`\n]{2,99}[^\"'”’`\n\\])\\?[\"'”’`]"
     r"|(?P<secret>[^\s\"'“”‘’`,;，。；]{3,100}))"
     r"|(?i:pass(?:word|code|phrase))['’]s\s+(?P<short>(?!\d+-)(?=\S{0,99}[\d@#$%^*_+=~])"
     r"[^\s\"'“”‘’`,;，。；]{6,100})"
-    r"|" + CODE + r"|(?:密码|口令|验证码|密钥)(?:\\?[\"'”’])?"
+    r"|"
+    + ENTRY
+    + r"|"
+    + CODE
+    + r"|(?:密码|口令)\s++(?P<apart>(?=[!-~]{0,99}\d)(?=[!-~]{0,99}[A-Za-z])"
+    r"[!#-&(-\[\]-~]{6,100})"
+    r"|(?:密码|口令|验证码|密钥)(?:\\?[\"'”’])?"
     r"(?:\s*+(?:就?是|为|改成了?|换成了?)\s*+[:：=]?|\s*+[:：=])\s*+(?:\\?[\"'“‘「])?"
     r"(?P<chinese>[!#-&(-\[\]-~]{3,100})"
 )
@@ -109,7 +135,7 @@ _BARE: Final = re.compile(r"(?:密码|口令)\s?[「“]?$")
 _OWNED: Final = re.compile(
     r"(?:取款|支付|付款|登[录陆]|解锁|开机|开门|门锁|门禁|大门|锁屏|屏幕|卡|手机|电脑|平板|无线|网络|路由器|热点|保险[箱柜]"
     r"|行李箱|账[号户]|邮箱|微信|支付宝|交易|查询|提现|初始|默认|临时|新|旧|原|管理员|后台|服务器|数据库|会议|房间|车库|小区"
-    r"|快递柜|取件|入户|用户|系统|公司|办公室|前台|酒店|民宿|我|你|您|家里?|的|是|说|用|和|及|[^\u4e00-\u9fff])$|^$"
+    r"|[箱柜锁门]|取件|入户|用户|系统|公司|办公室|前台|酒店|民宿|我|你|您|家里?|的|是|说|用|和|及|[^\u4e00-\u9fff])$|^$"
 )
 """Words before 密码 that make it a password rather than part of a book title."""
 _PART: Final = re.compile(r"\s?(?:开头|结尾|打头|格式|前缀|后缀|的(?:缩写|首字母|形式|组合))")
@@ -161,6 +187,10 @@ def span_at(match: re.Match[str], text: str) -> SecretSpan:
 
 def is_password(span: SecretSpan) -> bool:
     """Tell whether the text after the name of a password or a code is one."""
+    if span.form.startswith("entry"):
+        return not _COUNTED.match(span.after)
+    if span.form == "apart":
+        return not _NO_KEY.fullmatch(span.secret)
     if re.fullmatch(r"\d[\d -]*", span.secret):
         return _is_code(span)
     if _TALK.fullmatch(span.secret):
