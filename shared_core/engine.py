@@ -75,6 +75,7 @@ from shared_core.recall.timeline import TimeSlices
 from shared_core.retention import deletion
 from shared_core.retention.cleanup import CleanupReport, ForgettingSchedule
 from shared_core.retention.deletion import Erasures
+from shared_core.retention.forget_requests import CarriedOut, ForgetRequests, NewTurns
 from shared_core.retention.service import Retention
 from shared_core.transfer import reembedding
 from shared_core.transfer.reembedding import ReembedReport
@@ -113,6 +114,7 @@ class MemoryEngine:
         instructions: procedural memory, with versions.
         sessions: session logs of a framework.
         retention: policies, pins, stages, statistics, and the schedule of forgetting.
+        forget_requests: forgets topics at the request of a user.
         erasures: erases users and threads, and lists the receipts.
         transfer: exports and imports.
         imported_items: items of another store, with the times they had there.
@@ -137,6 +139,7 @@ class MemoryEngine:
         cleanup_hours: float | None = None,
         conversation: ConversationSettings | None = None,
         profiles: bool = False,
+        forget_requests: bool = True,
     ) -> None:
         """Build the services. open_memory() explains the arguments.
 
@@ -158,6 +161,7 @@ class MemoryEngine:
             handle, extractor, relations, reflect_every=strategy.reflection_interval,
             reader_for=partial(strategy_extractor, handle, options),
             follow=partial(follow_thread, handle, pipeline) if profiles else None,
+            forget_requests=forget_requests,
         )  # fmt: skip
         watch = JobWatch(storage, clock)
         performers = ConsolidationJobs(handle, self.runs).performers()
@@ -182,6 +186,7 @@ class MemoryEngine:
         self.sessions = SessionLogs(handle)
         schedule = ForgettingSchedule(handle, cleanup_hours, in_background=worker)
         self.retention = Retention(handle, schedule)
+        self.forget_requests = ForgetRequests(handle, is_on=forget_requests)
         self.erasures = Erasures(handle, self.jobs)
         self.transfer = Transfer(handle, self.accesses)
         self.imported_items = ImportedItems(handle)
@@ -255,11 +260,12 @@ class MemoryEngine:
         strategy: ExtractionStrategy | None = None,
         history: bool = False,
         retry_later: bool = False,
-    ) -> set[str]:
+    ) -> NewTurns:
         """Append turns to a thread, remember each that has text; return the ids that were new.
 
         Idempotent on (scope, thread, event id). The next recall finds the new turns; a forgotten
-        turn stays forgotten.
+        turn stays forgotten. A new turn of the user such as "Forget what I said about Theo" is
+        carried out as by forget_about(); `set_aside` of the result says what went.
 
         Args:
             scope: application and user.
@@ -279,10 +285,12 @@ class MemoryEngine:
             ModelUnavailable: the embedder failed.
         """
         self.retention.schedule.nudge()
-        return await self.turns.append(
+        new = await self.turns.append(
             scope, thread_id, events, later=later, delay_s=delay_s, unseen=unseen,
             session_end=session_end, strategy=strategy, history=history, retry_later=retry_later,
         )  # fmt: skip
+        asking = [one for one in events if one.event_id in new]
+        return NewTurns(new, await self.forget_requests.in_turns(scope, asking))
 
     async def remember(
         self, scope: Scope, memories: str | NewMemory | Sequence[str | NewMemory]
@@ -312,14 +320,18 @@ class MemoryEngine:
         Returns:
             "status", "resolved_query" (pronouns replaced), "memories" ([{"content", "score"}], best
             first), "relations" ([{"source", "relation", "target"}]) and "metadata"
-            ({"retrieval_time_ms", "has_memory"}). For the event_id of a forgotten or erased input
-            the metadata also hold "taken_in": False.
+            ({"retrieval_time_ms", "has_memory"}). Where the input asked to forget a topic, the
+            metadata hold "set_aside": what went, as of forget_about(). For the event_id of a
+            forgotten or erased input they hold "taken_in": False.
 
         Raises:
             InvalidInput: for an input or id that cannot be stored.
         """
         scope = self.conversations.scope(user_id, app)
-        return await self.conversations.process(input, scope, event_id)
+        answer = await self.conversations.process(input, scope, event_id)
+        if gone := await self.forget_requests.in_texts(scope, [input]):
+            answer["metadata"]["set_aside"] = [one.to_dict() for one in gone]
+        return answer
 
     async def debug_process_memory(
         self, input: str, user_id: str, *, app: str | None = None, limit: int = CANDIDATES
@@ -553,6 +565,22 @@ class MemoryEngine:
         storage = await self._handle.storage()
         self.indexes.nudge()
         return await items.run_item_ops(storage, self._handle.embedding, self._handle.clock, ops)
+
+    async def forget_about(self, scope: Scope, topic: str) -> CarriedOut:
+        """Set aside what is about a topic: it leaves recall now, and is erased after 30 days.
+
+        Turns, facts, statements, entries of profiles and items of the memory go if their text names
+        the topic, and so do edges of the graph. Until then undo_run() brings all back, by
+        `done.run_id`.
+
+        Args:
+            scope: the user.
+            topic: a name or a thing in the user's words: "Theo", "my brother", 面试.
+
+        Raises:
+            InvalidInput: the topic names nothing.
+        """
+        return await self.forget_requests.about(scope, topic)
 
     async def forget(self, scope: Scope, keys: str | UUID | Sequence[str | UUID]) -> int:
         """Delete memories by key or memory id; return the number of deleted rows.

@@ -42,6 +42,7 @@ def open_memory(
     strength: Strength | None = None,
     conversation: ConversationSettings | None = None,
     profiles: bool | None = None,
+    forget_requests: bool | None = None,
     create: bool = True,
 ) -> MemoryEngine:
     """Return a memory; it connects at first use, so this needs no running loop and does no I/O.
@@ -74,6 +75,8 @@ def open_memory(
             of the environment's settings; see docs/conversation.md.
         profiles: whether each consolidation updates the profile of the user. Default: no, unless
             HIPPOCAMPUS_PROFILES is "on"; see docs/profiles.md.
+        forget_requests: whether "Forget what I said about X" in a turn of the user is carried out;
+            see docs/forgetting.md. Default: yes, unless HIPPOCAMPUS_FORGET_REQUESTS is "off".
         create: False requires an existing memory: opening raises NotFound where there is none, and
             creates neither a folder nor a table.
 
@@ -101,6 +104,7 @@ def open_memory(
         cleanup_hours=settings.cleanup_hours,
         conversation=conversation,
         profiles=settings.profiles if profiles is None else profiles,
+        forget_requests=settings.forget_requests if forget_requests is None else forget_requests,
         relations=Relations(relations) if _graph_is_on(graph_enabled, settings) else None,
     )
 

@@ -45,6 +45,7 @@ class Settings:
         cleanup_hours: hours between two scheduled cleanups; None schedules none.
         profiles: whether each consolidation updates the profile of the user.
         create: False raises where there is no memory, and creates nothing.
+        forget_requests: whether "Forget what I said about X" in a turn of the user is carried out.
         prepare: whether PostgreSQL keeps statements prepared. A pooler may not keep them.
     """
 
@@ -60,6 +61,7 @@ class Settings:
     cleanup_hours: float | None = None
     profiles: bool = False
     create: bool = True
+    forget_requests: bool = True
     prepare: bool = True
 
     def __post_init__(self) -> None:
@@ -111,6 +113,7 @@ def load_settings(
         profiles=_on_or_off("HIPPOCAMPUS_PROFILES", "off"),
         cleanup_hours=_cleanup_hours(os.environ.get("HIPPOCAMPUS_CLEANUP_HOURS", "")),
         create=create,
+        forget_requests=_on_or_off("HIPPOCAMPUS_FORGET_REQUESTS"),
         prepare=_on_or_off("HIPPOCAMPUS_PREPARE") if prepare is None else prepare,
     )
 

@@ -253,12 +253,36 @@ def recover(
 
 @cli.app.command()
 def forget(
-    app_name: cli.App, user: cli.User, keys: Keys, uri: cli.Uri = None, schema: cli.Schema = None,
+    app_name: cli.App,
+    user: cli.User,
+    keys: Annotated[list[str] | None, typer.Argument(help="Keys or ids of memories.")] = None,
+    about: Annotated[
+        str | None, typer.Option(help="Set aside what is about a name or a thing.")
+    ] = None,
+    uri: cli.Uri = None,
+    schema: cli.Schema = None,
     as_json: cli.AsJson = False,
-) -> None:  # fmt: skip
-    """Remove memories and everything derived from them alone. Exit code 1 if a key is unknown."""
-    memory = cli.open_memory(uri, schema=schema)
-    _each_key(memory, Scope(app_name, user), keys, "forgotten", memory.forget, as_json)
+) -> None:
+    """Remove memories and everything derived from them alone. Exit code 1 if a key is unknown.
+
+    With --about, memories about a topic leave recall now and are erased after 30 days; until then
+    `hippocampus runs APP USER --undo RUN` brings them back.
+    """
+    if bool(keys) == bool(about):
+        raise cli.Malformed("name keys to forget, or a topic with --about, one of both")
+    memory, scope = cli.open_memory(uri, schema=schema), Scope(app_name, user)
+    if about is None:
+        _each_key(memory, scope, keys or [], "forgotten", memory.forget, as_json)
+        return
+    gone = cli.with_memory(memory, lambda memory: memory.forget_about(scope, about))
+    undo = f"hippocampus runs {app_name} {user} --undo {gone.done.run_id}"
+    text = (
+        f"{gone.done.memories} memories about {gone.topic} are set aside until"
+        f" {cli.day(gone.done.until)}. To bring them back: {undo}"
+        if gone.done.run_id and gone.done.until
+        else f"Nothing is about {gone.topic}."
+    )
+    cli.report(text, gone.to_dict(), as_json)
 
 
 @cli.app.command()

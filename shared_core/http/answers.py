@@ -39,12 +39,27 @@ class Keys(BaseModel):
     keys: list[str]
 
 
-class NewEvents(BaseModel):
-    """The ids of the turns that were not stored before."""
+class SetAsideTopic(BaseModel):
+    """What was set aside about a topic, at the request of the user; it is erased at `until`."""
 
-    model_config = with_example(new=["1"])
+    topic: str
+    memories: int
+    facts: int
+    edges: int
+    run_id: str | None
+    until: str | None
+
+
+class NewEvents(BaseModel):
+    """The ids of the turns that were not stored before.
+
+    set_aside: what went because a turn of the user asked to forget a topic; `run_id` undoes it.
+    """
+
+    model_config = with_example(new=["1"], set_aside=[])
 
     new: list[str]
+    set_aside: list[SetAsideTopic] = []
 
 
 class MemoryAnswer(BaseModel):

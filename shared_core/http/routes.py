@@ -139,7 +139,7 @@ async def append_events(body: bodies.EventsBody, memory: Engine, who: Who) -> Js
     scope = who.scope(body.user_id, body.app)
     events = [turn.to_event() for turn in body.events]
     new = await memory.append_events(scope, body.thread_id, events, later=body.later)
-    return Json({"new": sorted(new)})
+    return Json({"new": sorted(new), "set_aside": [one.to_dict() for one in new.set_aside]})
 
 
 @memories.post("/recall", responses=responses(answers.RecallAnswer))

@@ -34,10 +34,12 @@ from shared_core.knowledge.fact_planning import FactPlan, plan_facts, slots_to_r
 from shared_core.knowledge.reviving import faded_stated_again, plan_revival
 from shared_core.knowledge.run_rows import RunRows, add_privacy, applied, apply_run, until_applied
 from shared_core.models.embedding import Embedding
+from shared_core.nlp.forget_requests import turns_to_forget
 from shared_core.nlp.relation_schema import Relations
 from shared_core.nlp.slots import name_slots
 from shared_core.nlp.text import normalised
 from shared_core.policies.run_reads import held_facts, known_of
+from shared_core.policies.setting_aside import turns_set_aside
 from shared_core.ports.items import VectorRows
 from shared_core.ports.jobs import JobType, ReflectionDue
 from shared_core.ports.runs import Passage, ReadRequest, RunPlan, ThreadWindow
@@ -130,6 +132,7 @@ class Consolidation:
         instead_of: the failed extractor that this one replaces, noted in the record of the run.
         reflection: as in RunPlan.
         private_only: write no public statements or insights.
+        forget_requests: whether requests of the user to forget a topic are carried out.
         embedded: vectors of earlier tries, by text.
     """
 
@@ -144,6 +147,7 @@ class Consolidation:
     instead_of: str | None
     reflection: ReflectionDue | None
     private_only: bool
+    forget_requests: bool = True
     embedded: dict[str, Vectors] = field(default_factory=dict)
     _read: ThreadWindow | None = None
     _formed: Formed | None = None
@@ -165,7 +169,8 @@ class Consolidation:
         reading = await self.storage.runs.read_thread(self.scope, self.thread_id, request)
         if reading != self._read:  # else only the known facts changed: the model output stays valid
             held = await self._held() if extracts and reading and reading.turns else []
-            self._formed = await _form(self.extractor, reading, held) if reading else None
+            shown = await self._shown(reading, held) if reading else None
+            self._formed = await _form(self.extractor, shown, held) if shown else None
             self._read = reading
         if reading is None or self._formed is None:
             return NOTHING_NEW
@@ -176,6 +181,30 @@ class Consolidation:
     async def _held(self) -> Sequence[HeldFact]:
         tenant = scope_path(self.scope)
         return await self.storage.query(tenant, partial(held_facts, HELD))
+
+    async def _shown(self, reading: ThreadWindow, held: Sequence[HeldFact]) -> ThreadWindow:
+        """Return the window without the words of turns that were set aside.
+
+        Inputs of a conversation have no memory that could be retired, so requests to forget them
+        are looked for in the window.
+        """
+        tenant = scope_path(self.scope)
+        hidden = await self.storage.query(tenant, partial(turns_set_aside, self.thread_id))
+        if self.forget_requests:
+            turns = [*reading.context, *(event for _, event in (*reading.replay, *reading.turns))]
+            hidden |= turns_to_forget(turns, held)
+        if not hidden:
+            return reading
+
+        def blank(event: Event) -> Event:
+            return replace(event, text="") if event.event_id in hidden else event
+
+        return replace(
+            reading,
+            turns=[(number, blank(event)) for number, event in reading.turns],
+            context=[blank(event) for event in reading.context],
+            replay=[(number, blank(event)) for number, event in reading.replay],
+        )
 
     async def _plan(
         self, reading: ThreadWindow, formed: Formed, started_at: datetime

@@ -69,6 +69,7 @@ class Runs:
         reflect_every: number of extractions after which a reflection is enqueued; None for never.
         reader_for: returns the extractor of a conversation, and None for any other thread.
         follow: called after all new turns of a thread were consolidated.
+        forget_requests: whether requests of the user to forget a topic are carried out.
     """
 
     def __init__(
@@ -80,8 +81,10 @@ class Runs:
         reflect_every: int | None = None,
         reader_for: ReaderFor | None = None,
         follow: Follow | None = None,
+        forget_requests: bool = True,
     ) -> None:
         self._handle = handle
+        self._forget_requests = forget_requests
         self._extractor = extractor
         self._reflector = extractor if isinstance(extractor, Reflector) else RuleReflector()
         self._relations = relations
@@ -151,6 +154,7 @@ class Runs:
             instead_of=instead_of,
             reflection=self._reflection_due(job_type),
             private_only=reader is not None and reader.private_only,
+            forget_requests=self._forget_requests,
         ).run()
         if reader and not report.more:
             finishing = partial(finish_conversation, thread_id)

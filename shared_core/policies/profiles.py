@@ -135,10 +135,12 @@ def _stored(
     named = one_of("memory_id", sorted({one for some in entries for one, _ in some if one}))
     turns = ("memory_id", "basis", "thread_id", "event_id")
     memories, sources = yield [
-        Select("memories", ("memory_id", "value"), (named,)),
+        Select("memories", ("memory_id", "value", "superseded_at", "expires_at"), (named,)),
         Select("memory_sources", turns, (named,)),
     ]
-    values: dict[UUID | None, Mapping[str, JsonValue]] = dict(memories)
+    values: dict[UUID | None, Mapping[str, JsonValue]] = {
+        row[0]: row[1] for row in memories if row[2] is None or row[3] is None
+    }  # others were set aside, and will expire
     bases = _bases(sources)
     return [
         StoredProfile(

@@ -36,7 +36,7 @@ _FACT = (
 )  # fmt: skip
 _HELD = (
     "memory_id", "fact_type", "slot", "key", "value", "functional", "recorded_at", "valid_until",
-    "m.text", "m.value", "m.thread_id",
+    "m.text", "m.value", "m.thread_id", "m.expires_at",
 )  # fmt: skip
 _EDGE = (
     "edge_id", "memory_id", "subject", "relation", "object", "valid_from", "valid_until",
@@ -97,6 +97,7 @@ def held_facts(limit: int) -> Policy[list[HeldFact]]:
         Select("facts", _HELD, open_, memories, order=order, limit=limit),
         Select("facts", _HELD, (is_not_null("valid_until"),), memories, order=order, limit=limit),
     ]
+    ended = [row for row in ended if row[-1] is None]  # others were set aside, and will expire
     ids = sorted(row[0] for row in [*held, *ended])
     [sources] = yield [
         Select("memory_sources", ("memory_id", "event_id"), (one_of("memory_id", ids),))
@@ -110,7 +111,7 @@ def held_facts(limit: int) -> Policy[list[HeldFact]]:
 def _held(row: Row, turns: Iterable[str]) -> HeldFact:
     (
         memory_id, fact_type, slot, key, value, functional, recorded_at, valid_until, text, shown,
-        thread_id,
+        thread_id, _,
     ) = row  # fmt: skip
     about = key.removeprefix(slot)
     subject = about[1:].partition(":")[0] if about.startswith("@") else USER

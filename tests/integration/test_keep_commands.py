@@ -156,3 +156,14 @@ def test_a_curve_is_drawn_for_the_terminal_and_as_data(old: str) -> None:
     assert "It will not be forgotten." in run("curve", "app", "ann", "f", dsn=old)
     told = CliRunner().invoke(app, ["curve", "app", "ann", "nothing", "--uri", old])
     assert 1 == told.exit_code and "there is no memory 'nothing'" in told.stderr
+
+
+def test_a_topic_is_set_aside_and_brought_back(dsn: str) -> None:
+    run("remember", "app", "ana", "Theo plays the oboe.", dsn=dsn)
+    gone = in_json("forget", "app", "ana", "--about", "Theo", dsn=dsn)
+    assert gone["memories"] == 1
+    assert "oboe" not in run("recall", "app", "ana", "Who plays the oboe?", dsn=dsn)
+    run("runs", "app", "ana", "--undo", str(gone["run_id"]), dsn=dsn)
+    assert "oboe" in run("recall", "app", "ana", "Who plays the oboe?", dsn=dsn)
+    assert "Nothing is about Zoe" in run("forget", "app", "ana", "--about", "Zoe", dsn=dsn)
+    assert "one of both" in run("forget", "app", "ana", dsn=dsn, code=2)

@@ -1,0 +1,199 @@
+"""Find requests such as "Forget what I said about Theo" in a user's turn. Pure.
+
+"Forget it", "I forgot", "don't forget" and questions about forgetting are none.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from shared_core.core.domain import Event, HeldFact
+from shared_core.nlp.clauses import own_sentences
+from shared_core.nlp.slots import is_name_slot, slot_of
+from shared_core.nlp.text import HAN_CHARACTER, Language, normalised, search_terms
+
+MAX_REQUEST_CHARACTERS: Final = 160
+"""Maximum length of a sentence that is read as a request."""
+
+_HINT: Final = re.compile(
+    r"forget|delet|eras|remov|wipe|drop|unlearn|remember|忘|删|清除|清掉|抹|别再?记|不要再?记",
+    re.IGNORECASE,
+)
+_COURTESY_EN: Final = (
+    r"(?:(?:please|pls|plz|hey|hi|ok(?:ay)?|oh|ah|actually|and|also|so|now|sorry|btw|just"
+    r"|(?:can|could|would|will) (?:you|u|ya)|i(?:'d| would) like you to|i want you to|i need you to"
+    r"|you can|go ahead and)[,:]?\s+){0,5}"
+)
+_SAID_EN: Final = (
+    r"(?:(?:(?:i|i've|i have|we|we've)\s+(?:ever\s+|just\s+)?"
+    r"(?:said|told you|told u|mentioned|shared|wrote|talked|typed|asked)(?:\s+to you|\s+earlier"
+    r"|\s+before|\s+here|\s+you)?|you(?:'ve| have)?\s+(?:know|remember|saved|stored|learned|learnt"
+    r"|noted|have|heard)(?:\s+saved|\s+stored)?|there is)\s+)?"
+)
+_ENDING_EN: Final = r"(?:,?\s+(?:please|pls|plz|ok(?:ay)?|thanks?|thank you|thx|now|for good)){0,3}"
+_TOPIC_EN: Final = r"(?P<topic>[^,.!?;:]{2,80}?)"
+ENGLISH: Final = re.compile(
+    _COURTESY_EN
+    + r"(?:forget|delete|erase|remove|wipe|drop|unlearn|stop remembering|don't remember)\s+"
+    r"(?:(?:everything|anything|all(?:\s+of)?|every memory|all (?:the )?memories|whatever|what"
+    r"|all that|the (?:thing|things|stuff|part|bit|details?|info))(?:\s+that)?\s+"
+    + _SAID_EN
+    + r"(?:about|regarding|on|of|concerning)\s+"
+    + _TOPIC_EN
+    + r"|about\s+(?P<known>.{2,80}?)\s+(?:being|existing)?\s*(?:from your memory|in your memory))"
+    + r"(?:\s+from (?:your|my) memor(?:y|ies))?"
+    + _ENDING_EN
+    + r"\s*[.!?]*",
+    re.IGNORECASE,
+)
+"""A whole sentence that asks to forget a topic. "Forget about X" alone means: never mind."""
+CHINESE: Final = re.compile(
+    r"(?:(?:请|麻烦|拜托|帮我|帮忙|劳驾|能不能|可不可以|可以|你|您|那就|那|对了|算了|还是|就|现在)"
+    r"[，, ]?){0,5}"
+    r"(?:"
+    r"(?:把|将)(?P<taken>[^，。！？,.!?；]{1,40}?)(?:都|全都|全部|统统|通通|也|给我|给"
+    r"|从(?:你的?)?(?:记忆|记录)(?:里|中)){0,3}"
+    r"(?:忘了|忘掉|忘记|忘干净|删了|删掉|删除|清除|清掉|抹掉|抹去)"
+    r"|(?:忘了|忘掉|忘记|删掉|删除|清除|抹掉|抹去|别再?记(?:得|着|住)?|不要再?记(?:得|着|住)?)"
+    r"(?P<after>[^，。！？,.!?；]{2,40}?)"
+    r")(?:吧|好吗|好不好|行吗|可以吗|谢谢|哦|啦|了|嘛|啊|呗){0,4}\s*[。！？!?.~～]*"
+)
+"""A whole sentence that asks to forget a topic."""
+_FRAME_ZH: Final = re.compile(
+    r"^(?:(?:所有|全部|一切|刚才|刚刚|之前|以前|上次|昨天|前面)的?){0,3}"
+    r"(?:(?:我|咱们?)(?:们)?(?:刚才|刚刚|之前|以前|上次|曾经|跟你|和你|对你|给你|向你){0,3}"
+    r"(?:告[诉訴]你?|[说說讲講提聊](?:到)?)(?:过|過|起)?的?)?"
+    r"(?:(?:关于|有关|關於|有關|跟|和|与)(?=.))?(?P<topic>.+?)"
+    r"(?:有关的?|相关的?)?(?:的|那些?|这些?|一切|所有|全部|任何){0,3}"
+    r"(?:事情?儿?|话|内容|记录|信息|记忆|消息|东西|一切|部分|资料|所有)(?:们)?$"
+)
+"""The topic within what is to be forgotten: 我说的阿泽的事. Without such a noun it is a thing."""
+_OWN: Final = re.compile(
+    r"^(?:(?:my|our|the|this|that)\s+|我们?(?:家的?|的)?(?=..))", re.IGNORECASE
+)
+_PASSAGE: Final = re.compile(
+    r"[这那上下第前后]{1,2}[一二三四五六七八九十两几\d]{0,3}[段句条个页行章节张封份]"
+)
+"""A part of a text that the user shows: 这段, 第二条."""
+_NO_TOPIC: Final = frozenset({
+    "it", "that", "this", "these", "those", "them", "him", "her", "me", "you", "us", "everything",
+    "anything", "nothing", "something", "all", "things", "stuff", "yourself", "myself", "lunch",
+    "dinner", "它", "他", "她", "这", "那", "这个", "那个", "这些", "那些", "我", "你", "自己",
+    "一切", "所有", "刚才", "之前",
+})  # fmt: skip
+"""What may stand where a topic stands, and names nothing."""
+_HOLLOW: Final = frozenset(
+    search_terms("my our the his her their some any thing stuff part story matter issue whole")
+)
+"""Words of a topic that need not be in a text about it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetRequest:
+    """A request to forget a topic. is_whole: the turn says nothing else.
+
+    topic: as the user wrote it.
+    """
+
+    topic: str
+    is_whole: bool
+
+    @property
+    def bare_topic(self) -> str:
+        """The topic without "my" or 我."""
+        return _OWN.sub("", self.topic)
+
+
+def forget_requests(text: str) -> list[ForgetRequest]:
+    """Return the requests in a user's turn."""
+    found = own_sentences(text) if _HINT.search(text) else []
+    topics = [topic for sentence, lang in found for topic in _topics(sentence, lang)]
+    return [ForgetRequest(topic=topic, is_whole=len(topics) == len(found)) for topic in topics]
+
+
+def topic_request(topic: str) -> ForgetRequest | None:
+    """Return a request to forget a topic, or None if the topic names nothing."""
+    named = _named(topic)
+    return ForgetRequest(topic=named, is_whole=True) if named else None
+
+
+def is_forget_request(text: str) -> bool:
+    """Tell whether a turn only asks to forget something: it answers no question."""
+    return any(one.is_whole for one in forget_requests(text))
+
+
+def is_about(request: ForgetRequest, text: str, names: Collection[str] = ()) -> bool:
+    """Tell whether a text is about the topic of a request.
+
+    names: other names of the topic, e.g. "Mia" for "my daughter".
+    """
+    return any(_spelled(one, text) for one in (request.bare_topic, *names))
+
+
+def names_of_topic(request: ForgetRequest, held: Iterable[HeldFact]) -> frozenset[str]:
+    """Return the names of "my brother" among facts that hold; none for any other topic."""
+    slot = slot_of(f"relation.{request.bare_topic}")
+    if slot is None or not slot.known or not is_name_slot(slot.name):
+        return frozenset()
+    return frozenset(one.value for one in held if one.slot == slot.name and one.ended_at is None)
+
+
+def turns_to_forget(turns: Sequence[Event], held: Sequence[HeldFact]) -> frozenset[str]:
+    """Return the ids of turns that a later turn of the user asks to forget, and of those askings.
+
+    turns: oldest first. held: the facts that hold.
+    """
+    gone: set[str] = set()
+    for place, turn in enumerate(turns):
+        for request in forget_requests(turn.text) if turn.role == "user" else ():
+            names = names_of_topic(request, held)
+            before = turns[:place]
+            gone |= {one.event_id for one in before if is_about(request, one.text, names)}
+            gone |= {turn.event_id} if request.is_whole else set()
+    return frozenset(gone)
+
+
+def _spelled(topic: str, text: str) -> bool:
+    """Tell whether a text holds each Latin word of a topic as a word, and its Chinese as it is."""
+    held = normalised(text)
+    for part in re.findall(r"[a-z0-9\u00c0-\u024f]+|[\u4e00-\u9fff]+", normalised(topic)):
+        is_han = bool(HAN_CHARACTER.match(part))
+        if not is_han and frozenset(search_terms(part)) <= _HOLLOW:
+            continue
+        whole = re.escape(part)
+        whole = whole if is_han else rf"(?<![a-z0-9]){whole}(?:'?s|es)?(?![a-z0-9])"
+        if not re.search(whole, held):
+            return False
+    return True
+
+
+def _topics(sentence: str, lang: Language) -> Iterator[str]:
+    plain = unicodedata.normalize("NFKC", sentence).strip()
+    if len(plain) > MAX_REQUEST_CHARACTERS:
+        return
+    topic = _english_topic(plain) if lang == "en" else _chinese_topic(plain)
+    if named := _named(topic):
+        yield named
+
+
+def _english_topic(sentence: str) -> str:
+    match = ENGLISH.fullmatch(sentence)
+    return (match["topic"] or match["known"] or "") if match else ""
+
+
+def _chinese_topic(sentence: str) -> str:
+    match = CHINESE.fullmatch(sentence)
+    named = _FRAME_ZH.match(match["taken"] or match["after"]) if match else None
+    return named["topic"] if named and not _PASSAGE.match(named["topic"]) else ""
+
+
+def _named(topic: str) -> str:
+    """Return a topic without quotation marks, or "" if it names nothing."""
+    topic = topic.strip(" '\"“”「」")
+    bare = _OWN.sub("", topic)
+    has_words = frozenset(search_terms(bare)) - _HOLLOW
+    return topic if has_words and normalised(bare) not in _NO_TOPIC else ""

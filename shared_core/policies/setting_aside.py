@@ -1,0 +1,171 @@
+"""Setting memories aside: they leave recall at once, and expire after a while unless it is undone.
+
+It is a run, so undo_run() brings everything back: memories are retired, facts and edges end. Only
+summaries are deleted; the next consolidation of their thread writes them anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from shared_core.policies.run_records import LAST_NUMBER, RunChange, caller_run, iso, logged
+from shared_core.ports.operations import (
+    Condition,
+    Delete,
+    Join,
+    Last,
+    Operation,
+    Policy,
+    Select,
+    Update,
+    UpdateEach,
+    after,
+    begins_with,
+    equal,
+    is_not_null,
+    is_null,
+    one_of,
+)
+
+FORGET_REQUEST = "forget"
+"""The kind of a run that sets memories aside."""
+PAGE = 1_000
+"""Maximum number of memories that are read at a time."""
+_CURRENT = (is_null("valid_until"), is_null("superseded_at"))
+
+
+class _Memory(NamedTuple):
+    memory_id: UUID
+    kind: str
+    text: str
+    superseded_at: datetime | None
+    expires_at: datetime | None
+    thread_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetAside:
+    """Number of memories, and of facts and edges among them, that were set aside by a run.
+
+    run_id: None if there was nothing to set aside. until: when they expire.
+    """
+
+    run_id: UUID | None
+    memories: int = 0
+    facts: int = 0
+    edges: int = 0
+    until: datetime | None = None
+
+
+def set_aside(
+    run_id: UUID,
+    paths: Sequence[str],
+    is_about: Callable[[str], bool],
+    names: Collection[str],
+    now: datetime,
+    until: datetime,
+) -> Policy[SetAside]:
+    """Set aside the memories whose text is about a topic; return how many.
+
+    Args:
+        run_id: of the new run.
+        paths: beginnings of the namespaces to look in.
+        is_about: tells whether a text is about the topic.
+        names: normalised names of the topic, for edges of the graph.
+        now, until: when it happens, and when the memories expire.
+    """
+    about: list[_Memory] = []
+    for path in paths:
+        about += yield from _below(path, is_about)
+    ids = sorted(one.memory_id for one in about)
+    named = sorted(names)
+    ends: list[Condition] = [
+        one_of("memory_id", ids), one_of("fact_id", ids), one_of("subject_key", named),
+        one_of("object_key", named),
+    ]  # fmt: skip
+    last, facts, *edges = yield [
+        LAST_NUMBER,
+        Select("facts", ("memory_id", "valid_from"), (one_of("memory_id", ids), *_CURRENT)),
+        *(Select("edges", ("edge_id", "valid_from"), (end, *_CURRENT)) for end in ends),
+    ]
+    ending = {row[0]: row[1] for rows in edges for row in rows}
+    if not about and not ending:
+        return SetAside(run_id=None)
+    summaries = [one for one in about if one.kind == "summary"]
+    kept = [one for one in about if one.kind != "summary"]
+    retired = [one for one in kept if one.superseded_at is None]
+    expiring = [one for one in kept if one.expires_at is None or one.expires_at > until]
+    done = SetAside(
+        run_id=run_id, memories=len(about), facts=len(facts), edges=len(ending), until=until
+    )
+    counts = {"memories": done.memories, "facts": done.facts, "edges": done.edges}
+    log = [
+        *(RunChange("retired", one.memory_id, "", {}) for one in retired),
+        *(RunChange("renewed", one.memory_id, "", {"expires_at": iso(one.expires_at)})
+          for one in expiring),
+        *(RunChange("closed", row[0], "", {}) for row in facts),
+        *(RunChange("edge", one, "", {}) for one in sorted(ending)),
+    ]  # fmt: skip
+    operations: list[Operation] = [
+        caller_run(run_id, FORGET_REQUEST, {**counts, "until": iso(until)}, now, last),
+        *_ended("facts", "memory_id", {row[0]: row[1] for row in facts}, now),
+        *_ended("edges", "edge_id", ending, now),
+        *_forgotten_summaries(summaries),
+    ]
+    if retired:
+        these = (one_of("memory_id", [one.memory_id for one in retired]),)
+        operations.append(Update("memories", {"superseded_at": now}, these))
+    if expiring:
+        these = (one_of("memory_id", [one.memory_id for one in expiring]),)
+        operations.append(Update("memories", {"expires_at": until}, these))
+    yield Last([*operations, *logged(run_id, log)])
+    return done
+
+
+def turns_set_aside(thread_id: str) -> Policy[frozenset[str]]:
+    """Return the ids of the turns of a thread whose memories are retired: no run reads them."""
+    memories = Join("memories", "m", (("memory_id", "memory_id"),))
+    where = (
+        equal("thread_id", thread_id), equal("m.kind", "episodic"), is_not_null("m.superseded_at")
+    )  # fmt: skip
+    [rows] = yield [Select("memory_sources", ("event_id",), where, (memories,), is_distinct=True)]
+    return frozenset(row[0] for row in rows)
+
+
+def _below(path: str, is_about: Callable[[str], bool]) -> Policy[list[_Memory]]:
+    found: list[_Memory] = []
+    behind: tuple[Any, ...] = ()
+    while True:
+        where = (begins_with("namespace", path), *behind)
+        order = ("memory_id",)
+        [page] = yield [Select("memories", _Memory._fields, where, order=order, limit=PAGE)]
+        found += [one for one in map(_Memory._make, page) if is_about(one.text)]
+        if len(page) < PAGE:
+            return found
+        behind = (after(order, page[-1][:1]),)
+
+
+def _ended(table: str, key: str, begins: dict[UUID, datetime], now: datetime) -> list[Operation]:
+    rows = [(one, max(begin, now), now) for one, begin in sorted(begins.items())]
+    return [UpdateEach(table, (key,), ("valid_until", "superseded_at"), rows)] if rows else []
+
+
+def _forgotten_summaries(summaries: Sequence[_Memory]) -> list[Operation]:
+    """Return what deletes summaries and those before them in their threads."""
+    threads = sorted({one.thread_id for one in summaries if one.thread_id})
+    operations: list[Operation] = []
+    if summaries:
+        these = one_of("memory_id", sorted(one.memory_id for one in summaries))
+        operations.append(Delete("memories", (these,)))
+    if threads:
+        where = (
+            one_of("thread_id", threads),
+            equal("kind", "summary"),
+            is_not_null("superseded_at"),
+        )
+        operations.append(Delete("memories", where))
+    return operations

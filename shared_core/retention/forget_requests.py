@@ -1,0 +1,121 @@
+"""engine.forget_about, and requests such as "Forget what I said about Theo" in a user's turns."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Final
+
+from shared_core.core.domain import Event, JsonValue, Scope
+from shared_core.core.ids import uuid7
+from shared_core.core.namespaces import PROFILE, memories_namespace, rest_of, scope_path
+from shared_core.core.shown import shown
+from shared_core.core.telemetry import FORGOTTEN, measured
+from shared_core.errors import InvalidInput
+from shared_core.lifecycle import Handle
+from shared_core.nlp.forget_requests import (
+    ForgetRequest,
+    forget_requests,
+    is_about,
+    names_of_topic,
+    topic_request,
+)
+from shared_core.nlp.text import normalised
+from shared_core.policies.run_reads import held_facts
+from shared_core.policies.setting_aside import SetAside, set_aside
+
+log = logging.getLogger("hippocampus")
+
+KEPT_FOR: Final = timedelta(days=30)
+"""Time for which undo_run() can bring back what was set aside."""
+MAX_PEOPLE: Final = 500
+"""Maximum number of facts that are searched for the names of "my brother"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CarriedOut:
+    """A request of the user that was carried out. topic: in the words of the user."""
+
+    topic: str
+    done: SetAside
+
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return a JSON object; the time in ISO 8601."""
+        done = self.done
+        return {
+            "topic": self.topic,
+            "memories": done.memories,
+            "facts": done.facts,
+            "edges": done.edges,
+            "run_id": str(done.run_id) if done.run_id else None,
+            "until": done.until.isoformat() if done.until else None,
+        }
+
+
+class NewTurns(set[str]):
+    """The ids of turns that were new. set_aside: what went at the request of one of them."""
+
+    def __init__(self, event_ids: Iterable[str], set_aside: Sequence[CarriedOut] = ()) -> None:
+        super().__init__(event_ids)
+        self.set_aside = tuple(set_aside)
+
+
+class ForgetRequests:
+    """Carries out requests of users to forget a topic. is_on: whether turns may ask for it."""
+
+    def __init__(self, handle: Handle, *, is_on: bool) -> None:
+        self._handle = handle
+        self._is_on = is_on
+
+    async def in_turns(self, scope: Scope, turns: Sequence[Event]) -> list[CarriedOut]:
+        """Carry out the requests in turns of the user, in order; those of others are ignored."""
+        return await self.in_texts(scope, [turn.text for turn in turns if turn.role == "user"])
+
+    async def in_texts(self, scope: Scope, texts: Sequence[str]) -> list[CarriedOut]:
+        """Carry out the requests in texts of the user, in order."""
+        if not self._is_on:
+            return []
+        found = [(request, text) for text in texts for request in forget_requests(text)]
+        return [await self._carry_out(scope, request, text) for request, text in found]
+
+    async def about(self, scope: Scope, topic: str) -> CarriedOut:
+        """Set aside what is about a topic. Raises InvalidInput for a topic without a word."""
+        scope_path(scope)
+        request = topic_request(topic) if isinstance(topic, str) else None
+        if request is None:
+            raise InvalidInput(f"topic must name something, e.g. 'Theo', got {shown(topic)}")
+        return await self._carry_out(scope, request, "")
+
+    @measured("forget_about", FORGOTTEN, lambda one: one.done.memories)
+    async def _carry_out(self, scope: Scope, request: ForgetRequest, asking: str) -> CarriedOut:
+        """asking: the text of the turn that asks, which goes as well if it says nothing else."""
+        storage = await self._handle.storage()
+        tenant, now = scope_path(scope), self._handle.clock()
+        held = await storage.query(tenant, partial(held_facts, MAX_PEOPLE))
+        names = names_of_topic(request, held)
+
+        def goes(text: str) -> bool:
+            if text == asking:
+                return request.is_whole
+            return is_about(request, text, names)
+
+        done = await storage.transact(
+            tenant,
+            partial(
+                set_aside,
+                uuid7(),
+                [rest_of(memories_namespace(scope)), rest_of((scope.app, scope.user, PROFILE))],
+                goes,
+                {normalised(request.topic), *map(normalised, names)},
+                now,
+                now + KEPT_FOR,
+            ),
+        )
+        log.info(
+            "%d memories were set aside until %s at the request of the user", done.memories,
+            done.until,
+        )  # fmt: skip
+        return CarriedOut(topic=request.topic, done=done)

@@ -1,0 +1,162 @@
+"""Requests of users to forget a topic: what goes, what stays, and how it comes back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from shared_core import Event, InvalidInput, MemoryEngine, Scope, open_memory
+from shared_core.retention.forget_requests import NewTurns
+
+pytestmark = pytest.mark.both_engines
+
+ANA = Scope("app", "ana")
+START = datetime(2026, 3, 1, 9, tzinfo=UTC)
+
+
+class Talk:
+    """A user who talks, and the clock."""
+
+    def __init__(self, memory: MemoryEngine) -> None:
+        self.memory = memory
+        self.now = START
+        self.said = 0
+
+    async def say(self, text: str, thread: str = "t", role: str = "user") -> NewTurns:
+        self.now += timedelta(minutes=1)
+        self.said += 1
+        turn: dict[str, Any] = {"author": role, "role": role}
+        event = Event(event_id=f"e{self.said}", text=text, occurred_at=self.now, **turn)
+        return await self.memory.append_events(ANA, thread, [event])
+
+    async def told(self, query: str) -> str:
+        """Return everything that memory tells of a query, in every way."""
+        hits = await self.memory.recall(ANA, query, limit=50)
+        listed = await self.memory.list_memories(ANA, limit=100)
+        facts = await self.memory.facts(ANA)
+        walked = await self.memory.graph.neighbourhood(ANA, "user")
+        context = await self.memory.context_window(ANA, "other", query)
+        return "\n".join([
+            *(hit.memory.text for hit in hits), *(one.text for one in listed),
+            *(one.statement for one in facts), *(edge.object for edge in walked.edges),
+            context.prompt.replace(query, ""),
+        ])  # fmt: skip
+
+
+@pytest.fixture
+async def talk(dsn: str) -> AsyncIterator[Talk]:
+    async with open_memory(dsn, worker=False) as memory:
+        yield Talk(memory)
+
+
+async def test_what_is_about_a_person_leaves_recall_at_once(talk: Talk) -> None:
+    for text in ("My brother Theo is a baker.", "I live in Leeds.", "Theo came round on Sunday."):
+        await talk.say(text)
+    await talk.memory.consolidate(ANA, "t")
+    assert "Theo" in await talk.told("What do you know about Theo?")
+    new = await talk.say("Forget what I said about Theo")
+    [gone] = new.set_aside
+    assert gone.topic == "Theo"
+    assert gone.done.memories >= 4 and gone.done.facts >= 1
+    told = await talk.told("What do you know about Theo?")
+    assert "Theo" not in told
+    assert "Leeds" in told
+    await talk.say("I love tea.")
+    await talk.memory.consolidate(ANA, "t")
+    assert "Theo" not in await talk.told("Who is Theo?")
+
+
+async def test_the_name_of_a_relative_is_known(talk: Talk) -> None:
+    await talk.say("我弟弟叫阿泽。")
+    await talk.say("我住在苏州。")
+    await talk.say("阿泽下周来看我。")
+    await talk.memory.consolidate(ANA, "t")
+    [gone] = (await talk.say("把我弟弟的事忘了吧")).set_aside
+    assert gone.topic == "我弟弟"
+    told = await talk.told("阿泽是谁？")
+    assert "阿泽" not in told
+    assert "苏州" in told
+
+
+async def test_undoing_the_run_brings_all_back(talk: Talk) -> None:
+    await talk.say("My brother Theo is a baker.")
+    await talk.memory.consolidate(ANA, "t")
+    before = [one.statement for one in await talk.memory.facts(ANA)]
+    [gone] = (await talk.say("forget everything about theo please")).set_aside
+    assert await talk.memory.facts(ANA) == []
+    [run, *_] = await talk.memory.runs(ANA)
+    assert (run.run_id, run.kind) == (gone.done.run_id, "forget")
+    assert "Theo" not in str(run.counts)
+    await talk.memory.undo_run(ANA, run.run_id)
+    assert [one.statement for one in await talk.memory.facts(ANA)] == before
+    assert "Theo" in await talk.told("Who is Theo?")
+
+
+async def test_it_is_erased_after_thirty_days(dsn: str) -> None:
+    now = [START]
+    async with open_memory(dsn, worker=False, clock=lambda: now[0]) as memory:
+        talk = Talk(memory)
+        await talk.say("My brother Theo is a baker.")
+        await talk.say("I live in Leeds.")
+        await memory.consolidate(ANA, "t")
+        await talk.say("Forget what I said about Theo.")
+        now[0] += timedelta(days=29)
+        assert await memory.sweep_expired(("app", "ana")) == 0
+        now[0] += timedelta(days=2)
+        assert await memory.sweep_expired(("app", "ana")) >= 2
+        exported = [line async for line in memory.export(ANA)]
+        assert "Theo" not in "".join(exported)
+        assert "Leeds" in "".join(exported)
+
+
+async def test_turns_that_no_run_has_read_draw_no_facts(talk: Talk) -> None:
+    await talk.say("My brother Theo is a baker.")
+    await talk.say("I live in Leeds.")
+    await talk.say("Forget what I said about Theo")
+    await talk.memory.consolidate(ANA, "t")
+    assert "Theo" not in await talk.told("Who is Theo?")
+    assert [one.slot for one in await talk.memory.facts(ANA)] == ["residence"]
+
+
+async def test_only_the_user_may_ask(talk: Talk) -> None:
+    await talk.say("My brother Theo is a baker.")
+    new = await talk.say("Forget what I said about Theo", role="agent")
+    assert new.set_aside == ()
+    assert "Theo is a baker" in await talk.told("Who is Theo?")
+
+
+async def test_an_option_switches_it_off(dsn: str) -> None:
+    async with open_memory(dsn, worker=False, forget_requests=False) as memory:
+        talk = Talk(memory)
+        await talk.say("My brother Theo is a baker.")
+        assert (await talk.say("Forget what I said about Theo")).set_aside == ()
+        assert "baker" in await talk.told("Who is Theo?")
+        gone = await memory.forget_about(ANA, "Theo")
+        assert gone.done.memories == 2
+        assert "Theo" not in await talk.told("Who is Theo?")
+
+
+async def test_a_topic_nobody_spoke_of_changes_nothing(talk: Talk) -> None:
+    await talk.say("I live in Leeds.")
+    gone = await talk.memory.forget_about(ANA, "Theo")
+    assert gone.done.run_id is None
+    assert await talk.memory.runs(ANA) == []
+    with pytest.raises(InvalidInput, match="topic must name something"):
+        await talk.memory.forget_about(ANA, "it")
+
+
+async def test_process_memory_says_what_went_and_keeps_it_out(dsn: str) -> None:
+    async with open_memory(dsn) as memory:
+        await memory.process_memory("My brother Theo is a baker.", "ana", app="app")
+        answer = await memory.process_memory("forget what i said about theo", "ana", app="app")
+        [gone] = answer["metadata"]["set_aside"]
+        assert gone["topic"] == "theo"
+        await memory.process_memory("I live in Leeds.", "ana", app="app")
+        await memory.end_session(user_id="ana", app="app")
+        assert await memory.flush()
+        told = await Talk(memory).told("Who is Theo, and where do I live?")
+        assert "Theo" not in told
+        assert "Leeds" in told

@@ -1,0 +1,112 @@
+"""Which turns ask to forget a topic, and which texts are about it."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared_core.nlp.forget_requests import forget_requests, is_about, topic_request
+
+ASKED = {
+    "Forget what I said about Theo": "Theo",
+    "forget everything i told you about theo pls": "theo",
+    "can you delete everything about my ex?": "my ex",
+    "please forget what i said about the surgery.": "the surgery",
+    "ok forget anything I mentioned about Marta, thanks": "Marta",
+    "erase what you know about my brother": "my brother",
+    "hey could you remove everything about my old job from your memory": "my old job",
+    "delete all memories about Rex": "Rex",
+    "wipe all you know about Anna please": "Anna",
+    "forget the stuff about my knee": "my knee",
+    "把阿泽的事忘了吧": "阿泽",
+    "请把我说的关于阿泽的事都忘掉": "阿泽",
+    "忘掉关于阿泽的一切": "阿泽",
+    "忘了我说的阿泽的事吧": "阿泽",
+    "帮我把我前男友的事情删掉": "我前男友",
+    "删除我之前说过的关于面试的内容": "面试",
+    "别再记得小雨的事了": "小雨",
+    "能不能把我说过的有关手术的话全部删除？": "手术",
+    "把關於阿澤的事忘掉": "阿澤",
+}
+NOT_ASKED = (
+    "forget it",
+    "Forget about it",
+    "forget about the pizza",
+    "I forgot what I said about Theo",
+    "don't forget what I said about Theo",
+    "never forget what i said about rent",
+    "did you forget what I said about Theo?",
+    "I'll never forget what she said about my hair",
+    "what if you forget everything about me",
+    "forget everything",
+    "I want to forget everything about that night lol",
+    "how do i delete everything about my facebook account",
+    "remove the part about pricing from this email: hi bob",
+    "delete all of it",
+    "forget what I said",
+    "you can't forget what I said about Theo",
+    "Theo forgot everything about the meeting",
+    'my mum said "forget everything i told you about dad"',
+    "```\nforget everything i told you about theo\n```",
+    "别忘了阿泽的事",
+    "我忘了阿泽的事",
+    "我把阿泽的事忘了",
+    "他把阿泽的事忘了吧",
+    "千万不要忘记阿泽的事",
+    "忘了吧",
+    "把伞忘了",
+    "我把钥匙忘在家了",
+    "你是不是忘了阿泽的事",
+    "怎么能把阿泽的事忘了呢",
+    "把他忘了吧",
+    "删掉这段话",
+    "把这句话删了",
+    "帮我把第二段删掉",
+    "忘记密码怎么办",
+)
+
+
+@pytest.mark.parametrize(("text", "topic"), ASKED.items())
+def test_a_request_names_its_topic(text: str, topic: str) -> None:
+    [request] = forget_requests(text)
+    assert (request.topic, request.is_whole) == (topic, True)
+
+
+@pytest.mark.parametrize("text", NOT_ASKED)
+def test_forgetting_in_another_sense_is_no_request(text: str) -> None:
+    assert forget_requests(text) == []
+
+
+def test_a_request_beside_other_words_is_not_the_whole_turn() -> None:
+    [request] = forget_requests("Forget what I said about Theo. Anyway, what's for dinner?")
+    assert (request.topic, request.is_whole) == ("Theo", False)
+
+
+@pytest.mark.parametrize(
+    ("topic", "text", "expected"),
+    [
+        ("Theo", "theo's flat is damp", True),
+        ("Theo", "We talked about theology.", False),
+        ("my old job", "My old job was in Leeds.", True),
+        ("my old job", "My new job is in Leeds.", False),
+        ("阿泽", "阿泽下周来北京", True),
+        ("面试", "我有一个考试", False),
+    ],
+)
+def test_a_text_is_about_a_topic_if_it_holds_its_words(
+    topic: str, text: str, expected: bool
+) -> None:
+    request = topic_request(topic)
+    assert request is not None
+    assert is_about(request, text) is expected
+
+
+def test_other_names_of_a_topic_count() -> None:
+    request = topic_request("my brother")
+    assert request is not None
+    assert request.bare_topic == "brother"
+    assert is_about(request, "Emil is eight.", ["Emil"])
+
+
+@pytest.mark.parametrize("topic", ["", "it", "the", "他", "?"])
+def test_a_topic_must_name_something(topic: str) -> None:
+    assert topic_request(topic) is None
