@@ -173,7 +173,8 @@ class FactDraft:
     operation: "assert" states the fact; "retract" ends it (value "" ends every value of the slot);
     "doubt" says that it may have ended.
     denies: the retracted fact never held, so it ends when it began. change: the turn says that
-    something changed.
+    something changed. confirms: the turn agrees with a known fact without saying it, so it is no
+    provenance and states no new fact.
     confidence: 0 to 1. pattern: id of the rule, or name of the prompt, that found it.
     other_event_ids: further turns of its provenance; forgetting any of them forgets the fact.
     subject: the person it is about; only a fact about the same subject supersedes another.
@@ -195,6 +196,7 @@ class FactDraft:
     operation: Literal["assert", "retract", "doubt"] = "assert"
     denies: bool = False
     change: bool = False
+    confirms: bool = False
     other_event_ids: tuple[str, ...] = ()
     subject: str = USER
     valid_from: datetime | None = None

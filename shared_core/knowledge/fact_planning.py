@@ -173,7 +173,9 @@ def plan_facts(
     """
     fold = _FactFold(known, retractions, new_id, now)
     for draft in drafts:
-        draft = fold.identified(draft)
+        states = draft.operation == "assert" and not draft.confirms
+        if states or not fold.holds(draft):
+            draft = fold.identified(draft)
         at = said_at[draft.event_id]
         if draft.operation == "retract":
             fold.retract(draft, at)
@@ -207,6 +209,11 @@ class _FactFold:
         self._stated.setdefault(place, []).append(one)
         if one.valid_until is None:
             self._current[place] = one
+
+    def holds(self, draft: FactDraft) -> bool:
+        """Tell whether the fact of a draft is current exactly as the draft names it."""
+        current = self._current.get((draft.fact_type, fact_key(draft)))
+        return current is not None and normalised(current.value) == normalised(draft.value)
 
     def identified(self, draft: FactDraft) -> FactDraft:
         """Return the draft with the named person as subject, if the relation is unambiguous."""
@@ -251,6 +258,8 @@ class _FactFold:
             others += self._stated.get(key, []) if key else []
         end = next_end(at, same, others, self._ends_of(draft, at))
         known = same_spell(at, same, end)
+        if draft.confirms and known is None:
+            return
         begins = _begins(draft, at, [one for one in others if one.holds(at)])
         for key in (place, opposite, *beside):
             if key and (known is None or self._current.get(key) is not known):

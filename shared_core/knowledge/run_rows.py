@@ -151,7 +151,8 @@ class RunRows:
             self.memories.append(self._fact_row(fact))
             self._draw(str(fact.memory_id), self._turns_of(fact.draft))
         for draft, known in plan.restated:
-            self._draw(str(known.row_id), self._turns_of(draft))
+            if not draft.confirms:
+                self._draw(str(known.row_id), self._turns_of(draft))
 
     def add_edges(self, plan: EdgePlan) -> None:
         """Add the provenance of the edges of a plan."""

@@ -100,12 +100,12 @@ DECLARED = Relations()
 
 
 def triples_of(facts: Iterable[FactDraft]) -> list[TripleDraft]:
-    """Return the distinct edges that facts state. Retractions and unnamed people give none."""
+    """Return the distinct edges that facts state. Only assertions about named people do."""
     edges: dict[tuple[str, str, str], TripleDraft] = {}
     for fact in facts:
         relation, subject = slot_relation(fact.slot), fact.subject
         unnamed = (about_person(fact.slot) and subject == USER) or subject.startswith(f"{USER}'s ")
-        if fact.operation == "retract" or not relation or unnamed:
+        if fact.operation != "assert" or fact.confirms or not relation or unnamed:
             continue
         edge = TripleDraft(
             subject=subject,
