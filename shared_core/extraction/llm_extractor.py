@@ -7,21 +7,27 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Final, Self, TypeVar
 
 from shared_core.core.domain import (
     Event,
     Extraction,
+    HeldFact,
     InsightDraft,
     JsonValue,
+    KnownPerson,
     Memory,
     MemoryId,
     ModelUsage,
 )
 from shared_core.core.namespaces import clean_text
 from shared_core.errors import InvalidInput, ModelOutputInvalid
-from shared_core.extraction.llm_drafts import SECRET, AnswerDrafting, ModelAnswer, with_context
+from shared_core.extraction.earlier_turns import with_context
+from shared_core.extraction.evidence import SECRET
+from shared_core.extraction.held_listing import HeldListing, listing_of
+from shared_core.extraction.llm_drafts import AnswerDrafting, ModelAnswer
 from shared_core.extraction.llm_schema import (
     EXTRACTION,
     REFLECTION,
@@ -48,8 +54,8 @@ from shared_core.ports.storage import Extractor
 
 log = logging.getLogger("hippocampus")
 
-MODEL_VERSION: Final = "llm-v1"
-EXTRACT: Final = "extract.v1"
+MODEL_VERSION: Final = "llm-v2"
+EXTRACT: Final = "extract.v2"
 SUMMARISE: Final = "summarise.v1"
 REFLECT: Final = "reflect.v1"
 
@@ -110,13 +116,25 @@ class ModelExtractor:
             if count < 1:
                 raise InvalidInput(f"{name} must be at least 1, got {count}")
         self.fallback = fallback
-        self.usage = ModelUsage()
-        """Usage of this object so far, including unusable answers."""
         self._calls = ModelCalls(
             model, max_concurrent_model_calls=max_concurrent_model_calls, timeout_s=timeout_s
         )
         self._max_input_tokens = max_input_tokens
         self._max_output_tokens = max_output_tokens
+        self._people: Sequence[KnownPerson] = ()
+        self._held: Sequence[HeldFact] = ()
+
+    def knowing(self, people: Sequence[KnownPerson], held: Sequence[HeldFact] = ()) -> Self:
+        """Return a copy that shows the model these facts, for one window; it shares the usage."""
+        knowing = copy(self)
+        knowing._people = people
+        knowing._held = held
+        return knowing
+
+    @property
+    def usage(self) -> ModelUsage:
+        """Usage of this object so far, including unusable answers."""
+        return self._calls.usage
 
     @property
     def name(self) -> str:
@@ -145,7 +163,9 @@ class ModelExtractor:
         for part in parts:
             if any(event.role == "user" for event in part.turns.values()):
                 known = await asyncio.to_thread(context_text, before, KNOWN_TOKENS)
-                read = await self._extract(part, known)
+                text = f"{known}\n{part.text}"
+                listing = await asyncio.to_thread(listing_of, self._held, text)
+                read = await self._extract(part, known, listing)
                 turns = list(part.turns.values())
                 found = _joined(found, await asyncio.to_thread(with_context, read, turns, before))
             before += part.turns.values()
@@ -153,14 +173,19 @@ class ModelExtractor:
                 break
         return found
 
-    async def _extract(self, part: Transcript, known: str) -> Extraction:
+    async def _extract(self, part: Transcript, known: str, listing: HeldListing) -> Extraction:
         prompt = load_prompt(EXTRACT)
-        values = {"known": known or NONE, "turns": part.text, "language": part.language_note}
+        values = {
+            "held": listing.text or NONE,
+            "known": known or NONE,
+            "turns": part.text,
+            "language": part.language_note,
+        }
         schema = lists_schema("Extraction", EXTRACTION)
         (answer, truncated), usage = await self.ask(
             prompt, values, schema, tuple(EXTRACTION), _answer
         )
-        drafting = AnswerDrafting(part, known, prompt.version)
+        drafting = AnswerDrafting(part, known, prompt.version, listing, self._people)
         result = await asyncio.to_thread(drafting.drafts_from, answer)
         _log_left_out(result.left_out)
         behind = _after_last(part, answer) if truncated else []
@@ -225,7 +250,6 @@ class ModelExtractor:
     async def _complete(self, request: ModelRequest) -> tuple[ModelReply, ModelUsage]:
         """Call the model once. Raises ModelOutputInvalid for a refusal or an empty answer."""
         reply, usage = await self._calls.complete(request)
-        self.usage += usage
         if reply.finish == "refused":
             raise ModelOutputInvalid(f"language model {self._calls.name!r} refused to answer")
         if not reply.text.strip():

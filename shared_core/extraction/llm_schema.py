@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
@@ -25,6 +25,16 @@ OWNERS: Final = frozenset(
     ("user_id", "userid", "owner", "owner_id", "app", "app_name", "scope", "namespace", "tenant")
 )
 """Keys a model may not use: the owner of a memory comes from its thread, never from an answer."""
+Operation = Literal["add", "update", "end", "doubt", "keep"]
+OPERATIONS: Final[Mapping[Operation, Sequence[object]]] = {
+    "add": ("add", "assert", "new", "", None),
+    "update": ("update", "replace", "change", "correct"),
+    "end": ("end", "retract", "remove", "delete"),
+    "doubt": ("doubt",),
+    "keep": ("keep", "confirm"),
+}
+"""The operations on facts, each with the words that models write for it."""
+FACT_ID: Final = re.compile(r"\[?f?(\d{1,6})\]?", re.IGNORECASE)
 SCHEMA_WORDS: Final = ("type", "properties", "required", "items", "enum", "description")
 
 
@@ -62,6 +72,23 @@ def _one_of(words: Sequence[str], default: str) -> BeforeValidator:
     return BeforeValidator(chosen)
 
 
+def _operation(value: object) -> object:
+    """Return the operation that a word means; an unknown word stays, and is refused."""
+    word = value.strip().lower() if isinstance(value, str) else value
+    return next((name for name, words in OPERATIONS.items() if word in words), word)
+
+
+def _fact_id(value: object) -> object:
+    """Return "f3" for "f3", "[F3]" or 3, and "" for nothing."""
+    text = str(_one_line(value) or "")
+    match = FACT_ID.fullmatch(text)
+    return f"f{int(match[1])}" if match else text
+
+
+def _truth(value: object) -> bool:
+    return value is True or (isinstance(value, str) and value.strip().lower() in ("true", "yes"))
+
+
 Turns = Annotated[list[int], BeforeValidator(_numbers), Field(min_length=1)]
 Turn = Annotated[int, BeforeValidator(_first_number)]
 # The schema asks for one turn; extra turns a model names are further sources.
@@ -75,6 +102,7 @@ Named = Annotated[
 Text = Annotated[
     str, BeforeValidator(_one_line), Field(min_length=1, max_length=MAX_TEXT_CHARACTERS)
 ]
+OptionalText = Annotated[str, BeforeValidator(_one_line), Field(max_length=MAX_TEXT_CHARACTERS)]
 Importance = Annotated[float, _range(1.0, 10.0, IMPORTANCE)]
 Share = Annotated[float, _range(0.0, 1.0, CONFIDENCE)]
 Kept = Annotated[Privacy, _one_of(("private", "public"), "private")]
@@ -97,21 +125,34 @@ class Element(BaseModel):
         return given
 
 
-class FactItem(Element):
-    """A fact; the prompt "extract" explains each field."""
+class FactOperation(Element):
+    """What turns do to a fact; the prompt "extract" explains each field.
 
+    id: a shown fact, or "". A new fact needs a slot and a statement, any other operation an id or a
+    slot.
+    """
+
+    op: Annotated[Operation, BeforeValidator(_operation)] = "add"
+    id: Annotated[str, BeforeValidator(_fact_id)] = ""
     turns: Turns
     subject: Value = "user"
-    slot: Named
+    slot: Value = ""
     value: Value = ""
-    statement: Text
-    change: Annotated[Literal["assert", "retract"], _one_of(("assert", "retract"), "assert")] = (
-        "assert"
-    )
+    statement: OptionalText = ""
+    single: Annotated[bool, BeforeValidator(_truth)] = False
     since: Value = ""
     confidence: Share = CONFIDENCE
     importance: Importance = IMPORTANCE
     privacy: Kept = "private"
+
+    @model_validator(mode="after")
+    def names_a_fact(self) -> Self:
+        """Refuse an operation that says of no fact what it does to it."""
+        if self.op == "add" and not (self.slot and self.statement):
+            raise ValueError("adds a fact without a slot or a statement")
+        if not (self.id or self.slot):
+            raise ValueError("names no fact")
+        return self
 
 
 class SourcedTextItem(Element):
@@ -163,7 +204,7 @@ class ReflectionItem(Element):
 
 
 EXTRACTION: Final[Mapping[str, type[Element]]] = {
-    "facts": FactItem,
+    "facts": FactOperation,
     "statements": StatementItem,
     "insights": InsightItem,
     "relations": RelationItem,

@@ -25,7 +25,7 @@ MAX_TOOL_CHARACTERS: Final = 500
 CUT: Final = " […]"
 BYTES_PER_TOKEN: Final = 4
 """Rough size of a token, for text that is not shown."""
-OUR_TAG: Final = Tags(("known", "turns", "previous", "memories", "answer"))
+OUR_TAG: Final = Tags(("known", "facts", "turns", "previous", "memories", "answer"))
 OUR_NOTICE: Final = NOTICE.strip()
 OUR_SECTIONS: Final = "|".join(name for name in READING_ORDER if name != "query")
 OUR_SECTION: Final = re.compile(rf"<({OUR_SECTIONS})>\n.*?(?:</\1>|\Z)|</?query>", re.DOTALL)

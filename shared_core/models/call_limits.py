@@ -6,7 +6,7 @@ import asyncio
 import os
 from contextlib import AbstractAsyncContextManager
 
-from shared_core.core.domain import ModelUsage
+from shared_core.core.domain import NO_USAGE, ModelUsage
 from shared_core.core.event_loops import on_own_loop
 from shared_core.errors import InvalidInput, MemoryCoreError, ModelUnavailable
 from shared_core.models.failures import model_failure
@@ -42,6 +42,8 @@ class ModelCalls:
         self._model = model
         self._limit = max_concurrent_model_calls
         self._timeout_s = timeout_s
+        self.usage = NO_USAGE
+        """Usage of this object so far."""
 
     @property
     def name(self) -> str:
@@ -55,6 +57,7 @@ class ModelCalls:
             input_tokens=max(0, reply.input_tokens),
             output_tokens=max(0, reply.output_tokens),
         )
+        self.usage += usage
         return reply, usage
 
     async def _complete(self, request: ModelRequest) -> ModelReply:

@@ -15,6 +15,7 @@ from typing import Final, cast
 
 from shared_core.core.domain import FactType
 from shared_core.nlp.rules import load_rules, read_rule_file
+from shared_core.nlp.text import place_of
 
 MAX_SLOT_CHARACTERS: Final = 48
 FAVOURITE: Final = "favourite"
@@ -133,6 +134,15 @@ def slot_name(given: str) -> str | None:
 def known_slot_names() -> frozenset[str]:
     """Return all names and aliases in the ontology that need no part filled in."""
     return frozenset({*(name for name in _ontology() if "{" not in name), *_names_in("aliases")})
+
+
+def slots_named(text: str) -> frozenset[str]:
+    """Return the slots and relations that a text mentions: {"employer", "relation.boss"}."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    names = {name.replace("_", " "): slot for name, slot in _names_in("aliases").items()}
+    names |= {slot: slot for slot in names.values()}
+    names |= {word.casefold(): f"{RELATION}.{kin}" for word, kin in _kinship().items()}
+    return frozenset(slot for name, slot in names.items() if place_of(name, folded) >= 0)
 
 
 def slot_for_alias(name: str) -> str:

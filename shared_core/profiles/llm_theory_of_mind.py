@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 
 from shared_core.core.domain import ModelUsage
 from shared_core.core.ids import uuid7
-from shared_core.extraction.llm_drafts import SECRET
+from shared_core.extraction.evidence import SECRET
 from shared_core.extraction.llm_schema import Element, Share, Text, Turns, Value, lists_schema
 from shared_core.extraction.prompts import load_prompt
 from shared_core.extraction.transcript import escaped, transcripts

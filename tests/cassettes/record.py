@@ -114,7 +114,7 @@ def await_health(process: subprocess.Popen[bytes], health: str) -> None:
 
 
 def note_provenance() -> None:
-    prompts = sorted((ROOT / "shared_core" / "prompts").glob("*.md"))
+    prompts = sorted((ROOT / "shared_core" / "extraction" / "prompts").glob("*.md"))
     provenance = {
         "recorded": datetime.now(UTC).date().isoformat(),
         "prompts": {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in prompts},

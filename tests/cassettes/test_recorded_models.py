@@ -12,13 +12,14 @@ from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from google.adk.models.google_llm import Gemini
 from langchain_openai import ChatOpenAI
 from vcr.cassette import Cassette
 
-from shared_core.core.domain import Event, Extraction
+from shared_core.core.domain import Event, Extraction, HeldFact, MemoryId
 from shared_core.errors import ModelOutputInvalid, ModelUnavailable
 from shared_core.extraction.llm_extractor import ModelExtractor
 from shared_core.extraction.rule_based import RuleExtractor
@@ -49,6 +50,20 @@ EVENTS = [
     )
 ]
 IDS = {event.event_id for event in EVENTS}
+HELD = [
+    HeldFact(
+        memory_id=MemoryId(UUID(int=7)),
+        fact_type="profile",
+        slot="employer",
+        subject="user",
+        value="Google",
+        statement="User works at Google.",
+        functional=True,
+        stated_at=datetime(2026, 1, 1, tzinfo=UTC),
+    )
+]
+SHOWN = "<facts>\n[f1] user, employer: Google | User works at Google.\n</facts>"
+OPERATIONS = ["add", "update", "end", "doubt", "keep"]
 
 
 def chat(**options: Any) -> ChatOpenAI:
@@ -81,19 +96,21 @@ def check_plumbing(found: Extraction) -> None:
 async def test_langchain_openai_holds_the_model_to_the_schema(cassette: Cassette) -> None:
     reader = extractor(chat(max_tokens=400))
     try:
-        check_plumbing(await reader.extract(EVENTS, []))
+        check_plumbing(await reader.knowing([], HELD).extract(EVENTS, []))
     except ModelOutputInvalid as error:
         assert MODEL in str(error)
     [first, *_] = sent(cassette)
     schema = first["response_format"]["json_schema"]["schema"]
     assert "json_schema" == first["response_format"]["type"]
     assert ["facts", "statements", "insights", "relations", "feelings"] == schema["required"]
+    assert OPERATIONS == schema["properties"]["facts"]["items"]["properties"]["op"]["enum"]
+    assert SHOWN in first["messages"][1]["content"]
     assert ["system", "user"] == [message["role"] for message in first["messages"]]
     assert "[3] user, 2026-03-01: My daughter Cancan" in first["messages"][1]["content"]
     assert not any(event_id in json.dumps(first) for event_id in IDS)
     assert reader.usage.calls == len(cassette) <= 2
     assert reader.usage.input_tokens > 1000 and 0 < reader.usage.output_tokens <= 600
-    assert f"llm-v1/extract.v1/{MODEL}" == reader.name
+    assert f"llm-v2/extract.v2/{MODEL}" == reader.name
 
 
 async def test_langchain_openai_cut_off_twice_is_refused(cassette: Cassette) -> None:
@@ -135,11 +152,13 @@ async def test_a_sync_function_over_http_answers_in_prose(cassette: Cassette) ->
 
     reader = extractor(ask)
     try:
-        check_plumbing(await reader.extract(EVENTS, []))
+        check_plumbing(await reader.knowing([], HELD).extract(EVENTS, []))
     except ModelOutputInvalid as error:
         assert "ask" in str(error)
     assert reader.usage.calls == len(cassette)
-    assert "response_format" not in sent(cassette)[0]
+    first, *_ = sent(cassette)
+    assert "response_format" not in first
+    assert SHOWN in first["messages"][0]["content"]
 
 
 async def test_a_server_that_refuses_the_request_is_named(cassette: Cassette) -> None:
@@ -179,14 +198,16 @@ def gemini() -> Gemini:
 async def test_adk_gemini_holds_the_model_to_the_schema(cassette: Cassette) -> None:
     reader = extractor(gemini(), max_output_tokens=300)
     try:
-        check_plumbing(await reader.extract(EVENTS, []))
+        check_plumbing(await reader.knowing([], HELD).extract(EVENTS, []))
     except ModelOutputInvalid as error:
         assert MODEL in str(error)
     [first, *_] = sent(cassette)
     settings = first["generationConfig"]
     assert "application/json" == settings["responseMimeType"]
     assert 0 == settings["temperature"] and 300 == settings["maxOutputTokens"]
-    assert "facts" in settings["responseSchema"]["properties"]
+    operation = settings["responseSchema"]["properties"]["facts"]["items"]["properties"]
+    assert OPERATIONS == operation["op"]["enum"]
+    assert SHOWN in first["contents"][0]["parts"][0]["text"]
     assert "long-term memory" in json.dumps(first["systemInstruction"])
     assert reader.usage.calls == len(cassette) <= 2
     assert reader.usage.input_tokens > 0

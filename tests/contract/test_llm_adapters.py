@@ -326,7 +326,7 @@ async def test_every_face_takes_a_model(face: str, dsn: str, said_once: Event) -
         facts, summary = await learned(engine, said_once)
     finally:
         await close()
-    assert [f"residence=Oslo by llm-v1/extract.v1/{name}"] == facts
+    assert [f"residence=Oslo by llm-v2/extract.v2/{name}"] == facts
     assert "She lives in Oslo." == summary
 
 

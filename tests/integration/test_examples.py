@@ -13,7 +13,7 @@ import pytest
 from warm_python import warm_python
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-BY_FUNCTION = "llm-v1/extract.v1/__main__.my_function"
+BY_FUNCTION = "llm-v2/extract.v2/__main__.my_function"
 
 
 def run(name: str, *arguments: str, cold: bool = False) -> str:

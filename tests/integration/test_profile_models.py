@@ -28,7 +28,7 @@ SAID = {
 }  # fmt: skip
 FACTS = {
     "facts": [{"turns": [1], "subject": "user", "slot": "residence", "value": "Leeds",
-               "statement": "User lives in Leeds.", "change": "assert", "confidence": 0.9,
+               "statement": "User lives in Leeds.", "confidence": 0.9,
                "importance": 8, "privacy": "private"}],
     "statements": [], "insights": [], "relations": [], "feelings": [],
 }  # fmt: skip

@@ -139,5 +139,5 @@ async def test_a_refused_summary_costs_no_extraction(dsn: str) -> None:
         assert (1, "Acme pays my wages these days.") == (len(model.read), report.summary)
         assert ["Acme"] == [one.value for one in await memory.facts(ANN)]
         [run] = await memory.runs(ANN)
-        assert ("llm-v1/extract.v1/fake", True) == (run.extractor, run.counts["summed_by_rules"])
+        assert ("llm-v2/extract.v2/fake", True) == (run.extractor, run.counts["summed_by_rules"])
         assert "instead_of" not in run.counts

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
-from shared_core.core.domain import Event, Role
+from shared_core.core.domain import Event, HeldFact, MemoryId, Role
 from shared_core.extraction.llm_extractor import ModelExtractor
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.models.language_model import ModelReply, ModelRequest
@@ -63,3 +64,17 @@ def fact(turn: object, slot: str, value: str, statement: str = "", **more: Any) 
     """Return a fact as a model writes it."""
     text = statement or f"The user's {slot} is {value}."
     return {"turns": turn, "slot": slot, "value": value, "statement": text, **more}
+
+
+def held(value: str, *, slot: str = "employer", number: int = 1, **more: Any) -> HeldFact:
+    """Return a known fact; number: its id, and the minute it was recorded."""
+    fields = {
+        "fact_type": "profile",
+        "subject": "user",
+        "statement": f"User's {slot} is {value}.",
+        "functional": True,
+        "stated_at": NOON - timedelta(days=9) + timedelta(minutes=number),
+    }
+    return HeldFact(
+        memory_id=MemoryId(UUID(int=number)), slot=slot, value=value, **{**fields, **more}
+    )

@@ -6,7 +6,7 @@ import pytest
 
 from shared_core.core.domain import Extraction, FactDraft, InsightDraft, StatementDraft
 from shared_core.extraction.draft_validation import validated
-from shared_core.extraction.llm_drafts import EarlierTurns
+from shared_core.extraction.earlier_turns import EarlierTurns
 from tests.unit.scripted_model import fact, reading, turns
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shared_core.extraction.llm_schema import FactItem, FeelingItem
+from shared_core.extraction.llm_schema import FactOperation, FeelingItem
 from shared_core.models.json_repair import Unreadable, clamped, read_items, read_object
 
 KEYS = ("facts", "insights")
@@ -140,15 +140,15 @@ def test_one_element_of_no_use_costs_no_other() -> None:
         FACT | {"statement": ""},
         FACT | {"value": "x" * 1000},
         FACT | {"user_id": "bob"},
-        FACT | {"turns": "turn 3 and 4", "confidence": "95%", "importance": 99, "change": "DROP"},
+        FACT | {"turns": "turn 3 and 4", "confidence": "95%", "importance": 99, "op": "add"},
     ]
-    items, wrong = read_items(elements, FactItem, 100)
+    items, wrong = read_items(elements, FactOperation, 100)
     assert [[1], [3]] == [item.turns for item in items]
-    assert (0.95, 10.0, "assert") == (items[1].confidence, items[1].importance, items[1].change)
+    assert (0.95, 10.0, "add") == (items[1].confidence, items[1].importance, items[1].op)
     assert len(wrong) == 6
     assert any("user_id" in one for one in wrong)
 
 
 def test_only_so_many_elements_are_read() -> None:
-    items, _ = read_items([FACT] * 500, FactItem, 100)
+    items, _ = read_items([FACT] * 500, FactOperation, 100)
     assert len(items) == 100

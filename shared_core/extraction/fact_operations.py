@@ -1,0 +1,358 @@
+"""Turn the operations of a model's answer on facts into drafts, and drop inadmissible ones. Pure.
+
+A model is not trusted with the ends of facts:
+- An operation needs the number of a shown user turn.
+- It may only name a fact that was shown with an id; the slot and subject of that fact stay.
+- A new value must share a word with the turns, and a new subject must be named in them or be a
+  known person.
+- A turn ends or doubts few facts, fewer still that it does not mention, and none if it gives orders
+  to the memory.
+- Only a known slot or one of the same answer can be ended without an id. An end without a value is
+  allowed once per turn, for a slot with one value.
+- Slots of the ontology hold one value or many whatever the model says; it decides for its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+from shared_core.core.domain import USER, Emotion, Event, FactDraft, HeldFact, KnownPerson, MemoryId
+from shared_core.extraction.evidence import SECRET, USER_WORDS, Evidence, date_of
+from shared_core.extraction.held_listing import NOTHING_HELD, HeldListing
+from shared_core.extraction.llm_schema import FactOperation
+from shared_core.nlp.kinship import entities_of
+from shared_core.nlp.rules import load_rules
+from shared_core.nlp.slots import Slot, about_slot, is_kin, slot_about, slot_of
+from shared_core.nlp.text import language, normalised, search_terms
+
+MAX_BARE_RETRACTIONS: Final = 1
+"""Maximum number of ends in one turn that name a slot but neither a fact nor a value."""
+MAX_ENDS: Final = 8
+"""Maximum number of known facts that one turn ends or doubts."""
+MAX_UNNAMED_ENDS: Final = 3
+"""Maximum number among them of facts of which the turn has no word."""
+
+
+_Given = TypeVar("_Given")
+_Admitted = TypeVar("_Admitted")
+
+
+class _Inadmissible(Exception):
+    """An operation is not believed; the message says why, without a word of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Where a fact belongs: its subject, its slot, and the facts that identify the subject."""
+
+    subject: str
+    slot: Slot
+    people: tuple[MemoryId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    """An operation with its user turn, further turns, and the known fact it is about, if any."""
+
+    item: FactOperation
+    turn: Event
+    others: tuple[str, ...]
+    held: HeldFact | None = None
+    place: _Place | None = None
+
+
+class FactDrafting:
+    """Turns the operations on facts of one answer into drafts.
+
+    listing: the facts that the model was shown. people: those whom the user named before.
+    pattern: name of the drafts' origin.
+    """
+
+    def __init__(
+        self,
+        evidence: Evidence,
+        pattern: str,
+        listing: HeldListing = NOTHING_HELD,
+        people: Sequence[KnownPerson] = (),
+    ) -> None:
+        self._evidence = evidence
+        self._pattern = pattern
+        self._held = listing.facts
+        self._named = {name.casefold(): one for name, one in entities_of(people).items()}
+        self._told_at = {one.memory_id: one.told_at for one in people}
+
+    def drafts(
+        self, items: Iterable[FactOperation], emotions: Mapping[str, Emotion]
+    ) -> list[FactDraft]:
+        """Return the drafts in the order of their turns."""
+        read = list(self._admissible(self._read, items))
+        read = self._without_contradictions(read)
+        read = self._without_mass_ends(read)
+        found: dict[tuple[str, ...], FactDraft] = {}
+        bare: Counter[str] = Counter()
+        for drafts in self._admissible(lambda one: self._drafts_of(one, found.values()), read):
+            for draft in drafts:
+                value = normalised(draft.value)
+                bare[draft.event_id] += draft.operation == "retract" and not value
+                key = (draft.event_id, draft.subject, draft.slot, value, draft.operation)
+                found.setdefault(key, replace(draft, emotion=emotions.get(draft.event_id)))
+        kept = [
+            draft for draft in found.values() if draft.value or self._one_bare(bare[draft.event_id])
+        ]
+        return sorted(kept, key=lambda draft: self._evidence.order[draft.event_id])
+
+    def _admissible(
+        self, admit: Callable[[_Given], _Admitted], given: Iterable[_Given]
+    ) -> Iterator[_Admitted]:
+        """Yield what is admitted of the given elements, and count the others."""
+        for one in given:
+            try:
+                admitted = admit(one)
+            except _Inadmissible as error:
+                self._evidence.leave_out(str(error))
+            else:
+                yield admitted
+
+    def _read(self, item: FactOperation) -> _Read:
+        """Return an operation with its evidence and the fact it is about."""
+        source = self._evidence.source(item.turns)
+        if source is None:
+            raise _Inadmissible("fact without a turn of the user")
+        if SECRET.search(item.statement):
+            raise _Inadmissible("fact with a secret or no slot")
+        read = _Read(item=item, turn=source[0], others=source[1])
+        if item.id and item.op != "add":
+            held = self._held.get(item.id)
+            if held is None:
+                raise _Inadmissible("operation on a fact that was not shown")
+            return replace(read, held=held)
+        place = self._place(item, read.turn)
+        held = self._same(item, place)
+        if held is not None and item.op == "add":
+            read = replace(read, item=item.model_copy(update={"op": "keep"}))
+        return replace(read, place=place, held=held)
+
+    def _place(self, item: FactOperation, turn: Event) -> _Place:
+        slot = slot_of(item.slot)
+        if slot is None:
+            raise _Inadmissible("fact with a secret or no slot")
+        if item.subject.casefold() in USER_WORDS:
+            return _Place(subject=USER, slot=slot)
+        subject = item.subject
+        people: tuple[MemoryId, ...] = ()
+        if not self._evidence.names(subject):
+            people = self._identified(subject, turn)
+            if not people:
+                raise _Inadmissible("fact about somebody nobody named")
+            subject = self._named[subject.casefold()].subject
+        own_slot, slot = slot, slot_about(subject, slot)
+        if slot.name.startswith("relation.") and (slot != own_slot or is_kin(subject)):
+            subject = USER
+        return _Place(subject=subject, slot=slot, people=people)
+
+    def _identified(self, name: str, turn: Event) -> tuple[MemoryId, ...]:
+        """Return the fact that named a person before a turn; () if nobody is known by the name."""
+        person = self._named.get(name.casefold())
+        fact = person.source_fact if person else None
+        return (fact,) if fact and self._told_at[fact] <= turn.occurred_at else ()
+
+    def _same(self, item: FactOperation, place: _Place) -> HeldFact | None:
+        """Return the shown fact that an operation without an id is about, or None."""
+        here = [one for one in self._held.values() if _is_at(one, place)]
+        value = normalised(item.value)
+        if item.op == "update" or (item.op != "add" and not value):
+            return here[0] if len(here) == 1 else None
+        return next((one for one in here if normalised(one.value) == value), None)
+
+    def _without_contradictions(self, read: Sequence[_Read]) -> list[_Read]:
+        """Drop all but the first operation of a turn on the same known fact."""
+        kept: dict[tuple[object, str], _Read] = {}
+        for place, one in enumerate(read):
+            fact: object = one.held.memory_id if one.held else place
+            if kept.setdefault((fact, one.turn.event_id), one) is not one:
+                self._evidence.leave_out("second operation on a fact in one turn")
+        return list(kept.values())
+
+    def _without_mass_ends(self, read: Sequence[_Read]) -> list[_Read]:
+        """Drop the ends and doubts of turns that have too many of them, or give orders."""
+        ends: Counter[str] = Counter()
+        unnamed: Counter[str] = Counter()
+        orders = {one.turn.event_id for one in read if one.held and _gives_orders(one.turn.text)}
+        for one in read:
+            if _ends(one):
+                ends[one.turn.event_id] += 1
+                unnamed[one.turn.event_id] += not self._mentions(one)
+        kept = []
+        for one in read:
+            turn = one.turn.event_id
+            if turn in orders and one.held and one.item.op != "keep":
+                self._evidence.leave_out("change by a turn that gives orders to the memory")
+            elif _ends(one) and (ends[turn] > MAX_ENDS or unnamed[turn] > MAX_UNNAMED_ENDS):
+                self._evidence.leave_out("retraction of everything")
+            else:
+                kept.append(one)
+        return kept
+
+    def _mentions(self, read: _Read) -> bool:
+        """Tell whether the turns of an operation have a word of the known fact."""
+        assert read.held is not None
+        about = "" if read.held.subject == USER else read.held.subject
+        said = self._said(read)
+        words = {term for term in search_terms(f"{about} {read.held.value}") if len(term) > 1}
+        return not words.isdisjoint(search_terms(said)) or _names(said, read.held.value)
+
+    def _states(self, read: _Read, value: str) -> bool:
+        """Tell whether the turns of an operation have all words of a value."""
+        said, words = self._said(read), search_terms(value)
+        return set(words).issubset(search_terms(said)) if words else _names(said, value)
+
+    def _said(self, read: _Read) -> str:
+        ids = {read.turn.event_id, *read.others}
+        return " ".join(one.text for one in self._evidence.turns.values() if one.event_id in ids)
+
+    def _drafts_of(self, read: _Read, before: Iterable[FactDraft]) -> list[FactDraft]:
+        item, held = read.item, read.held
+        if held is None:
+            return [self._new(read, before)]
+        if item.op == "update" and normalised(item.value) != normalised(held.value):
+            return self._replaced(read, held)
+        if item.op in ("keep", "update"):
+            stated = self._states(read, held.value)
+            return [replace(self._again(read, held), confirms=not stated)]
+        return [self._of(read, held)]
+
+    def _replaced(self, read: _Read, held: HeldFact) -> list[FactDraft]:
+        """Return the drafts that put another value in the place of a known fact."""
+        item = read.item
+        statement = item.statement or held.statement.replace(held.value, item.value, 1)
+        if not item.value or statement == held.statement or not self._evidence.says(item.value):
+            raise _Inadmissible("update without a value that somebody said")
+        new = replace(
+            self._again(read, held),
+            value=item.value,
+            statement=statement,
+            language=language(statement),
+        )
+        return [new] if held.functional else [self._of(read, held), new]
+
+    def _again(self, read: _Read, held: HeldFact) -> FactDraft:
+        """Return the draft that states a known fact; it rests on the naming of its subject."""
+        unnamed = held.subject != USER and not self._evidence.names(held.subject)
+        people = self._identified(held.subject, read.turn) if unnamed else ()
+        return replace(self._of(read, held), operation="assert", people=people)
+
+    def _of(self, read: _Read, held: HeldFact) -> FactDraft:
+        """Return the draft that ends or doubts a known fact."""
+        item = read.item
+        return FactDraft(
+            fact_type=held.fact_type,
+            slot=held.slot,
+            value=held.value,
+            statement=held.statement,
+            event_id=read.turn.event_id,
+            functional=held.functional,
+            confidence=item.confidence,
+            pattern=self._pattern,
+            language=language(held.statement),
+            operation="doubt" if item.op == "doubt" else "retract",
+            other_event_ids=read.others,
+            subject=self._written(held),
+            valid_from=date_of(item.since, read.turn.occurred_at),
+            importance=item.importance,
+            privacy=item.privacy,
+        )
+
+    def _written(self, held: HeldFact) -> str:
+        """Return the subject of a known fact as its statement writes it."""
+        if held.subject == USER:
+            return USER
+        person = self._named.get(held.subject)
+        at = held.statement.casefold().find(held.subject)
+        written = held.statement[at : at + len(held.subject)] if at >= 0 else ""
+        if written.casefold() == held.subject:
+            return written
+        return person.subject if person else held.subject
+
+    def _new(self, read: _Read, before: Iterable[FactDraft]) -> FactDraft:
+        """Return the draft of an operation on a fact that was not shown."""
+        item, place = read.item, read.place
+        assert place is not None
+        slot = place.slot
+        if item.op == "doubt":
+            raise _Inadmissible("doubt about a fact that was not shown")
+        if item.value and not self._evidence.says(item.value):
+            raise _Inadmissible("fact with a value nobody said")
+        functional = slot.functional if slot.known else item.single
+        if item.op == "end":
+            added = _added(before, place, item.value)
+            if not slot.known and added is None:
+                raise _Inadmissible("retraction that names nothing known")
+            functional = added.functional if added else slot.functional
+            if not (item.value or functional):
+                raise _Inadmissible("retraction that names nothing known")
+        elif not item.value or not item.statement:
+            raise _Inadmissible("fact without a value")
+        return FactDraft(
+            fact_type=slot.fact_type,
+            slot=slot.name,
+            value=item.value,
+            statement=item.statement,
+            event_id=read.turn.event_id,
+            functional=functional,
+            confidence=item.confidence,
+            pattern=self._pattern,
+            language=language(item.statement),
+            operation="retract" if item.op == "end" else "assert",
+            other_event_ids=read.others,
+            subject=place.subject,
+            valid_from=date_of(item.since, read.turn.occurred_at),
+            importance=item.importance,
+            privacy=item.privacy,
+            people=place.people,
+        )
+
+    def _one_bare(self, in_turn: int) -> bool:
+        if in_turn > MAX_BARE_RETRACTIONS:
+            self._evidence.leave_out("retraction of everything")
+        return in_turn <= MAX_BARE_RETRACTIONS
+
+
+def _gives_orders(text: str) -> bool:
+    """Tell whether a text gives orders to the memory: "delete all memories"."""
+    return any(
+        guard.unsafe and guard.scope == "turn" and guard.regex.search(text)
+        for lang in ("en", "zh")
+        for guard in load_rules(lang).guards
+    )
+
+
+def _names(text: str, value: str) -> bool:
+    return bool(normalised(value)) and normalised(value) in normalised(text)
+
+
+def _ends(read: _Read) -> bool:
+    return read.held is not None and read.item.op in ("end", "doubt")
+
+
+def _is_at(held: HeldFact, place: _Place) -> bool:
+    """Tell whether a known fact has this subject and slot, by name or by relation."""
+    if normalised(held.subject) != normalised(place.subject):
+        return False
+    return place.slot.name in (held.slot, about_slot(place.subject, held.slot))
+
+
+def _added(before: Iterable[FactDraft], place: _Place, value: str) -> FactDraft | None:
+    """Return the fact of the same answer that an end without an id is about."""
+    return next(
+        (
+            draft
+            for draft in before
+            if (draft.operation, draft.subject, draft.slot)
+            == ("assert", place.subject, place.slot.name)
+            and normalised(value) in (normalised(draft.value), "")
+        ),
+        None,
+    )
