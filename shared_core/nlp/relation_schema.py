@@ -100,7 +100,7 @@ DECLARED = Relations()
 
 
 def triples_of(facts: Iterable[FactDraft]) -> list[TripleDraft]:
-    """Return the distinct edges that facts state. Only assertions about named people do."""
+    """Return the distinct edges that facts state. Only assertions about named people give any."""
     edges: dict[tuple[str, str, str], TripleDraft] = {}
     for fact in facts:
         relation, subject = slot_relation(fact.slot), fact.subject
