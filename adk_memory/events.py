@@ -14,6 +14,7 @@ from pydantic_core import to_jsonable_python
 from adk_memory.options import IngestOptions
 from shared_core import Event, InvalidInput, Memory, NewMemory, memories_namespace
 from shared_core.core import Role, Scope, shown, to_json
+from shared_core.nlp import shown_text
 
 FROM_USER = "user"
 SECRET_CALLS = "adk_request_"
@@ -168,16 +169,19 @@ def to_memory_entry(
 ) -> MemoryEntry:
     """Return a memory as an entry that ADK can show to a model.
 
-    text: replaces the memory's text. shown: more keys of custom_metadata.
+    text: replaces the memory's text, with its mark if it is a doubtful fact. shown: more keys of
+    custom_metadata.
     """
     about: dict[str, object] = {**_own_metadata(memory), "kind": memory.kind, **shown}
+    if memory.doubted_at is not None:
+        about["doubted_at"] = memory.doubted_at.isoformat()
     if memory.thread_id is not None:
         about["source"] = memory.thread_id
     return RecalledEntry(
         source_event_ids=memory.source_event_ids,
         content=types.Content(
             role="user" if memory.author in (FROM_USER, None) else "model",
-            parts=[types.Part(text=memory.text if text is None else text)],
+            parts=[types.Part(text=shown_text(memory) if text is None else text)],
         ),
         id=public_id(memory, scope),
         author=memory.author,

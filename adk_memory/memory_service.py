@@ -210,8 +210,9 @@ class OpenMemoryService(BaseMemoryService):
         """Return the user's memories that match query, best first, without duplicates.
 
         It returns at most top_k memories and max_chars characters, all above min_relevance. The
-        custom_metadata of an entry has kind, score, and the session id as source. Under a
-        MemoryPlugin an invocation searches the same query once.
+        custom_metadata of an entry has kind, score, the session id as source, and doubted_at for a
+        doubtful fact, which is marked in the text. Under a MemoryPlugin an invocation searches the
+        same query once.
         """
         scope = Scope(app_name, user_id)
         key = (id(self), app_name, user_id, query)

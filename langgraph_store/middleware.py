@@ -28,7 +28,7 @@ from langgraph_store.turn_feed import TurnFeed
 from shared_core import ExtractionStrategy, Hit, InvalidInput, Memory, Scope, run_sync
 from shared_core.context import ShownMemory, memory_block
 from shared_core.core import search_failed, shown
-from shared_core.nlp import TokenCounter, count_tokens
+from shared_core.nlp import TokenCounter, count_tokens, shown_text
 
 _log = logging.getLogger("hippocampus")
 
@@ -199,7 +199,8 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         thread_id = self._thread(request)
         new, summary = _not_in(request.messages, thread_id, hits, thread_summary)
         found = [
-            ShownMemory(_about(hit), hit.memory.text, hit.memory.kind == "semantic") for hit in new
+            ShownMemory(_about(hit), shown_text(hit.memory), hit.memory.kind == "semantic")
+            for hit in new
         ]
         count = model_tokens(request.model) if self._count == "model" else self._count
         block = memory_block(found, self._max_tokens, profile=profile, summary=summary, count=count)

@@ -167,6 +167,7 @@ class RandomRuns:
             retractions=self._retractions(thread),
             bounds=self.random.sample(self.facts, min(len(self.facts), 1)),
             move_edges=[(one, self.moment()) for one in moved],
+            doubted=self._doubted(),
         )
 
     def applied(self, plan: RunPlan) -> None:
@@ -251,7 +252,7 @@ class RandomRuns:
             key=str(memory_id),
             kind=kind,
             text=f"told of {value}",
-            value={"content": value},
+            value={"content": value, "metadata": {"slot": "city"}},
             terms=["told", value],
             occurred_at=self.moment(),
             author="ann",
@@ -300,6 +301,11 @@ class RandomRuns:
             return []
         return [(one, self.moment()) for one in self.random.sample(ids, min(len(ids), 1))]
 
+    def _doubted(self) -> list[tuple[Any, datetime | None]]:
+        """Return facts that a run makes doubtful, or certain again."""
+        some = self.random.sample(self.facts, min(len(self.facts), 2)) if self.maybe(0.5) else []
+        return [(one, self.moment() if self.maybe(0.7) else None) for one in some]
+
     def _retired(self, some: list[UUID], inherited: list[tuple[Any, MemoryId]]) -> list[UUID]:
         """Return what a run retires: seldom what it also draws from, which is refused."""
         drawn_from = {basis for _, basis in inherited}
@@ -333,6 +339,8 @@ class RandomRuns:
                     value="rome",
                     said_at=self.moment(),
                     valid_until=None,
+                    pattern="p",
+                    is_doubt=self.maybe(0.5),
                 ),
                 (f"{thread}1", f"{thread}2"),
             )

@@ -153,7 +153,7 @@ def _draft_json(draft: FactDraft) -> dict[str, JsonValue]:
 
 
 def _draft_line(draft: FactDraft) -> str:
-    sign = "-" if draft.operation == "retract" else "+"
+    sign = {"assert": "+", "retract": "-", "doubt": "?"}[draft.operation]
     since = f", since {draft.valid_from:%Y-%m-%d}" if draft.valid_from else ""
     slot = draft.slot if draft.subject == "user" else f"{draft.slot} of {draft.subject}"
     value = draft.value or "(all)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,10 +14,11 @@ from shared_core.cli import app as cli
 from shared_core.core.domain import JsonValue, Scope
 from shared_core.core.ids import chosen_id, short_id, whole_id
 from shared_core.errors import NotFound
+from shared_core.nlp.uncertainty import uncertain
 
 if TYPE_CHECKING:
     from shared_core.engine import MemoryEngine
-    from shared_core.ports.runs import Fact
+    from shared_core.ports.runs import Fact, FactReason
 
 Key = Annotated[
     str, typer.Argument(help="Key of the fact, or the beginning or the end of the key.")
@@ -33,6 +34,9 @@ def facts(
     uri: cli.Uri = None,
     schema: cli.Schema = None,
     history: Annotated[bool, typer.Option("--history", help="Include facts that ended.")] = False,
+    why: Annotated[
+        bool, typer.Option("--why", help="Show the turns and rules behind each fact.")
+    ] = False,
     as_of: cli.AsOfDate = None,
     known: cli.KnownDate = None,
     as_json: cli.AsJson = False,
@@ -41,10 +45,14 @@ def facts(
     then = cli.as_of_options(as_of, known)
     found = cli.with_memory(
         cli.open_memory(uri, schema=schema, worker=False),
-        lambda memory: memory.facts(Scope(app_name, user), slot, history=history, as_of=then),
+        lambda memory: memory.facts(
+            Scope(app_name, user), slot, history=history, as_of=then, why=why
+        ),
     )
     if as_json:
         cli.print_json(facts_json(found), indent=2)
+    elif found and why:
+        cli.print_all(why_lines(found))
     elif found:
         cli.console().print(facts_table(found))
     else:
@@ -141,34 +149,52 @@ async def _change(
 
 def _show(fact: Fact, as_json: bool) -> None:
     if as_json:
-        cli.print_json(facts_json([fact])[0])
-        return
+        cli.print_json(fact.to_dict())
+    else:
+        cli.print_all([_line(fact)])
+
+
+def _line(fact: Fact) -> Text:
     until = f", until {fact.valid_until:%Y-%m-%d %H:%M} UTC" if fact.valid_until else ""
     since = f"since {fact.valid_from:%Y-%m-%d %H:%M} UTC{until}"
-    cli.print_all([Text(f"{fact.statement} ({since}; key {fact.key})")])
+    statement = uncertain(fact.statement) if fact.is_doubtful else fact.statement
+    return Text(f"{statement} ({since}; key {fact.key})")
 
 
 def facts_json(found: Sequence[Fact]) -> list[JsonValue]:
     """Return facts as JSON values."""
-    return [
-        {
-            "key": fact.key,
-            "slot": fact.slot,
-            "value": fact.value,
-            "statement": fact.statement,
-            "fact_type": fact.fact_type,
-            "confidence": round(fact.confidence, 4),
-            "extractor": fact.extractor,
-            "pattern": fact.pattern,
-            "valid_from": fact.valid_from.isoformat(),
-            "valid_until": cli.iso(fact.valid_until),
-            "recorded_at": cli.iso(fact.recorded_at),
-            "superseded_at": cli.iso(fact.superseded_at),
-            "thread_id": fact.thread_id,
-            "source_event_ids": list(fact.source_event_ids),
-        }
-        for fact in found
-    ]
+    return [fact.to_dict() for fact in found]
+
+
+def why_lines(found: Sequence[Fact]) -> Iterator[Text]:
+    """Yield each fact, and under it the turns and rules that state, doubt and ended it."""
+    for fact in found:
+        yield _line(fact)
+        if fact.why is None:
+            continue
+        reasons = (
+            ("stated", fact.why.stated), ("doubted", fact.why.doubted), ("ended", fact.why.ended),
+        )  # fmt: skip
+        for verb, reason in reasons:
+            if reason is not None:
+                yield _reason(verb, reason)
+
+
+def _reason(verb: str, reason: FactReason) -> Text:
+    by = [reason.extractor, reason.pattern]
+    by += [f"run {short_id(str(reason.run_id))}"] if reason.run_id else []
+    by += [f"fact {short_id(reason.fact_key)}"] if reason.fact_key else []
+    text = Text(f"   {verb} by {_joined(by) or 'an unknown run'}", style="dim")
+    for turn in reason.turns:
+        said = f"“{turn.text}”" if turn.text is not None else "a turn that was forgotten"
+        when = f"{turn.said_at:%Y-%m-%d %H:%M} UTC" if turn.said_at else ""
+        about = [when, turn.author, f"session {turn.thread_id}", f"event {turn.event_id}"]
+        text.append(f"\n     {said}", style="not dim").append(f"\n     {_joined(about)}")
+    return text
+
+
+def _joined(parts: Sequence[str | None]) -> str:
+    return " · ".join(part for part in parts if part)
 
 
 def facts_table(found: Sequence[Fact]) -> Table:
@@ -177,7 +203,7 @@ def facts_table(found: Sequence[Fact]) -> Table:
         (
             short_id(fact.key),
             fact.slot,
-            fact.value,
+            uncertain(fact.value) if fact.is_doubtful else fact.value,
             cli.day(fact.valid_from),
             cli.day(fact.valid_until),
         )

@@ -16,6 +16,7 @@ from shared_core.cli import app as cli
 from shared_core.core.domain import SCORE_PARTS, Hit, MemoryKind, Scope
 from shared_core.core.validation import zone_of
 from shared_core.errors import InvalidInput
+from shared_core.nlp.uncertainty import shown_text
 
 if TYPE_CHECKING:
     from shared_core.context.window import ContextItem, ContextWindow
@@ -184,7 +185,7 @@ def _hit_lines(hits: Sequence[Hit]) -> Iterator[Text]:
         raw = f"BM25 {parts['bm25']:.2f}"
         if "similarity" in parts:
             raw = f"cosine {parts['similarity']:.2f}, {raw}"
-        text = Text(f"{position}. {hit.memory.text}\n", style="bold")
+        text = Text(f"{position}. {shown_text(hit.memory)}\n", style="bold")
         summed = " ".join(_score_parts(parts))
         text.append(f"   score {hit.score:.2f} = {summed} ({raw})\n", style="not bold")
         text.append(f"   {_hit_source(hit)}\n", style="not bold")
@@ -208,7 +209,7 @@ def _explained_hits(found: RecallResult) -> Iterator[RenderableType]:
         cosine = hit.parts.get("similarity")
         table.add_row(
             f"{position}",
-            Text(hit.memory.text).append(f"\n{_hit_source(hit)}", style="dim"),
+            Text(shown_text(hit.memory)).append(f"\n{_hit_source(hit)}", style="dim"),
             f"{hit.score:.2f}",
             *(f"{hit.parts.get(name, 0):+.2f}" for name in names),
             "" if cosine is None else f"{cosine:.2f}",
@@ -250,7 +251,9 @@ def _timeline_lines(found: TimeSlice, zone: tzinfo | None) -> Iterator[Renderabl
             source.append(f"session {memory.thread_id}")
         if memory.memory_id in scores:
             source.append(f"score {scores[memory.memory_id]:.2f}")
-        yield Text(_joined(source), style="dim").append(f"\n  {memory.text}", style="not dim")
+        yield Text(_joined(source), style="dim").append(
+            f"\n  {shown_text(memory)}", style="not dim"
+        )
     if not found.memories:
         yield Text("No memories are stored from that period.")
 
@@ -319,6 +322,8 @@ def _item_source(item: ContextItem) -> str:
         source.append(f"{item.occurred_at:%Y-%m-%d %H:%M} UTC")
     if item.valid_until:
         source.append(f"until {item.valid_until:%Y-%m-%d}")
+    if item.is_doubtful:
+        source.append("uncertain")
     if item.thread_id:
         source.append(f"session {item.thread_id}")
     if item.source_event_ids:

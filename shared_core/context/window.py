@@ -17,6 +17,7 @@ from typing import Final
 
 from shared_core.core.delimiters import FILLERS, NOTICE, OUR_TAGS, READING_ORDER, Section
 from shared_core.core.domain import JsonValue, Role
+from shared_core.nlp.uncertainty import uncertain
 
 REMEMBERED: Final[Sequence[Section]] = ("profile", "facts", "memories", "summary", "history")
 LISTS: Final[Mapping[Section, str]] = {
@@ -38,8 +39,8 @@ class ContextItem:
     number: its place in its section, from 1; in history the oldest is 1. tokens: its cost with its
     label; 0 if it was dropped without being counted. source: id of the memory, fact or event. kind:
     of the memory or fact. score, score_parts: of the hit; the confidence of a fact. valid_until:
-    when it ceased to hold. thread_id: its thread. cut: whether text is only the beginning
-    and ends in "[…]".
+    when it ceased to hold. is_doubtful: a doubtful fact, marked after its text. thread_id: its
+    thread. cut: whether text is only the beginning and ends in "[…]".
     """
 
     section: Section
@@ -54,6 +55,7 @@ class ContextItem:
     role: Role | None = None
     occurred_at: datetime | None = None
     valid_until: datetime | None = None
+    is_doubtful: bool = False
     importance: float | None = None
     score: float | None = None
     score_parts: Mapping[str, float] = field(default_factory=dict)
@@ -86,6 +88,7 @@ class ContextItem:
             "occurred_at": self.occurred_at.isoformat() if self.occurred_at else None,
             "valid_from": self.valid_from.isoformat() if self.valid_from else None,
             "valid_until": self.valid_until.isoformat() if self.valid_until else None,
+            "uncertain": self.is_doubtful or None,
             "importance": self.importance,
             "score": self.score,
             "score_parts": dict(self.score_parts) or None,
@@ -173,7 +176,8 @@ class Layout:
 
     def shortest_line(self, item: ContextItem) -> str:
         """Return the shortest text that any item of the same section adds."""
-        return self.line(replace(item, text="", number=1, author=None, role=None, kind=None))
+        bare = replace(item, text="", number=1, author=None, role=None, kind=None)
+        return self.line(replace(bare, is_doubtful=False))
 
 
 def in_reading_order(items: Iterable[ContextItem]) -> list[ContextItem]:
@@ -216,6 +220,8 @@ def rendered_item(item: ContextItem) -> str:
     if item.section == "system":
         return f"{item.text}\n\n"
     text = OUR_TAGS.escaped(item.text)
+    if item.is_doubtful:
+        text = uncertain(text)
     if item.section == "query":
         return f"{text}\n"
     lines = text if text.isprintable() else "\n  ".join(text.splitlines())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Annotated, Any, Final, Literal, NotRequired, TypeAlias
@@ -36,6 +36,7 @@ from shared_core.nlp.relation_phrases import (
 )
 from shared_core.nlp.relation_schema import slot_relations
 from shared_core.nlp.text import Language, language, normalised
+from shared_core.nlp.uncertainty import uncertain
 from shared_core.ports.conversations import Session
 from shared_core.ports.graph import Edge
 from shared_core.ports.runs import Fact
@@ -316,10 +317,20 @@ CANDIDATES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class AnswerHit:
-    """A memory in an answer. score: 0 to 1, its own or that of a fact it states."""
+    """A memory in an answer. score: 0 to 1, its own or that of a fact it states.
+
+    is_doubtful: it is a doubtful fact, or states one.
+    """
 
     hit: Hit
     score: float
+    is_doubtful: bool = False
+
+    @property
+    def text(self) -> str:
+        """Its text, marked if it is doubtful."""
+        text = self.hit.memory.text
+        return uncertain(text) if self.is_doubtful else text
 
 
 def answer_hits(
@@ -342,10 +353,10 @@ def answer_hits(
         known = of_name if _slot(hit) == "name" else statements
         shown = _statement_of(hit, known) or hit
         text = shown.memory.text
-        score = max(
-            _relevance(shown), _relevance(hit), by_text[text].score if text in by_text else 0
-        )
-        by_text[text] = AnswerHit(shown, score)
+        before = by_text.get(text, AnswerHit(shown, 0))
+        score = max(_relevance(shown), _relevance(hit), before.score)
+        is_doubtful = before.is_doubtful or hit.memory.doubted_at is not None
+        by_text[text] = AnswerHit(shown, score, is_doubtful)
     kept = [
         one for text, one in by_text.items() if not any(says_less(text, other) for other in by_text)
     ]
@@ -362,7 +373,7 @@ def _own_name_last(kept: Sequence[AnswerHit], question: str) -> list[AnswerHit]:
     names = [one for one in kept if states_user_name(one.hit.memory.text)]
     others = [one for one in kept if one not in names]
     most = min([LEAST_RELEVANCE, *(one.score for one in others)])
-    return others + [AnswerHit(one.hit, min(one.score, most)) for one in names]
+    return others + [replace(one, score=min(one.score, most)) for one in names]
 
 
 def found_memories(kept: Sequence[AnswerHit], past: Sequence[str] = ()) -> list[AnswerMemory]:
@@ -371,7 +382,7 @@ def found_memories(kept: Sequence[AnswerHit], past: Sequence[str] = ()) -> list[
     past: texts of ended facts that the question asks for; they come first.
     """
     known = [(text, CLEARLY_RELEVANT) for text in past]
-    known += [(one.hit.memory.text, one.score) for one in kept]
+    known += [(one.text, one.score) for one in kept]
     scores = list(accumulate((score for _, score in reversed(known)), max))
     found: list[AnswerMemory] = [
         {"content": text, "score": score}

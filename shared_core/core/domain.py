@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Final, Literal, NewType, TypeAlias
 from uuid import UUID
 
+from shared_core.core.doubts import doubted_at
 from shared_core.core.shown import shown
 from shared_core.errors import InvalidInput
 
@@ -115,8 +116,15 @@ class Memory:
     thread_id: ThreadId | None = None
     source_event_ids: tuple[str, ...] = ()
 
+    @property
+    def doubted_at(self) -> datetime | None:
+        """Since when this fact is doubtful: a turn may have ended it. None once it has ended."""
+        holds = self.kind == "semantic" and self.superseded_at is None
+        return doubted_at(self.value) if holds else None
+
     def to_dict(self) -> dict[str, JsonValue]:
         """Return a JSON object; times in ISO 8601."""
+        doubted = self.doubted_at
         return {
             "memory_id": str(self.memory_id),
             "key": self.key,
@@ -125,6 +133,7 @@ class Memory:
             "author": self.author,
             "importance": self.importance,
             "occurred_at": self.occurred_at.isoformat(),
+            "doubted_at": None if doubted is None else doubted.isoformat(),
             "thread_id": self.thread_id,
             "source_event_ids": list(self.source_event_ids),
         }
@@ -171,7 +180,7 @@ class FactDraft:
     value: in the words of the turn. statement: one self-contained sentence.
     functional: the slot holds one value at a time, so a new value supersedes the old one.
     operation: "assert" states the fact; "retract" ends it (value "" ends every value of the slot);
-    "doubt" says that it may have ended.
+    "doubt" says that it may have ended ("" as well).
     denies: the retracted fact never held, so it ends when it began. change: the turn says that
     something changed. confirms: the turn agrees with a known fact without saying it, so it is no
     provenance and states no new fact.
@@ -381,6 +390,8 @@ class Hit:
         explained.append(f"{memory.kind} by {memory.author}" if memory.author else memory.kind)
         if self.valid_from is not None:
             explained.append(f"holds since {self.valid_from:%Y-%m-%d}")
+            if memory.doubted_at is not None:
+                explained.append(f"uncertain since {memory.doubted_at:%Y-%m-%d}")
         else:
             explained.append(f"{memory.occurred_at:%Y-%m-%d %H:%M} UTC")
         if memory.thread_id:

@@ -102,7 +102,8 @@ class _Check:
         return not self.event_ids.isdisjoint(event_ids) and self.known_ids.issuperset(event_ids)
 
     def accepts_fact(self, draft: FactDraft) -> bool:
-        complete = draft.operation == "retract" or (draft.value.strip() and draft.statement.strip())
+        states = draft.operation == "assert"
+        complete = not states or (draft.value.strip() and draft.statement.strip())
         return (
             draft.event_id in self.event_ids and self.knows_people(draft.people) and bool(complete)
         )

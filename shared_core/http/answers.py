@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from shared_core.conversation.answers import Debugging
-from shared_core.core.domain import MemoryKind
+from shared_core.core.domain import FactType, MemoryKind
 from shared_core.http.problems import MEDIA_TYPE
 
 Score = Annotated[float, Field(description="Rank within this answer alone; higher is better.")]
@@ -63,7 +63,7 @@ class NewEvents(BaseModel):
 
 
 class MemoryAnswer(BaseModel):
-    """A memory."""
+    """A memory. doubted_at: since when it is a doubtful fact, which a turn may have ended."""
 
     memory_id: str
     key: str
@@ -72,6 +72,7 @@ class MemoryAnswer(BaseModel):
     author: str | None
     importance: float
     occurred_at: IsoTime
+    doubted_at: IsoTime | None
     thread_id: str | None
     source_event_ids: list[str]
 
@@ -95,6 +96,62 @@ class Hits(BaseModel):
     """Hits, best first."""
 
     hits: list[HitAnswer]
+
+
+class CitedTurnAnswer(BaseModel):
+    """A turn that explains a fact. text: null if it was forgotten."""
+
+    thread_id: str
+    event_id: str
+    text: str | None
+    author: str | None
+    said_at: IsoTime | None
+
+
+class FactReasonAnswer(BaseModel):
+    """What states, doubts or ends a fact. fact_key: the fact that took its place."""
+
+    turns: list[CitedTurnAnswer]
+    extractor: str
+    pattern: str
+    run_id: str | None
+    fact_key: str | None
+
+
+class FactReasonsAnswer(BaseModel):
+    """Why a fact is held."""
+
+    stated: FactReasonAnswer
+    doubted: FactReasonAnswer | None
+    ended: FactReasonAnswer | None
+
+
+class FactAnswer(BaseModel):
+    """A fact. is_doubtful: a turn may have ended it. why: only if asked for."""
+
+    key: str
+    slot: str
+    value: str
+    statement: str
+    fact_type: FactType
+    confidence: float
+    extractor: str
+    pattern: str
+    valid_from: IsoTime
+    valid_until: IsoTime | None
+    recorded_at: IsoTime | None
+    superseded_at: IsoTime | None
+    doubted_at: IsoTime | None
+    is_doubtful: bool
+    thread_id: str | None
+    source_event_ids: list[str]
+    why: FactReasonsAnswer | None = None
+
+
+class ListedFacts(BaseModel):
+    """The facts of a user, current ones first."""
+
+    facts: list[FactAnswer]
 
 
 class EdgeAnswer(BaseModel):

@@ -212,6 +212,21 @@ async def list_memories(
     return Json({"memories": [one.to_dict() for one in found]})
 
 
+@memories.get("/facts/{user_id:path}", responses=responses(answers.ListedFacts))
+async def list_facts(
+    memory: Engine,
+    who: Who,
+    user_id: bodies.UserId,
+    app: bodies.App = None,
+    slot: Annotated[bodies.Name | None, Query(description="Only this slot.")] = None,
+    history: Annotated[bool, Query(description="Include facts that ended.")] = False,
+    why: Annotated[bool, Query(description="Say which turns state, doubt or ended each.")] = False,
+) -> Json:
+    """List the facts about a user, current ones first, and say why each is held."""
+    found = await memory.facts(who.scope(user_id, app), slot or "", history=history, why=why)
+    return Json({"facts": [fact.to_dict() for fact in found]})
+
+
 @memories.post("/forget", responses=responses(answers.Forgotten))
 async def forget(body: bodies.ForgetBody, memory: Engine, who: Who) -> Json:
     """Remove memories and everything derived from them alone. Unknown keys are ignored."""

@@ -30,7 +30,7 @@ from shared_core.extraction.draft_validation import ValidatedDrafts, identifying
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.extraction.transcript import shown_whole
 from shared_core.knowledge.edge_planning import EdgePlan, plan_edges, stated_edges
-from shared_core.knowledge.fact_planning import FactPlan, plan_facts, slots_to_read
+from shared_core.knowledge.fact_planning import FactPlan, doubt_counts, plan_facts, slots_to_read
 from shared_core.knowledge.reviving import faded_stated_again, plan_revival
 from shared_core.knowledge.run_rows import RunRows, add_privacy, applied, apply_run, until_applied
 from shared_core.models.embedding import Embedding
@@ -217,8 +217,8 @@ class Consolidation:
         triples = stated_edges(drafts, self.relations) if self.relations else []
         pairs = sorted({(normalised(one.subject), one.relation) for one in triples})
         since = min(said_at.values(), default=started_at)
-        tenant = scope_path(self.scope)
-        known = await self.storage.query(tenant, partial(known_of, slots, pairs, since))
+        reader = partial(known_of, slots, pairs, since)
+        known = await self.storage.query(scope_path(self.scope), reader)
         facts = plan_facts(
             drafts.facts, known.facts, said_at, lambda: MemoryId(uuid7()), known.retractions,
             started_at,
@@ -229,13 +229,7 @@ class Consolidation:
         )  # fmt: skip
         graph = plan_edges(triples, known.edges, facts.opened, said_at, uuid7, facts.restated_facts)
         rows = self._rows(reading, formed, facts, graph)
-        vectors = await _without_likes(
-            self.storage, self.embedding, self.scope, rows, self.embedded
-        )
-        await add_privacy(self.embedding, rows, vectors)
-        if self.private_only:
-            rows.drop_public()
-            vectors = rows.vectors_of(vectors)
+        vectors = await self._vectors(rows)
         plan = RunPlan(
             run_id=rows.run_id,
             kind=self.job_type,
@@ -268,8 +262,20 @@ class Consolidation:
             retractions=facts.retracted,
             bounds=[*facts.bounds, *graph.bounds, *people],
             revival=revival,
+            doubted=list(facts.doubted.items()),
         )
         return plan, rows
+
+    async def _vectors(self, rows: RunRows) -> VectorRows | None:
+        """Embed the rows, drop known ones, and classify what may be shown to whom."""
+        vectors = await _without_likes(
+            self.storage, self.embedding, self.scope, rows, self.embedded
+        )
+        await add_privacy(self.embedding, rows, vectors)
+        if self.private_only:
+            rows.drop_public()
+            vectors = rows.vectors_of(vectors)
+        return vectors
 
     def _rows(
         self, reading: ThreadWindow, formed: Formed, facts: FactPlan, graph: EdgePlan
@@ -404,6 +410,7 @@ def _counts(
         "model_calls": formed.usage.calls,
         "input_tokens": formed.usage.input_tokens,
         "output_tokens": formed.usage.output_tokens,
+        **doubt_counts(facts),
     }
     if formed.summed_by_rules:
         counts["summed_by_rules"] = True

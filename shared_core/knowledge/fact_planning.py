@@ -1,4 +1,4 @@
-"""Compares extracted facts with known ones: assert, replace, end, or confirm. Pure."""
+"""Compares extracted facts with known ones: assert, replace, end, doubt, or confirm. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ ATTRIBUTE = re.compile(r"(relation\.[^.]+)\..")
 class FactPlan:
     """The changes of a run to facts. restated: drafts that restate known facts.
 
-    retracted: retractions and their turns. bounds: facts and retractions that ended opened facts.
+    retracted: retractions and doubts, and their turns. bounds: facts and retractions that ended
+    opened facts. doubted: known facts that become doubtful, or with None certain again.
     """
 
     opened: list[PlannedFact] = field(default_factory=list)
@@ -41,6 +42,7 @@ class FactPlan:
     restated: list[tuple[FactDraft, Stated]] = field(default_factory=list)
     retracted: list[tuple[Retraction, tuple[str, ...]]] = field(default_factory=list)
     bounds: list[UUID] = field(default_factory=list)
+    doubted: dict[MemoryId, datetime | None] = field(default_factory=dict)
 
     @property
     def seen_again(self) -> list[tuple[MemoryId, tuple[str, ...]]]:
@@ -70,6 +72,14 @@ class FactPlan:
         past = [one.memory_id for one in stated if one.valid_until and one.valid_until <= by]
         closed = [memory_id for memory_id, until in self.closed.items() if until <= by]
         return list(dict.fromkeys([*closed, *past]))
+
+
+def doubt_counts(plan: FactPlan) -> dict[str, int]:
+    """Return how many facts a run makes doubtful, and certain again, without zeros."""
+    marks = [*plan.doubted.values(), *(one.doubted_at for one in plan.opened if one.doubted_at)]
+    doubted = sum(at is not None for at in marks)
+    counts = {"doubted": doubted, "confirmed": len(marks) - doubted}
+    return {name: count for name, count in counts.items() if count}
 
 
 def fact_key(draft: FactDraft) -> str:
@@ -123,12 +133,12 @@ def opposite_slot(slot: str) -> str:
 
 
 def without_moot(drafts: Sequence[FactDraft]) -> list[FactDraft]:
-    """Return the drafts of one turn without ends of facts that a later draft replaces anyway."""
+    """Return the drafts of one turn without ends and doubts of facts that a later one replaces."""
     kept: list[FactDraft] = []
     replaced: set[str] = set()
     for draft in reversed(drafts):
         place = subject_key(draft)
-        if draft.operation == "retract" and draft.functional and place in replaced:
+        if draft.operation != "assert" and draft.functional and place in replaced:
             continue
         if draft.operation == "assert":
             replaced.add(place)
@@ -159,6 +169,8 @@ def plan_facts(
       times the later reading wins.
     - A fact begins when its draft says so: after the start of the facts it ends, and not after its
       turn.
+    - A doubt marks the current fact of the same slot, subject and value, unless it was stated after
+      the doubt. The mark goes when the fact is stated again after the doubt. It ends nothing.
     - A fact about "my daughter" is about the only daughter with a known name; with two, about
       neither. A fact about a name is about the only relation with that name.
 
@@ -168,7 +180,7 @@ def plan_facts(
             after the first draft.
         said_at: maps event ids to the times of the turns.
         new_id: makes memory ids.
-        retractions: those stated after the first draft.
+        retractions: those stated after the first draft, doubts included.
         now: an end later than now may move to an earlier time.
     """
     fold = _FactFold(known, retractions, new_id, now)
@@ -179,6 +191,8 @@ def plan_facts(
         at = said_at[draft.event_id]
         if draft.operation == "retract":
             fold.retract(draft, at)
+        elif draft.operation == "doubt":
+            fold.doubt(draft, at)
         else:
             fold.state(draft, at)
     return fold.plan
@@ -200,9 +214,13 @@ class _FactFold:
         self._retractions = list(retractions)
         self._stated: dict[tuple[str, str], list[Stated]] = {}
         self._current: dict[tuple[str, str], Stated] = {}
+        self._doubted_before = {fact.memory_id: fact.doubted_at for fact in known}
         for fact in known:
             times = sorted(fact.stated_at) or [fact.valid_from]
-            one = Stated(fact.memory_id, fact.value, fact.valid_from, fact.valid_until, times)
+            one = Stated(
+                fact.memory_id, fact.value, fact.valid_from, fact.valid_until, times,
+                fact.doubted_at,
+            )  # fmt: skip
             self._add((fact.fact_type, fact.key), one)
 
     def _add(self, place: tuple[str, str], one: Stated) -> None:
@@ -268,6 +286,8 @@ class _FactFold:
         if known is not None:
             self.plan.restated.append((draft, known))
             known.add(at)
+            if known.doubted_at is not None and known.doubted_at <= at:
+                self._mark(known, None)
             return
         self._end_apart(draft, at, begins)
         self._leave(draft, at, begins, others)
@@ -277,10 +297,14 @@ class _FactFold:
             key=place[1],
             valid_from=begins,
             valid_until=end.of(begins) if end else None,
+            doubted_at=None if end else self._later_doubt(draft, at),
         )
         self.plan.opened.append(fact)
         self.plan.bounds += [end.row_id] if end else []
-        self._add(place, Stated(fact.memory_id, draft.value, begins, fact.valid_until, [at]))
+        opened = Stated(
+            fact.memory_id, draft.value, begins, fact.valid_until, [at], fact.doubted_at
+        )
+        self._add(place, opened)
 
     def _leave(
         self, draft: FactDraft, at: datetime, begins: datetime, before: Sequence[Stated]
@@ -314,35 +338,80 @@ class _FactFold:
 
     def _ends_of(self, draft: FactDraft, at: datetime) -> list[ValidityEnd]:
         """Return the retractions of the fact of a draft."""
-        place, value = subject_key(draft), normalised(draft.value)
         return [
             ValidityEnd(one.said_at, one.valid_until or one.said_at, one.retraction_id)
+            for one in self._stated_against(draft, at)
+            if not one.is_doubt
+        ]
+
+    def _later_doubt(self, draft: FactDraft, at: datetime) -> datetime | None:
+        """Return the time of the latest doubt of the fact of a draft."""
+        doubts = [one.said_at for one in self._stated_against(draft, at) if one.is_doubt]
+        return max(doubts, default=None)
+
+    def _stated_against(self, draft: FactDraft, at: datetime) -> list[Retraction]:
+        """Return the retractions and doubts of the fact of a draft that were stated after it."""
+        place, value = subject_key(draft), normalised(draft.value)
+        return [
+            one
             for one in self._retractions
             if one.said_at > at
             and (one.fact_type, one.subject_key) == (draft.fact_type, place)
             and one.value in ("", value)
         ]
 
+    def doubt(self, draft: FactDraft, at: datetime) -> None:
+        """Mark the current facts of a draft, unless they were stated or doubted after it."""
+        for _, current in self._current_of(draft):
+            if not current.stated_after(at):
+                self._mark(current, max(at, current.doubted_at or at))
+        self._keep(draft, at, is_doubt=True)
+
+    def _mark(self, one: Stated, at: datetime | None) -> None:
+        """Make a fact doubtful since a moment, or with None certain."""
+        one.doubted_at = at
+        for position, fact in enumerate(self.plan.opened):
+            if fact.memory_id == one.row_id:
+                self.plan.opened[position] = replace(fact, doubted_at=at)
+                return
+        memory_id = MemoryId(one.row_id)
+        self.plan.doubted[memory_id] = at
+        if at == self._doubted_before[memory_id]:
+            del self.plan.doubted[memory_id]
+
+    def _current_of(self, draft: FactDraft) -> list[tuple[tuple[str, str], Stated]]:
+        """Return the places and current facts that a retraction or a doubt is about."""
+        value, slot = normalised(draft.value), subject_key(draft)
+        return [
+            (place, current)
+            for place, current in self._current.items()
+            if place[0] == draft.fact_type
+            and (place[1] == slot or place[1].startswith(f"{slot}:"))
+            and value in ("", normalised(current.value))
+        ]
+
     def retract(self, draft: FactDraft, at: datetime) -> None:
         value, slot = normalised(draft.value), subject_key(draft)
-        for place, current in list(self._current.items()):
-            same_slot = place[0] == draft.fact_type and (
-                place[1] == slot or place[1].startswith(f"{slot}:")
-            )
-            if same_slot and value in ("", normalised(current.value)):
-                until = current.valid_from if draft.denies else _begins(draft, at, [current])
-                self._close(place, at, until)
+        for place, current in self._current_of(draft):
+            until = current.valid_from if draft.denies else _begins(draft, at, [current])
+            self._close(place, at, until)
         for place in list(self._stated) if self._now else []:
             if place[0] == draft.fact_type and f"{place[1]}:".startswith(f"{slot}:"):
                 self._end_earlier(place, at, _begins(draft, at, []), None, value)
+        self._keep(draft, at, is_doubt=False)
+
+    def _keep(self, draft: FactDraft, at: datetime, *, is_doubt: bool) -> None:
+        """Keep a retraction or a doubt for what is stated earlier and read later."""
         retraction = Retraction(
             retraction_id=self._new_id(),
             fact_type=draft.fact_type,
             slot=draft.slot,
-            subject_key=slot,
-            value=value,
+            subject_key=subject_key(draft),
+            value=normalised(draft.value),
             said_at=at,
             valid_until=draft.valid_from if _begins(draft, at, []) < at else None,
+            pattern=draft.pattern,
+            is_doubt=is_doubt,
         )
         self._retractions.append(retraction)
         self.plan.retracted.append((retraction, (draft.event_id, *draft.other_event_ids)))

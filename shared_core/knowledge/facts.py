@@ -39,6 +39,7 @@ from shared_core.extraction.stated_facts import (
 from shared_core.knowledge.edge_planning import EdgePlan, plan_edges, stated_edges
 from shared_core.knowledge.fact_planning import (
     FactPlan,
+    doubt_counts,
     fact_key,
     opposite_slot,
     plan_facts,
@@ -50,11 +51,20 @@ from shared_core.lifecycle import Handle
 from shared_core.nlp.relation_schema import Relations
 from shared_core.nlp.slots import Slot, near_slot, near_slot_message, slot_name
 from shared_core.nlp.text import HAN_CHARACTER, normalised, short_name
+from shared_core.policies.fact_reasons import explained
 from shared_core.policies.facts import FactQuery, NamedMemory, NameQuery
 from shared_core.policies.reopening import restore_fact
 from shared_core.policies.run_reads import known_of
 from shared_core.ports.retention import Revival
-from shared_core.ports.runs import Fact, Known, KnownFact, PlannedEdge, RunPlan
+from shared_core.ports.runs import (
+    Fact,
+    FactReason,
+    FactReasons,
+    Known,
+    KnownFact,
+    PlannedEdge,
+    RunPlan,
+)
 from shared_core.ports.storage import Storage
 
 if TYPE_CHECKING:
@@ -76,8 +86,9 @@ class Facts:
         self._relations = relations
 
     async def __call__(
-        self, scope: Scope, slot: str = "", *, history: bool = False, as_of: AsOf | None = None
-    ) -> Sequence[Fact]:
+        self, scope: Scope, slot: str = "", *, history: bool = False, as_of: AsOf | None = None,
+        why: bool = False,
+    ) -> Sequence[Fact]:  # fmt: skip
         """Return the facts that hold now, or with history also those that ended.
 
         This is the documented verb `engine.facts(...)`. An unknown slot has no facts.
@@ -88,6 +99,7 @@ class Facts:
                 give it ("company", "公司").
             history: include facts that ended.
             as_of: the facts that held at a moment, as they were known at a moment.
+            why: also say why each is held: the turns that state, doubt or ended it (Fact.why).
 
         Raises:
             InvalidInput: for a slot without facts that differs from a known one by a letter.
@@ -103,7 +115,28 @@ class Facts:
         ever = FactQuery(now=now, slot=name, history=True)
         if name and not found and near_slot(name) and not await list_facts(storage, scope, ever):
             raise InvalidInput(near_slot_message(slot, name))
-        return found
+        return await self._explained(scope, found) if why else found
+
+    async def _explained(self, scope: Scope, found: Sequence[Fact]) -> Sequence[Fact]:
+        storage, reasons = await self._handle.storage(), partial(explained, found, self._clock())
+        facts = await storage.query(scope_path(scope), reasons)
+        return [replace(one, why=one.why and self._redacted(one.why)) for one in facts]
+
+    def _redacted(self, why: FactReasons) -> FactReasons:
+        """Return reasons without the secrets that a session log holds unredacted."""
+
+        def redacted(reason: FactReason) -> FactReason:
+            turns = tuple(
+                replace(turn, text=turn.text and self._handle.sanitizer.shown_text(turn.text))
+                for turn in reason.turns
+            )
+            return replace(reason, turns=turns)
+
+        return FactReasons(
+            stated=redacted(why.stated),
+            doubted=why.doubted and redacted(why.doubted),
+            ended=why.ended and redacted(why.ended),
+        )
 
     async def state(
         self,
@@ -220,6 +253,7 @@ class Facts:
                 bounds=[*plan.bounds, *facts.bounds],
                 counts={**plan.counts, "facts": len(facts.opened), "closed": len(closed)},
                 revival=await self._revival(scope, known, facts, {}),
+                doubted=list(facts.doubted.items()),
             ),
         )
 
@@ -243,7 +277,7 @@ class Facts:
         storage = await self._handle.storage()
         now = self._clock()
         known, facts, graph = await self._planned(scope, draft, now)
-        if not facts.opened and not facts.closed and not graph.opened:
+        if not (facts.opened or facts.closed or facts.doubted or graph.opened):
             await self.revive_faded(scope, faded_stated_again(known.facts, facts))
             return facts.seen_again[0][0]
         run_id = uuid7()
@@ -263,13 +297,15 @@ class Facts:
             close_edges=list(graph.closed.items()),
             vectors=vectors,
             counts={
-                "facts": len(facts.opened), "closed": len(facts.closed), "edges": len(graph.opened)
+                "facts": len(facts.opened), "closed": len(facts.closed),
+                "edges": len(graph.opened), **doubt_counts(facts),
             },
             slots=slots_to_read([draft]),
             relations=self._pairs(draft),
             known_number=known.number,
             bounds=[*facts.bounds, *graph.bounds],
             revival=await self._revival(scope, known, facts, embedded),
+            doubted=list(facts.doubted.items()),
         )  # fmt: skip
         await applied(apply_run(storage, plan, self._clock))
         return facts.opened[0].memory_id if facts.opened else facts.seen_again[0][0]

@@ -27,6 +27,7 @@ from shared_core.core.domain import (
     TripleDraft,
     Turn,
 )
+from shared_core.core.doubts import marked
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import memories_namespace, scope_path, summary_key
 from shared_core.core.timestamps import CLOCKS_APART
@@ -241,19 +242,20 @@ class RunRows:
             "pattern": draft.pattern,
             **_extra(draft.emotion, privacy),
         }
+        value = memory_value(
+            "semantic",
+            draft.statement,
+            occurred_at=fact.valid_from,
+            thread_id=self._thread_id,
+            metadata=extra,
+        )
         return MemoryRow(
             memory_id=fact.memory_id,
             namespace=self._namespace,
             key=str(fact.memory_id),
             kind="semantic",
             text=draft.statement,
-            value=memory_value(
-                "semantic",
-                draft.statement,
-                occurred_at=fact.valid_from,
-                thread_id=self._thread_id,
-                metadata=extra,
-            ),
+            value=marked(value, fact.doubted_at),
             terms=search_terms(draft.statement),
             occurred_at=fact.valid_from,
             importance=draft.importance,

@@ -13,7 +13,7 @@ from uuid import UUID
 class Stated:
     """A fact or an edge: its value, its validity, and the sorted times at which it was stated.
 
-    valid_until: None while it holds.
+    valid_until: None while it holds. doubted_at: the latest doubt since it was last stated.
     """
 
     row_id: UUID
@@ -21,6 +21,7 @@ class Stated:
     valid_from: datetime
     valid_until: datetime | None
     stated_at: list[datetime]
+    doubted_at: datetime | None = None
 
     def add(self, at: datetime) -> None:
         """Add a time at which it was stated."""

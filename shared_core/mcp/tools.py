@@ -19,6 +19,7 @@ from shared_core.core.domain import GivenRole, NewMemory
 from shared_core.engine import MemoryEngine
 from shared_core.errors import MemoryCoreError
 from shared_core.mcp.access import ServedUsers
+from shared_core.nlp.uncertainty import shown_text
 from shared_core.profiles.memory import Memory
 from shared_core.settings import redacted
 
@@ -97,6 +98,7 @@ class RecalledMemory(BaseModel):
     kind: str = Field(description="episodic, semantic, summary, reflection or item")
     score: float = Field(description="Rank within this answer alone; higher is better.")
     occurred_at: datetime
+    uncertain: bool = Field(description="Whether a later message may have ended this fact.")
 
 
 class RecallReply(BaseModel):
@@ -302,10 +304,11 @@ class MemoryTools:
             memories=[
                 RecalledMemory(
                     key=hit.memory.key,
-                    content=hit.memory.text,
+                    content=shown_text(hit.memory),
                     kind=hit.memory.kind,
                     score=hit.score,
                     occurred_at=hit.memory.occurred_at,
+                    uncertain=hit.memory.doubted_at is not None,
                 )
                 for hit in hits
             ]

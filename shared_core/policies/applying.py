@@ -9,6 +9,7 @@ from uuid import UUID
 
 from shared_core.core.namespaces import memories_namespace, rest_of, scope_path
 from shared_core.policies.batches import Found, Reads, read
+from shared_core.policies.doubting import mark_facts, select_doubted
 from shared_core.policies.extraction_counts import count_extraction, select_count, select_waiting
 from shared_core.policies.rating import rate_turns, select_rated
 from shared_core.policies.retiring import (
@@ -91,7 +92,7 @@ _EDGES = (
 )  # fmt: skip
 _RETRACTIONS = (
     "retraction_id", "run_id", "fact_type", "slot", "subject_key", "value", "said_at",
-    "valid_until", "thread_id", "event_ids",
+    "valid_until", "thread_id", "event_ids", "pattern", "is_doubt",
 )  # fmt: skip
 
 
@@ -148,6 +149,7 @@ def _select_first(plan: RunPlan, now: datetime) -> Reads:
         **select_summary(plan),
         **select_faded(plan.revival),
         **select_rated(plan),
+        **select_doubted(plan),
         **select_count(plan.reflection),
     }
     if plan.revival or plan.annotations:
@@ -189,6 +191,7 @@ def _changes(state: _Applying, later: Found, candidates: Retiring) -> list[Opera
     expiries = _cover(state, later)
     rows, renewed = _expiries(state, expiries)
     rated = rate_turns(plan, found, rule, log)
+    doubted = mark_facts(plan, found, log)
     for bound in dict.fromkeys(plan.bounds):
         log.append(RunChange("bounded", bound, "", {}))
     return [
@@ -204,6 +207,7 @@ def _changes(state: _Applying, later: Found, candidates: Retiring) -> list[Opera
         *_retired(retired, now),
         *renewed,
         *rated,
+        *doubted,
         *count_extraction(plan.reflection, found, later, now),
         *logged(plan.run_id, log),
     ]
@@ -279,7 +283,8 @@ def _structure(plan: RunPlan, now: datetime) -> list[Operation]:
     if plan.retractions:
         retractions = [
             (one.retraction_id, plan.run_id, one.fact_type, one.slot, one.subject_key, one.value,
-             one.said_at, one.valid_until, plan.thread_id, list(event_ids))
+             one.said_at, one.valid_until, plan.thread_id, list(event_ids), one.pattern,
+             one.is_doubt)
             for one, event_ids in plan.retractions
         ]  # fmt: skip
         operations.append(Insert("retractions", _RETRACTIONS, retractions))

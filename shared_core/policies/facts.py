@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 from shared_core.core.domain import AsOf, FactType, MemoryId, MemoryKind
+from shared_core.core.doubts import doubted_at
 from shared_core.core.ids import is_uuid
 from shared_core.core.timestamps import soon
 from shared_core.ports.operations import Condition, Join, Row, Select, compare, equal, open_after
@@ -38,7 +39,7 @@ def keys_of_place(key: str) -> list[str]:
 
 
 class StoredFact(NamedTuple):
-    """A row of facts, and what its memory says: text, thread, and whether it is alive."""
+    """A row of facts, and what its memory says: text, thread, whether it is alive, its value."""
 
     memory_id: UUID
     fact_type: FactType
@@ -57,6 +58,7 @@ class StoredFact(NamedTuple):
     retired_at: datetime | None
     demoted_at: datetime | None
     expires_at: datetime | None
+    memory_value: Any
 
     @property
     def place(self) -> Place:
@@ -83,7 +85,7 @@ class StoredFact(NamedTuple):
 
 
 _OWN = StoredFact._fields[:12]
-_OF_MEMORY = ("text", "thread_id", "superseded_at", "demoted_at", "expires_at")
+_OF_MEMORY = ("text", "thread_id", "superseded_at", "demoted_at", "expires_at", "value")
 _MEMORY = Join("memories", "m", (("memory_id", "memory_id"),))
 _SOURCES = Join("memory_sources", "s", (("memory_id", "memory_id"),))
 _SOURCE = ("memory_id", "s.event_id")
@@ -99,8 +101,17 @@ def select_facts(*where: Condition) -> list[Select]:
     ]
 
 
-def fact_of(fact: StoredFact, sources: Mapping[UUID, Iterable[str]]) -> Fact:
-    """Return a fact as callers get it; sources: the ids of the turns of each fact."""
+def fact_of(
+    fact: StoredFact, sources: Mapping[UUID, Iterable[str]], as_of: AsOf | None = None
+) -> Fact:
+    """Return a fact as callers get it, without doubts later than as_of.
+
+    sources: the ids of the turns of each fact.
+    """
+    doubted = doubted_at(fact.memory_value)
+    moments = (as_of.valid, as_of.known) if as_of else ()
+    if doubted and any(moment and doubted > moment for moment in moments):
+        doubted = None
     return Fact(
         memory_id=MemoryId(fact.memory_id),
         fact_type=fact.fact_type,
@@ -116,6 +127,7 @@ def fact_of(fact: StoredFact, sources: Mapping[UUID, Iterable[str]]) -> Fact:
         source_event_ids=tuple(sorted(sources.get(fact.memory_id, ()))),
         recorded_at=fact.recorded_at,
         superseded_at=fact.superseded_at,
+        doubted_at=doubted,
     )
 
 
@@ -187,7 +199,7 @@ class FactQuery:
     def facts(self, rows: Sequence[Sequence[Row]]) -> list[Fact]:
         """Return the facts in order: current ones, then ended ones, each newest first."""
         sources = sources_of(rows[1])
-        return [fact_of(one, sources) for one in in_order(self._selected(rows))]
+        return [fact_of(one, sources, self.as_of) for one in in_order(self._selected(rows))]
 
     def _selected(self, rows: Sequence[Sequence[Row]]) -> list[StoredFact]:
         if self.as_of is None:

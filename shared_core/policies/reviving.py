@@ -98,7 +98,7 @@ def revive(
         is_faded = demoted_at.get(planned.memory_id) is not None
         if not is_faded or archived_at.get(planned.memory_id) != planned.archived_at:
             raise Conflict("a memory was moved on meanwhile")
-    values = {row[0]: _shown_value(row) for row in found["archived"]}
+    values = {row[0]: shown_value(row) for row in found["archived"]}
     counters = []
     for row in found["faded_timed"]:
         one = timed_of(row)
@@ -126,7 +126,7 @@ def revive(
     return operations
 
 
-def _shown_value(row: Row) -> JsonValue:
+def shown_value(row: Row) -> JsonValue:
     """Return the value of an archived memory; one that shows its text gets it back."""
     _, text, value, is_shown, *_ = row
     return {**value, "content": text} if is_shown else value

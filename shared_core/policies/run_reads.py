@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from shared_core.core.domain import USER, HeldFact, MemoryId, ThreadId
+from shared_core.core.doubts import doubted_at
 from shared_core.policies.run_records import LAST_NUMBER, last_number
 from shared_core.ports.operations import (
     Aggregate,
@@ -32,7 +32,7 @@ _RECORD = tuple(field.name for field in fields(RunRecord))
 _RETRACTION = tuple(field.name for field in fields(Retraction))
 _FACT = (
     "memory_id", "fact_type", "key", "value", "valid_from", "valid_until", "recorded_at",
-    "m.demoted_at",
+    "m.demoted_at", "m.value", "x.value",
 )  # fmt: skip
 _HELD = (
     "memory_id", "fact_type", "slot", "key", "value", "functional", "recorded_at", "valid_until",
@@ -66,7 +66,8 @@ def known_of(
     """
     of_slots = one_of("slot", slots)
     of_relations = one_of_rows(("subject_key", "relation"), relations)
-    memories = (Join("memories", "m", (("memory_id", "memory_id"),)),)
+    archive = Join("memory_archive", "x", (("memory_id", "memory_id"),), is_left=True)
+    memories = (Join("memories", "m", (("memory_id", "memory_id"),)), archive)
     last, retractions, *held = yield [
         LAST_NUMBER,
         Select("retractions", _RETRACTION, (of_slots, compare("said_at", ">", since))),
@@ -131,13 +132,6 @@ def _held(row: Row, turns: Iterable[str]) -> HeldFact:
     )
 
 
-def doubted_at(value: Any) -> str | None:
-    """Return since when a fact is doubted by the value of its memory, or None."""
-    metadata = value.get("metadata") if isinstance(value, dict) else None
-    at = metadata.get("doubted_at") if isinstance(metadata, dict) else None
-    return at if isinstance(at, str) else None
-
-
 def _ending_after(since: datetime) -> tuple[Condition, Condition]:
     """Return two conditions, one of which holds for what ends after a moment or was ended since."""
     return open_after("valid_until", since), compare("superseded_at", ">", since)
@@ -162,7 +156,8 @@ def _times(rows: Iterable[Row]) -> defaultdict[UUID, set[datetime]]:
 
 
 def _fact(row: Row, times: Iterable[datetime]) -> KnownFact:
-    memory_id, fact_type, key, value, valid_from, valid_until, recorded_at, demoted_at = row
+    memory_id, fact_type, key, value, valid_from, valid_until, recorded_at, *of_memory = row
+    demoted_at, shown, archived = of_memory
     return KnownFact(
         memory_id=MemoryId(memory_id),
         fact_type=fact_type,
@@ -172,6 +167,7 @@ def _fact(row: Row, times: Iterable[datetime]) -> KnownFact:
         valid_until=valid_until,
         stated_at=sorted(times) or [_stated_at(valid_from, valid_until, recorded_at)],
         has_faded=demoted_at is not None,
+        doubted_at=doubted_at(archived or shown),
     )
 
 

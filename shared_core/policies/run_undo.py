@@ -16,6 +16,7 @@ from shared_core.core.domain import JsonValue, Scope
 from shared_core.core.namespaces import scope_path
 from shared_core.errors import Conflict, NotFound
 from shared_core.policies.batches import Found, Reads, read
+from shared_core.policies.doubting import marks_back, select_archived_values
 from shared_core.policies.run_records import RunChange, changes_of, noted, select_changes
 from shared_core.policies.summaries import COPIED
 from shared_core.policies.timing import (
@@ -196,7 +197,8 @@ def _select_state(written: _UndoneRun) -> Reads:
     columns = ("run_id", "thread_id", "to_seq", "summed_to_seq")
     # Turns are appended, memories put and reads counted without the tenant's lock.
     revived = one_of("memory_id", [one.target for one in written.by("revived")])
-    rated = one_of("memory_id", [one.target for one in written.by("rated")])
+    doubted = [one.target for one in written.by("doubted")]
+    rated = one_of("memory_id", [*(one.target for one in written.by("rated")), *doubted])
     reads = {
         **_select_thread(run),
         "held": Select("memories", ("memory_id",), (rated,), lock="update"),
@@ -205,6 +207,8 @@ def _select_state(written: _UndoneRun) -> Reads:
         "later": Select("runs", columns, later, order=("-number",)),
         "rules": RULES,
     }
+    if doubted:
+        reads["archived"] = select_archived_values(doubted)
     if copies:
         turn = Join("events", "e", (("thread_id", "thread_id"), ("event_id", "event_id")))
         newer = compare("e.memory_seq", ">", run.summed_from or 0)
@@ -305,6 +309,7 @@ def _undone(written: _UndoneRun, state: Found, rule: RuleOf, now: datetime) -> l
         *_ends_back(written),
         *_faded_again(written, memories),
         *_rated_back(written, memories),
+        *marks_back(written.by("doubted"), memories, state["archived"]),
         *_retirements_back(written, memories, now),
         *_marks_back(written.run, state),
         *_aliases_back(written, state),

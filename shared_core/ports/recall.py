@@ -92,8 +92,9 @@ class Candidate:
     """A memory to rank. role: of the speaker, for a turn.
 
     ended: the share, 0 to 1, of facts derived from a turn, or from the turns of a summary, that no
-    longer hold. number: its index in the corpus. memory: builds the complete memory; it is lazy,
-    because ranking drops about nine of ten candidates.
+    longer hold. is_doubtful: whether it is a doubtful fact. number: its index in the corpus.
+    memory: builds the complete memory; it is lazy, because ranking drops about nine of ten
+    candidates.
     """
 
     memory_id: MemoryId
@@ -105,6 +106,7 @@ class Candidate:
     memory: Callable[[], Memory]
     role: Role | None = None
     ended: float = 0.0
+    is_doubtful: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,7 +67,8 @@ class ThreadWindow:
 class KnownFact:
     """A current or ended fact. stated_at: times of its turns; () stands for valid_from.
 
-    has_faded: demoted or archived.
+    has_faded: demoted or archived. doubted_at: when a turn last said that it may have ended, unless
+    it was stated again since.
     """
 
     memory_id: MemoryId
@@ -78,6 +79,7 @@ class KnownFact:
     valid_until: datetime | None = None
     stated_at: Sequence[datetime] = ()
     has_faded: bool = False
+    doubted_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +87,8 @@ class Retraction:
     """A statement that a fact no longer holds, whether the fact was known or not.
 
     subject_key: of slot and subject (fact_planning.subject_key). value: normalised; "" for every
-    value of the slot. valid_until: the stated end, or None.
+    value of the slot. valid_until: the stated end, or None. pattern: id of the rule, or name of the
+    prompt, that read it. is_doubt: the fact only may have ended.
     """
 
     retraction_id: UUID
@@ -95,13 +98,80 @@ class Retraction:
     value: str
     said_at: datetime
     valid_until: datetime | None
+    pattern: str = ""
+    is_doubt: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CitedTurn:
+    """A turn that explains a fact. text, said_at: None if the turn was forgotten."""
+
+    thread_id: ThreadId
+    event_id: str
+    text: str | None = None
+    author: str | None = None
+    said_at: datetime | None = None
+
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return a JSON object; the time in ISO 8601."""
+        return {
+            "thread_id": self.thread_id,
+            "event_id": self.event_id,
+            "text": self.text,
+            "author": self.author,
+            "said_at": _iso(self.said_at),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactReason:
+    """What states, doubts or ends a fact.
+
+    turns: in the order they were said. extractor: "caller" for a verb of the application. pattern:
+    id of the rule, or name of the prompt, that read the turns; "" if unknown. run_id: the run that
+    wrote it; None if it was undone or is unknown. fact_key: the fact that took the place.
+    """
+
+    turns: tuple[CitedTurn, ...] = ()
+    extractor: str = ""
+    pattern: str = ""
+    run_id: UUID | None = None
+    fact_key: str | None = None
+
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return a JSON object."""
+        return {
+            "turns": [turn.to_dict() for turn in self.turns],
+            "extractor": self.extractor,
+            "pattern": self.pattern,
+            "run_id": None if self.run_id is None else str(self.run_id),
+            "fact_key": self.fact_key,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactReasons:
+    """Why a fact is held: what states it, and what doubts or ended it, if anything does."""
+
+    stated: FactReason
+    doubted: FactReason | None = None
+    ended: FactReason | None = None
+
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return a JSON object."""
+        return {
+            "stated": self.stated.to_dict(),
+            "doubted": None if self.doubted is None else self.doubted.to_dict(),
+            "ended": None if self.ended is None else self.ended.to_dict(),
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
     """A stored fact with both time lines and its provenance.
 
-    recorded_at: since when it is known. superseded_at: since when its end is known.
+    recorded_at: since when it is known. superseded_at: since when its end is known. doubted_at:
+    when a turn last said that it may have ended. why: only if asked for.
     """
 
     memory_id: MemoryId
@@ -118,22 +188,56 @@ class Fact:
     source_event_ids: tuple[str, ...]
     recorded_at: datetime | None = None
     superseded_at: datetime | None = None
+    doubted_at: datetime | None = None
+    why: FactReasons | None = None
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether a turn may have ended it, and no end is known."""
+        return self.doubted_at is not None and self.superseded_at is None
 
     @property
     def key(self) -> str:
         """The key for retract(), restore() and forget(): its memory id as text."""
         return str(self.memory_id)
 
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return a JSON object; times in ISO 8601. "why" is there only if it was asked for."""
+        fact: dict[str, JsonValue] = {
+            "key": self.key,
+            "slot": self.slot,
+            "value": self.value,
+            "statement": self.statement,
+            "fact_type": self.fact_type,
+            "confidence": round(self.confidence, 4),
+            "extractor": self.extractor,
+            "pattern": self.pattern,
+            "valid_from": _iso(self.valid_from),
+            "valid_until": _iso(self.valid_until),
+            "recorded_at": _iso(self.recorded_at),
+            "superseded_at": _iso(self.superseded_at),
+            "doubted_at": _iso(self.doubted_at),
+            "is_doubtful": self.is_doubtful,
+            "thread_id": self.thread_id,
+            "source_event_ids": list(self.source_event_ids),
+        }
+        return fact if self.why is None else {**fact, "why": self.why.to_dict()}
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedFact:
-    """A fact to write. valid_until: set if a later turn of the same run ended it."""
+    """A fact to write. valid_until, doubted_at: set if a later turn ended or doubted it."""
 
     memory_id: MemoryId
     draft: FactDraft
     key: str
     valid_from: datetime
     valid_until: datetime | None
+    doubted_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +326,7 @@ class RunPlan:
     retire with them. inherited: memories that take over the provenance of others. edge_sources:
     edge, turn and basis, as in Source. move_edges: edges whose known future end moves to an earlier
     time. retractions: with the ids of their turns. bounds: rows that ended the written ones.
+    doubted: facts that become doubtful, or with None certain again.
     revival: faded facts that the run states again. reflection: counts this extraction and may
     enqueue a reflection. counts: for the record of the run.
 
@@ -261,6 +366,7 @@ class RunPlan:
     bounds: Sequence[UUID] = ()
     move_edges: Sequence[tuple[UUID, datetime]] = ()
     revival: Revival | None = None
+    doubted: Sequence[tuple[MemoryId, datetime | None]] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,9 +70,12 @@ class Intake:
 
     def shown(self, event: Event) -> Event:
         """Return a turn as a prompt may show it; a session log may hold the original."""
-        if self._shows_whole(event.text):
-            return event
-        return replace(event, text=self.privacy.marked(event.text))
+        text = self.shown_text(event.text)
+        return event if text == event.text else replace(event, text=text)
+
+    def shown_text(self, text: str) -> str:
+        """Return the text of a turn as a prompt may show it."""
+        return text if self._shows_whole(text) else self.privacy.marked(text)
 
     def logged(self, event: Event, payload: str) -> tuple[Event, str]:
         """Return an event of a session log, and its JSON, as they may be stored."""

@@ -293,8 +293,13 @@ def _of_time(candidates: Sequence[Candidate], asked: RankingQuery) -> dict[str, 
             when and TELLS_WHEN.search(one.text[:READ_CHARACTERS]) is not None for one in candidates
         ),
         "recency": (moments - moments.min()) / span,
-        "ended": is_of_now * np.array([one.ended for one in candidates]),
+        "ended": is_of_now * np.array([_ended(one) for one in candidates]),
     }
+
+
+def _ended(one: Candidate) -> float:
+    """Return the share of a candidate that no longer holds; a doubtful fact counts as half."""
+    return max(one.ended, DOUBTFUL) if one.is_doubtful else one.ended
 
 
 def speakers_named(candidates: Sequence[Candidate], asked: frozenset[str]) -> set[str]:
@@ -310,6 +315,10 @@ def speakers_named(candidates: Sequence[Candidate], asked: frozenset[str]) -> se
 
 def _first_name(author: str) -> list[str]:
     return search_terms(author.split(maxsplit=1)[0]) if author.strip() else []
+
+
+DOUBTFUL: Final = 0.5
+"""Share of a doubtful fact that counts as ended."""
 
 
 def _echo(similarity: Numbers, length: Numbers) -> Numbers:

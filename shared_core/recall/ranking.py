@@ -21,6 +21,7 @@ import numpy as np
 from shared_core.core.decay import AROUSAL_SLOWDOWN, SECONDS_A_DAY
 from shared_core.core.domain import Hit, Memory
 from shared_core.nlp.text import TERM, search_terms
+from shared_core.nlp.uncertainty import shown_text
 from shared_core.ports.recall import Candidate, Corpus, Ranking, RankingQuery, Recalled, ThreeFactor
 from shared_core.recall.bm25 import Matches, matched
 from shared_core.recall.features import BY_VOICES, features, overtakings
@@ -171,7 +172,7 @@ def rank(
     by: "linear", the learned weights plus the gain of superseding turns (recall.supersession);
     "fusion", standardised scores with weights set by hand; "rrf", reciprocal rank fusion; "vector"
     or "bm25", one channel; "three_factor", relevance x recency x importance (Park et al., 2023), or
-    a ThreeFactor with weights. Equal scores rank the newest first.
+    a ThreeFactor with weights. Of equal scores doubtful facts rank last, and the newest first.
     """
     return list(islice(ranked(recalled, asked, by=by), limit))
 
@@ -232,7 +233,12 @@ def nearest(recalled: Recalled, limit: int) -> list[Hit]:
 def _in_order(scores: Numbers, candidates: Sequence[Candidate]) -> list[int]:
     return sorted(
         range(len(candidates)),
-        key=lambda at: (scores[at], candidates[at].occurred_at, candidates[at].memory_id.int),
+        key=lambda at: (
+            scores[at],
+            not candidates[at].is_doubtful,
+            candidates[at].occurred_at,
+            candidates[at].memory_id.int,
+        ),
         reverse=True,
     )
 
@@ -384,7 +390,7 @@ def collapsed(hits: Iterable[Hit], limit: int) -> list[Hit]:
 
 
 def fitting(hits: Sequence[Hit], max_characters: int) -> list[tuple[Hit, str]]:
-    """Return hits with their texts, up to max_characters in total.
+    """Return hits with their texts, doubtful facts marked, up to max_characters in total.
 
     A text that does not fit is truncated with an ellipsis if at least LEAST_CHARACTERS remain, or
     if it is the first. Otherwise it is skipped, and a later shorter one may still fit.
@@ -392,7 +398,7 @@ def fitting(hits: Sequence[Hit], max_characters: int) -> list[tuple[Hit, str]]:
     shown: list[tuple[Hit, str]] = []
     remaining = max_characters
     for hit in hits:
-        text = hit.memory.text
+        text = shown_text(hit.memory)
         if len(text) > remaining:
             if remaining < LEAST_CHARACTERS and shown:
                 continue

@@ -14,6 +14,7 @@ from shared_core.errors import InvalidInput
 from shared_core.nlp import calendar
 from shared_core.nlp.dates import TimeRange, resolve
 from shared_core.nlp.past_dates import is_weekday, looked_back
+from shared_core.nlp.uncertainty import shown_text
 from shared_core.ports.events import BucketUnit
 
 MAX_BUCKETS: Final = 10_000
@@ -79,7 +80,8 @@ def told(found: TimeSlice, characters: int = 8_000) -> dict[str, Any]:
     """
     shown: list[dict[str, str]] = []
     for memory in found.memories:
-        text = memory.text if len(memory.text) <= characters else f"{memory.text[:characters]} […]"
+        text = shown_text(memory)
+        text = text if len(text) <= characters else f"{text[:characters]} […]"
         characters -= len(text)
         if characters < 0 and shown:
             break

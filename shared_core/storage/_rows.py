@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,6 +19,7 @@ from shared_core.core.domain import (
     Scope,
     ThreadId,
 )
+from shared_core.core.doubts import DOUBTED_AT, doubted_at, marked
 from shared_core.core.namespaces import from_path, scope_path
 from shared_core.core.retention_policy import RetentionPolicy, Rules, Strength, Traits
 from shared_core.core.validation import name_of
@@ -117,9 +118,18 @@ MEMORY_COLUMNS = 15
 
 
 def as_known(memory: Memory, as_of: AsOf | None) -> Memory:
-    """Return a memory as known at a moment: without a retirement that was recorded later."""
-    retired, known = memory.superseded_at, as_of.known if as_of else None
+    """Return a memory as of a moment: without a retirement recorded later, or a later doubt."""
+    if as_of is None:
+        return memory
+    retired, known, doubted = memory.superseded_at, as_of.known, doubted_at(memory.value)
+    if doubted and any(moment and doubted > moment for moment in (as_of.valid, known)):
+        memory = replace(memory, value=marked(memory.value, None))
     return replace(memory, superseded_at=None) if retired and known and retired > known else memory
+
+
+def is_doubtful(value: str, memory: Callable[[], Memory]) -> bool:
+    """Return whether a memory is a doubtful fact; few are built. value: as JSON text."""
+    return DOUBTED_AT in value and memory().doubted_at is not None
 
 
 def moments(as_of: AsOf | None) -> dict[str, object]:

@@ -13,6 +13,7 @@ from dictionaries import Tables, run, tables
 from hypothesis import given, strategies as st
 
 from shared_core.core.domain import Scope
+from shared_core.core.doubts import marked
 from shared_core.errors import Conflict, NotFound
 from shared_core.policies.run_records import ends_before, iso
 from shared_core.policies.run_undo import undo_run
@@ -24,6 +25,7 @@ NOW = START + timedelta(days=9)
 LATER = NOW + timedelta(hours=1)
 RUN = UUID(int=7)
 TURNS, FACTS, EDGES, DRAWN, FADED = range(1, 6), range(11, 17), range(21, 25), 31, 32
+ARCHIVED = 33
 SUMMARY, COPY, ALIAS = UUID(int=41), UUID(int=42), UUID(int=51)
 LEFT_OUT = ("runs", "run_changes")
 
@@ -59,6 +61,12 @@ def edge(number: int, **given: Any) -> dict[str, Any]:
     return row | given
 
 
+def value_of(number: int) -> Any:
+    """Return the value of a fact's memory; one of them is doubtful."""
+    value = {"content": f"text {number}", "metadata": {"slot": "home"}}
+    return marked(value, day(6) if number == FACTS[3] else None)
+
+
 def world() -> Tables:
     """Return turns, facts with edges, a reflection, a faded memory, a summary and an alias."""
     found = tables(
@@ -68,9 +76,11 @@ def world() -> Tables:
                 for n in TURNS],
         memories=[
             *(memory(n, "episodic") for n in TURNS),
-            *(memory(n, "semantic", expires_at=day(30), thread_id="t") for n in FACTS),
+            *(memory(n, "semantic", expires_at=day(30), thread_id="t", value=value_of(n))
+              for n in FACTS),
             memory(DRAWN, "reflection"),
             memory(FADED, "semantic", demoted_at=day(3)),
+            memory(ARCHIVED, "semantic", demoted_at=day(3), text="", value={}),
             memory(SUMMARY.int, "summary", thread_id="t", run_id=UUID(int=6)),
         ],
         memory_sources=[
@@ -83,6 +93,8 @@ def world() -> Tables:
         memory_bases=[{"memory_id": UUID(int=DRAWN), "basis_id": UUID(int=FACTS[0])}],
         memory_access=[{"memory_id": UUID(int=FADED), "stage": 1, "staged_at": day(3),
                         "access_count": 2, "last_accessed_at": day(2)}],
+        memory_archive=[{"memory_id": UUID(int=ARCHIVED), "text": "a", "archived_at": day(4),
+                         "value": {"metadata": {"slot": "home"}}, "is_shown": False}],
         facts=[fact(n, **(ended() if n == FACTS[-1] else {})) for n in FACTS],
         edges=[edge(n) for n in EDGES],
         embeddings=[{"memory_id": SUMMARY, "model": "m", "field": "text", "embedding": "old"}],
@@ -123,7 +135,7 @@ class Written:
         self.found, self.random = found, random
         self.row = {"run_id": RUN, "number": 1, "thread_id": "t", "from_seq": 2, "to_seq": 5}
         for one in ("end_facts", "move_edge", "say_again", "rate", "sum_up", "revive", "rename",
-                    "restore", "write"):  # fmt: skip
+                    "restore", "write", "doubt"):  # fmt: skip
             if random.random() < 0.6:
                 getattr(self, one)()
         self.row_of("threads", thread_id="t").update(consolidated_seq=5, unread_bytes=0)
@@ -226,6 +238,16 @@ class Written:
         self.add("fact_closures", {"memory_id": one, "closed_at": row["superseded_at"],
                                    "restored_at": NOW, "run_id": RUN})  # fmt: skip
         row.update(valid_until=None, superseded_at=None)
+
+    def doubt(self) -> None:
+        """One fact becomes doubtful, a doubtful one certain, and an archived one doubtful."""
+        for number, before, after in ((FACTS[4], None, day(7)), (FACTS[3], day(6), None)):
+            row = self.row_of("memories", memory_id=UUID(int=number))
+            row["value"] = marked(row["value"], after)
+            self.note("doubted", row["memory_id"], {"doubted_at": iso(before)})
+        row = self.row_of("memory_archive", memory_id=UUID(int=ARCHIVED))
+        row["value"] = marked(row["value"], day(7))
+        self.note("doubted", row["memory_id"], {"doubted_at": None})
 
     def write(self) -> None:
         """A memory of the run, a reflection of a later one upon it, an edge and a retraction."""

@@ -16,14 +16,14 @@ from uuid import UUID
 
 import numpy as np
 
-from shared_core.core.domain import AsOf, MemoryId
+from shared_core.core.domain import AsOf, Memory, MemoryId
 from shared_core.core.namespaces import rest_of, scope_path
 from shared_core.core.timestamps import soon
 from shared_core.errors import InvalidInput
 from shared_core.policies.edges import edges_about
 from shared_core.ports.graph import Edge
 from shared_core.ports.recall import Candidate, Corpus, Recalled, SearchRequest
-from shared_core.storage._rows import as_known
+from shared_core.storage._rows import as_known, is_doubtful
 from shared_core.storage.oceanbase.base import OceanBasePart, reading
 from shared_core.storage.oceanbase.connection.operations import queried
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
@@ -176,6 +176,10 @@ def _candidates(
     def candidate(row: Row) -> Candidate:
         memory_id, kind, text, author, occurred_at, role, *memory = row
         turns = sources.get(memory_id, ())
+
+        def built() -> Memory:
+            return as_known(memory_of(tuple(memory), turns), as_of)
+
         return Candidate(
             memory_id=MemoryId(memory_id),
             kind=kind,
@@ -183,9 +187,10 @@ def _candidates(
             author=author,
             occurred_at=occurred_at,
             number=number_of[memory_id],
-            memory=lambda: as_known(memory_of(tuple(memory), turns), as_of),
+            memory=built,
             role=role if kind == "episodic" else None,
             ended=ended.get(memory_id, 0.0),
+            is_doubtful=is_doubtful(memory[6], built),
         )
 
     return [candidate(row) for row in rows]

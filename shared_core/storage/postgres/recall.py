@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pgvector import HalfVector
 
-from shared_core.core.domain import AsOf
+from shared_core.core.domain import AsOf, Memory
 from shared_core.core.namespaces import common_prefix, scope_path, tenant_of
 from shared_core.errors import InvalidInput, PermissionDenied, StorageReadOnly
 from shared_core.ports.recall import Candidate, Corpus, Recalled, SearchRequest
@@ -20,6 +20,7 @@ from shared_core.storage._rows import (
     MEMORY_COLUMNS,
     any_term,
     as_known,
+    is_doubtful,
     memory_from_row,
     moments,
     quoted_term,
@@ -103,6 +104,9 @@ def _corpus(row: Sequence[Any], terms: int) -> Corpus:
 
 
 def _candidate(row: Sequence[Any], as_of: AsOf | None) -> Candidate:
+    def memory() -> Memory:
+        return as_known(memory_from_row(row), as_of)
+
     return Candidate(
         memory_id=row[0],
         kind=row[3],
@@ -110,9 +114,10 @@ def _candidate(row: Sequence[Any], as_of: AsOf | None) -> Candidate:
         author=row[6],
         occurred_at=row[8],
         number=row[NUMBER] - 1,
-        memory=lambda: as_known(memory_from_row(row), as_of),
+        memory=memory,
         role=row[ROLE],
         ended=row[ENDED] or 0.0,
+        is_doubtful=is_doubtful(row[5], memory),
     )
 
 

@@ -343,6 +343,8 @@ CREATE TABLE IF NOT EXISTS retractions (
     valid_until        DATETIME(6),
     thread_id          VARBINARY(1500) NOT NULL,
     event_ids          LONGTEXT NOT NULL,
+    pattern            VARCHAR(1500) NOT NULL DEFAULT '',
+    is_doubt           TINYINT(1) NOT NULL DEFAULT 0,
     PRIMARY KEY (tenant_id, retraction_id),
     FOREIGN KEY (tenant_id, run_id) REFERENCES runs (tenant_id, run_id) ON DELETE CASCADE,
     KEY retractions_of_slot (tenant_id, slot),

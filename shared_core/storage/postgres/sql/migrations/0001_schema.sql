@@ -480,13 +480,14 @@ CREATE INDEX runs_of_thread ON runs (tenant_id, thread_id, finished_at);
 -- What a run changed of earlier rows, and their values before: ids, moments and numbers, never text
 -- of a user. target: a memory, an edge or a retraction. bounded: the target ended what the run
 -- wrote; undoing the run that wrote the target undoes this run first. moved: the end of an edge or
--- a fact was moved or removed, or a memory was retired or restored.
+-- a fact was moved or removed, or a memory was retired or restored. doubted: a fact became
+-- doubtful, or certain again.
 CREATE TABLE run_changes (
     tenant_id  text COLLATE "C" NOT NULL,
     run_id     uuid NOT NULL,
     change     text COLLATE "C" NOT NULL
                CHECK (change IN ('closed', 'retired', 'sourced', 'renewed', 'rated', 'summary',
-                                 'edge', 'bounded', 'moved', 'revived')),
+                                 'edge', 'bounded', 'moved', 'revived', 'doubted')),
     target     uuid NOT NULL,
     event_id   text COLLATE "C" NOT NULL DEFAULT '',
     before     jsonb NOT NULL DEFAULT '{}',
@@ -497,8 +498,9 @@ CREATE INDEX run_changes_of_target ON run_changes (tenant_id, target);
 
 -- Retractions, also of unknown facts: a turn that was said before, and is read later, ends with it.
 -- subject_key: of a slot about one subject. value: normalised; empty for any value of the slot.
--- valid_until: the end, if the user named one. A retraction goes with any of its turns, and with
--- its run.
+-- valid_until: the end, if the user named one. pattern: the rule or prompt that read it. is_doubt:
+-- the turn only says that the fact may have ended. A retraction goes with any of its turns, and
+-- with its run.
 CREATE TABLE retractions (
     tenant_id      text COLLATE "C" NOT NULL,
     retraction_id  uuid NOT NULL,
@@ -511,6 +513,8 @@ CREATE TABLE retractions (
     valid_until    timestamptz,
     thread_id      text COLLATE "C" NOT NULL,
     event_ids      text[] COLLATE "C" NOT NULL,
+    pattern        text NOT NULL DEFAULT '',
+    is_doubt       boolean NOT NULL DEFAULT false,
     PRIMARY KEY (tenant_id, retraction_id),
     FOREIGN KEY (tenant_id, run_id) REFERENCES runs (tenant_id, run_id) ON DELETE CASCADE
 );
@@ -1261,7 +1265,11 @@ BEGIN
             SELECT memory_id::text AS id, text, score, at,
                    row_number() OVER (ORDER BY score DESC, at DESC, memory_id) AS place
             FROM (
-                SELECT m.memory_id, m.text, m.occurred_at AS at,
+                SELECT m.memory_id, m.occurred_at AS at,
+                       m.text || CASE  -- the mark of a doubtful fact
+                           WHEN f.memory_id IS NULL OR m.value #> '{metadata,doubted_at}' IS NULL
+                           THEN '' WHEN m.text ~ '[一-鿿]' THEN '（不确定）' ELSE ' (uncertain)'
+                       END AS text,
                        greatest(words_held(words, m.text),
                                 (SELECT 1 - min(e.embedding <=> p_query_embedding) FROM embeddings e
                                  WHERE e.tenant_id = tenant AND e.memory_id = m.memory_id

@@ -1,0 +1,82 @@
+"""A memory whose extractor doubts facts, and what is said to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from datetime import UTC, datetime, timedelta
+from typing import Any, Self
+
+from shared_core import Event, Fact, MemoryEngine, Scope
+from shared_core.core.domain import Extraction, FactDraft, HeldFact, KnownPerson
+from shared_core.extraction.rule_based import RuleExtractor
+
+ANN = Scope("app", "ann")
+START = datetime(2026, 3, 1, 9, tzinfo=UTC)
+CUES = {"I might leave": "doubt", "可能要离开": "doubt", "I left": "retract", "我离开了": "retract"}
+PATTERN = "test.held"
+
+
+def at(day: float) -> datetime:
+    return START + timedelta(days=day)
+
+
+class Clock:
+    """The time of a test, in days since its start."""
+
+    def __init__(self) -> None:
+        self.day = 0.0
+
+    def __call__(self) -> datetime:
+        return at(self.day)
+
+
+class Doubting(RuleExtractor):
+    """The rules, and turns that doubt or end the held facts whose value they name."""
+
+    _held: Sequence[HeldFact] = ()
+
+    def knowing(self, people: Sequence[KnownPerson], held: Sequence[HeldFact] = ()) -> Self:
+        knowing = copy(super().knowing(people, held))
+        knowing._held = held
+        return knowing
+
+    async def extract(self, events: Sequence[Event], context: Sequence[Event]) -> Extraction:
+        read = await super().extract(events, context)
+        drafts = [
+            FactDraft(
+                fact_type=one.fact_type, slot=one.slot, value=one.value, statement="",
+                event_id=event.event_id, functional=one.functional, confidence=0.9,
+                pattern=PATTERN, language="en", operation=operation, subject=one.subject,
+            )
+            for event in events
+            for cue, operation in CUES.items()
+            if cue in event.text
+            for one in self._held
+            if one.ended_at is None and one.value in event.text
+        ]  # fmt: skip
+        cued = {event.event_id for event in events if any(cue in event.text for cue in CUES)}
+        facts = [one for one in read.facts if one.event_id not in cued]
+        order = {event.event_id: place for place, event in enumerate(events)}
+        drafts = sorted([*facts, *drafts], key=lambda draft: order[draft.event_id])
+        kept: dict[str, Any] = {"facts": drafts, "importance": read.importance}
+        return Extraction(**kept)
+
+
+async def say(
+    memory: MemoryEngine, clock: Clock, day: float, text: str, *, thread: str = "t"
+) -> None:
+    """Say something on a day, and have it read now."""
+    clock.day = max(clock.day, day)
+    event = Event(event_id=f"e{day}", author="ann", role="user", text=text, occurred_at=at(day))
+    await memory.append_events(ANN, thread, [event])
+    await memory.consolidate(ANN, thread)
+
+
+async def held(memory: MemoryEngine) -> list[tuple[str, float | None]]:
+    """Return the values that hold, with the day on which each was doubted."""
+    return sorted((one.value, _day(one)) for one in await memory.facts(ANN))
+
+
+def _day(fact: Fact) -> float | None:
+    return (fact.doubted_at - START) / timedelta(days=1) if fact.doubted_at else None
