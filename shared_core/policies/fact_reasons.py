@@ -17,11 +17,13 @@ from shared_core.core.domain import ThreadId
 from shared_core.nlp.text import normalised
 from shared_core.policies.batches import Found, Reads, read
 from shared_core.policies.facts import keys_of_place
+from shared_core.policies.setting_aside import FORGET_REQUEST
 from shared_core.ports.operations import (
     Join,
     Policy,
     Row,
     Select,
+    equal,
     is_not_null,
     is_null,
     one_of,
@@ -98,7 +100,10 @@ class _Ending(NamedTuple):
 
 
 def explained(facts: Sequence[Fact], now: datetime) -> Policy[list[Fact]]:
-    """Return facts with their reasons, in their order; texts of forgotten turns are not shown."""
+    """Return facts with their reasons, in their order.
+
+    The texts of turns that were forgotten, set aside or have expired are not shown.
+    """
     if not facts:
         return []
     ids = sorted(one.memory_id for one in facts)
@@ -115,14 +120,19 @@ def explained(facts: Sequence[Fact], now: datetime) -> Policy[list[Fact]]:
     cited |= {turn for one in retracted for turn in one.turns}
     remembered = (is_not_null("memory_seq"), open_after("expires_at", now))
     named = one_of_rows(_EVENT[:2], sorted(cited))
-    [events] = yield [Select("events", _EVENT, (named, *remembered))]
+    aside = (equal("m.kind", "episodic"), is_not_null("m.superseded_at"))
+    events, hidden = yield [
+        Select("events", _EVENT, (named, *remembered)),
+        Select("memory_sources", _EVENT[:2], (named, *aside), _MEMORY),
+    ]
+    aside_turns = {(row[0], row[1]) for row in hidden}
     reasons = _Reasons(
         places=places,
         retracted=sorted(retracted, key=lambda one: one.said_at),
         followers=followers,
         endings=_endings(found),
         turns_of=turns_of,
-        events={(row[0], row[1]): row for row in events},
+        events={(row[0], row[1]): row for row in events if (row[0], row[1]) not in aside_turns},
     )
     return [replace(one, why=reasons.of(one)) for one in facts if one.memory_id in places]
 
@@ -188,7 +198,7 @@ class _Reasons:
 
     def _ended(self, fact: Fact) -> FactReason:
         ending = self.endings.get(fact.memory_id)
-        if ending is not None and ending.kind == "retraction":
+        if ending is not None and ending.kind in ("retraction", FORGET_REQUEST):
             return FactReason(extractor=ending.extractor, run_id=ending.run_id)
         ends = [one for one in self._against(fact) if not one.is_doubt]
         for one in ends:

@@ -20,6 +20,7 @@ from shared_core.core.timestamps import check_moment
 from shared_core.errors import InvalidInput
 from shared_core.nlp.keywords_and_topics import text_features
 from shared_core.nlp.text import Language, language
+from shared_core.nlp.uncertainty import uncertain
 
 Subject = Literal["user", "agent"]
 Dimension = Literal["intent", "emotion", "cognition", "social", "trend"]
@@ -108,7 +109,8 @@ def _moment(given: object) -> datetime:
 class ClauseFact:
     """A fact in a clause. A later fact of the same functional slot supersedes it.
 
-    key: see facts.fact_key. statement: one sentence that states this fact alone.
+    key: see facts.fact_key. statement: one sentence that states this fact alone. doubted_at: when a
+    turn last said that it may have ended.
     """
 
     fact_id: UUID
@@ -120,6 +122,7 @@ class ClauseFact:
     statement: str
     confidence: float
     subject: str = USER
+    doubted_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +131,11 @@ class Clause:
 
     text: str
     facts: tuple[ClauseFact, ...] = ()
+
+    @property
+    def shown(self) -> str:
+        """Its text, marked if a fact in it is doubtful."""
+        return uncertain(self.text) if any(fact.doubted_at for fact in self.facts) else self.text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +158,7 @@ class Statement(_Entry):
     @property
     def text(self) -> str:
         """The sentence."""
-        return sentence_of([clause.text for clause in self.clauses])
+        return sentence_of([clause.shown for clause in self.clauses])
 
     @property
     def facts(self) -> tuple[ClauseFact, ...]:

@@ -320,6 +320,8 @@ class ProfileMemory:
         plan = plan_facts(drafts, known, said_at, lambda: MemoryId(uuid7()))
         for fact_id, until in plan.closed.items():
             self._end_fact(fact_id, until)
+        for fact_id, at in plan.doubted.items():
+            self._mark_fact(fact_id, at)
         return plan
 
     def _add_written(self, clauses: Sequence[ReadClause], plan: FactPlan, at: datetime) -> None:
@@ -356,13 +358,30 @@ class ProfileMemory:
                 if any(fact.fact_id == fact_id for fact in one.facts):
                     kept[place] = restated(one, at, basis)
 
+    def _mark_fact(self, fact_id: UUID, at: datetime | None) -> None:
+        """Make a fact doubtful since a moment, or with None certain."""
+        self._statements = [
+            replace(one, clauses=tuple(
+                replace(clause, facts=tuple(
+                    replace(fact, doubted_at=at) if fact.fact_id == fact_id else fact
+                    for fact in clause.facts
+                )) for clause in one.clauses
+            ))
+            for one in self._statements
+        ]  # fmt: skip
+
     def _end_fact(self, fact_id: UUID, until: datetime) -> None:
         """End the statement of a fact; the rest of its sentence continues as a new statement."""
         for place, one in enumerate(self._statements):
             if not any(fact.fact_id == fact_id for fact in one.facts):
                 continue
             over = tuple(
-                replace(clause, facts=tuple(f for f in clause.facts if f.fact_id == fact_id))
+                replace(
+                    clause,
+                    facts=tuple(
+                        replace(f, doubted_at=None) for f in clause.facts if f.fact_id == fact_id
+                    ),
+                )
                 for clause in one.clauses
             )
             self._history.append(
@@ -395,6 +414,7 @@ def _known(fact: ClauseFact, statement: Statement) -> KnownFact:
         valid_from=statement.valid_from,
         valid_until=statement.valid_until,
         stated_at=statement.said_at,
+        doubted_at=fact.doubted_at,
     )
 
 
@@ -403,7 +423,7 @@ def _fact_of(planned: PlannedFact) -> ClauseFact:
     return ClauseFact(
         fact_id=planned.memory_id, fact_type=draft.fact_type, slot=draft.slot, key=planned.key,
         value=draft.value, functional=draft.functional, statement=draft.statement,
-        confidence=draft.confidence, subject=draft.subject,
+        confidence=draft.confidence, subject=draft.subject, doubted_at=planned.doubted_at,
     )  # fmt: skip
 
 
@@ -457,7 +477,7 @@ def _rank(statement: Statement) -> int:
 def _paragraph(statements: Sequence[Statement]) -> str:
     joined: list[str] = []
     for how, some in groupby(statements, key=_joins):
-        texts = [one.clauses[0].text if how else one.text for one in some]
+        texts = [one.clauses[0].shown if how else one.text for one in some]
         if not how:
             joined += texts
             continue

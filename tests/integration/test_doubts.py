@@ -282,3 +282,17 @@ async def test_why_explains_ends_of_the_same_run_and_chinese_ones(
     assert ["我搬到北京了。"] == [turn.text for turn in shanghai.why.ended.turns]
     assert beijing.key == shanghai.why.ended.fact_key
     assert ["我可能要离开北京。"] == [turn.text for turn in beijing.why.doubted.turns]
+
+
+async def test_why_shows_no_turn_that_was_set_aside_or_forgotten(
+    memory: MemoryEngine, clock: Clock
+) -> None:
+    await say(memory, clock, 1, "I like jazz.")
+    await say(memory, clock, 2, "I like jazz. Theo plays it.", thread="second")
+    await say(memory, clock, 3, "I like jazz. Mia does not.", thread="third")
+    await memory.forget_about(ANN, "Theo")
+    await memory.forget_turns(ANN, "third", ["e3"])
+    [fact] = await memory.facts(ANN, why=True)
+    assert fact.why
+    shown = {turn.event_id: turn.text for turn in fact.why.stated.turns}
+    assert ("I like jazz.", None, None) == tuple(map(shown.get, ("e1", "e2", "e3")))

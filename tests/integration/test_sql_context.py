@@ -15,6 +15,7 @@ import pytest
 import benchmarks
 from shared_core import Event, Scope, open_memory, run_sync
 from shared_core.nlp.tokenizer import count_tokens
+from tests.integration import doubting
 
 ANN = Scope("my/app", "ann%")
 TENANT = "/my%2Fapp/ann%25/"
@@ -217,3 +218,23 @@ def test_what_only_a_session_log_holds_is_not_shown(filled: psycopg.Connection[A
         assert not any("hunter2" in row[1] for row in window(filled, "password hunter2"))
         filled.execute("UPDATE events SET memory_seq = 999 WHERE event_id = 'logged'")
         assert any("hunter2" in row[1] for row in window(filled, "password hunter2"))
+
+
+async def test_doubtful_facts_are_marked(dsn: str) -> None:
+    clock = doubting.Clock()
+    async with open_memory(dsn, clock=clock, worker=False, extractor=doubting.Doubting()) as memory:
+        texts = (
+            "I live in Boston.",
+            "我喜欢爵士乐。",
+            "I might leave Boston.",
+            "我可能要离开爵士乐。",
+        )
+        for day, text in enumerate(texts, 1):
+            await doubting.say(memory, clock, day, text)
+    with psycopg.connect(dsn) as superuser:
+        superuser.execute("SET search_path = hippocampus, public")
+        rows = superuser.execute(
+            "SELECT content FROM get_context_window('ann', 'app', 'Where?')"
+        ).fetchall()
+    shown = {content for (content,) in rows}
+    assert {"User lives in Boston. (uncertain)", "用户喜欢爵士乐。（不确定）", *texts} <= shown

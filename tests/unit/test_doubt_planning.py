@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count, permutations
 from typing import Any
@@ -10,6 +11,8 @@ from uuid import UUID
 
 import pytest
 
+from shared_core.context.assembler import ContextAssembler
+from shared_core.context.window import rendered_item
 from shared_core.core.domain import Extraction, FactDraft, MemoryId
 from shared_core.core.doubts import doubted_at, marked
 from shared_core.extraction.draft_validation import validated
@@ -21,8 +24,10 @@ from shared_core.knowledge.fact_planning import (
     without_moot,
 )
 from shared_core.nlp.relation_schema import triples_of
+from shared_core.nlp.tokenizer import count_tokens
 from shared_core.nlp.uncertainty import uncertain
-from shared_core.ports.runs import KnownFact, Retraction
+from shared_core.ports.runs import Fact, KnownFact, Retraction
+from shared_core.profiles.profile_memory import ProfileMemory
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 HELD = UUID(int=1000)
@@ -200,8 +205,6 @@ def test_the_order_of_reading_does_not_matter(
 
 def applied(facts: dict[UUID, KnownFact], made: FactPlan, at: datetime) -> dict[UUID, KnownFact]:
     """Return the facts after a run of one draft."""
-    from dataclasses import replace
-
     found = dict(facts)
     for memory_id, _ in made.seen_again:
         found[memory_id] = replace(
@@ -244,3 +247,62 @@ def test_the_mark_is_one_key_of_the_metadata() -> None:
 def test_the_mark_is_shown_in_the_language_of_the_text() -> None:
     assert "User lives in Boston. (uncertain)" == uncertain("User lives in Boston.")
     assert "用户住在波士顿。（不确定）" == uncertain("用户住在波士顿。")
+
+
+@pytest.mark.parametrize(
+    ("given", "certain", "doubtful"),
+    [
+        ({}, "User lives in Boston.", "User lives in Boston (uncertain)."),
+        ({"value": "波士顿", "statement": "用户住在波士顿。", "language": "zh"},
+         "用户住在波士顿。", "用户住在波士顿（不确定）。"),
+    ],
+)  # fmt: skip
+def test_a_profile_marks_a_doubtful_fact(
+    given: dict[str, Any], certain: str, doubtful: str
+) -> None:
+    profile = ProfileMemory()
+
+    def merge(one: FactDraft) -> str:
+        profile.merge([one], {one.event_id: day(float(one.event_id))}, lambda _: ())
+        return profile.get_content()
+
+    assert certain == merge(draft(1, **given))
+    assert doubtful == merge(doubt(2, **given))
+    assert profile == ProfileMemory.from_dict(profile.to_dict())
+    assert certain == merge(draft(3, **given))
+    assert doubtful == merge(doubt(4, **given))
+    moved = draft(5, value="Austin", statement="User lives in Austin.")
+    assert "User lives in Austin." == merge(moved)
+    assert [certain] == [one.text for one in profile.history]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("User lives in Boston.", "User lives in Boston. (uncertain)"),
+        ("用户住在波士顿。", "用户住在波士顿。（不确定）"),
+    ],
+)
+def test_a_context_window_marks_a_doubtful_fact_and_counts_the_mark(text: str, line: str) -> None:
+    certain = Fact(
+        memory_id=MemoryId(HELD), fact_type="profile", slot="residence", value="v", statement=text,
+        confidence=0.9, extractor="x", pattern="p", valid_from=day(1), valid_until=None,
+        thread_id=None, source_event_ids=(),
+    )  # fmt: skip
+    doubtful = replace(certain, doubted_at=day(2))
+    windows = [
+        ContextAssembler(500).assemble(system_prompt="", query="", facts=[one])
+        for one in (certain, doubtful)
+    ]
+    assert line not in windows[0].prompt
+    assert f"] {line}\n" in windows[1].prompt
+    assert [None, True] == [window.items[0].to_dict().get("uncertain") for window in windows]
+    [few, more] = [window.items[0].tokens for window in windows]
+    assert few < more == count_tokens(rendered_item(windows[1].items[0]))
+    least = windows[1].tokens
+    assert windows[1].prompt == ContextAssembler(max(least, 64)).assemble(
+        system_prompt="", query="", facts=[doubtful]).prompt  # fmt: skip
+    long = replace(doubtful, statement=" ".join([text] * 60))
+    [item] = ContextAssembler(200, cut=True).assemble(
+        system_prompt="", query="", facts=[long]).items  # fmt: skip
+    assert item.cut and rendered_item(item).endswith(f" […]{uncertain(text).removeprefix(text)}\n")
