@@ -247,7 +247,7 @@ class AnswerMetadata(TypedDict):
     retrieval_time_ms: int
     has_memory: bool
     taken_in: NotRequired[Literal[False]]
-    set_aside: NotRequired[list[dict[str, JsonValue]]]
+    set_aside: NotRequired[list[dict[str, Any]]]
 
 
 class ProcessedInput(TypedDict):
