@@ -68,7 +68,7 @@ class _Retracted(NamedTuple):
         return [(self.thread_id, one) for one in self.event_ids]
 
 
-class _Place(NamedTuple):
+class _FactPlace(NamedTuple):
     """What only one current fact may have, and the run that wrote the fact."""
 
     fact_type: str
@@ -108,7 +108,7 @@ def explained(facts: Sequence[Fact], now: datetime) -> Policy[list[Fact]]:
         return []
     ids = sorted(one.memory_id for one in facts)
     [keys] = yield [Select("facts", _KEY, (one_of("memory_id", ids),), _MEMORY)]
-    places = {row[0]: _Place(*row[1:]) for row in keys}
+    places = {row[0]: _FactPlace(*row[1:]) for row in keys}
     found = yield from read(_selects(facts, places))
     followers = [_Follower(*row) for row in found["followers"]]
     [sources] = yield [_select_sources({*ids, *(one.memory_id for one in followers)})]
@@ -137,7 +137,7 @@ def explained(facts: Sequence[Fact], now: datetime) -> Policy[list[Fact]]:
     return [replace(one, why=reasons.of(one)) for one in facts if one.memory_id in places]
 
 
-def _selects(facts: Sequence[Fact], places: Mapping[UUID, _Place]) -> Reads:
+def _selects(facts: Sequence[Fact], places: Mapping[UUID, _FactPlace]) -> Reads:
     """Return what reads whatever may have ended or doubted facts."""
     near = {(one.fact_type, key) for one in places.values() for key in keys_of_place(one.key)}
     near |= {(one.fact_type, _LEFT_BEHIND[one.slot]) for one in facts if one.slot in _LEFT_BEHIND}
@@ -169,7 +169,7 @@ def _endings(found: Found) -> dict[UUID, _Ending]:
 class _Reasons:
     """What was read to explain facts. retracted: the earliest first."""
 
-    places: Mapping[UUID, _Place]
+    places: Mapping[UUID, _FactPlace]
     retracted: Sequence[_Retracted]
     followers: Sequence[_Follower]
     endings: Mapping[UUID, _Ending]
