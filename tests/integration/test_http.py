@@ -112,8 +112,8 @@ async def test_turns_become_facts_a_graph_and_a_context(
     client: httpx.AsyncClient, memory: MemoryEngine
 ) -> None:
     body = {"user_id": "ana", "app": "a", "thread_id": "monday", "events": [TURN]}
-    assert {"new": ["1"]} == (await client.post("/events", json=body)).json()
-    assert {"new": []} == (await client.post("/events", json=body)).json()
+    assert {"new": ["1"], "set_aside": []} == (await client.post("/events", json=body)).json()
+    assert {"new": [], "set_aside": []} == (await client.post("/events", json=body)).json()
     assert await memory.flush(60)
     graph = (await client.get("/graph/ana", params={"app": "a"})).json()
     assert ("success", "ana") == (graph["status"], graph["user_id"])
