@@ -168,8 +168,9 @@ CONVERSATIONS: dict[str, tuple[list[Day], list[str]]] = {
     ),
     "pet": (
         [
-            ("our cat Pixel loves tuna", [
+            ("our cat Pixel is 15", [
                 add("relation.cat", "Pixel", "The user's cat is called Pixel."),
+                add("age", "15", "Pixel is 15.", subject="Pixel"),
             ]),
             ("she passed away last night", [does("end", "Pixel")]),
             ("we adopted a kitten, his name is Bagel", [
@@ -180,7 +181,7 @@ CONVERSATIONS: dict[str, tuple[list[Day], list[str]]] = {
     ),
     "宠物": (
         [
-            ("我养了只猫叫灰灰", [add("relation.cat", "灰灰", "用户的猫叫灰灰。")]),
+            ("我养了只猫叫灰灰，13岁", [add("relation.cat", "灰灰", "用户的猫叫灰灰。"), add("age", "13", "灰灰13岁。", subject="灰灰")]),
             ("它昨晚走了", [does("end", "灰灰")]),
             ("又领养了一只，叫年糕", [add("relation.cat", "年糕", "用户的猫叫年糕。")]),
         ],
@@ -195,6 +196,9 @@ async def test_what_is_held_follows_what_people_say(dsn: str, name: str) -> None
     model = RightModel(days)
     async with open_memory(dsn, llm=FunctionModel(model, name="right"), worker=False) as memory:
         assert expected == await played(memory, days)
+        if name in ("doubt", "怀疑"):
+            assert "[f1] (doubtful) user, employer" in model.prompts[2]
+            assert [None] == [getattr(one, "doubted_at", "?") for one in await memory.facts(ANA)]
         history = await memory.facts(ANA, history=True)
         assert {"llm-v2/extract.v2/right"} == {one.extractor for one in history}
     assert {} == model.shown[0]
