@@ -29,7 +29,7 @@ from shared_core.core.json_text import to_json
 from shared_core.core.shown import shown
 from shared_core.errors import InvalidInput
 from shared_core.extraction.rule_based import RuleExtractor
-from shared_core.ports.storage import Acquainted, Extractor
+from shared_core.ports.storage import Acquainted, Extractor, Revisable
 from shared_core.privacy.classifier import private_by_slot, private_by_words
 
 ENTRY_POINTS: Final = "hippocampus.strategies"
@@ -203,6 +203,7 @@ class StrategyExtractor:
         self.name = extractor.name
         self.window_tokens = extractor.window_tokens
         self.reread_turns = extractor.reread_turns
+        self.needs_revision = isinstance(extractor, Revisable) and extractor.needs_revision
         self.private_only = any(one.private_only for one in refining)
         """Whether public knowledge is not stored."""
         self.with_graph = any(one.with_graph for one in refining)

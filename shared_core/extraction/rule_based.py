@@ -51,6 +51,7 @@ class RuleExtractor:
     name = RULES_VERSION
     window_tokens = 1_000_000
     reread_turns = 1_000
+    needs_revision = True
 
     def __init__(self, *, without: Collection[str] = ()) -> None:
         known = {pattern.id for name in ("en", "zh") for pattern in load_rules(name).patterns}

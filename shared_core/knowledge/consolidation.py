@@ -31,6 +31,7 @@ from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.extraction.transcript import shown_whole
 from shared_core.knowledge.edge_planning import EdgePlan, plan_edges, stated_edges
 from shared_core.knowledge.fact_planning import FactPlan, doubt_counts, plan_facts, slots_to_read
+from shared_core.knowledge.revision import cascaded, revised
 from shared_core.knowledge.reviving import faded_stated_again, plan_revival
 from shared_core.knowledge.run_rows import RunRows, add_privacy, applied, apply_run, until_applied
 from shared_core.models.embedding import Embedding
@@ -43,7 +44,7 @@ from shared_core.policies.setting_aside import turns_set_aside
 from shared_core.ports.items import VectorRows
 from shared_core.ports.jobs import JobType, ReflectionDue
 from shared_core.ports.runs import Passage, ReadRequest, RunPlan, ThreadWindow
-from shared_core.ports.storage import Acquainted, Clock, Extractor, Storage
+from shared_core.ports.storage import Acquainted, Clock, Extractor, Revisable, Storage
 
 if TYPE_CHECKING:
     from shared_core.ports.storage import Vectors
@@ -170,7 +171,9 @@ class Consolidation:
         if reading != self._read:  # else only the known facts changed: the model output stays valid
             held = await self._held() if extracts and reading and reading.turns else []
             shown = await self._shown(reading, held) if reading else None
-            self._formed = await _form(self.extractor, shown, held) if shown else None
+            self._formed = (
+                await _form(self.extractor, shown, held, self.thread_id) if shown else None
+            )
             self._read = reading
         if reading is None or self._formed is None:
             return NOTHING_NEW
@@ -293,7 +296,7 @@ class Consolidation:
 
 
 async def _form(
-    extractor: Extractor, reading: ThreadWindow, held: Sequence[HeldFact]
+    extractor: Extractor, reading: ThreadWindow, held: Sequence[HeldFact], thread_id: ThreadId
 ) -> Formed | None:
     """Run the extractor, without holding a connection; return None if nothing is new.
 
@@ -308,10 +311,8 @@ async def _form(
         return None
     extraction = Extraction()
     if turns:
-        reader = extractor
-        if isinstance(extractor, Acquainted):
-            reader = extractor.knowing(reading.people, held)
-        extraction = await reader.extract([event for _, event in turns], reading.context)
+        events = [event for _, event in turns]
+        extraction = await _extracted(extractor, events, reading, held, thread_id)
         turns = _before(turns, extraction.unread)
     summary, usage, by_rules, put_off = "", extraction.usage, False, False
     if unsummed:
@@ -352,6 +353,23 @@ async def _form(
         or len(turns) < len(reading.turns)
         or (unsummed and len(replay) < len(reading.replay)),
     )
+
+
+async def _extracted(
+    extractor: Extractor,
+    turns: Sequence[Event],
+    reading: ThreadWindow,
+    held: Sequence[HeldFact],
+    thread_id: ThreadId,
+) -> Extraction:
+    """Return what an extractor finds in turns, and what the turns do to the held facts."""
+    reader = extractor
+    if isinstance(extractor, Acquainted):
+        reader = extractor.knowing(reading.people, held)
+    found = await reader.extract(turns, reading.context)
+    if isinstance(extractor, Revisable) and extractor.needs_revision:
+        return await asyncio.to_thread(revised, turns, found, held, reading.context, thread_id)
+    return cascaded(found, held)
 
 
 def _before(

@@ -100,6 +100,18 @@ class Acquainted(Protocol):
 
 
 @runtime_checkable
+class Revisable(Protocol):
+    """An extractor that may read turns without comparing them with what is held.
+
+    needs_revision: the drafts do not say what the turns do to the held facts, so
+    shared_core.knowledge.revision compares them. Other extractors say it themselves.
+    """
+
+    @property
+    def needs_revision(self) -> bool: ...
+
+
+@runtime_checkable
 class Reflector(Protocol):
     """Draws conclusions from memories across threads. An extractor may also be one."""
 

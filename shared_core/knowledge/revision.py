@@ -1,0 +1,436 @@
+"""Compares turns with the facts that are held: ends, doubts, new values, and what falls with them.
+
+Rules read a turn without knowing what is held. Here each turn is read again, in order, against the
+facts that hold before it. A clause ends a fact if an expression of `nlp/rules/revision_*.toml`
+governs the mention of its value, or tells of an event in the life of the person it is about. Where
+the clause is hedged the fact is doubted. Everything else changes nothing. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+from uuid import UUID
+
+from shared_core.core.domain import USER, Event, Extraction, FactDraft, HeldFact, MemoryId, ThreadId
+from shared_core.extraction.rule_reader import guarded, pattern_of
+from shared_core.knowledge.clause_changes import Change, ClauseReader, SaidClause, is_place
+from shared_core.knowledge.clause_subject import Subjects
+from shared_core.knowledge.held_index import HeldIndex, Key, key_of, relation_of
+from shared_core.nlp.affect import fact_importance
+from shared_core.nlp.clauses import clauses, own_sentences
+from shared_core.nlp.relation_schema import triples_of
+from shared_core.nlp.rules import RuleSet, kin_word, load_rules
+from shared_core.nlp.rules.revision import load_revision_rules, load_revision_tables, value_in
+from shared_core.nlp.slots import RELATION, slot_of
+from shared_core.nlp.text import Language, is_question, language, normalised
+
+END_CONFIDENCE: Final = 0.8
+DOUBT_CONFIDENCE: Final = 0.5
+VALUE_CONFIDENCE: Final = 0.7
+MAX_READ_CHARACTERS: Final = 6_000
+"""Longer turns are pasted texts; only their beginning is compared."""
+CORRECTED_TURNS: Final = 2
+"""Number of user turns before a bare correction in which the fact it corrects was stated."""
+MAX_CORRECTION_CHARACTERS: Final = 60
+SPLIT: Final = (".split", ".left-me", ".left-them", ".is-ex", ".divorce-final")
+"""How the ids of the rules end by which a partner is one no longer."""
+MAX_SLIP: Final = 12
+"""Maximum difference of two numbers of which one corrects the other."""
+CORRECTABLE: Final = frozenset({"residence", "employer", "job", "name", "age", "origin", "email"})
+DRAFTED: Final = MemoryId(UUID(int=0))
+
+
+def revised(
+    turns: Sequence[Event],
+    extraction: Extraction,
+    held: Sequence[HeldFact],
+    context: Sequence[Event] = (),
+    thread_id: ThreadId | None = None,
+) -> Extraction:
+    """Return an extraction with what its turns do to the facts that are held.
+
+    Args:
+        turns: the turns that were read, in order.
+        extraction: what an extractor drew from them without knowing what is held.
+        held: facts that hold, or ended, before the turns.
+        context: earlier turns of the thread, in order.
+        thread_id: the thread of the turns.
+    """
+    revision = Revision(held, context, thread_id)
+    drafts = _by_turn(extraction.facts)
+    facts = [one for event in turns for one in revision.read(event, drafts.pop(event.event_id, []))]
+    facts += [one for left in drafts.values() for one in left]
+    return _with_facts(extraction, facts)
+
+
+def cascaded(extraction: Extraction, held: Sequence[HeldFact]) -> Extraction:
+    """Return an extraction with what falls with the facts it ends.
+
+    For an extractor that was shown what is held and says itself what the turns end.
+    """
+    index = HeldIndex(one for one in held if one.ended_at is None)
+    asserted = {key_of(one) for one in extraction.facts if one.operation == "assert"}
+    facts: list[FactDraft] = []
+    for draft in extraction.facts:
+        facts.append(draft)
+        for gone in _ended_by(draft, index):
+            index.drop(key_of(gone))
+            for rule, fallen in _fallen(gone, index, draft.pattern):
+                if key_of(fallen) not in asserted:
+                    facts.append(_end(draft.event_id, draft.language, fallen, rule))
+                    index.drop(key_of(fallen))
+    return _with_facts(extraction, facts)
+
+
+class Revision:
+    """Compares the turns of one thread, one after the other, with what is held before each."""
+
+    def __init__(
+        self,
+        held: Iterable[HeldFact] = (),
+        context: Sequence[Event] = (),
+        thread_id: ThreadId | None = None,
+    ) -> None:
+        held = list(held)
+        self._thread_id = thread_id
+        self._held = HeldIndex(one for one in held if one.ended_at is None)
+        self._reader = ClauseReader(self._held, Subjects(self._held), set())
+        for fact in held:
+            if fact.ended_at is not None:
+                self._reader.open_to(fact)
+        self._recent: list[str] = []
+        for event in context:
+            if event.role == "user":
+                self._reader.begin_turn(event.event_id)
+                self._recent.append(event.event_id)
+                for clause in _clauses(event.text, self._reader):
+                    self._reader.subjects.observe(clause.text, clause.language)
+
+    def read(self, event: Event, drafts: Sequence[FactDraft]) -> list[FactDraft]:
+        """Return the drafts of a turn with what the turn does to the facts held before it."""
+        if event.role != "user":
+            return self._take_in(event, drafts)
+        self._reader.begin_turn(event.event_id)
+        corrected = self._corrected(event)
+        said = self._said(event, drafts)
+        over = {key for operation, key in said if operation == "retract"}
+        kept = [
+            one for one in drafts
+            if one.operation != "assert" or key_of(one) not in over or pattern_of(one)
+        ]  # fmt: skip
+        taken = {(one.slot, one.subject) for one in kept if one.operation == "assert"}
+        mine = [
+            one for one in said.values()
+            if one.operation != "assert" or (one.slot, one.subject) not in taken
+        ]  # fmt: skip
+        self._recent.append(event.event_id)
+        return [*mine, *self._take_in(event, kept), *self._take_in(event, corrected)]
+
+    def _said(self, event: Event, drafts: Sequence[FactDraft]) -> dict[tuple[str, Key], FactDraft]:
+        """Return the drafts of a turn beside those given, by operation and key.
+
+        What the rules read the turn as stating does not end, and what they end needs no second
+        draft.
+        """
+        stated = {key_of(one) for one in drafts if one.operation == "assert" and pattern_of(one)}
+        ended = {key_of(one) for one in drafts if one.operation == "retract"}
+        said: dict[tuple[str, Key], FactDraft] = {}
+
+        def say(draft: FactDraft) -> None:
+            slot, subject, _ = key = key_of(draft)
+            is_read = key in stated or {key, (slot, subject, "")} & ended
+            if draft.operation != "assert" and is_read:
+                return
+            if said.setdefault((draft.operation, key), draft) is draft:
+                self._apply(event, draft)
+
+        for clause in _clauses(event.text, self._reader):
+            for change in self._reader.changes(clause):
+                if change.fact is not None and key_of(change.fact) in stated:
+                    continue
+                for draft in self._drafts(event, clause.language, change):
+                    say(draft)
+        for draft in self._displaced(event, drafts):
+            say(draft)
+        return said
+
+    def _drafts(self, event: Event, lang: Language, change: Change) -> Iterator[FactDraft]:
+        pattern = f"revise.{change.rule}"
+        if change.verdict == "assert" and change.fact is not None:
+            yield from _replaced(event, lang, change.fact, change.value, pattern)
+        elif change.verdict == "assert":
+            yield _value(event, lang, change, pattern)
+        elif change.fact is not None and change.verdict == "doubt":
+            if not change.fact.is_doubted:
+                end = _end(event.event_id, lang, change.fact, pattern)
+                yield replace(end, operation="doubt", confidence=DOUBT_CONFIDENCE)
+        elif change.fact is not None:
+            yield _end(event.event_id, lang, change.fact, pattern)
+            renamed = change.rule.endswith((".engaged", ".married"))
+            for rule, fallen in () if renamed else _fallen(change.fact, self._held, pattern):
+                yield _end(event.event_id, lang, fallen, rule)
+
+    def _displaced(self, event: Event, drafts: Sequence[FactDraft]) -> Iterator[FactDraft]:
+        """Yield ends of what a drafted value or end leaves no room for."""
+        for draft in drafts:
+            lang = draft.language
+            if draft.operation == "retract":
+                for gone in _ended_by(draft, self._held):
+                    for rule, fallen in _fallen(gone, self._held, draft.pattern):
+                        yield _end(event.event_id, lang, fallen, rule)
+            elif draft.operation == "assert" and draft.subject == USER:
+                for rule, other in self._excluded(draft):
+                    yield _end(event.event_id, lang, other, rule)
+                for other in self._rivals(draft):
+                    end = _end(event.event_id, lang, other, "revise.person.other")
+                    yield replace(end, operation="doubt", confidence=DOUBT_CONFIDENCE)
+
+    def _excluded(self, draft: FactDraft) -> Iterator[tuple[str, HeldFact]]:
+        """Yield what a value excludes: other diets, and what falls with another employer."""
+        value, diets = normalised(draft.value), load_revision_tables().diets["any"]
+        others = [
+            one for one in self._held.of_slot(draft.slot) if normalised(one.value) != value
+        ]  # fmt: skip
+        if value in diets:
+            yield from (("revise.diet.other", one) for one in others
+                        if normalised(one.value) in diets)  # fmt: skip
+        if draft.slot == "employer" and draft.change:
+            for left in others:
+                for rule, fallen in _fallen(left, self._held, draft.pattern):
+                    if fallen.slot != "work_city":  # The town may stay the same.
+                        yield rule, fallen
+
+    def _rivals(self, draft: FactDraft) -> Iterator[HeldFact]:
+        """Yield the other holders of a relation of which the user has one at a time."""
+        value = normalised(draft.value)
+        if draft.slot.removeprefix(f"{RELATION}.") in load_revision_tables().people["single"]:
+            for other in self._held.of_slot(draft.slot):
+                known = normalised(other.value)
+                if known not in value and value not in known and not other.is_doubted:
+                    yield other
+
+    def _corrected(self, event: Event) -> list[FactDraft]:
+        """Return the drafts of a sentence that only names the right value: "sorry, 33"."""
+        for sentence, lang in own_sentences(event.text, MAX_READ_CHARACTERS)[:2]:
+            rules = load_revision_rules(lang).correction
+            short = len(sentence) <= MAX_CORRECTION_CHARACTERS
+            match = rules.mark.search(sentence) if short else None
+            value = value_in(match) if match else ""
+            is_number = bool(rules.number.fullmatch(value))
+            if rules.refuse.search(value) or not (is_number or rules.word.fullmatch(value)):
+                continue
+            if not (is_number or is_place(value) or rules.strong.search(sentence)):
+                continue
+            for event_id in self._recent[-CORRECTED_TURNS:][::-1]:
+                fit = [
+                    fact for fact in self._held
+                    if fact.thread_id == self._thread_id and event_id in fact.event_ids
+                    and _same_type(fact, value, is_number=is_number)
+                ]  # fmt: skip
+                if fit:
+                    return self._right(event, lang, fit, value)
+        return []
+
+    def _right(
+        self, event: Event, lang: Language, fit: Sequence[HeldFact], value: str
+    ) -> list[FactDraft]:
+        pattern = f"revise.{lang}.correction"
+        return _replaced(event, lang, fit[0], value, pattern) if len(fit) == 1 else []
+
+    def _take_in(self, event: Event, drafts: Sequence[FactDraft]) -> list[FactDraft]:
+        for draft in drafts:
+            self._apply(event, draft)
+        return list(drafts)
+
+    def _apply(self, event: Event, draft: FactDraft) -> None:
+        """Hold what a draft states, and no longer what it ends."""
+        subject = key_of(draft)[1]
+        if draft.operation == "retract":
+            for gone in _ended_by(draft, self._held):
+                self._held.drop(key_of(gone))
+                self._reader.open_to(gone)
+        elif draft.operation == "doubt":
+            if fact := self._held.get(key_of(draft)):
+                self._held.add(replace(fact, is_doubted=True))
+        elif draft.value:
+            for old in self._held.of_slot(draft.slot, subject) if draft.functional else ():
+                self._held.drop(key_of(old))
+            self._held.add(
+                HeldFact(
+                    memory_id=DRAFTED,
+                    fact_type=draft.fact_type,
+                    slot=draft.slot,
+                    subject=subject,
+                    value=draft.value,
+                    statement=draft.statement,
+                    functional=draft.functional,
+                    stated_at=event.occurred_at,
+                    thread_id=self._thread_id,
+                    event_ids=(event.event_id,),
+                )
+            )
+
+
+def _clauses(text: str, reader: ClauseReader) -> Iterator[SaidClause]:
+    """Yield the clauses a user says as true now, in sentences that may change what is held."""
+    found = own_sentences(text, MAX_READ_CHARACTERS)
+    read = [reader.may_change(sentence, lang) for sentence, lang in found]
+    if not any(read):
+        return
+    if any(guarded(sentence, load_rules(lang), "turn") for sentence, lang in found):
+        return
+    for (sentence, lang), needed in zip(found, read, strict=True):
+        rules = load_rules(lang)
+        if guarded(rules.lead.sub("", sentence, count=1), rules, "rest"):
+            return
+        guard = guarded(sentence, rules, "sentence") if needed else None
+        if needed and (guard is None or guard.tells):
+            yield from _sentence_clauses(sentence, lang, rules, hedged=guard is not None)
+
+
+def _sentence_clauses(
+    sentence: str, lang: Language, rules: RuleSet, *, hedged: bool
+) -> Iterator[SaidClause]:
+    for clause, original in clauses(sentence, rules):
+        if guarded(clause, rules, "rest"):
+            return
+        guard = guarded(clause, rules, "onward")
+        if guard and guard.id.endswith(".question") and not is_question(sentence):
+            continue  # "what should I cook, I started eating fish" asks in its first clause only.
+        if guard and not guard.tells:
+            return
+        hedged = hedged or guard is not None
+        yield SaidClause(
+            text=clause, original=original, sentence=sentence, language=lang, hedged=hedged
+        )
+
+
+def _ended_by(draft: FactDraft, held: HeldIndex) -> list[HeldFact]:
+    """Return the held facts that a draft ends."""
+    if draft.operation != "retract":
+        return []
+    _, subject, value = key_of(draft)
+    return [
+        one
+        for one in held.of_slot(draft.slot, subject)
+        if one.fact_type == draft.fact_type and value in ("", normalised(one.value))
+    ]
+
+
+def _fallen(gone: HeldFact, held: HeldIndex, pattern: str) -> Iterator[tuple[str, HeldFact]]:
+    """Yield what falls with a fact that ended, with the rule that says so; each once.
+
+    pattern: what ended it. A denial of an employer ("I never worked there") lets nothing fall.
+    """
+    tables = load_revision_tables()
+    if gone.slot == "employer" and not pattern.endswith(".never"):
+        for slot in sorted(tables.falls["employer"]):
+            yield from (("revise.falls.job", one) for one in held.of_slot(slot))
+        for boss in held.people(sorted(tables.people["bosses"])):
+            yield "revise.falls.job", boss
+            yield from (("revise.falls.person", one) for one in held.attributes(boss))
+    if relation_of(gone):
+        yield from (("revise.falls.person", one) for one in held.attributes(gone))
+    if pattern.endswith(SPLIT) and relation_of(gone) in tables.people["partners"]:
+        for one in held.people(sorted(tables.people["in_laws"])):
+            yield "revise.falls.partner", one
+            yield from (("revise.falls.person", about) for about in held.attributes(one))
+
+
+def _end(event_id: str, lang: Language, fact: HeldFact, pattern: str) -> FactDraft:
+    """Return the draft that ends a held fact."""
+    return FactDraft(
+        fact_type=fact.fact_type,
+        slot=fact.slot,
+        value=fact.value,
+        statement=fact.statement,
+        event_id=event_id,
+        functional=fact.functional,
+        confidence=END_CONFIDENCE,
+        pattern=pattern,
+        language=lang,
+        operation="retract",
+        subject=fact.subject,
+        importance=fact_importance(fact.slot),
+        change=True,
+    )
+
+
+def _value(event: Event, lang: Language, change: Change, pattern: str) -> FactDraft:
+    """Return the draft that states the new value of a slot about the user."""
+    slot = slot_of(change.slot)
+    rules = load_rules(lang)
+    kin = change.slot.removeprefix(f"{RELATION}.")
+    shape = "relation.{kin}" if kin != change.slot else change.slot
+    words = {"value": change.value, "kin": kin_word(kin, lang), "canonical_kin": kin, "a": "a"}
+    return FactDraft(
+        fact_type=slot.fact_type if slot else "custom",
+        slot=change.slot,
+        value=change.value,
+        statement=rules.sentences[shape].format_map(words),
+        event_id=event.event_id,
+        functional=bool(slot and slot.functional),
+        confidence=VALUE_CONFIDENCE,
+        pattern=pattern,
+        language=lang,
+        other_event_ids=change.sources,
+        importance=fact_importance(change.slot),
+        change=True,
+    )
+
+
+def _replaced(
+    event: Event, lang: Language, fact: HeldFact, value: str, pattern: str
+) -> list[FactDraft]:
+    """Return the drafts that put another value in the place of a fact."""
+    end = _end(event.event_id, lang, fact, pattern)
+    others = tuple(one for one in fact.event_ids if one != event.event_id)
+    statement = fact.statement.replace(fact.value, value, 1)
+    right = replace(end, operation="assert", value=value, statement=statement,
+                    other_event_ids=others, confidence=VALUE_CONFIDENCE)  # fmt: skip
+    return [right] if fact.functional else [end, right]
+
+
+def _same_type(fact: HeldFact, value: str, *, is_number: bool) -> bool:
+    """Tell whether a value may stand in the place of a fact's value."""
+    last = fact.slot.rpartition(".")[2]
+    if normalised(value) == normalised(fact.value):
+        return False
+    if is_number:
+        rules = load_revision_rules(language(fact.value) if not fact.value.isascii() else "en")
+        held_number = rules.correction.number.fullmatch(fact.value)
+        return bool(held_number) and last in ("age", "shoe_size", "size") and _is_near(value, fact)
+    if last in ("residence", "place", "origin", "work_city"):
+        return is_place(value) or (last == "residence" and not is_place(fact.value))
+    if is_place(value) or any(one.isdigit() for one in fact.value):
+        return False
+    return fact.slot in CORRECTABLE - {"job", "age", "email"} or bool(relation_of(fact))
+
+
+def _is_near(value: str, fact: HeldFact) -> bool:
+    """Tell whether a number may be a slip for the number of a fact: 34 for 33, but not 3."""
+    digits = re.search(r"\d+", value), re.search(r"\d+", fact.value)
+    if not digits[0] or not digits[1]:
+        return True
+    return abs(int(digits[0][0]) - int(digits[1][0])) <= MAX_SLIP
+
+
+def _by_turn(drafts: Sequence[FactDraft]) -> dict[str, list[FactDraft]]:
+    found: defaultdict[str, list[FactDraft]] = defaultdict(list)
+    for draft in drafts:
+        found[draft.event_id].append(draft)
+    return dict(found)
+
+
+def _with_facts(extraction: Extraction, facts: list[FactDraft]) -> Extraction:
+    """Return an extraction with other facts, and with the edges of those that are new."""
+    if facts == list(extraction.facts):
+        return extraction
+    old = {id(one) for one in extraction.facts}
+    new = [one for one in facts if id(one) not in old and one.operation == "assert"]
+    triples = [*extraction.triples, *triples_of(new)]
+    return replace(extraction, facts=facts, triples=triples)
