@@ -88,12 +88,15 @@ def read_lines(
     """Yield what the rules extract from each line of a UTF-8 stream, empty lines included.
 
     said_at: the time of every line, for relative dates. conversation: lines are turns of one user,
-    so a pronoun may refer to a person in an earlier line.
+    so a pronoun may refer to a person in an earlier line, and a line may end what an earlier one
+    states.
     Raises InvalidInput with the line's number for bytes that are not UTF-8.
     """
     from shared_core.knowledge.fact_planning import without_moot
+    from shared_core.knowledge.revision import Revision
 
     before: list[Event] = []
+    revision = Revision()
     for number, raw in enumerate(source, start=1):
         try:
             text = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
@@ -107,7 +110,8 @@ def read_lines(
             event_id=str(number), author="user", role="user", text=text, occurred_at=said_at
         )
         found = extractor.read([turn], before)
-        drafts = without_moot(found.facts)
+        facts = revision.read(turn, found.facts) if conversation else found.facts
+        drafts = without_moot(facts)
         yield LineDrafts(text=text, drafts=drafts, needs_llm=bool(found.needs_model))
         if conversation:
             before = [*before, turn][-MAX_CONTEXT:]
