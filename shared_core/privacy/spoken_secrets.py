@@ -100,7 +100,8 @@ _STATE: Final = re.compile(
 """More words that follow "the password is" in such talk: its quality or its owner."""
 _PLAIN_WORD: Final = re.compile(r"(?P<word>[a-z]+(?:-[a-z]+)*)[.!?)\]}]*")
 _GOES_ON: Final = re.compile(
-    r"(?:again|also|and|as|at|because|btw|but|by|can|could|do|don['’]?t|everywhere|expires?|expired"
+    r"(?:again|also|and|anyways?|as|at|bc|because|btw|but|by|can|cause|cuz|fyi|he+he+|lmao|ofc|rn|tho"
+    r"|though|yeah|can|could|do|don['’]?t|everywhere|expires?|expired"
     r"|for|from|had|haha|has|have|here|i|if|i['’]?m|in|instead|is|it|it['’]?s|its|just|keep|lol"
     r"|mate|man|bro|dude|buddy|guys|sir|dear|honey"
     r"|my|never|not|now|o?k|okay|on|only|or|please|pls|plz|right|since|so|stays|thanks?|that|the"
