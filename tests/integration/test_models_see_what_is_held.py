@@ -181,7 +181,10 @@ CONVERSATIONS: dict[str, tuple[list[Day], list[str]]] = {
     ),
     "宠物": (
         [
-            ("我养了只猫叫灰灰，13岁", [add("relation.cat", "灰灰", "用户的猫叫灰灰。"), add("age", "13", "灰灰13岁。", subject="灰灰")]),
+            ("我养了只猫叫灰灰，13岁", [
+                add("relation.cat", "灰灰", "用户的猫叫灰灰。"),
+                add("age", "13", "灰灰13岁。", subject="灰灰"),
+            ]),
             ("它昨晚走了", [does("end", "灰灰")]),
             ("又领养了一只，叫年糕", [add("relation.cat", "年糕", "用户的猫叫年糕。")]),
         ],
