@@ -115,10 +115,13 @@ BY_SLOT: Final[Mapping[str, float]] = {
     "name": 10.0, "age": 9.0, "birthday": 9.0, "email": 9.0, "employer": 9.0, "job": 9.0,
     "residence": 9.0, "origin": 9.0, "work_city": 8.0, "allergy": 8.0, "trait": 8.0,
     "marital_status": 8.0, "education": 8.0, "relation": 8.0, "rule": 7.0, "language": 7.0,
-    "like": 6.0, "dislike": 6.0, "favourite": 6.0, "activity": 5.0,
+    "like": 6.0, "dislike": 6.0, "favourite": 6.0, "activity": 5.0, "surname": 9.0, "health": 8.0,
+    "medication": 8.0, "children_count": 8.0, "plan": 7.0, "schedule": 6.0, "car": 6.0,
+    "possession": 6.0, "pet_kind": 7.0, "rent": 6.0, "salary": 7.0, "grade": 8.0, "skill": 7.0,
+    "weight": 6.0, "height": 6.0, "zodiac": 6.0, "passport_expiry": 7.0, "instrument": 6.0,
 }  # fmt: skip
 OF_OTHERS: Final[Mapping[str, float]] = {
-    "allergy": 8.0, "trait": 7.0, "marital_status": 7.0, "birthday": 7.0,
+    "allergy": 8.0, "trait": 7.0, "marital_status": 7.0, "birthday": 7.0, "health": 7.0,
 }  # fmt: skip
 """Importance of facts about the people around the user, by attribute."""
 PERSON_FACT_IMPORTANCE: Final = 6.0

@@ -191,11 +191,7 @@ def _slug(given: str) -> str:
 
 @lru_cache
 def _ontology() -> Mapping[str, tuple[FactType, bool]]:
-    return {
-        pattern.slot: (pattern.fact_type, pattern.functional)
-        for lang in ("en", "zh")
-        for pattern in load_rules(lang).patterns
-    }
+    return {**load_rules("en").slots, **load_rules("zh").slots}
 
 
 @lru_cache

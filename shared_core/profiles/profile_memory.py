@@ -175,8 +175,11 @@ MAX_HISTORY: Final = 500
 """Maximum number of ended statements."""
 IN_ONE_SENTENCE: Final = 4
 ORDER: Final = (
-    "name", "age", "birthday", "job", "employer", "education", "residence", "origin", "work_city",
-    "marital_status", "relation", "language", "trait", "allergy", "favourite", "like", "dislike",
+    "name", "surname", "age", "birthday", "zodiac", "job", "employer", "salary", "education",
+    "grade", "residence", "rent", "origin", "work_city", "marital_status", "children_count",
+    "relation", "pet_kind", "language", "skill", "trait", "height", "weight", "allergy", "health",
+    "medication", "car", "possession", "instrument", "tool", "favourite", "like", "dislike",
+    "schedule", "plan",
 )  # fmt: skip
 OF_SUBJECT: Final = re.compile(r"^(User|The agent) (?=\w)|^(用户|智能体)(?!的)")
 HEADINGS: Final[Mapping[Subject, Mapping[str, str]]] = {

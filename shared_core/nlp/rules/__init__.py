@@ -76,8 +76,9 @@ class RuleSet:
     another, such as "her friend". someone: a named person, in the group `name`. thing: an object,
     in the groups `verb` and `thing`, or `topic`. relations: the patterns about a relation of the
     user. further: another person or animal named after the values of a relation clause. sentences:
-    the statement of each slot, with placeholders. telling: a clause about the speaker or a person.
-    idle: a clause with nothing to keep. self_correction: a sentence that corrects a word, in the
+    the statement of each slot, with placeholders. slots: the type of each slot, and whether it
+    holds one value at a time. telling: a clause about the speaker or a person. idle: a clause with
+    nothing to keep. self_correction: a sentence that corrects a word, in the
     groups `right` and `wrong`, or `wrong_first` and `right_last`. no_person: names of places, days,
     languages and the like. surname: how a full name may begin. person_noun: a noun for a person.
     several: a clause that counts relatives, `kin`. one_of: a clause about one of them, told apart
@@ -116,6 +117,7 @@ class RuleSet:
     other_subject: re.Pattern[str]
     verb: re.Pattern[str]
     sentences: Mapping[str, str]
+    slots: Mapping[str, tuple[FactType, bool]]
     guards: Sequence[Guard]
     patterns: Sequence[Pattern]
     relations: Sequence[Pattern]
@@ -212,6 +214,9 @@ def build_rules(source: Mapping[str, Any]) -> RuleSet:
         canonical=canonical,
         kin=source["words"]["kin"],
         sentences={name: slot["assert"] for name, slot in source["slots"].items()},
+        slots={
+            name: (slot["fact_type"], slot["functional"]) for name, slot in source["slots"].items()
+        },
         guards=[
             Guard(
                 id=guard["id"],
