@@ -188,6 +188,7 @@ class FactDraft:
     other_event_ids: further turns of its provenance; forgetting any of them forgets the fact.
     subject: the person it is about; only a fact about the same subject supersedes another.
     valid_from: when it began to hold, if the turn says so; else the time of the turn.
+    valid_until: when a plan lapses, if the turn says its date; else None.
     importance: 1 (trivial) to 10 (identity of the user). emotion, privacy: None if unknown.
     people: the facts (KnownPerson.memory_id) that identified the people in it; forgetting any of
     them forgets this fact.
@@ -209,6 +210,7 @@ class FactDraft:
     other_event_ids: tuple[str, ...] = ()
     subject: str = USER
     valid_from: datetime | None = None
+    valid_until: datetime | None = None
     importance: float = 5.0
     emotion: Emotion | None = None
     privacy: Privacy | None = None

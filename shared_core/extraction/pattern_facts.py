@@ -22,10 +22,12 @@ def clause_facts(
     without: Collection[str] = (),
     *,
     relations_only: bool = False,
+    only: Collection[str] = (),
 ) -> Iterator[FactDraft]:
     """Yield the facts of a clause; the first matching pattern of a slot wins.
 
-    without: ids of disabled patterns. relations_only: the clause is not about the user.
+    without: ids of disabled patterns. relations_only: the clause is not about the user. only: ids
+    of the patterns to use; () for all.
     """
     rules = load_rules(lang)
     read: set[str] = set()
@@ -33,6 +35,7 @@ def clause_facts(
         if (
             pattern.slot in read
             or pattern.id in without
+            or (only and pattern.id not in only)
             or not (match := pattern.regex.match(clause))
         ):
             continue

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -24,14 +24,16 @@ from shared_core.nlp.coreference import (
     resolve_persons,
     subject_of,
 )
-from shared_core.nlp.dates import begins_at
+from shared_core.nlp.dates import begins_at, lapses_at
 from shared_core.nlp.discourse import DiscourseState
 from shared_core.nlp.kinship import Referent
 from shared_core.nlp.rules import Guard, GuardScope, Pattern, RuleSet, load_rules
 from shared_core.nlp.slots import is_name_slot
 from shared_core.nlp.text import Language
+from shared_core.nlp.typed_text import TypedText, as_read, typed_names
 
-RULES_VERSION: Final = "rules-v4"
+RULES_VERSION: Final = "rules-v5"
+PLAN: Final = "plan"
 MAX_JUST_GIVEN: Final = 32
 MAX_READ_CLAUSES: Final = 25_000
 MAX_STATING_CLAUSES: Final = 3_000
@@ -49,10 +51,10 @@ class ResolvedClause:
     text: str
     language: Language
     event_id: str
-    about: Referent | None
-    predicate: str
-    complete: bool
-    facts: tuple[FactDraft, ...]
+    about: Referent | None = None
+    predicate: str = ""
+    complete: bool = False
+    facts: tuple[FactDraft, ...] = ()
     needs: tuple[str, ...] = ()
     people: tuple[MemoryId, ...] = ()
 
@@ -99,22 +101,23 @@ def read_turn(
     drafts: dict[tuple[str, str, str, str], FactDraft] = {}
     just_stated: defaultdict[tuple[str, str, str], deque[str]] = defaultdict(just_given)
     read_clauses = stating_clauses = 0
-    for clause, original, lang in stated_clauses(event.text, reading, discourse):
-        if not clause:
+    for stated in stated_clauses(event.text, reading, discourse):
+        if not stated.text:
             discourse.begin_sentence()
             continue
         read_clauses += 1
         if read_clauses > MAX_READ_CLAUSES or stating_clauses == most_stating:
             reading.unread = True
             break
-        read = read_clause(clause, original, lang, event, discourse, without)
+        read = read_clause(stated, event, discourse, without)
         if read is None:
             reading.unread = True
             continue
+        rules = load_rules(stated.language)
         reading.clauses.append(read)
         stating_clauses += bool(read.facts)
-        reading.unread |= not read.facts and tells(read.text, load_rules(lang))
-        reading.unread |= names_further(clause, read.facts, load_rules(lang))
+        reading.unread |= not read.facts and tells(read.text, rules)
+        reading.unread |= names_further(stated.text, read.facts, rules)
         for draft in read.facts:
             key = (draft.slot, draft.subject, draft.value.casefold(), draft.operation)
             values = just_stated[draft.slot, draft.subject, draft.operation]
@@ -147,41 +150,65 @@ def just_given() -> deque[str]:
     return deque(maxlen=MAX_JUST_GIVEN)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatedClause:
+    """A clause in which the user may state something; an empty one starts a sentence.
+
+    text: as the patterns read it, without lead-in. original: with it. typed: its sentence. only:
+    ids of the patterns that may read it, () for all.
+    """
+
+    text: str
+    original: str
+    language: Language
+    typed: TypedText
+    only: Collection[str] = ()
+
+
 def stated_clauses(
     text: str, reading: RuleReading, discourse: DiscourseState
-) -> Iterator[tuple[str, str, Language]]:
-    """Yield the clauses in which the user may state something, as (resolved, original, language).
+) -> Iterator[StatedClause]:
+    """Yield the clauses in which the user may state something.
 
-    An empty clause starts each sentence. Skipped clauses set reading.unread if a model may find
-    more, and the discourse state observes the people they mention.
+    Skipped clauses set reading.unread if a model may find more, and the discourse state observes
+    the people they mention.
     """
     found = own_sentences(text)
     if any(guarded(sentence, load_rules(lang), "turn") for sentence, lang in found):
         discourse.observe_hearsay(found)
         return
+    names = typed_names(discourse.names)
     for place, (sentence, lang) in enumerate(found):
         rules = load_rules(lang)
-        if guarded(rules.lead.sub("", sentence, count=1), rules, "rest"):
+        typed = as_read(sentence, lang, names, alone=not discourse.speaks_of_others)
+        discourse.letters |= typed.letters or {}
+        forms = dict.fromkeys([sentence, typed.text])
+        if any(guarded(rules.lead.sub("", one, count=1), rules, "rest") for one in forms):
             discourse.observe_hearsay(found[place:])
             return
-        if guard := guarded(sentence, rules, "sentence"):
+        if guard := next(filter(None, (guarded(one, rules, "sentence") for one in forms)), None):
             reading.unread |= guard.tells and hints(sentence, rules)
             discourse.observe_hearsay([(sentence, lang)])
             continue
-        yield "", "", lang
-        parts = list(clauses(sentence, rules))
+        yield StatedClause(text="", original="", language=lang, typed=typed)
+        parts = list(clauses(typed.text, rules))
+        to_the_end: Guard | None = None
+        only: frozenset[str] | None = None
         for number, (clause, original) in enumerate(parts):
             to_the_end = guarded(clause, rules, "rest")
             guard = to_the_end or guarded(clause, rules, "onward")
-            if guard is None:
-                yield clause, original, lang
-                continue
-            discourse.observe_hearsay([(passed, lang) for passed, _ in parts[number:]])
-            if to_the_end:
-                discourse.observe_hearsay(found[place + 1 :])
-                return
-            reading.unread |= guard.tells and hints(clause, rules)
-            break
+            if guard is not None:
+                reading.unread |= guard.tells and hints(clause, rules)
+                only = guard.allows if only is None else only & guard.allows
+            if only is not None and not only:
+                discourse.observe_hearsay([(passed, lang) for passed, _ in parts[number:]])
+                break
+            yield StatedClause(
+                text=clause, original=original, language=lang, typed=typed, only=only or ()
+            )
+        if to_the_end:
+            discourse.observe_hearsay(found[place + 1 :])
+            return
 
 
 def tells(clause: str, rules: RuleSet) -> bool:
@@ -196,17 +223,21 @@ def hints(clause: str, rules: RuleSet) -> bool:
 
 
 def read_clause(
-    clause: str,
-    original: str,
-    lang: Language,
-    event: Event,
-    discourse: DiscourseState,
-    without: Collection[str] = (),
+    stated: StatedClause, event: Event, discourse: DiscourseState, without: Collection[str] = ()
 ) -> ResolvedClause | None:
     """Return what a clause states, or None if it lies in the future."""
-    clause = discourse.counted_kin.rewrite(expand_contractions(clause), lang)
+    lang, original = stated.language, stated.original
+    clause = discourse.counted_kin.rewrite(expand_contractions(stated.text), lang)
     resolved = resolve_persons(clause, lang, discourse)
     of_other = begins_with_person(clause, lang, discourse)
+    drafts = list(
+        clause_facts(
+            clause, lang, event.event_id, without, relations_only=of_other, only=stated.only
+        )
+    )
+    if stated.only and not drafts:
+        discourse.observe_hearsay([(stated.original, lang)])
+        return ResolvedClause(text="", language=lang, event_id=event.event_id)
     discourse.observe(
         resolved.text,
         lang,
@@ -220,36 +251,63 @@ def read_clause(
         found = found if named else None
     people_named = (*resolved.antecedents, *([found[0]] if found else []))
     needs, people = discourse.source_turns(*people_named), discourse.source_facts(*people_named)
-    facts = [
-        about_whom(draft, resolved.text, lang, discourse)
-        for draft in clause_facts(clause, lang, event.event_id, without, relations_only=of_other)
-    ]
-    if found is not None:
+    facts = [about_whom(draft, resolved.text, lang, discourse) for draft in drafts]
+    if found is not None and not stated.only:
         others = third_person_facts(*found, lang, event.event_id, without, known=facts)
         facts += [replace(draft, other_event_ids=needs, people=people) for draft in others]
+    dated = in_time(facts, original, event)
+    if dated is None:
+        return None
+    return ResolvedClause(
+        text=stated.typed.restored(resolved.text),
+        language=lang,
+        event_id=event.event_id,
+        about=found[0] if found else None,
+        predicate=stated.typed.restored(found[1]) if found else "",
+        complete=resolved.complete and not stated.only,
+        needs=needs,
+        people=people,
+        facts=tuple(as_typed(draft, stated.typed, discourse.letters) for draft in dated),
+    )
+
+
+def in_time(facts: Sequence[FactDraft], original: str, event: Event) -> list[FactDraft] | None:
+    """Return facts with the times their clause gives, or None if they lie in the future.
+
+    A plan needs a date to come, after which it lapses.
+    """
     dated = [attribute_of(draft.slot) in DATED for draft in facts]
     began, to_come = None, False
     if any(dated):
         began, to_come = begins_at(undated(original, facts), event.occurred_at)
-    if to_come:
+    lapses = None
+    if any(attribute_of(draft.slot) == PLAN for draft in facts):
+        lapses = lapses_at(original, event.occurred_at)
+    if to_come and not lapses:
         return None
-    return ResolvedClause(
-        text=resolved.text,
-        language=lang,
-        event_id=event.event_id,
-        about=found[0] if found else None,
-        predicate=found[1] if found else "",
-        complete=resolved.complete,
-        needs=needs,
-        people=people,
-        facts=tuple(
-            replace(draft, valid_from=began) if has_date else draft
-            for draft, has_date in zip(facts, dated, strict=True)
-        ),
-    )
+    found = []
+    for draft, has_date in zip(facts, dated, strict=True):
+        if attribute_of(draft.slot) == PLAN and draft.operation == "assert":
+            if lapses:
+                found.append(replace(draft, valid_until=lapses))
+        elif not (has_date and to_come):
+            found.append(replace(draft, valid_from=began) if has_date else draft)
+    return found
 
 
-def undated(clause: str, facts: list[FactDraft]) -> str:
+def as_typed(draft: FactDraft, typed: TypedText, letters: Mapping[int, int]) -> FactDraft:
+    """Return a fact with its value and names as the user typed them."""
+    value = typed.quoted(draft.value)
+    statement = draft.statement
+    if value != draft.value:
+        statement = statement.replace(draft.value, value, 1)
+    subject = draft.subject.translate(letters)
+    if subject != draft.subject:
+        statement = statement.replace(draft.subject, subject, 1)
+    return replace(draft, value=value, statement=statement, subject=subject)
+
+
+def undated(clause: str, facts: Sequence[FactDraft]) -> str:
     """Return a clause up to the first comma after its values, with the values masked."""
     end = max(clause.find(draft.value) + len(draft.value) for draft in facts)
     stop = re.search("[,，(（]", clause[end:])

@@ -21,10 +21,10 @@ from shared_core.nlp.text import Language
 
 DATED: Final = frozenset(
     ["employer", "job", "residence", "education", "origin", "trait", "age", "activity", "place",
-     "language", "allergy", "marital_status"]
+     "language", "allergy", "marital_status", "health", "medication", "grade"]
 )  # fmt: skip
 """Slots for which a fact begins on the date in its clause."""
-OF_PERSONS: Final = DATED | {"birthday", "like", "dislike"}
+OF_PERSONS: Final = DATED | {"birthday", "like", "dislike", "zodiac", "weight", "height", "skill"}
 """Slots, besides favourites, that may be read about somebody other than the user."""
 THIRD_PERSON_TRUST: Final = 0.9
 """Factor on the confidence of a fact about somebody else."""

@@ -296,7 +296,7 @@ class _FactFold:
             draft=draft,
             key=place[1],
             valid_from=begins,
-            valid_until=end.of(begins) if end else None,
+            valid_until=_first(end.of(begins) if end else None, _lapses(draft, begins)),
             doubted_at=None if end else self._later_doubt(draft, at),
         )
         self.plan.opened.append(fact)
@@ -458,3 +458,12 @@ def _begins(draft: FactDraft, at: datetime, against: Sequence[Stated]) -> dateti
     if begins is None or begins > at or any(begins <= one.valid_from for one in against):
         return at
     return begins
+
+
+def _lapses(draft: FactDraft, begins: datetime) -> datetime | None:
+    """Return when a plan lapses, unless that is over when it begins."""
+    return draft.valid_until if draft.valid_until and draft.valid_until > begins else None
+
+
+def _first(one: datetime | None, other: datetime | None) -> datetime | None:
+    return min(one, other) if one and other else one or other

@@ -116,7 +116,7 @@ BY_SLOT: Final[Mapping[str, float]] = {
     "residence": 9.0, "origin": 9.0, "work_city": 8.0, "allergy": 8.0, "trait": 8.0,
     "marital_status": 8.0, "education": 8.0, "relation": 8.0, "rule": 7.0, "language": 7.0,
     "like": 6.0, "dislike": 6.0, "favourite": 6.0, "activity": 5.0, "surname": 9.0, "health": 8.0,
-    "medication": 8.0, "children_count": 8.0, "plan": 7.0, "schedule": 6.0, "car": 6.0,
+    "medication": 8.0, "parent_of": 8.0, "plan": 7.0, "schedule": 6.0, "car": 6.0,
     "possession": 6.0, "pet_kind": 7.0, "rent": 6.0, "salary": 7.0, "grade": 8.0, "skill": 7.0,
     "weight": 6.0, "height": 6.0, "zodiac": 6.0, "passport_expiry": 7.0, "instrument": 6.0,
 }  # fmt: skip

@@ -41,22 +41,23 @@ class TimeRange:
     start: int
 
 
-def resolve(text: str, now: datetime) -> list[TimeRange]:
+def resolve(text: str, now: datetime, *, future: bool = False) -> list[TimeRange]:
     """Return the unambiguous time ranges in a text, in text order.
 
-    now: the aware moment of the text. Raises ValueError for a naive one.
+    now: the aware moment of the text. future: the text speaks of the future, whatever its words.
+    Raises ValueError for a naive moment.
     """
     if now.tzinfo is None:
         raise ValueError("now must be an aware datetime")
     read = _READERS[language(text)]
-    return list(_ranges(text[:MAX_CHARACTERS], now, read))
+    return list(_ranges(text[:MAX_CHARACTERS], now, read, future=future))
 
 
 _READERS: Final[dict[Language, ModuleType]] = {"en": dates_en, "zh": dates_zh}
 
 
-def _ranges(text: str, now: datetime, reader: ModuleType) -> Iterator[TimeRange]:
-    future = bool(reader.FUTURE.search(text))
+def _ranges(text: str, now: datetime, reader: ModuleType, *, future: bool) -> Iterator[TimeRange]:
+    future = future or bool(reader.FUTURE.search(text))
     for match in reader.EXPRESSION.finditer(text):
         before, after = text[: match.start()], text[match.end() :]
         if reader.UNFIT.search(before[-24:]):
@@ -96,3 +97,10 @@ def begins_at(text: str, said_at: datetime) -> tuple[datetime | None, bool]:
         return None, False
     [one] = ranges
     return (one.begin if one.kind == "since" or one.end <= said_at else None), False
+
+
+def lapses_at(text: str, said_at: datetime) -> datetime | None:
+    """Return when a plan with the first date to come in a text is over, or None without one."""
+    ranges = resolve(text, said_at, future=True)
+    to_come = [one for one in ranges if one.kind == "at" and one.end > said_at]
+    return to_come[0].end if to_come else None

@@ -69,6 +69,8 @@ class CountedKin:
 MENTION_CLAUSES: Final = 2
 MAX_DISTANCE: Final = 12
 """Number of clauses after which a mention is no antecedent any more."""
+ELLIPSIS_REACH: Final = 4
+"""Number of clauses for which a sentence without a subject may be about somebody mentioned."""
 MAX_ENTITIES: Final = 64
 MAX_OBJECTS: Final = 4
 MAX_UNNAMED: Final = 32
@@ -115,6 +117,8 @@ class DiscourseState:
         self._objects: deque[tuple[str, str]] = deque(maxlen=MAX_OBJECTS)
         self._clauses = 0
         self._sentence_began = 0
+        self.letters: dict[int, int] = {}
+        """Traditional characters typed so far, by the simplified ones of the names above."""
 
     def begin_turn(self, event_id: str, at: datetime) -> None:
         """Start a turn: the next clauses belong to it."""
@@ -152,6 +156,18 @@ class DiscourseState:
             one for name, one in self._entities.items() if one.relation or name not in self._known
         ]
         return [*own, *known]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all known entities."""
+        return [one.name for one in self.entities if one.named and one.name]
+
+    @property
+    def speaks_of_others(self) -> bool:
+        """Whether a recent clause mentions somebody, who may be the subject left out next."""
+        mentioned = max((number for number, _ in self._mentions), default=-ELLIPSIS_REACH)
+        unnamed = max((number for number, _ in self._unnamed), default=-ELLIPSIS_REACH)
+        return self._clauses - max(mentioned, unnamed) < ELLIPSIS_REACH
 
     def entities_in(self, clause: str) -> list[Referent]:
         """Return the entities that a clause may name."""

@@ -176,7 +176,7 @@ MAX_HISTORY: Final = 500
 IN_ONE_SENTENCE: Final = 4
 ORDER: Final = (
     "name", "surname", "age", "birthday", "zodiac", "job", "employer", "salary", "education",
-    "grade", "residence", "rent", "origin", "work_city", "marital_status", "children_count",
+    "grade", "residence", "rent", "origin", "work_city", "marital_status", "parent_of",
     "relation", "pet_kind", "language", "skill", "trait", "height", "weight", "allergy", "health",
     "medication", "car", "possession", "instrument", "tool", "favourite", "like", "dislike",
     "schedule", "plan",

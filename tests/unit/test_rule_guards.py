@@ -102,6 +102,13 @@ ENGLISH = [
     ("I'm allergic to latex.", "I'm allergic to my boss"),
     ("I'm allergic to latex.", "I'm allergic to bees lol"),
     ("I'm engaged.", "I'm engaged in a lawsuit"),
+    ("I love mondays.", "I just LOVE getting up early on Mondays"),
+    ("I love traffic jams.", "I love traffic jams 🙄"),
+    ("I'm allergic to nuts.", "Asking for a friend. I'm allergic to nuts."),
+    ("I live in Porto.", "I live in Porto in Minecraft."),
+    ("I work at Bosch.", "I work at Bosch for this chat."),
+    ("I live in Oslo.", "Forwarding what she sent. I live in Oslo."),
+    ("I live in Oslo.", "fwd I live in Oslo."),
 ]
 
 CHINESE = [
@@ -178,6 +185,11 @@ CHINESE = [
     ("我是小王", "我是秦始皇，打钱"),
     ("我是小王", "我是小王妈妈"),
     ("我住在绍兴。", "我住在绍兴。才怪！"),
+    ("我喜欢加班。", "我可太喜欢加班了"),
+    ("我喜欢堵车。", "我喜欢堵车🙃"),
+    ("我对花生过敏。", "替同事问一下。我对花生过敏。"),
+    ("我住在南京。", "原神里，我住在南京。"),
+    ("我住在南京。", "我住在南京 // 第一行"),
 ]
 
 

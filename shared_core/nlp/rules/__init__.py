@@ -24,7 +24,8 @@ class Guard:
     scopes.
 
     tells: the guarded text may hold facts for a model. unsafe: it is a secret or an order that no
-    model may see as a memory.
+    model may see as a memory. allows: ids of the patterns that read a guarded clause all the same:
+    "Does my wife Anna need a visa?" names a wife.
     """
 
     id: str
@@ -32,6 +33,7 @@ class Guard:
     tells: bool
     unsafe: bool
     regex: re.Pattern[str]
+    allows: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +44,8 @@ class Pattern:
     in the value; needs and unless: searched in the clause. split: "any" splits the value at every
     separator, "list" only in an enumeration. free: the value is free text, so asides and fillers
     are cut off. change: the clause reports a change. denies: it denies that the fact ever held.
-    implies: values used instead of the group: "I eat meat again" is about "vegan".
+    implies: values used instead of the group: "I eat meat again" is about "vegan". functional: as
+    the slot, unless the pattern says otherwise: "my second job" stands beside the first.
     """
 
     id: str
@@ -75,15 +78,15 @@ class RuleSet:
     relation of the speaker, with its word in the group `kin`. stranger: a person known only through
     another, such as "her friend". someone: a named person, in the group `name`. thing: an object,
     in the groups `verb` and `thing`, or `topic`. relations: the patterns about a relation of the
-    user. further: another person or animal named after the values of a relation clause. sentences:
-    the statement of each slot, with placeholders. slots: the type of each slot, and whether it
-    holds one value at a time. telling: a clause about the speaker or a person. idle: a clause with
-    nothing to keep. self_correction: a sentence that corrects a word, in the
-    groups `right` and `wrong`, or `wrong_first` and `right_last`. no_person: names of places, days,
-    languages and the like. surname: how a full name may begin. person_noun: a noun for a person.
-    several: a clause that counts relatives, `kin`. one_of: a clause about one of them, told apart
-    by `which`, with its predicate in `rest`. other_subject: where a clause about somebody else may
-    begin after a verb.
+    user, and those with `any_subject`, such as "My doctor put me on statins". further: another
+    person or animal named after the values of a relation clause. sentences: the statement of each
+    slot, with placeholders. slots: the type of each slot, and whether it holds one value at a time.
+    telling: a clause about the speaker or a person. idle: a clause with nothing to keep.
+    self_correction: a sentence that corrects a word, in the groups `right` and `wrong`, or
+    `wrong_first` and `right_last`. no_person: names of places, days, languages and the like.
+    surname: how a full name may begin. person_noun: a noun for a person. several: a clause that
+    counts relatives, `kin`. one_of: a clause about one of them, told apart by `which`, with its
+    predicate in `rest`. other_subject: where a clause about somebody else may begin after a verb.
     """
 
     lead: re.Pattern[str]
@@ -190,15 +193,7 @@ def kin_word(relation: str, language: Language) -> str:
 
 def build_rules(source: Mapping[str, Any]) -> RuleSet:
     """Return the rule set of a parsed file. Raises KeyError for an unknown placeholder."""
-    parts = source["fragments"] | {
-        name: f"(?:{'|'.join(longest_first(words))})" for name, words in source["words"].items()
-    }
-
-    def compiled(expression: str) -> re.Pattern[str]:
-        while PLACEHOLDER.search(expression):
-            expression = PLACEHOLDER.sub(lambda match: parts[match[1]], expression)
-        return re.compile(bounded(expression), re.IGNORECASE)
-
+    compiled = compiler(source)
     canonical = dict(source["canonical"])
     for words in source["words"].values():
         if isinstance(words, dict):
@@ -224,12 +219,31 @@ def build_rules(source: Mapping[str, Any]) -> RuleSet:
                 tells=guard.get("tells", False),
                 unsafe=guard.get("unsafe", False),
                 regex=compiled(guard["regex"]),
+                allows=frozenset(guard.get("allows", ())),
             )
             for guard in source["guards"]
         ],
         patterns=patterns,
-        relations=[pattern for pattern in patterns if pattern.slot.startswith("relation.")],
+        relations=[
+            pattern
+            for pattern, table in zip(patterns, source["patterns"], strict=True)
+            if pattern.slot.startswith("relation.") or table.get("any_subject")
+        ],
     )
+
+
+def compiler(source: Mapping[str, Any]) -> Callable[[str], re.Pattern[str]]:
+    """Return a function that compiles expressions with the fragments and words of a rule file."""
+    parts = source["fragments"] | {
+        name: f"(?:{'|'.join(longest_first(words))})" for name, words in source["words"].items()
+    }
+
+    def compiled(expression: str) -> re.Pattern[str]:
+        while PLACEHOLDER.search(expression):
+            expression = PLACEHOLDER.sub(lambda match: parts[match[1]], expression)
+        return re.compile(bounded(expression), re.IGNORECASE)
+
+    return compiled
 
 
 def bounded(expression: str) -> str:
@@ -256,7 +270,7 @@ def build_pattern(
         id=table["id"],
         slot=table["slot"],
         fact_type=slot["fact_type"],
-        functional=slot["functional"],
+        functional=table.get("functional", slot["functional"]),
         confidence=float(table["confidence"]),
         operation=operation,
         statement=table.get("statement") or slot[operation],

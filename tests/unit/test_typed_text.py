@@ -1,0 +1,116 @@
+"""What people type, as the patterns read it, and what is quoted of it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from shared_core.core.domain import Event, FactDraft
+from shared_core.extraction.rule_based import RuleExtractor
+from shared_core.nlp.rules import read_rule_file
+from shared_core.nlp.text import language
+from shared_core.nlp.typed_text import as_read, typed_names
+
+
+@pytest.mark.parametrize(
+    ("typed", "read"),
+    [
+        ("im vegetarian btw so no chicken recipes pls",
+         "i'm vegetarian so no chicken recipes please"),
+        ("moved to leeds w/ my gf", "I moved to Leeds with my girlfriend"),
+        ("vegetarian btw", "I'm vegetarian"),
+        ("born and raised in New Orleans 💜💛💚", "I was born and raised in New Orleans"),
+        ("my son's allergic to nuts", "my son is allergic to nuts"),
+        ("hi im tom", "hi i'm Tom"),
+        ("my daughter's called mia", "my daughter is called Mia"),
+        ("celiac here", "I'm celiac here"),
+        ("joined monzo as an analyst", "I joined Monzo as an analyst"),
+        ("i live in new york", "i live in New York"),
+        ("im 34m", "i'm 34 years old"),
+        ("上个月刚搬到成都，求推荐", "我上个月刚搬到成都，求推荐"),
+        ("我住喺香港，鍾意飲奶茶", "我住在香港，喜欢喝奶茶"),
+        ("我男票是德国人", "我男朋友是德国人"),
+        ("我对ｎｕｔｓ过敏", "我对nuts过敏"),
+    ],
+)  # fmt: skip
+def test_typed_text_is_read_as_it_is_meant(typed: str, read: str) -> None:
+    assert read == as_read(typed, language(typed)).text
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "Never push directly to main.", "write to deepa.r@mailbox.example", "Play some jazz.",
+        "vegetarian recipes please", "vegan options?", "love it", "learning rate is 3e-4",
+        "don't worry about it", "const im = { name: 'Tom' };", "see https://im.example/dont",
+        "the IM client and the US team", "she moved to Leeds", "training data is old",
+        "我对花生过敏。", "搬家清单来一份", "住院了", "喜欢吗",
+    ],
+)  # fmt: skip
+def test_what_is_plain_or_no_statement_stays_as_it_is(typed: str) -> None:
+    assert typed == as_read(typed, language(typed)).text
+
+
+def test_a_sentence_beside_somebody_else_gets_no_subject() -> None:
+    assert "moved to Leeds" == as_read("moved to leeds", "en", alone=False).text
+    assert "喜欢喝茶" == as_read("喜欢喝茶", "zh", alone=False).text
+
+
+def test_a_known_name_gets_its_capital_or_its_traditional_characters() -> None:
+    names = typed_names(["Effie", "阿澤", "Bo"])
+    assert "Effie is here" == as_read("effie is here", "en", names).text
+    assert "bo is here" == as_read("bo is here", "en", names).text
+    assert "阿澤今年五岁" == as_read("阿澤今年五歲", "zh", names).text
+
+
+@pytest.mark.parametrize(
+    ("typed", "value", "quoted"),
+    [
+        ("i luv thai food bc its hot", "love thai food", "luv thai food"),
+        ("moved to leeds", "Leeds", "Leeds"),
+        ("im alergic to penicilin", "penicilin", "penicilin"),
+        ("我住喺香港，鍾意飲奶茶", "喝奶茶", "飲奶茶"),
+        ("我養了一隻貓", "一只猫", "一隻貓"),
+    ],
+)
+def test_a_value_is_quoted_as_it_was_typed(typed: str, value: str, quoted: str) -> None:
+    assert quoted == as_read(typed, language(typed)).quoted(value)
+
+
+def facts(*texts: str) -> list[FactDraft]:
+    events = [
+        Event(event_id=f"e{place}", author="u", role="user", text=text,
+              occurred_at=datetime(2026, 3, 10, 10, place, tzinfo=UTC))
+        for place, text in enumerate(texts)
+    ]  # fmt: skip
+    return RuleExtractor().read(events).facts
+
+
+def test_a_fact_and_its_sentence_quote_the_turn() -> None:
+    [fact] = facts("我對海鮮過敏")
+    assert ("海鮮", "用户对海鮮过敏。") == (fact.value, fact.statement)
+
+
+def test_a_person_keeps_the_characters_of_the_name() -> None:
+    found = facts("我兒子叫阿澤", "阿澤今年五歲")
+    assert {("阿澤", "user"), ("五歲", "阿澤")} == {(one.value, one.subject) for one in found}
+
+
+def test_what_is_left_out_may_be_somebody_who_was_mentioned() -> None:
+    assert [] == [one for one in facts("my brother called", "moved to leeds") if one.value]
+    assert ["Leeds"] == [one.value for one in facts("so tired", "moved to leeds last week")]
+
+
+def test_a_plan_lapses_after_its_date_and_needs_one() -> None:
+    [plan] = facts("we're flying to Lisbon on 3 May")
+    assert datetime(2026, 5, 4, tzinfo=UTC) == plan.valid_until
+    assert [] == facts("we're flying to Lisbon")
+    assert [] == facts("we flew to Lisbon on 3 February")
+
+
+def test_the_table_of_characters_has_each_traditional_one_once() -> None:
+    pairs = read_rule_file("traditional.toml")["pairs"].strip()
+    old, new = pairs[::2], pairs[1::2]
+    assert len(old) == len(new) == len(set(old)) > 2_000
+    assert set(old).isdisjoint(new)
