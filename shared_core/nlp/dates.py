@@ -99,8 +99,12 @@ def begins_at(text: str, said_at: datetime) -> tuple[datetime | None, bool]:
     return (one.begin if one.kind == "since" or one.end <= said_at else None), False
 
 
+LEAST_AHEAD: Final = timedelta(days=2)
+"""What is over sooner is an errand, not a plan."""
+
+
 def lapses_at(text: str, said_at: datetime) -> datetime | None:
     """Return when a plan with the first date to come in a text is over, or None without one."""
     ranges = resolve(text, said_at, future=True)
-    to_come = [one for one in ranges if one.kind == "at" and one.end > said_at]
+    to_come = [one for one in ranges if one.kind == "at" and one.end - said_at > LEAST_AHEAD]
     return to_come[0].end if to_come else None

@@ -85,6 +85,10 @@ ENGLISH = [
     ("en.relation.apposition", "does my wife Anna need a visa?", "relation.wife", "Anna"),
     ("en.relation.school", "my kids' school is Lincoln Elementary", "relation.child.school",
      "Lincoln Elementary"),
+    ("en.relation.apposition", "my elder sister Kavya is calm", "relation.sister", "Kavya"),
+    ("en.relation.who-is", "my boss here is Annegret", "relation.boss", "Annegret"),
+    ("en.employer.does", "I do backend for a small bank in Pune and nobody there writes tests", "employer",
+     "a small bank in Pune"),
     ("en.relation.birthday", "my mum's birthday is 4 May", "relation.mother.birthday", "4 May"),
     ("en.relation.nth-birthday", "it's my son's 7th birthday", "relation.son.age", "7"),
     ("en.name.i-am", "hi im tom", "name", "Tom"),
@@ -116,6 +120,9 @@ CHINESE = [
     ("zh.weight.is", "我现在72公斤", "weight", "72公斤"),
     ("zh.height.is", "我身高175cm", "height", "175cm"),
     ("zh.rent.is", "我房租4500", "rent", "4500"),
+    ("zh.rent.room", "我那间1900", "rent", "1900"),
+    ("zh.rent.room", "滨江这个单间一个月2600", "rent", "2600"),
+    ("zh.like.interest", "我对科技和编程很感兴趣", "like", "科技"),
     ("zh.salary.is", "我月薪1万2", "salary", "1万2"),
     ("zh.grade.in", "我今年高二", "grade", "高二"),
     ("zh.skill.can", "我会 Python", "skill", "Python"),
@@ -155,6 +162,10 @@ RETRACTIONS = [
 ]
 
 SILENT = [
+    ("plan", "i'm going to order sushi for tonight"), ("plan", "i'm flying home tomorrow"),
+    ("plan", "I've adapted my conference paper as required by July 11"),
+    ("rent", "那个房间2600年前就有"), ("like", "我对这个很感兴趣"), ("like", "我对这份工作不感兴趣"),
+    ("trait", "i started eating at noon"), ("relation.boss", "my boss here is Moroccan"),
     # a slot that the line must not fill
     ("surname", "my last name is hard to spell"), ("surname", "我姓什么"),
     ("name", "my name is spelled wrong everywhere"), ("name", "im hungry"), ("name", "im down"),
