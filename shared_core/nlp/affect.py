@@ -119,6 +119,7 @@ BY_SLOT: Final[Mapping[str, float]] = {
     "medication": 8.0, "parent_of": 8.0, "plan": 7.0, "schedule": 6.0, "car": 6.0,
     "possession": 6.0, "pet_kind": 7.0, "rent": 6.0, "salary": 7.0, "grade": 8.0, "skill": 7.0,
     "weight": 6.0, "height": 6.0, "zodiac": 6.0, "passport_expiry": 7.0, "instrument": 6.0,
+    "size": 6.0,
 }  # fmt: skip
 OF_OTHERS: Final[Mapping[str, float]] = {
     "allergy": 8.0, "trait": 7.0, "marital_status": 7.0, "birthday": 7.0, "health": 7.0,
