@@ -29,6 +29,7 @@ from shared_core.extraction.rule_reader import (
     read_turn,
     states_facts,
 )
+from shared_core.extraction.trained_reader import reader_patterns
 from shared_core.models.language_model import resolve_language_model
 from shared_core.nlp.affect import emotion_of, turn_importance
 from shared_core.nlp.clauses import own_sentences
@@ -45,7 +46,8 @@ from shared_core.ports.storage import Extractor
 class RuleExtractor:
     """Reads plain statements of English and Chinese users, and reports the turns it could not read.
 
-    without: ids of disabled patterns. Raises InvalidInput for an unknown one.
+    without: ids of disabled patterns, those of the trained reader too. Raises InvalidInput for an
+    unknown one. reader: whether the trained reader proposes facts where the rules find none.
     """
 
     name = RULES_VERSION
@@ -53,13 +55,14 @@ class RuleExtractor:
     reread_turns = 1_000
     needs_revision = True
 
-    def __init__(self, *, without: Collection[str] = ()) -> None:
+    def __init__(self, *, without: Collection[str] = (), reader: bool = True) -> None:
         known = {pattern.id for name in ("en", "zh") for pattern in load_rules(name).patterns}
-        if unknown := sorted(set(without) - known):
+        if unknown := sorted(set(without) - known - reader_patterns()):
             raise InvalidInput(
                 f"no such pattern: {', '.join(unknown)}; see shared_core/nlp/rules/*.toml"
             )
         self._without = frozenset(without)
+        self._reader = reader
         self._people: Sequence[KnownPerson] = ()
 
     def knowing(self, people: Sequence[KnownPerson], held: Sequence[HeldFact] = ()) -> Self:
@@ -86,7 +89,7 @@ class RuleExtractor:
                 observe_turns(discourse, [event])
             if event.role != "user":
                 continue
-            reading = read_turn(event, discourse, self._without)
+            reading = read_turn(event, discourse, self._without, reader=self._reader)
             if found := list(self_corrections(event.text)):
                 before = [fact for one in context for fact in extract_facts(one)]
                 reading.facts += apply_corrections(event, found, [*before, *facts, *reading.facts])

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from shared_core.core.domain import Event, FactDraft, MemoryId
 from shared_core.extraction.pattern_facts import clause_facts
 from shared_core.extraction.third_person import DATED, about_whom, attribute_of, third_person_facts
+from shared_core.extraction.trained_reader import is_proposed, proposed_facts
 from shared_core.nlp.clauses import MAX_READ_CHARACTERS, clauses, own_sentences
 from shared_core.nlp.coreference import (
     SPEAKER,
@@ -37,6 +38,10 @@ PLAN: Final = "plan"
 MAX_JUST_GIVEN: Final = 32
 MAX_READ_CLAUSES: Final = 25_000
 MAX_STATING_CLAUSES: Final = 3_000
+QUESTION: Final = ".guard.question"
+COMMA: Final = re.compile("(?<=[,，])")
+MAX_TAGGED_CLAUSES: Final = 200
+"""Maximum number of clauses of a turn that the trained reader reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,11 +92,13 @@ def read_turn(
     discourse: DiscourseState,
     without: Collection[str] = (),
     most_stating: int = MAX_STATING_CLAUSES,
+    *,
+    reader: bool = False,
 ) -> RuleReading:
     """Return what the user states in a turn, and update the discourse state.
 
     discourse: the state after the earlier turns. without: ids of disabled patterns. most_stating:
-    maximum number of clauses with facts.
+    maximum number of clauses with facts. reader: whether the trained reader proposes facts too.
     """
     reading = RuleReading()
     if event.role != "user":
@@ -101,6 +108,7 @@ def read_turn(
     drafts: dict[tuple[str, str, str, str], FactDraft] = {}
     just_stated: defaultdict[tuple[str, str, str], deque[str]] = defaultdict(just_given)
     read_clauses = stating_clauses = 0
+    carried = False
     for stated in stated_clauses(event.text, reading, discourse):
         if not stated.text:
             discourse.begin_sentence()
@@ -109,10 +117,13 @@ def read_turn(
         if read_clauses > MAX_READ_CLAUSES or stating_clauses == most_stating:
             reading.unread = True
             break
-        read = read_clause(stated, event, discourse, without)
+        tagged = reader and read_clauses <= MAX_TAGGED_CLAUSES
+        carried = carried and not SPEAKER.search(stated.text)
+        read = read_clause(stated, event, discourse, without, reader=tagged, carried=carried)
         if read is None:
             reading.unread = True
             continue
+        carried = carried or read.about is not None
         rules = load_rules(stated.language)
         reading.clauses.append(read)
         stating_clauses += bool(read.facts)
@@ -124,8 +135,25 @@ def read_turn(
             if not (draft.functional and any(draft.value in value for value in values)):
                 drafts.setdefault(key, draft)
                 values.append(draft.value)
-    reading.facts = list(drafts.values())
+    reading.facts = without_contested(drafts.values())
     return reading
+
+
+def without_contested(drafts: Iterable[FactDraft]) -> list[FactDraft]:
+    """Return drafts without proposals of the reader for what a rule read in the same turn.
+
+    That is another value of a slot with one value, and a value that a rule put in another slot.
+    """
+    found = list(drafts)
+    ruled = [one for one in found if not is_proposed(one)]
+    slots = {(one.slot, one.subject) for one in ruled if one.functional}
+    values = {(one.value.casefold(), one.subject) for one in ruled}
+
+    def contested(draft: FactDraft) -> bool:
+        value = draft.value.casefold(), draft.subject
+        return (draft.slot, draft.subject) in slots or value in values
+
+    return [one for one in found if not is_proposed(one) or not contested(one)]
 
 
 def pattern_of(draft: FactDraft) -> Pattern | None:
@@ -223,9 +251,19 @@ def hints(clause: str, rules: RuleSet) -> bool:
 
 
 def read_clause(
-    stated: StatedClause, event: Event, discourse: DiscourseState, without: Collection[str] = ()
+    stated: StatedClause,
+    event: Event,
+    discourse: DiscourseState,
+    without: Collection[str] = (),
+    *,
+    reader: bool = False,
+    carried: bool = False,
 ) -> ResolvedClause | None:
-    """Return what a clause states, or None if it lies in the future."""
+    """Return what a clause states, or None if it lies in the future.
+
+    reader: whether the trained reader proposes facts too. carried: a clause without a subject goes
+    on about somebody else.
+    """
     lang, original = stated.language, stated.original
     clause = discourse.counted_kin.rewrite(expand_contractions(stated.text), lang)
     resolved = resolve_persons(clause, lang, discourse)
@@ -251,10 +289,22 @@ def read_clause(
         found = found if named else None
     people_named = (*resolved.antecedents, *([found[0]] if found else []))
     needs, people = discourse.source_turns(*people_named), discourse.source_facts(*people_named)
-    facts = [about_whom(draft, resolved.text, lang, discourse) for draft in drafts]
+    others: list[FactDraft] = []
     if found is not None and not stated.only:
-        others = third_person_facts(*found, lang, event.event_id, without, known=facts)
-        facts += [replace(draft, other_event_ids=needs, people=people) for draft in others]
+        others = third_person_facts(
+            *found, lang, event.event_id, without, known=drafts, reader=reader
+        )
+    if reader and not stated.only:
+        drafts += proposed_facts(
+            clause,
+            lang,
+            event.event_id,
+            without,
+            known=[*drafts, *others],
+            relations_only=of_other or carried,
+        )
+    facts = [about_whom(draft, resolved.text, lang, discourse) for draft in drafts]
+    facts += [replace(draft, other_event_ids=needs, people=people) for draft in others]
     dated = in_time(facts, original, event)
     if dated is None:
         return None

@@ -1,0 +1,1 @@
+"""Trains and measures the small reader that finds facts in text as people type it."""

@@ -1,0 +1,155 @@
+"""What the trained reader proposes where no rule reads, and where it is silent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.resources import files
+
+import numpy as np
+import pytest
+
+from benchmarks.reader.generate import Generator, load_source
+from shared_core.core.domain import Event, FactDraft
+from shared_core.errors import InvalidInput
+from shared_core.extraction.rule_based import RuleExtractor
+from shared_core.extraction.span_tagger import allowed, best_path, load_tagger, tokens
+from shared_core.extraction.trained_reader import (
+    KIN,
+    LANGUAGES,
+    is_proposed,
+    load_reader_rules,
+    load_tags,
+    reader_patterns,
+)
+from shared_core.nlp.text import Language
+
+MOST_BYTES = 5_000_000
+
+FOUND = [
+    ("moved to Porto last month, still unpacking lol", "residence", "Porto"),
+    ("im allergic to latex", "allergy", "latex"),
+    ("i drive a 2014 honda civic", "car", "2014 honda civic"),
+    ("i weigh 82kg now", "weight", "82kg"),
+    ("but i cant handle spicy food", "dislike", "spicy food"),
+    ("we use postgres at work", "tool", "postgres"),
+    ("我平时用飞书", "tool", "飞书"),
+    ("我开的是比亚迪汉", "car", "比亚迪汉"),
+    ("咱家住六楼", "residence", "六楼"),
+    ("戒烟第50天", "dislike", "烟"),
+]
+
+SILENT = [
+    "he moved to Porto last month",
+    "thinking of moving to Porto",
+    "i used to live in Porto",
+    "i was in Porto for a conference",
+    "my client is allergic to latex",
+    "if i had a dog i'd walk more",
+    "the kitchen in this hotel is great",
+    "the webinar is on May 5 at noon",
+    "give me 15 more",
+    "i'm so frustrated with this printer",
+    "他在腾讯上班",
+    "我以前住成都",
+    "我在星巴克买了杯咖啡",
+    "我客户对海鲜过敏",
+    "这个小区环境好得很",
+    "我今天头疼",
+    "李志宏是做厨师的",
+]
+
+
+def drafts(text: str, *, reader: bool = True, without: tuple[str, ...] = ()) -> Sequence[FactDraft]:
+    turn = Event(
+        event_id="1",
+        author="user",
+        role="user",
+        text=text,
+        occurred_at=datetime(2026, 3, 10, tzinfo=UTC),
+    )
+    return RuleExtractor(reader=reader, without=without).read([turn]).facts
+
+
+@pytest.mark.parametrize(("text", "slot", "value"), FOUND)
+def test_the_reader_finds_what_no_rule_reads(text: str, slot: str, value: str) -> None:
+    assert slot not in [one.slot for one in drafts(text, reader=False)]
+    found = [one for one in drafts(text) if one.slot == slot]
+    assert [one.value for one in found] == [value]
+    assert is_proposed(found[0])
+    assert found[0].confidence <= 0.8
+    assert value in found[0].statement
+
+
+@pytest.mark.parametrize("text", SILENT)
+def test_the_reader_is_silent_where_nothing_lasting_is_said_of_the_user(text: str) -> None:
+    assert [one for one in drafts(text) if is_proposed(one)] == []
+
+
+def test_the_reader_and_each_of_its_patterns_can_be_switched_off() -> None:
+    text = "i drive a 2014 honda civic"
+    assert drafts(text, reader=False) == []
+    assert drafts(text, without=("reader.en.car",)) == []
+    with pytest.raises(InvalidInput, match="no such pattern"):
+        RuleExtractor(without=["reader.en.spaceship"])
+
+
+def test_a_value_of_a_rule_is_not_contested() -> None:
+    for text in ("I live in Boston, near Porto", "我住在南京，离苏州不远"):
+        found = [one for one in drafts(text) if one.slot == "residence"]
+        assert [is_proposed(one) for one in found] == [False]
+
+
+def test_the_same_text_gives_the_same_facts() -> None:
+    text = "im 34m, 82kg, moved to Porto last month"
+    assert drafts(text) == drafts(text)
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_the_weights_are_small_and_know_the_tags(lang: Language) -> None:
+    folder = files("shared_core.extraction")
+    sizes = [len((folder / f"reader_{one}.npz").read_bytes()) for one in LANGUAGES]
+    assert sum(sizes) <= MOST_BYTES
+    slots = {tag[2:] for tag in load_tagger(lang).tags if tag != "O"}
+    assert slots - {KIN} <= set(load_tags())
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_each_tag_has_a_sentence(lang: Language) -> None:
+    sentences = load_reader_rules(lang).sentences
+    for tag in load_tags().values():
+        attribute = tag.slot.replace("relation.{kin}", "").lstrip(".")
+        assert tag.slot in sentences or attribute in sentences, tag
+    assert len(reader_patterns()) == 2 * len(load_tags())
+
+
+def test_a_path_never_goes_on_with_a_slot_that_did_not_begin() -> None:
+    tags = ["O", "B-a", "I-a", "B-b", "I-b"]
+    scores = np.log(np.array([[0.2, 0.1, 0.5, 0.15, 0.05], [0.1, 0.1, 0.1, 0.1, 0.6]]))
+    path = [tags[one] for one in best_path(scores, allowed(tags))]
+    assert path == ["B-b", "I-b"]
+
+
+def test_tokens_are_words_numbers_and_chinese_characters() -> None:
+    found = [one[0] for one in tokens("im 82kg, 我住Berlin!")]
+    assert found == ["im", "82", "kg", ",", "我", "住", "Berlin", "!"]
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_generated_turns_are_the_same_for_a_seed_and_label_known_slots(lang: Language) -> None:
+    one, other = Generator(lang, 3), Generator(lang, 3)
+    known = {*load_tags(), KIN}
+    for _ in range(300):
+        turn = one.turn()
+        assert turn == other.turn()
+        assert all(slot in known for slot, _, _ in turn.spans)
+        assert all(0 <= start < end <= len(turn.text) for _, start, end in turn.spans)
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_no_frame_is_left_with_a_word_it_does_not_know(lang: Language) -> None:
+    source, generator = load_source(lang), Generator(lang, 1)
+    for slot, frames in source.frames.items():
+        for frame in frames:
+            text, _ = generator._filled(frame, slot, labels=True)
+            assert "{" not in text, frame
