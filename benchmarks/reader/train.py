@@ -1,6 +1,6 @@
 """Trains the reader and writes its weights to shared_core/extraction/reader_<lang>.npz.
 
-    python -m benchmarks.reader.train [--lang en] [--epochs 7] [--turns 13000] [--seed 7]
+    python -m benchmarks.reader.train [--lang en] [--epochs 9] [--turns 14000] [--seed 7]
         [--extra FOLDER]
 
 Uses committed data alone: the frames beside this file, and the word vectors of the bundled
@@ -404,8 +404,8 @@ def packed(
 def main() -> None:
     parser = argparse.ArgumentParser(description="Trains the reader.")
     parser.add_argument("--lang", choices=["en", "zh"], help="only this language")
-    parser.add_argument("--epochs", type=int, default=7)
-    parser.add_argument("--turns", type=int, default=13_000, help="turns generated an epoch")
+    parser.add_argument("--epochs", type=int, default=9)
+    parser.add_argument("--turns", type=int, default=14_000, help="turns generated an epoch")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--extra", type=Path, help="folder with more labelled turns")
     parser.add_argument("--out", type=Path, default=PACKAGE)

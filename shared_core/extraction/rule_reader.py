@@ -39,6 +39,11 @@ MAX_JUST_GIVEN: Final = 32
 MAX_READ_CLAUSES: Final = 25_000
 MAX_STATING_CLAUSES: Final = 3_000
 QUESTION: Final = ".guard.question"
+ASKED_BACK: Final = re.compile(
+    r"不是|是不?是|对|right|correct|yes|no\b|is(?:n't)? (?:it|that)|am i|aren't i|do(?:n't)? i",
+    re.IGNORECASE,
+)
+"""How a question about the statement before it begins."""
 COMMA: Final = re.compile("(?<=[,，])")
 MAX_TAGGED_CLAUSES: Final = 200
 """Maximum number of clauses of a turn that the trained reader reads."""
@@ -302,6 +307,7 @@ def read_clause(
             without,
             known=[*drafts, *others],
             relations_only=of_other or carried,
+            barred=switched_off(clause, lang, without),
         )
     facts = [about_whom(draft, resolved.text, lang, discourse) for draft in drafts]
     facts += [replace(draft, other_event_ids=needs, people=people) for draft in others]
@@ -355,6 +361,14 @@ def as_typed(draft: FactDraft, typed: TypedText, letters: Mapping[int, int]) -> 
     if subject != draft.subject:
         statement = statement.replace(draft.subject, subject, 1)
     return replace(draft, value=value, statement=statement, subject=subject)
+
+
+def switched_off(clause: str, lang: Language, without: Collection[str]) -> set[str]:
+    """Return the slots for which disabled patterns read a clause; the reader skips them too."""
+    if not without:
+        return set()
+    read = clause_facts(clause, lang, "")
+    return {draft.slot for draft in read if draft.pattern in without}
 
 
 def undated(clause: str, facts: Sequence[FactDraft]) -> str:

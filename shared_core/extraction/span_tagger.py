@@ -37,7 +37,7 @@ APOSTROPHE: Final = re.compile("['’]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class TaggedSpan:
     """A tagged part of a text. sure: mean probability of its slot over its tokens, 0 to 1."""
 
     slot: str
@@ -51,7 +51,7 @@ class Tagged:
     """The spans of a clause, in order. gate: the probability that the clause holds a fact."""
 
     gate: float
-    spans: tuple[Span, ...]
+    spans: tuple[TaggedSpan, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,8 +196,8 @@ class Tagger:
 
     def _spans(
         self, found: Sequence[re.Match[str]], path: Sequence[int], chances: Array
-    ) -> list[Span]:
-        spans: list[Span] = []
+    ) -> list[TaggedSpan]:
+        spans: list[TaggedSpan] = []
         place = 0
         while place < len(path):
             tag = self.tags[path[place]]
@@ -210,7 +210,7 @@ class Tagger:
             both = [self.tags.index(f"{part}-{slot}") for part in "BI"]
             sure = float(chances[begin:place, both].sum(axis=1).mean())
             start, end = found[begin].start(), found[place - 1].end()
-            spans.append(Span(slot=slot, start=start, end=end, sure=sure))
+            spans.append(TaggedSpan(slot=slot, start=start, end=end, sure=sure))
         return spans
 
 

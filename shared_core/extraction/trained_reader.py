@@ -19,7 +19,7 @@ from shared_core.nlp.rules import RuleSet, load_rules, read_rule_file
 from shared_core.nlp.text import HAN_CHARACTER, Language
 
 if TYPE_CHECKING:
-    from shared_core.extraction.span_tagger import Span
+    from shared_core.extraction.span_tagger import TaggedSpan
 
 LANGUAGES: Final[tuple[Language, ...]] = ("en", "zh")
 KIN: Final = "kin"
@@ -68,13 +68,21 @@ TIME: Final = re.compile(
 )
 """A time, without which there is no plan and no schedule."""
 NO_VALUE: Final = re.compile(
-    r"(?:it|that|this|them|these|those|here|there|now|today|tonight|tomorrow|yesterday|home|work"
-    r"|school|bed|trouble|love|me|you|him|her|us|one|some|any|something|nothing|everything|stuff"
-    r"|things?|lol|haha|btw|ok|okay|yes|no|not|so|too|and|the|an?|my|your|just|really|good|fine"
-    r"|in|on|at|of|to|for|with|from|by|else|an eye|a look|time|fun|local|a local|experience|curve"
-    r"|customer|member|fan|guest|user|person"
-    r"|guy|girl|man|woman|mess|regular|process|course|project|projects|meds|learning|毕业|bad|great|sure|sorry|ready|done|late|tired|back|out|这|那|这个|那个|这里|那里|它|他|她|你|我"
-    r"|[一两三]?[个件些点次种本条杯份]|一|什么|今天|明天|昨天|现在|这样|那样|家|公司|的|了|吗|呢)",
+    r"(?:it|that|this|them|these|those|here|there|now|today|tonight|tomorrow|yesterday"
+    r"|home|work|school|bed|trouble|love|me|you|him|her|us|one|some|any|something"
+    r"|nothing|everything|stuff|things?|lol|haha|btw|ok|okay|yes|no|not|so|too|and|the"
+    r"|an?|my|your|just|really|good|fine|in|on|at|of|to|for|with|from|by|else|an eye"
+    r"|a look|time|fun|local|a local|experience|curve|customer|member|fan|guest|user"
+    r"|person|guy|girl|man|woman|mess|regular|process|course|project|projects|meds"
+    r"|learning|毕业|管理员|admin|administrator|root|owner|moderator|especially|excuses"
+    r"|shape|a while|bad|great|sure|sorry|ready|done|late|tired|back|out|这|那|这个"
+    r"|那个|这里|那里|它|他|她|你|我|[一两三]?[个件些点次种本条杯份]|一|什么|今天|明天"
+    r"|昨天|现在|这样|那样|家|公司|的|了|吗|呢)",
+    re.IGNORECASE,
+)
+MARITAL: Final = re.compile(
+    r"single|married|engaged|divorced|separated|widow|split up|broke up|relationship"
+    r"|婚|单身|離|离|领证|分手|丧偶|恋爱|脱单|对象",
     re.IGNORECASE,
 )
 NO_PLACE: Final = re.compile(
@@ -171,11 +179,13 @@ def proposed_facts(
     known: Collection[FactDraft] = (),
     text: str = "",
     relations_only: bool = False,
+    barred: Collection[str] = (),
 ) -> Iterator[FactDraft]:
     """Yield the facts that the tagger finds in a clause and the checks let pass.
 
     known: facts of the clause, whose slots and values are left alone. text: where each value must
-    stand, the clause if empty. relations_only: the clause is not about the user.
+    stand, the clause if empty. relations_only: the clause is not about the user. barred: slots to
+    leave out.
     """
     if len(clause) > MAX_CLAUSE_CHARACTERS[lang]:
         return
@@ -188,7 +198,7 @@ def proposed_facts(
     tagged = load_tagger(lang).tag(clause)
     spans = [replace(one, sure=one.sure * tagged.gate) for one in joined(tagged.spans, clause)]
     kin = kin_of(clause, spans, rules)
-    taken = {draft.slot for draft in known}
+    taken = {*barred, *(draft.slot for draft in known)}
     values = [draft.value for draft in known if draft.value]
     for span in spans:
         tag = load_tags().get(span.slot)
@@ -208,7 +218,7 @@ def proposed_facts(
         yield fact_of(value, slot, span, kin, lang, event_id)
 
 
-def holds(value: str, slot: str, span: Span, tag: Tag, clause: str, lang: Language) -> bool:
+def holds(value: str, slot: str, span: TaggedSpan, tag: Tag, clause: str, lang: Language) -> bool:
     """Tell whether a span is sure, the user's own, not denied, and looks like a value."""
     rules = load_reader_rules(lang)
     if span.sure < rules.sure_floor or denied(clause, span, slot, rules):
@@ -233,7 +243,7 @@ def holds(value: str, slot: str, span: Span, tag: Tag, clause: str, lang: Langua
     return fits(value, tag.shape, clause, span, lang)
 
 
-def is_standing(clause: str, span: Span, rules: ReaderRules) -> bool:
+def is_standing(clause: str, span: TaggedSpan, rules: ReaderRules) -> bool:
     """Tell whether an instruction is one for good, or of style; an order of one thing is none."""
     before = re.split("[,，;；]", clause[: span.start])[-1]
     if not rules.standing.search(clause) or rules.vetoes["told"].search(before):
@@ -248,9 +258,9 @@ def speaks_of_self(clause: str, rules: ReaderRules, lang: Language) -> bool:
     return size <= most or bool(rules.vetoes["self"].search(clause))
 
 
-def joined(spans: Collection[Span], clause: str) -> list[Span]:
+def joined(spans: Collection[TaggedSpan], clause: str) -> list[TaggedSpan]:
     """Return spans with neighbours of one slot joined: "Dr." and "Patel"."""
-    found: list[Span] = []
+    found: list[TaggedSpan] = []
     for span in spans:
         last = found[-1] if found else None
         between = clause[last.end : span.start] if last else ""
@@ -261,7 +271,7 @@ def joined(spans: Collection[Span], clause: str) -> list[Span]:
     return found
 
 
-def kin_of(clause: str, spans: Collection[Span], rules: ReaderRules) -> str:
+def kin_of(clause: str, spans: Collection[TaggedSpan], rules: ReaderRules) -> str:
     """Return the relation that a clause names, such as "daughter"; "" for none or several."""
     words = [clause[one.start : one.end].lower() for one in spans if one.slot == KIN]
     plain = {re.sub(r"['’]s?$", "", word) for word in words}
@@ -269,14 +279,14 @@ def kin_of(clause: str, spans: Collection[Span], rules: ReaderRules) -> str:
     return found.pop() or "" if len(found) == 1 else ""
 
 
-def value_of(clause: str, span: Span, tag: Tag) -> str:
+def value_of(clause: str, span: TaggedSpan, tag: Tag) -> str:
     """Return the value of a span; of a plan, the clause from its subject on."""
     if tag.whole:
         return SUBJECT.sub("", clause.strip(TRAILING), count=1)
     return clause[span.start : span.end].strip(TRAILING)
 
 
-def slot_for(clause: str, span: Span, tag: Tag, kin: str, value: str) -> str:
+def slot_for(clause: str, span: TaggedSpan, tag: Tag, kin: str, value: str) -> str:
     """Return the slot of a span: an adjective for health is a trait."""
     if tag.of_kin:
         return tag.slot.format(kin=kin)
@@ -287,7 +297,7 @@ def slot_for(clause: str, span: Span, tag: Tag, kin: str, value: str) -> str:
     return tag.slot
 
 
-def about_other(clause: str, span: Span, rules: ReaderRules, lang: Language) -> bool:
+def about_other(clause: str, span: TaggedSpan, rules: ReaderRules, lang: Language) -> bool:
     """Tell whether the words before a span speak of somebody else than the user."""
     before, beside = clause[: span.start], rules.vetoes["beside"]
     others = [one.end() for one in rules.vetoes["other"].finditer(before)]
@@ -303,14 +313,14 @@ def about_other(clause: str, span: Span, rules: ReaderRules, lang: Language) -> 
     return not selves or selves[-1] < others[-1]
 
 
-def denied(clause: str, span: Span, slot: str, rules: ReaderRules) -> bool:
+def denied(clause: str, span: TaggedSpan, slot: str, rules: ReaderRules) -> bool:
     """Tell whether the clause denies a fact before its value."""
     if slot.rsplit(".", 1)[-1] in DENIALS or slot.endswith("allergy"):
         return False
     return bool(rules.vetoes["denied"].search(clause[: span.start]))
 
 
-def fits(value: str, shape: str, clause: str, span: Span, lang: Language) -> bool:
+def fits(value: str, shape: str, clause: str, span: TaggedSpan, lang: Language) -> bool:
     """Tell whether a value looks like one of its kind."""
     if not value or len(value) > MAX_VALUE_CHARACTERS or NO_VALUE.fullmatch(value):
         return False
@@ -318,6 +328,8 @@ def fits(value: str, shape: str, clause: str, span: Span, lang: Language) -> boo
         return False
     if shape == "name":
         return is_name(value, clause[: span.start], load_rules(lang))
+    if shape == "state":
+        return bool(MARITAL.search(value))
     if shape == "count":
         return bool(HAN_CHARACTER.search(value)) or " " in value
     if shape == "age":
@@ -363,7 +375,7 @@ def is_age(value: str, after: str) -> bool:
 
 
 def fact_of(
-    value: str, slot: str, span: Span, kin: str, lang: Language, event_id: str
+    value: str, slot: str, span: TaggedSpan, kin: str, lang: Language, event_id: str
 ) -> FactDraft:
     """Return the draft of a proposed fact."""
     rules = load_rules(lang)
