@@ -55,7 +55,7 @@ class RuleExtractor:
     reread_turns = 1_000
     needs_revision = True
 
-    def __init__(self, *, without: Collection[str] = (), reader: bool = True) -> None:
+    def __init__(self, *, without: Collection[str] = (), reader: bool = False) -> None:
         known = {pattern.id for name in ("en", "zh") for pattern in load_rules(name).patterns}
         if unknown := sorted(set(without) - known - reader_patterns()):
             raise InvalidInput(

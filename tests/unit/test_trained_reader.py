@@ -27,16 +27,16 @@ from shared_core.nlp.text import Language
 MOST_BYTES = 5_000_000
 
 FOUND = [
-    ("moved to Porto last month, still unpacking lol", "residence", "Porto"),
-    ("im allergic to latex", "allergy", "latex"),
-    ("i drive a 2014 honda civic", "car", "2014 honda civic"),
-    ("i weigh 82kg now", "weight", "82kg"),
-    ("but i cant handle spicy food", "dislike", "spicy food"),
-    ("we use postgres at work", "tool", "postgres"),
-    ("我平时用飞书", "tool", "飞书"),
-    ("我开的是比亚迪汉", "car", "比亚迪汉"),
-    ("咱家住六楼", "residence", "六楼"),
-    ("戒烟第50天", "dislike", "烟"),
+    ("i wear a medium", "size", "medium"),
+    ("deathly allergic to eggs", "allergy", "eggs"),
+    ("But can't handle aubergine!", "dislike", "aubergine"),
+    ("Our team is on Obsidian", "tool", "Obsidian"),
+    ("starting 8th grade in september", "grade", "8th grade"),
+    ("i own a wood stove", "possession", "a wood stove"),
+    ("年初从福州搬到贵阳", "residence", "贵阳"),
+    ("查出来金属过敏", "allergy", "金属"),
+    ("我们组用Java", "tool", "Java"),
+    ("相机是索尼A7M4", "possession", "索尼A7M4"),
 ]
 
 SILENT = [
@@ -87,9 +87,9 @@ def test_the_reader_is_silent_where_nothing_lasting_is_said_of_the_user(text: st
 
 
 def test_the_reader_and_each_of_its_patterns_can_be_switched_off() -> None:
-    text = "i drive a 2014 honda civic"
+    text = "Our team is on Obsidian"
     assert drafts(text, reader=False) == []
-    assert drafts(text, without=("reader.en.car",)) == []
+    assert drafts(text, without=("reader.en.tool",)) == []
     with pytest.raises(InvalidInput, match="no such pattern"):
         RuleExtractor(without=["reader.en.spaceship"])
 
