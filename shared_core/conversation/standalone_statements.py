@@ -51,7 +51,7 @@ NO_SUBJECT: Final = re.compile(
 """The beginning of a clause that shares the subject of the clause before it."""
 BESIDE_HAN: Final = re.compile(f"(?<=[A-Za-z])(?=[{HAN}])")
 NAMING: Final = re.compile(
-    r"(.{1,80}?)有一个(.{1,80}?)叫(.+)|(.{1,80}?) has an? (.{1,80}?) called (.+?)\."
+    r"(.{1,80}?)有一个(.{1,80}?)叫(.+)|(.{1,80}?) has an? (.{1,80}?) called (.{1,80}?)\."
 )
 
 

@@ -26,28 +26,28 @@ _HINT: Final = re.compile(
 _COURTESY_EN: Final = (
     r"(?:(?:please|pls|plz|hey|hi|ok(?:ay)?|oh|ah|actually|and|also|so|now|sorry|btw|just"
     r"|(?:can|could|would|will) (?:you|u|ya)|i(?:'d| would) like you to|i want you to|i need you to"
-    r"|you can|go ahead and)[,:]?\s+){0,5}"
+    r"|you can|go ahead and)[,:]? ){0,5}"
 )
 _SAID_EN: Final = (
-    r"(?:(?:(?:i|i've|i have|we|we've)\s+(?:ever\s+|just\s+)?"
-    r"(?:said|told you|told u|mentioned|shared|wrote|talked|typed|asked)(?:\s+to you|\s+earlier"
-    r"|\s+before|\s+here|\s+you)?|you(?:'ve| have)?\s+(?:know|remember|saved|stored|learned|learnt"
-    r"|noted|have|heard)(?:\s+saved|\s+stored)?|there is)\s+)?"
+    r"(?:(?:(?:i|i've|i have|we|we've) (?:ever |just )?"
+    r"(?:said|told you|told u|mentioned|shared|wrote|talked|typed|asked)(?: to you| earlier"
+    r"| before| here| you)?|you(?:'ve| have)? (?:know|remember|saved|stored|learned|learnt"
+    r"|noted|have|heard)(?: saved| stored)?|there is) )?"
 )
-_ENDING_EN: Final = r"(?:,?\s+(?:please|pls|plz|ok(?:ay)?|thanks?|thank you|thx|now|for good)){0,3}"
+_ENDING_EN: Final = r"(?:,? (?:please|pls|plz|ok(?:ay)?|thanks?|thank you|thx|now|for good)){0,3}"
 _TOPIC_EN: Final = r"(?P<topic>[^,.!?;:]{2,80}?)"
 ENGLISH: Final = re.compile(
     _COURTESY_EN
-    + r"(?:forget|delete|erase|remove|wipe|drop|unlearn|stop remembering|don't remember)\s+"
-    r"(?:(?:everything|anything|all(?:\s+of)?|every memory|all (?:the )?memories|whatever|what"
-    r"|all that|the (?:thing|things|stuff|part|bit|details?|info))(?:\s+that)?\s+"
+    + r"(?:forget|delete|erase|remove|wipe|drop|unlearn|stop remembering|don't remember) "
+    r"(?:(?:everything|anything|all(?: of)?|every memory|all (?:the )?memories|whatever|what"
+    r"|all that|the (?:thing|things|stuff|part|bit|details?|info))(?: that)? "
     + _SAID_EN
-    + r"(?:about|regarding|on|of|concerning)\s+"
+    + r"(?:about|regarding|on|of|concerning) "
     + _TOPIC_EN
-    + r"|about\s+(?P<known>.{2,80}?)\s+(?:being|existing)?\s*(?:from your memory|in your memory))"
-    + r"(?:\s+from (?:your|my) memor(?:y|ies))?"
+    + r"|about (?P<known>.{2,80}?) (?:(?:being|existing) )?(?:from your memory|in your memory))"
+    + r"(?: from (?:your|my) memor(?:y|ies))?"
     + _ENDING_EN
-    + r"\s*[.!?]*",
+    + r" ?[.!?]*",
     re.IGNORECASE,
 )
 """A whole sentence that asks to forget a topic. "Forget about X" alone means: never mind."""
@@ -60,7 +60,7 @@ CHINESE: Final = re.compile(
     r"(?:忘了|忘掉|忘记|忘干净|删了|删掉|删除|清除|清掉|抹掉|抹去)"
     r"|(?:忘了|忘掉|忘记|删掉|删除|清除|抹掉|抹去|别再?记(?:得|着|住)?|不要再?记(?:得|着|住)?)"
     r"(?P<after>[^，。！？,.!?；]{2,40}?)"
-    r")(?:吧|好吗|好不好|行吗|可以吗|谢谢|哦|啦|了|嘛|啊|呗){0,4}\s*[。！？!?.~～]*"
+    r")(?:吧|好吗|好不好|行吗|可以吗|谢谢|哦|啦|了|嘛|啊|呗){0,4} ?[。！？!?.~～]*"
 )
 """A whole sentence that asks to forget a topic."""
 _FRAME_ZH: Final = re.compile(
@@ -72,9 +72,7 @@ _FRAME_ZH: Final = re.compile(
     r"(?:事情?儿?|话|内容|记录|信息|记忆|消息|东西|一切|部分|资料|所有)(?:们)?$"
 )
 """The topic within what is to be forgotten: 我说的阿泽的事. Without such a noun it is a thing."""
-_OWN: Final = re.compile(
-    r"^(?:(?:my|our|the|this|that)\s+|我们?(?:家的?|的)?(?=..))", re.IGNORECASE
-)
+_OWN: Final = re.compile(r"^(?:(?:my|our|the|this|that) |我们?(?:家的?|的)?(?=..))", re.IGNORECASE)
 _PASSAGE: Final = re.compile(
     r"[这那上下第前后]{1,2}[一二三四五六七八九十两几\d]{0,3}[段句条个页行章节张封份]"
 )
@@ -172,7 +170,7 @@ def _spelled(topic: str, text: str) -> bool:
 
 
 def _topics(sentence: str, lang: Language) -> Iterator[str]:
-    plain = unicodedata.normalize("NFKC", sentence).strip()
+    plain = " ".join(unicodedata.normalize("NFKC", sentence).split())
     if len(plain) > MAX_REQUEST_CHARACTERS:
         return
     topic = _english_topic(plain) if lang == "en" else _chinese_topic(plain)

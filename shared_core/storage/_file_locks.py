@@ -22,9 +22,14 @@ _opened: set[int] = set()
 """Descriptors of this process; a fork has none of them."""
 
 
-def open_lock(path: Path) -> int:
-    """Return the descriptor of a lock file, which is created if it is missing; it is not locked."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+def open_lock(path: Path, *, create: bool = True) -> int:
+    """Return the descriptor of a lock file; it is not locked.
+
+    create: whether to make a missing file. One who leaves does not: somebody may be deleting the
+    folder, and a file that comes back would keep it. Raises FileNotFoundError.
+    """
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(path, flags | os.O_CREAT if create else flags, 0o600)
     _opened.add(descriptor)
     return descriptor
 
@@ -49,9 +54,11 @@ def close_lock(descriptor: int) -> None:
 
 
 @contextmanager
-def locked(path: Path, *, shared: bool = False, wait: bool = True) -> Iterator[None]:
-    """Hold the lock of a file meanwhile. Raises BlockingIOError as lock() does."""
-    descriptor = open_lock(path)
+def locked(
+    path: Path, *, shared: bool = False, wait: bool = True, create: bool = True
+) -> Iterator[None]:
+    """Hold the lock of a file meanwhile. Raises as open_lock() and lock() do."""
+    descriptor = open_lock(path, create=create)
     try:
         lock(descriptor, shared=shared, wait=wait)
         yield

@@ -200,7 +200,7 @@ class PostgresDatabase:
         sent = [one for group in groups for one in group]
 
         if mark:
-            sent += mark.written()
+            sent += mark.written(on_coordinator=False)
         was_lost = False
 
         async def attempt(connection: Connection) -> Answers:

@@ -207,7 +207,7 @@ def _leave(membership: _Membership) -> None:
     server = membership.server
     _memberships.pop((os.getpid(), server.home))
     try:
-        with locked(server.home / START_LOCK):
+        with locked(server.home / START_LOCK, create=False):
             # The supervisor waits for the second lock, and would stop the server beside us.
             _close_locks(membership.user_locks[:1])
             _write_users(server.home, {*_read_users(server.home)} - {os.getpid()})
@@ -234,8 +234,9 @@ def _read_users(home: Path) -> list[int]:
 
 def _write_users(home: Path, pids: set[int]) -> None:
     """Record the users for describe; only the locks count, so a full disk does not matter."""
-    with suppress(OSError):
-        (home / USERS_LOCK).write_text("".join(f"{pid}\n" for pid in sorted(pids)))
+    with suppress(OSError), (home / USERS_LOCK).open("r+") as file:
+        file.truncate()
+        file.write("".join(f"{pid}\n" for pid in sorted(pids)))
 
 
 def _size_bytes(directory: Path) -> int:

@@ -31,14 +31,15 @@ class Mark:
     def __init__(self, tenant: str) -> None:
         self._tenant = tenant
         self._write_id: UUID = uuid7()
-        self._table = _TABLE
+        self._table = ""
 
-    def move_to_coordinator(self) -> None:
-        """Store the mark on the coordinator of a cluster, beside rows that lie there."""
-        self._table = _ON_COORDINATOR
+    def written(self, *, on_coordinator: bool) -> list[Statement]:
+        """Return the statements that store the mark; a second one is refused (is_marked).
 
-    def written(self) -> list[Statement]:
-        """Return the statements that store the mark; a second one is refused (is_marked)."""
+        on_coordinator: store it on the coordinator of a cluster, beside rows that lie there. The
+        first attempt decides: marks in two tables would not refuse each other.
+        """
+        self._table = self._table or (_ON_COORDINATOR if on_coordinator else _TABLE)
         tenant: dict[str, object] = {"tenant": self._tenant}
         mark = self._step("mark_write", tenant | {"write_id": self._write_id})
         if self._write_id.int % _DROPPED_EVERY:
@@ -52,7 +53,7 @@ class Mark:
         return self._step("marked_write", values)
 
     def _step(self, name: str, values: Mapping[str, object]) -> Statement:
-        return step(name, values, literals=(("marks", self._table),)).statement
+        return step(name, values, literals=(("marks", self._table or _TABLE),)).statement
 
 
 def is_marked(error: BaseException) -> bool:

@@ -240,9 +240,8 @@ class PostgresPolicies:
         if last:
             work.results = results
             has_written = writes or any(one.wrote for one in running)
-            if self._database.is_spread and not any(one.wrote_on_node for one in running):
-                work.mark.move_to_coordinator()
-            marks = work.mark.written() if has_written and work.lock else []
+            here = self._database.is_spread and not any(one.wrote_on_node for one in running)
+            marks = work.mark.written(on_coordinator=here) if has_written and work.lock else []
             await self._send(connection, [*opening, *writes, *marks, _COMMIT])
         elif is_begun:  # policies that never said Last wrote nothing
             await self._send(connection, [_ROLLBACK])

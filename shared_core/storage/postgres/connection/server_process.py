@@ -91,10 +91,11 @@ def stop_server(cluster: Path, known: ServerRecord | None = None) -> None:
 def stop_if_unused(home: Path, cluster: Path) -> bool:
     """Stop the server unless a process uses it or it is still starting; return whether none runs.
 
-    The caller holds `start.lock`. Raises TimeoutError.
+    The caller holds `start.lock`. Raises TimeoutError, and FileNotFoundError if the folder is
+    being deleted.
     """
     try:
-        with locked(home / USERS_LOCK, wait=False):
+        with locked(home / USERS_LOCK, wait=False, create=False):
             record = read_record(cluster)
             # A recovery that is stopped starts again from its beginning, and would never end.
             if record and record.is_ready:
@@ -176,7 +177,7 @@ def _supervise(home: Path, cluster: Path, supervisor_lock: int) -> None:
                 for pid in find_servers(cluster):
                     stop_server(cluster, ServerRecord(pid, cluster, True))
             return
-        with locked(home / START_LOCK):
+        with suppress(FileNotFoundError), locked(home / START_LOCK, create=False):
             if stop_if_unused(home, cluster):
                 os.close(supervisor_lock)  # the next user needs a supervisor of its own
                 return
