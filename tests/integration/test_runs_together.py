@@ -40,7 +40,23 @@ def said(event_id: str, text: str) -> Event:
     )
 
 
-class Telling(RuleExtractor):
+class Counting(RuleExtractor):
+    """The rules; counts how often they are asked, also as a copy that knows somebody."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[str] = []
+
+    @property
+    def asked(self) -> int:
+        return len(self.calls)
+
+    async def extract(self, events: Sequence[Event], context: Sequence[Event]) -> Extraction:
+        self.calls.append("extract")
+        return await super().extract(events, context)
+
+
+class Telling(Counting):
     """A fake: makes one statement and one insight of every thread, or of all memories."""
 
     name = "fake-v1"
@@ -48,10 +64,9 @@ class Telling(RuleExtractor):
     def __init__(self, statement: str) -> None:
         super().__init__()
         self.statement = statement
-        self.asked = 0
 
     async def extract(self, events: Sequence[Event], context: Sequence[Event]) -> Extraction:
-        self.asked += 1
+        self.calls.append("extract")
         ids = (events[0].event_id,)
         return Extraction(
             statements=[StatementDraft(text=self.statement, event_ids=ids)],
@@ -61,7 +76,7 @@ class Telling(RuleExtractor):
     async def reflect(
         self, memories: Sequence[Memory]
     ) -> tuple[Sequence[InsightDraft], ModelUsage]:
-        self.asked += 1
+        self.calls.append("reflect")
         ids = tuple(one.memory_id for one in memories)
         return [InsightDraft(text=self.statement, memory_ids=ids)], NO_USAGE
 
@@ -162,16 +177,6 @@ async def test_runs_on_different_relations_of_the_user_do_not_meet(dsn: str) -> 
 
 async def test_runs_on_one_relation_meet(dsn: str) -> None:
     assert 3 == await tries_of_two_at_once(dsn, ("works_at", "works_at"))
-
-
-class Counting(RuleExtractor):
-    """The rules; counts how often they are asked."""
-
-    asked = 0
-
-    async def extract(self, events: Sequence[Event], context: Sequence[Event]) -> Extraction:
-        self.asked += 1
-        return await super().extract(events, context)
 
 
 async def test_many_runs_on_one_matter_all_come_through(dsn: str) -> None:
