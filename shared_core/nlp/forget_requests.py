@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from shared_core.core.domain import Event, HeldFact
-from shared_core.nlp.clauses import own_sentences
+from shared_core.nlp.clauses import QUOTATION, own_sentences
 from shared_core.nlp.slots import is_name_slot, slot_of
 from shared_core.nlp.text import HAN_CHARACTER, Language, normalised, search_terms
 
@@ -29,40 +29,60 @@ _COURTESY_EN: Final = (
     r"|you can|go ahead and)[,:]? ){0,5}"
 )
 _SAID_EN: Final = (
-    r"(?:(?:(?:i|i've|i have|we|we've) (?:ever |just )?"
-    r"(?:said|told you|told u|mentioned|shared|wrote|talked|typed|asked)(?: to you| earlier"
-    r"| before| here| you)?|you(?:'ve| have)? (?:know|remember|saved|stored|learned|learnt"
-    r"|noted|have|heard)(?: saved| stored)?|there is) )?"
+    r"(?:(?:i|i've|i have|we|we've)\s+(?:ever\s+|just\s+)?"
+    r"(?:said|told you|told u|mentioned|shared|wrote|talked|typed|asked)(?:\s+to you|\s+earlier"
+    r"|\s+before|\s+here|\s+you)?|you(?:'ve| have)?\s+(?:know|remember|saved|stored|learned|learnt"
+    r"|noted|have|heard)(?:\s+saved|\s+stored)?)\s+"
 )
 _ENDING_EN: Final = r"(?:,? (?:please|pls|plz|ok(?:ay)?|thanks?|thank you|thx|now|for good)){0,3}"
 _TOPIC_EN: Final = r"(?P<topic>[^,.!?;:]{2,80}?)"
+_ALL_EN: Final = (
+    r"(?:everything|anything|all(?:\s+of)?|every memory|all (?:the )?memories|whatever|what"
+    r"|all that)"
+)
+_PART_EN: Final = r"the (?:thing|things|stuff|part|bit|details?|info)"
+_FORGET_EN: Final = r"(?:forget|unlearn|stop remembering)"
+_ABOUT_EN: Final = r"(?:about|regarding|concerning)"
+_FROM_MEMORY_EN: Final = r"\s+from (?:your|my) memor(?:y|ies)"
 ENGLISH: Final = re.compile(
     _COURTESY_EN
-    + r"(?:forget|delete|erase|remove|wipe|drop|unlearn|stop remembering|don't remember) "
-    r"(?:(?:everything|anything|all(?: of)?|every memory|all (?:the )?memories|whatever|what"
-    r"|all that|the (?:thing|things|stuff|part|bit|details?|info))(?: that)? "
-    + _SAID_EN
-    + r"(?:about|regarding|on|of|concerning) "
+    + r"(?:(?:"
+    + rf"(?:{_FORGET_EN}|delete|erase|remove|wipe|drop)\s+"
+    + rf"(?:{_ALL_EN}(?:\s+that)?\s+(?:(?:{_SAID_EN}|there is\s+)?{_ABOUT_EN}|you\s+have\s+on)"
+    + rf"|{_PART_EN}(?:\s+that)?\s+{_SAID_EN}{_ABOUT_EN}|all (?:the |my |your )?memories of)"
+    + rf"|{_FORGET_EN}\s+{_PART_EN}\s+{_ABOUT_EN})\s+"
     + _TOPIC_EN
-    + r"|about (?P<known>.{2,80}?) (?:(?:being|existing) )?(?:from your memory|in your memory))"
-    + r"(?: from (?:your|my) memor(?:y|ies))?"
+    + rf"(?:{_FROM_MEMORY_EN})?"
+    + r"|(?:forget|delete|erase|remove|wipe|drop|unlearn)\s+(?:the \w+\s+)?about\s+"
+    + rf"(?P<known>.{{2,80}}?){_FROM_MEMORY_EN})"
     + _ENDING_EN
     + r" ?[.!?]*",
     re.IGNORECASE,
 )
-"""A whole sentence that asks to forget a topic. "Forget about X" alone means: never mind."""
+"""A whole sentence that asks to forget a topic. "Forget about X" alone means: never mind.
+
+"Delete the part about X" is about a text that both look at, "don't remember" lacks its "I".
+"""
 CHINESE: Final = re.compile(
     r"(?:(?:请|麻烦|拜托|帮我|帮忙|劳驾|能不能|可不可以|可以|你|您|那就|那|对了|算了|还是|就|现在)"
     r"[，, ]?){0,5}"
     r"(?:"
     r"(?:把|将)(?P<taken>[^，。！？,.!?；]{1,40}?)(?:都|全都|全部|统统|通通|也|给我|给"
     r"|从(?:你的?)?(?:记忆|记录)(?:里|中)){0,3}"
-    r"(?:忘了|忘掉|忘记|忘干净|删了|删掉|删除|清除|清掉|抹掉|抹去)"
-    r"|(?:忘了|忘掉|忘记|删掉|删除|清除|抹掉|抹去|别再?记(?:得|着|住)?|不要再?记(?:得|着|住)?)"
-    r"(?P<after>[^，。！？,.!?；]{2,40}?)"
-    r")(?:吧|好吗|好不好|行吗|可以吗|谢谢|哦|啦|了|嘛|啊|呗){0,4} ?[。！？!?.~～]*"
+    r"(?P<done>忘了|忘掉|忘记|忘干净|删了|删掉|删除|清除|清掉|抹掉|抹去)(?!了(?!吧|好))"
+    r"|(?P<verb>忘了|忘掉|忘记|删掉|删除|清除|抹掉|抹去|别再?记(?:得|着|住)?"
+    r"|不要再?记(?:得|着|住)?)(?P<after>(?!了)[^，。！？,.!?；]{2,40}?)"
+    r")(?:吧|好吗|好不好|行吗|可以吗|谢谢|哦|啦|了|嘛|啊|呗){0,4}\s*[。！？!?.~～]*"
 )
-"""A whole sentence that asks to forget a topic."""
+"""A whole sentence that asks to forget a topic, unless it may tell what somebody forgot."""
+_FORGOT_ZH: Final = re.compile(r"忘了|忘记")
+_WILLED_ZH: Final = re.compile(
+    r"[请帮]|麻烦|拜托|劳驾|^(?!那?[你您]).*(?:吧|好吗|好不好|行吗|可以吗|呗)[^好行可]*$"
+)
+"""忘了 without such words tells what the user forgot: 忘了开会的事, 你把开会的事忘了吧."""
+_OF_TEXTS_ZH: Final = re.compile(r"(?:内容|记录|信息|消息|东西|部分|资料)们?$")
+_OF_MEMORY_ZH: Final = re.compile(r"[说說讲講提聊告]|记忆")
+"""What is deleted of a text, as 关于猫的内容, is no topic unless the user said it."""
 _FRAME_ZH: Final = re.compile(
     r"^(?:(?:所有|全部|一切|刚才|刚刚|之前|以前|上次|昨天|前面)的?){0,3}"
     r"(?:(?:我|咱们?)(?:们)?(?:刚才|刚刚|之前|以前|上次|曾经|跟你|和你|对你|给你|向你){0,3}"
@@ -108,9 +128,14 @@ class ForgetRequest:
 
 def forget_requests(text: str) -> list[ForgetRequest]:
     """Return the requests in a user's turn."""
-    found = own_sentences(text) if _HINT.search(text) else []
+    found = own_sentences(QUOTATION.sub(_unasked, text)) if _HINT.search(text) else []
     topics = [topic for sentence, lang in found for topic in _topics(sentence, lang)]
     return [ForgetRequest(topic=topic, is_whole=len(topics) == len(found)) for topic in topics]
+
+
+def _unasked(quotation: re.Match[str]) -> str:
+    """Return a quotation that may only name a topic, or "…" for one that could ask."""
+    return " … " if _HINT.search(quotation[0]) else quotation[0]
 
 
 def topic_request(topic: str) -> ForgetRequest | None:
@@ -185,7 +210,14 @@ def _english_topic(sentence: str) -> str:
 
 def _chinese_topic(sentence: str) -> str:
     match = CHINESE.fullmatch(sentence)
-    named = _FRAME_ZH.match(match["taken"] or match["after"]) if match else None
+    if match is None:
+        return ""
+    verb, what = match["done"] or match["verb"], match["taken"] or match["after"]
+    if _FORGOT_ZH.match(verb):
+        is_asked = bool(_WILLED_ZH.search(sentence))
+    else:
+        is_asked = not _OF_TEXTS_ZH.search(what) or bool(_OF_MEMORY_ZH.search(sentence))
+    named = _FRAME_ZH.match(what) if is_asked else None
     return named["topic"] if named and not _PASSAGE.match(named["topic"]) else ""
 
 

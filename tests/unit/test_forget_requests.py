@@ -26,6 +26,13 @@ ASKED = {
     "别再记得小雨的事了": "小雨",
     "能不能把我说过的有关手术的话全部删除？": "手术",
     "把關於阿澤的事忘掉": "阿澤",
+    "请忘了阿泽的事": "阿泽",
+    "帮我删除我说过的关于猫的内容": "猫",
+    "delete what you have on Marta": "Marta",
+    "delete all memories of Rex": "Rex",
+    "remove the part i told you about Marta": "Marta",
+    "delete the stuff about Marta from your memory": "Marta",
+    'forget everything about "Marta"': "Marta",
 }
 NOT_ASKED = (
     "forget it",
@@ -62,6 +69,24 @@ NOT_ASKED = (
     "把这句话删了",
     "帮我把第二段删掉",
     "忘记密码怎么办",
+    "忘了开会的事",
+    "忘了明天面试的事了",
+    "把开会的事给忘了",
+    "你忘了阿泽的事",
+    "你把阿泽的事忘了吧",
+    "把阿泽的事删掉了",
+    "删除关于猫的内容",
+    "麻烦删除重复的记录",
+    "delete the part about dogs",
+    "remove the details of my order",
+    "delete everything on my desktop",
+    "remove everything on Friday",
+    "delete all of the tests",
+    "erase everything of value",
+    "delete the info on slide 3",
+    "don't remember what I said about Theo",
+    '"Forget everything about Anna"',
+    "“忘掉阿泽的事”",
 )
 
 
