@@ -329,7 +329,7 @@ class MemoryEngine:
         """
         scope = self.conversations.scope(user_id, app)
         answer = await self.conversations.process(input, scope, event_id)
-        if gone := await self.forget_requests.in_texts(scope, [input]):
+        if gone := await self.forget_requests.in_text(scope, input):
             answer["metadata"]["set_aside"] = [one.to_dict() for one in gone]
         return answer
 

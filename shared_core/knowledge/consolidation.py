@@ -25,7 +25,7 @@ from shared_core.core.domain import (
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import scope_path, summary_key
 from shared_core.core.timestamps import CLOCKS_APART
-from shared_core.errors import ModelOutputInvalid, ModelUnavailable
+from shared_core.errors import Conflict, ModelOutputInvalid, ModelUnavailable
 from shared_core.extraction.draft_validation import ValidatedDrafts, identifying_facts, validated
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.extraction.transcript import shown_whole
@@ -168,18 +168,27 @@ class Consolidation:
         )
         started_at = self.clock()
         reading = await self.storage.runs.read_thread(self.scope, self.thread_id, request)
-        if reading != self._read:  # else only the known facts changed: the model output stays valid
-            held = await self._held() if extracts and reading and reading.turns else []
-            shown = await self._shown(reading, held) if reading else None
+        held = await self._held() if extracts and reading and reading.turns else []
+        shown = await self._shown(reading, held) if reading else None
+        if shown != self._read:  # else only the known facts changed: the model output stays valid
             self._formed = (
                 await _form(self.extractor, shown, held, self.thread_id) if shown else None
             )
-            self._read = reading
+            self._read = shown
         if reading is None or self._formed is None:
             return NOTHING_NEW
         plan, rows = await self._plan(reading, self._formed, started_at)
-        await applied(apply_run(self.storage, plan, self.clock))
+        await applied(self._apply(plan, reading, held))
         return _report(plan, self._formed, rows)
+
+    async def _apply(self, plan: RunPlan, reading: ThreadWindow, held: Sequence[HeldFact]) -> None:
+        """Apply a run, unless a turn was set aside while the extractor read it.
+
+        Requests after the plan conflict with the run when it is applied.
+        """
+        if await self._shown(reading, held) != self._read:
+            raise Conflict("a turn was set aside meanwhile")
+        await apply_run(self.storage, plan, self.clock)
 
     async def _held(self) -> Sequence[HeldFact]:
         tenant = scope_path(self.scope)
@@ -192,10 +201,11 @@ class Consolidation:
         are looked for in the window.
         """
         tenant = scope_path(self.scope)
-        hidden = await self.storage.query(tenant, partial(turns_set_aside, self.thread_id))
+        turns = [*reading.context, *(event for _, event in (*reading.replay, *reading.turns))]
+        reader = partial(turns_set_aside, self.thread_id, [one.event_id for one in turns])
+        hidden, remembered = await self.storage.query(tenant, reader)
         if self.forget_requests:
-            turns = [*reading.context, *(event for _, event in (*reading.replay, *reading.turns))]
-            hidden |= turns_to_forget(turns, held)
+            hidden |= turns_to_forget(turns, held) - remembered
         if not hidden:
             return reading
 

@@ -10,6 +10,7 @@ from shared_core.core.namespaces import memories_namespace, rest_of
 from shared_core.errors import Conflict
 from shared_core.policies.batches import Found, Reads
 from shared_core.policies.run_sources import StoredTurn, TurnKey
+from shared_core.policies.setting_aside import FORGET_REQUEST
 from shared_core.ports.operations import (
     Condition,
     Join,
@@ -34,7 +35,7 @@ def select_requirements(plan: RunPlan, now: datetime) -> Reads:
     if plan.thread_id is not None:
         named = (equal("thread_id", plan.thread_id),)
         reads["marks"] = Select("threads", _MARKS, named, lock="update")
-    if plan.slots or plan.relations:
+    if plan.slots or plan.relations or plan.drawn_from:
         later = (compare("number", ">", plan.known_number),)
         reads["later_runs"] = Select("runs", ("run_id",), later)
     if plan.unsaid:
@@ -64,11 +65,15 @@ def require_turns(plan: RunPlan, turns: Mapping[TurnKey, StoredTurn]) -> None:
 
 
 def select_changed(plan: RunPlan, later_runs: Sequence[UUID]) -> Reads:
-    """Return what reads the facts, retractions and edges of a plan that later runs changed."""
+    """Return what reads the facts, retractions and edges of a plan that later runs changed.
+
+    A request to forget a topic may have set aside any of the turns.
+    """
     if not later_runs:
         return {}
     by_later = one_of("run_id", later_runs)
-    reads: Reads = {}
+    forgotten = (by_later, equal("kind", FORGET_REQUEST))
+    reads: Reads = {"changed by request": Select("runs", ("run_id",), forgotten, limit=1)}
     if plan.slots:
         slots: list[str] = sorted({*plan.slots})
         written = Join("facts", "f", (("memory_id", "memory_id"),))
@@ -97,9 +102,9 @@ def _first(table: str, where: tuple[Condition, ...], *joins: Join) -> Select:
 
 
 def require_known(later: Found) -> None:
-    """Raise Conflict if a later run changed facts or retractions of the slots, or edges."""
+    """Raise Conflict if a later run changed facts or retractions of the slots, edges, or turns."""
     if any(rows for name, rows in later.items() if name.startswith("changed by ")):
-        raise Conflict("a fact was changed by another run")
+        raise Conflict("a fact or a turn was changed by another run")
 
 
 def move_marks(plan: RunPlan, found: Found) -> list[Operation]:

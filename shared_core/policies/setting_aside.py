@@ -25,6 +25,7 @@ from shared_core.ports.operations import (
     UpdateEach,
     after,
     begins_with,
+    compare,
     equal,
     is_not_null,
     is_null,
@@ -45,6 +46,7 @@ class _Memory(NamedTuple):
     superseded_at: datetime | None
     expires_at: datetime | None
     thread_id: str | None
+    occurred_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +68,7 @@ def set_aside(
     paths: Sequence[str],
     is_about: Callable[[str], bool],
     names: Collection[str],
+    asked_at: datetime,
     now: datetime,
     until: datetime,
 ) -> Policy[SetAside]:
@@ -76,21 +79,24 @@ def set_aside(
         paths: beginnings of the namespaces to look in.
         is_about: tells whether a text is about the topic.
         names: normalised names of the topic, for edges of the graph.
+        asked_at: what a thread holds of later turns stays.
         now, until: when it happens, and when the memories expire.
     """
     about: list[_Memory] = []
     for path in paths:
-        about += yield from _below(path, is_about)
+        found = yield from _below(path, is_about)
+        about += [one for one in found if _is_before(one, asked_at)]
     ids = sorted(one.memory_id for one in about)
     named = sorted(names)
-    ends: list[Condition] = [
-        one_of("memory_id", ids), one_of("fact_id", ids), one_of("subject_key", named),
-        one_of("object_key", named),
+    before = compare("valid_from", "<=", asked_at)
+    ends: list[tuple[Condition, ...]] = [
+        (one_of("memory_id", ids),), (one_of("fact_id", ids),),
+        (one_of("subject_key", named), before), (one_of("object_key", named), before),
     ]  # fmt: skip
     last, facts, *edges = yield [
         LAST_NUMBER,
         Select("facts", ("memory_id", "valid_from"), (one_of("memory_id", ids), *_CURRENT)),
-        *(Select("edges", ("edge_id", "valid_from"), (end, *_CURRENT)) for end in ends),
+        *(Select("edges", ("edge_id", "valid_from"), (*end, *_CURRENT)) for end in ends),
     ]
     ending = {row[0]: row[1] for rows in edges for row in rows}
     if not about and not ending:
@@ -112,8 +118,8 @@ def set_aside(
     ]  # fmt: skip
     operations: list[Operation] = [
         caller_run(run_id, FORGET_REQUEST, {**counts, "until": iso(until)}, now, last),
-        *_ended("facts", "memory_id", {row[0]: row[1] for row in facts}, now),
-        *_ended("edges", "edge_id", ending, now),
+        *_ended("facts", "memory_id", {row[0]: row[1] for row in facts}, min(asked_at, now), now),
+        *_ended("edges", "edge_id", ending, min(asked_at, now), now),
         *_forgotten_summaries(summaries),
     ]
     if retired:
@@ -126,14 +132,27 @@ def set_aside(
     return done
 
 
-def turns_set_aside(thread_id: str) -> Policy[frozenset[str]]:
-    """Return the ids of the turns of a thread whose memories are retired: no run reads them."""
+def turns_set_aside(
+    thread_id: str, event_ids: Sequence[str]
+) -> Policy[tuple[frozenset[str], frozenset[str]]]:
+    """Return which of these turns of a thread have retired memories, and which have current ones.
+
+    No run reads the first. The second are none of those that a request set aside, or it was undone.
+    """
     memories = Join("memories", "m", (("memory_id", "memory_id"),))
     where = (
-        equal("thread_id", thread_id), equal("m.kind", "episodic"), is_not_null("m.superseded_at")
+        equal("thread_id", thread_id), one_of("event_id", sorted({*event_ids})),
+        equal("m.kind", "episodic"),
     )  # fmt: skip
-    [rows] = yield [Select("memory_sources", ("event_id",), where, (memories,), is_distinct=True)]
-    return frozenset(row[0] for row in rows)
+    columns = ("event_id", "m.superseded_at")
+    [rows] = yield [Select("memory_sources", columns, where, (memories,))]
+    retired = frozenset(row[0] for row in rows if row[1] is not None)
+    return retired, frozenset(row[0] for row in rows) - retired
+
+
+def _is_before(one: _Memory, asked_at: datetime) -> bool:
+    """Tell whether a memory is not of a turn after a moment; summaries hold earlier turns, too."""
+    return one.kind == "summary" or one.thread_id is None or one.occurred_at <= asked_at
 
 
 def _below(path: str, is_about: Callable[[str], bool]) -> Policy[list[_Memory]]:
@@ -149,8 +168,11 @@ def _below(path: str, is_about: Callable[[str], bool]) -> Policy[list[_Memory]]:
         behind = (after(order, page[-1][:1]),)
 
 
-def _ended(table: str, key: str, begins: dict[UUID, datetime], now: datetime) -> list[Operation]:
-    rows = [(one, max(begin, now), now) for one, begin in sorted(begins.items())]
+def _ended(
+    table: str, key: str, begins: dict[UUID, datetime], end: datetime, now: datetime
+) -> list[Operation]:
+    """Return what ends facts or edges when the user asked, so that a later turn may state them."""
+    rows = [(one, max(begin, end), now) for one, begin in sorted(begins.items())]
     return [UpdateEach(table, (key,), ("valid_until", "superseded_at"), rows)] if rows else []
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
@@ -55,6 +55,20 @@ class CarriedOut:
         }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """A request and the turn that asks, if any.
+
+    text: of that turn, which goes as well if it says nothing else. at: its time, None for now.
+    later: the texts of turns stored with it that were said after it, which stay.
+    """
+
+    request: ForgetRequest
+    text: str = ""
+    at: datetime | None = None
+    later: Collection[str] = ()
+
+
 class NewTurns(set[str]):
     """The ids of turns that were new. set_aside: what went at the request of one of them."""
 
@@ -71,15 +85,23 @@ class ForgetRequests:
         self._is_on = is_on
 
     async def in_turns(self, scope: Scope, turns: Sequence[Event]) -> list[CarriedOut]:
-        """Carry out the requests in turns of the user, in order; those of others are ignored."""
-        return await self.in_texts(scope, [turn.text for turn in turns if turn.role == "user"])
+        """Carry out the requests in turns of the user, in order; those of others are ignored.
 
-    async def in_texts(self, scope: Scope, texts: Sequence[str]) -> list[CarriedOut]:
-        """Carry out the requests in texts of the user, in order."""
-        if not self._is_on:
-            return []
-        found = [(request, text) for text in texts for request in forget_requests(text)]
-        return [await self._carry_out(scope, request, text) for request, text in found]
+        What later turns say of a topic stays.
+        """
+        done: list[CarriedOut] = []
+        for place, turn in enumerate(turns if self._is_on else ()):
+            requests = forget_requests(turn.text) if turn.role == "user" else ()
+            later = {one.text for one in turns[place + 1 :]} - {one.text for one in turns[:place]}
+            for request in requests:
+                asked = _Asked(request=request, text=turn.text, at=turn.occurred_at, later=later)
+                done.append(await self._carry_out(scope, asked))
+        return done
+
+    async def in_text(self, scope: Scope, text: str) -> list[CarriedOut]:
+        """Carry out the requests in a text that the user says now."""
+        requests = forget_requests(text) if self._is_on else ()
+        return [await self._carry_out(scope, _Asked(request=one, text=text)) for one in requests]
 
     async def about(self, scope: Scope, topic: str) -> CarriedOut:
         """Set aside what is about a topic. Raises InvalidInput for a topic without a word."""
@@ -87,20 +109,20 @@ class ForgetRequests:
         request = topic_request(topic) if isinstance(topic, str) else None
         if request is None:
             raise InvalidInput(f"topic must name something, e.g. 'Theo', got {shown(topic)}")
-        return await self._carry_out(scope, request, "")
+        return await self._carry_out(scope, _Asked(request=request))
 
     @measured("forget_about", FORGOTTEN, lambda one: one.done.memories)
-    async def _carry_out(self, scope: Scope, request: ForgetRequest, asking: str) -> CarriedOut:
-        """asking: the text of the turn that asks, which goes as well if it says nothing else."""
+    async def _carry_out(self, scope: Scope, asked: _Asked) -> CarriedOut:
+        request = asked.request
         storage = await self._handle.storage()
         tenant, now = scope_path(scope), self._handle.clock()
         held = await storage.query(tenant, partial(held_facts, MAX_PEOPLE))
         names = names_of_topic(request, held)
 
         def goes(text: str) -> bool:
-            if text == asking:
+            if text == asked.text:
                 return request.is_whole
-            return is_about(request, text, names)
+            return text not in asked.later and is_about(request, text, names)
 
         done = await storage.transact(
             tenant,
@@ -110,6 +132,7 @@ class ForgetRequests:
                 [rest_of(memories_namespace(scope)), rest_of((scope.app, scope.user, PROFILE))],
                 goes,
                 {normalised(request.topic), *map(normalised, names)},
+                asked.at or now,
                 now,
                 now + KEPT_FOR,
             ),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from shared_core import Event, InvalidInput, MemoryEngine, Scope, open_memory
+from shared_core.core.domain import Extraction
+from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.retention.forget_requests import NewTurns
 
 pytestmark = pytest.mark.both_engines
@@ -119,6 +121,67 @@ async def test_turns_that_no_run_has_read_draw_no_facts(talk: Talk) -> None:
     await talk.memory.consolidate(ANA, "t")
     assert "Theo" not in await talk.told("Who is Theo?")
     assert [one.slot for one in await talk.memory.facts(ANA)] == ["residence"]
+
+
+async def test_what_is_said_after_a_request_stays(talk: Talk) -> None:
+    texts = ("My brother Theo is a baker.", "Forget what I said about Theo",
+             "I have a new friend called Theo.")  # fmt: skip
+    events = [
+        Event(event_id=str(place), author="user", role="user", text=text, occurred_at=START)
+        for place, text in enumerate(texts)
+    ]
+    new = await talk.memory.append_events(ANA, "t", events)
+    assert [one.done.memories for one in new.set_aside] == [2]
+    await talk.memory.consolidate(ANA, "t")
+    assert [one.slot for one in await talk.memory.facts(ANA)] == ["relation.friend"]
+
+
+async def test_what_was_forgotten_may_be_said_again(talk: Talk) -> None:
+    await talk.say("My brother Theo is a baker.")
+    await talk.memory.consolidate(ANA, "t")
+    await talk.say("Forget what I said about Theo")
+    await talk.say("My brother Theo is a baker.")
+    await talk.memory.consolidate(ANA, "t")
+    slots = [one.slot for one in await talk.memory.facts(ANA)]
+    assert slots == ["relation.brother", "relation.brother.job"]
+
+
+async def test_an_old_request_leaves_what_was_said_later(talk: Talk) -> None:
+    await talk.say("My brother Theo is a baker.")
+    await talk.memory.consolidate(ANA, "t")
+    asking = Event(
+        event_id="old", author="user", role="user", text="Forget what I said about Theo",
+        occurred_at=START - timedelta(days=1),
+    )  # fmt: skip
+    new = await talk.memory.append_events(ANA, "older", [asking])
+    assert [(one.done.facts, one.done.edges) for one in new.set_aside] == [(0, 0)]
+    assert "Theo is a baker" in await talk.told("Who is Theo?")
+
+
+async def test_what_was_brought_back_is_read_by_the_next_run(talk: Talk) -> None:
+    await talk.say("My brother Theo is a baker.")
+    [gone] = (await talk.say("Forget what I said about Theo")).set_aside
+    assert gone.done.run_id is not None
+    await talk.memory.undo_run(ANA, gone.done.run_id)
+    await talk.memory.consolidate(ANA, "t")
+    assert "relation.brother" in [one.slot for one in await talk.memory.facts(ANA)]
+
+
+async def test_a_run_writes_nothing_that_was_set_aside_while_it_read(dsn: str) -> None:
+    class Interrupted(RuleExtractor):
+        async def extract(self, events: Sequence[Event], context: Sequence[Event]) -> Extraction:
+            found = await super().extract(events, context)
+            await memory.forget_about(ANA, "Theo")
+            return found
+
+    async with open_memory(dsn, worker=False, extractor=Interrupted()) as memory:
+        talk = Talk(memory)
+        await talk.say("My brother Theo is a baker.")
+        await talk.say("I live in Leeds.")
+        await memory.consolidate(ANA, "t")
+        told = await talk.told("Who is Theo, and where do I live?")
+        assert "Theo" not in told
+        assert "Leeds" in told
 
 
 async def test_only_the_user_may_ask(talk: Talk) -> None:
