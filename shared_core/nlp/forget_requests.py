@@ -29,31 +29,31 @@ _COURTESY_EN: Final = (
     r"|you can|go ahead and)[,:]? ){0,5}"
 )
 _SAID_EN: Final = (
-    r"(?:(?:i|i've|i have|we|we've)\s+(?:ever\s+|just\s+)?"
-    r"(?:said|told you|told u|mentioned|shared|wrote|talked|typed|asked)(?:\s+to you|\s+earlier"
-    r"|\s+before|\s+here|\s+you)?|you(?:'ve| have)?\s+(?:know|remember|saved|stored|learned|learnt"
-    r"|noted|have|heard)(?:\s+saved|\s+stored)?)\s+"
+    r"(?:(?:i|i've|i have|we|we've) (?:ever |just )?"
+    r"(?:said|told you|told u|mentioned|shared|wrote|talked|typed|asked)(?: to you| earlier"
+    r"| before| here| you)?|you(?:'ve| have)? (?:know|remember|saved|stored|learned|learnt"
+    r"|noted|have|heard)(?: saved| stored)?) "
 )
 _ENDING_EN: Final = r"(?:,? (?:please|pls|plz|ok(?:ay)?|thanks?|thank you|thx|now|for good)){0,3}"
 _TOPIC_EN: Final = r"(?P<topic>[^,.!?;:]{2,80}?)"
 _ALL_EN: Final = (
-    r"(?:everything|anything|all(?:\s+of)?|every memory|all (?:the )?memories|whatever|what"
+    r"(?:everything|anything|all(?: of)?|every memory|all (?:the )?memories|whatever|what"
     r"|all that)"
 )
 _PART_EN: Final = r"the (?:thing|things|stuff|part|bit|details?|info)"
 _FORGET_EN: Final = r"(?:forget|unlearn|stop remembering)"
 _ABOUT_EN: Final = r"(?:about|regarding|concerning)"
-_FROM_MEMORY_EN: Final = r"\s+from (?:your|my) memor(?:y|ies)"
+_FROM_MEMORY_EN: Final = r" from (?:your|my) memor(?:y|ies)"
 ENGLISH: Final = re.compile(
     _COURTESY_EN
     + r"(?:(?:"
-    + rf"(?:{_FORGET_EN}|delete|erase|remove|wipe|drop)\s+"
-    + rf"(?:{_ALL_EN}(?:\s+that)?\s+(?:(?:{_SAID_EN}|there is\s+)?{_ABOUT_EN}|you\s+have\s+on)"
-    + rf"|{_PART_EN}(?:\s+that)?\s+{_SAID_EN}{_ABOUT_EN}|all (?:the |my |your )?memories of)"
-    + rf"|{_FORGET_EN}\s+{_PART_EN}\s+{_ABOUT_EN})\s+"
+    + rf"(?:{_FORGET_EN}|delete|erase|remove|wipe|drop) "
+    + rf"(?:{_ALL_EN}(?: that)? (?:(?:{_SAID_EN}|there is )?{_ABOUT_EN}|you have on)"
+    + rf"|{_PART_EN}(?: that)? {_SAID_EN}{_ABOUT_EN}|all (?:the |my |your )?memories of)"
+    + rf"|{_FORGET_EN} {_PART_EN} {_ABOUT_EN}) "
     + _TOPIC_EN
     + rf"(?:{_FROM_MEMORY_EN})?"
-    + r"|(?:forget|delete|erase|remove|wipe|drop|unlearn)\s+(?:the \w+\s+)?about\s+"
+    + r"|(?:forget|delete|erase|remove|wipe|drop|unlearn) (?:the \w+ )?about "
     + rf"(?P<known>.{{2,80}}?){_FROM_MEMORY_EN})"
     + _ENDING_EN
     + r" ?[.!?]*",

@@ -143,6 +143,9 @@ ENDS = [
     ("zh.medication.changed", "medication", "氨氯地平", "医生给我换成氯沙坦了"),
 ]
 DOUBTS = [
+    ("en.post.left-bare", "relation.boss", "Maria", "Maria left."),
+    ("zh.home.left", "residence", "成都", "我离开成都了"),
+    ("zh.love.apart", "relation.wife", "小雅", "我和小雅分开了"),
     ("en.taste.used-to", "like", "tennis", "I used to play tennis"),
     ("en.taste.sick-of", "like", "jazz", "I'm sick of jazz"),
     ("en.taste.done-with", "like", "jazz", "I'm done with jazz"),
