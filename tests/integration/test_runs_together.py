@@ -195,6 +195,6 @@ async def test_many_runs_on_one_matter_all_come_through(dsn: str) -> None:
         embedded.clear()
         await asyncio.gather(*(memory.consolidate(ANN, name) for name in names))
         assert sorted(names) == sorted(one.value for one in await memory.facts(ANN))
-        assert 32 == reader.asked
+        assert 32 <= reader.asked  # a turn is read again when another run named somebody
         told = [text for text in embedded if "Rex" in text]
         assert sorted(set(told)) == sorted(told)
