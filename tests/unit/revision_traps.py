@@ -190,6 +190,7 @@ ENGLISH_TRAPS = (
     "I eat fish again and again in my dreams",
     "the trip to Lisbon is off to a great start",
     "my rent is now 3 days late",
+    "RIP Rex's toy mouse",
 )
 CHINESE_TRAPS = (
     "我先走了，回头聊",
@@ -343,4 +344,5 @@ CHINESE_TRAPS = (
     "房租现在是5号交",
     "新老板是个好人",
     "新领导是上海人",
+    "我把咖啡戒了又喝上了",
 )

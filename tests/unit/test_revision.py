@@ -143,6 +143,7 @@ ENDS = [
     ("zh.medication.changed", "medication", "氨氯地平", "医生给我换成氯沙坦了"),
 ]
 DOUBTS = [
+    ("zh.post.promoted", "relation.boss", "王总", "王总升职了"),
     ("en.post.left-bare", "relation.boss", "Maria", "Maria left."),
     ("zh.home.left", "residence", "成都", "我离开成都了"),
     ("zh.love.apart", "relation.wife", "小雅", "我和小雅分开了"),
