@@ -99,14 +99,15 @@ def set_aside(
         *(Select("edges", ("edge_id", "valid_from"), (*end, *_CURRENT)) for end in ends),
     ]
     ending = {row[0]: row[1] for rows in edges for row in rows}
-    if not about and not ending:
-        return SetAside(run_id=None)
     summaries = [one for one in about if one.kind == "summary"]
     kept = [one for one in about if one.kind != "summary"]
     retired = [one for one in kept if one.superseded_at is None]
     expiring = [one for one in kept if one.expires_at is None or one.expires_at > until]
+    gone = {one.memory_id for one in (*summaries, *retired, *expiring)}
+    if not gone and not ending:
+        return SetAside(run_id=None)
     done = SetAside(
-        run_id=run_id, memories=len(about), facts=len(facts), edges=len(ending), until=until
+        run_id=run_id, memories=len(gone), facts=len(facts), edges=len(ending), until=until
     )
     counts = {"memories": done.memories, "facts": done.facts, "edges": done.edges}
     log = [

@@ -136,6 +136,14 @@ async def test_what_is_said_after_a_request_stays(talk: Talk) -> None:
     assert [one.slot for one in await talk.memory.facts(ANA)] == ["relation.friend"]
 
 
+async def test_a_topic_is_set_aside_once(talk: Talk) -> None:
+    await talk.say("My brother Theo is a baker.")
+    await talk.memory.consolidate(ANA, "t")
+    assert (await talk.memory.forget_about(ANA, "Theo")).done.run_id is not None
+    again = await talk.memory.forget_about(ANA, "Theo")
+    assert (again.done.run_id, again.done.memories) == (None, 0)
+
+
 async def test_what_was_forgotten_may_be_said_again(talk: Talk) -> None:
     await talk.say("My brother Theo is a baker.")
     await talk.memory.consolidate(ANA, "t")
