@@ -72,7 +72,7 @@ CHINESE: Final = re.compile(
     r"(?P<done>忘了|忘掉|忘记|忘干净|删了|删掉|删除|清除|清掉|抹掉|抹去)(?!了(?!吧|好))"
     r"|(?P<verb>忘了|忘掉|忘记|删掉|删除|清除|抹掉|抹去|别再?记(?:得|着|住)?"
     r"|不要再?记(?:得|着|住)?)(?P<after>(?!了)[^，。！？,.!?；]{2,40}?)"
-    r")(?:吧|好吗|好不好|行吗|可以吗|谢谢|哦|啦|了|嘛|啊|呗){0,4}\s*[。！？!?.~～]*"
+    r")(?:吧|好吗|好不好|行吗|可以吗|谢谢|哦|啦|了|嘛|啊|呗){0,4} ?[。！？!?.~～]*"
 )
 """A whole sentence that asks to forget a topic, unless it may tell what somebody forgot."""
 _FORGOT_ZH: Final = re.compile(r"忘了|忘记")

@@ -144,7 +144,7 @@ def _among(rest: str) -> dict[str, Any]:
     """Return the values that the condition of a partial index asks for."""
     _, _, condition = rest.partition("WHERE ")
     values: dict[str, Any] = {}
-    for part in filter(None, re.split(r"\s++AND\s++", condition.strip())):
+    for part in filter(None, " ".join(condition.split()).split(" AND ")):
         name, _, value = part.partition(" ")
         values[name] = True if not value else None if value == "IS NULL" else value[3:-1]
     return values
