@@ -62,7 +62,7 @@ def test_the_command_marks_doubtful_facts_and_says_why(dsn: str) -> None:
         shown["Boston"]["is_doubtful"], shown["Boston"]["doubted_at"])  # fmt: skip
     assert "why" not in shown["Boston"]
     told = ask(dsn, "facts", "--why")
-    for part in (EN, ZH, "stated by rules", f"doubted by rules-v4 · {PATTERN} · run ",
+    for part in (EN, ZH, "stated by rules", f"doubted by rules-v5 · {PATTERN} · run ",
                  *(f"“{text}”" for text in SAID), "session t · event e3"):  # fmt: skip
         assert part in told, told
     why = {one["value"]: one["why"] for one in json.loads(ask(dsn, "facts", "--why", "--json"))}

@@ -51,7 +51,7 @@ async def test_a_thread_belongs_to_an_application_and_a_user(
 ) -> None:
     columns = ("tenant_id", "thread_id", "state", "created_at", "updated_at")
     row = (tenant, "t", "{}", NOW, NOW)
-    with pytest.raises(StorageUnavailable, match="check constraint"):
+    with pytest.raises(InvalidInput, match="check constraint"):
         await database.write(lambda tx: tx.insert("threads", columns, [row]))
 
 

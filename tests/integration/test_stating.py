@@ -114,13 +114,13 @@ async def test_a_slot_holds_one_value_or_several(memory: MemoryEngine, clock: Cl
 
     for clock.day, (slot, value) in enumerate(
         [("like", "jazz"), ("likes", "tea"), ("dislike", "jazz"), ("theme", "dark"),
-         ("theme", "light"), ("鞋码", "42")]
+         ("theme", "light"), ("戒指尺寸", "42")]
     ):  # fmt: skip
         await memory.state_fact(ANN, slot, value)
     assert (["tea"], ["jazz"], ["light"]) == (
         await values("like"), await values("dislike"), await values("theme"))  # fmt: skip
-    [size] = await memory.facts(ANN, "鞋码")
-    assert ("custom", "用户的鞋码是42。") == (size.fact_type, size.statement)
+    [size] = await memory.facts(ANN, "戒指尺寸")
+    assert ("custom", "用户的戒指尺寸是42。") == (size.fact_type, size.statement)
 
 
 @pytest.mark.parametrize(
