@@ -72,6 +72,8 @@ def import_rows(
     found = yield from read({**guards, **_reads(table, shape, given)})
     _require_unforgotten(table, rows, receipts, found)
     here = {_at(row, shape.key): row for row in _records(_compared(shape), found["here"])}
+    if table == "events":
+        _require_same_turns(given, here)
     new = [{**row} for key, row in given.items() if key not in here]
     if table == "conversations":
         _end_active(new, bool(found["unique 0"]))
@@ -197,6 +199,13 @@ def _end_active(new: Sequence[dict[str, Any]], is_busy: bool) -> None:
                 row["ended_at"] = row["last_active_at"]
                 row["status"] = "ending" if row["event_count"] > 0 else "ended"
             is_busy = True
+
+
+def _require_same_turns(given: Mapping[Row, Values], here: Mapping[Row, Values]) -> None:
+    """Raise Conflict if another turn has the number of a turn: its thread went on here."""
+    for key, row in given.items():
+        if key in here and here[key]["event_id"] != row["event_id"]:
+            raise Conflict(_TAKEN)
 
 
 def _require_places(shape: TableShape, new: Sequence[Values], found: Found) -> None:

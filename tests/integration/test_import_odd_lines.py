@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from shared_core import InvalidInput, Scope, open_memory
+from shared_core import Conflict, Event, InvalidInput, Scope, open_memory
 from shared_core.core.row_text import MOST_POSITION, fields_of, read_value
 from tests.integration.talking import Watch
 
 ANA, BOB = Scope("app", "ana"), Scope("app", "bob")
 HEAD = '{"hippocampus_export": 2, "schema_version": 1, "of": {"app": "app", "user": "ana"}}'
 END = '{"end": true, "rows": 1}'
+
+
+def said(event_id: str, text: str) -> Event:
+    at = datetime(2026, 1, 22, tzinfo=UTC)
+    return Event(event_id=event_id, author="ana", role="user", text=text, occurred_at=at)
 
 
 def memory_row(**changed: Any) -> dict[str, Any]:
@@ -101,3 +107,23 @@ def test_a_word_far_away_costs_no_memory() -> None:
 def test_the_last_of_several_members_counts_as_for_json(line: str) -> None:
     assert {"a": "2"} == fields_of(line) == {key: str(value) for key, value in
                                              json.loads(line)["row"].items()}  # fmt: skip
+
+
+@pytest.mark.both_engines
+async def test_a_turn_whose_number_another_turn_has_is_refused_at_its_line(
+    dsn: str, other_dsn: str
+) -> None:
+    async with (
+        open_memory(dsn, clock=Watch(), worker=False) as memory,
+        open_memory(other_dsn, clock=Watch(), worker=False) as other,
+    ):
+        await memory.append_events(ANA, "t", [said("e1", "I ski."), said("e2", "I row.")])
+        lines = [line async for line in memory.export(ANA, vectors=True)]
+        await other.append_events(ANA, "t", [said("x1", "I sail.")])
+        number = 1 + next(n for n, line in enumerate(lines) if '"event_id":"e1"' in line)
+        with pytest.raises(Conflict, match=f"line {number}, a row of events: something else"):
+            await other.import_lines(lines)
+        assert ["I sail."] == [one.text for one in await other.list_memories(ANA)]
+        await other.forget_thread(ANA, "t")
+        await other.import_lines(lines)
+        assert {"I ski.", "I row."} == {one.text for one in await other.list_memories(ANA)}
