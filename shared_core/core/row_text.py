@@ -168,6 +168,9 @@ _WRITTEN: Final[Mapping[str, Callable[[Any], str]]] = {
 
 # Reading.
 
+_ENDS: Final = json.JSONDecoder(parse_int=str, parse_float=str)
+"""Finds where a value ends; numbers of any length stay texts."""
+
 
 def fields_of(line: str) -> dict[str, str]:
     """Return the values of an exported line, each as its own JSON text."""
@@ -186,7 +189,7 @@ def read_value(name: str, kind: str, token: str) -> Any:
     """Return a value of a column in JSON text. Raises InvalidInput."""
     if token == "null":
         return None
-    text = json.loads(token) if token.startswith('"') else token
+    text = _unquoted(token) if token.startswith('"') else token
     try:
         if not storable(text):
             raise ValueError("a NUL byte or a lone surrogate cannot be stored")
@@ -200,20 +203,27 @@ def read_value(name: str, kind: str, token: str) -> Any:
 
 def _members(text: str, place: int) -> tuple[dict[str, str], int]:
     """Return the members of the JSON object at a place, values as their text, and where it ends."""
-    decoder = json.JSONDecoder(parse_int=str, parse_float=str)
     found: dict[str, str] = {}
     place = _after_spaces(text, place) + 1
     while text[place := _after_spaces(text, place)] != "}":
-        key, place = decoder.raw_decode(text, place)
+        key, place = _ENDS.raw_decode(text, place)
         start = _after_spaces(text, _after_spaces(text, place) + 1)
-        _, end = decoder.raw_decode(text, start)
+        _, end = _ENDS.raw_decode(text, start)
         found[key] = text[start:end]
         place = _after_spaces(text, end)
         place += text[place] == ","
     return found, place + 1
 
 
+def _unquoted(token: str) -> str:
+    """Return the text of a JSON string; most have no escapes."""
+    text: str = json.loads(token) if "\\" in token else token[1:-1]
+    return text
+
+
 def _after_spaces(text: str, place: int) -> int:
+    if text[place : place + 1] > " ":
+        return place
     match = _SPACES.match(text, place)
     assert match is not None
     return match.end()
