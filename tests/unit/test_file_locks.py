@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from shared_core.storage._file_locks import close_lock, keep_in_forks, lock, locked, open_lock
+from shared_core.storage.postgres.connection.embedded import _write_users
+from shared_core.storage.postgres.connection.server_process import stop_if_unused
 
 if sys.platform == "win32":
     pytest.skip("no server is embedded on Windows", allow_module_level=True)
@@ -106,3 +108,12 @@ def test_a_fork_may_share_a_lock(path: Path) -> None:
         os.close(descriptor)
         assert not is_free(path)
     assert is_free(path)
+
+
+def test_one_who_leaves_makes_no_file_in_a_folder_that_is_being_deleted(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), locked(tmp_path / "start.lock", create=False):
+        raise AssertionError("there is nothing to lock")
+    with pytest.raises(FileNotFoundError):
+        stop_if_unused(tmp_path, tmp_path / "postgres")
+    _write_users(tmp_path, {1})
+    assert list(tmp_path.iterdir()) == []
