@@ -51,7 +51,8 @@ def extract(
     if sys.stdin is None:
         raise InvalidInput("standard input is closed: send lines of text, e.g. with < FILE")
     source = typer.get_binary_stream("stdin")
-    for line in read_lines(source, extractor, _moment(said_at), conversation=conversation):
+    at = cli.date_option(said_at, "--said-at") or datetime.now(UTC)
+    for line in read_lines(source, extractor, at, conversation=conversation):
         typer.echo(line.as_json() if as_json else line.as_text())
 
 
@@ -115,19 +116,6 @@ def read_lines(
         yield LineDrafts(text=text, drafts=drafts, needs_llm=bool(found.needs_model))
         if conversation:
             before = [*before, turn][-MAX_CONTEXT:]
-
-
-def _moment(text: str | None) -> datetime:
-    """Return the moment in an ISO 8601 text, in UTC if it has no zone; now for None."""
-    if text is None:
-        return datetime.now(UTC)
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidInput(
-            f"--said-at must be an ISO 8601 time, e.g. 2026-05-13T15:00+02:00, got {text!r}"
-        ) from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def kind_of(draft: FactDraft) -> str:
