@@ -33,7 +33,7 @@ MAX_BARE_RETRACTIONS: Final = 1
 MAX_ENDS: Final = 8
 """Maximum number of known facts that one turn ends or doubts."""
 MAX_UNNAMED_ENDS: Final = 3
-"""Maximum number among them of facts of which the turn has no word."""
+"""Maximum number of them that the turn does not name by a word."""
 
 
 _Given = TypeVar("_Given")

@@ -14,7 +14,7 @@ from shared_core.ports.storage import Storage
 async def sweep(storage: Storage, prefix: Namespace, limit: int, now: datetime) -> int:
     """Delete expired memories below a namespace with what rests on them; return their number.
 
-    limit: it stops when so many are deleted. Users without expired rows are not locked.
+    limit: maximum number of deleted memories. Users without expired rows are not locked.
     """
     gone = 0
     for tenant in await storage.items.expired_tenants(prefix, limit) if limit else ():

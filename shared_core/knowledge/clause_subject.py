@@ -1,4 +1,4 @@
-"""Whom a clause is about: the user, a person the user has named, or somebody unknown. Pure."""
+"""Finds the subject of a clause: the user, a named person, or somebody unknown. Pure."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Subjects:
         return USER if not tokens or tokens[-1] in PUNCTUATION | JOINED else UNKNOWN
 
     def observe(self, clause: str, language: Language) -> None:
-        """Remember whom a clause is about and whom it names."""
+        """Remember the subject of a clause, and the people it names."""
         low = clause.lower()
         for fact in self.held.named():
             name = normalised(fact.value)

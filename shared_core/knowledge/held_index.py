@@ -36,7 +36,7 @@ DATED: Final = re.compile(
     r"\d{1,2}月(?:\d{1,2}[号日]?)?|[每下]?(?:周|星期|礼拜)[一二三四五六日天末]"
 )
 SHORTEST: Final = 2
-"""Minimum length of a form of more than one character by which Chinese text mentions a value."""
+"""Minimum characters of a form that mentions a longer Chinese value."""
 
 
 def key_of(fact: HeldFact | FactDraft) -> Key:
@@ -63,7 +63,7 @@ def relation_of(fact: HeldFact) -> str:
 
 @lru_cache(maxsize=4096)
 def mention_stems(value: str) -> frozenset[str]:
-    """Return the stems by which English text mentions a value: those that carry meaning."""
+    """Return the meaningful stems of a value; an English text that has them mentions it."""
     stems = {one for one in search_terms(value) if not HAN_CHARACTER.search(one)}
     weak = load_revision_rules("en").weak
     strong = {one for one in stems if one not in weak and not one.isdigit()}
@@ -82,7 +82,7 @@ def wider_words(value: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def mention_forms(value: str) -> tuple[str, ...]:
-    """Return the forms by which Chinese text mentions a value, longest first."""
+    """Return the forms of a value, longest first; a Chinese text that has one mentions it."""
     plain = normalised(value)
     core = TRAIT_END.sub("", HABIT.sub("", plain, count=1))
     forms = {plain, core, TRAIT_END.sub("", plain), DATED.sub("", plain)}

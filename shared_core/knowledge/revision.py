@@ -37,9 +37,9 @@ CORRECTED_TURNS: Final = 2
 """Number of user turns before a bare correction in which the fact it corrects was stated."""
 MAX_CORRECTION_CHARACTERS: Final = 60
 SPLIT: Final = (".split", ".left-me", ".left-them", ".is-ex", ".divorce-final")
-"""How the ids of the rules end by which a partner is one no longer."""
+"""Ends of the ids of rules that say a couple has split."""
 MAX_SLIP: Final = 12
-"""Maximum difference of two numbers of which one corrects the other."""
+"""Maximum difference between a number and its correction."""
 CORRECTABLE: Final = frozenset({"residence", "employer", "job", "name", "age", "origin", "email"})
 DRAFTED: Final = MemoryId(UUID(int=0))
 
@@ -205,7 +205,7 @@ class Revision:
                         yield rule, fallen
 
     def _rivals(self, draft: FactDraft) -> Iterator[HeldFact]:
-        """Yield the other holders of a relation of which the user has one at a time."""
+        """Yield the other holders of a relation that has one holder at a time."""
         value = normalised(draft.value)
         if draft.slot.removeprefix(f"{RELATION}.") in load_revision_tables().people["single"]:
             for other in self._held.of_slot(draft.slot):

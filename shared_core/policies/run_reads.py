@@ -133,7 +133,7 @@ def _held(row: Row, turns: Iterable[str]) -> HeldFact:
 
 
 def _ending_after(since: datetime) -> tuple[Condition, Condition]:
-    """Return two conditions, one of which holds for what ends after a moment or was ended since."""
+    """Return two conditions; what ends after a moment, or was ended since, meets one of them."""
     return open_after("valid_until", since), compare("superseded_at", ">", since)
 
 

@@ -137,8 +137,6 @@ class ForgetRequests:
                 now + KEPT_FOR,
             ),
         )
-        log.info(
-            "%d memories were set aside until %s at the request of the user", done.memories,
-            done.until,
-        )  # fmt: skip
+        if done.run_id is not None:
+            log.info("%d memories about a topic were set aside until %s", done.memories, done.until)
         return CarriedOut(topic=request.topic, done=done)

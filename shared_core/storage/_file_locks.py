@@ -1,4 +1,4 @@
-"""Locks on files, by which processes share an embedded server.
+"""Locks on files. Processes use them to share an embedded server.
 
 The operating system frees the locks of a killed process. A lock (flock) belongs to the open file,
 which a fork shares: closing it here would leave the lock to the fork. So a lock is unlocked before

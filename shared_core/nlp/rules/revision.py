@@ -1,4 +1,4 @@
-"""Rules by which a turn ends, doubts or replaces facts that are held, compiled on first use."""
+"""Rules that let a turn end, doubt or replace held facts, compiled on first use."""
 
 from __future__ import annotations
 

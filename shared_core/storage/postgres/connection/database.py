@@ -252,7 +252,7 @@ class PostgresDatabase:
         return rows
 
     def count_rows(self, number: int) -> None:
-        """Note that so many rows are sent: after a while, statements are planned again."""
+        """Count the rows that are sent: after enough of them, statements are planned again."""
         self._rows_sent += number
 
     def _stop_preparing(self, error: psycopg.Error) -> None:

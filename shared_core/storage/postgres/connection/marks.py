@@ -18,7 +18,7 @@ KEPT_S = 3600.0
 _TABLE = "writes"
 _ON_COORDINATOR = "coordinator_writes"
 _DROPPED_EVERY = 16
-"""One write in so many removes its tenant's outdated marks."""
+"""One write in 16 removes the outdated marks of its tenant."""
 
 
 class AnswerLost(Exception):
