@@ -38,7 +38,7 @@ from shared_core.models.embedding import Embedding
 from shared_core.nlp.forget_requests import turns_to_forget
 from shared_core.nlp.relation_schema import Relations
 from shared_core.nlp.slots import name_slots
-from shared_core.nlp.text import normalised
+from shared_core.nlp.text import normalised, place_of
 from shared_core.policies.run_reads import held_facts, known_of
 from shared_core.policies.setting_aside import turns_set_aside
 from shared_core.ports.items import VectorRows
@@ -170,7 +170,7 @@ class Consolidation:
         reading = await self.storage.runs.read_thread(self.scope, self.thread_id, request)
         held = await self._held() if extracts and reading and reading.turns else []
         shown = await self._shown(reading, held) if reading else None
-        if shown != self._read:  # else only the known facts changed: the model output stays valid
+        if _needs_reading(shown, self._read):  # else the output of the extractor stays valid
             self._formed = (
                 await _form(self.extractor, shown, held, self.thread_id) if shown else None
             )
@@ -186,7 +186,7 @@ class Consolidation:
 
         Requests after the plan conflict with the run when it is applied.
         """
-        if await self._shown(reading, held) != self._read:
+        if _needs_reading(await self._shown(reading, held), self._read):
             raise Conflict("a turn was set aside meanwhile")
         await apply_run(self.storage, plan, self.clock)
 
@@ -380,6 +380,24 @@ async def _extracted(
     if isinstance(extractor, Revisable) and extractor.needs_revision:
         return await asyncio.to_thread(revised, turns, found, held, reading.context, thread_id)
     return cascaded(found, held)
+
+
+def _needs_reading(now: ThreadWindow | None, read: ThreadWindow | None) -> bool:
+    """Tell whether a window says more or less than the one that an extractor read.
+
+    Somebody named in another thread meanwhile matters if the window has the name.
+    """
+    if now is None or read is None:
+        return now is not read
+    if replace(now, people=()) != replace(read, people=()):
+        return True
+    before = {person.memory_id: person for person in read.people}
+    added = [one for one in now.people if before.pop(one.memory_id, None) != one]
+    if before or not added:
+        return bool(before)
+    text = normalised(" ".join(one.text for one in (*now.context, *(turn for _, turn in now.turns))))
+    names = (normalised(name) for one in added for name in (one.name, *one.aliases))
+    return any(place_of(name, text) >= 0 for name in names)
 
 
 def _before(
