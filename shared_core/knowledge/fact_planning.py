@@ -393,6 +393,8 @@ class _FactFold:
     def retract(self, draft: FactDraft, at: datetime) -> None:
         value, slot = normalised(draft.value), subject_key(draft)
         for place, current in self._current_of(draft):
+            if is_earlier_end(draft, current.stated_at[-1]):
+                continue
             until = current.valid_from if draft.denies else _begins(draft, at, [current])
             self._close(place, at, until)
         for place in list(self._stated) if self._now else []:
@@ -450,6 +452,14 @@ class _FactFold:
                 self.plan.opened[position] = replace(fact, valid_until=until)
                 return
         self.plan.closed[MemoryId(one.row_id)] = until
+
+
+def is_earlier_end(draft: FactDraft, stated_at: datetime) -> bool:
+    """Tell whether a draft without a value ends what ended before a fact was stated.
+
+    "I was laid off in 2019" is about an earlier employer than the one named this year.
+    """
+    return not draft.value and draft.valid_from is not None and draft.valid_from < stated_at
 
 
 def _begins(draft: FactDraft, at: datetime, against: Sequence[Stated]) -> datetime:

@@ -19,6 +19,7 @@ from shared_core.core.domain import USER, Event, Extraction, FactDraft, HeldFact
 from shared_core.extraction.rule_reader import guarded, pattern_of
 from shared_core.knowledge.clause_changes import Change, ClauseReader, SaidClause, is_place
 from shared_core.knowledge.clause_subject import Subjects
+from shared_core.knowledge.fact_planning import is_earlier_end
 from shared_core.knowledge.held_index import HeldIndex, Key, key_of, relation_of
 from shared_core.nlp.affect import fact_importance
 from shared_core.nlp.clauses import clauses, own_sentences
@@ -317,7 +318,9 @@ def _ended_by(draft: FactDraft, held: HeldIndex) -> list[HeldFact]:
     return [
         one
         for one in held.of_slot(draft.slot, subject)
-        if one.fact_type == draft.fact_type and value in ("", normalised(one.value))
+        if one.fact_type == draft.fact_type
+        and value in ("", normalised(one.value))
+        and not is_earlier_end(draft, one.stated_at)
     ]
 
 
