@@ -110,10 +110,12 @@ def set_aside(
         run_id=run_id, memories=len(gone), facts=len(facts), edges=len(ending), until=until
     )
     counts = {"memories": done.memories, "facts": done.facts, "edges": done.edges}
+    # What an earlier request set aside is logged here too: to bring it back, both are undone.
+    held_back = [one for one in kept if one.superseded_at is not None and one not in expiring]
     log = [
         *(RunChange("retired", one.memory_id, "", {}) for one in retired),
         *(RunChange("renewed", one.memory_id, "", {"expires_at": iso(one.expires_at)})
-          for one in expiring),
+          for one in (*expiring, *held_back)),
         *(RunChange("closed", row[0], "", {}) for row in facts),
         *(RunChange("edge", one, "", {}) for one in sorted(ending)),
     ]  # fmt: skip

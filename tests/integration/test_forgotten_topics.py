@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shared_core import Event, InvalidInput, MemoryEngine, Scope, open_memory
+from shared_core import Conflict, Event, InvalidInput, MemoryEngine, Scope, open_memory
 from shared_core.core.domain import Extraction
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.retention.forget_requests import NewTurns
@@ -142,6 +142,21 @@ async def test_a_topic_is_set_aside_once(talk: Talk) -> None:
     assert (await talk.memory.forget_about(ANA, "Theo")).done.run_id is not None
     again = await talk.memory.forget_about(ANA, "Theo")
     assert (again.done.run_id, again.done.memories) == (None, 0)
+
+
+async def test_what_two_requests_set_aside_comes_back_when_both_are_undone(talk: Talk) -> None:
+    await talk.say("My brother Theo plays chess.")
+    await talk.say("I met a chess club in Leeds.")
+    theo = await talk.memory.forget_about(ANA, "Theo")
+    chess = await talk.memory.forget_about(ANA, "chess")
+    assert theo.done.run_id is not None
+    assert chess.done.run_id is not None
+    with pytest.raises(Conflict, match=str(chess.done.run_id)):
+        await talk.memory.undo_run(ANA, theo.done.run_id)
+    assert "chess" not in await talk.told("Who plays chess?")
+    await talk.memory.undo_run(ANA, chess.done.run_id)
+    await talk.memory.undo_run(ANA, theo.done.run_id)
+    assert "Theo plays chess" in await talk.told("Who plays chess?")
 
 
 async def test_what_was_forgotten_may_be_said_again(talk: Talk) -> None:
