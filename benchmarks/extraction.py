@@ -105,9 +105,11 @@ def fits(label: str, value: str) -> bool:
     return bool(value) and (label in value or value in label)
 
 
-def score(data: dict[str, list[dict[str, Any]]], without: Collection[str] = ()) -> dict[str, Tally]:
-    """Return the counts of each language."""
-    extractor = RuleExtractor(without=without)
+def score(
+    data: dict[str, list[dict[str, Any]]], without: Collection[str] = (), *, reader: bool = False
+) -> dict[str, Tally]:
+    """Return the counts of each language. reader: whether the trained reader reads too."""
+    extractor = RuleExtractor(without=without, reader=reader)
     operations = any(
         "operation" in one for rows in data.values() for row in rows for one in row["expect"]
     )
@@ -125,9 +127,9 @@ def readings(rows: Sequence[dict[str, Any]], extractor: RuleExtractor) -> list[L
     return list(read_lines(source, extractor, SAID_AT))
 
 
-def speed(data: dict[str, list[dict[str, Any]]]) -> dict[str, int]:
+def speed(data: dict[str, list[dict[str, Any]]], *, reader: bool) -> dict[str, int]:
     """Return utterances per second of wall-clock time, and of processor time."""
-    extractor, done = RuleExtractor(), 0
+    extractor, done = RuleExtractor(reader=reader), 0
     rows = [row for rows in data.values() for row in rows]
     readings(rows, extractor)
     wall, cpu = time.perf_counter(), time.process_time()
@@ -176,14 +178,15 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=OWN_DATA)
     parser.add_argument("--misses", action="store_true", help="list wrong and missed values")
     parser.add_argument("--without", action="append", default=[], help="a pattern to switch off")
+    parser.add_argument("--reader", action="store_true", help="with the trained reader")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     if not arguments.data.is_file():
         parser.error(f"no such file: {arguments.data}")
     data = json.loads(arguments.data.read_text(encoding="utf-8"))
-    tallies = score(data, arguments.without)
+    tallies = score(data, arguments.without, reader=arguments.reader)
     results = {name: tally.figures() for name, tally in tallies.items()}
-    measured = speed(data) | revision_ms()
+    measured = speed(data, reader=arguments.reader) | revision_ms()
     if arguments.json:
         print(json.dumps({**results, "speed": measured}))
         return

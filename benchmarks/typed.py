@@ -1,10 +1,11 @@
 """Measures what is drawn from text as people type it, and what ends, without a model.
 
-    python -m benchmarks.typed [--reader] [--misses]
+    python -m benchmarks.typed [--rules] [--misses] [--data FOLDER]
 
-The data are benchmarks/data/typed: development data since they decided once. --reader: the trained
-reader proposes facts, too. --misses: also print required facts that were not found, drafts that no
-label has, and lines that went wrong. The last line is one JSON object. Figures by language:
+The data are benchmarks/data/typed: development data since they decided once. --rules: the rules
+alone, without the trained reader. --misses: also print required facts that were not found, drafts
+that no label has, and lines that went wrong. --data: another folder with files of these names. The
+last line is one JSON object. Figures by language:
 
 required, found            facts of single messages that a careful reader keeps, and those drawn
 drafts, labelled           drafts of single messages, and those with a label; others may be right
@@ -29,6 +30,7 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 from uuid import uuid4
@@ -96,9 +98,9 @@ def says(label: Mapping[str, Any], fact: FactDraft | Fact) -> bool:
     return denies if label["predicate"] in DENIED else not retracts and fact.slot != "dislike"
 
 
-def read_messages(extractor: RuleExtractor, figures: Figures) -> Iterator[str]:
+def read_messages(extractor: RuleExtractor, figures: Figures, data: Path = DATA) -> Iterator[str]:
     """Count what is drawn from single messages; yield what is missed or has no label."""
-    for one in _loaded("utterances"):
+    for one in _loaded("utterances", data):
         tally, turn = figures[one["lang"]], _turn("1", one["text"], SAID_AT)
         drafts = extractor.read([turn]).facts
         required = [label for label in one["facts"] if label["required"]]
@@ -115,9 +117,9 @@ def read_messages(extractor: RuleExtractor, figures: Figures) -> Iterator[str]:
             yield f"{one['text']!r} missed {[label['value'] for label in missed]}, drew {drawn}"
 
 
-def read_lines(extractor: RuleExtractor, figures: Figures) -> Iterator[str]:
+def read_lines(extractor: RuleExtractor, figures: Figures, data: Path = DATA) -> Iterator[str]:
     """Count which lines end, replace or doubt one of the facts held; yield those that go wrong."""
-    for one in _loaded("traps"):
+    for one in _loaded("traps", data):
         held = [_held(fact) for fact in one["held"]]
         turn = _turn("1", one["text"], SAID_AT)
         read = extractor.knowing([], held).read([turn])
@@ -133,9 +135,9 @@ def read_lines(extractor: RuleExtractor, figures: Figures) -> Iterator[str]:
             yield f"{one['text']!r} must end {sorted(wanted)}, ends {sorted(ended)}"
 
 
-async def hold_conversations(memory: MemoryEngine, figures: Figures) -> None:
+async def hold_conversations(memory: MemoryEngine, figures: Figures, data: Path = DATA) -> None:
     """Count what is held, and recalled, at the end of conversations."""
-    for one in _loaded("conversations"):
+    for one in _loaded("conversations", data):
         scope, began = Scope("typed", one["id"]), datetime.fromisoformat(one["start"])
         days: dict[int, list[Event]] = defaultdict(list)
         for place, turn in enumerate(one["turns"]):
@@ -220,27 +222,29 @@ def _turn(event_id: str, text: str, at: datetime, role: Any = "user") -> Event:
     return Event(event_id=event_id, author=role, role=role, text=text, occurred_at=at)
 
 
-def _loaded(name: str) -> list[dict[str, Any]]:
-    loaded: list[dict[str, Any]] = json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
+def _loaded(name: str, data: Path) -> list[dict[str, Any]]:
+    loaded: list[dict[str, Any]] = json.loads((data / f"{name}.json").read_text(encoding="utf-8"))
     return loaded
 
 
-async def _conversations(extractor: RuleExtractor, figures: Figures) -> None:
+async def _conversations(extractor: RuleExtractor, figures: Figures, data: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         async with open_memory(Path(folder), extractor=extractor, worker=False) as memory:
-            await hold_conversations(memory, figures)
+            await hold_conversations(memory, figures, data)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--reader", action="store_true", help="with the trained reader")
+    parser.add_argument("--rules", action="store_true", help="without the trained reader")
+    parser.add_argument("--data", type=Path, default=DATA, help="another folder")
     parser.add_argument("--misses", action="store_true", help="print what goes wrong")
     options = parser.parse_args()
-    extractor, figures = RuleExtractor(reader=options.reader), Figures(Counter)
-    for line in [*read_messages(extractor, figures), *read_lines(extractor, figures)]:
+    extractor, figures = RuleExtractor(reader=not options.rules), Figures(Counter)
+    messages = read_messages(extractor, figures, options.data)
+    for line in chain(messages, read_lines(extractor, figures, options.data)):
         if options.misses:
             print(line)
-    asyncio.run(_conversations(extractor, figures))
+    asyncio.run(_conversations(extractor, figures, options.data))
     print(json.dumps(figures))
 
 

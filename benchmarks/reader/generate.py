@@ -200,7 +200,7 @@ class Generator:
             text += rng.choice(["", "?", "？"] if self._lang == "zh" else ["", "?", "??"])
         if rng.random() < 0.12:
             text += ("" if self._lang == "zh" else " ") + rng.choice(self._source.around["emoji"])
-        return self._typed(Labelled(text, tuple(spans)))
+        return self.typed(Labelled(text, tuple(spans)))
 
     def _part(self) -> tuple[str, list[tuple[str, int, int]]]:
         rng, source = self._rng, self._source
@@ -240,7 +240,7 @@ class Generator:
             elif drawn < 0.85:
                 words.append(rng.choice(self._vocabulary))
             else:
-                words.append(self._value(rng.choice(names)))
+                words.append(self.value(rng.choice(names)))
         return ("" if self._lang == "zh" else " ").join(words)
 
     def _gap(self) -> str:
@@ -258,19 +258,20 @@ class Generator:
     ) -> tuple[str, list[tuple[str, int, int]]]:
         """Return a frame with words in its places, and its spans."""
         if not labels:
-            return re.sub(r"\{(\w+)\}", lambda match: self._value(match[1]), frame), []
+            return re.sub(r"\{(\w+)\}", lambda match: self.value(match[1]), frame), []
         text, spans = "", []
         for match in FRAME_PART.finditer(frame):
             named, inner, plain, rest = match[1], match[2], match[3], match[4]
             if inner is not None:
-                said = re.sub(r"\{(\w+)\}", lambda one: self._value(one[1]), inner)
+                said = re.sub(r"\{(\w+)\}", lambda one: self.value(one[1]), inner)
                 spans.append((named or slot, len(text), len(text) + len(said)))
                 text += said
             else:
-                text += self._value(plain) if plain else rest
+                text += self.value(plain) if plain else rest
         return text, spans
 
-    def _value(self, name: str) -> str:
+    def value(self, name: str) -> str:
+        """Return a word of a list, or an invented one."""
         rng = self._rng
         if name in NUMBERS:
             return NUMBERS[name](rng)
@@ -284,7 +285,7 @@ class Generator:
         if self._vocabulary and name not in NO_STRAY and rng.random() < STRAY:
             return rng.choice(self._vocabulary)
         word = rng.choice(words)
-        return re.sub(r"\{(\w+)\}", lambda match: self._value(match[1]), word)
+        return re.sub(r"\{(\w+)\}", lambda match: self.value(match[1]), word)
 
     def _invented(self, name: str) -> str:
         """Return a name that no list holds."""
@@ -306,7 +307,7 @@ class Generator:
             made += rng.choice([" High", " University", " College", " Elementary", " uni"])
         return made
 
-    def _typed(self, turn: Labelled) -> Labelled:
+    def typed(self, turn: Labelled) -> Labelled:
         """Return a turn with the habits of people who type."""
         return typed_zh(turn, self._rng) if self._lang == "zh" else typed_en(turn, self._rng)
 

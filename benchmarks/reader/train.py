@@ -1,18 +1,15 @@
 """Trains the reader and writes its weights to shared_core/extraction/reader_<lang>.npz.
 
-    python -m benchmarks.reader.train [--lang en] [--epochs 9] [--turns 14000] [--seed 7]
-        [--extra FOLDER]
+    python -m benchmarks.reader.train [--lang en] [--epochs 18] [--made 2000] [--seed 7]
 
-Uses committed data alone: the frames beside this file, and the word vectors of the bundled
-embedder, reduced to VECTOR_SIZE numbers. --extra takes more labelled turns from a folder:
-<lang>.jsonl with {"text", "spans": [[slot, start, end]]} a line. The same arguments give the same
-weights on one machine; on another, sums of floats may round differently.
+Uses committed data alone: the corpus and the frames beside this file, and the word vectors of the
+bundled embedder, reduced to VECTOR_SIZE numbers. The same arguments give the same weights on one
+machine; on another, sums of floats may round differently.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from benchmarks.reader.corpus import Varied, corpus, pieces
 from benchmarks.reader.generate import Generator, Labelled, load_source
 from shared_core.extraction.span_tagger import (
     MAX_NGRAMS,
@@ -35,21 +33,26 @@ from shared_core.extraction.span_tagger import (
 from shared_core.nlp.text import Language
 
 PACKAGE: Final = Path(__file__).parents[2] / "shared_core" / "extraction"
-VECTOR_SIZE: Final = 48
+VECTOR_SIZE: Final = 64
 NGRAM_SIZE: Final = 24
 HIDDEN: Final = 128
 CONTEXT: Final = 48
 BATCH: Final = 64
 MAX_WORDS: Final = {"en": 26_000, "zh": 24_000}
 LEARNING_RATE: Final = 2e-3
-DROPOUT: Final = 0.25
+DROPOUT: Final = 0.3
+DECAY: Final = 0.003
+AVERAGED: Final = 0.998
+"""Share of the averaged weights that each step keeps; the average is what is stored."""
 UNKNOWN: Final = 0.08
 """Share of words that are hidden in training, so that the words around them must do."""
 GATE_WEIGHT: Final = 0.5
+MADE: Final = 2_000
+"""Number of turns of the frames in an epoch."""
 
 
 def vocabulary(lang: Language, texts: Sequence[str]) -> tuple[list[str], Array, set[int]]:
-    """Return words, their vectors, and the rows of words written with a capital.
+    """Return words, their vectors of length 1, and the rows of words written with a capital.
 
     The words are those of the embedder's pieces, and all of the texts.
     """
@@ -66,7 +69,7 @@ def vocabulary(lang: Language, texts: Sequence[str]) -> tuple[list[str], Array, 
     words = [word for word in words if word and "\n" not in word]
     names = proper_words(processor)
     proper = {row for row, word in enumerate(words) if word in names}
-    return words, reduced(word_vectors(words, backend, processor)), proper
+    return words, word_vectors(words, backend, processor), proper
 
 
 def proper_words(processor: Any) -> set[str]:
@@ -112,27 +115,32 @@ def word_vectors(words: Sequence[str], backend: Any, processor: Any) -> Array:
     return np.asarray(table / np.maximum(length, 1e-6), dtype=np.float32)
 
 
-def reduced(table: Array) -> Array:
-    """Return vectors with VECTOR_SIZE numbers (principal components)."""
+def axes_of(table: Array) -> Array:
+    """Return the matrix that reduces vectors to VECTOR_SIZE numbers (principal components)."""
     _, axes = np.linalg.eigh(table.T @ table)
-    return np.asarray(table @ axes[:, ::-1][:, :VECTOR_SIZE] * 3.0, dtype=np.float32)
+    return np.asarray(axes[:, ::-1][:, :VECTOR_SIZE] * 3.0, dtype=np.float32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Padded turns: features, 1 for each real token, and the gold tags."""
+    """Padded turns: features, 1 for each real token, the gold tags, and what is over.
+
+    over: 1 for a value that no longer holds, 0 for one that holds, -1 for other words.
+    """
 
     words: Array
     grams: Array
     shapes: Array
     mask: Array
     gold: Array
+    over: Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """What the network computed for a batch, kept for the gradients."""
 
+    vectors: Array
     grams: Array
     wide1: Array
     wide2: Array
@@ -144,6 +152,7 @@ class Run:
     joined: Array
     chances: Array
     gate: Array
+    over: Array
     keep: tuple[Array, Array, Array]
     on: Array
 
@@ -159,19 +168,22 @@ class Network:
             drawn = rng.standard_normal((rows, columns)) * np.sqrt(2.0 / rows)
             return np.asarray(drawn, dtype=np.float32)
 
-        self.vectors = np.concatenate([vectors, np.zeros((1, VECTOR_SIZE), np.float32)])
+        self.vectors = np.concatenate([vectors, np.zeros((1, vectors.shape[1]), np.float32)])
         self.rng = rng
         self.weights: dict[str, Array] = {
+            "w0": axes_of(vectors),
             "ngrams": start(NGRAM_BUCKETS + 1, NGRAM_SIZE) * 6.4,
             "w1": start(3 * width, HIDDEN), "b1": np.zeros(HIDDEN, np.float32),
             "w2": start(5 * HIDDEN, HIDDEN), "b2": np.zeros(HIDDEN, np.float32),
             "w3": start(HIDDEN, CONTEXT), "b3": np.zeros(CONTEXT, np.float32),
             "w4": start(2 * HIDDEN + CONTEXT, tags) * 0.3, "b4": np.zeros(tags, np.float32),
             "w5": start(CONTEXT, 1) * 0.3, "b5": np.zeros(1, np.float32),
+            "w6": start(2 * HIDDEN + CONTEXT, 1) * 0.3, "b6": np.zeros(1, np.float32),
         }  # fmt: skip
         self.moments = {
             name: (np.zeros_like(one), np.zeros_like(one)) for name, one in self.weights.items()
         }
+        self.averaged: dict[str, Array] = {}
         self.steps = 0
 
     def step(self, batch: Batch, rate: float) -> float:
@@ -187,7 +199,10 @@ class Network:
         delta *= batch.mask[..., None] / total
         factual = (batch.gold > 0).any(axis=1).astype(np.float32)
         d_gate = (run.gate - factual)[:, None] * GATE_WEIGHT / len(batch.mask)
-        self.adam(self.backward(run, delta, d_gate), rate)
+        is_over = (batch.over == 1).astype(np.float32)
+        weight = batch.mask * np.where(batch.over < 0, 0.5, np.where(batch.over == 1, 2.0, 1.0))
+        d_over = ((run.over - is_over) * weight.astype(np.float32) / total)[..., None]
+        self.adam(self.backward(run, delta, d_gate, d_over), rate)
         return loss
 
     def forward(self, batch: Batch) -> Run:
@@ -196,7 +211,8 @@ class Network:
         rows, length = batch.mask.shape
         words = np.where(rng.random(batch.words.shape) < UNKNOWN, -1, batch.words)
         grams = np.where((rng.random((rows, length)) < UNKNOWN)[..., None], -1, batch.grams)
-        vectors = self.vectors[words].reshape(rows, length, -1)
+        whole_vectors = self.vectors[words]
+        vectors = (whole_vectors @ weights["w0"]).reshape(rows, length, -1)
         on = batch.mask[..., None]
         inputs = np.concatenate([vectors, weights["ngrams"][grams].sum(axis=2), batch.shapes], 2)
         wide1 = windows(inputs * on, 1)
@@ -214,22 +230,26 @@ class Network:
         chances = np.exp(logits - logits.max(axis=2, keepdims=True))
         chances /= chances.sum(axis=2, keepdims=True)
         return Run(
-            grams=grams, wide1=wide1, wide2=wide2, first=first, second=second, places=places,
-            whole=whole, context=context, joined=joined, chances=chances,
+            vectors=whole_vectors, grams=grams, wide1=wide1, wide2=wide2, first=first,
+            second=second, places=places, whole=whole, context=context, joined=joined,
+            chances=chances,
             gate=1 / (1 + np.exp(-(context @ weights["w5"] + weights["b5"])[:, 0])),
+            over=1 / (1 + np.exp(-(joined @ weights["w6"] + weights["b6"])[..., 0])),
             keep=(keep1, keep2, keep3), on=on,
         )  # fmt: skip
 
-    def backward(self, run: Run, delta: Array, d_gate: Array) -> dict[str, Array]:
-        """Return the gradients. delta: that of the logits; d_gate: that of the gate."""
+    def backward(self, run: Run, delta: Array, d_gate: Array, d_over: Array) -> dict[str, Array]:
+        """Return the gradients. delta, d_gate, d_over: those of the logits of the three heads."""
         weights = self.weights
         grads = {
             "w4": run.joined.reshape(-1, run.joined.shape[2]).T @ delta.reshape(-1, delta.shape[2]),
             "b4": delta.sum(axis=(0, 1)),
             "w5": run.context.T @ d_gate,
             "b5": d_gate.sum(axis=0),
+            "w6": run.joined.reshape(-1, run.joined.shape[2]).T @ d_over.reshape(-1, 1),
+            "b6": d_over.sum(axis=(0, 1)),
         }
-        d_joined = delta @ weights["w4"].T
+        d_joined = delta @ weights["w4"].T + d_over @ weights["w6"].T
         d_context = d_joined[..., 2 * HIDDEN :].sum(axis=1) + d_gate @ weights["w5"].T
         d_context *= (run.context > 0) * run.keep[2]
         grads["w3"], grads["b3"] = run.whole.T @ d_context, d_context.sum(axis=0)
@@ -245,6 +265,8 @@ class Network:
         grads["w1"] = run.wide1.reshape(-1, run.wide1.shape[2]).T @ d_first.reshape(-1, HIDDEN)
         grads["b1"] = d_first.sum(axis=(0, 1))
         d_inputs = unwindowed(d_first @ weights["w1"].T, 1) * run.on
+        d_vectors = d_inputs[..., : 2 * VECTOR_SIZE].reshape(-1, VECTOR_SIZE)
+        grads["w0"] = run.vectors.reshape(len(d_vectors), -1).T @ d_vectors
         d_grams = d_inputs[..., 2 * VECTOR_SIZE : 2 * VECTOR_SIZE + NGRAM_SIZE]
         table = np.zeros_like(weights["ngrams"])
         used = run.grams >= 0
@@ -269,8 +291,14 @@ class Network:
             square += 0.001 * grad * grad
             step = mean / (1 - 0.9**self.steps) / (np.sqrt(square / (1 - 0.999**self.steps)) + 1e-8)
             if name[0] == "w":
-                step += 0.003 * self.weights[name]
+                step += DECAY * self.weights[name]
             self.weights[name] -= np.float32(rate) * step
+
+    def remember(self) -> None:
+        """Move the averaged weights towards the present ones."""
+        for name, one in self.weights.items():
+            mean = self.averaged.setdefault(name, one.copy())
+            mean += (1 - AVERAGED) * (one - mean)
 
 
 def windows(rows: Array, reach: int) -> Array:
@@ -292,23 +320,26 @@ def unwindowed(gradient: Array, reach: int) -> Array:
 
 def example(
     turn: Labelled, known: dict[str, int], proper: set[int], tags: dict[str, int]
-) -> tuple[Features, Array] | None:
-    """Return the features and gold tags of a turn, or None for one without tokens."""
+) -> tuple[Features, Array, Array] | None:
+    """Return the features, gold tags and what is over of a turn, or None without tokens."""
     found = tokens(turn.text)
     if not found:
         return None
     gold = np.zeros(len(found), dtype=np.int64)
-    for slot, start, end in turn.spans:
+    over = np.full(len(found), -1, dtype=np.int64)
+    for name, start, end in turn.spans:
+        slot = name.removeprefix("-")
         inside = [
             place for place, one in enumerate(found) if one.start() < end and one.end() > start
         ]
         for number, place in enumerate(inside):
             gold[place] = tags[f"{'I' if number else 'B'}-{slot}"]
-    return features([one[0] for one in found], known, proper), gold
+            over[place] = name[0] == "-"
+    return features([one[0] for one in found], known, proper), gold, over
 
 
 def batches(
-    examples: Sequence[tuple[Features, Array]], rng: np.random.Generator
+    examples: Sequence[tuple[Features, Array, Array]], rng: np.random.Generator
 ) -> Iterator[Batch]:
     """Yield padded batches of turns of similar length, in random order."""
     order = sorted(range(len(examples)), key=lambda one: (len(examples[one][1]), rng.random()))
@@ -322,63 +353,66 @@ def batches(
             shapes=np.zeros((*size, SHAPES), np.float32),
             mask=np.zeros(size, np.float32),
             gold=np.zeros(size, np.int64),
+            over=np.full(size, -1, np.int64),
         )
         for row, one in enumerate(group):
-            given, tagged = examples[one]
+            given, tagged, over = examples[one]
             end = len(tagged)
             batch.words[row, :end] = given.words
             batch.grams[row, :end] = given.ngrams
             batch.shapes[row, :end] = given.shapes
             batch.mask[row, :end] = 1.0
             batch.gold[row, :end] = tagged
+            batch.over[row, :end] = over
         yield batch
 
 
-def slots_of(lang: Language) -> list[str]:
-    """Return the slots that the frames of a language label."""
-    generator, found = Generator(lang, 0), set()
+def slots_of(lang: Language, written: Sequence[Labelled]) -> list[str]:
+    """Return the slots that the corpus and the frames of a language label."""
+    generator = Generator(lang, 0)
+    found = {slot.removeprefix("-") for turn in written for slot, _, _ in turn.spans}
     for slot, frames in load_source(lang).frames.items():
         for frame in frames:
             found |= {one for one, _, _ in generator._filled(frame, slot, labels=True)[1]}
     return sorted(found)
 
 
-def extra_turns(folder: Path | None, lang: Language) -> list[Labelled]:
-    """Return further labelled turns of a folder."""
-    path = folder / f"{lang}.jsonl" if folder else None
-    if path is None or not path.is_file():
-        return []
-    rows = [
-        json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()
-    ]
-    return [Labelled(row["text"], tuple((s, a, b) for s, a, b in row["spans"])) for row in rows]
-
-
 def train(
-    lang: Language, *, epochs: int, turns: int, seed: int, extra: Path | None
+    lang: Language, written: Sequence[Labelled], *, epochs: int, made: int, seed: int
 ) -> dict[str, Array]:
-    """Return the arrays of a trained tagger."""
+    """Return the arrays of a trained tagger.
+
+    written: labelled turns of the corpus, seen varied in each epoch. made: number of turns of the
+    frames in an epoch.
+    """
     sample = Generator(lang, seed)
-    words, vectors, proper = vocabulary(lang, [sample.turn().text for _ in range(turns)])
+    texts = [turn.text for turn in written] + [sample.turn().text for _ in range(made)]
+    words, vectors, proper = vocabulary(lang, texts)
     known = {word: row for row, word in enumerate(words)}
-    slots = slots_of(lang)
+    slots = slots_of(lang, written)
     names = ["O", *(f"{part}-{slot}" for slot in slots for part in "BI")]
     tags = {name: row for row, name in enumerate(names)}
     network = Network(len(names), vectors, seed)
-    further = extra_turns(extra, lang)
     rng = np.random.default_rng(seed)
     usual = [word for word in words[2000:14000] if len(word) > 1]
+    whole = [*written, *(piece for turn in written for piece in pieces(turn))]
     for epoch in range(epochs):
         began = time.monotonic()
         generator = Generator(lang, seed * 1000 + epoch, usual)
-        made = [generator.turn() for _ in range(turns)] + further
-        examples = [one for turn in made if (one := example(turn, known, proper, tags))]
+        varied = Varied(lang, seed * 1000 + epoch)
+        turns = [varied.turn(turn) for turn in whole] + [generator.turn() for _ in range(made)]
+        examples = [one for turn in turns if (one := example(turn, known, proper, tags))]
         rate = LEARNING_RATE * 0.5 * (1 + np.cos(np.pi * epoch / epochs))
-        losses = [network.step(batch, rate) for batch in batches(examples, rng)]
+        losses = []
+        for batch in batches(examples, rng):
+            losses.append(network.step(batch, rate))
+            if epoch >= epochs // 3:
+                network.remember()
         print(
             lang, epoch, f"loss {np.mean(losses):.4f}  {time.monotonic() - began:.0f} s", flush=True
         )
-    arrays = packed(words, vectors, names, network.weights)
+    weights = dict(network.averaged)
+    arrays = packed(words, vectors @ weights.pop("w0"), names, weights)
     arrays["proper"] = np.array([row in proper for row in range(len(words))], np.uint8)
     return arrays
 
@@ -404,17 +438,14 @@ def packed(
 def main() -> None:
     parser = argparse.ArgumentParser(description="Trains the reader.")
     parser.add_argument("--lang", choices=["en", "zh"], help="only this language")
-    parser.add_argument("--epochs", type=int, default=9)
-    parser.add_argument("--turns", type=int, default=14_000, help="turns generated an epoch")
+    parser.add_argument("--epochs", type=int, default=18)
+    parser.add_argument("--made", type=int, default=MADE, help="turns of frames an epoch")
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--extra", type=Path, help="folder with more labelled turns")
     parser.add_argument("--out", type=Path, default=PACKAGE)
     given = parser.parse_args()
     languages: list[Language] = [given.lang] if given.lang else ["en", "zh"]
     for lang in languages:
-        arrays = train(
-            lang, epochs=given.epochs, turns=given.turns, seed=given.seed, extra=given.extra
-        )
+        arrays = train(lang, corpus(lang), epochs=given.epochs, made=given.made, seed=given.seed)
         save: Any = np.savez_compressed  # its types take no array by name
         save(given.out / f"reader_{lang}.npz", **arrays)
 

@@ -135,7 +135,7 @@ class GraphExtractionStrategy(RefiningStrategy):
                     "source": one.subject, "relation": one.relation, "target": one.object
                 },
             )
-            for one in RuleExtractor().read(events).triples
+            for one in RuleExtractor(reader=False).read(events).triples
         ]  # fmt: skip
 
     def refine(self, kept: Extraction, read: Extraction) -> Extraction:

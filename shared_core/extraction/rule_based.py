@@ -29,7 +29,7 @@ from shared_core.extraction.rule_reader import (
     read_turn,
     states_facts,
 )
-from shared_core.extraction.trained_reader import reader_patterns
+from shared_core.extraction.trained_reader import is_proposed, reader_patterns
 from shared_core.models.language_model import resolve_language_model
 from shared_core.nlp.affect import emotion_of, turn_importance
 from shared_core.nlp.clauses import own_sentences
@@ -55,7 +55,7 @@ class RuleExtractor:
     reread_turns = 1_000
     needs_revision = True
 
-    def __init__(self, *, without: Collection[str] = (), reader: bool = False) -> None:
+    def __init__(self, *, without: Collection[str] = (), reader: bool = True) -> None:
         known = {pattern.id for name in ("en", "zh") for pattern in load_rules(name).patterns}
         if unknown := sorted(set(without) - known - reader_patterns()):
             raise InvalidInput(
@@ -91,6 +91,7 @@ class RuleExtractor:
                 continue
             reading = read_turn(event, discourse, self._without, reader=self._reader)
             if found := list(self_corrections(event.text)):
+                reading.facts = [one for one in reading.facts if not is_proposed(one)]
                 before = [fact for one in context for fact in extract_facts(one)]
                 reading.facts += apply_corrections(event, found, [*before, *facts, *reading.facts])
             emotion = emotion_of(event.text)
@@ -247,4 +248,4 @@ def resolve_extractor(llm: object = None, extractor: Extractor | None = None) ->
     # Deferred: pydantic takes a moment to load.
     from shared_core.extraction.llm_extractor import ModelExtractor
 
-    return ModelExtractor(resolve_language_model(llm), RuleExtractor())
+    return ModelExtractor(resolve_language_model(llm), RuleExtractor(reader=False))

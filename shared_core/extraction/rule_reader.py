@@ -11,12 +11,14 @@ import re
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Final
 
 from shared_core.core.domain import Event, FactDraft, MemoryId
 from shared_core.extraction.pattern_facts import clause_facts
 from shared_core.extraction.third_person import DATED, about_whom, attribute_of, third_person_facts
-from shared_core.extraction.trained_reader import is_proposed, proposed_facts
+from shared_core.extraction.trained_reader import is_proposed, passages, proposed_facts
+from shared_core.nlp.affect import fact_importance
 from shared_core.nlp.clauses import MAX_READ_CHARACTERS, clauses, own_sentences
 from shared_core.nlp.coreference import (
     SPEAKER,
@@ -35,6 +37,7 @@ from shared_core.nlp.typed_text import TypedText, as_read, typed_names
 
 RULES_VERSION: Final = "rules-v5"
 PLAN: Final = "plan"
+NOTE: Final = "note"
 MAX_JUST_GIVEN: Final = 32
 MAX_READ_CLAUSES: Final = 25_000
 MAX_STATING_CLAUSES: Final = 3_000
@@ -45,8 +48,11 @@ ASKED_BACK: Final = re.compile(
 )
 """How a question about the statement before it begins."""
 COMMA: Final = re.compile("(?<=[,，])")
-MAX_TAGGED_CLAUSES: Final = 200
-"""Maximum number of clauses of a turn that the trained reader reads."""
+CODE: Final = re.compile(r"[\w.]\(\s*['\"]|[{}<>]|==|=\s*['\"]|;\s*$")
+"""A sentence of code, which the trained reader leaves alone."""
+UNDATED_PLAN: Final = timedelta(days=90)
+MAX_TAGGED_SENTENCES: Final = 60
+"""Maximum number of sentences of a turn that the trained reader reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +77,13 @@ class ResolvedClause:
 
 @dataclass(slots=True)
 class RuleReading:
-    """The clauses and facts of one turn. unread: it says more than the rules could read."""
+    """The clauses and facts of one turn.
 
+    sentences: those that are the user's own words, for the trained reader. unread: the turn says
+    more than the rules could read.
+    """
+
+    sentences: list[tuple[str, Language]] = field(default_factory=list)
     clauses: list[ResolvedClause] = field(default_factory=list)
     facts: list[FactDraft] = field(default_factory=list)
     unread: bool = False
@@ -113,7 +124,6 @@ def read_turn(
     drafts: dict[tuple[str, str, str, str], FactDraft] = {}
     just_stated: defaultdict[tuple[str, str, str], deque[str]] = defaultdict(just_given)
     read_clauses = stating_clauses = 0
-    carried = False
     for stated in stated_clauses(event.text, reading, discourse):
         if not stated.text:
             discourse.begin_sentence()
@@ -122,13 +132,10 @@ def read_turn(
         if read_clauses > MAX_READ_CLAUSES or stating_clauses == most_stating:
             reading.unread = True
             break
-        tagged = reader and read_clauses <= MAX_TAGGED_CLAUSES
-        carried = carried and not SPEAKER.search(stated.text)
-        read = read_clause(stated, event, discourse, without, reader=tagged, carried=carried)
+        read = read_clause(stated, event, discourse, without)
         if read is None:
             reading.unread = True
             continue
-        carried = carried or read.about is not None
         rules = load_rules(stated.language)
         reading.clauses.append(read)
         stating_clauses += bool(read.facts)
@@ -140,23 +147,68 @@ def read_turn(
             if not (draft.functional and any(draft.value in value for value in values)):
                 drafts.setdefault(key, draft)
                 values.append(draft.value)
-    reading.facts = without_contested(drafts.values())
+    reading.facts = list(drafts.values())
+    if reader:
+        proposed = propose(reading, event, discourse, without)
+        reading.facts = without_contested([*reading.facts, *proposed])
     return reading
 
 
-def without_contested(drafts: Iterable[FactDraft]) -> list[FactDraft]:
-    """Return drafts without proposals of the reader for what a rule read in the same turn.
+def propose(
+    reading: RuleReading, event: Event, discourse: DiscourseState, without: Collection[str]
+) -> Iterator[FactDraft]:
+    """Yield what the trained reader proposes for a turn that the rules have read."""
+    for passage in passages(reading.sentences[:MAX_TAGGED_SENTENCES]):
+        lang = passage.language
+        for draft, sentence in proposed_facts(
+            passage, event.event_id, without, known=reading.facts
+        ):
+            if draft.slot in switched_off(sentence, lang, without):
+                continue
+            if is_read(draft, sentence, reading.facts):
+                continue
+            about = about_whom(draft, sentence, lang, discourse)
+            if attribute_of(draft.slot) == NOTE and lapses_at(sentence, event.occurred_at):
+                about = as_plan(about)
+            yield from in_time([about], sentence, event) or ()
 
-    That is another value of a slot with one value, and a value that a rule put in another slot.
+
+def is_read(draft: FactDraft, sentence: str, facts: Collection[FactDraft]) -> bool:
+    """Tell whether rules read the sentence of a note, or the words of a retraction."""
+    if attribute_of(draft.slot) == NOTE:
+        return any(one.value and one.value in sentence for one in facts)
+    if draft.operation != "retract":
+        return False
+    words = draft.value.casefold()
+    return any(words in f"{one.subject} {one.value}".casefold() for one in facts) or any(
+        one.operation == "retract" for one in facts
+    )
+
+
+def as_plan(note: FactDraft) -> FactDraft:
+    """Return a note with a date to come as a plan."""
+    slot = note.slot.removesuffix(NOTE) + PLAN
+    return replace(note, slot=slot, importance=fact_importance(slot))
+
+
+def without_contested(drafts: Iterable[FactDraft]) -> list[FactDraft]:
+    """Return drafts without proposals of the reader that another draft of the turn contests.
+
+    That is a value of a slot with one value beside a rule's or a surer one, and a value that a rule
+    put in another slot.
     """
     found = list(drafts)
     ruled = [one for one in found if not is_proposed(one)]
-    slots = {(one.slot, one.subject) for one in ruled if one.functional}
     values = {(one.value.casefold(), one.subject) for one in ruled}
+    best: dict[tuple[str, str], FactDraft] = {}
+    for one in sorted(found, key=lambda one: (is_proposed(one), -one.confidence)):
+        if one.functional and one.operation == "assert":
+            best.setdefault((one.slot, one.subject), one)
 
     def contested(draft: FactDraft) -> bool:
-        value = draft.value.casefold(), draft.subject
-        return (draft.slot, draft.subject) in slots or value in values
+        if (draft.value.casefold(), draft.subject) in values:
+            return True
+        return draft.operation == "assert" and best.get((draft.slot, draft.subject), draft) != draft
 
     return [one for one in found if not is_proposed(one) or not contested(one)]
 
@@ -223,6 +275,8 @@ def stated_clauses(
             reading.unread |= guard.tells and hints(sentence, rules)
             discourse.observe_hearsay([(sentence, lang)])
             continue
+        if not CODE.search(sentence):
+            reading.sentences.append((sentence, lang))
         yield StatedClause(text="", original="", language=lang, typed=typed)
         parts = list(clauses(typed.text, rules))
         to_the_end: Guard | None = None
@@ -240,6 +294,7 @@ def stated_clauses(
                 text=clause, original=original, language=lang, typed=typed, only=only or ()
             )
         if to_the_end:
+            reading.sentences = [one for one in reading.sentences if one[0] != sentence]
             discourse.observe_hearsay(found[place + 1 :])
             return
 
@@ -256,19 +311,9 @@ def hints(clause: str, rules: RuleSet) -> bool:
 
 
 def read_clause(
-    stated: StatedClause,
-    event: Event,
-    discourse: DiscourseState,
-    without: Collection[str] = (),
-    *,
-    reader: bool = False,
-    carried: bool = False,
+    stated: StatedClause, event: Event, discourse: DiscourseState, without: Collection[str] = ()
 ) -> ResolvedClause | None:
-    """Return what a clause states, or None if it lies in the future.
-
-    reader: whether the trained reader proposes facts too. carried: a clause without a subject goes
-    on about somebody else.
-    """
+    """Return what a clause states, or None if it lies in the future."""
     lang, original = stated.language, stated.original
     clause = discourse.counted_kin.rewrite(expand_contractions(stated.text), lang)
     resolved = resolve_persons(clause, lang, discourse)
@@ -296,19 +341,7 @@ def read_clause(
     needs, people = discourse.source_turns(*people_named), discourse.source_facts(*people_named)
     others: list[FactDraft] = []
     if found is not None and not stated.only:
-        others = third_person_facts(
-            *found, lang, event.event_id, without, known=drafts, reader=reader
-        )
-    if reader and not stated.only:
-        drafts += proposed_facts(
-            clause,
-            lang,
-            event.event_id,
-            without,
-            known=[*drafts, *others],
-            relations_only=of_other or carried,
-            barred=switched_off(clause, lang, without),
-        )
+        others = third_person_facts(*found, lang, event.event_id, without, known=drafts)
     facts = [about_whom(draft, resolved.text, lang, discourse) for draft in drafts]
     facts += [replace(draft, other_event_ids=needs, people=people) for draft in others]
     dated = in_time(facts, original, event)
@@ -330,7 +363,8 @@ def read_clause(
 def in_time(facts: Sequence[FactDraft], original: str, event: Event) -> list[FactDraft] | None:
     """Return facts with the times their clause gives, or None if they lie in the future.
 
-    A plan needs a date to come, after which it lapses.
+    A plan needs a date to come, after which it lapses. One that the trained reader proposes without
+    a date lapses after UNDATED_PLAN.
     """
     dated = [attribute_of(draft.slot) in DATED for draft in facts]
     began, to_come = None, False
@@ -339,6 +373,8 @@ def in_time(facts: Sequence[FactDraft], original: str, event: Event) -> list[Fac
     lapses = None
     if any(attribute_of(draft.slot) == PLAN for draft in facts):
         lapses = lapses_at(original, event.occurred_at)
+        if lapses is None and not to_come and all(map(is_proposed, facts)):
+            lapses = event.occurred_at + UNDATED_PLAN
     if to_come and not lapses:
         return None
     found = []

@@ -8,7 +8,7 @@ a maximum over the clause. It gives each token a probability for every tag, "B-s
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 from zlib import crc32
 
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 from shared_core.nlp.text import HAN, Language
 
@@ -24,6 +25,8 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 MAX_TOKENS: Final = 80
 """Maximum number of tokens read of a clause."""
 NGRAM_BUCKETS: Final = 8192
+OVER: Final = 0.5
+"""Least probability of being over at which a word belongs to what no longer holds."""
 MAX_NGRAMS: Final = 12
 """Maximum number of hashed character n-grams of a token."""
 SHAPES: Final = 15
@@ -38,20 +41,31 @@ APOSTROPHE: Final = re.compile("['’]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaggedSpan:
-    """A tagged part of a text. sure: mean probability of its slot over its tokens, 0 to 1."""
+    """A tagged part of a text.
+
+    sure: mean probability of its slot over its tokens, 0 to 1. value: the same of being any value.
+    over: the same of no longer holding.
+    """
 
     slot: str
     start: int
     end: int
     sure: float
+    value: float
+    over: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tagged:
-    """The spans of a clause, in order. gate: the probability that the clause holds a fact."""
+    """The spans of a text, in order.
+
+    gate: the probability that the text holds a fact. ended: words of what no longer holds; their
+    slot is the most likely one.
+    """
 
     gate: float
     spans: tuple[TaggedSpan, ...]
+    ended: tuple[TaggedSpan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,13 +188,19 @@ class Tagger:
         found = tokens(text)
         if not found:
             return Tagged(gate=0.0, spans=())
-        scores, gate = self.scores(features([one[0] for one in found], self.known, self.proper))
+        given = features([one[0] for one in found], self.known, self.proper)
+        with _blas().limit(limits=1, user_api="blas"):  # more threads cost more than they compute
+            scores, over, gate = self.scores(given)
         path = best_path(scores, self.follows)
         chances = np.exp(scores)
-        return Tagged(gate=gate, spans=tuple(self._spans(found, path, chances)))
+        return Tagged(
+            gate=gate,
+            spans=tuple(self._spans(found, path, chances, over)),
+            ended=tuple(self._ended(found, chances, over)),
+        )
 
-    def scores(self, given: Features) -> tuple[Array, float]:
-        """Return the log probabilities of the tags of each token, and the gate."""
+    def scores(self, given: Features) -> tuple[Array, Array, float]:
+        """Return the log probabilities of each token's tags, of being over, and the gate."""
         inputs = token_inputs(given, self.vectors, self.weights["ngrams"])
         weights = self.weights
         first = relu(shifted(inputs, 1) @ weights["w1"] + weights["b1"])
@@ -191,11 +211,33 @@ class Tagger:
         joined = np.concatenate([second, first, spread], axis=1)
         logits = joined @ weights["w4"] + weights["b4"]
         logits -= logits.max(axis=1, keepdims=True)
-        gate = 1.0 / (1.0 + float(np.exp(-(context @ weights["w5"] + weights["b5"])[0])))
-        return logits - np.log(np.exp(logits).sum(axis=1, keepdims=True)), gate
+        gate = float(sigmoid(context @ weights["w5"] + weights["b5"])[0])
+        over = sigmoid((joined @ weights["w6"] + weights["b6"])[:, 0])
+        return logits - np.log(np.exp(logits).sum(axis=1, keepdims=True)), over, gate
+
+    def _ended(
+        self, found: Sequence[re.Match[str]], chances: Array, over: Array
+    ) -> Iterator[TaggedSpan]:
+        begin = 0
+        for place, is_over in enumerate([*(over >= OVER), False]):
+            if is_over:
+                continue
+            if place > begin:
+                of_tags = chances[begin:place, 1:].sum(axis=0)
+                of_slots = of_tags[0::2] + of_tags[1::2]
+                best = int(of_slots.argmax())
+                yield TaggedSpan(
+                    slot=self.tags[1 + 2 * best][2:],
+                    start=found[begin].start(),
+                    end=found[place - 1].end(),
+                    sure=float(of_slots[best] / max(float(of_slots.sum()), 1e-6)),
+                    value=1.0 - float(chances[begin:place, 0].mean()),
+                    over=float(over[begin:place].mean()),
+                )
+            begin = place + 1
 
     def _spans(
-        self, found: Sequence[re.Match[str]], path: Sequence[int], chances: Array
+        self, found: Sequence[re.Match[str]], path: Sequence[int], chances: Array, over: Array
     ) -> list[TaggedSpan]:
         spans: list[TaggedSpan] = []
         place = 0
@@ -210,7 +252,16 @@ class Tagger:
             both = [self.tags.index(f"{part}-{slot}") for part in "BI"]
             sure = float(chances[begin:place, both].sum(axis=1).mean())
             start, end = found[begin].start(), found[place - 1].end()
-            spans.append(TaggedSpan(slot=slot, start=start, end=end, sure=sure))
+            spans.append(
+                TaggedSpan(
+                    slot=slot,
+                    start=start,
+                    end=end,
+                    sure=sure,
+                    value=1.0 - float(chances[begin:place, 0].mean()),
+                    over=float(over[begin:place].mean()),
+                )
+            )
         return spans
 
 
@@ -236,8 +287,16 @@ def relu(values: Array) -> Array:
     return np.maximum(values, 0.0)
 
 
+def sigmoid(values: Array) -> Array:
+    """Return the logistic function of values."""
+    return np.asarray(1.0 / (1.0 + np.exp(-values)))
+
+
 def best_path(scores: Array, follows: Array) -> list[int]:
     """Return the best tags (Viterbi). follows: 0 where a tag may follow another, else -inf."""
+    alone = scores.argmax(axis=1)
+    if np.isfinite(follows[np.concatenate([[0], alone[:-1] + 1]), alone]).all():
+        return [int(one) for one in alone]
     best = scores[0] + follows[0]
     back = np.zeros(scores.shape, dtype=np.int32)
     for at in range(1, len(scores)):
@@ -268,6 +327,11 @@ def load_tagger(lang: Language) -> Tagger:
         stored = np.load(file, allow_pickle=False)
         arrays = {name: stored[name] for name in stored.files}
     return tagger_from(arrays)
+
+
+@lru_cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
 
 
 def tagger_from(arrays: Mapping[str, Array]) -> Tagger:

@@ -12,7 +12,6 @@ from typing import Final
 
 from shared_core.core.domain import USER, FactDraft
 from shared_core.extraction.pattern_facts import clause_facts
-from shared_core.extraction.trained_reader import proposed_facts
 from shared_core.nlp.affect import fact_importance
 from shared_core.nlp.coreference import in_first_person, subject_of
 from shared_core.nlp.discourse import DiscourseState
@@ -80,12 +79,8 @@ def third_person_facts(
     without: Collection[str],
     *,
     known: Sequence[FactDraft],
-    reader: bool = False,
 ) -> list[FactDraft]:
-    """Return the facts in a predicate about somebody, read in the first person.
-
-    reader: whether the trained reader proposes facts too.
-    """
+    """Return the facts in a predicate about somebody, read in the first person."""
     own = in_first_person(rest, lang) if entity.relation else ""
     if not own:
         return []
@@ -101,10 +96,7 @@ def third_person_facts(
         elif not entity.named or draft.value == entity.name:
             found.append(draft)
     known_values |= {(attribute_of(draft.slot), draft.value) for draft in found}
-    stated = list(clause_facts(own, lang, event_id, without))
-    if reader:
-        stated += proposed_facts(own, lang, event_id, without, known=[*known, *stated], text=rest)
-    for draft in stated:
+    for draft in clause_facts(own, lang, event_id, without):
         name = "place" if draft.slot == "residence" else attribute_of(draft.slot)
         if name not in OF_PERSONS | {"favourite"} or (name, draft.value) in known_values:
             continue

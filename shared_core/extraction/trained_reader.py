@@ -1,13 +1,14 @@
-"""Propose facts for clauses that the rules could not read, with the trained tagger. Pure.
+"""Propose facts for passages that the rules read nothing in, with the trained tagger. Pure.
 
-The tagger proposes spans; what the text says around them and what they look like decides. A fact
-is proposed only for a clause that passed the guards of the rules. Where in doubt there is none.
+The tagger proposes the words of values, with slots; what they look like decides. Passages are the
+sentences of a user that no guard took for a quotation, a role play or a pasted text. Where in doubt
+there is no fact.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -26,19 +27,39 @@ KIN: Final = "kin"
 """Tag of the word for a relative."""
 TRUST: Final = 0.8
 """Factor on the tagger's probability: a rule is believed before the reader."""
-MAX_CLAUSE_CHARACTERS: Final[dict[Language, int]] = {"en": 140, "zh": 48}
+RULE: Final = "rule"
+SOMEBODY: Final = "person"
+"""Relation of those whose end is told without one: "said goodbye to Mog"."""
+PASSAGE_CHARACTERS: Final[dict[Language, int]] = {"en": 280, "zh": 110}
+"""Maximum length of sentences that are read together."""
+MAX_VALUE_CHARACTERS: Final = 120
+MAX_NAME_WORDS: Final = 3
+INSIDE: Final = re.compile(
+    r".?[A-Za-z0-9'’\u00c0-\u024f][A-Za-z0-9'’\u00c0-\u024f]\Z|\d[.,]\d\Z|.\d[.,]\Z", re.DOTALL
+)
+"""Characters before a place and the one after it, if the place is inside of a word or number."""
+OTHERS: Final = re.compile(
+    r"\b(?:he|she|they|he's|she's|they're|hes|shes|theyre|his|her|their|you|you're|youre|your"
+    r"|someone|somebody|everyone|people|who)\b|[他她您其佢]|有人|别人|大家|下属|下屬",
+    re.IGNORECASE,
+)
+"""Words for somebody else than the user."""
+SELF: Final = re.compile(
+    r"\b(?:i|i'm|im|i've|ive|i'd|i'll|me|my|mine|we|we're|we've|our|us)\b|[我咱俺]|本人",
+    re.IGNORECASE,
+)
+BESIDE: Final = re.compile(r"(?:\b(?:with|and|like|as)\s+|[和跟与同陪给带替])$", re.IGNORECASE)
+"""What stands before a relative, so that the user is meant too."""
+LEAST_CLAUSE: Final[dict[Language, int]] = {"en": 2, "zh": 4}
 MAX_BARE: Final[dict[Language, int]] = {"en": 9, "zh": 16}
-"""Most words, or Chinese characters, of a clause that need not name the user."""
-LEFT: Final = frozenset(["residence", "origin", "employer"])
-"""Slots whose value may be named as the one that was left: "from Austin to Denver"."""
-MIN_RULE_CHARACTERS: Final = 3
+"""Words, or Chinese characters, of a clause that is kept as a whole; the most if it does not name
+the user."""
+MAX_SENTENCE: Final[dict[Language, int]] = {"en": 180, "zh": 70}
+OF_OTHER: Final = re.compile(r"(?:['’]?s)?\s*|\s*的\s*")
+CLAUSE_END: Final = re.compile(r"[,，;；。！？\n]\s*|[.!?]+\s+|\s+[-–—]\s+")
+AGES: Final = range(1, 111)
 SINGLE_CHARACTER: Final = frozenset(["dislike", "like", "zodiac", "surname", "age"])
 """Slots whose values may be one Chinese character."""
-MAX_VALUE_CHARACTERS: Final = 80
-MAX_NAME_WORDS: Final = 3
-AGES: Final = range(1, 111)
-DENIALS: Final = frozenset(["dislike", "rule", "trait", "schedule", "plan"])
-"""Slots whose values may stand after a "not": "I don't eat pork"."""
 NAMING: Final = re.compile(
     r"\b(?:names?|name's|called|named|calls? me|known as|go(?:es)? by|surname|sign(?: it)?)\b"
     r"|叫|姓|名",
@@ -48,8 +69,6 @@ COUNT: Final = re.compile(
     r"\d{1,3}|one|two|three|four|five|six|seven|eight|nine|ten|once|twice|[一二两三四五六七八九十]",
     re.IGNORECASE,
 )
-CORRECTED: Final = re.compile(r"\bit'?s\s*$", re.IGNORECASE)
-"""What comes before a name, and before the right word of a correction: "It's Apex, not Acme"."""
 NUMBER: Final = re.compile(
     r"\d|[零〇一二两三四五六七八九十百千万半]|\b(?:\w+teen|\w+ty)\b", re.IGNORECASE
 )
@@ -58,48 +77,16 @@ DATE: Final = re.compile(
     r"|\b(?:jan|feb|mar|apr|may|june?|july?|aug|sep|oct|nov|dec|christmas|halloween|new year)",
     re.IGNORECASE,
 )
-TIME: Final = re.compile(
-    r"\d|\b(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?s?\b"
-    r"|\b(?:tomorrow|next|weekend|evenings?|mornings?|afternoons?|nights?|every|daily|weekly|noon"
-    r"|spring|summer|autumn|fall|winter|christmas|easter)\b"
-    r"|[周年月日号點点]|星期|礼拜|每天|明天|后天|早上|晚上|中午|下午|暑假|寒假|国庆|五一|春节|夜班|单休|双休"
-    rf"|{DATE.pattern}",
-    re.IGNORECASE,
-)
-"""A time, without which there is no plan and no schedule."""
 NO_VALUE: Final = re.compile(
     r"(?:it|that|this|them|these|those|here|there|now|today|tonight|tomorrow|yesterday"
     r"|home|work|school|bed|trouble|love|me|you|him|her|us|one|some|any|something"
     r"|nothing|everything|stuff|things?|lol|haha|btw|ok|okay|yes|no|not|so|too|and|the"
-    r"|an?|my|your|just|really|good|fine|in|on|at|of|to|for|with|from|by|else|an eye"
-    r"|a look|time|fun|local|a local|experience|curve|customer|member|fan|guest|user"
-    r"|person|guy|girl|man|woman|mess|regular|process|course|project|projects|meds"
-    r"|learning|毕业|管理员|admin|administrator|root|owner|moderator|especially|excuses"
-    r"|shape|a while|bad|great|sure|sorry|ready|done|late|tired|back|out|这|那|这个"
-    r"|那个|这里|那里|它|他|她|你|我|[一两三]?[个件些点次种本条杯份]|一|什么|今天|明天"
-    r"|昨天|现在|这样|那样|家|公司|的|了|吗|呢)",
+    r"|an?|my|your|just|really|good|fine|in|on|at|of|to|for|with|from|by|else"
+    r"|这|那|这个|那个|这里|那里|它|他|她|你|我|[一两三]?[个件些点次种本条杯份]|一|什么|今天|明天"
+    r"|昨天|现在|这样|那样|家|公司|的|了|吗|呢|管理员|管理員|admin|administrator|root|owner|moderator|sudo)",
     re.IGNORECASE,
 )
-MARITAL: Final = re.compile(
-    r"single|married|engaged|divorced|separated|widow|split up|broke up|relationship"
-    r"|婚|单身|離|离|领证|分手|丧偶|恋爱|脱单|对象",
-    re.IGNORECASE,
-)
-NO_PLACE: Final = re.compile(
-    r"\b(?:my|your|this|that|car|bed|sweatpants|fear|meeting|hurry|kitchen|hospital|office|world"
-    r"|future|past|internet|book|game|movie|song|dream)\b|[的里上下]$",
-    re.IGNORECASE,
-)
-STATE: Final = re.compile(
-    r"(?:ic|ant|blind|sighted|hearing|tolerant|intollerant|ed|bound)$", re.IGNORECASE
-)
-"""An adjective for somebody's health: "I'm diabetic"."""
-BEING: Final = re.compile(
-    r"\b(?:i'm|im|i am|as an?|being)(?: an?)?(?: type \d)?\s*$", re.IGNORECASE
-)
-SUBJECT: Final = re.compile(
-    r"^(?:(?:i'm|im|i am|i|we're|we are|we|my|our)\b|我们|我)\s*", re.IGNORECASE
-)
+NO_PLACE: Final = re.compile(r"\b(?:my|your|this|that)\b", re.IGNORECASE)
 OTHER_UNIT: Final = re.compile(
     r"\s*(?:kg|cm|km|%|\.\d|lbs?|pounds?|kilos?|minutes?|hours?|days?|weeks?|months?|bucks"
     r"|公斤|斤|厘米|米|块|元|号|月|点|分)"
@@ -118,15 +105,27 @@ class Tag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderRules:
-    """The reader's data in one language; see reader.toml."""
+    """The reader's data in one language; see reader.toml. slot, value: least probabilities."""
 
-    sure_floor: float
+    slot: float
+    value: float
     kin: Mapping[str, str]
     sentences: Mapping[str, str]
-    vetoes: Mapping[str, re.Pattern[str]]
-    needs: Mapping[str, re.Pattern[str]]
-    standing: re.Pattern[str]
-    lasting: re.Pattern[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderText:
+    """Neighbouring sentences of one language, read together. starts: of each sentence."""
+
+    text: str
+    language: Language
+    starts: Sequence[int]
+
+    def sentence(self, at: int) -> str:
+        """Return the sentence around a place."""
+        begin = max(one for one in self.starts if one <= at)
+        ends = [one for one in self.starts if one > at]
+        return self.text[begin : ends[0] if ends else len(self.text)]
 
 
 @lru_cache
@@ -137,17 +136,12 @@ def load_tags() -> Mapping[str, Tag]:
 
 @lru_cache
 def load_reader_rules(lang: Language) -> ReaderRules:
-    """Return the reader's floors, words and vetoes in a language."""
+    """Return the reader's floor, words and sentences in a language."""
     source = _source()
-    vetoes = source["vetoes"][lang]
     return ReaderRules(
-        sure_floor=source["floors"][lang]["sure"],
+        **source["floors"][lang],
         kin={**load_rules(lang).kin, **source["kin"][lang]},
         sentences={**load_rules(lang).sentences, **source["sentences"][lang]},
-        vetoes={name: re.compile(one, re.IGNORECASE) for name, one in vetoes.items()},
-        needs={name: re.compile(one, re.IGNORECASE) for name, one in source["needs"][lang].items()},
-        standing=re.compile(source["standing"][lang], re.IGNORECASE),
-        lasting=re.compile(source["lasting"][lang], re.IGNORECASE),
     )
 
 
@@ -165,105 +159,184 @@ def _pattern(lang: Language, tag: str) -> str:
     return f"reader.{lang}.{tag}"
 
 
+def tag_of(draft: FactDraft) -> Tag:
+    """Return the tag of a proposal."""
+    return load_tags()[draft.pattern.rpartition(".")[2]]
+
+
 def is_proposed(draft: FactDraft) -> bool:
     """Tell whether a draft is a proposal of the reader."""
     return draft.pattern.startswith("reader.")
 
 
+def passages(sentences: Iterable[tuple[str, Language]]) -> Iterator[ReaderText]:
+    """Yield sentences in passages that are short enough to be read at once."""
+    text, starts, language = "", [0], None
+    for sentence, lang in sentences:
+        joint = "" if lang == "zh" else " "
+        whole = len(text) + len(joint) + len(sentence)
+        if language is not None and (lang != language or whole > PASSAGE_CHARACTERS[lang]):
+            yield ReaderText(text=text, language=language, starts=starts)
+            text, starts = "", []
+        else:
+            text += joint if text else ""
+        if not text:
+            starts = [0]
+        else:
+            starts.append(len(text))
+        text, language = text + sentence, lang
+    if language is not None:
+        yield ReaderText(text=text, language=language, starts=starts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderSpans:
+    """What the tagger finds in a passage, as far as it is sure. ended: what no longer holds."""
+
+    spans: tuple[TaggedSpan, ...] = ()
+    ended: tuple[TaggedSpan, ...] = ()
+
+
+def read_passage(text: str, lang: Language) -> ReaderSpans:
+    """Return the spans of a text that the tagger is sure enough of."""
+    # Deferred: numpy takes a moment to load.
+    from shared_core.extraction.span_tagger import load_tagger
+
+    tagged = load_tagger(lang).tag(text)
+    floors = load_reader_rules(lang)
+    found = []
+    for one in joined(tagged.spans, text):
+        if one.slot == KIN or one.sure >= floors.slot:
+            found.append(one)
+        elif one.value * tagged.gate >= floors.value:
+            note = "kin_note" if load_tags()[one.slot].of_kin else "note"
+            found.append(replace(one, slot=note, sure=one.value))
+    return ReaderSpans(spans=tuple(found), ended=tagged.ended)
+
+
 def proposed_facts(
-    clause: str,
-    lang: Language,
+    passage: ReaderText,
     event_id: str,
     without: Collection[str] = (),
     *,
     known: Collection[FactDraft] = (),
-    text: str = "",
-    relations_only: bool = False,
-    barred: Collection[str] = (),
-) -> Iterator[FactDraft]:
-    """Yield the facts that the tagger finds in a clause and the checks let pass.
+) -> Iterator[tuple[FactDraft, str]]:
+    """Yield the facts that the tagger finds in a passage, each with its sentence.
 
-    known: facts of the clause, whose slots and values are left alone. text: where each value must
-    stand, the clause if empty. relations_only: the clause is not about the user. barred: slots to
-    leave out.
+    What is over is a retraction. known: facts of its turn, whose values are left alone.
     """
-    if len(clause) > MAX_CLAUSE_CHARACTERS[lang]:
-        return
-    rules = load_reader_rules(lang)
-    if rules.vetoes["clause"].search(clause):
-        return
-    # Deferred: numpy takes a moment to load.
-    from shared_core.extraction.span_tagger import load_tagger
-
-    tagged = load_tagger(lang).tag(clause)
-    spans = [replace(one, sure=one.sure * tagged.gate) for one in joined(tagged.spans, clause)]
-    kin = kin_of(clause, spans, rules)
-    taken = {*barred, *(draft.slot for draft in known)}
+    text, lang = passage.text, passage.language
+    read = read_passage(text, lang)
     values = [draft.value for draft in known if draft.value]
-    for span in spans:
+    for span in (*read.ended, *read.spans):
+        is_over = span in read.ended
+        if not is_over and any(one.start < span.end and span.start < one.end for one in read.ended):
+            continue
         tag = load_tags().get(span.slot)
         if tag is None or _pattern(lang, span.slot) in without:
             continue
-        if (tag.of_kin and not kin) or (relations_only and not tag.of_kin):
+        words = whole_words(text, span)
+        if any(words in one or one in words for one in values):
             continue
-        value = value_of(clause, span, tag)
-        slot = slot_for(clause, span, tag, kin, value)
-        if slot in taken or any(value in one or one in value for one in values):
+        kin = kin_of(text, span, read.spans, load_reader_rules(lang)) if tag.of_kin else ""
+        if tag.of_kin and not kin and not (is_over and tag.shape == "name"):
             continue
-        if value not in (text or clause) or not holds(value, slot, span, tag, clause, lang):
+        proposal = Proposal(
+            words=words, clause=clause_around(text, span), span=span, tag=tag, is_over=is_over,
+            kin=kin or SOMEBODY, sentence=passage.sentence(span.start),
+        )  # fmt: skip
+        if not is_over and not tag.of_kin and about_other(proposal, lang):
             continue
-        if tag.whole:
-            taken.add(slot)
-        values.append(value)
-        yield fact_of(value, slot, span, kin, lang, event_id)
+        if tag.whole and not is_over and not is_telling(proposal, lang):
+            continue
+        if is_over or fits(words, tag.shape, text, span, lang):
+            values.append(words)
+            for draft in drafts_of(proposal, lang, event_id):
+                yield draft, proposal.sentence
 
 
-def holds(value: str, slot: str, span: TaggedSpan, tag: Tag, clause: str, lang: Language) -> bool:
-    """Tell whether a span is sure, the user's own, not denied, and looks like a value."""
-    rules = load_reader_rules(lang)
-    if span.sure < rules.sure_floor or denied(clause, span, slot, rules):
-        return False
-    if not tag.of_kin and about_other(clause, span, rules, lang):
-        return False
-    if tag.whole and (not TIME.search(value) or rules.vetoes["past"].search(clause)):
-        return False
-    around = clause if tag.whole else f"{clause[: span.start]} … {clause[span.end :]}"
-    if not tag.of_kin and not speaks_of_self(clause, rules, lang):
-        return False
-    if tag.slot in LEFT and rules.vetoes["left"].search(clause[: span.start]):
-        return False
-    if tag.slot == "rule":
-        if not is_standing(clause, span, rules):
-            return False
-    elif (needed := rules.needs.get(span.slot)) and not needed.search(around):
-        return False
-    least = MIN_RULE_CHARACTERS if slot == "rule" else 1
-    if len(value) < least or (len(value) == 1 and slot.rsplit(".", 1)[-1] not in SINGLE_CHARACTER):
-        return False
-    return fits(value, tag.shape, clause, span, lang)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """The words of a span that is worth a fact, and what stands around them."""
+
+    words: str
+    clause: str
+    sentence: str
+    span: TaggedSpan
+    tag: Tag
+    kin: str
+    is_over: bool
 
 
-def is_standing(clause: str, span: TaggedSpan, rules: ReaderRules) -> bool:
-    """Tell whether an instruction is one for good, or of style; an order of one thing is none."""
-    before = re.split("[,，;；]", clause[: span.start])[-1]
-    if not rules.standing.search(clause) or rules.vetoes["told"].search(before):
-        return False
-    return bool(rules.lasting.search(clause)) or not rules.vetoes["task"].search(clause)
+def about_other(proposal: Proposal, lang: Language) -> bool:
+    """Tell whether the last person that the clause names before the words is not the user."""
+    before = proposal.clause[: max(proposal.clause.find(proposal.words), 0)]
+    others = [one.end() for one in OTHERS.finditer(before)]
+    others += [
+        one.end() for one in load_rules(lang).kin_mention.finditer(before)
+        if not BESIDE.search(before[: one.start()])
+    ]  # fmt: skip
+    return bool(others) and not SELF.search(before[max(others) :])
 
 
-def speaks_of_self(clause: str, rules: ReaderRules, lang: Language) -> bool:
-    """Tell whether a clause names the user, or leaves a subject out as short ones do."""
-    most = MAX_BARE[lang]
+def is_telling(proposal: Proposal, lang: Language) -> bool:
+    """Tell whether a clause is worth to be kept as a whole.
+
+    It has more than a word, is no part of a long prompt, asks nothing, and names the user unless it
+    is short.
+    """
+    clause, slot = proposal.clause, proposal.tag.slot
     size = len(clause) if lang == "zh" else len(clause.split())
-    return size <= most or bool(rules.vetoes["self"].search(clause))
+    if size < LEAST_CLAUSE[lang] or len(proposal.sentence) > MAX_SENTENCE[lang]:
+        return False
+    if (
+        slot != RULE
+        and proposal.sentence.rstrip().endswith(("?", "？"))
+        and clause in (proposal.sentence.rstrip(" ?？"))
+    ):
+        return False
+    return size <= MAX_BARE[lang] or slot == RULE or bool(SELF.search(clause))
 
 
-def joined(spans: Collection[TaggedSpan], clause: str) -> list[TaggedSpan]:
+def drafts_of(proposal: Proposal, lang: Language, event_id: str) -> Iterator[FactDraft]:
+    """Yield the drafts of a proposal; "stop using emojis" ends an instruction, and is one.
+
+    The statement of a retraction is the sentence that says so.
+    """
+    tag, span = proposal.tag, proposal.span
+    is_rule = tag.slot == RULE and span.sure >= load_reader_rules(lang).slot
+    if not proposal.is_over or is_rule:
+        value = proposal.clause if tag.whole else proposal.words
+        yield fact_of(value, proposal, lang, event_id)
+    if proposal.is_over:
+        draft = fact_of(proposal.words, proposal, lang, event_id)
+        sure = round(TRUST * span.over, 2)
+        yield replace(draft, operation="retract", confidence=sure, statement=proposal.sentence)
+
+
+def whole_words(text: str, span: TaggedSpan) -> str:
+    """Return the words of a span, with no word cut."""
+    start, end = span.start, span.end
+    while start and INSIDE.match(text[max(start - 2, 0) : start + 1]):
+        start -= 1
+    while end < len(text) and INSIDE.match(text[max(end - 2, 0) : end + 1]):
+        end += 1
+    return text[start:end].strip(TRAILING)
+
+
+def clause_around(text: str, span: TaggedSpan) -> str:
+    """Return the clause that holds a span."""
+    start = max((one.end() for one in CLAUSE_END.finditer(text, 0, span.start)), default=0)
+    stop = CLAUSE_END.search(text, span.end)
+    return text[start : stop.start() if stop else len(text)].strip(TRAILING)
+
+
+def joined(spans: Collection[TaggedSpan], text: str) -> list[TaggedSpan]:
     """Return spans with neighbours of one slot joined: "Dr." and "Patel"."""
     found: list[TaggedSpan] = []
     for span in spans:
         last = found[-1] if found else None
-        between = clause[last.end : span.start] if last else ""
+        between = text[last.end : span.start] if last else ""
         if last and last.slot == span.slot and between.strip() in ("", ".") and between:
             found[-1] = replace(last, end=span.end, sure=min(last.sure, span.sure))
         else:
@@ -271,97 +344,56 @@ def joined(spans: Collection[TaggedSpan], clause: str) -> list[TaggedSpan]:
     return found
 
 
-def kin_of(clause: str, spans: Collection[TaggedSpan], rules: ReaderRules) -> str:
-    """Return the relation that a clause names, such as "daughter"; "" for none or several."""
-    words = [clause[one.start : one.end].lower() for one in spans if one.slot == KIN]
-    plain = {re.sub(r"['’]s?$", "", word) for word in words}
-    found = {rules.kin.get(word) or rules.kin.get(word.removesuffix("s")) for word in plain}
-    return found.pop() or "" if len(found) == 1 else ""
+def kin_of(text: str, span: TaggedSpan, spans: Sequence[TaggedSpan], rules: ReaderRules) -> str:
+    """Return the relation that a value belongs to, such as "daughter"; "" if none is named.
+
+    It is that of the last word for a relative before the value, or of the first one after it. "My
+    sister's husband" is none of them.
+    """
+    words = [one for one in spans if one.slot == KIN]
+    before = [one for one in words if one.end <= span.start]
+    if len(before) > 1 and OF_OTHER.fullmatch(text[before[-2].end : before[-1].start]):
+        return ""
+    near = before[-1:] or [one for one in words if one.start >= span.end][:1]
+    for one in near:
+        word = re.sub(r"['’]s?$", "", text[one.start : one.end].lower())
+        last = word.rsplit(" ", 1)[-1]
+        for form in (word, word.removesuffix("s"), last, last.removesuffix("s")):
+            if form in rules.kin:
+                return rules.kin[form]
+    return ""
 
 
-def value_of(clause: str, span: TaggedSpan, tag: Tag) -> str:
-    """Return the value of a span; of a plan, the clause from its subject on."""
-    if tag.whole:
-        return SUBJECT.sub("", clause.strip(TRAILING), count=1)
-    return clause[span.start : span.end].strip(TRAILING)
-
-
-def slot_for(clause: str, span: TaggedSpan, tag: Tag, kin: str, value: str) -> str:
-    """Return the slot of a span: an adjective for health is a trait."""
-    if tag.of_kin:
-        return tag.slot.format(kin=kin)
-    if tag.slot == "health" and not HAN_CHARACTER.search(value):
-        before = clause[: span.start].rstrip()
-        if BEING.search(before) and STATE.search(value.split()[-1] if value.split() else ""):
-            return "trait"
-    return tag.slot
-
-
-def about_other(clause: str, span: TaggedSpan, rules: ReaderRules, lang: Language) -> bool:
-    """Tell whether the words before a span speak of somebody else than the user."""
-    before, beside = clause[: span.start], rules.vetoes["beside"]
-    others = [one.end() for one in rules.vetoes["other"].finditer(before)]
-    for mention in load_rules(lang).kin_mention.finditer(before):
-        beside = rules.vetoes["beside"]
-        if not beside.search(before[: mention.start()]) and not beside.match(
-            before[mention.end() :]
-        ):
-            others.append(mention.end())
-    if not others:
-        return False
-    selves = [one.end() for one in rules.vetoes["self"].finditer(before)]
-    return not selves or selves[-1] < others[-1]
-
-
-def denied(clause: str, span: TaggedSpan, slot: str, rules: ReaderRules) -> bool:
-    """Tell whether the clause denies a fact before its value."""
-    if slot.rsplit(".", 1)[-1] in DENIALS or slot.endswith("allergy"):
-        return False
-    return bool(rules.vetoes["denied"].search(clause[: span.start]))
-
-
-def fits(value: str, shape: str, clause: str, span: TaggedSpan, lang: Language) -> bool:
+def fits(value: str, shape: str, text: str, span: TaggedSpan, lang: Language) -> bool:
     """Tell whether a value looks like one of its kind."""
     if not value or len(value) > MAX_VALUE_CHARACTERS or NO_VALUE.fullmatch(value):
         return False
     if not re.search(r"\w", value):
         return False
+    if len(value) == 1 and span.slot.removeprefix("kin_") not in SINGLE_CHARACTER:
+        return False
     if shape == "name":
-        return is_name(value, clause[: span.start], load_rules(lang))
-    if shape == "state":
-        return bool(MARITAL.search(value))
-    if shape == "count":
-        return bool(HAN_CHARACTER.search(value)) or " " in value
+        return is_name(value, text[: span.start], load_rules(lang))
     if shape == "age":
-        return is_age(value, clause[span.end :])
+        return is_age(value, text[span.end :])
     if shape == "date":
         return bool(DATE.search(value))
     if shape == "quantity":
         return bool(NUMBER.search(value))
+    if shape == "count":
+        return bool(HAN_CHARACTER.search(value)) or " " in value
     if COUNT.fullmatch(value):
         return False
-    if shape == "place":
-        return not NO_PLACE.search(value)
-    if shape == "taste":
-        return not any(
-            one.reject and one.reject.search(value)
-            for one in load_rules(lang).patterns
-            if one.id in ("en.like.love", "zh.like.like")
-        )
-    return True
+    return shape != "place" or not NO_PLACE.search(value)
 
 
 def is_name(value: str, before: str, rules: RuleSet) -> bool:
-    """Tell whether a value may be a name: capitals, Chinese characters, or "my name is" before."""
-    if CORRECTED.search(before) and not NAMING.search(before):
-        return False
+    """Tell whether a value may be a name."""
     if rules.no_person.fullmatch(value) or len(value.split()) > MAX_NAME_WORDS:
         return False
     if re.search(r"\d", value):
         return False
-    if HAN_CHARACTER.search(value):
-        return len(value) <= MAX_NAME_WORDS + 2
-    return value[:1].isupper() or bool(NAMING.search(before))
+    return not HAN_CHARACTER.search(value) or len(value) <= MAX_NAME_WORDS + 2
 
 
 def is_age(value: str, after: str) -> bool:
@@ -374,11 +406,10 @@ def is_age(value: str, after: str) -> bool:
     return bool(NUMBER.search(value) or re.search(r"[a-z]", value))
 
 
-def fact_of(
-    value: str, slot: str, span: TaggedSpan, kin: str, lang: Language, event_id: str
-) -> FactDraft:
+def fact_of(value: str, proposal: Proposal, lang: Language, event_id: str) -> FactDraft:
     """Return the draft of a proposed fact."""
-    rules = load_rules(lang)
+    rules, kin, span = load_rules(lang), proposal.kin, proposal.span
+    slot = proposal.tag.slot.format(kin=kin)
     parts = slot.split(".")
     inner = ".".join(parts[2:])
     shape = f"relation.{{kin}}{'.' + inner if inner else ''}" if parts[0] == "relation" else slot
@@ -387,7 +418,7 @@ def fact_of(
         fact_type=fact_type if parts[0] != "relation" else "profile",
         slot=slot,
         value=value,
-        statement=sentence_of(value, shape, inner, kin, lang),
+        statement=sentence_of(value, shape, inner, kin, lang, proposal.sentence),
         event_id=event_id,
         functional=functional,
         confidence=round(TRUST * span.sure, 2),
@@ -397,12 +428,13 @@ def fact_of(
     )
 
 
-def sentence_of(value: str, shape: str, inner: str, kin: str, lang: Language) -> str:
+def sentence_of(value: str, shape: str, inner: str, kin: str, lang: Language, sentence: str) -> str:
     """Return the sentence that states a value."""
     sentences = load_reader_rules(lang).sentences
     word = kin if lang == "en" else _kin_word(kin)
     names = {
         "value": voiced(value, load_rules(lang)),
+        "said": sentence.strip(),
         "a": "an" if value[:1].lower() in {*"aeiou"} else "a",
         "kin": word,
         "canonical_kin": word,

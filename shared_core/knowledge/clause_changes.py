@@ -129,8 +129,8 @@ class ClauseReader:
                 match = rule.regex.search(masked) if rule.about & kinds else None
                 if match is None or rule.unless.search(masked):
                     continue
-                vetoed = _vetoed(masked, clause.sentence, rules, rule.about & kinds)
-                verdict = _weakest(rule.verdict, limit, vetoed)
+                vetoed = vetoed_verdict(masked, clause.sentence, rules, rule.about & kinds)
+                verdict = weakest(rule.verdict, limit, vetoed)
                 if verdict != "none" and self._concerns(fact, rule, masked, match, clause.language):
                     yield Change(verdict=verdict, rule=rule.id, fact=fact)
                     break
@@ -149,11 +149,11 @@ class ClauseReader:
 
     def _events(self, clause: SaidClause, rules: RevisionRules, limit: Verdict) -> Iterator[Change]:
         text, language = clause.text, clause.language
-        vetoed = _vetoed(text, clause.sentence, rules, frozenset())
+        vetoed = vetoed_verdict(text, clause.sentence, rules, frozenset())
         if vetoed == "none":
             return
         for rule in rules.events:
-            verdict = _weakest(rule.verdict, limit, vetoed)
+            verdict = weakest(rule.verdict, limit, vetoed)
             if rule.unless.search(text) or not rule.only.search(text):
                 continue
             if rule.whom == "object":
@@ -178,7 +178,7 @@ class ClauseReader:
     def _successors(self, clause: SaidClause, rules: RevisionRules) -> Iterator[Change]:
         text, language = clause.original, clause.language
         self._adopt(clause, rules)
-        vetoed = _vetoed(text, clause.sentence, rules, frozenset())
+        vetoed = vetoed_verdict(text, clause.sentence, rules, frozenset())
         for rule in rules.successors:
             match = None if clause.hedged and not rule.hedged else rule.regex.search(text)
             if match is None or vetoed == "none" or (vetoed == "doubt" and not rule.hedged):
@@ -202,7 +202,7 @@ class ClauseReader:
         self._mentioned += [fact for fact, _ in self.held.mentioned(text, clause.language)]
         for rule in rules.replacements:
             match = None if clause.hedged else rule.regex.search(text)
-            if match is None or _vetoed(text, text, rules, frozenset()) != "end":
+            if match is None or vetoed_verdict(text, text, rules, frozenset()) != "end":
                 continue
             value = value_in(match)
             verdict: Literal["doubt", "assert"] = "assert"
@@ -432,7 +432,9 @@ class _LifeEvent:
             yield Change(verdict="assert", rule=self.rule.id, slot=slot, value=found[0].value)
 
 
-def _vetoed(clause: str, sentence: str, rules: RevisionRules, kinds: frozenset[str]) -> Verdict:
+def vetoed_verdict(
+    clause: str, sentence: str, rules: RevisionRules, kinds: frozenset[str]
+) -> Verdict:
     """Return the strongest verdict that the vetoes allow for a clause.
 
     A veto for some kinds only reaches over the whole sentence: "it rains, no badminton".
@@ -441,11 +443,11 @@ def _vetoed(clause: str, sentence: str, rules: RevisionRules, kinds: frozenset[s
     for veto in rules.vetoes:
         concerns = not veto.about or veto.about & kinds
         if concerns and veto.regex.search(sentence if veto.about else clause):
-            verdict = _weakest(verdict, veto.verdict)
+            verdict = weakest(verdict, veto.verdict)
     return verdict
 
 
-def _weakest(*verdicts: Verdict) -> Verdict:
+def weakest(*verdicts: Verdict) -> Verdict:
     order: tuple[Verdict, ...] = ("none", "doubt", "end")
     return order[min(order.index(one) for one in verdicts)]
 

@@ -170,6 +170,15 @@ class HeldIndex:
             for one in self.of_slot(slot, name)
         ]
 
+    def touched(self, words: str, language: Language) -> list[HeldFact]:
+        """Return the facts that a few words mention, also by a part of the value."""
+        found = {key_of(fact): fact for fact, _ in self.mentioned(words, language)}
+        pairs = _pairs(normalised(words))
+        for key, fact in self._han.items() if pairs else ():
+            if pairs & _pairs(normalised(fact.value)) - load_revision_rules("zh").weak:
+                found[key] = fact
+        return list(found.values())
+
     def mentioned(self, clause: str, language: Language) -> list[tuple[HeldFact, str]]:
         """Return the facts whose value a clause mentions, with the clause around MENTION."""
         found: dict[Key, tuple[HeldFact, str]] = {}
@@ -191,6 +200,15 @@ class HeldIndex:
             if key not in found and _is_mention(fact, matches, language):
                 found[key] = (fact, _masked(clause, matches))
         return list(found.values())
+
+
+def _pairs(text: str) -> set[str]:
+    """Return the pairs of neighbouring Chinese characters of a text."""
+    return {
+        text[at : at + SHORTEST]
+        for at in range(len(text) - 1)
+        if HAN_CHARACTER.match(text[at]) and HAN_CHARACTER.match(text[at + 1])
+    }
 
 
 def _is_mention(fact: HeldFact, matches: list[re.Match[str]], language: Language) -> bool:

@@ -17,10 +17,12 @@ from uuid import UUID
 
 from shared_core.core.domain import USER, Event, Extraction, FactDraft, HeldFact, MemoryId, ThreadId
 from shared_core.extraction.rule_reader import guarded, pattern_of
+from shared_core.extraction.trained_reader import is_proposed
 from shared_core.knowledge.clause_changes import Change, ClauseReader, SaidClause, is_place
 from shared_core.knowledge.clause_subject import Subjects
 from shared_core.knowledge.fact_planning import is_earlier_end
 from shared_core.knowledge.held_index import HeldIndex, Key, key_of, relation_of
+from shared_core.knowledge.tagged_ends import SURE, tagged_ends
 from shared_core.nlp.affect import fact_importance
 from shared_core.nlp.clauses import clauses, own_sentences
 from shared_core.nlp.relation_schema import triples_of
@@ -117,11 +119,13 @@ class Revision:
             return self._take_in(event, drafts)
         self._reader.begin_turn(event.event_id)
         corrected = self._corrected(event)
-        said = self._said(event, drafts)
-        over = {key for operation, key in said if operation == "retract"}
+        over = [one for one in drafts if is_proposed(one) and one.operation == "retract"]
+        drafts = [one for one in drafts if one not in over and not self._is_rash(one)]
+        said = self._said(event, drafts, over)
+        gone = {key for operation, key in said if operation == "retract"}
         kept = [
             one for one in drafts
-            if one.operation != "assert" or key_of(one) not in over or pattern_of(one)
+            if one.operation != "assert" or key_of(one) not in gone or pattern_of(one)
         ]  # fmt: skip
         taken = {(one.slot, one.subject) for one in kept if one.operation == "assert"}
         mine = [
@@ -131,11 +135,22 @@ class Revision:
         self._recent.append(event.event_id)
         return [*mine, *self._take_in(event, kept), *self._take_in(event, corrected)]
 
-    def _said(self, event: Event, drafts: Sequence[FactDraft]) -> dict[tuple[str, Key], FactDraft]:
+    def _is_rash(self, draft: FactDraft) -> bool:
+        """Tell whether the trained reader is not sure of a value that would replace another."""
+        if not is_proposed(draft) or not draft.functional or draft.confidence >= SURE:
+            return False
+        return any(
+            normalised(one.value) != normalised(draft.value)
+            for one in self._held.of_slot(*key_of(draft)[:2])
+        )
+
+    def _said(
+        self, event: Event, drafts: Sequence[FactDraft], over: Sequence[FactDraft]
+    ) -> dict[tuple[str, Key], FactDraft]:
         """Return the drafts of a turn beside those given, by operation and key.
 
-        What the rules read the turn as stating does not end, and what they end needs no second
-        draft.
+        over: what the trained reader takes for over. What the rules read the turn as stating does
+        not end, and what they end needs no second draft.
         """
         stated = {key_of(one) for one in drafts if one.operation == "assert" and pattern_of(one)}
         ended = {key_of(one) for one in drafts if one.operation == "retract"}
@@ -155,12 +170,17 @@ class Revision:
                     continue
                 for draft in self._drafts(event, clause.language, change):
                     say(draft)
+        for change in tagged_ends(over, self._held):
+            if change.fact is not None and key_of(change.fact) not in stated:
+                for draft in self._drafts(event, over[0].language, change):
+                    say(draft)
         for draft in self._displaced(event, drafts):
             say(draft)
         return said
 
     def _drafts(self, event: Event, lang: Language, change: Change) -> Iterator[FactDraft]:
-        pattern = f"revise.{change.rule}"
+        is_tagged = change.rule.startswith("reader.")
+        pattern = change.rule if is_tagged else f"revise.{change.rule}"
         if change.verdict == "assert" and change.fact is not None:
             yield from _replaced(event, lang, change.fact, change.value, pattern)
         elif change.verdict == "assert":

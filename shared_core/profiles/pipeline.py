@@ -234,7 +234,7 @@ class ProfilePipeline:
 
     def __init__(self, extractor: Extractor, intake: Intake, clock: Clock) -> None:
         self._extractor = extractor
-        self._rules = RuleExtractor()
+        self._rules = RuleExtractor(reader=False)
         self._intake = intake
         self._clock = clock
 

@@ -160,6 +160,8 @@ def parts_held(run: str, held: Collection[str]) -> list[str]:
 
 
 WORDS: Final = re.compile(r"\w+")
+NOTED: Final = re.compile("^(?:user said |用户说 ?)")
+"""What stands before the words of the user in a note (slot `note`)."""
 LEAST_CHARACTERS: Final = 200
 """Minimum characters of a truncated text, unless it is the only one."""
 
@@ -375,16 +377,18 @@ def collapsed(hits: Iterable[Hit], limit: int) -> list[Hit]:
     """Return the first hits without duplicates.
 
     A duplicate has the same words in the same order, ignoring case, punctuation and spaces. Other
-    similar texts stay, because one extra word may be a "not". A turn replaces an equal summary.
+    similar texts stay, because one extra word may be a "not". A turn replaces an equal summary or
+    note.
     """
     kept: dict[str, Hit] = {}
     for hit in hits:
         words = " ".join(WORDS.findall(unicodedata.normalize("NFKC", hit.memory.text).casefold()))
+        words = NOTED.sub("", words)
         if words not in kept:
             if len(kept) == limit:
                 break
             kept[words] = hit
-        elif kept[words].memory.kind == "summary":
+        elif hit.memory.kind == "episodic" != kept[words].memory.kind:
             kept[words] = hit
     return list(kept.values())
 

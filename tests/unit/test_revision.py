@@ -239,7 +239,7 @@ BEFORE = [turn(0, "hello")]
 def read(facts: Sequence[HeldFact], *texts: str, by_rules: bool = False) -> list[FactDraft]:
     """Return what turns do to held facts; by_rules: beside what the rules read of them."""
     turns = [turn(number, text) for number, text in enumerate(texts, start=1)]
-    found = RuleExtractor().read(turns) if by_rules else Extraction()
+    found = RuleExtractor(reader=False).read(turns) if by_rules else Extraction()
     return list(revised(turns, found, facts, BEFORE, HERE).facts)
 
 
@@ -508,7 +508,7 @@ def test_no_fact_of_somebody_unnamed_ends(fact: tuple[str, str], line: str) -> N
 @given(st.sampled_from(LINES))
 def test_where_nothing_is_held_the_drafts_are_those_of_the_extractor(line: str) -> None:
     turns = [turn(1, line)]
-    found = RuleExtractor().read(turns)
+    found = RuleExtractor(reader=False).read(turns)
     assert revised(turns, found, [], BEFORE, HERE) is found
 
 
