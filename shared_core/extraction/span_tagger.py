@@ -183,6 +183,19 @@ class Tagger:
     weights: Mapping[str, Array]
     follows: Array
 
+    def words(self, text: str) -> Iterator[tuple[int, int]]:
+        """Yield where known Chinese words of a text begin and end, the longest from the left."""
+        place = 0
+        while place < len(text):
+            length = 1
+            if HAN_TOKEN.match(text, place):
+                sizes = range(MAX_WORD_CHARACTERS, 1, -1)
+                known = (size for size in sizes if text[place : place + size] in self.known)
+                length = next(known, 1)
+            if length > 1:
+                yield place, place + length
+            place += length
+
     def tag(self, text: str) -> Tagged:
         """Return the spans of a clause, with the most likely consistent tags."""
         found = tokens(text)

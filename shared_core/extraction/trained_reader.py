@@ -40,10 +40,28 @@ INSIDE: Final = re.compile(
 """Characters before a place and the one after it, if the place is inside of a word or number."""
 OTHERS: Final = re.compile(
     r"\b(?:he|she|they|he's|she's|they're|hes|shes|theyre|his|her|their|you|you're|youre|your"
-    r"|someone|somebody|everyone|people|who)\b|[他她您其佢]|有人|别人|大家|下属|下屬",
+    r"|someone|somebody|everyone|people|who)\b|[他她您其佢]|有人|别人|大家|下属|下屬"
+    r"|^(?:[王李张陈杨赵黄周吴徐孙胡朱林郭罗梁宋郑韩唐冯董萧程曹袁邓许傅沈彭吕]"
+    r"[\u4e00-\u9fff]{1,2})(?=是|在|的|挺|很|特|喜欢|住|今年|做|有|会|开|对|爱)",
     re.IGNORECASE,
 )
 """Words for somebody else than the user."""
+PAST: Final = re.compile(
+    r"\b(?:used to|back then|back when|when i was|as a (?:kid|child|teen(?:ager)?))\b"
+    r"|以前|曾经|曾經|小时候|小時候|当年|當年",
+    re.IGNORECASE,
+)
+"""What makes a clause one about the past."""
+PAST_TOO: Final = frozenset(["origin", "education"])
+"""Slots whose values are told of the past."""
+LEFT: Final = frozenset(["residence", "employer"])
+"""Slots whose value may be named as the one that was left: "from Austin to Denver"."""
+LEAVING: Final = re.compile(
+    r"\b(?:mov\w+|relocat\w+|switch\w+)\b[^,]{0,60}\bfrom\s*(?:the\s*)?$|(?:[从從]|离开|離開)$",
+    re.IGNORECASE,
+)
+LEAST_OVER: Final = 2
+"""Minimum characters of words that are over."""
 SELF: Final = re.compile(
     r"\b(?:i|i'm|im|i've|ive|i'd|i'll|me|my|mine|we|we're|we've|our|us)\b|[我咱俺]|本人",
     re.IGNORECASE,
@@ -60,11 +78,6 @@ CLAUSE_END: Final = re.compile(r"[,，;；。！？\n]\s*|[.!?]+\s+|\s+[-–—]
 AGES: Final = range(1, 111)
 SINGLE_CHARACTER: Final = frozenset(["dislike", "like", "zodiac", "surname", "age"])
 """Slots whose values may be one Chinese character."""
-NAMING: Final = re.compile(
-    r"\b(?:names?|name's|called|named|calls? me|known as|go(?:es)? by|surname|sign(?: it)?)\b"
-    r"|叫|姓|名",
-    re.IGNORECASE,
-)
 COUNT: Final = re.compile(
     r"\d{1,3}|one|two|three|four|five|six|seven|eight|nine|ten|once|twice|[一二两三四五六七八九十]",
     re.IGNORECASE,
@@ -214,6 +227,24 @@ def read_passage(text: str, lang: Language) -> ReaderSpans:
     return ReaderSpans(spans=tuple(found), ended=tagged.ended)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """The words of a span that may be worth a fact, and what stands around them.
+
+    before: the text up to them. after: the text from them on. kin: "" for the user.
+    """
+
+    words: str
+    clause: str
+    sentence: str
+    before: str
+    after: str
+    span: TaggedSpan
+    tag: Tag
+    kin: str
+    is_over: bool
+
+
 def proposed_facts(
     passage: ReaderText,
     event_id: str,
@@ -225,47 +256,62 @@ def proposed_facts(
 
     What is over is a retraction. known: facts of its turn, whose values are left alone.
     """
-    text, lang = passage.text, passage.language
-    read = read_passage(text, lang)
+    lang = passage.language
+    read = read_passage(passage.text, lang)
     values = [draft.value for draft in known if draft.value]
     for span in (*read.ended, *read.spans):
-        is_over = span in read.ended
-        if not is_over and any(one.start < span.end and span.start < one.end for one in read.ended):
-            continue
         tag = load_tags().get(span.slot)
         if tag is None or _pattern(lang, span.slot) in without:
             continue
-        words = whole_words(text, span)
-        if any(words in one or one in words for one in values):
+        proposal = proposal_of(passage, read, span, tag)
+        if any(proposal.words in one or one in proposal.words for one in values):
             continue
-        kin = kin_of(text, span, read.spans, load_reader_rules(lang)) if tag.of_kin else ""
-        if tag.of_kin and not kin and not (is_over and tag.shape == "name"):
-            continue
-        proposal = Proposal(
-            words=words, clause=clause_around(text, span), span=span, tag=tag, is_over=is_over,
-            kin=kin or SOMEBODY, sentence=passage.sentence(span.start),
-        )  # fmt: skip
-        if not is_over and not tag.of_kin and about_other(proposal, lang):
-            continue
-        if tag.whole and not is_over and not is_telling(proposal, lang):
-            continue
-        if is_over or fits(words, tag.shape, text, span, lang):
-            values.append(words)
+        if ends(proposal) if proposal.is_over else states(proposal, read, lang):
+            values.append(proposal.words)
             for draft in drafts_of(proposal, lang, event_id):
                 yield draft, proposal.sentence
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
-    """The words of a span that is worth a fact, and what stands around them."""
+def proposal_of(passage: ReaderText, read: ReaderSpans, span: TaggedSpan, tag: Tag) -> Proposal:
+    """Return the words of a span with what stands around them."""
+    text, lang = passage.text, passage.language
+    return Proposal(
+        words=whole_words(text, span, lang),
+        clause=clause_around(text, span),
+        sentence=passage.sentence(span.start),
+        before=text[: span.start],
+        after=text[span.end :],
+        span=span,
+        tag=tag,
+        kin=kin_of(text, span, read.spans, load_reader_rules(lang)) if tag.of_kin else "",
+        is_over=span in read.ended,
+    )
 
-    words: str
-    clause: str
-    sentence: str
-    span: TaggedSpan
-    tag: Tag
-    kin: str
-    is_over: bool
+
+def ends(proposal: Proposal) -> bool:
+    """Tell whether words that are over may name a value."""
+    words, tag = proposal.words, proposal.tag
+    if len(words) < LEAST_OVER or NO_VALUE.fullmatch(words):
+        return False
+    return not tag.of_kin or bool(proposal.kin) or tag.shape == "name"
+
+
+def states(proposal: Proposal, read: ReaderSpans, lang: Language) -> bool:
+    """Tell whether words state a value of the user, or of a relative, that holds."""
+    span, tag = proposal.span, proposal.tag
+    if any(one.start < span.end and span.start < one.end for one in read.ended):
+        return False
+    if tag.slot not in PAST_TOO and PAST.search(proposal.clause):
+        return False
+    if tag.slot in LEFT and LEAVING.search(proposal.before):
+        return False
+    if tag.of_kin and not proposal.kin:
+        return False
+    if not tag.of_kin and about_other(proposal, lang):
+        return False
+    if tag.whole and not is_telling(proposal, lang):
+        return False
+    return fits(proposal, lang)
 
 
 def about_other(proposal: Proposal, lang: Language) -> bool:
@@ -295,7 +341,9 @@ def is_telling(proposal: Proposal, lang: Language) -> bool:
         and clause in (proposal.sentence.rstrip(" ?？"))
     ):
         return False
-    return size <= MAX_BARE[lang] or slot == RULE or bool(SELF.search(clause))
+    if SELF.search(clause) or slot == RULE:
+        return True
+    return size <= MAX_BARE[lang] and not OTHERS.match(clause)
 
 
 def drafts_of(proposal: Proposal, lang: Language, event_id: str) -> Iterator[FactDraft]:
@@ -314,9 +362,18 @@ def drafts_of(proposal: Proposal, lang: Language, event_id: str) -> Iterator[Fac
         yield replace(draft, operation="retract", confidence=sure, statement=proposal.sentence)
 
 
-def whole_words(text: str, span: TaggedSpan) -> str:
+def whole_words(text: str, span: TaggedSpan, lang: Language) -> str:
     """Return the words of a span, with no word cut."""
     start, end = span.start, span.end
+    if lang == "zh":
+        # Deferred: numpy takes a moment to load.
+        from shared_core.extraction.span_tagger import load_tagger
+
+        for begin, stop in load_tagger(lang).words(text):
+            if begin < start < stop:
+                start = begin
+            if begin < end < stop:
+                end = stop
     while start and INSIDE.match(text[max(start - 2, 0) : start + 1]):
         start -= 1
     while end < len(text) and INSIDE.match(text[max(end - 2, 0) : end + 1]):
@@ -364,30 +421,27 @@ def kin_of(text: str, span: TaggedSpan, spans: Sequence[TaggedSpan], rules: Read
     return ""
 
 
-def fits(value: str, shape: str, text: str, span: TaggedSpan, lang: Language) -> bool:
-    """Tell whether a value looks like one of its kind."""
-    if not value or len(value) > MAX_VALUE_CHARACTERS or NO_VALUE.fullmatch(value):
+def fits(proposal: Proposal, lang: Language) -> bool:
+    """Tell whether words look like a value of their kind."""
+    words, shape = proposal.words, proposal.tag.shape
+    single = proposal.span.slot.removeprefix("kin_") in SINGLE_CHARACTER
+    if not re.search(r"\w", words) or NO_VALUE.fullmatch(words):
         return False
-    if not re.search(r"\w", value):
+    if len(words) > MAX_VALUE_CHARACTERS or (len(words) == 1 and not single):
         return False
-    if len(value) == 1 and span.slot.removeprefix("kin_") not in SINGLE_CHARACTER:
-        return False
-    if shape == "name":
-        return is_name(value, text[: span.start], load_rules(lang))
-    if shape == "age":
-        return is_age(value, text[span.end :])
-    if shape == "date":
-        return bool(DATE.search(value))
-    if shape == "quantity":
-        return bool(NUMBER.search(value))
-    if shape == "count":
-        return bool(HAN_CHARACTER.search(value)) or " " in value
-    if COUNT.fullmatch(value):
-        return False
-    return shape != "place" or not NO_PLACE.search(value)
+    looks = {
+        "name": lambda: is_name(words, load_rules(lang)),
+        "age": lambda: is_age(words, proposal.after),
+        "date": lambda: bool(DATE.search(words)),
+        "quantity": lambda: bool(NUMBER.search(words)),
+        "count": lambda: bool(HAN_CHARACTER.search(words)) or " " in words,
+        "place": lambda: not COUNT.fullmatch(words) and not NO_PLACE.search(words),
+        "words": lambda: not COUNT.fullmatch(words),
+    }
+    return looks[shape]()
 
 
-def is_name(value: str, before: str, rules: RuleSet) -> bool:
+def is_name(value: str, rules: RuleSet) -> bool:
     """Tell whether a value may be a name."""
     if rules.no_person.fullmatch(value) or len(value.split()) > MAX_NAME_WORDS:
         return False
@@ -408,7 +462,7 @@ def is_age(value: str, after: str) -> bool:
 
 def fact_of(value: str, proposal: Proposal, lang: Language, event_id: str) -> FactDraft:
     """Return the draft of a proposed fact."""
-    rules, kin, span = load_rules(lang), proposal.kin, proposal.span
+    rules, kin, span = load_rules(lang), proposal.kin or SOMEBODY, proposal.span
     slot = proposal.tag.slot.format(kin=kin)
     parts = slot.split(".")
     inner = ".".join(parts[2:])

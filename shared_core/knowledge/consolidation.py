@@ -395,7 +395,9 @@ def _needs_reading(now: ThreadWindow | None, read: ThreadWindow | None) -> bool:
     added = [one for one in now.people if before.pop(one.memory_id, None) != one]
     if before or not added:
         return bool(before)
-    text = normalised(" ".join(one.text for one in (*now.context, *(turn for _, turn in now.turns))))
+    text = normalised(
+        " ".join(one.text for one in (*now.context, *(turn for _, turn in now.turns)))
+    )
     names = (normalised(name) for one in added for name in (one.name, *one.aliases))
     return any(place_of(name, text) >= 0 for name in names)
 
