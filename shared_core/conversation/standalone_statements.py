@@ -18,6 +18,7 @@ from shared_core.core.domain import USER, Event, FactDraft, KnownPerson, Stateme
 from shared_core.errors import InvalidInput
 from shared_core.extraction.grouping import DEICTIC, described_by, statements_of
 from shared_core.extraction.rule_reader import ResolvedClause, read_turn
+from shared_core.extraction.trained_reader import is_proposed
 from shared_core.nlp.coreference import observe_turns, resolve_query
 from shared_core.nlp.discourse import DiscourseState
 from shared_core.nlp.kinship import Referent, title_for
@@ -29,6 +30,7 @@ from shared_core.privacy.sanitizing import is_small_talk
 OWN_IMPORTANCE: Final = 6.0
 OTHER_IMPORTANCE: Final = 3.0
 MAX_STATEMENTS: Final = 500
+MAX_AS_SAID: Final = 400
 """Most statements kept of one conversation."""
 
 REQUEST: Final = re.compile(
@@ -63,7 +65,7 @@ def session_statements(
     context: the turns before them. people: the people named before all of them. privacy is
     "private" for the user's life, and None where the words do not decide.
     """
-    clauses = _clauses(events, context, people)
+    clauses, read = _clauses(events, context, people)
     grouped = _Grouped(statements_of(clauses)[:MAX_STATEMENTS])
     naming = _user_named(clauses)
     found: dict[str, StatementDraft] = {}
@@ -89,7 +91,21 @@ def session_statements(
         found.setdefault(draft.text, draft)
     if name_told and naming is not None:
         found.pop(_text(naming[0]), None)
+    told = {event_id for one in found.values() for event_id in one.event_ids}
+    for event in events:
+        if event.event_id in read - told:
+            found.setdefault(event.text, _as_said(event))
     return list(found.values())[:MAX_STATEMENTS]
+
+
+def _as_said(event: Event) -> StatementDraft:
+    """Return a turn as a statement, as it was said."""
+    return StatementDraft(
+        text=event.text.strip()[:MAX_AS_SAID],
+        event_ids=(event.event_id,),
+        importance=OWN_IMPORTANCE,
+        privacy="private",
+    )
 
 
 def says_less(text: str, other: str) -> bool:
@@ -103,15 +119,20 @@ def says_less(text: str, other: str) -> bool:
 
 def _clauses(
     events: Sequence[Event], context: Sequence[Event], people: Sequence[KnownPerson]
-) -> list[ResolvedClause]:
+) -> tuple[list[ResolvedClause], set[str]]:
+    """Return the clauses of turns, and the ids of those where the trained reader finds a fact."""
     discourse = DiscourseState(people)
     observe_turns(discourse, context)
     clauses: list[ResolvedClause] = []
+    read: set[str] = set()
     for event in events:
         if event.role == "agent":
             observe_turns(discourse, [event])
-        clauses += read_turn(event, discourse).clauses
-    return [clause for clause in clauses if clause.complete and clause.text.strip()]
+        reading = read_turn(event, discourse, reader=True)
+        clauses += reading.clauses
+        if any(is_proposed(one) for one in reading.facts):
+            read.add(event.event_id)
+    return [one for one in clauses if one.complete and one.text.strip()], read
 
 
 class _Grouped:

@@ -51,6 +51,17 @@ COMMA: Final = re.compile("(?<=[,，])")
 CODE: Final = re.compile(r"[\w.]\(\s*['\"]|[{}<>]|==|=\s*['\"]|;\s*$")
 """A sentence of code, which the trained reader leaves alone."""
 UNDATED_PLAN: Final = timedelta(days=90)
+FAR_PLAN: Final = timedelta(days=1100)
+"""Time for which a plan is kept whose month or year is named in a way that is not read."""
+FAR: Final = re.compile(
+    r"\b(?:20\d\d|jan|feb|mar|apr|may|june?|july?|aug|sep|oct|nov|dec)|20\d\d年|月", re.I
+)
+WENT: Final = re.compile(
+    r"\b(?:went|was|were|had|been|got back|came back|last (?:week|month|year|night)|yesterday|ago"
+    r"|just \w+ed)\b|昨|上周|上个月|上個月|去年|刚|剛|去了|isn'?t|not\b",
+    re.IGNORECASE,
+)
+"""What tells of a trip or an appointment that is over."""
 MAX_TAGGED_SENTENCES: Final = 60
 """Maximum number of sentences of a turn that the trained reader reads."""
 
@@ -160,16 +171,20 @@ def propose(
     """Yield what the trained reader proposes for a turn that the rules have read."""
     for passage in passages(reading.sentences[:MAX_TAGGED_SENTENCES]):
         lang = passage.language
-        for draft, sentence in proposed_facts(
+        for draft, proposal in proposed_facts(
             passage, event.event_id, without, known=reading.facts
         ):
+            sentence = proposal.sentence
             if draft.slot in switched_off(sentence, lang, without):
                 continue
             if is_read(draft, sentence, reading.facts):
                 continue
-            about = about_whom(draft, sentence, lang, discourse)
+            around = proposal.of_kin if proposal.kin else sentence
+            about = about_whom(draft, around, lang, discourse)
             if attribute_of(draft.slot) == NOTE and lapses_at(sentence, event.occurred_at):
                 about = as_plan(about)
+            if attribute_of(about.slot) == PLAN and WENT.search(sentence):
+                continue
             yield from in_time([about], sentence, event) or ()
 
 
@@ -374,7 +389,8 @@ def in_time(facts: Sequence[FactDraft], original: str, event: Event) -> list[Fac
     if any(attribute_of(draft.slot) == PLAN for draft in facts):
         lapses = lapses_at(original, event.occurred_at)
         if lapses is None and not to_come and all(map(is_proposed, facts)):
-            lapses = event.occurred_at + UNDATED_PLAN
+            is_far = FAR.search(original)
+            lapses = event.occurred_at + (FAR_PLAN if is_far else UNDATED_PLAN)
     if to_come and not lapses:
         return None
     found = []

@@ -22,7 +22,7 @@ from shared_core.nlp.text import HAN, Language
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
-MAX_TOKENS: Final = 80
+MAX_TOKENS: Final = 160
 """Maximum number of tokens read of a clause."""
 NGRAM_BUCKETS: Final = 8192
 OVER: Final = 0.5

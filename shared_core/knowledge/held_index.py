@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from math import ceil
 from typing import Final
 
 from shared_core.core.domain import USER, FactDraft, HeldFact
@@ -35,6 +36,8 @@ TRAIT_END: Final = re.compile(r"(?:过敏|主义者|者|的人|患者)$")
 DATED: Final = re.compile(
     r"\d{1,2}月(?:\d{1,2}[号日]?)?|[每下]?(?:周|星期|礼拜)[一二三四五六日天末]"
 )
+MENTIONED: Final = 0.6
+"""Least share of a Chinese value that mentions it."""
 SHORTEST: Final = 2
 """Minimum characters of a form that mentions a longer Chinese value."""
 
@@ -171,11 +174,14 @@ class HeldIndex:
         ]
 
     def touched(self, words: str, language: Language) -> list[HeldFact]:
-        """Return the facts that a few words mention, also by a part of the value."""
+        """Return the facts that a few words mention, also by the greater part of a Chinese value.
+
+        The part must begin the value, because what ends it may be common: 招商银行, 工商银行.
+        """
         found = {key_of(fact): fact for fact, _ in self.mentioned(words, language)}
-        pairs = _pairs(normalised(words))
-        for key, fact in self._han.items() if pairs else ():
-            if pairs & _pairs(normalised(fact.value)) - load_revision_rules("zh").weak:
+        low = normalised(words)
+        for key, fact in self._han.items() if HAN_CHARACTER.search(low) else ():
+            if _begins(mention_forms(fact.value), low):
                 found[key] = fact
         return list(found.values())
 
@@ -202,13 +208,13 @@ class HeldIndex:
         return list(found.values())
 
 
-def _pairs(text: str) -> set[str]:
-    """Return the pairs of neighbouring Chinese characters of a text."""
-    return {
-        text[at : at + SHORTEST]
-        for at in range(len(text) - 1)
-        if HAN_CHARACTER.match(text[at]) and HAN_CHARACTER.match(text[at + 1])
-    }
+def _begins(forms: Iterable[str], words: str) -> bool:
+    """Tell whether words hold the beginning of a form, at least MENTIONED of it."""
+    for form in forms:
+        size = max(SHORTEST, ceil(len(form) * MENTIONED))
+        if form[:size] in words:
+            return True
+    return False
 
 
 def _is_mention(fact: HeldFact, matches: list[re.Match[str]], language: Language) -> bool:

@@ -170,9 +170,9 @@ class Revision:
                     continue
                 for draft in self._drafts(event, clause.language, change):
                     say(draft)
-        for change in tagged_ends(over, self._held):
+        for change, lang in list(tagged_ends(over, self._held)):
             if change.fact is not None and key_of(change.fact) not in stated:
-                for draft in self._drafts(event, over[0].language, change):
+                for draft in self._drafts(event, lang, change):
                     say(draft)
         for draft in self._displaced(event, drafts):
             say(draft)

@@ -1,23 +1,36 @@
 """Which of the facts that hold end by what the trained reader takes for over. Pure.
 
 The reader marks the words of a value that no longer holds, "swapped the [iphone] for a pixel".
-Those that mention a held fact of the same kind end it, or raise a doubt where the reader is not
-sure. Words that mention no held fact, "[handed my badge in]", end nothing.
+Those that are the value of a held fact of the same kind end it. Those that only mention it, and
+those of which the reader is not sure, raise a doubt. Words that mention no held fact, "[handed my
+badge in]", end nothing.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, Literal
 
 from shared_core.core.domain import USER, FactDraft, HeldFact
-from shared_core.extraction.trained_reader import TRUST, Tag, tag_of
-from shared_core.knowledge.clause_changes import Change, vetoed_verdict, weakest
-from shared_core.knowledge.held_index import HeldIndex, kinds_of, relation_of
+from shared_core.extraction.reader_rules import Tag
+from shared_core.extraction.trained_reader import SOMEBODY, TRUST, tag_of
+from shared_core.knowledge.clause_changes import Change, vetoed_verdict
+from shared_core.knowledge.held_index import (
+    HeldIndex,
+    Key,
+    key_of,
+    kinds_of,
+    mention_forms,
+    relation_of,
+)
 from shared_core.nlp.rules.revision import load_revision_rules
+from shared_core.nlp.slots import RELATION
+from shared_core.nlp.text import Language, normalised
 
 SURE: Final = 0.9 * TRUST
 """Least confidence at which a fact ends; below it is doubted."""
+ARTICLE: Final = re.compile(r"^(?:the|my|our|an?|some|old|that|this) (?:old )?")
 NEAR: Final = (
     {"taste", "pursuit", "trait", "health"}, {"job", "trait"}, {"own", "tool"},
     {"plan", "pursuit"},
@@ -25,33 +38,37 @@ NEAR: Final = (
 """Kinds of facts that one may tell of in the words of another: a taste is a habit."""
 
 
-def tagged_ends(proposed: Iterable[FactDraft], held: HeldIndex) -> Iterator[Change]:
+def tagged_ends(
+    proposed: Iterable[FactDraft], held: HeldIndex
+) -> Iterator[tuple[Change, Language]]:
     """Yield the ends and doubts of held facts, each fact once. proposed: retractions."""
-    seen: set[int] = set()
+    seen: set[Key] = set()
     for draft in proposed:
         tag, said = tag_of(draft), draft.statement
         rules = load_revision_rules(draft.language)
         limit = vetoed_verdict(said, said, rules, kinds_of(tag.slot))
-        verdict = weakest("end" if draft.confidence >= SURE else "doubt", limit)
-        if verdict == "none":
-            continue
-        for fact in _mentioned(draft, tag, held):
-            if id(fact) not in seen:
-                seen.add(id(fact))
-                yield Change(verdict=verdict, rule=draft.pattern, fact=fact)
+        for fact in held.touched(draft.value, draft.language):
+            if limit == "none" or key_of(fact) in seen or not _may_be(fact, draft, tag):
+                continue
+            seen.add(key_of(fact))
+            is_sure = draft.confidence >= SURE and _names(draft.value, fact)
+            verdict: Literal["end", "doubt"] = "end" if is_sure and limit == "end" else "doubt"
+            yield Change(verdict=verdict, rule=draft.pattern, fact=fact), draft.language
 
 
-def _mentioned(draft: FactDraft, tag: Tag, held: HeldIndex) -> list[HeldFact]:
-    """Return the held facts that the words of a retraction mention."""
-    return [fact for fact in held.touched(draft.value, draft.language) if _may_be(fact, tag)]
+def _names(words: str, fact: HeldFact) -> bool:
+    """Tell whether words are the value of a fact, and no word beside: golf, but no golf clubs."""
+    said, value = (ARTICLE.sub("", normalised(one)) for one in (words, fact.value))
+    return said == value or said in mention_forms(fact.value)
 
 
-def _may_be(fact: HeldFact, tag: Tag) -> bool:
-    """Tell whether a tag may be about a fact."""
+def _may_be(fact: HeldFact, draft: FactDraft, tag: Tag) -> bool:
+    """Tell whether a retraction may be about a fact: of the same person, and of a like kind."""
     if relation_of(fact):
-        return tag.of_kin or tag.slot in ("marital_status", "pet_kind", "children_count")
-    if fact.subject != USER or tag.of_kin:
-        return fact.slot.rpartition(".")[2] == tag.slot.rpartition(".")[2]
+        kin = draft.slot.removeprefix(f"{RELATION}.")
+        return tag.of_kin and tag.shape == "name" and kin in (SOMEBODY, relation_of(fact))
+    if tag.of_kin or fact.subject != USER:
+        return fact.slot == draft.slot
     kinds, own = kinds_of(fact.slot), kinds_of(tag.slot)
     if fact.slot == tag.slot or kinds & own:
         return True

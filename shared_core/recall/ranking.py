@@ -160,7 +160,7 @@ def parts_held(run: str, held: Collection[str]) -> list[str]:
 
 
 WORDS: Final = re.compile(r"\w+")
-NOTED: Final = re.compile("^(?:user said |用户说 ?)")
+NOTED: Final = re.compile(r"^(?:user said |用户说 ?)")
 """What stands before the words of the user in a note (slot `note`)."""
 LEAST_CHARACTERS: Final = 200
 """Minimum characters of a truncated text, unless it is the only one."""

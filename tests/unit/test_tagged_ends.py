@@ -37,7 +37,7 @@ def over(
 ) -> FactDraft:
     return FactDraft(
         fact_type="profile",
-        slot=tag,
+        slot={"kin_name": "relation.person"}.get(tag, tag),
         value=words,
         statement=said,
         event_id="1",
@@ -51,32 +51,44 @@ def over(
 
 FACTS = [
     held("employer", "Amazon warehouse"), held("phone", "Nokia 3310"), held("like", "coffee"),
-    held("relation.cat", "Mog"), held("residence", "深水埗劏房"), held("car", "桑塔纳"),
+    held("plan", "去韩国旅游"), held("bank", "招商银行"), held("relation.cat", "Mog"),
+    held("residence", "深水埗劏房"), held("car", "桑塔纳"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("draft", "value"),
     [
-        (
-            over("tool", "the old nokia brick", "the old nokia brick is in the recycling"),
-            "Nokia 3310",
-        ),
+        (over("like", "coffee", "coffee isn't for me now"), "coffee"),
         (over("kin_name", "mog", "we said goodbye to mog on saturday"), "Mog"),
-        (over("residence", "深水埗間劏房", "深水埗間劏房交返鎖匙", language="zh"), "深水埗劏房"),
+        (over("residence", "深水埗劏房", "深水埗劏房交返鎖匙", language="zh"), "深水埗劏房"),
         (over("car", "桑塔纳", "桑塔纳报废了", language="zh"), "桑塔纳"),
     ],
 )
-def test_words_that_mention_a_fact_of_the_kind_end_it(draft: FactDraft, value: str) -> None:
-    [change] = tagged_ends([draft], HeldIndex(FACTS))
+def test_the_value_of_a_fact_of_the_kind_ends_it(draft: FactDraft, value: str) -> None:
+    [(change, _)] = tagged_ends([draft], HeldIndex(FACTS))
     assert change.fact is not None
     assert (change.verdict, change.fact.value) == ("end", value)
     assert change.rule == draft.pattern
 
 
+@pytest.mark.parametrize(
+    ("draft", "value"),
+    [
+        (over("tool", "the old nokia brick", "the nokia brick is in the recycling"), "Nokia 3310"),
+        (over("residence", "深水埗間", "深水埗間交返鎖匙", language="zh"), "深水埗劏房"),
+        (over("like", "coffee machine", "the coffee machine died"), "coffee"),
+    ],
+)
+def test_words_that_only_mention_a_value_raise_a_doubt(draft: FactDraft, value: str) -> None:
+    [(change, _)] = tagged_ends([draft], HeldIndex(FACTS))
+    assert change.fact is not None
+    assert (change.verdict, change.fact.value) == ("doubt", value)
+
+
 def test_a_reading_that_is_not_sure_raises_a_doubt() -> None:
     draft = over("kin_name", "mog", "we said goodbye to mog", sure=SURE - 0.1)
-    [change] = tagged_ends([draft], HeldIndex(FACTS))
+    [(change, _)] = tagged_ends([draft], HeldIndex(FACTS))
     assert change.verdict == "doubt"
 
 
@@ -85,7 +97,10 @@ def test_a_reading_that_is_not_sure_raises_a_doubt() -> None:
     [
         over("employer", "handed my badge in", "handed my badge in on friday"),
         over("plan", "coffee on thursday", "coffee on thursday is off"),
-        over("residence", "Leeds", "goodbye Leeds"),
+        over("tool", "coffee maker", "the coffee maker is on the tip"),
+        over("kin_employer", "amazon warehouse", "dad left the amazon warehouse"),
+        over("plan", "去日本旅游", "去日本旅游取消了", language="zh"),
+        over("tool", "工商银行", "工商银行卡注销了", language="zh"),
     ],
 )
 def test_words_that_mention_nothing_of_the_kind_end_nothing(draft: FactDraft) -> None:

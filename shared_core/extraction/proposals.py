@@ -1,0 +1,226 @@
+"""Decides which words of the tagger are worth a fact: whose they are, how they look. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from shared_core.extraction.reader_rules import Tag, load_reader_rules
+from shared_core.nlp.rules import RuleSet, load_rules
+from shared_core.nlp.text import HAN_CHARACTER, Language, is_question
+
+if TYPE_CHECKING:
+    from shared_core.extraction.span_tagger import TaggedSpan
+
+RULE: Final = "rule"
+MAX_VALUE_CHARACTERS: Final = 120
+MAX_NAME_WORDS: Final = 3
+AGES: Final = range(1, 111)
+LEAST_OVER: Final = 2
+"""Minimum characters of words that are over."""
+SINGLE_CHARACTER: Final = frozenset(["dislike", "like", "zodiac", "surname", "age"])
+"""Slots whose values may be one Chinese character."""
+PAST_TOO: Final = frozenset(["origin", "education"])
+"""Slots whose values are told of the past."""
+DENIED_TOO: Final = frozenset(["dislike", "rule", "plan", "schedule", "note"])
+"""Slots whose values may stand after a "not": "I don't eat pork"."""
+LEFT: Final = frozenset(["residence", "employer"])
+"""Slots whose value may be named as the one that was left: "from Austin to Denver"."""
+UNCUT: Final = frozenset(["residence", "employer", "origin", "name"])
+"""Slots with one value, of which a Chinese word cut short must not take the place of another."""
+LEAST_CLAUSE: Final[dict[Language, int]] = {"en": 2, "zh": 4}
+MAX_BARE: Final[dict[Language, int]] = {"en": 9, "zh": 16}
+"""Words, or Chinese characters, of a clause that is kept as a whole; the most if it does not name
+the user."""
+MAX_SENTENCE: Final[dict[Language, int]] = {"en": 180, "zh": 70}
+COUNT: Final = re.compile(
+    r"\d{1,3}|one|two|three|four|five|six|seven|eight|nine|ten|once|twice|[一二两三四五六七八九十]",
+    re.IGNORECASE,
+)
+NUMBER: Final = re.compile(
+    r"\d|[零〇一二两三四五六七八九十百千万半]|\b(?:\w+teen|\w+ty)\b", re.IGNORECASE
+)
+NO_QUANTITY: Final = re.compile(r"(?:19|20)\d\d年|[岁歲]|\d ?(?:yo|y/o|years?)\b", re.IGNORECASE)
+DATE: Final = re.compile(
+    r"\d|[一二三四五六七八九十正腊]月|初[一二三四五六七八九十]"
+    r"|\b(?:jan|feb|mar|apr|may|june?|july?|aug|sep|oct|nov|dec|christmas|halloween|new year)",
+    re.IGNORECASE,
+)
+OTHER_UNIT: Final = re.compile(
+    r"\s*(?:kg|cm|km|%|\.\d|lbs?|pounds?|kilos?|minutes?|hours?|days?|weeks?|months?|bucks"
+    r"|公斤|斤|厘米|米|块|元|号|月|点|分)"
+)
+NAME_APART: Final = re.compile(r"[.!?。！？；;，].|,(?! (?:my|our|the)\b)|\S.{24}", re.DOTALL)
+"""What stands between a relative and a name that is another's: "back from mums, Rosie is here"."""
+PRIVILEGE: Final = re.compile(
+    r"\b(?:admin|administrator|root|sudo|superuser|moderator)\b|管理员|管理員", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """The words of a span that may be worth a fact, and what stands around them.
+
+    before: the text up to them. after: the text from them on. kin: "" for the user. of_kin: the
+    text from the word for the relative on.
+    """
+
+    words: str
+    clause: str
+    sentence: str
+    before: str
+    after: str
+    span: TaggedSpan
+    tag: Tag
+    kin: str
+    of_kin: str
+    is_over: bool
+
+
+def ends(proposal: Proposal, lang: Language) -> bool:
+    """Tell whether words that are over may name a value of the user, or of a relative."""
+    words, tag = proposal.words, proposal.tag
+    if len(words) < LEAST_OVER or load_reader_rules(lang).words["no_value"].fullmatch(words):
+        return False
+    if about_stranger(proposal, lang):
+        return False
+    if tag.of_kin:
+        return bool(proposal.kin) or tag.shape == "name"
+    return not about_other(proposal, lang)
+
+
+def states(proposal: Proposal, ended: Sequence[TaggedSpan], lang: Language) -> bool:
+    """Tell whether words state a value of the user, or of a relative, that holds.
+
+    ended: spans of what no longer holds.
+    """
+    span, tag, found = proposal.span, proposal.tag, load_reader_rules(lang).words
+    slot = tag.slot.rsplit(".", 1)[-1]
+    if any(one.start < span.end and span.start < one.end for one in ended):
+        return False
+    if slot not in PAST_TOO and found["past"].search(proposal.clause):
+        return False
+    if slot not in DENIED_TOO and found["denied"].search(before_in_clause(proposal)):
+        return False
+    if tag.slot in LEFT and found["left"].search(proposal.before):
+        return False
+    if about_stranger(proposal, lang) or (tag.of_kin and not proposal.kin):
+        return False
+    if tag.of_kin and tag.shape == "name" and not is_named_there(proposal):
+        return False
+    if not tag.of_kin and about_other(proposal, lang):
+        return False
+    if tag.slot in UNCUT and lang == "zh" and is_cut(proposal):
+        return False
+    if tag.whole and not is_telling(proposal, lang):
+        return False
+    return fits(proposal, lang)
+
+
+def is_named_there(proposal: Proposal) -> bool:
+    """Tell whether a name stands beside the word for a relative: 儿子叫豆豆."""
+    begin = len(proposal.before) + len(proposal.after) + proposal.span.end - proposal.span.start
+    kin_at = begin - len(proposal.of_kin)
+    first, last = sorted([(kin_at, kin_at), (proposal.span.start, proposal.span.end)])
+    whole = proposal.before + proposal.words + proposal.after
+    return not NAME_APART.search(whole[first[1] : last[0]])
+
+
+def before_in_clause(proposal: Proposal) -> str:
+    """Return the part of the clause before the words."""
+    return proposal.clause[: max(proposal.clause.find(proposal.words), 0)]
+
+
+def about_stranger(proposal: Proposal, lang: Language) -> bool:
+    """Tell whether a stranger, such as a patient, is the last person named before the words."""
+    found = load_reader_rules(lang).words
+    strangers = [one.end() for one in found["strangers"].finditer(proposal.before)]
+    return bool(strangers) and not found["self"].search(proposal.before[strangers[-1] :])
+
+
+def about_other(proposal: Proposal, lang: Language) -> bool:
+    """Tell whether somebody else than the user is the last person in the clause before them."""
+    found, before = load_reader_rules(lang).words, before_in_clause(proposal)
+    others = [one.end() for one in found["others"].finditer(before)]
+    others += [
+        one.end() for one in load_rules(lang).kin_mention.finditer(before)
+        if not found["beside"].search(before[: one.start()])
+    ]  # fmt: skip
+    return bool(others) and not found["self"].search(before[max(others) :])
+
+
+def is_cut(proposal: Proposal) -> bool:
+    """Tell whether Chinese words may go on: the next character is none that follows a value."""
+    follows = load_reader_rules("zh").words["follows"]
+    after = proposal.after.strip()
+    return bool(HAN_CHARACTER.match(after)) and not follows.match(after)
+
+
+def is_telling(proposal: Proposal, lang: Language) -> bool:
+    """Tell whether a clause is worth to be kept as a whole.
+
+    It has more than a word, is no part of a long prompt, asks nothing, and names the user unless it
+    is short. An instruction must be one of style or for good.
+    """
+    clause, slot, found = proposal.clause, proposal.tag.slot, load_reader_rules(lang).words
+    size = len(clause) if lang == "zh" else len(clause.split())
+    if size < LEAST_CLAUSE[lang] or len(proposal.sentence) > MAX_SENTENCE[lang]:
+        return False
+    if slot == RULE:
+        return bool(found["standing"].search(clause))
+    if found["asks"].search(clause):
+        return False
+    if is_question(proposal.sentence) and proposal.sentence.rstrip(" ?？").endswith(clause):
+        return False
+    return bool(found["self"].search(clause)) or (
+        size <= MAX_BARE[lang] and not found["others"].match(clause)
+    )
+
+
+def fits(proposal: Proposal, lang: Language) -> bool:
+    """Tell whether words look like a value of their kind."""
+    words, shape = proposal.words, proposal.tag.shape
+    single = proposal.span.slot.removeprefix("kin_") in SINGLE_CHARACTER
+    found = load_reader_rules(lang).words
+    if not re.search(r"\w", words) or found["no_value"].fullmatch(words):
+        return False
+    if PRIVILEGE.search(words):
+        return False
+    if len(words) > MAX_VALUE_CHARACTERS or (len(words) == 1 and not single):
+        return False
+    looks = {
+        "name": lambda: is_name(words, load_rules(lang)),
+        "age": lambda: is_age(words, proposal.after),
+        "date": lambda: bool(DATE.search(words)),
+        "quantity": lambda: is_quantity(words, proposal.after),
+        "count": lambda: bool(HAN_CHARACTER.search(words)) or " " in words,
+        "place": lambda: not COUNT.fullmatch(words) and not found["no_place"].search(words),
+        "words": lambda: not COUNT.fullmatch(words),
+    }
+    return looks[shape]()
+
+
+def is_quantity(value: str, after: str) -> bool:
+    """Tell whether a value is a number, and none of a year or an age."""
+    return bool(NUMBER.search(value)) and not NO_QUANTITY.search(value + after[:4])
+
+
+def is_name(value: str, rules: RuleSet) -> bool:
+    """Tell whether a value may be a name."""
+    if rules.no_person.fullmatch(value) or len(value.split()) > MAX_NAME_WORDS:
+        return False
+    if re.search(r"\d", value):
+        return False
+    return not HAN_CHARACTER.search(value) or len(value) <= MAX_NAME_WORDS + 2
+
+
+def is_age(value: str, after: str) -> bool:
+    """Tell whether a value is an age: a number of years, without another unit after it."""
+    digits = re.search(r"\d+", value)
+    if digits and int(digits[0]) not in AGES:
+        return False
+    if OTHER_UNIT.match(after):
+        return False
+    return bool(NUMBER.search(value) or re.search(r"[a-z]", value))
