@@ -17,12 +17,13 @@ from typing import Final
 from shared_core.core.domain import USER, Event, FactDraft, KnownPerson, StatementDraft
 from shared_core.errors import InvalidInput
 from shared_core.extraction.grouping import DEICTIC, described_by, statements_of
+from shared_core.extraction.reader_rules import load_reader_rules
 from shared_core.extraction.rule_reader import ResolvedClause, read_turn
 from shared_core.extraction.trained_reader import is_proposed
 from shared_core.nlp.coreference import observe_turns, resolve_query
 from shared_core.nlp.discourse import DiscourseState
 from shared_core.nlp.kinship import Referent, title_for
-from shared_core.nlp.text import HAN, Language
+from shared_core.nlp.text import HAN, Language, language
 from shared_core.ports.storage import Extractor
 from shared_core.privacy.classifier import OF_THE_USER
 from shared_core.privacy.sanitizing import is_small_talk
@@ -93,9 +94,14 @@ def session_statements(
         found.pop(_text(naming[0]), None)
     told = {event_id for one in found.values() for event_id in one.event_ids}
     for event in events:
-        if event.event_id in read - told:
+        if event.event_id in read - told and not _speaks_of_others(event.text):
             found.setdefault(event.text, _as_said(event))
     return list(found.values())[:MAX_STATEMENTS]
+
+
+def _speaks_of_others(text: str) -> bool:
+    """Tell whether a text has a pronoun for somebody else, whom nothing else may name."""
+    return bool(load_reader_rules(language(text)).words["others"].search(text))
 
 
 def _as_said(event: Event) -> StatementDraft:

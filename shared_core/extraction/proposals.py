@@ -82,7 +82,10 @@ class Proposal:
 def ends(proposal: Proposal, lang: Language) -> bool:
     """Tell whether words that are over may name a value of the user, or of a relative."""
     words, tag = proposal.words, proposal.tag
-    if len(words) < LEAST_OVER or load_reader_rules(lang).words["no_value"].fullmatch(words):
+    rules = load_reader_rules(lang)
+    if rules.words["no_value"].fullmatch(words):
+        return False
+    if len(words) < LEAST_OVER and words not in rules.things.get(tag.slot, ()):
         return False
     if about_stranger(proposal, lang):
         return False

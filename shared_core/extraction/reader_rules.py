@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -28,7 +28,8 @@ class Tag:
 class ReaderRules:
     """The reader's data in one language; see reader.toml.
 
-    slot_floor, value_floor: least probabilities. words: expressions by name.
+    slot_floor, value_floor: least probabilities. words: expressions by name. things: words for the
+    only thing of a slot, such as "car".
     """
 
     slot_floor: float
@@ -36,6 +37,7 @@ class ReaderRules:
     kin: Mapping[str, str]
     sentences: Mapping[str, str]
     words: Mapping[str, re.Pattern[str]]
+    things: Mapping[str, Collection[str]]
 
 
 @lru_cache
@@ -54,6 +56,7 @@ def load_reader_rules(lang: Language) -> ReaderRules:
         kin={**load_rules(lang).kin, **source["kin"][lang]},
         sentences={**load_rules(lang).sentences, **source["sentences"][lang]},
         words={name: re.compile(one, re.IGNORECASE) for name, one in source["words"][lang].items()},
+        things={slot: frozenset(words) for slot, words in source["things"][lang].items()},
     )
 
 

@@ -43,6 +43,7 @@ INSIDE: Final = re.compile(
     r".?[A-Za-z0-9'’\u00c0-\u024f][A-Za-z0-9'’\u00c0-\u024f]\Z|\d[.,]\d\Z|.\d[.,]\Z", re.DOTALL
 )
 """Characters before a place and the one after it, if the place is inside of a word or number."""
+PARTICLE: Final = re.compile("^[了的着過过]+")
 OF_OTHER: Final = re.compile(r"(?:['’]?s)?\s*|\s*的\s*")
 CLAUSE_END: Final = re.compile(r"[,，;；。！？\n]\s*|[.!?]+\s+|\s+[-–—]\s+")
 NUMERAL: Final = re.compile(r"[\d零〇一二两三四五六七八九十百千万半]")
@@ -219,7 +220,7 @@ def whole_words(text: str, span: TaggedSpan, lang: Language) -> str:
         start -= 1
     while end < len(text) and INSIDE.match(text[max(end - 2, 0) : end + 1]):
         end += 1
-    return text[start:end].strip(TRAILING)
+    return PARTICLE.sub("", text[start:end].strip(TRAILING))
 
 
 def clause_around(text: str, span: TaggedSpan) -> str:

@@ -22,7 +22,7 @@ from shared_core.knowledge.clause_changes import Change, ClauseReader, SaidClaus
 from shared_core.knowledge.clause_subject import Subjects
 from shared_core.knowledge.fact_planning import is_earlier_end
 from shared_core.knowledge.held_index import HeldIndex, Key, key_of, relation_of
-from shared_core.knowledge.tagged_ends import SURE, tagged_ends
+from shared_core.knowledge.tagged_ends import REPLACES, tagged_ends
 from shared_core.nlp.affect import fact_importance
 from shared_core.nlp.clauses import clauses, own_sentences
 from shared_core.nlp.relation_schema import triples_of
@@ -120,8 +120,10 @@ class Revision:
         self._reader.begin_turn(event.event_id)
         corrected = self._corrected(event)
         over = [one for one in drafts if is_proposed(one) and one.operation == "retract"]
-        drafts = [one for one in drafts if one not in over and not self._is_rash(one)]
+        rash = [one for one in drafts if one not in over and self._is_rash(one)]
+        drafts = [one for one in drafts if one not in over and one not in rash]
         said = self._said(event, drafts, over)
+        said |= self._doubted_by(event, rash)
         gone = {key for operation, key in said if operation == "retract"}
         kept = [
             one for one in drafts
@@ -137,12 +139,27 @@ class Revision:
 
     def _is_rash(self, draft: FactDraft) -> bool:
         """Tell whether the trained reader is not sure of a value that would replace another."""
-        if not is_proposed(draft) or not draft.functional or draft.confidence >= SURE:
+        if not is_proposed(draft) or not draft.functional or draft.confidence >= REPLACES:
             return False
-        return any(
-            normalised(one.value) != normalised(draft.value)
-            for one in self._held.of_slot(*key_of(draft)[:2])
-        )
+        return bool(self._others_of(draft))
+
+    def _others_of(self, draft: FactDraft) -> list[HeldFact]:
+        """Return the facts with another value than a draft, in its slot and about its subject."""
+        held = self._held.of_slot(*key_of(draft)[:2])
+        return [one for one in held if normalised(one.value) != normalised(draft.value)]
+
+    def _doubted_by(
+        self, event: Event, rash: Sequence[FactDraft]
+    ) -> dict[tuple[str, Key], FactDraft]:
+        """Return doubts of the facts that drafts would replace of which the reader is not sure."""
+        found: dict[tuple[str, Key], FactDraft] = {}
+        for draft in rash:
+            for fact in self._others_of(draft):
+                doubt = Change(verdict="doubt", rule=draft.pattern, fact=fact)
+                for one in self._drafts(event, draft.language, doubt):
+                    found[one.operation, key_of(one)] = one
+                    self._apply(event, one)
+        return found
 
     def _said(
         self, event: Event, drafts: Sequence[FactDraft], over: Sequence[FactDraft]
@@ -450,10 +467,11 @@ def _by_turn(drafts: Sequence[FactDraft]) -> dict[str, list[FactDraft]]:
 
 
 def _with_facts(extraction: Extraction, facts: list[FactDraft]) -> Extraction:
-    """Return an extraction with other facts, and with the edges of those that are new."""
+    """Return an extraction with other facts: with the edges of new ones, not of dropped ones."""
     if facts == list(extraction.facts):
         return extraction
-    old = {id(one) for one in extraction.facts}
+    old, kept = ({id(one) for one in these} for these in (extraction.facts, facts))
     new = [one for one in facts if id(one) not in old and one.operation == "assert"]
-    triples = [*extraction.triples, *triples_of(new)]
+    gone = triples_of([one for one in extraction.facts if id(one) not in kept])
+    triples = [*(one for one in extraction.triples if one not in gone), *triples_of(new)]
     return replace(extraction, facts=facts, triples=triples)

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final, Literal
 
 from shared_core.core.domain import USER, FactDraft, HeldFact
-from shared_core.extraction.reader_rules import Tag
+from shared_core.extraction.proposals import RULE
+from shared_core.extraction.reader_rules import LANGUAGES, Tag, load_reader_rules
 from shared_core.extraction.trained_reader import SOMEBODY, TRUST, tag_of
 from shared_core.knowledge.clause_changes import Change, vetoed_verdict
 from shared_core.knowledge.held_index import (
@@ -30,7 +31,11 @@ from shared_core.nlp.text import Language, normalised
 
 SURE: Final = 0.9 * TRUST
 """Least confidence at which a fact ends; below it is doubted."""
+REPLACES: Final = 0.8 * TRUST
+"""Least confidence at which a value of the reader replaces another one; below that is doubted."""
 ARTICLE: Final = re.compile(r"^(?:the|my|our|an?|some|old|that|this) (?:old )?")
+LEAST_TOPIC: Final = 2
+"""Minimum characters of a word that mentions an instruction."""
 NEAR: Final = (
     {"taste", "pursuit", "trait", "health"}, {"job", "trait"}, {"own", "tool"},
     {"plan", "pursuit"},
@@ -47,7 +52,7 @@ def tagged_ends(
         tag, said = tag_of(draft), draft.statement
         rules = load_revision_rules(draft.language)
         limit = vetoed_verdict(said, said, rules, kinds_of(tag.slot))
-        for fact in held.touched(draft.value, draft.language):
+        for fact in _touched(draft, tag, held):
             if limit == "none" or key_of(fact) in seen or not _may_be(fact, draft, tag):
                 continue
             seen.add(key_of(fact))
@@ -56,9 +61,28 @@ def tagged_ends(
             yield Change(verdict=verdict, rule=draft.pattern, fact=fact), draft.language
 
 
+def _touched(draft: FactDraft, tag: Tag, held: HeldIndex) -> list[HeldFact]:
+    """Return the facts that the words of a retraction mention.
+
+    The word for a thing mentions the only one that is held: "sold the car". A word of an
+    instruction mentions it: 表情 for 回复别用表情.
+    """
+    words = ARTICLE.sub("", normalised(draft.value))
+    facts = held.of_slot(tag.slot)
+    if words in load_reader_rules(draft.language).things.get(tag.slot, ()):
+        return facts if len(facts) == 1 else []
+    if tag.slot == RULE and len(words) >= LEAST_TOPIC:
+        return [one for one in facts if words in normalised(one.value)]
+    return held.touched(draft.value, draft.language)
+
+
 def _names(words: str, fact: HeldFact) -> bool:
     """Tell whether words are the value of a fact, and no word beside: golf, but no golf clubs."""
     said, value = (ARTICLE.sub("", normalised(one)) for one in (words, fact.value))
+    if fact.slot == RULE or any(
+        said in load_reader_rules(one).things.get(fact.slot, ()) for one in LANGUAGES
+    ):
+        return True
     return said == value or said in mention_forms(fact.value)
 
 
