@@ -20,8 +20,12 @@ MAX_NAME_WORDS: Final = 3
 AGES: Final = range(1, 111)
 LEAST_OVER: Final = 2
 """Minimum characters of words that are over."""
-SINGLE_CHARACTER: Final = frozenset(["dislike", "like", "zodiac", "surname", "age"])
-"""Slots whose values may be one Chinese character."""
+SINGLE_CHARACTER: Final = frozenset(
+    ["dislike", "like", "zodiac", "last_name", "age", "allergy", "size", "trait"]
+)
+"""Tags whose values may be one character."""
+COUNTED: Final = frozenset(["size", "grade"])
+"""Slots whose values may be a bare number."""
 PAST_TOO: Final = frozenset(["origin", "education"])
 """Slots whose values are told of the past."""
 DENIED_TOO: Final = frozenset(["dislike", "rule", "plan", "schedule", "note"])
@@ -34,17 +38,23 @@ LEAST_CLAUSE: Final[dict[Language, int]] = {"en": 2, "zh": 4}
 MAX_BARE: Final[dict[Language, int]] = {"en": 9, "zh": 16}
 """Words, or Chinese characters, of a clause that is kept as a whole; the most if it does not name
 the user."""
+SURE_RULE: Final = 0.85
+"""Least probability of an instruction that no word of style marks."""
+OWNED: Final = re.compile(r"(?:\b(?:my|our)|我|我家|^)\s*$", re.IGNORECASE)
+KIN_WORD: Final = re.compile(r"^[^\W\d_]+", re.IGNORECASE)
 MAX_SENTENCE: Final[dict[Language, int]] = {"en": 180, "zh": 70}
 COUNT: Final = re.compile(
     r"\d{1,3}|one|two|three|four|five|six|seven|eight|nine|ten|once|twice|[一二两三四五六七八九十]",
     re.IGNORECASE,
 )
 NUMBER: Final = re.compile(
-    r"\d|[零〇一二两三四五六七八九十百千万半]|\b(?:\w+teen|\w+ty)\b", re.IGNORECASE
+    r"\d|[零〇一二两三四五六七八九十百千万半]"
+    r"|\b(?:\w+teen|\w+ty|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b",
+    re.IGNORECASE,
 )
 NO_QUANTITY: Final = re.compile(r"(?:19|20)\d\d年|[岁歲]|\d ?(?:yo|y/o|years?)\b", re.IGNORECASE)
 DATE: Final = re.compile(
-    r"\d|[一二三四五六七八九十正腊]月|初[一二三四五六七八九十]"
+    r"\d|[一二三四五六七八九十正腊]月|初[一二三四五六七八九十]|[节節至夕夜底头頭]|前一天"
     r"|\b(?:jan|feb|mar|apr|may|june?|july?|aug|sep|oct|nov|dec|christmas|halloween|new year)",
     re.IGNORECASE,
 )
@@ -52,8 +62,12 @@ OTHER_UNIT: Final = re.compile(
     r"\s*(?:kg|cm|km|%|\.\d|lbs?|pounds?|kilos?|minutes?|hours?|days?|weeks?|months?|bucks"
     r"|公斤|斤|厘米|米|块|元|号|月|点|分)"
 )
-NAME_APART: Final = re.compile(r"[.!?。！？；;，].|,(?! (?:my|our|the)\b)|\S.{24}", re.DOTALL)
-"""What stands between a relative and a name that is another's: "back from mums, Rosie is here"."""
+KIN_APART: Final = re.compile(r"[.!?。！？；;,，]|\S.{24}", re.DOTALL)
+"""What stands between a relative and the name of somebody else: "back from mums, Rosie is here"."""
+NAME_APART: Final = re.compile(
+    r"[.!?。！？；;].|[,，] ?(?!(?:my|our|the)\b|我)\S|\S.{24}", re.DOTALL | re.IGNORECASE
+)
+"""The same between a name and a relative after it: "Ravi, my supervisor" is one."""
 PRIVILEGE: Final = re.compile(
     r"\b(?:admin|administrator|root|sudo|superuser|moderator)\b|管理员|管理員", re.IGNORECASE
 )
@@ -115,9 +129,7 @@ def states(proposal: Proposal, ended: Sequence[TaggedSpan], lang: Language) -> b
         return False
     if not tag.of_kin and about_other(proposal, lang):
         return False
-    if tag.slot in UNCUT and lang == "zh" and is_cut(proposal):
-        return False
-    if tag.whole and not is_telling(proposal, lang):
+    if may_be_cut(tag, proposal.after, lang) or (tag.whole and not is_telling(proposal, lang)):
         return False
     return fits(proposal, lang)
 
@@ -126,9 +138,12 @@ def is_named_there(proposal: Proposal) -> bool:
     """Tell whether a name stands beside the word for a relative: 儿子叫豆豆."""
     begin = len(proposal.before) + len(proposal.after) + proposal.span.end - proposal.span.start
     kin_at = begin - len(proposal.of_kin)
-    first, last = sorted([(kin_at, kin_at), (proposal.span.start, proposal.span.end)])
     whole = proposal.before + proposal.words + proposal.after
-    return not NAME_APART.search(whole[first[1] : last[0]])
+    if kin_at > proposal.span.start:
+        return not NAME_APART.search(whole[proposal.span.end : kin_at])
+    between = KIN_WORD.sub("", whole[kin_at : proposal.span.start], count=1)
+    is_apposed = bool(OWNED.search(whole[:kin_at])) and between.strip() in (",", "，")
+    return is_apposed or not KIN_APART.search(between)
 
 
 def before_in_clause(proposal: Proposal) -> str:
@@ -154,10 +169,11 @@ def about_other(proposal: Proposal, lang: Language) -> bool:
     return bool(others) and not found["self"].search(before[max(others) :])
 
 
-def is_cut(proposal: Proposal) -> bool:
-    """Tell whether Chinese words may go on: the next character is none that follows a value."""
-    follows = load_reader_rules("zh").words["follows"]
-    after = proposal.after.strip()
+def may_be_cut(tag: Tag, after: str, lang: Language) -> bool:
+    """Tell whether a Chinese value may go on: the next character is none that follows one."""
+    if lang != "zh" or tag.slot not in UNCUT:
+        return False
+    follows = load_reader_rules(lang).words["follows"]
     return bool(HAN_CHARACTER.match(after)) and not follows.match(after)
 
 
@@ -169,10 +185,12 @@ def is_telling(proposal: Proposal, lang: Language) -> bool:
     """
     clause, slot, found = proposal.clause, proposal.tag.slot, load_reader_rules(lang).words
     size = len(clause) if lang == "zh" else len(clause.split())
-    if size < LEAST_CLAUSE[lang] or len(proposal.sentence) > MAX_SENTENCE[lang]:
+    most = MAX_SENTENCE[lang] * (1 if slot.endswith("note") else 2)
+    if size < LEAST_CLAUSE[lang] or len(proposal.sentence) > most:
         return False
     if slot == RULE:
-        return bool(found["standing"].search(clause))
+        is_sure = proposal.span.sure >= SURE_RULE or bool(found["standing"].search(clause))
+        return is_sure and not found["harmful"].search(clause)
     if found["asks"].search(clause):
         return False
     if is_question(proposal.sentence) and proposal.sentence.rstrip(" ?？").endswith(clause):
@@ -200,7 +218,7 @@ def fits(proposal: Proposal, lang: Language) -> bool:
         "quantity": lambda: is_quantity(words, proposal.after),
         "count": lambda: bool(HAN_CHARACTER.search(words)) or " " in words,
         "place": lambda: not COUNT.fullmatch(words) and not found["no_place"].search(words),
-        "words": lambda: not COUNT.fullmatch(words),
+        "words": lambda: proposal.tag.slot in COUNTED or not COUNT.fullmatch(words),
     }
     return looks[shape]()
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from shared_core.core.domain import FactDraft
 from shared_core.extraction.pattern_facts import TRAILING, voiced
-from shared_core.extraction.proposals import RULE, Proposal, ends, is_telling, states
+from shared_core.extraction.proposals import RULE, Proposal, ends, is_telling, may_be_cut, states
 from shared_core.extraction.reader_rules import (
     LANGUAGES,
     ReaderRules,
@@ -25,6 +25,7 @@ from shared_core.extraction.reader_rules import (
 from shared_core.nlp.affect import fact_importance
 from shared_core.nlp.rules import kin_word, load_rules
 from shared_core.nlp.text import Language
+from shared_core.nlp.typed_text import load_chinese_typing
 
 if TYPE_CHECKING:
     from shared_core.extraction.span_tagger import TaggedSpan
@@ -33,6 +34,9 @@ KIN: Final = "kin"
 """Tag of the word for a relative."""
 TRUST: Final = 0.8
 """Factor on the tagger's probability: a rule is believed before the reader."""
+NOTE: Final = "note"
+UNCUT_SURE: Final = 0.9
+"""Least probability at which a Chinese value that may be cut short is noted."""
 OVER: Final = 0.5
 """Certainty that something is over which the words before it say: "stopped taking lexapro"."""
 SOMEBODY: Final = "person"
@@ -167,7 +171,10 @@ def proposal_of(passage: ReaderText, read: ReaderSpans, span: TaggedSpan, tag: T
     kin, begin = kin_of(text, span, read.spans, load_reader_rules(lang)) if tag.of_kin else ("", 0)
     clause = clause_around(text, span)
     quits = load_reader_rules(lang).words["quits"]
-    is_over = span in read.ended or bool(quits.search(text[: span.start]))
+    may_quit = tag.slot.rpartition(".")[2] not in (RULE, "dislike")
+    is_over = span in read.ended or (may_quit and bool(quits.search(text[: span.start])))
+    if span.sure >= UNCUT_SURE and may_be_cut(tag, text[span.end :], lang):
+        tag = load_tags()[NOTE]
     return Proposal(
         words=whole_words(text, span, lang),
         clause=clause,
@@ -259,7 +266,9 @@ def kin_of(
     for one in near:
         word = re.sub(r"['’]s?$", "", text[one.start : one.end].lower())
         last = word.rsplit(" ", 1)[-1]
-        for form in (word, word.removesuffix("s"), last, last.removesuffix("s")):
+        plain = word.translate(load_chinese_typing().simplified)
+        forms = (word, word.removesuffix("s"), last, last.removesuffix("s"), plain)
+        for form in (*forms, *(plain[at:] for at in range(1, len(plain) - 1))):
             if form in rules.kin:
                 return rules.kin[form], one.start
     return "", 0
