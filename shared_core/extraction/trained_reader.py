@@ -49,7 +49,7 @@ INSIDE: Final = re.compile(
 """Characters before a place and the one after it, if the place is inside of a word or number."""
 PARTICLE: Final = re.compile("^[了的着過过]+")
 OF_OTHER: Final = re.compile(r"(?:['’]?s)?\s*|\s*的\s*")
-CLAUSE_END: Final = re.compile(r"[,，;；。！？\n]\s*|[.!?]+\s+|\s+[-–—]\s+")
+CLAUSE_END: Final = re.compile(r"[,，;；。！？\n]|(?<![.!?])[.!?]{1,8}(?=\s)|(?<=\s)[-–—](?=\s)")
 NUMERAL: Final = re.compile(r"[\d零〇一二两三四五六七八九十百千万半]")
 COUNTED: Final = re.compile(r"[\d零〇一二两三四五六七八九十百千万米斤块]")
 """What stands before a number that goes on: 一米七五."""

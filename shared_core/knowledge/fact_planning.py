@@ -358,6 +358,7 @@ class _FactFold:
             if one.said_at > at
             and (one.fact_type, one.subject_key) == (draft.fact_type, place)
             and one.value in ("", value)
+            and not (one.value == "" and one.valid_until is not None and one.valid_until < at)
         ]
 
     def doubt(self, draft: FactDraft, at: datetime) -> None:

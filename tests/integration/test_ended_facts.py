@@ -62,10 +62,10 @@ async def test_a_fact_ends_is_history_and_comes_back_with_the_undo(memory: Memor
 async def test_a_slot_that_was_ended_weeks_ago_takes_its_next_value(memory: MemoryEngine) -> None:
     await say(memory, 0, "I work at Deloitte.")
     await say(memory, 90, "I quit my job", "starting at Patagonia on monday")
-    assert not await holds(memory)
+    assert {slot for slot, _ in await holds(memory)} <= {"note", "plan"}
     await say(memory, 110, "first week at Patagonia done, everyone is so nice")
-    assert await holds(memory) == {("employer", "Patagonia")}
-    [fact] = await memory.facts(ANN)
+    assert ("employer", "Patagonia") in await holds(memory)
+    [fact] = [one for one in await memory.facts(ANN) if one.slot == "employer"]
     assert fact.pattern == "revise.en.employer.first-week"
     edges = await memory.graph.neighbourhood(ANN, "user", depth=2)
     assert {edge.object for edge in edges.edges} == {"Patagonia"}

@@ -25,7 +25,7 @@ def objects(text: str | bytes, *arguments: str) -> list[dict[str, object]]:
 
 
 def test_every_line_gives_one_object() -> None:
-    found = objects("I love tea\n\n我住在绍兴\nhello there, what is up?\nno newline at the end")
+    found = objects("I love tea\n\n我住在绍兴\nhello there, what is up?\nthat is all")
     assert ["I love tea", "", "我住在绍兴"] == [one["text"] for one in found[:3]]
     assert 5 == len(found)
     assert [1, 0, 1, 0, 0] == [len(one["drafts"]) for one in found]  # type: ignore[arg-type]

@@ -44,7 +44,7 @@ class Counting(RuleExtractor):
     """The rules; counts how often they are asked, also as a copy that knows somebody."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(reader=False)
         self.calls: list[str] = []
 
     @property

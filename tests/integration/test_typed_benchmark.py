@@ -31,13 +31,13 @@ LINES = [
 @pytest.fixture
 def loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     data: dict[str, list[Any]] = {"utterances": MESSAGES, "traps": LINES}
-    monkeypatch.setattr(typed, "_loaded", data.__getitem__)
+    monkeypatch.setattr(typed, "_loaded", lambda name, _: data[name])
 
 
 @pytest.mark.usefixtures("loaded")
 def test_found_labelled_and_loud_are_counted() -> None:
     figures: typed.Figures = defaultdict(Counter)
-    told = list(typed.read_messages(RuleExtractor(), figures))
+    told = list(typed.read_messages(RuleExtractor(reader=False), figures))
     assert figures["en"] == {
         "required": 2, "found": 1, "drafts": 3, "labelled": 1, "silent": 2, "loud": 1,
     }  # fmt: skip
@@ -47,7 +47,7 @@ def test_found_labelled_and_loud_are_counted() -> None:
 @pytest.mark.usefixtures("loaded")
 def test_ends_and_false_ends_are_counted() -> None:
     figures: typed.Figures = defaultdict(Counter)
-    told = list(typed.read_lines(RuleExtractor(), figures))
+    told = list(typed.read_lines(RuleExtractor(reader=False), figures))
     assert figures["en"] == {
         "ends": 2, "traps": 1, "ended": 1, "doubted": 0, "ended_falsely": 1,
     }  # fmt: skip
