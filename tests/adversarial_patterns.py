@@ -28,6 +28,7 @@ LENGTH, SHORT, WORST = 100_000, 2_000, 2
 LIMIT_S = 5.0
 """Processor time for a text of full length. Linear ones take at most a tenth of it."""
 LOADERS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("shared_core.extraction.reader_rules.load_reader_rules", ("en", "zh")),
     ("shared_core.nlp.affect._any_feeling", ("en", "zh")),
     ("shared_core.nlp.affect.load_weights", ()),
     ("shared_core.nlp.keywords_and_topics._topics", ()),

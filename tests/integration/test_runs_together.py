@@ -211,7 +211,10 @@ async def test_a_turn_is_read_again_if_another_run_named_somebody_in_it(dsn: str
                 await barrier.wait()
 
         while_reading(memory, after=counted)
-        told = {"t": "I have a dog named Rex.", "u": "I have a dog named Bo. Rex is older."}
+        told = {
+            "t": "I have a dog named Rex. Bo is older.",
+            "u": "I have a dog named Bo. Rex is older.",
+        }
         for thread, text in told.items():
             await memory.append_events(ANN, thread, [said(thread, text)])
         await asyncio.gather(*(memory.consolidate(ANN, thread) for thread in told))
