@@ -25,7 +25,7 @@ from shared_core.nlp.uncertainty import shown_text
 from shared_core.ports.recall import Candidate, Corpus, Ranking, RankingQuery, Recalled, ThreeFactor
 from shared_core.recall.bm25 import Matches, matched
 from shared_core.recall.features import BY_VOICES, features, overtakings
-from shared_core.recall.supersession import raised
+from shared_core.recall.supersession import raised, told_in_full
 
 if TYPE_CHECKING:
     from shared_core.ports.recall import Numbers
@@ -271,7 +271,7 @@ def _changed(
     found = {name: np.zeros(len(candidates)) for name in ("is_overtaken", "overtakes")}
     for earlier, later in pairs:
         found["is_overtaken"][earlier] = found["overtakes"][later] = 1.0
-    return {**found, "raised": raised(scores, pairs)}
+    return {**found, "raised": raised(scores, [*told_in_full(candidates), *pairs])}
 
 
 def _linear(known: Mapping[str, Numbers], *_: object) -> dict[str, Numbers]:

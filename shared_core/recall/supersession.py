@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Sequence
+from datetime import datetime
 from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 import numpy as np
 
 from shared_core.core.digest_cache import DigestCache
+from shared_core.nlp.text import search_terms
 from shared_core.ports.recall import Candidate
 from shared_core.recall.bm25 import Matches
 
@@ -62,6 +64,31 @@ def overtaken(matches: Matches, candidates: Sequence[Candidate], query: str) -> 
         if shared[earlier, at] and _same_speaker(candidates[about[earlier]], candidates[place])
     ]
     return [(later, earlier) for earlier, later in reversed(pairs)] if before else pairs
+
+
+def told_in_full(candidates: Sequence[Candidate]) -> Overtaken:
+    """Return the pairs of a fact and the turn of its time that says the same and more.
+
+    A fact says less than its turn, so it must not stand above it: "User has two children" above "I
+    have two children, Mila and Jan". A turn with a part that ended stays where it is.
+    """
+    turns: dict[datetime, list[int]] = {}
+    for place, one in enumerate(candidates):
+        if _is_turn(one) and not one.ended:
+            turns.setdefault(one.occurred_at, []).append(place)
+    return [
+        (place, turn)
+        for place, fact in enumerate(candidates)
+        if _is_fact(fact)
+        for turn in turns.get(fact.occurred_at, ())
+        if _tells_of(fact.text, candidates[turn].text)
+    ]
+
+
+def _tells_of(fact: str, turn: str) -> bool:
+    """Tell whether a turn holds the greater part of the words of a fact, beside the user's own."""
+    words = {*search_terms(fact)} - {*search_terms("User 用户")}
+    return bool(words) and len(words & {*search_terms(turn)}) * 2 >= len(words)
 
 
 def _about(held: Numbers, similarity: Numbers, candidates: Sequence[Candidate]) -> list[int]:

@@ -62,13 +62,24 @@ async def test_a_fact_ends_is_history_and_comes_back_with_the_undo(memory: Memor
 async def test_a_slot_that_was_ended_weeks_ago_takes_its_next_value(memory: MemoryEngine) -> None:
     await say(memory, 0, "I work at Deloitte.")
     await say(memory, 90, "I quit my job", "starting at Patagonia on monday")
-    assert {slot for slot, _ in await holds(memory)} <= {"note", "plan"}
+    assert not await holds(memory)
     await say(memory, 110, "first week at Patagonia done, everyone is so nice")
-    assert ("employer", "Patagonia") in await holds(memory)
-    [fact] = [one for one in await memory.facts(ANN) if one.slot == "employer"]
+    assert await holds(memory) == {("employer", "Patagonia")}
+    [fact] = await memory.facts(ANN)
     assert fact.pattern == "revise.en.employer.first-week"
     edges = await memory.graph.neighbourhood(ANN, "user", depth=2)
     assert {edge.object for edge in edges.edges} == {"Patagonia"}
+
+
+async def test_a_turn_is_found_as_before_when_its_plan_has_come_about(memory: MemoryEngine) -> None:
+    await say(memory, 0, "We fly to Lisbon on 9 April.", "I work at Deloitte.")
+    await say(memory, 10, "I quit my job at Deloitte")
+    assert {slot for slot, _ in await ended(memory)} == {"plan", "employer"}
+    asked_at = START + timedelta(days=60)
+    hits = await memory.recall(ANN, "Lisbon, Deloitte", limit=20, asked_at=asked_at)
+    shares = {hit.memory.text: hit.parts.get("ended") for hit in hits}
+    assert not shares["We fly to Lisbon on 9 April."]
+    assert shares["I work at Deloitte."] == 1.0
 
 
 async def test_a_correction_in_chinese_replaces_the_value(memory: MemoryEngine) -> None:

@@ -203,8 +203,14 @@ def _ended(
     by = (as_of.valid or now) if as_of else soon(now)
     known = as_of.known if as_of else None
 
-    def has_ended(valid_until: datetime | None, superseded_at: datetime | None) -> bool:
+    def has_ended(
+        slot: str, recorded_at: datetime, valid_until: datetime | None,
+        superseded_at: datetime | None,
+    ) -> bool:  # fmt: skip
         if valid_until is None or valid_until > by:
+            return False
+        # A plan whose end was known when it was recorded has come about.
+        if superseded_at == recorded_at and slot.rpartition(".")[2] == "plan":
             return False
         return as_of is None or (
             superseded_at is not None and (known is None or superseded_at <= known)
@@ -215,8 +221,8 @@ def _ended(
     ):
         return {}
     facts: dict[UUID, dict[UUID, bool]] = defaultdict(dict)
-    for memory_id, fact_id, valid_until, superseded_at in tx.rows(
-        "SELECT s.memory_id, f.memory_id, f.valid_until, f.superseded_at"
+    for memory_id, fact_id, *fact in tx.rows(
+        "SELECT s.memory_id, f.memory_id, f.slot, f.recorded_at, f.valid_until, f.superseded_at"
         " FROM memories m"
         " JOIN memory_sources s ON s.tenant_id = m.tenant_id AND s.memory_id = m.memory_id"
         " JOIN memory_sources d ON d.tenant_id = s.tenant_id AND d.thread_id = s.thread_id"
@@ -225,7 +231,7 @@ def _ended(
         " WHERE m.tenant_id = %s AND m.memory_id IN %s AND m.kind IN ('episodic', 'summary')",
         [tenant, list(ids)],
     ):
-        facts[memory_id][fact_id] = has_ended(valid_until, superseded_at)
+        facts[memory_id][fact_id] = has_ended(*fact)
     return {memory_id: sum(held.values()) / len(held) for memory_id, held in facts.items()}
 
 

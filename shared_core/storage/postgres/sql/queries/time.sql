@@ -46,8 +46,13 @@ AND CASE WHEN m.memory_id IN (SELECT x.memory_id FROM facts x WHERE x.tenant_id 
          AND (%(valid)s::timestamptz IS NULL OR m.occurred_at <= %(valid)s) END
 
 -- fragment: ended_now
-coalesce(f.valid_until <= {soon}, false)
+coalesce(f.valid_until <= {soon}, false) AND NOT coalesce({lapsed}, false)
 
 -- fragment: ended_then
 coalesce(f.valid_until <= {valid} AND f.superseded_at <= {known}, false)
+AND NOT coalesce({lapsed}, false)
+
+-- fragment: lapsed
+-- A plan whose end was known when it was recorded: it came about, and its turn stays true.
+f.superseded_at = f.recorded_at AND (f.slot = 'plan' OR f.slot LIKE '%%.plan')
 
