@@ -111,7 +111,8 @@ def read_lines(
             event_id=str(number), author="user", role="user", text=text, occurred_at=said_at
         )
         found = extractor.read([turn], before)
-        facts = revision.read(turn, found.facts) if conversation else found.facts
+        revision = revision if conversation else Revision()
+        facts = revision.read(turn, found.facts)
         drafts = without_moot(facts)
         yield LineDrafts(text=text, drafts=drafts, needs_llm=bool(found.needs_model))
         if conversation:

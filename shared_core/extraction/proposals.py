@@ -33,11 +33,19 @@ DENIED_TOO: Final = frozenset(["dislike", "rule", "plan", "schedule", "note"])
 LEFT: Final = frozenset(["residence", "employer"])
 """Slots whose value may be named as the one that was left: "from Austin to Denver"."""
 UNCUT: Final = frozenset(["residence", "employer", "origin", "name"])
-"""Slots with one value, of which a Chinese word cut short must not take the place of another."""
+"""Slots with one value. A Chinese word cut short must not take the place of that value."""
 LEAST_CLAUSE: Final[dict[Language, int]] = {"en": 2, "zh": 4}
 MAX_BARE: Final[dict[Language, int]] = {"en": 9, "zh": 16}
 """Words, or Chinese characters, of a clause that is kept as a whole; the most if it does not name
 the user."""
+PLANS: Final = frozenset(["plan", "note", "schedule"])
+"""Slots of what may be called off."""
+SURE_BARE: Final = 0.8
+"""Least probability of a value in a clause that does not name the user."""
+SINGLE: Final = frozenset(
+    ["name", "residence", "employer", "job", "birthday", "rent", "salary", "age", "marital_status"]
+)
+"""Slots with one value, which a long prompt seldom tells and must not replace."""
 SURE_RULE: Final = 0.85
 """Least probability of an instruction that no word of style marks."""
 OWNED: Final = re.compile(r"(?:\b(?:my|our)|我|我家|^)\s*$", re.IGNORECASE)
@@ -68,6 +76,8 @@ NAME_APART: Final = re.compile(
     r"[.!?。！？；;].|[,，] ?(?!(?:my|our|the)\b|我)\S|\S.{24}", re.DOTALL | re.IGNORECASE
 )
 """The same between a name and a relative after it: "Ravi, my supervisor" is one."""
+LABEL: Final = re.compile(r"\s{0,2}\d{0,6}\s{0,2}[:：](?!\d)")
+"""What follows a label: "Note 12: I was here"."""
 PRIVILEGE: Final = re.compile(
     r"\b(?:admin|administrator|root|sudo|superuser|moderator)\b|管理员|管理員", re.IGNORECASE
 )
@@ -113,25 +123,42 @@ def states(proposal: Proposal, ended: Sequence[TaggedSpan], lang: Language) -> b
 
     ended: spans of what no longer holds.
     """
-    span, tag, found = proposal.span, proposal.tag, load_reader_rules(lang).words
-    slot = tag.slot.rsplit(".", 1)[-1]
+    span, tag = proposal.span, proposal.tag
+    if LABEL.match(proposal.after):
+        return False
     if any(one.start < span.end and span.start < one.end for one in ended):
         return False
-    if slot not in PAST_TOO and found["past"].search(proposal.clause):
+    if not is_said_as_true(proposal, lang) or about_stranger(proposal, lang):
         return False
-    if slot not in DENIED_TOO and found["denied"].search(before_in_clause(proposal)):
-        return False
-    if tag.slot in LEFT and found["left"].search(proposal.before):
-        return False
-    if about_stranger(proposal, lang) or (tag.of_kin and not proposal.kin):
-        return False
-    if tag.of_kin and tag.shape == "name" and not is_named_there(proposal):
-        return False
-    if not tag.of_kin and about_other(proposal, lang):
+    if not (is_of_kin(proposal, lang) if tag.of_kin else not about_other(proposal, lang)):
         return False
     if may_be_cut(tag, proposal.after, lang) or (tag.whole and not is_telling(proposal, lang)):
         return False
     return fits(proposal, lang)
+
+
+def is_said_as_true(proposal: Proposal, lang: Language) -> bool:
+    """Tell whether a clause says its value as true now: not denied, not past, not called off."""
+    tag, found, clause = proposal.tag, load_reader_rules(lang).words, proposal.clause
+    slot = tag.slot.rsplit(".", 1)[-1]
+    vetoes = [
+        found["contrasts"].search(proposal.sentence),
+        slot not in PAST_TOO and found["past"].search(clause),
+        slot not in DENIED_TOO and found["denied"].search(before_in_clause(proposal)),
+        tag.slot in LEFT and found["left"].search(proposal.before),
+        slot == "age" and found["soon"].search(clause),
+        slot in PLANS and found["over"].search(clause),
+        slot == "birthday" and not found["born"].search(proposal.sentence),
+        tag.slot in SINGLE and len(proposal.sentence) > MAX_SENTENCE[lang],
+    ]
+    return not any(vetoes)
+
+
+def is_of_kin(proposal: Proposal, lang: Language) -> bool:
+    """Tell whether a value is that of a relative who is named, and alone."""
+    if not proposal.kin or load_reader_rules(lang).words["together"].search(proposal.of_kin):
+        return False
+    return proposal.tag.shape != "name" or is_named_there(proposal)
 
 
 def is_named_there(proposal: Proposal) -> bool:
@@ -193,11 +220,11 @@ def is_telling(proposal: Proposal, lang: Language) -> bool:
         return is_sure and not found["harmful"].search(clause)
     if found["asks"].search(clause):
         return False
-    if is_question(proposal.sentence) and proposal.sentence.rstrip(" ?？").endswith(clause):
-        return False
-    return bool(found["self"].search(clause)) or (
-        size <= MAX_BARE[lang] and not found["others"].match(clause)
-    )
+    asks = is_question(proposal.sentence)
+    if found["self"].search(clause):
+        return not (asks and proposal.sentence.rstrip(" ?？").endswith(clause))
+    is_sure = proposal.span.value >= SURE_BARE and not asks
+    return is_sure and size <= MAX_BARE[lang] and not found["others"].match(clause)
 
 
 def fits(proposal: Proposal, lang: Language) -> bool:

@@ -50,7 +50,12 @@ ASKED_BACK: Final = re.compile(
 COMMA: Final = re.compile("(?<=[,，])")
 CODE: Final = re.compile(r"[\w.]\(\s*['\"]|[{}<>]|==|=\s*['\"]|;\s*$")
 """A sentence of code, which the trained reader leaves alone."""
-UNDATED_PLAN: Final = timedelta(days=90)
+SOON: Final = re.compile(
+    r"\b(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day|tomorrow|tonight|next (?:week|month|year))\b"
+    r"|明天|明日|后天|後天|下周|下週|下个月|下個月|明年|[周週][一二三四五六日末]",
+    re.IGNORECASE,
+)
+"""What makes a note a plan, which needs a date."""
 FAR_PLAN: Final = timedelta(days=1100)
 """Time for which a plan is kept whose month or year is named in a way that is not read."""
 FAR: Final = re.compile(
@@ -181,7 +186,9 @@ def propose(
                 continue
             around = proposal.of_kin if proposal.kin else sentence
             about = about_whom(draft, around, lang, discourse)
-            if attribute_of(draft.slot) == NOTE and lapses_at(sentence, event.occurred_at):
+            if attribute_of(draft.slot) == NOTE and (
+                SOON.search(sentence) or lapses_at(sentence, event.occurred_at)
+            ):
                 about = as_plan(about)
             if attribute_of(about.slot) == PLAN and WENT.search(sentence):
                 continue
@@ -191,7 +198,8 @@ def propose(
 def is_read(draft: FactDraft, sentence: str, facts: Collection[FactDraft]) -> bool:
     """Tell whether rules read the sentence of a note, or the words of a retraction."""
     if attribute_of(draft.slot) == NOTE:
-        return any(one.value and one.value in sentence for one in facts)
+        said = sentence.casefold()
+        return any(one.value and one.value.casefold() in said for one in facts)
     if draft.operation != "retract":
         return False
     words = draft.value.casefold()
@@ -378,8 +386,8 @@ def read_clause(
 def in_time(facts: Sequence[FactDraft], original: str, event: Event) -> list[FactDraft] | None:
     """Return facts with the times their clause gives, or None if they lie in the future.
 
-    A plan needs a date to come, after which it lapses. One that the trained reader proposes without
-    a date lapses after UNDATED_PLAN.
+    A plan needs a date to come, after which it lapses; one of the trained reader may name a month
+    or a year that is not understood, and lapses after FAR_PLAN.
     """
     dated = [attribute_of(draft.slot) in DATED for draft in facts]
     began, to_come = None, False
@@ -388,9 +396,8 @@ def in_time(facts: Sequence[FactDraft], original: str, event: Event) -> list[Fac
     lapses = None
     if any(attribute_of(draft.slot) == PLAN for draft in facts):
         lapses = lapses_at(original, event.occurred_at)
-        if lapses is None and not to_come and all(map(is_proposed, facts)):
-            is_far = FAR.search(original)
-            lapses = event.occurred_at + (FAR_PLAN if is_far else UNDATED_PLAN)
+        if lapses is None and all(map(is_proposed, facts)) and FAR.search(original):
+            lapses = event.occurred_at + FAR_PLAN
     if to_come and not lapses:
         return None
     found = []

@@ -48,6 +48,9 @@ INSIDE: Final = re.compile(
 )
 """Characters before a place and the one after it, if the place is inside of a word or number."""
 PARTICLE: Final = re.compile("^[了的着過过]+")
+POSSESSOR: Final = re.compile(r"['’]s |.的.")
+POSSESSED: Final = re.compile(r"['’]s\s+$|(?<![我们們家])的$")
+"""What stands before the relative of somebody else: "my sister's husband"."""
 OF_OTHER: Final = re.compile(r"(?:['’]?s)?\s*|\s*的\s*")
 CLAUSE_END: Final = re.compile(r"[,，;；。！？\n]|(?<![.!?])[.!?]{1,8}(?=\s)|(?<=\s)[-–—](?=\s)")
 NUMERAL: Final = re.compile(r"[\d零〇一二两三四五六七八九十百千万半]")
@@ -87,6 +90,16 @@ def tag_of(draft: FactDraft) -> Tag:
 def is_proposed(draft: FactDraft) -> bool:
     """Tell whether a draft is a proposal of the reader."""
     return draft.pattern.startswith("reader.")
+
+
+def is_proposed_end(draft: FactDraft) -> bool:
+    """Tell whether a draft is what the reader takes for over; it ends nothing before revision."""
+    return is_proposed(draft) and draft.operation == "retract"
+
+
+def is_note(draft: FactDraft) -> bool:
+    """Tell whether a draft is a note of the reader: words as they were said."""
+    return is_proposed(draft) and draft.slot.rpartition(".")[2] == NOTE
 
 
 def passages(sentences: Iterable[tuple[str, Language]]) -> Iterator[ReaderText]:
@@ -147,19 +160,20 @@ def proposed_facts(
     """
     lang = passage.language
     read = read_passage(passage.text, lang)
-    values = [draft.value for draft in known if draft.value]
+    values = [draft.value.casefold() for draft in known if draft.value]
     kept: set[str] = set()
     for span in (*read.ended, *read.spans):
         tag = load_tags().get(span.slot)
         if tag is None or _pattern(lang, span.slot) in without:
             continue
         proposal = proposal_of(passage, read, span, tag)
-        if any(proposal.words in one or one in proposal.words for one in values):
+        words = proposal.words.casefold()
+        if any(words in one or one in words for one in values):
             continue
         worth = ends(proposal, lang) if proposal.is_over else states(proposal, read.ended, lang)
         if not worth or (tag.whole and proposal.clause in kept):
             continue
-        values.append(proposal.words)
+        values.append(words)
         kept.add(proposal.clause)
         for draft in drafts_of(proposal, lang, event_id):
             yield draft, proposal
@@ -263,8 +277,12 @@ def kin_of(
     if len(before) > 1 and OF_OTHER.fullmatch(text[before[-2].end : before[-1].start]):
         return "", 0
     near = before[-1:] or [one for one in words if one.start >= span.end][:1]
+    if near and POSSESSED.search(text[: near[0].start]):
+        return "", 0
     for one in near:
         word = re.sub(r"['’]s?$", "", text[one.start : one.end].lower())
+        if POSSESSOR.search(word):
+            return "", 0
         last = word.rsplit(" ", 1)[-1]
         plain = word.translate(load_chinese_typing().simplified)
         forms = (word, word.removesuffix("s"), last, last.removesuffix("s"), plain)

@@ -17,12 +17,12 @@ from uuid import UUID
 
 from shared_core.core.domain import USER, Event, Extraction, FactDraft, HeldFact, MemoryId, ThreadId
 from shared_core.extraction.rule_reader import guarded, pattern_of
-from shared_core.extraction.trained_reader import is_proposed
+from shared_core.extraction.trained_reader import is_note, is_proposed, is_proposed_end
 from shared_core.knowledge.clause_changes import Change, ClauseReader, SaidClause, is_place
 from shared_core.knowledge.clause_subject import Subjects
 from shared_core.knowledge.fact_planning import is_earlier_end
 from shared_core.knowledge.held_index import HeldIndex, Key, key_of, relation_of
-from shared_core.knowledge.tagged_ends import REPLACES, tagged_ends
+from shared_core.knowledge.tagged_ends import DOUBTS, REPLACES, tagged_ends
 from shared_core.nlp.affect import fact_importance
 from shared_core.nlp.clauses import clauses, own_sentences
 from shared_core.nlp.relation_schema import triples_of
@@ -119,11 +119,13 @@ class Revision:
             return self._take_in(event, drafts)
         self._reader.begin_turn(event.event_id)
         corrected = self._corrected(event)
-        over = [one for one in drafts if is_proposed(one) and one.operation == "retract"]
+        over = [one for one in drafts if is_proposed_end(one)]
         rash = [one for one in drafts if one not in over and self._is_rash(one)]
         drafts = [one for one in drafts if one not in over and one not in rash]
         said = self._said(event, drafts, over)
         said |= self._doubted_by(event, rash)
+        if any(one.pattern.startswith("revise.") for one in said.values()):
+            drafts = [one for one in drafts if not is_note(one)]
         gone = {key for operation, key in said if operation == "retract"}
         kept = [
             one for one in drafts
@@ -151,10 +153,10 @@ class Revision:
     def _doubted_by(
         self, event: Event, rash: Sequence[FactDraft]
     ) -> dict[tuple[str, Key], FactDraft]:
-        """Return doubts of the facts that drafts would replace of which the reader is not sure."""
+        """Return doubts of the facts that unsure drafts of the reader would replace."""
         found: dict[tuple[str, Key], FactDraft] = {}
         for draft in rash:
-            for fact in self._others_of(draft):
+            for fact in self._others_of(draft) if draft.confidence >= DOUBTS else ():
                 doubt = Change(verdict="doubt", rule=draft.pattern, fact=fact)
                 for one in self._drafts(event, draft.language, doubt):
                     found[one.operation, key_of(one)] = one

@@ -1,8 +1,8 @@
 """Which of the facts that hold end by what the trained reader takes for over. Pure.
 
 The reader marks the words of a value that no longer holds, "swapped the [iphone] for a pixel".
-Those that are the value of a held fact of the same kind end it. Those that only mention it, and
-those of which the reader is not sure, raise a doubt. Words that mention no held fact, "[handed my
+Those that are the value of a held fact of the same kind end it. Those that only mention it raise a
+doubt, and so does a reading that is not sure. Words that mention no held fact, "[handed my
 badge in]", end nothing.
 """
 
@@ -31,8 +31,10 @@ from shared_core.nlp.text import Language, normalised
 
 SURE: Final = 0.9 * TRUST
 """Least confidence at which a fact ends; below it is doubted."""
-REPLACES: Final = 0.8 * TRUST
-"""Least confidence at which a value of the reader replaces another one; below that is doubted."""
+REPLACES: Final = 0.9 * TRUST
+"""Least confidence at which a value of the reader replaces another one."""
+DOUBTS: Final = 0.8 * TRUST
+"""Least confidence at which it raises a doubt about that one."""
 ARTICLE: Final = re.compile(r"^(?:the|my|our|an?|some|old|that|this) (?:old )?")
 LEAST_TOPIC: Final = 2
 """Minimum characters of a word that mentions an instruction."""

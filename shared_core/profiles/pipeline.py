@@ -29,6 +29,7 @@ from shared_core.core.ids import uuid7
 from shared_core.errors import ModelOutputInvalid
 from shared_core.extraction.draft_validation import validated
 from shared_core.extraction.rule_based import RuleExtractor
+from shared_core.extraction.trained_reader import is_proposed_end
 from shared_core.knowledge.fact_planning import FactPlan
 from shared_core.nlp.keywords_and_topics import topics
 from shared_core.nlp.text import has_words
@@ -271,7 +272,9 @@ class ProfilePipeline:
             user_turns=tuple(event for event in spoken if event.role == "user"),
             extraction=sound.extraction,
             drafts=tuple(
-                draft for draft in sound.extraction.facts if draft.confidence >= LEAST_CONFIDENCE
+                draft
+                for draft in sound.extraction.facts
+                if draft.confidence >= LEAST_CONFIDENCE and not is_proposed_end(draft)
             ),
             summary=summary,
             quoted=by_rules,

@@ -418,7 +418,7 @@ async def test_a_model_builds_on_the_summary_before(dsn: str) -> None:
 
 
 async def test_ten_thousand_turns_and_one_of_a_megabyte(dsn: str) -> None:
-    async with open_memory(dsn, extractor=RuleExtractor(reader=False), worker=False) as memory:
+    async with open_memory(dsn, extractor=RuleExtractor(), worker=False) as memory:
         many = [said(number, f"Note {number}: I was here.") for number in range(10_000)]
         for start in range(0, len(many), 2_000):
             await memory.append_events(ANN, "long", many[start : start + 2_000], later=True)

@@ -44,7 +44,7 @@ class Counting(RuleExtractor):
     """The rules; counts how often they are asked, also as a copy that knows somebody."""
 
     def __init__(self) -> None:
-        super().__init__(reader=False)
+        super().__init__()
         self.calls: list[str] = []
 
     @property
@@ -153,10 +153,10 @@ class Relating(RuleExtractor):
         )
 
 
-async def tries_of_two_at_once(dsn: str, ids: tuple[str, str]) -> int:
-    """Consolidate two turns that nobody knows the other of; return how often they looked."""
+async def tries_of_two_at_once(dsn: str, extractor: RuleExtractor, *turns: Event) -> int:
+    """Consolidate two turns, each before it knows of the other; return how often they looked."""
     barrier, looks = asyncio.Barrier(2), 0
-    async with open_memory(dsn, extractor=Relating(), worker=False) as memory:
+    async with open_memory(dsn, extractor=extractor, worker=False) as memory:
 
         async def counted() -> None:
             nonlocal looks
@@ -165,18 +165,20 @@ async def tries_of_two_at_once(dsn: str, ids: tuple[str, str]) -> int:
                 await barrier.wait()
 
         while_reading(memory, after=counted)
-        for thread, event_id in zip("tu", ids, strict=True):
-            await memory.append_events(ANN, thread, [said(event_id, "A story, and a long one.")])
+        for thread, turn in zip("tu", turns, strict=True):
+            await memory.append_events(ANN, thread, [turn])
         await asyncio.gather(*(memory.consolidate(ANN, thread) for thread in "tu"))
     return looks
 
 
 async def test_runs_on_different_relations_of_the_user_do_not_meet(dsn: str) -> None:
-    assert 2 == await tries_of_two_at_once(dsn, ("works_at", "lives_in"))
+    turns = [said(relation, "A long story.") for relation in ("works_at", "lives_in")]
+    assert 2 == await tries_of_two_at_once(dsn, Relating(), *turns)
 
 
 async def test_runs_on_one_relation_meet(dsn: str) -> None:
-    assert 3 == await tries_of_two_at_once(dsn, ("works_at", "works_at"))
+    turns = [said("works_at", "A long story.") for _ in "tu"]
+    assert 3 == await tries_of_two_at_once(dsn, Relating(), *turns)
 
 
 async def test_many_runs_on_one_matter_all_come_through(dsn: str) -> None:
@@ -201,21 +203,10 @@ async def test_many_runs_on_one_matter_all_come_through(dsn: str) -> None:
 
 
 async def test_a_turn_is_read_again_if_another_run_named_somebody_in_it(dsn: str) -> None:
-    reader, barrier, looks = Counting(), asyncio.Barrier(2), 0
-    async with open_memory(dsn, extractor=reader, worker=False) as memory:
-
-        async def counted() -> None:
-            nonlocal looks
-            looks += 1
-            if looks <= 2:
-                await barrier.wait()
-
-        while_reading(memory, after=counted)
-        told = {
-            "t": "I have a dog named Rex. Bo is older.",
-            "u": "I have a dog named Bo. Rex is older.",
-        }
-        for thread, text in told.items():
-            await memory.append_events(ANN, thread, [said(thread, text)])
-        await asyncio.gather(*(memory.consolidate(ANN, thread) for thread in told))
-        assert 3 == reader.asked
+    reader = Counting()
+    turns = [
+        said("t", "I have a dog named Rex. Bo is older."),
+        said("u", "I have a dog named Bo. Rex is older."),
+    ]
+    assert 3 == await tries_of_two_at_once(dsn, reader, *turns)
+    assert 3 == reader.asked

@@ -11,7 +11,7 @@ from benchmarks.extraction import OWN_DATA, Tally, score
 
 FLOORS = {"EN": (0.97, 0.95), "ZH": (0.97, 0.95)}
 """Precision and recall of the rules; both reach more, see docs/benchmarks.md."""
-READ_FLOORS = {"EN": 0.9, "ZH": 0.9}
+READ_FLOORS = {"EN": 0.9, "ZH": 0.93}
 """Precision with the trained reader. What it finds beside the labels counts as wrong."""
 MOST_LOUD = 6
 """Maximum number of the 83 utterances without a fact from which the reader may draw one."""

@@ -62,8 +62,8 @@ def test_each_turn_knows_who_had_been_named_by_then() -> None:
         for day, text in ((1, "Emil is six."), (3, "Emil is eight. Mia is two."),
                           (5, "Mia is three."), (1.5, "Emil is seven."))
     ]  # fmt: skip
-    read = RuleExtractor(reader=False).knowing([mia, emil]).read(turns)
+    read = RuleExtractor().knowing([mia, emil]).read(turns)
     assert [("Emil", "eight", (emil.memory_id,)), ("Mia", "three", (mia.memory_id,))] == [
         (fact.subject, fact.value, fact.people) for fact in read.facts
     ]
-    assert [] == RuleExtractor(reader=False).read(turns).facts
+    assert [] == RuleExtractor().read(turns).facts

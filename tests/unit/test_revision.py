@@ -239,7 +239,7 @@ BEFORE = [turn(0, "hello")]
 def read(facts: Sequence[HeldFact], *texts: str, by_rules: bool = False) -> list[FactDraft]:
     """Return what turns do to held facts; by_rules: beside what the rules read of them."""
     turns = [turn(number, text) for number, text in enumerate(texts, start=1)]
-    found = RuleExtractor(reader=False).read(turns) if by_rules else Extraction()
+    found = RuleExtractor().read(turns) if by_rules else Extraction()
     return list(revised(turns, found, facts, BEFORE, HERE).facts)
 
 
@@ -510,6 +510,13 @@ def test_where_nothing_is_held_the_drafts_are_those_of_the_extractor(line: str) 
     turns = [turn(1, line)]
     found = RuleExtractor(reader=False).read(turns)
     assert revised(turns, found, [], BEFORE, HERE) is found
+
+
+def test_what_the_trained_reader_takes_for_over_ends_nothing_where_nothing_is_held() -> None:
+    turns = [turn(1, "I quit coffee in March")]
+    found = RuleExtractor().read(turns)
+    assert [one.operation for one in found.facts] == ["retract"]
+    assert revised(turns, found, []).facts == []
 
 
 def test_a_key_takes_subjects_and_values_as_stored() -> None:

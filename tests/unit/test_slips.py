@@ -41,10 +41,7 @@ def test_the_right_word_takes_the_place_of_the_wrong_one(
     before: str, text: str, slot: str, right: str
 ) -> None:
     first, second = turns(before, text)
-    for found in (
-        RuleExtractor(reader=False).read([first, second]),
-        RuleExtractor().read([second], [first]),
-    ):
+    for found in (RuleExtractor().read([first, second]), RuleExtractor().read([second], [first])):
         fact = found.facts[-1]
         assert ("assert", slot, right) == told(found)[-1]
         assert ("1", ("0",)) == (fact.event_id, fact.other_event_ids)
@@ -52,9 +49,7 @@ def test_the_right_word_takes_the_place_of_the_wrong_one(
 
 
 def test_of_several_values_the_wrong_one_ends() -> None:
-    found = RuleExtractor(reader=False).read(
-        turns("I love tea. I love jazz.", "I meant coffee, not tea.")
-    )
+    found = RuleExtractor().read(turns("I love tea. I love jazz.", "I meant coffee, not tea."))
     assert [
         ("assert", "like", "tea"), ("assert", "like", "jazz"),
         ("retract", "like", "tea"), ("assert", "like", "coffee"),
@@ -77,6 +72,4 @@ def test_of_several_values_the_wrong_one_ends() -> None:
     ],
 )
 def test_what_takes_nothing_back_changes_nothing(before: str, text: str) -> None:
-    assert {"0"} == {
-        fact.event_id for fact in RuleExtractor(reader=False).read(turns(before, text)).facts
-    }
+    assert {"0"} == {fact.event_id for fact in RuleExtractor().read(turns(before, text)).facts}

@@ -19,7 +19,7 @@ def drafts(*texts: str) -> list[FactDraft]:
               occurred_at=START + timedelta(minutes=place))
         for place, text in enumerate(texts)
     ]  # fmt: skip
-    return RuleExtractor(reader=False).read(events).facts
+    return RuleExtractor().read(events).facts
 
 
 def told(*texts: str) -> list[tuple[str, str, str]]:

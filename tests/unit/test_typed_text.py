@@ -84,7 +84,7 @@ def facts(*texts: str) -> list[FactDraft]:
               occurred_at=datetime(2026, 3, 10, 10, place, tzinfo=UTC))
         for place, text in enumerate(texts)
     ]  # fmt: skip
-    return RuleExtractor(reader=False).read(events).facts
+    return RuleExtractor().read(events).facts
 
 
 def test_a_fact_and_its_sentence_quote_the_turn() -> None:
