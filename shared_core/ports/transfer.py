@@ -30,6 +30,7 @@ LEFT_OUT = {
     "api_tokens": "keys to one server; another server needs new ones",
     "coordinator_writes": "marks of transactions of one database",
     "embedding_models": "of the database; the first line of an export names the model",
+    "memory_changes": "what processes of one database have yet to read again",
     "retimings": "work under way in one database",
     "schedules": "of the workers of one database",
     "schema_migrations": "of the database",

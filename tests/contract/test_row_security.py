@@ -69,12 +69,13 @@ FILL = {
     "api_tokens": "(token_id, secret_hash, created_at) VALUES (%s, 't', sha256('x'), now())",
     "writes": f"(write_id) VALUES (%s, {ONE})",
     "coordinator_writes": f"(write_id) VALUES (%s, {ONE})",
+    "memory_changes": "(write_ids, memory_ids) VALUES (%s, '{}', '{}')",
     "erasures": "(erasure_id, target, counts, receipt_hash, requested_at, completed_at)"
     f" VALUES (%s, {ONE}, '{{}}', '{{}}', '', now(), now())",
 }
 """A row for every table with a tenant, parents first. The first %s is the tenant."""
 
-POSTGRES_ALONE = ("embeddings", "writes", "coordinator_writes")
+POSTGRES_ALONE = ("embeddings", "writes", "coordinator_writes", "memory_changes")
 """Tables with a tenant that OceanBase has in another form."""
 GUARDED = """
     SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid

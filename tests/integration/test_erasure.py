@@ -23,7 +23,8 @@ from shared_core.ports.session_logs import Seen
 
 ANA, BOB, CAT = Scope("app", "ana/ü%"), Scope("app", "bob"), Scope("app", "cat")
 TENANT = "/app/ana%2Fü%25/"
-STAYS = {"tombstones", "erasures", "import_marks", "writes"}
+MARKS = {"writes", "memory_changes"}
+STAYS = {"tombstones", "erasures", "import_marks", *MARKS}
 """Tables that keep rows of who was erased: marks without words, and receipts."""
 
 
@@ -127,7 +128,7 @@ async def test_a_thread_goes_with_its_session_log_and_no_other_does(
     assert not [one for one in await memory.list_memories(ANA, limit=500) if "kayak" in one.text]
     after = rows_of(dsn, TENANT)
     changed = {name for name in before if len(before[name]) != len(after.get(name, []))}
-    assert changed - {"writes"} == {*receipt.counts} | {"erasures"}
+    assert changed - MARKS == {*receipt.counts} | {"erasures"}
     assert set() == await memory.append_events(ANA, "t4", [turn])
     assert receipt in await memory.erasures(ANA)
 
@@ -174,6 +175,6 @@ async def test_no_id_or_hash_that_is_made_of_words_stays(memory: MemoryEngine, d
     assert len(kept) == len(before["profiles"]) and not hashes & {*kept}
     receipt = await memory.erase(CAT)
     left = rows_of(dsn, "/app/cat/")
-    assert {"tombstones", "erasures", "writes"} == {*left}
+    assert {"tombstones", "erasures", *MARKS} == {*left}
     ids = [str(one["event_id"]) for one in left["tombstones"]]
     assert 1 == len(ids) == receipt.counts["tombstones"] and 7 == UUID(ids[0]).version

@@ -7,7 +7,7 @@ import pytest
 from shared_core.storage.oceanbase.connection.columns import ColumnType, tables
 from shared_core.storage.postgres.connection.operations import column_types
 
-OF_POSTGRES = {"embeddings", "writes", "coordinator_writes"}
+OF_POSTGRES = {"embeddings", "writes", "coordinator_writes", "memory_changes"}
 OF_OCEANBASE = {"tenants", "writes", "embeddings"}  # the last stands for all vector tables
 MATCHING = {
     "text": {ColumnType.TEXT, ColumnType.LONG_TEXT},

@@ -24,6 +24,7 @@ from shared_core.storage._rows import (
     moments,
     to_tsvector,
 )
+from shared_core.storage.postgres.connection.changes import note_step
 from shared_core.storage.postgres.connection.database import PostgresDatabase, by_column
 from shared_core.storage.postgres.connection.marks import AnswerLost, Mark
 from shared_core.storage.postgres.connection.operations import compiled
@@ -67,6 +68,8 @@ class PostgresEvents:
         if job:
             sent.append(enqueue_step(scope, thread_id, job, now, changed_at=now))
         tenant = scope_path(scope)
+        ids = [row.memory_id for row in rows if row.memory_id]
+        sent += self._database.noted(note_step(tenant, ids))
         try:
             answers = await self._database.run(tenant, *sent, mark=Mark(tenant))
         except AnswerLost:

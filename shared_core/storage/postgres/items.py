@@ -33,6 +33,7 @@ from shared_core.ports.items import (
 from shared_core.ports.storage import Clock
 from shared_core.storage._filters import compile_filter
 from shared_core.storage._rows import any_term, initial_of, item_from_row, to_tsvector
+from shared_core.storage.postgres.connection.changes import note_steps
 from shared_core.storage.postgres.connection.database import PostgresDatabase, by_column
 from shared_core.storage.postgres.connection.marks import AnswerLost, Mark
 from shared_core.storage.postgres.connection.pipeline import Rows
@@ -65,6 +66,7 @@ class PostgresItems:
         if rows:
             mark = Mark(min(tenant_of(row.namespace) for row in rows))
             sent = [*self.put_steps(rows), *vector_steps(vectors)]
+            sent += self._database.noted(note_steps([(row.namespace, row.key) for row in rows]))
             with suppress(AnswerLost):
                 scope = scope_of((row.namespace, row.key) for row in rows)
                 await self._database.run(scope, *sent, mark=mark)
@@ -129,6 +131,7 @@ class PostgresItems:
     async def extend_items(self, addresses: Sequence[ItemAddress]) -> None:
         now = self._clock()
         sent = [step("extend_items", {**values, "now": now}) for values in by_tenant(addresses)]
+        sent += self._database.noted(note_steps(addresses))
         await self._database.run(scope_of(addresses), *sent)
 
     async def expired_tenants(self, prefix: Namespace, limit: int) -> Sequence[str]:

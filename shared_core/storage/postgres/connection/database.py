@@ -55,6 +55,8 @@ from shared_core.storage.postgres.connection.pool import (
 from shared_core.storage.postgres.connection.pooling import probe_pooling
 from shared_core.storage.postgres.connection.statements import Step, statement, step
 
+BEGIN_READING: Statement = (b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", {})
+COMMIT: Statement = (b"COMMIT", {})
 TRIES = 5
 """How often a transaction is sent before its error reaches the caller."""
 CONFLICT = "HC409"
@@ -113,6 +115,7 @@ class PostgresDatabase:
         self.statement_s = settings.statement_timeout_s
         self._rows_sent = 0
         self._plans_of: WeakKeyDictionary[Connection, int] = WeakKeyDictionary()
+        self.on_change: Callable[[str], None] = lambda tenant: None
 
     async def open(self) -> None:
         """Start the embedded server if there is one, migrate, and learn the types.
@@ -175,7 +178,12 @@ class PostgresDatabase:
         return self.prepared is not None and self.prepared.is_spread
 
     async def run(
-        self, scope: str, *steps: Step, keep_plans: bool = True, mark: Mark | None = None
+        self,
+        scope: str,
+        *steps: Step,
+        keep_plans: bool = True,
+        mark: Mark | None = None,
+        one_moment: bool = False,
     ) -> Answers:
         """Run steps as one transaction inside a scope and return the rows of each.
 
@@ -188,6 +196,7 @@ class PostgresDatabase:
             keep_plans: False for statements that hold literals: prepared, they would push others
                 out of the connection's cache.
             mark: of statements that may not run twice. An attempt after a lost answer looks for it.
+            one_moment: all statements read the same snapshot, and write nothing.
 
         Raises:
             AnswerLost: an earlier attempt stored the mark; these statements have run.
@@ -201,18 +210,19 @@ class PostgresDatabase:
 
         if mark:
             sent += mark.written(on_coordinator=False)
+        begin, end = ([BEGIN_READING], [COMMIT]) if one_moment else ([], [])
         was_lost = False
 
         async def attempt(connection: Connection) -> Answers:
             nonlocal was_lost
-            first = [*self.fresh_plans(connection), *self.bind(scope)]
+            first = [*begin, *self.fresh_plans(connection), *self.bind(scope)]
             if mark and was_lost:
                 looked = [*first, mark.looked_for()]
                 if (await connection.exchange(looked, prepare=self.prepares))[-1]:
                     raise AnswerLost
             try:
                 rows = await connection.exchange(
-                    [*first, *sent], keep=keep_plans, prepare=self.prepares
+                    [*first, *sent, *end], keep=keep_plans, prepare=self.prepares
                 )
             except psycopg.Error as error:
                 was_lost = was_lost or connection.closed
@@ -250,6 +260,17 @@ class PostgresDatabase:
         """Run one named statement inside a scope, %(tenant)s of its values; return its rows."""
         [rows] = await self.run(scope, step(name, {"tenant": scope, **values}))
         return rows
+
+    def noted(self, notes: Sequence[Step]) -> Sequence[Step]:
+        """Return the steps that note changes; none on a cluster, where no process keeps memories.
+
+        Tells on_change of each user: this process writes for them now.
+        """
+        if self.is_spread:
+            return ()
+        for note in notes:
+            self.on_change(note.values["tenant"])
+        return notes
 
     def count_rows(self, number: int) -> None:
         """Count the rows that are sent: after enough of them, statements are planned again."""

@@ -30,8 +30,18 @@ from shared_core.ports.operations import (
     TenantBusy,
     Verb,
 )
+from shared_core.storage.postgres.connection.changes import (
+    changed_addresses,
+    changed_ids,
+    note_step,
+)
 from shared_core.storage.postgres.connection.citus import place_of
-from shared_core.storage.postgres.connection.database import CONFLICT, PostgresDatabase
+from shared_core.storage.postgres.connection.database import (
+    BEGIN_READING,
+    COMMIT,
+    CONFLICT,
+    PostgresDatabase,
+)
 from shared_core.storage.postgres.connection.marks import Mark, is_marked
 from shared_core.storage.postgres.connection.operations import compiled, tables_of
 from shared_core.storage.postgres.connection.pipeline import Connection, Rows, Statement
@@ -47,8 +57,6 @@ Its rows are those of the step that has its name, or else of the last one.
 IN_DOUBT_S = 60.0
 """Seconds for which a missing answer is looked for where statements have no deadline."""
 _BEGIN: Statement = (b"BEGIN ISOLATION LEVEL READ COMMITTED", {})
-_BEGIN_READING: Statement = (b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", {})
-_COMMIT: Statement = (b"COMMIT", {})
 _ROLLBACK: Statement = (b"ROLLBACK", {})
 
 
@@ -64,6 +72,7 @@ class _Running:
     wrote: bool = False
     wrote_on_node: bool = False
     is_last: bool = False
+    written: list[Operation] = field(default_factory=list)
 
     def next_batch(self) -> Sequence[Operation] | Last | None:
         """Return what the policy yields next, None at its end."""
@@ -72,6 +81,7 @@ class _Running:
             self.is_last = isinstance(batch, Last)
             written = [one for one in _operations(batch) if not isinstance(one, Select)]
             self.wrote |= not self.is_last and bool(written)
+            self.written += written
             self.wrote_on_node |= any(
                 isinstance(one, Verb) or place_of(one.table) != "coordinator" for one in written
             )
@@ -119,7 +129,7 @@ class PostgresPolicies:
         async def attempt(connection: Connection) -> list[list[Row]]:
             opening = self._opening(work, connection)
             try:
-                rows = await self._send(connection, [*opening, *selects, _COMMIT])
+                rows = await self._send(connection, [*opening, *selects, COMMIT])
             except BaseException:
                 await self._roll_back(connection)
                 raise
@@ -201,7 +211,7 @@ class PostgresPolicies:
         # After BEGIN: before it, they would begin a transaction of the default isolation.
         bound = [*self._database.fresh_plans(connection), *self._database.bind(scope)]
         if work.lock is None:
-            return [_BEGIN_READING, *bound]
+            return [BEGIN_READING, *bound]
         values = {"tenants": list(work.tenants)}
         sent = [_BEGIN, *bound, step("hold_policies", values).statement]
         if work.lock == "skip" and work.results is None:
@@ -242,10 +252,21 @@ class PostgresPolicies:
             has_written = writes or any(one.wrote for one in running)
             here = self._database.is_spread and not any(one.wrote_on_node for one in running)
             marks = work.mark.written(on_coordinator=here) if has_written and work.lock else []
-            await self._send(connection, [*opening, *writes, *marks, _COMMIT])
+            notes = self._notes(running) if marks else []
+            await self._send(connection, [*opening, *writes, *marks, *notes, COMMIT])
         elif is_begun:  # policies that never said Last wrote nothing
             await self._send(connection, [_ROLLBACK])
         return results
+
+    def _notes(self, running: Sequence[_Running]) -> list[Statement]:
+        """Return what notes the memories that policies wrote, in the order of the tenants."""
+        return [
+            note.statement
+            for one in sorted(running, key=lambda one: one.tenant)
+            for note in self._database.noted(
+                note_step(one.tenant, changed_ids(one.written), changed_addresses(one.written))
+            )
+        ]
 
     async def _send(self, connection: Connection, sent: Sequence[Statement]) -> list[Rows]:
         return await connection.exchange(sent, prepare=self._database.prepares)

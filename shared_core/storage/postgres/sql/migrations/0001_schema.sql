@@ -401,6 +401,20 @@ CREATE TABLE coordinator_writes (
 );
 SELECT protect('coordinator_writes', '{0,2}');
 
+-- The latest changes to a user's memories, newest first: the transaction write_ids[i] wrote the
+-- memory memory_ids[i]. A process that keeps memories of the user compares write_ids[1] with each
+-- answer. It reads again what was written since its own write_id, and everything if that has left
+-- the list (decision 19). In memory_ids, NULL is any memory, and the zero UUID is the facts and
+-- their sources. Stored in the row, with room for the next version on the same page.
+CREATE TABLE memory_changes (
+    tenant_id   text COLLATE "C" NOT NULL,
+    write_ids   uuid[] NOT NULL,
+    memory_ids  uuid[] NOT NULL,
+    PRIMARY KEY (tenant_id)
+) WITH (fillfactor = 40);
+ALTER TABLE memory_changes ALTER write_ids SET STORAGE MAIN, ALTER memory_ids SET STORAGE MAIN;
+SELECT protect('memory_changes');
+
 -- A job on a thread. A reflection is about a user and has no thread; a callback is a caller's own
 -- code.
 CREATE TABLE consolidation_jobs (
@@ -1003,6 +1017,13 @@ AS $$
     ), erased AS (
         DELETE FROM memories m USING gone g
         WHERE m.tenant_id = g.tenant_id AND m.memory_id = g.memory_id
+    ), noted AS (
+        INSERT INTO memory_changes (tenant_id, write_ids, memory_ids)
+        SELECT f.tenant_id, ARRAY[gen_random_uuid()], ARRAY[NULL::uuid]
+        FROM fated f WHERE f.fate <> 'retimed' AND f.tenant_id ~ '^(/[^/]+){2}/$'
+        GROUP BY f.tenant_id ORDER BY f.tenant_id
+        ON CONFLICT ON CONSTRAINT memory_changes_pkey DO UPDATE
+        SET write_ids = excluded.write_ids, memory_ids = excluded.memory_ids
     )
     SELECT f.kind, f.fate, count(*) FROM fated f GROUP BY 1, 2
     UNION ALL
@@ -1089,6 +1110,13 @@ BEGIN
     ), erased AS (
         DELETE FROM memories m USING gone g
         WHERE m.tenant_id = g.tenant_id AND m.memory_id = g.memory_id
+    ), noted AS (
+        INSERT INTO memory_changes (tenant_id, write_ids, memory_ids)
+        SELECT w.tenant_id, ARRAY[gen_random_uuid()], ARRAY[NULL::uuid]
+        FROM weak w WHERE w.tenant_id ~ '^(/[^/]+){2}/$'
+        GROUP BY w.tenant_id ORDER BY w.tenant_id
+        ON CONFLICT ON CONSTRAINT memory_changes_pkey DO UPDATE
+        SET write_ids = excluded.write_ids, memory_ids = excluded.memory_ids
     )
     SELECT w.tenant_id, w.memory_id FROM weak w;
 END $$;
