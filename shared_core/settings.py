@@ -17,6 +17,8 @@ ANN_THRESHOLD = 20_000
 """Vectors of a tenant up to which an exact scan is fast enough."""
 OCEANBASE_ANN_THRESHOLD = 100_000
 """The same limit on OceanBase, where the index is slower than a scan of 25,000 vectors."""
+RESIDENT_MB = 256
+"""Megabytes for indexes of users: 80,000 memories with vectors of 512 dimensions."""
 MAX_CLEANUP_HOURS = 87_600
 """Ten years."""
 OCEANBASE = ("seekdb:", "oceanbase:")
@@ -47,6 +49,7 @@ class Settings:
         create: False raises where there is no memory, and creates nothing.
         forget_requests: whether "Forget what I said about X" in a turn of the user is carried out.
         prepare: whether PostgreSQL keeps statements prepared. A pooler may not keep them.
+        resident_mb: megabytes that indexes of users for recall may take in a process; 0 for none.
     """
 
     uri: str = EMBEDDED
@@ -63,6 +66,7 @@ class Settings:
     create: bool = True
     forget_requests: bool = True
     prepare: bool = True
+    resident_mb: int = RESIDENT_MB
 
     def __post_init__(self) -> None:
         if not _SCHEMA_NAME.fullmatch(self.db_schema) or self.db_schema.startswith("pg_"):
@@ -93,8 +97,9 @@ def load_settings(
     """Return the settings from the arguments, else from the environment, else the defaults.
 
     Variables: HIPPOCAMPUS_URI, _HOME, _SCHEMA, _PRIVACY, _ANN_THRESHOLD (vectors, or "off"),
-    _CLEANUP_HOURS (hours, or "off"), _GRAPH, _PROFILES and _PREPARE ("on" or "off"). In the query
-    of a postgresql:// uri, prepare=off or prepare=on comes before the variable.
+    _CLEANUP_HOURS (hours, or "off"), _RESIDENT_MB (megabytes, or "off"), _GRAPH, _PROFILES and
+    _PREPARE ("on" or "off"). In the query of a postgresql:// uri, prepare=off or prepare=on comes
+    before the variable.
     Raises InvalidInput for a value of no known form.
     """
     chosen = str(uri if uri is not None else os.environ.get("HIPPOCAMPUS_URI") or EMBEDDED)
@@ -115,6 +120,7 @@ def load_settings(
         create=create,
         forget_requests=_on_or_off("HIPPOCAMPUS_FORGET_REQUESTS"),
         prepare=_on_or_off("HIPPOCAMPUS_PREPARE") if prepare is None else prepare,
+        resident_mb=_resident_mb(os.environ.get("HIPPOCAMPUS_RESIDENT_MB", "")),
     )
 
 
@@ -220,6 +226,17 @@ def _cleanup_hours(text: str) -> float | None:
             f" {MAX_CLEANUP_HOURS:,}, or 'off', got {text!r}"
         )
     return hours
+
+
+def _resident_mb(text: str) -> int:
+    text = text.strip().lower()
+    if text in ("", "off"):
+        return 0 if text else RESIDENT_MB
+    if not text.isdecimal():
+        raise InvalidInput(
+            f"HIPPOCAMPUS_RESIDENT_MB must be a number of megabytes from 0, or 'off', got {text!r}"
+        )
+    return int(text)
 
 
 def _on_or_off(name: str, default: str = "on") -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, overload, runtime_checkable
@@ -69,7 +69,7 @@ class SearchRequest:
     candidates: number per channel to fetch for ranking. filter: on values, as in ItemQuery.
     mentions: keys of entities whose edges are returned too. as_of: None for current memories.
     begin, end: restrict occurred_at, end exclusive; None for no bound. min_importance: 1 to 10; 0
-    for all.
+    for all. may_be_resident: an index in this process may answer; the caller calls Recalled.fetch.
     """
 
     scope: Scope
@@ -85,6 +85,7 @@ class SearchRequest:
     begin: datetime | None = None
     end: datetime | None = None
     min_importance: float = 0.0
+    may_be_resident: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,11 +161,15 @@ class Recalled:
     """The answer of a storage: unordered candidates, and the corpus, or None if it is empty.
 
     edges: current edges of the mentioned entities, unordered.
+    fetch: reads memories; call it before memory() of a candidate, and once before edges. It returns
+        False if something changed since this answer was made: then recall again. None if everything
+        has been read.
     """
 
     candidates: Sequence[Candidate] = ()
     corpus: Corpus | None = None
     edges: Sequence[Edge] = ()
+    fetch: Callable[[Sequence[Candidate]], Awaitable[bool]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

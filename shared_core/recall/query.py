@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING, get_args
 
 from shared_core.core import validation as arguments
@@ -33,6 +33,7 @@ from shared_core.recall.reranking import diversified, reranked
 
 if TYPE_CHECKING:
     from shared_core.ports.storage import Vectors
+    from shared_core.recall.ranking import Ranked
 
 MAX_QUERY_TERMS = 128
 """Maximum number of search terms; of a longer query the last ones count."""
@@ -42,6 +43,8 @@ SPARE = 2
 MORE = 8
 """Factor on the number of candidates for a second query where duplicates filled the first."""
 MAX_LIMIT = 100_000
+RESIDENT_TRIES = 2
+"""How often an index in the process may answer; then a statement does."""
 RERANKED = 50
 """Minimum number of best hits passed to a reranker."""
 
@@ -126,28 +129,36 @@ async def recall(
         begin=options.begin,
         end=options.end,
         min_importance=options.min_importance,
+        # The three factors read whole memories of all candidates.
+        may_be_resident=isinstance(options.ranking, str) and options.ranking != "three_factor",
     )
     asked = RankingQuery(text=query, terms=request.terms, now=options.now)
     by = "bm25" if degraded and options.ranking == "vector" else options.ranking
+    tries = RESIDENT_TRIES
     while True:
         with stage("fetch"):
             found = await storage.recall.recall(request)
-        hits = _relevant(ranked(found, asked, by=by), options.min_relevance)
-        is_reranked = False
-        if options.reranker is not None:
-            hits, is_reranked = await _reranked(hits, query, _pool(options), options.reranker)
-        # Ranking is lazy: it happens here, unless a reranker has asked for its result before.
-        with stage("rank" if options.reranker is None else "select"):
-            merged = _chosen(hits, options)
+        by_meaning = [] if options.merged_only else nearest(found, options.limit)
+        vector_results = [*_relevant(by_meaning, options.min_relevance)]
+        relevant = _relevant(ranked(found, asked, by=by), options.min_relevance)
+        hits = _ReadHits(found, relevant, vector_results)
+        try:
+            is_reranked = await _rerank(hits, query, options)
+            # Ranking is lazy: it happens here, unless a reranker has asked for its result before.
+            with stage("rank" if options.reranker is None else "select"):
+                merged = await _chosen(hits, options)
+        except _ChangedMeanwhile:
+            tries -= 1
+            request = replace(request, may_be_resident=request.may_be_resident and tries > 0)
+            continue
         if not (options.distinct and len(merged) < options.limit and _more_there(found, request)):
             break
         # Duplicates filled the result, so ask for more candidates.
         request = replace(request, candidates=MORE * request.candidates)
     recalled(candidates=len(found.candidates), hits=len(merged), degraded=degraded)
-    by_meaning = [] if options.merged_only else nearest(found, options.limit)
     return RecallResult(
         merged=tuple(merged),
-        vector_results=tuple(_relevant(by_meaning, options.min_relevance)),
+        vector_results=tuple(one.hit() for one in vector_results),
         graph_results=tuple(best_edges(found.edges, request.terms, options.limit)),
         degraded=degraded,
         reranked=is_reranked,
@@ -192,8 +203,15 @@ async def search(
         kinds=kinds,
         candidates=limit,
         as_of=as_of,
+        may_be_resident=True,
     )
-    return nearest(await storage.recall.recall(request), limit)
+    for _ in range(RESIDENT_TRIES):
+        found = await storage.recall.recall(request)
+        best = nearest(found, limit)
+        if found.fetch is None or await found.fetch([one.candidate for one in best]):
+            return [one.hit() for one in best]
+    found = await storage.recall.recall(replace(request, may_be_resident=False))
+    return [one.hit() for one in nearest(found, limit)]
 
 
 def _more_there(found: Recalled, request: SearchRequest) -> bool:
@@ -202,29 +220,69 @@ def _more_there(found: Recalled, request: SearchRequest) -> bool:
     return len(found.candidates) < size and request.candidates < size
 
 
-def _relevant(hits: Iterable[Hit], least: float) -> Iterator[Hit]:
+def _relevant(ranked: Iterable[Ranked], least: float) -> Iterator[Ranked]:
     from shared_core.recall.ranking import relevance
 
-    return (hit for hit in hits if least == 0 or relevance(hit) >= least)
+    return (one for one in ranked if least == 0 or relevance(one) >= least)
 
 
-async def _reranked(
-    hits: Iterator[Hit], query: str, least: int, reranker: Reranker
-) -> tuple[Iterator[Hit], bool]:
+class _ChangedMeanwhile(Exception):
+    """Something changed since an index in the process answered: recall again."""
+
+
+class _ReadHits:
+    """The hits of an answer, best first; their memories are read as far as they are needed.
+
+    beside: candidates whose memories are read with the first ones.
+    """
+
+    def __init__(self, found: Recalled, best: Iterator[Ranked], beside: Sequence[Ranked]) -> None:
+        self._found = found
+        self._rest = best
+        self._beside = beside
+        self.read: list[Hit] = []
+
+    async def first(self, count: int) -> list[Hit]:
+        """Return the best hits, at most count. Raises _ChangedMeanwhile."""
+        more = list(islice(self._rest, max(0, count - len(self.read))))
+        if self._found.fetch is not None and (more or not self.read):
+            wanted = [one.candidate for one in (*more, *self._beside)]
+            if not await self._found.fetch(wanted):
+                raise _ChangedMeanwhile
+            self._beside = ()
+        self.read += [one.hit() for one in more]
+        return self.read[:count]
+
+
+async def _rerank(hits: _ReadHits, query: str, options: RecallOptions) -> bool:
+    """Reorder the best hits by the reranker; return whether it gave an order."""
+    if options.reranker is None:
+        return False
     with stage("rank"):
-        best = list(islice(hits, max(RERANKED, least)))
+        best = await hits.first(max(RERANKED, _pool(options)))
     with stage("rerank"):
-        anew = await reranked(best, query, reranker) if best else None
-    return (chain(best, hits), False) if anew is None else (iter(anew), True)
+        anew = await reranked(best, query, options.reranker) if best else None
+    if anew is not None:
+        hits.read[: len(best)] = anew
+    return anew is not None
 
 
-def _chosen(hits: Iterable[Hit], options: RecallOptions) -> Sequence[Hit]:
+async def _chosen(hits: _ReadHits, options: RecallOptions) -> Sequence[Hit]:
     """Return the final hits, deduplicated and diversified as requested."""
+    pool = _pool(options) if options.diversity else options.limit
+    some = await (_distinct(hits, pool) if options.distinct else hits.first(pool))
+    return diversified(some, options.limit, options.diversity)
+
+
+async def _distinct(hits: _ReadHits, pool: int) -> list[Hit]:
+    """Return the best hits without duplicates, as many as a pool takes."""
     from shared_core.recall.ranking import collapsed
 
-    pool = _pool(options) if options.diversity else options.limit
-    some = collapsed(hits, pool) if options.distinct else list(islice(hits, pool))
-    return diversified(some, options.limit, options.diversity)
+    count = SPARE * pool
+    # One more than the pool takes: up to there, a duplicate may replace a hit.
+    while len(some := await hits.first(count)) == count and len(collapsed(some, pool + 1)) <= pool:
+        count *= MORE
+    return collapsed(some, pool)
 
 
 def _pool(options: RecallOptions) -> int:

@@ -176,13 +176,28 @@ def rank(
     or "bm25", one channel; "three_factor", relevance x recency x importance (Park et al., 2023), or
     a ThreeFactor with weights. Of equal scores doubtful facts rank last, and the newest first.
     """
-    return list(islice(ranked(recalled, asked, by=by), limit))
+    return [one.hit() for one in islice(ranked(recalled, asked, by=by), limit)]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A candidate with its score: a hit whose memory may still have to be read."""
+
+    candidate: Candidate
+    score: float
+    parts: Mapping[str, float]
+    matched: tuple[str, ...] = ()
+
+    def hit(self) -> Hit:
+        """Return the hit, with the complete memory."""
+        memory = self.candidate.memory()
+        return Hit(memory=memory, score=self.score, parts=self.parts, matched=self.matched)
 
 
 def ranked(
     recalled: Recalled, asked: RankingQuery, *, by: Ranking | ThreeFactor = "linear"
-) -> Iterator[Hit]:
-    """Yield all candidates in the order of rank(); hits are built lazily."""
+) -> Iterator[Ranked]:
+    """Yield all candidates in the order of rank(), lazily."""
     candidates, corpus = recalled.candidates, recalled.corpus
     if corpus is None or not candidates:
         return
@@ -203,8 +218,8 @@ def ranked(
     for at in _in_order(scores, candidates):
         holds = matches.holds[candidates[at].number]
         held = {term for term, is_held in zip(asked.terms, holds, strict=False) if is_held}
-        yield Hit(
-            memory=candidates[at].memory(),
+        yield Ranked(
+            candidate=candidates[at],
             score=float(scores[at]),
             parts={
                 name: value
@@ -215,15 +230,15 @@ def ranked(
         )
 
 
-def nearest(recalled: Recalled, limit: int) -> list[Hit]:
+def nearest(recalled: Recalled, limit: int) -> list[Ranked]:
     """Return the candidates with a vector, nearest first; the score is the cosine similarity."""
     if recalled.corpus is None or not recalled.candidates:
         return []
     similarity = recalled.corpus.similarity[[one.number for one in recalled.candidates]]
     order = _in_order(np.nan_to_num(similarity, nan=-np.inf), recalled.candidates)
     return [
-        Hit(
-            memory=recalled.candidates[at].memory(),
+        Ranked(
+            candidate=recalled.candidates[at],
             score=float(similarity[at]),
             parts={"meaning": float(similarity[at]), "similarity": float(similarity[at])},
         )
@@ -361,7 +376,7 @@ _RANKINGS: Final[Mapping[Ranking, Callable[..., dict[str, Numbers]]]] = {
 }
 
 
-def relevance(hit: Hit) -> float:
+def relevance(hit: Hit | Ranked) -> float:
     """Return the relevance of a hit to its query, 0 to 1, comparable between results.
 
     It is the largest of cosine similarity and word coverage, of the memory or of the turn before:

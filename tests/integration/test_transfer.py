@@ -97,7 +97,7 @@ async def test_recall_finds_the_same_with_the_same_scores(
         for question in ("Where does Ana live?", "Which music?", "上海", "cello"):
             one, two = [
                 [
-                    (hit.memory.memory_id, hit.memory.text, round(hit.score, 9))
+                    (hit.memory.memory_id, hit.memory.text, round(hit.score, 5))
                     for hit in await memory.recall(ANA, question, asked_at=asked)
                 ]
                 for memory in (source, other)

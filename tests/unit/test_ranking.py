@@ -399,11 +399,11 @@ def test_the_nearest_are_those_with_a_vector_by_cosine_and_the_newest_of_equals(
         Said(key="no vector", similarity=None, holds=(0, 1, 2)),
         Said(key="near", similarity=0.9),
     )
-    hits = nearest(said, 10)
+    hits = [one.hit() for one in nearest(said, 10)]
     assert ["near", "newer", "older", "opposite"] == [hit.memory.key for hit in hits]
     assert [0.9, 0.4, 0.4, -0.2] == [hit.score for hit in hits]
     assert all(hit.score == hit.parts["meaning"] == hit.parts["similarity"] for hit in hits)
-    assert hits[:2] == nearest(said, 2) and [] == nearest(Recalled(), 2)
+    assert hits[:2] == [one.hit() for one in nearest(said, 2)] and [] == nearest(Recalled(), 2)
 
 
 def test_what_is_first_in_a_corpus_opens_a_session() -> None:

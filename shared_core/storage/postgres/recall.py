@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import itemgetter
 from typing import Any, Final
 
 from pgvector import HalfVector
@@ -30,6 +31,7 @@ from shared_core.storage.postgres.connection.marks import AnswerLost, Mark
 from shared_core.storage.postgres.connection.statements import Step, step, steps
 from shared_core.storage.postgres.graph import edges_about_steps, found_edge
 from shared_core.storage.postgres.items import below
+from shared_core.storage.postgres.resident import ResidentIndexes
 
 BETWEEN: Final = "m.occurred_at >= %(begin)s::timestamptz AND m.occurred_at < %(end)s::timestamptz"
 IMPORTANT: Final = "m.importance >= %(min_importance)s::real"
@@ -47,23 +49,29 @@ class PostgresRecall:
 
     _database: PostgresDatabase
     _clock: Clock
+    resident: ResidentIndexes
 
     async def recall(self, request: SearchRequest) -> Recalled:
         tenant, as_of = scope_path(request.scope), request.as_of
         if request.namespace[:2] != (request.scope.app, request.scope.user):
             raise InvalidInput(f"namespace {request.namespace} is not in scope {request.scope}")
-        queries = [quoted_term(term) for term in dict.fromkeys(request.terms)]
-        sent = [self._candidates(request, queries)]
+        about: Sequence[Step] = ()
         if request.mentions:
-            sent += edges_about_steps(
+            about = edges_about_steps(
                 request.scope, request.mentions, MOST_EDGES, as_of, self._clock()
             )
+        if (answer := await self.resident.recall(request, about)) is not None:
+            return answer
+        queries = [quoted_term(term) for term in dict.fromkeys(request.terms)]
+        sent = [self._candidates(request, queries), *about]
         answers = await self._database.run(tenant, *sent)
+        self.resident.prepare(request)
         rows = answers.named("recall")
         edges = answers.named("edges_about") if request.mentions else []
         corpus = next((_corpus(row, len(queries)) for row in rows if row[CORPUS] is not None), None)
         return Recalled(
-            candidates=[_candidate(row, as_of) for row in rows],
+            # In the order of an index: rankings break ties by it.
+            candidates=[_candidate(row, as_of) for row in sorted(rows, key=itemgetter(NUMBER))],
             corpus=corpus,
             edges=[found_edge(row).edge for row in edges],
         )

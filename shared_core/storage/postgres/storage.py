@@ -21,6 +21,7 @@ from shared_core.storage.postgres.items import PostgresItems, vector_steps
 from shared_core.storage.postgres.jobs import PostgresJobs, enqueue_step
 from shared_core.storage.postgres.recall import PostgresAccesses, PostgresRecall
 from shared_core.storage.postgres.reembed import PostgresReembed
+from shared_core.storage.postgres.resident import ResidentIndexes
 from shared_core.storage.postgres.retention import PostgresRetention
 from shared_core.storage.postgres.runs import PostgresRuns
 from shared_core.storage.postgres.sessions import PostgresSessions
@@ -38,7 +39,8 @@ class PostgresStorage:
         events = PostgresEvents(database, clock, items)
         self.items = items
         self.events = events
-        self.recall = PostgresRecall(database, clock)
+        self.resident = ResidentIndexes(database, clock, settings.resident_mb * 1_000_000)
+        self.recall = PostgresRecall(database, clock, self.resident)
         self.accesses = PostgresAccesses(database)
         self.session_logs = PostgresSessions(database, clock)
         self.conversations = PostgresConversations(database, clock)
@@ -72,9 +74,11 @@ class PostgresStorage:
         self._clock = clock
 
     async def open(self) -> None:
+        self.resident.open()
         await self._database.open()
 
     async def close(self) -> None:
+        await self.resident.close()
         await self._database.close()
 
     async def report(self) -> StorageReport:

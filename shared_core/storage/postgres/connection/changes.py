@@ -1,4 +1,4 @@
-"""Notes which memories of a user a transaction writes (decision 19)."""
+"""Notes which memories of a user a transaction writes (decision 20)."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ class PostgresDatabase:
         self.statement_s = settings.statement_timeout_s
         self._rows_sent = 0
         self._plans_of: WeakKeyDictionary[Connection, int] = WeakKeyDictionary()
-        self.on_change: Callable[[str], None] = lambda tenant: None
+        self.on_change: Callable[[str, bool], None] = lambda tenant, is_any: None
 
     async def open(self) -> None:
         """Start the embedded server if there is one, migrate, and learn the types.
@@ -264,12 +264,13 @@ class PostgresDatabase:
     def noted(self, notes: Sequence[Step]) -> Sequence[Step]:
         """Return the steps that note changes; none on a cluster, where no process keeps memories.
 
-        Tells on_change of each user: this process writes for them now.
+        Tells on_change of each user for whom this process writes now, and whether any of their
+        memories may change.
         """
         if self.is_spread:
             return ()
         for note in notes:
-            self.on_change(note.values["tenant"])
+            self.on_change(note.values["tenant"], None in note.values["memory_ids"])
         return notes
 
     def count_rows(self, number: int) -> None:

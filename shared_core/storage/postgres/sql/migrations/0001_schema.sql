@@ -404,7 +404,7 @@ SELECT protect('coordinator_writes', '{0,2}');
 -- The latest changes to a user's memories, newest first: the transaction write_ids[i] wrote the
 -- memory memory_ids[i]. A process that keeps memories of the user compares write_ids[1] with each
 -- answer. It reads again what was written since its own write_id, and everything if that has left
--- the list (decision 19). In memory_ids, NULL is any memory, and the zero UUID is the facts and
+-- the list (decision 20). In memory_ids, NULL is any memory, and the zero UUID is the facts and
 -- their sources. Stored in the row, with room for the next version on the same page.
 CREATE TABLE memory_changes (
     tenant_id   text COLLATE "C" NOT NULL,

@@ -106,6 +106,13 @@ w.idf * 2.2 / (1 + 1.2 * (0.25 + 0.75 * l.term_count / c.mean_length))
 (SELECT 1 - min(e.embedding <=> %(embedding)s::halfvec) FROM embeddings e
  WHERE e.tenant_id = %(tenant)s AND e.model = %(model)s AND e.memory_id = m.memory_id)
 
+-- fragment: turns_of
+-- The ids of the turns of a memory; an episodic one has one.
+CASE WHEN m.kind = 'episodic' THEN ARRAY(
+    SELECT s.event_id FROM memory_sources s
+    WHERE s.tenant_id = %(tenant)s AND s.memory_id = m.memory_id)
+ELSE {source_ids} END
+
 -- name: recall
 -- Candidates of a scope by meaning, by words, and by both of a turn and its neighbours. The first row
 -- carries the corpus of the scope: for every living memory, in order of occurrence, its similarity,
@@ -225,10 +232,7 @@ WITH living AS MATERIALIZED (
     CROSS JOIN (SELECT array_agg(number) AS numbers, array_agg(place) AS places FROM held) h
 )
 SELECT {own_columns},
-       CASE WHEN m.kind = 'episodic' THEN ARRAY(
-           SELECT s.event_id FROM memory_sources s
-           WHERE s.tenant_id = %(tenant)s AND s.memory_id = m.memory_id)
-       ELSE {source_ids} END,
+       {turns_of},
        CASE WHEN m.kind = 'episodic' THEN m.role END,
        -- The share of ended facts among those drawn from a turn, or from the turns of a summary.
        CASE WHEN (SELECT any_ended FROM ends) AND m.kind IN ('episodic', 'summary') THEN (

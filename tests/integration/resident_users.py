@@ -1,0 +1,110 @@
+"""Asks a memory in both ways: its index in the process, and the statement."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from shared_core import MemoryEngine, Scope
+from shared_core.core.namespaces import memories_namespace, scope_path
+from shared_core.nlp.text import search_terms
+from shared_core.ports.recall import Recalled, SearchRequest
+from shared_core.storage.postgres.resident import ResidentIndexes
+from shared_core.storage.postgres.storage import PostgresStorage
+
+DIMENSIONS = 8
+MODEL = "drawn from the text"
+TRIES = 3_000
+ALL = 100_000
+"""As many candidates as there are memories."""
+
+
+class DrawnVectors:
+    """Embeds a text as a vector drawn from its words: no model, the same in every process."""
+
+    model = MODEL
+
+    async def embed_passages(self, texts: Sequence[str]) -> Any:
+        drawn = [self._drawn(text) for text in texts]
+        return np.asarray(drawn, np.float32).reshape(len(texts), DIMENSIONS)
+
+    async def embed_query(self, text: str) -> Any:
+        return await self.embed_passages([text])
+
+    def _drawn(self, text: str) -> Any:
+        words = [zlib.crc32(word.encode()) for word in search_terms(text)] or [0]
+        vector = sum(np.random.default_rng(word).normal(size=DIMENSIONS) for word in words)
+        return vector / np.linalg.norm(vector)
+
+
+async def until(done: Callable[[], object]) -> None:
+    """Poll until `done` returns a true value."""
+    for _ in range(TRIES):
+        if done():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("the condition never became true")
+
+
+def indexes(memory: MemoryEngine) -> ResidentIndexes:
+    return cast(PostgresStorage, memory._storage).resident
+
+
+async def make_resident(memory: MemoryEngine, scope: Scope) -> None:
+    """Ask until the index of a user answers."""
+    await memory.recall(scope, "tea")
+    await until(lambda: scope_path(scope) in indexes(memory).users)
+
+
+async def request(scope: Scope, query: str, **options: Any) -> SearchRequest:
+    return SearchRequest(
+        scope=scope,
+        namespace=options.pop("namespace", memories_namespace(scope)),
+        terms=search_terms(query),
+        model=MODEL,
+        vector=await DrawnVectors().embed_query(query),
+        kinds=options.pop("kinds", None),
+        candidates=options.pop("candidates", ALL),
+        **options,
+    )
+
+
+async def by_index(memory: MemoryEngine, scope: Scope, query: str, **options: Any) -> Any:
+    """Return all that the index of a user answers; None if the statement answered."""
+    for _ in range(50):
+        asked = await request(scope, query, may_be_resident=True, **options)
+        found = await memory._storage.recall.recall(asked)
+        if found.fetch is None:
+            return None
+        if await found.fetch(found.candidates):
+            return told(found)
+    raise AssertionError("something changed each time")
+
+
+async def by_statement(memory: MemoryEngine, scope: Scope, query: str, **options: Any) -> Any:
+    """Return all that the statement answers."""
+    return told(await memory._storage.recall.recall(await request(scope, query, **options)))
+
+
+def told(found: Recalled) -> Any:
+    """Return an answer in a form that can be compared: cosines as whole millionths of 10."""
+    corpus = found.corpus
+    if corpus is None:
+        return {}, ()
+    candidates = {
+        one.memory_id: (one.kind, one.text, one.author, one.role, one.occurred_at, one.number,
+                        round(one.ended, 9), one.is_doubtful, one.memory())
+        for one in found.candidates
+    }  # fmt: skip
+    cosines = np.where(np.isnan(corpus.similarity), 9.0, corpus.similarity)
+    return candidates, (
+        np.round(cosines, 5).tolist(),
+        corpus.length.tolist(),
+        corpus.opens.tolist(),
+        sorted(zip(corpus.holders.tolist(), corpus.words.tolist(), strict=True)),
+        corpus.terms,
+    )

@@ -1,0 +1,227 @@
+"""Recall by an index in the process: the hits of the statement, within its limits."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from resident_users import DrawnVectors, by_index, by_statement, indexes, make_resident, until
+
+from shared_core import AsOf, Event, InvalidInput, MemoryEngine, Scope, open_memory
+from shared_core.core.namespaces import scope_path
+from shared_core.nlp.text import search_terms
+from shared_core.ports.recall import ThreeFactor
+from shared_core.settings import RESIDENT_MB, load_settings
+
+ANN, BOB, CAT = Scope("app", "ann"), Scope("app", "bob"), Scope("app", "cat")
+START = datetime(2026, 3, 1, 9, tzinfo=UTC)
+TALK = (
+    ("ann", "I live in Rome, near the river."), ("bot", "Rome is lovely! What do you do there?"),
+    ("ann", "I work as a nurse, and I drink green tea all day."), ("ann", "I live in Rome."),
+    ("bot", "Green tea is healthy."), ("ann", "I moved to Bonn last week."),
+    ("ann", "我住在上海，喜欢喝绿茶。"), ("bot", "绿茶很好。"),
+    ("ann", "My son Emil likes tea too."),
+    ("ann", "I don't work as a nurse any more."), ("ann", "I am allergic to peanuts."),
+)  # fmt: skip
+QUESTIONS = (
+    "Where does Ann live?", "Does Ann drink green tea?", "我喜欢喝什么？",
+    "What did Ann do before?",    "When did I move to Bonn?", "zebra", "Who is Emil?",
+)  # fmt: skip
+
+
+@pytest.fixture
+async def memory(dsn: str) -> AsyncIterator[MemoryEngine]:
+    async with open_memory(dsn, embedder=DrawnVectors(), worker=False) as memory:
+        yield memory
+
+
+async def talk(memory: MemoryEngine, scope: Scope, copies: int = 3) -> None:
+    """Hold the same talk in several threads, and draw facts from it."""
+    for copy in range(copies):
+        events = [
+            Event(
+                event_id=f"{copy}-{at}", author=who, role="agent" if who == "bot" else "user",
+                text=text, occurred_at=START + timedelta(days=copy, hours=at % 5),
+                importance=1 + at % 9,
+            )
+            for at, (who, text) in enumerate(TALK)
+        ]  # fmt: skip
+        await memory.append_events(scope, f"t{copy}", events)
+        await memory.consolidate(scope, f"t{copy}")
+    await memory.remember(scope, ["Ann likes the sea.", "Ann may be away in May."])
+
+
+def without_index(memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexes(memory), "_most_bytes", 0)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {}, {"distinct": True, "min_relevance": 0.14}, {"distinct": True, "limit": 40},
+        {"ranking": "fusion"}, {"ranking": "rrf"}, {"ranking": "vector"}, {"ranking": "bm25"},
+        {"ranking": "three_factor"}, {"ranking": ThreeFactor(recency=0.5)}, {"diversity": 0.5},
+        {"kinds": ["semantic"]}, {"kinds": ["episodic", "summary"], "limit": 100},
+        {"min_importance": 5}, {"limit": 0}, {"as_of": AsOf(valid=START)},
+        {"reranker": lambda query, texts: [float(len(text)) for text in texts]},
+    ],
+    ids=str,
+)  # fmt: skip
+async def test_recall_returns_the_same_with_an_index(
+    memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    await talk(memory, ANN)
+    await make_resident(memory, ANN)
+    found = [await memory.recall(ANN, question, **options) for question in QUESTIONS]
+    near = [await memory.search(ANN, question) for question in QUESTIONS]
+    assert [scope_path(ANN)] == indexes(memory).users
+    without_index(memory, monkeypatch)
+    for question, answer, nearest in zip(QUESTIONS, found, near, strict=True):
+        expected = await memory.recall(ANN, question, **options)
+        assert [hit.memory for hit in expected] == [hit.memory for hit in answer], question
+        assert [hit.matched for hit in expected] == [hit.matched for hit in answer]
+        for one, other in zip(expected, answer, strict=True):
+            assert one.parts == pytest.approx(other.parts, abs=1e-4)
+        assert expected.graph_results == answer.graph_results
+        assert [hit.memory for hit in expected.vector_results] == [
+            hit.memory for hit in answer.vector_results
+        ]
+        assert [hit.memory for hit in await memory.search(ANN, question)] == [
+            hit.memory for hit in nearest
+        ]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {}, {"candidates": 3}, {"kinds": ["semantic"]}, {"kinds": []}, {"min_importance": 4.5},
+        {"begin": START + timedelta(days=1)}, {"end": START + timedelta(days=1)},
+        {"begin": START + timedelta(days=9)},
+    ],
+    ids=str,
+)  # fmt: skip
+async def test_an_index_answers_with_the_candidates_of_the_statement(
+    memory: MemoryEngine, options: dict[str, Any]
+) -> None:
+    await talk(memory, ANN)
+    await make_resident(memory, ANN)
+    for question in QUESTIONS:
+        answer = await by_index(memory, ANN, question, **options)
+        assert answer is not None
+        assert await by_statement(memory, ANN, question, **options) == answer
+
+
+async def test_the_statement_answers_what_arrays_cannot(memory: MemoryEngine) -> None:
+    await talk(memory, ANN, 1)
+    await make_resident(memory, ANN)
+    for options in (
+        {"as_of": AsOf(known=START)}, {"filter": {"a": 1}}, {"namespace": ("app", "ann", "notes")},
+    ):  # fmt: skip
+        assert await by_index(memory, ANN, "tea", **options) is None
+    assert await by_index(memory, ANN, "tea") is not None
+
+
+async def test_the_statement_answers_the_first_question_of_a_user(memory: MemoryEngine) -> None:
+    await talk(memory, ANN, 1)
+    assert await by_index(memory, ANN, "tea") is None
+    await until(lambda: indexes(memory).users)
+    assert await by_index(memory, ANN, "tea") is not None
+    assert await by_index(memory, BOB, "tea") is None  # nothing was ever written for him
+    assert [scope_path(ANN)] == indexes(memory).users
+
+
+async def test_the_indexes_used_last_stay_within_the_bound(
+    memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for scope in (ANN, BOB, CAT):
+        await talk(memory, scope, 1)
+    await make_resident(memory, ANN)
+    one = indexes(memory).nbytes
+    monkeypatch.setattr(indexes(memory), "_most_bytes", int(2.5 * one))
+    await make_resident(memory, BOB)
+    await memory.recall(ANN, "tea")
+    await make_resident(memory, CAT)
+    assert [scope_path(ANN), scope_path(CAT)] == indexes(memory).users
+    assert indexes(memory).nbytes <= 2.5 * one
+
+
+async def test_a_user_who_is_too_large_has_no_index(
+    memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await talk(memory, ANN, 1)
+    monkeypatch.setattr(indexes(memory), "_most_bytes", 600)
+    await memory.recall(ANN, "tea")
+    await until(lambda: indexes(memory)._refused)
+    assert [] == indexes(memory).users and await memory.recall(ANN, "tea")
+
+
+async def test_an_index_that_answers_nothing_is_dropped(memory: MemoryEngine) -> None:
+    await talk(memory, ANN, 1)
+    before = time.monotonic()
+    await make_resident(memory, ANN)
+    indexes(memory).drop_idle(before)
+    assert [scope_path(ANN)] == indexes(memory).users
+    indexes(memory).drop_idle(time.monotonic())
+    assert [] == indexes(memory).users and 0 == indexes(memory).nbytes
+
+
+async def test_nothing_of_a_forgotten_memory_stays_in_the_arrays(memory: MemoryEngine) -> None:
+    await talk(memory, ANN, 1)
+    [key] = await memory.remember(ANN, ["The parrot is called Polly."])
+    await make_resident(memory, ANN)
+    index = indexes(memory)._entries[scope_path(ANN), DrawnVectors.model].index
+    vector = (await DrawnVectors().embed_passages(["The parrot is called Polly."]))[0]
+    cosines = index._vectors @ vector
+    assert b"Polly" in index._texts.tobytes() and cosines.max() > 0.99
+    [term] = search_terms("Polly")
+    assert hash(term) in index._words.tolist()
+    words = index._words
+    await memory.forget(ANN, key)
+    await memory.recall(ANN, "parrot")
+    assert b"Polly" not in index._texts.tobytes() and (index._vectors @ vector).max() < 0.99
+    assert hash(term) not in index._words.tolist() and not words.any()
+
+
+async def test_an_erasure_empties_the_arrays_at_once(memory: MemoryEngine) -> None:
+    await talk(memory, ANN, 1)
+    await make_resident(memory, ANN)
+    index = indexes(memory)._entries[scope_path(ANN), DrawnVectors.model].index
+    await memory.erase(ANN)
+    assert [] == indexes(memory).users
+    assert not index._texts.any() and not index._words.any() and not index._vectors.any()
+
+
+async def test_a_closed_memory_keeps_no_index(dsn: str) -> None:
+    async with open_memory(dsn, embedder=DrawnVectors(), worker=False) as memory:
+        await talk(memory, ANN, 1)
+        await make_resident(memory, ANN)
+        index = indexes(memory)._entries[scope_path(ANN), DrawnVectors.model].index
+    assert [] == indexes(memory).users and not index._texts.any() and not index._words.any()
+    async with memory:
+        await make_resident(memory, ANN)
+        assert await by_index(memory, ANN, "tea") is not None
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform does not fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+async def test_a_forked_child_has_no_index(memory: MemoryEngine) -> None:
+    await talk(memory, ANN, 1)
+    await make_resident(memory, ANN)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if [] == indexes(memory).users else 1)
+    assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert [scope_path(ANN)] == indexes(memory).users
+
+
+def test_the_setting_is_in_megabytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text, expected in (("", RESIDENT_MB), ("off", 0), ("0", 0), ("64", 64)):
+        monkeypatch.setenv("HIPPOCAMPUS_RESIDENT_MB", text)
+        assert expected == load_settings().resident_mb
+    monkeypatch.setenv("HIPPOCAMPUS_RESIDENT_MB", "much")
+    with pytest.raises(InvalidInput, match="HIPPOCAMPUS_RESIDENT_MB"):
+        load_settings()
