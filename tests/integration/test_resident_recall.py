@@ -24,12 +24,14 @@ TALK = (
     ("ann", "I work as a nurse, and I drink green tea all day."), ("ann", "I live in Rome."),
     ("bot", "Green tea is healthy."), ("ann", "I moved to Bonn last week."),
     ("ann", "我住在上海，喜欢喝绿茶。"), ("bot", "绿茶很好。"),
+    ("ann", "We fly to Lisbon on 9 March."),
     ("ann", "My son Emil likes tea too."),
     ("ann", "I don't work as a nurse any more."), ("ann", "I am allergic to peanuts."),
 )  # fmt: skip
 QUESTIONS = (
     "Where does Ann live?", "Does Ann drink green tea?", "我喜欢喝什么？",
     "What did Ann do before?",    "When did I move to Bonn?", "zebra", "Who is Emil?",
+    "When do we fly to Lisbon?",
 )  # fmt: skip
 
 
@@ -69,7 +71,7 @@ def without_index(memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch) -> None
         {"min_importance": 5}, {"limit": 0}, {"as_of": AsOf(valid=START)},
         {"reranker": lambda query, texts: [float(len(text)) for text in texts]},
     ],
-    ids=str,
+    ids=lambda options: "reranker" if "reranker" in options else str(options),
 )  # fmt: skip
 async def test_recall_returns_the_same_with_an_index(
     memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
@@ -113,6 +115,17 @@ async def test_an_index_answers_with_the_candidates_of_the_statement(
         answer = await by_index(memory, ANN, question, **options)
         assert answer is not None
         assert await by_statement(memory, ANN, question, **options) == answer
+
+
+async def test_a_lapsed_plan_ends_nothing_in_the_arrays_either(memory: MemoryEngine) -> None:
+    await talk(memory, ANN, 1)
+    facts = {one.slot: one for one in await memory.facts(ANN, history=True)}
+    assert facts["plan"].superseded_at == facts["plan"].recorded_at
+    await make_resident(memory, ANN)
+    found = await by_index(memory, ANN, "Lisbon, nurse")
+    assert found == await by_statement(memory, ANN, "Lisbon, nurse")
+    ended = {text: share for _, text, *_, share, _, _ in found[0].values()}
+    assert not ended["We fly to Lisbon on 9 March."] and any(ended.values())
 
 
 async def test_the_statement_answers_what_arrays_cannot(memory: MemoryEngine) -> None:

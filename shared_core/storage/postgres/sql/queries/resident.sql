@@ -56,8 +56,9 @@ CROSS JOIN LATERAL (SELECT * FROM memory_sources s
                     WHERE s.tenant_id = %(tenant)s AND s.memory_id = f.memory_id OFFSET 0) s
 
 -- name: resident_fact_turns
--- The turns of all facts, where one of the facts has an end.
-SELECT s.thread_id, s.event_id, f.memory_id, coalesce(f.valid_until, 'infinity')
+-- The turns of all facts, where one of the facts has an end. A lapsed plan ends nothing.
+SELECT s.thread_id, s.event_id, f.memory_id,
+       CASE WHEN {lapsed} THEN 'infinity' ELSE coalesce(f.valid_until, 'infinity') END
 FROM facts f {turns_of_fact}
 WHERE {may_differ} AND f.tenant_id = %(tenant)s
   AND EXISTS (SELECT FROM facts e WHERE e.tenant_id = %(tenant)s AND e.valid_until IS NOT NULL)
