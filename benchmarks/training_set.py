@@ -21,10 +21,9 @@ from shared_core import Event
 from shared_core.core.domain import MemoryId
 from shared_core.core.ids import uuid7
 from shared_core.nlp.text import search_terms
-from shared_core.ports.recall import Candidate, Corpus, RankingQuery
+from shared_core.ports.recall import Candidate, Candidates, Corpus, RankingQuery
 from shared_core.ports.storage import Embedder
-from shared_core.recall.bm25 import matched
-from shared_core.recall.features import features, overtakings
+from shared_core.recall.features import Matched, features, overtakings
 from shared_core.recall.query import query_terms
 from shared_core.recall.ranking import PART_OF
 
@@ -82,7 +81,7 @@ async def _of_conversation(
     opens = [new for _, events in conversation.sessions for new in _opens_session(events)]
     vectors = await embedder.embed_passages([turn.text or "." for turn in turns])
     words = [search_terms(turn.text) for turn in turns]
-    candidates = [_candidate(at, turn) for at, turn in enumerate(turns)]
+    candidates = Candidates.of([_candidate(at, turn) for at, turn in enumerate(turns)])
     found = []
     for question in _single(conversation.questions):
         answers = _among(turns, question.evidence)
@@ -100,9 +99,8 @@ async def _of_conversation(
             words=[word for _, word in held],
             terms=len(query.terms),
         )
-        matches = matched(corpus)
-        known = features(corpus, matches, candidates, query)
-        pairs = overtakings(corpus, matches, candidates, query)
+        matched = Matched(corpus, candidates, query)
+        known, pairs = features(matched), overtakings(matched)
         found.append(
             TrainingQuestion(
                 set_name=name,

@@ -15,6 +15,8 @@ CLOCKS_APART = timedelta(hours=1)
 EARLIEST = datetime(1, 1, 2, tzinfo=UTC)
 LATEST = datetime(9999, 12, 31, tzinfo=UTC)
 """What a stored moment outside of Python's years is read as: the ends shown in any time zone."""
+EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+"""Where the microseconds of arrays begin, as those of PostgreSQL do."""
 IN_STEP = timedelta(seconds=5)
 """Difference of two clocks that counts as none."""
 COMPARED_S = 60.0
@@ -24,6 +26,19 @@ COMPARED_S = 60.0
 def soon(now: datetime) -> datetime:
     """Return the moment up to which a beginning counts as past."""
     return min(now, LATEST - CLOCKS_APART) + CLOCKS_APART
+
+
+def microseconds(moment: datetime) -> int:
+    """Return the microseconds from EPOCH to a moment."""
+    return (moment - EPOCH) // timedelta(microseconds=1)
+
+
+def moment_at(microseconds: int) -> datetime:
+    """Return the moment so many microseconds after EPOCH, within EARLIEST and LATEST."""
+    try:
+        return EPOCH + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return LATEST if microseconds > 0 else EARLIEST
 
 
 def system_clock() -> datetime:

@@ -6,7 +6,20 @@ import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, overload, runtime_checkable
+from functools import partial
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Literal,
+    Protocol,
+    Self,
+    TypeAlias,
+    TypeVar,
+    get_args,
+    overload,
+    runtime_checkable,
+)
 from uuid import UUID
 
 from shared_core.core.domain import (
@@ -21,6 +34,7 @@ from shared_core.core.domain import (
     Scope,
 )
 from shared_core.core.shown import shown
+from shared_core.core.timestamps import microseconds, moment_at
 from shared_core.errors import InvalidInput
 from shared_core.ports.graph import Edge
 
@@ -33,6 +47,13 @@ if TYPE_CHECKING:
     Flags: TypeAlias = NDArray[np.bool_]
     Places: TypeAlias = NDArray[np.intp]
 
+T = TypeVar("T")
+Voice: TypeAlias = tuple[str | None, Role | None]
+"""Who says a memory: author and role."""
+
+KINDS: Final[Sequence[MemoryKind]] = get_args(MemoryKind)
+LOW_HALF: Final = (1 << 64) - 1
+"""Mask of the lower half of an id."""
 
 Ranking = Literal["linear", "fusion", "rrf", "vector", "bm25", "three_factor"]
 """The ways of ranking; shared_core.recall.ranking.rank describes each."""
@@ -110,19 +131,145 @@ class Candidate:
     is_doubtful: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Corpus:
-    """Arrays over all N living memories of a query, in order, turns by thread.
+class CandidateTexts(Protocol):
+    """The texts of K candidates, and their memories. An index may keep what is judged of a text."""
 
-    similarity: (N,), cosine with the query, NaN without a vector. length: (N,), number of words.
-    opens: (N,), whether it opens a session; a memory that is no turn is a session of its own.
-    holders, words: (H,) each; memory holders[i] holds the word words[i] of the query.
+    def text(self, at: int) -> str:
+        """Return the text of a candidate."""
+
+    def memory(self, at: int) -> Memory:
+        """Return the complete memory of a candidate."""
+
+    def judged(self, judge: Callable[[str], bool], places: Places) -> Flags:
+        """Return the judgement of the texts at these places. judge: a pure function of a text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates(Sequence[Candidate]):
+    """K memories to rank, as columns; the arrays have the shape (K,).
+
+    numbers: indexes in the corpus. kinds: indexes in KINDS. speakers: indexes in voices, which are
+    authors and roles. occurred: microseconds since EPOCH. high, low: the halves of the id. ended,
+    doubtful: as in Candidate.
+    """
+
+    numbers: Places
+    kinds: NDArray[np.int8]
+    speakers: Places
+    voices: Sequence[Voice]
+    occurred: NDArray[np.int64]
+    high: NDArray[np.uint64]
+    low: NDArray[np.uint64]
+    ended: Numbers
+    doubtful: Flags
+    texts: CandidateTexts
+
+    @classmethod
+    def of(cls, rows: Sequence[Candidate]) -> Candidates:
+        """Return the columns of these candidates."""
+        import numpy as np
+
+        codes: dict[Voice, int] = {}
+        return cls(
+            numbers=np.array([one.number for one in rows], np.intp),
+            kinds=np.array([KINDS.index(one.kind) for one in rows], np.int8),
+            speakers=np.array(
+                [codes.setdefault((one.author, one.role), len(codes)) for one in rows], np.intp
+            ),
+            voices=[*codes],
+            occurred=np.array([microseconds(one.occurred_at) for one in rows], np.int64),
+            high=np.array([one.memory_id.int >> 64 for one in rows], np.uint64),
+            low=np.array([one.memory_id.int & LOW_HALF for one in rows], np.uint64),
+            ended=np.array([one.ended for one in rows], np.float64),
+            doubtful=np.array([one.is_doubtful for one in rows], bool),
+            texts=_ListedTexts(rows),
+        )
+
+    def memory_id(self, at: int) -> MemoryId:
+        """Return the id of a candidate."""
+        return MemoryId(UUID(int=int(self.high[at]) << 64 | int(self.low[at])))
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @overload
+    def __getitem__(self, at: int) -> Candidate: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Candidate]: ...
+    def __getitem__(self, at: int | slice) -> Candidate | Sequence[Candidate]:
+        if isinstance(at, slice):
+            return [self[place] for place in range(*at.indices(len(self)))]
+        place = range(len(self))[at]
+        author, role = self.voices[self.speakers[place]]
+        return Candidate(
+            memory_id=self.memory_id(place),
+            kind=KINDS[self.kinds[place]],
+            text=self.texts.text(place),
+            author=author,
+            role=role,
+            occurred_at=moment_at(int(self.occurred[place])),
+            number=int(self.numbers[place]),
+            memory=partial(self.texts.memory, place),
+            ended=float(self.ended[place]),
+            is_doubtful=bool(self.doubtful[place]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _ListedTexts:
+    _rows: Sequence[Candidate]
+
+    def text(self, at: int) -> str:
+        return self._rows[at].text
+
+    def memory(self, at: int) -> Memory:
+        return self._rows[at].memory()
+
+    def judged(self, judge: Callable[[str], bool], places: Places) -> Flags:
+        import numpy as np
+
+        return np.array([judge(self._rows[at].text) for at in places.tolist()], bool)
+
+
+@dataclass(frozen=True, slots=True)
+class _Computed:
+    """Keeps what functions have made of a value."""
+
+    _made: dict[Callable[..., Any], Any] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def once(self, function: Callable[[Self], T]) -> T:
+        """Return what a pure function makes of this value, computed once."""
+        if function not in self._made:
+            self._made[function] = function(self)
+        found: T = self._made[function]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class TurnOrder(_Computed):
+    """What is the same of N living memories for all queries, in order, turns by thread.
+
+    length: (N,), number of words. opens: (N,), whether it opens a session; a memory that is no turn
+    is a session of its own.
+    """
+
+    length: Numbers
+    opens: Flags
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Corpus(_Computed):
+    """All N living memories of a query.
+
+    similarity: (N,), cosine with the query, NaN without a vector. holders, words: (H,) each; memory
+    holders[i] holds the word words[i] of the query. They are sorted by word, then by memory.
     terms: number of words of the query.
     """
 
     similarity: Numbers
-    length: Numbers
-    opens: Flags
+    order: TurnOrder
     holders: Places
     words: Places
     terms: int
@@ -146,14 +293,29 @@ class Corpus:
 
         begins = array(opens, bool)
         begins[:1] = True
+        held, said = array(holders, np.intp), array(words, np.intp)
+        order = np.lexsort((held, said))
         return cls(
             similarity=array(similarity, float),
-            length=array(length, float),
-            opens=begins,
-            holders=array(holders, np.intp),
-            words=array(words, np.intp),
+            order=TurnOrder(array(length, float), begins),
+            holders=held[order],
+            words=said[order],
             terms=terms,
         )
+
+    @property
+    def length(self) -> Numbers:
+        """Number of words of each memory, (N,)."""
+        return self.order.length
+
+    @property
+    def opens(self) -> Flags:
+        """Whether each memory opens a session, (N,)."""
+        return self.order.opens
+
+
+class AnswerOutdated(Exception):
+    """Something changed since a storage answered from an index in the process: recall again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,15 +323,14 @@ class Recalled:
     """The answer of a storage: unordered candidates, and the corpus, or None if it is empty.
 
     edges: current edges of the mentioned entities, unordered.
-    fetch: reads memories; call it before memory() of a candidate, and once before edges. It returns
-        False if something changed since this answer was made: then recall again. None if everything
-        has been read.
+    fetch: reads memories by their ids; call it before memory() of a candidate, and once before
+    edges. It raises AnswerOutdated, and so may CandidateTexts. None if everything has been read.
     """
 
-    candidates: Sequence[Candidate] = ()
+    candidates: Candidates | None = None
     corpus: Corpus | None = None
     edges: Sequence[Edge] = ()
-    fetch: Callable[[Sequence[Candidate]], Awaitable[bool]] | None = None
+    fetch: Callable[[Sequence[MemoryId]], Awaitable[None]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

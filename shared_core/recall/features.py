@@ -7,33 +7,38 @@ corpus, so that they are comparable between users and queries.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import MAXYEAR, MINYEAR, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from shared_core.core.timestamps import EPOCH, microseconds
+from shared_core.nlp.bm25 import spread
 from shared_core.nlp.dates import TimeRange, resolve
 from shared_core.nlp.text import is_question, search_terms
-from shared_core.ports.recall import Candidate, Corpus, RankingQuery
-from shared_core.recall.bm25 import (
-    Matches,
-    bm25,
-    covered,
-    inverse_document_frequency,
-    matched_words,
-    standardised,
+from shared_core.ports.recall import Candidates, Corpus, RankingQuery, TurnOrder
+from shared_core.recall.matches import Matches, has_next
+from shared_core.recall.supersession import (
+    CandidateRoles,
+    Overtaken,
+    asks_how_it_was,
+    overtaken,
+    told_in_full,
 )
-from shared_core.recall.supersession import Overtaken, asks_how_it_was, overtaken
 
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from numpy.typing import NDArray
 
     from shared_core.ports.recall import Flags, Numbers, Places
 
-    Values = TypeVar("Values", bound=NDArray[Any])
+    Moments: TypeAlias = NDArray[np.int64]
 
 
+MICROSECOND: Final = timedelta(microseconds=1)
+DAY: Final = timedelta(days=1) // MICROSECOND
 YEAR: Final = re.compile(r"\d{4}|\byear\b|年")
 MONTH: Final = re.compile(
     r"\b(?:jan|feb|mar|apr|may|june?|july?|aug|sep|oct|nov|dec)|月|号|\d日", re.IGNORECASE
@@ -48,27 +53,39 @@ def named_times(text: str, now: datetime) -> list[TimeRange]:
     return [one for one in resolve(text, now) if one.kind != "every"]
 
 
-def time_fit(times: Sequence[TimeRange], moment: datetime) -> float:
-    """Return 1 if moment is in one of the times, 0.5 in the seven days after one, else 0.
+def time_fit(times: Sequence[TimeRange], moments: Moments) -> Numbers:
+    """Return 1 for moments in one of the times, 0.5 in the seven days after one, else 0, (K,).
 
-    A month or day without a year matches every year.
+    A month or day without a year matches every year. moments: microseconds since EPOCH, (K,).
     """
-    return max((_fit(one, moment) for one in times), default=0.0) if times else 0.0
+    fit = np.zeros(len(moments))
+    for time in times:
+        if MONTH.search(time.text) and not YEAR.search(time.text):
+            years = _years(moments)
+            for year in np.unique(years).tolist():
+                of_year = years == year
+                for begin in _of_years_near(time.begin, year):
+                    near = np.maximum(fit[of_year], _within(begin, time, moments[of_year]))
+                    fit[of_year] = near
+        else:
+            fit = np.maximum(fit, _within(time.begin, time, moments))
+    return fit
 
 
-def _fit(time: TimeRange, moment: datetime) -> float:
-    length = time.end - time.begin
-    begins = [time.begin]
-    if MONTH.search(time.text) and not YEAR.search(time.text):
-        begins = _of_years_near(time.begin, moment.year)
-    return max((_within(begin, length, moment) for begin in begins), default=0.0)
+def _within(begin: datetime, time: TimeRange, moments: Moments) -> Numbers:
+    """Return the fit of moments to a time that begins then, (K,)."""
+    since = moments - microseconds(begin)
+    length, more = (time.end - time.begin) // MICROSECOND, AFTERWARDS // MICROSECOND
+    fit = np.where(since < length, 1.0, np.where(since < length + more, FIT_AFTERWARDS, 0.0))
+    fit[since < 0] = 0.0
+    return fit
 
 
-def _within(begin: datetime, length: timedelta, moment: datetime) -> float:
-    since = moment - begin
-    if timedelta(0) <= since < length:
-        return 1.0
-    return FIT_AFTERWARDS if length <= since < length + AFTERWARDS else 0.0
+def _years(moments: Moments) -> Places:
+    """Return the year of each moment, in UTC, (K,)."""
+    days = np.datetime64(EPOCH.date()) + (moments // DAY).astype("m8[D]")
+    years: Places = days.astype("M8[Y]").astype(np.intp) + 1970
+    return years
 
 
 def _of_years_near(begin: datetime, year: int) -> list[datetime]:
@@ -103,25 +120,37 @@ READ_CHARACTERS: Final = 2_000
 """Maximum characters of a text that are searched for times."""
 
 
-def features(
-    corpus: Corpus, matches: Matches, candidates: Sequence[Candidate], asked: RankingQuery
-) -> Mapping[str, Numbers]:
+class Matched:
+    """Candidates beside the query: who is named, and how words match, without those names."""
+
+    def __init__(self, corpus: Corpus, candidates: Candidates, asked: RankingQuery) -> None:
+        self.corpus = corpus
+        self.candidates = candidates
+        self.asked = asked
+        self.named = speakers_named(candidates, frozenset(asked.terms))
+        self.words = Matches.of(corpus)
+        self.nameless = _without_names(self.words, self.named, asked.terms)
+        self.meant = spread(corpus.similarity)
+        self.roles = CandidateRoles(candidates)
+
+    def judged(self, judge: Callable[[str], bool]) -> Flags:
+        """Return a judgement of the text of each candidate, (K,)."""
+        return self.candidates.texts.judged(judge, np.arange(len(self.candidates)))
+
+
+def features(found: Matched) -> Mapping[str, Numbers]:
     """Return the features of K candidates by name, (K,) each."""
-    at = np.array([candidate.number for candidate in candidates], dtype=np.intp)
-    named = speakers_named(candidates, frozenset(asked.terms))
-    nameless = _without_names(corpus, matches, named, asked.terms)
-    everywhere = (
-        _of_turns(matches, nameless) | _around(corpus, nameless) | _of_sessions(corpus, nameless)
-    )
-    found = {name: values[at] for name, values in everywhere.items()}
-    found |= _of_speakers(candidates, named)
-    found |= _of_form(corpus, candidates, at)
-    found |= _of_time(candidates, asked)
-    found["echo"] = found["is_question"] * _echo(found["similarity"], corpus.length[at])
-    for voices, is_so in _voices(candidates).items():
+    known = _of_turns(found)
+    known |= _of_sessions(found)
+    known |= _of_speakers(found)
+    known |= _of_form(found)
+    known |= _of_time(found)
+    length = found.corpus.length[found.candidates.numbers]
+    known["echo"] = known["is_question"] * _echo(known["similarity"], length)
+    for voices, is_so in _voices(found).items():
         for name in BY_VOICES[voices]:
-            found[f"{voices}_{name}"] = float(is_so) * found[name]
-    return found
+            known[f"{voices}_{name}"] = float(is_so) * known[name]
+    return known
 
 
 BY_VOICES: Final[Mapping[str, Sequence[str]]] = {
@@ -135,176 +164,147 @@ BY_VOICES: Final[Mapping[str, Sequence[str]]] = {
 and for monologues. Their names: agent_coverage, alone_log_length."""
 
 
-def _voices(candidates: Sequence[Candidate]) -> dict[str, bool]:
-    people = {one.author for one in candidates if one.author and one.role != "agent"}
-    with_agent = any(one.role == "agent" for one in candidates)
+def _voices(found: Matched) -> dict[str, bool]:
+    voices = found.candidates.voices
+    people = {author for author, role in voices if author and role != "agent"}
+    with_agent = any(role == "agent" for _, role in voices)
     return {"agent": with_agent, "alone": not with_agent and len(people) < 2}
 
 
-def overtakings(
-    corpus: Corpus, matches: Matches, candidates: Sequence[Candidate], asked: RankingQuery
-) -> Overtaken:
+def overtakings(found: Matched) -> Overtaken:
     """Return the pairs of candidates in which the later supersedes the earlier."""
-    named = speakers_named(candidates, frozenset(asked.terms))
-    return overtaken(_without_names(corpus, matches, named, asked.terms), candidates, asked.text)
+    return overtaken(found.nameless, found.candidates, found.roles, found.asked.text)
 
 
-def _without_names(
-    corpus: Corpus, matches: Matches, named: Collection[str], terms: Sequence[str]
-) -> Matches:
+def fuller_turns(found: Matched) -> Overtaken:
+    """Return the pairs of a fact and a turn that tells it in full."""
+    return told_in_full(found.candidates, found.roles)
+
+
+def _without_names(matches: Matches, named: Collection[str], terms: Sequence[str]) -> Matches:
     """Return the matches without the names of speakers in the query.
 
     A name in a query selects the speaker, not the topic: "Hey Caroline!" is not a turn of Caroline.
     """
     names = {term for author in named for term in _first_name(author)}
     kept = [place for place, term in enumerate(terms) if term not in names]
-    if not kept or len(kept) == matches.holds.shape[1]:
-        return matches
-    return matched_words(corpus, matches.holds[:, kept])
+    return matches.only(kept) if kept and len(kept) < matches.terms else matches
 
 
-def _of_turns(matches: Matches, nameless: Matches) -> dict[str, Numbers]:
-    z_similarity = standardised(matches.similarity)
+def _of_turns(found: Matched) -> dict[str, Numbers]:
+    """Return features of turns, and of the turns around them in their session."""
+    at, nameless = found.candidates.numbers, found.nameless
+    places, there = _neighbours(found.corpus.order, at)
+    similarity = found.corpus.similarity[places]
+    z_similarity = found.meant.standardised(similarity) * there
+    z_bm25 = nameless.worded.standardised(nameless.bm25[places[:2]]) * there[:2]
+    holds = nameless.holds(places) & there[..., None]
+    own, previous, following, two_before, two_after = holds
+    around = own | previous | following
+    coverage, with_previous, of_previous, coverage_around, wide = nameless.coverage(
+        np.array([own, own | previous, previous, around, around | two_before | two_after])
+    )
+    known = np.where(np.isnan(similarity[:2]), 0.0, similarity[:2]) * there[:2]
+    read_as_one = nameless.z_around(at)
     return {
-        "similarity": np.nan_to_num(matches.similarity),
-        "z_similarity": z_similarity,
-        "bm25": matches.bm25,
-        "z_bm25": standardised(nameless.bm25),
-        "coverage": nameless.coverage,
-        "similar_and_worded": np.maximum(z_similarity, 0) * np.sqrt(nameless.coverage),
+        "similarity": known[0],
+        "z_similarity": z_similarity[0],
+        "bm25": found.words.bm25[at],
+        "z_bm25": z_bm25[0],
+        "coverage": coverage,
+        "similar_and_worded": np.maximum(z_similarity[0], 0) * np.sqrt(coverage),
+        "z_bm25_with_previous": read_as_one["previous"],
+        "z_bm25_with_next": read_as_one["next"],
+        "z_bm25_around": read_as_one["around"],
+        "similarity_previous": known[1],
+        "coverage_previous": of_previous,
+        "z_bm25_previous": z_bm25[1],
+        "z_similarity_previous": z_similarity[1],
+        "z_similarity_next": z_similarity[2],
+        "z_similarity_two_before": z_similarity[3],
+        "z_similarity_two_after": z_similarity[4],
+        "coverage_with_previous": with_previous,
+        "coverage_around": coverage_around,
+        "coverage_wide": wide,
     }
 
 
-def _around(corpus: Corpus, nameless: Matches) -> dict[str, Numbers]:
-    """Return features of the neighbouring turns of a session, alone and combined with the turn."""
-    opens, length, holds = corpus.opens, corpus.length, nameless.holds
-    before, after = _before(holds, opens), _after(holds, opens)
-    length_before, length_after = _before(length, opens), _after(length, opens)
-    around = holds | before | after
-    z_similarity = standardised(nameless.similarity)
-    z_previous, z_next = _before(z_similarity, opens), _after(z_similarity, opens)
-    return {
-        "z_bm25_with_previous": _read_as_one([holds, before], length + length_before),
-        "z_bm25_with_next": _read_as_one([holds, after], length + length_after),
-        "z_bm25_around": _read_as_one(
-            [holds, before, after], length + length_before + length_after
-        ),
-        "similarity_previous": _before(np.nan_to_num(nameless.similarity), opens),
-        "coverage_previous": _before(nameless.coverage, opens),
-        "z_bm25_previous": _before(standardised(nameless.bm25), opens),
-        "z_similarity_previous": z_previous,
-        "z_similarity_next": z_next,
-        "z_similarity_two_before": _before(z_previous, opens),
-        "z_similarity_two_after": _after(z_next, opens),
-        "coverage_with_previous": covered(holds | before, nameless.idf),
-        "coverage_around": covered(around, nameless.idf),
-        "coverage_wide": covered(
-            around | _before(before, opens) | _after(after, opens), nameless.idf
-        ),
-    }
+def _neighbours(order: TurnOrder, at: Places) -> tuple[Places, Flags]:
+    """Return the places of memories and of their neighbours, and which of these are there, (5, K).
+
+    The rows: themselves, the turn before, the turn after, two before, two after in their session.
+    """
+    follows, leads = ~order.opens, order.once(has_next)
+    before, after = follows[at], leads[at]
+    one_before, one_after = at - before, at + after
+    two_before, two_after = before & follows[one_before], after & leads[one_after]
+    places = np.array(
+        [at, one_before, one_after, one_before - two_before, one_after + two_after], np.intp
+    )
+    return places, np.array([np.ones_like(before), before, after, two_before, two_after])
 
 
-def _read_as_one(parts: Sequence[Flags], length: Numbers) -> Numbers:
-    frequency = np.add.reduce([part.astype(float) for part in parts])
-    return standardised(bm25(frequency, length, inverse_document_frequency(frequency > 0)))
-
-
-BEST_OF_SESSION: Final = 3
-
-
-def _of_sessions(corpus: Corpus, nameless: Matches) -> dict[str, Numbers]:
+def _of_sessions(found: Matched) -> dict[str, Numbers]:
     """Return features of whole sessions, and of the mean of their three best turns."""
-    session: Places = np.cumsum(corpus.opens) - 1
-    sessions = int(session[-1]) + 1
-    frequency = np.zeros((sessions, nameless.holds.shape[1]))
-    np.add.at(frequency, session, nameless.holds)
-    lengths = np.bincount(session, corpus.length, sessions).astype(np.float64)
-    words = bm25(frequency, lengths, inverse_document_frequency(frequency > 0))
-    return {
-        "z_session": standardised(words[session]),
-        "z_session_similarity": _best_of(np.nan_to_num(nameless.similarity), session, sessions),
-        "z_session_words": _best_of(nameless.bm25, session, sessions),
-    }
+    return found.nameless.z_sessions(found.candidates.numbers)
 
 
-def _best_of(scores: Numbers, session: Places, sessions: int) -> Numbers:
-    order = np.lexsort((-scores, session))
-    first = np.searchsorted(session[order], np.arange(sessions))
-    place = np.arange(len(scores)) - first[session[order]]
-    best = order[place < BEST_OF_SESSION]
-    total = np.bincount(session[best], scores[best], sessions)
-    mean = total / np.bincount(session[best], minlength=sessions)
-    return standardised(mean[session])
-
-
-def _before(values: Values, opens: Flags) -> Values:
-    """Return the values of the turn before, or 0 where a session opens."""
-    moved: Values = np.zeros_like(values)
-    moved[1:] = values[:-1]
-    moved[opens] = 0
-    return moved
-
-
-def _after(values: Values, opens: Flags) -> Values:
-    moved: Values = np.zeros_like(values)
-    moved[:-1] = values[1:]
-    moved[:-1][opens[1:]] = 0
-    return moved
-
-
-def _of_speakers(candidates: Sequence[Candidate], named: Collection[str]) -> dict[str, Numbers]:
-    user_is_named = any(one.author in named and one.role == "user" for one in candidates)
+def _of_speakers(found: Matched) -> dict[str, Numbers]:
+    named = found.named
+    user_is_named = any(
+        author in named and role == "user" for author, role in found.candidates.voices
+    )
+    is_named = found.roles.of_voices(lambda author, _: author in named)
+    has_author = found.roles.of_voices(lambda author, _: author is not None)
     return {
         # A fact without an author belongs to the user.
-        "named_speaker": _numbers(
-            one.author in named or (user_is_named and one.kind == "semantic" and one.author is None)
-            for one in candidates
-        ),
-        "other_speaker": _numbers(
-            bool(named) and one.author is not None and one.author not in named for one in candidates
-        ),
-        "agent": _numbers(one.role == "agent" for one in candidates),
+        "named_speaker": _numbers(is_named | (found.roles.is_fact & user_is_named)),
+        "other_speaker": _numbers(has_author & ~is_named & bool(named)),
+        "agent": _numbers(found.roles.is_agent),
     }
 
 
-def _of_form(corpus: Corpus, candidates: Sequence[Candidate], at: Places) -> dict[str, Numbers]:
-    asks = _numbers(is_question(one.text) for one in candidates)
+def _of_form(found: Matched) -> dict[str, Numbers]:
+    at, corpus = found.candidates.numbers, found.corpus
+    asks = _numbers(found.judged(is_question))
     return {
         "log_length": np.log1p(corpus.length[at]),
         "is_question": asks,
-        "agent_asks": asks * _numbers(one.role == "agent" for one in candidates),
-        "opens_session": _numbers(
-            one.kind == "episodic" and bool(corpus.opens[one.number]) for one in candidates
-        ),
-        "fact": _numbers(one.kind == "semantic" for one in candidates),
-        "summary": _numbers(one.kind == "summary" for one in candidates),
+        "agent_asks": asks * found.roles.is_agent,
+        "opens_session": _numbers(found.roles.of_kind("episodic") & corpus.opens[at]),
+        "fact": _numbers(found.roles.of_kind("semantic")),
+        "summary": _numbers(found.roles.of_kind("summary")),
     }
 
 
-def _of_time(candidates: Sequence[Candidate], asked: RankingQuery) -> dict[str, Numbers]:
+def _of_time(found: Matched) -> dict[str, Numbers]:
+    asked, moments = found.asked, found.candidates.occurred
+    nothing = np.zeros(len(moments))
     times = named_times(asked.text, asked.now)
     when = ASKS_WHEN.search(asked.text[:READ_CHARACTERS]) is not None
-    moments = np.array([one.occurred_at.timestamp() for one in candidates])
-    span = max(float(np.ptp(moments)), LONG)
-    is_of_now = not asks_how_it_was(asked.text)
+    since = (moments - moments.min()) * 1e-6
     return {
-        "time_fit": np.array([time_fit(times, one.occurred_at) for one in candidates]),
-        "when_told": _numbers(
-            when and TELLS_WHEN.search(one.text[:READ_CHARACTERS]) is not None for one in candidates
-        ),
-        "recency": (moments - moments.min()) / span,
-        "ended": is_of_now * np.array([_ended(one) for one in candidates]),
+        "time_fit": time_fit(times, moments),
+        "when_told": _numbers(found.judged(tells_when)) if when else nothing,
+        "recency": since / max(float(since.max()), LONG),
+        "ended": nothing if asks_how_it_was(asked.text) else _ended(found.candidates),
     }
 
 
-def _ended(one: Candidate) -> float:
-    """Return the share of a candidate that no longer holds; a doubtful fact counts as half."""
-    return max(one.ended, DOUBTFUL) if one.is_doubtful else one.ended
+def tells_when(text: str) -> bool:
+    """Tell whether a text says when something was."""
+    return TELLS_WHEN.search(text[:READ_CHARACTERS]) is not None
 
 
-def speakers_named(candidates: Sequence[Candidate], asked: frozenset[str]) -> set[str]:
+def _ended(candidates: Candidates) -> Numbers:
+    """Return the share of each that no longer holds; a doubtful fact counts as half, (K,)."""
+    share: Numbers = np.maximum(candidates.ended, DOUBTFUL * candidates.doubtful)
+    return share
+
+
+def speakers_named(candidates: Candidates, asked: frozenset[str]) -> set[str]:
     """Return the authors whose first name is in the query, unless all of them are."""
-    authors = {author for candidate in candidates if (author := candidate.author)}
+    authors = {author for author, _ in candidates.voices if author}
     named = set()
     for author in authors:
         name = _first_name(author)
@@ -329,5 +329,5 @@ def _echo(similarity: Numbers, length: Numbers) -> Numbers:
     return echo
 
 
-def _numbers(values: Iterable[bool]) -> Numbers:
-    return np.fromiter(values, dtype=np.float64)
+def _numbers(flags: Flags) -> Numbers:
+    return flags.astype(np.float64)

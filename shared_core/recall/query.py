@@ -20,6 +20,7 @@ from shared_core.nlp.question_subject import best_edges, mentioned
 from shared_core.nlp.text import has_words, search_terms
 from shared_core.ports.events import MemoryQuery
 from shared_core.ports.recall import (
+    AnswerOutdated,
     Ranking,
     RankingQuery,
     Recalled,
@@ -147,7 +148,7 @@ async def recall(
             # Ranking is lazy: it happens here, unless a reranker has asked for its result before.
             with stage("rank" if options.reranker is None else "select"):
                 merged = await _chosen(hits, options)
-        except _ChangedMeanwhile:
+        except AnswerOutdated:
             tries -= 1
             request = replace(request, may_be_resident=request.may_be_resident and tries > 0)
             continue
@@ -155,7 +156,7 @@ async def recall(
             break
         # Duplicates filled the result, so ask for more candidates.
         request = replace(request, candidates=MORE * request.candidates)
-    recalled(candidates=len(found.candidates), hits=len(merged), degraded=degraded)
+    recalled(candidates=len(found.candidates or ()), hits=len(merged), degraded=degraded)
     return RecallResult(
         merged=tuple(merged),
         vector_results=tuple(one.hit() for one in vector_results),
@@ -205,29 +206,28 @@ async def search(
         as_of=as_of,
         may_be_resident=True,
     )
-    for _ in range(RESIDENT_TRIES):
-        found = await storage.recall.recall(request)
+    for tries in range(RESIDENT_TRIES, -1, -1):
+        found = await storage.recall.recall(replace(request, may_be_resident=tries > 0))
         best = nearest(found, limit)
-        if found.fetch is None or await found.fetch([one.candidate for one in best]):
-            return [one.hit() for one in best]
-    found = await storage.recall.recall(replace(request, may_be_resident=False))
-    return [one.hit() for one in nearest(found, limit)]
+        try:
+            if found.fetch is not None:
+                await found.fetch([one.memory_id for one in best])
+        except AnswerOutdated:
+            continue
+        return [one.hit() for one in best]
+    raise AssertionError("a statement answers at once")
 
 
 def _more_there(found: Recalled, request: SearchRequest) -> bool:
     """Return whether more candidates would bring further memories."""
     size = len(found.corpus.length) if found.corpus else 0
-    return len(found.candidates) < size and request.candidates < size
+    return len(found.candidates or ()) < size and request.candidates < size
 
 
 def _relevant(ranked: Iterable[Ranked], least: float) -> Iterator[Ranked]:
     from shared_core.recall.ranking import relevance
 
     return (one for one in ranked if least == 0 or relevance(one) >= least)
-
-
-class _ChangedMeanwhile(Exception):
-    """Something changed since an index in the process answered: recall again."""
 
 
 class _ReadHits:
@@ -243,12 +243,10 @@ class _ReadHits:
         self.read: list[Hit] = []
 
     async def first(self, count: int) -> list[Hit]:
-        """Return the best hits, at most count. Raises _ChangedMeanwhile."""
+        """Return the best hits, at most count. Raises AnswerOutdated."""
         more = list(islice(self._rest, max(0, count - len(self.read))))
         if self._found.fetch is not None and (more or not self.read):
-            wanted = [one.candidate for one in (*more, *self._beside)]
-            if not await self._found.fetch(wanted):
-                raise _ChangedMeanwhile
+            await self._found.fetch([one.memory_id for one in (*more, *self._beside)])
             self._beside = ()
         self.read += [one.hit() for one in more]
         return self.read[:count]

@@ -13,22 +13,21 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from importlib.resources import files
-from itertools import islice
+from itertools import compress, islice
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from shared_core.core.decay import AROUSAL_SLOWDOWN, SECONDS_A_DAY
-from shared_core.core.domain import Hit, Memory
+from shared_core.core.domain import Hit, Memory, MemoryId
 from shared_core.nlp.text import TERM, search_terms
 from shared_core.nlp.uncertainty import shown_text
-from shared_core.ports.recall import Candidate, Corpus, Ranking, RankingQuery, Recalled, ThreeFactor
-from shared_core.recall.bm25 import Matches, matched
-from shared_core.recall.features import BY_VOICES, features, overtakings
-from shared_core.recall.supersession import raised, told_in_full
+from shared_core.ports.recall import Candidates, Ranking, RankingQuery, Recalled, ThreeFactor
+from shared_core.recall.features import BY_VOICES, Matched, features, fuller_turns, overtakings
+from shared_core.recall.supersession import raised
 
 if TYPE_CHECKING:
-    from shared_core.ports.recall import Numbers
+    from shared_core.ports.recall import Numbers, Places
 
 
 _PARTS: Final = {
@@ -71,16 +70,40 @@ PART_OF: Final[Mapping[str, str]] = _PARTS | {
 """Maps each weighted feature to its part of the score."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Weights:
+    """Weights by feature, and as arrays: features of the same part stand side by side."""
+
+    by_feature: Mapping[str, float]
+    names: Sequence[str]
+    column: Numbers
+    parts: Sequence[str]
+    first: Places
+
+    @classmethod
+    def of(cls, given: Mapping[str, float], name: str) -> _Weights:
+        """Return checked weights. Raises ValueError for the weight of an unknown feature."""
+        if unknown := given.keys() - PART_OF.keys():
+            raise ValueError(f"{name}: a weight for unknown features: {sorted(unknown)}")
+        names = sorted(given, key=PART_OF.__getitem__)
+        parts = [PART_OF[name] for name in names]
+        return cls(
+            by_feature=given,
+            names=names,
+            column=np.array([given[name] for name in names])[:, None],
+            parts=[*dict.fromkeys(parts)],
+            first=np.array([parts.index(part) for part in dict.fromkeys(parts)], np.intp),
+        )
+
+
 def linear_parts(known: Mapping[str, Numbers]) -> dict[str, Numbers]:
     """Return the parts of the scores of K candidates, (K,) each."""
-    parts: dict[str, Numbers] = {}
-    for name, weight in weights().items():
-        part = PART_OF[name]
-        parts[part] = parts.get(part, np.zeros(1)) + weight * known[name]
-    return parts
+    used = _in_use.get() or _shipped()
+    weighted = used.column * np.array([known[name] for name in used.names])
+    return dict(zip(used.parts, np.add.reduceat(weighted, used.first), strict=True))
 
 
-_in_use: ContextVar[Mapping[str, float] | None] = ContextVar("weights", default=None)
+_in_use: ContextVar[_Weights | None] = ContextVar("weights", default=None)
 
 
 @contextmanager
@@ -90,7 +113,7 @@ def use_weights(others: Mapping[str, float]) -> Iterator[None]:
     Benchmarks use it to measure weights on data that they were not trained on. Raises ValueError
     for the weight of an unknown feature.
     """
-    token = _in_use.set(_checked(others, "the weights given"))
+    token = _in_use.set(_Weights.of(others, "the weights given"))
     try:
         yield
     finally:
@@ -99,19 +122,13 @@ def use_weights(others: Mapping[str, float]) -> Iterator[None]:
 
 def weights() -> Mapping[str, float]:
     """Return the weight of each feature: those of use_weights(), else the shipped ones."""
-    return _in_use.get() or _shipped()
+    return (_in_use.get() or _shipped()).by_feature
 
 
 @cache
-def _shipped() -> Mapping[str, float]:
+def _shipped() -> _Weights:
     text = (files("shared_core.recall") / "weights" / "linear.v1.json").read_text(encoding="utf-8")
-    return _checked(json.loads(text)["weights"], "linear.v1.json")
-
-
-def _checked(read: Mapping[str, float], name: str) -> Mapping[str, float]:
-    if unknown := read.keys() - PART_OF.keys():
-        raise ValueError(f"{name}: a weight for unknown features: {sorted(unknown)}")
-    return read
+    return _Weights.of(json.loads(text)["weights"], "linear.v1.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,14 +200,20 @@ def rank(
 class Ranked:
     """A candidate with its score: a hit whose memory may still have to be read."""
 
-    candidate: Candidate
+    candidates: Candidates
+    at: int
     score: float
     parts: Mapping[str, float]
     matched: tuple[str, ...] = ()
 
+    @property
+    def memory_id(self) -> MemoryId:
+        """The id of the memory."""
+        return self.candidates.memory_id(self.at)
+
     def hit(self) -> Hit:
         """Return the hit, with the complete memory."""
-        memory = self.candidate.memory()
+        memory = self.candidates.texts.memory(self.at)
         return Hit(memory=memory, score=self.score, parts=self.parts, matched=self.matched)
 
 
@@ -201,44 +224,46 @@ def ranked(
     candidates, corpus = recalled.candidates, recalled.corpus
     if corpus is None or not candidates:
         return
-    matches = matched(corpus)
-    known = features(corpus, matches, candidates, asked)
+    found = Matched(corpus, candidates, asked)
+    known = features(found)
     if isinstance(by, ThreeFactor):
-        parts = _three_factor(known, candidates, asked, by)
+        parts = _three_factor(known, found, by)
     else:
-        parts = _RANKINGS[by](known, candidates, asked)
+        parts = _RANKINGS[by](known, found)
     scores: Numbers = np.add.reduce(list(parts.values()))
-    shown = _raw(corpus, known, candidates) | parts
+    shown = _raw(found, known) | parts
     if by == "linear":
-        changed = _changed(corpus, matches, candidates, asked, scores)
+        changed = _changed(found, scores)
         scores = scores + changed["raised"]
         shown |= changed | {"time": shown.get("time", 0.0) + changed["raised"]}
-    table = np.column_stack([np.broadcast_to(values, scores.shape) for values in shown.values()])
+    table = np.array([*shown.values()])
     words = query_words(asked.text, asked.terms)
     for at in _in_order(scores, candidates):
-        holds = matches.holds[candidates[at].number]
-        held = {term for term, is_held in zip(asked.terms, holds, strict=False) if is_held}
+        holds = found.words.holds(candidates.numbers[at])
         yield Ranked(
-            candidate=candidates[at],
+            candidates=candidates,
+            at=at,
             score=float(scores[at]),
             parts={
                 name: value
-                for name, value in zip(shown, table[at].tolist(), strict=True)
+                for name, value in zip(shown, table[:, at].tolist(), strict=True)
                 if not math.isnan(value)
             },
-            matched=words_held(words, held),
+            matched=words_held(words, {*compress(asked.terms, holds.tolist())}),
         )
 
 
 def nearest(recalled: Recalled, limit: int) -> list[Ranked]:
     """Return the candidates with a vector, nearest first; the score is the cosine similarity."""
-    if recalled.corpus is None or not recalled.candidates:
+    candidates, corpus = recalled.candidates, recalled.corpus
+    if corpus is None or not candidates:
         return []
-    similarity = recalled.corpus.similarity[[one.number for one in recalled.candidates]]
-    order = _in_order(np.nan_to_num(similarity, nan=-np.inf), recalled.candidates)
+    similarity = corpus.similarity[candidates.numbers]
+    order = _in_order(np.where(np.isnan(similarity), -np.inf, similarity), candidates)
     return [
         Ranked(
-            candidate=recalled.candidates[at],
+            candidates=candidates,
+            at=at,
             score=float(similarity[at]),
             parts={"meaning": float(similarity[at]), "similarity": float(similarity[at])},
         )
@@ -247,46 +272,36 @@ def nearest(recalled: Recalled, limit: int) -> list[Ranked]:
     ]
 
 
-def _in_order(scores: Numbers, candidates: Sequence[Candidate]) -> list[int]:
-    return sorted(
-        range(len(candidates)),
-        key=lambda at: (
-            scores[at],
-            not candidates[at].is_doubtful,
-            candidates[at].occurred_at,
-            candidates[at].memory_id.int,
-        ),
-        reverse=True,
-    )
+def _in_order(scores: Numbers, candidates: Candidates) -> list[int]:
+    """Return the places of candidates, best first."""
+    order = np.argsort(scores)[::-1]
+    sorted_scores = scores[order]
+    if (sorted_scores[1:] == sorted_scores[:-1]).any():
+        keys = candidates.low, candidates.high, candidates.occurred, ~candidates.doubtful, scores
+        order = np.lexsort(keys)[::-1]
+    places: list[int] = order.tolist()
+    return places
 
 
-def _raw(
-    corpus: Corpus, known: Mapping[str, Numbers], candidates: Sequence[Candidate]
-) -> dict[str, Numbers]:
+def _raw(found: Matched, known: Mapping[str, Numbers]) -> dict[str, Numbers]:
     """Return the features for the parts of hits; NaN marks an absent one."""
-    at = [candidate.number for candidate in candidates]
-    first = corpus.opens[at] | np.array([candidate.role == "agent" for candidate in candidates])
+    at = found.candidates.numbers
+    first = found.corpus.opens[at] | found.roles.is_agent
     previous = np.maximum(known["similarity_previous"], known["coverage_previous"])
     return {
         **known,
-        "similarity": corpus.similarity[at],
+        "similarity": found.corpus.similarity[at],
         "previous": np.where(first, np.nan, previous),
     }
 
 
-def _changed(
-    corpus: Corpus,
-    matches: Matches,
-    candidates: Sequence[Candidate],
-    asked: RankingQuery,
-    scores: Numbers,
-) -> dict[str, Numbers]:
+def _changed(found: Matched, scores: Numbers) -> dict[str, Numbers]:
     """Return flags of superseded and superseding candidates, and the gain of the latter."""
-    pairs = overtakings(corpus, matches, candidates, asked)
-    found = {name: np.zeros(len(candidates)) for name in ("is_overtaken", "overtakes")}
+    pairs = overtakings(found)
+    flags = {name: np.zeros(len(scores)) for name in ("is_overtaken", "overtakes")}
     for earlier, later in pairs:
-        found["is_overtaken"][earlier] = found["overtakes"][later] = 1.0
-    return {**found, "raised": raised(scores, [*told_in_full(candidates), *pairs])}
+        flags["is_overtaken"][earlier] = flags["overtakes"][later] = 1.0
+    return {**flags, "raised": raised(scores, [*fuller_turns(found), *pairs])}
 
 
 def _linear(known: Mapping[str, Numbers], *_: object) -> dict[str, Numbers]:
@@ -341,14 +356,15 @@ def _rrf(known: Mapping[str, Numbers], *_: object) -> dict[str, Numbers]:
 
 def _three_factor(
     known: Mapping[str, Numbers],
-    candidates: Sequence[Candidate],
-    asked: RankingQuery,
+    found: Matched,
     weights: ThreeFactor = ThreeFactor(),  # noqa: B008 # it is frozen
 ) -> dict[str, Numbers]:
     """Return the product of the three factors as the part "meaning"."""
-    memories = [candidate.memory() for candidate in candidates]
+    memories = [found.candidates.texts.memory(at) for at in range(len(found.candidates))]
     relevance = np.maximum(np.clip(known["similarity"], 0, 1), known["coverage"])
-    recency = np.array([_recency(memory, asked.now, weights.recency_days) for memory in memories])
+    recency = np.array(
+        [_recency(memory, found.asked.now, weights.recency_days) for memory in memories]
+    )
     importance = np.array([memory.importance / 10 for memory in memories])
     product = (
         relevance**weights.relevance * recency**weights.recency * importance**weights.importance

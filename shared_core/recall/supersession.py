@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
@@ -18,12 +17,13 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 import numpy as np
 
 from shared_core.core.digest_cache import DigestCache
+from shared_core.core.domain import MemoryKind, Role
 from shared_core.nlp.text import search_terms
-from shared_core.ports.recall import Candidate
-from shared_core.recall.bm25 import Matches
+from shared_core.ports.recall import KINDS, Candidates
+from shared_core.recall.matches import Matches
 
 if TYPE_CHECKING:
-    from shared_core.ports.recall import Flags, Numbers
+    from shared_core.ports.recall import Flags, Numbers, Places
 
 Overtaken: TypeAlias = Sequence[tuple[int, int]]
 """Pairs of indexes of candidates, (superseded, superseding), by the time of the second."""
@@ -42,7 +42,31 @@ TEXTS: Final = 16_384
 """Size of the cache of texts that were searched; the same texts are candidates again."""
 
 
-def overtaken(matches: Matches, candidates: Sequence[Candidate], query: str) -> Overtaken:
+class CandidateRoles:
+    """Who said each candidate, and which are turns of people or facts of the user, (K,) each."""
+
+    def __init__(self, candidates: Candidates) -> None:
+        self._candidates = candidates
+        self.is_agent = self.of_voices(lambda _, role: role == "agent")
+        self.is_turn = self.of_kind("episodic") & ~self.is_agent
+        self.is_fact = self.of_kind("semantic") & self.of_voices(lambda author, _: author is None)
+        """A fact of the user, which a turn of the user can supersede."""
+
+    def of_voices(self, judge: Callable[[str | None, Role | None], bool]) -> Flags:
+        """Return what holds of the author and the role of each candidate, (K,)."""
+        voices = [judge(author, role) for author, role in self._candidates.voices]
+        flags: Flags = np.array(voices, bool)[self._candidates.speakers]
+        return flags
+
+    def of_kind(self, kind: MemoryKind) -> Flags:
+        """Return which candidates are of a kind, (K,)."""
+        flags: Flags = self._candidates.kinds == KINDS.index(kind)
+        return flags
+
+
+def overtaken(
+    matches: Matches, candidates: Candidates, roles: CandidateRoles, query: str
+) -> Overtaken:
     """Return the pairs of superseded and superseding candidates.
 
     matches: of the whole corpus. Turns of an agent supersede nothing, because they repeat the user.
@@ -51,93 +75,96 @@ def overtaken(matches: Matches, candidates: Sequence[Candidate], query: str) -> 
     before = asks_how_it_was_before(query)
     if asks_how_it_was(query) and not before:
         return []
-    shares = _held(matches)
-    about = _about(shares.sum(axis=1), matches.similarity, candidates)
-    numbers = [candidates[place].number for place in about]
-    shared = shares[numbers] @ (shares[numbers] > 0).T >= LEAST_SHARED
-    is_similar = _similar(matches.similarity)[numbers]
+    shares = _shares(matches, candidates.numbers)
+    about = _about(shares.sum(axis=1), matches.similarity, candidates, roles)
+    if len(about) < 2:
+        return []
+    similarity = matches.similarity[candidates.numbers[about]]
+    later = np.flatnonzero(roles.is_turn[about] & _similar(similarity, matches.similarity))
+    shares = shares[about]
+    # Rows are earlier candidates, columns later ones.
+    shared = shares @ (shares[later] > 0).T >= LEAST_SHARED
+    shared &= np.arange(len(about))[:, None] < later
+    shared &= _same_speaker(candidates, roles, about, about[later])
+    tells = np.flatnonzero(shared.any(axis=0))
+    tells = tells[candidates.texts.judged(tells_change, about[later[tells]])]
     pairs = [
-        (about[earlier], place)
-        for at, place in enumerate(about)
-        if is_similar[at] and shared[:at, at].any() and _tells_change(candidates[place])
-        for earlier in range(at)
-        if shared[earlier, at] and _same_speaker(candidates[about[earlier]], candidates[place])
+        (int(about[earlier]), int(about[later[at]]))
+        for at in tells.tolist()
+        for earlier in np.flatnonzero(shared[:, at]).tolist()
     ]
     return [(later, earlier) for earlier, later in reversed(pairs)] if before else pairs
 
 
-def told_in_full(candidates: Sequence[Candidate]) -> Overtaken:
+def told_in_full(candidates: Candidates, roles: CandidateRoles) -> Overtaken:
     """Return the pairs of a fact and the turn of its time that says the same and more.
 
     A fact says less than its turn, so it must not stand above it: "User has two children" above "I
     have two children, Mila and Jan". A turn with a part that ended stays where it is.
     """
-    turns: dict[datetime, list[int]] = {}
-    for place, one in enumerate(candidates):
-        if _is_turn(one) and not one.ended:
-            turns.setdefault(one.occurred_at, []).append(place)
+    facts = np.flatnonzero(roles.is_fact)
+    turns = np.flatnonzero(roles.is_turn & (candidates.ended == 0))
+    if not len(facts) or not len(turns):
+        return []
+    same = candidates.occurred[facts][:, None] == candidates.occurred[turns]
+    text = candidates.texts.text
     return [
-        (place, turn)
-        for place, fact in enumerate(candidates)
-        if _is_fact(fact)
-        for turn in turns.get(fact.occurred_at, ())
-        if _tells_of(fact.text, candidates[turn].text)
+        (int(facts[fact]), int(turns[turn]))
+        for fact, turn in np.argwhere(same).tolist()
+        if _tells_of(_both(text(int(facts[fact])), text(int(turns[turn]))))
     ]
 
 
-def _tells_of(fact: str, turn: str) -> bool:
+def _both(fact: str, turn: str) -> str:
+    return f"{len(fact)} {fact}{turn}"
+
+
+def _tells_in_full(both: str) -> bool:
     """Tell whether a turn holds the greater part of the words of a fact, beside the user's own."""
+    length, _, texts = both.partition(" ")
+    fact, turn = texts[: int(length)], texts[int(length) :]
     words = {*search_terms(fact)} - {*search_terms("User 用户")}
     return bool(words) and len(words & {*search_terms(turn)}) * 2 >= len(words)
 
 
-def _about(held: Numbers, similarity: Numbers, candidates: Sequence[Candidate]) -> list[int]:
-    """Return the indexes of the turns and facts to compare, by time."""
-    turns = [
-        place
-        for place, one in enumerate(candidates)
-        if (_is_turn(one) or _is_fact(one)) and held[one.number] >= LEAST_SHARED
-    ]
-    near = np.nan_to_num(similarity)
-    turns.sort(key=lambda place: -near[candidates[place].number])
-    turns.sort(key=lambda place: -held[candidates[place].number])
-    return sorted(
-        turns[:MOST_COMPARED],
-        key=lambda place: (candidates[place].occurred_at, candidates[place].number),
-    )
+def _about(
+    held: Numbers, similarity: Numbers, candidates: Candidates, roles: CandidateRoles
+) -> Places:
+    """Return the places of the turns and facts to compare, by time."""
+    places = np.flatnonzero((roles.is_turn | roles.is_fact) & (held >= LEAST_SHARED))
+    if len(places) > MOST_COMPARED:
+        near = np.nan_to_num(similarity[candidates.numbers[places]])
+        places = places[np.lexsort((-near, -held[places]))[:MOST_COMPARED]]
+    by_time: Places = places[np.lexsort((candidates.numbers[places], candidates.occurred[places]))]
+    return by_time
 
 
-def _held(matches: Matches) -> Numbers:
-    """Return the idf share by memory and word, among the words that any memory holds, (N, T)."""
-    weights = matches.idf * matches.holds.any(axis=0)
-    shares: Numbers = matches.holds * (weights / max(float(weights.sum()), 1e-9))
+def _shares(matches: Matches, places: Places) -> Numbers:
+    """Return the idf share by memory and word, among the words that any memory holds, (K, T)."""
+    weights = matches.idf * (np.bincount(matches.words, minlength=matches.terms) > 0)
+    shares: Numbers = matches.holds(places) * (weights / max(float(weights.sum()), 1e-9))
     return shares
 
 
-def _similar(similarity: Numbers) -> Flags:
-    """Return which memories are similar enough to the query; without vectors all are, (N,)."""
-    best = np.nanmax(similarity) if not np.isnan(similarity).all() else 0.0
-    near: Flags = np.isnan(similarity) | (similarity >= LEAST_SIMILAR * best)
+def _similar(own: Numbers, similarity: Numbers) -> Flags:
+    """Return which memories are similar enough to the query; without vectors all are.
+
+    own: their similarity. similarity: of all memories.
+    """
+    near: Flags = np.isnan(own) | (own >= LEAST_SIMILAR * np.fmax.reduce(similarity))
     return near
 
 
-def _is_turn(one: Candidate) -> bool:
-    return one.kind == "episodic" and one.role != "agent"
-
-
-def _is_fact(one: Candidate) -> bool:
-    """Return whether this is a fact of the user, which a turn of the user can supersede."""
-    return one.kind == "semantic" and one.author is None
-
-
-def _tells_change(one: Candidate) -> bool:
-    return _is_turn(one) and tells_change(one.text)
-
-
-def _same_speaker(earlier: Candidate, later: Candidate) -> bool:
-    if _is_fact(earlier):
-        return later.role == "user"
-    return (earlier.author, earlier.role) == (later.author, later.role)
+def _same_speaker(
+    candidates: Candidates, roles: CandidateRoles, earlier: Places, later: Places
+) -> Flags:
+    """Return which later candidates (columns) are of the speakers of earlier ones (rows)."""
+    by_user = roles.of_voices(lambda _, role: role == "user")[later]
+    speakers = candidates.speakers
+    same: Flags = np.where(
+        roles.is_fact[earlier][:, None], by_user, speakers[earlier][:, None] == speakers[later]
+    )
+    return same
 
 
 def raised(scores: Numbers, pairs: Overtaken) -> Numbers:
@@ -176,3 +203,5 @@ def _words(table: Literal["change", "past", "before"]) -> re.Pattern[str]:
 _changes: Final = DigestCache(
     "changes", lambda text: _words("change").search(text) is not None, TEXTS
 )
+_tells_of: Final = DigestCache("told in full", _tells_in_full, TEXTS)
+"""Of a fact and a turn, as _both() joins them."""

@@ -7,20 +7,21 @@ number the rows of the arrays, in order of arrival.
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 from uuid import UUID
 
 import numpy as np
 
-from shared_core.core.domain import Memory, MemoryId, MemoryKind, Role
+from shared_core.core.domain import Memory, MemoryId
 from shared_core.core.doubts import doubted_at
-from shared_core.core.timestamps import EARLIEST, LATEST
-from shared_core.ports.recall import Candidate, Corpus
-from shared_core.storage._resident_scores import Selection, candidates
+from shared_core.core.timestamps import CLOCKS_APART, EARLIEST, LATEST, microseconds
+from shared_core.ports.recall import KINDS, AnswerOutdated, Candidates, Corpus, TurnOrder, Voice
+from shared_core.storage._candidates import picked
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,39 +30,41 @@ if TYPE_CHECKING:
 
     Array: TypeAlias = NDArray[Any]
 
-KINDS: Final[Sequence[MemoryKind]] = ("episodic", "semantic", "summary", "reflection", "item")
-TURN: Final = 0
-EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
+V = TypeVar("V")
+
+TURN: Final = KINDS.index("episodic")
 FOREVER: Final = np.iinfo(np.int64).max
-PAUSE_US: Final = 6 * 3_600 * 1_000_000
-"""A pause after which a turn opens a session, in microseconds."""
-SOON: Final = timedelta(hours=1)
-"""Tolerance for a caller's clock that is ahead, as in the statement of recall."""
+LONGEST_PAUSE: Final = 6 * 3_600 * 1_000_000
+"""A longer pause before a turn opens a session, in microseconds."""
+SOON: Final = CLOCKS_APART // timedelta(microseconds=1)
+"""Tolerance for a caller's clock that is ahead, in microseconds, as in the statement of recall."""
 SPARE: Final = 1.25
 """Arrays that grow get room for a quarter more."""
 MOST_DEAD: Final = 0.25
 """Share of unused slots above which an index is read anew."""
+MOST_INSERTED: Final = 100
+"""Up to so many new memories are put in their places; more are sorted with all others."""
 UNIT, RECORD = "\x1f", "\x1e"
 """Separate the words of a memory, and the words of two memories."""
 _SLOT: Final = np.dtype([
     ("high", "u8"), ("low", "u8"), ("occurred", "i8"), ("expires", "i8"), ("updated", "i8"),
     ("text_at", "i8"), ("text_bytes", "i4"), ("length", "i4"), ("importance", "f4"),
-    ("thread", "i4"), ("author", "i4"), ("role", "i4"), ("kind", "i1"), ("alive", "?"),
-    ("doubtful", "?"),
+    ("thread", "i4"), ("voice", "i4"), ("kind", "i1"), ("alive", "?"), ("doubtful", "?"),
 ])  # fmt: skip
-_OF_CANDIDATE: Final = (
-    "high", "low", "occurred", "text_at", "text_bytes", "author", "role", "kind", "doubtful",
-)  # fmt: skip
-_MAY_END: Final = (KINDS.index("episodic"), KINDS.index("summary"))
-"""Kinds of memories that facts are drawn from."""
 _FIELDS: Final = (
     ("occurred", ">i8"), ("expires", ">i8"), ("updated", ">i8"), ("length", ">i4"),
     ("importance", ">f4"), ("text_bytes", ">i4"),
 )  # fmt: skip
+_MAY_END: Final = (TURN, KINDS.index("summary"))
+"""Kinds of memories that facts are drawn from."""
 _HALF: Final = np.arange(65_536, dtype=np.uint16).byteswap().view(np.float16).astype(np.float32)
 """The value of each half, by its two bytes, high byte first, as this machine reads them."""
 _OBJECT_BYTES: Final = 140
 """Bytes of an id and its entry in the dictionary of slots, about."""
+_VIEW_BYTES: Final = 100
+"""Bytes of a memory in the arrays that a view of the memories keeps, about."""
+_UNKNOWN, _NO, _YES = range(3)
+"""What an index knows of a judgement of a text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,32 +85,41 @@ class PackedMemories:
     ends: Sequence[tuple[UUID, Sequence[datetime]]] | None
 
 
-class _NumberedTexts:
-    """Numbers texts."""
+class _Numbered(Generic[V]):
+    """Numbers values."""
 
     def __init__(self) -> None:
-        self.texts: list[str | None] = []
-        self._numbers: dict[str | None, int] = {}
+        self.values: list[V] = []
+        self._numbers: dict[V, int] = {}
 
-    def number(self, text: str | None) -> int:
-        if text not in self._numbers:
-            self._numbers[text] = len(self.texts)
-            self.texts.append(text)
-        return self._numbers[text]
+    def number(self, value: V) -> int:
+        if value not in self._numbers:
+            self._numbers[value] = len(self.values)
+            self.values.append(value)
+        return self._numbers[value]
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class _View:
-    """The living memories of a query, by position."""
+    """Living memories by position.
+
+    slots: (N,). position_of: by slot, -1 for others. vector_of: (N,), rows of vectors, -1 for none.
+    ends, shares: of facts drawn from the memories at ended: when each ends, and its share of them.
+    """
 
     slots: Places
-    opens: Flags
-    rows: Array
+    order: TurnOrder
     position_of: Places
-    length: Numbers = field(init=False)
+    vector_of: Places
+    ended: Places
+    ends: Array
+    shares: Numbers
 
-    def __post_init__(self) -> None:
-        self.length = self.rows["length"].astype(np.float64)
+    def share_ended(self, by: int) -> Numbers:
+        """Return the share of each memory's facts that ended by a moment, (N,)."""
+        is_over = self.ends <= by
+        found = np.bincount(self.ended[is_over], self.shares[is_over], len(self.slots))
+        return found.astype(np.float64, copy=False)
 
 
 class UserIndex:
@@ -130,15 +142,15 @@ class UserIndex:
         self._has_several = False
         self._words = np.zeros(0, np.int64)
         self._word_slots = np.zeros(0, np.int32)
-        self._threads, self._authors, self._roles = (
-            _NumberedTexts(),
-            _NumberedTexts(),
-            _NumberedTexts(),
-        )
+        self._threads: _Numbered[str | None] = _Numbered()
+        self._voices: _Numbered[Voice] = _Numbered()
         self._begins: dict[bytes, int] = {}
         self._planned: dict[bytes, int] = {}
         self._ends: dict[bytes, Array] = {}
-        self._view = self._arranged(np.zeros(0, np.intp))
+        self._judgements: dict[Callable[[str], bool], Array] = {}
+        self._order = np.zeros(0, np.intp)
+        self._moments = np.zeros(0, np.int64)
+        self._now: tuple[int, _View] | None = None
 
     @property
     def is_sparse(self) -> bool:
@@ -148,11 +160,10 @@ class UserIndex:
     @property
     def nbytes(self) -> int:
         """The memory that the index takes, about."""
-        view = self._view
-        arrays = (self._slots, self._texts, self._owners, self._words, self._word_slots,
-                  view.rows, view.length, view.slots, view.position_of)  # fmt: skip
+        arrays = (self._slots, self._texts, self._owners, self._words, self._word_slots)
         vectors = 0 if self._vectors is None else self._vectors.nbytes
-        return vectors + sum(one.nbytes for one in arrays) + _OBJECT_BYTES * len(self._slot_of)
+        objects = _OBJECT_BYTES * len(self._slot_of) + _VIEW_BYTES * self._used
+        return vectors + sum(one.nbytes for one in arrays) + objects
 
     def apply(self, read: PackedMemories, since: UUID | None) -> bool:
         """Take over what was read since a change, if it is still the last one the arrays hold.
@@ -164,16 +175,17 @@ class UserIndex:
                 return False
             gone = [self._slot_of.pop(one.bytes, -1) for one in read.changed or ()]
             self._wipe(np.array([slot for slot in gone if slot >= 0], np.intp))
+            first = self._used
             self._append(read.groups)
             self._take_vectors(*read.vectors)
             if read.facts is not None and read.ends is not None:
-                self._begins = {one.bytes: _us(begin) for one, begin, _ in read.facts}
-                self._planned = {one.bytes: _us(end) for one, _, end in read.facts if end}
+                self._begins = {one.bytes: microseconds(begin) for one, begin, _ in read.facts}
+                self._planned = {one.bytes: microseconds(end) for one, _, end in read.facts if end}
                 self._ends = {
                     one.bytes: np.array([_us(end) for end in ends], np.int64)
                     for one, ends in read.ends
                 }
-            self._view = self._arranged(np.flatnonzero(self._slots["alive"][: self._used]))
+            self._arrange(first)
             self.seen, self.is_behind = read.seen, False
             return True
 
@@ -181,111 +193,141 @@ class UserIndex:
         """Overwrite everything with zeros."""
         with self.lock:
             self.seen = UUID(int=0)
-            for one in (self._slots, self._texts, self._words, self._vectors, self._view.rows):
+            for one in (self._slots, self._texts, self._words, self._vectors):
                 if one is not None:
                     one[...] = np.zeros((), one.dtype)
             self._slot_of.clear()
+            self._judgements.clear()
+            self._order, self._now = np.zeros(0, np.intp), None
 
     def scored(
         self, request: SearchRequest, now: datetime, memory_of: Callable[[UUID], Memory]
-    ) -> tuple[UUID, Corpus | None, list[Candidate]]:
+    ) -> tuple[UUID, Corpus | None, Candidates | None]:
         """Return the last change the arrays hold, the corpus, and the candidates of a query.
 
         memory_of: returns the complete memory of a candidate.
         """
         with self.lock:
-            view = self._living(request, now)
+            view = self._living(request, microseconds(now))
             if not len(view.slots):
-                return self.seen, None, []
+                return self.seen, None, None
             terms = list(dict.fromkeys(request.terms))
-            similarity = self._similarity(request, view)
             holders, words = self._held(terms, view)
-            picked = candidates(
-                Selection(
-                    similarity=similarity, length=view.length, opens=view.opens, holders=holders,
-                    words=words, terms=len(terms), updated=view.rows["updated"],
-                    high=view.rows["high"], low=view.rows["low"],
-                ),
-                request.candidates,
+            corpus = Corpus(
+                similarity=self._similarity(request, view), order=view.order, holders=holders,
+                words=words, terms=len(terms),
             )  # fmt: skip
-            corpus = Corpus(similarity=similarity, length=view.length, opens=view.opens,
-                            holders=holders, words=words, terms=len(terms))  # fmt: skip
-            return self.seen, corpus, self._candidates(view, picked, now, memory_of)
+            numbers = picked(corpus, request.candidates, partial(self._newest_first, view))
+            return self.seen, corpus, self._candidates(view, numbers, now, memory_of)
+
+    def text(self, slot: int, seen: UUID) -> str:
+        """Return the text of a slot. Raises AnswerOutdated if the index holds a later change."""
+        with self.lock:
+            self._check(seen)
+            return self._text(slot)
+
+    def judged(self, judge: Callable[[str], bool], slots: Places, seen: UUID) -> Flags:
+        """Return the judgement of the texts of some slots, made once. Raises AnswerOutdated."""
+        with self.lock:
+            self._check(seen)
+            known = _with_room(self._judgements.get(judge, np.zeros(0, np.int8)), self._used)
+            self._judgements[judge] = known
+            for slot in slots[known[slots] == _UNKNOWN].tolist():
+                known[slot] = _YES if judge(self._text(slot)) else _NO
+            flags: Flags = known[slots] == _YES
+            return flags
+
+    def _check(self, seen: UUID) -> None:
+        if self.seen != seen:
+            raise AnswerOutdated
+
+    def _text(self, slot: int) -> str:
+        begin, size = int(self._slots["text_at"][slot]), int(self._slots["text_bytes"][slot])
+        return self._texts[begin : begin + size].tobytes().decode()
+
+    def _newest_first(self, view: _View, positions: Places) -> Places:
+        """Return positions by the last update of their memories, the latest first, then by id."""
+        rows = self._slots[view.slots[positions]]
+        return positions[np.lexsort((rows["low"], rows["high"], -rows["updated"]))]
 
     def _candidates(
-        self, view: _View, picked: Places, now: datetime, memory_of: Callable[[UUID], Memory]
-    ) -> list[Candidate]:
-        found = []
-        soon = _us(now + SOON)
-        rows = view.rows[list(_OF_CANDIDATE)][picked].tolist()  # as Python's own numbers, at once
-        for number, row in zip(picked.tolist(), rows, strict=True):
-            high, low, occurred, text_at, text_bytes, author, role, kind, doubtful = row
-            memory_id = MemoryId(UUID(int=high << 64 | low))
-            ends = self._ends.get(memory_id.bytes) if kind in _MAY_END else None
-            found.append(Candidate(
-                memory_id=memory_id,
-                kind=KINDS[kind],
-                text=self._texts[text_at : text_at + text_bytes].tobytes().decode(),
-                author=self._authors.texts[author],
-                role=cast("Role | None", self._roles.texts[role]),
-                occurred_at=_moment(occurred),
-                number=number,
-                memory=partial(memory_of, memory_id),
-                ended=0.0 if ends is None else float((ends <= soon).mean()),
-                is_doubtful=doubtful,
-            ))  # fmt: skip
-        return found
+        self, view: _View, numbers: Places, now: datetime, memory_of: Callable[[UUID], Memory]
+    ) -> Candidates:
+        slots = view.slots[numbers]
+        rows = self._slots[slots]
+        voices, speakers = np.unique(rows["voice"], return_inverse=True)
+        return Candidates(
+            numbers=numbers,
+            kinds=rows["kind"],
+            speakers=speakers,
+            voices=[self._voices.values[voice] for voice in voices.tolist()],
+            occurred=rows["occurred"],
+            high=rows["high"],
+            low=rows["low"],
+            ended=view.share_ended(microseconds(now) + SOON)[numbers],
+            doubtful=rows["doubtful"],
+            texts=_SlotTexts(self, self.seen, slots, rows, memory_of),
+        )
 
-    def _living(self, request: SearchRequest, now: datetime) -> _View:
-        """Return the memories that a query may find now."""
-        rows, at = self._view.rows, _us(now)
-        keep = rows["expires"] > at
-        soon = _us(now + SOON)
-        hidden = {one for one, begin in self._begins.items() if begin > soon}
-        hidden |= {one for one, end in self._planned.items() if end <= at}
-        for one in hidden:
-            slot = self._slot_of.get(one)
-            if slot is not None:
-                keep[self._view.position_of[slot]] = False
+    def _living(self, request: SearchRequest, at: int) -> _View:
+        """Return the memories that a query may find now; at: microseconds."""
+        # Between two moments the same memories live.
+        since = int(np.searchsorted(self._moments, at, "right"))
+        if self._now is None or self._now[0] != since:
+            self._now = since, self._view(self._order[self._live(at)])
+        view = self._now[1]
+        rows, keep = self._slots, np.ones(len(view.slots), bool)
         if request.kinds is not None:
-            keep &= np.isin(rows["kind"], [KINDS.index(kind) for kind in request.kinds])
+            kinds = [KINDS.index(kind) for kind in request.kinds]
+            keep &= np.isin(rows["kind"][view.slots], kinds)
         if request.begin is not None:
-            keep &= rows["occurred"] >= _us(request.begin)
+            keep &= rows["occurred"][view.slots] >= microseconds(request.begin)
         if request.end is not None:
-            keep &= rows["occurred"] < _us(request.end)
+            keep &= rows["occurred"][view.slots] < microseconds(request.end)
         if request.min_importance:
-            keep &= rows["importance"] >= np.float32(request.min_importance)
-        return self._view if keep.all() else self._of(self._view.slots[keep])
+            keep &= rows["importance"][view.slots] >= np.float32(request.min_importance)
+        return view if keep.all() else self._view(view.slots[keep])
+
+    def _live(self, at: int) -> Flags:
+        """Return which memories, in order, have begun and have not expired."""
+        live = np.zeros(self._used, bool)
+        live[self._order] = self._slots["expires"][self._order] > at
+        hidden = {one for one, begin in self._begins.items() if begin > at + SOON}
+        hidden |= {one for one, end in self._planned.items() if end <= at}
+        live[[self._slot_of[one] for one in hidden if one in self._slot_of]] = False
+        return live[self._order]
 
     def _similarity(self, request: SearchRequest, view: _View) -> Numbers:
         """Return the cosine of each memory with the query, NaN without a vector."""
         found = np.full(len(view.slots), np.nan)
-        if request.vector is None or self._vectors is None:
+        if request.vector is None or self._vectors is None or not len(self._owners):
             return found
         asked = np.asarray(request.vector[0], np.float32).astype(np.float16).astype(np.float32)
         norm = float(np.linalg.norm(asked))
-        cosine = np.clip(self._vectors[: len(self._owners)] @ (asked / (norm or 1.0)), -1.0, 1.0)
-        positions = view.position_of[self._owners]
-        positions[self._owners < 0] = -1
-        known = positions >= 0
+        cosine = _products(self._vectors[: len(self._owners)], asked / (norm or 1.0))
+        np.clip(cosine, -1.0, 1.0, out=cosine)
         if self._has_several:
+            positions = np.where(self._owners < 0, -1, view.position_of[self._owners])
+            known = positions >= 0
             np.fmax.at(found, positions[known], cosine[known])
-        else:
-            found[positions[known]] = cosine[known]
+            return found
+        found[:] = cosine[view.vector_of]
+        found[view.vector_of < 0] = np.nan
         return found
 
     def _held(self, terms: Sequence[str], view: _View) -> tuple[Places, Places]:
         """Return which memory holds which word of the query: positions, and numbers of words."""
+        hashes = np.array([hash(term) for term in terms], np.int64)
+        first = np.searchsorted(self._words, hashes, "left").tolist()
+        last = np.searchsorted(self._words, hashes, "right").tolist()
         holders: list[Places] = [np.zeros(0, np.intp)]
-        words: list[Places] = [np.zeros(0, np.intp)]
-        for number, term in enumerate(terms):
-            first = np.searchsorted(self._words, hash(term), "left")
-            last = np.searchsorted(self._words, hash(term), "right")
-            positions = view.position_of[self._word_slots[first:last]]
-            positions = positions[positions >= 0]
-            holders.append(positions)
-            words.append(np.full(len(positions), number))
-        return np.concatenate(holders), np.concatenate(words)
+        for begin, end in zip(first, last, strict=True):
+            # Sorted, and without -1, which stands for memories of other queries.
+            holds = np.zeros(len(view.slots) + 1, bool)
+            holds[view.position_of[self._word_slots[begin:end]]] = True
+            holders.append(np.flatnonzero(holds[:-1]))
+        counts = [len(one) for one in holders[1:]]
+        return np.concatenate(holders), np.repeat(np.arange(len(terms)), counts)
 
     def _append(self, groups: Sequence[Sequence[Any]]) -> None:
         new_words: list[int] = []
@@ -300,7 +342,9 @@ class UserIndex:
                 rows[name] = np.frombuffer(packed, type_)
             rows["kind"], rows["alive"], rows["doubtful"] = KINDS.index(kind), True, False
             rows["thread"] = self._threads.number(thread)
-            rows["author"], rows["role"] = self._authors.number(author), self._roles.number(role)
+            rows["voice"] = self._voices.number((author, role))
+            for name in ("occurred", "updated"):
+                rows[name] = np.clip(rows[name], microseconds(EARLIEST), microseconds(LATEST))
             self._take_texts(rows, texts or b"")
             for at, held in enumerate((words or "").split(RECORD)):
                 hashes = [hash(word) for word in held.split(UNIT) if word]
@@ -363,6 +407,8 @@ class UserIndex:
             begin = int(row["text_at"])
             self._texts[begin : begin + int(row["text_bytes"])] = 0
         self._slots[slots] = np.zeros((), _SLOT)
+        for known in self._judgements.values():
+            known[slots[slots < len(known)]] = _UNKNOWN
         self._dead += len(slots)
         of_them = np.isin(self._owners, slots)
         if self._vectors is not None:
@@ -373,28 +419,113 @@ class UserIndex:
         self._words, self._word_slots = self._words[stays], self._word_slots[stays]
         old[...] = 0
 
-    def _arranged(self, living: Places) -> _View:
-        """Return the view of these slots in the order in which recall numbers memories."""
-        names = self._threads.texts
+    def _arrange(self, first: int) -> None:
+        """Put the slots from the first on in their places, and leave out those that are unused."""
+        new = np.arange(first, self._used)
+        order = self._order[self._slots["alive"][self._order]]
+        if len(new) <= MOST_INSERTED:
+            for slot in new.tolist():
+                at = bisect_left(order, self._key(slot), key=self._key)
+                order = np.insert(order, at, slot)
+        else:
+            order = self._sorted(np.concatenate([order, new]))
+        self._order = order
+        rows = self._slots[order]
+        moments = [rows["expires"][rows["expires"] < FOREVER], [*self._planned.values()]]
+        moments.append([begin - SOON for begin in self._begins.values()])
+        self._moments = np.unique(np.concatenate(moments).astype(np.int64))
+        self._now = None
+
+    def _key(self, slot: int) -> tuple[bool, bool, bytes, int, int]:
+        """Return what orders a slot: turns by thread, then the others, each by id."""
+        row = self._slots[slot]
+        thread = self._threads.values[row["thread"]]
+        is_other = bool(row["kind"] != TURN)
+        return is_other, thread is None, _utf8(thread), int(row["high"]), int(row["low"])
+
+    def _sorted(self, slots: Places) -> Places:
+        """Return slots in the order of _key()."""
+        names = self._threads.values
         order = sorted(range(len(names)), key=lambda at: (names[at] is None, _utf8(names[at])))
         rank = np.empty(len(names), np.int32)
         rank[order] = np.arange(len(names))
-        rows = self._slots[living]
-        thread = rank[rows["thread"]] if len(rows) else np.zeros(0, np.int32)
-        sorted_ = np.lexsort((rows["low"], rows["high"], thread, rows["kind"] != TURN))
-        return self._of(living[sorted_])
+        rows = self._slots[slots]
+        keys = rows["low"], rows["high"], rank[rows["thread"]], rows["kind"] != TURN
+        return slots[np.lexsort(keys)]
 
-    def _of(self, slots: Places) -> _View:
+    def _view(self, slots: Places) -> _View:
+        """Return the view of some slots, which are in order."""
         rows = self._slots[slots]
         opens = np.ones(len(slots), bool)
         opens[1:] = (
             (rows["kind"][1:] != TURN)
             | (rows["thread"][1:] != rows["thread"][:-1])
-            | (rows["occurred"][1:] - rows["occurred"][:-1] > PAUSE_US)
+            | (np.diff(rows["occurred"]) > LONGEST_PAUSE)
         )
         position_of = np.full(self._used, -1, np.intp)
         position_of[slots] = np.arange(len(slots))
-        return _View(slots, opens, rows, position_of)
+        vector_of = np.full(self._used, -1, np.intp)
+        owned = np.flatnonzero(self._owners >= 0)
+        vector_of[self._owners[owned]] = owned
+        ended, ends = self._ends_of(position_of)
+        return _View(
+            slots=slots,
+            order=TurnOrder(rows["length"].astype(np.float64), opens),
+            position_of=position_of,
+            vector_of=vector_of[slots],
+            ended=np.repeat(ended, [len(one) for one in ends]),
+            ends=np.concatenate([np.zeros(0, np.int64), *ends]),
+            shares=np.concatenate(
+                [np.zeros(0), *(np.full(len(one), 1 / len(one)) for one in ends)]
+            ),
+        )
+
+    def _ends_of(self, position_of: Places) -> tuple[Places, list[Array]]:
+        """Return the positions of memories that facts with an end were drawn from, and all ends."""
+        positions, found = [], []
+        for one, ends in self._ends.items():
+            slot = self._slot_of.get(one)
+            if (
+                slot is not None
+                and position_of[slot] >= 0
+                and self._slots["kind"][slot] in _MAY_END
+            ):
+                positions.append(position_of[slot])
+                found.append(ends)
+        return np.array(positions, np.intp), found
+
+
+@dataclass(frozen=True, slots=True)
+class _SlotTexts:
+    """The texts of candidates in the slots of an index, as long as it holds no later change."""
+
+    _index: UserIndex
+    _seen: UUID
+    _slots: Places
+    _rows: Array
+    _memory_of: Callable[[UUID], Memory]
+
+    def text(self, at: int) -> str:
+        return self._index.text(int(self._slots[at]), self._seen)
+
+    def memory(self, at: int) -> Memory:
+        row = self._rows[at]
+        return self._memory_of(MemoryId(UUID(int=int(row["high"]) << 64 | int(row["low"]))))
+
+    def judged(self, judge: Callable[[str], bool], places: Places) -> Flags:
+        return self._index.judged(judge, self._slots[places], self._seen)
+
+
+def _products(vectors: Array, vector: Array) -> Array:
+    """Return the inner product of each row with a vector, the same for equal rows.
+
+    Not vectors @ vector: its threads wait for each other where other work takes the cores.
+    """
+    if hasattr(np, "vecdot"):
+        products: Array = np.vecdot(vectors, vector)
+        return products
+    summed: Array = np.einsum("ij,j->i", vectors, vector)
+    return summed
 
 
 def _with_room(array: Array, size: int) -> Array:
@@ -408,16 +539,7 @@ def _with_room(array: Array, size: int) -> Array:
 
 
 def _us(moment: datetime) -> int:
-    if moment == LATEST:
-        return int(FOREVER)
-    return round((moment - EPOCH) / timedelta(microseconds=1))
-
-
-def _moment(microseconds: int) -> datetime:
-    try:
-        return EPOCH + timedelta(microseconds=microseconds)
-    except OverflowError:
-        return LATEST if microseconds > 0 else EARLIEST
+    return int(FOREVER) if moment == LATEST else microseconds(moment)
 
 
 def _utf8(text: str | None) -> bytes:

@@ -23,7 +23,7 @@ from shared_core.core.domain import MemoryKind
 from shared_core.core.namespaces import memories_namespace
 from shared_core.ports.recall import Corpus, SearchRequest
 from shared_core.ports.storage import Storage
-from shared_core.recall.bm25 import matched
+from shared_core.recall.matches import Matches
 from shared_core.settings import load_settings
 from shared_core.storage import open_storage
 
@@ -276,15 +276,17 @@ async def test_candidates_and_scores_follow_the_formulas(
 
     around = in_context(matches, order, opens)
     around = {key: score for key, score in around.items() if key in near or key in worded}
+    assert recalled.candidates is not None
     found = {candidate.memory_id: candidate for candidate in recalled.candidates}
     assert len(found) == len(recalled.candidates)
     assert best(near) | best(worded) | best(around) == found.keys()
     assert recalled.corpus is not None
     assert_corpus(recalled.corpus, asked_for, order)
-    scores = matched(recalled.corpus)
+    scores = Matches.of(recalled.corpus)
+    coverage = scores.coverage(scores.holds(np.arange(len(order))))
     for at, key in enumerate(order):
         assert scores.bm25[at] == pytest.approx(matches[key].bm25)
-        assert scores.coverage[at] == pytest.approx(matches[key].coverage)
+        assert coverage[at] == pytest.approx(matches[key].coverage)
         similarity = None if math.isnan(scores.similarity[at]) else scores.similarity[at]
         assert similarity == pytest.approx(matches[key].similarity, abs=1e-5)
     for key, candidate in found.items():

@@ -12,7 +12,7 @@ import numpy as np
 from shared_core import MemoryEngine, Scope
 from shared_core.core.namespaces import memories_namespace, scope_path
 from shared_core.nlp.text import search_terms
-from shared_core.ports.recall import Recalled, SearchRequest
+from shared_core.ports.recall import AnswerOutdated, Recalled, SearchRequest
 from shared_core.storage.postgres.resident import ResidentIndexes
 from shared_core.storage.postgres.storage import PostgresStorage
 
@@ -80,8 +80,11 @@ async def by_index(memory: MemoryEngine, scope: Scope, query: str, **options: An
         found = await memory._storage.recall.recall(asked)
         if found.fetch is None:
             return None
-        if await found.fetch(found.candidates):
-            return told(found)
+        try:
+            await found.fetch([one.memory_id for one in found.candidates or ()])
+        except AnswerOutdated:
+            continue
+        return told(found)
     raise AssertionError("something changed each time")
 
 
@@ -93,7 +96,7 @@ async def by_statement(memory: MemoryEngine, scope: Scope, query: str, **options
 def told(found: Recalled) -> Any:
     """Return an answer in a form that can be compared: cosines as whole millionths of 10."""
     corpus = found.corpus
-    if corpus is None:
+    if corpus is None or found.candidates is None:
         return {}, ()
     candidates = {
         one.memory_id: (one.kind, one.text, one.author, one.role, one.occurred_at, one.number,

@@ -9,8 +9,8 @@ import pytest
 from shared_core import Event, MemoryEngine, Scope
 from shared_core.core.domain import MemoryId
 from shared_core.core.ids import uuid7
-from shared_core.ports.recall import Candidate
-from shared_core.recall.supersession import raised, told_in_full
+from shared_core.ports.recall import Candidate, Candidates
+from shared_core.recall.supersession import CandidateRoles, Overtaken, raised, told_in_full
 
 ANN = Scope("app", "ann")
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)
@@ -31,6 +31,11 @@ def candidate(kind: str, text: str, minute: int = 0, ended: float = 0.0) -> Cand
     )
 
 
+def pairs_of(*candidates: Candidate) -> Overtaken:
+    columns = Candidates.of(candidates)
+    return told_in_full(columns, CandidateRoles(columns))
+
+
 FACT = candidate("semantic", "User has two children.")
 TURN = "I have two children, Mila and Jan."
 
@@ -38,7 +43,7 @@ TURN = "I have two children, Mila and Jan."
 def test_a_turn_of_the_same_time_with_the_words_of_a_fact_is_raised_above_it() -> None:
     import numpy as np
 
-    pairs = told_in_full([FACT, candidate("episodic", TURN)])
+    pairs = pairs_of(FACT, candidate("episodic", TURN))
     assert pairs == [(0, 1)]
     scores = np.array([2.0, 0.5])
     assert (scores + raised(scores, pairs)).argmax() == 1
@@ -54,7 +59,7 @@ def test_a_turn_of_the_same_time_with_the_words_of_a_fact_is_raised_above_it() -
     ],
 )
 def test_another_turn_stays_where_it_is(turn: Candidate) -> None:
-    assert told_in_full([FACT, turn]) == []
+    assert pairs_of(FACT, turn) == []
 
 
 @pytest.mark.parametrize(

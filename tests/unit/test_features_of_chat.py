@@ -9,9 +9,8 @@ import pytest
 
 from shared_core.core.domain import MemoryId, MemoryKind, Role
 from shared_core.core.ids import uuid7
-from shared_core.ports.recall import Candidate, Corpus, RankingQuery
-from shared_core.recall.bm25 import matched
-from shared_core.recall.features import features
+from shared_core.ports.recall import Candidate, Candidates, Corpus, RankingQuery
+from shared_core.recall.features import Matched, features
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -26,7 +25,7 @@ def found(
         holders=[], words=[], terms=len(terms),
     )  # fmt: skip
     asked = RankingQuery(text=query, terms=terms, now=NOW)
-    known = features(corpus, matched(corpus), candidates, asked)
+    known = features(Matched(corpus, Candidates.of(candidates), asked))
     return {name: np.asarray(values).tolist() for name, values in known.items()}
 
 

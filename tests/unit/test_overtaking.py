@@ -12,11 +12,17 @@ import pytest
 
 from shared_core.core.domain import MemoryId, MemoryKind, Role
 from shared_core.nlp.text import search_terms
-from shared_core.ports.recall import Candidate, Corpus
-from shared_core.recall.bm25 import matched
+from shared_core.ports.recall import Candidate, Candidates, Corpus
+from shared_core.recall.matches import Matches
 from shared_core.recall.query import query_terms
 from shared_core.recall.ranking import use_weights, weights
-from shared_core.recall.supersession import asks_how_it_was, overtaken, raised, tells_change
+from shared_core.recall.supersession import (
+    CandidateRoles,
+    asks_how_it_was,
+    overtaken,
+    raised,
+    tells_change,
+)
 
 FILLER = ("The weather is fine in Leeds.", "今天天气很好。", "We watched a film together.")
 
@@ -50,8 +56,8 @@ def pairs(query: str, *said: Said) -> list[tuple[int, int]]:
         words=[word for _, word in held],
         terms=len(terms),
     )
-    candidates = [_candidate(number, one) for number, one in enumerate(everything)]
-    return list(overtaken(matched(corpus), candidates, query))
+    candidates = Candidates.of([_candidate(number, one) for number, one in enumerate(everything)])
+    return list(overtaken(Matches.of(corpus), candidates, CandidateRoles(candidates), query))
 
 
 def _candidate(number: int, one: Said) -> Candidate:

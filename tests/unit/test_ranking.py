@@ -14,7 +14,15 @@ import pytest
 from shared_core.core.domain import SCORE_PARTS, Hit, JsonValue, Memory, MemoryId, MemoryKind, Role
 from shared_core.errors import InvalidInput
 from shared_core.nlp.text import is_question
-from shared_core.ports.recall import Candidate, Corpus, Ranking, RankingQuery, Recalled, ThreeFactor
+from shared_core.ports.recall import (
+    Candidate,
+    Candidates,
+    Corpus,
+    Ranking,
+    RankingQuery,
+    Recalled,
+    ThreeFactor,
+)
 from shared_core.recall.ranking import PART_OF, nearest, rank, relevance, weights
 
 NOW = datetime(2026, 3, 31, tzinfo=UTC)
@@ -41,7 +49,7 @@ class Said:
 
 def recalled(*said: Said, terms: int = 4) -> Recalled:
     return Recalled(
-        candidates=[_candidate(number, one) for number, one in enumerate(said)],
+        candidates=Candidates.of([_candidate(number, one) for number, one in enumerate(said)]),
         corpus=Corpus.of(
             similarity=[one.similarity for one in said],
             length=[one.length for one in said],

@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 import numpy as np
@@ -22,7 +21,8 @@ from shared_core.core.timestamps import soon
 from shared_core.errors import InvalidInput
 from shared_core.policies.edges import edges_about
 from shared_core.ports.graph import Edge
-from shared_core.ports.recall import Candidate, Corpus, Recalled, SearchRequest
+from shared_core.ports.recall import Candidate, Candidates, Corpus, Recalled, SearchRequest
+from shared_core.storage._candidates import picked
 from shared_core.storage._rows import as_known, is_doubtful
 from shared_core.storage.oceanbase.base import OceanBasePart, reading
 from shared_core.storage.oceanbase.connection.operations import queried
@@ -39,13 +39,8 @@ from shared_core.storage.oceanbase.visibility import (
     of_kinds,
 )
 
-if TYPE_CHECKING:
-    from shared_core.ports.recall import Numbers, Places
-
 FEW = 3
 """Cost of one look-up of a vector by id, in sequential reads."""
-NEIGHBOUR_SHARE = 0.5
-"""Share of a neighbour's score that counts: an answer seldom repeats its question."""
 MOST_EDGES = 50
 """Maximum number of newest edges for each name and direction."""
 PAUSE = timedelta(hours=6)
@@ -72,10 +67,11 @@ class OceanBaseRecall(OceanBasePart):
             return Recalled(edges=edges)
         ids = [row[_ID] for row in rows]
         corpus = _corpus(rows, request, similarities(tx, tenant, request, ids))
-        numbers = picked(corpus, _tie(rows), request.candidates)
-        number_of = {UUID(bytes=ids[number]): number for number in numbers}
+        tie = _tie(rows)
+        numbers = picked(corpus, request.candidates, lambda tied: tied[np.argsort(tie[tied])])
+        number_of = {UUID(bytes=ids[number]): number for number in numbers.tolist()}
         candidates = _candidates(tx, tenant, now, request.as_of, number_of)
-        return Recalled(candidates=candidates, corpus=corpus, edges=edges)
+        return Recalled(candidates=Candidates.of(candidates), corpus=corpus, edges=edges)
 
 
 def _there(tx: Transaction, tenant: str, now: datetime, request: SearchRequest) -> WhereClause:
@@ -135,12 +131,12 @@ def _corpus(
     rows: Sequence[Row], request: SearchRequest, similarity: Mapping[bytes, float]
 ) -> Corpus:
     terms = {term: place for place, term in enumerate(dict.fromkeys(request.terms))}
-    held = sorted(  # sums over the words of a memory are made in the order of the query
+    held = [
         (terms[word], number)
         for number, row in enumerate(rows)
         if row[_TERMS] is not None
         for word in terms.keys() & set(row[_TERMS].split(" "))
-    )
+    ]
     return Corpus.of(
         similarity=[similarity.get(row[_ID]) for row in rows],
         length=[row[_LENGTH] for row in rows],
@@ -233,59 +229,6 @@ def _ended(
     ):
         facts[memory_id][fact_id] = has_ended(*fact)
     return {memory_id: sum(held.values()) / len(held) for memory_id, held in facts.items()}
-
-
-def picked(corpus: Corpus, tie: Places, candidates: int) -> list[int]:
-    """Return the places of the best memories by meaning, by words, and by both in context.
-
-    candidates: maximum number of each. tie: (N,) order of memories with equal scores.
-    """
-    bm25 = _bm25(corpus)
-    context = _in_context(_standardised(corpus.similarity, bm25), corpus)
-    context[np.isnan(corpus.similarity) & np.isnan(bm25)] = np.nan
-    best = [_first(scores, tie, candidates) for scores in (corpus.similarity, bm25, context)]
-    return sorted({int(place) for places in best for place in places})
-
-
-def _bm25(corpus: Corpus) -> Numbers:
-    """Return (N,) BM25 with frequency 1 (the fragment bm25), NaN without a word."""
-    size = len(corpus.length)
-    holders = np.bincount(corpus.words, minlength=corpus.terms)
-    idf = np.log(1 + (size - holders + 0.5) / (holders + 0.5))
-    summed = np.bincount(corpus.holders, weights=idf[corpus.words], minlength=size)
-    mean = max(float(corpus.length.mean()), 1.0)
-    scores = summed * 2.2 / (1 + 1.2 * (0.25 + 0.75 * corpus.length / mean))
-    scores[np.bincount(corpus.holders, minlength=size) == 0] = np.nan
-    return scores
-
-
-def _standardised(similarity: Numbers, bm25: Numbers) -> Numbers:
-    """Return the sum of both as standard scores; without a word, BM25 counts as 0."""
-    by_meaning = np.nan_to_num(_standard(similarity, similarity[~np.isnan(similarity)]))
-    by_words = np.nan_to_num(bm25)
-    return by_meaning + _standard(by_words, by_words)
-
-
-def _standard(values: Numbers, known: Numbers) -> Numbers:
-    if len(known) == 0 or np.ptp(known) == 0:
-        return np.zeros_like(values)
-    standard: Numbers = (values - known.mean()) / known.std()
-    return standard
-
-
-def _in_context(scores: Numbers, corpus: Corpus) -> Numbers:
-    """Return scores plus half of the scores of the neighbouring turns in the same session."""
-    joined = ~corpus.opens[1:]
-    near = np.zeros_like(scores)
-    near[1:] += np.where(joined, scores[:-1], 0)
-    near[:-1] += np.where(joined, scores[1:], 0)
-    return scores + NEIGHBOUR_SHARE * near
-
-
-def _first(scores: Numbers, tie: Places, limit: int) -> Places:
-    """Return the places of the best scores, ignoring NaN."""
-    known = np.flatnonzero(~np.isnan(scores))
-    return known[np.lexsort((tie[known], -scores[known]))[:limit]]
 
 
 def similarities(

@@ -13,7 +13,7 @@ from pgvector import HalfVector
 from shared_core.core.domain import AsOf, Memory
 from shared_core.core.namespaces import common_prefix, scope_path, tenant_of
 from shared_core.errors import InvalidInput, PermissionDenied, StorageReadOnly
-from shared_core.ports.recall import Candidate, Corpus, Recalled, SearchRequest
+from shared_core.ports.recall import Candidate, Candidates, Corpus, Recalled, SearchRequest
 from shared_core.ports.retention import NewAccesses
 from shared_core.ports.storage import Clock
 from shared_core.storage._filters import compile_filter
@@ -71,7 +71,9 @@ class PostgresRecall:
         corpus = next((_corpus(row, len(queries)) for row in rows if row[CORPUS] is not None), None)
         return Recalled(
             # In the order of an index: rankings break ties by it.
-            candidates=[_candidate(row, as_of) for row in sorted(rows, key=itemgetter(NUMBER))],
+            candidates=Candidates.of(
+                [_candidate(row, as_of) for row in sorted(rows, key=itemgetter(NUMBER))]
+            ),
             corpus=corpus,
             edges=[found_edge(row).edge for row in edges],
         )

@@ -21,12 +21,12 @@ from typing import Final, TypeAlias
 from uuid import UUID
 from weakref import WeakSet
 
-from shared_core.core.domain import Memory
+from shared_core.core.domain import Memory, MemoryId
 from shared_core.core.event_loops import exiting, on_own_loop, start_on_own_loop
 from shared_core.core.namespaces import memories_namespace, path_end, scope_path
 from shared_core.errors import MemoryCoreError
 from shared_core.ports.graph import Edge
-from shared_core.ports.recall import Candidate, Recalled, SearchRequest
+from shared_core.ports.recall import AnswerOutdated, Recalled, SearchRequest
 from shared_core.ports.storage import Clock
 from shared_core.storage._resident import PackedMemories, UserIndex
 from shared_core.storage._rows import memory_from_row
@@ -395,9 +395,9 @@ class _Answer:
         """Return a memory that fetch() has read."""
         return self._memories[memory_id]
 
-    async def fetch(self, wanted: Sequence[Candidate]) -> bool:
-        """Read the memories of candidates; return False if the index did not know a change."""
-        ids = [one.memory_id for one in wanted if one.memory_id not in self._memories]
+    async def fetch(self, wanted: Sequence[MemoryId]) -> None:
+        """Read memories. Raises AnswerOutdated if the index did not know a change."""
+        ids = [one for one in wanted if one not in self._memories]
         tenant = {"tenant": self._tenant}
         sent = [
             step("recall_hits", tenant | {"memory_ids": ids}),
@@ -411,15 +411,14 @@ class _Answer:
         if changed is None or changed:
             self._index.is_behind = True
             if changed is None or not self._is_fresh or not set(ids).isdisjoint(changed):
-                return False
+                raise AnswerOutdated
         self._memories |= {row[0]: memory_from_row(row) for row in rows}
         if self._edge_steps:
             self.edges += [found_edge(row).edge for row in answers.named("edges_about")]
             self._edge_steps = ()
-        if all(one in self._memories for one in ids):
-            return True
-        self._drop()
-        return False
+        if not all(one in self._memories for one in ids):
+            self._drop()
+            raise AnswerOutdated
 
 
 def _changes(noted: Rows, since: UUID | None) -> list[UUID] | None:
