@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import islice
 from typing import TypeAlias, cast
 
 from shared_core.core.domain import Hit, JsonValue, MemoryId, Scope
@@ -56,7 +57,7 @@ from shared_core.ports.items import (
 )
 from shared_core.ports.recall import RankingQuery, SearchRequest
 from shared_core.ports.storage import Clock, Storage
-from shared_core.recall.query import query_terms
+from shared_core.recall.query import query_terms, read_best
 
 MAX_TTL_S = 100 * 366 * 86_400.0
 """Maximum time to live in seconds, 100 years; an item without one never expires."""
@@ -223,7 +224,7 @@ async def _ranked(
     query: str,
     now: datetime,
 ) -> list[Item]:
-    from shared_core.recall.ranking import rank  # deferred: it imports numpy
+    from shared_core.recall.ranking import ranked  # deferred: it imports numpy
 
     if len(op.prefix) < 2:
         raise CapabilityMissing(
@@ -241,10 +242,14 @@ async def _ranked(
         kinds=None,
         candidates=candidates,
         filter=op.filter,
+        may_be_resident=True,
     )
     end = page.offset + page.limit
     ranking = RankingQuery(text=query, terms=request.terms, now=now)
-    hits = rank(await storage.recall.recall(request), ranking, limit=min(end, most))
+    best = await read_best(
+        storage, request, lambda found: islice(ranked(found, ranking), min(end, most))
+    )
+    hits = [one.hit() for one in best]
     found = [_item(hit) for hit in hits[page.offset : end]]
     if len(hits) < most or end <= most:
         return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
@@ -206,15 +206,27 @@ async def search(
         as_of=as_of,
         may_be_resident=True,
     )
+    best = await read_best(storage, request, lambda found: nearest(found, limit))
+    return [one.hit() for one in best]
+
+
+async def read_best(
+    storage: Storage, request: SearchRequest, best: Callable[[Recalled], Iterable[Ranked]]
+) -> list[Ranked]:
+    """Return the candidates that `best` picks for a request, with their memories read.
+
+    The index of the user answers if the request allows it.
+    """
     for tries in range(RESIDENT_TRIES, -1, -1):
-        found = await storage.recall.recall(replace(request, may_be_resident=tries > 0))
-        best = nearest(found, limit)
+        is_resident = request.may_be_resident and tries > 0
+        found = await storage.recall.recall(replace(request, may_be_resident=is_resident))
         try:
+            picked = [*best(found)]
             if found.fetch is not None:
-                await found.fetch([one.memory_id for one in best])
+                await found.fetch([one.memory_id for one in picked])
         except AnswerOutdated:
             continue
-        return [one.hit() for one in best]
+        return picked
     raise AssertionError("a statement answers at once")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
     from shared_core.ports.recall import Flags, Numbers, Places, SearchRequest
 
+    _Filter: TypeAlias = tuple[tuple[str, ...] | None, datetime | None, datetime | None, float]
+    """Kinds, begin, end and least importance."""
     Array: TypeAlias = NDArray[Any]
 
 V = TypeVar("V")
@@ -44,6 +47,8 @@ MOST_DEAD: Final = 0.25
 """Share of unused slots above which an index is read anew."""
 MOST_INSERTED: Final = 100
 """Up to so many new memories are put in their places; more are sorted with all others."""
+KEPT_VIEWS: Final = 2
+"""Number of filtered views that an index keeps besides that of all living memories."""
 UNIT, RECORD = "\x1f", "\x1e"
 """Separate the words of a memory, and the words of two memories."""
 _SLOT: Final = np.dtype([
@@ -63,6 +68,7 @@ _OBJECT_BYTES: Final = 140
 """Bytes of an id and its entry in the dictionary of slots, about."""
 _VIEW_BYTES: Final = 100
 """Bytes of a memory in the arrays that a view of the memories keeps, about."""
+UNFILTERED: Final = (None, None, None, 0.0)
 _UNKNOWN, _NO, _YES = range(3)
 """What an index knows of a judgement of a text."""
 
@@ -151,6 +157,7 @@ class UserIndex:
         self._order = np.zeros(0, np.intp)
         self._moments = np.zeros(0, np.int64)
         self._now: tuple[int, _View] | None = None
+        self._filtered: OrderedDict[_Filter, _View] = OrderedDict()
 
     @property
     def is_sparse(self) -> bool:
@@ -162,7 +169,8 @@ class UserIndex:
         """The memory that the index takes, about."""
         arrays = (self._slots, self._texts, self._owners, self._words, self._word_slots)
         vectors = 0 if self._vectors is None else self._vectors.nbytes
-        objects = _OBJECT_BYTES * len(self._slot_of) + _VIEW_BYTES * self._used
+        views = (1 + KEPT_VIEWS) * _VIEW_BYTES * self._used
+        objects = _OBJECT_BYTES * len(self._slot_of) + views
         return vectors + sum(one.nbytes for one in arrays) + objects
 
     def apply(self, read: PackedMemories, since: UUID | None) -> bool:
@@ -198,7 +206,8 @@ class UserIndex:
                     one[...] = np.zeros((), one.dtype)
             self._slot_of.clear()
             self._judgements.clear()
-            self._order, self._now = np.zeros(0, np.intp), None
+            self._order = np.zeros(0, np.intp)
+            self._drop_views()
 
     def scored(
         self, request: SearchRequest, now: datetime, memory_of: Callable[[UUID], Memory]
@@ -275,17 +284,27 @@ class UserIndex:
         since = int(np.searchsorted(self._moments, at, "right"))
         if self._now is None or self._now[0] != since:
             self._now = since, self._view(self._order[self._live(at)])
-        view = self._now[1]
-        rows, keep = self._slots, np.ones(len(view.slots), bool)
+            self._filtered.clear()
+        asked = _filter_of(request)
+        if asked == UNFILTERED:
+            return self._now[1]
+        view = self._filtered.pop(asked, None) or self._admitted(self._now[1], request)
+        self._filtered[asked] = view
+        if len(self._filtered) > KEPT_VIEWS:
+            self._filtered.popitem(last=False)
+        return view
+
+    def _admitted(self, view: _View, request: SearchRequest) -> _View:
+        """Return the memories of a view that the filters of a query admit."""
+        rows, keep = self._slots[view.slots], np.ones(len(view.slots), bool)
         if request.kinds is not None:
-            kinds = [KINDS.index(kind) for kind in request.kinds]
-            keep &= np.isin(rows["kind"][view.slots], kinds)
+            keep &= np.isin(rows["kind"], [KINDS.index(kind) for kind in request.kinds])
         if request.begin is not None:
-            keep &= rows["occurred"][view.slots] >= microseconds(request.begin)
+            keep &= rows["occurred"] >= microseconds(request.begin)
         if request.end is not None:
-            keep &= rows["occurred"][view.slots] < microseconds(request.end)
+            keep &= rows["occurred"] < microseconds(request.end)
         if request.min_importance:
-            keep &= rows["importance"][view.slots] >= np.float32(request.min_importance)
+            keep &= rows["importance"] >= np.float32(request.min_importance)
         return view if keep.all() else self._view(view.slots[keep])
 
     def _live(self, at: int) -> Flags:
@@ -434,7 +453,11 @@ class UserIndex:
         moments = [rows["expires"][rows["expires"] < FOREVER], [*self._planned.values()]]
         moments.append([begin - SOON for begin in self._begins.values()])
         self._moments = np.unique(np.concatenate(moments).astype(np.int64))
+        self._drop_views()
+
+    def _drop_views(self) -> None:
         self._now = None
+        self._filtered.clear()
 
     def _key(self, slot: int) -> tuple[bool, bool, bytes, int, int]:
         """Return what orders a slot: turns by thread, then the others, each by id."""
@@ -514,6 +537,11 @@ class _SlotTexts:
 
     def judged(self, judge: Callable[[str], bool], places: Places) -> Flags:
         return self._index.judged(judge, self._slots[places], self._seen)
+
+
+def _filter_of(request: SearchRequest) -> _Filter:
+    kinds = None if request.kinds is None else tuple(sorted(request.kinds))
+    return kinds, request.begin, request.end, request.min_importance
 
 
 def _products(vectors: Array, vector: Array) -> Array:
