@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from embedded_users import pid_of
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from resident_users import DrawnVectors, by_index, by_statement, make_resident
 
 from shared_core import MemoryEngine, Scope, StorageUnavailable, open_memory
 from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres
@@ -73,3 +74,57 @@ async def test_a_memory_with_two_hosts_goes_on_with_the_promoted_standby(
             assert (True,) == admin.execute("SELECT pg_promote()").fetchone()
         await memory.remember(ANN, "Ann keeps bees.")
         assert {"Ann sails.", "Ann keeps bees."} == await texts(memory)
+
+
+async def found(memory: MemoryEngine) -> set[str]:
+    """Return what the index of Ann finds, after a comparison with the statement."""
+    answer = await by_index(memory, ANN, "What does Ann do?")
+    assert answer == await by_statement(memory, ANN, "What does Ann do?")
+    return {text for _, text, *_ in answer[0].values()}
+
+
+async def test_an_index_answers_nothing_without_its_server_and_goes_on_with_it(
+    empty_home: Path,
+) -> None:
+    server = EmbeddedPostgres(empty_home)
+    dsn = server.acquire()
+    async with (
+        open_memory(dsn, embedder=DrawnVectors(), worker=False) as memory,
+        open_memory(dsn, embedder=DrawnVectors(), worker=False) as other,
+    ):
+        await memory.remember(ANN, "Ann sails.")
+        await make_resident(memory, ANN)
+        kill(empty_home)
+        with pytest.raises(StorageUnavailable, match="cannot be used"):
+            await memory.recall(ANN, "What does Ann do?")
+        server.acquire()
+        assert {"Ann sails."} == await found(memory)
+        await other.remember(ANN, "Ann keeps bees.")
+        assert {"Ann sails.", "Ann keeps bees."} == await found(memory)
+    server.release()
+    server.release()
+
+
+async def test_an_index_follows_a_standby_and_its_promotion(standby: tuple[str, str]) -> None:
+    primary, replica = standby
+    async with (
+        open_memory(primary, embedder=DrawnVectors(), worker=False) as writer,
+        open_memory(replica, embedder=DrawnVectors(), worker=False) as reader,
+    ):
+        told = [f"Ann has seen {number} ships." for number in range(12)]
+        await writer.remember(ANN, told)
+        until_replayed(*standby)
+        await make_resident(reader, ANN)
+        for text in ("Ann keeps bees.", "Ann paints.", "Ann skis."):
+            [key] = await writer.remember(ANN, [text])
+            until_replayed(*standby)
+            assert {*told, text} == await found(reader)
+            await writer.forget(ANN, key)
+            until_replayed(*standby)
+            assert {*told} == await found(reader)
+        kill(Path(str(conninfo_to_dict(primary)["host"])).parent)
+        with psycopg.connect(replica, autocommit=True) as admin:
+            assert (True,) == admin.execute("SELECT pg_promote()").fetchone()
+        async with open_memory(replica, embedder=DrawnVectors(), worker=False) as promoted:
+            await promoted.remember(ANN, "Ann swims.")
+        assert {*told, "Ann swims."} == await found(reader)

@@ -11,6 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from pgbouncer import pgbouncer
+from resident_users import DrawnVectors, by_index, by_statement, make_resident
 from standing_clock import StandingClock
 from typer.testing import CliRunner
 
@@ -105,6 +106,21 @@ async def test_a_pooler_that_keeps_statements_needs_nothing(
 ) -> None:
     await answers(keeping)
     assert "pooler" not in caplog.text
+
+
+@pytest.mark.parametrize("pooled", ["losing", "keeping", "single"])
+async def test_an_index_behind_a_pooler_answers_as_the_statement(
+    request: pytest.FixtureRequest, pooled: str
+) -> None:
+    dsn = request.getfixturevalue(pooled)
+    async with open_memory(dsn, embedder=DrawnVectors(), worker=False) as memory:
+        await memory.remember(ANN, [f"note {number}" for number in range(10)])
+        await make_resident(memory, ANN)
+        for number in range(10, 15):
+            await memory.remember(ANN, f"note {number}")
+            answer = await by_index(memory, ANN, "note 3")
+            assert answer == await by_statement(memory, ANN, "note 3")
+            assert number + 1 == len(answer[0])
 
 
 async def test_a_name_never_reaches_another_statement(losing: str) -> None:
