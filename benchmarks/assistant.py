@@ -1,10 +1,12 @@
-"""Measures whether the first recalled memories of short chats hold the current answer.
+"""Measures whether the first recalled memories of chats hold the current answer.
 
-    python -m benchmarks.assistant [--ranking linear|fusion|...] [--verbose] [--json]
+    python -m benchmarks.assistant [--data PATH ...] [--ranking linear|fusion|...] [--embedder e5]
+        [--verbose] [--json]
 
-Chats of about ten turns (benchmarks/data/assistant.json, ours, English and Chinese) are appended
-through the engine, one thread per session, and consolidated by the rules. Then every question goes
-to engine.recall(). The last line is one JSON object. Figures by language:
+Chats of a user with an assistant (--data: files or folders; by default benchmarks/data/chats, which
+the weights were fitted on) are appended through the engine, one thread per session, and
+consolidated by the rules. Then every question goes to engine.recall(). The last line is one JSON
+object. Figures by language:
 
 answered_at_1, answered_at_3  share of questions answered by the first or the first three memories
 current_first                 share of questions about a change where a memory with the current
@@ -19,30 +21,30 @@ import json
 import statistics
 import tempfile
 from collections import defaultdict
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from shared_core import Event, MemoryEngine, Scope, open_memory
+from benchmarks.chats import DATA, chats, is_answer, is_stale, remember_chat
+from shared_core import Scope, open_memory
 from shared_core.ports.recall import Ranking
 
-DATA = Path(__file__).parent / "data" / "assistant.json"
-ASKED_AT = datetime(2026, 7, 1, tzinfo=UTC)
 LIMIT = 10
 
 
-async def measure(ranking: Ranking, embedder: str, *, verbose: bool) -> dict[str, Any]:
+async def measure(
+    ranking: Ranking, embedder: str, paths: Sequence[Path], *, verbose: bool
+) -> dict[str, Any]:
     """Return the figures by language."""
     tallies: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    chats = json.loads(DATA.read_text(encoding="utf-8"))["conversations"]
     with tempfile.TemporaryDirectory() as folder:
         async with open_memory(Path(folder), embedder=embedder) as memory:
-            for number, chat in enumerate(chats):
+            for number, (_, chat) in enumerate(chats(paths)):
                 scope = Scope("assistant", str(number))
-                await _append(memory, scope, chat)
+                asked_at = await remember_chat(memory, scope, chat)
                 for question in chat["questions"]:
                     hits = await memory.recall(
-                        scope, question["text"], limit=LIMIT, ranking=ranking, asked_at=ASKED_AT
+                        scope, question["text"], limit=LIMIT, ranking=ranking, asked_at=asked_at
                     )
                     texts = [hit.memory.text for hit in hits]
                     _count(tallies[chat["language"]], question, texts, verbose=verbose)
@@ -53,32 +55,12 @@ async def measure(ranking: Ranking, embedder: str, *, verbose: bool) -> dict[str
     }
 
 
-async def _append(memory: MemoryEngine, scope: Scope, chat: dict[str, Any]) -> None:
-    for number, session in enumerate(chat["sessions"]):
-        begun = datetime.fromisoformat(session["date"]).replace(tzinfo=UTC) + timedelta(hours=9)
-        turns = [
-            Event(
-                event_id=f"{number}-{at}",
-                author=chat["user"] if line.startswith("u: ") else "assistant",
-                role="user" if line.startswith("u: ") else "agent",
-                text=line[3:],
-                occurred_at=begun + timedelta(minutes=at),
-            )
-            for at, line in enumerate(session["turns"])
-        ]
-        await memory.append_events(scope, f"session {number}", turns)
-        await memory.consolidate(scope, f"session {number}")
-
-
 def _count(
     tally: dict[str, list[float]], question: dict[str, Any], texts: list[str], *, verbose: bool
 ) -> None:
-    answers = [any(answer in text for answer in question["answer"]) for text in texts]
+    answers = [is_answer(question, text) for text in texts]
     first = answers.index(True) if True in answers else len(texts)
-    stale = [
-        any(old in text for old in question.get("stale", ())) and not answered
-        for text, answered in zip(texts, answers, strict=True)
-    ]
+    stale = [is_stale(question, text) for text in texts]
     is_current = first < (stale.index(True) if True in stale else len(texts) + 1)
     tally["answered_at_1"].append(float(first == 0))
     tally["answered_at_3"].append(float(first < 3))
@@ -89,14 +71,17 @@ def _count(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="First answers in short chats.")
+    parser = argparse.ArgumentParser(description="First answers in chats with an assistant.")
+    parser.add_argument("--data", type=Path, nargs="+", default=[DATA / "chats"])
     parser.add_argument("--ranking", choices=get_args(Ranking), default="linear")
     parser.add_argument("--embedder", default="use", help="use or e5")
     parser.add_argument("--verbose", action="store_true", help="print failed questions")
     parser.add_argument("--json", action="store_true", help="print only the JSON object")
     arguments = parser.parse_args()
     verbose = arguments.verbose and not arguments.json
-    found = asyncio.run(measure(arguments.ranking, arguments.embedder, verbose=verbose))
+    found = asyncio.run(
+        measure(arguments.ranking, arguments.embedder, arguments.data, verbose=verbose)
+    )
     print(json.dumps({"ranking": arguments.ranking, "embedder": arguments.embedder, **found}))
 
 

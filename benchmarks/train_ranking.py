@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from shared_core.recall import ranking
 from shared_core.recall.ranking import PART_OF
 from shared_core.recall.supersession import raised
 
+WEIGHTS = Path(ranking.__file__).parent / "weights" / "linear.v1.json"
 SHARES = {"locomo": 2.0, "memorybank": 1.5, "madial_zh": 2.0, "memdaily": 0.5, "madial_en": 0.5}
 """Weight of a set, by the start of its file name; other sets have weight 1."""
 LEFT_OUT = ("realmem",)
@@ -44,7 +45,7 @@ UNLIKELY = 1e-6
 
 
 def fit(questions: Sequence[TrainingQuestion], penalty: float = PENALTY) -> NDArray[np.float64]:
-    """Return a weight for each feature, by Newton's method with step halving."""
+    """Return a weight for each feature, of the least loss."""
     rows = np.concatenate([one.rows for one in questions]).astype(float)
     mean, deviation = rows.mean(0), rows.std(0) + 1e-9
     scaled = [(one.rows - mean) / deviation for one in questions]
@@ -69,7 +70,19 @@ def fit(questions: Sequence[TrainingQuestion], penalty: float = PENALTY) -> NDAr
             )
         return loss, slope, curve
 
-    weights = np.zeros(rows.shape[1])
+    weights = least(derivatives, rows.shape[1])
+    found: NDArray[np.float64] = weights / deviation
+    return found
+
+
+def least(
+    derivatives: Callable[[NDArray[np.float64]], tuple[float, Any, Any]], size: int
+) -> NDArray[np.float64]:
+    """Return the weights of the least loss, by Newton's method with step halving.
+
+    derivatives: returns the loss of weights, its slope and its curvature.
+    """
+    weights = np.zeros(size)
     loss, slope, curve = derivatives(weights)
     for _ in range(MOST_STEPS):
         step = np.linalg.solve(curve, slope)
@@ -81,8 +94,7 @@ def fit(questions: Sequence[TrainingQuestion], penalty: float = PENALTY) -> NDAr
         weights, (loss, slope, curve) = weights - step, there
         if np.abs(step).max() < LEAST_STEP:
             break
-    found: NDArray[np.float64] = weights / deviation
-    return found
+    return weights
 
 
 def _shares(questions: Sequence[TrainingQuestion]) -> NDArray[np.float64]:
@@ -135,12 +147,14 @@ def _count(tally: Tally, one: TrainingQuestion, scores: NDArray[np.float64]) -> 
 def named(weights: NDArray[np.float64]) -> dict[str, float]:
     """Return all weights by name, including those set by hand."""
     found = dict(zip(TRAINED, (round(float(weight), 4) for weight in weights), strict=True))
-    return {name: (found | dict(BY_HAND))[name] for name in PART_OF}
+    found |= BY_HAND
+    return {name: found[name] for name in PART_OF if name in found}
 
 
 def written(weights: Mapping[str, float], questions: Sequence[TrainingQuestion]) -> dict[str, Any]:
-    """Return the content of the file of weights."""
+    """Return the content of the file of weights; those of chats stay as they are."""
     return {
+        **json.loads(WEIGHTS.read_text(encoding="utf-8")),
         "name": "linear.v1",
         "trained_by": "python -m benchmarks.train_ranking",
         "questions": {
@@ -168,8 +182,7 @@ def main() -> None:
     found = written(named(fit(questions)), questions)
     print(json.dumps(found))
     if arguments.write:
-        target = Path(ranking.__file__).parent / "weights" / "linear.v1.json"
-        target.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+        WEIGHTS.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 
 def _questions(arguments: argparse.Namespace) -> list[TrainingQuestion]:

@@ -32,7 +32,9 @@ BY_HAND: Final[Mapping[str, float]] = {
 }  # fmt: skip
 """Weights that the labelled data cannot teach, chosen with benchmarks.assistant. The data holds
 turns only, without extracted facts and without repeated questions to an assistant."""
-TRAINED: Final = [name for name in PART_OF if name not in BY_HAND]
+OF_CHATS: Final = frozenset(["told_later", "user_length", "recency_past", "recency_before"])
+"""Features that only benchmarks.train_chat_ranking trains."""
+TRAINED: Final = [name for name in PART_OF if name not in {*BY_HAND, *OF_CHATS}]
 EVERY: Final = 5
 """Step between the used conversations of a set with more than HUNDREDS of them."""
 HUNDREDS: Final = 100

@@ -6,6 +6,7 @@ corpus, so that they are comparable between users and queries.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import MAXYEAR, MINYEAR, datetime, timedelta
@@ -23,6 +24,7 @@ from shared_core.recall.supersession import (
     CandidateRoles,
     Overtaken,
     asks_how_it_was,
+    asks_how_it_was_before,
     overtaken,
     told_in_full,
 )
@@ -118,6 +120,13 @@ LONG: Final = 30 * 86_400.0
 """Least time span, in seconds, over which recency is scaled."""
 READ_CHARACTERS: Final = 2_000
 """Maximum characters of a text that are searched for times."""
+SHARPNESS: Final = 1.5
+"""How fast the share of a memory in what is told falls with its z_similarity."""
+LEAST_TOLD: Final = 1e-9
+BRIEF_AGENT, LONG_AGENT = 60, 150
+"""Mean length of an agent's turns up to which, and from which on, memories are and are no chat."""
+AFTER: Final = timedelta(hours=1) // MICROSECOND
+"""What is said within this time is said at the same time."""
 
 
 class Matched:
@@ -147,6 +156,7 @@ def features(found: Matched) -> Mapping[str, Numbers]:
     known |= _of_time(found)
     length = found.corpus.length[found.candidates.numbers]
     known["echo"] = known["is_question"] * _echo(known["similarity"], length)
+    known |= _of_chat(found, known)
     for voices, is_so in _voices(found).items():
         for name in BY_VOICES[voices]:
             known[f"{voices}_{name}"] = float(is_so) * known[name]
@@ -289,6 +299,50 @@ def _of_time(found: Matched) -> dict[str, Numbers]:
         "recency": since / max(float(since.max()), LONG),
         "ended": nothing if asks_how_it_was(asked.text) else _ended(found.candidates),
     }
+
+
+def _of_chat(found: Matched, known: Mapping[str, Numbers]) -> dict[str, Numbers]:
+    """Return features of chats with an agent: how much was told later, and how long turns are.
+
+    told_later: the share of what the user told about the matter that was told after a memory, where
+    exp(SHARPNESS z_similarity) weighs each turn and fact of the user. user_length: log_length of a
+    turn of the user less their mean, else 0. recency_past, recency_before: recency where
+    the question asks about the past, or for the state before a change.
+    """
+    asked, length, roles = found.asked.text, known["log_length"], found.roles
+    usual = float(length[roles.is_turn].mean()) if roles.is_turn.any() else 0.0
+    is_told = roles.is_turn | roles.is_fact
+    meant = known["z_similarity"]
+    share = np.exp(SHARPNESS * (meant - meant.max())) * is_told
+    return {
+        "told_later": _later(share, found.candidates.occurred)
+        / max(float(share.sum()), LEAST_TOLD),
+        "user_length": (length - usual) * roles.is_turn,
+        "recency_past": known["recency"] * asks_how_it_was(asked),
+        "recency_before": known["recency"] * asks_how_it_was_before(asked),
+        "chat": np.full(len(length), _is_chat(length[roles.is_agent])),
+    }
+
+
+def _is_chat(log_lengths: Numbers) -> float:
+    """Return how much memories are a chat with an agent, 0 to 1, by the lengths of its turns.
+
+    An agent that writes pages, of which the user asks for details later, is 0: there what was said
+    first counts as much as what was said last (docs/decisions/0021).
+    """
+    if not len(log_lengths):
+        return 0.0
+    brief, long = math.log1p(BRIEF_AGENT), math.log1p(LONG_AGENT)
+    return min(max((long - float(log_lengths.mean())) / (long - brief), 0.0), 1.0)
+
+
+def _later(share: Numbers, moments: Moments) -> Numbers:
+    """Return the sum of the shares of what was said more than AFTER later, (K,)."""
+    order = np.argsort(moments)
+    from_there = np.append(np.cumsum(share[order][::-1])[::-1], 0.0)
+    begins = np.searchsorted(moments[order], moments + AFTER, side="right")
+    later: Numbers = from_there[begins]
+    return later
 
 
 def tells_when(text: str) -> bool:

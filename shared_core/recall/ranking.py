@@ -14,7 +14,7 @@ from datetime import datetime
 from functools import cache
 from importlib.resources import files
 from itertools import compress, islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -61,6 +61,10 @@ _PARTS: Final = {
     "when_told": "time",
     "recency": "time",
     "ended": "time",
+    "told_later": "time",
+    "recency_past": "time",
+    "recency_before": "time",
+    "user_length": "form",
     "fact": "kind",
     "summary": "kind",
 }
@@ -95,40 +99,65 @@ class _Weights:
             first=np.array([parts.index(part) for part in dict.fromkeys(parts)], np.intp),
         )
 
+    def parts_of(self, known: Mapping[str, Numbers]) -> dict[str, Numbers]:
+        """Return the parts of the scores of K candidates, (K,) each."""
+        weighted = self.column * np.array([known[name] for name in self.names])
+        return dict(zip(self.parts, np.add.reduceat(weighted, self.first), strict=True))
+
+
+Purpose: TypeAlias = Literal["general", "chat"]
+"""What weights are for: any memories, or the chat of a user with an agent."""
+
 
 def linear_parts(known: Mapping[str, Numbers]) -> dict[str, Numbers]:
-    """Return the parts of the scores of K candidates, (K,) each."""
+    """Return the parts of the scores of K candidates, (K,) each.
+
+    The feature "chat" says what the weights for chats count, 0 to 1; the general ones count for the
+    rest.
+    """
     used = _in_use.get() or _shipped()
-    weighted = used.column * np.array([known[name] for name in used.names])
-    return dict(zip(used.parts, np.add.reduceat(weighted, used.first), strict=True))
+    share = float(known["chat"][0])
+    if share in (0, 1):
+        return used["chat" if share else "general"].parts_of(known)
+    general, chat = used["general"].parts_of(known), used["chat"].parts_of(known)
+    nothing = np.zeros(len(known["chat"]))
+    return {
+        part: (1 - share) * general.get(part, nothing) + share * chat.get(part, nothing)
+        for part in {**general, **chat}
+    }
 
 
-_in_use: ContextVar[_Weights | None] = ContextVar("weights", default=None)
+_in_use: ContextVar[Mapping[Purpose, _Weights] | None] = ContextVar("weights", default=None)
 
 
 @contextmanager
 def use_weights(others: Mapping[str, float]) -> Iterator[None]:
-    """Rank with these weights in this context and the tasks it starts.
+    """Rank with these weights, for chats too, in this context and the tasks it starts.
 
     Benchmarks use it to measure weights on data that they were not trained on. Raises ValueError
     for the weight of an unknown feature.
     """
-    token = _in_use.set(_Weights.of(others, "the weights given"))
+    given = _Weights.of(others, "the weights given")
+    token = _in_use.set({"general": given, "chat": given})
     try:
         yield
     finally:
         _in_use.reset(token)
 
 
-def weights() -> Mapping[str, float]:
+def weights(purpose: Purpose = "general") -> Mapping[str, float]:
     """Return the weight of each feature: those of use_weights(), else the shipped ones."""
-    return (_in_use.get() or _shipped()).by_feature
+    return (_in_use.get() or _shipped())[purpose].by_feature
 
 
 @cache
-def _shipped() -> _Weights:
+def _shipped() -> Mapping[Purpose, _Weights]:
     text = (files("shared_core.recall") / "weights" / "linear.v1.json").read_text(encoding="utf-8")
-    return _Weights.of(json.loads(text)["weights"], "linear.v1.json")
+    read = json.loads(text)
+    return {
+        "general": _Weights.of(read["weights"], "linear.v1.json"),
+        "chat": _Weights.of(read["chat"]["weights"], "linear.v1.json, chat"),
+    }
 
 
 @dataclass(frozen=True, slots=True)

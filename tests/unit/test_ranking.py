@@ -370,7 +370,7 @@ def test_arousal_counts_from_0_to_1_whatever_a_value_says(told: JsonValue, count
 
 
 def test_every_weight_is_a_finite_number_of_a_known_part() -> None:
-    assert weights().keys() == PART_OF.keys()
+    assert weights().keys() | weights("chat").keys() == PART_OF.keys()
     assert set(PART_OF.values()) == set(SCORE_PARTS)
     assert all(math.isfinite(weight) for weight in weights().values())
 

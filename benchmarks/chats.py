@@ -1,0 +1,66 @@
+"""Chats of a user with an assistant: reads their files, and puts them into a memory.
+
+A file has `conversations`, each with `language`, `user`, `sessions` and `questions`;
+benchmarks/data/chats/README.md has the details.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from shared_core import Event, MemoryEngine, Scope
+
+DATA = Path(__file__).parent / "data"
+OWN = DATA / "assistant.json"
+SHORTLY = timedelta(days=10)
+"""Time between the last session of a chat and its questions."""
+
+
+def chats(paths: Iterable[Path]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the chats of files, and of all files of folders, with the name of their file.
+
+    Raises FileNotFoundError for a path that is not there.
+    """
+    for path in paths:
+        if not path.exists():
+            raise FileNotFoundError(f"no such file or folder: {path}")
+        for file in sorted(path.glob("*.json")) if path.is_dir() else [path]:
+            read = json.loads(file.read_text(encoding="utf-8"))
+            for chat in read.get("conversations", ()):
+                yield f"{file.parent.name}/{file.stem}", chat
+
+
+async def remember_chat(memory: MemoryEngine, scope: Scope, chat: dict[str, Any]) -> datetime:
+    """Append the sessions of a chat and consolidate them; return when it is asked about."""
+    asked_at = datetime.min.replace(tzinfo=UTC)
+    for number, session in enumerate(chat["sessions"]):
+        begun = datetime.fromisoformat(session["date"]).replace(tzinfo=UTC) + timedelta(hours=9)
+        turns = [
+            Event(
+                event_id=f"{number}-{at}",
+                author=chat["user"] if line.startswith("u: ") else "assistant",
+                role="user" if line.startswith("u: ") else "agent",
+                text=line[3:],
+                occurred_at=begun + timedelta(minutes=at),
+            )
+            for at, line in enumerate(session["turns"])
+        ]
+        await memory.append_events(scope, f"session {number}", turns)
+        await memory.consolidate(scope, f"session {number}")
+        asked_at = begun + SHORTLY
+    return asked_at
+
+
+def is_answer(question: dict[str, Any], text: str) -> bool:
+    """Tell whether a text holds one of the answers of a question."""
+    return any(answer in text for answer in question["answer"])
+
+
+def is_stale(question: dict[str, Any], text: str) -> bool:
+    """Tell whether a text holds only what was true before."""
+    stale = any(old in text for old in question.get("stale", ()))
+    return stale and not is_answer(question, text)
