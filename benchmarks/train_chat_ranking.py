@@ -1,12 +1,13 @@
 """Trains the weights of the linear ranking for chats of a user with an agent.
 
-    python -m benchmarks.train_chat_ranking [--data PATH ...] [--embedder e5] [--write]
+    python -m benchmarks.train_chat_ranking [--data PATH ...] [--embedder use e5] [--write]
 
 The chats (those of benchmarks/data/chats and assistant.json, unless others are given) are
-appended and consolidated by the engine, so that there are facts and summaries among the candidates.
-The weights maximise the mean log-probability, under a softmax over turns and facts, that an answer
-comes first; an L2 penalty holds the standardised weights small. Summaries are left out: one holds
-the answers of a whole session, and is long. Prints the figures of chats left out of a fit, by file.
+appended and consolidated by the engine with each embedder, so that there are facts among the
+candidates. The weights maximise the mean log-probability, under a softmax over turns and facts,
+that an answer comes first; an L2 penalty holds the standardised weights small. Summaries are left
+out: one holds the answers of a whole session, and is long. Prints the figures of chats left out of
+a fit, by file and embedder.
 --write: puts the weights into shared_core/recall/weights/linear.v1.json.
 """
 
@@ -74,7 +75,7 @@ async def collected(paths: Sequence[Path], embedder: str) -> list[ChatQuestion]:
                 asked_at = await remember_chat(memory, scope, chat)
                 for question in chat["questions"]:
                     hits = await _turns_and_facts(memory, scope, question["text"], asked_at)
-                    one = _question(question, hits, number, source)
+                    one = _question(question, hits, number, f"{source}, {embedder}")
                     if one.answers.any():
                         found.append(one)
     return found
@@ -152,10 +153,14 @@ def _count(tally: dict[str, list[bool]], one: ChatQuestion, scores: Numbers) -> 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Trains the weights for chats with an agent.")
     parser.add_argument("--data", type=Path, nargs="+", default=[DATA / "chats", OWN])
-    parser.add_argument("--embedder", default="e5")
+    parser.add_argument("--embedder", nargs="+", default=["use", "e5"])
     parser.add_argument("--write", action="store_true", help="put the weights into the project")
     arguments = parser.parse_args()
-    questions = asyncio.run(collected(arguments.data, arguments.embedder))
+    questions = [
+        one
+        for embedder in arguments.embedder
+        for one in asyncio.run(collected(arguments.data, embedder))
+    ]
     for source, figures in left_out(questions).items():
         print("chats left out:", source, figures)
     found = dict(zip(TRAINED, (round(float(one), 4) for one in fit(questions)), strict=True))
@@ -164,7 +169,7 @@ def main() -> None:
         read = json.loads(WEIGHTS.read_text(encoding="utf-8"))
         read["chat"] = {
             "trained_by": "python -m benchmarks.train_chat_ranking",
-            "questions": len(questions),
+            "questions": len(questions) // len(arguments.embedder),
             "by_hand": sorted(BY_HAND),
             "weights": found | BY_HAND,
         }
