@@ -117,16 +117,13 @@ BRIEF, TELLING = 8, 16
 """Length up to which a question only asks, and from which it also informs ("I moved to York, can
 you help me find a dentist?"); in words, for Chinese in characters and pairs."""
 LONG: Final = 30 * 86_400.0
-"""Least time span, in seconds, over which recency is scaled."""
+"""Least time span, in seconds, over which recency is scaled, and after which what was told later
+counts in full."""
 READ_CHARACTERS: Final = 2_000
 """Maximum characters of a text that are searched for times."""
-SHARPNESS: Final = 1.5
-"""How fast the share of a memory in what is told falls with its z_similarity."""
 LEAST_TOLD: Final = 1e-9
 BRIEF_AGENT, LONG_AGENT = 60, 150
 """Mean length of an agent's turns up to which, and from which on, memories are and are no chat."""
-AFTER: Final = timedelta(hours=1) // MICROSECOND
-"""What is said within this time is said at the same time."""
 
 
 class Matched:
@@ -305,23 +302,41 @@ def _of_chat(found: Matched, known: Mapping[str, Numbers]) -> dict[str, Numbers]
     """Return features of chats with an agent: how much was told later, and how long turns are.
 
     told_later: the share of what the user told about the matter that was told after a memory, where
-    exp(SHARPNESS z_similarity) weighs each turn and fact of the user. user_length: log_length of a
-    turn of the user less their mean, else 0. recency_past, recency_before: recency where
-    the question asks about the past, or for the state before a change.
+    exp(z_similarity) weighs each turn and fact of the user. What was told LONG after it or later
+    counts in full, what was told sooner in proportion: people change little from day to day.
+    user_length: log_length of a turn of the user less their mean, else 0. recency_past,
+    recency_before: recency where the question asks about the past, or for the state before a
+    change.
     """
     asked, length, roles = found.asked.text, known["log_length"], found.roles
     usual = float(length[roles.is_turn].mean()) if roles.is_turn.any() else 0.0
     is_told = roles.is_turn | roles.is_fact
     meant = known["z_similarity"]
-    share = np.exp(SHARPNESS * (meant - meant.max())) * is_told
+    share = np.exp(meant - meant.max()) * is_told
+    share /= max(float(share.sum()), LEAST_TOLD)
     return {
-        "told_later": _later(share, found.candidates.occurred)
-        / max(float(share.sum()), LEAST_TOLD),
+        "told_later": _later(share, found.candidates.occurred),
         "user_length": (length - usual) * roles.is_turn,
         "recency_past": known["recency"] * asks_how_it_was(asked),
         "recency_before": known["recency"] * asks_how_it_was_before(asked),
         "chat": np.full(len(length), _is_chat(length[roles.is_agent])),
     }
+
+
+def _later(share: Numbers, moments: Moments) -> Numbers:
+    """Return the sum of the shares of what was said later, times min(time between / LONG, 1), (K,).
+
+    By running sums over time, so that no pair of memories is compared.
+    """
+    times = (moments - moments.min()) * (1e-6 / LONG)
+    order = np.argsort(times)
+    at, shares = times[order], share[order]
+    total = np.append(0.0, np.cumsum(shares))
+    timed = np.append(0.0, np.cumsum(shares * at))
+    begin, end = np.searchsorted(at, times, "right"), np.searchsorted(at, times + 1, "left")
+    soon = timed[end] - timed[begin] - times * (total[end] - total[begin])
+    later: Numbers = soon + total[-1] - total[end]
+    return later
 
 
 def _is_chat(log_lengths: Numbers) -> float:
@@ -334,15 +349,6 @@ def _is_chat(log_lengths: Numbers) -> float:
         return 0.0
     brief, long = math.log1p(BRIEF_AGENT), math.log1p(LONG_AGENT)
     return min(max((long - float(log_lengths.mean())) / (long - brief), 0.0), 1.0)
-
-
-def _later(share: Numbers, moments: Moments) -> Numbers:
-    """Return the sum of the shares of what was said more than AFTER later, (K,)."""
-    order = np.argsort(moments)
-    from_there = np.append(np.cumsum(share[order][::-1])[::-1], 0.0)
-    begins = np.searchsorted(moments[order], moments + AFTER, side="right")
-    later: Numbers = from_there[begins]
-    return later
 
 
 def tells_when(text: str) -> bool:

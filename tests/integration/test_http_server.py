@@ -75,7 +75,9 @@ def test_it_stops_when_told_and_answers_what_it_began(dsn: str, tmp_path: Path) 
         answered = [one.exception() or one.result() for one in begun]
         assert 0 == server.process.wait(60), server.log()
     refused = [one for one in answered if one != 200]
-    assert all(isinstance(one, httpx.ConnectError | httpx.ReadError) for one in refused)
+    # A connection that was waiting to be accepted ends before, while or after it is written to.
+    ended = httpx.ConnectError | httpx.ReadError | httpx.RemoteProtocolError
+    assert all(isinstance(one, ended) for one in refused), refused
     lines = server.lines()
     assert "stopped" == lines[-1]["message"]
     done = [line for line in lines if line["message"] == "request" and line["status"] == 200]

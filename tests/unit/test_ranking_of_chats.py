@@ -72,12 +72,22 @@ def test_an_agent_that_writes_pages_is_no_chat() -> None:
     assert PORTO[2] == first("where is my home?", [PORTO, LYON, *REST], agent=LONG_AGENT)
 
 
-def test_what_is_told_within_an_hour_is_told_at_the_same_time() -> None:
-    soon: Turn = ("user", 1 + 1 / 48, "moved the boxes", 0.6)
-    hits = {hit.memory.text: hit for hit in answered("my home?", [PORTO, soon, *REST])}
-    told_later = [hits[text].parts["told_later"] for text in (PORTO[2], soon[2])]
-    assert told_later[0] == pytest.approx(told_later[1])
-    assert 0 < told_later[0] < 0.5
+def test_what_was_told_later_counts_by_its_nearness_and_by_the_time_between() -> None:
+    turns: list[Turn] = [
+        ("user", day, f"turn {number}", near)
+        for number, (day, near) in enumerate([(1, 0.4), (4, 0.6), (4, 0.1), (25, 0.5), (80, 0.3)])
+    ]
+    hits = answered("my home?", turns, agent=None)
+    z = {hit.memory.text: hit.parts["z_similarity"] for hit in hits}
+    total = sum(math.exp(one) for one in z.values())
+    for hit in hits:
+        began = hit.memory.occurred_at
+        later = sum(
+            math.exp(z[other.memory.text])
+            * min(max((other.memory.occurred_at - began) / timedelta(days=30), 0), 1)
+            for other in hits
+        )
+        assert hit.parts["told_later"] == pytest.approx(later / total)
 
 
 @given(some.floats(BRIEF_AGENT, LONG_AGENT), some.floats(0, 2))
