@@ -17,7 +17,7 @@ import numpy as np
 from shared_core.core.timestamps import EPOCH, microseconds
 from shared_core.nlp.bm25 import spread
 from shared_core.nlp.dates import TimeRange, resolve
-from shared_core.nlp.text import is_question, search_terms
+from shared_core.nlp.text import is_question, language, search_terms
 from shared_core.ports.recall import Candidates, Corpus, RankingQuery, TurnOrder
 from shared_core.recall.matches import Matches, has_next
 from shared_core.recall.supersession import (
@@ -121,9 +121,11 @@ LONG: Final = 30 * 86_400.0
 counts in full."""
 READ_CHARACTERS: Final = 2_000
 """Maximum characters of a text that are searched for times."""
-LEAST_TOLD: Final = 1e-9
 BRIEF_AGENT, LONG_AGENT = 60, 150
 """Mean length of an agent's turns up to which, and from which on, memories are and are no chat."""
+CHINESE_LENGTH: Final = 5
+"""Length of a Chinese text beside that of an English one that says the same: its characters and
+their pairs count, and no stop words are left out."""
 
 
 class Matched:
@@ -301,26 +303,33 @@ def _of_time(found: Matched) -> dict[str, Numbers]:
 def _of_chat(found: Matched, known: Mapping[str, Numbers]) -> dict[str, Numbers]:
     """Return features of chats with an agent: how much was told later, and how long turns are.
 
-    told_later: the share of what the user told about the matter that was told after a memory, where
-    exp(z_similarity) weighs each turn and fact of the user. What was told LONG after it or later
-    counts in full, what was told sooner in proportion: people change little from day to day.
-    user_length: log_length of a turn of the user less their mean, else 0. recency_past,
-    recency_before: recency where the question asks about the past, or for the state before a
-    change.
+    told_later: the share of what people told about the matter that was told after a memory, where
+    exp(z_similarity) weighs each turn that is no agent's, and each fact. What was told LONG after
+    it or later counts in full, what was told sooner in proportion: people change little from day to
+    day. 0 where meaning tells no memory from another. user_length: log_length of a turn that is no
+    agent's less their mean, else 0. recency_past, recency_before: recency where the question asks
+    about the past, or for the state before a change.
     """
     asked, length, roles = found.asked.text, known["log_length"], found.roles
     usual = float(length[roles.is_turn].mean()) if roles.is_turn.any() else 0.0
-    is_told = roles.is_turn | roles.is_fact
-    meant = known["z_similarity"]
-    share = np.exp(meant - meant.max()) * is_told
-    share /= max(float(share.sum()), LEAST_TOLD)
     return {
-        "told_later": _later(share, found.candidates.occurred),
+        "told_later": _later(_shares(found, known), found.candidates.occurred),
         "user_length": (length - usual) * roles.is_turn,
         "recency_past": known["recency"] * asks_how_it_was(asked),
         "recency_before": known["recency"] * asks_how_it_was_before(asked),
-        "chat": np.full(len(length), _is_chat(length[roles.is_agent])),
+        "chat": np.full(len(length), _is_chat(found)),
     }
+
+
+def _shares(found: Matched, known: Mapping[str, Numbers]) -> Numbers:
+    """Return the share of each candidate in what was told about the matter, (K,)."""
+    meant = known["z_similarity"]
+    is_told = found.roles.is_turn | found.roles.is_fact
+    if not is_told.any() or not meant.any():
+        return np.zeros(len(meant))
+    near = np.where(is_told, np.exp(np.minimum(meant - meant[is_told].max(), 0.0)), 0.0)
+    shares: Numbers = near / near.sum()
+    return shares
 
 
 def _later(share: Numbers, moments: Moments) -> Numbers:
@@ -339,16 +348,25 @@ def _later(share: Numbers, moments: Moments) -> Numbers:
     return later
 
 
-def _is_chat(log_lengths: Numbers) -> float:
-    """Return how much memories are a chat with an agent, 0 to 1, by the lengths of its turns.
+def _is_chat(found: Matched) -> float:
+    """Return how much candidates are a chat with an agent, 0 to 1, by the lengths of its turns.
 
     An agent that writes pages, of which the user asks for details later, is 0: there what was said
     first counts as much as what was said last (docs/decisions/0021).
     """
-    if not len(log_lengths):
+    places = np.flatnonzero(found.roles.is_agent)
+    if not len(places):
         return 0.0
-    brief, long = math.log1p(BRIEF_AGENT), math.log1p(LONG_AGENT)
-    return min(max((long - float(log_lengths.mean())) / (long - brief), 0.0), 1.0)
+    length = found.corpus.length[found.candidates.numbers[places]]
+    is_chinese = found.candidates.texts.judged(has_chinese_length, places)
+    mean = float(np.where(is_chinese, length / CHINESE_LENGTH, length).mean())
+    brief, long = math.log(BRIEF_AGENT), math.log(LONG_AGENT)
+    return min(max((long - math.log(max(mean, 1.0))) / (long - brief), 0.0), 1.0)
+
+
+def has_chinese_length(text: str) -> bool:
+    """Tell whether most search terms of a text are Chinese characters and their pairs."""
+    return language(text[:READ_CHARACTERS]) == "zh"
 
 
 def tells_when(text: str) -> bool:

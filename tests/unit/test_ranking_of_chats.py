@@ -11,6 +11,7 @@ from hypothesis import given, strategies as some
 
 from shared_core.core.domain import Hit, Memory, MemoryId, Role
 from shared_core.core.ids import uuid7
+from shared_core.nlp.text import search_terms
 from shared_core.ports.recall import Candidate, Candidates, Corpus, RankingQuery, Recalled
 from shared_core.recall.features import BRIEF_AGENT, LONG_AGENT
 from shared_core.recall.ranking import PART_OF, rank, weights
@@ -109,6 +110,41 @@ def test_the_share_of_the_weights_for_chats_is_told() -> None:
     ]
     assert [0, 1, 0] == [shares[0], shares[1], shares[3]]
     assert 0 < shares[2] < 1
+
+
+def test_a_chinese_answer_of_the_agent_is_as_long_as_its_english_one() -> None:
+    """Chinese search terms are characters and pairs: 150 characters are 240 terms."""
+    brief, long = "可以先放凉再装盒，" * 17, "可以先放凉再装盒，" * 100
+    shares = [chat_share(text) for text in (brief, long, "Let it cool first. " * 17)]
+    assert [1, 0, 1] == shares
+
+
+def chat_share(answer: str) -> float:
+    said: list[Turn] = [PORTO, ("agent", 20, answer, 0.1)]
+    candidates = Candidates.of([candidate(number, turn) for number, turn in enumerate(said)])
+    corpus = Corpus.of(
+        similarity=[0.6, 0.1], length=[6, len(search_terms(answer))],
+        opens=[True, True], holders=[], words=[], terms=1,
+    )  # fmt: skip
+    asked = RankingQuery(text="my home?", terms=["home"], now=BEGAN)
+    [first, _] = rank(Recalled(candidates=candidates, corpus=corpus), asked, limit=2)
+    return first.parts["chat"]
+
+
+def test_without_vectors_the_words_of_a_question_count_more_than_the_time() -> None:
+    told: list[Turn] = [("user", day, f"turn of day {day}", 0) for day in range(1, 60, 8)]
+    told.append(("agent", 60, "I see.", 0))
+    candidates = Candidates.of([candidate(number, turn) for number, turn in enumerate(told)])
+    corpus = Corpus.of(
+        similarity=[None] * len(told), length=[6] * len(told), opens=[True] * len(told),
+        holders=[0, 0, 0, 0, 1, 2, 3, 4, 5], words=[0, 1, 2, 3, 0, 0, 0, 0, 0], terms=4,
+    )  # fmt: skip
+    asked = RankingQuery(
+        text="one two three four", terms=["one", "two", "three", "four"], now=BEGAN
+    )
+    hits = rank(Recalled(candidates=candidates, corpus=corpus), asked, limit=len(told))
+    assert told[0][2] == hits[0].memory.text
+    assert {0.0} == {hit.parts["told_later"] for hit in hits}
 
 
 def test_every_weight_for_chats_is_a_finite_number_of_a_known_part() -> None:
