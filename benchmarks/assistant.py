@@ -19,14 +19,12 @@ import argparse
 import asyncio
 import json
 import statistics
-import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from benchmarks.chats import DATA, chats, is_answer, is_stale, remember_chat
-from shared_core import Scope, open_memory
+from benchmarks.chats import DATA, answers, is_answer, is_stale
 from shared_core.ports.recall import Ranking
 
 LIMIT = 10
@@ -37,17 +35,9 @@ async def measure(
 ) -> dict[str, Any]:
     """Return the figures by language."""
     tallies: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    with tempfile.TemporaryDirectory() as folder:
-        async with open_memory(Path(folder), embedder=embedder) as memory:
-            for number, (_, chat) in enumerate(chats(paths)):
-                scope = Scope("assistant", str(number))
-                asked_at = await remember_chat(memory, scope, chat)
-                for question in chat["questions"]:
-                    hits = await memory.recall(
-                        scope, question["text"], limit=LIMIT, ranking=ranking, asked_at=asked_at
-                    )
-                    texts = [hit.memory.text for hit in hits]
-                    _count(tallies[chat["language"]], question, texts, verbose=verbose)
+    async for one in answers(paths, embedder, LIMIT, ranking):
+        texts = [hit.memory.text for hit in one.hits]
+        _count(tallies[one.language], one.question, texts, verbose=verbose)
     return {
         language: {name: round(statistics.fmean(found), 3) for name, found in sorted(tally.items())}
         | {"questions": len(tally["answered_at_1"]), "changed": len(tally["current_first"])}
@@ -58,8 +48,8 @@ async def measure(
 def _count(
     tally: dict[str, list[float]], question: dict[str, Any], texts: list[str], *, verbose: bool
 ) -> None:
-    answers = [is_answer(question, text) for text in texts]
-    first = answers.index(True) if True in answers else len(texts)
+    are_right = [is_answer(question, text) for text in texts]
+    first = are_right.index(True) if True in are_right else len(texts)
     stale = [is_stale(question, text) for text in texts]
     is_current = first < (stale.index(True) if True in stale else len(texts) + 1)
     tally["answered_at_1"].append(float(first == 0))

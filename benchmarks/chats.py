@@ -7,12 +7,15 @@ benchmarks/data/chats/README.md has the details.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+import tempfile
+from collections.abc import AsyncIterator, Iterable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from shared_core import Event, MemoryEngine, Scope
+from shared_core import Event, Hit, MemoryEngine, Scope, open_memory
+from shared_core.ports.recall import Ranking
 
 DATA = Path(__file__).parent / "data"
 OWN = DATA / "assistant.json"
@@ -32,6 +35,36 @@ def chats(paths: Iterable[Path]) -> Iterator[tuple[str, dict[str, Any]]]:
             read = json.loads(file.read_text(encoding="utf-8"))
             for chat in read.get("conversations", ()):
                 yield f"{file.parent.name}/{file.stem}", chat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """A question of a chat, and the hits of recall. chat: number of the chat; source: its file."""
+
+    chat: int
+    source: str
+    language: str
+    question: dict[str, Any]
+    hits: list[Hit]
+
+
+async def answers(
+    paths: Iterable[Path], embedder: str, limit: int, ranking: Ranking = "linear"
+) -> AsyncIterator[Answered]:
+    """Remember chats, and ask all their questions in a new memory."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with open_memory(Path(folder), embedder=embedder) as memory:
+            for number, (source, chat) in enumerate(chats(paths)):
+                scope = Scope("chats", str(number))
+                asked_at = await remember_chat(memory, scope, chat)
+                for question in chat["questions"]:
+                    found = await memory.recall(
+                        scope, question["text"], limit=limit, ranking=ranking, asked_at=asked_at
+                    )
+                    yield Answered(
+                        chat=number, source=source, language=chat["language"],
+                        question=question, hits=[*found],
+                    )  # fmt: skip
 
 
 async def remember_chat(memory: MemoryEngine, scope: Scope, chat: dict[str, Any]) -> datetime:

@@ -16,20 +16,17 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.chats import DATA, OWN, chats, is_answer, is_stale, remember_chat
+from benchmarks.chats import DATA, OWN, Answered, answers, is_answer, is_stale
 from benchmarks.train_ranking import WEIGHTS, least
-from shared_core import Hit, MemoryEngine, Scope, open_memory
 
 BY_HAND: Final = {"ended": -4.0, "coverage": 1.5, "summary": -2.0}
 """What the chats cannot teach. Too few of their facts end. Their questions are asked in other words
@@ -67,39 +64,21 @@ class ChatQuestion:
 
 async def collected(paths: Sequence[Path], embedder: str) -> list[ChatQuestion]:
     """Return the questions of chats that some turn or fact answers."""
-    found: list[ChatQuestion] = []
-    with tempfile.TemporaryDirectory() as folder:
-        async with open_memory(Path(folder), embedder=embedder) as memory:
-            for number, (source, chat) in enumerate(chats(paths)):
-                scope = Scope("train", str(number))
-                asked_at = await remember_chat(memory, scope, chat)
-                for question in chat["questions"]:
-                    hits = await _turns_and_facts(memory, scope, question["text"], asked_at)
-                    one = _question(question, hits, number, f"{source}, {embedder}")
-                    if one.answers.any():
-                        found.append(one)
-    return found
+    asked = [_question(one, embedder) async for one in answers(paths, embedder, EVERYTHING)]
+    return [one for one in asked if one.answers.any()]
 
 
-async def _turns_and_facts(
-    memory: MemoryEngine, scope: Scope, text: str, asked_at: datetime
-) -> list[Hit]:
-    hits = await memory.recall(scope, text, limit=EVERYTHING, asked_at=asked_at)
-    return [hit for hit in hits if hit.memory.kind != "summary"]
-
-
-def _question(
-    question: dict[str, Any], hits: Sequence[Hit], chat: int, source: str
-) -> ChatQuestion:
+def _question(one: Answered, embedder: str) -> ChatQuestion:
+    hits = [hit for hit in one.hits if hit.memory.kind != "summary"]
     return ChatQuestion(
-        chat=chat,
-        source=source,
+        chat=one.chat,
+        source=f"{one.source}, {embedder}",
         rows=np.array([[hit.parts[name] for name in TRAINED] for hit in hits]),
         offset=np.array(
             [sum(weight * hit.parts[name] for name, weight in BY_HAND.items()) for hit in hits]
         ),
-        answers=np.array([is_answer(question, hit.memory.text) for hit in hits]),
-        stale=np.array([is_stale(question, hit.memory.text) for hit in hits]),
+        answers=np.array([is_answer(one.question, hit.memory.text) for hit in hits]),
+        stale=np.array([is_stale(one.question, hit.memory.text) for hit in hits]),
     )
 
 

@@ -34,7 +34,7 @@ def microseconds(moment: datetime) -> int:
 
 
 def moment_at(microseconds: int) -> datetime:
-    """Return the moment so many microseconds after EPOCH, within EARLIEST and LATEST."""
+    """Return the moment at a number of microseconds since EPOCH, within EARLIEST and LATEST."""
     try:
         return EPOCH + timedelta(microseconds=microseconds)
     except OverflowError:

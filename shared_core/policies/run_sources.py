@@ -57,8 +57,8 @@ class StoredTurn(NamedTuple):
 class Sources:
     """The sources that a run adds.
 
-    memories, edges: new bases. joined: turns of a summary, or of what a memory was drawn from, some
-    of which may be stored. drawn: memories, and what each was drawn from.
+    memories, edges: new bases. joined: turns of a summary, or of what a memory was drawn from; some
+    may be stored already. drawn: memories, and what each was drawn from.
     """
 
     memories: list[SourceRow] = field(default_factory=list)

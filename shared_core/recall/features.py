@@ -351,8 +351,8 @@ def _later(share: Numbers, moments: Moments) -> Numbers:
 def _is_chat(found: Matched) -> float:
     """Return how much candidates are a chat with an agent, 0 to 1, by the lengths of its turns.
 
-    An agent that writes pages, of which the user asks for details later, is 0: there what was said
-    first counts as much as what was said last (docs/decisions/0021).
+    Where an agent writes pages and the user asks for details later, it is 0: there the first turns
+    count as much as the last ones (docs/decisions/0021).
     """
     places = np.flatnonzero(found.roles.is_agent)
     if not len(places):

@@ -46,7 +46,7 @@ SPARE: Final = 1.25
 MOST_DEAD: Final = 0.25
 """Share of unused slots above which an index is read anew."""
 MOST_INSERTED: Final = 100
-"""Up to so many new memories are put in their places; more are sorted with all others."""
+"""Maximum number of new memories that are put in their places; more are sorted with all others."""
 KEPT_VIEWS: Final = 2
 """Number of filtered views that an index keeps besides that of all living memories."""
 UNIT, RECORD = "\x1f", "\x1e"
@@ -129,7 +129,7 @@ class _View:
 
 
 class UserIndex:
-    """The memories of one user with the vectors of one model; every method takes the lock.
+    """The memories of one user with the vectors of one model. Its lock guards the arrays.
 
     seen: the last change that the arrays hold. is_behind: changes are known to have come since.
     """
@@ -161,7 +161,7 @@ class UserIndex:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether so many slots are unused that the index should be read anew."""
+        """Whether more than MOST_DEAD of the slots are unused: the index should be read anew."""
         return self._dead > MOST_DEAD * self._used
 
     @property
@@ -206,6 +206,8 @@ class UserIndex:
                     one[...] = np.zeros((), one.dtype)
             self._slot_of.clear()
             self._judgements.clear()
+            self._threads, self._voices = _Numbered(), _Numbered()
+            self._begins, self._planned, self._ends = {}, {}, {}
             self._order = np.zeros(0, np.intp)
             self._drop_views()
 
@@ -557,12 +559,13 @@ def _products(vectors: Array, vector: Array) -> Array:
 
 
 def _with_room(array: Array, size: int) -> Array:
-    """Return the array with room for so many rows, and some more."""
+    """Return the array with room for a number of rows, and some more; one that grew is zeroed."""
     if size <= len(array):
         return array
     room = size if not len(array) else max(size, int(len(array) * SPARE))
     grown = np.zeros((room, *array.shape[1:]), array.dtype)
     grown[: len(array)] = array
+    array[...] = np.zeros((), array.dtype)
     return grown
 
 

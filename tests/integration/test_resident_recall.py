@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from random import Random
 from typing import Any
 
 import pytest
@@ -170,6 +171,56 @@ async def test_a_user_who_is_too_large_has_no_index(
     await memory.recall(ANN, "tea")
     await until(lambda: indexes(memory)._refused)
     assert [] == indexes(memory).users and await memory.recall(ANN, "tea")
+
+
+async def test_long_texts_count_before_an_index_is_read(
+    memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An index of a few long texts would be read in full only to be dropped."""
+    words = Random(1)
+    await memory.remember(ANN, [" ".join(f"{words.random()}" for _ in range(2_000))])
+    monkeypatch.setattr(indexes(memory), "_most_bytes", 10_000)
+    read = indexes(memory)._read
+    was_read = []
+    monkeypatch.setattr(indexes(memory), "_read", lambda *key: was_read.append(key) or read(*key))
+    await memory.recall(ANN, "tea")
+    await until(lambda: indexes(memory)._refused)
+    assert [] == was_read == indexes(memory).users
+
+
+async def test_an_index_that_fails_leaves_those_of_other_users_alone(
+    memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await memory.remember(ANN, ["Ann likes tea."])
+    await memory.remember(BOB, ["Bob likes tea."])
+    load = indexes(memory)._load
+
+    async def fails(key: tuple[str, str | None]) -> None:
+        if key[0] == scope_path(ANN):
+            raise ValueError("no such array")
+        await load(key)
+
+    monkeypatch.setattr(indexes(memory), "_load", fails)
+    await memory.recall(ANN, "tea")
+    await make_resident(memory, BOB)
+    assert [scope_path(BOB)] == indexes(memory).users and await memory.recall(ANN, "tea")
+    assert "ValueError: no such array" in caplog.text
+
+
+async def test_old_vectors_that_are_dropped_leave_the_arrays(memory: MemoryEngine) -> None:
+    """The model of this process is no longer in use, and only words find memories."""
+
+    class Other(DrawnVectors):
+        model = "another one"
+
+    await memory.remember(ANN, ["Ann likes tea.", "Ann has a cat."])
+    await make_resident(memory, ANN)
+    await memory.reembed(Other(), drop_old=True)
+    assert [] == indexes(memory).users
+    await make_resident(memory, ANN)
+    found = await by_index(memory, ANN, "tea")
+    assert found == await by_statement(memory, ANN, "tea")
+    assert {9.0} == {*found[1][0]}  # no vector
 
 
 async def test_an_index_that_answers_nothing_is_dropped(memory: MemoryEngine) -> None:

@@ -11,6 +11,7 @@ from shared_core.core.namespaces import ROOT, from_path
 from shared_core.errors import EmbeddingMismatch
 from shared_core.ports.indexes import EmbeddedField
 from shared_core.ports.storage import Clock
+from shared_core.storage.postgres.connection.changes import ANY, note_step
 from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.statements import steps
 
@@ -64,5 +65,8 @@ class PostgresReembed:
         ]
 
     async def drop_old_vectors(self, model: str, limit: int) -> int:
-        [(count,)] = await self._database.rows(ROOT, "drop_old_vectors", model=model, limit=limit)
-        return int(count)
+        counts = await self._database.rows(ROOT, "drop_old_vectors", model=model, limit=limit)
+        for tenant, _ in counts:  # processes that are open with the old model read anew
+            if notes := self._database.noted(note_step(tenant, [ANY])):
+                await self._database.run(tenant, *notes)
+        return sum(count for _, count in counts)

@@ -46,7 +46,7 @@ _AFTER_S: Final = 0.1
 _REFUSED_S: Final = 300.0
 """Seconds for which a user without an index is not looked at again."""
 _BYTES_A_MEMORY: Final = 500
-"""Bytes of a memory in an index besides its vector, about."""
+"""Bytes of a memory in an index besides its text and its vector, about."""
 _READ: Final = (
     "changes_since", "resident_memories", "resident_vectors", "resident_facts",
     "resident_fact_turns", "resident_ended_turns",
@@ -248,6 +248,9 @@ class ResidentIndexes:
                 if not self._is_closed:
                     log.warning("an index of recall was not read: %s", error)
                 self._refuse(key)
+            except Exception:  # the other users wait for this task; the statement answers this one
+                log.exception("an index of recall was not read")
+                self._refuse(key)
             except BaseException:
                 self._is_reading = False
                 raise
@@ -257,9 +260,9 @@ class ResidentIndexes:
 
     async def _load(self, key: _Key) -> None:
         tenant, model = key
-        sized = step("resident_size", {"tenant": tenant, "model": model})
-        [[(vectors, dimensions)]] = await self._database.run(tenant, sized)
-        size = vectors * (4 * (dimensions or 0) + _BYTES_A_MEMORY)
+        [[sizes]] = await self._database.run(tenant, step("resident_size", _values(tenant, model)))
+        memories, text_bytes, vectors, dimensions = sizes
+        size = memories * _BYTES_A_MEMORY + text_bytes + vectors * 4 * (dimensions or 0)
         read = await self._read(key, None) if size <= self._most_bytes else None
         if read is None and size <= self._most_bytes:
             return  # nothing was ever written for the user
@@ -324,16 +327,15 @@ class ResidentIndexes:
 
 def read_steps(tenant: str, model: str | None, now: datetime, since: UUID | None) -> list[Step]:
     """Return the steps that read what changed since a write, or everything, for packed()."""
-    values = {
-        "tenant": tenant,
-        "model": model,
-        "now": now,
-        "seen": since,
-        "path": MEMORIES_PATH,
-        "path_end": path_end(MEMORIES_PATH),
-    }
+    values = _values(tenant, model) | {"now": now, "seen": since}
     filter_sql = "true" if since is None else _changed_sql()
     return [step(name, values, filter_sql=filter_sql) for name in _READ]
+
+
+def _values(tenant: str, model: str | None) -> dict[str, object]:
+    """Return the values of statements that read all memories of a user."""
+    path = {"path": MEMORIES_PATH, "path_end": path_end(MEMORIES_PATH)}
+    return {"tenant": tenant, "model": model, **path}
 
 
 def packed(answers: Sequence[Rows], since: UUID | None) -> PackedMemories | None:

@@ -26,7 +26,7 @@ UPDATE embedding_models SET active = false WHERE active AND model <> %(model)s
 UPDATE embedding_models SET active = true WHERE model = %(model)s
 
 -- name: drop_old_vectors
--- Deletes some vectors of other models where this model has one, and returns how many.
+-- Deletes some vectors of other models where this model has one; returns their number by user.
 WITH old AS (
     SELECT e.tenant_id, e.model, e.memory_id, e.field FROM embeddings e
     WHERE e.model <> %(model)s
@@ -38,6 +38,6 @@ WITH old AS (
     DELETE FROM embeddings e USING old o
     WHERE e.tenant_id = o.tenant_id AND e.model = o.model AND e.memory_id = o.memory_id
       AND e.field = o.field
-    RETURNING 1
+    RETURNING e.tenant_id
 )
-SELECT count(*) FROM gone
+SELECT tenant_id, count(*) FROM gone GROUP BY tenant_id ORDER BY tenant_id

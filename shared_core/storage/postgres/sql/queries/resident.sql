@@ -16,9 +16,13 @@ SELECT write_ids[1], CASE WHEN write_ids[1] IS DISTINCT FROM %(seen)b::uuid THEN
 FROM memory_changes WHERE tenant_id = %(tenant)s
 
 -- name: resident_size
--- The number of vectors of a user, and of the numbers in each.
-SELECT count(*), (SELECT dimensions FROM embedding_models WHERE model = %(model)s)
-FROM embeddings WHERE tenant_id = %(tenant)s AND model = %(model)s
+-- The number of memories of a user, the bytes of their texts as they are stored, the number of
+-- vectors, and of the numbers in each.
+SELECT count(*), coalesce(sum(pg_column_size(m.text)), 0),
+       (SELECT count(*) FROM embeddings WHERE tenant_id = %(tenant)s AND model = %(model)s),
+       (SELECT dimensions FROM embedding_models WHERE model = %(model)s)
+FROM memories m
+WHERE {one_tenant} AND {below} AND m.superseded_at IS NULL AND m.demoted_at IS NULL
 
 -- name: resident_memories
 -- Words are joined by the unit separator, those of two memories by the record separator.
