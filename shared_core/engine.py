@@ -229,13 +229,14 @@ class MemoryEngine:
             if self._storage.is_embedded:
                 await self.open()
             if model:
-                await self.load_model()
+                await self._handle.embedding.load(is_open=self._storage.is_embedded)
         except MemoryCoreError:
             self._cold_until = time.monotonic() + COLD_RETRY_S
 
     async def load_model(self) -> None:
         """Load a bundled embedder; others have nothing to load. Raises ModelUnavailable."""
-        await self._handle.embedding.load()
+        await self.open()  # the database knows which one
+        await self._handle.embedding.load(is_open=True)
 
     async def close(self, *, drain_s: float = DRAIN_S) -> None:
         """Close all connections; an embedded server stops with its last user.

@@ -50,8 +50,9 @@ def open_memory(
     Args:
         uri: None or "embedded" for a private PostgreSQL in HIPPOCAMPUS_HOME; a folder (Path or
             "embedded:///folder"); or the DSN of a server. Default: HIPPOCAMPUS_URI.
-        embedder: "use" (default), "e5", "google:MODEL", a LangChain Embeddings object or a
-            function; see shared_core.models.
+        embedder: "use", "e5", "google:MODEL", a LangChain Embeddings object or a function; see
+            shared_core.models. Default: the model whose vectors the database holds; for a new
+            database "use".
         llm: a model of Google ADK or LangChain, or a function, that extracts facts and writes
             summaries (shared_core.models). Default: rules.
         extractor: your own extractor, instead of llm.
@@ -90,7 +91,7 @@ def open_memory(
     if strategy is not None:
         checked_strategy(strategy)
     storage = open_storage(settings, clock, strength)
-    embedding = Embedding(resolve_embedder(embedder), storage)
+    embedding = Embedding(None if embedder is None else resolve_embedder(embedder), storage)
     return MemoryEngine(
         storage,
         embedding,

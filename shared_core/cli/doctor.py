@@ -27,8 +27,9 @@ from shared_core.errors import (
     PermissionDenied,
     StorageUnavailable,
 )
-from shared_core.models.embedders import resolve_embedder
+from shared_core.models.embedders import default_embedder, embedder_of, resolve_embedder
 from shared_core.open import open_memory
+from shared_core.ports import Embedder
 from shared_core.settings import Settings, load_settings, redacted
 from shared_core.storage._migrations import WAY_OUT_OF_DEVELOPMENT, Migration, is_of_development
 from shared_core.storage.postgres.connection.connecting import client_parameters, connect
@@ -86,6 +87,42 @@ class Model:
     finding: CheckResult
 
 
+class ModelCheck:
+    """Tries the embedder that a memory uses. chosen: by the caller; None takes the stored one."""
+
+    def __init__(self, chosen: str | None) -> None:
+        self._chosen = chosen
+        self._found: Model | None = None
+
+    def model(self, stored: str | None = None) -> Model:
+        """Return the embedder. stored: the name of the model in the database, if any."""
+        if self._found is None:
+            self._found = self._tried(stored)
+        return self._found
+
+    def _tried(self, stored: str | None) -> Model:
+        name = self._chosen or stored or "use"
+        try:
+            embedder = self._embedder(stored)
+            name = embedder.model
+            dimensions = int(asyncio.run(embedder.embed_query("memory")).shape[1])
+        except (InvalidInput, ModelUnavailable) as error:
+            advice = "choose another --embedder; until then search works by words alone"
+            return Model(name, None, problem("embedder", str(error), advice))
+        found = f"{name}, {dimensions} dimensions"
+        return Model(name, dimensions, _ok("embedder", found))
+
+    def _embedder(self, stored: str | None) -> Embedder:
+        if self._chosen is not None:
+            return resolve_embedder(self._chosen)
+        if stored is None:
+            return asyncio.run(default_embedder())
+        embedder = embedder_of(stored)
+        if embedder is None:
+            raise InvalidInput(f"the model {stored!r} cannot be loaded by its name")
+        return embedder
+
+
 def problem(check: str, found: str, advice: str) -> CheckResult:
     """Return a problem with its text on one line."""
     return CheckResult(check=check, status="problem", found=" ".join(found.split()), advice=advice)
@@ -119,14 +156,14 @@ def examine(
     if start:
         with suppress(MemoryCoreError):  # the checks below report why
             asyncio.run(_set_up(settings))
-    model = _embedder(embedder)
+    model = ModelCheck(embedder)
     if is_oceanbase(settings.uri):
         findings += _oceanbase(settings, model)
     elif home:
         findings += _embedded(home, settings, model)
     else:
         findings += _server(settings.uri, settings, model)
-    return [*findings, model.finding, *_extras()]
+    return [*findings, model.model().finding, *_extras()]
 
 
 async def _set_up(settings: Settings) -> None:
@@ -149,20 +186,7 @@ def _extras() -> Iterator[CheckResult]:
             )
 
 
-def _embedder(chosen: str | None) -> Model:
-    name = chosen or "use"
-    try:
-        model = resolve_embedder(chosen)
-        name = model.model
-        dimensions = int(asyncio.run(model.embed_query("memory")).shape[1])
-    except (InvalidInput, ModelUnavailable) as error:
-        advice = "choose another --embedder; until then search works by words alone"
-        return Model(name, None, problem("embedder", str(error), advice))
-    found = f"{name}, {dimensions} dimensions"
-    return Model(name, dimensions, _ok("embedder", found))
-
-
-def _embedded(home: Path, settings: Settings, model: Model) -> Iterator[CheckResult]:
+def _embedded(home: Path, settings: Settings, model: ModelCheck) -> Iterator[CheckResult]:
     """Check the folder, then the server in it if there is one."""
     yield _disk(home)
     try:
@@ -218,7 +242,7 @@ def _disk(home: Path) -> CheckResult:
     return _ok("disk", found)
 
 
-def _server(conninfo: str, settings: Settings, model: Model) -> Iterator[CheckResult]:
+def _server(conninfo: str, settings: Settings, model: ModelCheck) -> Iterator[CheckResult]:
     """Check a server: version, pgvector, rights, schema, row security, vectors, queue."""
     try:
         # First: a pooler of whole sessions may have none left for the probe later.
@@ -434,7 +458,7 @@ class _PostgresServer:
             [(outside,)] = self._rows(count)
         return [row[0] for row in open_tables], inside, outside
 
-    def vectors(self, model: Model) -> CheckResult:
+    def vectors(self, model: ModelCheck) -> CheckResult:
         query = sql.SQL("SELECT model, dimensions FROM {}.embedding_models WHERE active")
         return _vectors(self._rows(query), model)
 
@@ -475,15 +499,16 @@ def _versions(place: str, steps: Mapping[int, str], known: Sequence[Migration]) 
     return _ok("schema", found)
 
 
-def _vectors(rows: Sequence[tuple[Any, ...]], model: Model) -> CheckResult:
+def _vectors(rows: Sequence[tuple[Any, ...]], model: ModelCheck) -> CheckResult:
     """Check that the embedder made the stored vectors. rows: the active model, if any."""
     if not rows:
         return _ok("vectors", "none stored yet")
     [(name, dimensions)] = rows
     found = f"made by {name}, {dimensions} dimensions"
-    if model.dimensions is not None and (name, dimensions) != (model.name, model.dimensions):
+    used = model.model(name)
+    if used.dimensions is not None and (name, dimensions) != (used.name, used.dimensions):
         advice = "choose with --embedder the one that made them, or another --schema"
-        return problem("vectors", f"{found}; the embedder in use is {model.name}", advice)
+        return problem("vectors", f"{found}; the embedder in use is {used.name}", advice)
     return _ok("vectors", found)
 
 
@@ -503,7 +528,7 @@ def _queue(waiting: int, callbacks: int, failed: int) -> CheckResult:
     return _note("queue", found, "; ".join(advice))
 
 
-def _oceanbase(settings: Settings, model: Model) -> Iterator[CheckResult]:
+def _oceanbase(settings: Settings, model: ModelCheck) -> Iterator[CheckResult]:
     """Check an OceanBase server, or a SeekDB folder and the server in it.
 
     Creates nothing. An embedded server that exists is started for the time of the checks.
@@ -523,7 +548,7 @@ def _oceanbase(settings: Settings, model: Model) -> Iterator[CheckResult]:
         yield problem("server", str(error), advice)
 
 
-def _oceanbase_server(cursor: Any, location: Location, model: Model) -> Iterator[CheckResult]:
+def _oceanbase_server(cursor: Any, location: Location, model: ModelCheck) -> Iterator[CheckResult]:
     from shared_core.storage.oceanbase.connection import migrate
 
     def rows(query: str) -> list[tuple[Any, ...]]:

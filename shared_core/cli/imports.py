@@ -25,7 +25,6 @@ from shared_core.errors import InvalidInput, NotFound
 if TYPE_CHECKING:
     from shared_core.engine import MemoryEngine
     from shared_core.models.embedders import PrecomputedVectors
-    from shared_core.ports import storage
     from shared_core.ports.transfer import SourceItem, SourceTally
     from shared_core.storage.postgres.langgraph_tables import PostgresStoreSource
     from shared_core.transfer.importing import ImportReport, TextOfField
@@ -93,11 +92,7 @@ def import_(
     elif dry_run:
         _check_file(file, as_json)
     else:
-        from shared_core.models.embedders import resolve_embedder
-
-        memory = cli.open_memory(
-            uri, schema=schema, embedder=resolve_embedder(embedder), worker=False
-        )
+        memory = cli.open_memory(uri, schema=schema, embedder=embedder, worker=False)
         done = cli.with_memory(memory, lambda memory: _import_file(memory, file, restore=restore))
         if as_json:
             cli.print_json(dataclasses.asdict(done))
@@ -215,7 +210,6 @@ async def import_store(
     console: receives the progress, if it is a terminal, and the result. errors: receives one line
     per item that failed.
     """
-    from shared_core.models.embedders import resolve_embedder
     from shared_core.open import open_memory
     from shared_core.transfer.importing import ImportOptions, import_items
 
@@ -224,8 +218,7 @@ async def import_store(
     started = time.monotonic()
     async with _source(task) as source:
         tally = await _tallied(source, task, console)
-        embedder = resolve_embedder(task.embedder)
-        known = await _known_vectors(task, embedder, tally)
+        known = await _known_vectors(task, tally)
         from_labels, text_of_field = _langgraph()
         options = ImportOptions(
             to_namespace=from_labels,
@@ -242,7 +235,7 @@ async def import_store(
             errors.print(Text(f"✗ {line}", style="red"), soft_wrap=True)
 
         async with open_memory(
-            task.uri, schema=task.schema, embedder=known or embedder, worker=False
+            task.uri, schema=task.schema, embedder=known or task.embedder, worker=False
         ) as memory:
             with cli.progress_bar(console) as progress:
                 bar = progress.add_task("items", total=tally.items)
@@ -288,15 +281,22 @@ async def _tallied(source: PostgresStoreSource, task: StoreImport, console: Cons
     return tally
 
 
-async def _known_vectors(
-    task: StoreImport, embedder: storage.Embedder, tally: SourceTally
-) -> PrecomputedVectors | None:
+async def _known_vectors(task: StoreImport, tally: SourceTally) -> PrecomputedVectors | None:
     """Return an embedder that keeps the vectors of the store, or None without --vectors-from."""
-    from shared_core.models.embedders import PrecomputedVectors
+    from shared_core.models.embedders import PrecomputedVectors, embedder_of, resolve_embedder
 
     if task.vectors_from is None:
         return None
     way_out = "leave out --vectors-from to embed the texts again"
+    if task.embedder is None:
+        embedder = embedder_of(task.vectors_from)
+    else:
+        embedder = resolve_embedder(task.embedder)
+    if embedder is None:
+        raise InvalidInput(
+            f"no bundled embedder makes vectors of {task.vectors_from!r}: name the one that made"
+            f" them with --embedder, or {way_out}"
+        )
     if task.vectors_from != embedder.model:
         raise InvalidInput(
             f"the embedder {embedder.model!r} cannot use vectors of {task.vectors_from!r}: import"

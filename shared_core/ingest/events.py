@@ -225,19 +225,15 @@ async def embed_waiting(
 
     At most EMBED_BATCHES batches, so that a busy thread does not block other jobs.
     """
-    done, tenant = 0, scope_path(scope)
+    done, tenant, model = 0, scope_path(scope), await embedding.model()
     for _ in range(EMBED_BATCHES):
-        reading = partial(
-            turns_without_vectors, tenant, thread_id, embedding.model, EMBED_BATCH, clock()
-        )
+        reading = partial(turns_without_vectors, tenant, thread_id, model, EMBED_BATCH, clock())
         waiting = {one.address: one for one in await storage.query(tenant, reading)}
         made = await embedding.rows([(at, one.field, one.text) for at, one in waiting.items()])
         if made is None:
             break
         fields = [waiting[address] for address in made.addresses]
-        await storage.transact(
-            tenant, partial(add_missing_vectors, embedding.model, fields, made.vectors)
-        )
+        await storage.transact(tenant, partial(add_missing_vectors, model, fields, made.vectors))
         done += len(waiting)
     return done
 

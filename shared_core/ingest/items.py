@@ -211,7 +211,7 @@ async def search_items(
         return await _ranked(storage, embedding, op, page, query, now)
     vector = await embedding.query(query)
     if vector is not None:  # else the model finds no meaning in the query, and the page is a list
-        page = replace(page, model=embedding.model, vector=vector)
+        page = replace(page, model=await embedding.model(), vector=vector)
     [found] = await storage.items.find_items([page])
     return found
 
@@ -237,7 +237,7 @@ async def _ranked(
         scope=Scope(*op.prefix[:2]),
         namespace=op.prefix,
         terms=query_terms(query),
-        model=embedding.model,
+        model=None if vector is None else await embedding.model(),
         vector=vector,
         kinds=None,
         candidates=candidates,

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 import onnxruntime
 
+from shared_core.errors import ModelUnavailable
 from shared_core.models.e5_file import Array, E5File, shipped_file
 from shared_core.models.e5_tokens import Tokenizer
 
@@ -43,9 +44,15 @@ class E5Network:
         values = [onnxruntime.OrtValue.ortvalue_from_numpy(one) for one in arrays.values()]
         options.add_external_initializers(list(arrays), values)
         graph = files(__package__).joinpath(GRAPH).read_bytes()
-        self._session = onnxruntime.InferenceSession(
-            graph, options, providers=["CPUExecutionProvider"]
-        )
+        try:
+            self._session = onnxruntime.InferenceSession(
+                graph, options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # foreign code may raise anything
+            raise ModelUnavailable(
+                f"onnxruntime {onnxruntime.__version__} cannot run 'e5' ({error}): install a"
+                " version that pg-hippocampus asks for"
+            ) from error
         self._file = file
         self._tokenizer = Tokenizer(file.vocabulary)
         places = file.vector("emb.pos").reshape(-1, file.hidden)

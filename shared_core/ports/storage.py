@@ -218,5 +218,8 @@ class Storage(Protocol):
     async def dsn(self) -> str:
         """Return the connection string of the database, including the password."""
 
+    async def active_model(self) -> tuple[str, int] | None:
+        """Return the embedding model in use and its dimensions, or None before the first."""
+
     async def use_model(self, model: str, dimensions: int) -> None:
         """Declare the embedding model; raises EmbeddingMismatch if another one is active."""

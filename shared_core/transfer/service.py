@@ -291,7 +291,9 @@ class _LineImport:
         )
 
     async def _put_vectors(self, header: Header, batch: RowBatch) -> Written:
-        model = self._embedding.model
+        if header.model and "embedding" in batch.columns:
+            await self._embedding.adopt(header.model)
+        model = await self._embedding.model()
         if header.model == model and header.dimensions and "embedding" in batch.columns:
             await self._storage.use_model(model, header.dimensions)
             return Written(

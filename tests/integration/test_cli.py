@@ -242,7 +242,7 @@ def test_the_doctor_on_a_folder_of_another_postgresql_says_so(tmp_path: Path) ->
         ("DROP POLICY within_scope ON threads; CREATE POLICY p ON threads USING (true)",
          "row security", "1 outside"),
         ("REVOKE ALL ON threads FROM hippocampus_app", "row security", "permission denied"),
-        ("INSERT INTO embedding_models VALUES ('other', 8, true, now())", "vectors", "other"),
+        ("INSERT INTO embedding_models VALUES ('other', 8, true, now())", "embedder", "other"),
         ("INSERT INTO schema_migrations VALUES (99, 'later', 'x')", "schema", f"of {LATEST}"),
         ("UPDATE schema_migrations SET checksum = 'x' WHERE version = 1", "schema", "development"),
     ],
@@ -307,3 +307,7 @@ def test_the_doctor_takes_another_embedder(dsn: str) -> None:
     code, findings = doctor("--uri", dsn, "--embedder", "no-such")
     assert (1, "problem") == (code, findings["embedder"]["status"])
     assert "is not supported" in findings["embedder"]["found"]
+    execute(dsn, "INSERT INTO hippocampus.embedding_models VALUES ('other', 8, true, now())")
+    code, findings = doctor("--uri", dsn, "--embedder", "use")
+    assert (1, "problem") == (code, findings["vectors"]["status"])
+    assert "made by other, 8 dimensions" in findings["vectors"]["found"]

@@ -127,7 +127,7 @@ async def test_vectors_of_another_model_take_the_place_of_the_old_ones() -> None
             for scope in users:
                 [hit, *_] = await other.search(scope, "I sail to Bergen.")
                 assert hit.memory.text == "I sail to Bergen."
-            back = await other.reembed(resolve_embedder(), drop_old=True)
+            back = await other.reembed(resolve_embedder("e5"), drop_old=True)
             assert back.dropped == report.embedded
 
 

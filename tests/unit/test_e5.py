@@ -14,7 +14,7 @@ from shared_core import ModelUnavailable
 from shared_core.models import e5_network
 from shared_core.models.e5_file import E5File, shipped_file
 from shared_core.models.e5_network import BATCH_TOKENS, E5Network, batches
-from shared_core.models.embedders import E5Embedder
+from shared_core.models.embedders import E5Embedder, embedder_of
 
 ENGLISH = (
     "I moved from Leeds to Lisbon in March.",
@@ -155,6 +155,12 @@ def test_batches_hold_all_and_not_too_much() -> None:
     for batch in found:
         assert len(batch) == 1 or len(batch) * max(lengths[n] for n in batch) <= BATCH_TOKENS
     assert [] == batches([])
+
+
+def test_the_vectors_keep_their_name() -> None:
+    found = embedder_of("multilingual-e5-small-q4")
+    assert isinstance(found, E5Embedder)
+    assert embedder_of("letters") is None
 
 
 @pytest.mark.parametrize("size", [0, 3, 100, 4_000_000, 40_000_000])

@@ -120,16 +120,23 @@ def test_an_embedder_of_no_known_form_is_refused(given: object) -> None:
         resolve_embedder(given)
 
 
-async def test_the_default_is_bundled_and_finds_meaning_across_languages() -> None:
-    embedder = resolve_embedder()
+@pytest.mark.parametrize(
+    ("name", "model", "dimensions", "apart"),
+    [("e5", "multilingual-e5-small-q4", 384, 0.1), ("use", "use-multilingual-v3", 512, 0.2)],
+)
+async def test_a_bundled_model_finds_meaning_across_languages(
+    name: str, model: str, dimensions: int, apart: float
+) -> None:
+    embedder = resolve_embedder(name)
     passages = await embedder.embed_passages(["我喜欢吃辣的火锅", "The train leaves at nine."])
     similarity = passages @ (await embedder.embed_query("She likes spicy food."))[0]
-    assert ("use-multilingual-v3", 512) == (embedder.model, passages.shape[1])
-    assert similarity[0] > similarity[1] + 0.2
+    assert (model, dimensions) == (embedder.model, passages.shape[1])
+    assert similarity[0] > similarity[1] + apart
 
 
-async def test_a_text_of_a_megabyte_and_one_that_is_no_utf8_are_embedded() -> None:
-    embedder = resolve_embedder()
+@pytest.mark.parametrize("name", ["e5", "use"])
+async def test_a_text_of_a_megabyte_and_one_that_is_no_utf8_are_embedded(name: str) -> None:
+    embedder = resolve_embedder(name)
     vectors = await embedder.embed_passages(["word " * 200_000, "a\x00b\ud800"])
     assert np.allclose(1.0, np.linalg.norm(vectors, axis=1))
 

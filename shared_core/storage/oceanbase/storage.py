@@ -87,10 +87,13 @@ class OceanBaseStorage:
     async def dsn(self) -> str:
         return self._settings.uri
 
+    async def active_model(self) -> tuple[str, int] | None:
+        return await self._database.read(active_model)
+
     async def report(self) -> StorageReport:
         prepared, location = self._database.prepared, self._database.location
         assert prepared is not None
-        model = await self._database.read(active_model)
+        model = await self.active_model()
         folder = location.folder
         return StorageReport(
             engine=f"embedded {prepared.engine}" if folder else f"{prepared.engine} server",

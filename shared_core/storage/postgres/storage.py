@@ -109,6 +109,10 @@ class PostgresStorage:
     async def dsn(self) -> str:
         return self._database.conninfo
 
+    async def active_model(self) -> tuple[str, int] | None:
+        [rows] = await self._database.run(ROOT, step("active_model"))
+        return rows[0] if rows else None
+
     async def use_model(self, model: str, dimensions: int) -> None:
         active = step("active_model")
         [rows] = await self._database.run(ROOT, active)

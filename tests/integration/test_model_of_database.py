@@ -1,0 +1,73 @@
+"""A database knows the model of its vectors: a memory without an embedder takes that one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from shared_core import EmbeddingMismatch, Scope, open_memory
+from shared_core.models.embedders import CallableEmbedder, resolve_embedder
+
+ANA = Scope("app", "ana")
+TEXT = "Ana keeps two canaries."
+QUERY = "Which birds does she have?"
+
+
+def ones(texts: Sequence[str]) -> list[list[float]]:
+    return [[1.0, 2.0, 3.0]] * len(texts)
+
+
+async def model_of(dsn: str) -> tuple[str | None, int | None]:
+    async with open_memory(dsn, worker=False) as memory:
+        report = await memory.report()
+        return report.model, report.dimensions
+
+
+@pytest.mark.both_engines
+async def test_a_database_of_another_bundled_model_keeps_it(dsn: str) -> None:
+    async with open_memory(dsn, embedder="use", worker=False) as memory:
+        await memory.remember(ANA, TEXT)
+    async with open_memory(dsn, worker=False) as memory:
+        assert [TEXT] == [hit.memory.text for hit in await memory.search(ANA, QUERY)]
+        await memory.remember(ANA, "She feeds them at noon.")
+        assert 2 == len(await memory.search(ANA, QUERY))
+    assert ("use-multilingual-v3", 512) == await model_of(dsn)
+    async with open_memory(dsn, embedder="e5", worker=False) as memory:
+        with pytest.raises(EmbeddingMismatch, match=r"use-multilingual-v3.*hippocampus reembed"):
+            await memory.search(ANA, QUERY)
+
+
+async def test_a_model_of_the_user_has_to_be_given_again(dsn: str) -> None:
+    own = CallableEmbedder(ones, model="ones")
+    async with open_memory(dsn, embedder=own, worker=False) as memory:
+        await memory.remember(ANA, TEXT)
+    async with open_memory(dsn, worker=False) as memory:
+        for call in (memory.recall(ANA, QUERY), memory.remember(ANA, "They sing.")):
+            with pytest.raises(EmbeddingMismatch, match=r"'ones' \(3 dim.*hippocampus reembed"):
+                await call
+        await memory.reembed(resolve_embedder("e5"))
+    assert ("multilingual-e5-small-q4", 384) == await model_of(dsn)
+
+
+@pytest.mark.parametrize("model", ["use", "e5"])
+async def test_a_memory_goes_on_with_the_model_it_was_changed_to(dsn: str, model: str) -> None:
+    other = {"use": "e5", "e5": "use"}[model]
+    async with open_memory(dsn, embedder=other, worker=False) as memory:
+        await memory.remember(ANA, TEXT)
+        await memory.reembed(resolve_embedder(model))
+    async with open_memory(dsn, worker=False) as memory:
+        assert [TEXT] == [hit.memory.text for hit in await memory.search(ANA, QUERY)]
+
+
+@pytest.mark.both_engines
+async def test_imported_vectors_bring_their_model_into_a_new_database_only(
+    dsn: str, other_dsn: str
+) -> None:
+    async with open_memory(dsn, embedder="e5", worker=False) as memory:
+        await memory.remember(ANA, TEXT)
+        lines = [line async for line in memory.export(ANA, vectors=True)]
+    async with open_memory(other_dsn, worker=False) as memory:
+        assert 0 == (await memory.import_lines(lines)).embedded
+        assert [TEXT] == [hit.memory.text for hit in await memory.search(ANA, QUERY)]
+    assert ("multilingual-e5-small-q4", 384) == await model_of(other_dsn)
