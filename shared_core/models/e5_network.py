@@ -14,6 +14,7 @@ import numpy as np
 import onnxruntime
 
 from shared_core.errors import ModelUnavailable
+from shared_core.models.e5_centre import TextKind, shipped_centre
 from shared_core.models.e5_file import Array, E5File, shipped_file
 from shared_core.models.e5_tokens import Tokenizer
 
@@ -57,19 +58,24 @@ class E5Network:
         self._tokenizer = Tokenizer(file.vocabulary)
         places = file.vector("emb.pos").reshape(-1, file.hidden)
         self._places = places + file.vector("emb.type")[: file.hidden]
+        self._centre = shipped_centre()
 
-    def queries(self, texts: Sequence[str]) -> Array:
-        """Return the vectors of queries, normalised, shape (texts, 384)."""
-        return self._encode([f"query: {text}" for text in texts])
+    def vectors(self, texts: Sequence[str], kind: TextKind) -> Array:
+        """Return the vectors of texts, centred and normalised, shape (texts, 384).
 
-    def passages(self, texts: Sequence[str]) -> Array:
-        """Return the vectors of texts to be found, normalised, shape (texts, 384)."""
-        return self._encode([f"passage: {text}" for text in texts])
+        kind: "query" for what is searched for, "passage" for what is to be found.
+        """
+        return self._centre.centred(self.encode(texts, kind), kind)
 
-    def _encode(self, texts: Sequence[str]) -> Array:
-        """Return the mean of each text's windows, weighted by their tokens, normalised."""
+    def encode(self, texts: Sequence[str], kind: TextKind) -> Array:
+        """Return vectors as the model makes them, normalised, shape (texts, 384).
+
+        The vector of a text is the mean of its windows, weighted by their tokens.
+        """
         windows = [
-            (number, window) for number, text in enumerate(texts) for window in self._windows(text)
+            (number, window)
+            for number, text in enumerate(texts)
+            for window in self._windows(f"{kind}: {text}")
         ]
         total = np.zeros((len(texts), self._file.hidden), np.float32)
         for batch in batches([len(window) for _, window in windows]):

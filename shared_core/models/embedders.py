@@ -200,10 +200,13 @@ class UseEmbedder(BundledEmbedder):
 
 
 class E5Embedder(BundledEmbedder):
-    """multilingual-e5-small: 384 dimensions; encodes queries and passages apart."""
+    """multilingual-e5-small: 384 dimensions; encodes queries and passages apart.
+
+    The name of its vectors ends with the version of the numbers that centre them.
+    """
 
     name = "e5"
-    model = "multilingual-e5-small-q4"
+    model = "multilingual-e5-small-centred-1"
     dimensions = 384
     slice_texts = 8
     brief_characters = 60
@@ -214,7 +217,7 @@ class E5Embedder(BundledEmbedder):
         return load()
 
     def _encode(self, network: Any, texts: list[str], query: bool) -> Any:
-        return network.queries(texts) if query else network.passages(texts)
+        return network.vectors(texts, "query" if query else "passage")
 
 
 BUNDLED: Final[Mapping[str, type[BundledEmbedder]]] = {"use": UseEmbedder, "e5": E5Embedder}

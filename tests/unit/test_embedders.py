@@ -122,7 +122,7 @@ def test_an_embedder_of_no_known_form_is_refused(given: object) -> None:
 
 @pytest.mark.parametrize(
     ("name", "model", "dimensions", "apart"),
-    [("e5", "multilingual-e5-small-q4", 384, 0.1), ("use", "use-multilingual-v3", 512, 0.2)],
+    [("e5", "multilingual-e5-small-centred-1", 384, 0.1), ("use", "use-multilingual-v3", 512, 0.2)],
 )
 async def test_a_bundled_model_finds_meaning_across_languages(
     name: str, model: str, dimensions: int, apart: float
