@@ -18,8 +18,6 @@ from shared_core.ports.graph import Edge
 NAME: Final = "is_called"
 """The relation between a user and their name, under which the user's other relations are shown."""
 LIKES: Final = ("likes", "dislikes")
-OF_ONESELF: Final = frozenset(["works_at", "works_as", "works_in_city", "lives_in"])
-"""Relations of the user that a question may ask for in different words."""
 
 ASKING: Final = re.compile(
     r"\b(?:my|our|your|do|does|did|is|are|was|have|has|name|called|know|tell|me|i)\b"
@@ -64,21 +62,6 @@ def asks_about_user(text: str) -> bool:
     "Where does my mother live?" and 我有狗吗 are not, "Does my mother like my job?" is.
     """
     return bool(SPEAKER.search(_of_theirs().sub(" ", text)))
-
-
-def asked_slots(question: str) -> frozenset[str]:
-    """Return the slots of the user's work and home that a question asks for: "employer" for "my
-    job?".
-
-    Empty for a statement, or a question about somebody around the user.
-    """
-    if not is_question(question) or not SPEAKER.search(question) or asked_kin(question):
-        return frozenset()
-    return frozenset(
-        slot
-        for slot, relation in slot_relations().items()
-        if relation in OF_ONESELF and _asks_for(relation, question)
-    )
 
 
 def names_slots(text: str, slots: Iterable[str]) -> bool:
@@ -229,6 +212,11 @@ def _of_theirs() -> re.Pattern[str]:
         rf"|[我咱](?:们)?(?:家)?(?:里)?(?:(?:还)?(?:有没有|有|养)(?:了|过|着)?)?的?[大小老二三亲]?{kin}",
         re.IGNORECASE,
     )
+
+
+def with_subject(question: str, subject: str) -> str:
+    """Return a question with a subject instead of each relative of the user."""
+    return _of_theirs().sub(subject, question)
 
 
 def kin_relation(name: str) -> str:

@@ -114,9 +114,9 @@ class Candidate:
     """A memory to rank. role: of the speaker, for a turn.
 
     ended: the share, 0 to 1, of facts derived from a turn, or from the turns of a summary, that no
-    longer hold. is_doubtful: whether it is a doubtful fact. number: its index in the corpus.
-    memory: builds the complete memory; it is lazy, because ranking drops about nine of ten
-    candidates.
+    longer hold. is_doubtful: whether it is a doubtful fact. slot: of a fact ("employer"); "" for
+    others. number: its index in the corpus. memory: builds the complete memory; it is lazy, because
+    ranking drops about nine of ten candidates.
     """
 
     memory_id: MemoryId
@@ -129,6 +129,7 @@ class Candidate:
     role: Role | None = None
     ended: float = 0.0
     is_doubtful: bool = False
+    slot: str = ""
 
 
 class CandidateTexts(Protocol):
@@ -149,14 +150,16 @@ class Candidates(Sequence[Candidate]):
     """K memories to rank, as columns; the arrays have the shape (K,).
 
     numbers: indexes in the corpus. kinds: indexes in KINDS. speakers: indexes in voices, which are
-    authors and roles. occurred: microseconds since EPOCH. high, low: the halves of the id. ended,
-    doubtful: as in Candidate.
+    authors and roles. stated: indexes in slots. occurred: microseconds since EPOCH. high, low: the
+    halves of the id. ended, doubtful: as in Candidate.
     """
 
     numbers: Places
     kinds: NDArray[np.int8]
     speakers: Places
     voices: Sequence[Voice]
+    stated: Places
+    slots: Sequence[str]
     occurred: NDArray[np.int64]
     high: NDArray[np.uint64]
     low: NDArray[np.uint64]
@@ -170,6 +173,7 @@ class Candidates(Sequence[Candidate]):
         import numpy as np
 
         codes: dict[Voice, int] = {}
+        slots: dict[str, int] = {}
         return cls(
             numbers=np.array([one.number for one in rows], np.intp),
             kinds=np.array([KINDS.index(one.kind) for one in rows], np.int8),
@@ -177,6 +181,8 @@ class Candidates(Sequence[Candidate]):
                 [codes.setdefault((one.author, one.role), len(codes)) for one in rows], np.intp
             ),
             voices=[*codes],
+            stated=np.array([slots.setdefault(one.slot, len(slots)) for one in rows], np.intp),
+            slots=[*slots],
             occurred=np.array([microseconds(one.occurred_at) for one in rows], np.int64),
             high=np.array([one.memory_id.int >> 64 for one in rows], np.uint64),
             low=np.array([one.memory_id.int & LOW_HALF for one in rows], np.uint64),
@@ -212,6 +218,7 @@ class Candidates(Sequence[Candidate]):
             memory=partial(self.texts.memory, place),
             ended=float(self.ended[place]),
             is_doubtful=bool(self.doubtful[place]),
+            slot=self.slots[self.stated[place]],
         )
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from shared_core.core.timestamps import EPOCH, microseconds
+from shared_core.nlp.asked_slots import asked_slots
 from shared_core.nlp.bm25 import spread
 from shared_core.nlp.dates import TimeRange, resolve
 from shared_core.nlp.text import is_question, language, search_terms
@@ -282,8 +283,17 @@ def _of_form(found: Matched) -> dict[str, Numbers]:
         "agent_asks": asks * found.roles.is_agent,
         "opens_session": _numbers(found.roles.of_kind("episodic") & corpus.opens[at]),
         "fact": _numbers(found.roles.of_kind("semantic")),
+        "asked": _numbers(_is_asked(found)),
         "summary": _numbers(found.roles.of_kind("summary")),
     }
+
+
+def _is_asked(found: Matched) -> Flags:
+    """Return which candidates are facts that the query asks for, as they are now, (K,)."""
+    query, candidates = found.asked.text, found.candidates
+    known = [slot for slot in candidates.slots if slot]
+    asked = asked_slots(query, known) if known and not asks_how_it_was(query) else ()
+    return np.array([slot in asked for slot in candidates.slots], bool)[candidates.stated]
 
 
 def _of_time(found: Matched) -> dict[str, Numbers]:

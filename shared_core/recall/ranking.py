@@ -66,6 +66,7 @@ _PARTS: Final = {
     "recency_before": "time",
     "user_length": "form",
     "fact": "kind",
+    "asked": "kind",
     "summary": "kind",
 }
 PART_OF: Final[Mapping[str, str]] = _PARTS | {
@@ -421,16 +422,23 @@ _RANKINGS: Final[Mapping[Ranking, Callable[..., dict[str, Numbers]]]] = {
 }
 
 
+MATCHES: Final = ("similarity", "coverage", "previous")
+ASKED_RELEVANCE: Final = 0.35
+"""Least relevance of a fact that a query asks for, whatever its words."""
+
+
 def relevance(hit: Hit | Ranked) -> float:
     """Return the relevance of a hit to its query, 0 to 1, comparable between results.
 
     It is the largest of cosine similarity and word coverage, of the memory or of the turn before:
     a text is relevant if it means the same, says the same, or answers such a text. Hits without a
-    vector that were found by words have relevance 1.
+    vector that were found by words have relevance 1. A fact that the query asks for has at least
+    ASKED_RELEVANCE.
     """
     if "similarity" not in hit.parts and hit.parts.get("coverage", 1.0) > 0:
         return 1.0
-    return max(hit.parts.get(part, 0.0) for part in ("similarity", "coverage", "previous"))
+    asked = ASKED_RELEVANCE * hit.parts.get("asked", 0.0)
+    return max(asked, *(hit.parts.get(part, 0.0) for part in MATCHES))
 
 
 def collapsed(hits: Iterable[Hit], limit: int) -> list[Hit]:

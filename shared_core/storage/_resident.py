@@ -54,7 +54,8 @@ UNIT, RECORD = "\x1f", "\x1e"
 _SLOT: Final = np.dtype([
     ("high", "u8"), ("low", "u8"), ("occurred", "i8"), ("expires", "i8"), ("updated", "i8"),
     ("text_at", "i8"), ("text_bytes", "i4"), ("length", "i4"), ("importance", "f4"),
-    ("thread", "i4"), ("voice", "i4"), ("kind", "i1"), ("alive", "?"), ("doubtful", "?"),
+    ("thread", "i4"), ("voice", "i4"), ("stated", "i4"), ("kind", "i1"), ("alive", "?"),
+    ("doubtful", "?"),
 ])  # fmt: skip
 _FIELDS: Final = (
     ("occurred", ">i8"), ("expires", ">i8"), ("updated", ">i8"), ("length", ">i4"),
@@ -150,6 +151,7 @@ class UserIndex:
         self._word_slots = np.zeros(0, np.int32)
         self._threads: _Numbered[str | None] = _Numbered()
         self._voices: _Numbered[Voice] = _Numbered()
+        self._fact_slots: _Numbered[str] = _Numbered()
         self._begins: dict[bytes, int] = {}
         self._planned: dict[bytes, int] = {}
         self._ends: dict[bytes, Array] = {}
@@ -207,6 +209,7 @@ class UserIndex:
             self._slot_of.clear()
             self._judgements.clear()
             self._threads, self._voices = _Numbered(), _Numbered()
+            self._fact_slots = _Numbered()
             self._begins, self._planned, self._ends = {}, {}, {}
             self._order = np.zeros(0, np.intp)
             self._drop_views()
@@ -267,11 +270,14 @@ class UserIndex:
         slots = view.slots[numbers]
         rows = self._slots[slots]
         voices, speakers = np.unique(rows["voice"], return_inverse=True)
+        fact_slots, stated = np.unique(rows["stated"], return_inverse=True)
         return Candidates(
             numbers=numbers,
             kinds=rows["kind"],
             speakers=speakers,
             voices=[self._voices.values[voice] for voice in voices.tolist()],
+            stated=stated,
+            slots=[self._fact_slots.values[one] for one in fact_slots.tolist()],
             occurred=rows["occurred"],
             high=rows["high"],
             low=rows["low"],
@@ -353,7 +359,7 @@ class UserIndex:
     def _append(self, groups: Sequence[Sequence[Any]]) -> None:
         new_words: list[int] = []
         new_slots: list[int] = []
-        for kind, thread, author, role, ids, *columns, texts, words, doubts in groups:
+        for kind, thread, author, role, fact_slot, ids, *columns, texts, words, doubts in groups:
             count, first = len(ids) // 16, self._used
             self._slots = _with_room(self._slots, first + count)
             rows = self._slots[first : first + count]
@@ -364,6 +370,7 @@ class UserIndex:
             rows["kind"], rows["alive"], rows["doubtful"] = KINDS.index(kind), True, False
             rows["thread"] = self._threads.number(thread)
             rows["voice"] = self._voices.number((author, role))
+            rows["stated"] = self._fact_slots.number(fact_slot or "")
             for name in ("occurred", "updated"):
                 rows[name] = np.clip(rows[name], microseconds(EARLIEST), microseconds(LATEST))
             self._take_texts(rows, texts or b"")

@@ -132,6 +132,15 @@ def is_doubtful(value: str, memory: Callable[[], Memory]) -> bool:
     return DOUBTED_AT in value and memory().doubted_at is not None
 
 
+def fact_slot(kind: MemoryKind, value: str) -> str:
+    """Return the slot of a fact, or "" for other memories. value: as JSON text."""
+    if kind != "semantic":
+        return ""
+    metadata = json.loads(value).get("metadata")
+    slot = metadata.get("slot") if isinstance(metadata, dict) else None
+    return slot if isinstance(slot, str) else ""
+
+
 def moments(as_of: AsOf | None) -> dict[str, object]:
     """Return the parameters %(valid)s and %(known)s."""
     return {"valid": as_of.valid if as_of else None, "known": as_of.known if as_of else None}

@@ -101,7 +101,7 @@ def told(found: Recalled) -> Any:
         return {}, ()
     candidates = {
         one.memory_id: (one.kind, one.text, one.author, one.role, one.occurred_at, one.number,
-                        round(one.ended, 9), one.is_doubtful, one.memory())
+                        round(one.ended, 9), one.is_doubtful, one.slot, one.memory())
         for one in found.candidates
     }  # fmt: skip
     cosines = np.where(np.isnan(corpus.similarity), 9.0, corpus.similarity)

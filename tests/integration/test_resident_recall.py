@@ -32,7 +32,7 @@ TALK = (
 QUESTIONS = (
     "Where does Ann live?", "Does Ann drink green tea?", "我喜欢喝什么？",
     "What did Ann do before?",    "When did I move to Bonn?", "zebra", "Who is Emil?",
-    "When do we fly to Lisbon?",
+    "When do we fly to Lisbon?", "Where do I live now?", "我住在哪里？",
 )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from shared_core.policies.edges import edges_about
 from shared_core.ports.graph import Edge
 from shared_core.ports.recall import Candidate, Candidates, Corpus, Recalled, SearchRequest
 from shared_core.storage._candidates import picked
-from shared_core.storage._rows import as_known, is_doubtful
+from shared_core.storage._rows import as_known, fact_slot, is_doubtful
 from shared_core.storage.oceanbase.base import OceanBasePart, reading
 from shared_core.storage.oceanbase.connection.operations import queried
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
@@ -187,6 +187,7 @@ def _candidates(
             role=role if kind == "episodic" else None,
             ended=ended.get(memory_id, 0.0),
             is_doubtful=is_doubtful(memory[6], built),
+            slot=fact_slot(kind, memory[6]),
         )
 
     return [candidate(row) for row in rows]

@@ -21,6 +21,7 @@ from shared_core.storage._rows import (
     MEMORY_COLUMNS,
     any_term,
     as_known,
+    fact_slot,
     is_doubtful,
     memory_from_row,
     moments,
@@ -128,6 +129,7 @@ def _candidate(row: Sequence[Any], as_of: AsOf | None) -> Candidate:
         role=row[ROLE],
         ended=row[ENDED] or 0.0,
         is_doubtful=is_doubtful(row[5], memory),
+        slot=fact_slot(row[3], row[5]),
     )
 
 

@@ -1,5 +1,5 @@
 -- The memories of one user for an index in the process (decision 20): columns packed into bytes, one
--- row for each kind, thread, author and role. Numbers stand high byte first.
+-- row for each kind, thread, author, role and slot of facts. Numbers stand high byte first.
 
 -- fragment: changed_ids
 -- What was written since a write_id, which is null where everything is read.
@@ -27,6 +27,7 @@ WHERE {one_tenant} AND {below} AND m.superseded_at IS NULL AND m.demoted_at IS N
 -- name: resident_memories
 -- Words are joined by the unit separator, those of two memories by the record separator.
 SELECT m.kind, m.thread_id, m.author, CASE WHEN m.kind = 'episodic' THEN m.role END,
+       CASE WHEN m.kind = 'semantic' THEN m.value #>> '{metadata,slot}' END,
        string_agg(uuid_send(m.memory_id), ''),
        string_agg(timestamptz_send(m.occurred_at), ''),
        string_agg(timestamptz_send(coalesce(m.expires_at, 'infinity')), ''),
@@ -40,7 +41,8 @@ SELECT m.kind, m.thread_id, m.author, CASE WHEN m.kind = 'episodic' THEN m.role 
            FILTER (WHERE m.value #> '{metadata,doubted_at}' IS NOT NULL)
 FROM memories m
 WHERE {one_tenant} AND {below} AND m.superseded_at IS NULL AND m.demoted_at IS NULL AND {filter}
-GROUP BY m.kind, m.thread_id, m.author, CASE WHEN m.kind = 'episodic' THEN m.role END
+GROUP BY m.kind, m.thread_id, m.author, CASE WHEN m.kind = 'episodic' THEN m.role END,
+         CASE WHEN m.kind = 'semantic' THEN m.value #>> '{metadata,slot}' END
 
 -- name: resident_vectors
 SELECT string_agg(uuid_send(m.memory_id), ''), string_agg(halfvec_send(m.embedding), '')
