@@ -6,8 +6,9 @@ The chats (those of benchmarks/data/chats and assistant.json, unless others are 
 appended and consolidated by the engine with each embedder, so that there are facts among the
 candidates. The weights maximise the mean log-probability, under a softmax over turns and facts,
 that an answer comes first; an L2 penalty holds the standardised weights small. Summaries are left
-out: one holds the answers of a whole session, and is long. Prints the figures of chats left out of
-a fit, by file and embedder.
+out: one holds the answers of a whole session, and is long. So are facts that a question asks for:
+a rule puts them first, and the fit would weigh down all facts for it. Prints the figures of chats
+left out of a fit, by file and embedder.
 --write: puts the weights into shared_core/recall/weights/linear.v1.json.
 """
 
@@ -69,7 +70,7 @@ async def collected(paths: Sequence[Path], embedder: str) -> list[ChatQuestion]:
 
 
 def _question(one: Answered, embedder: str) -> ChatQuestion:
-    hits = [hit for hit in one.hits if hit.memory.kind != "summary"]
+    hits = [hit for hit in one.hits if hit.memory.kind != "summary" and not hit.parts["asked"]]
     return ChatQuestion(
         chat=one.chat,
         source=f"{one.source}, {embedder}",
