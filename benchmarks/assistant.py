@@ -64,7 +64,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="First answers in chats with an assistant.")
     parser.add_argument("--data", type=Path, nargs="+", default=[DATA / "chats"])
     parser.add_argument("--ranking", choices=get_args(Ranking), default="linear")
-    parser.add_argument("--embedder", default="use", help="use or e5")
+    parser.add_argument("--embedder", default="e5", help="use or e5")
     parser.add_argument("--verbose", action="store_true", help="print failed questions")
     parser.add_argument("--json", action="store_true", help="print only the JSON object")
     arguments = parser.parse_args()

@@ -111,7 +111,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Evidence lost and noise kept out by a floor.")
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--conversations", type=int, default=2)
-    parser.add_argument("--embedder", default="use")
+    parser.add_argument("--embedder", default="e5")
     arguments = parser.parse_args()
     asyncio.run(measure(arguments.files, arguments.conversations, arguments.embedder))
 

@@ -149,7 +149,7 @@ def _line(figures: Mapping[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Accuracy of the privacy class.")
-    parser.add_argument("--embedder", choices=("use", "e5"), default="use")
+    parser.add_argument("--embedder", choices=("use", "e5"), default="e5")
     parser.add_argument("--data", type=Path, default=OWN_DATA)
     parser.add_argument("--part", choices=("test", "seen", "tuning"), default="test")
     parser.add_argument("--misses", action="store_true", help="list wrong sentences")

@@ -199,7 +199,7 @@ def main() -> None:
         "--baseline", choices=get_args(Ranking), action="append", default=[],
         help="another ranking to measure in the same run; repeatable",
     )  # fmt: skip
-    parser.add_argument("--embedder", default="use", help="use or e5")
+    parser.add_argument("--embedder", default="e5", help="use or e5")
     parser.add_argument("--conversations", type=int, help="maximum number in each file")
     parser.add_argument(
         "--left-out", type=Path, metavar="FEATURES.npz", help="rank with weights of other folds"

@@ -170,7 +170,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Trains the weights of the linear ranking.")
     parser.add_argument("--data", type=Path, help="a folder of labelled conversations")
     parser.add_argument("--features", type=Path, help="cache of the collected questions")
-    parser.add_argument("--embedder", default="use")
+    parser.add_argument("--embedder", default="e5")
     parser.add_argument("--write", action="store_true", help="put the weights into the project")
     arguments = parser.parse_args()
     questions = _questions(arguments)

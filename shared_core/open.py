@@ -50,9 +50,9 @@ def open_memory(
     Args:
         uri: None or "embedded" for a private PostgreSQL in HIPPOCAMPUS_HOME; a folder (Path or
             "embedded:///folder"); or the DSN of a server. Default: HIPPOCAMPUS_URI.
-        embedder: "use", "e5", "google:MODEL", a LangChain Embeddings object or a function; see
+        embedder: "e5", "use", "google:MODEL", a LangChain Embeddings object or a function; see
             shared_core.models. Default: the model whose vectors the database holds; for a new
-            database "use".
+            database "e5", or "use" where that cannot run.
         llm: a model of Google ADK or LangChain, or a function, that extracts facts and writes
             summaries (shared_core.models). Default: rules.
         extractor: your own extractor, instead of llm.

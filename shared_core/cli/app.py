@@ -74,7 +74,10 @@ Schema = Annotated[
     typer.Option(help="Schema that holds the tables.", show_default="HIPPOCAMPUS_SCHEMA"),
 ]
 Embedder = Annotated[
-    str | None, typer.Option(help="Embedding model: use (the default), e5 or google:MODEL.")
+    str | None,
+    typer.Option(
+        help="Embedding model: e5, use or google:MODEL.", show_default="that of the database"
+    ),
 ]
 Llm = Annotated[
     str | None,

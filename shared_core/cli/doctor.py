@@ -101,7 +101,7 @@ class ModelCheck:
         return self._found
 
     def _tried(self, stored: str | None) -> Model:
-        name = self._chosen or stored or "use"
+        name = self._chosen or stored or "e5"
         try:
             embedder = self._embedder(stored)
             name = embedder.model

@@ -288,10 +288,8 @@ async def _known_vectors(task: StoreImport, tally: SourceTally) -> PrecomputedVe
     if task.vectors_from is None:
         return None
     way_out = "leave out --vectors-from to embed the texts again"
-    if task.embedder is None:
-        embedder = embedder_of(task.vectors_from)
-    else:
-        embedder = resolve_embedder(task.embedder)
+    chosen = task.embedder
+    embedder = resolve_embedder(chosen) if chosen else embedder_of(task.vectors_from)
     if embedder is None:
         raise InvalidInput(
             f"no bundled embedder makes vectors of {task.vectors_from!r}: name the one that made"

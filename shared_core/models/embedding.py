@@ -57,9 +57,7 @@ class Embedding:
         An embedder that the memory was opened with decides, and vectors that are here already.
         """
         if self._embedder is None and await self._storage.active_model() is None:
-            found = embedder_of(model)
-            if isinstance(found, BundledEmbedder):
-                self._embedder = found
+            self._embedder = embedder_of(model)
 
     async def load(self, *, is_open: bool) -> None:
         """Load a model that runs in this process; other embedders have nothing to load.

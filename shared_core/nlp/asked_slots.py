@@ -48,7 +48,7 @@ def asked_slots(question: str, among: Collection[str]) -> frozenset[str]:
     if kin:
         question = with_subject(question, "我" if lang == "zh" else " i ")
         question = OWNER.sub("my", question)
-    asked = _Question(" ".join(question.split()), _questions(lang))
+    asked = _AskedOfUser(" ".join(question.split()), _questions(lang))
     if not kin:
         favourites = favourites_named(question).intersection(among)
         return favourites.union(slot for slot in among if asked.asks_for(slot))
@@ -57,7 +57,7 @@ def asked_slots(question: str, among: Collection[str]) -> frozenset[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class _AskedOfUser:
     _text: str
     _patterns: Mapping[str, re.Pattern[str]]
 
