@@ -8,11 +8,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeAlias, cast
-
-from langgraph.store.base import Item
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from benchmarks.dataset import Entry, Question
+
+if TYPE_CHECKING:
+    from langgraph.store.base import Item
 
 ASYNC_FACE, SYNC_FACE, FUNCTION_FACE = "async_", "sync_", "function_"
 """Our store by its async methods, by its sync ones, and async with a sync function as embedder."""
