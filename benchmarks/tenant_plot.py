@@ -22,9 +22,9 @@ def draw(figures: _Figures) -> str:
     sizes = sorted(next(iter(figures.values())))
     times = [one["p50_ms"] for by_size in figures.values() for one in by_size.values()]
     low, high = math.floor(math.log10(min(times))), math.ceil(math.log10(max(times)))
-    x = _scale(math.log10(sizes[0]), math.log10(sizes[-1]), LEFT, LEFT + WIDTH)
-    recall_y = _scale(0, 1, TOP + HEIGHT, TOP)
-    time_y = _scale(low, high, TOP + HEIGHT, TOP)
+    x = scale(math.log10(sizes[0]), math.log10(sizes[-1]), LEFT, LEFT + WIDTH)
+    recall_y = scale(0, 1, TOP + HEIGHT, TOP)
+    time_y = scale(low, high, TOP + HEIGHT, TOP)
     panels = [
         _panel("recall@10", sizes, x, [(f"{n / 5:g}", recall_y(n / 5)) for n in range(6)])
         + _lines(figures, sizes, "recall_at_10", x, recall_y),
@@ -44,7 +44,7 @@ def draw(figures: _Figures) -> str:
     )
 
 
-def _scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
+def scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
     span = (high - low) or 1
     return lambda value: start + (value - low) / span * (end - start)
 
