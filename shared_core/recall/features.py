@@ -157,6 +157,8 @@ def features(found: Matched) -> Mapping[str, Numbers]:
     length = found.corpus.length[found.candidates.numbers]
     known["echo"] = known["is_question"] * _echo(known["similarity"], length)
     known |= _of_chat(found, known)
+    # What was told later about the matter may have ended the fact without naming it.
+    known["asked"] = _is_asked(found) * (1 - known["told_later"])
     for voices, is_so in _voices(found).items():
         for name in BY_VOICES[voices]:
             known[f"{voices}_{name}"] = float(is_so) * known[name]
@@ -283,7 +285,6 @@ def _of_form(found: Matched) -> dict[str, Numbers]:
         "agent_asks": asks * found.roles.is_agent,
         "opens_session": _numbers(found.roles.of_kind("episodic") & corpus.opens[at]),
         "fact": _numbers(found.roles.of_kind("semantic")),
-        "asked": _numbers(_is_asked(found)),
         "summary": _numbers(found.roles.of_kind("summary")),
     }
 

@@ -437,7 +437,7 @@ def relevance(hit: Hit | Ranked) -> float:
     """
     if "similarity" not in hit.parts and hit.parts.get("coverage", 1.0) > 0:
         return 1.0
-    asked = ASKED_RELEVANCE * hit.parts.get("asked", 0.0)
+    asked = ASKED_RELEVANCE if hit.parts.get("asked", 0.0) > 0 else 0.0
     return max(asked, *(hit.parts.get(part, 0.0) for part in MATCHES))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,7 @@ from shared_core import ModelUnavailable
 from shared_core.models import e5_network
 from shared_core.models.e5_centre import Centre, TextKind
 from shared_core.models.e5_file import Array, E5File, shipped_file
-from shared_core.models.e5_network import BATCH_TOKENS, E5Network, batches
+from shared_core.models.e5_network import BATCH_TOKENS, NO_TELEMETRY, E5Network, batches
 from shared_core.models.embedders import E5Embedder, embedder_of
 
 ENGLISH = (
@@ -175,6 +176,21 @@ assert same and os.waitpid(child, 0)[1] == 0
 
 def test_a_forked_child_computes_with_the_model_of_its_parent() -> None:
     subprocess.run([sys.executable, "-c", FORKS], check=True, timeout=60)
+
+
+EMBEDS = """
+import asyncio
+from shared_core.models.embedders import E5Embedder
+
+asyncio.run(E5Embedder().embed_query("Where do I work?"))
+"""
+
+
+def test_onnxruntime_sends_nothing_and_leaves_no_mark(tmp_path: Path) -> None:
+    told = {name: value for name, value in os.environ.items() if name not in ("CI", NO_TELEMETRY)}
+    environment = {**told, "TMPDIR": str(tmp_path), "HOME": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", EMBEDS], check=True, timeout=300, env=environment)
+    assert [] == [*tmp_path.iterdir()]  # its telemetry numbers the machine in a file
 
 
 def test_batches_hold_all_and_not_too_much() -> None:
