@@ -31,12 +31,14 @@ from datetime import UTC, datetime, timedelta
 from statistics import median
 from typing import Any
 
+import numpy as np
 import psycopg
 
 from benchmarks import slices
 from benchmarks.measure import say
 from benchmarks.report import describe_machine, load_average
 from benchmarks.server import Unusable, describe_server, fresh_database, vacuum
+from benchmarks.turn_load import use_schema, write_said, write_turns
 from shared_core import MemoryEngine, RetentionPolicy, Scope, open_memory, run_sync
 from shared_core.core.domain import MemoryId
 from shared_core.ports.retention import Accesses, NewAccesses
@@ -47,43 +49,19 @@ FATES = ("demoted", "archived", "erased")
 POLICY = RetentionPolicy(erase_threshold=1, archive_after_days=5, erase_after_days=5)
 TABLES = ("memories", "embeddings", "memory_sources", "memory_access")
 ACCESSES, ACCESS_CALLS = 10, 300
-DISTINCT_VECTORS = 1000
+TEXTS = 1000
 
 LOAD = (
     # A turn in a hundred belongs to each round: 2 r + 1 fades in round r, 2 r + 2 is deleted.
     "CREATE UNLOGGED TABLE load AS"
     " SELECT '/bench/u' || n %% %(users)s || '/' COLLATE \"C\" AS tenant_id,"
-    " uuidv7() AS memory_id, n, (n / %(users)s) %% 100 AS part"
-    " FROM generate_series(1, %(items)s) n",
-    "INSERT INTO embedding_models VALUES ('bench', %(dims)s, true, now())",
-    "INSERT INTO threads (tenant_id, thread_id, last_seq, last_memory_seq, created_at, updated_at)"
-    " SELECT DISTINCT tenant_id, 't', %(items)s, %(items)s, %(now)s::timestamptz,"
-    " %(now)s::timestamptz FROM load",
-    "INSERT INTO memories (tenant_id, memory_id, namespace, key, kind, text, value, terms,"
-    " term_count, author, thread_id, occurred_at, created_at, updated_at)"
-    " SELECT tenant_id, memory_id, '/memories/', memory_id::text, 'episodic', said,"
-    " jsonb_build_object('kind', 'episodic', 'content', said, 'author', 'user'),"
-    " to_tsvector('simple', said), 12, 'user', 't', at, at, at FROM load"
-    " CROSS JOIN LATERAL (SELECT 'Turn ' || n || ' says that the spicy noodle place near the river'"
-    " || ' has a quiet table on day ' || n %% 365 AS said) s"
-    " CROSS JOIN LATERAL (SELECT %(now)s::timestamptz - interval '15 days'"
+    " uuidv7() AS memory_id, 't' AS thread_id, n::text AS event_id, n AS seq, 'user' AS role,"
+    " part, n %% %(texts)s AS said_id, %(now)s::timestamptz - interval '15 days'"
     " * (CASE WHEN part BETWEEN 1 AND 2 * %(rounds)s AND part %% 2 = 1 THEN 1 ELSE 0 END)"
-    " - interval '1 second' * (n %% 1000) AS at) t",
-    "CREATE UNLOGGED TABLE vectors AS"
-    " SELECT v, array_agg(random() - 0.5)::real[]::vector::halfvec AS embedding"
-    " FROM generate_series(0, %(vectors)s - 1) v, generate_series(1, %(dims)s) GROUP BY v",
-    "INSERT INTO embeddings SELECT tenant_id, 'bench', memory_id, 'text', embedding"
-    " FROM load JOIN vectors ON v = n %% %(vectors)s",
-    "INSERT INTO memory_sources SELECT tenant_id, memory_id, 't', n::text FROM load",
-    "INSERT INTO events (tenant_id, thread_id, seq, event_id, author, role, text, occurred_at,"
-    " recorded_at, memory_seq) SELECT l.tenant_id, 't', n, n::text, 'user', 'user', m.text,"
-    " m.occurred_at, m.created_at, n FROM load l JOIN memories m USING (tenant_id, memory_id)",
-    "INSERT INTO memory_access (tenant_id, memory_id, forget_at)"
-    " SELECT m.tenant_id, m.memory_id, next_stage_at(r, 0, NULL, NULL, NULL, m.importance, 0, 0,"
-    " m.updated_at, m.created_at)"
-    " FROM memories m JOIN retention_policies r ON r.tenant_id = '/' AND r.kind = m.kind",
+    " - interval '1 second' * (n %% 1000) AS at"
+    " FROM generate_series(1, %(items)s) n"
+    " CROSS JOIN LATERAL (SELECT (n / %(users)s) %% 100 AS part) p"
 )
-"""Statements that leave the same rows as append_events()."""
 
 
 @dataclass(slots=True)
@@ -114,9 +92,9 @@ def run(*, items: int, per_user: int, rounds: int, dims: int, dsn: str | None) -
         began = time.perf_counter()
         with _opened(database, clock) as memory:
             values = {"items": items, "users": max(1, items // per_user), "rounds": rounds,
-                      "dims": dims, "vectors": DISTINCT_VECTORS, "now": NOW}  # fmt: skip
+                      "texts": TEXTS, "now": NOW}  # fmt: skip
             run_sync(memory.retention.set_policy(POLICY))
-            _load(database, values)
+            _load(database, values, dims)
             vacuum(database)
             report["load_s"] = time.perf_counter() - began
             report["environment"] |= describe_server(database)
@@ -159,13 +137,19 @@ def slices_and_context(items: int, per_user: int, dsn: str | None) -> dict[str, 
     return {name: measured[name] for name in ("slice_p99_ms", "context_p50_ms")}
 
 
-def _load(dsn: str, values: dict[str, Any]) -> None:
+def _load(dsn: str, values: dict[str, Any], dims: int) -> None:
+    say("loading")
+    texts = [
+        f"Turn {n} says that the spicy noodle place near the river has a quiet table on day {n}"
+        for n in range(TEXTS)
+    ]
+    vectors = np.random.default_rng(7).random((TEXTS, dims)) - 0.5
     with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("SET search_path TO hippocampus, public")
-        connection.execute("SET session_replication_role = replica")
-        for number, query in enumerate(LOAD, 1):
-            say(f"loading, step {number} of {len(LOAD)}")
-            connection.execute(query.encode(), values)
+        use_schema(connection)
+        connection.execute("INSERT INTO embedding_models VALUES ('bench', %s, true, now())", [dims])
+        write_said(connection, texts, vectors)
+        connection.execute(LOAD, values)
+        write_turns(connection, "bench")
 
 
 async def _record_access_ms(memory: MemoryEngine, dsn: str) -> float:
@@ -190,7 +174,7 @@ def _round(memory: MemoryEngine, dsn: str, clock: Clock, number: int, measured: 
     """Forget a hundredth stage by stage, and delete another; the place of the DELETE rotates."""
     fades, deleted = 2 * number + 1, 2 * number + 2
     with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("SET search_path TO hippocampus, public")
+        use_schema(connection)
         # Only this round's part may fade; the parts of later rounds wait.
         connection.execute(
             "UPDATE memory_access a SET forget_at = %s FROM load l WHERE l.part = ANY(%s)"

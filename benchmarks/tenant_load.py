@@ -52,11 +52,11 @@ def load_ours(connection: psycopg.Connection[Any], tenants: Sequence[Tenant], mo
             for n, text in enumerate(texts)
         )
         # A tsvector has no binary form in the driver.
-        _copy(connection, f"{SCHEMA}.memories", _MEMORIES, memories, binary=False)
+        copy_rows(connection, f"{SCHEMA}.memories", _MEMORIES, memories, binary=False)
         vectors = (
             (path, model, ids[n], "text", HalfVector(row)) for n, row in enumerate(tenant.vectors)
         )
-        _copy(connection, f"{SCHEMA}.embeddings", _EMBEDDINGS, vectors)
+        copy_rows(connection, f"{SCHEMA}.embeddings", _EMBEDDINGS, vectors)
 
 
 def load_reference(connection: psycopg.Connection[Any], tenants: Sequence[Tenant]) -> str:
@@ -70,9 +70,9 @@ def load_reference(connection: psycopg.Connection[Any], tenants: Sequence[Tenant
     for tenant in tenants:
         prefix = ".".join(tenant.namespace)
         items = ((prefix, key(n), Jsonb({"text": _text(n)})) for n in range(tenant.size))
-        _copy(connection, "store", _STORE, items)
+        copy_rows(connection, "store", _STORE, items)
         vectors = ((prefix, key(n), "text", Vector(row)) for n, row in enumerate(tenant.vectors))
-        _copy(connection, "store_vectors", _VECTORS, vectors)
+        copy_rows(connection, "store_vectors", _VECTORS, vectors)
     return str(row[0])
 
 
@@ -86,7 +86,7 @@ def _text(number: int) -> str:
     return f"note {number}: what was said about something, in a sentence of common length"
 
 
-def _copy(
+def copy_rows(
     connection: psycopg.Connection[Any],
     table: str,
     columns: dict[str, str],
@@ -94,6 +94,7 @@ def _copy(
     *,
     binary: bool = True,
 ) -> None:
+    """Copy rows into a table; columns: their types by name."""
     form = "(FORMAT BINARY)" if binary else ""
     query = f"COPY {table} ({', '.join(columns)}) FROM STDIN {form}"
     with connection.cursor() as cursor, cursor.copy(query.encode()) as copy:
