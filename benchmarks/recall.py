@@ -21,7 +21,7 @@ import os
 import random
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -36,6 +36,7 @@ from adk_memory import OpenMemoryService
 from benchmarks.report import load_average
 from shared_core import Event, MemoryEngine, Scope, open_memory
 from shared_core.models.embedders import resolve_embedder
+from shared_core.storage.postgres.resident import ResidentIndexes
 from shared_core.storage.postgres.storage import PostgresStorage
 
 if TYPE_CHECKING:
@@ -62,13 +63,14 @@ class HalfRandomVectors:
 
     model = "half random"
 
-    def __init__(self) -> None:
+    def __init__(self, dimensions: int = DIMENSIONS) -> None:
         self._noise = np.random.default_rng(0)
+        self._dimensions = dimensions
         self._bundled = resolve_embedder("use")
         self.is_bundled = False
 
     async def embed_passages(self, texts: Sequence[str]) -> Vectors:
-        vectors = self._noise.normal(size=(len(texts), DIMENSIONS)).astype(np.float32)
+        vectors = self._noise.normal(size=(len(texts), self._dimensions)).astype(np.float32)
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True).astype(np.float32)
         return np.asarray(vectors / lengths, dtype=np.float32)
 
@@ -119,11 +121,13 @@ def _in_random_order(users: dict[int, list[str]], total: int) -> list[tuple[str,
     return sized
 
 
+def sentence(seed: str, words: int = 20) -> str:
+    """Return words by Zipf's law."""
+    return " ".join(random.Random(seed).choices(WORDS, cum_weights=FREQUENCIES, k=words))
+
+
 async def _fill(memory: MemoryEngine, scope: Scope, size: int, *, turns: bool) -> None:
-    texts = [
-        " ".join(random.Random(f"{scope} {number}").choices(WORDS, cum_weights=FREQUENCIES, k=20))
-        for number in range(size)
-    ]
+    texts = [sentence(f"{scope} {number}") for number in range(size)]
     if not turns:
         for first in range(0, size, BATCH):
             await memory.remember(scope, texts[first : first + BATCH])
@@ -145,41 +149,59 @@ async def _fill(memory: MemoryEngine, scope: Scope, size: int, *, turns: bool) -
 async def _figures(
     folder: Path, embedder: HalfRandomVectors, users: Sequence[str], size: int
 ) -> Figures:
-    async with (
-        _opened(folder, embedder, ROOM_MB) as memory,
-        _opened(folder, embedder, 0) as without,
-    ):
+    async with opened(folder, embedder, ROOM_MB) as memory, opened(folder, embedder, 0) as without:
         embedder.is_bundled = False
-        await memory.recall(Scope(APP, "nobody"), "w1")
-        resident = cast(PostgresStorage, memory._storage).resident
-        cold = []
-        for number, user in enumerate(users):
-            query = f"w{number} w{300 + number} w700"
-            # The other memory asks first, so that the server has read the rows.
-            cold += (await _times_ms([without, memory], [user], [query]))[1:]
-            while len(resident.users) <= number:  # noqa: ASYNC110 # nothing tells the end
-                await asyncio.sleep(0.01)
-        times = await _times_ms([memory, without], users, list(_queries()))
+        _, cold = await first_questions_ms(without, memory, users)
+        asked = list(queries(WARM_UP + CALLS))
+        times = await _times_ms([memory, without], users, asked)
         service = OpenMemoryService(engine=memory)
         embedder.is_bundled = True
-        by_service = []
-        for number, query in enumerate(_queries()):
-            user, begun = users[number % len(users)], time.perf_counter()
-            await service.search_memory(app_name=APP, user_id=user, query=query)
-            by_service.append(1_000 * (time.perf_counter() - begun))
+        by_service = [
+            await time_ms(
+                service.search_memory(app_name=APP, user_id=users[number % len(users)], query=query)
+            )
+            for number, query in enumerate(asked)
+        ]
         warm, statement = times[::2], times[1::2]
         return Figures(
             users=len(users),
-            cold=_summed(cold),
-            warm=_summed(warm[WARM_UP:]),
-            statement=_summed(statement[WARM_UP:]),
-            service=_summed(by_service[WARM_UP:]),
-            bytes_a_memory=resident.nbytes // (size * len(users)),
+            cold=summed(cold),
+            warm=summed(warm[WARM_UP:]),
+            statement=summed(statement[WARM_UP:]),
+            service=summed(by_service[WARM_UP:]),
+            bytes_a_memory=indexes_of(memory).nbytes // (size * len(users)),
         )
 
 
+async def first_questions_ms(
+    without: MemoryEngine, memory: MemoryEngine, users: Sequence[str]
+) -> tuple[list[float], list[float]]:
+    """Return the milliseconds of the first question of each user to both memories.
+
+    The memory without indexes asks first, so that the server has read the rows when the other one
+    does. That one reads the index of a user before the next user asks.
+    """
+    for one in (without, memory):
+        await one.recall(Scope(APP, "nobody"), "w1")
+    resident = indexes_of(memory)
+    first, second = [], []
+    for number, user in enumerate(users):
+        query = f"w{number} w{300 + number} w700"
+        times = await _times_ms([without, memory], [user], [query])
+        first.append(times[0])
+        second.append(times[1])
+        while len(resident.users) <= number:  # noqa: ASYNC110 # nothing tells the end
+            await asyncio.sleep(0.01)
+    return first, second
+
+
+def indexes_of(memory: MemoryEngine) -> ResidentIndexes:
+    """Return the indexes of an opened memory on PostgreSQL."""
+    return cast(PostgresStorage, memory._storage).resident
+
+
 @asynccontextmanager
-async def _opened(
+async def opened(
     folder: Path, embedder: HalfRandomVectors, resident_mb: int
 ) -> AsyncIterator[MemoryEngine]:
     """Open a memory whose indexes may take so many megabytes."""
@@ -196,20 +218,29 @@ async def _times_ms(
     times = []
     for number, query in enumerate(queries):
         for memory in memories:
-            begun = time.perf_counter()
-            await memory.recall(Scope(APP, users[number % len(users)]), query)
-            times.append(1_000 * (time.perf_counter() - begun))
+            scope = Scope(APP, users[number % len(users)])
+            times.append(await time_ms(memory.recall(scope, query)))
     return times
 
 
-def _summed(times: Sequence[float]) -> dict[str, float]:
-    p50, p95 = np.percentile(times, [50, 95])
-    return {"p50_ms": round(float(p50), 1), "p95_ms": round(float(p95), 1)}
+async def time_ms(call: Awaitable[object]) -> float:
+    """Return the milliseconds of a call."""
+    begun = time.perf_counter()
+    await call
+    return 1_000 * (time.perf_counter() - begun)
 
 
-def _queries() -> Iterator[str]:
-    for call in range(WARM_UP + CALLS):
-        yield f"w{call % 25} w{call * 7} w{call * 31 + 200} w{call * 40 + 300}"
+def summed(times_ms: Sequence[float], high: int = 95) -> dict[str, float]:
+    """Return the median and a high percentile."""
+    p50, most = np.percentile(times_ms, [50, high])
+    return {"p50_ms": round(float(p50), 1), f"p{high}_ms": round(float(most), 1)}
+
+
+def queries(count: int) -> Iterator[str]:
+    """Yield queries of four words, of which the first one is frequent."""
+    for call in range(count):
+        places = (call % 25, call * 7, call * 31 + 200, call * 40 + 300)
+        yield " ".join(WORDS[place % len(WORDS)] for place in places)
 
 
 def main() -> None:
