@@ -243,7 +243,8 @@ def _leave_cache(home: Path) -> None:
         if file.is_file():
             descriptor = os.open(file, os.O_RDONLY)
             os.fsync(descriptor)
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            if hasattr(os, "posix_fadvise"):  # macOS has none: there, "disk" reads cached files
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             os.close(descriptor)
 
 
