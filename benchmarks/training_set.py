@@ -28,7 +28,7 @@ from shared_core.recall.query import query_terms
 from shared_core.recall.ranking import PART_OF
 
 BY_HAND: Final[Mapping[str, float]] = {
-    "fact": 0.0, "asked": 6.0, "summary": -0.5, "ended": -4.0, "echo": -3.0,
+    "fact": 0.0, "asked": 9.0, "summary": -0.5, "ended": -4.0, "echo": -3.0,
 }  # fmt: skip
 """Weights that the labelled data cannot teach, chosen with benchmarks.assistant. The data holds
 turns only, without extracted facts and without repeated questions to an assistant."""

@@ -203,9 +203,9 @@ def _load() -> None:
         except ModuleNotFoundError as error:
             if (error.name or "").split(".")[0] in OURS:
                 raise
-    from shared_core.models.embedders import UseEmbedder
+    from shared_core.models.embedders import E5Embedder
 
-    UseEmbedder()._loaded()
+    E5Embedder()._loaded()
 
 
 def _run(job: CodeType | tuple[str, str]) -> None:

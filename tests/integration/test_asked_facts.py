@@ -15,7 +15,7 @@ ENGLISH = (
     "I live in Leeds and I work at Zenith.",
     "My sister Clara is 31 years old.",
     "I am allergic to peanuts, by the way.",
-    "Which city is nicer, Leeds or York? I want a day out with my home team.",
+    "Which city is nicer, Leeds or York? I want a day out.",
     "I moved to Otley last week.",
     "My sister wants to know which city is the best home for a cat.",
 )
@@ -97,9 +97,9 @@ async def test_an_index_knows_the_slots_of_facts(dsn: str) -> None:
         by_statement = await memory.recall(ANN, question, limit=50)
         await make_resident(memory, ANN)
         by_index = await memory.recall(ANN, question, limit=50)
-        assert [(hit.memory, hit.parts["asked"]) for hit in by_statement] == [
-            (hit.memory, hit.parts["asked"]) for hit in by_index
-        ]
+        assert [hit.memory for hit in by_statement] == [hit.memory for hit in by_index]
+        asked = [[hit.parts["asked"] for hit in hits] for hits in (by_statement, by_index)]
+        assert pytest.approx(asked[0], abs=1e-5) == asked[1] and max(asked[1]) > 0
         await memory.state_fact(ANN, "residence", "Skye")
         assert ["User lives in Skye."] == await best(memory, ANN, question)
 

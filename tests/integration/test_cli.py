@@ -162,7 +162,7 @@ def test_the_doctor_finds_a_sound_database_sound(dsn: str) -> None:
     assert set() == not_ok
     assert 0 == code
     assert "hippocampus_app" in findings["role"]["found"]
-    assert "use-multilingual-v3, 512 dimensions" in findings["vectors"]["found"]
+    assert "multilingual-e5-small-centred-1, 384 dimensions" in findings["vectors"]["found"]
     assert "2." in findings["google-adk"]["found"]
     assert "All is well." in succeed("doctor", "--uri", dsn)
 

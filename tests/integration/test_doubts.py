@@ -11,6 +11,7 @@ from shared_core import AsOf, Conflict, MemoryEngine, open_memory
 from shared_core.core.domain import Memory
 from shared_core.core.namespaces import scope_path
 from shared_core.core.retention_policy import RetentionPolicy
+from shared_core.models.embedders import CallableEmbedder
 from shared_core.ports.operations import Select
 from tests.integration.doubting import ANN, PATTERN, Clock, Doubting, at, held, say
 
@@ -184,7 +185,16 @@ async def test_a_forgotten_doubt_leaves_the_mark_without_its_turn(
     assert "'e2'" not in str(await stored(memory))
 
 
-async def test_a_doubtful_fact_ranks_below_an_equal_one(memory: MemoryEngine, clock: Clock) -> None:
+async def test_a_doubtful_fact_ranks_below_an_equal_one(dsn: str, clock: Clock) -> None:
+    alike = CallableEmbedder(lambda texts: [[1.0, 2.0]] * len(texts), model="alike")
+    extractor = Doubting()
+    async with open_memory(
+        dsn, clock=clock, worker=False, extractor=extractor, embedder=alike
+    ) as memory:
+        await _doubt_and_ask(memory, clock)
+
+
+async def _doubt_and_ask(memory: MemoryEngine, clock: Clock) -> None:
     await say(memory, clock, 1, "I like rock. I like jazz.")
     for doubted, certain in (("jazz", "rock"), ("rock", "jazz")):
         await say(memory, clock, clock.day + 1, f"I might leave {doubted}.")

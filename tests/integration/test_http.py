@@ -24,7 +24,7 @@ from shared_core.http.access import KNOWN_S, KnownTokens, TokenBuckets
 from shared_core.http.logs import JsonLines
 from shared_core.http.problems import ProblemError
 from shared_core.jobs.api_tokens import LOOK_AGAIN_S, FirstToken
-from shared_core.models.embedders import UseEmbedder
+from shared_core.models.embedders import E5Embedder, UseEmbedder
 from tests.integration.http_clients import client_of
 
 ASK = {"user_id": "ana", "query": "tea"}
@@ -598,15 +598,15 @@ async def test_faults_of_the_server_tell_nothing_and_are_logged(
 async def test_it_is_ready_once_the_model_is_loaded(
     memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, may_end, load = threading.Event(), threading.Event(), UseEmbedder._load
+    begun, may_end, load = threading.Event(), threading.Event(), E5Embedder._load
 
-    def slow(self: UseEmbedder) -> Any:
+    def slow(self: E5Embedder) -> Any:
         begun.set()
         may_end.wait(60)
         return load(self)
 
-    monkeypatch.setattr(UseEmbedder, "_network", None)
-    monkeypatch.setattr(UseEmbedder, "_load", slow)
+    monkeypatch.setattr(E5Embedder, "_network", None)
+    monkeypatch.setattr(E5Embedder, "_load", slow)
     async with client_of(memory) as client:
         asked = asyncio.ensure_future(client.get("/health/ready"))
         await asyncio.to_thread(begun.wait, 60)
@@ -614,7 +614,7 @@ async def test_it_is_ready_once_the_model_is_loaded(
         assert not asked.done()
         may_end.set()
         assert 200 == (await asked).status_code
-        assert UseEmbedder._network is not None
+        assert E5Embedder._network is not None
 
 
 @pytest.mark.parametrize(
@@ -623,9 +623,13 @@ async def test_it_is_ready_once_the_model_is_loaded(
 async def test_it_is_not_ready_while_the_model_cannot_be_loaded(
     memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch, fault: Exception
 ) -> None:
-    monkeypatch.setattr(UseEmbedder, "_network", None)
+    for kind in (E5Embedder, UseEmbedder):
+        monkeypatch.setattr(kind, "_network", None)
     async with client_of(memory) as client:
-        with mock.patch.object(UseEmbedder, "_load", side_effect=fault):
+        with (
+            mock.patch.object(E5Embedder, "_load", side_effect=fault),
+            mock.patch.object(UseEmbedder, "_load", side_effect=fault),
+        ):
             for _ in range(2):
                 answer = await client.get("/health/ready")
                 assert "secret" not in str(problem_of(answer, 503, "model-unavailable"))

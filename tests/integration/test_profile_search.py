@@ -25,7 +25,7 @@ THREADS = {
 
 @pytest.fixture
 async def memory(dsn: str) -> AsyncIterator[MemoryEngine]:
-    async with open_memory(dsn, clock=lambda: NOW, worker=False) as engine:
+    async with open_memory(dsn, embedder="use", clock=lambda: NOW, worker=False) as engine:
         yield engine
 
 
