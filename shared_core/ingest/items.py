@@ -237,7 +237,7 @@ async def _ranked(
         scope=Scope(*op.prefix[:2]),
         namespace=op.prefix,
         terms=query_terms(query),
-        model=None if vector is None else await embedding.model(),
+        model=await embedding.known_model(),
         vector=vector,
         kinds=None,
         candidates=candidates,

@@ -31,11 +31,20 @@ class Embedding:
         self._embedder = embedder
         self._storage = storage
         self._dimensions: int | None = None
+        self._stored_model: str | None = None
         self._prototypes: dict[Language, Prototypes] = {}
 
     async def model(self) -> str:
         """Return the name of the vectors. Raises EmbeddingMismatch as embedder() does."""
         return (await self.embedder()).model
+
+    async def known_model(self) -> str | None:
+        """Return the name of the vectors, or None where there are none yet. Loads no model."""
+        if self._embedder is not None:
+            return self._embedder.model
+        if self._stored_model is None and (stored := await self._storage.active_model()):
+            self._stored_model = stored[0]
+        return self._stored_model
 
     async def embedder(self) -> Embedder:
         """Return the embedder in use; the first call may read its name in the open storage.

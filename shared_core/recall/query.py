@@ -121,7 +121,7 @@ async def recall(
         scope=scope,
         namespace=options.namespace or memories_namespace(scope),
         terms=query_terms(query),
-        model=None if vector is None else await embedding.model(),
+        model=await embedding.known_model(),
         vector=vector,
         kinds=options.kinds,
         candidates=max(options.least_candidates, 3 * _pool(options)),

@@ -147,9 +147,9 @@ async def test_the_command_tells_what_it_did(filled: MemoryEngine, dsn: str) -> 
         command = ["reembed", "--uri", dsn, *arguments]
         return await asyncio.to_thread(CliRunner().invoke, app, command)
 
-    ran = await run("--embedder", "use", "--json")
+    ran = await run("--embedder", "e5", "--json")
     assert 0 == ran.exit_code, ran.output
     assert (0, 0) == (json.loads(ran.stdout)["embedded"], json.loads(ran.stdout)["dropped"])
-    told = (await run("--embedder", "use")).stdout
+    told = (await run("--embedder", "e5")).stdout
     assert told.startswith("0 vectors made. The model in use is")
     assert 1 == (await run("--embedder", "none")).exit_code
