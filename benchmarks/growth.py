@@ -74,7 +74,7 @@ CLOCKS = ("nobody", "disk", "cold", "warm", "search", "put", "append")
 CHUNK = 1_000_000
 """Turns of one round of bulk statements."""
 TEXTS_OF_A_USER = 10
-"""There are so many times more texts than a user has memories."""
+"""Texts for each memory of a user."""
 WORDS_OF_A_TURN = 12
 LOADING = {
     "shared_buffers": "2GB", "max_wal_size": "4GB", "checkpoint_timeout": "1h", "autovacuum": "off",
@@ -86,7 +86,7 @@ LOADING = {
 SLOTS = {
     "slot": "int8", "tenant_id": "text", "part": "int8", "parts": "int8", "first_text": "int8",
 }  # fmt: skip
-"""A slot has --per-user turns: those of a user, or every so many of the large user's."""
+"""A slot has --per-user turns: those of a user, or a share of the large user's."""
 
 LOAD = """
 CREATE UNLOGGED TABLE load AS

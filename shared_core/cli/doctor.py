@@ -21,6 +21,7 @@ from psycopg import sql
 
 from shared_core.core.uri_validation import is_oceanbase
 from shared_core.errors import (
+    EmbeddingMismatch,
     InvalidInput,
     MemoryCoreError,
     ModelUnavailable,
@@ -106,6 +107,10 @@ class ModelCheck:
             embedder = self._embedder(stored)
             name = embedder.model
             dimensions = int(asyncio.run(embedder.embed_query("memory")).shape[1])
+        except EmbeddingMismatch as error:
+            advice = "name the embedder that made the vectors with --embedder, or give them another"
+            advice += " model: hippocampus reembed --embedder e5"
+            return Model(name, None, problem("embedder", str(error), advice))
         except (InvalidInput, ModelUnavailable) as error:
             advice = "choose another --embedder; until then search works by words alone"
             return Model(name, None, problem("embedder", str(error), advice))
@@ -119,7 +124,7 @@ class ModelCheck:
             return asyncio.run(default_embedder())
         embedder = embedder_of(stored)
         if embedder is None:
-            raise InvalidInput(f"the model {stored!r} cannot be loaded by its name")
+            raise EmbeddingMismatch(f"the model {stored!r} cannot be loaded by its name")
         return embedder
 
 

@@ -55,7 +55,7 @@ PANELS: Final[Mapping[str, Mapping[str, str]]] = {
         "export": "hippocampus export my_app ana --out ana.jsonl",
         "import": "hippocampus import ana.jsonl --uri postgresql://user@host/db",
         "copy": "hippocampus copy --from embedded --to seekdb:///data/memory",
-        "reembed": "hippocampus reembed --embedder e5",
+        "reembed": "hippocampus reembed --embedder use",
         "index": "hippocampus index --dry-run",
     },
     "Servers": {

@@ -128,9 +128,9 @@ def reembed(
 ) -> None:
     """Change the embedding model: make all vectors with the new model, then switch to it.
 
-    The old model stays in use meanwhile. Afterwards open the memory with --embedder or embedder=.
-    Run it again after an interruption to embed the rest, and run `hippocampus index` at the end if
-    there are large users.
+    The old model stays in use meanwhile. Afterwards open the memory with --embedder or embedder= if
+    the model is not bundled. Run it again after an interruption to embed the rest, and run
+    `hippocampus index` at the end if there are large users.
     """
 
     async def run(memory: MemoryEngine) -> ReembedReport:

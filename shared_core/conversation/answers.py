@@ -17,7 +17,6 @@ from typing_extensions import TypedDict  # pydantic reads no other before Python
 
 from shared_core.conversation.standalone_statements import says_less
 from shared_core.core.domain import Hit, JsonValue
-from shared_core.nlp.asked_slots import asked_slots
 from shared_core.nlp.question_subject import (
     OF_KIN,
     AskedPeople,
@@ -28,7 +27,13 @@ from shared_core.nlp.question_subject import (
     shares_words,
     states_user_name,
 )
-from shared_core.nlp.relation_phrases import asked_kin, names_slots, past_label, topic_of
+from shared_core.nlp.relation_phrases import (
+    asked_kin,
+    names_slots,
+    past_label,
+    topic_of,
+    work_and_home_slots,
+)
 from shared_core.nlp.relation_schema import slot_relations
 from shared_core.nlp.text import Language, language, normalised
 from shared_core.nlp.uncertainty import uncertain
@@ -47,12 +52,9 @@ OF_THE_PAST: Final = re.compile(
 PAST_FORMS: Final[dict[Language, str]] = {"en": "{} (past, until {})", "zh": "{}（以前，至{}）"}
 
 
-WORK_AND_HOME: Final = ("employer", "job", "work_city", "residence")
-
-
 def past_slots(question: str) -> frozenset[str]:
     """Return the work and home slots that a question about the past asks for."""
-    return asked_slots(question, WORK_AND_HOME) if OF_THE_PAST.search(question) else frozenset()
+    return work_and_home_slots(question) if OF_THE_PAST.search(question) else frozenset()
 
 
 def ended_facts(facts: Iterable[Fact], now: datetime) -> list[Fact]:
@@ -118,7 +120,7 @@ def _hits_on_subject(hits: Sequence[Hit], question: str, edges: Sequence[Edge]) 
             for hit in _relevant(hits)
             if _relevance(hit) >= CLEARLY_RELEVANT or shares_words(hit.memory.text, question)
         ]
-    slots = asked_slots(question, WORK_AND_HOME)
+    slots = work_and_home_slots(question)
     if slots:
         return _hits_about_user(hits, slots)
     return _relevant(hits)

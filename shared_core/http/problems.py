@@ -83,12 +83,14 @@ STATUS_OF: Mapping[type[errors.MemoryCoreError], tuple[int, str]] = {
     errors.StorageReadOnly: (503, "read-only"),
     errors.StorageUnavailable: (503, "storage-unavailable"),
     errors.ModelUnavailable: (503, "model-unavailable"),
+    errors.EmbeddingMismatch: (503, "embedding-mismatch"),
     errors.MemoryCoreError: (500, "internal"),
 }
 DETAIL_OF: Mapping[str, str] = {
     "read-only": "The memory is read-only now.",
     "storage-unavailable": "The database is unavailable: try again later.",
     "model-unavailable": "A model failed: try again later.",
+    "embedding-mismatch": "The server has another embedding model than its database.",
     "internal": "The server failed. Its log has the details under the id of this request.",
     "not-supported": "This server does not support that.",
 }

@@ -32,13 +32,12 @@ DENSE: Final = {"qkv": ("q", "k", "v"), "ao": ("ao",), "fi": ("fi",), "fo": ("fo
 def runtime() -> Any:
     """Return onnxruntime, told to send nothing.
 
-    Since 1.29 it sends data about its use to its maker, unless NO_TELEMETRY is set when it is
-    imported first. Whoever sets it to something else has decided.
+    Since 1.29 it sends data about its use to its maker, unless NO_TELEMETRY is set when the process
+    imports it. A value that is set already stays.
     """
     os.environ.setdefault(NO_TELEMETRY, "1")
     import onnxruntime
 
-    onnxruntime.disable_telemetry_events()
     return onnxruntime
 
 

@@ -90,13 +90,13 @@ def embedder_of(model: str) -> BundledEmbedder | None:
     return next((kind() for kind in BUNDLED.values() if kind.model == model), None)
 
 
-async def default_embedder() -> Embedder:
+async def default_embedder() -> BundledEmbedder:
     """Return the embedder of a new database, loaded: "e5", or "use" where "e5" cannot run."""
     best = E5Embedder()
     try:
         await best.load()
     except ModelUnavailable as error:
-        log.warning("a memory without vectors takes embedder 'use': %s", error)
+        log.warning("a new database uses 'use', because 'e5' cannot run: %s", error)
     else:
         return best
     embedder = UseEmbedder()
@@ -175,7 +175,9 @@ class BundledEmbedder(ABC):
         if kind._network is None:
             try:
                 kind._network = self._load()
-            except (ImportError, OSError) as error:
+            except ModelUnavailable:
+                raise
+            except Exception as error:  # foreign code may raise anything
                 other = next(name for name in BUNDLED if name != self.name)
                 raise ModelUnavailable(
                     f"embedder {self.name!r} cannot be loaded ({type(error).__name__}: {error}):"

@@ -49,16 +49,29 @@ class Embedding:
     async def embedder(self) -> Embedder:
         """Return the embedder in use; the first call may read its name in the open storage.
 
-        Raises EmbeddingMismatch if the vectors are of a model that its name does not tell.
+        Raises EmbeddingMismatch if the vectors are of a model that cannot be loaded by its name.
         """
         if self._embedder is None:
             stored = await self._storage.active_model()
-            if stored is None:
-                self._embedder = await default_embedder()
-            else:
-                self._embedder = _named(*stored)
-                self._dimensions = stored[1]
+            if stored is not None and (bundled := embedder_of(stored[0])):
+                self._embedder, self._dimensions = bundled, stored[1]
+                return bundled
+            embedder = await default_embedder()
+            if stored is not None:
+                await self._replace(*stored, embedder)
+            self._embedder = embedder
         return self._embedder
+
+    async def _replace(self, model: str, dimensions: int, embedder: BundledEmbedder) -> None:
+        """Let another model take the place of a model that has no vectors yet."""
+        try:
+            await self._storage.use_model(embedder.model, embedder.dimensions)
+        except EmbeddingMismatch as error:
+            raise EmbeddingMismatch(
+                f"the stored vectors were made by {model!r} ({dimensions} dimensions), a model that"
+                " cannot be loaded by its name: open the memory with the embedder that made them,"
+                " or change the model with 'hippocampus reembed'"
+            ) from error
 
     async def adopt(self, model: str) -> None:
         """Take the model of imported vectors, if it is bundled and nothing else decides.
@@ -140,20 +153,20 @@ class Embedding:
         They are embedded on first use and kept, those of a bundled model for the whole process;
         two concurrent first calls embed them twice.
         """
-        embedder = await self.embedder()
-        kept = self._prototypes
-        if isinstance(embedder, BundledEmbedder):
-            kept = _prototypes_of_bundled.setdefault(embedder.model, {})
-        if lang not in kept:
-            try:
+        try:
+            embedder = await self.embedder()
+            kept = self._prototypes
+            if isinstance(embedder, BundledEmbedder):
+                kept = _prototypes_of_bundled.setdefault(embedder.model, {})
+            if lang not in kept:
                 vectors = await embedder.embed_passages(examples(lang))
                 kept[lang] = prototypes_of(lang, vectors)
-            except Exception:  # foreign code may raise anything; it must not stop a run
-                log.warning(
-                    "every text counts as private: embedder %r failed on the examples",
-                    embedder.model, exc_info=True,
-                )  # fmt: skip
-        return kept.get(lang)
+        except Exception:  # foreign code may raise anything; it must not stop a run
+            log.warning(
+                "every text counts as private: the embedder failed on the examples", exc_info=True
+            )
+            return None
+        return kept[lang]
 
     async def _measured(self, embedding: Awaitable[Vectors], texts: int) -> Vectors:
         model = {"gen_ai.request.model": await self.model()}
@@ -178,15 +191,3 @@ class Embedding:
 
 
 _prototypes_of_bundled: dict[str, dict[Language, Prototypes]] = {}
-
-
-def _named(model: str, dimensions: int) -> Embedder:
-    """Return the embedder of stored vectors by the name of their model."""
-    embedder = embedder_of(model)
-    if embedder is None:
-        raise EmbeddingMismatch(
-            f"the stored vectors were made by {model!r} ({dimensions} dimensions), a model that"
-            " cannot be loaded by its name: open the memory with the embedder that made them, or"
-            " change the model with 'hippocampus reembed'"
-        )
-    return embedder

@@ -7,87 +7,92 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
-from shared_core.nlp.coreference import SPEAKER
-from shared_core.nlp.relation_phrases import asked_kin, asks_about_user, with_subject
-from shared_core.nlp.rules import load_kinship, read_rule_file
-from shared_core.nlp.slots import RELATION, favourites_named
+from shared_core.nlp.relation_phrases import asked_kin, without_kin
+from shared_core.nlp.rules import PLACEHOLDER, load_kinship, read_rule_file
+from shared_core.nlp.slots import FAVOURITE, RELATION, slot_name
 from shared_core.nlp.text import Language, language
 
-ATTRIBUTES: Final = {"": "name", "place": "residence", "school": "education"}
-"""The slot of the user for an attribute of a relative, where its name is another."""
-OWNER: Final = re.compile(r" i (?:['’]s|s)\b", re.IGNORECASE)
-READ_CHARACTERS: Final = 300
+READ_CHARACTERS: Final = 120
 """Maximum characters of a question that is read; a longer text asks for more than a fact."""
+END: Final = " \t\r\n?？!！.。…~～"
 THIRD_PERSON: Final = (
-    (re.compile(r"\b(?:the )?user['’]s\b|用户的", re.IGNORECASE), {"en": "my", "zh": "我的"}),
+    (re.compile(r"\b(?:the )?user's\b|用户的", re.IGNORECASE), {"en": "my", "zh": "我的"}),
     (re.compile(r"\b(?:the )?user\b|用户", re.IGNORECASE), {"en": "i", "zh": "我"}),
 )
-"""How an agent speaks of the user when it asks a memory."""
+"""How an agent speaks of the user when it asks a memory, and how the user would say it."""
+SELF: Final = (
+    (re.compile(r"\b(?:we|us)\b"), "i"), (re.compile(r"\bour\b"), "my"),
+    (re.compile("(?:我|咱)(?:们|們|哋)?(?:还|還)?(?:的)?"), "我"),
+)  # fmt: skip
+OF_KIN: Final = {"": "name", "place": "residence", "school": "education"}
+"""The slot of the user for an attribute of a relative, where its name is another."""
 
 
 def asked_slots(question: str, among: Collection[str]) -> frozenset[str]:
     """Return which slots of facts a question asks for, about the user or those around them.
 
-    {"residence"} for "Where do I live?", {"relation.sister.age"} for 我姐姐多大. Empty for a
-    question about anything else, and for one that names the user beside somebody around them.
+    {"residence"} for "Where do I live?", {"relation.sister.age"} for 我姐姐多大. Empty for a text
+    that is anything but such a question.
     """
     if len(question) > READ_CHARACTERS:
         return frozenset()
     lang = language(question)
+    asked = " ".join(question.replace("’", "'").strip(END).casefold().split())
     for words, instead in THIRD_PERSON:
-        question = words.sub(instead[lang], question)
-    if not SPEAKER.search(question):
-        return frozenset()
-    kin = asked_kin(question)
-    if kin and asks_about_user(question):
-        return frozenset()
-    if kin:
-        question = with_subject(question, "我" if lang == "zh" else " i ")
-        question = OWNER.sub("my", question)
-    asked = _AskedOfUser(" ".join(question.split()), _questions(lang))
-    if not kin:
-        favourites = favourites_named(question).intersection(among)
-        return favourites.union(slot for slot in among if asked.asks_for(slot))
-    relations = {name for one in kin for name in (one, *load_kinship().general.get(one, ()))}
-    return frozenset(slot for slot in among if asked.asks_for(_of_relative(slot, relations)))
+        asked = words.sub(instead[lang], asked)
+    relations = frozenset(
+        name for one in asked_kin(asked) for name in (one, *load_kinship().general.get(one, ()))
+    )
+    if relations:
+        asked = without_kin(asked, lang)
+    for around in _around(lang):
+        asked = around.sub("", asked)
+    for words, word in SELF:
+        asked = words.sub(word, asked)
+    asked = " ".join(asked.split())
+    return frozenset(slot for slot in among if _asks_for(lang, asked, _of_user(slot, relations)))
 
 
-@dataclass(frozen=True, slots=True)
-class _AskedOfUser:
-    _text: str
-    _patterns: Mapping[str, re.Pattern[str]]
+def _of_user(slot: str, relations: Collection[str]) -> str:
+    """Return the slot that a question about the user would ask for, or "" for another subject.
 
-    def asks_for(self, slot: str) -> bool:
-        pattern = self._patterns.get(slot)
-        return pattern is not None and pattern.search(self._text) is not None
-
-
-def _of_relative(slot: str, relations: Collection[str]) -> str:
-    """Return the attribute in a slot of one of these relations: "age" of "relation.sister.age"."""
+    relations: those that the question is about instead of the user.
+    """
     kind, _, rest = slot.partition(".")
+    if kind != RELATION:
+        return "" if relations else slot
     relation, _, attribute = rest.partition(".")
-    if kind != RELATION or relation not in relations:
-        return ""
-    return ATTRIBUTES.get(attribute, attribute)
+    return OF_KIN.get(attribute, attribute) if relation in relations else ""
+
+
+def _asks_for(lang: Language, asked: str, slot: str) -> bool:
+    kind, _, thing = slot.partition(".")
+    pattern = _pattern(lang, kind)
+    match = pattern.fullmatch(asked) if pattern is not None else None
+    if match is None or kind != FAVOURITE:
+        return match is not None and not thing
+    named = next((word for word in match.groups() if word), "")
+    return slot_name(f"{FAVOURITE}.{named}") == slot
 
 
 @lru_cache
-def _questions(lang: Language) -> Mapping[str, re.Pattern[str]]:
-    source = read_rule_file("questions.toml")
-    words = {"{be}": source["be"], "{now}": source["now"]}
+def _around(lang: Language) -> tuple[re.Pattern[str], ...]:
+    return tuple(re.compile(one) for one in _source()["around"][lang])
 
-    def filled(pattern: str) -> str:
-        for name, expression in words.items():
-            pattern = pattern.replace(name, expression)
-        return pattern
 
-    either = {
-        slot: "|".join(f"(?:{filled(one)})" for one in questions[lang])
-        for slot, questions in source["slots"].items()
-    }
-    begin = r"\b" if lang == "en" else ""
-    return {slot: re.compile(f"{begin}(?:{one})", re.IGNORECASE) for slot, one in either.items()}
+@lru_cache(maxsize=256)
+def _pattern(lang: Language, slot: str) -> re.Pattern[str] | None:
+    """Return the pattern of the questions that ask for a slot, compiled at its first use."""
+    source = _source()
+    if slot not in source["slots"]:
+        return None
+    pattern = "|".join(source["slots"][slot][lang])
+    return re.compile(PLACEHOLDER.sub(lambda match: source["fragments"][match[1]], pattern))
+
+
+@lru_cache
+def _source() -> Mapping[str, Any]:
+    return read_rule_file("questions.toml")

@@ -11,13 +11,15 @@ from typing import Final
 from shared_core.core.domain import USER
 from shared_core.nlp.coreference import SPEAKER
 from shared_core.nlp.relation_schema import slot_relations
-from shared_core.nlp.rules import kin_word, load_relation_words, load_rules
+from shared_core.nlp.rules import kin_word, load_kin_words, load_relation_words, load_rules
 from shared_core.nlp.text import Language, language, normalised
 from shared_core.ports.graph import Edge
 
 NAME: Final = "is_called"
 """The relation between a user and their name, under which the user's other relations are shown."""
 LIKES: Final = ("likes", "dislikes")
+OF_ONESELF: Final = frozenset(["works_at", "works_as", "works_in_city", "lives_in"])
+"""Relations of the user that a question may ask for in different words."""
 
 ASKING: Final = re.compile(
     r"\b(?:my|our|your|do|does|did|is|are|was|have|has|name|called|know|tell|me|i)\b"
@@ -62,6 +64,21 @@ def asks_about_user(text: str) -> bool:
     "Where does my mother live?" and 我有狗吗 are not, "Does my mother like my job?" is.
     """
     return bool(SPEAKER.search(_of_theirs().sub(" ", text)))
+
+
+def work_and_home_slots(question: str) -> frozenset[str]:
+    """Return the slots of the user's work and home that a question asks for: "employer" for "my
+    job?".
+
+    Empty for a statement, or a question about somebody around the user.
+    """
+    if not is_question(question) or not SPEAKER.search(question) or asked_kin(question):
+        return frozenset()
+    return frozenset(
+        slot
+        for slot, relation in slot_relations().items()
+        if relation in OF_ONESELF and _asks_for(relation, question)
+    )
 
 
 def names_slots(text: str, slots: Iterable[str]) -> bool:
@@ -186,7 +203,7 @@ def _kin_words() -> Mapping[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
     lang: Language
     for lang in ("zh", "en"):
-        for word, relation in load_rules(lang).kin.items():
+        for word, relation in load_kin_words(lang).items():
             found.setdefault(kin_relation(relation), set()).add(word.casefold())
     for name, words in load_relation_words()["also_asked"].items():
         found.setdefault(name, set()).update(words)
@@ -214,9 +231,20 @@ def _of_theirs() -> re.Pattern[str]:
     )
 
 
-def with_subject(question: str, subject: str) -> str:
-    """Return a question with a subject instead of each relative of the user."""
-    return _of_theirs().sub(subject, question)
+def without_kin(question: str, lang: Language) -> str:
+    """Return a lower-case question with the user in the place of each relative of theirs."""
+    if lang == "zh":
+        return _own_kin(lang).sub("我", question)
+    return _own_kin(lang).sub(lambda match: "my" if match["owns"] else "i", question)
+
+
+@lru_cache
+def _own_kin(lang: Language) -> re.Pattern[str]:
+    kin = f"(?:{_any_kin().pattern})"
+    if lang == "zh":
+        return re.compile(rf"[我咱](?:们|們|哋)?(?:家)?的?(?:[大小老二三]|两个|兩個)?{kin}(?:的)?")
+    which = "(?:little |big |older |younger |eldest |oldest |youngest |two |three |both )?"
+    return re.compile(rf"\b(?:my|our) {which}{kin}(?P<owns>'s?)?", re.IGNORECASE)
 
 
 def kin_relation(name: str) -> str:

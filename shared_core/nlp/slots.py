@@ -150,20 +150,6 @@ def slot_for_alias(name: str) -> str:
     return _names_in("aliases").get(name, name)
 
 
-FAVOURITE_ASKED: Final = re.compile(
-    r"\bfavou?rite\b|\b(?:like|love|enjoy) (?:most|best)\b|最(?:喜|爱|愛)", re.IGNORECASE
-)
-
-
-def favourites_named(text: str) -> frozenset[str]:
-    """Return the slots of favourite things that a text names: {"favourite.band"}."""
-    if not FAVOURITE_ASKED.search(text):
-        return frozenset()
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    words = {*re.findall(r"[a-z]+", folded), *(one for one in _canonical() if one in folded)}
-    return frozenset(f"{FAVOURITE}.{_canonical().get(word, word)}" for word in words)
-
-
 def _favourite(name: str) -> str | None:
     for word in FAVOURITES:
         rest = name.removeprefix(word)

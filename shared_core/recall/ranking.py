@@ -433,11 +433,11 @@ def relevance(hit: Hit | Ranked) -> float:
     It is the largest of cosine similarity and word coverage, of the memory or of the turn before:
     a text is relevant if it means the same, says the same, or answers such a text. Hits without a
     vector that were found by words have relevance 1. A fact that the query asks for has at least
-    ASKED_RELEVANCE.
+    ASKED_RELEVANCE, as far as it counts.
     """
     if "similarity" not in hit.parts and hit.parts.get("coverage", 1.0) > 0:
         return 1.0
-    asked = ASKED_RELEVANCE if hit.parts.get("asked", 0.0) > 0 else 0.0
+    asked = ASKED_RELEVANCE * hit.parts.get("asked", 0.0)
     return max(asked, *(hit.parts.get(part, 0.0) for part in MATCHES))
 
 

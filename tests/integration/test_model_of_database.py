@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import pytest
 
 from shared_core import EmbeddingMismatch, Scope, open_memory
-from shared_core.models.embedders import CallableEmbedder, resolve_embedder
+from shared_core.models.embedders import CallableEmbedder, E5Embedder, resolve_embedder
 
 ANA = Scope("app", "ana")
 TEXT = "Ana keeps two canaries."
 QUERY = "Which birds does she have?"
+E5 = ("multilingual-e5-small-centred-1", 384)
 
 
 def ones(texts: Sequence[str]) -> list[list[float]]:
@@ -47,7 +48,7 @@ async def test_a_model_of_the_user_has_to_be_given_again(dsn: str) -> None:
             with pytest.raises(EmbeddingMismatch, match=r"'ones' \(3 dim.*hippocampus reembed"):
                 await call
         await memory.reembed(resolve_embedder("e5"))
-    assert ("multilingual-e5-small-centred-1", 384) == await model_of(dsn)
+    assert E5 == await model_of(dsn)
 
 
 @pytest.mark.parametrize("model", ["use", "e5"])
@@ -64,10 +65,47 @@ async def test_a_memory_goes_on_with_the_model_it_was_changed_to(dsn: str, model
 async def test_imported_vectors_bring_their_model_into_a_new_database_only(
     dsn: str, other_dsn: str
 ) -> None:
-    async with open_memory(dsn, embedder="e5", worker=False) as memory:
+    async with open_memory(dsn, embedder="use", worker=False) as memory:
         await memory.remember(ANA, TEXT)
         lines = [line async for line in memory.export(ANA, vectors=True)]
     async with open_memory(other_dsn, worker=False) as memory:
         assert 0 == (await memory.import_lines(lines)).embedded
         assert [TEXT] == [hit.memory.text for hit in await memory.search(ANA, QUERY)]
-    assert ("multilingual-e5-small-centred-1", 384) == await model_of(other_dsn)
+    assert ("use-multilingual-v3", 512) == await model_of(other_dsn)
+
+
+@pytest.mark.both_engines
+async def test_imported_vectors_give_way_to_those_that_are_here(dsn: str, other_dsn: str) -> None:
+    async with open_memory(dsn, embedder="use", worker=False) as memory:
+        await memory.remember(ANA, TEXT)
+        lines = [line async for line in memory.export(ANA, vectors=True)]
+    async with open_memory(other_dsn, worker=False) as memory:
+        await memory.remember(ANA, "She feeds them at noon.")
+        assert 1 == (await memory.import_lines(lines)).embedded
+    assert E5 == await model_of(other_dsn)
+
+
+@pytest.mark.both_engines
+async def test_a_model_that_was_named_but_has_no_vectors_gives_way(dsn: str) -> None:
+    own = CallableEmbedder(ones, model="ones")
+    async with open_memory(dsn, embedder=own, worker=False) as memory:
+        assert [] == await memory.recall(ANA, QUERY)
+    async with open_memory(dsn, worker=False) as memory:
+        await memory.remember(ANA, TEXT)
+        assert [TEXT] == [hit.memory.text for hit in await memory.search(ANA, QUERY)]
+    assert E5 == await model_of(dsn)
+
+
+async def test_a_new_database_uses_the_other_model_where_the_best_cannot_run(
+    dsn: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(self: E5Embedder) -> None:
+        raise AttributeError("onnxruntime has no SessionOptions")
+
+    monkeypatch.setattr(E5Embedder, "_network", None)
+    monkeypatch.setattr(E5Embedder, "_load", fails)
+    async with open_memory(dsn, worker=False) as memory:
+        await memory.remember(ANA, TEXT)
+        assert [TEXT] == [hit.memory.text for hit in await memory.search(ANA, QUERY)]
+    assert ("use-multilingual-v3", 512) == await model_of(dsn)
+    assert "a new database uses 'use', because 'e5' cannot run" in caplog.text

@@ -159,11 +159,11 @@ def test_relations_are_of_those_who_are_asked_about(
 @pytest.mark.parametrize(
     ("question", "slots"),
     [
-        ("Where did I live before?", {"residence"}),
-        ("Where have I lived?", {"residence"}),
-        ("Where did I use to work?", {"employer", "work_city"}),
+        ("Where did I live before?", {"residence", "place"}),
+        ("Where have I lived?", {"residence", "place"}),
+        ("Where did I use to work?", {"employer", "job", "work_city"}),
         ("What was my last job?", {"employer", "job"}),
-        ("我以前住在哪里？", {"residence"}), ("我住过哪里？", {"residence"}),
+        ("我以前住在哪里？", {"residence", "place"}), ("我住过哪里？", {"residence", "place"}),
         ("我之前在哪里上班？", {"employer", "work_city"}),
         ("Where do I live?", set()), ("我住在哪里？", set()),
         ("Where did my mother live before?", set()), ("I lived in Leeds before.", set()),

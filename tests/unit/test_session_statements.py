@@ -17,7 +17,12 @@ from shared_core.extraction import grouping
 from shared_core.extraction.rule_reader import ResolvedClause
 from shared_core.nlp.kinship import Referent
 from shared_core.nlp.question_subject import mentioned
-from shared_core.nlp.relation_phrases import asked_kin, relation_label, relations_for_question
+from shared_core.nlp.relation_phrases import (
+    asked_kin,
+    relation_label,
+    relations_for_question,
+    work_and_home_slots,
+)
 from shared_core.ports.graph import Edge
 
 NOON = datetime(2026, 1, 22, 12, tzinfo=UTC)
@@ -256,6 +261,21 @@ def test_a_question_gets_the_relations_it_asks_for(
     kin = ["灿灿"] if asked_kin(question) else []
     named = [*mentioned(question), *kin]
     assert relations == relations_for_question(EDGES, question, "小朱", named, 10)
+
+
+@pytest.mark.parametrize(
+    ("question", "slots"),
+    [
+        ("What is my job?", {"employer", "job"}),
+        ("我的工作是什么", {"employer", "job", "work_city"}),
+        ("Where do I live?", {"residence", "place"}),
+        ("What is my wife's job?", set()),
+        ("I love my job.", set()),
+        ("What is the capital of France?", set()),
+    ],
+)
+def test_a_question_asks_for_what_the_user_has_one_of(question: str, slots: set[str]) -> None:
+    assert slots == work_and_home_slots(question)
 
 
 def test_a_user_without_a_name_has_no_relations_told() -> None:

@@ -162,6 +162,16 @@ def load_rules(language: Language) -> RuleSet:
 
 
 @lru_cache
+def load_kin_words(language: Language) -> Mapping[str, str]:
+    """Return the words for relatives and pets with their relations, as load_rules(language).kin.
+
+    The other rules of the language, which take a second to compile, are left alone.
+    """
+    words: Mapping[str, str] = read_rule_file(f"{language}.toml")["words"]["kin"]
+    return words
+
+
+@lru_cache
 def load_kinship() -> Kinship:
     """Return what the relations of both languages imply about a person."""
     table = read_rule_file("kinship.toml")
