@@ -42,7 +42,7 @@ LOADERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("shared_core.nlp.typed_text.load_chinese_typing", ()),
     ("shared_core.nlp.typed_text.load_english_typing", ()),
     ("shared_core.recall.supersession._words", ("change", "past", "before")),
-    ("shared_core.nlp.asked_slots._questions", ("en", "zh")),
+    ("shared_core.nlp.asked_slots._around", ("en", "zh")),
 )
 """Functions that compile the words of a rule file at their first call, and what they take."""
 METHODS = {"search", "match", "fullmatch", "sub", "subn", "split", "findall", "finditer"}
@@ -119,6 +119,10 @@ def load_rule_files() -> None:
         load = getattr(sys.modules[module], name)
         for given in [(argument,) for argument in arguments] or [()]:
             load(*given)
+    asked = sys.modules["shared_core.nlp.asked_slots"]
+    for slot in asked._source()["slots"]:
+        asked._pattern("en", slot)
+        asked._pattern("zh", slot)
     mind = sys.modules["shared_core.nlp.keywords_and_topics"]
     for table in mind.mind_rules()["findings"]:
         mind.patterns(table["dimension"])

@@ -163,8 +163,9 @@ class Embedding:
                 kept[lang] = prototypes_of(lang, vectors)
         except Exception:  # foreign code may raise anything; it must not stop a run
             log.warning(
-                "every text counts as private: the embedder failed on the examples", exc_info=True
-            )
+                "every text counts as private: embedder %r failed on the examples",
+                await self.known_model(), exc_info=True,
+            )  # fmt: skip
             return None
         return kept[lang]
 

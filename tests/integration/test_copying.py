@@ -171,7 +171,8 @@ async def test_a_vector_that_differs_is_seen_and_one_that_is_missing_is_written(
     async with opened(dsn, WholeClock()) as source, opened(other_dsn, WholeClock()) as target:
         await source.remember(ZHU, ["我喜欢深圳的海。", "I like the sea."])
         assert (await copy_memory(source, target)).complete
-        await change_vectors(target, "UPDATE {} SET embedding = %s", str([0.5] * 512))
+        halves = str([0.5] * ((await target.report()).dimensions or 0))
+        await change_vectors(target, "UPDATE {} SET embedding = %s", halves)
         differing = await copy_memory(source, target)
         assert [(one.written, one.agrees) for one in differing.applications] == [(0, False)]
         await change_vectors(target, "DELETE FROM {}")

@@ -128,6 +128,7 @@ async def test_a_killed_run_is_claimed_again_and_written_once(seekdb: SeekdbData
         lent = seekdb.lend()
         uri = next(lent)
         async with open_memory(uri, worker=False, track_access=False) as memory:
+            await memory.remember(Scope("other", "one"), "It declares the model.")
             await told(memory, BOB, later=True)
             commands = await commands_of(lambda: work(memory, once=True, poll_s=0.05))
             expected = await statements(memory, BOB)

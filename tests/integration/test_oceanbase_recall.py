@@ -185,7 +185,7 @@ async def test_a_filter_cuts_the_corpus_alike(
     assert embedded is not None
     request = SearchRequest(
         scope=ANN, namespace=("app", "ann", "memories"), terms=["violin", "a%b", "x\\"],
-        model=memory._handle.embedding.model, vector=_half(embedded) if vector else None,
+        model=await memory._handle.embedding.model(), vector=_half(embedded) if vector else None,
         kinds=None, candidates=7, filter={"content": {"$contains": "violin"}},
     )  # fmt: skip
     async with on_both(memory, dsn, uri) as (postgres, oceanbase):

@@ -125,7 +125,7 @@ async def test_a_lapsed_plan_ends_nothing_in_the_arrays_either(memory: MemoryEng
     await make_resident(memory, ANN)
     found = await by_index(memory, ANN, "Lisbon, nurse")
     assert found == await by_statement(memory, ANN, "Lisbon, nurse")
-    ended = {text: share for _, text, *_, share, _, _ in found[0].values()}
+    ended = {text: share for _, text, *_, share, _, _, _ in found[0].values()}
     assert not ended["We fly to Lisbon on 9 March."] and any(ended.values())
 
 

@@ -21,6 +21,7 @@ from langgraph_store import HippocampusMiddleware, PgHippocampusStore
 from shared_core import MemoryEngine, Scope, open_memory
 from shared_core.core.telemetry import METRICS
 from shared_core.errors import InvalidInput, StorageUnavailable
+from shared_core.models.embedders import E5Embedder
 from tests.integration.all_verbs import (
     ANA,
     TEXTS,
@@ -78,7 +79,7 @@ async def test_each_verb_is_a_span_and_is_counted(
     assert 1 == grown.of("hippocampus.memories.forgotten", of("forget"))
     assert 1 <= grown.of("hippocampus.memories.forgotten", of("forget_turns"))
     assert 1 <= grown.of("hippocampus.memories.erased", of("erase"))
-    assert 5 <= grown.of("hippocampus.embed.texts", {"gen_ai.request.model": "use-multilingual-v3"})
+    assert 5 <= grown.of("hippocampus.embed.texts", {"gen_ai.request.model": E5Embedder.model})
     assert 0 < grown.of("hippocampus.cache.lookups", {"hippocampus.cache.name": "redaction"})
     system = "postgresql"
     assert 0 < grown.of("db.client.connection.wait_time", {"db.system.name": system})

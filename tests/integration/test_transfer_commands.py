@@ -67,7 +67,7 @@ def test_without_out_the_lines_are_printed(filled: str) -> None:
     )
     assert (0, b"") == (done.returncode, done.stderr)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert 512 == lines[0]["vectors"]["dimensions"]
+    assert 384 == lines[0]["vectors"]["dimensions"]
     assert len(lines) - 2 == lines[-1]["rows"]
 
 

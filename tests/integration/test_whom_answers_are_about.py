@@ -159,7 +159,7 @@ MANY = ["My name is Bob.", "My wife is called Sara. She is a nurse.", "I hate co
         (OF_MANY, "我住在哪里？", ["我们上个月搬到了上海"]),
         (MANY, "Do I have a dog?", ["My dog Rex died yesterday."]),
         (MANY, "Where do I live?", ["User lives in Bristol."]),
-        (MANY, "我住在哪里？", ["We moved to Bristol last month."]),
+        (MANY, "我住在哪里？", ["User lives in Bristol."]),
     ],
 )
 async def test_what_has_nothing_to_do_with_it_is_left_out(
