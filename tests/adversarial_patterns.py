@@ -36,6 +36,7 @@ LOADERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("shared_core.nlp.relation_phrases._any_kin", ()),
     ("shared_core.nlp.relation_phrases._kin", ()),
     ("shared_core.nlp.relation_phrases._of_theirs", ()),
+    ("shared_core.nlp.relation_phrases._own_kin", ("en", "zh")),
     ("shared_core.nlp.relation_phrases._table", ()),
     ("shared_core.nlp.rules.load_rules", ("en", "zh")),
     ("shared_core.nlp.rules.revision.load_revision_rules", ("en", "zh")),
