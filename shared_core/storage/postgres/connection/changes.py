@@ -15,7 +15,7 @@ from shared_core.storage.postgres.connection.statements import Step, step
 MOST_NOTED: Final = 50
 """Maximum number of noted changes of a user: two lists of them fit into a row of 2 KB."""
 FACTS: Final = UUID(int=0)
-"""Stands for the facts of a user and their sources, of which all are read again."""
+"""Stands for all facts of a user with their sources: an index reads all of them again."""
 ANY: Final = None
 """Stands for any memory of a user: all are read again."""
 _TABLES: Final = ("memories", "embeddings", "facts", "memory_sources")
