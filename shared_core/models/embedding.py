@@ -29,6 +29,7 @@ class Embedding:
 
     def __init__(self, embedder: Embedder | None, storage: Storage) -> None:
         self._embedder = embedder
+        self._is_given = embedder is not None
         self._storage = storage
         self._dimensions: int | None = None
         self._stored_model: str | None = None
@@ -72,6 +73,20 @@ class Embedding:
                 " cannot be loaded by its name: open the memory with the embedder that made them,"
                 " or change the model with 'hippocampus reembed'"
             ) from error
+
+    async def has_changed(self) -> bool:
+        """Tell whether the model of the database is another one by now, and follow it.
+
+        Raises EmbeddingMismatch where the memory was opened with an embedder.
+        """
+        stored = await self._storage.active_model()
+        if stored is None or self._embedder is None or stored[0] == self._embedder.model:
+            return False
+        if self._is_given:
+            await self._storage.use_model(self._embedder.model, self._dimensions or 0)
+            return False  # nothing holds the other model's vectors, so it has given way
+        self._embedder = self._dimensions = self._stored_model = None
+        return True
 
     async def adopt(self, model: str) -> None:
         """Take the model of imported vectors, if it is bundled and nothing else decides.

@@ -156,6 +156,8 @@ async def recall(
             break
         # Duplicates filled the result, so ask for more candidates.
         request = replace(request, candidates=MORE * request.candidates)
+    if await _other_model(embedding, request, found):
+        return await recall(storage, embedding, scope, query, replace(options, embedded=None))
     recalled(candidates=len(found.candidates or ()), hits=len(merged), degraded=degraded)
     return RecallResult(
         merged=tuple(merged),
@@ -206,8 +208,16 @@ async def search(
         as_of=as_of,
         may_be_resident=True,
     )
-    best = await read_best(storage, request, lambda found: nearest(found, limit))
-    return [one.hit() for one in best]
+    answers: list[Recalled] = []
+
+    def best(found: Recalled) -> Iterable[Ranked]:
+        answers.append(found)
+        return nearest(found, limit)
+
+    picked = await read_best(storage, request, best)
+    if await _other_model(embedding, request, answers[-1]):
+        return await search(storage, embedding, scope, query, limit=limit, kinds=kinds, as_of=as_of)
+    return [one.hit() for one in picked]
 
 
 async def read_best(
@@ -228,6 +238,19 @@ async def read_best(
             continue
         return picked
     raise AssertionError("a statement answers at once")
+
+
+async def _other_model(embedding: Embedding, request: SearchRequest, found: Recalled) -> bool:
+    """Tell whether no memory has a vector of the query's model because another is in use by now.
+
+    The embedding follows that one, so the query has to be embedded again. Raises EmbeddingMismatch
+    where it cannot.
+    """
+    if request.vector is None:
+        return False
+    similarity = () if found.corpus is None else found.corpus.similarity
+    has_none = all(one != one for one in similarity)  # NaN stands for no vector
+    return has_none and await embedding.has_changed()
 
 
 def _more_there(found: Recalled, request: SearchRequest) -> bool:

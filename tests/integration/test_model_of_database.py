@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 import pytest
 
-from shared_core import EmbeddingMismatch, Scope, open_memory
+from shared_core import EmbeddingMismatch, Event, Scope, open_memory
 from shared_core.models.embedders import CallableEmbedder, E5Embedder, resolve_embedder
 
 ANA = Scope("app", "ana")
+NOW = datetime(2026, 11, 1, 9, tzinfo=UTC)
 TEXT = "Ana keeps two canaries."
 QUERY = "Which birds does she have?"
 E5 = ("multilingual-e5-small-centred-1", 384)
@@ -109,3 +111,37 @@ async def test_a_new_database_uses_the_other_model_where_the_best_cannot_run(
         assert [TEXT] == [hit.memory.text for hit in await memory.search(ANA, QUERY)]
     assert ("use-multilingual-v3", 512) == await model_of(dsn)
     assert "a new database uses 'use', because 'e5' cannot run" in caplog.text
+
+
+@pytest.mark.both_engines
+async def test_an_open_memory_follows_when_another_process_changes_the_model(dsn: str) -> None:
+    async with open_memory(dsn, worker=False) as memory, open_memory(dsn, worker=False) as other:
+        await memory.remember(ANA, TEXT)
+        await other.reembed(resolve_embedder("use"), drop_old=True)
+        assert [TEXT] == [hit.memory.text for hit in await memory.search(ANA, QUERY)]
+        [found] = (await memory.recall(ANA, QUERY)).vector_results
+        assert TEXT == found.memory.text
+        await memory.remember(ANA, "She feeds them at noon.")
+        assert 2 == len(await memory.search(ANA, QUERY))
+
+
+async def test_an_open_memory_with_an_embedder_of_its_own_is_told_of_the_change(dsn: str) -> None:
+    async with (
+        open_memory(dsn, embedder="e5", worker=False) as memory,
+        open_memory(dsn, worker=False) as other,
+    ):
+        await memory.remember(ANA, TEXT)
+        await other.reembed(resolve_embedder("use"), drop_old=True)
+        for verb in (memory.search, memory.recall):
+            with pytest.raises(EmbeddingMismatch, match=r"use-multilingual-v3.*reembed"):
+                await verb(ANA, QUERY)
+
+
+async def test_turns_without_vectors_are_no_change_of_model(dsn: str) -> None:
+    async with open_memory(dsn, embedder="e5", worker=False) as memory:
+        await memory.remember(ANA, TEXT)
+        bob = Scope("app", "bob")
+        turn = Event(event_id="1", author="bob", role="user", text=TEXT, occurred_at=NOW)
+        await memory.append_events(bob, "t", [turn], later=True, delay_s=3600)
+        assert [] == await memory.search(bob, QUERY)
+        assert [TEXT] == [hit.memory.text for hit in await memory.recall(bob, "two canaries")]

@@ -12,7 +12,15 @@ from typing import Any
 import pytest
 from resident_users import DrawnVectors, by_index, by_statement, indexes, make_resident, until
 
-from shared_core import AsOf, Event, InvalidInput, MemoryEngine, Scope, open_memory
+from shared_core import (
+    AsOf,
+    EmbeddingMismatch,
+    Event,
+    InvalidInput,
+    MemoryEngine,
+    Scope,
+    open_memory,
+)
 from shared_core.core.namespaces import scope_path
 from shared_core.nlp.text import search_terms
 from shared_core.ports.recall import ThreeFactor
@@ -208,7 +216,7 @@ async def test_an_index_that_fails_leaves_those_of_other_users_alone(
 
 
 async def test_old_vectors_that_are_dropped_leave_the_arrays(memory: MemoryEngine) -> None:
-    """The model of this process is no longer in use, and only words find memories."""
+    """The model of this process is no longer in use: a question is refused, and no vector stays."""
 
     class Other(DrawnVectors):
         model = "another one"
@@ -217,7 +225,9 @@ async def test_old_vectors_that_are_dropped_leave_the_arrays(memory: MemoryEngin
     await make_resident(memory, ANN)
     await memory.reembed(Other(), drop_old=True)
     assert [] == indexes(memory).users
-    await make_resident(memory, ANN)
+    with pytest.raises(EmbeddingMismatch, match="made by 'another one'"):
+        await memory.recall(ANN, "tea")
+    await until(lambda: [scope_path(ANN)] == indexes(memory).users)
     found = await by_index(memory, ANN, "tea")
     assert found == await by_statement(memory, ANN, "tea")
     assert {9.0} == {*found[1][0]}  # no vector
