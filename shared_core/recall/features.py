@@ -290,10 +290,10 @@ def _of_form(found: Matched) -> dict[str, Numbers]:
 
 
 def _is_asked(found: Matched) -> Flags:
-    """Return which candidates are facts that the query asks for, as they are now, (K,)."""
-    query, candidates = found.asked.text, found.candidates
+    """Return which candidates are facts that the query asks for, (K,)."""
+    candidates = found.candidates
     known = [slot for slot in candidates.slots if slot]
-    asked = asked_slots(query, known) if known and not asks_how_it_was(query) else ()
+    asked = asked_slots(found.asked.text, known) if known else ()
     return np.array([slot in asked for slot in candidates.slots], bool)[candidates.stated]
 
 

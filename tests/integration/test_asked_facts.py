@@ -83,9 +83,11 @@ async def test_a_question_of_fact_finds_the_fact_or_its_turn_first(
             assert await best(memory, scope, question) in ([fact], [turn, fact]), question
 
 
-async def test_a_question_about_the_past_does_not_put_the_current_fact_first(dsn: str) -> None:
+async def test_the_past_tense_asks_for_a_fact_that_stays_and_for_no_current_one(dsn: str) -> None:
     async with open_memory(dsn, embedder="use", worker=False) as memory:
         await told(memory, ANN, ENGLISH)
+        await memory.state_fact(ANN, "birthday", "3 May")
+        assert "3 May" in (await best(memory, ANN, "When was I born?"))[0]
         before = await memory.recall(ANN, "Where did I live before?", limit=50)
         assert not any(hit.parts["asked"] for hit in before)
 

@@ -35,6 +35,8 @@ WORKPLACE = {"employer", "work_city"}
         ("what's the user's birthday", {"birthday"}),
         ("What’s my name?", {"name"}),
         ("can you tell me how old I am?", {"age"}),
+        ("When was I born?", {"birthday"}),
+        ("where was i born", {"origin"}),
         ("What food could make me ill?", {"allergy"}),
         ("Which food must I avoid?", {"allergy"}),
         ("what am I allergic to", {"allergy"}),
