@@ -270,15 +270,15 @@ def ranked(
     words = query_words(asked.text, asked.terms)
     for at in _in_order(scores, candidates):
         holds = found.words.holds(candidates.numbers[at])
+        values = table[:, at]
+        known_parts = dict(zip(shown, values.tolist(), strict=True))
+        for absent in compress(shown, np.isnan(values).tolist()):
+            del known_parts[absent]
         yield Ranked(
             candidates=candidates,
             at=at,
             score=float(scores[at]),
-            parts={
-                name: value
-                for name, value in zip(shown, table[:, at].tolist(), strict=True)
-                if not math.isnan(value)
-            },
+            parts=known_parts,
             matched=words_held(words, {*compress(asked.terms, holds.tolist())}),
         )
 
