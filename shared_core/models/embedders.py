@@ -223,7 +223,7 @@ class E5Embedder(BundledEmbedder):
     model = "multilingual-e5-small-centred-1"
     dimensions = 384
     slice_texts = 8
-    brief_characters = 60
+    brief_characters = 120
 
     def _load(self) -> Any:
         from shared_core.models.e5_network import load

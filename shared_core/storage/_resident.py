@@ -80,8 +80,8 @@ class PackedMemories:
 
     changed: ids of the memories that are read again; None if everything was read.
     groups: rows of the statement resident_memories. vectors: ids, and halves of all vectors.
-    facts: id, begin and planned end; ends: id, and ends of the facts drawn from its turns. Both are
-    None if they did not change.
+    facts: id, begin and planned end; ends: id, and ends of the facts drawn from its turns; names:
+    keys of the entities of the graph. All three are None if they did not change.
     """
 
     seen: UUID
@@ -90,6 +90,7 @@ class PackedMemories:
     vectors: tuple[bytes | None, bytes | None]
     facts: Sequence[tuple[UUID, datetime, datetime | None]] | None
     ends: Sequence[tuple[UUID, Sequence[datetime]]] | None
+    names: Sequence[str] | None
 
 
 class _Numbered(Generic[V]):
@@ -155,6 +156,7 @@ class UserIndex:
         self._begins: dict[bytes, int] = {}
         self._planned: dict[bytes, int] = {}
         self._ends: dict[bytes, Array] = {}
+        self._names: set[int] = set()
         self._judgements: dict[Callable[[str], bool], Array] = {}
         self._order = np.zeros(0, np.intp)
         self._moments = np.zeros(0, np.int64)
@@ -172,7 +174,7 @@ class UserIndex:
         arrays = (self._slots, self._texts, self._owners, self._words, self._word_slots)
         vectors = 0 if self._vectors is None else self._vectors.nbytes
         views = (1 + KEPT_VIEWS) * _VIEW_BYTES * self._used
-        objects = _OBJECT_BYTES * len(self._slot_of) + views
+        objects = _OBJECT_BYTES * (len(self._slot_of) + len(self._names)) + views
         return vectors + sum(one.nbytes for one in arrays) + objects
 
     def apply(self, read: PackedMemories, since: UUID | None) -> bool:
@@ -195,6 +197,8 @@ class UserIndex:
                     one.bytes: np.array([_us(end) for end in ends], np.int64)
                     for one, ends in read.ends
                 }
+            if read.names is not None:
+                self._names = {hash(name) for name in read.names}
             self._arrange(first)
             self.seen, self.is_behind = read.seen, False
             return True
@@ -210,7 +214,7 @@ class UserIndex:
             self._judgements.clear()
             self._threads, self._voices = _Numbered(), _Numbered()
             self._fact_slots = _Numbered()
-            self._begins, self._planned, self._ends = {}, {}, {}
+            self._begins, self._planned, self._ends, self._names = {}, {}, {}, set()
             self._order = np.zeros(0, np.intp)
             self._drop_views()
 
@@ -233,6 +237,11 @@ class UserIndex:
             )  # fmt: skip
             numbers = picked(corpus, request.candidates, partial(self._newest_first, view))
             return self.seen, corpus, self._candidates(view, numbers, now, memory_of)
+
+    def may_name(self, mentions: Sequence[str], seen: UUID) -> bool:
+        """Tell whether the graph may hold one of these names, or the index holds a later change."""
+        with self.lock:
+            return self.seen != seen or any(hash(name) in self._names for name in mentions)
 
     def text(self, slot: int, seen: UUID) -> str:
         """Return the text of a slot. Raises AnswerOutdated if the index holds a later change."""

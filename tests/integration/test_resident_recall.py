@@ -126,6 +126,20 @@ async def test_an_index_answers_with_the_candidates_of_the_statement(
         assert await by_statement(memory, ANN, question, **options) == answer
 
 
+async def test_an_index_learns_of_new_names_in_the_graph(memory: MemoryEngine, dsn: str) -> None:
+    await talk(memory, ANN)
+    await make_resident(memory, ANN)
+    question = "What about Zelda?"
+    assert not (await memory.recall(ANN, question)).graph_results
+    async with open_memory(dsn, embedder=DrawnVectors(), worker=False) as other:
+        await other.graph.add(ANN, "Zelda", "works_at", "Harbour")
+        assert [edge.subject for edge in (await memory.recall(ANN, question)).graph_results]
+        await other.graph.merge_aliases(ANN, "Zelda", ["Zee"])
+    assert await by_index(memory, ANN, "What about Zee?") is not None
+    found = await memory.recall(ANN, "What about Zee?")
+    assert [edge.subject for edge in found.graph_results] == ["Zelda"]
+
+
 async def test_a_lapsed_plan_ends_nothing_in_the_arrays_either(memory: MemoryEngine) -> None:
     await talk(memory, ANN, 1)
     facts = {one.slot: one for one in await memory.facts(ANN, history=True)}

@@ -28,7 +28,7 @@ from shared_core.errors import MemoryCoreError
 from shared_core.ports.graph import Edge
 from shared_core.ports.recall import AnswerOutdated, Recalled, SearchRequest
 from shared_core.ports.storage import Clock
-from shared_core.storage._resident import PackedMemories, UserIndex
+from shared_core.storage._resident import UNIT, PackedMemories, UserIndex
 from shared_core.storage._rows import memory_from_row
 from shared_core.storage.postgres.connection.changes import ANY, FACTS, MEMORIES_PATH
 from shared_core.storage.postgres.connection.database import PostgresDatabase
@@ -49,7 +49,7 @@ _BYTES_A_MEMORY: Final = 500
 """Bytes of a memory in an index besides its text and its vector, about."""
 _READ: Final = (
     "changes_since", "resident_memories", "resident_vectors", "resident_facts",
-    "resident_fact_turns", "resident_ended_turns",
+    "resident_fact_turns", "resident_ended_turns", "resident_names",
 )  # fmt: skip
 
 _Key: TypeAlias = tuple[str, str | None]
@@ -143,8 +143,10 @@ class ResidentIndexes:
                 return None
             is_fresh = caught_up
         drop = partial(self._drop, key, index)
-        answer = _Answer(self._database, key[0], index, is_fresh, edges, drop)
+        answer = _Answer(self._database, key[0], index, is_fresh, drop)
         answer.seen, corpus, candidates = index.scored(request, self._clock(), answer.memory)
+        if index.may_name(request.mentions, answer.seen):
+            answer.edge_steps = edges
         return Recalled(
             candidates=candidates, corpus=corpus, edges=answer.edges, fetch=answer.fetch
         )
@@ -340,7 +342,7 @@ def _values(tenant: str, model: str | None) -> dict[str, object]:
 
 def packed(answers: Sequence[Rows], since: UUID | None) -> PackedMemories | None:
     """Return what read_steps() read, or None if it is not known what changed."""
-    noted, groups, vectors, facts, fact_turns, turns = answers
+    noted, groups, vectors, facts, fact_turns, turns, names = answers
     changed = _changes(noted, since)
     if not noted or (changed is None and since is not None):
         return None
@@ -353,6 +355,7 @@ def packed(answers: Sequence[Rows], since: UUID | None) -> PackedMemories | None
         vectors=vectors[0],
         facts=facts if facts_differ else None,
         ends=_ends(fact_turns, turns) if facts_differ else None,
+        names=(names[0][0] or "").split(UNIT) if facts_differ else None,
     )
 
 
@@ -380,7 +383,6 @@ class _Answer:
         tenant: str,
         index: UserIndex,
         is_fresh: bool,
-        edges: Sequence[Step],
         drop: Callable[[], None],
     ) -> None:
         self.edges: list[Edge] = []
@@ -390,7 +392,7 @@ class _Answer:
         self._index = index
         self.seen = UUID(int=0)
         self._is_fresh = is_fresh
-        self._edge_steps: Sequence[Step] = edges
+        self.edge_steps: Sequence[Step] = ()
         self._memories: dict[UUID, Memory] = {}
 
     def memory(self, memory_id: UUID) -> Memory:
@@ -405,7 +407,7 @@ class _Answer:
             step("recall_hits", tenant | {"memory_ids": ids}),
             # After the hits: what has not changed by now had not changed when they were read.
             step("changes_since", tenant | {"seen": self.seen}),
-            *self._edge_steps,
+            *self.edge_steps,
         ]
         answers = await self._database.run(self._tenant, *sent)
         rows, noted = answers[:2]
@@ -415,9 +417,9 @@ class _Answer:
             if changed is None or not self._is_fresh or not set(ids).isdisjoint(changed):
                 raise AnswerOutdated
         self._memories |= {row[0]: memory_from_row(row) for row in rows}
-        if self._edge_steps:
+        if self.edge_steps:
             self.edges += [found_edge(row).edge for row in answers.named("edges_about")]
-            self._edge_steps = ()
+            self.edge_steps = ()
         if not all(one in self._memories for one in ids):
             self._drop()
             raise AnswerOutdated

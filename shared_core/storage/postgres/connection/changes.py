@@ -15,10 +15,13 @@ from shared_core.storage.postgres.connection.statements import Step, step
 MOST_NOTED: Final = 50
 """Maximum number of noted changes of a user: two lists of them fit into a row of 2 KB."""
 FACTS: Final = UUID(int=0)
-"""Stands for all facts of a user with their sources: an index reads all of them again."""
+"""Stands for all facts of a user with their sources, and the names in the graph: an index reads all
+of them again."""
 ANY: Final = None
 """Stands for any memory of a user: all are read again."""
 _TABLES: Final = ("memories", "embeddings", "facts", "memory_sources")
+_NAMING: Final = ("edges", "entity_aliases")
+"""Tables whose new rows may bring new names into the graph."""
 MEMORIES_PATH: Final = to_path((MEMORIES,))
 """The path, within a tenant, below which all memories lie that are noted."""
 
@@ -31,6 +34,8 @@ def changed_ids(operations: Iterable[Operation]) -> Iterator[Changed]:
     for one in operations:
         if isinstance(one, Verb) and one.name == "append_turns":
             yield from (row.memory_id for row in one.arguments[1] if row.memory_id)
+        if isinstance(one, Insert) and one.table in _NAMING:
+            yield FACTS
         if isinstance(one, Select | Verb) or one.table not in _TABLES:
             continue
         if one.table in ("facts", "memory_sources") or isinstance(one, Delete):

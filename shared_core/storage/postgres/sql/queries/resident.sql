@@ -91,6 +91,18 @@ FROM (SELECT * FROM memories m
         AND EXISTS (SELECT FROM ended) OFFSET 0) f
 {turns_of_fact}
 
+-- name: resident_names
+-- The keys of all entities of the graph, and of their other names. Superseded ones stay: a name too
+-- many costs a look-up.
+SELECT string_agg(key, E'\x1f') FROM (
+    SELECT e.subject_key FROM edges e WHERE {may_differ} AND e.tenant_id = %(tenant)s
+    UNION SELECT e.object_key FROM edges e WHERE {may_differ} AND e.tenant_id = %(tenant)s
+    UNION SELECT a.alias_key FROM entity_aliases a
+    WHERE {may_differ} AND a.tenant_id = %(tenant)s
+    UNION SELECT a.entity_key FROM entity_aliases a
+    WHERE {may_differ} AND a.tenant_id = %(tenant)s
+) AS names(key)
+
 -- name: recall_hits
 -- Whole memories, for the hits of an index in the process.
 SELECT {own_columns}, {turns_of}
