@@ -1,6 +1,6 @@
 """Measures requests per second of the HTTP server: a real server process on real sockets.
 
-    python -m benchmarks.http [--clients 100] [--seconds 10] [--recalls 0.5] [--json]
+    python -m benchmarks.http [--clients 100] [--seconds 10] [--recalls 0.5] [--embedder use]
 
 Every client is a user with its own token and --memories memories. It sends one request after the
 other on one persistent connection. --recalls is the share of POST /recall (ten hits). The others
@@ -124,10 +124,10 @@ def sentence(chance: random.Random) -> str:
     return f"{' '.join(words)}, number {chance.randrange(1_000_000)}."
 
 
-async def fill(uri: str, clients: int, memories: int) -> list[str]:
+async def fill(uri: str, clients: int, memories: int, embedder: str) -> list[str]:
     """Store memories and create a token for every user; return the tokens."""
     tokens = []
-    async with open_memory(uri, worker=False) as memory:
+    async with open_memory(uri, embedder=embedder, worker=False) as memory:
         for number in range(clients):
             chance = random.Random(-number - 1)
             texts = [sentence(chance) for _ in range(memories)]
@@ -210,11 +210,12 @@ def main() -> None:
     parser.add_argument(
         "--memories", type=int, default=100, help="memories of each user at the start"
     )
+    parser.add_argument("--embedder", choices=("use", "e5"), default="e5")
     parser.add_argument("--json", action="store_true", help="print only the JSON line")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         uri = f"embedded://{Path(folder)}"
-        tokens = asyncio.run(fill(uri, arguments.clients, arguments.memories))
+        tokens = asyncio.run(fill(uri, arguments.clients, arguments.memories, arguments.embedder))
         with serving(uri) as port:
             tally = asyncio.run(load(tokens, port, arguments.seconds, arguments.recalls))
     figures = report(tally, arguments.clients, arguments.seconds)
