@@ -54,8 +54,8 @@ SERVICES: Final[dict[str, tuple[str, ...]]] = {
     "tokens": ("create", "list", "revoke", "verify"),
 }  # fmt: skip
 LEFT_OUT: Final = frozenset({
-    "close", "aclose", "open", "setup", "asetup", "dsn", "reembed", "flush", "warm_up", "engine",
-    "from_conn_string", "afrom_conn_string", "start_ttl_sweeper", "stop_ttl_sweeper",
+    "close", "aclose", "open", "setup", "dsn", "reembed", "flush", "warm_up", "engine",
+    "from_conn_string", "start_ttl_sweeper", "stop_ttl_sweeper",
 })  # fmt: skip
 """Methods that open, close or end background work, or take a model."""
 LONGEST_S: Final = 120.0

@@ -191,7 +191,7 @@ def namespace(chance: random.Random) -> Any:
     """Return the labels of a namespace."""
     usual = (("app", "ana", "memories"), ("app", "ana", "notes"), ("docs",), ("a", "b", "c", "d"))
     if chance.random() < 0.7:
-        return chance.choice((*usual, ("app", "ana", "instructions")))
+        return chance.choice((*usual, ("app", "ana", "hippocampus-instructions")))
     return tuple(chance.choice((*ODD_TEXTS, "a", 1, None)) for _ in range(chance.randrange(4)))
 
 

@@ -14,8 +14,8 @@ from shared_core.ports import Instruction
 def instructions_namespace(app: str, user_id: str) -> tuple[str, ...]:
     """Return the namespace of a user's instructions.
 
-    For ids without dots it is (app, user, "instructions"). Raises InvalidInput for ids that cannot
-    be stored.
+    For ids without dots it is (app, user, "hippocampus-instructions"). Raises InvalidInput for ids
+    that cannot be stored.
     """
     scope = Scope(app, user_id)
     scope_path(scope)

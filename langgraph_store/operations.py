@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, cast
 
 from langgraph.store.base import (
@@ -26,6 +27,7 @@ from langgraph_store.labels import check_labels, from_label, from_labels, to_lab
 from shared_core.core import MEMORIES, Namespace, check_json, shown
 from shared_core.errors import InvalidInput
 from shared_core.ports import (
+    Distance,
     FindItems,
     Item as StoredItem,
     ItemOp,
@@ -40,6 +42,18 @@ SECONDS_PER_MINUTE = 60.0
 
 Paths = Mapping[str, list[str]]
 """Field paths with their tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a store reads: how a query finds, by which distance, and whether expired items too.
+
+    search: None is "hybrid" in the shared memories namespace, and "vector" elsewhere.
+    """
+
+    search: Search | None
+    distance: Distance
+    with_expired: bool
 
 
 class ScoredItem(SearchItem):
@@ -66,11 +80,10 @@ def field_paths(fields: object) -> Paths:
     return {path: [] if path == "$" else tokenize_path(path) for path in fields}
 
 
-def core_op(op: Op, fields: Paths | None, search: Search | None) -> ItemOp:
+def core_op(op: Op, fields: Paths | None, reading: Reading) -> ItemOp:
     """Return the core's operation for an operation of LangGraph.
 
-    fields: paths to embed if a put has none; None embeds all texts of a value. search: None is
-    "hybrid" in the shared memories namespace, and "vector" elsewhere.
+    fields: paths to embed if a put has none; None embeds all texts of a value.
     Raises InvalidInput or InvalidNamespaceError for an invalid operation.
     """
     labels: object = getattr(op, "namespace", getattr(op, "namespace_prefix", ()))
@@ -80,7 +93,9 @@ def core_op(op: Op, fields: Paths | None, search: Search | None) -> ItemOp:
     except InvalidNamespaceError as error:
         raise with_label_hint(error) from None
     if isinstance(op, GetOp):
-        return ReadItem(address=_address(op), refresh=op.refresh_ttl)
+        return ReadItem(
+            address=_address(op), refresh=op.refresh_ttl, with_expired=reading.with_expired
+        )
     if isinstance(op, SearchOp):
         prefix = from_labels(op.namespace_prefix)
         return FindItems(
@@ -90,10 +105,12 @@ def core_op(op: Op, fields: Paths | None, search: Search | None) -> ItemOp:
             limit=op.limit,
             offset=op.offset,
             refresh=op.refresh_ttl,
-            search=search or ("hybrid" if prefix[2:3] == (MEMORIES,) else "vector"),
+            search=reading.search or ("hybrid" if prefix[2:3] == (MEMORIES,) else "vector"),
+            distance=reading.distance,
+            with_expired=reading.with_expired,
         )
     if isinstance(op, ListNamespacesOp):
-        return _namespace_query(op)
+        return _namespace_query(op, reading.with_expired)
     if isinstance(op, PutOp):
         return _write(op, fields)
     raise InvalidInput(f"{type(op).__name__} is not an operation of a LangGraph store")
@@ -182,7 +199,7 @@ def _path(condition: MatchCondition) -> tuple[str, ...]:
     return (path,) if isinstance(path, str) else tuple(condition.path)
 
 
-def _namespace_query(op: ListNamespacesOp) -> NamespaceQuery:
+def _namespace_query(op: ListNamespacesOp, with_expired: bool) -> NamespaceQuery:
     paths: dict[str, list[tuple[str, ...]]] = {"prefix": [], "suffix": []}
     for condition in op.match_conditions or ():
         labels = tuple(label if label == "*" else from_label(label) for label in _path(condition))
@@ -197,6 +214,7 @@ def _namespace_query(op: ListNamespacesOp) -> NamespaceQuery:
         max_depth=op.max_depth,
         limit=op.limit,
         offset=op.offset,
+        with_expired=with_expired,
     )
 
 

@@ -71,7 +71,7 @@ async def make_store() -> AsyncIterator[PgHippocampusStore]:
     variables = tuple(sorted(found.items()))
     store = _shared.take(variables)
     try:
-        await store.asetup()
+        await store.engine.open()
         yield store
     finally:
         await _shared.release(variables)

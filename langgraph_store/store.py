@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import wraps
-from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, TypeVar, cast, get_args
+from typing import Any, Literal, Self, TypeVar, cast, get_args
 
 from langgraph.store.base import (
     NOT_PROVIDED,
@@ -24,11 +22,13 @@ from langgraph.store.base import (
     Result,
     SearchOp,
     TTLConfig,
-    ensure_embeddings,
 )
 
+from langgraph_store.awaitables import Count, Done, Task
+from langgraph_store.configuration import checked_pool, checked_ttl, index_settings
+from langgraph_store.connections import size_of, uri_of, with_options
 from langgraph_store.labels import check_labels, with_label_hint
-from langgraph_store.operations import core_op, field_paths, result_of
+from langgraph_store.operations import Reading, core_op, result_of
 from langgraph_store.single_ops import SingleOps
 from langgraph_store.sweeper import STOP_TIMEOUT_S, Sweeper
 from shared_core import BatchError as BatchError, InvalidInput, MemoryEngine, open_memory, run_sync
@@ -54,15 +54,22 @@ class PgHippocampusStore(BaseStore):
 
     It works sync and async on the same object, from any thread and event loop, and connects at
     first use. (app, user, "memories") holds the user's memories of both frameworks. (app, user,
-    "instructions") keeps every version of its items. All other namespaces belong to the store
-    (docs/data-model.md). Each operation of a batch fails alone: see BatchError.
+    "hippocampus-instructions") keeps every version of its items. All other namespaces belong to the
+    store (docs/data-model.md). Each operation of a batch fails alone: see BatchError.
+
+    Opened by `with`, or not at all, it behaves as PostgresStore does. Opened by `async with`, it
+    behaves as AsyncPostgresStore does: a sync call on its own event loop raises InvalidStateError.
 
     Args:
-        uri: as in shared_core.open_memory, like schema and pool_size.
+        uri: as in shared_core.open_memory, like schema and pool_size; or a connection of psycopg or
+            a pool, also one that a checkpointer uses, for a store in the same database.
         index: LangGraph's index configuration. "embed" may also be "e5" or "use"; the default
             is that of the database. Without "fields" all texts of a value are embedded.
-        ttl: LangGraph's configuration, in minutes or fractions of them. Expired items are never
-            read; sweep_ttl() deletes them, periodically with "sweep_interval_minutes".
+        ttl: LangGraph's configuration, in minutes or fractions of them. sweep_ttl() deletes expired
+            items, periodically with "sweep_interval_minutes". Until then they are read, unless
+            "omit_expired" is set; memories are never read after they expired.
+        pool_config: of a pool as LangGraph takes it; "max_size" is the pool_size.
+        pipeline: for compatibility; every call is one pipeline already.
         llm: extracts facts and writes summaries instead of rules: a chat model of LangChain, or its
             name "provider:model" (shared_core.models).
         privacy: what happens to secrets in turns before they are stored (shared_core.privacy).
@@ -79,10 +86,12 @@ class PgHippocampusStore(BaseStore):
 
     def __init__(
         self,
-        uri: str | Path | None = None,
+        uri: object = None,
         *,
         index: IndexConfig | None = None,
         ttl: TTLConfig | None = None,
+        pool_config: Mapping[str, Any] | None = None,
+        pipeline: bool = False,
         schema: str | None = None,
         pool_size: int | None = None,
         llm: object = None,
@@ -95,28 +104,36 @@ class PgHippocampusStore(BaseStore):
         if search not in (None, *get_args(Search)):
             known = ", ".join(get_args(Search))
             raise InvalidInput(f"search {search!r} is unknown: take one of {known}")
-        self.ttl_config = ttl
+        self.ttl_config = checked_ttl(ttl)
         self._sweep_interval_s = _sweep_interval_s(ttl)
         self._sweeps_by_itself = self._sweep_interval_s is not None
-        fields = (index or {}).get("fields")
-        self._fields = None if fields is None else field_paths(fields)
+        settings = index_settings(index)
+        self.index_config = settings.config
+        self.embeddings = settings.embeddings
+        self._fields = settings.fields
+        self._distance = settings.distance
         self._search = search
         self._score_parts = score_parts
         self._none_is_default_ttl = none_is_default_ttl
-        self._sweeper = Sweeper(self.sweep_ttl)
+        self._sweeper = Sweeper(self._swept)
         self._single_ops = SingleOps()
         self._listings = SingleOps()  # of their own: no write waits for a slow one
         self._closed = False
+        self._opened_on: asyncio.AbstractEventLoop | None = None
         self._owns_engine = engine is None
         if engine is not None and (llm, privacy) != (None, None):
             raise InvalidInput("give llm and privacy to open_memory(), which made the engine")
+        pool = checked_pool(pool_config)
+        address = uri_of(uri)
+        if pool.get("kwargs"):
+            address = with_options(str(address), pool["kwargs"])
         self._engine = engine or open_memory(
-            uri,
-            embedder=_embedder(index),
+            address,
+            item_embedder=settings.embedder,
             llm=hosted(llm, "langchain"),
             privacy=privacy,
             schema=schema,
-            pool_size=pool_size,
+            pool_size=pool_size or pool.get("max_size") or size_of(uri),
         )
 
     @property
@@ -129,8 +146,15 @@ class PgHippocampusStore(BaseStore):
 
         Reads run first, then searches, lists and writes; the last write to a key wins. If some
         operations failed, it raises BatchError with the results of the others. If all have the same
-        error, or there is one operation, it raises the error itself.
+        error, or there is one operation, it raises the error itself. Raises InvalidStateError on
+        the event loop of the `async with` that opened the store.
         """
+        if self._is_on_own_loop():
+            raise asyncio.InvalidStateError(
+                "a sync call of a store on the event loop that opened it by 'async with' would stop"
+                " all other tasks of the loop: await the async method instead, e.g."
+                " await store.aget(...), or call it from another thread"
+            )
         return run_sync(self._run(_listed(ops)))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
@@ -158,9 +182,10 @@ class PgHippocampusStore(BaseStore):
             self._sweep_on(self._sweep_interval_s)
         errors: dict[int, Exception] = {}
         core: dict[int, ItemOp] = {}
+        reading = Reading(self._search, self._distance, not self._omits_expired)
         for place, op in enumerate(ops):
             try:
-                core[place] = core_op(op, self._fields, self._search)
+                core[place] = core_op(op, self._fields, reading)
             except ValueError as error:  # InvalidInput and InvalidNamespaceError are ValueErrors
                 errors[place] = error
         found: Sequence[Any] = [None] * len(core)
@@ -215,21 +240,35 @@ class PgHippocampusStore(BaseStore):
         if not (self._sweeper.running or self._sweeper.cancelled or self._closed):
             self._sweeper.start(interval_s)
 
-    def setup(self) -> None:
-        """Connect, start an embedded server, and migrate the schema, as a first operation does."""
-        run_sync(self.asetup())
+    @property
+    def _omits_expired(self) -> bool:
+        return bool((self.ttl_config or {}).get("omit_expired"))
 
-    async def asetup(self) -> None:
-        """Do as setup() from async code."""
+    def _is_on_own_loop(self) -> bool:
+        return self._opened_on is not None and self._opened_on is _running_loop()
+
+    def setup(self) -> Awaitable[None]:
+        """Connect, start an embedded server, and migrate the schema, as a first operation does.
+
+        It may be awaited.
+        """
+        if self._is_on_own_loop():
+            return self._open()
+        run_sync(self._open())
+        return Done()
+
+    async def _open(self) -> None:
         self._closed = False
         await self._engine.open()
 
-    def sweep_ttl(self) -> int:
-        """Delete all expired items now; return their number. Reads never return expired items."""
-        return run_sync(self.asweep_ttl())
+    def sweep_ttl(self) -> Count | Coroutine[Any, Any, int]:
+        """Delete all expired items now; return their number. It may be awaited."""
+        return self._sweep() if self._is_on_own_loop() else Count(run_sync(self._sweep()))
 
-    async def asweep_ttl(self) -> int:
-        """Do as sweep_ttl() from async code."""
+    def _swept(self) -> int:
+        return run_sync(self._sweep())
+
+    async def _sweep(self) -> int:
         swept = 0
         while True:
             now = await self._engine.sweep_expired(limit=SWEEP_BATCH)
@@ -237,22 +276,28 @@ class PgHippocampusStore(BaseStore):
             if now < SWEEP_BATCH:
                 return swept
 
-    def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Future[None]:
+    def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Task[None]:
         """Sweep at a fixed interval, in its own thread, until it is stopped or closed.
 
         Returns a future that ends with the sweeper; cancelling it stops the sweeper. A second call
         returns the future of the running sweeper. The default interval is
         "sweep_interval_minutes" of the configuration. If it is set, the first operation starts the
-        sweeper, unless a caller stopped or cancelled it.
+        sweeper, unless a caller stopped or cancelled it. It may be awaited, which returns a future
+        of asyncio.
         """
         interval_s = _checked_interval_s(sweep_interval_minutes) or self._sweep_interval_s
         self._sweeps_by_itself = self._sweep_interval_s is not None
         return self._sweeper.start(interval_s or SWEEP_INTERVAL_MINUTES * SECONDS_PER_MINUTE)
 
-    def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
-        """Stop sweeping; return False if a sweep still runs after timeout seconds."""
+    def stop_ttl_sweeper(self, timeout: float | None = None) -> Count | Coroutine[Any, Any, bool]:
+        """Stop sweeping; return whether no sweep runs any more after timeout seconds.
+
+        It may be awaited.
+        """
         self._sweeps_by_itself = False
-        return self._sweeper.stop(timeout)
+        if self._is_on_own_loop():
+            return asyncio.to_thread(self._sweeper.stop, timeout)
+        return Count(self._sweeper.stop(timeout))
 
     def close(self) -> None:
         """Stop the sweeper and close all connections, unless the engine was given."""
@@ -268,23 +313,13 @@ class PgHippocampusStore(BaseStore):
             await self._engine.close()
 
     @classmethod
-    @contextmanager
-    def from_conn_string(cls, conn_string: str, **options: Any) -> Iterator[PgHippocampusStore]:
-        """Open a store for a with block. options: those of the constructor."""
-        with cls(conn_string, **options) as store:
-            yield store
+    def from_conn_string(cls, conn_string: str, **options: Any) -> Self:
+        """Return a store for `with` or `async with`. options: those of the constructor."""
+        return cls(conn_string, **options)
 
-    @classmethod
-    @asynccontextmanager
-    async def afrom_conn_string(
-        cls, conn_string: str, **options: Any
-    ) -> AsyncIterator[PgHippocampusStore]:
-        """Open a store for an async with block. options: those of the constructor."""
-        async with cls(conn_string, **options) as store:
-            yield store
-
-    def __enter__(self) -> PgHippocampusStore:
-        self.setup()
+    def __enter__(self) -> Self:
+        self._opened_on = None
+        run_sync(self._open())
         return self
 
     def __exit__(
@@ -295,8 +330,9 @@ class PgHippocampusStore(BaseStore):
     ) -> None:
         self.close()
 
-    async def __aenter__(self) -> PgHippocampusStore:
-        await self.asetup()
+    async def __aenter__(self) -> Self:
+        self._opened_on = asyncio.get_running_loop()
+        await self._open()
         return self
 
     async def __aexit__(
@@ -338,11 +374,11 @@ def _may_share(op: Op) -> bool:
     return isinstance(op, GetOp)
 
 
-def _embedder(index: IndexConfig | None) -> object:
-    embed = (index or {}).get("embed")
-    if embed is None or embed in ("use", "e5") or str(embed).startswith("google:"):
-        return embed
-    return ensure_embeddings(embed) if isinstance(embed, str) else embed
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def _sweep_interval_s(ttl: TTLConfig | None) -> float | None:

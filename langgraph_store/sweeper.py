@@ -8,9 +8,10 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import InvalidStateError
 from contextlib import suppress
 
+from langgraph_store.awaitables import Task
 from shared_core.core import in_background
 from shared_core.errors import MemoryCoreError
 from shared_core.lifecycle import MemoryClosed
@@ -36,7 +37,7 @@ class Sweeper:
     def _forget(self) -> None:
         self._thread: threading.Thread | None = None
         self._stopped = threading.Event()
-        self._done: Future[None] = Future()
+        self._done: Task[None] = Task()
         self._pid = os.getpid()
 
     @property
@@ -50,7 +51,7 @@ class Sweeper:
         """Whether the caller cancelled its future, without a new start since."""
         return self._done.cancelled()
 
-    def start(self, interval_s: float) -> Future[None]:
+    def start(self, interval_s: float) -> Task[None]:
         """Start sweeping, unless it runs; return a future that ends with it, and cancels it."""
         if self._pid != os.getpid():
             self._lock = threading.Lock()  # the parent may have held it while it forked
@@ -88,7 +89,7 @@ def _sweep_on(
     sweep: weakref.WeakMethod[Callable[[], int]],
     interval_s: float,
     stopped: threading.Event,
-    done: Future[None],
+    done: Task[None],
 ) -> None:
     in_background.set(True)
     while not stopped.wait(interval_s):

@@ -130,6 +130,7 @@ class MemoryEngine:
         extractor: Extractor,
         clock: Clock,
         *,
+        item_embedding: Embedding | None = None,
         privacy: PrivacyPolicy = PRESETS["default"],
         worker: bool = True,
         strategy: ExtractionStrategy | None = None,
@@ -149,7 +150,9 @@ class MemoryEngine:
         self._storage = storage
         self._cold_until = 0.0
         self._lifecycle = StorageLifecycle(storage, clock)
-        handle = self._handle = Handle(self._lifecycle, embedding, Intake(privacy), clock)
+        handle = self._handle = Handle(
+            self._lifecycle, embedding, item_embedding or embedding, Intake(privacy), clock
+        )
         strategy = strategy or ExtractionStrategy()
         self._reflects = bool(strategy.reflection_interval)
         self.accesses = AccessLog(self._lifecycle, clock, counts=track_access)
@@ -565,7 +568,7 @@ class MemoryEngine:
         """Run a batch of key-value operations; see shared_core.ingest.items."""
         storage = await self._handle.storage()
         self.indexes.nudge()
-        return await items.run_item_ops(storage, self._handle.embedding, self._handle.clock, ops)
+        return await items.run_item_ops(storage, self._handle.embedding_of, self._handle.clock, ops)
 
     async def forget_about(self, scope: Scope, topic: str) -> CarriedOut:
         """Set aside what is about a topic: it leaves recall now, and is erased after 30 days.

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Protocol
 from weakref import WeakSet
 
+from shared_core.core.domain import Namespace
 from shared_core.core.event_loops import in_background, on_own_loop, run_at_exit
+from shared_core.core.namespaces import MEMORIES
 from shared_core.core.timestamps import ServerClock
 from shared_core.errors import MemoryCoreError, StorageUnavailable
 from shared_core.models.embedding import Embedding
@@ -119,10 +121,12 @@ class Handle:
     """What the services of one memory share (decision 15).
 
     A service reaches the storage only through `storage()`, so it cannot forget to open it.
+    item_embedding: of items outside of the shared memories.
     """
 
     lifecycle: StorageLifecycle
     embedding: Embedding
+    item_embedding: Embedding
     sanitizer: Intake
     clock: Clock
 
@@ -132,6 +136,10 @@ class Handle:
         Call it after all argument checks: bad input needs no database.
         """
         return await self.lifecycle.open()
+
+    def embedding_of(self, namespace: Namespace) -> Embedding:
+        """Return what embeds the items below a namespace."""
+        return self.embedding if namespace[2:3] == (MEMORIES,) else self.item_embedding
 
 
 _lifecycles: WeakSet[StorageLifecycle] = WeakSet()

@@ -27,6 +27,7 @@ def open_memory(
     uri: str | Path | None = None,
     *,
     embedder: object = None,
+    item_embedder: object = None,
     llm: object = None,
     extractor: Extractor | None = None,
     schema: str | None = None,
@@ -53,6 +54,8 @@ def open_memory(
         embedder: "e5", "use", "google:MODEL", a LangChain Embeddings object or a function; see
             shared_core.models. Default: the model whose vectors the database holds; for a new
             database "e5", or "use" where that cannot run.
+        item_embedder: for the items of a LangGraph store, in the same forms. The model of the
+            database stays in use for memories; for a new database it is this one.
         llm: a model of Google ADK or LangChain, or a function, that extracts facts and writes
             summaries (shared_core.models). Default: rules.
         extractor: your own extractor, instead of llm.
@@ -91,12 +94,18 @@ def open_memory(
     if strategy is not None:
         checked_strategy(strategy)
     storage = open_storage(settings, clock, strength)
-    embedding = Embedding(None if embedder is None else resolve_embedder(embedder), storage)
+    given = None if embedder is None else resolve_embedder(embedder)
+    of_items = None if item_embedder is None else resolve_embedder(item_embedder)
+    embedding = Embedding(given, storage, offered=of_items)
+    item_embedding = embedding
+    if of_items is not None:
+        item_embedding = Embedding(of_items, storage, may_stand_beside=True)
     return MemoryEngine(
         storage,
         embedding,
         resolve_extractor(llm, extractor),
         clock,
+        item_embedding=item_embedding,
         privacy=privacy_policy(privacy or settings.privacy),
         worker=worker,
         strategy=strategy,

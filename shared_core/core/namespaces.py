@@ -21,10 +21,10 @@ from shared_core.errors import InvalidInput
 MEMORIES = "memories"
 """Third label of the namespace of a scope's memories, which both frameworks share."""
 
-INSTRUCTIONS = "instructions"
+INSTRUCTIONS = "hippocampus-instructions"
 """Third label of the namespace of a scope's instructions; each put there adds a version."""
 
-PROFILE = "profile"
+PROFILE = "hippocampus-profile"
 """Third label of the namespaces that expose profiles."""
 
 ROOT = "/"

@@ -12,7 +12,7 @@ from functools import partial
 from itertools import islice
 from typing import TypeAlias, cast
 
-from shared_core.core.domain import Hit, JsonValue, MemoryId, Scope
+from shared_core.core.domain import Hit, JsonValue, MemoryId, Namespace, Scope
 from shared_core.core.ids import uuid7
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import (
@@ -192,7 +192,14 @@ def page_of(op: FindItems) -> tuple[ItemQuery, str]:
     if op.query is not None and not isinstance(op.query, str):
         raise InvalidInput(f"query must be a text, got {type(op.query).__name__}")
     query = clean_text(op.query or "")
-    page = ItemQuery(prefix=op.prefix, limit=limit, offset=offset, filter=op.filter)
+    page = ItemQuery(
+        prefix=op.prefix,
+        limit=limit,
+        offset=offset,
+        filter=op.filter,
+        distance=op.distance,
+        with_expired=op.with_expired,
+    )
     return page, query if has_words(query) else ""
 
 
@@ -251,7 +258,8 @@ async def _ranked(
     )
     hits = [one.hit() for one in best]
     found = [_item(hit) for hit in hits[page.offset : end]]
-    if len(hits) < most or end <= most:
+    is_all = vector is None and len(hits) < most  # else what no query finds fills the page
+    if is_all or end <= min(most, len(hits)):
         return found
     return found + await _rest(storage, request, page, hits)
 
@@ -311,12 +319,14 @@ Work: TypeAlias = Callable[[Sequence[int]], Awaitable[None]]
 @measured("item_ops")
 async def run_item_ops(
     storage: Storage,
-    embedding: Embedding,
+    embedding_of: Callable[[Namespace], Embedding],
     clock: Clock,
     ops: Sequence[ItemOp],
     stamps: Sequence[ItemStamp] = (),
 ) -> list[ItemResult]:
     """Run a batch and return a result for each operation, in order.
+
+    embedding_of: returns what embeds the items below a namespace.
 
     Reads run first, then searches, lists, writes; so reads see the state before the batch. The last
     valid write to an address wins. Each operation fails alone (decision 8): BatchError with every
@@ -326,7 +336,7 @@ async def run_item_ops(
     given = listed(ops, "ops", "[ReadItem(...)]")
     if unknown := [op for op in given if not isinstance(op, ItemOp)]:
         raise InvalidInput(f"ops must be operations on items, got {shown(unknown[0])}")
-    return await _Batch(storage, embedding, clock, given, stamps).run()
+    return await _Batch(storage, embedding_of, clock, given, stamps).run()
 
 
 class _Batch:
@@ -335,13 +345,13 @@ class _Batch:
     def __init__(
         self,
         storage: Storage,
-        embedding: Embedding,
+        embedding_of: Callable[[Namespace], Embedding],
         clock: Clock,
         ops: Sequence[ItemOp],
         stamps: Sequence[ItemStamp],
     ) -> None:
         self._storage = storage
-        self._embedding = embedding
+        self._embedding_of = embedding_of
         self._clock = clock
         self._ops = ops
         self._stamps = {stamp.address: stamp for stamp in stamps}
@@ -383,12 +393,15 @@ class _Batch:
 
     async def _read(self, places: Sequence[int]) -> None:
         reads = {place: cast(ReadItem, self._ops[place]) for place in places}
-        items = await self._storage.items.get_items(
-            list(dict.fromkeys(op.address for op in reads.values()))
-        )
-        found = {(item.namespace, item.key): item for item in items}
+        found: dict[tuple[ItemAddress, bool], Item] = {}
+        for with_expired in sorted({op.with_expired for op in reads.values()}):
+            asked = [op.address for op in reads.values() if op.with_expired == with_expired]
+            items = await self._storage.items.get_items(
+                list(dict.fromkeys(asked)), with_expired=with_expired
+            )
+            found |= {((item.namespace, item.key), with_expired): item for item in items}
         for place, op in reads.items():
-            item = self._results[place] = found.get(op.address)
+            item = self._results[place] = found.get((op.address, op.with_expired))
             if item and item.has_ttl and op.refresh:
                 self._touched[op.address] = None
 
@@ -410,7 +423,8 @@ class _Batch:
     async def _search(self, page: ItemQuery, query: str, places: Sequence[int]) -> None:
         [place] = places
         op, now = cast(FindItems, self._ops[place]), self._clock()
-        found = await search_items(self._storage, self._embedding, op, page, query, now)
+        embedding = self._embedding_of(op.prefix)
+        found = await search_items(self._storage, embedding, op, page, query, now)
         self._found(place, found)
 
     async def _list_all(self, listings: Mapping[int, ItemQuery], together: int) -> None:
@@ -467,7 +481,7 @@ class _Batch:
         while waiting:
             last = [of_one.pop() for of_one in waiting.values()]
             for chunk in _chunks({place: writes[place] for place in last}):
-                for group, vectors in await self._embedded(chunk):
+                for group, vectors in await self._all_embedded(chunk):
                     await self._each_alone(partial(self._put, group, vectors), list(group))
             failed = {self._address(place): self._errors.get(place) for place in last}
             waiting = {at: rest for at, rest in waiting.items() if rest and failed[at]}
@@ -481,9 +495,12 @@ class _Batch:
     ) -> None:
         """Fail the waiting writes that would fail for the same reason as the one after them."""
         unfit = (EmbeddingMismatch, ModelUnavailable)
-        down = next((e for at in waiting if isinstance(e := failed[at], unfit)), None)
-        if down is not None and await self._works(down):
-            down = None
+        down: MemoryCoreError | None = None
+        for address in waiting:
+            if isinstance(error := failed[address], unfit):
+                embedding = self._embedding_of(address[0])
+                down = None if await _works(embedding, error) else error
+                break
         for address in list(waiting):
             rest, error = waiting[address], failed[address]
             if isinstance(error, unfit):
@@ -509,7 +526,20 @@ class _Batch:
     def _address(self, place: int) -> ItemAddress:
         return cast(WriteItem, self._ops[place]).address
 
-    async def _embedded(self, drafts: Drafts) -> list[tuple[Drafts, VectorRows | None]]:
+    async def _all_embedded(self, drafts: Drafts) -> list[tuple[Drafts, VectorRows | None]]:
+        """Return groups of drafts with their vectors: one group for each embedding."""
+        of_embeddings: dict[Embedding, Drafts] = {}
+        for place, entry in drafts.items():
+            embedding = self._embedding_of(self._address(place)[0])
+            of_embeddings.setdefault(embedding, {})[place] = entry
+        groups: list[tuple[Drafts, VectorRows | None]] = []
+        for embedding, some in of_embeddings.items():
+            groups += await self._embedded(embedding, some)
+        return groups
+
+    async def _embedded(
+        self, embedding: Embedding, drafts: Drafts
+    ) -> list[tuple[Drafts, VectorRows | None]]:
         """Return groups of drafts with their vectors: one group, unless the embedder fails.
 
         After a failure, a harmless text tells whether the embedder is down, and all fail, or
@@ -522,27 +552,18 @@ class _Batch:
             for name, text in entry.texts.items()
         ]
         try:
-            return [(drafts, await self._embedding.rows(texts))]
+            return [(drafts, await embedding.rows(texts))]
         except MemoryCoreError as error:
             needing = [place for place, entry in drafts.items() if entry and entry.texts]
             plain = {place: entry for place, entry in drafts.items() if place not in needing}
             done: list[tuple[Drafts, VectorRows | None]] = [(plain, None)] if plain else []
-            if len(needing) == 1 or not await self._works(error):
+            if len(needing) == 1 or not await _works(embedding, error):
                 self._errors |= dict.fromkeys(needing, error)
                 return done
             middle = len(needing) // 2
             for half in (needing[:middle], needing[middle:]):
-                done += await self._embedded({place: drafts[place] for place in half})
+                done += await self._embedded(embedding, {at: drafts[at] for at in half})
             return done
-
-    async def _works(self, error: MemoryCoreError) -> bool:
-        if not isinstance(error, ModelUnavailable):
-            return False
-        try:
-            await self._embedding.query("memory")
-        except MemoryCoreError:
-            return False
-        return True
 
     async def _put(self, drafts: Drafts, vectors: VectorRows | None, places: Sequence[int]) -> None:
         chosen = {place: drafts[place] for place in places}
@@ -556,6 +577,17 @@ class _Batch:
             await write_items(self._storage, rows, vectors, gone, stamps, now)
         else:
             await self._storage.items.put_memories(rows, vectors)
+
+
+async def _works(embedding: Embedding, error: MemoryCoreError) -> bool:
+    """Tell whether an embedder that failed takes a harmless text."""
+    if not isinstance(error, ModelUnavailable):
+        return False
+    try:
+        await embedding.query("memory")
+    except MemoryCoreError:
+        return False
+    return True
 
 
 def by_tenant(addresses: Iterable[ItemAddress]) -> dict[str, list[ItemAddress]]:
@@ -658,5 +690,5 @@ class ImportedItems:
     ) -> list[ItemResult]:
         handle = self._handle
         return await run_item_ops(
-            await handle.storage(), handle.embedding, handle.clock, ops, stamps
+            await handle.storage(), handle.embedding_of, handle.clock, ops, stamps
         )

@@ -1,4 +1,8 @@
-from .embedders import CallableEmbedder as CallableEmbedder
+from .embedders import (
+    BUNDLED as BUNDLED,
+    CallableEmbedder as CallableEmbedder,
+    resolve_embedder as resolve_embedder,
+)
 from .failures import (
     coded_failure as coded_failure,
     model_failure as model_failure,

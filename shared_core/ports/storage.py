@@ -223,3 +223,9 @@ class Storage(Protocol):
 
     async def use_model(self, model: str, dimensions: int) -> None:
         """Declare the embedding model; raises EmbeddingMismatch if another one is active."""
+
+    async def add_model(self, model: str, dimensions: int) -> None:
+        """Declare a model whose vectors stand beside those of the active one (a store's items).
+
+        Raises EmbeddingMismatch if its name stands for other dimensions.
+        """

@@ -13,6 +13,7 @@ over the filter would repeat the whole grammar.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
@@ -107,9 +108,13 @@ class _Compiler:
         return f"({word.join(f'({self.all_of(path, part)})' for part in _listed(operand))})"
 
     def _equals(self, path: Path, name: str, operand: JsonValue) -> str:
+        if is_no_json_number(operand):  # nothing that is stored equals it
+            return "false"
         return f"coalesce({self._field(path)} = {self._json(path, operand)}, false)"
 
     def _differs(self, path: Path, name: str, operand: JsonValue) -> str:
+        if is_no_json_number(operand):
+            return "true"
         return f"{self._field(path)} IS DISTINCT FROM {self._json(path, operand)}"
 
     def _in_order(self, path: Path, name: str, operand: JsonValue) -> str:
@@ -123,6 +128,9 @@ class _Compiler:
             raise InvalidInput(
                 f"{name} in {_place(path)} needs a number or a text, got {shown(operand)}"
             )
+        if is_no_json_number(operand):
+            holds = {"<": operand > 0, ">": operand < 0}[sign[0]]  # NaN is neither
+            return f"coalesce(jsonb_typeof({field}) = 'number', false)" if holds else "false"
         return (
             f"CASE WHEN jsonb_typeof({field}) = 'number'"
             f" THEN {field} {sign} {self._json(path, operand)} ELSE false END"
@@ -131,7 +139,8 @@ class _Compiler:
     def _is_one_of(self, path: Path, name: str, operand: JsonValue) -> str:
         if not _is_list(operand):
             raise InvalidInput(f"{name} in {_place(path)} needs a list, got {shown(operand)}")
-        texts = [to_json(part, _place(path)) for part in _listed(operand)]
+        parts = [part for part in _listed(operand) if not is_no_json_number(part)]
+        texts = [to_json(part, _place(path)) for part in parts]
         return f"coalesce({self._field(path)} = ANY({self._bind(texts)}::jsonb[]), false)"
 
     def _is_none_of(self, path: Path, name: str, operand: JsonValue) -> str:
@@ -170,6 +179,11 @@ class _Compiler:
         if len(self.values) > MAX_CONDITIONS:
             raise InvalidInput(f"a filter may hold at most {MAX_CONDITIONS:,} names and values")
         return f"%({name})s"
+
+
+def is_no_json_number(operand: object) -> bool:
+    """Tell whether an operand is infinite or NaN, which no stored value is."""
+    return isinstance(operand, float) and not math.isfinite(operand)
 
 
 def _place(path: Path) -> str:

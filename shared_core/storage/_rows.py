@@ -23,7 +23,7 @@ from shared_core.core.doubts import DOUBTED_AT, doubted_at, marked
 from shared_core.core.namespaces import from_path, scope_path
 from shared_core.core.retention_policy import RetentionPolicy, Rules, Strength, Traits
 from shared_core.core.validation import name_of
-from shared_core.errors import InvalidInput
+from shared_core.errors import EmbeddingMismatch, InvalidInput
 from shared_core.policies.timing import POLICY_COLUMNS
 from shared_core.ports.items import Item
 
@@ -236,3 +236,12 @@ def policy_columns(rules: Rules) -> dict[str, list[Any]]:
 
 def _number(value: float | bool | None) -> float | bool | None:
     return value if value is None or isinstance(value, bool) else float(value)
+
+
+def check_dimensions(model: str, dimensions: int, known: int) -> None:
+    """Raise EmbeddingMismatch if vectors of this name had other dimensions before."""
+    if known != dimensions:
+        raise EmbeddingMismatch(
+            f"{model!r} made vectors of {known} dimensions here before, and makes {dimensions}"
+            " now: one name must stand for one model"
+        )

@@ -19,7 +19,7 @@ from langgraph.store.base import (
     SearchOp,
 )
 
-from langgraph_store import BatchError, PgHippocampusStore
+from langgraph_store import BatchError, PgHippocampusStore, memories_namespace
 from shared_core import (
     EmbeddingMismatch,
     InvalidInput,
@@ -156,7 +156,9 @@ def test_only_what_needs_a_text_that_cannot_be_embedded_fails(
         store.batch([*ops[:-1], PutOp(HERE, "never", None)])
     assert poisoned == set(failed.value.errors)
     assert all(isinstance(error, ModelUnavailable) for error in failed.value.errors.values())
-    assert len(held(store)) == 97 and len(store.search(HERE, query="tea", limit=200)) == 96
+    found = store.search(HERE, query="tea", limit=200)
+    assert len(held(store)) == len(found) == 97
+    assert ["unindexed"] == [item.key for item in found if item.score is None]
 
 
 def test_an_embedder_that_is_down_is_asked_twice_and_not_for_every_text(
@@ -173,19 +175,19 @@ def test_an_embedder_that_is_down_is_asked_twice_and_not_for_every_text(
     assert held(store) == {"before", "unindexed"}
 
 
-def test_vectors_of_another_model_fail_only_what_needs_one(
-    store: PgHippocampusStore, dsn: str
-) -> None:
+def test_stores_of_two_models_stand_side_by_side(store: PgHippocampusStore, dsn: str) -> None:
     store.put(HERE, "before", {"text": "tea"})
     with PgHippocampusStore(
         dsn, index={"dims": 1, "embed": lambda texts: [[1.0]] * len(texts)}
     ) as two:
-        with pytest.raises(BatchError) as failed:
-            two.batch(
-                [PutOp(HERE, "a", {"text": "tea"}), PutOp(HERE, "b", {}), GetOp(HERE, "before")]
-            )
-        assert [EmbeddingMismatch] == [type(error) for error in failed.value.errors.values()]
-        assert held(two) == {"before", "b"}
+        two.batch([PutOp(HERE, "a", {"text": "tea"}), PutOp(HERE, "b", {})])
+        for one, own in ((store, "before"), (two, "a")):
+            found = one.search(HERE, query="tea")
+            assert {"a", "b", "before"} == {item.key for item in found}
+            assert [own] == [item.key for item in found if item.score is not None]
+        # Memories have the model of the database, whichever store writes them.
+        with pytest.raises(EmbeddingMismatch, match="reembed"):
+            two.put(memories_namespace("app", "ann"), "k", {"text": "tea"})
 
 
 def test_the_last_sound_write_to_a_key_wins(store: PgHippocampusStore) -> None:
@@ -251,7 +253,7 @@ def test_a_text_that_says_nothing_to_the_model_is_kept_and_near_to_nothing(dsn: 
     with PgHippocampusStore(dsn, index={"dims": 3, "embed": zero}) as store:
         store.batch([PutOp(HERE, word, {"text": word}) for word in ("a", "b", "xyz")])
         found = store.search(HERE, query="a")
-        assert [(item.key, item.score) for item in found] == [("a", 1.0), ("b", 0.0)]
+        assert [("a", 1.0), ("b", 0.0), ("xyz", None)] == [(i.key, i.score) for i in found]
         listed = [(item.key, None) for item in store.search(HERE)]
         assert listed == [(item.key, item.score) for item in store.search(HERE, query="xyz")]
         assert {"a", "b", "xyz"} == held(store)

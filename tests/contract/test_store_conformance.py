@@ -31,7 +31,7 @@ TIES = "equal scores and times have no order"
 class TestPgHippocampusStore(StoreSuite):
     @pytest.fixture
     def store(self, dsn: str) -> Iterator[BaseStore]:
-        with PgHippocampusStore(dsn, index=INDEX) as store:
+        with PgHippocampusStore(dsn, index=INDEX, ttl={"omit_expired": True}) as store:
             yield store
 
 

@@ -67,7 +67,7 @@ def test_a_put_keeps_the_birth_and_raises_the_update_time(ours: PgHippocampusSto
 async def test_a_put_without_time_to_live_is_for_ever(
     ours: PgHippocampusStore, clock: list[datetime]
 ) -> None:
-    ours.ttl_config = {"default_ttl": 1.0, "refresh_on_read": False}
+    ours.ttl_config = {"default_ttl": 1.0, "refresh_on_read": False, "omit_expired": True}
     await ours.aput(HERE, "default", {"n": 1})
     await ours.aput(HERE, "ever", {"n": 1}, ttl=0.1)
     await ours.aput(HERE, "ever", {"n": 2}, ttl=None)

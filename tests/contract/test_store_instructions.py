@@ -1,4 +1,4 @@
-"""(app, user, "instructions") in a LangGraph store: every put is a version, the newest counts."""
+"""The namespace of instructions in a store: every put is a version, the newest counts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from shared_core import InvalidInput, MemoryEngine, Scope, open_memory
 from shared_core.ports.items import ItemStamp, WriteItem
 
 ANN = Scope("app", "ann")
-HERE = ("app", "ann", "instructions")
+HERE = ("app", "ann", "hippocampus-instructions")
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ async def test_every_way_of_searching_finds_them(dsn: str, way: Any) -> None:
 async def test_a_prefix_above_finds_them_in_one_order(face: Face) -> None:
     await face.put(("app", "ann", "notes"), "n", {"content": "a note"})
     await face.put(HERE, "tone", {"content": "be brief"})
-    await face.put(("app", "bob", "instructions"), "tone", {"content": "be kind"})
+    await face.put(("app", "bob", "hippocampus-instructions"), "tone", {"content": "be kind"})
     await face.put((*HERE, "deeper"), "plain", {"content": "no instruction"})
     for prefix, expected in (
         (("app", "ann"), ["plain", "tone", "n"]),
@@ -152,8 +152,8 @@ async def test_a_prefix_above_finds_them_in_one_order(face: Face) -> None:
         assert expected == list(chain(*pages))
     assert "tone" == (await face.keys(("app", "ann"), query="be brief"))[0]
     assert HERE in await face.list_namespaces()
-    assert [HERE, ("app", "bob", "instructions")] == await face.list_namespaces(
-        suffix=("instructions",)
+    assert [HERE, ("app", "bob", "hippocampus-instructions")] == await face.list_namespaces(
+        suffix=("hippocampus-instructions",)
     )
     assert [] == await engine_of(face).instructions.history(ANN, "plain")
 
@@ -210,7 +210,7 @@ async def test_a_time_to_live_is_refused_and_a_default_one_is_not_theirs(dsn: st
                 await face.put(HERE, "k", {"content": "x"}, ttl=5)
             await face.put(HERE, "none", {"content": "x"}, ttl=None)
         await asyncio.sleep(0.02)
-        await store.asweep_ttl()
+        await store.sweep_ttl()
         assert {"async", "none", "sync"} == {item.key for item in await store.asearch(("app",))}
 
 
@@ -236,7 +236,8 @@ async def test_keys_and_values_come_back_as_they_were(face: Face, key: str) -> N
 async def test_index_says_what_is_embedded(face: Face) -> None:
     await face.put(HERE, "out", {"content": "be brief"}, index=False)
     await face.put(HERE, "other", {"content": "be brief", "why": "users hurry"}, index=["why"])
-    assert ["other"] == await face.keys(HERE, query="users hurry")
+    found = await face.search(HERE, query="users hurry")
+    assert ["other", "out"] == [item.key for item in found] and found[1].score is None
     assert ["other", "out"] == await face.keys(HERE)
 
 

@@ -16,10 +16,11 @@ import psycopg
 import pytest
 from langgraph.store.base import GetOp, PutOp
 
-from langgraph_store import PgHippocampusStore
-from shared_core import InvalidInput, StorageUnavailable, open_memory, run_sync
+from langgraph_store import PgHippocampusStore, memories_namespace
+from shared_core import Event, InvalidInput, Scope, StorageUnavailable, open_memory, run_sync
 
 HERE = ("ttl", "alice")
+LIVING: Any = {"omit_expired": True}
 BY_ITSELF: Any = {"default_ttl": 0.001, "sweep_interval_minutes": 0.002}
 
 
@@ -31,9 +32,9 @@ def clock() -> list[datetime]:
 
 @pytest.fixture
 def ours(dsn: str, clock: list[datetime]) -> Iterator[PgHippocampusStore]:
-    """Our store, whose time stands still."""
+    """Our store without expired items, whose time stands still."""
     engine = open_memory(dsn, clock=lambda: clock[0])
-    yield PgHippocampusStore(engine=engine)
+    yield PgHippocampusStore(engine=engine, ttl=LIVING)
     run_sync(engine.close())
 
 
@@ -72,7 +73,7 @@ def test_minutes_may_be_fractions(
 def test_refresh_on_read_is_the_default_of_reads(
     ours: PgHippocampusStore, clock: list[datetime], on_read: bool, alive: bool
 ) -> None:
-    ours.ttl_config = {"refresh_on_read": on_read, "default_ttl": 1}
+    ours.ttl_config = {"refresh_on_read": on_read, "default_ttl": 1, "omit_expired": True}
     for key in ("got", "found"):
         ours.put((*HERE, key), key, {"n": 1}, index=False)
     for _ in range(3):
@@ -92,16 +93,48 @@ def test_one_refreshing_read_of_a_batch_is_enough(
     assert ours.get(HERE, "k") is not None
 
 
-def test_expired_items_are_omitted_without_being_asked_to(
-    ours: PgHippocampusStore, clock: list[datetime], dsn: str
+@pytest.mark.parametrize("config", [{}, {"omit_expired": False}, {"omit_expired": True}])
+def test_expired_items_are_read_until_they_are_swept_unless_they_are_omitted(
+    ours: PgHippocampusStore, clock: list[datetime], dsn: str, config: Any
 ) -> None:
-    for config in ({}, {"omit_expired": True}, {"omit_expired": False}):
-        ours.ttl_config = config  # type: ignore[assignment]
-        ours.put(HERE, "k", {"text": "tea"}, ttl=1)
+    ours.ttl_config = config
+    ours.put(HERE, "k", {"text": "tea"}, ttl=1)
+    clock[0] += timedelta(minutes=2)
+    there = [] if config.get("omit_expired") else ["k"]
+    assert there == [item.key for item in (ours.get(HERE, "k", refresh_ttl=False),) if item]
+    for query in (None, "tea"):
+        assert there == [item.key for item in ours.search(HERE, query=query, refresh_ttl=False)]
+    assert [HERE] * len(there) == ours.list_namespaces()
+    assert (1, 0) == (ours.sweep_ttl(), rows(dsn))
+
+
+def test_a_refreshing_read_brings_back_what_has_expired_and_is_not_omitted(
+    ours: PgHippocampusStore, clock: list[datetime]
+) -> None:
+    for omit, there in ((True, False), (False, True)):
+        ours.ttl_config = {"omit_expired": omit}
+        ours.put(HERE, "k", {"n": 1}, ttl=1, index=False)
         clock[0] += timedelta(minutes=2)
-        assert ours.get(HERE, "k") is None
-        assert ours.search(HERE) == ours.search(HERE, query="tea") == []
-    assert rows(dsn) == 1
+        assert there == (ours.get(HERE, "k") is not None)
+        assert 1 - there == ours.sweep_ttl()
+
+
+def test_an_expired_memory_is_never_read(ours: PgHippocampusStore, clock: list[datetime]) -> None:
+    ours.ttl_config = {}
+    ann = Scope("app", "ann")
+    expires = clock[0] + timedelta(minutes=1)
+    turn = Event(
+        event_id="1",
+        author="ann",
+        role="user",
+        text="I like tea.",
+        occurred_at=clock[0],
+        expires_at=expires,
+    )
+    run_sync(ours.engine.append_events(ann, "t", [turn]))
+    [item] = ours.search(memories_namespace("app", "ann"))
+    clock[0] += timedelta(minutes=2)
+    assert ours.search(("app",)) == [] and ours.get(item.namespace, item.key) is None
 
 
 def test_a_sweep_takes_all_there_is_however_much(
@@ -241,7 +274,7 @@ def test_a_time_to_live_begins_when_the_item_is_written(dsn: str, clock: list[da
         return [[1.0, 2.0] for _ in texts]
 
     engine = open_memory(dsn, clock=lambda: clock[0], embedder=embed)
-    store = PgHippocampusStore(engine=engine)
+    store = PgHippocampusStore(engine=engine, ttl=LIVING)
     try:
         store.put(HERE, "k", {"text": "tea"}, ttl=1)
         clock[0] += timedelta(minutes=0.9)
@@ -258,16 +291,16 @@ def test_none_is_for_ever_or_the_default_as_the_store_is_told(
 ) -> None:
     engine = open_memory(dsn, clock=lambda: clock[0])
     store = PgHippocampusStore(
-        engine=engine, ttl={"default_ttl": 1}, none_is_default_ttl=none_is_default
+        engine=engine, ttl={**LIVING, "default_ttl": 1}, none_is_default_ttl=none_is_default
     )
     store.put(HERE, "sync", {"n": 1}, index=False, ttl=None)
     run_sync(store.aput(HERE, "async", {"n": 1}, index=False, ttl=None))
     store.put(HERE, "longer", {"n": 1}, index=False, ttl=60)
-    store.put(("app", "ann", "instructions"), "tone", {"n": 1}, index=False, ttl=None)
+    store.put(("app", "ann", "hippocampus-instructions"), "tone", {"n": 1}, index=False, ttl=None)
     clock[0] += timedelta(minutes=2)
     assert [lives, lives] == [store.get(HERE, key) is not None for key in ("sync", "async")]
     assert store.get(HERE, "longer") is not None
-    assert store.get(("app", "ann", "instructions"), "tone") is not None
+    assert store.get(("app", "ann", "hippocampus-instructions"), "tone") is not None
     run_sync(engine.close())
 
 

@@ -153,13 +153,13 @@ def test_a_sweeper_does_not_open_what_was_closed(dsn: str) -> None:
     store = PgHippocampusStore(engine=engine)
     store.setup()
     swept: list[bool] = []
-    sweep = store.asweep_ttl
+    sweep = store._sweep
 
     async def noted() -> int:
         swept.append(engine._lifecycle.is_open)
         return await sweep()
 
-    store.asweep_ttl = noted  # type: ignore[method-assign]
+    store._sweep = noted  # type: ignore[method-assign]
     store.start_ttl_sweeper(0.1 / 60)
     wait(lambda: swept)
     run_sync(engine.close())  # whoever made the engine closes it

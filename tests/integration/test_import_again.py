@@ -188,7 +188,7 @@ async def test_what_was_replaced_here_and_has_expired_does_not_come_back(
         )
     for swept in (0, 1):
         assert 1 == (await import_store(task)).deleted
-        assert (1 - swept) == await ours.asweep_ttl()
+        assert (1 - swept) == await ours._sweep()
     assert {"m1", "m2"} == await keys(ours)
 
 
@@ -204,7 +204,7 @@ async def test_what_expired_here_and_was_read_there_comes_again(
             "UPDATE hippocampus.memories SET expires_at = now() - '1 s'::interval"
             " WHERE key = 'kept'"
         )
-    await ours.asweep_ttl()
+    await ours._sweep()
     soon = datetime.now(UTC) + timedelta(hours=2)
     with psycopg.connect(empty_dsn, autocommit=True) as connection:
         connection.execute("UPDATE store SET expires_at = %s WHERE ttl_minutes > 0", [soon])

@@ -31,7 +31,9 @@ async def test_every_write_is_a_version_and_the_newest_counts(memory: MemoryEngi
     assert (1, 2) == (first.version, second.version)
     newest = await memory.instructions.read(ANN, "tone")
     assert newest == second and {"content": "Be brief.", "n": [1]} == newest.value
-    [item] = await memory.run_item_ops([ReadItem(address=(("app", "ann", "instructions"), "tone"))])
+    [item] = await memory.run_item_ops(
+        [ReadItem(address=(("app", "ann", "hippocampus-instructions"), "tone"))]
+    )
     assert isinstance(item, Item) and newest.value == item.value
     assert (newest.created_at, newest.written_at) == (item.created_at, item.updated_at)
     assert newest.created_at == first.created_at < newest.written_at
@@ -134,7 +136,9 @@ def test_a_graph_uses_them_in_sync_code(dsn: str) -> None:
         assert 3 == rollback_instruction(store, "app", user, "tone").version
         texts = [one.value["content"] for one in instruction_history(store, "app", user, "tone")]
         assert ["one", "two", "one"] == texts
-    assert ("app", "ann@example%2Ecom", "instructions") == instructions_namespace("app", user)
-    assert Scope("app", user) == instructions_scope(("app", user, "instructions"))
-    assert instructions_scope(("app", user, "instructions", "deeper")) is None
-    assert instructions_scope(("app", "instructions")) is None
+    assert ("app", "ann@example%2Ecom", "hippocampus-instructions") == instructions_namespace(
+        "app", user
+    )
+    assert Scope("app", user) == instructions_scope(("app", user, "hippocampus-instructions"))
+    assert instructions_scope(("app", user, "hippocampus-instructions", "deeper")) is None
+    assert instructions_scope(("app", "hippocampus-instructions")) is None

@@ -54,7 +54,13 @@ async def learned(store: PgHippocampusStore, agent_id: str = "guide") -> Memory:
 async def test_a_store_reads_a_profile_below_its_namespace(store: PgHippocampusStore) -> None:
     memory = await learned(store)
     namespace = profile_namespace(ANN.app, ANN.user, "guide")
-    assert ("support%2Ebot", "ann@example%2Ecom", "profile", "user", "guide") == namespace
+    assert (
+        "support%2Ebot",
+        "ann@example%2Ecom",
+        "hippocampus-profile",
+        "user",
+        "guide",
+    ) == namespace
     item = await store.aget(namespace, "profile")
     assert item is not None
     assert memory.get_profile_content() == item.value["content"]

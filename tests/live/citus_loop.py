@@ -127,7 +127,7 @@ def of_the_store(memory: MemoryEngine) -> dict[str, Step]:
         "all items are searched": lambda: store.asearch((), query="text"),
         "all namespaces are listed": store.alist_namespaces,
         "an item is deleted": lambda: store.adelete(own, "food"),
-        "expired items are swept": store.asweep_ttl,
+        "expired items are swept": store._sweep,
     }
 
 

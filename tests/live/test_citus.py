@@ -162,7 +162,7 @@ async def test_expired_items_of_all_users_are_swept() -> None:
         for number in range(8):
             await store.aput(("sweep", f"u{number}"), "k", {"v": 1}, ttl=1e-4)
         await asyncio.sleep(0.1)
-        assert await store.asweep_ttl() >= 8
+        assert await store._sweep() >= 8
 
 
 async def test_receipts_of_several_users_are_listed() -> None:

@@ -227,7 +227,7 @@ def _of_all_nodes(memory: MemoryEngine) -> dict[str, Verb]:
         "policy": lambda: memory.retention.set_policy("knowledge", app=APP),
         "search": lambda: store.asearch((APP,), query="boat"),
         "list": store.alist_namespaces,
-        "sweep": store.asweep_ttl,
+        "sweep": store._sweep,
         "receipts": lambda: memory.erasures(app=APP),
     }
 

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from shared_core.core.domain import JsonValue
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import clean_text
-from shared_core.storage._filters import compile_filter
+from shared_core.storage._filters import compile_filter, is_no_json_number
 
 Matches: TypeAlias = Callable[[str], bool]
 """Returns whether the value of an item, as JSON text, matches a filter."""
@@ -108,6 +108,8 @@ def _in_order(name: str) -> Callable[[Any], _Test]:
     def in_order(operand: Any) -> _Test:
         expected = _stored(operand)
         kind = _kind(expected)
+        if expected != expected:  # NaN is in no order
+            return lambda value: False
         return lambda value: _kind(value) is kind and compare(value, expected)
 
     return in_order
@@ -150,5 +152,5 @@ def _parsed(text: str) -> Any:
 
 
 def _stored(operand: Any) -> Any:
-    """Return an operand as if it had been stored and read."""
-    return _parsed(to_json(operand))
+    """Return an operand as if it had been stored and read; infinities and NaN stay."""
+    return Decimal(operand) if is_no_json_number(operand) else _parsed(to_json(operand))

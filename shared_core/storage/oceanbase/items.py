@@ -7,10 +7,11 @@ depend on the way it was found.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
+from typing import Final
 
 from shared_core.core.domain import Namespace
 from shared_core.core.namespaces import (
@@ -24,6 +25,7 @@ from shared_core.core.namespaces import (
 )
 from shared_core.core.retention_policy import Strength
 from shared_core.ports.items import (
+    Distance,
     Item,
     ItemAddress,
     ItemQuery,
@@ -45,7 +47,14 @@ from shared_core.storage.oceanbase.item_writes import (
 )
 from shared_core.storage.oceanbase.rows import ITEM_COLUMNS, ITEM_WIDTH, item_of
 from shared_core.storage.oceanbase.vectors import LargeTenants, models, query_form, table_of
-from shared_core.storage.oceanbase.visibility import WhereClause, all_of, below, current, living
+from shared_core.storage.oceanbase.visibility import (
+    WhereClause,
+    all_of,
+    below,
+    current,
+    living,
+    still_read,
+)
 
 _REMEMBERED = to_path([MEMORIES])
 TENANT_DEPTH = 2
@@ -55,6 +64,11 @@ MOST_NEAREST = 1_000
 """Number of nearest vectors to try before all are read, if too few of them match."""
 FIRST_ROWS, MOST_ROWS = 500, 16_000
 """Rows per read for a filter in Python: first and maximum; the number doubles each time."""
+_DISTANCE: Final[Mapping[Distance, str]] = {
+    "cosine": "cosine_distance",
+    "l2": "l2_distance",
+    "inner_product": "negative_inner_product",
+}
 _VALUE = 3
 _ORDER = "m.updated_at DESC, m.tenant_id, m.namespace, m.`key`"
 
@@ -86,19 +100,19 @@ class OceanBaseItems(OceanBasePart):
         await self._database.write(work, *tenants_of(named))
 
     @reading
-    def get_items(self, tx: Transaction, addresses: Sequence[ItemAddress]) -> Sequence[Item]:
+    def get_items(
+        self, tx: Transaction, addresses: Sequence[ItemAddress], *, with_expired: bool = False
+    ) -> Sequence[Item]:
         places = [place_of(address) for address in addresses if storable(address[1])]
-        now = self._clock()
-
+        alive = still_read(self._clock(), with_expired=with_expired)
         return [
             _as_it_was(row)
             for row in tx.rows_in(
                 f"SELECT {ITEM_COLUMNS}, m.demoted_at, x.value, x.text, x.is_shown"
                 " FROM memories m LEFT JOIN memory_archive x"
                 " ON x.tenant_id = m.tenant_id AND x.memory_id = m.memory_id"
-                " WHERE (m.tenant_id, m.namespace, m.`key`) IN %s"
-                " AND (m.expires_at IS NULL OR m.expires_at > %s)",
-                [places, now],
+                f" WHERE (m.tenant_id, m.namespace, m.`key`) IN %s AND {alive.sql}",
+                [places, *alive.values],
             )
         ]
 
@@ -110,7 +124,10 @@ class OceanBaseItems(OceanBasePart):
             find(tx, query, test, now, self._large)
             for query, test in zip(queries, tests, strict=True)
         ]
-        return [[item_of(row) for row in page] for page in pages]
+        return [
+            [item_of(row, query.distance) for row in page]
+            for query, page in zip(queries, pages, strict=True)
+        ]
 
     async def list_namespaces(self, query: NamespaceQuery) -> Sequence[Namespace]:
         now = self._clock()
@@ -124,8 +141,8 @@ class OceanBaseItems(OceanBasePart):
             "UPDATE memories SET expires_at ="
             " TIMESTAMPADD(MICROSECOND, ROUND(ttl_s * 1000000), CAST(%s AS DATETIME(6)))"
             " WHERE (tenant_id, namespace, `key`) IN %s"
-            " AND ttl_s IS NOT NULL AND expires_at > %s",
-            [now, [place_of(address) for address in addresses], now],
+            " AND ttl_s IS NOT NULL",
+            [now, [place_of(address) for address in addresses]],
         )
 
     async def expired_tenants(self, prefix: Namespace, limit: int) -> Sequence[str]:
@@ -179,7 +196,8 @@ def find(
     tx: Transaction, query: ItemQuery, test: Matches | None, now: datetime, large: LargeTenants
 ) -> Sequence[Row]:
     """Return a page of ITEM_COLUMNS, followed by a distance if there is one."""
-    where = all_of(within(query.prefix), below(rest_of(query.prefix)), current(now))
+    alive = current(now, with_expired=query.with_expired)
+    where = all_of(within(query.prefix), below(rest_of(query.prefix)), alive)
     if query.terms is not None:
         return _by_word(tx, query, where, test)
     if query.vector is None:
@@ -187,7 +205,8 @@ def find(
         return _page(tx, sql, where.values, query, test)
     table = _table(tx, query)
     if table is None:
-        return []
+        sql = f"SELECT {ITEM_COLUMNS} FROM memories m WHERE {where.sql} ORDER BY {_ORDER}"
+        return _page(tx, sql, where.values, query, test)
     near = _nearest(tx, query, table, where, test, large)
     return _by_meaning(tx, query, table, where, test) if near is None else near
 
@@ -200,7 +219,8 @@ def namespaces(tx: Transaction, query: NamespaceQuery, now: datetime) -> list[Na
     for labels in (*query.prefixes, *query.suffixes):
         to_path(labels)
     plain = max((_plain_start(prefix) for prefix in query.prefixes), key=len, default=())
-    where = all_of(within(plain), below(rest_of(plain)), living(now))
+    alive = living(now, with_expired=query.with_expired)
+    where = all_of(within(plain), below(rest_of(plain)), alive)
     found = {
         labels[: query.max_depth]
         for tenant, path in tx.rows(
@@ -227,18 +247,21 @@ def _nearest(
     assert query.vector is not None and query.model is not None
     tenant, vector = tenant_of(query.prefix), query_form(query.vector[0])
     # Exact search is complete and fast enough below the threshold (decision 14).
-    how = "APPROXIMATE " if large.has(tx, tenant, query.model, table) else ""
+    has_index = query.distance == "cosine" and large.has(tx, tenant, query.model, table)
+    how, function = "APPROXIMATE " if has_index else "", _DISTANCE[query.distance]
     for most in (4 * end + 100, MOST_NEAREST):
         vectors = tx.rows(
-            f"SELECT memory_id, cosine_distance(embedding, %s) FROM {table}"
+            f"SELECT memory_id, {function}(embedding, %s) FROM {table}"
             " WHERE tenant_id = %s AND model = %s"
-            f" ORDER BY cosine_distance(embedding, %s) {how}LIMIT %s",
+            f" ORDER BY {function}(embedding, %s) {how}LIMIT %s",
             [vector, tenant, query.model, vector, most],
         )
         is_all = not how and len(vectors) < most
         rows = _of_vectors(tx, vectors, where, test, is_all=is_all)
-        if is_all or len(rows) >= end:
+        if len(rows) >= end:
             return rows[query.offset : end]
+        if is_all:
+            break  # items without a vector fill the page
     return None
 
 
@@ -275,9 +298,9 @@ def _by_meaning(
     """Return the page from all vectors; the nearest vector of a memory counts."""
     near = _distances(query, table)
     sql = (
-        f"SELECT {ITEM_COLUMNS}, d.distance FROM ({near.sql}) d JOIN memories m"
-        f" ON m.tenant_id = d.tenant_id AND m.memory_id = d.memory_id WHERE {where.sql}"
-        f" ORDER BY d.distance, {_ORDER}"
+        f"SELECT {ITEM_COLUMNS}, d.distance FROM memories m LEFT JOIN ({near.sql}) d"
+        f" ON d.tenant_id = m.tenant_id AND d.memory_id = m.memory_id WHERE {where.sql}"
+        f" ORDER BY d.distance IS NULL, d.distance, {_ORDER}"
     )
     return _page(tx, sql, (*near.values, *where.values), query, test)
 
@@ -285,16 +308,17 @@ def _by_meaning(
 def _by_word(
     tx: Transaction, query: ItemQuery, where: WhereClause, test: Matches | None
 ) -> list[Row]:
-    """Return items with a vector, nearest first, then items with a word, without excluded ones."""
+    """Return all but the excluded items, nearest first; without a vector, those with a word."""
     table = _table(tx, query)
     near = _distances(query, table) if table else None
     named = WhereClause("m.memory_id NOT IN %s", (list(query.besides),)) if query.besides else None
     holds = [WhereClause("INSTR(m.terms, %s) > 0", (f" {term} ",)) for term in query.terms or ()]
-    found = [*([WhereClause("d.distance IS NOT NULL")] if near else []), *holds]
     either = WhereClause(
-        f"({' OR '.join(one.sql for one in found) or 'FALSE'})",
-        tuple(value for one in found for value in one.values),
+        f"({' OR '.join(one.sql for one in holds) or 'FALSE'})",
+        tuple(value for one in holds for value in one.values),
     )
+    if query.vector is not None:
+        either = WhereClause("TRUE")
     where = all_of(either, where, *([named] if named else []))
     distance, joined, order = "NULL", "", _ORDER
     if near:
@@ -320,8 +344,9 @@ def _distances(query: ItemQuery, table: str) -> WhereClause:
     assert query.vector is not None
     scope = within(query.prefix, "e")
     return WhereClause(
-        "SELECT e.tenant_id, e.memory_id, MIN(cosine_distance(e.embedding, %s)) AS distance"
-        f" FROM {table} e WHERE e.model = %s AND {scope.sql} GROUP BY e.tenant_id, e.memory_id",
+        f"SELECT e.tenant_id, e.memory_id, MIN({_DISTANCE[query.distance]}(e.embedding, %s))"
+        f" AS distance FROM {table} e WHERE e.model = %s AND {scope.sql}"
+        " GROUP BY e.tenant_id, e.memory_id",
         (query_form(query.vector[0]), query.model, *scope.values),
     )
 

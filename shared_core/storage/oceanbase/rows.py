@@ -9,7 +9,7 @@ from uuid import UUID
 
 from shared_core.core.domain import AsOf, Memory, MemoryId, ThreadId
 from shared_core.core.namespaces import from_path
-from shared_core.ports.items import Item
+from shared_core.ports.items import Distance, Item
 from shared_core.storage._rows import as_known
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from shared_core.storage.oceanbase.visibility import WhereClause
@@ -76,11 +76,13 @@ def sources_of(
     return {memory_id: tuple(sorted(events)) for memory_id, events in found.items()}
 
 
-def item_of(row: Row) -> Item:
-    """Return the item in ITEM_COLUMNS; a distance may follow them."""
+def item_of(row: Row, distance: Distance = "cosine") -> Item:
+    """Return the item in ITEM_COLUMNS; a distance of this kind may follow them."""
     similarity = None
     if len(row) > ITEM_WIDTH and row[ITEM_WIDTH] is not None:
-        similarity = min(max(1.0 - row[ITEM_WIDTH], -1.0), 1.0)
+        similarity = -row[ITEM_WIDTH]
+        if distance == "cosine":
+            similarity = min(max(1.0 + similarity, -1.0), 1.0)
     return Item(
         namespace=from_path(row[0] + row[1][1:]),
         key=row[2],

@@ -73,6 +73,7 @@ class OceanBaseStorage:
         self._settings = settings
         self._database = database
         self.use_model = vectors.use_model
+        self.add_model = vectors.add_model
 
     async def open(self) -> None:
         await self._database.open()

@@ -26,6 +26,7 @@ from shared_core.errors import (
 )
 from shared_core.ports.indexes import EmbeddedField, IndexBuilder, TenantIndex, TenantVectors
 from shared_core.ports.storage import Clock
+from shared_core.storage._rows import check_dimensions
 from shared_core.storage.oceanbase.base import OceanBasePart, reading
 from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
 from shared_core.storage.oceanbase.connection.errors import code_of
@@ -169,6 +170,20 @@ class OceanBaseVectors(OceanBasePart):
                 f" schema, e.g. open_memory(schema='other')"
             )
 
+    async def add_model(self, model: str, dimensions: int) -> None:
+        await self._make_table(dimensions)
+        known = (await self._database.read(models)).get(model)
+        if known is None:
+            columns, now = ("model", "dimensions", "active", "beside", "created_at"), self._clock()
+
+            def work(tx: Transaction) -> int:
+                row = (model, dimensions, 0, 1, now)
+                tx.insert("embedding_models", columns, [row], ignore=True)
+                return models(tx)[model]
+
+            known = await self._database.write(work, ALL)
+        check_dimensions(model, dimensions, known)
+
     async def _make_table(self, dimensions: int) -> None:
         if not 0 < dimensions <= MOST_DIMENSIONS:
             raise InvalidInput(
@@ -199,18 +214,14 @@ class OceanBaseVectors(OceanBasePart):
         def work(tx: Transaction) -> int:
             columns = ("model", "dimensions", "active", "created_at")
             tx.insert("embedding_models", columns, [(model, dimensions, 0, now)], ignore=True)
+            tx.run("UPDATE embedding_models SET beside = 0 WHERE model = %s", [model])
             known = models(tx)[model]
             if active and known == dimensions:
                 tx.run("UPDATE embedding_models SET active = 0 WHERE model <> %s", [model])
                 tx.run("UPDATE embedding_models SET active = 1 WHERE model = %s", [model])
             return known
 
-        known = await self._database.write(work, ALL)
-        if known != dimensions:
-            raise EmbeddingMismatch(
-                f"{model!r} made vectors of {known} dimensions here before, and makes {dimensions}"
-                " now: one name must stand for one model"
-            )
+        check_dimensions(model, dimensions, await self._database.write(work, ALL))
 
     @reading
     def embedded_otherwise(
@@ -230,6 +241,7 @@ class OceanBaseVectors(OceanBasePart):
                 f" FROM {table} e JOIN memories m ON m.tenant_id = e.tenant_id"
                 " AND m.memory_id = e.memory_id"
                 f" WHERE (e.tenant_id, e.memory_id) > (%s, %s) AND e.model <> %s{not_embedded}"
+                " AND e.model NOT IN (SELECT model FROM embedding_models WHERE beside = 1)"
                 " ORDER BY e.tenant_id, e.memory_id LIMIT %s",
                 [*(after or _FIRST), model, *([] if new is None else [model]), limit],
             )

@@ -38,19 +38,25 @@ def if_set(sql: str, value: object) -> WhereClause:
     return WhereClause("TRUE") if value is None else WhereClause(sql, (value,))
 
 
-def living(now: datetime) -> WhereClause:
-    """Return {living}: neither replaced nor faded nor expired."""
-    return WhereClause(
-        "m.superseded_at IS NULL AND m.demoted_at IS NULL"
-        " AND (m.expires_at IS NULL OR m.expires_at > %s)",
-        (now,),
+def living(now: datetime, *, with_expired: bool = False) -> WhereClause:
+    """Return {living}: neither replaced nor faded nor expired; with_expired: {listed}."""
+    return all_of(
+        WhereClause("m.superseded_at IS NULL AND m.demoted_at IS NULL"),
+        still_read(now, with_expired=with_expired),
     )
 
 
-def current(now: datetime) -> WhereClause:
+def still_read(now: datetime, *, with_expired: bool) -> WhereClause:
+    """Return {still_read}; with_expired: items count also after they expired."""
+    items_too = " OR m.kind = 'item'" if with_expired else ""
+    return WhereClause(f"(m.expires_at IS NULL OR m.expires_at > %s{items_too})", (now,))
+
+
+def current(now: datetime, *, with_expired: bool = False) -> WhereClause:
     """Return {current}: alive ({living}) and begun ({begun}).
 
-    A fact has begun unless it begins later or its foreseen end has come.
+    A fact has begun unless it begins later or its foreseen end has come. with_expired: as of
+    still_read().
     """
     begun = (
         "NOT EXISTS (SELECT 1 FROM facts begun"
@@ -58,7 +64,8 @@ def current(now: datetime) -> WhereClause:
         " AND (begun.valid_from > %s"
         " OR begun.superseded_at < begun.valid_until AND begun.valid_until <= %s))"
     )
-    return all_of(living(now), WhereClause(begun, (soon(now), now)))
+    alive = living(now, with_expired=with_expired)
+    return all_of(alive, WhereClause(begun, (soon(now), now)))
 
 
 def current_at(tx: Transaction, tenant: str, now: datetime, as_of: AsOf | None) -> WhereClause:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Final
 
 from pgvector import HalfVector
 
@@ -23,6 +24,7 @@ from shared_core.core.namespaces import (
 )
 from shared_core.core.retention_policy import Strength
 from shared_core.ports.items import (
+    Distance,
     Item,
     ItemAddress,
     ItemQuery,
@@ -43,6 +45,12 @@ from shared_core.storage.postgres.indexes import TenantIndexes
 TENANT_DEPTH = 2
 """Labels of a namespace that name the tenant: application and user (decision 1)."""
 UNLIMITED = 1_000_000_000
+_SIMILARITY: Final[Mapping[Distance, str]] = {
+    "cosine": "1 - min(v.embedding <=> %(embedding)s::halfvec)",
+    "l2": "-min(v.embedding <-> %(embedding)s::halfvec)",
+    "inner_product": "-min(v.embedding <#> %(embedding)s::halfvec)",
+}
+"""The similarity of an item to a query: that of the nearest of its vectors."""
 _ROW_COLUMNS = (
     "memory_ids", "namespaces", "keys", "kinds", "texts", "values", "terms",
     "term_counts", "authors", "importances", "occurred_at", "expires_at", "ttl_s", "thread_ids",
@@ -71,10 +79,12 @@ class PostgresItems:
                 scope = scope_of((row.namespace, row.key) for row in rows)
                 await self._database.run(scope, *sent, mark=mark)
 
-    async def get_items(self, addresses: Sequence[ItemAddress]) -> Sequence[Item]:
+    async def get_items(
+        self, addresses: Sequence[ItemAddress], *, with_expired: bool = False
+    ) -> Sequence[Item]:
         named = [address for address in addresses if storable(address[1])]
-        now = self._clock()
-        sent = [step("get_items", {**values, "now": now}) for values in by_tenant(named)]
+        about = {"now": self._clock(), "with_expired": with_expired}
+        sent = [step("get_items", values | about) for values in by_tenant(named)]
         answers = await self._database.run(scope_of(named), *sent)
         return [item_from_row(row) for rows in answers for row in rows]
 
@@ -101,6 +111,7 @@ class PostgresItems:
         scope, one_tenant, values = self._below(query.prefix)
         filter_sql, filter_values = compile_filter(query.filter)
         values |= {"limit": query.limit, "offset": query.offset, **filter_values}
+        values["with_expired"] = query.with_expired
         vector = None if query.vector is None else HalfVector(query.vector[0])
         name = "list_items" if vector is None else "search_items"
         if query.terms is not None:
@@ -109,8 +120,10 @@ class PostgresItems:
         if name != "list_items":
             model = None if vector is None else query.model
             values |= {"model": model, "embedding": vector}
-        exact = step(name, values, one_tenant=one_tenant, filter_sql=filter_sql)
-        if name == "search_items" and one_tenant:
+        literals = () if name == "list_items" else (("similarity", _SIMILARITY[query.distance]),)
+        exact = step(name, values, one_tenant=one_tenant, filter_sql=filter_sql, literals=literals)
+        has_index = query.distance == "cosine" and not query.with_expired
+        if name == "search_items" and one_tenant and has_index:
             return await self._indexes.search(scope, filter_sql, values), exact
         return None, exact
 
@@ -123,6 +136,7 @@ class PostgresItems:
             "max_depth": UNLIMITED if query.max_depth is None else query.max_depth,
             "limit": query.limit,
             "offset": query.offset,
+            "with_expired": query.with_expired,
         }
         listing = step("list_namespaces", values, one_tenant=one_tenant)
         [rows] = await self._database.run(scope, listing)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from shared_core.core.namespaces import ROOT, from_path
-from shared_core.errors import EmbeddingMismatch
 from shared_core.ports.indexes import EmbeddedField
 from shared_core.ports.storage import Clock
+from shared_core.storage._rows import check_dimensions
 from shared_core.storage.postgres.connection.changes import ANY, note_step
 from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.statements import steps
@@ -30,11 +30,7 @@ class PostgresReembed:
         _, [(known,)] = await self._database.run(
             ROOT, *steps(values, "begin_model", "model_dimensions")
         )
-        if known != dimensions:
-            raise EmbeddingMismatch(
-                f"{model!r} made vectors of {known} dimensions here before, and makes {dimensions}"
-                " now: one name must stand for one model"
-            )
+        check_dimensions(model, dimensions, known)
         if active:
             sent = steps(values, "begin_model", "retire_model", "activate_model")
             await self._database.run(ROOT, *sent)

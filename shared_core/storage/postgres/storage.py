@@ -9,7 +9,7 @@ from shared_core.core.retention_policy import Strength
 from shared_core.errors import EmbeddingMismatch, PermissionDenied, StorageReadOnly
 from shared_core.ports.storage import Clock, StorageReport
 from shared_core.settings import Settings, redacted
-from shared_core.storage._rows import scope_of
+from shared_core.storage._rows import check_dimensions, scope_of
 from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.policies import PostgresPolicies
 from shared_core.storage.postgres.connection.statements import Step, step, steps
@@ -112,6 +112,14 @@ class PostgresStorage:
     async def active_model(self) -> tuple[str, int] | None:
         [rows] = await self._database.run(ROOT, step("active_model"))
         return rows[0] if rows else None
+
+    async def add_model(self, model: str, dimensions: int) -> None:
+        values = {"model": model, "dimensions": dimensions, "now": self._clock()}
+        known = step("model_dimensions", values)
+        [rows] = await self._database.run(ROOT, known)
+        if not rows:
+            *_, rows = await self._database.run(ROOT, step("add_model_beside", values), known)
+        check_dimensions(model, dimensions, rows[0][0])
 
     async def use_model(self, model: str, dimensions: int) -> None:
         active = step("active_model")

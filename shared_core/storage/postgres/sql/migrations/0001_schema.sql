@@ -29,11 +29,13 @@ BEGIN
     END IF;
 END $$;
 
--- The models of the stored vectors. At most one is active: recall reads its vectors.
+-- The models of the stored vectors. At most one is active: recall reads its vectors. One beside it
+-- belongs to the items of a store, and stays when another model becomes active.
 CREATE TABLE embedding_models (
     model       text COLLATE "C" PRIMARY KEY,
     dimensions  integer NOT NULL CHECK (dimensions > 0),
     active      boolean NOT NULL DEFAULT true,
+    beside      boolean NOT NULL DEFAULT false CHECK (NOT (active AND beside)),
     created_at  timestamptz NOT NULL
 );
 CREATE UNIQUE INDEX embedding_models_one_active ON embedding_models (active) WHERE active;

@@ -26,6 +26,11 @@ INSERT INTO embedding_models (model, dimensions, created_at)
 VALUES (%(model)s, %(dimensions)s, %(now)s)
 ON CONFLICT DO NOTHING
 
+-- name: add_model_beside
+INSERT INTO embedding_models (model, dimensions, active, beside, created_at)
+VALUES (%(model)s, %(dimensions)s, false, true, %(now)s)
+ON CONFLICT DO NOTHING
+
 -- name: forget_plans
 -- Lets this connection plan every statement anew, for the present size of the tables.
 DISCARD PLANS

@@ -4,41 +4,41 @@ SELECT m.tenant_id || substr(m.namespace, 2), m.key,
        CASE WHEN m.demoted_at IS NULL THEN m.value ELSE {archived_value} END,
        m.created_at, m.updated_at, m.ttl_s
 FROM {addressed}
-WHERE m.expires_at IS NULL OR m.expires_at > %(now)s
+WHERE {still_read}
 
 -- name: list_items
 -- Living items below a path, newest first.
 SELECT {item_columns}, NULL
 FROM memories m
-WHERE {tenant_scope} AND {below} AND {living} AND {begun} AND {filter}
+WHERE {tenant_scope} AND {below} AND {listed} AND {begun} AND {filter}
 ORDER BY m.updated_at DESC, m.tenant_id, m.namespace, m.key
 LIMIT %(limit)s OFFSET %(offset)s
 
 -- fragment: nearest_vector
 CROSS JOIN LATERAL (
-    SELECT 1 - min(v.embedding <=> %(embedding)s::halfvec) AS similarity
+    SELECT {similarity} AS similarity
     FROM embeddings v
     WHERE v.tenant_id = {its_tenant} AND v.model = %(model)s AND v.memory_id = m.memory_id
 ) e
 
 -- name: search_items
--- Living items below a path, nearest first by the nearest of their vectors; exact. The lateral
--- minimum walks the index of the tenant, so no plan can turn this into an approximate scan.
+-- Living items below a path, nearest first by the nearest of their vectors; those without a vector
+-- come last and fill the page. Exact. The lateral
+-- aggregate walks the index of the tenant, so no plan can turn this into an approximate scan.
 SELECT {item_columns}, e.similarity
 FROM memories m
 {nearest_vector}
-WHERE e.similarity IS NOT NULL AND {tenant_scope} AND {below} AND {living} AND {begun}
-  AND {filter}
-ORDER BY e.similarity DESC, m.updated_at DESC, m.tenant_id, m.namespace, m.key
+WHERE {tenant_scope} AND {below} AND {listed} AND {begun} AND {filter}
+ORDER BY e.similarity DESC NULLS LAST, m.updated_at DESC, m.tenant_id, m.namespace, m.key
 LIMIT %(limit)s OFFSET %(offset)s
 
 -- name: search_rest
--- Living items below a path that have a vector or hold one of the words, except the named ones:
--- nearest first, then those without a vector, newest first.
+-- Living items below a path except the named ones: nearest first, then those without a vector, newest
+-- first. Without a model only those that hold one of the words.
 SELECT {item_columns}, e.similarity
 FROM memories m
 {nearest_vector}
-WHERE (e.similarity IS NOT NULL OR m.terms @@ %(any_term)s::tsquery)
+WHERE (%(model)s::text IS NOT NULL OR m.terms @@ %(any_term)s::tsquery)
   AND {tenant_scope} AND {below} AND {living} AND {begun} AND {filter}
   AND m.memory_id NOT IN (SELECT unnest(%(besides)b::uuid[]))
 ORDER BY e.similarity DESC NULLS LAST, m.updated_at DESC, m.tenant_id, m.namespace, m.key
@@ -52,7 +52,7 @@ SELECT path FROM (
     FROM memories m
     CROSS JOIN LATERAL (SELECT m.tenant_id || substr(m.namespace, 2) AS path) p
     CROSS JOIN LATERAL (SELECT p.path, string_to_array(p.path, '/') AS parts) n
-    WHERE {tenant_scope} AND {below} AND {living}
+    WHERE {tenant_scope} AND {below} AND {listed}
       AND (SELECT coalesce(bool_and(n.path ~ pattern), true)
            FROM unnest(%(patterns)b::text[]) AS pattern)
 ) found
@@ -62,13 +62,13 @@ ORDER BY (
 LIMIT %(limit)s OFFSET %(offset)s
 
 -- name: extend_items
--- Restarts the time to live of read items; items without one are never touched.
+-- Restarts the time to live of items that were read; items without one are never touched.
 UPDATE memories m
 SET expires_at = (%(now)s::timestamptz AT TIME ZONE 'UTC' + make_interval(secs => m.ttl_s))
                  AT TIME ZONE 'UTC'
 WHERE m.tenant_id = %(tenant)s
   AND m.memory_id = ANY(ARRAY(SELECT m.memory_id FROM {addressed} WHERE m.ttl_s IS NOT NULL))
-  AND m.ttl_s IS NOT NULL AND m.expires_at > %(now)s
+  AND m.ttl_s IS NOT NULL
 
 -- name: expired_tenants
 -- Tenants with expired memories below a path, or with expired turns that are no memory.

@@ -3,7 +3,8 @@
 -- name: begin_model
 -- Notes a model that is not active yet.
 INSERT INTO embedding_models (model, dimensions, active, created_at)
-VALUES (%(model)s, %(dimensions)s, false, %(now)s) ON CONFLICT DO NOTHING
+VALUES (%(model)s, %(dimensions)s, false, %(now)s)
+ON CONFLICT (model) DO UPDATE SET beside = false
 
 -- name: model_dimensions
 SELECT dimensions FROM embedding_models WHERE model = %(model)s
@@ -14,6 +15,7 @@ SELECT e.tenant_id, e.memory_id, m.namespace, m.key, e.field, m.text, m.value::t
 FROM embeddings e JOIN memories m USING (tenant_id, memory_id)
 WHERE (e.tenant_id, e.memory_id) > (%(after_tenant)s::text, %(after_memory)s::uuid)
   AND e.model <> %(model)s
+  AND e.model NOT IN (SELECT b.model FROM embedding_models b WHERE b.beside)
   AND NOT EXISTS (SELECT FROM embeddings n
                   WHERE n.tenant_id = e.tenant_id AND n.model = %(model)s
                     AND n.memory_id = e.memory_id AND n.field = e.field)

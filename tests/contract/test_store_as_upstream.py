@@ -1,0 +1,250 @@
+"""A store in the place of PostgresStore and AsyncPostgresStore: how it is opened and configured."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+import pytest
+from langchain_core.embeddings import Embeddings
+from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.store.base import PutOp
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+from langgraph_store import PgHippocampusStore
+from shared_core import InvalidInput
+
+HERE = ("app", "ann", "notes")
+FAR = ("app", "bob", "profile", "user", "me")
+
+
+class Plane(Embeddings):
+    """Reads a text as two numbers."""
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return [self.embed_query(text) for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        return [float(number) for number in text.split()]
+
+
+def index(**others: Any) -> Any:
+    return {"dims": 2, "embed": Plane(), **others}
+
+
+@pytest.mark.both_engines
+@pytest.mark.parametrize(
+    ("distance", "order", "scores"),
+    [
+        ("cosine", ["short", "long", "other"], [1.0, 10 / math.sqrt(101), 0.0]),
+        ("l2", ["short", "other", "long"], [0.0, -math.sqrt(2), -math.sqrt(82)]),
+        ("inner_product", ["long", "short", "other"], [10.0, 1.0, 0.0]),
+    ],
+)
+def test_vectors_are_ranked_by_the_distance_that_is_asked_for(
+    dsn: str, distance: str, order: list[str], scores: list[float]
+) -> None:
+    with PgHippocampusStore(dsn, index=index(distance_type=distance)) as store:
+        for key, text in (("long", "10 1"), ("short", "1 0"), ("other", "0 1")):
+            store.put(HERE, key, {"text": text})
+        found = store.search(HERE, query="1 0")
+        assert order == [item.key for item in found]
+        assert scores == pytest.approx([item.score for item in found], abs=2e-2)
+        assert [order[1]] == [
+            item.key for item in store.search(HERE, query="1 0", limit=1, offset=1)
+        ]
+
+
+def test_a_number_that_a_stored_vector_cannot_hold_is_refused(empty_dsn: str) -> None:
+    with PgHippocampusStore(empty_dsn, index=index(distance_type="l2")) as store:
+        with pytest.raises(Exception, match="65,504"):
+            store.put(HERE, "k", {"text": "70000 1"})
+        assert store.get(HERE, "k") is None
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"dims": 0}, "dims"), ({"dims": "2"}, "dims"), ({"dims": True}, "dims"),
+        ({"distance_type": "hamming"}, "hamming.*cosine"), ({"distance": "l2"}, "distance"),
+        ({"ann_index_config": {"lists": 3}}, "lists"), ({"fields": ""}, "field path"),
+        ({"embed": "e6"}, "e6.*e5"), ({"embed": "nobody:x"}, "nobody"),
+        ({"embed": "e5", "dims": 512}, "512.*384"),
+    ],
+)  # fmt: skip
+def test_an_index_that_cannot_be_used_is_refused_by_name(
+    empty_dsn: str, config: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        PgHippocampusStore(empty_dsn, index={"dims": 2, "embed": Plane(), **config})  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"ttl": {"omit": True}}, "omit"), ({"pool_config": {"size": 3}}, "size"),
+        ({"pool_config": {"max_size": "3"}}, "max_size"),
+        ({"pool_config": {"kwargs": {"hots": "x"}}}, "hots"), ({"index": ["x"]}, "index"),
+    ],
+)  # fmt: skip
+def test_other_configurations_are_refused_by_name_too(
+    empty_dsn: str, options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        PgHippocampusStore(empty_dsn, **options)
+
+
+def test_vectors_of_other_dimensions_than_said_are_refused_and_nothing_is_written(
+    empty_dsn: str,
+) -> None:
+    with PgHippocampusStore(empty_dsn, index=index(dims=3)) as store:
+        with pytest.raises(InvalidInput, match="'dims'.* is 3.*2 dimensions"):
+            store.put(HERE, "k", {"text": "1 0"})
+        assert store.get(HERE, "k") is None
+
+
+def test_its_configuration_can_be_read(empty_dsn: str) -> None:
+    config = index(ann_index_config={"kind": "hnsw", "vector_type": "halfvec"}, fields=["text"])
+    store = PgHippocampusStore(empty_dsn, index=config, ttl={"default_ttl": 1})
+    assert (config, config["embed"]) == (store.index_config, store.embeddings)
+    assert {"default_ttl": 1} == store.ttl_config
+    plain = PgHippocampusStore(empty_dsn)
+    assert (None, None, None) == (plain.index_config, plain.embeddings, plain.ttl_config)
+    named = PgHippocampusStore(empty_dsn, index={"dims": 512, "embed": "use"}).embeddings
+    assert named is not None and 512 == len(named.embed_query("tea"))
+
+
+def test_with_opens_what_from_conn_string_makes(empty_dsn: str) -> None:
+    with PgHippocampusStore.from_conn_string(
+        empty_dsn, pool_config={"min_size": 1, "max_size": 2, "kwargs": {"connect_timeout": 5}}
+    ) as store:
+        assert store.setup() is not None
+        store.put(HERE, "k", {"n": 1}, index=False)
+        future = store.start_ttl_sweeper(60)
+        assert isinstance(future, Future) and not future.done()
+        assert store.stop_ttl_sweeper(timeout=10) == 1 and 0 == store.sweep_ttl()
+
+
+async def test_async_with_opens_it_too_and_everything_can_be_awaited(empty_dsn: str) -> None:
+    async with PgHippocampusStore.from_conn_string(empty_dsn, pipeline=True) as store:
+        assert await store.setup() is None
+        await store.aput(HERE, "k", {"n": 1}, index=False, ttl=1e-4)
+        sweeping = await store.start_ttl_sweeper(1e-3)
+        async with asyncio.timeout(60):
+            while await store.aget(HERE, "k", refresh_ttl=False):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        assert not sweeping.done()
+        assert await store.stop_ttl_sweeper() and 0 == await store.sweep_ttl()
+
+
+async def test_a_store_that_nothing_opened_can_be_called_and_awaited_on_a_loop(
+    empty_dsn: str,
+) -> None:
+    store = PgHippocampusStore(empty_dsn)
+    await store.setup()
+    store.put(HERE, "k", {"n": 1}, index=False)
+    assert store.get(HERE, "k") is not None
+    assert 0 == await store.sweep_ttl() == store.sweep_ttl()
+    future = store.start_ttl_sweeper(60)
+    (await future).cancel()
+    await store.stop_ttl_sweeper()
+    await store.aclose()
+
+
+async def test_async_with_refuses_sync_calls_on_its_own_loop_alone(empty_dsn: str) -> None:
+    async with PgHippocampusStore(empty_dsn) as store:
+        for call in (
+            lambda: store.put(HERE, "k", {"n": 1}),
+            lambda: store.get(HERE, "k"),
+            lambda: store.delete(HERE, "k"),
+            lambda: store.search(HERE),
+            lambda: store.list_namespaces(),
+            lambda: store.batch([PutOp(HERE, "k", {"n": 1})]),
+        ):
+            with pytest.raises(asyncio.InvalidStateError, match="await"):
+                call()
+        assert await store.aget(HERE, "k") is None
+        with ThreadPoolExecutor(1) as threads:
+            put = threads.submit(store.put, HERE, "k", {"n": 1}, False)
+            await asyncio.wrap_future(put)
+        assert await store.aget(HERE, "k") is not None
+
+
+def test_a_connection_or_a_pool_of_another_names_the_database(empty_dsn: str) -> None:
+    with (
+        psycopg.connect(empty_dsn, autocommit=True) as connection,
+        ConnectionPool(empty_dsn, min_size=1, max_size=3, kwargs={"autocommit": True}) as pool,
+    ):
+        PostgresSaver(pool).setup()
+        for given in (connection, pool):
+            with PgHippocampusStore(given) as store:
+                store.put(HERE, "k", {"by": type(given).__name__}, index=False)
+        with PgHippocampusStore(empty_dsn) as store:
+            item = store.get(HERE, "k")
+            assert item is not None and {"by": "ConnectionPool"} == item.value
+        assert pool.get_stats()["pool_size"] <= 3
+        tables = connection.execute("SELECT count(*) FROM checkpoints").fetchone()
+        assert tables == (0,)
+    with pytest.raises(InvalidInput, match="closed"):
+        PgHippocampusStore(connection)
+    with pytest.raises(InvalidInput, match="conn must be"):
+        PgHippocampusStore(3)
+
+
+async def test_an_async_pool_does_as_well(empty_dsn: str) -> None:
+    async with (
+        AsyncConnectionPool(empty_dsn, min_size=1, max_size=2, open=False) as pool,
+        PgHippocampusStore(pool) as store,
+    ):
+        await store.aput(HERE, "k", {"n": 1}, index=False)
+        assert await store.aget(HERE, "k") is not None
+
+
+@pytest.mark.both_engines
+def test_labels_of_ours_are_nobody_elses(dsn: str) -> None:
+    with PgHippocampusStore(dsn, index=index()) as store:
+        for labels in (FAR, ("app", "ann", "instructions"), ("app", "ann", "profile")):
+            store.put(labels, "k", {"text": "1 0"}, ttl=5)
+            assert {"text": "1 0"} == store.get(labels, "k").value  # type: ignore[union-attr]
+            assert ["k"] == [item.key for item in store.search(labels, query="1 0")]
+            store.delete(labels, "k")
+            assert store.get(labels, "k") is None
+
+
+@pytest.mark.both_engines
+def test_a_page_holds_what_there_is(dsn: str) -> None:
+    with PgHippocampusStore(dsn, index=index()) as store:
+        for number in range(6):
+            store.put(HERE, f"near {number}", {"text": f"1 0.{number}"})
+            store.put(HERE, f"bare {number}", {"n": number}, index=False)
+        found = store.search(HERE, query="1 0", limit=10)
+        assert (
+            10 == len(found) and [item.score is None for item in found] == [False] * 6 + [True] * 4
+        )
+        rest = store.search(HERE, query="1 0", limit=10, offset=10)
+        assert 12 == len({item.key for item in (*found, *rest)})
+        both = store.search(HERE, query="1 0", limit=10, filter={"n": {"$gte": 0}})
+        assert {None} == {item.score for item in both} and 6 == len(both)
+
+
+@pytest.mark.parametrize(
+    ("condition", "kept"),
+    [
+        ({"$lt": math.inf}, "ab"), ({"$lte": math.inf}, "ab"), ({"$gt": math.inf}, ""),
+        ({"$gt": -math.inf}, "ab"), ({"$gte": -math.inf}, "ab"), ({"$lt": -math.inf}, ""),
+        ({"$gt": math.nan}, ""), ({"$lte": math.nan}, ""), ({"$ne": math.nan}, "abcd"),
+        ({"$eq": math.inf}, ""), ({"$in": [1, math.inf]}, "a"), ({"$nin": [1, math.nan]}, "bcd"),
+        (math.nan, ""), ({"$not": {"$lt": math.inf}}, "cd"),
+    ],
+)  # fmt: skip
+@pytest.mark.both_engines
+def test_filters_compare_with_infinity_and_nan(dsn: str, condition: Any, kept: str) -> None:
+    values: dict[str, Any] = {"a": {"n": 1}, "b": {"n": -2.5}, "c": {"n": "x"}, "d": {}}
+    store = PgHippocampusStore(dsn)
+    store.batch([PutOp(HERE, key, value, index=False) for key, value in values.items()])
+    found = store.search(HERE, filter={"n": condition})
+    assert sorted(kept) == sorted(item.key for item in found)
+    store.close()
