@@ -84,6 +84,8 @@ def check_labels(labels: object, what: str) -> None:
 
     LangGraph itself fails on some other values, and on showing others in its error.
     """
+    if isinstance(labels, tuple) and all(isinstance(label, str) for label in labels):
+        return
     if isinstance(labels, str) or not isinstance(labels, Sequence):
         raise InvalidInput(f"{what} must be a tuple of labels, got {shown(labels)}")
     for label in labels:

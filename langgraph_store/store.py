@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import wraps
@@ -16,6 +15,7 @@ from langgraph.store.base import (
     GetOp,
     IndexConfig,
     InvalidNamespaceError,
+    ListNamespacesOp,
     NotProvided,
     Op,
     PutOp,
@@ -160,13 +160,15 @@ class PgHippocampusStore(BaseStore):
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations as batch() does, on the caller's own event loop.
 
-        Concurrent single reads, writes and searches without a query, e.g. of asyncio.gather, share
-        batches. Writes of instructions do not, because each makes a version, nor do searches with
-        a query, because each runs for longer than its round trip.
+        Concurrent single reads, writes, listings and searches without a query, e.g. of
+        asyncio.gather, share batches, and equal reads of them run once. Writes of instructions do
+        not, because each makes a version, nor do searches with a query, because each runs for
+        longer than its round trip.
         """
         ops = _listed(ops)
         if len(ops) == 1 and _may_share(ops[0]):
-            shared = self._listings if isinstance(ops[0], SearchOp) else self._single_ops
+            is_listing = isinstance(ops[0], SearchOp | ListNamespacesOp)
+            shared = self._listings if is_listing else self._single_ops
             return [await shared.do(ops[0], self._outcome)]
         return await self._run(ops)
 
@@ -214,7 +216,7 @@ class PgHippocampusStore(BaseStore):
         """Write an item, as BaseStore says; in a namespace of instructions, make a new version."""
         super().put(namespace, key, value, index, ttl=self._ttl(namespace, ttl))
 
-    async def aput(
+    def aput(
         self,
         namespace: tuple[str, ...],
         key: str,
@@ -222,9 +224,9 @@ class PgHippocampusStore(BaseStore):
         index: Literal[False] | list[str] | None = None,
         *,
         ttl: float | NotProvided | None = NOT_PROVIDED,
-    ) -> None:
+    ) -> Coroutine[Any, Any, None]:
         """Do as put() from async code."""
-        await super().aput(namespace, key, value, index, ttl=self._ttl(namespace, ttl))
+        return super().aput(namespace, key, value, index, ttl=self._ttl(namespace, ttl))
 
     def _ttl(
         self, namespace: Sequence[str], ttl: float | NotProvided | None
@@ -371,7 +373,7 @@ def _may_share(op: Op) -> bool:
         return not (isinstance(op.namespace, Sequence) and instructions_scope(op.namespace))
     if isinstance(op, SearchOp):
         return not op.query
-    return isinstance(op, GetOp)
+    return isinstance(op, GetOp | ListNamespacesOp)
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
@@ -399,16 +401,21 @@ def _listed(ops: Iterable[Op]) -> list[Op]:
 
 def _check_address(args: Sequence[Any], options: Mapping[str, Any]) -> None:
     """Raise InvalidInput for labels or a key that BaseStore would fail on."""
-    given: dict[str, Any] = {**dict(zip(("namespace", "key"), args[1:3], strict=False)), **options}
-    for name in ("namespace", "prefix", "suffix"):
-        is_path = name == "namespace"  # the others may be one bare label, or None
-        if name in given and (is_path or not isinstance(given[name], str | None)):
-            check_labels(given[name], name)
+    for name, given in (*zip(("namespace", "key"), args[1:3], strict=False), *options.items()):
+        # prefix and suffix may be one bare label, or None
+        if name == "namespace" or (
+            name in ("prefix", "suffix") and not isinstance(given, str | None)
+        ):
+            check_labels(given, name)
+        elif name == "key" and not isinstance(given, str):
+            _check_key(given)
+
+
+def _check_key(key: object) -> None:
     try:
-        str(given.get("key"))  # as BaseStore writes keys that are no texts
+        str(key)  # as BaseStore writes keys that are no texts
     except (RecursionError, ValueError) as error:
-        refused = shown(given["key"])
-        raise InvalidInput(f"the key of an item must be a string, got {refused}") from error
+        raise InvalidInput(f"the key of an item must be a string, got {shown(key)}") from error
 
 
 def _helpful(method: Method) -> Method:
@@ -430,7 +437,7 @@ def _helpful(method: Method) -> Method:
         except InvalidNamespaceError as error:
             raise with_label_hint(error) from None
 
-    return cast(Method, acall if inspect.iscoroutinefunction(method) else call)
+    return cast(Method, acall if method.__name__.startswith("a") else call)
 
 
 for _name in (

@@ -89,8 +89,8 @@ Drafts: TypeAlias = "dict[int, Draft | None]"
 """The drafts of a batch, by place; None deletes the item."""
 
 
-def draft(op: WriteItem, now: datetime) -> Draft:
-    """Return the draft of a write with a value. An InvalidInput names the key."""
+def check_write(op: WriteItem) -> int:
+    """Return the characters of the value of a write. Raises InvalidInput, which names the key."""
     namespace, key = op.address
     check_label(key, f"the key of an item in {namespace}")
     if shows_profile(namespace):
@@ -102,7 +102,14 @@ def draft(op: WriteItem, now: datetime) -> Draft:
     if not isinstance(op.value, Mapping):
         raise InvalidInput(f"the value of {key!r} must be a dict, got {type(op.value).__name__}")
     _check_ttl(op)
-    size = len(to_json(op.value, f"the value of {key!r} in {namespace}"))
+    return len(to_json(op.value, f"the value of {key!r} in {namespace}"))
+
+
+def draft(op: WriteItem, now: datetime) -> Draft:
+    """Return the draft of a write with a value. Raises as check_write() does."""
+    size = check_write(op)
+    assert op.value is not None
+    namespace, key = op.address
     text = text_of(op.value)
     texts = {TEXT_FIELD: text} if op.texts is None else op.texts
     texts = {name: words for name, words in texts.items() if has_words(words)}
@@ -474,24 +481,22 @@ class _Batch:
 
     async def _write(self, places: Sequence[int]) -> None:
         """Do the last write to each address; if it fails, try the one before it."""
-        writes = self._drafted(places)
         waiting: dict[ItemAddress, list[int]] = {}
-        for place in writes:
+        for place in places:
             waiting.setdefault(self._address(place), []).append(place)
+        for superseded in waiting.values():
+            superseded[:-1] = [place for place in superseded[:-1] if self._may_write(place)]
         while waiting:
             last = [of_one.pop() for of_one in waiting.values()]
-            for chunk in _chunks({place: writes[place] for place in last}):
+            for chunk in _chunks(self._drafted(last)):
                 for group, vectors in await self._all_embedded(chunk):
                     await self._each_alone(partial(self._put, group, vectors), list(group))
             failed = {self._address(place): self._errors.get(place) for place in last}
             waiting = {at: rest for at, rest in waiting.items() if rest and failed[at]}
-            await self._give_up(writes, waiting, failed)
+            await self._give_up(waiting, failed)
 
     async def _give_up(
-        self,
-        writes: Drafts,
-        waiting: dict[ItemAddress, list[int]],
-        failed: Mapping[ItemAddress, Exception | None],
+        self, waiting: dict[ItemAddress, list[int]], failed: Mapping[ItemAddress, Exception | None]
     ) -> None:
         """Fail the waiting writes that would fail for the same reason as the one after them."""
         unfit = (EmbeddingMismatch, ModelUnavailable)
@@ -504,7 +509,7 @@ class _Batch:
         for address in list(waiting):
             rest, error = waiting[address], failed[address]
             if isinstance(error, unfit):
-                while down and rest and (entry := writes[rest[-1]]) and entry.texts:
+                while down and rest and self._needs_a_vector(rest[-1]):
                     self._errors[rest.pop()] = error
             elif error is not None and not isinstance(error, InvalidInput):  # the storage is down
                 self._errors |= dict.fromkeys(rest, error)
@@ -522,6 +527,21 @@ class _Batch:
             except InvalidInput as error:
                 self._errors[place] = error
         return writes
+
+    def _may_write(self, place: int) -> bool:
+        """Tell whether a write is valid, which a later one to its address supersedes."""
+        op = cast(WriteItem, self._ops[place])
+        try:
+            if op.value is not None:
+                check_write(op)
+        except InvalidInput as error:
+            self._errors[place] = error
+            return False
+        return True
+
+    def _needs_a_vector(self, place: int) -> bool:
+        entry = self._drafted([place]).get(place)
+        return entry is not None and bool(entry.texts)
 
     def _address(self, place: int) -> ItemAddress:
         return cast(WriteItem, self._ops[place]).address
