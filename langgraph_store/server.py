@@ -93,7 +93,7 @@ def _store(variables: Mapping[str, str]) -> PgHippocampusStore:
         index["embed"] = embedder
     if fields := named("INDEX_FIELDS"):
         index["fields"] = [field.strip() for field in fields.split(",")]
-    ttl: TTLConfig = {}
+    ttl: TTLConfig = {"omit_expired": True}
     if (minutes := number("DEFAULT_TTL_MINUTES")) is not None:
         ttl["default_ttl"] = minutes
     if (interval := number("SWEEP_INTERVAL_MINUTES")) is not None:
@@ -102,7 +102,7 @@ def _store(variables: Mapping[str, str]) -> PgHippocampusStore:
     search: Any = named("SEARCH")
     return PgHippocampusStore(
         index=index or None,
-        ttl=ttl or None,
+        ttl=ttl,
         pool_size=None if pool_size is None else int(pool_size),
         llm=named("LLM"),
         search=search,
