@@ -45,12 +45,10 @@ from shared_core.storage.postgres.indexes import TenantIndexes
 TENANT_DEPTH = 2
 """Labels of a namespace that name the tenant: application and user (decision 1)."""
 UNLIMITED = 1_000_000_000
-_SIMILARITY: Final[Mapping[Distance, str]] = {
-    "cosine": "1 - min(v.embedding <=> %(embedding)s::halfvec)",
-    "l2": "-min(v.embedding <-> %(embedding)s::halfvec)",
-    "inner_product": "-min(v.embedding <#> %(embedding)s::halfvec)",
-}
-"""The similarity of an item to a query: that of the nearest of its vectors."""
+_DISTANCE: Final[Mapping[Distance, str]] = {"cosine": "<=>", "l2": "<->", "inner_product": "<#>"}
+"""pgvector's operators; the last one returns the negative inner product."""
+MOST_NEAREST: Final = 400
+"""Deepest page that is searched for among the nearest vectors first."""
 _ROW_COLUMNS = (
     "memory_ids", "namespaces", "keys", "kinds", "texts", "values", "terms",
     "term_counts", "authors", "importances", "occurred_at", "expires_at", "ttl_s", "thread_ids",
@@ -120,12 +118,40 @@ class PostgresItems:
         if name != "list_items":
             model = None if vector is None else query.model
             values |= {"model": model, "embedding": vector}
-        literals = () if name == "list_items" else (("similarity", _SIMILARITY[query.distance]),)
+        if name == "list_items":
+            return None, step(name, values, one_tenant=one_tenant, filter_sql=filter_sql)
+        distance = f"v.embedding {_DISTANCE[query.distance]} %(embedding)s::halfvec"
+        literals = (("similarity", _similarity(query.distance, f"min({distance})")),)
         exact = step(name, values, one_tenant=one_tenant, filter_sql=filter_sql, literals=literals)
-        has_index = query.distance == "cosine" and not query.with_expired
-        if name == "search_items" and one_tenant and has_index:
-            return await self._indexes.search(scope, filter_sql, values), exact
-        return None, exact
+        if name != "search_items":
+            return None, exact
+        has_index = one_tenant and query.distance == "cosine" and not query.with_expired
+        if has_index and (rows := await self._indexes.search(scope, filter_sql, values)):
+            return rows, exact
+        return await self._among_nearest(query, scope, one_tenant, filter_sql, values), exact
+
+    async def _among_nearest(
+        self,
+        query: ItemQuery,
+        scope: str,
+        one_tenant: bool,
+        filter_sql: str,
+        values: Mapping[str, object],
+    ) -> Rows | None:
+        """Return a full page from the nearest vectors, or None. Only for whole tenants."""
+        end = query.limit + query.offset
+        if len(query.prefix) > TENANT_DEPTH or end > MOST_NEAREST:
+            return None
+        distance = f"m.embedding {_DISTANCE[query.distance]} %(embedding)s::halfvec"
+        sent = step(
+            "search_nearest", {**values, "most": 4 * end + 100}, one_tenant=one_tenant,
+            filter_sql=filter_sql,
+            literals=(
+                ("distance", distance), ("similarity", _similarity(query.distance, "n.distance")),
+            ),
+        )  # fmt: skip
+        [rows] = await self._database.run(scope, sent)
+        return rows if len(rows) == query.limit else None
 
     async def list_namespaces(self, query: NamespaceQuery) -> Sequence[Namespace]:
         plain = [_plain_start(prefix) for prefix in query.prefixes]
@@ -213,6 +239,11 @@ class PostgresItems:
         if not one_tenant:
             values["tenant_end"] = path_end(tenant)
         return tenant, one_tenant, values
+
+
+def _similarity(distance: Distance, nearest: str) -> str:
+    """Return the SQL for the similarity of an item: that of the nearest of its vectors."""
+    return f"1 - {nearest}" if distance == "cosine" else f"-{nearest}"
 
 
 def vector_steps(vectors: VectorRows | None) -> list[Step]:

@@ -32,6 +32,25 @@ WHERE {tenant_scope} AND {below} AND {listed} AND {begun} AND {filter}
 ORDER BY e.similarity DESC NULLS LAST, m.updated_at DESC, m.tenant_id, m.namespace, m.key
 LIMIT %(limit)s OFFSET %(offset)s
 
+-- name: search_nearest
+-- The page of search_items, from the %(most)s nearest vectors alone: fewer rows where they do not fill
+-- it, or where others may be as near as the last one. "+ 0" keeps it exact: no index is in that order.
+WITH nearest AS MATERIALIZED (
+    SELECT m.tenant_id, m.memory_id, ({distance}) + 0 AS distance
+    FROM embeddings m WHERE {tenant_scope} AND m.model = %(model)s
+    ORDER BY distance LIMIT %(most)s
+)
+SELECT {item_columns}, {similarity}
+FROM (SELECT n.tenant_id, n.memory_id, min(n.distance) AS distance
+      FROM nearest n GROUP BY n.tenant_id, n.memory_id) n
+CROSS JOIN LATERAL (SELECT * FROM memories m
+                    WHERE m.tenant_id = n.tenant_id AND m.memory_id = n.memory_id OFFSET 0) m
+WHERE (n.distance < (SELECT max(distance) FROM nearest)
+       OR (SELECT count(*) FROM nearest) < %(most)s)
+  AND {below} AND {listed} AND {begun} AND {filter}
+ORDER BY n.distance, m.updated_at DESC, m.tenant_id, m.namespace, m.key
+LIMIT %(limit)s OFFSET %(offset)s
+
 -- name: search_rest
 -- Living items below a path except the named ones: nearest first, then those without a vector, newest
 -- first. Without a model only those that hold one of the words.
