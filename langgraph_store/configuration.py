@@ -72,8 +72,6 @@ def _embedders(
         return None, None
     if isinstance(embed, str) and embed not in BUNDLED and not embed.startswith("google:"):
         embed = _by_name(embed)
-    elif not isinstance(embed, str | Embeddings) and callable(embed):
-        embed = ensure_embeddings(cast("Any", embed))
     embedder = resolve_embedder(embed, normalised=distance == "cosine")
     bundled = BUNDLED.get(embed) if isinstance(embed, str) else None
     if bundled is not None and dims not in (None, bundled.dimensions):

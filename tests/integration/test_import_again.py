@@ -53,7 +53,8 @@ def task(source: PostgresStore, empty_dsn: str, dsn: str) -> StoreImport:
 
 @pytest.fixture
 async def ours(dsn: str) -> AsyncIterator[PgHippocampusStore]:
-    async with PgHippocampusStore(dsn, index={"embed": ones, "dims": 4}) as store:
+    index: Any = {"embed": ones, "dims": 4}
+    async with PgHippocampusStore(dsn, index=index, ttl={"omit_expired": True}) as store:
         yield store
 
 

@@ -102,6 +102,7 @@ def test_what_is_written_after_the_build_is_found_at_once(dsn: str, asked: Asked
 
 def test_the_expired_and_the_dead_are_never_shown(dsn: str, asked: Asked) -> None:
     with both(dsn) as (store, exact):
+        store.ttl_config = exact.ttl_config = {"omit_expired": True}
         fill(store)
         build(dsn)
         nearest = [item.key for item in store.search(BIG, query="who", limit=40)]

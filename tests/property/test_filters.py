@@ -163,7 +163,7 @@ WRONG: dict[str, Any] = {
     "7": {7: 1},
     "deep": {"$not": {}},
     "1,000": {"$or": [{"n": n} for n in range(2000)]},
-    "JSON": {"n": {"$in": [float("nan")]}},
+    "JSON": {"n": {"$in": [b"bytes"]}},
 }
 for _ in range(100):
     WRONG["deep"] = {"$not": WRONG["deep"]}

@@ -125,7 +125,7 @@ class PostgresItems:
         exact = step(name, values, one_tenant=one_tenant, filter_sql=filter_sql, literals=literals)
         if name != "search_items":
             return None, exact
-        has_index = one_tenant and query.distance == "cosine" and not query.with_expired
+        has_index = one_tenant and query.distance == "cosine"
         if has_index and (rows := await self._indexes.search(scope, filter_sql, values)):
             return rows, exact
         return await self._among_nearest(query, scope, one_tenant, filter_sql, values), exact

@@ -18,8 +18,8 @@ CREATE TABLE IF NOT EXISTS embedding_models (
     model              VARBINARY(1500) NOT NULL PRIMARY KEY,
     dimensions         INT NOT NULL,
     active             TINYINT(1) NOT NULL DEFAULT 1,
-    beside             TINYINT(1) NOT NULL DEFAULT 0,
     created_at         DATETIME(6) NOT NULL,
+    beside             TINYINT(1) NOT NULL DEFAULT 0,
     KEY embedding_models_one_active (active)
 ) ORGANIZATION = INDEX;
 

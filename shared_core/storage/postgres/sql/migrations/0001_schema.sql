@@ -35,8 +35,8 @@ CREATE TABLE embedding_models (
     model       text COLLATE "C" PRIMARY KEY,
     dimensions  integer NOT NULL CHECK (dimensions > 0),
     active      boolean NOT NULL DEFAULT true,
-    beside      boolean NOT NULL DEFAULT false CHECK (NOT (active AND beside)),
-    created_at  timestamptz NOT NULL
+    created_at  timestamptz NOT NULL,
+    beside      boolean NOT NULL DEFAULT false CHECK (NOT (active AND beside))
 );
 CREATE UNIQUE INDEX embedding_models_one_active ON embedding_models (active) WHERE active;
 -- Every scope reads the models. Only a transaction bound to all tenants changes them.

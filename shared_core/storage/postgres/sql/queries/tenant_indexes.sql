@@ -52,7 +52,7 @@ CROSS JOIN LATERAL (
         SELECT m.* FROM memories m
         WHERE m.tenant_id = {tenant_literal} AND m.memory_id = n.memory_id
         OFFSET 0) m
-    WHERE {below} AND {living} AND {begun} AND {filter}
+    WHERE {below} AND {listed} AND {begun} AND {filter}
 ) m
 LIMIT %(candidates)s
 
