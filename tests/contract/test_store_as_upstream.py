@@ -7,6 +7,7 @@ import math
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 import psycopg
 import pytest
 from langchain_core.embeddings import Embeddings
@@ -15,7 +16,7 @@ from langgraph.store.base import PutOp
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from langgraph_store import PgHippocampusStore
-from shared_core import InvalidInput
+from shared_core import InvalidInput, Scope, open_memory
 
 HERE = ("app", "ann", "notes")
 FAR = ("app", "bob", "profile", "user", "me")
@@ -248,3 +249,30 @@ def test_filters_compare_with_infinity_and_nan(dsn: str, condition: Any, kept: s
     found = store.search(HERE, filter={"n": condition})
     assert sorted(kept) == sorted(item.key for item in found)
     store.close()
+
+
+@pytest.mark.both_engines
+async def test_reembed_leaves_the_model_of_a_store_alone(dsn: str) -> None:
+    async with open_memory(dsn, embedder="use", worker=False) as memory:
+        await memory.remember(Scope("app", "ann"), "Ann likes tea.")
+        async with PgHippocampusStore(dsn, index=index()) as store:
+            await store.aput(HERE, "k", {"text": "1 0"})
+            report = await memory.reembed(Words())
+            assert (1, 0) == (report.embedded, report.left)
+            [found] = await store.asearch(HERE, query="1 0")
+            assert found.score == pytest.approx(1.0, abs=1e-3)
+    async with open_memory(dsn, embedder=Words(), worker=False) as memory:
+        [hit] = await memory.search(Scope("app", "ann"), "tea")
+        assert "Ann likes tea." == hit.memory.text
+
+
+class Words:
+    """A model of its own: whether a text has tea in it."""
+
+    model = "words"
+
+    async def embed_passages(self, texts: Any) -> Any:
+        return np.array([[float("tea" in text), 1.0] for text in texts], np.float32)
+
+    async def embed_query(self, text: str) -> Any:
+        return await self.embed_passages([text])
