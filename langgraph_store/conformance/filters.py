@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf, nan
 from typing import Any
 
 import pytest
@@ -56,6 +57,24 @@ MORE: dict[str, tuple[dict[str, Any], set[str]]] = {
     "nested or": ({"at": {"$or": [{"zip": 1}, {"zip": {"$gt": 2}}]}}, {"two", "ten"}),
 }
 
+UNBOUNDED: dict[str, tuple[dict[str, Any], set[str]]] = {
+    "$gt -inf": ({"n": {"$gt": -inf}}, ALL),
+    "$gte -inf": ({"n": {"$gte": -inf}}, ALL),
+    "$lt inf": ({"n": {"$lt": inf}}, ALL),
+    "$lte inf": ({"n": {"$lte": inf}}, ALL),
+    "between": ({"n": {"$gt": 2, "$lt": inf}}, {"nine", "ten", "hundred"}),
+    "$gt inf": ({"n": {"$gt": inf}}, set()),
+    "$lt -inf": ({"n": {"$lt": -inf}}, set()),
+    "$eq inf": ({"n": {"$eq": inf}}, set()),
+    "$ne inf": ({"n": {"$ne": inf}}, ALL),
+    "$gt NaN": ({"n": {"$gt": nan}}, set()),
+    "$gte NaN": ({"n": {"$gte": nan}}, set()),
+    "$lt NaN": ({"n": {"$lt": nan}}, set()),
+    "$lte NaN": ({"n": {"$lte": nan}}, set()),
+    "NaN": ({"n": nan}, set()),
+    "$ne NaN": ({"n": {"$ne": nan}}, ALL),
+}
+
 SENSELESS: dict[str, Any] = {
     "unknown": {"n": {"$regex": "x"}},
     "unknown, nested": {"at": {"zip": {"$regex": "x"}}},
@@ -75,6 +94,15 @@ class Filtering(StoreTests):
     async def test_a_filter_finds_what_it_says(
         self, face: Face, case: tuple[dict[str, Any], set[str]]
     ) -> None:
+        condition, expected = case
+        await self._fill(face)
+        assert set(await face.keys(filter=condition)) == expected
+
+    @each("case", UNBOUNDED)
+    async def test_a_filter_compares_with_infinity_and_nan(
+        self, face: Face, case: tuple[dict[str, Any], set[str]]
+    ) -> None:
+        """Every number lies between the infinities, and NaN has no place in any order."""
         condition, expected = case
         await self._fill(face)
         assert set(await face.keys(filter=condition)) == expected

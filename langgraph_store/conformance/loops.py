@@ -3,21 +3,45 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
-from langgraph.store.base import BaseStore, PutOp
+import pytest
+from langgraph.store.base import BaseStore, GetOp, PutOp
 
 from langgraph_store.conformance.samples import HERE
-from langgraph_store.conformance.suite import StoreTests
+from langgraph_store.conformance.suite import StoreTests, each, instead_of, needs
+
+SYNC_CALLS: dict[str, Callable[[BaseStore], Any]] = {
+    "put": lambda store: store.put(HERE, "k", {"n": 1}),
+    "get": lambda store: store.get(HERE, "k"),
+    "delete": lambda store: store.delete(HERE, "k"),
+    "search": lambda store: store.search(HERE),
+    "list": lambda store: store.list_namespaces(),
+    "batch": lambda store: store.batch([GetOp(HERE, "k")]),
+}
 
 
 class Serving(StoreTests):
     """A graph runs sync nodes in threads and async ones on its loop, on the same store."""
 
+    @needs("sync_on_loop")
     async def test_a_sync_call_works_inside_a_running_loop(self, store: BaseStore) -> None:
         store.put(HERE, "k", {"n": 1}, index=False)
         item = await store.aget(HERE, "k")
         assert item is not None and item == store.get(HERE, "k")
+
+    @instead_of("sync_on_loop")
+    @each("call", SYNC_CALLS)
+    async def test_a_sync_call_on_the_loop_of_the_store_is_refused(
+        self, store: BaseStore, call: Callable[[BaseStore], Any]
+    ) -> None:
+        """It would block the loop that it waits for. From a thread it works."""
+        await store.aput(HERE, "k", {"n": 1}, index=False)
+        with pytest.raises(asyncio.InvalidStateError):
+            call(store)
+        assert await store.aget(HERE, "k") is not None
+        await asyncio.to_thread(call, store)
 
     async def test_it_serves_a_second_event_loop(self, store: BaseStore) -> None:
         await store.aput(HERE, "a", {"n": 1}, index=False)

@@ -8,7 +8,8 @@ from typing import Any
 
 from langgraph.store.base import PutOp
 
-from langgraph_store.conformance.samples import HERE, Face
+from langgraph_store.conformance.factories import Factory
+from langgraph_store.conformance.samples import HERE, Face, plane_vectors
 from langgraph_store.conformance.suite import StoreTests, each, needs
 
 DOCUMENT = {
@@ -23,6 +24,12 @@ PATHS = {
     "whole": ["$"], "two": ["nothing", "title"],
 }  # fmt: skip
 
+DISTANCES: dict[str, tuple[str, list[str], list[float]]] = {
+    "cosine": ("cosine", ["short", "long", "other"], [1, 10 / math.sqrt(101), 0]),
+    "l2": ("l2", ["short", "other", "long"], [0, -math.sqrt(2), -math.sqrt(82)]),
+    "inner product": ("inner_product", ["long", "short", "other"], [10, 1, 0]),
+}
+
 
 class MeaningSearching(StoreTests):
     """A query finds near items. Vectors count the words of the texts."""
@@ -36,6 +43,41 @@ class MeaningSearching(StoreTests):
         scores = [item.score or 0.0 for item in found]
         assert scores == sorted(scores, reverse=True)
         assert math.isclose(scores[0], 2 / math.sqrt(6), abs_tol=0.01)
+
+    @needs("index", "distances")
+    @each("case", DISTANCES)
+    async def test_vectors_rank_by_the_distance_of_the_configuration(
+        self, configured: Factory, mode: str, case: tuple[str, list[str], list[float]]
+    ) -> None:
+        """A score is larger where an item is nearer: distances have a negative sign."""
+        distance, order, scores = case
+        index = {"dims": 2, "embed": plane_vectors, "fields": ["at"], "distance_type": distance}
+        async with configured(index=index) as store:
+            face = Face(store, mode)
+            for key, place in {"long": "10 1", "short": "1 0", "other": "0 1"}.items():
+                await face.put(HERE, key, {"at": place})
+            found = await face.search(HERE, query="1 0")
+            assert [item.key for item in found] == order
+            for item, score in zip(found, scores, strict=True):
+                assert math.isclose(item.score or 0, score, abs_tol=0.02)
+
+    @needs("index")
+    async def test_items_without_a_vector_fill_a_page(self, face: Face) -> None:
+        await self._fill_half(face)
+        found = await face.search(HERE, query="tea", limit=10)
+        assert [item.score is None for item in found] == [False] * 6 + [True] * 4
+
+    @needs("index")
+    async def test_pages_of_a_query_hold_items_without_a_vector_once(self, face: Face) -> None:
+        await self._fill_half(face)
+        pages = [await face.keys(query="tea", limit=5, offset=at) for at in (0, 5, 10)]
+        assert [len(page) for page in pages] == [5, 5, 2]
+        assert len({key for page in pages for key in page}) == 12
+
+    async def _fill_half(self, face: Face) -> None:
+        for n in range(6):
+            await face.put(HERE, f"near {n}", {"text": f"tea {n}"})
+            await face.put(HERE, f"bare {n}", {"n": n}, index=False)
 
     @needs("index")
     async def test_a_query_stays_below_its_namespace(self, face: Face) -> None:

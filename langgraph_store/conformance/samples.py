@@ -41,6 +41,11 @@ def word_vectors(texts: Sequence[str]) -> list[list[float]]:
     return [[float(bag.count(n)) for n in range(DIMENSIONS)] for bag in bags]
 
 
+def plane_vectors(texts: Sequence[str]) -> list[list[float]]:
+    """Return the two numbers that each text consists of."""
+    return [[float(number) for number in text.split()] for text in texts]
+
+
 INDEX: Any = {"dims": DIMENSIONS, "embed": word_vectors, "fields": ["text"]}
 """The index configuration of the store under test."""
 

@@ -14,6 +14,7 @@ from langgraph_store.conformance.namespaces import Naming
 class StoreSuite(Keeping, Batching, Naming, Filtering, MeaningSearching, Expiring, Serving):
     """Tests the contract of BaseStore, and the behaviour that its users rely on.
 
-    A subclass provides the fixture `store`: an empty store with `index=INDEX`. If it supports times
-    to live, its reads must omit expired items.
+    A subclass provides the fixture `factory`: a function that makes an empty store, with `index`
+    and `ttl` as its configuration. Or it provides the fixture `store`: an empty store with
+    `index=INDEX`. If it supports times to live, its reads must omit expired items.
     """

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
+from typing import Any
 
 import pytest
 from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
-from langgraph.store.postgres import PostgresStore
+from langgraph.store.postgres import AsyncPostgresStore, PostgresStore
 
 from langgraph_store import PgHippocampusStore
-from langgraph_store.conformance import INDEX, StoreSuite
+from langgraph_store.conformance import StoreSuite
+from langgraph_store.conformance.factories import Factory
+from langgraph_store.conformance.loops import Serving
 
 known_versions = pytest.mark.skipif(
     not version("langgraph-checkpoint").startswith("4.3.")
@@ -30,14 +34,26 @@ TIES = "equal scores and times have no order"
 
 class TestPgHippocampusStore(StoreSuite):
     @pytest.fixture
-    def store(self, dsn: str) -> Iterator[BaseStore]:
-        with PgHippocampusStore(dsn, index=INDEX, ttl={"omit_expired": True}) as store:
+    def factory(self, dsn: str) -> Factory:
+        return lambda **options: PgHippocampusStore(dsn, **options)
+
+
+class TestPgHippocampusStoreOfALoop(Serving):
+    unsupported = {"sync_on_loop": "opened by async with"}
+
+    @pytest.fixture
+    async def store(self, dsn: str) -> AsyncIterator[BaseStore]:
+        async with PgHippocampusStore(dsn) as store:
             yield store
 
 
 @known_versions
 class TestInMemoryStore(StoreSuite):
-    unsupported = {"ttl": "not implemented", "operators": "BaseStore's six only"}
+    unsupported = {
+        "distances": "cosine only",
+        "operators": "BaseStore's six only",
+        "ttl": "not implemented",
+    }
     divergences = {
         "test_a_bad_call_leaves_those_made_with_it_alone": KEEPS_OBJECTS,
         "test_a_bad_operation_is_an_error[label]": "checked by the methods, not by batch",
@@ -71,8 +87,8 @@ class TestInMemoryStore(StoreSuite):
     }
 
     @pytest.fixture
-    def store(self) -> BaseStore:
-        return InMemoryStore(index=INDEX)
+    def factory(self) -> Factory:
+        return lambda index: InMemoryStore(index=index)
 
 
 @known_versions
@@ -108,9 +124,22 @@ class TestPostgresStore(StoreSuite):
     }
 
     @pytest.fixture
-    def store(self, empty_dsn: str) -> Iterator[BaseStore]:
-        with PostgresStore.from_conn_string(
-            empty_dsn, index=INDEX, ttl={"omit_expired": True}
-        ) as store:
-            store.setup()
+    def factory(self, empty_dsn: str) -> Factory:
+        @contextmanager
+        def opened(**options: Any) -> Iterator[BaseStore]:
+            with PostgresStore.from_conn_string(empty_dsn, **options) as store:
+                store.setup()
+                yield store
+
+        return opened
+
+
+@known_versions
+class TestAsyncPostgresStore(Serving):
+    unsupported = {"sync_on_loop": "raises InvalidStateError"}
+
+    @pytest.fixture
+    async def store(self, empty_dsn: str) -> AsyncIterator[BaseStore]:
+        async with AsyncPostgresStore.from_conn_string(empty_dsn) as store:
+            await store.setup()
             yield store
