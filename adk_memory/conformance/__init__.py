@@ -13,28 +13,48 @@
 
 They need google-adk, pytest, and pytest-asyncio with `asyncio_mode = "auto"`. They load
 nothing else of this project.
+
+`python -m adk_memory.conformance --memory module:factory`, or `--sessions`, runs one and writes a
+report.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-pytest.register_assert_rewrite(
-    *(
-        f"{__name__}.{name}"
-        for name in (
-            "memory_content",
-            "memory_entries",
-            "memory_ingestion",
-            "memory_search",
-            "session_events",
-            "session_lifecycle",
-            "session_state",
-        )
+if TYPE_CHECKING:
+    from adk_memory.conformance.memory import MemoryServiceSuite
+    from adk_memory.conformance.sessions import SessionServiceSuite
+
+TESTED = tuple(
+    f"{__name__}.{name}"
+    for name in (
+        "memory_content",
+        "memory_entries",
+        "memory_ingestion",
+        "memory_search",
+        "session_events",
+        "session_lifecycle",
+        "session_state",
     )
 )
+"""The modules with tests. pytest rewrites their assertions, so that failures explain themselves."""
 
-from adk_memory.conformance.memory import MemoryServiceSuite  # noqa: E402 # after the rewrite
-from adk_memory.conformance.sessions import SessionServiceSuite  # noqa: E402
+pytest.register_assert_rewrite(*TESTED)
 
-__all__ = ["MemoryServiceSuite", "SessionServiceSuite"]
+__all__ = ["TESTED", "MemoryServiceSuite", "SessionServiceSuite"]
+
+
+def __getattr__(name: str) -> object:
+    # At first use: the command starts pytest before it imports the tests.
+    if name == "MemoryServiceSuite":
+        from adk_memory.conformance.memory import MemoryServiceSuite
+
+        return MemoryServiceSuite
+    if name == "SessionServiceSuite":
+        from adk_memory.conformance.sessions import SessionServiceSuite
+
+        return SessionServiceSuite
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

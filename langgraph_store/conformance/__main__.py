@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return refused(error)
 
 
-def _look(store: BaseStore) -> tuple[str, dict[str, str], list[str]]:
+async def _look(store: BaseStore) -> tuple[str, dict[str, str], list[str]]:
     """Return the name of a store, what it says that it cannot do, and its package."""
     unsupported = {}
     if not store.supports_ttl:
@@ -66,6 +66,12 @@ def _look(store: BaseStore) -> tuple[str, dict[str, str], list[str]]:
         store.get(("conformance",), "probe")
     except asyncio.InvalidStateError:
         unsupported["sync_on_loop"] = "raises InvalidStateError"
+    except NotImplementedError:
+        unsupported["sync"] = unsupported["sync_on_loop"] = "raises NotImplementedError"
+    try:
+        await store.aget(("conformance",), "probe")
+    except NotImplementedError:
+        unsupported["async"] = "raises NotImplementedError"
     package = distribution_of(store)
     return type(store).__name__, unsupported, [package] if package else []
 

@@ -29,6 +29,9 @@ class Parser(ArgumentParser):
 def add_options(parser: ArgumentParser) -> None:
     """Add the options that the commands of all suites share."""
     parser.add_argument("--html", metavar="FILE", type=Path, help="write the report as one page")
+    parser.add_argument(
+        "--area", metavar="TEXT", default="", help="run only the areas whose title has this text"
+    )
     parser.add_argument("--name", help="name in the report; default: the name of the class")
     parser.add_argument(
         "--unsupported", metavar="FEATURE[=REASON]", action="append", default=[],
@@ -64,10 +67,14 @@ def report(
     page: Path | None = arguments.html
     if page is not None and not page.parent.is_dir():
         raise BadInput(f"--html {str(page)!r}: the folder {str(page.parent)!r} does not exist")
-    recorder = Recorder(factory, unsupported, list(rewritten))
+    recorder = Recorder(factory, unsupported, list(rewritten), arguments.area)
     run(suite, recorder)
-    if recorder.broken or not recorder.results:
-        raise BadInput(f"the suite cannot run: {(recorder.broken or ['it has no tests'])[0]}")
+    if recorder.broken:
+        raise BadInput(f"the suite cannot run: {recorder.broken[0]}")
+    if not recorder.results:
+        raise BadInput(f"--area must be in the title of an area, got {arguments.area!r}")
+    if arguments.area:
+        title = f"{title}, areas with {arguments.area!r} only"
     made = Report.of(title, arguments.name or name, dict.fromkeys(packages), recorder.results)
     if page is not None:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import Any
@@ -64,14 +64,16 @@ async def opened(factory: Factory, kind: type, **options: Any) -> AsyncIterator[
         yield _checked(made, kind)
 
 
-async def probe(factory: Factory, kind: type, option: str, look: Callable[[Any], Any]) -> Any:
+async def probe(
+    factory: Factory, kind: type, option: str, look: Callable[[Any], Awaitable[Any]]
+) -> Any:
     """Open what a factory makes once, and return what `look` sees in it.
 
     Raises BadFactory where that fails.
     """
     try:
         async with opened(factory, kind) as made:
-            return look(made)
+            return await look(made)
     except Exception as error:
         raise BadFactory(f"{option}: its factory failed: {_said(error)}") from error
 

@@ -25,12 +25,13 @@ SYNC_CALLS: dict[str, Callable[[BaseStore], Any]] = {
 class Serving(StoreTests):
     """A graph runs sync nodes in threads and async ones on its loop, on the same store."""
 
-    @needs("sync_on_loop")
+    @needs("sync", "async", "sync_on_loop")
     async def test_a_sync_call_works_inside_a_running_loop(self, store: BaseStore) -> None:
         store.put(HERE, "k", {"n": 1}, index=False)
         item = await store.aget(HERE, "k")
         assert item is not None and item == store.get(HERE, "k")
 
+    @needs("async")
     @instead_of("sync_on_loop")
     @each("call", SYNC_CALLS)
     async def test_a_sync_call_on_the_loop_of_the_store_is_refused(
@@ -43,12 +44,14 @@ class Serving(StoreTests):
         assert await store.aget(HERE, "k") is not None
         await asyncio.to_thread(call, store)
 
+    @needs("async")
     async def test_it_serves_a_second_event_loop(self, store: BaseStore) -> None:
         await store.aput(HERE, "a", {"n": 1}, index=False)
         other = asyncio.to_thread(lambda: asyncio.run(store.aput(HERE, "b", {"n": 2}, index=False)))
         await other
         assert len(await store.asearch(HERE)) == 2
 
+    @needs("sync", "async")
     async def test_threads_and_the_loop_use_it_at_once(self, store: BaseStore) -> None:
         def one_by_one(name: str) -> None:
             for n in range(20):
@@ -65,6 +68,7 @@ class Serving(StoreTests):
         )
         assert len(await store.asearch(HERE, limit=1000)) == 100
 
+    @needs("async")
     async def test_a_bad_call_leaves_those_made_with_it_alone(self, store: BaseStore) -> None:
         """A store may batch concurrent calls."""
         calls: list[Any] = [
@@ -75,6 +79,7 @@ class Serving(StoreTests):
         assert [isinstance(result, Exception) for result in results] == [n == 3 for n in range(6)]
         assert len(await store.asearch(HERE)) == 5
 
+    @needs("async")
     async def test_many_writers_of_one_key_leave_one_item(self, store: BaseStore) -> None:
         async def write(n: int) -> None:
             keys = "abc" if n % 2 else "cba"

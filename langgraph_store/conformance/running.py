@@ -46,14 +46,20 @@ class Recorder:
         factory: makes what is tested.
         unsupported: as of the suite.
         rewritten: modules whose assertions explain their failure.
+        only: a text that the title of an area must have.
     """
 
     def __init__(
-        self, factory: Factory, unsupported: Mapping[str, str], rewritten: Sequence[str]
+        self,
+        factory: Factory,
+        unsupported: Mapping[str, str],
+        rewritten: Sequence[str],
+        only: str = "",
     ) -> None:
         self.factory = factory
         self._unsupported = dict(unsupported)
         self._rewritten = rewritten
+        self._only = only
         self._named: dict[str, tuple[str, str, str]] = {}
         self._order: dict[str, int] = {}
         self._found: dict[str, Result] = {}
@@ -80,12 +86,15 @@ class Recorder:
             test.cls.unsupported = self._unsupported
             name = test.originalname
             area, position = _area(test.cls, name)
+            if self._only not in area:
+                continue
             self._order[area] = position
             self._named[item.nodeid] = (
                 area,
                 name.removeprefix("test_").replace("_", " "),
                 item.name.removeprefix(name)[1:-1],
             )
+        items[:] = [item for item in items if item.nodeid in self._named]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" or not report.passed:

@@ -13,9 +13,12 @@ from langgraph_store.conformance.samples import INDEX, MODES, Face
 
 Test = TypeVar("Test", bound=Callable[..., Any])
 
-OPTIONAL = frozenset({"distances", "index", "operators", "sweeping", "sync_on_loop", "ttl"})
+OPTIONAL = frozenset(
+    {"async", "distances", "index", "operators", "sweeping", "sync", "sync_on_loop", "ttl"}
+)
 """Optional features.
 
+- sync, async: a way of calling the store.
 - index: search by meaning. distances: by "l2" and "inner_product" as well.
 - operators: of filters, beyond BaseStore's six.
 - ttl: times to live. sweeping: without "omit_expired", items are read until sweep_ttl().
@@ -74,7 +77,10 @@ class StoreTests:
     @pytest.fixture(params=MODES)
     def mode(self, request: pytest.FixtureRequest) -> str:
         """Return the way of calling the store."""
-        return str(request.param)
+        mode = str(request.param)
+        if mode in self.unsupported:
+            pytest.skip(f"no {mode}: {self.unsupported[mode]}")
+        return mode
 
     @pytest.fixture
     def face(self, mode: str, store: BaseStore) -> Face:

@@ -1,0 +1,291 @@
+"""The commands that run a conformance suite against anything, and the reports that they write."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import adk_memory.conformance.__main__ as services
+import langgraph_store.conformance.__main__ as stores
+from shared_core import __version__
+
+FACTORIES = '''
+import os
+from contextlib import asynccontextmanager, contextmanager
+from uuid import uuid4
+
+from google.adk.memory import InMemoryMemoryService
+from google.adk.sessions import InMemorySessionService
+from langgraph.store.memory import InMemoryStore
+
+
+def memory(index=None):
+    return InMemoryStore(index=index)
+
+
+@contextmanager
+def database():
+    import psycopg
+
+    name = f"report_{uuid4().hex}"
+    with psycopg.connect(os.environ["SERVER"], autocommit=True) as admin:
+        admin.execute(f"CREATE DATABASE {name} TEMPLATE {os.environ['TEMPLATE']}")
+        yield psycopg.conninfo.make_conninfo(os.environ["SERVER"], dbname=name)
+        admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@contextmanager
+def ours(index=None, ttl=None):
+    from langgraph_store import PgHippocampusStore
+
+    with database() as dsn, PgHippocampusStore(dsn, index=index, ttl=ttl) as store:
+        yield store
+
+
+@asynccontextmanager
+async def ours_of_a_loop(index=None, ttl=None):
+    from langgraph_store import PgHippocampusStore
+
+    with database() as dsn:
+        async with PgHippocampusStore(dsn, index=index, ttl=ttl) as store:
+            yield store
+
+
+class Odd(InMemoryStore):
+    """It lists labels nobody asked for."""
+
+    def batch(self, ops):
+        return [self.changed(result) for result in super().batch(ops)]
+
+    async def abatch(self, ops):
+        return [self.changed(result) for result in await super().abatch(ops)]
+
+    def changed(self, result):
+        return [("<script>alert(1)</script>",)] if isinstance(result, list) else result
+
+
+@contextmanager
+def odd(index=None):
+    yield Odd(index=index)
+
+
+def failing():
+    raise RuntimeError("no\\nserver")
+
+
+def other():
+    return 3
+
+
+@contextmanager
+def not_opened(index=None):
+    raise OSError("closed")
+    yield
+
+
+@asynccontextmanager
+async def our_memory():
+    from adk_memory import OpenMemoryService
+
+    with database() as dsn:
+        async with OpenMemoryService(dsn) as service:
+            yield service
+
+
+@asynccontextmanager
+async def our_sessions():
+    from adk_memory import PgSessionService
+
+    with database() as dsn:
+        async with PgSessionService(dsn) as service:
+            yield service
+
+
+NUMBER = 3
+memories = InMemoryMemoryService
+sessions = InMemorySessionService
+'''
+
+NAMESPACES = ("--area", "Namespaces are")
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+class Page(HTMLParser):
+    """Collects the tags and the text of a page; each must be closed."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.open: list[str] = []
+        self.seen = ""
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        assert not {name for name, _ in attributes} & {"src", "href", "onclick", "onload"}
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert tag == self.open.pop()
+
+    def handle_data(self, data: str) -> None:
+        self.seen += data
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    (tmp_path / "factories.py").write_text(FACTORIES, "utf-8")
+
+    def command(
+        *arguments: str, package: str = "langgraph_store", **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", f"{package}.conformance", *arguments],
+            cwd=tmp_path,
+            env={**os.environ, **variables},
+            capture_output=True,
+            text=True,
+        )
+
+    return command
+
+
+def counts(printed: str) -> list[int]:
+    """Return what passed, failed and was skipped."""
+    found = re.search(r"^All +(\d+) +(\d+) +(\d+)$", printed, re.MULTILINE)
+    assert found, printed
+    return [int(number) for number in found.groups()]
+
+
+@pytest.mark.parametrize(
+    ("factory", "refused"), [("ours", "skipped"), ("ours_of_a_loop", "passed")]
+)
+def test_our_store_passes(
+    run: Run, server: str, template: str, tmp_path: Path, factory: str, refused: str
+) -> None:
+    done = run(
+        "--store", f"factories:{factory}", "--area", "A graph runs", "--html", "report.html",
+        SERVER=server, TEMPLATE=template,
+    )  # fmt: skip
+    assert 0 == done.returncode, done.stdout + done.stderr
+    assert 0 == counts(done.stdout)[1]
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert re.search(
+        rf"a sync call on the loop of the store is refused \[put\]</td><td>[^/]*{refused}", page
+    )
+    assert f"pg-hippocampus {__version__}" in done.stdout
+
+
+def test_a_report_says_what_a_store_does_not_do(run: Run, tmp_path: Path) -> None:
+    done = run(
+        "--store", "factories:memory", "--html", "report.html", "--name", "Lists & <dicts>",
+        "--unsupported", "operators=BaseStore's six only", "--unsupported", "distances",
+    )  # fmt: skip
+    assert 1 == done.returncode, done.stderr
+    assert "failed: an update keeps the birth and moves the time (2 of 2): assert 3 == 1" in (
+        done.stdout
+    )
+    page = Page((tmp_path / "report.html").read_text("utf-8"))
+    assert not page.open and not {"script", "link", "img", "iframe"} & set(page.tags)
+    for told in (
+        "Lists & <dicts>", "langgraph-checkpoint", "no ttl: supports_ttl is false",
+        "no operators: BaseStore's six only", "an update keeps the birth and moves the time [sync]",
+    ):  # fmt: skip
+        assert told in page.seen
+    assert min(counts(done.stdout)) > 10
+    assert sum(counts(done.stdout)) == page.tags.count("tr") - rows_beside_tests(page)
+
+
+def rows_beside_tests(page: Page) -> int:
+    """Return the number of rows that are no tests: facts, areas, and the heads of tables."""
+    areas = page.tags.count("h2")
+    facts = 6  # date, Python, system, and three packages
+    return facts + (areas + 2) + areas
+
+
+def test_a_broken_store_fails_and_what_it_says_is_escaped(run: Run, tmp_path: Path) -> None:
+    done = run("--store", "factories:odd", *NAMESPACES, "--html", "report.html")
+    assert 1 == done.returncode, done.stderr
+    assert 8 == sum(counts(done.stdout)) and 0 < counts(done.stdout)[1]
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert "<script" not in page and "&lt;script&gt;" in page
+    assert "Namespaces are" in done.stdout and "areas with 'Namespaces are' only" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--store", "nonsense"), "--store must be module:factory, got 'nonsense'"),
+        (("--store", "missing_module:make"), "'missing_module:make'.*No module named"),
+        (("--store", "factories:missing"), "'factories:missing'.*no attribute 'missing'"),
+        (("--store", "factories:NUMBER"), "must be callable, got int"),
+        (("--store", "factories:failing"), "its factory failed: RuntimeError: no server"),
+        (("--store", "factories:other"), "must return a BaseStore.*got int"),
+        (("--store", "factories:not_opened"), "its factory failed: OSError: closed"),
+        ((), "required: --store"),
+        (("--store", "factories:memory", "--unsupported", "x"), "must name one of.*ttl.*got 'x'"),
+        (("--store", "factories:memory", "--html", "no/where.html"), "folder 'no' does not exist"),
+        (("--memory", "nonsense"), "--memory must be module:factory, got 'nonsense'"),
+        (("--sessions", "factories:memories"), "must return a BaseSessionService"),
+        (("--memory", "factories:memories", "--sessions", "factories:sessions"), "not allowed"),
+        (("--memory", "factories:memories", "--unsupported", "ttl"), "add_memory.*got 'ttl'"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    said: str,
+) -> None:
+    (tmp_path / "factories.py").write_text(FACTORIES, "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "factories", raising=False)
+    command = stores if "--store" in arguments or not arguments else services
+    assert 2 == command.main(arguments)
+    printed, error = capsys.readouterr()
+    assert "" == printed
+    assert re.fullmatch(f"error: .*(?:{said}).*\n", error), error
+
+
+def test_an_area_that_is_none_is_bad_input_too(run: Run) -> None:
+    done = run("--store", "factories:memory", "--area", "Sailing")
+    assert (2, "") == (done.returncode, done.stdout)
+    assert "error: --area must be in the title of an area, got 'Sailing'\n" == done.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "factory", "passes", "area"),
+    [
+        ("--memory", "memories", False, ""), ("--memory", "our_memory", True, "single memories"),
+        ("--sessions", "sessions", False, ""), ("--sessions", "our_sessions", True, "Written state"),
+    ],
+)  # fmt: skip
+def test_services_of_adk_are_reported_too(
+    run: Run,
+    server: str,
+    template: str,
+    tmp_path: Path,
+    option: str,
+    factory: str,
+    passes: bool,
+    area: str,
+) -> None:
+    done = run(
+        option, f"factories:{factory}", "--area", area, "--html", "report.html",
+        package="adk_memory", SERVER=server, TEMPLATE=template,
+    )  # fmt: skip
+    assert (0 if passes else 1) == done.returncode, done.stdout + done.stderr
+    passed, failed, _ = counts(done.stdout)
+    assert passed > 10 and (failed == 0) is passes
+    assert "google-adk 2." in done.stdout
+    assert not Page((tmp_path / "report.html").read_text("utf-8")).open
