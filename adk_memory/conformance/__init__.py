@@ -44,7 +44,7 @@ TESTED = tuple(
 
 pytest.register_assert_rewrite(*TESTED)
 
-__all__ = ["TESTED", "MemoryServiceSuite", "SessionServiceSuite"]
+__all__ = ["MemoryServiceSuite", "SessionServiceSuite"]
 
 
 def __getattr__(name: str) -> object:

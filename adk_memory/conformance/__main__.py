@@ -14,7 +14,7 @@ from google.adk.sessions.base_session_service import BaseSessionService
 from adk_memory.conformance import TESTED
 from langgraph_store.conformance.command import (
     BadInput,
-    Parser,
+    CommandParser,
     add_options,
     named_features,
     refused,
@@ -37,7 +37,7 @@ OPTIONAL: dict[type, tuple[str, ...]] = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code: 1 if a test failed, 2 for bad input."""
-    parser = Parser(prog="python -m adk_memory.conformance", description=DESCRIPTION)
+    parser = CommandParser(prog="python -m adk_memory.conformance", description=DESCRIPTION)
     kinds = parser.add_mutually_exclusive_group(required=True)
     kinds.add_argument("--memory", metavar="MODULE:FACTORY", help="a memory service")
     kinds.add_argument("--sessions", metavar="MODULE:FACTORY", help="a session service")

@@ -13,6 +13,8 @@ from langgraph_store.conformance.running import factory_of
 
 
 class TestMemoryService(MemoryServiceSuite):
+    """The suite for the memory service of the command."""
+
     @pytest.fixture
     async def service(self, request: pytest.FixtureRequest) -> AsyncIterator[BaseMemoryService]:
         async with opened(factory_of(request), BaseMemoryService) as service:

@@ -13,6 +13,8 @@ from langgraph_store.conformance.running import factory_of
 
 
 class TestSessionService(SessionServiceSuite):
+    """The suite for the session service of the command."""
+
     @pytest.fixture
     async def service(self, request: pytest.FixtureRequest) -> AsyncIterator[BaseSessionService]:
         async with opened(factory_of(request), BaseSessionService) as service:

@@ -35,7 +35,7 @@ TESTED = tuple(
 
 pytest.register_assert_rewrite(*TESTED)
 
-__all__ = ["INDEX", "TESTED", "StoreSuite"]
+__all__ = ["INDEX", "StoreSuite"]
 
 
 def __getattr__(name: str) -> object:

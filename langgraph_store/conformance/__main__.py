@@ -12,7 +12,7 @@ from langgraph.store.base import BaseStore
 from langgraph_store.conformance import TESTED
 from langgraph_store.conformance.command import (
     BadInput,
-    Parser,
+    CommandParser,
     add_options,
     named_features,
     refused,
@@ -31,7 +31,7 @@ parameters `index` and `ttl`, if it has them, are LangGraph's configurations.
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code: 1 if a test failed, 2 for bad input."""
-    parser = Parser(prog="python -m langgraph_store.conformance", description=DESCRIPTION)
+    parser = CommandParser(prog="python -m langgraph_store.conformance", description=DESCRIPTION)
     parser.add_argument("--store", metavar="MODULE:FACTORY", required=True, help="what is tested")
     add_options(parser)
     try:

@@ -19,7 +19,7 @@ class BadInput(ValueError):
     """An argument of the command cannot be used."""
 
 
-class Parser(ArgumentParser):
+class CommandParser(ArgumentParser):
     """Raises BadInput instead of printing its usage."""
 
     def error(self, message: str) -> None:  # type: ignore[override] # it raises instead

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from html import escape
 from importlib.metadata import PackageNotFoundError, files, packages_distributions, version
 
-from langgraph_store.conformance.running import Result
+from langgraph_store.conformance.running import CaseResult
 
 OUTCOMES = ("passed", "failed", "skipped")
 
@@ -31,12 +31,12 @@ class Report:
     title: str
     name: str
     versions: dict[str, str]
-    results: Sequence[Result]
+    results: Sequence[CaseResult]
     at: datetime
 
     @classmethod
     def of(
-        cls, title: str, name: str, packages: Iterable[str], results: Sequence[Result]
+        cls, title: str, name: str, packages: Iterable[str], results: Sequence[CaseResult]
     ) -> Report:
         """Return the report of a run that just ended on this machine."""
         known = {package: _version(package) for package in packages}
@@ -145,7 +145,7 @@ def _versions_line(versions: dict[str, str]) -> str:
     return ", ".join(f"{name} {number}" for name, number in versions.items())
 
 
-def _named(result: Result) -> str:
+def _named(result: CaseResult) -> str:
     return f"{result.test} [{result.case}]" if result.case else result.test
 
 

@@ -10,6 +10,8 @@ from langgraph_store.conformance.store import StoreSuite
 
 
 class TestStore(StoreSuite):
+    """The suite for the store of the command."""
+
     @pytest.fixture
     def factory(self, request: pytest.FixtureRequest) -> Factory:
         return factory_of(request)

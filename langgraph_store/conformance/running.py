@@ -24,7 +24,7 @@ MAX_REASON = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class CaseResult:
     """What became of one test, or of one case of it."""
 
     area: str
@@ -62,12 +62,12 @@ class Recorder:
         self._only = only
         self._named: dict[str, tuple[str, str, str]] = {}
         self._order: dict[str, int] = {}
-        self._found: dict[str, Result] = {}
+        self._found: dict[str, CaseResult] = {}
         self.broken: list[str] = []
         """Why the suite could not be collected."""
 
     @property
-    def results(self) -> list[Result]:
+    def results(self) -> list[CaseResult]:
         """All results, area by area in the order of the suite."""
         found = [self._found[node] for node in self._named if node in self._found]
         return sorted(found, key=lambda result: self._order[result.area])
@@ -101,7 +101,7 @@ class Recorder:
             before = self._found.get(report.nodeid)
             if before is None or before.outcome == "passed":
                 reason = "" if report.passed else _reason(report)
-                self._found[report.nodeid] = Result(
+                self._found[report.nodeid] = CaseResult(
                     *self._named[report.nodeid], outcome=report.outcome, reason=reason
                 )
 

@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
-import adk_memory.conformance.__main__ as services
-import langgraph_store.conformance.__main__ as stores
+import adk_memory.conformance.__main__ as adk
+import langgraph_store.conformance.__main__ as langgraph
 from shared_core import __version__
+
+PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
 
 FACTORIES = '''
 import os
@@ -24,10 +26,7 @@ from uuid import uuid4
 from google.adk.memory import InMemoryMemoryService
 from google.adk.sessions import InMemorySessionService
 from langgraph.store.memory import InMemoryStore
-
-
-def memory(index=None):
-    return InMemoryStore(index=index)
+from stores import make as memory
 
 
 @contextmanager
@@ -36,7 +35,8 @@ def database():
 
     name = f"report_{uuid4().hex}"
     with psycopg.connect(os.environ["SERVER"], autocommit=True) as admin:
-        admin.execute(f"CREATE DATABASE {name} TEMPLATE {os.environ['TEMPLATE']}")
+        template = f"TEMPLATE {os.environ['TEMPLATE']} STRATEGY FILE_COPY"
+        admin.execute(f"CREATE DATABASE {name} {template}")
         yield psycopg.conninfo.make_conninfo(os.environ["SERVER"], dbname=name)
         admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
@@ -141,9 +141,17 @@ class Page(HTMLParser):
         self.seen += data
 
 
+def write_factories(folder: Path) -> None:
+    """Write a module of factories, and the one that the documentation shows."""
+    shown = re.search(r"In `stores.py`:\n\n```python\n(.*?)```", PAGE.read_text("utf-8"), re.S)
+    assert shown
+    (folder / "stores.py").write_text(shown[1], "utf-8")
+    (folder / "factories.py").write_text(FACTORIES, "utf-8")
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    (tmp_path / "factories.py").write_text(FACTORIES, "utf-8")
+    write_factories(tmp_path)
 
     def command(
         *arguments: str, package: str = "langgraph_store", **variables: str
@@ -187,7 +195,7 @@ def test_our_store_passes(
 
 def test_a_report_says_what_a_store_does_not_do(run: Run, tmp_path: Path) -> None:
     done = run(
-        "--store", "factories:memory", "--html", "report.html", "--name", "Lists & <dicts>",
+        "--store", "stores:make", "--html", "report.html", "--name", "Lists & <dicts>",
         "--unsupported", "operators=BaseStore's six only", "--unsupported", "distances",
     )  # fmt: skip
     assert 1 == done.returncode, done.stderr
@@ -247,10 +255,11 @@ def test_bad_input_is_one_line(
     arguments: tuple[str, ...],
     said: str,
 ) -> None:
-    (tmp_path / "factories.py").write_text(FACTORIES, "utf-8")
+    write_factories(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "factories", raising=False)
-    command = stores if "--store" in arguments or not arguments else services
+    for name in ("factories", "stores"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    command = langgraph if "--store" in arguments or not arguments else adk
     assert 2 == command.main(arguments)
     printed, error = capsys.readouterr()
     assert "" == printed
@@ -266,10 +275,12 @@ def test_an_area_that_is_none_is_bad_input_too(run: Run) -> None:
 @pytest.mark.parametrize(
     ("option", "factory", "passes", "area"),
     [
-        ("--memory", "memories", False, ""), ("--memory", "our_memory", True, "single memories"),
-        ("--sessions", "sessions", False, ""), ("--sessions", "our_sessions", True, "Written state"),
+        ("--memory", "memories", False, ""),
+        ("--memory", "our_memory", True, "single memories"),
+        ("--sessions", "sessions", False, ""),
+        ("--sessions", "our_sessions", True, "Written state"),
     ],
-)  # fmt: skip
+)
 def test_services_of_adk_are_reported_too(
     run: Run,
     server: str,
