@@ -11,9 +11,9 @@ from google.genai import types
 from pydantic import Field
 from pydantic_core import to_jsonable_python
 
-from adk_memory.options import IngestOptions
+from adk_memory.options import OWN, IngestOptions
 from shared_core import Event, InvalidInput, Memory, NewMemory, memories_namespace
-from shared_core.core import Role, Scope, shown, to_json
+from shared_core.core import MemoryKind, Role, Scope, shown, to_json
 from shared_core.nlp import shown_text
 
 FROM_USER = "user"
@@ -26,10 +26,10 @@ MAX_TOOL_CHARACTERS = 4000
 
 
 class RecalledEntry(MemoryEntry):
-    """A MemoryEntry with its provenance; the event ids are excluded from dumps, so no model sees
-    them."""
+    """A MemoryEntry with its provenance and kind; both stay out of dumps, so no model sees them."""
 
     source_event_ids: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
+    kind: MemoryKind | None = Field(default=None, exclude=True, repr=False)
 
 
 def to_core_events(events: Iterable[AdkEvent], *, tool_results: bool = False) -> list[Event]:
@@ -147,11 +147,15 @@ def to_new_memory(
     text = text_of_content(entry.content)
     if not text:
         raise InvalidInput("a MemoryEntry needs at least one text part that is not blank")
-    options = IngestOptions.from_metadata({**shared, **entry.custom_metadata})
+    words = {**shared, **entry.custom_metadata}
+    for_all, for_one = shared.get(OWN), entry.custom_metadata.get(OWN)
+    if isinstance(for_all, Mapping) and isinstance(for_one, Mapping):
+        words[OWN] = {**for_all, **for_one}
+    options = IngestOptions.from_metadata(words)
     occurred_at = _parsed(entry.timestamp)
     metadata = dict(options.metadata)
     if entry.timestamp and occurred_at is None:
-        metadata["timestamp"] = entry.timestamp
+        metadata[OWN] = {"timestamp": entry.timestamp}
     memory = NewMemory(
         text=text,
         kind=options.kind or "semantic",
@@ -169,24 +173,51 @@ def to_memory_entry(
 ) -> MemoryEntry:
     """Return a memory as an entry that ADK can show to a model.
 
-    text: replaces the memory's text, with its mark if it is a doubtful fact. shown: more keys of
-    custom_metadata.
+    text: replaces the memory's text, with its mark if it is a doubtful fact. shown: more of what
+    stands under the key "hippocampus" of custom_metadata. The other keys are the caller's.
     """
-    about: dict[str, object] = {**_own_metadata(memory), "kind": memory.kind, **shown}
+    about: dict[str, object] = {"kind": memory.kind, **shown}
     if memory.doubted_at is not None:
         about["doubted_at"] = memory.doubted_at.isoformat()
     if memory.thread_id is not None:
         about["source"] = memory.thread_id
+    words = _own_metadata(memory)
+    kept = words.pop(OWN, {})
     return RecalledEntry(
         source_event_ids=memory.source_event_ids,
-        content=types.Content(
-            role="user" if memory.author in (FROM_USER, None) else "model",
-            parts=[types.Part(text=shown_text(memory) if text is None else text)],
-        ),
+        kind=memory.kind,
+        content=_content(memory, text),
         id=public_id(memory, scope),
         author=memory.author,
         timestamp=memory.occurred_at.isoformat(),
-        custom_metadata=about,
+        custom_metadata={**words, OWN: {**kept, **about} if isinstance(kept, dict) else about},
+    )
+
+
+def to_turn_entry(memory: Memory, scope: Scope, *, text: str | None = None) -> MemoryEntry:
+    """Return a memory as the services that ship with ADK return an event.
+
+    The id of a turn is that of its event, the time is local without an offset, and custom_metadata
+    holds the caller's words alone.
+    """
+    words = _own_metadata(memory)
+    words.pop(OWN, None)
+    is_turn = memory.thread_id is not None and len(memory.source_event_ids) == 1
+    return RecalledEntry(
+        source_event_ids=memory.source_event_ids,
+        kind=memory.kind,
+        content=_content(memory, text),
+        id=memory.source_event_ids[0] if is_turn else public_id(memory, scope),
+        author=memory.author,
+        timestamp=datetime.fromtimestamp(memory.occurred_at.timestamp()).isoformat(),  # noqa: DTZ006
+        custom_metadata=words,
+    )
+
+
+def _content(memory: Memory, text: str | None) -> types.Content:
+    role = "user" if memory.author in (FROM_USER, None) else "model"
+    return types.Content(
+        role=role, parts=[types.Part(text=shown_text(memory) if text is None else text)]
     )
 
 

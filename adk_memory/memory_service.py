@@ -23,23 +23,34 @@ from adk_memory.events import (
     to_core_events,
     to_memory_entry,
     to_new_memory,
+    to_turn_entry,
 )
-from adk_memory.options import IngestOptions, ServiceOptions
+from adk_memory.options import LEAST_RELEVANCE, IngestOptions, Returned, ServiceOptions
+from adk_memory.selection import (
+    KINDS,
+    SHORT_SESSION,
+    facts_below_turns,
+    looked_up,
+    repeats,
+    was_said,
+)
 from adk_memory.uri import ENGINE_OPTIONS, named_memory
 from shared_core import (
     ExtractionStrategy,
     Hit,
     InvalidInput,
+    Memory,
     MemoryEngine,
     Scope,
     StorageUnavailable,
     open_memory,
 )
 from shared_core.context import ContextWindow
-from shared_core.core import RetentionPolicy, search_failed, shown
+from shared_core.core import RetentionPolicy, search_failed
 from shared_core.models import hosted
+from shared_core.ports import Ranking
 from shared_core.privacy import PrivacyPolicy
-from shared_core.recall import fitting
+from shared_core.recall import fitting, relevance
 
 log = logging.getLogger("hippocampus")
 
@@ -49,6 +60,8 @@ _abandoned: set[asyncio.Task[Any]] = set()
 
 NO_SESSION = "no-session"
 """The thread of events that were added without a session id."""
+SPARE_HITS = 3
+"""Further hits that a search reads, because summaries that repeat their session are dropped."""
 
 
 def _check_list(value: object, name: str) -> None:
@@ -73,6 +86,8 @@ class OpenMemoryService(BaseMemoryService):
             its LLMRegistry knows (shared_core.models).
         privacy: what happens to secrets before they are stored; see shared_core.privacy.
         schema: as in shared_core.open_memory.
+        memories: what a search returns. "turns": what was said, one entry a turn, as the services
+            that ship with ADK return it. "facts": what was learned. "all": both, and summaries.
         top_k: maximum number of memories that a search returns.
         max_chars: maximum number of characters that a search returns.
         min_relevance: 0 to 1; a search drops less relevant memories (shared_core.recall).
@@ -100,9 +115,10 @@ class OpenMemoryService(BaseMemoryService):
         llm: object = None,
         privacy: str | Mapping[str, str] | PrivacyPolicy | None = None,
         schema: str | None = None,
+        memories: Returned = "all",
         top_k: int = 10,
         max_chars: int = 8000,
-        min_relevance: float = 0.14,
+        min_relevance: float = LEAST_RELEVANCE,
         include_tool_results: bool = False,
         wait: bool = True,
         deadline_s: float = 10.0,
@@ -113,6 +129,7 @@ class OpenMemoryService(BaseMemoryService):
     ) -> None:
         address, in_uri = named_memory(uri if uri is not None else dsn, engine)
         options = ServiceOptions(
+            memories=memories,
             top_k=top_k,
             max_chars=max_chars,
             min_relevance=min_relevance,
@@ -164,18 +181,13 @@ class OpenMemoryService(BaseMemoryService):
     ) -> None:
         """Store events of a session as turns; the same event is stored once.
 
-        custom_metadata: ttl, importance, tags and wait as in IngestOptions; every other key is
-        stored with each turn.
+        custom_metadata: options as in IngestOptions; it is stored with each turn.
         """
         _check_list(events, "events")
         for event in events:
             if not isinstance(event, Event):
                 raise TypeError(f"events must be Events of ADK, got {type(event).__name__}")
         options = IngestOptions.from_metadata(custom_metadata)
-        if options.kind not in (None, "episodic"):
-            raise InvalidInput(
-                f"custom_metadata kind of events must be 'episodic', got {shown(options.kind)}"
-            )
         await self._ingest(Scope(app_name, user_id), session_id or NO_SESSION, events, options)
 
     async def add_memory(
@@ -189,8 +201,8 @@ class OpenMemoryService(BaseMemoryService):
         """Store entries as memories; an entry replaces the memory with the same id.
 
         custom_metadata: as in IngestOptions, for every entry; an entry's own keys override it. A
-        timestamp that is not ISO 8601 is kept in the metadata. Raises TypeError for another type
-        and InvalidInput for an entry without text, and then stores nothing.
+        timestamp that is not ISO 8601 comes back under the key "hippocampus". Raises TypeError for
+        another type and InvalidInput for an entry without text, and then stores nothing.
         """
         _check_list(memories, "memories")
         if not memories:
@@ -210,9 +222,11 @@ class OpenMemoryService(BaseMemoryService):
         """Return the user's memories that match query, best first, without duplicates.
 
         It returns at most top_k memories and max_chars characters, all above min_relevance. The
-        custom_metadata of an entry has kind, score, the session id as source, and doubted_at for a
-        doubtful fact, which is marked in the text. Under a MemoryPlugin an invocation searches the
-        same query once.
+        custom_metadata of an entry is the caller's. Under the key "hippocampus" it has the kind,
+        the score, the relevance (0 to 1), the session id as source, and doubted_at for a doubtful
+        fact, which is marked in the text. With memories="turns" it has no such key, and a query of
+        one word finds that word alone. Under a MemoryPlugin an invocation searches the same query
+        once.
         """
         scope = Scope(app_name, user_id)
         key = (id(self), app_name, user_id, query)
@@ -222,11 +236,18 @@ class OpenMemoryService(BaseMemoryService):
         hits = await self._recall(scope, query)
         if hits is None:
             return SearchMemoryResponse()
-        shown = fitting(hits, self._options.max_chars)
         response = SearchMemoryResponse(
             memories=[
-                to_memory_entry(hit.memory, scope, text=text, score=round(hit.score, 4))
-                for hit, text in shown
+                to_turn_entry(hit.memory, scope, text=text)
+                if self._options.memories == "turns"
+                else to_memory_entry(
+                    hit.memory,
+                    scope,
+                    text=text,
+                    score=round(hit.score, 4),
+                    relevance=round(min(max(relevance(hit), 0.0), 1.0), 4),
+                )
+                for hit, text in fitting(hits, self._options.max_chars)
             ]
         )
         invocation_cache.store(key, response)
@@ -309,11 +330,16 @@ class OpenMemoryService(BaseMemoryService):
     ) -> None:
         """Forget one memory for good; adding its session again does not restore it.
 
-        None, an unknown id and an id of another user change nothing.
+        None, an unknown id and an id of another user change nothing. With memories="turns" the id
+        of an event forgets the turn in every session that has it.
         """
-        if memory_id:
-            await self._engine.forget(Scope(app_name, user_id), memory_id)
-            invocation_cache.clear()
+        if not memory_id:
+            return
+        scope = Scope(app_name, user_id)
+        deleted = await self._engine.forget(scope, memory_id)
+        if not deleted and self._options.memories == "turns":
+            await self._engine.forget_turns(scope, None, [memory_id])
+        invocation_cache.clear()
 
     async def delete_session_memory(self, *, app_name: str, user_id: str, session_id: str) -> int:
         """Erase the memories of one session; return their number.
@@ -356,15 +382,10 @@ class OpenMemoryService(BaseMemoryService):
     async def _recall(self, scope: Scope, query: str) -> Sequence[Hit] | None:
         """Return the hits for a query, or None if the search failed and fail_open is set."""
         await self._engine.warm_up()  # a cold start does not count towards the deadline
-        recall = self._engine.recall(
-            scope,
-            query,
-            limit=self._options.top_k,
-            min_relevance=self._options.min_relevance,
-            distinct=True,
-        )
+        find = {"all": self._all, "turns": self._turns, "facts": self._hits}
+        recall = find[self._options.memories](scope, query)
         try:
-            return await in_time(recall, self._options.deadline_s)
+            hits = await in_time(recall, self._options.deadline_s)
         except (StorageUnavailable, TimeoutError) as error:
             reason = (
                 str(error) or f"the search took longer than deadline_s={self._options.deadline_s:g}"
@@ -375,6 +396,57 @@ class OpenMemoryService(BaseMemoryService):
             search_failed("adk", error)
             log.error("memory could not be searched, the search returns nothing: %s", reason)
             return None
+        self._engine.recall.count(scope, hits)
+        return hits
+
+    async def _all(self, scope: Scope, query: str) -> Sequence[Hit]:
+        """Return hits of every kind; a summary that repeats its short session is none of them."""
+        kept = [
+            hit
+            for hit in await self._hits(scope, query, limit=self._options.top_k + SPARE_HITS)
+            if hit.memory.kind != "summary" or not await self._repeats(scope, hit.memory)
+        ]
+        return facts_below_turns(kept[: self._options.top_k])
+
+    async def _repeats(self, scope: Scope, summary: Memory) -> bool:
+        if summary.thread_id is None or len(summary.source_event_ids) > SHORT_SESSION:
+            return False
+        turns = await self._engine.thread_turns(scope, summary.thread_id, limit=SHORT_SESSION)
+        return repeats(summary.text, [turn.text for turn in turns])
+
+    async def _turns(self, scope: Scope, query: str) -> Sequence[Hit]:
+        """Return hits of turns and of entries that a caller added."""
+        holds, wanted, limit = looked_up(query), self._options.top_k, 4 * self._options.top_k
+        while True:
+            hits = await self._hits(
+                scope, query, limit=limit, distinct=False, ranking="bm25" if holds else "linear"
+            )
+            found = [hit for hit in hits if holds is None or holds(hit.memory.text)]
+            kept = [hit for hit in found if was_said(hit.memory)]
+            # By words alone, what follows a hit without the word does not hold it either.
+            if len(kept) >= wanted or len(hits) < limit or len(found) < len(hits):
+                return kept[:wanted]
+            limit *= 4
+
+    async def _hits(
+        self,
+        scope: Scope,
+        query: str,
+        *,
+        limit: int | None = None,
+        distinct: bool = True,
+        ranking: Ranking = "linear",
+    ) -> Sequence[Hit]:
+        return await self._engine.recall(
+            scope,
+            query,
+            limit=self._options.top_k if limit is None else limit,
+            kinds=KINDS[self._options.memories],
+            min_relevance=self._options.min_relevance,
+            distinct=distinct,
+            ranking=ranking,
+            counted=False,
+        )
 
     async def _ingest(
         self,

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import cast, get_args
+from typing import Any, Final, Literal, get_args
+
+from pydantic_core import to_json as to_json_bytes, to_jsonable_python
 
 from shared_core import InvalidInput
-from shared_core.core import JsonValue, MemoryKind, shown
+from shared_core.core import JsonValue, MemoryKind, cleaned, shown
+
+OWN: Final = "hippocampus"
+"""Key of custom_metadata that holds our options on the way in and our words on the way out.
+
+Every other key is the caller's, and comes back as it was given."""
+LEAST_RELEVANCE: Final = 0.16
+"""Default floor of a search, chosen with benchmarks.relevance (docs/benchmarks.md)."""
+
+Returned = Literal["all", "turns", "facts"]
+"""What a search returns: everything, only turns, or only what was learned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +29,7 @@ class IngestOptions:
     """How a memory is stored.
 
     ttl: its lifetime; None keeps it forever. wait: whether the call returns after embedding and
-    consolidation; None takes the service's setting. metadata: tags and every other key.
+    consolidation; None takes the service's setting. metadata: the caller's words, as JSON.
     """
 
     ttl: timedelta | None = None
@@ -27,37 +40,40 @@ class IngestOptions:
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, object] | None) -> IngestOptions:
-        """Return the options in custom_metadata. Raises InvalidInput for an unusable value.
+        """Return the options in custom_metadata.
 
-        ttl: seconds as a number, text like "3600s", or a timedelta. tags: a list of texts, or one.
-        kind: "semantic", "episodic", ... importance: 1 to 10. wait: True or False.
+        Options under the key "hippocampus" are checked. Outside of it a key is the caller's word,
+        which is kept as given, and serves as an option where it fits: kind "episodic", but not kind
+        "preference". Only a ttl is checked in both places, because a memory with an unreadable
+        lifetime would stay forever.
+
+        Raises InvalidInput for an unusable option, and TypeError unless metadata is a dict.
         """
         if metadata is not None and not isinstance(metadata, Mapping):
             raise TypeError(f"custom_metadata must be a dict, got {type(metadata).__name__}")
-        rest = dict(metadata or {})
-        kind, wait = rest.pop("kind", None), rest.pop("wait", None)
-        importance = rest.pop("importance", 5.0)
-        ttl = _ttl(rest.pop("ttl", None))
-        if kind is not None and kind not in get_args(MemoryKind):
-            known = ", ".join(get_args(MemoryKind))
+        words = dict(metadata or {})
+        own = words.pop(OWN, {})
+        if not isinstance(own, Mapping) or (unknown := {*own} - _FITS.keys() - {"ttl"}):
             raise InvalidInput(
-                f"custom_metadata kind {shown(kind)} is unknown: take one of {known}"
+                f"custom_metadata {OWN!r} must be a dict of"
+                f" {', '.join(sorted({*_FITS, 'ttl'}))}, got"
+                f" {shown(own if not isinstance(own, Mapping) else sorted(map(str, unknown)))}"
             )
-        if wait is not None and not isinstance(wait, bool):
-            raise InvalidInput(f"custom_metadata wait must be True or False, got {shown(wait)}")
-        if isinstance(importance, bool) or not isinstance(importance, int | float):
-            raise InvalidInput(
-                f"custom_metadata importance must be a number from 1 to 10, got {shown(importance)}"
-            )
-        if "tags" in rest:
-            rest["tags"] = _tags(rest["tags"])
+        given: dict[str, Any] = {
+            name: value for name, value in words.items() if name in _FITS and _FITS[name][0](value)
+        }
+        for name, value in own.items():
+            if name in _FITS and not _FITS[name][0](value):
+                raise InvalidInput(
+                    f"custom_metadata {OWN!r}: {name} must be {_FITS[name][1]}, got {shown(value)}"
+                )
+            given[name] = value
         return cls(
-            ttl=ttl,
-            kind=cast("MemoryKind | None", kind),
-            importance=float(importance),
-            wait=wait,
-            # The storage refuses values that are not JSON.
-            metadata=cast("dict[str, JsonValue]", rest),
+            ttl=_ttl(given.get("ttl", words.get("ttl"))),
+            kind=given.get("kind"),
+            importance=float(given.get("importance", 5.0)),
+            wait=given.get("wait"),
+            metadata={str(name): as_json(value) for name, value in words.items()},
         )
 
     def expires_at(self, now: datetime) -> datetime | None:
@@ -65,10 +81,42 @@ class IngestOptions:
         return now + self.ttl if self.ttl else None
 
 
+def as_json(value: object) -> JsonValue:
+    """Return a value of any shape as JSON: times and unknown objects become texts, sets lists."""
+    try:
+        written = to_json_bytes(cleaned(value), inf_nan_mode="strings", bytes_mode="base64")
+        plain: JsonValue = json.loads(written)
+    except (ValueError, RecursionError):
+        try:
+            plain = to_jsonable_python(
+                cleaned(value), inf_nan_mode="strings", bytes_mode="base64", serialize_unknown=True
+            )
+        except (ValueError, RecursionError):  # it contains itself, or is nested too deep
+            plain = shown(value)
+    return plain
+
+
+def _is_kind(value: object) -> bool:
+    return isinstance(value, str) and value in get_args(MemoryKind)
+
+
+def _is_importance(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 1 <= value <= 10
+
+
+_FITS: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = {
+    "kind": (_is_kind, f"one of {', '.join(get_args(MemoryKind))}"),
+    "importance": (_is_importance, "a number from 1 to 10"),
+    "wait": (lambda value: isinstance(value, bool), "True or False"),
+}
+"""Options beside ttl: what fits them, and its description."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceOptions:
     """The options that both the constructor and the URI of OpenMemoryService set; see its Args."""
 
+    memories: Returned
     top_k: int
     max_chars: int
     min_relevance: float
@@ -78,6 +126,10 @@ class ServiceOptions:
     fail_open: bool
 
     def __post_init__(self) -> None:
+        if self.memories not in get_args(Returned):
+            raise InvalidInput(
+                f"memories must be 'all', 'turns' or 'facts', got {shown(self.memories)}"
+            )
         for name, count in (("top_k", self.top_k), ("max_chars", self.max_chars)):
             if not isinstance(count, int) or count < 1:
                 raise InvalidInput(
@@ -110,10 +162,3 @@ def _ttl(value: object) -> timedelta | None:
             f" or a timedelta, got {shown(value)}"
         )
     return ttl
-
-
-def _tags(value: object) -> list[str]:
-    tags = [value] if isinstance(value, str) else value
-    if not isinstance(tags, list | tuple | set) or not all(isinstance(tag, str) for tag in tags):
-        raise InvalidInput(f"custom_metadata tags must be a list of texts, got {shown(value)}")
-    return [*tags]

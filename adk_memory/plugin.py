@@ -21,6 +21,7 @@ from google.adk.plugins.base_plugin import BasePlugin
 from adk_memory import invocation_cache
 from adk_memory.events import events_to_remember, is_answered, is_settled, spoken_text
 from adk_memory.memory_service import OpenMemoryService, in_time
+from adk_memory.options import OWN
 from adk_memory.recall_block import (
     insert_before_turn,
     not_drawn_from,
@@ -229,7 +230,7 @@ class MemoryPlugin(BasePlugin):
             user_id=session.user_id,
             session_id=session.id,
             events=events_to_remember(session.events, context.invocation_id),
-            custom_metadata={"wait": False},
+            custom_metadata={OWN: {"wait": False}},
         )
         await in_time(ingestion, REMEMBER_S)
 

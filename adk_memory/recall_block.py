@@ -37,7 +37,7 @@ def recall_block(
     """
     texts = ((entry, text_of_content(entry.content)) for entry in entries)
     found = [
-        ShownMemory(_about(entry), text, entry.custom_metadata.get("kind") == FACT)
+        ShownMemory(_about(entry), text, isinstance(entry, RecalledEntry) and entry.kind == FACT)
         for entry, text in texts
         if text and text not in shown and (summary is None or text != summary.text)
     ]

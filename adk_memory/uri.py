@@ -143,6 +143,7 @@ OPTIONS: Mapping[str, tuple[Callable[[str], Option], str]] = MappingProxyType(
         "include_tool_results": _A_TRUTH,
         "llm": (_llm, "the name of a model"),
         "max_chars": _A_COUNT,
+        "memories": _A_TEXT,
         "min_relevance": _A_NUMBER,
         "pool_size": _A_COUNT,
         "schema": _A_TEXT,

@@ -39,7 +39,7 @@ from shared_core.core.domain import (
 from shared_core.core.namespaces import check_label, scope_path
 from shared_core.core.retention_policy import POLICIES, RetentionPolicy
 from shared_core.core.shown import shown
-from shared_core.core.validation import listed
+from shared_core.core.validation import listed, whole_number
 from shared_core.errors import InvalidInput, MemoryCoreError
 from shared_core.ingest import events as ingest, items
 from shared_core.ingest.instructions import Instructions
@@ -532,6 +532,16 @@ class MemoryEngine:
         storage, now = await self._handle.storage(), self._handle.clock()
         return await context.summary_of_thread(storage, scope, ThreadId(thread_id), None, now)
 
+    async def thread_turns(
+        self, scope: Scope, thread_id: str, *, limit: int = 50
+    ) -> Sequence[Event]:
+        """Return the last turns with text of a thread, oldest first."""
+        scope_path(scope)
+        check_label(thread_id, "thread_id")
+        whole_number(limit, "limit", 1, 1000)
+        storage = await self._handle.storage()
+        return await storage.events.thread_history(scope, ThreadId(thread_id), limit)
+
     async def context_window(
         self,
         scope: Scope,
@@ -595,10 +605,13 @@ class MemoryEngine:
         """
         return await deletion.forget(self._handle, scope, keys)
 
-    async def forget_turns(self, scope: Scope, thread_id: str, event_ids: Sequence[str]) -> int:
+    async def forget_turns(
+        self, scope: Scope, thread_id: str | None, event_ids: Sequence[str]
+    ) -> int:
         """Delete turns of a thread for good, by event id; return the number of deleted memories.
 
-        A turn that is not remembered yet never will be.
+        A turn that is not remembered yet never will be. thread_id: None for every thread that
+        remembers such a turn.
         """
         return await deletion.forget_turns(self._handle, scope, thread_id, event_ids)
 

@@ -228,6 +228,13 @@ def search_terms(text: str) -> list[str]:
     return terms
 
 
+def words_of(text: str) -> list[tuple[str, bool]]:
+    """Return the words of a text in order, folded in case, and whether each is a run without
+    spaces, as Chinese is written. Accents stay."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    return [(run or word, bool(run)) for run, word, _ in TERM.findall(folded)]
+
+
 def unspaced_terms(run: str) -> list[str]:
     """Return the Han characters and all character pairs of a run without spaces, by position."""
     if len(run) == 1:

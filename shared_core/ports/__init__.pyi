@@ -18,6 +18,6 @@ from .jobs import (
     JobType as JobType,
     check_delay as check_delay,
 )
-from .recall import Reranker as Reranker
+from .recall import Ranking as Ranking, Reranker as Reranker
 from .session_logs import Seen as Seen, SessionRecord as SessionRecord, StateChange as StateChange
 from .storage import Embedder as Embedder, Extractor as Extractor, Storage as Storage

@@ -127,6 +127,10 @@ BRIEF_AGENT, LONG_AGENT = 60, 150
 CHINESE_LENGTH: Final = 5
 """Length of a Chinese text beside that of an English one that says the same: its characters and
 their pairs count, and no stop words are left out."""
+A_WORD, A_SENTENCE = 1, 3
+"""Number of terms up to which a text is nothing but brief, and from which it is not brief."""
+BRIEF_EXCESS: Final = 0.12
+"""Cosine that two texts of one word each have for their brevity alone."""
 
 
 class Matched:
@@ -378,6 +382,33 @@ def _is_chat(found: Matched) -> float:
 def has_chinese_length(text: str) -> bool:
     """Tell whether most search terms of a text are Chinese characters and their pairs."""
     return language(text[:READ_CHARACTERS]) == "zh"
+
+
+def brief_excess(found: Matched) -> tuple[Numbers, Numbers]:
+    """Return the cosine that candidates, and the turns before them, owe to brevity, (K,) each.
+
+    Models find any two texts of a word or two alike: "zeppelin" and "marker". The excess falls to
+    0 from one word to three, in the query and in the memory (benchmarks.relevance).
+    """
+    asked = found.asked
+    at, length = found.candidates.numbers, found.corpus.length
+    own, previous = length[at], length[np.maximum(at - 1, 0)]
+    is_chinese = has_chinese_length(asked.text)
+    share = float(_brevity(np.array([float(len(asked.terms))]), np.array([is_chinese]))[0])
+    short = np.flatnonzero(np.minimum(own, previous) < A_SENTENCE * CHINESE_LENGTH)
+    if share == 0 or not len(short):
+        return np.zeros(len(at)), np.zeros(len(at))
+    chinese = np.zeros(len(at), bool)
+    chinese[short] = found.candidates.texts.judged(has_chinese_length, short)
+    whole = BRIEF_EXCESS * share
+    return whole * _brevity(own, chinese), whole * _brevity(previous, chinese)
+
+
+def _brevity(length: Numbers, is_chinese: Flags) -> Numbers:
+    """Return 1 for texts of one word, 0 from A_SENTENCE on, (K,). length: in terms."""
+    words = np.where(is_chinese, length / CHINESE_LENGTH, length)
+    brevity: Numbers = np.clip((A_SENTENCE - words) / (A_SENTENCE - A_WORD), 0, 1)
+    return brevity
 
 
 def tells_when(text: str) -> bool:

@@ -23,7 +23,14 @@ from shared_core.core.domain import Hit, Memory, MemoryId
 from shared_core.nlp.text import TERM, search_terms
 from shared_core.nlp.uncertainty import shown_text
 from shared_core.ports.recall import Candidates, Ranking, RankingQuery, Recalled, ThreeFactor
-from shared_core.recall.features import BY_VOICES, Matched, features, fuller_turns, overtakings
+from shared_core.recall.features import (
+    BY_VOICES,
+    Matched,
+    brief_excess,
+    features,
+    fuller_turns,
+    overtakings,
+)
 from shared_core.recall.supersession import raised
 
 if TYPE_CHECKING:
@@ -317,11 +324,15 @@ def _raw(found: Matched, known: Mapping[str, Numbers]) -> dict[str, Numbers]:
     """Return the features for the parts of hits; NaN marks an absent one."""
     at = found.candidates.numbers
     first = found.corpus.opens[at] | found.roles.is_agent
-    previous = np.maximum(known["similarity_previous"], known["coverage_previous"])
+    excess, excess_previous = brief_excess(found)
+    previous = np.maximum(
+        known["similarity_previous"] - excess_previous, known["coverage_previous"]
+    )
     return {
         **known,
         "similarity": found.corpus.similarity[at],
         "previous": np.where(first, np.nan, previous),
+        "brief": excess,
     }
 
 
@@ -422,7 +433,6 @@ _RANKINGS: Final[Mapping[Ranking, Callable[..., dict[str, Numbers]]]] = {
 }
 
 
-MATCHES: Final = ("similarity", "coverage", "previous")
 ASKED_RELEVANCE: Final = 0.35
 """Least relevance of a fact that a query asks for, whatever its words."""
 
@@ -431,14 +441,17 @@ def relevance(hit: Hit | Ranked) -> float:
     """Return the relevance of a hit to its query, 0 to 1, comparable between results.
 
     It is the largest of cosine similarity and word coverage, of the memory or of the turn before:
-    a text is relevant if it means the same, says the same, or answers such a text. Hits without a
-    vector that were found by words have relevance 1. A fact that the query asks for has at least
-    ASKED_RELEVANCE, as far as it counts.
+    a text is relevant if it means the same, says the same, or answers such a text. The similarity
+    of two texts of a few words counts less, because a part of it is their form (`brief_excess`).
+    Hits without a vector that were found by words have relevance 1. A fact that the query asks for
+    has at least ASKED_RELEVANCE, as far as it counts.
     """
-    if "similarity" not in hit.parts and hit.parts.get("coverage", 1.0) > 0:
+    parts = hit.parts
+    if "similarity" not in parts and parts.get("coverage", 1.0) > 0:
         return 1.0
-    asked = ASKED_RELEVANCE * hit.parts.get("asked", 0.0)
-    return max(asked, *(hit.parts.get(part, 0.0) for part in MATCHES))
+    similarity = parts.get("similarity", 0.0) - parts.get("brief", 0.0)
+    asked = ASKED_RELEVANCE * parts.get("asked", 0.0)
+    return max(asked, similarity, parts.get("coverage", 0.0), parts.get("previous", 0.0))
 
 
 def collapsed(hits: Iterable[Hit], limit: int) -> list[Hit]:

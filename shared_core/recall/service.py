@@ -59,6 +59,7 @@ class Recall:
         distinct: bool = False,
         diversity: float = 0.0,
         reranker: object = None,
+        counted: bool = True,
     ) -> RecallResult:
         """Return the memories of a scope that answer a query, by meaning and by words, best first.
 
@@ -80,6 +81,7 @@ class Recall:
             distinct: drop hits that repeat a better hit.
             diversity: 0 to 1; how much likeness to a better hit lowers a hit (MMR).
             reranker: instead of the memory's own; False for none.
+            counted: False leaves counting the reads (`count`) to the caller, who returns fewer.
 
         Returns:
             A sequence of hits that also holds the hits of each way of finding.
@@ -89,7 +91,7 @@ class Recall:
             namespace=namespace, ranking=ranking, min_relevance=min_relevance, distinct=distinct,
             min_importance=min_importance, diversity=diversity, as_of=as_of,
         )  # fmt: skip
-        return await self.find(scope, query, options, reranker=reranker)
+        return await self.find(scope, query, options, reranker=reranker, counted=counted)
 
     async def find(
         self,

@@ -23,7 +23,7 @@ from shared_core.policies import erasing, forgetting
 from shared_core.policies.erasing import RECEIPTS, Erasure, receipt_of
 from shared_core.policies.items import forget_keys
 from shared_core.ports.erasures import ErasureReceipt
-from shared_core.ports.operations import PolicyFactory
+from shared_core.ports.operations import PolicyFactory, Select, one_of
 from shared_core.ports.storage import Storage
 
 log = logging.getLogger("hippocampus")
@@ -44,16 +44,30 @@ async def forget(handle: Handle, scope: Scope, keys: str | UUID | Sequence[str |
 
 @measured("forget_turns", FORGOTTEN)
 async def forget_turns(
-    handle: Handle, scope: Scope, thread_id: str, event_ids: Sequence[str]
+    handle: Handle, scope: Scope, thread_id: str | None, event_ids: Sequence[str]
 ) -> int:
-    """Delete turns of a thread for good; return the number of deleted memories."""
+    """Delete turns of a thread for good; return the number of deleted memories.
+
+    thread_id: None for every thread that remembers one of them.
+    """
     turns = names_of(event_ids, "event_ids")
-    if not _may_exist(scope, thread_id):
+    if thread_id is not None and not _may_exist(scope, thread_id):
         return 0
     named = [event_id for event_id in turns if storable(event_id)]
-    storage = await handle.storage()
-    forgotten = partial(forgetting.forget_turns, thread_id, named, handle.clock())
-    return await storage.transact(scope_path(scope), forgotten)
+    tenant, storage = scope_path(scope), await handle.storage()
+    if thread_id is not None:
+        threads = [thread_id]
+    else:
+        where = (one_of("event_id", named),)
+        [rows] = await storage.read(
+            tenant, [Select("memory_sources", ("thread_id",), where, is_distinct=True)]
+        )
+        threads = [thread for (thread,) in rows]
+    deleted = 0
+    for thread in threads:
+        forgotten = partial(forgetting.forget_turns, thread, named, handle.clock())
+        deleted += await storage.transact(tenant, forgotten)
+    return deleted
 
 
 @measured("forget_thread", FORGOTTEN)

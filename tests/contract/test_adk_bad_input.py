@@ -68,16 +68,16 @@ def test_an_option_that_cannot_be_is_named_at_once(options: dict[str, Any], comp
         ({"ttl": -1}, "ttl"),
         ({"ttl": True}, "ttl"),
         ({"ttl": timedelta(days=99_999)}, "ttl"),
-        ({"importance": 11}, "importance"),
-        ({"importance": "high"}, "importance"),
-        ({"kind": "semantic"}, "episodic"),
-        ({"kind": "dream"}, "dream"),
-        ({"tags": 3}, "tags"),
-        ({"wait": "yes"}, "wait"),
-        ({"at": datetime(2026, 1, 1, tzinfo=UTC)}, "JSON"),
+        ({"hippocampus": {"ttl": "soon"}}, "ttl"),
+        ({"hippocampus": {"importance": 11}}, "importance must be a number from 1 to 10, got 11"),
+        ({"hippocampus": {"importance": True}}, "importance"),
+        ({"hippocampus": {"kind": "dream"}}, "kind must be one of episodic.*dream"),
+        ({"hippocampus": {"wait": "yes"}}, "wait must be True or False"),
+        ({"hippocampus": {"tags": 3}}, "a dict of importance, kind, ttl, wait.*tags"),
+        ({"hippocampus": "on"}, "a dict of importance, kind, ttl, wait"),
     ],
 )
-async def test_metadata_of_no_use_is_named_and_nothing_is_remembered(
+async def test_an_option_of_no_use_is_named_and_nothing_is_remembered(
     service: OpenMemoryService, metadata: dict[str, Any], complaint: str
 ) -> None:
     with pytest.raises(InvalidInput, match=complaint):
@@ -87,21 +87,55 @@ async def test_metadata_of_no_use_is_named_and_nothing_is_remembered(
     assert [] == await service.list_memories(**WHO)
 
 
-async def test_metadata_comes_back_and_tells_how_to_remember(service: OpenMemoryService) -> None:
+async def test_the_words_of_a_caller_come_back_and_serve_where_they_fit(
+    service: OpenMemoryService,
+) -> None:
+    own = {"kind": "episodic", "importance": 9, "score": 0.5}
+    shared = {"tags": "drinks", "importance": 2, "by": "hand"}
     await service.add_memory(
-        **WHO,
-        memories=[entry("green tea", custom_metadata={"kind": "episodic", "importance": 9})],
-        custom_metadata={"tags": "drinks", "importance": 2, "by": "hand"},
+        **WHO, memories=[entry("green tea", custom_metadata=own)], custom_metadata=shared
     )
+    words = {"tags": ["x"], "kind": "preference", "importance": "high", "source": "form"}
     await service.add_events_to_memory(
-        **WHO, events=[said("black tea")], session_id="s", custom_metadata={"tags": ["x"]}
+        **WHO, events=[said("black tea")], session_id="s", custom_metadata=words
     )
-    about = {texts([e])[0]: e.custom_metadata for e in await service.list_memories(**WHO)
-             if e.custom_metadata["kind"] == "episodic"}  # fmt: skip
+    ours = {"kind": "episodic", "importance": 9.0}
+    theirs = {"kind": "episodic", "importance": 5.0, "source": "s"}
+    listed = await service.list_memories(**WHO, memory_type="episodic")
     assert {
-        "green tea": {"tags": ["drinks"], "by": "hand", "kind": "episodic", "importance": 9.0},
-        "black tea": {"tags": ["x"], "kind": "episodic", "importance": 5.0, "source": "s"},
-    } == about
+        "green tea": {**shared, **own, "hippocampus": ours},
+        "black tea": {**words, "hippocampus": theirs},
+    } == {texts([one])[0]: one.custom_metadata for one in listed}
+    for one in await service.list_memories(**WHO, memory_type="summary"):
+        assert {"hippocampus"} == one.custom_metadata.keys()
+    found_words = {
+        one.id: {k: v for k, v in one.custom_metadata.items() if k != "hippocampus"}
+        for one in (await service.search_memory(**WHO, query="tea")).memories
+    }
+    assert {**shared, **own} in found_words.values() and words in found_words.values()
+
+
+async def test_metadata_of_any_shape_is_kept_as_json(service: OpenMemoryService) -> None:
+    endless: dict[str, Any] = {}
+    endless["self"] = endless
+    given = {
+        "at": datetime(2026, 1, 1, tzinfo=UTC),
+        "set": {"one"},
+        "deep": {"list": [1, None, {"x": 2.5}]},
+        "nan": float("nan"),
+        "bytes": b"\xff",
+        "object": object,
+        "endless": endless,
+        "nul": "a\x00b",
+    }
+    await service.add_memory(**WHO, memories=[entry("tea", custom_metadata=given)])
+    [one] = (await service.search_memory(**WHO, query="tea")).memories
+    back = one.custom_metadata
+    assert given.keys() | {"hippocampus"} == back.keys()
+    assert "2026-01-01T00:00:00Z" == back["at"]
+    assert ["one"] == back["set"]
+    assert given["deep"] == back["deep"]
+    assert ("NaN", "a\ufffdb") == (back["nan"], back["nul"])
 
 
 class MovableClock:
@@ -154,7 +188,7 @@ async def test_a_time_in_words_is_kept_as_it_was_given(
 ) -> None:
     await service.add_memory(**WHO, memories=[entry("tea time", timestamp=given)])
     [back] = await found(service, "tea time")
-    assert given == back.custom_metadata["timestamp"]
+    assert given == back.custom_metadata["hippocampus"]["timestamp"]
     assert back.timestamp is not None
     assert datetime.fromisoformat(back.timestamp).tzinfo is not None
 

@@ -11,6 +11,7 @@ from google.genai import types
 from adk_memory import OpenMemoryService, invocation_cache
 from adk_memory.events import MAX_TOOL_CHARACTERS, to_core_events
 from shared_core import MemoryEngine
+from shared_core.recall.service import Recall
 
 pytestmark = pytest.mark.both_engines
 
@@ -70,13 +71,13 @@ async def test_an_invocation_asks_the_same_once_until_something_is_written(
     service: OpenMemoryService, memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    recall = memory.recall
+    recall = Recall.__call__
 
-    async def counted(scope: Any, query: str, **options: Any) -> Any:
+    async def counted(self: Recall, scope: Any, query: str, **options: Any) -> Any:
         asked.append(query)
-        return await recall(scope, query, **options)
+        return await recall(self, scope, query, **options)
 
-    monkeypatch.setattr(memory, "recall", counted)
+    monkeypatch.setattr(Recall, "__call__", counted)
     tea, more = event(Part(text="tea")), event(Part(text="more tea"))
     await service.add_events_to_memory(**WHO, events=[tea], session_id="s")
     for _ in range(2):

@@ -9,7 +9,6 @@ import asyncio
 import inspect
 import random
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from datetime import UTC, datetime
 from typing import Any
 from zlib import crc32
 
@@ -160,7 +159,7 @@ async def test_top_k_bounds_a_search(ours: OpenMemoryService) -> None:
     "bad", [entry(" "), entry("tea", custom_metadata={"ttl": "soon"}), entry("tea", id="a\x00b"),
             MemoryEntry(content=types.Content(parts=[])), MemoryEntry(content=types.Content()),
             MemoryEntry(content=types.Content(parts=[Part(text="hm", thought=True)])),
-            entry("tea", custom_metadata={"at": datetime(2026, 1, 1, tzinfo=UTC)})],
+            entry("tea", custom_metadata={"hippocampus": {"importance": 11}})],
 )  # fmt: skip
 async def test_an_entry_that_cannot_be_kept_is_refused_with_its_neighbours(
     ours: OpenMemoryService, dsn: str, bad: MemoryEntry

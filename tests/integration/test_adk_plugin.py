@@ -163,7 +163,7 @@ async def test_a_turn_is_handed_over_without_waiting_for_it(service: Service) ->
     await ask(runner, "s1", PARROT)
     [(events, given)] = service.batches
     assert ["user", "bot"] == [event.author for event in events]
-    assert {"wait": False} == given["custom_metadata"]
+    assert {"hippocampus": {"wait": False}} == given["custom_metadata"]
     assert WHO | {"session_id": "s1"} == {k: v for k, v in given.items() if k != "custom_metadata"}
 
 
@@ -388,8 +388,8 @@ async def test_recall_leaves_out_what_the_conversation_shows_already(service: Se
     runner = make(model, MemoryPlugin(), service)
     await ask(runner, "s1", f"{PARROT} I live in Lisbon.")
     assert await service.flush(60)  # now the summary and a fact say so as well
-    kinds = {str(entry.custom_metadata["kind"]) for entry in await found(service)}
-    assert {"episodic", "semantic", "summary"} == kinds
+    kinds = {entry.custom_metadata["hippocampus"]["kind"] for entry in await found(service)}
+    assert {"episodic", "semantic"} == kinds
     await ask(runner, "s1", f"{WHICH} Does it live in Lisbon?")
     asked = "\n".join(model.shown[1])
     assert 1 == asked.count(PARROT)

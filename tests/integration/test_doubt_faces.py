@@ -119,7 +119,7 @@ async def test_adk_marks_doubtful_facts(memory: MemoryEngine) -> None:
     listed = await service.list_memories(app_name=ANN.app, user_id=ANN.user, memory_type="semantic")
     for entries in (found.memories, listed):
         marked = {
-            one.content.parts[0].text: one.custom_metadata.get("doubted_at")
+            one.content.parts[0].text: one.custom_metadata["hippocampus"].get("doubted_at")
             for one in entries
             if one.content.parts
         }

@@ -50,7 +50,7 @@ def test_options_come_with_their_types() -> None:
     query = (
         "schema=a_b&embedder=google%3Agemini-embedding-001&top_k=3&max_chars=200&pool_size=2"
         "&min_relevance=0.25&deadline_s=2&include_tool_results=TRUE&wait=0&fail_open=yes"
-        "&delete_memories=1&llm=gemini-3.5-flash"
+        "&delete_memories=1&llm=gemini-3.5-flash&memories=turns"
     )
     _, options = parse_uri(f"hippocampus://?{query}")
     expected = {
@@ -66,6 +66,7 @@ def test_options_come_with_their_types() -> None:
         "fail_open": True,
         "delete_memories": True,
         "llm": "adk:gemini-3.5-flash",
+        "memories": "turns",
     }
     assert expected == options
     assert {"llm": "langchain:openai:m"} == parse_uri("hippocampus://?llm=langchain:openai:m")[1]
