@@ -12,6 +12,8 @@ PANELS: Final[Mapping[str, Mapping[str, str]]] = {
         "demo": "hippocampus demo --language zh",
         "doctor": "hippocampus doctor --json",
         "migrate": "hippocampus migrate --uri postgresql://user@host/db",
+        "adk": "",
+        "adk init": "hippocampus adk init my_agents",
     },
     "Memories": {
         "remember": "hippocampus remember my_app ana 'Ana plays the cello.'",

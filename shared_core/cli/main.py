@@ -15,6 +15,7 @@ from rich.text import Text
 
 from shared_core import __version__
 from shared_core.cli import (  # noqa: F401 # each registers its commands
+    adk,
     app as cli,
     erase,
     extraction,

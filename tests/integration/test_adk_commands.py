@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
-import socket
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
 import httpx
 import pytest
+from adk_processes import ADK, ROOT, environment, new_session, say, server
 from embedded_users import until_unused
 from psycopg.conninfo import conninfo_to_dict
 from warm_python import warm_python
 
 from shared_core.storage.postgres.connection.embedded import describe
 
-ADK = Path(sys.executable).with_name("adk")
-ROOT = Path(__file__).parents[2]
 PARROT = "My parrot is called Rio."
 WHICH = "What is my parrot called?"
 
@@ -37,75 +31,11 @@ def agents(tmp_path: Path) -> Path:
     )
 
 
-def environment(dsn: str | None, tmp_path: Path) -> dict[str, str]:
-    """No key, no network, no trace of the user; HIPPOCAMPUS_URI names the memory."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("GOOGLE_", "GEMINI_"))}
-    kept |= {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path), "HOME": str(tmp_path)}
-    kept |= {f"{kind}_proxy": "http://127.0.0.1:1" for kind in ("http", "https")}
-    return kept | ({"HIPPOCAMPUS_URI": dsn} if dsn else {})
-
-
 def uri_of(dsn: str) -> str:
     """Return a DSN as a URI for ADK's command line."""
     parts = {k: str(v) for k, v in conninfo_to_dict(dsn).items()}
     database = quote(parts.pop("dbname"), safe="")
     return f"hippocampus+postgresql:///{database}?{urlencode(parts)}&top_k=5"
-
-
-@contextmanager
-def server(
-    command: str, folder: Path, *options: str, env: dict[str, str], end: int = signal.SIGINT
-) -> Iterator[httpx.Client]:
-    """A client of a running server; the server and what it started are gone afterwards."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    log = folder.parent / f"{command}.log"
-    with log.open("wb") as written:
-        process = subprocess.Popen(
-            [*warm_python(), ADK, command, folder, f"--port={port}", "--host=127.0.0.1", *options],
-            stdout=written, stderr=subprocess.STDOUT, env=env, start_new_session=True,
-        )  # fmt: skip
-    try:
-        with httpx.Client(
-            base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False
-        ) as client:
-            for _ in range(300):
-                assert process.poll() is None, log.read_text("utf-8")
-                try:
-                    client.get("/list-apps")
-                    break
-                except httpx.TransportError:
-                    time.sleep(0.1)
-            yield client
-    finally:
-        process.send_signal(end)
-        try:
-            process.wait(15)
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-    assert "Traceback" not in log.read_text("utf-8"), log.read_text("utf-8")
-
-
-def new_session(client: httpx.Client, app: str) -> str:
-    made = client.post(f"/apps/{app}/users/ann/sessions", json={})
-    assert 200 == made.status_code, made.text
-    return str(made.json()["id"])
-
-
-def say(client: httpx.Client, app: str, session_id: str, text: str) -> str:
-    """Return what the agent answers."""
-    body = {
-        "appName": app,
-        "userId": "ann",
-        "sessionId": session_id,
-        "newMessage": {"role": "user", "parts": [{"text": text}]},
-    }
-    ran = client.post("/run", json=body)
-    assert 200 == ran.status_code, ran.text
-    return str(ran.json()[-1]["content"]["parts"][0]["text"])
 
 
 def recalled(client: httpx.Client, app: str) -> str:

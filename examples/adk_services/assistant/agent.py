@@ -6,11 +6,12 @@ PATCH /apps/assistant/users/USER/memory adds a session to the memory. With
 
 from google.adk.agents import LlmAgent
 from google.adk.tools.preload_memory_tool import preload_memory_tool
-from offline_model import EchoesMemory
+
+from adk_memory.offline_model import QuotesMemory
 
 root_agent = LlmAgent(
     name="assistant",
-    model=EchoesMemory(model="echoes-memory"),
+    model=QuotesMemory(),
     instruction="Answer in one sentence, from your memory of the user where it helps.",
     tools=[preload_memory_tool],
 )

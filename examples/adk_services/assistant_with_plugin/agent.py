@@ -2,13 +2,13 @@
 
 from google.adk.agents import LlmAgent
 from google.adk.apps import App
-from offline_model import EchoesMemory
 
 from adk_memory import MemoryPlugin, forget, recall, remember
+from adk_memory.offline_model import QuotesMemory
 
 root_agent = LlmAgent(
     name="assistant",
-    model=EchoesMemory(model="echoes-memory"),
+    model=QuotesMemory(),
     instruction="Answer in one sentence, from your memory of the user where it helps.",
     tools=[remember, recall, forget],
 )

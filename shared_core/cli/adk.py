@@ -1,0 +1,170 @@
+"""The command that makes the agents of `adk web`, `adk run` and `adk api_server` remember."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from shared_core.cli import app as cli
+from shared_core.core.shown import shown
+from shared_core.errors import InvalidInput
+
+agents = typer.Typer(help="Set up agents of Google ADK.", no_args_is_help=True)
+cli.app.add_typer(agents, name="adk")
+
+URI: Final = "--memory_service_uri=hippocampus://"
+
+SERVICES: Final = '''"""Tells ADK's commands what hippocampus:// means."""
+
+from adk_memory import register
+
+register()
+'''
+
+APP: Final = '''"""Makes this agent remember: ADK loads `app` instead of `root_agent`."""
+
+from google.adk.apps import App
+
+from adk_memory import MemoryPlugin
+
+from .agent import root_agent
+
+app = App(name="{name}", root_agent=root_agent, plugins=[MemoryPlugin()])
+'''
+
+APP_OF_YAML: Final = '''"""Makes this agent remember: ADK loads `app` instead of root_agent.yaml."""
+
+from pathlib import Path
+
+from google.adk.agents import config_agent_utils
+from google.adk.apps import App
+
+from adk_memory import MemoryPlugin
+
+root_agent = config_agent_utils.from_config(str(Path(__file__).with_name("root_agent.yaml")))
+app = App(name="{name}", root_agent=root_agent, plugins=[MemoryPlugin()])
+'''
+
+AGENT: Final = '''"""Gemini where GOOGLE_API_KEY is set, else a model that quotes its memory."""
+
+import os
+
+from google.adk.agents import LlmAgent
+
+from adk_memory.offline_model import QuotesMemory
+
+root_agent = LlmAgent(
+    name="assistant",
+    model="gemini-3.5-flash" if os.environ.get("GOOGLE_API_KEY") else QuotesMemory(),
+    instruction="Answer in the language of the user, from your memory where it helps.",
+)
+'''
+
+OWN_APP: Final = re.compile(r"^app\s*(?::[^=\n]+)?=", re.MULTILINE)
+"""An App that the agent's module makes itself."""
+APP_NAME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*")
+"""Names that both ADK's loader and its App take."""
+SAMPLE: Final = "assistant"
+
+
+@agents.command()
+def init(
+    folder: Annotated[
+        Path, typer.Argument(help="Folder of agents, or of one agent; created if missing.")
+    ],
+    yes: Annotated[bool, typer.Option("--yes", help="Overwrite files without asking.")] = False,
+    as_json: cli.AsJson = False,
+) -> None:
+    """Write what makes ADK's agents in a folder remember, and print the commands to run.
+
+    Each agent becomes an App with the plugin, in its __init__.py. services.py teaches ADK's
+    commands hippocampus://. A folder without an agent gets one, which works without a key. Asks
+    before it overwrites a file that says something else.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise InvalidInput(f"{shown(str(folder))} is no folder: name the folder of your agents")
+    files, notes = planned(folder)
+    chosen = [path for path, text in files.items() if _may_write(path, text, yes=yes)]
+    for path in chosen:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(files[path], "utf-8")
+    notes += [
+        f"{path} stays as it is: without the change its agent may not remember"
+        for path, text in files.items()
+        if path not in chosen and path.read_text("utf-8") != text
+    ]
+    commands = [f"adk {verb} {folder} {URI}" for verb in ("web", "api_server")]
+    commands += [f"adk run {agent} {URI}" for agent in agents_in(folder)]
+    if as_json:
+        cli.print_json({"written": [*map(str, chosen)], "notes": notes, "commands": commands})
+        return
+    for path in chosen:
+        typer.echo(f"wrote {path}")
+    for note in notes:
+        typer.echo(f"note: {note}")
+    typer.echo("\nRun one of:\n" + "\n".join(f"  {command}" for command in commands))
+
+
+def planned(folder: Path) -> tuple[Mapping[Path, str], list[str]]:
+    """Return the files that a folder of agents needs, with their texts, and notes on the rest."""
+    files, notes = dict[Path, str](), list[str]()
+    found = agents_in(folder)
+    if not found:
+        files[folder / SAMPLE / "agent.py"] = AGENT
+        found = [folder / SAMPLE]
+    for agent in found:
+        name = agent.resolve().name
+        code = "\n".join(_read(agent / part) for part in ("agent.py", "__init__.py"))
+        if "MemoryPlugin" in code:
+            pass
+        elif OWN_APP.search(code):
+            notes.append(f"{agent} has an App: add MemoryPlugin() of adk_memory to its plugins")
+        elif not APP_NAME.fullmatch(name):
+            notes.append(f"{agent} cannot be an App: rename it to letters, digits and underscores")
+        else:
+            has_code = (agent / "agent.py").exists() or agent / "agent.py" in files
+            files[agent / "__init__.py"] = (APP if has_code else APP_OF_YAML).format(name=name)
+    for services in dict.fromkeys((folder / "services.py", *(a / "services.py" for a in found))):
+        if "adk_memory" not in _read(services):
+            files[services] = SERVICES
+    return files, notes
+
+
+def _may_write(path: Path, text: str, *, yes: bool) -> bool:
+    """Return whether to write a file; asks if that changes one.
+
+    Raises Malformed where nobody can be asked.
+    """
+    if not path.exists():
+        return True
+    if path.read_text("utf-8") == text:
+        return False
+    if yes:
+        return True
+    if not _can_ask():
+        raise cli.Malformed(f"{path} exists: add --yes to overwrite it where nobody can confirm")
+    return typer.confirm(f"{path} exists. Overwrite it?", err=True)
+
+
+def _can_ask() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def agents_in(folder: Path) -> list[Path]:
+    """Return the folder if it is that of one agent, else the folders of agents in it."""
+    if _is_agent(folder):
+        return [folder]
+    return sorted(one for one in folder.glob("[!._]*") if _is_agent(one))
+
+
+def _is_agent(folder: Path) -> bool:
+    return (folder / "agent.py").is_file() or (folder / "root_agent.yaml").is_file()
+
+
+def _read(path: Path) -> str:
+    return path.read_text("utf-8") if path.is_file() else ""

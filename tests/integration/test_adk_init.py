@@ -1,0 +1,202 @@
+"""`hippocampus adk init`, and ADK's commands on what it wrote: they remember."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from adk_processes import ADK, environment, new_session, say, server
+from browser import Page, chromium, page
+from typer.testing import CliRunner, Result
+from warm_python import warm_python
+
+from adk_memory.offline_model import answer_of
+from shared_core.cli import adk as command
+from shared_core.cli.main import app
+
+MEMORY = "--memory_service_uri=hippocampus://"
+TALKS = {
+    "en": (["My parrot is called Rio.", "I moved to Lisbon in March."], "Noted.",
+           "Which city do I live in?", "Lisbon"),
+    "zh": (["我的鹦鹉叫里奥。", "我三月份搬到了里斯本。"], "好的，记住了。",
+           "我现在住在哪个城市？", "里斯本"),
+}  # fmt: skip
+"""Two facts, the answer to each, a question, and a word of its answer."""
+
+
+def init(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["adk", "init", *map(str, arguments)])
+
+
+@pytest.fixture
+def agents(tmp_path: Path) -> Path:
+    """A folder that the command made."""
+    folder = tmp_path / "agents"
+    assert 0 == init(folder).exit_code
+    return folder
+
+
+def test_an_empty_folder_gets_an_agent_and_the_commands_are_printed(tmp_path: Path) -> None:
+    folder = tmp_path / "new"
+    done = init(folder)
+    assert 0 == done.exit_code, done.output
+    files = {str(path.relative_to(folder)) for path in folder.rglob("*.py")}
+    assert {
+        "services.py", "assistant/agent.py", "assistant/__init__.py", "assistant/services.py",
+    } == files  # fmt: skip
+    assert f"adk web {folder} {MEMORY}" in done.output
+    assert f"adk run {folder / 'assistant'} {MEMORY}" in done.output
+    again = init(folder)
+    assert (0, False) == (again.exit_code, "wrote" in again.output)
+
+
+def test_an_agent_of_adk_create_becomes_an_app_after_a_yes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = tmp_path / "agents" / "helper"
+    agent.mkdir(parents=True)
+    (agent / "__init__.py").write_text("from . import agent\n")
+    (agent / "agent.py").write_text("root_agent = None\n")
+    refused = init(tmp_path / "agents")
+    assert 2 == refused.exit_code and "--yes" in refused.output
+    assert [] == [*(tmp_path / "agents").rglob("services.py")]  # nothing is half done
+    monkeypatch.setattr(command, "_can_ask", lambda: True)
+    no = CliRunner().invoke(app, ["adk", "init", str(agent.parent)], input="n\n")
+    assert 0 == no.exit_code and "stays as it is" in no.output
+    assert "from . import agent\n" == (agent / "__init__.py").read_text()
+    yes = CliRunner().invoke(app, ["adk", "init", str(agent.parent)], input="y\n")
+    assert 0 == yes.exit_code
+    assert 'App(name="helper"' in (agent / "__init__.py").read_text()
+    assert "root_agent = None\n" == (agent / "agent.py").read_text()
+
+
+def test_one_agent_of_its_own_and_one_of_yaml(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text("root_agent = None\n")
+    done = init(tmp_path, "--json")
+    assert 0 == done.exit_code, done.output
+    assert [str(tmp_path / name) for name in ("__init__.py", "services.py")] == json.loads(
+        done.stdout
+    )["written"]
+    (tmp_path / "agent.py").rename(tmp_path / "root_agent.yaml")
+    assert 0 == init(tmp_path, "--yes").exit_code
+    assert "MemoryPlugin" in (tmp_path / "__init__.py").read_text()
+
+
+def test_an_app_of_the_users_own_is_left_alone(tmp_path: Path) -> None:
+    agent = tmp_path / "mine"
+    agent.mkdir()
+    (agent / "agent.py").write_text("app = App(name='mine', root_agent=root_agent)\n")
+    (agent / "services.py").write_text("import adk_memory\n")
+    done = init(tmp_path)
+    assert 0 == done.exit_code and "add MemoryPlugin()" in done.output
+    assert not (agent / "__init__.py").exists()
+    assert "import adk_memory\n" == (agent / "services.py").read_text()
+
+
+def test_what_is_no_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = init(tmp_path / "file")
+    assert 1 == done.exit_code and "is no folder" in done.output
+
+
+def test_the_stand_in_answers_questions_in_both_languages_from_the_first_statement() -> None:
+    block = "<MEMORIES>\n- [2026, user] Where is it？\n- [2026, user] It is here.\n</MEMORIES>"
+    assert "I remember: It is here." == answer_of([block, "Where is it?"])
+    assert "我记得：It is here." == answer_of([block, "它在哪里？"])
+    assert "这件事我不记得。" == answer_of(["它在哪里?"])
+    assert "Noted." == answer_of([block, "It is there."])
+
+
+@pytest.mark.parametrize("language", TALKS)
+@pytest.mark.parametrize("command", ["web", "api_server"])
+def test_servers_remember_over_http(
+    command: str, language: str, agents: Path, dsn: str, tmp_path: Path
+) -> None:
+    facts, noted, question, answer = TALKS[language]
+    with server(command, agents, MEMORY, env=environment(dsn, tmp_path)) as client:
+        assert ["assistant"] == client.get("/list-apps").json()
+        told = new_session(client, "assistant")
+        for fact in facts:
+            assert noted == say(client, "assistant", told, fact)
+        said = ""
+        for _ in range(50):  # facts and vectors follow the answer
+            said = say(client, "assistant", new_session(client, "assistant"), question)
+            if answer in said:
+                break
+            time.sleep(0.2)
+        assert answer in said
+
+
+@pytest.mark.parametrize("language", TALKS)
+def test_adk_run_remembers_from_one_process_to_the_next(
+    language: str, agents: Path, dsn: str, tmp_path: Path
+) -> None:
+    facts, noted, question, answer = TALKS[language]
+    outputs = []
+    for said in (facts, [question]):
+        ran = subprocess.run(
+            [*warm_python(), ADK, "run", agents / "assistant", MEMORY],
+            input="\n".join([*said, "exit\n"]), capture_output=True, text=True, timeout=120,
+            env=environment(dsn, tmp_path) | {"PYTHONIOENCODING": "utf-8"},
+        )  # fmt: skip
+        assert 0 == ran.returncode, ran.stderr
+        outputs.append(ran.stdout)
+    assert 2 == outputs[0].count(f"[assistant]: {noted}")
+    assert answer in outputs[1]
+
+
+BOX = "document.querySelector('textarea.chat-input-box')"
+
+
+def ask_the_page(browser: Page, text: str, answer: str) -> None:
+    """Type a text into the page, and wait until it shows one more answer that begins so.
+
+    The page draws its box anew when a run ends, and loses what is typed into the old one.
+    """
+    count = f"document.body.innerText.split({json.dumps(answer)}).length"
+    sent = f"document.body.innerText.includes({json.dumps(text)})"
+    before = browser.evaluate(count)
+    for _ in range(20):
+        browser.evaluate(f"{BOX}.focus()")
+        if browser.evaluate(f"{BOX}.value") == "":
+            browser.insert(text)
+        browser.press_enter()
+        if browser.holds_soon(sent):
+            break
+    browser.wait_for(f"{count} > {before}")
+
+
+def open_page(browser: Page, url: str) -> None:
+    """Open a new session in the page, and close its question about usage data."""
+    browser.go("about:blank")
+    browser.go(url)
+    button = "[...document.querySelectorAll('button')].find(one => one.innerText == 'No Thanks')"
+    browser.wait_for(f"{BOX} && document.body.innerText.includes('assistant')")
+    browser.evaluate(f"const no = {button}; no && no.click()")
+    browser.wait_for(f"!{button}")
+
+
+@pytest.mark.skipif(chromium() is None, reason="there is no Chromium (apt-get install chromium)")
+@pytest.mark.parametrize("language", TALKS)
+def test_the_page_of_adk_web_remembers_in_a_real_browser(
+    language: str, agents: Path, dsn: str, tmp_path: Path
+) -> None:
+    facts, noted, question, answer = TALKS[language]
+    with (
+        server("web", agents, MEMORY, env=environment(dsn, tmp_path)) as client,
+        page(chromium() or "", tmp_path / "profile") as browser,
+    ):
+        url = f"{client.base_url}/dev-ui/?app=assistant"
+        open_page(browser, url)
+        for fact in facts:
+            ask_the_page(browser, fact, noted)
+        for _ in range(20):  # facts and vectors follow the answer
+            open_page(browser, url)
+            assert noted not in browser.text()  # a new session
+            ask_the_page(browser, question, {"en": "I remember", "zh": "记得"}[language])
+            if answer in browser.text():
+                break
+        assert answer in browser.text()
