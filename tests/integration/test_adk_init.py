@@ -152,21 +152,15 @@ BOX = "document.querySelector('textarea.chat-input-box')"
 
 
 def ask_the_page(browser: Page, text: str, answer: str) -> None:
-    """Type a text into the page, and wait until it shows one more answer that begins so.
-
-    The page draws its box anew when a run ends, and loses what is typed into the old one.
-    """
+    """Type a text into the page, and wait until it shows one more answer that begins so."""
     count = f"document.body.innerText.split({json.dumps(answer)}).length"
-    sent = f"document.body.innerText.includes({json.dumps(text)})"
     before = browser.evaluate(count)
-    for _ in range(20):
-        browser.evaluate(f"{BOX}.focus()")
-        if browser.evaluate(f"{BOX}.value") == "":
-            browser.insert(text)
-        browser.press_enter()
-        if browser.holds_soon(sent):
-            break
+    browser.evaluate(f"{BOX}.focus()")
+    browser.insert(text)
+    browser.wait_for(f"{BOX}.value == {json.dumps(text)}")
+    browser.press_enter()
     browser.wait_for(f"{count} > {before}")
+    browser.wait_for(f"{BOX} && !{BOX}.disabled")  # the page disables it during a run
 
 
 def open_page(browser: Page, url: str) -> None:
@@ -176,7 +170,7 @@ def open_page(browser: Page, url: str) -> None:
     button = "[...document.querySelectorAll('button')].find(one => one.innerText == 'No Thanks')"
     browser.wait_for(f"{BOX} && document.body.innerText.includes('assistant')")
     browser.evaluate(f"const no = {button}; no && no.click()")
-    browser.wait_for(f"!{button}")
+    browser.wait_for(f"!{button} && !{BOX}.disabled")
 
 
 @pytest.mark.skipif(chromium() is None, reason="there is no Chromium (apt-get install chromium)")
