@@ -185,7 +185,9 @@ class PgSessionService(BaseSessionService):
             if version is not None:
                 session._storage_update_marker = str(version)
             session.last_update_time = moment(event.timestamp).timestamp()
-            self._commit_event_to_session(session, event)
+            # As BaseSessionService does; one method for both exists from google-adk 2.10 on.
+            self._update_session_state(session, event)
+            session.events.append(event)
         if event.actions.rewind_before_invocation_id:
             await self._engine.forget_turns(
                 Scope(session.app_name, session.user_id), session.id, rewound_ids(session.events)

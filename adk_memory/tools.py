@@ -113,7 +113,12 @@ async def forget(memory_id: str, tool_context: ToolContext) -> dict[str, Any]:
       The id that is forgotten; or an error.
     """
     _check(memory_id, "memory_id", tool_context)
-    await tool_context.delete_memory(memory_id)
+    context = tool_context.get_invocation_context()
+    delete = getattr(context.memory_service, "delete_memory", None)
+    if delete is None:  # services had no such method before google-adk 2.13
+        raise NotImplementedError
+    session = context.session
+    await delete(app_name=session.app_name, user_id=session.user_id, memory_id=memory_id)
     return {"forgotten": memory_id, "next": "recall again: other memories may say the same"}
 
 

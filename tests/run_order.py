@@ -22,6 +22,7 @@ LONGEST_FIRST = (
     "test_http_fuzz.py",
     "test_http_server.py",
     "test_adk_commands.py",
+    "test_adk_init.py",
     "test_worker_command.py",
     "test_store_conformance.py",
     "test_oceanbase_recall.py",

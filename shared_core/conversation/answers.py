@@ -96,7 +96,7 @@ def past_relations(
 
 
 LEAST_RELEVANCE: Final = 0.14
-"""Least relevance, 0 to 1, of a returned memory. OpenMemoryService uses the same value."""
+"""Least relevance, 0 to 1, of a returned memory."""
 LEAST_ABOUT_PERSON: Final = 0.07
 """Least relevance of a memory about the person in the question: it may share fewer words."""
 CLEARLY_RELEVANT: Final = 0.35

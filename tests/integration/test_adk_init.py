@@ -173,6 +173,7 @@ def open_page(browser: Page, url: str) -> None:
     browser.wait_for(f"!{button} && !{BOX}.disabled")
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.skipif(chromium() is None, reason="there is no Chromium (apt-get install chromium)")
 @pytest.mark.parametrize("language", TALKS)
 def test_the_page_of_adk_web_remembers_in_a_real_browser(
