@@ -197,19 +197,22 @@ def to_memory_entry(
 def to_turn_entry(memory: Memory, scope: Scope, *, text: str | None = None) -> MemoryEntry:
     """Return a memory as the services that ship with ADK return an event.
 
-    The id of a turn is that of its event, the time is local without an offset, and custom_metadata
+    The id of a turn is that of its event, and its time is local without an offset. custom_metadata
     holds the caller's words alone.
     """
     words = _own_metadata(memory)
     words.pop(OWN, None)
-    is_turn = memory.thread_id is not None and len(memory.source_event_ids) == 1
+    entry_id, timestamp = public_id(memory, scope), memory.occurred_at.isoformat()
+    if memory.thread_id is not None and len(memory.source_event_ids) == 1:
+        entry_id = memory.source_event_ids[0]
+        timestamp = memory.occurred_at.astimezone().replace(tzinfo=None).isoformat()
     return RecalledEntry(
         source_event_ids=memory.source_event_ids,
         kind=memory.kind,
         content=_content(memory, text),
-        id=memory.source_event_ids[0] if is_turn else public_id(memory, scope),
+        id=entry_id,
         author=memory.author,
-        timestamp=datetime.fromtimestamp(memory.occurred_at.timestamp()).isoformat(),  # noqa: DTZ006
+        timestamp=timestamp,
         custom_metadata=words,
     )
 

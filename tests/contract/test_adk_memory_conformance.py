@@ -43,6 +43,19 @@ class TestOpenMemoryService(MemoryServiceSuite):
             yield service
 
 
+class TestOpenMemoryServiceWithTurns(MemoryServiceSuite):
+    divergences = {
+        "test_a_text_is_found_by_its_words_and_comes_back_whole[long]": "max_chars bounds a search",
+        "test_deleting_a_turn_spares_its_namesake_in_another_session": "ids are those of events",
+        "test_times_carry_their_offset": LOCAL_TIME,
+    }
+
+    @pytest.fixture
+    async def service(self, dsn: str) -> AsyncIterator[BaseMemoryService]:
+        async with OpenMemoryService(dsn, memories="turns") as service:
+            yield service
+
+
 @ships_with_adk
 class TestInMemoryMemoryService(MemoryServiceSuite):
     unsupported = {"add_memory": "not implemented"}

@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 from adk_processes import ADK, environment, new_session, say, server
 from browser import Page, chromium, page
+from google.adk.apps import App
+from google.adk.cli.utils.agent_loader import AgentLoader
 from typer.testing import CliRunner, Result
 from warm_python import warm_python
 
+from adk_memory import MemoryPlugin
 from adk_memory.offline_model import answer_of
 from shared_core.cli import adk as command
 from shared_core.cli.main import app
@@ -73,16 +76,30 @@ def test_an_agent_of_adk_create_becomes_an_app_after_a_yes(
     assert "root_agent = None\n" == (agent / "agent.py").read_text()
 
 
-def test_one_agent_of_its_own_and_one_of_yaml(tmp_path: Path) -> None:
+def test_a_folder_that_is_an_agent_gets_the_files_itself(tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text("root_agent = None\n")
     done = init(tmp_path, "--json")
     assert 0 == done.exit_code, done.output
     assert [str(tmp_path / name) for name in ("__init__.py", "services.py")] == json.loads(
         done.stdout
     )["written"]
-    (tmp_path / "agent.py").rename(tmp_path / "root_agent.yaml")
-    assert 0 == init(tmp_path, "--yes").exit_code
-    assert "MemoryPlugin" in (tmp_path / "__init__.py").read_text()
+
+
+@pytest.mark.filterwarnings("ignore:.*LlmAgentConfig is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("kind", ["python", "yaml"])
+def test_adk_loads_the_app_with_the_plugin(kind: str, tmp_path: Path) -> None:
+    agent = tmp_path / f"of_{kind}"
+    agent.mkdir()
+    if kind == "python":
+        code = 'from google.adk.agents import LlmAgent\nroot_agent = LlmAgent(name="one")\n'
+        (agent / "agent.py").write_text(code)
+    else:
+        (agent / "root_agent.yaml").write_text("name: one\nmodel: none\ninstruction: Answer.\n")
+    assert 0 == init(tmp_path).exit_code
+    loaded = AgentLoader(str(tmp_path)).load_agent(agent.name)
+    assert isinstance(loaded, App)
+    assert (agent.name, "one") == (loaded.name, loaded.root_agent.name)
+    assert [MemoryPlugin] == [type(plugin) for plugin in loaded.plugins]
 
 
 def test_an_app_of_the_users_own_is_left_alone(tmp_path: Path) -> None:
