@@ -94,7 +94,7 @@ def rows(dsn: str) -> int:
 
 def test_the_methods_have_the_signatures_of_the_base_class() -> None:
     bases = inspect.getmembers(BaseMemoryService, inspect.iscoroutinefunction)
-    assert len(bases) == 5
+    assert 4 <= len(bases) <= 5  # delete_memory is there from google-adk 2.13 on
     for name, base in bases:
         mine = getattr(OpenMemoryService, name)
         assert inspect.iscoroutinefunction(mine)
