@@ -217,7 +217,7 @@ class MemoryPlugin(BasePlugin):
         session = context.session
         own = [event for event in session.events if event.invocation_id == context.invocation_id]
         live = context.live_request_queue is not None
-        if context.is_aborted or not is_settled(own, live=live):
+        if getattr(context, "is_aborted", False) or not is_settled(own, live=live):
             return
         # A caller that leaves the loop at the answer consumed it; other agents may follow.
         answered = isinstance(context.agent, LlmAgent) and is_answered(own)
