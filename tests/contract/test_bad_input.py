@@ -292,7 +292,7 @@ NONSENSE: list[tuple[Callable[[PgHippocampusStore], Any], str]] = [
       for ttl in (0, -1, math.nan, math.inf, 1e30)],
     *[(lambda s, wanted=wanted: s.search(HERE, filter=wanted), "filter")
       for wanted in ({"$eq": 1},
-                     {"a": {"b": {"$regex": "x"}}}, {"n": {"$gt": math.nan}}, [], "", "x", 0)],
+                     {"a": {"b": {"$regex": "x"}}}, {"n": {"$gt": None}}, [], "", "x", 0)],
 ]  # fmt: skip
 
 

@@ -100,7 +100,7 @@ async def test_searches_without_a_query_are_batches_with_an_answer_each(
         store.asearch(users[0], limit=-1),
         return_exceptions=True,
     )
-    assert [len(found)] == batches
+    assert [len(set(wanted)) + 3] == batches  # equal ones run once
     *pages, wrong, above, negative = found
     assert [[(user, "k")] if user[1] == owner else [] for user, owner in wanted] == [
         [(item.namespace, item.key) for item in page] for page in cast("list[list[Item]]", pages)
