@@ -13,7 +13,7 @@ from google.genai import types
 
 BLOCK: Final = re.compile(r"<(PAST_CONVERSATIONS|MEMORIES)>\n(.*?)</\1>", re.DOTALL)
 """The tags around memories, from ADK's preload_memory and from our plugin."""
-LABEL: Final = re.compile(r"^- \[[^\]]*\] ")
+LINE_LABEL: Final = re.compile(r"^- \[[^\]]*\] ")
 QUESTION_MARKS: Final = ("?", "？")
 HAN: Final = re.compile(r"[\u4e00-\u9fff]")
 
@@ -44,7 +44,7 @@ def answer_of(texts: list[str]) -> str:
     if not message.endswith(QUESTION_MARKS):
         return "好的，记住了。" if is_chinese else "Noted."
     lines = [
-        LABEL.sub("", line)
+        LINE_LABEL.sub("", line)
         for _, block in BLOCK.findall("\n".join(texts))
         for line in block.splitlines()
         if line.strip() and not line.startswith("Time: ")

@@ -37,7 +37,8 @@ LITERALS = (
     ("of_slot", "true"), ("direction", "ASC"), ("tenant_literal", "'/a/b/'"),
     ("model_literal", "'use'"), ("cutoff_literal", "'2026-01-01'"), ("dimensions", "512"),
     ("table", "memories"), ("key", "m.tenant_id"), ("vector", ", 'embedding', m.embedding"),
-    ("marks", "writes"),
+    ("marks", "writes"), ("distance", "m.embedding <=> %(embedding)s::halfvec"),
+    ("similarity", "1 - (%(embedding)s::halfvec <=> %(embedding)s::halfvec)"),
 )  # fmt: skip
 """What fills the slots that code fills."""
 OF_BOTH_PLACES = {

@@ -68,7 +68,8 @@ async def test_variables_are_options(monkeypatch: pytest.MonkeyPatch) -> None:
                         "EMBEDDER": "use", "POOL_SIZE": "3"}.items():  # fmt: skip
         monkeypatch.setenv(f"HIPPOCAMPUS_{name}", value)
     async with make_store() as store:
-        assert {"default_ttl": 2.5, "sweep_interval_minutes": 7.0} == store.ttl_config
+        ttl = {"omit_expired": True, "default_ttl": 2.5, "sweep_interval_minutes": 7.0}
+        assert ttl == store.ttl_config
         assert ("hybrid", {"text", "tags[*]"}) == (store._search, set(store._fields or ()))
         assert "other" == (await store.engine.report()).schema
 

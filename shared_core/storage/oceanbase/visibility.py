@@ -48,7 +48,8 @@ def living(now: datetime, *, with_expired: bool = False) -> WhereClause:
 
 def still_read(now: datetime, *, with_expired: bool) -> WhereClause:
     """Return {still_read}; with_expired: items count also after they expired."""
-    items_too = " OR m.kind = 'item'" if with_expired else ""
+    items_too = " OR (m.kind = 'item' AND SUBSTR(m.namespace, 1, 10) <> '/memories/')"
+    items_too = items_too if with_expired else ""
     return WhereClause(f"(m.expires_at IS NULL OR m.expires_at > %s{items_too})", (now,))
 
 

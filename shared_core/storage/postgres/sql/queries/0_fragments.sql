@@ -22,8 +22,10 @@ m.superseded_at IS NULL AND m.demoted_at IS NULL
 AND (m.expires_at IS NULL OR m.expires_at > %(now)s)
 
 -- fragment: still_read
--- Items are read after they expired, until they are deleted, if the caller says so.
-(m.expires_at IS NULL OR m.expires_at > %(now)s OR (%(with_expired)s AND m.kind = 'item'))
+-- Items are read after they expired, until they are deleted, if the caller says so; shared memories
+-- are not.
+(m.expires_at IS NULL OR m.expires_at > %(now)s
+ OR (%(with_expired)s AND m.kind = 'item' AND NOT m.namespace ^@ '/memories/'))
 
 -- fragment: listed
 m.superseded_at IS NULL AND m.demoted_at IS NULL AND {still_read}

@@ -44,7 +44,8 @@ SELECT {item_columns}, {similarity}
 FROM (SELECT n.tenant_id, n.memory_id, min(n.distance) AS distance
       FROM nearest n GROUP BY n.tenant_id, n.memory_id) n
 CROSS JOIN LATERAL (SELECT * FROM memories m
-                    WHERE m.tenant_id = n.tenant_id AND m.memory_id = n.memory_id OFFSET 0) m
+                    WHERE {tenant_scope} AND m.tenant_id = n.tenant_id
+                      AND m.memory_id = n.memory_id OFFSET 0) m
 WHERE (n.distance < (SELECT max(distance) FROM nearest)
        OR (SELECT count(*) FROM nearest) < %(most)s)
   AND {below} AND {listed} AND {begun} AND {filter}
