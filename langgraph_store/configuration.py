@@ -43,7 +43,8 @@ def index_settings(index: IndexConfig | None) -> IndexSettings:
         return IndexSettings()
     _check_keys(index, "index", _INDEX_KEYS)
     given = cast("Mapping[str, Any]", index)
-    _check_keys(given.get("ann_index_config") or {}, "index['ann_index_config']", _ANN_KEYS)
+    if given.get("ann_index_config") is not None:
+        _check_keys(given["ann_index_config"], "index['ann_index_config']", _ANN_KEYS)
     distance = given.get("distance_type", "cosine")
     if distance not in get_args(Distance):
         raise InvalidInput(
@@ -68,6 +69,10 @@ def _embedders(
     embed: object, dims: int | None, distance: Distance
 ) -> tuple[object, Embeddings | None]:
     """Return the embedder for open_memory(), and LangChain's object for it."""
+    if embed is None and dims is not None:
+        raise InvalidInput(
+            f"index['dims'] {dims} needs 'embed': without it the model of the database decides"
+        )
     if embed is None:
         return None, None
     if isinstance(embed, str) and embed not in BUNDLED and not embed.startswith("google:"):
@@ -92,7 +97,7 @@ def _by_name(name: str) -> Embeddings:
         )
     try:
         return ensure_embeddings(name)
-    except (ImportError, ValueError) as error:
+    except Exception as error:  # foreign code may raise anything
         raise InvalidInput(
             f"index['embed'] {shown(name)} cannot be loaded by LangChain: {error}; without it take"
             f" one of {known}"

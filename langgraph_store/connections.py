@@ -46,15 +46,22 @@ def size_of(conn: object) -> int | None:
     return size if isinstance(size, int) and not isinstance(conn, str | Path) else None
 
 
-def with_options(conninfo: str, options: Mapping[str, Any]) -> str:
+def with_options(address: str | Path | None, options: Mapping[str, Any]) -> str | Path | None:
     """Return a DSN with options of libpq. Raises InvalidInput for an unknown option."""
     sent = {name: value for name, value in options.items() if name not in _NOT_SENT}
     if not sent:
-        return conninfo
+        return address
+    if not isinstance(address, str) or not all(
+        isinstance(name, str) and isinstance(value, str | int | float)
+        for name, value in sent.items()
+    ):
+        raise InvalidInput(
+            f"options of connections need the DSN of a server and plain values, got {shown(sent)}"
+        )
     from psycopg import ProgrammingError
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
     try:
-        return make_conninfo(conninfo, **(conninfo_to_dict(conninfo) | sent))
+        return make_conninfo(address, **(conninfo_to_dict(address) | sent))
     except ProgrammingError as error:
         raise InvalidInput(f"the options of the connection cannot be used: {error}") from error

@@ -128,16 +128,22 @@ class _OpGroup:
                 if place in errors:
                     future.set_exception(errors[place])
                 else:
-                    result = results[place]
-                    future.set_result(deepcopy(result) if number else result)
+                    future.set_result(_copied(results[place]) if number else results[place])
 
 
 def _sameness(op: Op) -> str:
     """Return what equal reads share, or writes to one address."""
     try:
-        return repr((op.namespace, op.key)) if isinstance(op, PutOp) else repr(op)
+        return repr((*op.namespace, op.key)) if isinstance(op, PutOp) else repr(op)
     except Exception:  # noqa: BLE001 # values of the caller, whose operation fails for itself later
         return f"{id(op)}"
+
+
+def _copied(result: Result) -> Result:
+    try:
+        return deepcopy(result)
+    except RecursionError:  # nested hundreds of levels deep: the callers share it
+        return result
 
 
 def _open(group: _Alike) -> _Alike:

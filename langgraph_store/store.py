@@ -125,8 +125,7 @@ class PgHippocampusStore(BaseStore):
             raise InvalidInput("give llm and privacy to open_memory(), which made the engine")
         pool = checked_pool(pool_config)
         address = uri_of(uri)
-        if pool.get("kwargs"):
-            address = with_options(str(address), pool["kwargs"])
+        address = with_options(address, pool.get("kwargs") or {})
         self._engine = engine or open_memory(
             address,
             item_embedder=settings.embedder,

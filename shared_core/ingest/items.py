@@ -284,6 +284,7 @@ async def _rest(
         vector=request.vector,
         terms=request.terms,
         besides=[hit.memory.memory_id for hit in hits],
+        with_expired=False,
     )
     [found] = await storage.items.find_items([rest])
     return [replace(item, score=None) for item in found]
@@ -483,7 +484,13 @@ class _Batch:
         """Do the last write to each address; if it fails, try the one before it."""
         waiting: dict[ItemAddress, list[int]] = {}
         for place in places:
-            waiting.setdefault(self._address(place), []).append(place)
+            address = self._address(place)
+            try:
+                waiting.setdefault(address, []).append(place)
+            except TypeError:  # it cannot be hashed
+                self._errors[place] = InvalidInput(
+                    f"an item needs a namespace of labels and a key, got {shown(address)}"
+                )
         for superseded in waiting.values():
             superseded[:-1] = [place for place in superseded[:-1] if self._may_write(place)]
         while waiting:

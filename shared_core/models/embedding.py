@@ -221,7 +221,13 @@ class Embedding:
             except EmbeddingMismatch:
                 if not self._may_stand_beside:
                     raise
-                await self._storage.add_model(await self.model(), dimensions)
+                model, stored = await self.model(), await self._storage.active_model()
+                await self._storage.add_model(model, dimensions)
+                log.warning(
+                    "items have vectors of %r beside those of %r, the model of the database: what"
+                    " was put with another model is not found by meaning until it is put again",
+                    model, stored and stored[0],
+                )  # fmt: skip
             self._dimensions = dimensions
         elif dimensions != self._dimensions:
             raise EmbeddingMismatch(

@@ -38,14 +38,14 @@ def cold() -> type[ColdEmbedder]:
 
 def spy_on_recall(engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Return what each recall finds when its deadline begins: whether all is warm."""
-    recall, found = engine.recall, list[bool]()
+    find, found = engine.recall.find, list[bool]()
 
     async def spied(*arguments: Any, **options: Any) -> Any:
         embedder: Any = engine._handle.embedding._embedder
         found.append(embedder.is_loaded and engine._lifecycle.is_open)
-        return await recall(*arguments, **options)
+        return await find(*arguments, **options)
 
-    monkeypatch.setattr(engine, "recall", spied)
+    monkeypatch.setattr(engine.recall, "find", spied)
     return found
 
 

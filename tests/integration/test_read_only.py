@@ -21,6 +21,7 @@ from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres
 from shared_core.storage.postgres.connection.embedded_server import CLUSTER
 
 HERE = ("read", "alice")
+LIVING: Any = {"omit_expired": True}
 SHARED = memories_namespace("app", "alice")
 
 
@@ -59,14 +60,14 @@ def test_reads_work_where_a_session_may_only_read(dsn: str, by: str) -> None:
                 name = conninfo_to_dict(dsn)["dbname"]
                 admin.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
             read_only = dsn
-        with PgHippocampusStore(read_only) as reader:
+        with PgHippocampusStore(read_only, ttl=LIVING) as reader:
             check(reader)
             assert None is reader.get(HERE, "new")
 
 
 def test_a_read_only_memory_without_vectors_finds_nothing(dsn: str) -> None:
     read_only = make_conninfo(dsn, options="-c default_transaction_read_only=on")
-    with PgHippocampusStore(read_only) as reader:
+    with PgHippocampusStore(read_only, ttl=LIVING) as reader:
         assert reader.search(HERE, query="tea") == reader.search(SHARED, query="tea") == []
 
 
@@ -99,7 +100,7 @@ def standby() -> Iterator[tuple[str, str]]:
 
 def test_reads_work_on_a_hot_standby_and_show_what_it_was_sent(standby: tuple[str, str]) -> None:
     primary, replica = standby
-    with PgHippocampusStore(primary) as writer, PgHippocampusStore(replica) as reader:
+    with PgHippocampusStore(primary) as writer, PgHippocampusStore(replica, ttl=LIVING) as reader:
         with psycopg.connect(replica) as asked:
             assert (True,) == asked.execute("SELECT pg_is_in_recovery()").fetchone()
         fill(writer)

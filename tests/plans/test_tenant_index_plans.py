@@ -21,6 +21,7 @@ DIMENSIONS = 64
 LARGE = 4_000
 SMALL = 100
 VALUES = {
+    "with_expired": False,
     "path": "/", "path_end": "0", "now": "2100-01-01", "limit": 10, "offset": 0, "candidates": 40,
     "few": 500, "model": "m", "embedding": HalfVector(np.ones(DIMENSIONS)),
 }  # fmt: skip
@@ -140,7 +141,13 @@ def test_a_path_with_few_memories_is_left_to_the_exact_search(
 def test_the_exact_search_never_takes_the_index(
     filled: psycopg.Connection[Any], tenant: str
 ) -> None:
-    found = plan(filled, statement("search_items"), tenant)
+    exact = (("similarity", "1 - min(v.embedding <=> %(embedding)s::halfvec)"),)
+    found = plan(filled, statement("search_items", literals=exact), tenant)
+    assert not {node.get("Index Name") for node in found} & {index_of(filled).name}
+    nearest = (
+        ("similarity", "1 - n.distance"), ("distance", "m.embedding <=> %(embedding)s::halfvec"),
+    )  # fmt: skip
+    found = plan(filled, statement("search_nearest", literals=nearest), tenant, most=140)
     assert not {node.get("Index Name") for node in found} & {index_of(filled).name}
 
 

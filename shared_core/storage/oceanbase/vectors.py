@@ -155,9 +155,9 @@ class OceanBaseVectors(OceanBasePart):
             if active_model(tx) is None:
                 tx.insert(
                     "embedding_models",
-                    ("model", "dimensions", "active", "created_at"),
-                    [(model, dimensions, 1, now)],
-                    update=("active",),
+                    ("model", "dimensions", "active", "beside", "created_at"),
+                    [(model, dimensions, 1, 0, now)],
+                    update=("active", "beside"),
                 )
             return active_model(tx) or (model, dimensions)
 
@@ -172,17 +172,21 @@ class OceanBaseVectors(OceanBasePart):
 
     async def add_model(self, model: str, dimensions: int) -> None:
         await self._make_table(dimensions)
-        known = (await self._database.read(models)).get(model)
-        if known is None:
+        of_model = "SELECT dimensions, active OR beside FROM embedding_models WHERE model = %s"
+        known = await self._database.read(lambda tx: tx.one(of_model, [model]))
+        if known is None or not known[1]:
             columns, now = ("model", "dimensions", "active", "beside", "created_at"), self._clock()
 
-            def work(tx: Transaction) -> int:
+            def work(tx: Transaction) -> Row | None:
                 row = (model, dimensions, 0, 1, now)
                 tx.insert("embedding_models", columns, [row], ignore=True)
-                return models(tx)[model]
+                marked = "UPDATE embedding_models SET beside = 1 WHERE model = %s AND active = 0"
+                tx.run(marked, [model])
+                return tx.one(of_model, [model])
 
             known = await self._database.write(work, ALL)
-        check_dimensions(model, dimensions, known)
+        assert known is not None
+        check_dimensions(model, dimensions, known[0])
 
     async def _make_table(self, dimensions: int) -> None:
         if not 0 < dimensions <= MOST_DIMENSIONS:

@@ -115,9 +115,9 @@ class PostgresStorage:
 
     async def add_model(self, model: str, dimensions: int) -> None:
         values = {"model": model, "dimensions": dimensions, "now": self._clock()}
-        known = step("model_dimensions", values)
+        known = step("model_in_use", values)
         [rows] = await self._database.run(ROOT, known)
-        if not rows:
+        if not rows or not rows[0][1]:
             *_, rows = await self._database.run(ROOT, step("add_model_beside", values), known)
         check_dimensions(model, dimensions, rows[0][0])
 
@@ -127,7 +127,8 @@ class PostgresStorage:
         if rows != [(model, dimensions)]:
             # Written once in the life of a schema: opening a memory writes nothing that all share.
             values = {"model": model, "dimensions": dimensions, "now": self._clock()}
-            names = ("drop_unused_model", "add_model") if rows else ("add_model",)
+            drops = ("drop_unused_model",) if rows else ()
+            names = (*drops, "take_beside", "add_model")
             with suppress(StorageReadOnly, PermissionDenied, EmbeddingMismatch):
                 *_, rows = await self._database.run(ROOT, *steps(values, *names), active)
         if not rows:  # the database holds no vector, so none can be of another model

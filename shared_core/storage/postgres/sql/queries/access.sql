@@ -26,10 +26,20 @@ INSERT INTO embedding_models (model, dimensions, created_at)
 VALUES (%(model)s, %(dimensions)s, %(now)s)
 ON CONFLICT DO NOTHING
 
+-- name: take_beside
+-- Makes a model of a store's items the one of the database, which has none.
+UPDATE embedding_models SET active = true, beside = false
+WHERE model = %(model)s AND beside
+  AND NOT EXISTS (SELECT FROM embedding_models a WHERE a.active)
+
 -- name: add_model_beside
 INSERT INTO embedding_models (model, dimensions, active, beside, created_at)
 VALUES (%(model)s, %(dimensions)s, false, true, %(now)s)
-ON CONFLICT DO NOTHING
+ON CONFLICT (model) DO UPDATE SET beside = true WHERE NOT embedding_models.active
+
+-- name: model_in_use
+-- The dimensions of a model, and whether anybody uses it.
+SELECT dimensions, active OR beside FROM embedding_models WHERE model = %(model)s
 
 -- name: forget_plans
 -- Lets this connection plan every statement anew, for the present size of the tables.
