@@ -338,7 +338,7 @@ class OpenMemoryService(BaseMemoryService):
         scope = Scope(app_name, user_id)
         deleted = await self._engine.forget(scope, memory_id)
         if not deleted and self._options.memories == "turns":
-            await self._engine.forget_turns(scope, None, [memory_id])
+            await self._engine.forget_events(scope, [memory_id])
         invocation_cache.clear()
 
     async def delete_session_memory(self, *, app_name: str, user_id: str, session_id: str) -> int:

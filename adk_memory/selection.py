@@ -52,7 +52,7 @@ def looked_up(query: str) -> Callable[[str], bool] | None:
 def facts_below_turns(hits: Sequence[Hit]) -> list[Hit]:
     """Return the hits with each fact below the turn that it was drawn from.
 
-    A turn of which a part has ended stays where it is.
+    A turn stays where it is if a part of it has ended.
     """
     ordered = [*hits]
     for turn in hits:

@@ -60,7 +60,9 @@ def index_settings(index: IndexConfig | None) -> IndexSettings:
         config=index,
         embedder=embedder,
         embeddings=embeddings,
-        fields=None if fields is None else field_paths([fields] if fields == "$" else fields),
+        fields=None
+        if fields is None
+        else field_paths([fields] if isinstance(fields, str) else fields),
         distance=distance,
     )
 

@@ -24,7 +24,7 @@ def uri_of(conn: object) -> str | Path | None:
     """
     if conn is None or isinstance(conn, str | Path):
         return conn
-    from psycopg import AsyncConnection, Connection  # whoever gives one has loaded it
+    from psycopg import AsyncConnection, Connection  # a caller with a connection has loaded it
     from psycopg.conninfo import make_conninfo
 
     if isinstance(conn, Connection | AsyncConnection):
@@ -56,7 +56,8 @@ def with_options(address: str | Path | None, options: Mapping[str, Any]) -> str 
         for name, value in sent.items()
     ):
         raise InvalidInput(
-            f"options of connections need the DSN of a server and plain values, got {shown(sent)}"
+            "options of connections need the DSN of a server, and names with texts or numbers, got"
+            f" {', '.join(map(shown, sent))}"
         )
     from psycopg import ProgrammingError
     from psycopg.conninfo import conninfo_to_dict, make_conninfo

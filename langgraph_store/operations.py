@@ -46,7 +46,7 @@ Paths = Mapping[str, list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a store reads: how a query finds, by which distance, and whether expired items too.
+    """How a store reads: the kind of search, the distance of vectors, and expired items or not.
 
     search: None is "hybrid" in the shared memories namespace, and "vector" elsewhere.
     """

@@ -121,8 +121,10 @@ class PgHippocampusStore(BaseStore):
         self._closed = False
         self._opened_on: asyncio.AbstractEventLoop | None = None
         self._owns_engine = engine is None
-        if engine is not None and (llm, privacy) != (None, None):
-            raise InvalidInput("give llm and privacy to open_memory(), which made the engine")
+        if engine is not None and (llm, privacy, settings.embedder) != (None, None, None):
+            raise InvalidInput(
+                "give llm, privacy and index['embed'] to open_memory(), which made the engine"
+            )
         pool = checked_pool(pool_config)
         address = uri_of(uri)
         address = with_options(address, pool.get("kwargs") or {})

@@ -57,13 +57,14 @@ from shared_core.knowledge.graph import Graph
 from shared_core.knowledge.reflection import ReflectionReport
 from shared_core.knowledge.service import ConsolidationJobs, Runs
 from shared_core.lifecycle import Background, Handle, StorageLifecycle
+from shared_core.models.embedders import resolve_embedder
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.relation_schema import DECLARED, Relations
 from shared_core.ports.erasures import ErasureReceipt
 from shared_core.ports.items import ItemOp, ItemResult
 from shared_core.ports.jobs import ExtractionStrategy, JobType
 from shared_core.ports.runs import Fact
-from shared_core.ports.storage import Clock, Embedder, Extractor, Storage, StorageReport
+from shared_core.ports.storage import Clock, Extractor, Storage, StorageReport
 from shared_core.privacy.redaction import PRESETS, PrivacyPolicy
 from shared_core.privacy.sanitizing import Intake
 from shared_core.profiles.pipeline import ProfilePipeline
@@ -605,15 +606,16 @@ class MemoryEngine:
         """
         return await deletion.forget(self._handle, scope, keys)
 
-    async def forget_turns(
-        self, scope: Scope, thread_id: str | None, event_ids: Sequence[str]
-    ) -> int:
+    async def forget_turns(self, scope: Scope, thread_id: str, event_ids: Sequence[str]) -> int:
         """Delete turns of a thread for good, by event id; return the number of deleted memories.
 
-        A turn that is not remembered yet never will be. thread_id: None for every thread that
-        remembers such a turn.
+        A turn that is not remembered yet never will be.
         """
         return await deletion.forget_turns(self._handle, scope, thread_id, event_ids)
+
+    async def forget_events(self, scope: Scope, event_ids: Sequence[str]) -> int:
+        """Do as forget_turns() in every thread that remembers one of the turns."""
+        return await deletion.forget_events(self._handle, scope, event_ids)
 
     async def forget_thread(self, scope: Scope, thread_id: str) -> int:
         """Delete everything derived from a thread alone; return the number of deleted memories.
@@ -714,7 +716,7 @@ class MemoryEngine:
 
     async def reembed(
         self,
-        embedder: Embedder,
+        embedder: object,
         *,
         drop_old: bool = False,
         text_of_field: TextOfField | None = None,
@@ -727,7 +729,7 @@ class MemoryEngine:
         what others stored with the old model meanwhile.
 
         Args:
-            embedder: the new model.
+            embedder: the new model, in the forms of open_memory().
             drop_old: delete the old vectors at the end.
             text_of_field: returns the text that was embedded under a name of a value, for items
                 with fields of their own.
@@ -737,8 +739,8 @@ class MemoryEngine:
             ModelUnavailable: the embedder failed. Its vectors so far stay; nothing else changed.
         """
         return await reembedding.reembed(
-            self._handle, embedder, drop_old=drop_old, text_of_field=text_of_field,
-            progress=progress,
+            self._handle, resolve_embedder(embedder), drop_old=drop_old,
+            text_of_field=text_of_field, progress=progress,
         )  # fmt: skip
 
     async def dsn(self) -> str:

@@ -44,30 +44,26 @@ async def forget(handle: Handle, scope: Scope, keys: str | UUID | Sequence[str |
 
 @measured("forget_turns", FORGOTTEN)
 async def forget_turns(
-    handle: Handle, scope: Scope, thread_id: str | None, event_ids: Sequence[str]
+    handle: Handle, scope: Scope, thread_id: str, event_ids: Sequence[str]
 ) -> int:
-    """Delete turns of a thread for good; return the number of deleted memories.
-
-    thread_id: None for every thread that remembers one of them.
-    """
+    """Delete turns of a thread for good; return the number of deleted memories."""
     turns = names_of(event_ids, "event_ids")
-    if thread_id is not None and not _may_exist(scope, thread_id):
+    if not _may_exist(scope, thread_id):
         return 0
     named = [event_id for event_id in turns if storable(event_id)]
-    tenant, storage = scope_path(scope), await handle.storage()
-    if thread_id is not None:
-        threads = [thread_id]
-    else:
-        where = (one_of("event_id", named),)
-        [rows] = await storage.read(
-            tenant, [Select("memory_sources", ("thread_id",), where, is_distinct=True)]
-        )
-        threads = [thread for (thread,) in rows]
-    deleted = 0
-    for thread in threads:
-        forgotten = partial(forgetting.forget_turns, thread, named, handle.clock())
-        deleted += await storage.transact(tenant, forgotten)
-    return deleted
+    storage = await handle.storage()
+    forgotten = partial(forgetting.forget_turns, thread_id, named, handle.clock())
+    return await storage.transact(scope_path(scope), forgotten)
+
+
+async def forget_events(handle: Handle, scope: Scope, event_ids: Sequence[str]) -> int:
+    """Delete turns for good in every thread that remembers one; return how many memories went."""
+    named = [one for one in names_of(event_ids, "event_ids") if storable(one)]
+    threads = Select(
+        "memory_sources", ("thread_id",), (one_of("event_id", named),), is_distinct=True
+    )
+    [rows] = await (await handle.storage()).read(scope_path(scope), [threads])
+    return sum([await forget_turns(handle, scope, thread, named) for (thread,) in rows])
 
 
 @measured("forget_thread", FORGOTTEN)

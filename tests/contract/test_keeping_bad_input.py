@@ -72,7 +72,7 @@ CALLS: list[tuple[Call, str]] = [
     (lambda m: m.accesses.record_now(ANN, "k"), "memory_ids must be UUIDs"),
     (lambda m: m.accesses(ANN, 7), "memory_ids must be a list"),  # type: ignore[arg-type]
     (lambda m: m.forget_turns(ANN, "t", None), "event_ids must be"),  # type: ignore[arg-type]
-    (lambda m: m.forget_turns(ANN, 7, ["e"]), "thread_id must be a text"),  # type: ignore[arg-type]
+    (lambda m: m.forget_turns(ANN, None, ["e"]), "thread_id must be a text"),  # type: ignore[arg-type]
     (lambda m: m.forget_thread(ANN, 7), "thread_id must be a text"),  # type: ignore[arg-type]
     (lambda m: m.slice(ANN, zone="Mars/Olympus"), "zone must be a time zone.*'Mars/Olympus'"),
     *[

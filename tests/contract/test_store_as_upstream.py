@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,12 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.store.base import PutOp
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from langgraph_store import PgHippocampusStore
-from shared_core import InvalidInput, Scope, open_memory
+from langgraph_store import BatchError, PgHippocampusStore
+from shared_core import InvalidInput, Scope, open_memory, run_sync
+from shared_core.ports import WriteItem
 
 HERE = ("app", "ann", "notes")
+ANN = Scope("app", "ann")
 FAR = ("app", "bob", "profile", "user", "me")
 
 
@@ -71,7 +74,8 @@ def test_a_number_that_a_stored_vector_cannot_hold_is_refused(empty_dsn: str) ->
     [
         ({"dims": 0}, "dims"), ({"dims": "2"}, "dims"), ({"dims": True}, "dims"),
         ({"distance_type": "hamming"}, "hamming.*cosine"), ({"distance": "l2"}, "distance"),
-        ({"ann_index_config": {"lists": 3}}, "lists"), ({"fields": ""}, "field path"),
+        ({"ann_index_config": {"lists": 3}}, "lists"), ({"ann_index_config": []}, "ann_index"),
+        ({"fields": ""}, "field path"), ({"embed": None}, "'dims'.*'embed'"),
         ({"embed": "e6"}, "e6.*e5"), ({"embed": "nobody:x"}, "nobody"),
         ({"embed": "e5", "dims": 512}, "512.*384"),
     ],
@@ -89,6 +93,8 @@ def test_an_index_that_cannot_be_used_is_refused_by_name(
         ({"ttl": {"omit": True}}, "omit"), ({"pool_config": {"size": 3}}, "size"),
         ({"pool_config": {"max_size": "3"}}, "max_size"),
         ({"pool_config": {"kwargs": {"hots": "x"}}}, "hots"), ({"index": ["x"]}, "index"),
+        ({"pool_config": {"kwargs": {1: 2}}}, "names with texts"),
+        ({"pool_config": {"kwargs": {"user": object()}}}, "names with texts"),
     ],
 )  # fmt: skip
 def test_other_configurations_are_refused_by_name_too(
@@ -96,6 +102,20 @@ def test_other_configurations_are_refused_by_name_too(
 ) -> None:
     with pytest.raises(InvalidInput, match=said):
         PgHippocampusStore(empty_dsn, **options)
+
+
+def test_what_a_pool_is_told_needs_a_server_and_its_secrets_stay_out_of_errors() -> None:
+    told = {"kwargs": {"application_name": "x", "password": "s3cret", "port": object()}}
+    with pytest.raises(InvalidInput, match="DSN of a server") as refused:
+        PgHippocampusStore(pool_config=told)
+    assert "s3cret" not in str(refused.value)
+    PgHippocampusStore(pool_config={"kwargs": {"autocommit": True}})
+
+
+def test_an_engine_has_its_embedder(empty_dsn: str) -> None:
+    engine = open_memory(empty_dsn, embedder=Plane())
+    with pytest.raises(InvalidInput, match="'embed'"):
+        PgHippocampusStore(engine=engine, index=index())
 
 
 def test_vectors_of_other_dimensions_than_said_are_refused_and_nothing_is_written(
@@ -254,7 +274,7 @@ def test_filters_compare_with_infinity_and_nan(dsn: str, condition: Any, kept: s
 @pytest.mark.both_engines
 async def test_reembed_leaves_the_model_of_a_store_alone(dsn: str) -> None:
     async with open_memory(dsn, embedder="use", worker=False) as memory:
-        await memory.remember(Scope("app", "ann"), "Ann likes tea.")
+        await memory.remember(ANN, "Ann likes tea.")
         async with PgHippocampusStore(dsn, index=index()) as store:
             await store.aput(HERE, "k", {"text": "1 0"})
             report = await memory.reembed(Words())
@@ -262,8 +282,86 @@ async def test_reembed_leaves_the_model_of_a_store_alone(dsn: str) -> None:
             [found] = await store.asearch(HERE, query="1 0")
             assert found.score == pytest.approx(1.0, abs=1e-3)
     async with open_memory(dsn, embedder=Words(), worker=False) as memory:
-        [hit] = await memory.search(Scope("app", "ann"), "tea")
+        [hit] = await memory.search(ANN, "tea")
         assert "Ann likes tea." == hit.memory.text
+
+
+@pytest.mark.both_engines
+async def test_a_model_that_reembed_left_stays_with_a_store_that_takes_it(
+    dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_memory(dsn, embedder=Words(), worker=False) as memory:
+        await memory.remember(ANN, "Ann likes tea.")
+        await memory.reembed(Letter(), drop_old=True)  # the name of "words" stays behind
+    async with PgHippocampusStore(dsn, index={"embed": Words()}) as store:  # type: ignore[typeddict-item]
+        await store.aput(HERE, "k", {"text": "tea"})
+        assert "'words' beside those of 'letter'" in caplog.text
+        async with open_memory(dsn, embedder=Letter(), worker=False) as memory:
+            report = await memory.reembed(Third())
+            assert (1, 0) == (report.embedded, report.left)
+        [found] = await store.asearch(HERE, query="tea")
+        assert found.score == pytest.approx(1.0, abs=1e-3)
+
+
+@pytest.mark.both_engines
+async def test_the_model_of_a_store_becomes_that_of_a_database_without_one(dsn: str) -> None:
+    async with (
+        open_memory(dsn, embedder=Letter(), worker=False) as memory,
+        PgHippocampusStore(dsn, index={"embed": Words()}) as store,  # type: ignore[typeddict-item]
+    ):
+        await memory.remember(ANN, "Ann likes tea.")
+        await store.aput(HERE, "k", {"text": "tea"})
+        await memory.erase(ANN)
+    async with open_memory(dsn, embedder=Words(), worker=False) as memory:
+        await memory.remember(ANN, "Ann likes tea.")
+        assert "words" == (await memory.report()).model
+        assert 1 == (await memory.reembed(Letter())).embedded
+
+
+@pytest.mark.both_engines
+def test_a_search_by_both_finds_nothing_that_has_expired(dsn: str) -> None:
+    now = [datetime(2026, 3, 1, tzinfo=UTC)]
+    engine = open_memory(dsn, embedder=Words(), clock=lambda: now[0], worker=False)
+    store = PgHippocampusStore(engine=engine, search="hybrid")
+    store.put(HERE, "gone", {"text": "tea"}, ttl=1)
+    store.put(HERE, "there", {"text": "tea"})
+    now[0] += timedelta(minutes=2)
+    assert ["there"] == [item.key for item in store.search(HERE, query="tea")]
+    assert {"gone", "there"} == {item.key for item in store.search(HERE)}
+    run_sync(engine.close())
+
+
+async def test_what_cannot_be_copied_is_shared_by_equal_reads(empty_dsn: str) -> None:
+    deep: Any = {}
+    for _ in range(480):
+        deep = {"d": deep}
+    async with PgHippocampusStore(empty_dsn) as store:
+        await store.aput(HERE, "deep", deep, index=False)
+        await store.aput(HERE, "flat", {"n": 1}, index=False)
+        keys = ("deep", "deep", "flat", "flat")
+        found = await asyncio.gather(*(store.aget(HERE, key) for key in keys))
+        assert [deep, deep, {"n": 1}, {"n": 1}] == [item.value for item in found if item]
+        assert found[2] is not found[3]
+
+
+async def test_writes_to_one_address_keep_their_order_however_it_is_written(empty_dsn: str) -> None:
+    async with PgHippocampusStore(empty_dsn) as store:
+        ways: list[Any] = [HERE, [*HERE], HERE]
+        await asyncio.gather(
+            *(store.aput(way, "k", {"n": n}, index=False) for n, way in enumerate(ways))
+        )
+        assert {"n": 2} == (await store.aget(HERE, "k")).value  # type: ignore[union-attr]
+
+
+async def test_an_address_that_is_none_fails_alone(empty_dsn: str) -> None:
+    async with open_memory(empty_dsn, embedder=Words(), worker=False) as memory:
+        odd: Any = (HERE, ["k"])
+        with pytest.raises(BatchError) as failed:
+            await memory.run_item_ops(
+                [WriteItem(address=odd, value={"n": 1}), WriteItem(address=(HERE, "k"), value={})]
+            )
+        assert [0] == [*failed.value.errors]
+        assert isinstance(failed.value.errors[0], InvalidInput)
 
 
 class Words:
@@ -276,3 +374,18 @@ class Words:
 
     async def embed_query(self, text: str) -> Any:
         return await self.embed_passages([text])
+
+
+class Letter(Words):
+    """Another model: how long a text is."""
+
+    model = "letter"
+
+    async def embed_passages(self, texts: Any) -> Any:
+        return np.array([[float(len(text)), 1.0, 0.0] for text in texts], np.float32)
+
+
+class Third(Letter):
+    """The same numbers under another name."""
+
+    model = "third"

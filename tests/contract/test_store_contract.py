@@ -39,7 +39,8 @@ def clock() -> list[datetime]:
 def ours(dsn: str, clock: list[datetime]) -> Iterator[PgHippocampusStore]:
     """Our store, whose time stands still."""
     engine = open_memory(dsn, embedder=word_vectors, clock=lambda: clock[0])
-    yield PgHippocampusStore(engine=engine, index=INDEX)
+    fields: Any = {"fields": INDEX["fields"]}
+    yield PgHippocampusStore(engine=engine, index=fields)
     run_sync(engine.close())
 
 
