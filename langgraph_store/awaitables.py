@@ -19,7 +19,7 @@ class Done:
 
     def __await__(self) -> Generator[Any, None, None]:
         return
-        yield
+        yield  # makes this a generator, as __await__ must return an iterator
 
 
 class Count(int):

@@ -264,9 +264,11 @@ class PgHippocampusStore(BaseStore):
         self._closed = False
         await self._engine.open()
 
-    def sweep_ttl(self) -> Count | Coroutine[Any, Any, int]:
+    def sweep_ttl(self) -> Count:
         """Delete all expired items now; return their number. It may be awaited."""
-        return self._sweep() if self._is_on_own_loop() else Count(run_sync(self._sweep()))
+        if self._is_on_own_loop():
+            return cast(Count, self._sweep())  # a coroutine: there it must be awaited
+        return Count(self._swept())
 
     def _swept(self) -> int:
         return run_sync(self._sweep())
@@ -292,14 +294,14 @@ class PgHippocampusStore(BaseStore):
         self._sweeps_by_itself = self._sweep_interval_s is not None
         return self._sweeper.start(interval_s or SWEEP_INTERVAL_MINUTES * SECONDS_PER_MINUTE)
 
-    def stop_ttl_sweeper(self, timeout: float | None = None) -> Count | Coroutine[Any, Any, bool]:
+    def stop_ttl_sweeper(self, timeout: float | None = None) -> Count:
         """Stop sweeping; return whether no sweep runs any more after timeout seconds.
 
         It may be awaited.
         """
         self._sweeps_by_itself = False
         if self._is_on_own_loop():
-            return asyncio.to_thread(self._sweeper.stop, timeout)
+            return cast(Count, asyncio.to_thread(self._sweeper.stop, timeout))
         return Count(self._sweeper.stop(timeout))
 
     def close(self) -> None:

@@ -251,6 +251,18 @@ def test_a_page_holds_what_there_is(dsn: str) -> None:
         assert {None} == {item.score for item in both} and 6 == len(both)
 
 
+@pytest.mark.both_engines
+def test_among_many_that_are_equally_near_the_newest_comes_first(dsn: str) -> None:
+    with PgHippocampusStore(dsn, index=index()) as store:
+        names = [f"{number:03}" for number in range(300)]
+        for begin in range(0, 300, 30):
+            store.batch([PutOp(HERE, key, {"text": "1 0"}) for key in names[begin : begin + 30]])
+        pages = [store.search(HERE[:2], query="1 0", limit=10, offset=at) for at in (0, 10, 140)]
+        listed = store.search(HERE[:2], limit=300)
+        for at, page in zip((0, 10, 140), pages, strict=True):
+            assert [i.key for i in listed[at : at + 10]] == [item.key for item in page]
+
+
 @pytest.mark.parametrize(
     ("condition", "kept"),
     [
