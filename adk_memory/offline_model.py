@@ -16,10 +16,12 @@ BLOCK: Final = re.compile(r"<(PAST_CONVERSATIONS|MEMORIES)>\n(.*?)</\1>", re.DOT
 LINE_LABEL: Final = re.compile(r"^- \[[^\]]*\] ")
 QUESTION_MARKS: Final = ("?", "？")
 HAN: Final = re.compile(r"[\u4e00-\u9fff]")
+ANSWERS: Final = ("I remember", "我记得", "这件事我不记得")
+"""How its own answers begin. They become memories too, and say nothing new."""
 
 
 class QuotesMemory(BaseLlm):
-    """Answers a question with the first memory in the request that is no question.
+    """Answers a question with the first memory that is neither a question nor an answer of its own.
 
     It says "Noted." to any other message, and answers Chinese in Chinese.
     """
@@ -49,7 +51,11 @@ def answer_of(texts: list[str]) -> str:
         for line in block.splitlines()
         if line.strip() and not line.startswith("Time: ")
     ]
-    memories = [line for line in lines if not line.rstrip().endswith(QUESTION_MARKS)]
+    memories = [
+        line
+        for line in lines
+        if not line.rstrip().endswith(QUESTION_MARKS) and not line.startswith(ANSWERS)
+    ]
     if not memories:
         return "这件事我不记得。" if is_chinese else "I remember nothing about that."
     return f"我记得：{memories[0]}" if is_chinese else f"I remember: {memories[0]}"

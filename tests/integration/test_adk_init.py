@@ -127,6 +127,14 @@ def test_the_stand_in_answers_questions_in_both_languages_from_the_first_stateme
     assert "Noted." == answer_of([block, "It is there."])
 
 
+def test_the_stand_in_does_not_quote_its_own_answers() -> None:
+    own = "- [2026, assistant] I remember: A.\n- [2026, assistant] 我记得：甲。\n"
+    block = f"<MEMORIES>\n{own}- [2026, user] It is here.\n</MEMORIES>"
+    assert "I remember: It is here." == answer_of([block, "Where is it?"])
+    empty = f"<MEMORIES>\n{own}</MEMORIES>"
+    assert "I remember nothing about that." == answer_of([empty, "Where is it?"])
+
+
 @pytest.mark.parametrize("language", TALKS)
 @pytest.mark.parametrize("command", ["web", "api_server"])
 def test_servers_remember_over_http(
@@ -139,7 +147,7 @@ def test_servers_remember_over_http(
         for fact in facts:
             assert noted == say(client, "assistant", told, fact)
         said = ""
-        for _ in range(50):  # facts and vectors follow the answer
+        for _ in range(200):  # facts and vectors follow the answer
             said = say(client, "assistant", new_session(client, "assistant"), question)
             if answer in said:
                 break
@@ -205,7 +213,7 @@ def test_the_page_of_adk_web_remembers_in_a_real_browser(
         open_page(browser, url)
         for fact in facts:
             ask_the_page(browser, fact, noted)
-        for _ in range(20):  # facts and vectors follow the answer
+        for _ in range(50):  # facts and vectors follow the answer
             open_page(browser, url)
             assert noted not in browser.text()  # a new session
             ask_the_page(browser, question, {"en": "I remember", "zh": "记得"}[language])
