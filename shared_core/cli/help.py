@@ -10,6 +10,7 @@ import typer
 PANELS: Final[Mapping[str, Mapping[str, str]]] = {
     "Start": {
         "demo": "hippocampus demo --language zh",
+        "ui": "hippocampus ui --read-only",
         "doctor": "hippocampus doctor --json",
         "migrate": "hippocampus migrate --uri postgresql://user@host/db",
         "adk": "",

@@ -30,6 +30,7 @@ from shared_core.cli import (  # noqa: F401 # each registers its commands
     runs,
     serve,
     transfer,
+    ui,
     work,
 )
 from shared_core.cli.app import app

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from shared_core.core.event_loops import handling_end_signals
 from shared_core.engine import MemoryEngine
@@ -26,7 +27,22 @@ MAX_HEAD = 65_536
 
 
 def serve(memory: MemoryEngine, options: ServerOptions) -> int:
-    """Serve a memory until SIGTERM or Ctrl-C, close it, and return the exit code.
+    """Serve a memory over HTTP until SIGTERM or Ctrl-C, close it, and return the exit code.
+
+    Raises InvalidInput if the address cannot be used.
+    """
+    return run(memory, options, create_app(memory, options))
+
+
+def run(
+    memory: MemoryEngine,
+    options: ServerOptions,
+    app: ASGIApp,
+    listens: Callable[[str], None] = lambda address: None,
+) -> int:
+    """Serve an application over a memory as serve() does.
+
+    listens: called with the address, "http://127.0.0.1:8420", once it can be reached.
 
     Running requests have options.grace_s to finish; a second signal ends them immediately.
     Raises InvalidInput if the address cannot be used.
@@ -35,7 +51,7 @@ def serve(memory: MemoryEngine, options: ServerOptions) -> int:
     set_up_metrics()
     listening = _listen(options)
     config = uvicorn.Config(
-        create_app(memory, options),
+        app,
         http="h11",  # it limits the head of a request, httptools does not
         h11_max_incomplete_event_size=MAX_HEAD,
         log_config=None,
@@ -48,19 +64,30 @@ def serve(memory: MemoryEngine, options: ServerOptions) -> int:
     )
     server = _Server(config)
     with listening, asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-        return runner.run(_run(server, memory, listening))
+        return runner.run(_run(server, memory, listening, listens))
 
 
-async def _run(server: _Server, memory: MemoryEngine, listening: socket.socket) -> int:
+async def _run(
+    server: _Server,
+    memory: MemoryEngine,
+    listening: socket.socket,
+    listens: Callable[[str], None],
+) -> int:
     with handling_end_signals(lambda number: server.handle_exit(number, None)):
-        return await _serve(server, memory, listening)
+        return await _serve(server, memory, listening, listens)
 
 
-async def _serve(server: _Server, memory: MemoryEngine, listening: socket.socket) -> int:
+async def _serve(
+    server: _Server,
+    memory: MemoryEngine,
+    listening: socket.socket,
+    listens: Callable[[str], None],
+) -> int:
     async with memory:
         host, port = listening.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         log.info("listening on http://%s:%d", shown, port)
+        listens(f"http://{shown}:{port}")
         await server.serve(sockets=[listening])
         log.info("stopped")
     return 0 if server.started else 1

@@ -1,0 +1,70 @@
+"""Actions that change the memory: each asks once, says what it will do, and how to undo it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from nicegui import ui
+
+from shared_core.errors import MemoryCoreError
+from shared_core.http.problems import ProblemError
+from shared_core.ui.view import View
+
+
+def action_button(
+    view: View,
+    label: str,
+    *,
+    icon: str,
+    will: str | Callable[[], str],
+    do: Callable[[], Awaitable[str]],
+    dangerous: bool = False,
+) -> None:
+    """Show the button of an action; nothing in read-only mode.
+
+    Args:
+        label: what the button says.
+        icon: its icon.
+        will: what the action will do, shown before it is done; a function is called when it is
+            asked for.
+        do: does it, and returns what was done and how to undo it. The page is loaded again after
+            the visitor has read that.
+        dangerous: it cannot be undone, so the button is red.
+    """
+    if not view.may_write:
+        return
+
+    async def ask() -> None:
+        with ui.dialog() as dialog, ui.card().classes("wide"):
+            ui.label(label).classes("heading")
+            ui.label(will if isinstance(will, str) else will()).classes("text")
+            with ui.row():
+                ui.button(label, on_click=lambda: confirm(dialog)).props(
+                    "no-caps" + (" color=negative" if dangerous else "")
+                ).mark("confirm")
+                ui.button(view.t("Cancel", "取消"), on_click=dialog.close).props("flat no-caps")
+        dialog.open()
+
+    async def confirm(dialog: ui.dialog) -> None:
+        dialog.close()
+        await run(view, do)
+
+    button = ui.button(label, icon=icon, on_click=ask).props("outline no-caps dense")
+    if dangerous:
+        button.props("color=negative")
+
+
+async def run(view: View, do: Callable[[], Awaitable[str]]) -> None:
+    """Do an action, then say what was done; or say why it was not."""
+    try:
+        await view.check_may_write()
+        said = await do()
+    except (MemoryCoreError, ProblemError) as error:
+        text = error.detail if isinstance(error, ProblemError) else str(error)
+        ui.notify(text, type="negative", multi_line=True, close_button="✕", timeout=0)
+        return
+    with ui.dialog().props("persistent") as done, ui.card().classes("wide"):
+        ui.label(view.t("Done", "已完成")).classes("heading")
+        ui.label(said).classes("text").props("role=status")
+        ui.button(view.t("Close", "关闭"), on_click=lambda: ui.navigate.reload()).props("no-caps")
+    done.open()

@@ -1,0 +1,33 @@
+"""The options of the inspector."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class Finding(Protocol):
+    """One finding about the health of the memory, as `hippocampus doctor` reports it."""
+
+    @property
+    def check(self) -> str: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def found(self) -> str: ...
+    @property
+    def advice(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectorOptions:
+    """The options of the inspector.
+
+    Attributes:
+        read_only: Refuse every action that changes the memory.
+        examine: Returns the findings of the doctor; it blocks. None: the overview has no such part.
+    """
+
+    read_only: bool = False
+    examine: Callable[[], Sequence[Finding]] | None = None
