@@ -34,9 +34,7 @@ def ui(
     read_only: Annotated[
         bool, typer.Option("--read-only", help="Show everything and change nothing.")
     ] = False,
-    opens: Annotated[
-        bool, typer.Option("--open/--no-open", help="Open the browser.")
-    ] = True,
+    opens: Annotated[bool, typer.Option("--open/--no-open", help="Open the browser.")] = True,
 ) -> None:
     """Show in a browser what the memory knows, and change it there, until Ctrl-C.
 

@@ -68,20 +68,14 @@ def run(
 
 
 async def _run(
-    server: _Server,
-    memory: MemoryEngine,
-    listening: socket.socket,
-    listens: Callable[[str], None],
+    server: _Server, memory: MemoryEngine, listening: socket.socket, listens: Callable[[str], None]
 ) -> int:
     with handling_end_signals(lambda number: server.handle_exit(number, None)):
         return await _serve(server, memory, listening, listens)
 
 
 async def _serve(
-    server: _Server,
-    memory: MemoryEngine,
-    listening: socket.socket,
-    listens: Callable[[str], None],
+    server: _Server, memory: MemoryEngine, listening: socket.socket, listens: Callable[[str], None]
 ) -> int:
     async with memory:
         host, port = listening.getsockname()[:2]

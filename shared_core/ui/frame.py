@@ -96,7 +96,7 @@ def _frame(view: View, page: Page, pages: list[Page]) -> Iterator[None]:
         if view.caller.token_id is not None:
             ui.html(
                 f'<form method="post" action="{LOGOUT}"><button class="plain" type="submit">'
-                f'{view.t("Log out", "退出")}</button></form>',
+                f"{view.t('Log out', '退出')}</button></form>",
                 sanitize=False,
             )
     with drawer:
@@ -200,4 +200,3 @@ async def user_list(view: View, path: str) -> None:
     ).props("debounce=250 clearable outlined dense")
     field.move(target_index=1)
     await fill("")
-

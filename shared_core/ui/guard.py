@@ -104,7 +104,7 @@ class Doors:
     async def opened_by(self, token: str) -> Caller | None:
         """Return the caller whom a token lets in, or None for a token that opens nothing."""
         known = await self._known.verify(token)
-        return known and Caller(known.app, known.users, known.token_id, known.app)
+        return Caller(known.app, known.users, known.token_id, known.app) if known else None
 
     async def still_opens(self, headers: Headers, caller: Caller) -> bool:
         """Return whether what let this caller in is still valid. Called before each action."""

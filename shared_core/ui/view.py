@@ -88,7 +88,9 @@ class View:
     async def check(self) -> None:
         """Raise LoginEnded if the login has ended. Each read and action of an open page calls it."""
         if not await self.inspector.doors.still_opens(self.request.headers, self.caller):
-            raise LoginEnded(self.t("The login has ended: log in again.", "登录已失效，请重新登录。"))
+            raise LoginEnded(
+                self.t("The login has ended: log in again.", "登录已失效，请重新登录。")
+            )
 
     async def check_may_write(self) -> None:
         """Raise as check() does, and PermissionDenied in read-only mode."""

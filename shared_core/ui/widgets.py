@@ -98,13 +98,17 @@ def memory_line(view: View, memory: Memory, *, detail: bool = True) -> None:
                 view.link("/memories", thread=memory.thread_id),
             ).classes("quiet")
         if detail:
-            ui.link(view.t("details", "详情"), view.link("/memory", key=memory.key)).classes("quiet")
+            ui.link(view.t("details", "详情"), view.link("/memory", key=memory.key)).classes(
+                "quiet"
+            )
     label = ui.label(memory.text).classes("text")
     if memory.superseded_at is not None:
         label.classes("ended")
 
 
-def pages_of(view: View, path: str, *, offset: int, limit: int, total: int, **params: object) -> None:
+def pages_of(
+    view: View, path: str, *, offset: int, limit: int, total: int, **params: object
+) -> None:
     """Show which results a page holds, and links to the page before and after it."""
     with ui.element("nav").classes("row-line") as nav:
         nav.props["aria-label"] = view.t("Pages of results", "结果页")
@@ -137,7 +141,6 @@ def table(
 ) -> ui.table:
     """Show rows in a table. columns: field and label. Cells are texts, never HTML."""
     shown = [
-        {"name": field, "label": label, "field": field, "align": "left"}
-        for field, label in columns
+        {"name": field, "label": label, "field": field, "align": "left"} for field, label in columns
     ]
     return ui.table(rows=list(rows), columns=shown, row_key=row_key).classes("full").props("flat")

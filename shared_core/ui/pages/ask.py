@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from nicegui import ui
+
 from shared_core.ui.frame import Page
 from shared_core.ui.view import View
 from shared_core.ui.widgets import empty, memory_line, panel, time_machine
-from nicegui import ui
 
 
 async def body(view: View) -> None:
