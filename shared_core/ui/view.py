@@ -86,7 +86,7 @@ class View:
         return f"{MOUNT}{path}" + (f"?{query}" if query else "")
 
     async def check(self) -> None:
-        """Raise LoginEnded if the login has ended. Each read and action of an open page calls it."""
+        """Raise LoginEnded if the login has ended. Each handler of a page calls it."""
         if not await self.inspector.doors.still_opens(self.request.headers, self.caller):
             raise LoginEnded(
                 self.t("The login has ended: log in again.", "登录已失效，请重新登录。")
