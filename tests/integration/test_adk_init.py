@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
 from adk_processes import ADK, environment, new_session, say, server
-from browser import Page, chromium, page
+from browser import browsing, in_browser
 from google.adk.apps import App
 from google.adk.cli.utils.agent_loader import AgentLoader
+from playwright.sync_api import Page, expect
 from typer.testing import CliRunner, Result
 from warm_python import warm_python
 
@@ -173,33 +175,33 @@ def test_adk_run_remembers_from_one_process_to_the_next(
     assert answer in outputs[1]
 
 
-BOX = "document.querySelector('textarea.chat-input-box')"
+BOX = "textarea.chat-input-box"
 
 
-def ask_the_page(browser: Page, text: str, answer: str) -> None:
+def ask_the_page(page: Page, text: str, answer: str) -> None:
     """Type a text into the page, and wait until it shows one more answer that begins so."""
-    count = f"document.body.innerText.split({json.dumps(answer)}).length"
-    before = browser.evaluate(count)
-    browser.evaluate(f"{BOX}.focus()")
-    browser.insert(text)
-    browser.wait_for(f"{BOX}.value == {json.dumps(text)}")
-    browser.press_enter()
-    browser.wait_for(f"{count} > {before}")
-    browser.wait_for(f"{BOX} && !{BOX}.disabled")  # the page disables it during a run
+    answers = page.get_by_text(re.compile("^" + re.escape(answer)))
+    before = answers.count()
+    page.fill(BOX, text)
+    page.press(BOX, "Enter")
+    expect(answers).not_to_have_count(before)
+    expect(page.locator(BOX)).to_be_enabled()  # the page disables it during a run
 
 
-def open_page(browser: Page, url: str) -> None:
+def open_page(page: Page, url: str) -> None:
     """Open a new session in the page, and close its question about usage data."""
-    browser.go("about:blank")
-    browser.go(url)
-    button = "[...document.querySelectorAll('button')].find(one => one.innerText == 'No Thanks')"
-    browser.wait_for(f"{BOX} && document.body.innerText.includes('assistant')")
-    browser.evaluate(f"const no = {button}; no && no.click()")
-    browser.wait_for(f"!{button} && !{BOX}.disabled")
+    page.goto("about:blank")
+    page.goto(url)
+    expect(page.locator(BOX)).to_be_visible()
+    no_thanks = page.get_by_role("button", name="No Thanks")
+    if no_thanks.count():
+        no_thanks.click()
+    expect(no_thanks).to_have_count(0)
+    expect(page.locator(BOX)).to_be_enabled()
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.skipif(chromium() is None, reason="there is no Chromium (apt-get install chromium)")
+@in_browser
 @pytest.mark.parametrize("language", TALKS)
 def test_the_page_of_adk_web_remembers_in_a_real_browser(
     language: str, agents: Path, dsn: str, tmp_path: Path
@@ -207,16 +209,17 @@ def test_the_page_of_adk_web_remembers_in_a_real_browser(
     facts, noted, question, answer = TALKS[language]
     with (
         server("web", agents, MEMORY, env=environment(dsn, tmp_path)) as client,
-        page(chromium() or "", tmp_path / "profile") as browser,
+        browsing() as browser,
     ):
+        page = browser.new_page()
         url = f"{client.base_url}/dev-ui/?app=assistant"
-        open_page(browser, url)
+        open_page(page, url)
         for fact in facts:
-            ask_the_page(browser, fact, noted)
+            ask_the_page(page, fact, noted)
         for _ in range(50):  # facts and vectors follow the answer
-            open_page(browser, url)
-            assert noted not in browser.text()  # a new session
-            ask_the_page(browser, question, {"en": "I remember", "zh": "记得"}[language])
-            if answer in browser.text():
+            open_page(page, url)
+            assert 0 == page.get_by_text(noted, exact=True).count()  # a new session
+            ask_the_page(page, question, {"en": "I remember", "zh": "我记得"}[language])
+            if page.get_by_text(answer).count():
                 break
-        assert answer in browser.text()
+        expect(page.get_by_text(answer).first).to_be_visible()
