@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
 
 from nicegui import ui
@@ -9,6 +10,7 @@ from nicegui import ui
 from shared_core.errors import MemoryCoreError
 from shared_core.http.problems import ProblemError
 from shared_core.ui.view import View
+from shared_core.ui.widgets import guarded
 
 
 def action_button(
@@ -16,28 +18,31 @@ def action_button(
     label: str,
     *,
     icon: str,
-    will: str | Callable[[], str],
+    will: str | Callable[[], str | Awaitable[str]],
     do: Callable[[], Awaitable[str]],
     dangerous: bool = False,
-) -> None:
-    """Show the button of an action; nothing in read-only mode.
+) -> ui.button | None:
+    """Show the button of an action and return it; nothing, and None, in read-only mode.
 
     Args:
         label: what the button says.
         icon: its icon.
-        will: what the action will do, shown before it is done; a function is called when it is
-            asked for.
+        will: what the action will do, shown before it is done; a function, which may read the
+            memory, is called when it is asked for.
         do: does it, and returns what was done and how to undo it. The page is loaded again after
             the visitor has read that.
         dangerous: it cannot be undone, so the button is red.
     """
     if not view.may_write:
-        return
+        return None
 
     async def ask() -> None:
+        said = will if isinstance(will, str) else will()
+        if inspect.isawaitable(said):
+            said = await said
         with ui.dialog() as dialog, ui.card().classes("wide"):
             ui.label(label).classes("heading")
-            ui.label(will if isinstance(will, str) else will()).classes("text")
+            ui.label(said).classes("text")
             with ui.row():
                 ui.button(label, on_click=lambda: confirm(dialog)).props(
                     "no-caps" + (" color=negative" if dangerous else "")
@@ -49,9 +54,10 @@ def action_button(
         dialog.close()
         await run(view, do)
 
-    button = ui.button(label, icon=icon, on_click=ask).props("outline no-caps dense")
+    button = ui.button(label, icon=icon, on_click=guarded(view, ask)).props("outline no-caps dense")
     if dangerous:
         button.props("color=negative")
+    return button
 
 
 async def run(view: View, do: Callable[[], Awaitable[str]]) -> None:
