@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from nicegui import ui
 
@@ -13,14 +14,23 @@ from shared_core.ui.view import View
 from shared_core.ui.widgets import guarded
 
 
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What an action has done. secret: a text to copy, which no page shows again."""
+
+    text: str
+    secret: str = ""
+
+
 def action_button(
     view: View,
     label: str,
     *,
     icon: str,
     will: str | Callable[[], str | Awaitable[str]],
-    do: Callable[[], Awaitable[str]],
+    do: Callable[[], Awaitable[str | Done]],
     dangerous: bool = False,
+    typed: str = "",
 ) -> ui.button | None:
     """Show the button of an action and return it; nothing, and None, in read-only mode.
 
@@ -32,6 +42,7 @@ def action_button(
         do: does it, and returns what was done and how to undo it. The page is loaded again after
             the visitor has read that.
         dangerous: it cannot be undone, so the button is red.
+        typed: a text that the visitor must type before.
     """
     if not view.may_write:
         return None
@@ -43,10 +54,15 @@ def action_button(
         with ui.dialog() as dialog, ui.card().classes("wide"):
             ui.label(label).classes("heading")
             ui.label(said).classes("text")
+            field = _typed_field(view, typed)
             with ui.row():
-                ui.button(label, on_click=lambda: confirm(dialog)).props(
-                    "no-caps" + (" color=negative" if dangerous else "")
-                ).mark("confirm")
+                yes = (
+                    ui.button(label, on_click=lambda: confirm(dialog))
+                    .props("no-caps" + (" color=negative" if dangerous else ""))
+                    .mark("confirm")
+                )
+                if field:
+                    yes.bind_enabled_from(field, "value", lambda value: value == typed)
                 ui.button(view.t("Cancel", "取消"), on_click=dialog.close).props("flat no-caps")
         dialog.open()
 
@@ -60,8 +76,17 @@ def action_button(
     return button
 
 
-async def run(view: View, do: Callable[[], Awaitable[str]]) -> None:
+def _typed_field(view: View, typed: str) -> ui.input | None:
+    if not typed:
+        return None
+    ask = view.t("Type it to confirm: ", "请输入以确认：") + typed
+    field = ui.input(ask).props("outlined dense autocomplete=off").classes("full")
+    return field.mark("typed")
+
+
+async def run(view: View, do: Callable[[], Awaitable[str | Done]]) -> None:
     """Do an action, then say what was done; or say why it was not."""
+    working = ui.notification(view.t("Working …", "处理中……"), spinner=True, timeout=None)
     try:
         await view.check_may_write()
         said = await do()
@@ -69,8 +94,15 @@ async def run(view: View, do: Callable[[], Awaitable[str]]) -> None:
         text = error.detail if isinstance(error, ProblemError) else str(error)
         ui.notify(text, type="negative", multi_line=True, close_button="✕", timeout=0)
         return
-    with ui.dialog().props("persistent") as done, ui.card().classes("wide"):
+    finally:
+        working.dismiss()
+    done = said if isinstance(said, Done) else Done(said)
+    with ui.dialog().props("persistent") as dialog, ui.card().classes("wide"):
         ui.label(view.t("Done", "已完成")).classes("heading")
-        ui.label(said).classes("text").props("role=status")
+        ui.label(done.text).classes("text").props("role=status")
+        if done.secret:
+            ui.input(view.t("Copy it now", "请立即复制"), value=done.secret).props(
+                "readonly outlined dense"
+            ).classes("full").mark("secret")
         ui.button(view.t("Close", "关闭"), on_click=lambda: ui.navigate.reload()).props("no-caps")
-    done.open()
+    dialog.open()
