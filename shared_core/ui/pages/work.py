@@ -2,12 +2,279 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
+from nicegui import ui
+
+from shared_core.core.domain import JsonValue
+from shared_core.errors import InvalidInput
+from shared_core.knowledge.consolidation import RunReport
+from shared_core.knowledge.reflection import ReflectionReport
+from shared_core.ports.runs import RunRecord
+from shared_core.ui.actions import action_button
 from shared_core.ui.frame import Page
+from shared_core.ui.pages.known_threads import known_threads, thread_field
+from shared_core.ui.pages.work_jobs import jobs_part
+from shared_core.ui.style import COLOURS
 from shared_core.ui.view import View
+from shared_core.ui.widgets import empty, heading, panel
+
+SHOWN: Final = 20
+"""Number of runs that the page shows at first, and with each "more"."""
+MOST: Final = 1_000
+
+KINDS: Final[Mapping[str, tuple[str, str]]] = {
+    "full_consolidation": ("consolidation", "整理"),
+    "fast_replay": ("summary", "摘要"),
+    "deep_reflection": ("facts of a thread", "提取事实"),
+    "reflection": ("reflection", "反思"),
+    "graph": ("correction of the graph", "更正图谱"),
+    "retraction": ("retracted fact", "撤回事实"),
+    "statement": ("stated fact", "录入事实"),
+    "forget": ("request to forget", "遗忘请求"),
+    "profile": ("profile update", "更新画像"),
+}
+"""English and Chinese word for each kind of run."""
+CHANGES: Final[Mapping[str, tuple[str, str]]] = {
+    "events": ("turns read", "轮对话已读"),
+    "turns": ("turns read", "轮对话已读"),
+    "memories": ("memories", "条记忆"),
+    "facts": ("facts", "条事实"),
+    "opened": ("entries", "个条目"),
+    "closed": ("ended", "条已结束"),
+    "statements": ("statements", "条陈述"),
+    "insights": ("insights", "条洞见"),
+    "edges": ("edges", "条关系"),
+    "edges_closed": ("ended edges", "条关系已结束"),
+    "summaries": ("summaries", "份摘要"),
+    "doubted": ("made doubtful", "条存疑"),
+    "confirmed": ("certain again", "条重新确认"),
+    "findings": ("conclusions", "条推断"),
+    "rejected": ("rejected drafts", "条草稿被拒"),
+    "needs_model": ("left for a model", "条需语言模型处理"),
+    "model_calls": ("calls of a model", "次模型调用"),
+    "input_tokens": ("tokens read by it", "个输入 token"),
+    "output_tokens": ("tokens written by it", "个输出 token"),
+}
+"""English and Chinese word for each count of a run, in the order in which they are shown."""
 
 
 async def body(view: View) -> None:
     """Build the page."""
+    heading(view.t("Runs", "运行记录"))
+    if view.scope is None:
+        empty(view.t(
+            "Choose a user above to see what consolidation and reflection made of their turns.",
+            "请先在上方选择用户，再查看整理与反思从对话中得出了什么。",
+        ))  # fmt: skip
+    else:
+        await _runs(view)
+    heading(view.t("Queue", "任务队列"))
+    await jobs_part(view)
+
+
+async def _runs(view: View) -> None:
+    """Show the runs of the chosen user, newest first, and the actions that start one."""
+    thread, limit = view.params.get("thread") or None, _limit(view)
+    await _begin(view, thread)
+    found = await view.memory.runs(view.user, thread_id=thread, limit=limit + 1)
+    for run in found[:limit]:
+        _run(view, run)
+    if not found:
+        empty(view.t(
+            "There are no runs yet. A run appears when the turns of a thread are consolidated.",
+            "还没有运行记录。会话线程的对话被整理后，这里就会出现一次运行。",
+        ))  # fmt: skip
+    if len(found) > limit < MOST:
+        more = min(limit + SHOWN, MOST)
+        ui.link(view.t("Show more", "显示更多"), view.link("/runs", thread=thread, limit=more))
+
+
+def _limit(view: View) -> int:
+    text = view.params.get("limit", str(SHOWN))
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MOST:
+        raise InvalidInput(f"limit must be a whole number between 1 and {MOST:,}, got {text!r:.40}")
+    return int(text)
+
+
+async def _begin(view: View, thread: str | None) -> None:
+    """Show the choice of a thread, and what can be started for it."""
+    known = await known_threads(view)
+    with ui.element("div").classes("row-line"):
+        field = thread_field(view, view.t("Thread", "会话线程"), known, thread)
+        field.on_value_change(
+            lambda change: ui.navigate.to(view.link("/runs", thread=change.value or None))
+        )
+        if thread is not None:
+            _consolidate_button(view, thread)
+        _reflect_button(view)
+    if thread is None and view.may_write:
+        ui.label(view.t("Choose a thread to consolidate it now.", "选择会话线程后可立即整理。"))\
+            .classes("quiet")  # fmt: skip
+
+
+def _consolidate_button(view: View, thread: str) -> None:
+    async def do() -> str:
+        return _consolidated(view, await view.memory.consolidate(view.user, thread))
+
+    action_button(
+        view,
+        view.t("Consolidate now", "立即整理"),
+        icon="auto_fix_high",
+        will=view.t(
+            f"Read the unread turns of thread {thread}, and make facts, statements, edges of the "
+            "graph and a summary of them. The run can be undone.",
+            f"读取会话线程 {thread} 中尚未整理的对话，生成事实、陈述、图谱关系和摘要。"
+            "这次运行可以撤销。",
+        ),
+        do=do,
+    )
+
+
+def _consolidated(view: View, report: RunReport) -> str:
+    if report.run_id is None:
+        return view.t(
+            "This thread has no unread turns: nothing changed.",
+            "这个会话线程没有未整理的对话，未作任何更改。",
+        )
+    counts: dict[str, JsonValue] = {
+        "events": report.events, "facts": report.facts_opened, "closed": report.facts_closed,
+        "statements": report.statements, "insights": report.insights, "edges": report.edges,
+        "summaries": int(bool(report.summary)),
+    }  # fmt: skip
+    return changes(view, counts) + _undo_hint(view)
+
+
+def _reflect_button(view: View) -> None:
+    async def do() -> str:
+        return _reflected(view, await view.memory.reflect(view.user))
+
+    action_button(
+        view,
+        view.t("Reflect now", "立即反思"),
+        icon="psychology",
+        will=view.t(
+            f"Look for patterns in the 50 newest memories of {view.user.user}, across all threads, "
+            "and store them as insights. The run can be undone.",
+            f"在 {view.user.user} 最近的 50 条记忆中（跨会话线程）寻找规律，并存为洞见。"
+            "这次运行可以撤销。",
+        ),
+        do=do,
+    )
+
+
+def _reflected(view: View, report: ReflectionReport) -> str:
+    if not report.reflections:
+        return view.t("It found nothing new: nothing changed.", "没有新发现，未作任何更改。")
+    texts = "\n".join(f"• {one.content}" for one in report.reflections)
+    return view.t("New insights:", "新的洞见：") + f"\n{texts}\n" + _undo_hint(view)
+
+
+def _undo_hint(view: View) -> str:
+    return view.t(
+        "\nTo undo it, use the button of the run on this page.",
+        "\n如需撤销，请使用本页该次运行的按钮。",
+    )
+
+
+def _run(view: View, run: RunRecord) -> None:
+    """Show a run: when, what kind, what it made, and the button that undoes it."""
+    with panel():
+        with ui.element("div").classes("row-line"):
+            ui.label(kind_of_run(view, run.kind)).classes("kind").style(
+                f"border-color: {COLOURS['reflection' if run.kind == 'reflection' else 'semantic']}"
+            )
+            ui.label(view.time(run.finished_at)).classes("quiet")
+            if run.thread_id:
+                ui.link(
+                    view.t(f"thread {run.thread_id}", f"会话线程 {run.thread_id}"),
+                    view.link("/memories", thread=run.thread_id),
+                ).classes("quiet")
+            ui.label(view.t(f"by {run.extractor}", f"由 {run.extractor}")).classes("quiet")
+            ui.label(str(run.run_id)).classes("quiet")
+        made = ui.label(changes(view, run.counts)).classes("text")
+        if run.undone_at is not None:
+            made.classes("ended")
+            ui.label(
+                view.t("Undone at ", "已撤销，时间：") + view.time(run.undone_at)
+            ).classes("quiet")  # fmt: skip
+        else:
+            _undo_button(view, run)
+
+
+def _undo_button(view: View, run: RunRecord) -> None:
+    async def do() -> str:
+        await view.memory.undo_run(view.user, run.run_id)
+        return view.t("The run is undone.", "该次运行已撤销。") + _how_to_redo(view, run)
+
+    with ui.element("div"):
+        action_button(
+            view, view.t("Undo", "撤销"), icon="undo", will=_what_undo_does(view, run), do=do
+        )
+
+
+def _what_undo_does(view: View, run: RunRecord) -> str:
+    """Say what was before a run and will be again."""
+    return {
+        "profile": view.t(
+            "The version of the profile before this one becomes the current one again.",
+            "画像将恢复到这次更新之前的版本。",
+        ),
+        "forget": view.t(
+            "All memories that this request set aside come back.",
+            "这次遗忘请求搁置的所有记忆都会恢复。",
+        ),
+        "retraction": view.t("The fact that was ended holds again.", "被撤回的事实将重新生效。"),
+        "graph": view.t(
+            "The edges that this run wrote go, and those that it ended hold again.",
+            "这次运行写入的关系会移除，被它结束的关系重新生效。",
+        ),
+        "statement": view.t(
+            "The stated fact goes, and the facts that it ended hold again.",
+            "录入的事实会移除，被它结束的事实重新生效。",
+        ),
+        "reflection": view.t("The insights of this run go.", "这次运行得出的洞见会移除。"),
+    }.get(
+        run.kind,
+        view.t(
+            "The facts, statements, edges and summary of this run go. Facts that it ended hold "
+            "again, and its turns count as unread: the next consolidation reads them again.",
+            "这次运行生成的事实、陈述、关系和摘要会移除，被它结束的事实重新生效；"
+            "相关对话恢复为未整理，下次整理时会重新读取。",
+        ),
+    ) + view.t(
+        "\nIf later runs build on it, nothing changes, and the message names them.",
+        "\n如果之后的运行依赖于它，则不会作任何更改，并会提示是哪些运行。",
+    )
+
+
+def _how_to_redo(view: View, run: RunRecord) -> str:
+    if run.thread_id is None:
+        return ""
+    return view.t(
+        f"\nTo make it again, choose thread {run.thread_id} and consolidate it.",
+        f"\n如需重新生成，请选择会话线程 {run.thread_id} 并立即整理。",
+    )
+
+
+def kind_of_run(view: View, kind: str) -> str:
+    """Return the word for a kind of run."""
+    return view.t(*KINDS[kind]) if kind in KINDS else kind
+
+
+def changes(view: View, counts: Mapping[str, JsonValue]) -> str:
+    """Return what a run made, as a list of counts without zeros."""
+    made = [
+        f"{number:,} {view.t(*words)}"
+        for name, words in CHANGES.items()
+        if isinstance(number := counts.get(name), int) and not isinstance(number, bool) and number
+    ]
+    if counts.get("failed"):
+        made.append(view.t("it failed", "失败"))
+    if instead := counts.get("instead_of"):
+        made.append(view.t(f"in place of {instead}", f"代替 {instead}"))
+    return view.t(", ", "，").join(made) or view.t("nothing changed", "未作更改")
 
 
 PAGE = Page("/runs", "history", "Runs and jobs", "运行与任务", body, of_user=False)
