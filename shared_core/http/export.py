@@ -51,7 +51,7 @@ async def export(
     vectors: Annotated[
         bool, Query(description="Include vectors, so that an import need not embed.")
     ] = False,
-) -> _Lines:
+) -> ExportLines:
     """Export all data of a user or an application for `hippocampus import`.
 
     The export is a snapshot of one moment. Without its last line ("end") it is incomplete, and an
@@ -68,7 +68,7 @@ async def export(
     except BaseException:
         running.leave(place)
         raise
-    return _Lines(first, lines, running, place)
+    return ExportLines(first, lines, running, place)
 
 
 class ExportPlace:
@@ -139,7 +139,7 @@ class RunningExports:
         self._places.discard(place)
 
 
-class _Lines(StreamingResponse):
+class ExportLines(StreamingResponse):
     """Sends lines in chunks and frees its place at the end, also after a failure.
 
     A client that is STALLED_S behind the minimum rate is disconnected; GIVES_WAY_S if others wait.

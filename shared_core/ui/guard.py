@@ -32,6 +32,8 @@ SESSION_S: Final = 12 * 3600.0
 """Seconds after which a login ends."""
 MOST_SESSIONS: Final = 10_000
 MOST_FORM_BYTES: Final = 4_096
+MOST_UPLOAD_BYTES: Final = 101_000_000
+"""Maximum size of a request body: an uploaded export of 100 MB and what the form adds to it."""
 CSP: Final = "; ".join(
     (
         "default-src 'self'",
@@ -145,7 +147,7 @@ class Guard:
             await self.app(scope, receive, send)
             return
         try:
-            answer = await self._refusal(scope, receive)
+            answer = _too_large(scope) or await self._refusal(scope, receive)
         except MemoryCoreError as error:
             answer = PlainTextResponse(str(error), 503)
         if answer is None:
@@ -201,6 +203,17 @@ class Guard:
             httponly=True, samesite="strict", secure=request.url.scheme == "https",
         )  # fmt: skip
         return answer
+
+
+def _too_large(scope: AsgiScope) -> Response | None:
+    """Return the refusal of a request whose body is too large, or of unknown size."""
+    headers = Headers(scope=scope)
+    length = headers.get("content-length", "0")
+    if "transfer-encoding" in headers or not length.isdecimal():
+        return PlainTextResponse("Send a Content-Length.", 411)
+    if int(length) > MOST_UPLOAD_BYTES:
+        return PlainTextResponse(f"A body has at most {MOST_UPLOAD_BYTES:,} bytes.", 413)
+    return None
 
 
 def session_of(headers: Headers) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from shared_core.transfer.reembedding import TextOfField
+
 
 class Finding(Protocol):
     """One finding about the health of the memory, as `hippocampus doctor` reports it."""
@@ -27,7 +29,9 @@ class InspectorOptions:
     Attributes:
         read_only: Refuse every action that changes the memory.
         examine: Returns the findings of the doctor; it blocks. None: the overview has no such part.
+        text_of_field: Returns the text that was embedded under a name of a value, for imports.
     """
 
     read_only: bool = False
     examine: Callable[[], Sequence[Finding]] | None = None
+    text_of_field: TextOfField | None = None

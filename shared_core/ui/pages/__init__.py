@@ -11,6 +11,7 @@ from shared_core.ui.pages import (
     memories,
     overview,
     privacy,
+    privacy_transfer,
     profiles,
     timeline,
     work,
@@ -24,5 +25,6 @@ PAGES = [
 
 
 def register() -> None:
-    """Register every page at the UI library."""
+    """Register every page, and the download of an export, at the UI library."""
+    privacy_transfer.register_download()
     frame.register(PAGES, [memories.DETAIL])
