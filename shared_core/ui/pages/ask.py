@@ -2,24 +2,283 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any, Final
+
 from nicegui import ui
 
+from shared_core.core.namespaces import clean_text
+from shared_core.ports.recall import KINDS, RecallResult
 from shared_core.ui.frame import Page
+from shared_core.ui.pages.hit_rows import HIT_STYLE, ScoreScale, hit_row, legend, relations
+from shared_core.ui.pages.left_out import show_left_out
+from shared_core.ui.pages.question import (
+    BUDGET,
+    MOST_HITS,
+    MOST_TOKENS,
+    RANKINGS,
+    Question,
+    number_of,
+)
+from shared_core.ui.pages.window_rows import WINDOW_STYLE, show_window, threads_of
 from shared_core.ui.view import View
-from shared_core.ui.widgets import empty, memory_line, panel, time_machine
+from shared_core.ui.widgets import empty, guarded, kind_name
+
+LIMITS: Final = (5, 10, 20, 50, MOST_HITS)
+ASK_STYLE: Final = """
+.ask-row { display: flex; gap: .6rem; align-items: stretch; width: 100%; }
+.ask-row .q-field { flex: 1; }
+.options { display: grid; grid-template-columns: repeat(auto-fill, minmax(11rem, 1fr)); gap: .75rem;
+  width: 100%; align-items: start; }
+.results { width: 100%; display: flex; flex-direction: column; gap: .75rem; }
+"""
 
 
 async def body(view: View) -> None:
-    """Build the page."""
-    query = view.params.get("q", "")
-    if not query:
-        empty(view.t("Type a question.", "请输入问题。"))
+    """Build the page; a question in the address is answered at once."""
+    ui.add_css(ASK_STYLE + HIT_STYLE + WINDOW_STYLE)
+    asking = _Asking(view, Question.of(view.params))
+    await asking.answer()
+    ui.timer(0, view.memory.warm_up, once=True)
+
+
+class _Asking:
+    """The page of one visitor: the field, its options, and the results below."""
+
+    def __init__(self, view: View, asked: Question) -> None:
+        self.view = view
+        self.asked = asked
+        self._number = 0
+        t = view.t
+        with ui.element("div").classes("ask-row"):
+            self._field = ui.input(t("Question", "问题"), value=asked.text)
+            self._field.props("outlined autofocus clearable maxlength=4000").mark("question")
+            self._field.on(
+                "keydown.enter",
+                self._ask_field,
+                js_handler="""
+                (event) => { if (!event.isComposing) emit(event.target.value); }""",
+            )
+            button = ui.button(t("Ask", "提问"), icon="search").props("no-caps unelevated")
+            button.on_click(lambda: self._ask_text(self._field.value or ""))
+        self._options()
+        self._results = ui.element("div").classes("results").props("aria-live=polite")
+
+    def _options(self) -> None:
+        view, asked, t = self.view, self.asked, self.view.t
+        is_default = replace(asked, text="", left_out=False, window=False) == Question(
+            thread=asked.thread, budget=asked.budget
+        )
+        with ui.expansion(t("Options", "选项"), icon="tune", value=not is_default) as panel:
+            panel.classes("full").props("dense")
+            with ui.element("div").classes("options"):
+                self._select("limit", t("Hits at most", "最多返回"), {n: f"{n}" for n in LIMITS})
+                kinds = {kind: kind_name(view, kind) for kind in KINDS}
+                self._select("kinds", t("Kinds (none: all)", "类型（不选：全部）"), kinds)
+                self._select("ranking", t("Ranking", "排序方式"), _ranking_names(view))
+                self._date("as_of", t("As of: what held then", "截至：当时成立的"))
+                self._date("known", t("Known: what was known then", "已知：当时所知道的"))
+                self._floor()
+                ui.checkbox(
+                    t("Without repeats", "去除重复"), value=asked.distinct,
+                    on_change=lambda change: self._change(distinct=bool(change.value))(),
+                )  # fmt: skip
+            ui.label(t("A date means its first moment in UTC.", "日期指 UTC 当天零点。")).classes(
+                "quiet"
+            )
+
+    def _select(self, name: str, label: str, options: dict[Any, str]) -> None:
+        value = getattr(self.asked, name)
+        many = isinstance(value, tuple)
+        shown = [*value] if many else value
+        if not many and shown not in options:
+            options = {**options, shown: str(shown)}
+
+        async def changed(change: Any) -> None:
+            chosen = tuple(change.value or ()) if many else change.value
+            await self._change(**{name: chosen})()
+
+        ui.select(options, label=label, value=shown, multiple=many, on_change=changed).props(
+            "outlined dense options-dense"
+        ).mark(name)
+
+    def _date(self, name: str, label: str) -> None:
+        field = ui.input(label, value=getattr(self.asked, name))
+        field.props("type=date outlined dense stack-label").mark(name)
+        field.on_value_change(lambda change: self._change(**{name: change.value or ""})())
+
+    def _floor(self) -> None:
+        label = self.view.t("Least relevance, 0 to 1", "最低相关度，0 到 1")
+        field = ui.number(label, value=self.asked.floor, min=0, max=1, step=0.05)
+        field.props("outlined dense debounce=400").mark("floor")
+
+        async def changed(change: Any) -> None:
+            floor = 0.0 if change.value is None else min(max(float(change.value), 0.0), 1.0)
+            await self._change(floor=floor)()
+
+        field.on_value_change(changed)
+
+    async def _ask_field(self, event: Any) -> None:
+        await self._ask_text(event.args if isinstance(event.args, str) else "")
+
+    async def _ask_text(self, text: str) -> None:
+        await self._change(text=clean_text(text).strip())()
+
+    def _change(self, **options: Any) -> Callable[[], Awaitable[None]]:
+        """Return a handler that asks with other options, and keeps them in the address."""
+
+        async def ask() -> None:
+            self._keep(**options)
+            await self.answer()
+
+        return guarded(self.view, ask)
+
+    def _keep(self, **options: Any) -> None:
+        """Keep options in the address of the page, so that it can be shared."""
+        self.asked = replace(self.asked, **options)
+        ui.navigate.history.replace(self.view.link("/ask", **self.asked.params))
+
+    async def answer(self) -> None:
+        """Ask, and put the answer in the place of the one before."""
+        view, asked = self.view, self.asked
+        self._number += 1
+        number = self._number
+        if not asked.text:
+            self._results.clear()
+            with self._results:
+                _nothing_asked(view)
+            return
+        began = time.perf_counter()
+        found = await asked.ask(view.memory, view.user)
+        took_ms = 1000 * (time.perf_counter() - began)
+        if number != self._number:
+            return  # a later question was faster
+        self._results.clear()
+        with self._results:
+            _show_hits(view, asked, found, took_ms)
+            self._later(
+                "left_out", view.t("What was left out, and why", "哪些没有返回，为什么"),
+                "filter_alt", lambda: show_left_out(view, asked, list(found)),
+            )  # fmt: skip
+            self._later(
+                "window", view.t("What a model would read (context window)",
+                                 "模型会读到什么（上下文窗口）"),
+                "description", self._window,
+            )  # fmt: skip
+
+    def _later(self, name: str, title: str, icon: str, load: Callable[[], Awaitable[None]]) -> None:
+        """Show a part that is read when it is opened; the address says which ones are open."""
+        is_open = bool(getattr(self.asked, name))
+        with ui.expansion(title, icon=icon, value=is_open).classes("panel") as part:
+            part.mark(name)
+            place = ui.element("div").classes("results")
+        is_filled = False
+
+        async def fill() -> None:
+            nonlocal is_filled
+            if is_filled:
+                return
+            is_filled = True
+            with place:
+                waiting = ui.spinner()
+                try:
+                    await load()
+                finally:
+                    waiting.delete()
+
+        async def switched(change: Any) -> None:
+            self._keep(**{name: bool(change.value)})
+            if change.value:
+                await guarded(self.view, fill)()
+
+        part.on_value_change(switched)
+        if is_open:
+            ui.timer(0, guarded(self.view, fill), once=True)
+
+    async def _window(self) -> None:
+        """Show the context window, with a thread and a budget to choose."""
+        view, t = self.view, self.view.t
+        threads = await threads_of(view.memory, view.user)
+        if self.asked.thread and self.asked.thread not in threads:
+            threads.insert(0, self.asked.thread)
+        names = {"": t("a new conversation", "新的会话"), **{one: one for one in threads}}
+        with ui.element("div").classes("options"):
+            thread = ui.select(
+                names, label=t("Conversation that is answered", "正在回答的会话"),
+                value=self.asked.thread, with_input=True,
+            ).props("outlined dense options-dense").mark("thread")  # fmt: skip
+            budget = ui.number(
+                t("Budget in tokens", "token 预算"), value=self.asked.budget, min=1,
+                max=MOST_TOKENS, step=500, format="%.0f",
+            ).props("outlined dense debounce=500").mark("budget")  # fmt: skip
+        place = ui.element("div").classes("results")
+
+        async def show() -> None:
+            chosen = number_of(str(budget.value or ""), "budget", 1, MOST_TOKENS, BUDGET)
+            self._keep(thread=thread.value or "", budget=int(chosen))
+            place.clear()
+            with place:
+                await show_window(view, self.asked)
+
+        thread.on_value_change(guarded(view, show))
+        budget.on_value_change(guarded(view, show))
+        with place:
+            await show_window(view, self.asked)
+
+
+def _show_hits(view: View, asked: Question, found: RecallResult, took_ms: float) -> None:
+    t = view.t
+    with ui.element("div").classes("row-line"):
+        ui.label(
+            t(f"{len(found)} memories in {took_ms:.0f} ms",
+              f"{len(found)} 条记忆，用时 {took_ms:.0f} 毫秒")
+        ).classes("quiet").props("role=status").mark("found")  # fmt: skip
+        if found.reranked:
+            ui.label(t("in the order of a reranker", "按重排模型排序")).classes("quiet")
+    if found.degraded:
+        ui.label(
+            t("The embedder cannot be used: these memories were found by their words alone.",
+              "嵌入模型暂不可用：这些记忆只按用词找到。")
+        ).classes("panel failure")  # fmt: skip
+    if not found:
+        empty(
+            t("No memory answers this. A question needs a letter or a digit; fewer options, or"
+              " another user, may find more.",
+              "没有记忆能回答。问题至少要有一个文字或数字；放宽选项或换一个用户可能会找到更多。")
+        )  # fmt: skip
         return
-    found = await view.memory.recall(view.user, query, as_of=time_machine(view))
-    for hit in found:
-        with panel():
-            memory_line(view, hit.memory)
-            ui.label(hit.explain()).classes("quiet")
+    if found.graph_results:
+        relations(view, found.graph_results)
+    hits = list(found)
+    legend(view, hits)
+    scale = ScoreScale(hits)
+    for place, hit in enumerate(hits, 1):
+        hit_row(view, place, hit, scale)
+
+
+def _nothing_asked(view: View) -> None:
+    user = view.user.user
+    empty(
+        view.t(
+            f"Type a question, in any words. The memories of {user} that answer it appear here,"
+            " best first, with the reasons why they were found.",
+            f"输入任意问题。这里会按相关程度列出 {user} 的记忆，并说明为什么找到它们。",
+        )
+    )
+
+
+def _ranking_names(view: View) -> dict[Any, str]:
+    names = {
+        "linear": view.t("learned weights (default)", "学习得到的权重（默认）"),
+        "fusion": view.t("meaning and words, by hand", "意思与用词，人工权重"),
+        "rrf": view.t("reciprocal ranks", "倒数排名融合"),
+        "vector": view.t("meaning alone", "仅按意思"),
+        "bm25": view.t("words alone", "仅按用词"),
+        "three_factor": view.t("relevance, recency, importance", "相关、新近、重要"),
+    }
+    return {ranking: names.get(ranking, ranking) for ranking in RANKINGS}
 
 
 PAGE = Page("/ask", "search", "Ask", "提问", body)

@@ -1,0 +1,62 @@
+"""What a question did not return, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nicegui import ui
+
+from shared_core.core.domain import Hit
+from shared_core.recall.ranking import collapsed, relevance
+from shared_core.ui.pages.hit_rows import ScoreScale, hit_row
+from shared_core.ui.pages.question import Question
+from shared_core.ui.view import View
+from shared_core.ui.widgets import kind_name
+
+
+async def show_left_out(view: View, asked: Question, shown: Sequence[Hit]) -> None:
+    """Ask again without the options that leave memories out; show those, each with the reason."""
+    wide = await asked.ask_for_all(view.memory, view.user)
+    known = {hit.memory.memory_id: place for place, hit in enumerate(shown, 1)}
+    missing = [hit for hit in wide if hit.memory.memory_id not in known]
+    if not missing:
+        ui.label(
+            view.t(
+                "Nothing: no other memory in recall has to do with the question.",
+                "没有：召回范围内没有其他与问题有关的记忆。",
+            )
+        )
+    places = {hit.memory.memory_id: place for place, hit in enumerate(wide, 1)}
+    scale = ScoreScale(missing)
+    for hit in missing:
+        place = places[hit.memory.memory_id]
+        hit_row(view, place, hit, scale, note=_reason(view, asked, hit, place, shown))
+    with ui.element("div").classes("row-line"):
+        ui.label(
+            view.t("Not searched at all: facts that have ended and memories that have faded.",
+                   "完全不参与搜索：已结束的事实和已淡出的记忆。")
+        ).classes("quiet")  # fmt: skip
+        ui.link(view.t("Facts", "事实"), view.link("/facts")).classes("quiet")
+        ui.link(view.t("Forgetting", "遗忘"), view.link("/forgetting")).classes("quiet")
+
+
+def _reason(view: View, asked: Question, hit: Hit, place: int, shown: Sequence[Hit]) -> str:
+    """Return why a hit is not among those that were shown."""
+    if asked.kinds and hit.memory.kind not in asked.kinds:
+        kind = kind_name(view, hit.memory.kind)
+        return view.t(f"Left out: it is a {kind}, and only other kinds were asked for.",
+                      f"未返回：它是{kind}，而所选类型不包括它。")  # fmt: skip
+    found = relevance(hit)
+    if found < asked.floor:
+        return view.t(
+            f"Left out: below the floor. Its relevance is {found:.2f}, at least {asked.floor:.2f}"
+            " was asked for.",
+            f"未返回：低于下限。相关度 {found:.2f}，要求至少 {asked.floor:.2f}。",
+        )
+    if asked.distinct:
+        for other, one in enumerate(shown, 1):
+            if len(collapsed([one, hit], 2)) == 1:
+                return view.t(f"Left out: it says the same as hit {other}.",
+                              f"未返回：与第 {other} 条内容相同。")  # fmt: skip
+    return view.t(f"Left out: further down (place {place}) than the limit of {asked.limit}.",
+                  f"未返回：排在第 {place} 位，超出 {asked.limit} 条的上限。")  # fmt: skip
