@@ -40,10 +40,6 @@ from shared_core.storage.postgres.items import PostgresItems, below, vector_step
 from shared_core.storage.postgres.jobs import enqueue_step
 
 DIRECTIONS: Final[Mapping[SliceOrder, str]] = {"newest": "DESC", "oldest": "ASC"}
-_OF_THREAD = (
-    "m.memory_id = ANY(ARRAY(SELECT s.memory_id FROM memory_sources s"
-    " WHERE s.tenant_id = %(tenant)s AND s.thread_id = %(thread_id)s))"
-)
 _CONTAINS = "strpos(lower(m.text), lower(%(contains)s)) > 0"
 _EVENT_COLUMNS = (
     "event_ids", "authors", "roles", "texts", "metadata", "occurred_at", "importances",
@@ -196,17 +192,18 @@ class PostgresEvents:
             "now": self._clock(),
             **moments(query.as_of),
         }
-        conditions = ["true"]
         if query.thread_id is not None:
-            conditions.append(_OF_THREAD)
             common["thread_id"] = query.thread_id
         if query.contains:
-            conditions.append(_CONTAINS)
             common["contains"] = query.contains
         return step(
-            name, {**common, **values}, as_of=query.as_of is not None, literals=literals,
-            filter_sql=" AND ".join(conditions),
-        )  # fmt: skip
+            name,
+            {**common, **values},
+            as_of=query.as_of is not None,
+            of_thread=query.thread_id is not None,
+            filter_sql=_CONTAINS if query.contains else "true",
+            literals=literals,
+        )
 
 
 @dataclass
