@@ -62,6 +62,7 @@ from .ports.jobs import (
 from .ports.recall import RecallResult as RecallResult, Reranker as Reranker
 from .ports.retention import Accesses as Accesses
 from .ports.runs import Fact as Fact
+from .recall.listing import UserSummary as UserSummary
 from .recall.time_slices import TimeBucket as TimeBucket, TimeSlice as TimeSlice
 
 __version__: str

@@ -71,6 +71,7 @@ from shared_core.profiles.pipeline import ProfilePipeline
 from shared_core.profiles.service import Profiles, follow_thread
 from shared_core.recall import query as queries
 from shared_core.recall.access_log import AccessLog
+from shared_core.recall.listing import MemoryCounts, Users
 from shared_core.recall.service import Recall
 from shared_core.recall.timeline import TimeSlices
 from shared_core.retention import deletion
@@ -98,13 +99,15 @@ class MemoryEngine:
     database cannot be used, and the next call tries again.
 
     Each area has a service: `memory.retention.pin(...)`, `memory.graph.paths(...)`. The documented
-    verbs stand here as well. Six services are documented verbs themselves, so they are called:
-    `memory.recall(...)`, `.slice(...)`, `.facts(...)`, `.runs(...)`, `.erasures(...)` and
-    `.accesses(...)` (decision 15).
+    verbs stand here as well. Some services are documented verbs themselves, so they are called:
+    `memory.recall(...)`, `.slice(...)`, `.users(...)`, `.count_memories(...)`, `.facts(...)`,
+    `.runs(...)`, `.erasures(...)` and `.accesses(...)` (decision 15).
 
     Attributes:
         recall: finds memories for a query.
         slice: finds memories of a stretch of time.
+        users: lists the users who have memories.
+        count_memories: counts what list_memories() lists, also by period.
         accesses: how often memories were read, and when last.
         turns: appends turns of threads.
         facts: lists, states, retracts and restores facts.
@@ -159,6 +162,8 @@ class MemoryEngine:
         self.accesses = AccessLog(self._lifecycle, clock, counts=track_access)
         self.recall = Recall(handle, self.accesses, reranker, with_graph=relations is not None)
         self.slice = TimeSlices(handle, self.recall)
+        self.users = Users(handle)
+        self.count_memories = MemoryCounts(handle)
         options = ConversationOptions(conversation)
         pipeline = ProfilePipeline(extractor, handle.sanitizer, clock)
         self.runs = Runs(
@@ -514,12 +519,23 @@ class MemoryEngine:
         scope: Scope,
         *,
         kinds: Sequence[MemoryKind] | None = None,
+        thread_id: str | None = None,
+        contains: str = "",
+        begin: datetime | None = None,
+        end: datetime | None = None,
         limit: int = 50,
         offset: int = 0,
         as_of: AsOf | None = None,
     ) -> Sequence[Memory]:
-        """Return a page of the memories of a scope, newest first, now or as of a moment."""
-        page = queries.page(scope, kinds, limit, offset, as_of=as_of)
+        """Return a page of the memories of a scope, newest first, now or as of a moment.
+
+        thread_id: derived from a turn of this thread. contains: a part of the text, in upper or
+        lower case. begin, end: the period in which they occurred, aware, end exclusive.
+        """
+        page = queries.page(
+            scope, kinds, limit, offset, thread_id=thread_id, contains=contains, begin=begin,
+            end=end, as_of=as_of,
+        )  # fmt: skip
         storage = await self._handle.storage()
         return await storage.events.list_memories(page, "newest", limit, offset)
 

@@ -108,6 +108,16 @@ def check_moment(moment: datetime, what: str) -> None:
         raise InvalidInput(f"{what} is out of range in UTC: {moment}") from error
 
 
+def check_period(begin: datetime | None, end: datetime | None) -> None:
+    """Raise InvalidInput for bounds that are no moments, and for an end that is not after begin."""
+    for name, moment in (("begin", begin), ("end", end)):
+        if moment is not None:
+            check_moment(moment, name)
+    if begin and end and end.astimezone(UTC) <= begin.astimezone(UTC):
+        span = f"{begin.isoformat()} to {end.isoformat()}"
+        raise InvalidInput(f"end must be after begin, got {span}")
+
+
 def check_as_of(as_of: AsOf | None) -> None:
     """Raise InvalidInput unless as_of is None or an AsOf of valid moments."""
     if as_of is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from shared_core.core.domain import (
     AsOf,
@@ -46,7 +46,9 @@ BucketUnit = Literal["hour", "day", "week", "month", "year"]
 class MemoryQuery:
     """Selects memories below a namespace of a scope, from begin to before end.
 
-    begin, end: aware; None for no bound. as_of: None for current memories.
+    begin, end: aware; None for no bound. as_of: None for current memories. thread_id: only memories
+    with a turn of this thread among their sources. contains: only memories whose text holds this,
+    in upper or lower case; "" for all.
     """
 
     scope: Scope
@@ -55,6 +57,15 @@ class MemoryQuery:
     begin: datetime | None = None
     end: datetime | None = None
     as_of: AsOf | None = None
+    thread_id: ThreadId | None = None
+    contains: str = ""
+
+
+class Holdings(NamedTuple):
+    """The memories of a scope. newest_at: of all, also those that recall does not find."""
+
+    memories: int
+    newest_at: datetime | None
 
 
 class EventStorage(Protocol):
@@ -95,4 +106,16 @@ class EventStorage(Protocol):
         """Return the number of selected memories from each bound to before the next.
 
         Bounds rise, and the first is at or before all memories. The last count has no upper bound.
+        """
+
+    async def tenants(self, path: str, after: str, limit: int) -> Sequence[str]:
+        """Return the next tenants below a path that have memories or items, in order.
+
+        Its time grows with the number of tenants it returns, not with that of their memories.
+        """
+
+    async def holdings(self, path: str, queries: Sequence[MemoryQuery]) -> Sequence[Holdings]:
+        """Return what the scope of each query holds: how many it selects, and the newest.
+
+        path: above all of the scopes.
         """

@@ -9,11 +9,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, get_args
 
 from shared_core.core import validation as arguments
-from shared_core.core.domain import AsOf, Hit, MemoryKind, Namespace, Scope
-from shared_core.core.namespaces import clean_text, memories_namespace, scope_path
+from shared_core.core.domain import AsOf, Hit, MemoryKind, Namespace, Scope, ThreadId
+from shared_core.core.namespaces import check_label, clean_text, memories_namespace, scope_path
 from shared_core.core.shown import shown
 from shared_core.core.telemetry import measured, recalled, stage
-from shared_core.core.timestamps import check_as_of, check_moment
+from shared_core.core.timestamps import check_as_of, check_moment, check_period
 from shared_core.errors import InvalidInput, ModelUnavailable
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.question_subject import best_edges, mentioned
@@ -346,14 +346,51 @@ def page(
     limit: int,
     offset: int,
     *,
+    thread_id: str | None = None,
+    contains: str = "",
+    begin: datetime | None = None,
+    end: datetime | None = None,
     as_of: AsOf | None = None,
 ) -> MemoryQuery:
     """Return the query for one page of the memories of a scope."""
-    scope_path(scope)
     _check_bounds(limit, offset)
+    return selection(
+        scope, kinds, thread_id=thread_id, contains=contains, begin=begin, end=end, as_of=as_of
+    )
+
+
+def selection(
+    scope: Scope,
+    kinds: Sequence[MemoryKind] | None,
+    *,
+    thread_id: str | None = None,
+    contains: str = "",
+    begin: datetime | None = None,
+    end: datetime | None = None,
+    as_of: AsOf | None = None,
+) -> MemoryQuery:
+    """Return the query for the memories of a scope; engine.list_memories() explains it."""
+    scope_path(scope)
     check_kinds(kinds)
     check_as_of(as_of)
-    return MemoryQuery(scope=scope, namespace=memories_namespace(scope), kinds=kinds, as_of=as_of)
+    check_text(contains, "contains")
+    check_period(begin, end)
+    return MemoryQuery(
+        scope=scope,
+        namespace=memories_namespace(scope),
+        kinds=kinds,
+        begin=begin,
+        end=end,
+        as_of=as_of,
+        thread_id=None if thread_id is None else ThreadId(check_label(thread_id, "thread_id")),
+        contains=contains,
+    )
+
+
+def check_text(text: str, what: str) -> None:
+    """Raise InvalidInput, naming what, unless it is a text that can be stored, or ""."""
+    if text != "":
+        check_label(text, what)
 
 
 def check_kinds(kinds: Sequence[MemoryKind] | None) -> None:

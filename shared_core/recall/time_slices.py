@@ -9,7 +9,7 @@ from typing import Any, Final, get_args
 
 from shared_core.core.domain import Hit, JsonValue, Memory
 from shared_core.core.shown import shown
-from shared_core.core.timestamps import check_moment
+from shared_core.core.timestamps import check_moment, check_period
 from shared_core.errors import InvalidInput
 from shared_core.nlp import calendar
 from shared_core.nlp.dates import TimeRange, resolve
@@ -113,9 +113,7 @@ def stretch(
         return named(when, now, "when")
     since = _moment(begin, now, "begin", 0)
     until = _moment(end, now, "end", 1)
-    if since and until and calendar.instant(until) <= calendar.instant(since):
-        span = f"{since.isoformat()} to {until.isoformat()}"
-        raise InvalidInput(f"end must be after begin, got {span}")
+    check_period(since, until)
     return since, until
 
 
@@ -224,7 +222,6 @@ def _moment(given: datetime | str | None, now: datetime, what: str, side: int) -
         return _exact(given) or named(given, now, what)[side]
     if not isinstance(given, datetime):
         raise InvalidInput(f"{what} must be a datetime or words for a time, got {shown(given)}")
-    check_moment(given, what)
     return given
 
 

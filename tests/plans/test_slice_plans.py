@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from shared_core.core.namespaces import path_end
 from shared_core.storage.postgres.connection.statements import statement
 from tests.plans.test_query_plans import BIND, nodes
 
@@ -20,6 +21,9 @@ BEGIN = datetime(2025, 1, 1, tzinfo=UTC)
 PAGE = 20
 SLICE = statement("list_memories", literals=(("direction", "DESC"),))
 COUNTS = statement("count_memories")
+THREAD = statement("list_memories", literals=(("direction", "DESC"),), of_thread=True)
+IN_THREAD = 30
+TENANTS = 51
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +44,12 @@ def filled(server: str, template: str) -> Iterator[psycopg.Connection[Any]]:
             " CROSS JOIN generate_series(1, CASE WHEN t = 7 THEN %(all)s ELSE 200 END) n",
             {"begin": BEGIN, "all": MEMORIES},
         )
+        connection.execute(
+            "INSERT INTO memory_sources (tenant_id, memory_id, thread_id, event_id)"
+            " SELECT tenant_id, memory_id, CASE WHEN key::int <= %s THEN 'first' ELSE 'other' END,"
+            " key FROM memories",
+            [IN_THREAD],
+        )
         connection.execute("ANALYZE")
         yield connection
     with psycopg.connect(server, autocommit=True) as admin:
@@ -53,7 +63,7 @@ def scan(
     values = {
         "tenant": "/app/u7/", "path": "/memories/", "path_end": "/memories0", "kinds": None,
         "now": datetime.now(UTC), "begin": begin, "end": end, "limit": PAGE, "offset": 0,
-        "bounds": [begin],
+        "bounds": [begin], "thread_id": "first",
     }  # fmt: skip
     with connection.transaction(force_rollback=True):
         connection.execute(BIND, ["/app/u7/"])
@@ -99,3 +109,47 @@ def test_a_slice_reads_its_page_and_no_more(
     index, touched = scan(filled, text, begin, end, mode)
     assert "memories_in_time" == index
     assert touched <= most
+
+
+@pytest.mark.parametrize("has_statistics", [True, False])
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+@pytest.mark.parametrize("text", [THREAD, statement("count_memories", of_thread=True)])
+def test_a_thread_is_read_by_its_turns(
+    filled: psycopg.Connection[Any], text: bytes, mode: str, has_statistics: bool
+) -> None:
+    for table in ("memories", "memory_sources"):
+        if has_statistics:
+            filled.execute(f"ANALYZE {table}")
+        else:
+            filled.execute(f"DELETE FROM pg_statistic WHERE starelid = '{table}'::regclass")
+    index, touched = scan(filled, text, "-infinity", "infinity", mode)
+    assert "memories_pkey" == index
+    assert touched == IN_THREAD
+
+
+@pytest.mark.parametrize("has_statistics", [True, False])
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+@pytest.mark.parametrize(("scope", "limit"), [("/", 20), ("/app/", 1000)])
+def test_tenants_are_found_by_one_row_of_each(
+    filled: psycopg.Connection[Any], scope: str, limit: int, mode: str, has_statistics: bool
+) -> None:
+    if has_statistics:
+        filled.execute("ANALYZE memories")
+    else:
+        filled.execute("DELETE FROM pg_statistic WHERE starelid = 'memories'::regclass")
+    values = {"after": scope, "tenant_end": path_end(scope), "limit": limit}
+    with filled.transaction(force_rollback=True):
+        filled.execute(BIND, [scope])
+        filled.execute(statement("by_index"))
+        filled.execute(f"SET LOCAL plan_cache_mode = {mode}")
+        found = filled.execute(statement("tenants"), values, prepare=True).fetchall()
+        explained = b"EXPLAIN (ANALYZE, FORMAT JSON) " + statement("tenants")
+        [[told]] = filled.execute(explained, values, prepare=True).fetchall()
+    told = json.loads(told) if isinstance(told, str) else told
+    reads = [node for node in nodes(told[0]["Plan"]) if node.get("Relation Name") == "memories"]
+    touched = sum(
+        one["Actual Loops"] * (one["Actual Rows"] + one.get("Rows Removed by Filter", 0))
+        for one in reads
+    )
+    assert len(found) == min(limit, TENANTS) == round(touched)
+    assert found == sorted(found)

@@ -12,9 +12,9 @@ from uuid import UUID
 
 from shared_core.core.domain import AsOf, Event, JsonValue, Memory, Scope, ThreadId
 from shared_core.core.json_text import to_json
-from shared_core.core.namespaces import memories_namespace, rest_of, scope_path
+from shared_core.core.namespaces import memories_namespace, path_end, rest_of, scope_path
 from shared_core.core.retention_policy import Strength
-from shared_core.ports.events import EventRow, MemoryQuery, SliceOrder
+from shared_core.ports.events import EventRow, Holdings, MemoryQuery, SliceOrder
 from shared_core.ports.items import VectorRows
 from shared_core.ports.jobs import NewJob
 from shared_core.storage._rows import initial_of
@@ -32,7 +32,9 @@ from shared_core.storage.oceanbase.visibility import (
     below,
     between,
     current_at,
+    if_set,
     of_kinds,
+    of_thread,
 )
 
 DIRECTIONS: Final[Mapping[SliceOrder, str]] = {"newest": "DESC", "oldest": "ASC"}
@@ -148,6 +150,26 @@ class OceanBaseEvents(OceanBasePart):
 
         return await self._database.read(work)
 
+    @reading
+    def tenants(self, tx: Transaction, path: str, after: str, limit: int) -> Sequence[str]:
+        # Every tenant that was ever written to has a row here.
+        return tx.column(
+            "SELECT tenant_id FROM tenants WHERE tenant_id > %s AND tenant_id < %s"
+            " ORDER BY tenant_id LIMIT %s",
+            [max(path, after), path_end(path), limit],
+        )
+
+    @reading
+    def holdings(
+        self, tx: Transaction, path: str, queries: Sequence[MemoryQuery]
+    ) -> Sequence[Holdings]:
+        return [Holdings(self._count(tx, one), _newest(tx, one)) for one in queries]
+
+    def _count(self, tx: Transaction, query: MemoryQuery) -> int:
+        there = self._there(tx, query)
+        [(number,)] = tx.rows(f"SELECT count(*) FROM memories m WHERE {there.sql}", there.values)
+        return int(number)
+
     def _there(self, tx: Transaction, query: MemoryQuery) -> WhereClause:
         tenant = scope_path(query.scope)
         return all_of(
@@ -156,7 +178,20 @@ class OceanBaseEvents(OceanBasePart):
             below(rest_of(query.namespace)),
             current_at(tx, tenant, self._clock(), query.as_of),
             of_kinds(query.kinds),
+            of_thread(tenant, query.thread_id),
+            if_set("LOCATE(LOWER(%s), LOWER(m.text)) > 0", query.contains or None),
         )
+
+
+def _newest(tx: Transaction, query: MemoryQuery) -> datetime | None:
+    of_scope = WhereClause("m.tenant_id = %s", (scope_path(query.scope),))
+    there = all_of(of_scope, below(rest_of(query.namespace)))
+    found = tx.one(
+        f"SELECT m.occurred_at FROM memories m WHERE {there.sql}"
+        " ORDER BY m.occurred_at DESC, m.memory_id DESC LIMIT 1",
+        there.values,
+    )
+    return found[0] if found else None
 
 
 class _Logged(NamedTuple):

@@ -109,6 +109,14 @@ def of_kinds(kinds: Sequence[str] | None) -> WhereClause:
     return if_set("m.kind IN %s", kinds and list(kinds))
 
 
+def of_thread(tenant: str, thread_id: str | None) -> WhereClause:
+    """Return the condition that a memory has a turn of a thread among its sources; None: any."""
+    if thread_id is None:
+        return all_of()
+    sources = "SELECT s.memory_id FROM memory_sources s WHERE s.tenant_id = %s AND s.thread_id = %s"
+    return WhereClause(f"m.memory_id IN ({sources})", (tenant, thread_id))
+
+
 def between(begin: datetime | None, end: datetime | None) -> WhereClause:
     """Return the condition begin <= occurred_at < end; None: no bound."""
     return all_of(if_set("m.occurred_at >= %s", begin), if_set("m.occurred_at < %s", end))

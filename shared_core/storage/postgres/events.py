@@ -9,10 +9,17 @@ from typing import Final
 
 from shared_core.core.domain import AsOf, Event, Memory, Scope, ThreadId
 from shared_core.core.json_text import to_json
-from shared_core.core.namespaces import ROOT, memories_namespace, rest_of, scope_path, to_path
+from shared_core.core.namespaces import (
+    ROOT,
+    memories_namespace,
+    path_end,
+    rest_of,
+    scope_path,
+    to_path,
+)
 from shared_core.policies.erasing import receipt_of
 from shared_core.ports.erasures import ErasureReceipt
-from shared_core.ports.events import EventRow, MemoryQuery, SliceOrder
+from shared_core.ports.events import EventRow, Holdings, MemoryQuery, SliceOrder
 from shared_core.ports.items import VectorRows
 from shared_core.ports.jobs import NewJob
 from shared_core.ports.operations import Select, equal, one_of
@@ -33,6 +40,7 @@ from shared_core.storage.postgres.items import PostgresItems, below, vector_step
 from shared_core.storage.postgres.jobs import enqueue_step
 
 DIRECTIONS: Final[Mapping[SliceOrder, str]] = {"newest": "DESC", "oldest": "ASC"}
+_CONTAINS = "strpos(lower(m.text), lower(%(contains)s)) > 0"
 _EVENT_COLUMNS = (
     "event_ids", "authors", "roles", "texts", "metadata", "occurred_at", "importances",
     "expires_at", "memory_ids", "values", "terms", "term_counts", "strengths",
@@ -142,8 +150,9 @@ class PostgresEvents:
         page = {"limit": limit, "offset": offset}
         literals = (("direction", DIRECTIONS[order]),)
         listing = self._step("list_memories", query, page, literals)
-        tenant = scope_path(query.scope)
-        _, rows = await self._database.run(tenant, step("walk_index"), listing)
+        # A thread is found by its turns, so the index of its user would be walked in vain.
+        walking = [] if query.thread_id is not None else [step("walk_index")]
+        *_, rows = await self._database.run(scope_path(query.scope), *walking, listing)
         return [as_known(memory_from_row(row), query.as_of) for row in rows]
 
     async def count_memories(self, query: MemoryQuery, bounds: Sequence[datetime]) -> Sequence[int]:
@@ -151,6 +160,22 @@ class PostgresEvents:
         [rows] = await self._database.run(scope_path(query.scope), counting)
         counts: dict[int, int] = dict(rows)
         return [counts.get(number, 0) for number in range(1, len(bounds) + 1)]
+
+    async def tenants(self, path: str, after: str, limit: int) -> Sequence[str]:
+        name = "tenants_of_cluster" if self._database.is_spread else "tenants"
+        values = {"after": max(path, after), "tenant_end": path_end(path), "limit": limit}
+        _, rows = await self._database.run(path, step("by_index"), step(name, values))
+        return [tenant for (tenant,) in rows]
+
+    async def holdings(self, path: str, queries: Sequence[MemoryQuery]) -> Sequence[Holdings]:
+        steps = [self._step("count_memories", query, {"bounds": []}) for query in queries]
+        newest_steps = [self._step("newest_memory", query, {}) for query in queries]
+        rows = await self._database.run(path, *steps, step("walk_index"), *newest_steps)
+        counted, newest = rows[: len(queries)], rows[len(queries) + 1 :]
+        return [
+            Holdings(sum(count for _, count in counts), moment[0][0] if moment else None)
+            for counts, moment in zip(counted, newest, strict=True)
+        ]
 
     def _step(
         self,
@@ -167,7 +192,18 @@ class PostgresEvents:
             "now": self._clock(),
             **moments(query.as_of),
         }
-        return step(name, {**common, **values}, as_of=query.as_of is not None, literals=literals)
+        if query.thread_id is not None:
+            common["thread_id"] = query.thread_id
+        if query.contains:
+            common["contains"] = query.contains
+        return step(
+            name,
+            {**common, **values},
+            as_of=query.as_of is not None,
+            of_thread=query.thread_id is not None,
+            filter_sql=_CONTAINS if query.contains else "true",
+            literals=literals,
+        )
 
 
 @dataclass

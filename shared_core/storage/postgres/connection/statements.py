@@ -36,6 +36,7 @@ def statement(
     *,
     one_tenant: bool = True,
     as_of: bool = False,
+    of_thread: bool = False,
     filter_sql: str = "true",
     literals: tuple[tuple[str, str], ...] = (),
 ) -> bytes:
@@ -47,6 +48,7 @@ def statement(
             tenants, and {its_tenant} is that of "m".
         as_of: {current} and {ended} mean what held at %(valid)s as known at %(known)s, of one
             tenant; else what holds now.
+        of_thread: {listed_from} is the memories of the thread %(thread_id)s; else all memories.
         filter_sql: fills {filter}. It holds columns, operators and placeholders, never a value of
             a caller.
         literals: texts for slots by name. The caller quotes them and doubles every "%".
@@ -55,7 +57,11 @@ def statement(
     scope = fragments["one_tenant" if one_tenant else "tenant_range"]
     current = fragments["current_then" if as_of else "current"]
     ended = fragments["ended_then" if as_of else "ended_now"]
-    pieces = {**fragments, "tenant_scope": scope, "current": current, "ended": ended}
+    listed = fragments["of_thread" if of_thread else "all_memories"]
+    pieces = {
+        **fragments, "tenant_scope": scope, "current": current, "ended": ended,
+        "listed_from": listed,
+    }  # fmt: skip
     if not one_tenant:
         pieces["its_tenant"] = "m.tenant_id"
     return _filled(bodies[name], pieces, {"filter": filter_sql, **dict(literals)}).encode()
