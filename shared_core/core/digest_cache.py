@@ -6,7 +6,7 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Generic, TypeVar
 
-from shared_core.core.telemetry import CacheCounts
+from shared_core.core.telemetry import cache_counts
 
 V = TypeVar("V")
 
@@ -21,7 +21,7 @@ class DigestCache(Generic[V]):
     def __init__(self, name: str, function: Callable[[str], V], size: int) -> None:
         self._function = function
         self._size = size
-        self._counts = CacheCounts(name)
+        self._counts = cache_counts(name)
         self._young: dict[bytes, V] = {}
         self._old: dict[bytes, V] = {}
 

@@ -59,12 +59,16 @@ class Metric:
 
 
 class CacheCounts:
-    """The numbers of hits and misses of a cache, approximate if threads share it."""
+    """The hits and misses of all caches of one name, approximate if threads share them."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.hits = self.misses = 0
-        _caches.add(self)
+
+
+def cache_counts(name: str) -> CacheCounts:
+    """Return the counts of a name. They outlive their caches, because a counter never decreases."""
+    return _caches.setdefault(name, CacheCounts(name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +79,7 @@ class QueueSizes:
     oldest_due_s: float
 
 
-_caches: WeakSet[CacheCounts] = WeakSet()
+_caches: dict[str, CacheCounts] = {}
 _queues: WeakSet[QueueReader] = WeakSet()
 
 
@@ -92,13 +96,10 @@ def watch_queue(queue: QueueReader) -> None:
 
 
 def _cache_lookups() -> list[tuple[float, Attributes]]:
-    counts: dict[tuple[str, bool], int] = {}
-    for cache in list(_caches):
-        for is_hit, count in ((True, cache.hits), (False, cache.misses)):
-            counts[cache.name, is_hit] = counts.get((cache.name, is_hit), 0) + count
     return [
-        (count, {"hippocampus.cache.name": name, "hippocampus.cache.hit": is_hit})
-        for (name, is_hit), count in counts.items()
+        (count, {"hippocampus.cache.name": cache.name, "hippocampus.cache.hit": is_hit})
+        for cache in list(_caches.values())
+        for is_hit, count in ((True, cache.hits), (False, cache.misses))
     ]
 
 

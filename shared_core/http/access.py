@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope as AsgiScope, Send
 
 from shared_core.core.domain import Scope
 from shared_core.core.local_requests import fault_of_local_request
-from shared_core.core.telemetry import CacheCounts
+from shared_core.core.telemetry import cache_counts
 from shared_core.errors import MemoryCoreError
 from shared_core.http.options import ServerOptions
 from shared_core.http.problems import ProblemError, core_problem, problem
@@ -87,7 +87,7 @@ class KnownTokens:
         self._tokens = tokens
         self._now_s = now_s
         self._known: OrderedDict[bytes, tuple[ApiToken | None, float]] = OrderedDict()
-        self._counts = CacheCounts("api_tokens")
+        self._counts = cache_counts("api_tokens")
 
     async def verify(self, text: str) -> ApiToken | None:
         """Return the token with this secret, or None."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from scripted_chat import ScriptedChatModel
 
 from langgraph_store import HippocampusMiddleware, PgHippocampusStore
 from shared_core import MemoryEngine, Scope, open_memory
+from shared_core.core.digest_cache import DigestCache
 from shared_core.core.telemetry import METRICS
 from shared_core.errors import InvalidInput, StorageUnavailable
 from shared_core.models.embedders import E5Embedder
@@ -273,3 +275,17 @@ async def test_a_program_without_opentelemetry_never_loads_it(dsn: str, hidden: 
         capture_output=True, text=True, cwd=Path(__file__).parents[2],
     )  # fmt: skip
     assert "[]\n" == done.stdout, done.stderr
+
+
+def test_lookups_are_counted_on_after_a_cache_is_gone() -> None:
+    with listening():
+        cache = DigestCache("of_this_test", len, 10)
+        grown = Growth()
+        cache("text")
+        cache("text")
+        del cache
+        gc.collect()
+        DigestCache("of_this_test", len, 10)("text")
+        labels = {"hippocampus.cache.name": "of_this_test"}
+        assert 3 == grown.of("hippocampus.cache.lookups", labels)
+        assert 1 == grown.of("hippocampus.cache.lookups", {**labels, "hippocampus.cache.hit": True})
