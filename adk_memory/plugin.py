@@ -31,6 +31,7 @@ from adk_memory.recall_block import (
     shown_texts,
 )
 from shared_core import InvalidInput, Memory, Scope
+from shared_core.core import hint_at_inspector
 from shared_core.nlp import TokenCounter, count_tokens
 
 _log = logging.getLogger("hippocampus")
@@ -104,6 +105,7 @@ class MemoryPlugin(BasePlugin):
         if max_tokens < 1:
             raise InvalidInput(f"max_tokens must be at least 1, got {max_tokens}")
         super().__init__(name)
+        hint_at_inspector()
         self.failures = 0
         self._given = service
         self._own: OpenMemoryService | None = None

@@ -27,7 +27,7 @@ from langgraph_store.tools import memory_tools
 from langgraph_store.turn_feed import TurnFeed
 from shared_core import ExtractionStrategy, Hit, InvalidInput, Memory, Scope, run_sync
 from shared_core.context import ShownMemory, memory_block
-from shared_core.core import search_failed, shown
+from shared_core.core import hint_at_inspector, search_failed, shown
 from shared_core.nlp import TokenCounter, count_tokens, shown_text
 
 _log = logging.getLogger("hippocampus")
@@ -94,6 +94,7 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         if place not in ("message", "system"):
             raise InvalidInput(f"place must be 'message' or 'system', got {shown(place)}")
         super().__init__()
+        hint_at_inspector()
         self._engine = store.engine
         self._identity = RunIdentity(app, user_id, thread_id)
         self._feed = TurnFeed(

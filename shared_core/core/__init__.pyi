@@ -9,6 +9,7 @@ from .domain import (
 )
 from .event_loops import in_background as in_background
 from .extras import from_extras as from_extras
+from .hints import hint_at_inspector as hint_at_inspector
 from .ids import id_of_words as id_of_words, uuid7 as uuid7
 from .json_text import check_json as check_json, cleaned as cleaned, to_json as to_json
 from .namespaces import (
