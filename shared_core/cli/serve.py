@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shared_core.cli import app as cli
+from shared_core.cli.ui import inspector_options
 from shared_core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -65,6 +66,9 @@ def serve(
     worker: Annotated[
         bool, typer.Option("--worker/--no-worker", help="Run queued jobs in this process.")
     ] = True,
+    with_ui: Annotated[
+        bool, typer.Option("--ui", help="Also serve the inspector at /ui, see hippocampus ui.")
+    ] = False,
 ) -> None:
     """Serve the memory over HTTP until SIGTERM or Ctrl-C.
 
@@ -79,15 +83,24 @@ def serve(
     options = ServerOptions(
         host=host, port=port, auth=auth, app=app_name, max_body=max_body, rate=rate, burst=burst
     )
+    uri = "embedded" if embedded else uri
+    inspector = inspector_options(uri, schema, embedder) if with_ui else None
     memory = cli.open_memory(
-        "embedded" if embedded else uri,
-        schema=schema,
-        embedder=embedder,
-        llm=cli.ready_model(llm),
-        worker=worker,
+        uri, schema=schema, embedder=embedder, llm=cli.ready_model(llm), worker=worker
     )
     memory.conversations.check()
-    raise typer.Exit(run(memory, options))
+    if inspector is None:
+        raise typer.Exit(run(memory, options))
+    from shared_core.ui import serve as run_with_inspector
+
+    raise typer.Exit(
+        run_with_inspector(
+            memory,
+            options,
+            inspector,
+            lambda address: typer.echo(f"The inspector is at {address}/ui/ until Ctrl-C."),
+        )
+    )
 
 
 @tokens.command("create")

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shared_core.cli import app as cli
+from shared_core.cli.transfer import langgraph_fields
 from shared_core.errors import ExtraMissing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from shared_core.cli.doctor import CheckResult
+    from shared_core.ui import InspectorOptions
 
 
 @cli.app.command()
@@ -40,10 +42,29 @@ def ui(
 
     Example: hippocampus demo --keep, then hippocampus ui.
     """
+    inspector = inspector_options(uri, schema, embedder, read_only=read_only)
     from shared_core.http import ServerOptions
+    from shared_core.ui import serve
 
+    options = ServerOptions(host=host, port=port, auth=auth)
+    memory = cli.open_memory(
+        uri, schema=schema, embedder=embedder, worker=not read_only, track_access=not read_only
+    )
+
+    def listening(address: str) -> None:
+        typer.echo(f"The inspector is at {address}/ui/ until Ctrl-C.")
+        if opens:
+            webbrowser.open(f"{address}/ui/")
+
+    raise typer.Exit(serve(memory, options, inspector, listening))
+
+
+def inspector_options(
+    uri: str | None, schema: str | None, embedder: str | None, *, read_only: bool = False
+) -> InspectorOptions:
+    """Return the options of an inspector. Raises ExtraMissing without NiceGUI."""
     try:
-        from shared_core.ui import InspectorOptions, serve
+        from shared_core.ui import InspectorOptions
     except ModuleNotFoundError as error:
         if error.name != "nicegui":
             raise
@@ -51,18 +72,9 @@ def ui(
             "the inspector needs NiceGUI: pip install 'pg-hippocampus[ui]'", name="nicegui"
         ) from error
 
-    options = ServerOptions(host=host, port=port, auth=auth)
-    memory = cli.open_memory(uri, schema=schema, embedder=embedder)
-
     def examine() -> Sequence[CheckResult]:
         from shared_core.cli.doctor import examine as run_checks
 
         return run_checks(uri, schema=schema, embedder=embedder)
 
-    def listening(address: str) -> None:
-        typer.echo(f"The inspector is at {address}/ui/ until Ctrl-C.")
-        if opens:
-            webbrowser.open(f"{address}/ui/")
-
-    inspector = InspectorOptions(read_only=read_only, examine=examine)
-    raise typer.Exit(serve(memory, options, inspector, listening))
+    return InspectorOptions(read_only=read_only, examine=examine, text_of_field=langgraph_fields())
