@@ -90,9 +90,13 @@ def _erase_button(view: View, thread: str | None) -> None:
         "\nThis cannot be undone. Export the data first if you may need it.",
         "\n此操作无法撤销。如果以后可能需要，请先导出。",
     )
-    action_button(
-        view, label, icon="delete_forever", will=what + again, do=do, dangerous=True, typed=user
-    )
+
+    async def will() -> str:
+        count = await view.memory.count_memories(view.user, thread_id=thread)
+        here = view.t(f"\n{count:,} memories are here now.", f"\n目前有 {count:,} 条记忆。")
+        return what + here + again
+
+    action_button(view, label, icon="delete_forever", will=will, do=do, dangerous=True, typed=user)
 
 
 def _receipt_text(view: View, receipt: ErasureReceipt) -> str:

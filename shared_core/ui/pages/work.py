@@ -36,28 +36,28 @@ KINDS: Final[Mapping[str, tuple[str, str]]] = {
     "profile": ("profile update", "更新画像"),
 }
 """English and Chinese word for each kind of run."""
-CHANGES: Final[Mapping[str, tuple[str, str]]] = {
-    "events": ("turns read", "轮对话已读"),
-    "turns": ("turns read", "轮对话已读"),
-    "memories": ("memories", "条记忆"),
-    "facts": ("facts", "条事实"),
-    "opened": ("entries", "个条目"),
-    "closed": ("ended", "条已结束"),
-    "statements": ("statements", "条陈述"),
-    "insights": ("insights", "条洞见"),
-    "edges": ("edges", "条关系"),
-    "edges_closed": ("ended edges", "条关系已结束"),
-    "summaries": ("summaries", "份摘要"),
-    "doubted": ("made doubtful", "条存疑"),
-    "confirmed": ("certain again", "条重新确认"),
-    "findings": ("conclusions", "条推断"),
-    "rejected": ("rejected drafts", "条草稿被拒"),
-    "needs_model": ("left for a model", "条需语言模型处理"),
-    "model_calls": ("calls of a model", "次模型调用"),
-    "input_tokens": ("tokens read by it", "个输入 token"),
-    "output_tokens": ("tokens written by it", "个输出 token"),
+CHANGES: Final[Mapping[str, tuple[str, str, str]]] = {
+    "events": ("turn read", "turns read", "轮对话已读"),
+    "turns": ("turn read", "turns read", "轮对话已读"),
+    "memories": ("memory", "memories", "条记忆"),
+    "facts": ("fact", "facts", "条事实"),
+    "opened": ("entry", "entries", "个条目"),
+    "closed": ("ended", "ended", "条已结束"),
+    "statements": ("statement", "statements", "条陈述"),
+    "insights": ("insight", "insights", "条洞见"),
+    "edges": ("edge", "edges", "条关系"),
+    "edges_closed": ("ended edge", "ended edges", "条关系已结束"),
+    "summaries": ("summary", "summaries", "份摘要"),
+    "doubted": ("made doubtful", "made doubtful", "条存疑"),
+    "confirmed": ("certain again", "certain again", "条重新确认"),
+    "findings": ("conclusion", "conclusions", "条推断"),
+    "rejected": ("rejected draft", "rejected drafts", "条草稿被拒"),
+    "needs_model": ("left for a model", "left for a model", "条需语言模型处理"),
+    "model_calls": ("call of a model", "calls of a model", "次模型调用"),
+    "input_tokens": ("token read by it", "tokens read by it", "个输入 token"),
+    "output_tokens": ("token written by it", "tokens written by it", "个输出 token"),
 }
-"""English and Chinese word for each count of a run, in the order in which they are shown."""
+"""English word, its plural, and Chinese word for each count of a run, in the order shown."""
 
 
 async def body(view: View) -> None:
@@ -266,8 +266,8 @@ def kind_of_run(view: View, kind: str) -> str:
 def changes(view: View, counts: Mapping[str, JsonValue]) -> str:
     """Return what a run made, as a list of counts without zeros."""
     made = [
-        f"{number:,} {view.t(*words)}"
-        for name, words in CHANGES.items()
+        f"{number:,} {view.t(one if number == 1 else many, chinese)}"
+        for name, (one, many, chinese) in CHANGES.items()
         if isinstance(number := counts.get(name), int) and not isinstance(number, bool) and number
     ]
     if counts.get("failed"):
