@@ -29,6 +29,7 @@ HIT_STYLE: Final = """
 .numbers { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem;
   font-variant-numeric: tabular-nums; padding: .4rem 0 0 .2rem; }
 .legend { font-size: .8rem; padding-left: .4rem; border-left: .8rem solid; line-height: 1.1; }
+.relations { display: flex; flex-wrap: wrap; gap: .3rem 1.2rem; padding-top: .4rem; }
 .doubtful { border: 2px dashed #D55E00; border-radius: 1rem; padding: 0 .6rem; font-size: .8rem; }
 """
 MOST_CHARACTERS: Final = 800
@@ -273,15 +274,19 @@ def _parts(run: str, start: int, wanted: Sequence[str]) -> list[tuple[int, int]]
 
 
 def relations(view: View, edges: Sequence[Edge]) -> None:
-    """Show edges of the knowledge graph, each with a link to the graph around its subject."""
-    with ui.element("section").classes("panel hit"):
-        ui.label(view.t("Relations", "关系")).classes("heading")
-        for edge in edges:
-            with ui.element("div").classes("row-line"):
-                ui.link(edge.subject, view.link("/graph", name=edge.subject_entity))
-                ui.label(edge.relation.replace("_", " "))
-                ui.link(edge.object, view.link("/graph", name=edge.object_entity))
-                ui.label(_spell(view, edge)).classes("quiet")
+    """Show edges of the knowledge graph in one line that opens; each links to the graph."""
+    words = [f"{edge.subject} {edge.relation.replace('_', ' ')} {edge.object}" for edge in edges]
+    more = len(words) - 1
+    with ui.element("details").classes("panel plain-details"):
+        with ui.element("summary"):
+            ui.label(
+                view.t("In the graph: ", "图谱中：") + words[0]
+                + (view.t(f", and {more} more", f"，另有 {more} 条") if more else "")
+            ).classes("inline")  # fmt: skip
+        with ui.element("div").classes("relations"):
+            for edge, text in zip(edges, words, strict=True):
+                target = view.link("/graph", name=edge.subject_entity)
+                ui.link(f"{text} · {_spell(view, edge)}", target)
 
 
 def _spell(view: View, edge: Edge) -> str:

@@ -1,0 +1,172 @@
+"""The numbers of the overview: whose they are, and how the memory tells them. No elements."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal
+
+from shared_core.core.domain import Scope
+from shared_core.core.retention_policy import FATES, Fate
+from shared_core.engine import MemoryEngine
+from shared_core.ports.jobs import JobRecord, JobStatus
+from shared_core.recall.listing import UserSummary
+from shared_core.retention.statistics import RetentionStats
+from shared_core.ui.view import View
+
+Step = Literal["day", "week", "month"]
+MOST_USERS: Final = 1_000
+"""Users that the overview counts; one page of memory.users()."""
+COUNTED_AT_ONCE: Final = 4
+"""Users whose days are counted at the same time."""
+DAYS: Final = 371
+"""Days before today whose memories are counted one by one: 53 weeks."""
+OLDEST: Final = datetime(1, 1, 2, tzinfo=UTC)
+WEEK: Final = 7.0
+AGES: Final = (1, 7, 30, 90, 365)
+"""Ends of the groups by age, in days."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whose:
+    """Whose memory is shown: these users, or all users of an application, or everybody's."""
+
+    scopes: tuple[Scope, ...] | None
+    app: str | None
+
+
+def whose(view: View) -> Whose:
+    """Return the chosen user, or all that the visitor may see."""
+    if view.scope is not None:
+        return Whose((view.scope,), None)
+    if view.caller.users is not None:
+        return Whose(tuple(view.caller.scope(one, None) for one in view.caller.users), None)
+    return Whose(None, view.caller.app)
+
+
+async def users_of(memory: MemoryEngine, of: Whose) -> Sequence[UserSummary]:
+    """Return the users with their numbers of memories, at most MOST_USERS."""
+    if of.scopes is None:
+        return await memory.users(of.app, limit=MOST_USERS)
+    found = [await memory.users(one.app, contains=one.user, limit=MOST_USERS) for one in of.scopes]
+    return [one for some in found for one in some if one.scope in of.scopes]
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """How many jobs wait, run and are dead. oldest_s: seconds that the oldest due one waits."""
+
+    waiting: int
+    running: int
+    dead: int
+    oldest_s: float | None = None
+
+
+async def queue_of(memory: MemoryEngine, of: Whose) -> Queue:
+    """Return the sizes of the queue, without the jobs of others."""
+    if of.scopes is None and of.app is None:
+        stats = await memory.jobs.stats()
+        return Queue(stats.pending, stats.running, stats.failed, stats.oldest_due_s)
+    jobs: list[JobRecord] = []
+    for scope in of.scopes or (None,):
+        jobs += await memory.jobs.list(scope, app=None if scope else of.app)
+    counts = Counter(job.status for job in jobs)
+    return Queue(counts[JobStatus.PENDING], counts[JobStatus.RUNNING], counts[JobStatus.FAILED])
+
+
+@dataclass(frozen=True, slots=True)
+class Fading:
+    """Memories by kind, those of them that faded, and what is forgotten within a week.
+
+    total: faded ones too, without those that ended or expired.
+    """
+
+    kinds: Mapping[str, int]
+    total: int
+    faded: int
+    pinned: int
+    week: Mapping[Fate, int]
+
+
+async def fading_of(memory: MemoryEngine, of: Whose) -> Fading:
+    """Return the numbers by kind and what fades; it reads every memory once."""
+    found = [
+        await memory.retention.stats(scope, app=None if scope else of.app, days=[WEEK])
+        for scope in of.scopes or (None,)
+    ]
+    kinds: Counter[str] = Counter()
+    for one in found:
+        kinds.update({kind: stats.count for kind, stats in one.kinds.items()})
+    week: dict[Fate, int] = {fate: sum(_week(one, fate) for one in found) for fate in FATES}
+    faded = sum(
+        count for one in found for stage, count in one.total.stages.items() if stage != "kept"
+    )
+    return Fading(
+        kinds, sum(one.total.count for one in found), faded,
+        sum(one.total.pinned for one in found), week,
+    )  # fmt: skip
+
+
+def _week(stats: RetentionStats, fate: Fate) -> int:
+    return stats.ahead[WEEK].get(fate, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Days:
+    """Memories by the day on which they occurred.
+
+    first: the first counted day. counts: of each day since, up to today. before, after: the
+    memories before the first day and after today.
+    """
+
+    first: datetime
+    counts: Sequence[int]
+    before: int
+    after: int
+
+    @property
+    def ages(self) -> Sequence[int]:
+        """Memories of the last AGES days, each without those before it, and the older ones."""
+        newest, begin, ages = self.counts[::-1], 0, []
+        for end in AGES:
+            ages.append(sum(newest[begin:end]))
+            begin = end
+        return [*ages, sum(newest[begin:]) + self.before]
+
+    def by(self, step: Step, most: int) -> Sequence[tuple[datetime, int]]:
+        """Return the begin and the number of the last steps, from the first with a memory."""
+        found: dict[datetime, int] = {}
+        for place, count in enumerate(self.counts):
+            begin = _begin(self.first + timedelta(days=place), step)
+            found[begin] = found.get(begin, 0) + count
+        steps = [*found.items()][-most:]
+        while len(steps) > 2 and not steps[0][1]:
+            steps.pop(0)
+        return steps
+
+
+def _begin(day: datetime, step: Step) -> datetime:
+    if step == "week":
+        return day - timedelta(days=day.weekday())
+    return day.replace(day=1) if step == "month" else day
+
+
+async def days_of(memory: MemoryEngine, scopes: Iterable[Scope]) -> Days:
+    """Return the memories of some users by day."""
+    now = (await memory.now()).astimezone(UTC)
+    today = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    first = today - timedelta(days=DAYS - 1)
+    bounds = [OLDEST, *(first + timedelta(days=place) for place in range(DAYS + 1))]
+    turn = asyncio.Semaphore(COUNTED_AT_ONCE)
+
+    async def counted(scope: Scope) -> Sequence[int]:
+        async with turn:
+            return await memory.count_memories(scope, bounds)
+
+    sums = [0] * len(bounds)
+    for counts in await asyncio.gather(*map(counted, scopes)):
+        sums = [one + another for one, another in zip(sums, counts, strict=True)]
+    return Days(first, sums[1:-1], sums[0], sums[-1])
