@@ -20,7 +20,7 @@ table.grid { border-collapse: collapse; width: 100%; font-size: .9rem; }
 table.grid th, table.grid td { text-align: left; padding: .35rem .6rem; vertical-align: top;
   border-bottom: 1px solid var(--line); }
 table.grid th { color: var(--quiet); font-weight: 600; white-space: nowrap; }
-table.grid td { overflow-wrap: anywhere; min-width: 4.5rem; }
+table.grid td { overflow-wrap: break-word; min-width: 5.5rem; max-width: 24rem; }
 table.grid tr.here td { background: color-mix(in srgb, var(--accent) 12%, transparent); }
 table.grid tr.past td { color: var(--quiet); }
 .form-line { display: flex; gap: .6rem; flex-wrap: wrap; align-items: flex-end; width: 100%; }
@@ -32,7 +32,11 @@ table.grid tr.past td { color: var(--quiet); }
   flex-direction: column; gap: .7rem; width: 100%; }
 .tall-chart { width: 100%; height: 480px; }
 details.more { width: 100%; }
-details.more > summary { cursor: pointer; font-weight: 600; padding: .2rem 0; }
+details.more > summary { cursor: pointer; font-weight: 600; padding: .2rem 0;
+  color: var(--accent); }
+details.more > summary::before { content: "▸ "; }
+details.more[open] > summary::before { content: "▾ "; }
+details.more > .form-line { padding: .6rem 0; }
 @media (max-width: 600px) { .tall-chart { height: 400px; } }
 """
 

@@ -23,6 +23,10 @@ END: Final = datetime.max.replace(tzinfo=UTC)
 FILLS: Final = [SERIES[place] for place in (4, 1, 2, 3, 6, 7)]
 """Fills on which black letters are legible."""
 GREY: Final = "#888888"
+NARROW: Final = 0.25
+"""Share of the width below which the words of a rectangle stand upright."""
+THIN: Final = 0.03
+"""Share of the width below which a rectangle has no words; the table has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,18 +147,21 @@ def picture(view: View, found: Sequence[State], now: datetime, valid: datetime |
         rows += [exact(state.since).replace(" ", "\n") for state in lane]
         rows.append(view.t("now", "现在"))
         areas += [_area(view, one, start, begin, end, colours) for one in blocks(lane)]
-    lines: list[dict[str, Any]] = [
-        {"xAxis": _ms(now), "label": {"formatter": view.t("now", "现在"), "color": GREY}}
-    ]
+    lines = [_line(now, view.t("now", "现在"))]
     if valid is not None:
-        lines.append({"xAxis": _ms(valid), "label": {"formatter": f"{valid:%Y-%m-%d}"}})
+        lines.append(_line(valid, f"{valid:%Y-%m-%d}"))
     options = _options(rows, areas, lines, (begin, end))
-    height = 130 + 58 * len(rows)
+    height = 90 + 58 * len(rows)
     chart = ui.echart(options).style(f"width: 100%; height: {height}px")
     chart.props["role"] = "img"
     chart.props["aria-label"] = view.t(
         "Picture of both time lines; the table says the same.", "两条时间线的图，内容与表格相同。"
     )
+
+
+def _line(moment: datetime, text: str) -> dict[str, Any]:
+    label = {"formatter": text, "position": "start", "color": GREY}
+    return {"xAxis": _ms(moment), "label": label}
 
 
 def _options(
@@ -167,9 +174,9 @@ def _options(
         "animation": False,
         "textStyle": text,
         "tooltip": {"renderMode": "richText", "trigger": "item", "confine": True},
-        "grid": {"left": 84, "right": 18, "top": 46, "bottom": 40},
+        "grid": {"left": 84, "right": 18, "top": 30, "bottom": 40},
         "xAxis": {
-            "type": "time", "min": _ms(span[0]), "max": _ms(span[1]), "axisLabel": text,
+            "type": "time", "min": _ms(span[0]), "max": _ms(span[1]), "axisLabel": {**text, "hideOverlap": True},
             "splitLine": {"show": True, "lineStyle": {"opacity": 0.25}},
         },
         "yAxis": {
@@ -196,10 +203,11 @@ def _area(
 ) -> list[dict[str, Any]]:
     belief = block.belief
     mark = ""
-    if belief.is_doubtful:
-        mark = view.t(" (doubtful)", "（存疑）")
-    elif belief.until is not None:
+    if belief.until is not None:
         mark = view.t(" (ended)", "（已结束）")
+    elif belief.is_doubtful:
+        mark = view.t(" (doubtful)", "（存疑）")
+    share = (min(belief.end, end) - max(belief.begin, begin)) / (end - begin)
     since, until = exact(belief.begin), exact(belief.until)
     said = view.t(f"held {since} to {until}", f"有效期 {since} 至 {until}")
     return [
@@ -214,6 +222,8 @@ def _area(
                 "borderType": "solid" if belief.until is None else "dashed",
             },
             "label": {
+                "show": share > THIN,
+                "rotate": 90 if share < NARROW else 0,
                 "position": "inside", "color": "#111111", "fontWeight": "bold",
                 "overflow": "truncate", "width": 130,
             },

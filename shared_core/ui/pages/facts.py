@@ -205,7 +205,7 @@ async def _over_time(view: View, slot: str, shown: Sequence[Shown], now: datetim
     found = await fact_picture.states(view, slot, facts, as_of.known if as_of else None)
     title = view.t("When it held, and when it was known", "何时有效，何时得知")
     with panel():
-        heading(f"{slot_label(view, slot)}: {title}")
+        heading(view.t(f"{slot_label(view, slot)}: ", f"{slot_label(view, slot)}：") + title)
         ui.label(view.t(
             "From left to right: when something held. From top to bottom: each time the memory"
             " learned something, and what it took for true from then on. A dashed frame: an end is"
