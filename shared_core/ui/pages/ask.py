@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from nicegui import ui
 
+from shared_core.core.domain import Hit
 from shared_core.core.namespaces import clean_text
 from shared_core.ports.recall import KINDS, RecallResult
 from shared_core.ui.frame import Page
 from shared_core.ui.pages.hit_rows import HIT_STYLE, ScoreScale, hit_row, legend, relations
-from shared_core.ui.pages.left_out import show_left_out
+from shared_core.ui.pages.left_out import read_left_out
 from shared_core.ui.pages.question import (
     BUDGET,
     MOST_HITS,
@@ -22,10 +23,12 @@ from shared_core.ui.pages.question import (
     Question,
     number_of,
 )
-from shared_core.ui.pages.window_rows import WINDOW_STYLE, show_window, threads_of
+from shared_core.ui.pages.window_rows import WINDOW_STYLE, read_window, threads_of
 from shared_core.ui.view import View
 from shared_core.ui.widgets import empty, guarded, kind_name
 
+Read: TypeAlias = Callable[[], Awaitable[Callable[[], None]]]
+"""Reads something of the memory and returns what draws it."""
 LIMITS: Final = (5, 10, 20, 50, MOST_HITS)
 ASK_STYLE: Final = """
 .ask-row { display: flex; gap: .6rem; align-items: stretch; width: 100%; }
@@ -65,6 +68,18 @@ class _Asking:
             button.on_click(lambda: self._ask_text(self._field.value or ""))
         self._options()
         self._results = ui.element("div").classes("results").props("aria-live=polite")
+        self._found: Sequence[Hit] = ()
+        self._parts = [
+            self._part(
+                "left_out", t("What was left out, and why", "哪些没有返回，为什么"), "filter_alt",
+                lambda: read_left_out(view, self.asked, self._found),
+            ),
+            self._part(
+                "window",
+                t("What a model would read (context window)", "模型会读到什么（上下文窗口）"),
+                "description", self._read_window,
+            ),
+        ]  # fmt: skip
 
     def _options(self) -> None:
         view, asked, t = self.view, self.asked, self.view.t
@@ -145,90 +160,103 @@ class _Asking:
         view, asked = self.view, self.asked
         self._number += 1
         number = self._number
-        if not asked.text:
-            self._results.clear()
-            with self._results:
-                _nothing_asked(view)
-            return
         began = time.perf_counter()
-        found = await asked.ask(view.memory, view.user)
+        found = await asked.ask(view.memory, view.user) if asked.text else RecallResult()
         took_ms = 1000 * (time.perf_counter() - began)
         if number != self._number:
             return  # a later question was faster
+        self._found = list(found)
         self._results.clear()
         with self._results:
-            _show_hits(view, asked, found, took_ms)
-            self._later(
-                "left_out", view.t("What was left out, and why", "哪些没有返回，为什么"),
-                "filter_alt", lambda: show_left_out(view, asked, list(found)),
-            )  # fmt: skip
-            self._later(
-                "window", view.t("What a model would read (context window)",
-                                 "模型会读到什么（上下文窗口）"),
-                "description", self._window,
-            )  # fmt: skip
+            if asked.text:
+                _show_hits(view, found, took_ms)
+            else:
+                _nothing_asked(view)
+        for part in self._parts:
+            part.empty(is_shown=bool(asked.text))
 
-    def _later(self, name: str, title: str, icon: str, load: Callable[[], Awaitable[None]]) -> None:
-        """Show a part that is read when it is opened; the address says which ones are open."""
+    def _part(self, name: str, title: str, icon: str, read: Read) -> _Part:
         is_open = bool(getattr(self.asked, name))
-        with ui.expansion(title, icon=icon, value=is_open).classes("panel") as part:
-            part.mark(name)
-            place = ui.element("div").classes("results")
-        is_filled = False
+        part = _Part(self.view, title, icon, read, is_open=is_open)
+        part.whole.mark(name)
+        part.whole.on_value_change(lambda change: self._keep(**{name: bool(change.value)}))
+        return part
 
-        async def fill() -> None:
-            nonlocal is_filled
-            if is_filled:
-                return
-            is_filled = True
-            with place:
-                waiting = ui.spinner()
-                try:
-                    await load()
-                finally:
-                    waiting.delete()
-
-        async def switched(change: Any) -> None:
-            self._keep(**{name: bool(change.value)})
-            if change.value:
-                await guarded(self.view, fill)()
-
-        part.on_value_change(switched)
-        if is_open:
-            ui.timer(0, guarded(self.view, fill), once=True)
-
-    async def _window(self) -> None:
-        """Show the context window, with a thread and a budget to choose."""
+    async def _read_window(self) -> Callable[[], None]:
+        """Read the context window; return what shows it with a thread and a budget to choose."""
         view, t = self.view, self.view.t
         threads = await threads_of(view.memory, view.user)
-        if self.asked.thread and self.asked.thread not in threads:
-            threads.insert(0, self.asked.thread)
-        names = {"": t("a new conversation", "新的会话"), **{one: one for one in threads}}
-        with ui.element("div").classes("options"):
-            thread = ui.select(
-                names, label=t("Conversation that is answered", "正在回答的会话"),
-                value=self.asked.thread, with_input=True,
-            ).props("outlined dense options-dense").mark("thread")  # fmt: skip
-            budget = ui.number(
-                t("Budget in tokens", "token 预算"), value=self.asked.budget, min=1,
-                max=MOST_TOKENS, step=500, format="%.0f",
-            ).props("outlined dense debounce=500").mark("budget")  # fmt: skip
-        place = ui.element("div").classes("results")
+        draw = await read_window(view, self.asked)
 
-        async def show() -> None:
-            chosen = number_of(str(budget.value or ""), "budget", 1, MOST_TOKENS, BUDGET)
-            self._keep(thread=thread.value or "", budget=int(chosen))
-            place.clear()
-            with place:
-                await show_window(view, self.asked)
+        def show() -> None:
+            known = dict.fromkeys([*filter(None, [self.asked.thread]), *threads])
+            names = {"": t("a new conversation", "新的会话"), **{one: one for one in known}}
+            with ui.element("div").classes("options"):
+                thread = ui.select(
+                    names, label=t("Conversation that is answered", "正在回答的会话"),
+                    value=self.asked.thread, with_input=True,
+                ).props("outlined dense options-dense").mark("thread")  # fmt: skip
+                budget = ui.number(
+                    t("Budget in tokens", "token 预算"), value=self.asked.budget, min=1,
+                    max=MOST_TOKENS, step=500, format="%.0f",
+                ).props("outlined dense debounce=500").mark("budget")  # fmt: skip
+            with ui.element("div").classes("results") as place:
+                draw()
 
-        thread.on_value_change(guarded(view, show))
-        budget.on_value_change(guarded(view, show))
-        with place:
-            await show_window(view, self.asked)
+            async def again() -> None:
+                tokens = number_of(str(budget.value or ""), "budget", 1, MOST_TOKENS, BUDGET)
+                self._keep(thread=thread.value or "", budget=int(tokens))
+                draw = await read_window(view, self.asked)
+                place.clear()
+                with place:
+                    draw()
+
+            thread.on_value_change(guarded(view, again))
+            budget.on_value_change(guarded(view, again))
+
+        return show
 
 
-def _show_hits(view: View, asked: Question, found: RecallResult, took_ms: float) -> None:
+class _Part:
+    """A part of the page that is read when it is opened. read: returns what draws it."""
+
+    def __init__(self, view: View, title: str, icon: str, read: Read, *, is_open: bool) -> None:
+        self._read = read
+        self._number = 0
+        self.whole = ui.expansion(title, icon=icon, value=is_open).classes("panel")
+        with self.whole:
+            self._place = ui.element("div").classes("results")
+        self._fill_now = guarded(view, self._fill)
+        self._is_filled = False
+        self.whole.on_value_change(self._fill_now)
+
+    def empty(self, *, is_shown: bool) -> None:
+        """Forget what was read for another question, and read again if the part is open."""
+        self._number += 1
+        self._is_filled = False
+        self.whole.set_visibility(is_shown)
+        self._place.clear()
+        if is_shown and self.whole.value:
+            with self._place:
+                ui.timer(0, self._fill_now, once=True)
+
+    async def _fill(self) -> None:
+        if self._is_filled or not self.whole.value:
+            return
+        self._is_filled, number = True, self._number
+        with self._place:
+            waiting = ui.spinner()
+        try:
+            draw = await self._read()
+        finally:
+            if number == self._number:
+                waiting.delete()
+        if number == self._number:
+            with self._place:
+                draw()
+
+
+def _show_hits(view: View, found: RecallResult, took_ms: float) -> None:
     t = view.t
     with ui.element("div").classes("row-line"):
         ui.label(

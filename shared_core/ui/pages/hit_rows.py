@@ -20,12 +20,12 @@ HIT_STYLE: Final = """
 .hit { gap: .35rem; padding: .7rem .9rem; }
 .hit mark, .marked { background: color-mix(in srgb, #E69F00 35%, transparent); color: inherit;
   border-radius: .2rem; padding: 0 .1rem; font-weight: 600; }
-.hit summary, .plain-details summary { cursor: pointer; list-style-position: inside; }
-.hit summary { display: flex; gap: .6rem; align-items: center; list-style: none; }
+.plain-details summary { cursor: pointer; }
+.hit summary { cursor: pointer; list-style: none; padding-left: 4.6rem; text-indent: -4.6rem;
+  line-height: 1.1rem; font-variant-numeric: tabular-nums;
+  background-origin: content-box !important; background-clip: content-box !important; }
 .hit summary::-webkit-details-marker { display: none; }
-.hit .score { font-variant-numeric: tabular-nums; min-width: 3.2rem; }
-.hit .score::after { content: " ▸"; } .hit details[open] .score::after { content: " ▾"; }
-.score-bar { height: .85rem; flex: 1; min-width: 6rem; border-radius: .2rem; }
+.hit summary::after { content: " ▸"; } .hit details[open] summary::after { content: " ▾"; }
 .numbers { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem;
   font-variant-numeric: tabular-nums; padding: .4rem 0 0 .2rem; }
 .legend { font-size: .8rem; padding-left: .4rem; border-left: .8rem solid; line-height: 1.1; }
@@ -90,6 +90,7 @@ class ScoreScale:
         self._below = max((-sum(v for v in one if v < 0) for one in parts), default=0.0)
         above = max((sum(v for v in one if v > 0) for one in parts), default=0.0)
         self._whole = (self._below + above) or 1.0
+        self.digits = 2 if self._whole > 0.1 else 4  # scores of "rrf" are small
 
     def bar(self, hit: Hit) -> str:
         """Return the background of a bar that stacks the parts of a score around zero."""
@@ -105,8 +106,8 @@ class ScoreScale:
             return bar
         zero = 100 * self._below / self._whole
         line = (
-            f"linear-gradient(to right, transparent calc({zero:.2f}% - 1px), var(--quiet) 0"
-            f" calc({zero:.2f}% + 1px), transparent 0)"
+            f"linear-gradient(to right, transparent calc({zero:.2f}% - 1.5px), currentColor 0"
+            f" calc({zero:.2f}% + 1.5px), transparent 0)"
         )
         return f"{line}, {bar}"
 
@@ -124,7 +125,7 @@ def gradient(pieces: Iterable[tuple[str, float]], rest: str = "transparent") -> 
 
 def hit_row(view: View, place: int, hit: Hit, scale: ScoreScale, note: str = "") -> None:
     """Show a hit. note: why it was left out, if it was."""
-    memory = hit.memory
+    memory, score = hit.memory, figure(hit.score, scale.digits)
     with ui.element("section").classes("panel hit"):
         with ui.element("div").classes("row-line"):
             kind = ui.label(kind_name(view, memory.kind)).classes("kind")
@@ -147,13 +148,11 @@ def hit_row(view: View, place: int, hit: Hit, scale: ScoreScale, note: str = "")
         if note:
             ui.label(note).classes("quiet")
         with ui.element("details"):
-            with ui.element("summary") as summary:
-                summary.props["aria-label"] = view.t(
-                    f"Score {figure(hit.score)}: the numbers", f"得分 {figure(hit.score)}：查看数值"
-                )
-                ui.label(figure(hit.score)).classes("score")
-                ui.element("span").classes("score-bar").style(f"background: {scale.bar(hit)}")
-            ui.label(_numbers(view, hit)).classes("numbers")
+            summary = TextElement(tag="summary", text=score).style(f"background: {scale.bar(hit)}")
+            summary.props["aria-label"] = view.t(
+                f"Score {score}: the numbers", f"得分 {score}：查看数值"
+            )
+            ui.label(_numbers(view, hit, scale.digits)).classes("numbers")
 
 
 def _source(view: View, place: int, hit: Hit) -> str:
@@ -172,12 +171,12 @@ def _source(view: View, place: int, hit: Hit) -> str:
     return " · ".join(said)
 
 
-def _numbers(view: View, hit: Hit) -> str:
+def _numbers(view: View, hit: Hit, digits: int) -> str:
     """Return the numbers of a hit as lines: parts, features, provenance, key."""
     names, parts = part_names(view), hit.parts
-    lines = [f"{'+' * (value > 0)}{figure(value)}  {names[name]}"
+    lines = [f"{'+' * (value > 0)}{figure(value, digits)}  {names[name]}"
              for name, value in parts_of(hit).items()]  # fmt: skip
-    lines.append(f"= {figure(hit.score)}  " + view.t("score", "得分"))
+    lines.append(f"= {figure(hit.score, digits)}  " + view.t("score", "得分"))
     raw = [view.t(f"relevance {relevance(hit):.2f}", f"相关度 {relevance(hit):.2f}")]
     if "similarity" in parts:
         raw.append(view.t("cosine", "余弦相似度") + f" {parts['similarity']:.2f}")
@@ -204,9 +203,9 @@ def _numbers(view: View, hit: Hit) -> str:
     return "\n".join(lines)
 
 
-def figure(number: float) -> str:
-    """Return a part of a score or a score; those of "rrf" are small."""
-    return f"{number:.2f}" if abs(number) >= 0.1 else f"{number:.4f}"
+def figure(number: float, digits: int = 2) -> str:
+    """Return a score or a part of one."""
+    return f"{number:.{digits}f}"
 
 
 def marked_text(text: str, matched: Sequence[str], *, ended: bool = False) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from nicegui import ui
 
@@ -14,11 +15,17 @@ from shared_core.ui.view import View
 from shared_core.ui.widgets import kind_name
 
 
-async def show_left_out(view: View, asked: Question, shown: Sequence[Hit]) -> None:
-    """Ask again without the options that leave memories out; show those, each with the reason."""
+async def read_left_out(view: View, asked: Question, shown: Sequence[Hit]) -> Callable[[], None]:
+    """Ask again without the options that leave memories out; return what shows those."""
     wide = await asked.ask_for_all(view.memory, view.user)
-    known = {hit.memory.memory_id: place for place, hit in enumerate(shown, 1)}
-    missing = [hit for hit in wide if hit.memory.memory_id not in known]
+    return partial(_show, view, asked, shown, list(wide))
+
+
+def _show(view: View, asked: Question, shown: Sequence[Hit], wide: Sequence[Hit]) -> None:
+    known = {hit.memory.memory_id for hit in shown}
+    missing = [
+        (place, hit) for place, hit in enumerate(wide, 1) if hit.memory.memory_id not in known
+    ]
     if not missing:
         ui.label(
             view.t(
@@ -26,10 +33,8 @@ async def show_left_out(view: View, asked: Question, shown: Sequence[Hit]) -> No
                 "没有：召回范围内没有其他与问题有关的记忆。",
             )
         )
-    places = {hit.memory.memory_id: place for place, hit in enumerate(wide, 1)}
-    scale = ScoreScale(missing)
-    for hit in missing:
-        place = places[hit.memory.memory_id]
+    scale = ScoreScale(hit for _, hit in missing)
+    for place, hit in missing:
         hit_row(view, place, hit, scale, note=_reason(view, asked, hit, place, shown))
     with ui.element("div").classes("row-line"):
         ui.label(

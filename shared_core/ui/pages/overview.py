@@ -321,9 +321,10 @@ def _growth(view: View, days: Days, some: str) -> None:
             if one == step:
                 link.props("aria-current=true").style("font-weight: 700")
         ui.label(
-            t(f"{whole:,} memories by when they occurred, most in that of {busiest:%Y-%m-%d}:"
-              f" {most:,}. {some}",
-              f"按发生时间共 {whole:,} 条；最多的一段从 {busiest:%Y-%m-%d} 开始：{most:,} 条。{some}")
+            t(f"{whole:,} memories {some} by when they occurred, at most {most:,} at once, from"
+              f" {busiest:%Y-%m-%d}.",
+              f"按发生时间{some}共 {whole:,} 条，最多一段 {most:,} 条，"
+              f"始于 {busiest:%Y-%m-%d}。")
         ).classes("quiet")  # fmt: skip
     _chart([f"{begin:%Y-%m-%d}" for begin, _ in steps], [count for _, count in steps])
     with ui.element("details").classes("plain-details"):

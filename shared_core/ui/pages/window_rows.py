@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Final
 from uuid import uuid4
@@ -45,12 +46,16 @@ async def threads_of(memory: MemoryEngine, user: Scope) -> list[str]:
     return [*dict.fromkeys(turn.thread_id for turn in turns if turn.thread_id)]
 
 
-async def show_window(view: View, asked: Question) -> None:
-    """Show what a model would read before it answers the question."""
+async def read_window(view: View, asked: Question) -> Callable[[], None]:
+    """Read what a model would be shown before it answers the question; return what shows that."""
     window = await view.memory.context_window(
         view.user, asked.thread or str(uuid4()), asked.text, max_tokens=asked.budget,
         as_of=asked.moment,
     )  # fmt: skip
+    return partial(_show, view, window)
+
+
+def _show(view: View, window: ContextWindow) -> None:
     names = section_names(view)
     _budget(view, window, names)
     for section, items in groupby(window.items[:MOST_LINES], key=lambda item: item.section):
