@@ -11,10 +11,10 @@ import httpx
 import pytest
 
 from shared_core import MemoryEngine
-from shared_core.cli.profile import read_conversation
 from shared_core.core.domain import ROLES
 from shared_core.http import ServerOptions
 from shared_core.mcp.tools import Message
+from shared_core.profiles.conversation_text import read_conversation
 from shared_core.profiles.transcript import conversation_of
 from tests.integration.http_clients import client_of
 from tests.integration.test_http import problem_of

@@ -30,7 +30,7 @@ table.grid tr.past td { color: var(--quiet); }
 .said { white-space: pre-wrap; overflow-wrap: anywhere; }
 .inset { border-left: 4px solid var(--accent); padding: .6rem 0 .6rem .9rem; display: flex;
   flex-direction: column; gap: .7rem; width: 100%; }
-.tall-chart { width: 100%; height: 480px; }
+.tall-chart { width: 100%; height: 600px; }
 details.more { width: 100%; }
 details.more > summary { cursor: pointer; font-weight: 600; padding: .2rem 0;
   color: var(--accent); }
@@ -47,6 +47,11 @@ class Cell:
 
     text: str
     href: str | None = None
+
+
+def kept(view: View, names: Iterable[str]) -> dict[str, object]:
+    """Return the parameters of the address with these names."""
+    return {name: view.params[name] for name in names if name in view.params}
 
 
 def styles() -> None:

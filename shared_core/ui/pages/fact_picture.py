@@ -176,7 +176,8 @@ def _options(
         "tooltip": {"renderMode": "richText", "trigger": "item", "confine": True},
         "grid": {"left": 84, "right": 18, "top": 30, "bottom": 40},
         "xAxis": {
-            "type": "time", "min": _ms(span[0]), "max": _ms(span[1]), "axisLabel": {**text, "hideOverlap": True},
+            "type": "time", "min": _ms(span[0]), "max": _ms(span[1]),
+            "axisLabel": {**text, "hideOverlap": True},
             "splitLine": {"show": True, "lineStyle": {"opacity": 0.25}},
         },
         "yAxis": {

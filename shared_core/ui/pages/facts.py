@@ -19,6 +19,7 @@ from shared_core.ui.pages.cells import (
     exact,
     folded,
     grid,
+    kept,
     moment_input,
     styles,
     text_of,
@@ -38,6 +39,8 @@ from shared_core.ui.pages.slot_words import slot_label, slot_order, split_slot, 
 from shared_core.ui.view import View
 from shared_core.ui.widgets import empty, heading, pages_of, panel, time_machine
 
+PARAMS: Final = ("slot", "subject", "status", "as_of", "known")
+"""The filters in the address of this page."""
 PER_PAGE: Final = 100
 """Facts on one page."""
 MOST_EXPLAINED: Final = 300
@@ -248,10 +251,9 @@ def _list(view: View, found: Found, shown: Sequence[Shown]) -> None:
             for slot, in_slot in groupby(of_subject, lambda one: one.fact.slot):
                 _slot(view, slot, list(in_slot))
     if len(shown) > PER_PAGE:
-        kept = {
-            one: view.params.get(one) for one in ("slot", "subject", "status", "as_of", "known")
-        }
-        pages_of(view, "/facts", offset=offset, limit=PER_PAGE, total=len(shown), **kept)
+        pages_of(
+            view, "/facts", offset=offset, limit=PER_PAGE, total=len(shown), **kept(view, PARAMS)
+        )
 
 
 def _offset(view: View, shown: Sequence[Shown]) -> int:
@@ -289,11 +291,12 @@ def _fact(view: View, shown: Shown) -> None:
             ui.label(_when(view, fact)).classes("quiet")
             ui.label(view.t(f"confidence {fact.confidence:.2f}", f"置信度 {fact.confidence:.2f}")
                      ).classes("quiet")  # fmt: skip
-            kept = {**view.params, "fact": None if is_open else fact.key}
-            text = (
-                view.t("close", "收起") if is_open else view.t("details and actions", "详情与操作")
-            )
-            ui.link(text, view.link("/facts", **kept) + f"#fact-{fact.memory_id}").classes("quiet")
+            text = view.t("details and actions", "详情与操作")
+            if is_open:
+                text = view.t("close", "收起")
+            chosen_fact = None if is_open else fact.key
+            href = view.link("/facts", **kept(view, PARAMS), fact=chosen_fact)
+            ui.link(text, f"{href}#fact-{fact.memory_id}").classes("quiet")
         if is_open:
             detail(view, shown)
         elif (turn := first_turn(fact)) is not None:

@@ -18,6 +18,7 @@ from shared_core.ui.pages.cells import (
     exact,
     folded,
     grid,
+    kept,
     moment_input,
     quote,
     styles,
@@ -33,6 +34,10 @@ from shared_core.ui.widgets import empty, heading, panel, time_machine
 
 LIMITS: Final = (50, 150, 500)
 """Most edges on a page."""
+PARAMS: Final = (
+    "entity", "depth", "limit", "history", "as_of", "known", "edge", "start", "goal", "q",
+)  # fmt: skip
+"""What the address of this page says, besides the user."""
 MOST_ENTITIES: Final = 30
 TURNS_READ: Final = 500
 """Newest turns in which the thread of an edge without a fact is looked for."""
@@ -132,7 +137,7 @@ async def threads_of(view: View, edges: Sequence[Edge], facts: Sequence[Fact]) -
 
 def here(view: View, **changed: object) -> str:
     """Return the address of this page with some of its parameters changed; None leaves one out."""
-    return view.link("/graph", **{**view.params, **changed})
+    return view.link("/graph", **kept(view, PARAMS) | changed)
 
 
 def _controls(view: View, address: Address) -> None:

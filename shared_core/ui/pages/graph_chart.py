@@ -21,6 +21,10 @@ HOPS: Final = (
 """Shape, colour and size of the entities, by their distance from the centre."""
 
 
+MOST_NAMED: Final = 40
+"""Most edges whose labels may lie on each other; of more, some are left out."""
+
+
 def distance_word(view: View, hops: int) -> str:
     """Return the word for a distance from the centre."""
     if not hops:
@@ -80,6 +84,7 @@ def _options(
 ) -> dict[str, Any]:
     return {
         "tooltip": {"renderMode": "richText", "confine": True},
+        "media": [{"query": {"minWidth": 700}, "option": {"series": [{"zoom": 1.6}]}}],
         "legend": {"bottom": 0, "textStyle": {"color": GREY}, "selectedMode": False,
                    "data": [{"name": one["name"], "icon": one["symbol"]} for one in categories]},
         "series": [
@@ -93,9 +98,9 @@ def _options(
                 "edgeSymbol": ["none", "arrow"],
                 "edgeSymbolSize": 8,
                 "categories": categories,
-                "force": {"initLayout": "circular", "repulsion": 420, "edgeLength": [70, 150],
-                          "gravity": 0.12, "layoutAnimation": len(nodes) < 60},
-                "labelLayout": {"hideOverlap": True},
+                "force": {"initLayout": "circular", "repulsion": max(50, 4200 // (len(nodes) + 1)),
+                          "edgeLength": [60, 120], "gravity": 0.1, "layoutAnimation": False},
+                "labelLayout": {"hideOverlap": len(lines) > MOST_NAMED},
                 "emphasis": {"focus": "adjacency"},
                 "data": nodes,
                 "links": lines,
@@ -115,7 +120,7 @@ def _node(view: View, place: str, name: str, hops: int) -> dict[str, Any]:
         "symbolSize": size,
         "itemStyle": {"color": colour},
         "label": {
-            "show": True, "position": "right", "color": GREY, "fontWeight": "bold",
+            "show": True, "position": "bottom", "distance": 2, "color": GREY, "fontWeight": "bold",
             "width": 120, "overflow": "truncate",
         },
         "tooltip": {"formatter": f"{label} · {distance_word(view, hops)}"},
