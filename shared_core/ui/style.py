@@ -65,6 +65,8 @@ a, .nicegui-link { color: var(--accent); }
   gap: 1rem; width: 100%; }
 button.plain { background: none; border: 1px solid var(--line); border-radius: .4rem;
   color: inherit; font: inherit; padding: .2rem .6rem; cursor: pointer; }
+.q-btn--outline.q-btn--dense { padding: .2rem .6rem; }
+.body--dark .q-btn.text-negative { color: #ff9a8d !important; }
 :focus-visible { outline: 3px solid var(--accent); outline-offset: 2px; }
 .q-table td { white-space: normal; overflow-wrap: anywhere; }
 @media (max-width: 600px) { .who .q-btn__content > span { max-width: 9rem; overflow: hidden;

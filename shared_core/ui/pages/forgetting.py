@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, get_args
 
 from nicegui import ui
@@ -13,8 +13,12 @@ from shared_core.retention.cleanup import RetentionReport
 from shared_core.retention.statistics import BUCKETS, RetentionStats
 from shared_core.ui.actions import action_button
 from shared_core.ui.frame import Page
+from shared_core.ui.pages.cells import Cell, grid, styles
 from shared_core.ui.pages.memory_table import (
+    SPLIT,
+    TEXT,
     counted,
+    cut,
     follow_selection,
     forget_button,
     pin_button,
@@ -40,19 +44,18 @@ from shared_core.ui.pages.policy_text import (
 )
 from shared_core.ui.style import SERIES
 from shared_core.ui.view import View
-from shared_core.ui.widgets import heading, kind_name, panel, table, tile
+from shared_core.ui.widgets import heading, kind_name, panel, tile
 
 DAYS: Final = (7.0, 30.0, 90.0)
 PAGE_SIZE: Final = 50
 LISTED: Final = 100
 """Memories that the dry run of a cleanup lists."""
 IMPORTANCE: Final = (1, 5, 10)
-TEXT: Final = {"color": "#8a8f98"}
-"""Colour of the texts of a chart, legible on light and on dark."""
 
 
 async def body(view: View) -> None:
     """Build the page."""
+    styles()
     retention = view.memory.retention
     stats = await retention.stats(view.user, days=DAYS)
     _stages(view, stats)
@@ -80,8 +83,8 @@ def _stages(view: View, stats: RetentionStats) -> None:
         )  # fmt: skip
     if not stats.kinds:
         return
-    with ui.expansion(view.t("By kind", "按类型")).classes("panel"):
-        table(
+    with ui.expansion(view.t("By kind", "按类型")).classes("panel fold"):
+        rows_of(
             [
                 ("kind", view.t("Kind", "类型")),
                 ("count", view.t("Memories", "记忆数")),
@@ -92,32 +95,45 @@ def _stages(view: View, stats: RetentionStats) -> None:
             ],
             [
                 {
-                    "id": kind, "kind": kind_name(view, kind), "count": f"{one.count:,}",
+                    "kind": kind_name(view, kind), "count": f"{one.count:,}",
                     "score": "–" if one.average_score is None else f"{one.average_score:.2f}",
                     "pinned": f"{one.pinned:,}", "fades": f"{one.fades:,}",
                     **{stage: f"{number:,}" for stage, number in one.stages.items()},
                 }
                 for kind, one in stats.kinds.items()
             ],
+            view.t("Memories by kind", "各类型的记忆"),
         )  # fmt: skip
+
+
+def rows_of(
+    columns: Sequence[tuple[str, str]], rows: Sequence[Mapping[str, str]], label: str
+) -> None:
+    """Show rows by the names of their columns."""
+    grid(
+        [name for _, name in columns],
+        [([row.get(field, "") for field, _ in columns], "") for row in rows],
+        label,
+    )
 
 
 def _ahead(view: View, stats: RetentionStats) -> None:
     """Show what fades within some days if nothing is read."""
     with panel():
         heading(view.t("What goes when, if nothing is read", "若不再读取，何时淡忘"))
-        table(
+        rows_of(
             [
                 ("days", view.t("Within", "期限")),
                 *((fate, fate_name(view, fate)) for fate in FATES),
             ],
             [
                 {
-                    "id": days, "days": view.t(f"{days:g} days", f"{days:g} 天内"),
+                    "days": view.t(f"{days:g} days", f"{days:g} 天内"),
                     **{fate: f"{number:,}" for fate, number in fates.items()},
                 }
                 for days, fates in stats.ahead.items()
             ],
+            view.t("What goes when", "何时淡忘"),
         )  # fmt: skip
 
 
@@ -134,7 +150,7 @@ def _scores(view: View, stats: RetentionStats) -> None:
             "tooltip": {"renderMode": "richText"},
             "xAxis": {"type": "category", "data": labels,
                       "axisLabel": {**TEXT, "rotate": 45, "fontSize": 10}},
-            "yAxis": {"type": "value", "minInterval": 1, "axisLabel": TEXT},
+            "yAxis": {"type": "value", "minInterval": 1, "axisLabel": TEXT, "splitLine": SPLIT},
             "series": [{"type": "bar", "data": list(stats.total.buckets), "color": SERIES[0]}],
         }).style("height: 180px").classes("full")  # fmt: skip
         ui.label(view.t(
@@ -149,7 +165,7 @@ def _policy(view: View, rules: Rules, levels: Levels) -> None:
     """Show the policy of each kind and where it comes from, and the forms that change it."""
     with panel():
         heading(view.t("The policy in force", "生效的策略"))
-        table(
+        rows_of(
             [
                 ("kind", view.t("Kind", "类型")),
                 ("policy", view.t("Policy", "策略")),
@@ -160,6 +176,7 @@ def _policy(view: View, rules: Rules, levels: Levels) -> None:
                 ("erased", view.t("Erased", "彻底删除")),
             ],
             [_policy_row(view, kind, rules, levels) for kind in get_args(MemoryKind)],
+            view.t("The policy in force", "生效的策略"),
         )
         ui.label(view.t(
             "The nearest policy counts: of the user, of the application, of everyone, built in.",
@@ -168,10 +185,10 @@ def _policy(view: View, rules: Rules, levels: Levels) -> None:
     policy_forms(view, rules, levels)
 
 
-def _policy_row(view: View, kind: MemoryKind, rules: Rules, levels: Levels) -> dict[str, object]:
+def _policy_row(view: View, kind: MemoryKind, rules: Rules, levels: Levels) -> dict[str, str]:
     rule = rules[kind]
-    row: dict[str, object] = {
-        "id": kind, "kind": kind_name(view, kind), "policy": policy_name(view, rule),
+    row = {
+        "kind": kind_name(view, kind), "policy": policy_name(view, rule),
         "source": levels.source(view, kind),
     }  # fmt: skip
     if rule is not None:
@@ -218,11 +235,11 @@ def _curve_options(view: View, fades: Sequence[Fade]) -> dict[str, object]:
     return {
         "grid": {"left": 44, "right": 24, "top": 40, "bottom": 44},
         "textStyle": TEXT,
-        "legend": {"textStyle": TEXT, "type": "scroll"},
+        "legend": {"textStyle": TEXT, "type": "scroll", "top": 0},
         "tooltip": {"trigger": "axis", "renderMode": "richText"},
         "xAxis": {"type": "value", "max": round(until), "name": view.t("days", "天"),
                   "nameLocation": "middle", "nameGap": 26, "axisLabel": TEXT},
-        "yAxis": {"type": "value", "min": 0, "max": 1, "axisLabel": TEXT},
+        "yAxis": {"type": "value", "min": 0, "max": 1, "axisLabel": TEXT, "splitLine": SPLIT},
         "series": [
             _curve(view, fade, until, SERIES[number % len(SERIES)])
             for number, fade in enumerate(fades)
@@ -263,25 +280,20 @@ async def _due(view: View, due: RetentionReport) -> None:
         await _schedule(view)
         if due.listed:
             now = await view.memory.now()
-            shown = table(
+            grid(
+                [view.t("What happens", "结果"), view.t("Kind", "类型"), view.t("Memory", "记忆"),
+                 view.t("Why", "原因")],
                 [
-                    ("fate", view.t("What happens", "结果")),
-                    ("kind", view.t("Kind", "类型")),
-                    ("text", view.t("Memory", "记忆")),
-                    ("why", view.t("Why", "原因")),
-                ],
-                [
-                    row_of(
-                        view, key=one.kept.key, kind=one.kept.kind, text=one.kept.text, at=None,
-                        fate=fate_name(view, one.fate), why=why_due(view, one, now),
+                    (
+                        [fate_name(view, one.fate), kind_name(view, one.kept.kind),
+                         Cell(cut(one.kept.text), view.link("/memory", key=one.kept.key)),
+                         why_due(view, one, now)],
+                        "",
                     )
                     for one in due.listed
                 ],
+                view.t("Memories that are due", "到期的记忆"),
             )  # fmt: skip
-            shown.add_slot(
-                "body-cell-text",
-                '<q-td :props="props"><a :href="props.row.link">{{ props.row.text }}</a></q-td>',
-            )
         if due.not_listed:
             ui.label(view.t(
                 f"{due.not_listed:,} more are not listed.", f"另有 {due.not_listed:,} 条未列出。"

@@ -15,6 +15,7 @@ from shared_core.errors import InvalidInput
 from shared_core.ui.actions import action_button
 from shared_core.ui.frame import Page
 from shared_core.ui.pages import memory_detail
+from shared_core.ui.pages.cells import styles
 from shared_core.ui.pages.memory_table import (
     counted,
     follow_selection,
@@ -77,6 +78,7 @@ def day_or_moment(text: str | None, name: str, *, is_last: bool = False) -> date
 
 async def body(view: View) -> None:
     """Build the page."""
+    styles()
     chosen = Chosen(view.params)
     _filter_form(view, chosen)
     _new_forms(view)
@@ -107,7 +109,7 @@ def whole(text: str | None) -> int:
 def _filter_form(view: View, chosen: Chosen) -> None:
     """Show the filters; they navigate to the address with these filters."""
     params = view.params
-    with panel(), ui.element("div").classes("row-line"):
+    with panel(), ui.element("div").classes("form-line"):
         text = ui.input(view.t("Text contains", "包含文字"), value=params.get("q", ""))
         kinds = ui.select(
             {one: kind_name(view, one) for one in get_args(MemoryKind)},
@@ -147,11 +149,13 @@ def _new_forms(view: View) -> None:
     if not view.may_write:
         return
     with ui.element("div").classes("grid-2"):
-        with ui.expansion(view.t("Remember something", "记住新内容"), icon="add").classes("panel"):
+        with ui.expansion(view.t("Remember something", "记住新内容"), icon="add").classes(
+            "panel fold"
+        ):
             _remember_form(view)
         with ui.expansion(
             view.t("Forget what is about a name", "遗忘与某个名字有关的内容"), icon="auto_delete"
-        ).classes("panel"):
+        ).classes("panel fold"):
             _forget_about_form(view)
 
 

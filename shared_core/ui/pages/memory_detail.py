@@ -16,6 +16,8 @@ from shared_core.ui.pages.cells import quote, styles
 from shared_core.ui.pages.memory_reads import Details, details_of
 from shared_core.ui.pages.memory_table import (
     CSS,
+    SPLIT,
+    TEXT,
     cut,
     forget_button,
     goes_along,
@@ -30,7 +32,6 @@ from shared_core.ui.widgets import empty, heading, kind_badge, panel
 
 MOST_TURNS: Final = 30
 """Turns of a provenance that the page shows; the thread shows the rest."""
-TEXT: Final = {"color": "#8a8f98"}
 
 
 async def body(view: View) -> None:
@@ -211,10 +212,10 @@ def _curve(view: View, curve: RetentionCurve) -> dict[str, object]:
     ]  # fmt: skip
     return {
         "grid": {"left": 40, "right": 16, "top": 44, "bottom": 28},
-        "textStyle": TEXT, "legend": {"textStyle": TEXT, "type": "scroll"},
+        "textStyle": TEXT, "legend": {"textStyle": TEXT, "type": "scroll", "top": 0},
         "tooltip": {"trigger": "axis", "renderMode": "richText"},
         "xAxis": {"type": "time", "axisLabel": {**TEXT, "hideOverlap": True}},
-        "yAxis": {"type": "value", "min": 0, "max": 1, "axisLabel": TEXT},
+        "yAxis": {"type": "value", "min": 0, "max": 1, "axisLabel": TEXT, "splitLine": SPLIT},
         "series": [{"type": "line", "showSymbol": False, **one} for one in lines if one["data"]],
     }  # fmt: skip
 
@@ -328,7 +329,7 @@ def _linked(view: View, one: Memory) -> None:
 
 def _value(view: View, details: Details) -> None:
     """Show the value as JSON, as a key-value read returns it."""
-    with ui.expansion(view.t("Value as JSON", "JSON 值"), icon="data_object").classes("panel"):
+    with ui.expansion(view.t("Value as JSON", "JSON 值"), icon="data_object").classes("panel fold"):
         text = json.dumps(details.value, ensure_ascii=False, indent=2, sort_keys=True)
         with ui.element("pre").classes("json"):
             ui.label(text).classes("inline")

@@ -22,8 +22,12 @@ MOST_NAMED: Final = 10
 MOST_OF_A_THREAD: Final = 1_000
 """Memories of a thread that are searched for what was derived from a turn."""
 CSS: Final = """
+.q-table__card.memories { background: transparent; }
 .memories .cell-text { min-width: 16rem; }
-.memories .cell-time { white-space: nowrap; }
+.memories .cell-time, .memories .cell-kind, .memories .cell-author { white-space: nowrap; }
+.memories .cell-thread { min-width: 8rem; }
+.panel.fold { padding: .1rem; }
+.panel.fold .q-expansion-item__content { padding: 0 .8rem .8rem; }
 .memories a { text-decoration: none; }
 .memories a:hover { text-decoration: underline; }
 .stage { border: 1px dashed var(--quiet); border-radius: 1rem; padding: 0 .5rem; font-size: .8rem; }
@@ -33,12 +37,17 @@ CSS: Final = """
 pre.json { margin: 0; white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; }
 @media (max-width: 700px) {
   .memories thead { display: none; }
+  .memories table, .memories tbody { display: block; }
   .memories tbody tr { display: flex; flex-wrap: wrap; align-items: center; gap: .1rem .5rem;
-    border-bottom: 1px solid var(--line); padding: .5rem 0; }
-  .memories tbody td { border: 0; padding: .1rem 0; height: auto; }
+    border-bottom: 1px solid var(--line); padding: .5rem 0; height: auto !important; }
+  .memories tbody td { border: 0; padding: .1rem 0; height: auto !important; }
   .memories tbody td.cell-text { order: 9; flex: 1 0 100%; min-width: 0; }
 }
 """
+TEXT: Final = {"color": "#8a8f98"}
+"""Colour of the texts of a chart, legible on light and on dark."""
+SPLIT: Final = {"lineStyle": {"color": "#8a8f98", "opacity": 0.3}}
+"""Lines of the grid of a chart."""
 CELLS: Final[Mapping[str, str]] = {
     "kind": '<span class="kind" :style="{borderColor: props.row.colour}">{{ props.row.kind }}'
     "</span>",

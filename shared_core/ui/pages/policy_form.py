@@ -26,7 +26,7 @@ def policy_forms(view: View, rules: Rules, levels: Levels) -> None:
     """Show the forms. rules: in force for the user."""
     if not view.may_write:
         return
-    with ui.expansion(view.t("Change the policy", "更改策略"), icon="tune").classes("panel"):
+    with ui.expansion(view.t("Change the policy", "更改策略"), icon="tune").classes("panel fold"):
         level = _level_choice(view)
         target = _Target(view, level, levels)
         with ui.element("div").classes("grid-2"):

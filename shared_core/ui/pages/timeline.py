@@ -13,14 +13,13 @@ from nicegui.events import EChartPointClickEventArguments
 from shared_core.core.domain import Memory, MemoryKind
 from shared_core.ui.frame import Page
 from shared_core.ui.pages.cells import Cell, folded, grid, styles
-from shared_core.ui.pages.memory_table import CSS, MOST_OF_A_THREAD
+from shared_core.ui.pages.memory_table import CSS, MOST_OF_A_THREAD, SPLIT, TEXT
 from shared_core.ui.pages.time_ranges import UNITS, Range, Unit, title
 from shared_core.ui.style import SERIES
 from shared_core.ui.view import View
 from shared_core.ui.widgets import empty, heading, kind_badge, panel
 
 PAGE_SIZE: Final = 50
-TEXT: Final = {"color": "#8a8f98"}
 LEARNED: Final = tuple(kind for kind in get_args(MemoryKind) if kind != "episodic")
 STYLE: Final = """
 .pair { display: grid; grid-template-columns: 1fr 1fr; gap: .4rem 1.2rem; width: 100%;
@@ -125,6 +124,9 @@ async def _bars(view: View, chosen: Range, unit: Unit) -> None:
             f"对话 {sum(said):,} 轮，得出或写入的记忆 {sum(learned):,} 条。点击柱形可放大。",
         )).classes("quiet")  # fmt: skip
 
+        if not sum(said) + sum(learned):
+            return
+
         def clicked(event: EChartPointClickEventArguments) -> None:
             if event.data_index < len(parts):
                 ui.navigate.to(_link(view, parts[event.data_index]))
@@ -156,12 +158,12 @@ def _bar_options(
     ]
     return {
         "grid": {"left": 44, "right": 12, "top": 36, "bottom": 32},
-        "textStyle": TEXT, "legend": {"textStyle": TEXT},
+        "textStyle": TEXT, "legend": {"textStyle": TEXT, "top": 0},
         "tooltip": {"trigger": "axis", "renderMode": "richText",
                     "axisPointer": {"type": "shadow"}},
         "xAxis": {"type": "category", "data": list(names),
                   "axisLabel": {**TEXT, "hideOverlap": True}},
-        "yAxis": {"type": "value", "minInterval": 1, "axisLabel": TEXT},
+        "yAxis": {"type": "value", "minInterval": 1, "axisLabel": TEXT, "splitLine": SPLIT},
         "series": [
             {"type": "bar", "stack": "all", "name": name, "data": list(counts), "color": colour,
              "barMaxWidth": 48, "cursor": "pointer"}
