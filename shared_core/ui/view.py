@@ -15,7 +15,7 @@ from shared_core.engine import MemoryEngine
 from shared_core.errors import MemoryCoreError, PermissionDenied
 from shared_core.http.access import Caller
 from shared_core.http.problems import ProblemError
-from shared_core.ui.guard import MOUNT, Doors
+from shared_core.ui.guard import Doors
 from shared_core.ui.options import InspectorOptions
 
 Language = Literal["en", "zh"]
@@ -77,13 +77,17 @@ class View:
         return f"{moment:%Y-%m-%d}" if day_only else f"{moment:%Y-%m-%d %H:%M}"
 
     def link(self, path: str, **params: object) -> str:
-        """Return the address of a page for the same user. None leaves a parameter out."""
+        """Return the address of a page for the same user. None leaves a parameter out.
+
+        It is relative to the mount, as every page is: the UI library would put the mount before an
+        address that begins with a slash, and other elements and redirects would not.
+        """
         named: dict[str, object] = {}
         if self.scope is not None:
             named = {"app": self.scope.app, "user": self.scope.user}
         named |= params
         query = urlencode({name: value for name, value in named.items() if value is not None})
-        return f"{MOUNT}{path}" + (f"?{query}" if query else "")
+        return f".{path}" + (f"?{query}" if query else "")
 
     async def check(self) -> None:
         """Raise LoginEnded if the login has ended. Each handler of a page calls it."""
