@@ -13,10 +13,18 @@ from shared_core.core.domain import Hit
 from shared_core.core.namespaces import clean_text
 from shared_core.ports.recall import KINDS, RecallResult
 from shared_core.ui.frame import Page
-from shared_core.ui.pages.hit_rows import HIT_STYLE, ScoreScale, hit_row, legend, relations
+from shared_core.ui.pages.hit_rows import (
+    DETAILS_STYLE,
+    HIT_STYLE,
+    ScoreScale,
+    hit_row,
+    legend,
+    relations,
+)
 from shared_core.ui.pages.left_out import read_left_out
 from shared_core.ui.pages.question import (
     BUDGET,
+    LEAST_TOKENS,
     MOST_HITS,
     MOST_TOKENS,
     RANKINGS,
@@ -35,13 +43,14 @@ ASK_STYLE: Final = """
 .ask-row .q-field { flex: 1; }
 .options { display: grid; grid-template-columns: repeat(auto-fill, minmax(11rem, 1fr)); gap: .75rem;
   width: 100%; align-items: start; }
+.options .q-checkbox { flex-wrap: nowrap; }
 .results { width: 100%; display: flex; flex-direction: column; gap: .75rem; }
 """
 
 
 async def body(view: View) -> None:
     """Build the page; a question in the address is answered at once."""
-    ui.add_css(ASK_STYLE + HIT_STYLE + WINDOW_STYLE)
+    ui.add_css(ASK_STYLE + DETAILS_STYLE + HIT_STYLE + WINDOW_STYLE)
     asking = _Asking(view, Question.of(view.params))
     await asking.answer()
     ui.timer(0, view.memory.warm_up, once=True)
@@ -197,14 +206,16 @@ class _Asking:
                     value=self.asked.thread, with_input=True,
                 ).props("outlined dense options-dense").mark("thread")  # fmt: skip
                 budget = ui.number(
-                    t("Budget in tokens", "token 预算"), value=self.asked.budget, min=1,
+                    t("Budget in tokens", "token 预算"), value=self.asked.budget, min=LEAST_TOKENS,
                     max=MOST_TOKENS, step=500, format="%.0f",
                 ).props("outlined dense debounce=500").mark("budget")  # fmt: skip
             with ui.element("div").classes("results") as place:
                 draw()
 
             async def again() -> None:
-                tokens = number_of(str(budget.value or ""), "budget", 1, MOST_TOKENS, BUDGET)
+                tokens = number_of(
+                    str(budget.value or ""), "budget", LEAST_TOKENS, MOST_TOKENS, BUDGET
+                )
                 self._keep(thread=thread.value or "", budget=int(tokens))
                 draw = await read_window(view, self.asked)
                 place.clear()
@@ -260,7 +271,7 @@ def _show_hits(view: View, found: RecallResult, took_ms: float) -> None:
     t = view.t
     with ui.element("div").classes("row-line"):
         ui.label(
-            t(f"{len(found)} memories in {took_ms:.0f} ms",
+            t(f"{len(found)} {'memory' if len(found) == 1 else 'memories'} in {took_ms:.0f} ms",
               f"{len(found)} 条记忆，用时 {took_ms:.0f} 毫秒")
         ).classes("quiet").props("role=status").mark("found")  # fmt: skip
         if found.reranked:

@@ -16,11 +16,16 @@ from shared_core.ui.style import COLOURS, SERIES
 from shared_core.ui.view import View
 from shared_core.ui.widgets import kind_name
 
+DETAILS_STYLE: Final = """
+.plain-details summary { cursor: pointer; list-style: none; }
+.plain-details summary::before { content: "▸ "; }
+.plain-details[open] summary::before { content: "▾ "; }
+"""
+"""The style of a part that opens by itself."""
 HIT_STYLE: Final = """
 .hit { gap: .35rem; padding: .7rem .9rem; }
 .hit mark, .marked { background: color-mix(in srgb, #E69F00 35%, transparent); color: inherit;
   border-radius: .2rem; padding: 0 .1rem; font-weight: 600; }
-.plain-details summary { cursor: pointer; }
 .hit summary { cursor: pointer; list-style: none; padding-left: 4.6rem; text-indent: -4.6rem;
   line-height: 1.1rem; font-variant-numeric: tabular-nums;
   background-origin: content-box !important; background-clip: content-box !important; }
@@ -277,11 +282,8 @@ def relations(view: View, edges: Sequence[Edge]) -> None:
     words = [f"{edge.subject} {edge.relation.replace('_', ' ')} {edge.object}" for edge in edges]
     more = len(words) - 1
     with ui.element("details").classes("panel plain-details"):
-        with ui.element("summary"):
-            ui.label(
-                view.t("In the graph: ", "图谱中：") + words[0]
-                + (view.t(f", and {more} more", f"，另有 {more} 条") if more else "")
-            ).classes("inline")  # fmt: skip
+        rest = view.t(f", and {more} more", f"，另有 {more} 条") if more else ""
+        TextElement(tag="summary", text=view.t("In the graph: ", "图谱中：") + words[0] + rest)
         with ui.element("div").classes("relations"):
             for edge, text in zip(edges, words, strict=True):
                 target = view.link("/graph", name=edge.subject_entity)

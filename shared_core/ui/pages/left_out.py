@@ -33,9 +33,19 @@ def _show(view: View, asked: Question, shown: Sequence[Hit], wide: Sequence[Hit]
                 "没有：召回范围内没有其他与问题有关的记忆。",
             )
         )
-    scale = ScoreScale(hit for _, hit in missing)
+    scale, rank = ScoreScale(hit for _, hit in missing), len(shown)
     for place, hit in missing:
-        hit_row(view, place, hit, scale, note=_reason(view, asked, hit, place, shown))
+        reason = _reason(view, asked, hit, shown)
+        if reason is None:
+            rank += 1
+            reason = view.t(
+                f"Left out: further down (place {rank}) than the limit of {asked.limit}.",
+                f"未返回：排在第 {rank} 位，超出 {asked.limit} 条的上限。",
+            ) if rank > asked.limit else view.t(
+                "Left out: it was no candidate while fewer memories were asked for.",
+                "未返回：请求条数较少时，它未进入候选。",
+            )  # fmt: skip
+        hit_row(view, place, hit, scale, note=reason)
     with ui.element("div").classes("row-line"):
         ui.label(
             view.t("Not searched at all: facts that have ended and memories that have faded.",
@@ -45,12 +55,12 @@ def _show(view: View, asked: Question, shown: Sequence[Hit], wide: Sequence[Hit]
         ui.link(view.t("Forgetting", "遗忘"), view.link("/forgetting")).classes("quiet")
 
 
-def _reason(view: View, asked: Question, hit: Hit, place: int, shown: Sequence[Hit]) -> str:
-    """Return why a hit is not among those that were shown."""
+def _reason(view: View, asked: Question, hit: Hit, shown: Sequence[Hit]) -> str | None:
+    """Return which option left a hit out; None if only the limit can have."""
     if asked.kinds and hit.memory.kind not in asked.kinds:
         kind = kind_name(view, hit.memory.kind)
-        return view.t(f"Left out: it is a {kind}, and only other kinds were asked for.",
-                      f"未返回：它是{kind}，而所选类型不包括它。")  # fmt: skip
+        return view.t(f"Left out: its kind ({kind}) was not asked for.",
+                      f"未返回：所选类型不包括“{kind}”。")  # fmt: skip
     found = relevance(hit)
     if found < asked.floor:
         return view.t(
@@ -63,5 +73,4 @@ def _reason(view: View, asked: Question, hit: Hit, place: int, shown: Sequence[H
             if len(collapsed([one, hit], 2)) == 1:
                 return view.t(f"Left out: it says the same as hit {other}.",
                               f"未返回：与第 {other} 条内容相同。")  # fmt: skip
-    return view.t(f"Left out: further down (place {place}) than the limit of {asked.limit}.",
-                  f"未返回：排在第 {place} 位，超出 {asked.limit} 条的上限。")  # fmt: skip
+    return None

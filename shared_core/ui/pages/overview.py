@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 from nicegui import ui
+from nicegui.elements.mixins.text_element import TextElement
 
 from shared_core.ports.recall import KINDS
 from shared_core.ports.storage import StorageReport
@@ -18,7 +19,7 @@ from shared_core.ui.frame import Page, user_list
 from shared_core.ui.guard import MOUNT
 from shared_core.ui.options import Finding
 from shared_core.ui.pages import overview_numbers as numbers
-from shared_core.ui.pages.hit_rows import gradient
+from shared_core.ui.pages.hit_rows import DETAILS_STYLE, gradient
 from shared_core.ui.pages.overview_numbers import Days, Fading, Step, Whose
 from shared_core.ui.style import COLOURS, SERIES
 from shared_core.ui.view import View
@@ -43,7 +44,7 @@ STATUS_COLOURS: Final = {"ok": "#009E73", "note": "#E69F00", "problem": "#D55E00
 
 async def body(view: View) -> None:
     """Build the page; everything that is read from the memory is filled in afterwards."""
-    ui.add_css(OVERVIEW_STYLE)
+    ui.add_css(DETAILS_STYLE + OVERVIEW_STYLE)
     _Overview(view, numbers.whose(view)).build()
 
 
@@ -85,7 +86,7 @@ class _Overview:
             self._ages = self._part(t("By age", "按时间远近"))
         self._growth = self._part(t("Growth", "增长"))
         with ui.element("div").classes("grid-2"):
-            people = None if view.scope else self._part(t("Applications and users", "应用与用户"))
+            people = None if view.scope else self._part("")
             self._system = self._part(t("Engine", "引擎"))
         self._health()
         self._later(self._fill_engine, self._system)
@@ -112,7 +113,8 @@ class _Overview:
 
     def _part(self, title: str) -> ui.element:
         with panel():
-            heading(title)
+            if title:
+                heading(title)
             place = ui.element("div").classes("full")
         with place:
             ui.label("…").classes("quiet")
@@ -328,8 +330,7 @@ def _growth(view: View, days: Days, some: str) -> None:
         ).classes("quiet")  # fmt: skip
     _chart([f"{begin:%Y-%m-%d}" for begin, _ in steps], [count for _, count in steps])
     with ui.element("details").classes("plain-details"):
-        with ui.element("summary"):
-            ui.label(t("As a table", "以表格显示")).classes("inline")
+        TextElement(tag="summary", text=t("As a table", "以表格显示"))
         table(
             [("begin", t("from", "起")), ("count", t("memories", "记忆"))],
             [{"begin": f"{begin:%Y-%m-%d}", "count": f"{count:,}"} for begin, count in steps[::-1]

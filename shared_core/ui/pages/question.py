@@ -17,6 +17,8 @@ RANKINGS: Final[Sequence[Ranking]] = get_args(Ranking)
 MOST_HITS: Final = 100
 BUDGET: Final = 2_000
 """Default budget of the context window, in tokens."""
+LEAST_TOKENS: Final = 64
+"""The least that a context window takes."""
 MOST_TOKENS: Final = 200_000
 
 
@@ -64,7 +66,9 @@ class Question:
             floor=number_of(params.get("floor"), "floor", 0, 1, 0.0),
             distinct=params.get("distinct") == "1",
             thread=params.get("thread", ""),
-            budget=int(number_of(params.get("budget"), "budget", 1, MOST_TOKENS, BUDGET)),
+            budget=int(
+                number_of(params.get("budget"), "budget", LEAST_TOKENS, MOST_TOKENS, BUDGET)
+            ),
             left_out=params.get("left_out") == "1",
             window=params.get("window") == "1",
         )

@@ -9,6 +9,7 @@ from typing import Final
 from uuid import uuid4
 
 from nicegui import ui
+from nicegui.elements.mixins.text_element import TextElement
 
 from shared_core.context.window import ContextItem, ContextWindow, DroppedItem
 from shared_core.core.delimiters import READING_ORDER, Section
@@ -69,8 +70,8 @@ def _show(view: View, window: ContextWindow) -> None:
             _line(view, one.item, _why_not(view, one), names[one.item.section])
         _more(view, len(window.dropped))
     with ui.element("details").classes("plain-details full"):
-        with ui.element("summary"):
-            ui.label(view.t("The text as the model reads it", "模型读到的原文")).classes("inline")
+        said = view.t("The text as the model reads it", "模型读到的原文")
+        TextElement(tag="summary", text=said)
         ui.label(window.to_prompt()).classes("prompt")
 
 
@@ -124,7 +125,7 @@ def _heading(name: str, section: Section) -> None:
 
 
 def _line(view: View, item: ContextItem, why: str, section: str = "") -> None:
-    cost = view.t(f"{item.tokens:,} tok.", f"{item.tokens:,} 词元") if item.tokens else ""
+    cost = view.t(f"{item.tokens:,} tok.", f"{item.tokens:,} token") if item.tokens else ""
     text = item.text
     if len(text) > MOST_CHARACTERS:
         text = text[:MOST_CHARACTERS] + " …"
