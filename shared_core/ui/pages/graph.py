@@ -35,7 +35,7 @@ from shared_core.ui.widgets import empty, heading, panel, time_machine
 LIMITS: Final = (50, 150, 500)
 """Most edges on a page."""
 PARAMS: Final = (
-    "entity", "depth", "limit", "history", "as_of", "known", "edge", "start", "goal", "q",
+    "name", "depth", "limit", "history", "as_of", "known", "edge", "start", "goal", "q",
 )  # fmt: skip
 """What the address of this page says, besides the user."""
 MOST_ENTITIES: Final = 30
@@ -65,7 +65,7 @@ class Address:
     def of(cls, view: View) -> Address:
         depth, limit = view.params.get("depth", ""), view.params.get("limit", "")
         return cls(
-            entity=view.params.get("entity") or USER,
+            entity=view.params.get("name") or USER,
             depth=int(depth) if depth in ("1", "2", "3") else 2,
             limit=int(limit) if limit in map(str, LIMITS) else LIMITS[0],
             history=view.params.get("history") == "1",
@@ -147,7 +147,7 @@ def _controls(view: View, address: Address) -> None:
 
     def show() -> None:
         ui.navigate.to(here(
-            view, entity=text_of(entity) or None, depth=text_of(depth), limit=text_of(limit),
+            view, name=text_of(entity) or None, depth=text_of(depth), limit=text_of(limit),
             history="1" if text_of(history) == "1" else None, as_of=text_of(valid) or None,
             known=text_of(known) or None, edge=None,
         ))  # fmt: skip
@@ -185,7 +185,7 @@ def _picture(view: View, address: Address, around: Around) -> None:
         )).classes("quiet")  # fmt: skip
         chart(
             view, around.entities, around.edges,
-            opens=lambda name: ui.navigate.to(here(view, entity=name, edge=None)),
+            opens=lambda name: ui.navigate.to(here(view, name=name, edge=None)),
             chooses=lambda edge: ui.navigate.to(here(view, edge=edge)),
         )  # fmt: skip
         if around.more:
@@ -229,7 +229,7 @@ def _entity_cell(view: View, spoken: str, entity: str) -> Cell:
     label = entity_label(view, spoken)
     if spoken.casefold() != entity.casefold():
         label += view.t(f" (= {entity})", f"（即{entity}）")
-    return Cell(label, here(view, entity=entity, edge=None))
+    return Cell(label, here(view, name=entity, edge=None))
 
 
 async def _edge_detail(
@@ -317,7 +317,7 @@ async def _paths(view: View, address: Address, as_of: AsOf | None) -> None:
 
 
 def _step(view: View, entity: str) -> None:
-    ui.link(entity_label(view, entity), here(view, entity=entity, edge=None))
+    ui.link(entity_label(view, entity), here(view, name=entity, edge=None))
 
 
 async def _entities(view: View, as_of: AsOf | None) -> None:
@@ -339,7 +339,7 @@ async def _entities(view: View, as_of: AsOf | None) -> None:
         rows = [
             (
                 (
-                    Cell(entity_label(view, one.name), here(view, entity=one.name, edge=None)),
+                    Cell(entity_label(view, one.name), here(view, name=one.name, edge=None)),
                     view.t(", ", "、").join(one.aliases) or "–",
                     f"{one.degree:,}",
                 ),
