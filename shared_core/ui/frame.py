@@ -84,7 +84,9 @@ def _frame(view: View, page: Page, pages: list[Page]) -> Iterator[None]:
     ui.context.client.page.language = None
     dark = ui.dark_mode({"1": True, "0": False}.get(view.request.cookies.get(DARK_COOKIE, "")))
     ui.run_javascript(f"document.documentElement.lang = '{view.language}'")
-    drawer = ui.left_drawer(bordered=True).props("breakpoint=900 width=220").classes("nav")
+    # Without a value the library would ask each browser for it, and fail where one is slow.
+    drawer = ui.left_drawer(value=False, bordered=True).classes("nav")
+    drawer.props("show-if-above breakpoint=900 width=220")
     with ui.header(bordered=True).classes("bar"):
         menu = ui.button(icon="menu", on_click=drawer.toggle).props("flat round dense")
         name(menu, view.t("Navigation", "导航"))
