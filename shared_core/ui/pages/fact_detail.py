@@ -9,6 +9,7 @@ from nicegui import ui
 
 from shared_core.core.domain import USER
 from shared_core.core.ids import short_id
+from shared_core.extraction.stated_facts import STATED as CALLER
 from shared_core.ports.runs import CitedTurn, Fact, FactReason
 from shared_core.ui.actions import action_button
 from shared_core.ui.pages.cells import (
@@ -98,12 +99,13 @@ def _reason(view: View, heading: str, reason: FactReason | None) -> None:
     """Show the turns and the rule behind a fact, its doubt or its end."""
     if reason is None:
         return
-    by = [reason.extractor, reason.pattern]
+    caller = view.t("the application or a person", "应用或人工")
+    by = [caller if one == CALLER else one for one in (reason.extractor, reason.pattern)]
     by += [view.t(f"run {short_id(str(reason.run_id))}", f"运行 {short_id(str(reason.run_id))}")
            ] if reason.run_id else []  # fmt: skip
     with ui.element("div").classes("row-line"):
         ui.label(heading).style("font-weight: 600")
-        ui.label(" · ".join(one for one in by if one)).classes("quiet said")
+        ui.label(" · ".join(one for one in dict.fromkeys(by) if one)).classes("quiet said")
         if reason.run_id is not None:
             ui.link(view.t("runs", "运行记录"), view.link("/runs")).classes("quiet")
         if reason.fact_key:

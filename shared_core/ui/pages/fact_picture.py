@@ -23,6 +23,8 @@ END: Final = datetime.max.replace(tzinfo=UTC)
 FILLS: Final = [SERIES[place] for place in (4, 1, 2, 3, 6, 7)]
 """Fills on which black letters are legible."""
 GREY: Final = "#888888"
+ROW_PX: Final = 58
+"""Height of a row in pixels."""
 NARROW: Final = 0.25
 """Share of the width below which the words of a rectangle stand upright."""
 THIN: Final = 0.03
@@ -69,7 +71,8 @@ async def states(
     Ends that were undone since are asked for at the moments of the runs that set and undid them.
     """
     runs = await view.memory.runs(view.user, limit=RUNS_READ)
-    moments = {one.started_at for one in runs if one.kind in ("retraction", "restoration", "graph")}
+    changes = [one for one in runs if one.kind in ("retraction", "restoration", "graph")]
+    moments = {at for one in changes for at in (one.started_at, one.finished_at)}
     moments |= {at for one in facts for at in (one.recorded_at, one.superseded_at) if at}
     first = min((one.recorded_at for one in facts if one.recorded_at), default=None)
     if first is None:
@@ -151,7 +154,7 @@ def picture(view: View, found: Sequence[State], now: datetime, valid: datetime |
     if valid is not None:
         lines.append(_line(valid, f"{valid:%Y-%m-%d}"))
     options = _options(rows, areas, lines, (begin, end))
-    height = 90 + 58 * len(rows)
+    height = 90 + ROW_PX * len(rows)
     chart = ui.echart(options).style(f"width: 100%; height: {height}px")
     chart.props["role"] = "img"
     chart.props["aria-label"] = view.t(
@@ -226,7 +229,8 @@ def _area(
                 "show": share > THIN,
                 "rotate": 90 if share < NARROW else 0,
                 "position": "inside", "color": "#111111", "fontWeight": "bold",
-                "overflow": "truncate", "width": 130,
+                "overflow": "truncate",
+                "width": 130 if share >= NARROW else ROW_PX * (block.bottom - block.top) - 8,
             },
             "tooltip": {"formatter": f"{belief.value}{mark}\n{said}"},
         },

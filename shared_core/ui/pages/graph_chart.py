@@ -54,13 +54,13 @@ def chart(
     names = list(entities)
     places = {name: str(place) for place, name in enumerate(names)}
 
-    def clicked(event: events.EChartPointClickEventArguments) -> None:
-        data: dict[str, Any] = event.data if isinstance(event.data, dict) else {}
+    def clicked(event: events.GenericEventArguments) -> None:
+        kind, data = event.args.get("dataType"), event.args.get("data") or {}
         place = str(data.get("id", ""))
-        if event.data_type == "node" and place.isdecimal() and int(place) < len(names):
+        if kind == "node" and place.isdecimal() and int(place) < len(names):
             opens(names[int(place)])
-        elif event.data_type == "edge" and isinstance(data.get("edge"), str):
-            chooses(data["edge"])
+        elif kind == "edge":
+            chooses(str(data.get("edge", "")))
 
     nodes = [_node(view, places[name], name, hops) for name, hops in entities.items()]
     lines = [
@@ -72,7 +72,8 @@ def chart(
         {**one, "symbol": shape, "itemStyle": {"color": colour}}
         for one, (shape, colour, _) in zip(legend, HOPS, strict=False)
     ]
-    picture = ui.echart(_options(nodes, lines, categories), on_point_click=clicked)
+    picture = ui.echart(_options(nodes, lines, categories))
+    picture.on("componentClick", clicked, ["dataType", "data"])
     picture.classes("tall-chart").props["role"] = "img"
     picture.props["aria-label"] = view.t(
         "Picture of the graph; the table of edges says the same.", "图谱的图，内容与边的表格相同。"
@@ -84,7 +85,9 @@ def _options(
 ) -> dict[str, Any]:
     return {
         "tooltip": {"renderMode": "richText", "confine": True},
-        "media": [{"query": {"minWidth": 700}, "option": {"series": [{"zoom": 1.6}]}}],
+        "media": [
+            {"query": {"minWidth": 700}, "option": {"series": [{"force": _force(nodes, 2.2)}]}}
+        ],
         "legend": {"bottom": 0, "textStyle": {"color": GREY}, "selectedMode": False,
                    "data": [{"name": one["name"], "icon": one["symbol"]} for one in categories]},
         "series": [
@@ -98,8 +101,7 @@ def _options(
                 "edgeSymbol": ["none", "arrow"],
                 "edgeSymbolSize": 8,
                 "categories": categories,
-                "force": {"initLayout": "circular", "repulsion": max(50, 4200 // (len(nodes) + 1)),
-                          "edgeLength": [60, 120], "gravity": 0.1, "layoutAnimation": False},
+                "force": _force(nodes, 1),
                 "labelLayout": {"hideOverlap": len(lines) > MOST_NAMED},
                 "emphasis": {"focus": "adjacency"},
                 "data": nodes,
@@ -107,6 +109,17 @@ def _options(
             }
         ],
     }  # fmt: skip
+
+
+def _force(nodes: Sequence[object], scale: float) -> dict[str, Any]:
+    """Return the forces of the layout. scale: how much room there is."""
+    return {
+        "initLayout": "circular",
+        "repulsion": scale * max(50, 4200 // (len(nodes) + 1)),
+        "edgeLength": [60 * scale, 100 * scale],
+        "gravity": 0.1,
+        "layoutAnimation": False,
+    }
 
 
 def _node(view: View, place: str, name: str, hops: int) -> dict[str, Any]:
