@@ -153,20 +153,19 @@ class _Overview:
     async def _fill_counts(self) -> None:
         """Fill what reads the memories: totals first, then kinds, ages and growth."""
         view, t = self.view, self.view.t
-        users = await numbers.users_of(view.memory, self.of)
-        is_all = len(users) < numbers.MOST_USERS
-        total = sum(one.memories for one in users)
+        found = await numbers.users_of(view.memory, self.of)
+        users, is_all = found.memories, found.are_all
+        total = sum(users.values())
         some = t("of the first 1,000 users", "前 1,000 位用户") * (not is_all)
-        apps = len({one.scope.app for one in users})
+        apps = len({scope.app for scope in users})
         self._memories.set(f"{total:,}", some)
         self._users.set(
             f"{len(users):,}" + ("" if is_all else "+"),
             t(f"in {apps:,} applications", f"分属 {apps:,} 个应用") * (apps > 1),
         )
-        scopes = [one.scope for one in users]
 
         async def count() -> None:
-            days = await numbers.days_of(view.memory, scopes)
+            days = await numbers.days_of(view.memory, users)
             self._show(self._ages, lambda: _ages(view, days))
             self._show(self._growth, lambda: _growth(view, days, some))
             fading = await numbers.fading_of(view.memory, self.of)

@@ -13,7 +13,6 @@ from shared_core.core.domain import Scope
 from shared_core.core.retention_policy import FATES, Fate
 from shared_core.engine import MemoryEngine
 from shared_core.ports.jobs import JobRecord, JobStatus
-from shared_core.recall.listing import UserSummary
 from shared_core.retention.statistics import RetentionStats
 from shared_core.ui.view import View
 
@@ -47,12 +46,23 @@ def whose(view: View) -> Whose:
     return Whose(None, view.caller.app)
 
 
-async def users_of(memory: MemoryEngine, of: Whose) -> Sequence[UserSummary]:
-    """Return the users with their numbers of memories, at most MOST_USERS."""
+@dataclass(frozen=True, slots=True)
+class Users:
+    """The users who have memories, with how many recall can find; and whether these are all."""
+
+    memories: Mapping[Scope, int]
+    are_all: bool = True
+
+
+async def users_of(memory: MemoryEngine, of: Whose) -> Users:
+    """Return the users who have memories, at most MOST_USERS."""
     if of.scopes is None:
-        return await memory.users(of.app, limit=MOST_USERS)
-    found = [await memory.users(one.app, contains=one.user, limit=MOST_USERS) for one in of.scopes]
-    return [one for some in found for one in some if one.scope in of.scopes]
+        found = await memory.users(of.app, limit=MOST_USERS)
+        after = found[-1].scope if len(found) == MOST_USERS else None
+        are_all = after is None or not await memory.users(of.app, limit=1, after=after)
+        return Users({one.scope: one.memories for one in found}, are_all)
+    counts = {scope: await memory.count_memories(scope) for scope in of.scopes}
+    return Users({scope: count for scope, count in counts.items() if count})
 
 
 @dataclass(frozen=True, slots=True)

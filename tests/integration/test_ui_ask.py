@@ -1,0 +1,192 @@
+"""The pages of the inspector that ask and that show how the memory is: in a browser."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlencode
+
+import pytest
+from browser import browsing, in_browser
+from inspector import ANA, APP, FIRST_DAY, LIN, fill, inspecting
+from playwright.sync_api import Page, expect
+
+from shared_core import Event, Scope, open_memory
+
+pytestmark = in_browser
+EVIL = "<img src=x onerror=\"document.title='hacked'\"> **tea**"
+OTHER = Scope("elsewhere", "bob")
+T = TypeVar("T")
+
+
+def now(call: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine. In a thread: the browser's loop holds this one."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, call).result()
+
+
+async def filled(dsn: str) -> None:
+    await fill(dsn)
+    turn = Event(event_id="b1", author="user", role="user", text=EVIL, occurred_at=FIRST_DAY)
+    async with open_memory(dsn, worker=False) as memory:
+        await memory.append_events(OTHER, "thread-b", [turn])
+
+
+@pytest.fixture
+def address(dsn: str, tmp_path: Path) -> Iterator[str]:
+    now(filled(dsn))
+    with inspecting(dsn, tmp_path / "ui.log") as found:
+        yield found
+
+
+@pytest.fixture
+def page() -> Iterator[Page]:
+    with browsing() as context:
+        yield context.new_page()
+
+
+def place(address: str, path: str, scope: Scope | None = None, **params: str) -> str:
+    """Return the address of a page."""
+    named = {} if scope is None else {"app": scope.app, "user": scope.user}
+    return f"{address}{path}?{urlencode(named | params)}"
+
+
+def test_a_question_is_answered_without_a_reload_and_its_address_can_be_shared(
+    address: str, page: Page
+) -> None:
+    page.goto(place(address, "/ask", ANA))
+    field = page.get_by_label("Question")
+    expect(field).to_be_focused()
+    page.evaluate("window.isTheSame = true")
+    field.fill("Where do I work now?")
+    field.press("Enter")
+    first = page.locator(".hit").first
+    expect(first).to_contain_text("Northwind")
+    expect(first.locator("mark").first).to_contain_text("work")
+    assert page.evaluate("window.isTheSame")
+    assert "q=Where+do+I+work+now%3F" in page.url
+    summary = first.locator("summary")
+    expect(first.locator(".numbers")).to_be_hidden()
+    summary.click()
+    expect(first.locator(".numbers")).to_contain_text("similar meaning")
+    expect(first.locator(".numbers")).to_contain_text("turn-3")
+    answer = first.locator(".text").inner_text()
+    page.reload()
+    expect(page.locator(".hit .text").first).to_have_text(answer)
+
+
+def test_looking_at_a_memory_is_no_use_of_it(address: str, page: Page, dsn: str) -> None:
+    page.goto(place(address, "/ask", ANA, q="Where do I work now?", left_out="1", window="1"))
+    expect(page.get_by_text("tokens (")).to_be_visible()
+    expect(page.get_by_text("Not searched at all")).to_be_visible()
+
+    async def counted() -> list[int]:
+        async with open_memory(dsn, worker=False) as memory:
+            listed = await memory.list_memories(ANA)
+            found = await memory.accesses(ANA, [one.memory_id for one in listed])
+            return [one.access_count for one in found.values()]
+
+    assert not any(now(counted()))
+
+
+def test_it_says_why_a_memory_was_left_out(address: str, page: Page) -> None:
+    page.goto(place(address, "/ask", ANA, q="Where do I work now?", limit="1"))
+    expect(page.locator("[role=status]")).to_contain_text("1 memory in")
+    page.get_by_text("What was left out, and why").click()
+    reasons = page.get_by_text("Left out:")
+    expect(reasons.first).to_have_text("Left out: further down (place 2) than the limit of 1.")
+    assert "left_out=1" in page.url
+    page.goto(place(address, "/ask", ANA, q="Where do I work now?", floor="0.99", left_out="1"))
+    expect(reasons.first).to_contain_text("below the floor")
+    page.goto(place(address, "/ask", ANA, q="dog", kinds="summary", left_out="1"))
+    expect(page.get_by_text("was not asked for").first).to_be_visible()
+
+
+def test_options_ask_again_and_a_bad_one_is_explained(address: str, page: Page) -> None:
+    page.goto(place(address, "/ask", ANA, q="Where do I live?"))
+    page.get_by_text("Options").click()
+    page.get_by_label("As of: what held then").fill("2026-03-02")
+    expect(page).to_have_url(re.compile("as_of=2026-03-02"))
+    expect(page.locator(".hit .text").first).to_contain_text("Leeds")
+    expect(page.get_by_text("Edinburgh")).to_have_count(0)
+    page.goto(place(address, "/ask", ANA, q="Where do I live?", limit="many"))
+    expect(page.get_by_role("alert")).to_contain_text("limit must be a number")
+
+
+def test_the_context_window_shows_each_line_and_its_cost(address: str, page: Page) -> None:
+    page.goto(place(address, "/ask", ANA, q="Where do I work now?"))
+    page.get_by_text("What a model would read").click()
+    expect(page.get_by_text("of 2,000 tokens")).to_be_visible()
+    lines = page.locator(".window-line")
+    expect(lines.first).to_contain_text("f1")
+    expect(lines.last).to_contain_text("the question comes last")
+    page.get_by_label("Conversation that is answered").click()
+    page.get_by_role("option", name="thread-1").click()
+    expect(page.get_by_text("one of the last turns of the thread").first).to_be_visible()
+    page.get_by_label("Budget in tokens").fill("100")
+    expect(page.get_by_text("of 100 tokens")).to_be_visible()
+    expect(page.get_by_text("no room is left in the budget").first).to_be_visible()
+    assert "thread=thread-1" in page.url and "budget=100" in page.url
+
+
+def test_no_text_of_a_memory_or_question_is_html(address: str, page: Page) -> None:
+    page.goto(place(address, "/ask", OTHER, q=f"tea {EVIL}", window="1", left_out="1"))
+    expect(page.locator(".hit .text").first).to_have_text(EVIL)
+    expect(page.get_by_text("tokens (")).to_be_visible()
+    expect(page).to_have_title(re.compile("pg-hippocampus"))
+    assert not page.locator("main img").count()
+
+
+def test_a_chinese_page_marks_chinese_words(address: str) -> None:
+    with browsing(locale="zh-CN", width=390, height=844, dark=True) as context:
+        page = context.new_page()
+        page.goto(place(address, "/ask", LIN, q="我的猫叫什么？"))
+        expect(
+            page.locator(".hit .text", has_text="团团").first.locator("mark").first
+        ).to_be_visible()
+        expect(page.locator("[role=status]")).to_contain_text("条记忆")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_the_overview_counts_the_whole_memory_or_one_user(address: str, page: Page) -> None:
+    page.goto(place(address, "/"))
+    expect(page.locator(".tile", has_text="Users")).to_contain_text("3")
+    expect(page.locator(".tile", has_text="Users")).to_contain_text("in 2 applications")
+    expect(page.get_by_text("by when they occurred")).to_be_visible()
+    expect(page.locator(".growth canvas")).to_be_visible()
+    expect(page.locator(".about")).to_contain_text("Embedder")
+    page.get_by_role("button", name="Examine").click()
+    expect(page.locator(".finding", has_text="embedder").first).to_be_visible()
+    page.get_by_role("link", name=f"{OTHER.app} / {OTHER.user}").click()
+    expect(page.get_by_label("Question")).to_be_focused()
+    page.goto(place(address, "/", OTHER, by="month"))
+    expect(page.locator(".tile", has_text="Memories in recall")).to_contain_text("1")
+    expect(page.locator(".counts").first).to_contain_text("turn")
+    expect(page.get_by_role("link", name="by month")).to_have_attribute("aria-current", "true")
+
+
+async def token(dsn: str, *users: str) -> str:
+    async with open_memory(dsn, worker=False) as memory:
+        return (await memory.tokens.create(APP, users=users or None)).text
+
+
+def test_a_token_opens_its_application_or_users_alone(dsn: str, tmp_path: Path) -> None:
+    now(filled(dsn))
+    texts = [now(token(dsn)), now(token(dsn, ANA.user))]
+    with inspecting(dsn, tmp_path / "ui.log", "--auth") as address:
+        for text, users in zip(texts, ("2", "1"), strict=True):
+            with browsing() as context:
+                page = context.new_page()
+                page.goto(place(address, "/"))
+                page.locator("input[name=token]").fill(text)
+                page.locator("input[name=token]").press("Enter")
+                expect(page.locator(".tile", has_text="Users")).to_contain_text(users)
+                expect(page.locator(".about")).to_contain_text("Embedder")
+                expect(page.locator(".about")).not_to_contain_text("Role")
+                expect(page.locator(".counts").first).to_contain_text("turn")
+                expect(page.get_by_text(OTHER.user)).to_have_count(0)
+                expect(page.get_by_role("button", name="Examine")).to_have_count(0)
