@@ -15,7 +15,7 @@ from shared_core.ui.widgets import guarded
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class ActionOutcome:
     """What an action has done. secret: a text to copy, which no page shows again."""
 
     text: str
@@ -28,7 +28,7 @@ def action_button(
     *,
     icon: str,
     will: str | Callable[[], str | Awaitable[str]],
-    do: Callable[[], Awaitable[str | Done]],
+    do: Callable[[], Awaitable[str | ActionOutcome]],
     dangerous: bool = False,
     typed: str = "",
 ) -> ui.button | None:
@@ -84,7 +84,7 @@ def _typed_field(view: View, typed: str) -> ui.input | None:
     return field.mark("typed")
 
 
-async def run(view: View, do: Callable[[], Awaitable[str | Done]]) -> None:
+async def run(view: View, do: Callable[[], Awaitable[str | ActionOutcome]]) -> None:
     """Do an action, then say what was done; or say why it was not."""
     working = ui.notification(view.t("Working …", "处理中……"), spinner=True, timeout=None)
     try:
@@ -96,7 +96,7 @@ async def run(view: View, do: Callable[[], Awaitable[str | Done]]) -> None:
         return
     finally:
         working.dismiss()
-    done = said if isinstance(said, Done) else Done(said)
+    done = said if isinstance(said, ActionOutcome) else ActionOutcome(said)
     with ui.dialog().props("persistent") as dialog, ui.card().classes("wide"):
         ui.label(view.t("Done", "已完成")).classes("heading")
         ui.label(done.text).classes("text").props("role=status")

@@ -10,7 +10,7 @@ from nicegui import ui
 
 from shared_core.core.domain import Scope
 from shared_core.ports.erasures import ErasureReceipt
-from shared_core.ui.actions import Done, action_button
+from shared_core.ui.actions import action_button
 from shared_core.ui.frame import Page
 from shared_core.ui.pages.known_threads import known_threads, thread_field
 from shared_core.ui.pages.privacy_tokens import tokens_part
@@ -68,9 +68,9 @@ async def _erase_part(view: View) -> None:
 def _erase_button(view: View, thread: str | None) -> None:
     user, app = view.user.user, view.user.app
 
-    async def do() -> Done:
+    async def do() -> str:
         receipt = await view.memory.erase(view.user, thread)
-        return Done(_receipt_text(view, receipt))
+        return _receipt_text(view, receipt)
 
     if thread is None:
         label = view.t(f"Erase everything of {user}", f"清除 {user} 的全部数据")

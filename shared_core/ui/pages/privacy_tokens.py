@@ -10,7 +10,7 @@ from nicegui import ui
 
 from shared_core.errors import InvalidInput
 from shared_core.ports.api_tokens import ApiToken
-from shared_core.ui.actions import Done, action_button
+from shared_core.ui.actions import ActionOutcome, action_button
 from shared_core.ui.view import View
 from shared_core.ui.widgets import empty, panel
 
@@ -69,7 +69,7 @@ def _form(view: View, *, own: ApiToken | None, is_first: bool) -> None:
         expires.props("outlined dense options-dense")
         label = ui.input(view.t("Name for this list", "名称，用于本列表")).props("outlined dense")
 
-        async def do() -> Done:
+        async def do() -> ActionOutcome:
             names = [line.strip() for line in (users.value or "").splitlines() if line.strip()]
             new = await view.memory.tokens.create(
                 view.caller.app or (app.value or "").strip(),
@@ -77,7 +77,7 @@ def _form(view: View, *, own: ApiToken | None, is_first: bool) -> None:
                 expires_at=_expiry(view, expires.value, own),
                 label=(label.value or "").strip(),
             )
-            return Done(
+            return ActionOutcome(
                 view.t(
                     "This token is shown now and never again. To undo it, revoke it on this page.",
                     "令牌只显示这一次。如需撤销，请在本页吊销。",

@@ -76,6 +76,9 @@ async def body(view: View) -> None:
 
 async def _runs(view: View) -> None:
     """Show the runs of the chosen user, newest first, and the actions that start one."""
+    if named := view.params.get("run"):
+        await _one_run(view, named)
+        return
     thread, limit = view.params.get("thread") or None, _limit(view)
     await _begin(view, thread)
     found = await view.memory.runs(view.user, thread_id=thread, limit=limit + 1)
@@ -89,6 +92,21 @@ async def _runs(view: View) -> None:
     if len(found) > limit < MOST:
         more = min(limit + SHOWN, MOST)
         ui.link(view.t("Show more", "显示更多"), view.link("/runs", thread=thread, limit=more))
+
+
+async def _one_run(view: View, named: str) -> None:
+    """Show the run that the address names. Other pages link to it."""
+    found = [
+        one for one in await view.memory.runs(view.user, limit=MOST) if str(one.run_id) == named
+    ]
+    for run in found:
+        _run(view, run)
+    if not found:
+        empty(view.t(
+            f"There is no such run among the newest {MOST:,}.",
+            f"最近 {MOST:,} 次运行中没有这一次。",
+        ))  # fmt: skip
+    ui.link(view.t("All runs", "全部运行记录"), view.link("/runs"))
 
 
 def _limit(view: View) -> int:
