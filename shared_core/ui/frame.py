@@ -131,8 +131,9 @@ def _language_button(view: View) -> None:
 
 
 def _dark_button(view: View, dark: ui.dark_mode) -> None:
-    def switch() -> None:
-        dark.toggle()
+    async def switch() -> None:
+        # Without a choice of the visitor the browser decides, so it is asked what it shows.
+        dark.value = not await ui.run_javascript("document.body.matches('.body--dark')")
         set_cookie(DARK_COOKIE, "1" if dark.value else "0")
 
     button = ui.button(icon="contrast", on_click=switch).props("flat round dense")
