@@ -238,7 +238,7 @@ def _curve_options(view: View, fades: Sequence[Fade]) -> dict[str, object]:
         "legend": {"textStyle": TEXT, "type": "scroll", "top": 0},
         "tooltip": {"trigger": "axis", "renderMode": "richText"},
         "xAxis": {"type": "value", "max": round(until), "name": view.t("days", "天"),
-                  "nameLocation": "middle", "nameGap": 26, "axisLabel": TEXT},
+                  "nameLocation": "middle", "nameGap": 26, "axisLabel": TEXT, "splitLine": SPLIT},
         "yAxis": {"type": "value", "min": 0, "max": 1, "axisLabel": TEXT, "splitLine": SPLIT},
         "series": [
             _curve(view, fade, until, SERIES[number % len(SERIES)])

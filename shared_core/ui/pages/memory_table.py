@@ -41,6 +41,7 @@ pre.json { margin: 0; white-space: pre-wrap; overflow-wrap: anywhere; font-size:
   .memories tbody tr { display: flex; flex-wrap: wrap; align-items: center; gap: .1rem .5rem;
     border-bottom: 1px solid var(--line); padding: .5rem 0; height: auto !important; }
   .memories tbody td { border: 0; padding: .1rem 0; height: auto !important; }
+  .memories tbody td:first-child { width: auto; min-width: 1.6rem; }
   .memories tbody td.cell-text { order: 9; flex: 1 0 100%; min-width: 0; }
 }
 """

@@ -69,8 +69,33 @@ def stage_rule(view: View, threshold: float | None, days: float) -> str:
 
 def in_words(view: View, rules: Rules) -> str:
     """Return rules on one line, e.g. "turn: default, fact: never fades"."""
-    said = [f"{kind_name(view, kind)}: {policy_name(view, rule)}" for kind, rule in rules.items()]
+    said = [
+        f"{kind_name(view, kind)}: {_exactly(view, rules[kind])}"
+        for kind in get_args(MemoryKind)
+        if kind in rules
+    ]
     return view.t(", ", "，").join(said) or view.t("nothing", "无")
+
+
+def _exactly(view: View, rule: RetentionPolicy | None) -> str:
+    """Return the name of a preset, or the numbers of a rule that is none."""
+    name = policy_name(view, rule)
+    if rule is None or rule in POLICIES.values():
+        return name
+    later = [
+        f"{view.t('never', '从不') if threshold is None else f'{threshold:g}'} / {days:g}"
+        for threshold, days in (
+            (rule.archive_threshold, rule.archive_after_days),
+            (rule.erase_threshold, rule.erase_after_days),
+        )
+    ]
+    numbers = [
+        f"λ {rule.decay_rate:g}",
+        view.t("fades ", "淡忘 ") + f"{rule.threshold:g} / {rule.min_age_days:g}",
+        view.t("archived ", "归档 ") + later[0],
+        view.t("erased ", "删除 ") + later[1],
+    ]
+    return f"{name} ({'; '.join(numbers)})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from nicegui.events import EChartPointClickEventArguments
 from shared_core.core.domain import Memory, MemoryKind
 from shared_core.ui.frame import Page
 from shared_core.ui.pages.cells import Cell, folded, grid, styles
-from shared_core.ui.pages.memory_table import CSS, MOST_OF_A_THREAD, SPLIT, TEXT
+from shared_core.ui.pages.memory_table import CSS, MOST_OF_A_THREAD, SPLIT, TEXT, counted
 from shared_core.ui.pages.time_ranges import UNITS, Range, Unit, title
 from shared_core.ui.style import SERIES
 from shared_core.ui.view import View
@@ -118,13 +118,13 @@ async def _bars(view: View, chosen: Range, unit: Unit) -> None:
     with panel():
         heading(f"{view.time(chosen.begin)} → {view.time(chosen.end)}")
         _zoom(view, chosen, unit)
+        turns, others = sum(said), sum(learned)
         ui.label(view.t(
-            f"{sum(said):,} turns, {sum(learned):,} memories learned or stored. Click a bar to"
-            " zoom in.",
-            f"对话 {sum(said):,} 轮，得出或写入的记忆 {sum(learned):,} 条。点击柱形可放大。",
+            f"{turns:,} turn{'' if turns == 1 else 's'}, {counted(view, others)} learned or stored."
+            " Click a bar to zoom in.",
+            f"对话 {turns:,} 轮，得出或写入的记忆 {others:,} 条。点击柱形可放大。",
         )).classes("quiet")  # fmt: skip
-
-        if not sum(said) + sum(learned):
+        if not turns + others:
             return
 
         def clicked(event: EChartPointClickEventArguments) -> None:
@@ -134,16 +134,16 @@ async def _bars(view: View, chosen: Range, unit: Unit) -> None:
         options = _bar_options(view, [title(one, unit) for one in parts], said, learned)
         ui.echart(options, on_point_click=clicked).classes("chart")
         filled = [
-            (one, turns, others)
-            for one, turns, others in zip(parts, said, learned, strict=True)
-            if turns or others
+            (one, spoken, found)
+            for one, spoken, found in zip(parts, said, learned, strict=True)
+            if spoken or found
         ]
         with folded(view.t("The same as a table", "以表格显示")):
             grid(
                 [unit_name(view, unit), view.t("Turns", "对话"), view.t("Learned", "得出")],
                 [
-                    ([Cell(title(one, unit), _link(view, one)), f"{turns:,}", f"{others:,}"], "")
-                    for one, turns, others in filled
+                    ([Cell(title(one, unit), _link(view, one)), f"{spoken:,}", f"{found:,}"], "")
+                    for one, spoken, found in filled
                 ],
                 view.t("Memories by time", "各时段的记忆数"),
             )

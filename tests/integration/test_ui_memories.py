@@ -1,0 +1,331 @@
+"""The pages of the inspector about memories, their times, and how they fade."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import parse_qs, urlencode, urlsplit
+from uuid import UUID
+
+import pytest
+from browser import browsing, in_browser
+from inspector import ANA, FIRST_DAY, LIN, fill, inspecting
+from playwright.sync_api import Page, expect
+
+from shared_core import Memory, NewMemory, RetentionPolicy, Scope, open_memory
+
+pytestmark = in_browser
+T = TypeVar("T")
+HOSTILE = '<img src=x onerror="document.title=1"> {{ 7 * 7 }} \'"; </script><b>bold</b>'
+AT_ONCE = RetentionPolicy(decay_rate=50.0, threshold=1.0, min_age_days=0.0)
+"""A policy that fades everything at the next run."""
+
+
+def now(call: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine. In a thread: the browser's loop holds this one."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, call).result()
+
+
+def place(address: str, path: str, scope: Scope = ANA, **params: str) -> str:
+    """Return the address of a page of a user."""
+    return f"{address}{path}?{urlencode({'app': scope.app, 'user': scope.user} | params)}"
+
+
+@pytest.fixture
+def address(dsn: str, tmp_path: Path) -> Iterator[str]:
+    now(fill(dsn))
+    with inspecting(dsn, tmp_path / "ui.log") as found:
+        yield found
+
+
+@pytest.fixture
+def page() -> Iterator[Page]:
+    with browsing() as context:
+        yield context.new_page()
+
+
+async def memories(dsn: str, scope: Scope = ANA, **filters: Any) -> Sequence[Memory]:
+    async with open_memory(dsn, worker=False) as memory:
+        return await memory.list_memories(scope, **filters)
+
+
+async def pinned(dsn: str, key: str) -> bool:
+    async with open_memory(dsn, worker=False) as memory:
+        return (await memory.retention.curve(ANA, key)).kept.pinned
+
+
+async def remember(dsn: str, *new: NewMemory | str) -> None:
+    async with open_memory(dsn, worker=False) as memory:
+        await memory.remember(ANA, list(new))
+
+
+def key_of(dsn: str, text: str, scope: Scope = ANA) -> str:
+    return next(one.key for one in now(memories(dsn, scope)) if one.text == text)
+
+
+def ask(page: Page, label: str) -> str:
+    """Press the button of an action, and return what it says it will do."""
+    page.get_by_role("button", name=label, exact=True).first.click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("button", name="Cancel")).to_be_visible()
+    return dialog.inner_text()
+
+
+def confirm(page: Page, label: str) -> str:
+    """Confirm an action, close its answer, and return it."""
+    page.get_by_role("dialog").get_by_role("button", name=label, exact=True).click()
+    done = page.get_by_role("dialog").get_by_role("status")
+    expect(done).to_be_visible()
+    said = done.inner_text()
+    page.get_by_role("button", name="Close", exact=True).click()
+    expect(done).to_have_count(0)
+    return said
+
+
+def act(page: Page, label: str) -> str:
+    ask(page, label)
+    return confirm(page, label)
+
+
+def select(page: Page, text: str) -> None:
+    page.get_by_role("checkbox", name=f"Select: {text}").click()
+
+
+def query(page: Page) -> dict[str, list[str]]:
+    return parse_qs(urlsplit(page.url).query)
+
+
+def test_filters_are_in_the_address(address: str, page: Page) -> None:
+    page.goto(place(address, "/memories"))
+    rows = page.locator(".memories tbody tr")
+    expect(page.get_by_text("Select memories to change them.")).to_be_visible()
+    everything = rows.count()
+    page.get_by_label("Text contains").fill("pickle")
+    page.get_by_role("button", name="Filter").click()
+    page.wait_for_url("**q=pickle**")
+    expect(rows.filter(has_text="User's dog is called Pickle.")).to_have_count(1)
+    assert 1 < rows.count() < everything
+    for text in rows.all_inner_texts():
+        assert "pickle" in text.lower()
+    page.goto(place(address, "/memories", kind="episodic", begin="2026-03-02", end="2026-03-02"))
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text("My dog is called Pickle.")
+    page.goto(place(address, "/memories", kind="episodic", thread="no-such"))
+    expect(page.get_by_text("No memory in recall fits the filter")).to_be_visible()
+    page.goto(place(address, "/memories", kind="opinion"))
+    expect(page.get_by_role("alert")).to_contain_text("opinion")
+    expect(page.get_by_label("Text contains")).to_be_visible()
+
+
+def test_many_memories_come_page_by_page(address: str, dsn: str, page: Page) -> None:
+    times = [FIRST_DAY + timedelta(minutes=number) for number in range(120)]
+    new = [NewMemory(text=f"Note {n}.", occurred_at=at) for n, at in enumerate(times)]
+    now(remember(dsn, *new))
+    page.goto(place(address, "/memories", q="Note"))
+    rows = page.locator(".memories tbody tr")
+    expect(page.get_by_text("1–50 / 120")).to_be_visible()
+    expect(rows.first).to_contain_text("Note 119.")
+    page.get_by_role("link", name="older →").click()
+    page.get_by_role("link", name="older →").click()
+    expect(page.get_by_text("101–120 / 120")).to_be_visible()
+    expect(rows).to_have_count(20)
+    assert ["100"] == query(page)["offset"] and ["Note"] == query(page)["q"]
+
+
+def test_selected_memories_are_pinned_and_forgotten(address: str, dsn: str, page: Page) -> None:
+    turn = "My dog is called Pickle."
+    key = key_of(dsn, turn)
+    page.goto(place(address, "/memories", kind="episodic"))
+    expect(page.get_by_role("button", name="Pin", exact=True)).to_be_disabled()
+    select(page, turn)
+    assert "1 memory pinned. To undo it: Unpin." == act(page, "Pin")
+    assert now(pinned(dsn, key))
+    select(page, turn)
+    assert "1 memory no longer pinned" in act(page, "Unpin")
+    assert not now(pinned(dsn, key))
+    select(page, turn)
+    will = ask(page, "Forget")
+    assert "fact: User's dog is called Pickle." in will and "summary:" in will
+    assert "cannot be undone" in will and "hippocampus export helpdesk ana" in will
+    confirm(page, "Forget")
+    expect(page.get_by_text(turn)).to_have_count(0)
+    assert [] == [one for one in now(memories(dsn)) if "Pickle" in one.text]
+
+
+def test_a_text_is_remembered(address: str, dsn: str, page: Page) -> None:
+    page.goto(place(address, "/memories"))
+    page.get_by_text("Remember something").click()
+    page.get_by_label("Text", exact=True).fill("The spare key is with Mr. Novak.")
+    assert "The spare key" in ask(page, "Remember")
+    said = confirm(page, "Remember")
+    assert key_of(dsn, "The spare key is with Mr. Novak.") in said
+    expect(page.locator(".memories")).to_contain_text("The spare key is with Mr. Novak.")
+
+
+def test_what_is_about_a_name_goes_and_can_come_back(address: str, dsn: str, page: Page) -> None:
+    before = {one.text for one in now(memories(dsn)) if one.kind != "summary"}
+    page.goto(place(address, "/memories"))
+    page.get_by_text("Forget what is about a name").click()
+    page.get_by_label("A name or a thing").fill("Pickle")
+    said = act(page, "Forget what is about it")
+    left = {one.text for one in now(memories(dsn))}
+    assert "Pickle" not in " ".join(left)
+    run = said.split("undo the run ")[1].split(" ")[0]
+    assert f"hippocampus runs helpdesk ana --undo {UUID(run)}" in said
+
+    async def undo() -> None:
+        async with open_memory(dsn, worker=False) as memory:
+            await memory.undo_run(ANA, run)
+
+    now(undo())
+    assert before <= {one.text for one in now(memories(dsn))}
+
+
+def test_the_page_of_a_fact_says_why_it_is_held(address: str, dsn: str, page: Page) -> None:
+    page.goto(place(address, "/memory", key=key_of(dsn, "User lives in Edinburgh.")))
+    main = page.locator("main.content")
+    expect(main).to_contain_text("I moved to Edinburgh yesterday.")
+    expect(main).to_contain_text("User lives in Leeds.")
+    expect(main).to_contain_text("never fades")
+    page.get_by_role("link", name="I moved to Edinburgh yesterday.").click()
+    expect(page.get_by_text("Learned from this turn")).to_be_visible()
+    page.get_by_role("link", name="User lives in Edinburgh.").click()
+    page.get_by_role("link", name="User lives in Leeds.").click()
+    expect(page.get_by_text("ended", exact=True)).to_be_visible()
+    page.get_by_role("link", name="what took its place").click()
+    expect(page.get_by_text("User lives in Edinburgh.").first).to_be_visible()
+
+
+def test_the_page_of_a_turn_changes_it(address: str, dsn: str, page: Page) -> None:
+    text = "I work at Northwind now."
+    key = key_of(dsn, text)
+    page.goto(place(address, "/memory", key=key))
+    expect(page.get_by_text("fades out of recall").first).to_be_visible()
+    act(page, "Pin")
+    expect(page.get_by_text("It is pinned, so it never fades.")).to_be_visible()
+    act(page, "Unpin")
+    will = ask(page, "Forget")
+    assert "User works at Northwind." in will
+    confirm(page, "Forget")
+    expect(page.get_by_text(f"There is no memory with the key {key}")).to_be_visible()
+
+
+def test_the_timeline_zooms_and_reads_words(address: str, page: Page) -> None:
+    page.goto(place(address, "/timeline"))
+    expect(page.get_by_text("2026-03-01 00:00 → 2026-03-05 00:00")).to_be_visible()
+    turn = page.locator(".pair").filter(has_text="My dog is called Pickle.").first
+    expect(turn).to_contain_text("User's dog is called Pickle.")
+    page.get_by_text("The same as a table").click()
+    page.get_by_role("table").get_by_role("link").first.click()
+    page.wait_for_url("**begin=**")
+    page.get_by_role("link", name="Zoom out").click()
+    expect(page.locator("h2").first).to_contain_text("2026-0")
+    page.get_by_role("link", name="All of time").click()
+    page.get_by_label("A time, in words").fill("2026-03-02")
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_text("2026-03-02 00:00 → 2026-03-03 00:00")).to_be_visible()
+    expect(page.get_by_text("1 turn, ")).to_be_visible()
+    page.goto(place(address, "/timeline", when="blue"))
+    expect(page.get_by_role("alert")).to_contain_text("last Tuesday")
+    page.goto(place(address, "/timeline", when="2020-05-01"))
+    expect(page.get_by_text("No memories in this range.")).to_be_visible()
+
+
+def test_a_click_on_a_bar_zooms_in(address: str, page: Page) -> None:
+    page.goto(place(address, "/timeline", unit="day"))
+    chart = page.locator(".chart canvas").first
+    expect(chart).to_be_visible()
+    page.wait_for_timeout(1500)  # the bars grow
+    box = chart.bounding_box()
+    assert box
+    # Four days: the middle of the first one, at the foot of its bar.
+    page.mouse.click(box["x"] + 44 + (box["width"] - 56) / 8, box["y"] + box["height"] - 40)
+    page.wait_for_url("**begin=2026-03-01**")
+    expect(page.get_by_text("2026-03-01 00:00 → 2026-03-02 00:00")).to_be_visible()
+
+
+def test_a_policy_is_set_and_taken_back(address: str, page: Page) -> None:
+    page.goto(place(address, "/forgetting"))
+    expect(page.get_by_text("built in").first).to_be_visible()
+    page.get_by_text("Change the policy").click()
+    page.get_by_role("combobox", name="Preset").click()
+    page.get_by_role("option", name="sensitive").click()
+    assert "choose “Inherit from the level above”" in ask(page, "Set the preset")
+    confirm(page, "Set the preset")
+    expect(page.get_by_text("set for this user")).to_have_count(3)
+    page.get_by_text("Change the policy").click()
+    page.get_by_role("switch", name="It fades").click()
+    act(page, "Set the rule")
+    turn = page.get_by_role("row").filter(has=page.get_by_role("cell", name="turn", exact=True))
+    expect(turn.filter(has_text="never fades")).to_have_count(1)
+    page.get_by_text("Change the policy").click()
+    page.get_by_role("combobox", name="Preset").click()
+    page.get_by_role("option", name="Inherit").click()
+    assert "turn: never fades, summary: sensitive" in act(page, "Set the preset")
+    expect(page.get_by_text("set for this user")).to_have_count(0)
+
+
+def test_what_faded_can_be_brought_back(address: str, dsn: str, page: Page) -> None:
+    async def hasten() -> None:
+        async with open_memory(dsn, worker=False) as memory:
+            await memory.retention.set_policy({"episodic": AT_ONCE}, ANA)
+
+    now(hasten())
+    page.goto(place(address, "/forgetting"))
+    due = page.get_by_role("table", name="Memories that are due")
+    expect(due.get_by_role("row")).to_have_count(1 + 4)
+    expect(due).to_contain_text("score")
+    assert "all of it can be brought back" in ask(page, "Run forgetting now")
+    assert "4 faded out of recall" in confirm(page, "Run forgetting now")
+    assert [] == now(memories(dsn, kinds=["episodic"]))
+    select(page, "My dog is called Pickle.")
+    assert "1 memory back in recall" in act(page, "Bring back")
+    assert 1 == len(now(memories(dsn, kinds=["episodic"])))
+
+
+def test_texts_are_never_html(address: str, dsn: str, page: Page) -> None:
+    now(remember(dsn, NewMemory(text=HOSTILE, kind="episodic", author=HOSTILE, key=HOSTILE)))
+    for path, params in (
+        ("/memories", {"q": "onerror"}),
+        ("/memory", {"key": HOSTILE}),
+        ("/timeline", {}),
+        ("/memories", {"thread": HOSTILE, "kind": "episodic"}),
+        ("/timeline", {"when": HOSTILE}),
+    ):
+        page.goto(place(address, path, **params))
+        expect(page.locator("main.content")).to_be_visible()
+        if "thread" not in params and "when" not in params:
+            expect(page.get_by_text("{{ 7 * 7 }}").first).to_be_visible()
+        assert 0 == page.locator("main.content :is(img, b)").count()
+        assert "pg-hippocampus" in page.title()
+
+
+def test_a_read_only_inspector_shows_no_actions(dsn: str, tmp_path: Path, page: Page) -> None:
+    now(fill(dsn))
+    with inspecting(dsn, tmp_path / "ui.log", "--read-only") as address:
+        for path in ("/memories", "/forgetting"):
+            page.goto(place(address, path))
+            expect(page.locator("main h1")).to_be_visible()
+            assert 0 == page.get_by_role("checkbox").count()
+            for label in ("Forget", "Pin", "Remember", "Set the preset", "Run forgetting now"):
+                assert 0 == page.get_by_role("button", name=label, exact=True).count()
+
+
+@pytest.mark.parametrize("path", ["/memories", "/timeline", "/forgetting", "/memory"])
+def test_a_phone_shows_them_in_chinese_without_scrolling_sideways(
+    path: str, address: str, dsn: str
+) -> None:
+    params = {"key": key_of(dsn, "我住在杭州。", LIN)} if path == "/memory" else {}
+    with browsing(locale="zh-CN", width=390, height=844, dark=True) as context:
+        page = context.new_page()
+        page.goto(place(address, path, LIN, **params))
+        title = {"/timeline": "时间线", "/forgetting": "遗忘"}.get(path, "记忆")
+        expect(page.locator("main h1")).to_contain_text(title)
+        if path != "/forgetting":
+            expect(page.get_by_text("我住在杭州。").first).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
