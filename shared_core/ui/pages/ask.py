@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -37,6 +38,7 @@ from shared_core.ui.widgets import empty, guarded, kind_name
 
 Read: TypeAlias = Callable[[], Awaitable[Callable[[], None]]]
 """Reads something of the memory and returns what draws it."""
+DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 LIMITS: Final = (5, 10, 20, 50, MOST_HITS)
 ASK_STYLE: Final = """
 .ask-row { display: flex; gap: .6rem; align-items: stretch; width: 100%; }
@@ -129,8 +131,10 @@ class _Asking:
         ).mark(name)
 
     def _date(self, name: str, label: str) -> None:
-        field = ui.input(label, value=getattr(self.asked, name))
-        field.props("type=date outlined dense stack-label").mark(name)
+        value = getattr(self.asked, name)
+        field = ui.input(label, value=value)
+        kind = "date" if not value or DATE.fullmatch(value) else "text"  # an address may say more
+        field.props(f"type={kind} outlined dense stack-label").mark(name)
         field.on_value_change(lambda change: self._change(**{name: change.value or ""})())
 
     def _floor(self) -> None:

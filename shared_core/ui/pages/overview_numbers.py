@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
+from weakref import WeakKeyDictionary
 
 from shared_core.core.domain import Scope
 from shared_core.core.retention_policy import FATES, Fate
@@ -24,6 +26,8 @@ COUNTED_AT_ONCE: Final = 4
 DAYS: Final = 371
 """Days before today whose memories are counted one by one: 53 weeks."""
 OLDEST: Final = datetime(1, 1, 2, tzinfo=UTC)
+KEPT: Final = 20
+"""Times as long as counting took, for which its numbers are shown again."""
 WEEK: Final = 7.0
 AGES: Final = (1, 7, 30, 90, 365)
 """Ends of the groups by age, in days."""
@@ -102,7 +106,25 @@ class Fading:
 
 
 async def fading_of(memory: MemoryEngine, of: Whose) -> Fading:
-    """Return the numbers by kind and what fades; it reads every memory once."""
+    """Return the numbers by kind and what fades.
+
+    It reads every memory once, so the numbers are kept for KEPT times as long as that took.
+    """
+    known = _known.setdefault(memory, {})
+    if of in known and time.monotonic() < known[of][0]:
+        return known[of][1]
+    began = time.monotonic()
+    fading = await _counted_fading(memory, of)
+    ended = time.monotonic()
+    known[of] = ended + KEPT * (ended - began), fading
+    return fading
+
+
+_known: WeakKeyDictionary[MemoryEngine, dict[Whose, tuple[float, Fading]]] = WeakKeyDictionary()
+"""For each memory: until when what was counted is shown again, and what was counted."""
+
+
+async def _counted_fading(memory: MemoryEngine, of: Whose) -> Fading:
     found = [
         await memory.retention.stats(scope, app=None if scope else of.app, days=[WEEK])
         for scope in of.scopes or (None,)
