@@ -82,8 +82,8 @@ async def body(view: View) -> None:
     if not found.slots:
         empty(view.t(
             "No facts yet. They appear when a conversation of this user is consolidated, or when"
-            " you state one above.",
-            "还没有事实。整理该用户的对话后，或在上方陈述一条后，就会出现。",
+            " somebody states one.",
+            "还没有事实。整理该用户的对话，或直接陈述一条后，就会出现。",
         ))  # fmt: skip
         return
     shown = chosen(view, found)

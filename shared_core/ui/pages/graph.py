@@ -89,8 +89,8 @@ async def body(view: View) -> None:
         name = entity_label(view, address.entity)
         empty(view.t(
             f"No edge of {name} holds at this moment. Edges appear when a conversation is"
-            " consolidated, when you state a fact, or when you add a relation above.",
-            f"此刻没有与“{name}”相连的边。整理对话、陈述事实或在上方添加关系后，就会出现。",
+            " consolidated, when somebody states a fact, or adds a relation.",
+            f"此刻没有与“{name}”相连的边。整理对话、陈述事实或添加关系后，就会出现。",
         ))  # fmt: skip
     await _paths(view, address, as_of)
     await _entities(view, as_of)

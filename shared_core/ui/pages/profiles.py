@@ -41,9 +41,9 @@ async def body(view: View) -> None:
     newest = await profile.current()
     if newest is None or not newest.version:
         empty(view.t(
-            "No profile is stored here. One appears when you update it from a conversation below,"
+            "No profile is stored here. One appears when it is updated from a conversation,"
             " or by itself after each consolidation with HIPPOCAMPUS_PROFILES=on.",
-            "还没有画像。在下方用一段对话更新后就会出现；设置 HIPPOCAMPUS_PROFILES=on 后，每次整理"
+            "还没有画像。用一段对话更新后就会出现；设置 HIPPOCAMPUS_PROFILES=on 后，每次整理"
             "都会自动更新。",
         ))  # fmt: skip
         _update(view, profile)

@@ -1,0 +1,56 @@
+"""What the inspector derives from facts and profiles before it draws them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+pytest.importorskip("nicegui")
+
+from shared_core.ui.pages.fact_picture import Belief, State, blocks, lanes
+from shared_core.ui.pages.profile_changes import word_changes
+from shared_core.ui.pages.slot_words import split_slot
+
+DAY = [datetime(2026, 3, day, tzinfo=UTC) for day in range(1, 10)]
+
+
+def test_values_that_follow_each_other_share_a_lane_and_a_rectangle_grows_with_time() -> None:
+    leeds = Belief("a", "Leeds", DAY[0], None, is_doubtful=False)
+    ended = Belief("a", "Leeds", DAY[0], DAY[3], is_doubtful=False)
+    lisbon = Belief("b", "Lisbon", DAY[3], None, is_doubtful=False)
+    moved = (ended, lisbon)
+    found = [State(DAY[0], (leeds,)), State(DAY[4], moved), State(DAY[5], moved)]
+    [lane] = lanes(found)
+    drawn = {(one.belief.value, one.belief.until, one.top, one.bottom) for one in blocks(lane)}
+    assert drawn == {("Leeds", None, 0, 1), ("Leeds", DAY[3], 1, 2), ("Lisbon", None, 1, 2)}
+
+
+def test_values_that_hold_together_have_a_lane_each() -> None:
+    tea, jazz = (Belief(key, key, DAY[0], None, is_doubtful=False) for key in ("tea", "jazz"))
+    found = [State(DAY[0], (tea,)), State(DAY[1], (tea, jazz))]
+    first, second = lanes(found)
+    assert [one.since for one in first] == [DAY[0]]
+    assert [one.since for one in second] == [DAY[1]]
+
+
+def test_words_that_changed_are_marked_in_both_languages() -> None:
+    assert list(word_changes("User lives in Leeds.", "User lives in Lisbon.")) == [
+        ("", "User lives in "), ("-", "Leeds"), ("+", "Lisbon"), ("", "."),
+    ]  # fmt: skip
+    assert list(word_changes("用户住在杭州。", "用户住在成都。")) == [
+        ("", "用户住在"), ("-", "杭州"), ("+", "成都"), ("", "。"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("slot", "subject", "own"),
+    [
+        ("residence", "user", "residence"),
+        ("relation.daughter", "user", "relation.daughter"),
+        ("relation.daughter.age", "daughter", "age"),
+        ("about.mia.employer", "mia", "employer"),
+    ],
+)
+def test_a_slot_says_whom_it_is_about(slot: str, subject: str, own: str) -> None:
+    assert split_slot(slot) == (subject, own)
