@@ -68,8 +68,9 @@ button.plain { background: none; border: 1px solid var(--line); border-radius: .
 .q-btn--outline.q-btn--dense { padding: .2rem .6rem; }
 .body--dark .q-btn.text-negative { color: #ff9a8d !important; }
 :focus-visible { outline: 3px solid var(--accent); outline-offset: 2px; }
-.q-btn.text-primary { color: var(--accent) !important; }
-.bg-primary { background: #0b5cad !important; }
+body { --q-primary: #0b5cad !important; }
+body.body--dark { --q-primary: #8ec5ff !important; }
+.bg-primary { --q-primary: #0b5cad !important; }
 .body--dark .text-negative { color: #ff9c9c !important; }
 .q-table td { white-space: normal; overflow-wrap: anywhere; }
 @media (max-width: 600px) { .who .q-btn__content > span { max-width: 9rem; overflow: hidden;
