@@ -15,6 +15,7 @@ from shared_core.ui.actions import action_button
 from shared_core.ui.frame import Page
 from shared_core.ui.pages.cells import Cell, grid, styles
 from shared_core.ui.pages.memory_table import (
+    CSS,
     SPLIT,
     TEXT,
     counted,
@@ -44,7 +45,7 @@ from shared_core.ui.pages.policy_text import (
 )
 from shared_core.ui.style import SERIES
 from shared_core.ui.view import View
-from shared_core.ui.widgets import heading, kind_name, panel, tile
+from shared_core.ui.widgets import guarded, heading, kind_name, panel, tile
 
 DAYS: Final = (7.0, 30.0, 90.0)
 PAGE_SIZE: Final = 50
@@ -56,18 +57,34 @@ IMPORTANCE: Final = (1, 5, 10)
 async def body(view: View) -> None:
     """Build the page."""
     styles()
+    ui.add_css(CSS)
     retention = view.memory.retention
-    stats = await retention.stats(view.user, days=DAYS)
-    _stages(view, stats)
-    with ui.element("div").classes("grid-2"):
-        _ahead(view, stats)
-        _scores(view, stats)
+    _statistics(view)
     rules, levels = await retention.policy(view.user), await levels_of(view)
     _policy(view, rules, levels)
     _curves(view, rules)
     due = await retention.forget_faded(view.user, dry_run=True, limit=LISTED)
     await _due(view, due)
     await _faded(view)
+
+
+def _statistics(view: View) -> None:
+    """Show the statistics as soon as they are counted: they read every memory of the user."""
+    place = ui.element("div").classes("stack")
+    with place, ui.element("div").classes("row-line"):
+        ui.spinner()
+        ui.label(view.t("Counting the memories …", "正在统计记忆……")).classes("quiet")
+
+    async def fill() -> None:
+        stats = await view.memory.retention.stats(view.user, days=DAYS)
+        place.clear()
+        with place:
+            _stages(view, stats)
+            with ui.element("div").classes("grid-2"):
+                _ahead(view, stats)
+                _scores(view, stats)
+
+    ui.timer(0.05, guarded(view, fill), once=True)
 
 
 def _stages(view: View, stats: RetentionStats) -> None:

@@ -32,6 +32,7 @@ CSS: Final = """
 .memories a:hover { text-decoration: underline; }
 .stage { border: 1px dashed var(--quiet); border-radius: 1rem; padding: 0 .5rem; font-size: .8rem; }
 .dates { width: 10rem; }
+.stack { display: flex; flex-direction: column; gap: 1rem; width: 100%; }
 .named { display: grid; grid-template-columns: max-content 1fr; gap: .15rem .9rem; margin: 0; }
 .named dt, .named dd { margin: 0; }
 pre.json { margin: 0; white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; }
