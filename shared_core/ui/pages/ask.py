@@ -29,7 +29,7 @@ from shared_core.ui.pages.question import (
     MOST_HITS,
     MOST_TOKENS,
     RANKINGS,
-    Question,
+    AskedQuestion,
     number_of,
 )
 from shared_core.ui.pages.window_rows import WINDOW_STYLE, read_window, threads_of
@@ -53,7 +53,7 @@ ASK_STYLE: Final = """
 async def body(view: View) -> None:
     """Build the page; a question in the address is answered at once."""
     ui.add_css(ASK_STYLE + DETAILS_STYLE + HIT_STYLE + WINDOW_STYLE)
-    asking = _Asking(view, Question.of(view.params))
+    asking = _Asking(view, AskedQuestion.of(view.params))
     await asking.answer()
     ui.timer(0, view.memory.warm_up, once=True)
 
@@ -61,7 +61,7 @@ async def body(view: View) -> None:
 class _Asking:
     """The page of one visitor: the field, its options, and the results below."""
 
-    def __init__(self, view: View, asked: Question) -> None:
+    def __init__(self, view: View, asked: AskedQuestion) -> None:
         self.view = view
         self.asked = asked
         self._number = 0
@@ -94,7 +94,7 @@ class _Asking:
 
     def _options(self) -> None:
         view, asked, t = self.view, self.asked, self.view.t
-        is_default = replace(asked, text="", left_out=False, window=False) == Question(
+        is_default = replace(asked, text="", left_out=False, window=False) == AskedQuestion(
             thread=asked.thread, budget=asked.budget
         )
         with ui.expansion(t("Options", "选项"), icon="tune", value=not is_default) as panel:

@@ -20,7 +20,7 @@ from shared_core.ui.guard import MOUNT
 from shared_core.ui.options import Finding
 from shared_core.ui.pages import overview_numbers as numbers
 from shared_core.ui.pages.hit_rows import DETAILS_STYLE, gradient
-from shared_core.ui.pages.overview_numbers import Days, Fading, Step, Whose
+from shared_core.ui.pages.overview_numbers import Days, FadingCounts, Step, Whose
 from shared_core.ui.style import COLOURS, SERIES
 from shared_core.ui.view import View
 from shared_core.ui.widgets import guarded, heading, kind_name, panel, table
@@ -206,7 +206,7 @@ class _Overview:
         with place:
             draw()
 
-    def _show_fading(self, fading: Fading) -> None:
+    def _show_fading(self, fading: FadingCounts) -> None:
         view, t = self.view, self.view.t
         week = fading.week
         self._week.set(

@@ -20,9 +20,9 @@ from shared_core.ui.view import View
 
 Step = Literal["day", "week", "month"]
 MOST_USERS: Final = 1_000
-"""Users that the overview counts; one page of memory.users()."""
+"""UserCounts that the overview counts; one page of memory.users()."""
 COUNTED_AT_ONCE: Final = 4
-"""Users whose days are counted at the same time."""
+"""UserCounts whose days are counted at the same time."""
 DAYS: Final = 371
 """Days before today whose memories are counted one by one: 53 weeks."""
 OLDEST: Final = datetime(1, 1, 2, tzinfo=UTC)
@@ -51,22 +51,22 @@ def whose(view: View) -> Whose:
 
 
 @dataclass(frozen=True, slots=True)
-class Users:
+class UserCounts:
     """The users who have memories, with how many recall can find; and whether these are all."""
 
     memories: Mapping[Scope, int]
     are_all: bool = True
 
 
-async def users_of(memory: MemoryEngine, of: Whose) -> Users:
+async def users_of(memory: MemoryEngine, of: Whose) -> UserCounts:
     """Return the users who have memories, at most MOST_USERS."""
     if of.scopes is None:
         found = await memory.users(of.app, limit=MOST_USERS)
         after = found[-1].scope if len(found) == MOST_USERS else None
         are_all = after is None or not await memory.users(of.app, limit=1, after=after)
-        return Users({one.scope: one.memories for one in found}, are_all)
+        return UserCounts({one.scope: one.memories for one in found}, are_all)
     counts = {scope: await memory.count_memories(scope) for scope in of.scopes}
-    return Users({scope: count for scope, count in counts.items() if count})
+    return UserCounts({scope: count for scope, count in counts.items() if count})
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ async def queue_of(memory: MemoryEngine, of: Whose) -> Queue:
 
 
 @dataclass(frozen=True, slots=True)
-class Fading:
+class FadingCounts:
     """Memories by kind, those of them that faded, and what is forgotten within a week.
 
     total: faded ones too, without those that ended or expired.
@@ -105,7 +105,7 @@ class Fading:
     week: Mapping[Fate, int]
 
 
-async def fading_of(memory: MemoryEngine, of: Whose) -> Fading:
+async def fading_of(memory: MemoryEngine, of: Whose) -> FadingCounts:
     """Return the numbers by kind and what fades.
 
     It reads every memory once, so the numbers are kept for KEPT times as long as that took.
@@ -120,11 +120,13 @@ async def fading_of(memory: MemoryEngine, of: Whose) -> Fading:
     return fading
 
 
-_known: WeakKeyDictionary[MemoryEngine, dict[Whose, tuple[float, Fading]]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[MemoryEngine, dict[Whose, tuple[float, FadingCounts]]] = (
+    WeakKeyDictionary()
+)
 """For each memory: until when what was counted is shown again, and what was counted."""
 
 
-async def _counted_fading(memory: MemoryEngine, of: Whose) -> Fading:
+async def _counted_fading(memory: MemoryEngine, of: Whose) -> FadingCounts:
     found = [
         await memory.retention.stats(scope, app=None if scope else of.app, days=[WEEK])
         for scope in of.scopes or (None,)
@@ -136,7 +138,7 @@ async def _counted_fading(memory: MemoryEngine, of: Whose) -> Fading:
     faded = sum(
         count for one in found for stage, count in one.total.stages.items() if stage != "kept"
     )
-    return Fading(
+    return FadingCounts(
         kinds, sum(one.total.count for one in found), faded,
         sum(one.total.pinned for one in found), week,
     )  # fmt: skip

@@ -23,7 +23,7 @@ MOST_TOKENS: Final = 200_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class AskedQuestion:
     """A question and its options.
 
     as_of, known: ISO dates, "" for now. floor: the least relevance, 0 to 1. distinct: drop hits
@@ -46,7 +46,7 @@ class Question:
     window: bool = False
 
     @classmethod
-    def of(cls, params: Mapping[str, str]) -> Question:
+    def of(cls, params: Mapping[str, str]) -> AskedQuestion:
         """Return the question in the parameters of an address. Raises InvalidInput."""
         kinds = tuple(one for one in params.get("kinds", "").split(",") if one)
         if unknown := [one for one in kinds if one not in KINDS]:

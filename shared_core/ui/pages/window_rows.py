@@ -16,7 +16,7 @@ from shared_core.core.delimiters import READING_ORDER, Section
 from shared_core.core.domain import Scope
 from shared_core.engine import MemoryEngine
 from shared_core.ui.pages.hit_rows import figure, gradient
-from shared_core.ui.pages.question import Question
+from shared_core.ui.pages.question import AskedQuestion
 from shared_core.ui.style import SERIES
 from shared_core.ui.view import View
 from shared_core.ui.widgets import kind_name
@@ -47,7 +47,7 @@ async def threads_of(memory: MemoryEngine, user: Scope) -> list[str]:
     return [*dict.fromkeys(turn.thread_id for turn in turns if turn.thread_id)]
 
 
-async def read_window(view: View, asked: Question) -> Callable[[], None]:
+async def read_window(view: View, asked: AskedQuestion) -> Callable[[], None]:
     """Read what a model would be shown before it answers the question; return what shows that."""
     window = await view.memory.context_window(
         view.user, asked.thread or str(uuid4()), asked.text, max_tokens=asked.budget,
