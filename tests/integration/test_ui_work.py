@@ -110,7 +110,7 @@ def test_a_run_is_undone_and_made_again(address: str, dsn: str, page: Page) -> N
     assert act(page, "Reflect now")
 
 
-def test_jobs_are_retried_and_cancelled(address: str, dsn: str, page: Page) -> None:
+def test_a_job_is_cancelled(address: str, dsn: str, page: Page) -> None:
     async def ask() -> None:
         async with open_memory(dsn, worker=False) as memory:
             for scope in (ANA, LIN):
@@ -135,6 +135,31 @@ def test_jobs_are_retried_and_cancelled(address: str, dsn: str, page: Page) -> N
     expect(page.get_by_text("There is no such job")).to_be_visible()
     page.get_by_role("link", name="cancelled", exact=True).click()
     expect(page.locator(".panel").get_by_text("cancelled", exact=True)).to_be_visible()
+
+
+def test_a_dead_job_is_tried_again(address: str, dsn: str, page: Page) -> None:
+    def broken(prompt: str) -> str:
+        raise ConnectionError
+
+    async def fail() -> JobStatus:
+        async with open_memory(dsn, worker=False, llm=broken) as memory:
+            turn = Event(
+                event_id="new", author="user", role="user", text="I play the cello.",
+                occurred_at=FIRST_DAY,
+            )  # fmt: skip
+            await memory.append_events(ANA, "thread-1", [turn], later=True)
+            return (await memory.jobs.run(ANA, "thread-1")).status
+
+    async def states() -> list[JobStatus]:
+        async with open_memory(dsn, worker=False) as memory:
+            jobs = await memory.jobs.list(ANA, statuses=[*JobStatus])
+            return [one.status for one in jobs if one.job_type is JobType.FULL_CONSOLIDATION]
+
+    assert JobStatus.FAILED is now(fail())
+    page.goto(place(address, "/runs", ANA))
+    expect(page.get_by_text("ModelUnavailable").first).to_be_visible()
+    assert "1 put back" in act(page, "Try again")
+    assert JobStatus.FAILED not in now(states())
 
 
 def test_a_user_is_erased_after_the_name_was_typed(address: str, dsn: str, page: Page) -> None:
