@@ -64,5 +64,6 @@ from .ports.retention import Accesses as Accesses
 from .ports.runs import Fact as Fact
 from .recall.listing import UserSummary as UserSummary
 from .recall.time_slices import TimeBucket as TimeBucket, TimeSlice as TimeSlice
+from .retention.detail import MemoryDetail as MemoryDetail
 
 __version__: str

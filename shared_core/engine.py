@@ -77,6 +77,7 @@ from shared_core.recall.timeline import TimeSlices
 from shared_core.retention import deletion
 from shared_core.retention.cleanup import CleanupReport, ForgettingSchedule
 from shared_core.retention.deletion import Erasures
+from shared_core.retention.detail import MemoryDetails
 from shared_core.retention.forget_requests import CarriedOut, ForgetRequests, NewTurns
 from shared_core.retention.service import Retention
 from shared_core.transfer import reembedding
@@ -100,14 +101,15 @@ class MemoryEngine:
 
     Each area has a service: `memory.retention.pin(...)`, `memory.graph.paths(...)`. The documented
     verbs stand here as well. Some services are documented verbs themselves, so they are called:
-    `memory.recall(...)`, `.slice(...)`, `.users(...)`, `.count_memories(...)`, `.facts(...)`,
-    `.runs(...)`, `.erasures(...)` and `.accesses(...)` (decision 15).
+    `memory.recall(...)`, `.slice(...)`, `.users(...)`, `.count_memories(...)`, `.memory(...)`,
+    `.facts(...)`, `.runs(...)`, `.erasures(...)` and `.accesses(...)` (decision 15).
 
     Attributes:
         recall: finds memories for a query.
         slice: finds memories of a stretch of time.
         users: lists the users who have memories.
         count_memories: counts what list_memories() lists, also by period.
+        memory: reads one memory with its provenance, its retention and what was derived from it.
         accesses: how often memories were read, and when last.
         turns: appends turns of threads.
         facts: lists, states, retracts and restores facts.
@@ -195,6 +197,7 @@ class MemoryEngine:
         self.sessions = SessionLogs(handle)
         schedule = ForgettingSchedule(handle, cleanup_hours, in_background=worker)
         self.retention = Retention(handle, schedule)
+        self.memory = MemoryDetails(handle, self.retention, self.facts, self.accesses)
         self.forget_requests = ForgetRequests(handle, is_on=forget_requests)
         self.erasures = Erasures(handle, self.jobs)
         self.transfer = Transfer(handle, self.accesses)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -57,6 +57,7 @@ from shared_core.policies.reopening import restore_fact
 from shared_core.policies.run_reads import known_of
 from shared_core.ports.retention import Revival
 from shared_core.ports.runs import (
+    CitedTurn,
     Fact,
     FactReason,
     FactReasons,
@@ -70,6 +71,7 @@ from shared_core.ports.storage import Storage
 if TYPE_CHECKING:
     from shared_core.ports.items import VectorRows
     from shared_core.ports.storage import Vectors
+    from shared_core.privacy.sanitizing import Intake
 
 MAX_VALUE_CHARACTERS = 2_000
 
@@ -122,15 +124,17 @@ class Facts:
         facts = await storage.query(scope_path(scope), reasons)
         return [replace(one, why=one.why and self._redacted(one.why)) for one in facts]
 
-    def _redacted(self, why: FactReasons) -> FactReasons:
-        """Return reasons without the secrets that a session log holds unredacted."""
+    async def explained(self, scope: Scope, memory_id: MemoryId) -> Fact | None:
+        """Return the fact of a memory with the reasons why it is held, or None if it is no fact."""
+        storage = await self._handle.storage()
+        found = await _named(storage, scope, str(memory_id), self._clock())
+        if found is None or found.fact is None:
+            return None
+        return next(iter(await self._explained(scope, [found.fact])), None)
 
+    def _redacted(self, why: FactReasons) -> FactReasons:
         def redacted(reason: FactReason) -> FactReason:
-            turns = tuple(
-                replace(turn, text=turn.text and self._handle.sanitizer.shown_text(turn.text))
-                for turn in reason.turns
-            )
-            return replace(reason, turns=turns)
+            return replace(reason, turns=redacted_turns(reason.turns, self._handle.sanitizer))
 
         return FactReasons(
             stated=redacted(why.stated),
@@ -373,6 +377,13 @@ class Facts:
         if found is None or found.fact is None:
             raise Conflict("the fact was forgotten at the same time: state it again")
         return found.fact
+
+
+def redacted_turns(turns: Iterable[CitedTurn], sanitizer: Intake) -> tuple[CitedTurn, ...]:
+    """Return turns without the secrets that a session log holds unredacted."""
+    return tuple(
+        replace(turn, text=turn.text and sanitizer.shown_text(turn.text)) for turn in turns
+    )
 
 
 async def list_facts(storage: Storage, scope: Scope, query: FactQuery) -> list[Fact]:

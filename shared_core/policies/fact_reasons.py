@@ -116,25 +116,52 @@ def explained(facts: Sequence[Fact], now: datetime) -> Policy[list[Fact]]:
     for memory_id, thread_id, event_id in sources:
         turns_of[memory_id].append((thread_id, event_id))
     retracted = [_Retracted(*row) for row in found["retracted"]]
-    cited = {turn for turns in turns_of.values() for turn in turns}
-    cited |= {turn for one in retracted for turn in one.turns}
-    remembered = (is_not_null("memory_seq"), open_after("expires_at", now))
-    named = one_of_rows(_EVENT[:2], sorted(cited))
-    aside = (equal("m.kind", "episodic"), is_not_null("m.superseded_at"))
-    events, hidden = yield [
-        Select("events", _EVENT, (named, *remembered)),
-        Select("memory_sources", _EVENT[:2], (named, *aside), _MEMORY),
-    ]
-    aside_turns = {(row[0], row[1]) for row in hidden}
+    named = {turn for turns in turns_of.values() for turn in turns}
+    named |= {turn for one in retracted for turn in one.turns}
+    events = yield from shown_events(named, now)
     reasons = _Reasons(
         places=places,
         retracted=sorted(retracted, key=lambda one: one.said_at),
         followers=followers,
         endings=_endings(found),
         turns_of=turns_of,
-        events={(row[0], row[1]): row for row in events if (row[0], row[1]) not in aside_turns},
+        events=events,
     )
     return [replace(one, why=reasons.of(one)) for one in facts if one.memory_id in places]
+
+
+def shown_events(turns: Iterable[Turn], now: datetime) -> Policy[dict[Turn, Row]]:
+    """Return the stored turns, without those that were forgotten, set aside or have expired."""
+    named = one_of_rows(_EVENT[:2], sorted(turns))
+    remembered = (is_not_null("memory_seq"), open_after("expires_at", now))
+    aside = (equal("m.kind", "episodic"), is_not_null("m.superseded_at"))
+    events, hidden = yield [
+        Select("events", _EVENT, (named, *remembered)),
+        Select("memory_sources", _EVENT[:2], (named, *aside), _MEMORY),
+    ]
+    aside_turns = {(row[0], row[1]) for row in hidden}
+    return {(row[0], row[1]): row for row in events if (row[0], row[1]) not in aside_turns}
+
+
+def cited(turns: Iterable[Turn], events: Mapping[Turn, Row]) -> tuple[CitedTurn, ...]:
+    """Return turns in the order they were said, then those that are not shown.
+
+    events: as shown_events() returns them.
+    """
+    found = [_cited(turn, events.get(turn)) for turn in turns]
+    last = [one for one in found if one.said_at is None]
+    said = [one for one in found if one.said_at is not None]
+    return (*sorted(said, key=lambda one: (one.said_at, one.event_id)), *last)
+
+
+def _cited(turn: Turn, event: Row | None) -> CitedTurn:
+    thread_id, event_id = ThreadId(turn[0]), turn[1]
+    if event is None:
+        return CitedTurn(thread_id=thread_id, event_id=event_id)
+    _, _, text, author, said_at = event
+    return CitedTurn(
+        thread_id=thread_id, event_id=event_id, text=text, author=author, said_at=said_at
+    )
 
 
 def _selects(facts: Sequence[Fact], places: Mapping[UUID, _FactPlace]) -> Reads:
@@ -179,7 +206,7 @@ class _Reasons:
     def of(self, fact: Fact) -> FactReasons:
         """Return the reasons of one fact."""
         stated = FactReason(
-            turns=self._cited(self.turns_of.get(fact.memory_id, ())),
+            turns=cited(self.turns_of.get(fact.memory_id, ()), self.events),
             extractor=fact.extractor,
             pattern=fact.pattern,
             run_id=self.places[fact.memory_id].run_id,
@@ -206,7 +233,7 @@ class _Reasons:
                 return self._by(one)
         for follower in self._followers(fact):
             return FactReason(
-                turns=self._cited(self.turns_of.get(follower.memory_id, ())),
+                turns=cited(self.turns_of.get(follower.memory_id, ()), self.events),
                 extractor=follower.extractor,
                 pattern=follower.pattern,
                 run_id=ending.run_id if ending else follower.run_id,
@@ -246,23 +273,8 @@ class _Reasons:
 
     def _by(self, one: _Retracted) -> FactReason:
         return FactReason(
-            turns=self._cited(one.turns),
+            turns=cited(one.turns, self.events),
             extractor=one.extractor,
             pattern=one.pattern,
             run_id=one.run_id,
-        )
-
-    def _cited(self, turns: Iterable[Turn]) -> tuple[CitedTurn, ...]:
-        cited = [self._turn(turn) for turn in turns]
-        last = [one for one in cited if one.said_at is None]
-        said = [one for one in cited if one.said_at is not None]
-        return (*sorted(said, key=lambda one: (one.said_at, one.event_id)), *last)
-
-    def _turn(self, turn: Turn) -> CitedTurn:
-        thread_id, event_id = ThreadId(turn[0]), turn[1]
-        if turn not in self.events:
-            return CitedTurn(thread_id=thread_id, event_id=event_id)
-        _, _, text, author, said_at = self.events[turn]
-        return CitedTurn(
-            thread_id=thread_id, event_id=event_id, text=text, author=author, said_at=said_at
         )

@@ -62,6 +62,7 @@ class Users:
         contains: str = "",
         limit: int = 50,
         after: Scope | None = None,
+        among: Sequence[str] | None = None,
     ) -> Sequence[UserSummary]:
         """Return the users who have memories, by application and user, one page at a time.
 
@@ -74,15 +75,17 @@ class Users:
                 ids of all users until the page is full.
             limit: maximum number of users, 1 to 1,000.
             after: the last user of the page before.
+            among: only these users of the application, which must be named then.
         """
         path = path_of(None, app)
         queries.check_text(contains, "contains")
         whole_number(limit, "limit", 1, MAX_USERS)
         part, last = contains.casefold(), path if after is None else scope_path(after)
+        named = None if among is None else _named(app, among)
         storage = await self._handle.storage()
         found: list[UserSummary] = []
         scopes: list[Scope] = []
-        async for scope in _scopes(storage, path, last, WALKED if contains else limit):
+        async for scope in _scopes(storage, path, last, WALKED if contains else limit, named):
             if part in scope.user.casefold():
                 scopes.append(scope)
             if len(scopes) == limit - len(found):
@@ -93,8 +96,26 @@ class Users:
         return found + await _summaries(storage, path, scopes)
 
 
-async def _scopes(storage: Storage, path: str, last: str, at_once: int) -> AsyncIterator[Scope]:
-    """Yield the users below a path who have memories or items, in order."""
+def _named(app: str | None, users: Sequence[str]) -> list[str]:
+    """Return the tenants of some users of an application, in order."""
+    if app is None:
+        raise InvalidInput("among names users of an application: give app, too")
+    names = listed(users, "among", '["ana"]')
+    return sorted({scope_path(Scope(app, one)) for one in names})
+
+
+async def _scopes(
+    storage: Storage, path: str, last: str, at_once: int, named: Sequence[str] | None
+) -> AsyncIterator[Scope]:
+    """Yield the users below a path who have memories or items, in order.
+
+    named: the only tenants that are asked for, in order; None for all.
+    """
+    if named is not None:
+        for tenant in named:
+            if tenant > last:
+                yield Scope(*from_path(tenant))
+        return
     more = True
     while more:
         tenants = await storage.events.tenants(path, last, at_once)

@@ -149,6 +149,23 @@ async def test_a_user_is_found_by_a_part_of_the_name(
     assert ["李雷"] == await found("雷") and [] == await found("2F")
 
 
+async def test_users_are_found_among_named_ones(memory: MemoryEngine) -> None:
+    for scope in (BOB, Scope("app", "cleo"), Scope("zoo", "bob")):
+        await memory.remember(scope, "I sail.")
+
+    async def found(**options: Any) -> list[str]:
+        return [one.scope.user for one in await memory.users("app", **options)]
+
+    assert ["ann", "cleo"] == await found(among=["cleo", "nobody", "ann"])
+    assert ["cleo"] == await found(among=["cleo", "ann"], after=BOB)
+    assert ["ann"] == await found(among=["cleo", "ann"], limit=1)
+    assert ["cleo"] == await found(among=["cleo", "ann"], contains="L") and [] == await found(
+        among=[]
+    )
+    with pytest.raises(InvalidInput, match="app"):
+        await memory.users(among=["ann"])
+
+
 async def test_a_user_without_memories_is_no_user_of_them(memory: MemoryEngine) -> None:
     from langgraph_store import PgHippocampusStore
 
