@@ -17,11 +17,11 @@ WORD: Final = re.compile(r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+|\s+|[^\w\s]")
 """A word of a language with spaces, a Chinese character, a run of spaces, or a sign."""
 CSS: Final = """
 .changes { line-height: 1.9; overflow-wrap: anywhere; white-space: pre-wrap; }
-.changes > * { display: inline; }
+.changes > * { display: inline; margin: 0 .1rem; }
 .added { background: color-mix(in srgb, #009E73 24%, transparent); font-weight: 600;
   border-bottom: 2px solid #009E73; }
 .removed { background: color-mix(in srgb, #D55E00 20%, transparent);
-  text-decoration: line-through; }
+  border-bottom: 2px dotted #D55E00; }
 """
 
 
@@ -43,7 +43,7 @@ def show_words(view: View, old: str, new: str) -> None:
     """Show two texts as one, with marks for what was removed and added."""
     with ui.element("div").classes("changes"):
         for sign, text in word_changes(old, new):
-            _part(view, sign, f"[{sign} {text.strip()}] " if sign else text)
+            _part(view, sign, f"[{sign} {text.strip()}]" if sign else text)
 
 
 def show_lists(view: View, title: str, removed: Sequence[str], added: Sequence[str]) -> None:
