@@ -10,7 +10,7 @@ from nicegui import ui
 
 from shared_core.core.domain import Memory
 from shared_core.errors import NotFound
-from shared_core.ports.runs import Fact, FactReason
+from shared_core.ports.runs import CitedTurn, Fact, FactReason
 from shared_core.retention.statistics import RetentionCurve
 from shared_core.ui.pages.cells import quote, styles
 from shared_core.ui.pages.memory_reads import Details, details_of
@@ -56,10 +56,9 @@ async def body(view: View) -> None:
     if details.fact is not None:
         _reasons(view, details.fact)
         _history(view, details)
-    if details.curve.kept.kind == "episodic":
-        _derived(view, details.derived)
-    else:
+    if details.memory.kind != "episodic":
         _provenance(view, details)
+    _derived(view, details)
     _value(view, details)
 
 
@@ -72,19 +71,13 @@ def _text(view: View, details: Details) -> None:
                 ui.label(stage_name(view, kept.stage)).classes("stage")
             if kept.pinned:
                 ui.label(view.t("pinned", "已固定")).classes("stage")
-            if _ended(details):
+            if not details.detail.is_current:
                 ui.label(view.t("ended", "已结束")).classes("stage")
             if details.fact is not None and details.fact.is_doubtful:
                 ui.label(view.t("doubtful", "存疑")).classes("stage")
         text = ui.label(kept.text).classes("text")
-        if _ended(details):
+        if not details.detail.is_current:
             text.classes("ended")
-
-
-def _ended(details: Details) -> bool:
-    if details.fact is not None:
-        return details.fact.superseded_at is not None
-    return details.memory is not None and details.memory.superseded_at is not None
 
 
 def _actions(view: View, details: Details) -> None:
@@ -93,10 +86,10 @@ def _actions(view: View, details: Details) -> None:
     kept = details.curve.kept
 
     def chosen() -> list[str]:
-        return [details.key]
+        return [details.memory.key]
 
     async def derived() -> str:
-        return await goes_along(view, [details.memory] if details.memory else [])
+        return await goes_along(view, [details.memory])
 
     with ui.element("div").classes("row-line"):
         if kept.stage != "kept":
@@ -119,47 +112,47 @@ def named(rows: Sequence[tuple[str, str]]) -> None:
 
 
 def _properties(view: View, details: Details) -> None:
-    kept, memory = details.curve.kept, details.memory
-    author = details.value.get("author")
+    memory = details.memory
     rows = [
-        (view.t("Occurred (UTC)", "发生时间（UTC）"), view.time(details.occurred_at)),
-        (view.t("Stored", "存入时间"), view.time(kept.created_at)),
-        (view.t("Changed", "更新时间"), view.time(details.updated_at)),
+        (view.t("Occurred (UTC)", "发生时间（UTC）"), view.time(memory.occurred_at)),
+        (view.t("Stored", "存入时间"), view.time(memory.created_at)),
+        (view.t("Changed", "更新时间"), view.time(memory.updated_at)),
         (view.t("Expires", "过期时间"),
-         view.time(memory.expires_at) if memory and memory.expires_at else view.t("never", "从不")),
-        (view.t("Author", "作者"), author if isinstance(author, str) else "–"),
-        (view.t("Importance", "重要性"), f"{kept.importance:g} / 10"),
-        (view.t("Key", "键"), kept.key),
-        (view.t("Memory id", "记忆 ID"), str(kept.memory_id)),
+         view.time(memory.expires_at) if memory.expires_at else view.t("never", "从不")),
+        (view.t("Author", "作者"), memory.author or "–"),
+        (view.t("Importance", "重要性"), f"{memory.importance:g} / 10"),
+        (view.t("Vectors of", "向量模型"),
+         ", ".join(details.detail.models) or view.t("none", "无")),
+        (view.t("Key", "键"), memory.key),
+        (view.t("Memory id", "记忆 ID"), str(memory.memory_id)),
     ]  # fmt: skip
     with panel():
         heading(view.t("Properties", "属性"))
         named(rows)
-        if details.thread_id:
+        if memory.thread_id:
             ui.link(
-                view.t(f"Thread {details.thread_id}", f"会话线程 {details.thread_id}"),
-                view.link("/memories", thread=details.thread_id),
+                view.t(f"Thread {memory.thread_id}", f"会话线程 {memory.thread_id}"),
+                view.link("/memories", thread=memory.thread_id),
             )
-        if details.occurred_at is not None:
-            day = f"{details.occurred_at:%Y-%m-%d}"
-            ui.link(view.t(f"The day {day} in the timeline", f"时间线中的 {day}"),
-                    view.link("/timeline", when=day))  # fmt: skip
+        day = view.time(memory.occurred_at, day_only=True)
+        ui.link(view.t(f"The day {day} in the timeline", f"时间线中的 {day}"),
+                view.link("/timeline", when=day))  # fmt: skip
 
 
 def _retention(view: View, details: Details) -> None:
     """Show the score over time, the stages to come, and the accesses."""
-    curve = details.curve
+    curve, detail = details.curve, details.detail
     kept = curve.kept
-    reads = details.accesses
+    last = detail.last_accessed_at
     with panel():
         heading(view.t("Retention", "保留"))
         named([
             (view.t("Stage", "阶段"), stage_name(view, kept.stage)),
             (view.t("Score now", "当前得分"), f"{curve.score:.3f}"),
             (view.t("Policy", "策略"), policy_name(view, kept.rule)),
-            (view.t("Reads", "读取次数"), f"{reads.access_count if reads else 0:,}"),
+            (view.t("Reads", "读取次数"), f"{detail.access_count:,}"),
             (view.t("Last read (UTC)", "最近读取（UTC）"),
-             view.time(reads.last_accessed_at) if reads else view.t("never", "从未")),
+             view.time(last) if last else view.t("never", "从未")),
         ])  # fmt: skip
         ui.echart(_curve(view, curve)).classes("chart")
         ui.label(_ahead(view, curve)).classes("text")
@@ -285,29 +278,47 @@ def _history(view: View, details: Details) -> None:
 
 
 def _provenance(view: View, details: Details) -> None:
+    """Show the turns and the memories that a memory was derived from."""
+    turns, bases = details.detail.turns, details.detail.bases
     with panel():
         heading(view.t("Derived from", "来源"))
-        for one in details.turns[:MOST_TURNS]:
-            _linked(view, one)
-        if len(details.turns) > MOST_TURNS:
-            more = len(details.turns) - MOST_TURNS
+        for turn in turns[:MOST_TURNS]:
+            _turn(view, turn, details.keys.get((turn.thread_id, turn.event_id)))
+        if len(turns) > MOST_TURNS:
+            more = len(turns) - MOST_TURNS
             ui.label(view.t(f"… and {more:,} more turns of the thread", f"……另有 {more:,} 轮对话"))
-        if details.lost_turns:
+        for one in bases:
+            _linked(view, one)
+        if not turns and not bases:
             ui.label(view.t(
-                f"{details.lost_turns:,} of its turns are not remembered: small talk, faded, or"
-                " forgotten.",
-                f"另有 {details.lost_turns:,} 轮对话未被记住、已淡忘或已遗忘。",
-            )).classes("quiet")  # fmt: skip
-        if not details.turns and not details.lost_turns:
-            ui.label(view.t(
-                "From no turn: an application stored it, or a reflection over several threads.",
-                "并非来自对话：由应用直接写入，或由跨会话的反思得出。",
+                "From no turn: an application stored it.", "并非来自对话：由应用直接写入。"
             )).classes("quiet")  # fmt: skip
 
 
-def _derived(view: View, derived: Sequence[Memory]) -> None:
+def _turn(view: View, turn: CitedTurn, key: str | None) -> None:
+    """Show a turn, its text a link to its page if it is remembered."""
+    if key is None or turn.text is None:
+        quote(view, turn)
+        return
+    with ui.element("div").classes("row-line"):
+        kind_badge(view, "episodic")
+        ui.label(view.time(turn.said_at)).classes("quiet")
+        if turn.author:
+            ui.label(turn.author).classes("quiet")
+    ui.link(cut(turn.text), view.link("/memory", key=key)).classes("text")
+
+
+def _derived(view: View, details: Details) -> None:
+    """Show what was derived from a memory; ended memories too."""
+    is_turn, derived = details.memory.kind == "episodic", details.detail.derived
+    if not derived and not is_turn:
+        return
     with panel():
-        heading(view.t("Learned from this turn", "由这轮对话得出"))
+        heading(
+            view.t("Learned from this turn", "由这轮对话得出")
+            if is_turn
+            else view.t("Derived from it", "由其得出")
+        )
         for one in derived:
             _linked(view, one)
         if not derived:
@@ -324,12 +335,14 @@ def _linked(view: View, one: Memory) -> None:
         ui.label(view.time(one.occurred_at)).classes("quiet")
         if one.author:
             ui.label(one.author).classes("quiet")
-    ui.link(cut(one.text), view.link("/memory", key=one.key)).classes("text")
+    link = ui.link(cut(one.text), view.link("/memory", key=one.key)).classes("text")
+    if one.superseded_at is not None:
+        link.classes("ended")
 
 
 def _value(view: View, details: Details) -> None:
     """Show the value as JSON, as a key-value read returns it."""
     with ui.expansion(view.t("Value as JSON", "JSON 值"), icon="data_object").classes("panel fold"):
-        text = json.dumps(details.value, ensure_ascii=False, indent=2, sort_keys=True)
+        text = json.dumps(details.memory.value, ensure_ascii=False, indent=2, sort_keys=True)
         with ui.element("pre").classes("json"):
             ui.label(text).classes("inline")
