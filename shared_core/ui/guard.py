@@ -59,7 +59,7 @@ HEADERS: Final = (
 )
 
 
-class Sessions:
+class Logins:
     """The logins of this process: a random id in a cookie names a token that is held here."""
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class Doors:
     """Finds who asks: the holder of a session, or anybody on this machine while no token exists."""
 
     def __init__(self, tokens: ApiTokens, options: ServerOptions) -> None:
-        self.sessions = Sessions()
+        self.sessions = Logins()
         self._options = options
         self._first = FirstToken(tokens)
         self._known = KnownTokens(tokens)
@@ -127,7 +127,7 @@ class Doors:
         return self._options.needs_tokens(some_exist=await self._first.is_made())
 
 
-class Guard:
+class InspectorGuard:
     """Lets a request below MOUNT pass if its caller may see the inspector.
 
     Pages and the socket of the UI library find the caller in the scope of the request. Everything

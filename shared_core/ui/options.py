@@ -9,7 +9,7 @@ from typing import Protocol
 from shared_core.transfer.reembedding import TextOfField
 
 
-class Finding(Protocol):
+class HealthFinding(Protocol):
     """One finding about the health of the memory, as `hippocampus doctor` reports it."""
 
     @property
@@ -33,5 +33,5 @@ class InspectorOptions:
     """
 
     read_only: bool = False
-    examine: Callable[[], Sequence[Finding]] | None = None
+    examine: Callable[[], Sequence[HealthFinding]] | None = None
     text_of_field: TextOfField | None = None

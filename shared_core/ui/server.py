@@ -14,7 +14,7 @@ from starlette.responses import RedirectResponse
 from shared_core.engine import MemoryEngine
 from shared_core.http import ServerOptions, create_app as create_api
 from shared_core.http.server import run
-from shared_core.ui.guard import MOUNT, Doors, Guard
+from shared_core.ui.guard import MOUNT, Doors, InspectorGuard
 from shared_core.ui.options import InspectorOptions
 from shared_core.ui.pages import register
 from shared_core.ui.view import Inspector
@@ -36,7 +36,7 @@ def create_app(
             yield
 
     app = FastAPI(
-        openapi_url=None, lifespan=lifespan, middleware=[Middleware(Guard, doors=doors)],
+        openapi_url=None, lifespan=lifespan, middleware=[Middleware(InspectorGuard, doors=doors)],
         telemetry={"logs": False},
     )  # fmt: skip
 

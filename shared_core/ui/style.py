@@ -30,7 +30,7 @@ body { font-family: system-ui, "PingFang SC", "Microsoft YaHei", "Noto Sans CJK 
 .q-header.bar { background: var(--paper); color: inherit; padding: .25rem .75rem; gap: .5rem; }
 .body--light .q-header.bar { color: #1b1f27; }
 .body--dark .q-header.bar { color: #eef1f6; }
-.brand { font-weight: 700; text-decoration: none; color: inherit; }
+.brand { align-self: center; font-weight: 700; text-decoration: none; color: inherit; }
 .nav { background: var(--paper); padding: .5rem; }
 .page-link { display: flex; gap: .6rem; align-items: center; padding: .45rem .6rem;
   border-radius: .4rem; color: inherit; text-decoration: none; }
