@@ -125,7 +125,7 @@ def measured(address: str, questions: Sequence[str], rounds: int) -> dict[str, d
 def _opened(page: Page, url: str) -> tuple[float, float]:
     began = time.perf_counter()
     page.goto(url)
-    page.wait_for_selector("main.content")
+    page.wait_for_selector("main .content")
     page.wait_for_function("!document.querySelector('main .q-spinner, main .q-skeleton')")
     ready = (time.perf_counter() - began) * 1000
     first = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")

@@ -112,7 +112,7 @@ def _frame(view: View, page: Page, pages: list[Page]) -> Iterator[None]:
                     link.classes("here").props("aria-current=page")
         ui.label(f"{__version__}" + ("" if view.may_write else view.t(" · read-only", " · 只读"))
         ).classes("quiet version")  # fmt: skip
-    with ui.element("main").classes("content"):
+    with ui.element("div").classes("content"):
         with ui.element("h1"):
             ui.label(page.title(view)).classes("inline")
         yield

@@ -38,7 +38,7 @@ body { font-family: system-ui, "PingFang SC", "Microsoft YaHei", "Noto Sans CJK 
   font-weight: 600; }
 .page-link:hover { background: color-mix(in srgb, var(--accent) 8%, transparent); }
 .version { padding: .75rem .6rem; }
-main.content { padding: 1rem clamp(.75rem, 3vw, 2rem); width: 100%; max-width: 1200px;
+.content { padding: 1rem clamp(.75rem, 3vw, 2rem); width: 100%; max-width: 1200px;
   display: flex; flex-direction: column; gap: 1rem; }
 h1 { font-size: 1.5rem; line-height: 1.3; margin: 0; font-weight: 650; }
 h2, .heading { font-size: 1.1rem; font-weight: 600; margin: 0; line-height: 1.4; }

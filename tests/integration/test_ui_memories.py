@@ -188,7 +188,7 @@ def test_what_is_about_a_name_goes_and_can_come_back(address: str, dsn: str, pag
 
 def test_the_page_of_a_fact_says_why_it_is_held(address: str, dsn: str, page: Page) -> None:
     page.goto(place(address, "/memory", key=key_of(dsn, "User lives in Edinburgh.")))
-    main = page.locator("main.content")
+    main = page.locator("main .content")
     expect(main).to_contain_text("I moved to Edinburgh yesterday.")
     expect(main).to_contain_text("User lives in Leeds.")
     expect(main).to_contain_text("never fades")
@@ -298,10 +298,10 @@ def test_texts_are_never_html(address: str, dsn: str, page: Page) -> None:
         ("/timeline", {"when": HOSTILE}),
     ):
         page.goto(place(address, path, **params))
-        expect(page.locator("main.content")).to_be_visible()
+        expect(page.locator("main .content")).to_be_visible()
         if "thread" not in params and "when" not in params:
             expect(page.get_by_text("{{ 7 * 7 }}").first).to_be_visible()
-        assert 0 == page.locator("main.content :is(img, b)").count()
+        assert 0 == page.locator("main .content :is(img, b)").count()
         assert "pg-hippocampus" in page.title()
 
 

@@ -17,7 +17,7 @@ from shared_core.ports.recall import KINDS
 from shared_core.ports.storage import StorageReport
 from shared_core.ui.frame import Page, user_list
 from shared_core.ui.guard import MOUNT
-from shared_core.ui.options import Finding
+from shared_core.ui.options import HealthFinding
 from shared_core.ui.pages import overview_numbers as numbers
 from shared_core.ui.pages.hit_rows import DETAILS_STYLE, gradient
 from shared_core.ui.pages.overview_numbers import Days, FadingCounts, Step, Whose
@@ -361,7 +361,7 @@ def _nothing(view: View) -> None:
     ).classes("quiet")  # fmt: skip
 
 
-def _findings(view: View, findings: Sequence[Finding]) -> None:
+def _findings(view: View, findings: Sequence[HealthFinding]) -> None:
     """Show what the doctor found, problems first."""
     words = {
         "ok": view.t("✓ well", "✓ 正常"),
