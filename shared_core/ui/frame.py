@@ -72,8 +72,8 @@ def _builder(page: Page, pages: list[Page]) -> Callable[[Request], Awaitable[Res
 
 
 async def _only_user(view: View) -> Scope | None:
-    found = await view.memory.users(view.caller.app, limit=2)
-    return found[0].scope if len(found) == 1 and view.caller.users is None else None
+    found = await view.memory.users(view.caller.app, limit=2, among=view.caller.users)
+    return found[0].scope if len(found) == 1 else None
 
 
 @contextmanager
@@ -169,29 +169,29 @@ def _user_button(view: View) -> None:
 async def user_list(view: View, path: str) -> None:
     """Show the applications and users, narrowed down by a text; each is a link to a page."""
     ui.label(view.t("Whose memory?", "看谁的记忆？")).classes("heading")
-    found = ui.column().classes("full")
+    found = ui.column().classes("full close")
 
     async def fill(contains: str) -> None:
         try:
             await view.check()
-            users = await view.memory.users(view.caller.app, contains=contains, limit=MOST_USERS)
+            users = await view.memory.users(
+                view.caller.app, contains=contains, limit=MOST_USERS, among=view.caller.users
+            )
         except MemoryCoreError as error:
             found.clear()
             with found:
                 failure(view, error)
             return
-        allowed = view.caller.users
         found.clear()
         with found:
-            shown = [one for one in users if allowed is None or one.scope.user in allowed]
-            for one in shown:
+            for one in users:
                 with ui.link(target=view.link(path, app=one.scope.app, user=one.scope.user)):
                     ui.label(f"{one.scope.app} / {one.scope.user}").classes("inline")
                 ui.label(
                     view.t(f"{one.memories:,} memories, last ", f"{one.memories:,} 条记忆，最近 ")
                     + view.time(one.newest_at)
                 ).classes("quiet")
-            if not shown:
+            if not users:
                 ui.label(view.t("Nobody yet.", "还没有用户。"))
             elif len(users) == MOST_USERS:
                 ui.label(view.t("There may be more: type a part of the name.",

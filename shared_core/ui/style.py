@@ -46,6 +46,7 @@ a, .nicegui-link { color: var(--accent); }
 .inline { display: inline; }
 .quiet { color: var(--quiet); font-size: .875rem; }
 .full { width: 100%; }
+.close { gap: .25rem; }
 .wide { width: min(40rem, 94vw); max-width: none; }
 .panel { border: 1px solid var(--line); border-radius: .6rem; padding: .9rem; width: 100%;
   display: flex; flex-direction: column; gap: .5rem; background: var(--paper); }
@@ -66,12 +67,12 @@ a, .nicegui-link { color: var(--accent); }
 button.plain { background: none; border: 1px solid var(--line); border-radius: .4rem;
   color: inherit; font: inherit; padding: .2rem .6rem; cursor: pointer; }
 .q-btn--outline.q-btn--dense { padding: .2rem .6rem; }
-.body--dark .q-btn.text-negative { color: #ff9a8d !important; }
+body.body--dark { --q-negative: #ff9a8d !important; }
+.bg-negative { --q-negative: #c10015 !important; }
 :focus-visible { outline: 3px solid var(--accent); outline-offset: 2px; }
 body { --q-primary: #0b5cad !important; }
 body.body--dark { --q-primary: #8ec5ff !important; }
 .bg-primary { --q-primary: #0b5cad !important; }
-.body--dark .text-negative { color: #ff9c9c !important; }
 .q-table td { white-space: normal; overflow-wrap: anywhere; }
 @media (max-width: 600px) { .who .q-btn__content > span { max-width: 9rem; overflow: hidden;
   text-overflow: ellipsis; white-space: nowrap; } }

@@ -73,7 +73,7 @@ def test_each_page_speaks_the_language_of_the_browser_and_is_accessible(
             question = {"q": QUESTIONS[locale]} if path == "ask" else {}
             settled(page, of_user(address, path, scope, **question))
             expect(page.locator("main h1")).to_have_text(titles[locale != "en"])
-            assert locale[:2] == page.evaluate("document.documentElement.lang")
+            expect(page.locator("html")).to_have_attribute("lang", locale[:2])
             found = Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa"]})
             assert 0 == found.violations_count, f"/{path}: {found.generate_report()}"
     assert [] == faults

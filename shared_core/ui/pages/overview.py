@@ -16,7 +16,6 @@ from nicegui.elements.mixins.text_element import TextElement
 from shared_core.ports.recall import KINDS
 from shared_core.ports.storage import StorageReport
 from shared_core.ui.frame import Page, user_list
-from shared_core.ui.guard import MOUNT
 from shared_core.ui.options import HealthFinding
 from shared_core.ui.pages import overview_numbers as numbers
 from shared_core.ui.pages.hit_rows import DETAILS_STYLE, gradient
@@ -109,7 +108,9 @@ class _Overview:
         with ui.element("div").classes("row-line"):
             ui.label(said).classes("quiet")
             if view.scope is not None and len(view.caller.users or ("", "")) > 1:
-                ui.link(t("Show everybody", "显示全部用户"), f"{MOUNT}/").classes("quiet")
+                ui.link(
+                    t("Show everybody", "显示全部用户"), view.link("/", app=None, user=None)
+                ).classes("quiet")
 
     def _part(self, title: str) -> ui.element:
         with panel():

@@ -155,13 +155,19 @@ def import_part(view: View) -> None:
         field = ui.upload(
             on_upload=received,
             on_rejected=lambda: ui.notify(too_large, type="negative", timeout=0, close_button="✕"),
-            label=view.t("Export (.jsonl, at most 100 MB)", "导出文件（.jsonl，最大 100 MB）"),
             max_file_size=MOST_BYTES,
             max_files=1,
             auto_upload=True,
-        ).classes("full")
-        field.props("flat bordered")
-        found.move(target_index=2)
+        )
+        field.set_visibility(False)  # its own parts have no names for screen readers
+        ui.button(
+            view.t(
+                "Choose an export (.jsonl, at most 100 MB)", "选择导出文件（.jsonl，最大 100 MB）"
+            ),
+            icon="upload_file",
+            on_click=lambda: field.run_method("pickFiles"),
+        ).props("outline no-caps")
+        found.move(target_index=-1)
 
 
 async def received_file(file: FileUpload) -> Upload:
