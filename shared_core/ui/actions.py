@@ -10,7 +10,7 @@ from nicegui import ui
 
 from shared_core.errors import MemoryCoreError
 from shared_core.http.problems import ProblemError
-from shared_core.ui.view import View
+from shared_core.ui.view import PageView
 from shared_core.ui.widgets import guarded
 
 
@@ -23,7 +23,7 @@ class ActionOutcome:
 
 
 def action_button(
-    view: View,
+    view: PageView,
     label: str,
     *,
     icon: str,
@@ -76,7 +76,7 @@ def action_button(
     return button
 
 
-def _typed_field(view: View, typed: str) -> ui.input | None:
+def _typed_field(view: PageView, typed: str) -> ui.input | None:
     if not typed:
         return None
     ask = view.t("Type it to confirm: ", "请输入以确认：") + typed
@@ -84,7 +84,7 @@ def _typed_field(view: View, typed: str) -> ui.input | None:
     return field.mark("typed")
 
 
-async def run(view: View, do: Callable[[], Awaitable[str | ActionOutcome]]) -> None:
+async def run(view: PageView, do: Callable[[], Awaitable[str | ActionOutcome]]) -> None:
     """Do an action, then say what was done; or say why it was not."""
     working = ui.notification(view.t("Working …", "处理中……"), spinner=True, timeout=None)
     try:

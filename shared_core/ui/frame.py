@@ -18,10 +18,10 @@ from shared_core.errors import MemoryCoreError
 from shared_core.http.problems import ProblemError
 from shared_core.ui.guard import LOGOUT, MOUNT
 from shared_core.ui.style import STYLE
-from shared_core.ui.view import DARK_COOKIE, LANGUAGE_COOKIE, Inspector, View, view_of
+from shared_core.ui.view import DARK_COOKIE, LANGUAGE_COOKIE, Inspector, PageView, view_of
 from shared_core.ui.widgets import failure
 
-Body: TypeAlias = Callable[[View], Awaitable[None]]
+Body: TypeAlias = Callable[[PageView], Awaitable[None]]
 YEAR_S: Final = 365 * 24 * 3600
 MOST_USERS: Final = 50
 """Users that the dialog shows at once; a text narrows them down."""
@@ -38,7 +38,7 @@ class Page:
     body: Body
     of_user: bool = True
 
-    def title(self, view: View) -> str:
+    def title(self, view: PageView) -> str:
         return view.t(self.english, self.chinese)
 
 
@@ -71,13 +71,13 @@ def _builder(page: Page, pages: list[Page]) -> Callable[[Request], Awaitable[Res
     return build
 
 
-async def _only_user(view: View) -> Scope | None:
+async def _only_user(view: PageView) -> Scope | None:
     found = await view.memory.users(view.caller.app, limit=2, among=view.caller.users)
     return found[0].scope if len(found) == 1 else None
 
 
 @contextmanager
-def _frame(view: View, page: Page, pages: list[Page]) -> Iterator[None]:
+def _frame(view: PageView, page: Page, pages: list[Page]) -> Iterator[None]:
     """Draw the header and the navigation; the body of the with statement fills the page."""
     ui.page_title(f"{page.title(view)} · pg-hippocampus")
     ui.add_css(STYLE)
@@ -124,13 +124,13 @@ def name(element: ui.element, label: str) -> None:
     element.tooltip(label)
 
 
-def _language_button(view: View) -> None:
+def _language_button(view: PageView) -> None:
     other, label = ("zh", "中文") if view.language == "en" else ("en", "English")
     button = ui.button(label, on_click=lambda: set_cookie(LANGUAGE_COOKIE, other, reload=True))
     button.props(f"flat dense no-caps lang={other}")
 
 
-def _dark_button(view: View, dark: ui.dark_mode) -> None:
+def _dark_button(view: PageView, dark: ui.dark_mode) -> None:
     async def switch() -> None:
         # Without a choice of the visitor the browser decides, so it is asked what it shows.
         dark.value = not await ui.run_javascript("document.body.matches('.body--dark')")
@@ -148,7 +148,7 @@ def set_cookie(cookie: str, value: str, *, reload: bool = False) -> None:
     )
 
 
-def _user_button(view: View) -> None:
+def _user_button(view: PageView) -> None:
     shown = view.t("Choose a user", "选择用户")
     if view.scope is not None:
         shown = f"{view.scope.app} / {view.scope.user}"
@@ -166,7 +166,7 @@ def _user_button(view: View) -> None:
     button.props["aria-label"] = view.t("User: ", "用户：") + shown
 
 
-async def user_list(view: View, path: str) -> None:
+async def user_list(view: PageView, path: str) -> None:
     """Show the applications and users, narrowed down by a text; each is a link to a page."""
     ui.label(view.t("Whose memory?", "看谁的记忆？")).classes("heading")
     found = ui.column().classes("full close")

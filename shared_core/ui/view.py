@@ -37,7 +37,7 @@ class LoginEnded(MemoryCoreError):
 
 
 @dataclass(slots=True)
-class View:
+class PageView:
     """One page as one visitor sees it.
 
     path: of the page below the mount. params: the query of its address, so that every state of a
@@ -105,7 +105,7 @@ class View:
             )
 
 
-def view_of(inspector: Inspector, request: Request, path: str) -> View:
+def view_of(inspector: Inspector, request: Request, path: str) -> PageView:
     """Return the view of a request. Raises ProblemError for a user whom the caller may not see."""
     caller: Caller = request.scope["hippocampus.caller"]
     params = dict(request.query_params)
@@ -115,7 +115,7 @@ def view_of(inspector: Inspector, request: Request, path: str) -> View:
         scope = caller.scope(user, app)
     elif caller.users is not None and len(caller.users) == 1:
         scope = caller.scope(caller.users[0], app)
-    return View(inspector, request, caller, path, language_of(request), scope, params)
+    return PageView(inspector, request, caller, path, language_of(request), scope, params)
 
 
 def language_of(request: Request) -> Language:

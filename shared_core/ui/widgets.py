@@ -13,10 +13,10 @@ from shared_core.core.timestamps import moment_of
 from shared_core.errors import MemoryCoreError
 from shared_core.http.problems import ProblemError
 from shared_core.ui.style import COLOURS
-from shared_core.ui.view import View
+from shared_core.ui.view import PageView
 
 
-def kind_name(view: View, kind: MemoryKind | str) -> str:
+def kind_name(view: PageView, kind: MemoryKind | str) -> str:
     """Return the word for a kind of memory."""
     names = {
         "episodic": view.t("turn", "对话"),
@@ -28,7 +28,7 @@ def kind_name(view: View, kind: MemoryKind | str) -> str:
     return names.get(kind, kind)
 
 
-def kind_badge(view: View, kind: MemoryKind | str) -> None:
+def kind_badge(view: PageView, kind: MemoryKind | str) -> None:
     """Show a kind as a word in a frame of its colour."""
     colour = COLOURS.get(kind, "#999999")
     ui.label(kind_name(view, kind)).classes("kind").style(f"border-color: {colour}")
@@ -60,7 +60,7 @@ def empty(text: str) -> None:
         ui.label(text).classes("quiet")
 
 
-def failure(view: View, error: BaseException) -> None:
+def failure(view: PageView, error: BaseException) -> None:
     """Show an error that the memory reports: what is wrong, and what to do."""
     text = error.detail if isinstance(error, ProblemError) else str(error)
     with ui.element("div").classes("panel failure").props("role=alert"):
@@ -68,7 +68,7 @@ def failure(view: View, error: BaseException) -> None:
         ui.label(text).classes("text")
 
 
-def guarded(view: View, call: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+def guarded(view: PageView, call: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
     """Return a handler that checks the login, runs call, and shows an expected error as a notice.
 
     Every handler of a page that reads the memory goes through it. Actions go through actions.py.
@@ -85,7 +85,7 @@ def guarded(view: View, call: Callable[[], Awaitable[None]]) -> Callable[[], Awa
     return handle
 
 
-def memory_line(view: View, memory: Memory, *, detail: bool = True) -> None:
+def memory_line(view: PageView, memory: Memory, *, detail: bool = True) -> None:
     """Show one memory: text, kind, author, time, thread, and a link to its page."""
     with ui.element("div").classes("row-line"):
         kind_badge(view, memory.kind)
@@ -107,7 +107,7 @@ def memory_line(view: View, memory: Memory, *, detail: bool = True) -> None:
 
 
 def pages_of(
-    view: View, path: str, *, offset: int, limit: int, total: int, **params: object
+    view: PageView, path: str, *, offset: int, limit: int, total: int, **params: object
 ) -> None:
     """Show which results a page holds, and links to the page before and after it."""
     with ui.element("nav").classes("row-line") as nav:
@@ -121,7 +121,7 @@ def pages_of(
             ui.link(view.t("older →", "较旧 →"), view.link(path, offset=offset + limit, **params))
 
 
-def time_machine(view: View) -> AsOf | None:
+def time_machine(view: PageView) -> AsOf | None:
     """Return the moments in the address of the page, `as_of` and `known`; None for now.
 
     Raises InvalidInput for a text that is no date.

@@ -33,7 +33,7 @@ from shared_core.ui.pages.question import (
     number_of,
 )
 from shared_core.ui.pages.window_rows import WINDOW_STYLE, read_window, threads_of
-from shared_core.ui.view import View
+from shared_core.ui.view import PageView
 from shared_core.ui.widgets import empty, guarded, kind_name
 
 Read: TypeAlias = Callable[[], Awaitable[Callable[[], None]]]
@@ -50,7 +50,7 @@ ASK_STYLE: Final = """
 """
 
 
-async def body(view: View) -> None:
+async def body(view: PageView) -> None:
     """Build the page; a question in the address is answered at once."""
     ui.add_css(ASK_STYLE + DETAILS_STYLE + HIT_STYLE + WINDOW_STYLE)
     asking = _Asking(view, AskedQuestion.of(view.params))
@@ -61,7 +61,7 @@ async def body(view: View) -> None:
 class _Asking:
     """The page of one visitor: the field, its options, and the results below."""
 
-    def __init__(self, view: View, asked: AskedQuestion) -> None:
+    def __init__(self, view: PageView, asked: AskedQuestion) -> None:
         self.view = view
         self.asked = asked
         self._number = 0
@@ -235,7 +235,7 @@ class _Asking:
 class _Part:
     """A part of the page that is read when it is opened. read: returns what draws it."""
 
-    def __init__(self, view: View, title: str, icon: str, read: Read, *, is_open: bool) -> None:
+    def __init__(self, view: PageView, title: str, icon: str, read: Read, *, is_open: bool) -> None:
         self._read = read
         self._number = 0
         self.whole = ui.expansion(title, icon=icon, value=is_open).classes("panel")
@@ -271,7 +271,7 @@ class _Part:
                 draw()
 
 
-def _show_hits(view: View, found: RecallResult, took_ms: float) -> None:
+def _show_hits(view: PageView, found: RecallResult, took_ms: float) -> None:
     t = view.t
     with ui.element("div").classes("row-line"):
         ui.label(
@@ -301,7 +301,7 @@ def _show_hits(view: View, found: RecallResult, took_ms: float) -> None:
         hit_row(view, place, hit, scale)
 
 
-def _nothing_asked(view: View) -> None:
+def _nothing_asked(view: PageView) -> None:
     user = view.user.user
     empty(
         view.t(
@@ -312,7 +312,7 @@ def _nothing_asked(view: View) -> None:
     )
 
 
-def _ranking_names(view: View) -> dict[Any, str]:
+def _ranking_names(view: PageView) -> dict[Any, str]:
     names = {
         "linear": view.t("learned weights (default)", "学习得到的权重（默认）"),
         "fusion": view.t("meaning and words, by hand", "意思与用词，人工权重"),

@@ -12,7 +12,7 @@ from nicegui.elements.mixins.text_element import TextElement
 
 from shared_core.core.timestamps import moment_of
 from shared_core.ports.runs import CitedTurn
-from shared_core.ui.view import View
+from shared_core.ui.view import PageView
 
 CSS: Final = """
 .scroll-x { overflow-x: auto; width: 100%; }
@@ -49,7 +49,7 @@ class Cell:
     href: str | None = None
 
 
-def kept(view: View, names: Iterable[str]) -> dict[str, object]:
+def kept(view: PageView, names: Iterable[str]) -> dict[str, object]:
     """Return the parameters of the address with these names."""
     return {name: view.params[name] for name in names if name in view.params}
 
@@ -105,7 +105,7 @@ def folded(summary: str, *, is_open: bool = False) -> ui.element:
     return part
 
 
-def moment_input(view: View, label: str, text: str | None = "") -> ui.input:
+def moment_input(view: PageView, label: str, text: str | None = "") -> ui.input:
     """Show an input of a date and time in UTC. text: its value as in the address."""
     value = f"{moment_of(text, label).astimezone(UTC):%Y-%m-%dT%H:%M:%S}" if text else ""
     shown = view.t(f"{label} (UTC)", f"{label}（UTC）")
@@ -138,7 +138,7 @@ def exact(moment: datetime | None) -> str:
     return "–" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
 
 
-def quote(view: View, turn: CitedTurn) -> None:
+def quote(view: PageView, turn: CitedTurn) -> None:
     """Show the words of a turn, who said them when, and a link to its thread."""
     with ui.element("div").classes("quote"):
         if turn.text is None:
@@ -153,7 +153,7 @@ def quote(view: View, turn: CitedTurn) -> None:
             thread_link(view, turn.thread_id)
 
 
-def thread_link(view: View, thread_id: str) -> None:
+def thread_link(view: PageView, thread_id: str) -> None:
     """Show a link to the turns of a thread."""
     ui.link(
         view.t(f"in the thread {thread_id}", f"会话线程 {thread_id}"),

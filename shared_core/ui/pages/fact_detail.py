@@ -22,7 +22,7 @@ from shared_core.ui.pages.cells import (
     text_input,
     text_of,
 )
-from shared_core.ui.view import View
+from shared_core.ui.view import PageView
 
 Status = Literal["current", "doubtful", "ended", "future"]
 MARKS: Final = {"current": "●", "doubtful": "◐", "ended": "○", "future": "◇"}
@@ -40,7 +40,7 @@ class Shown:
     status: Status
 
 
-def status_word(view: View, status: str) -> str:
+def status_word(view: PageView, status: str) -> str:
     """Return the word for a status of a fact."""
     return {
         "current": view.t("current", "当前"),
@@ -50,13 +50,13 @@ def status_word(view: View, status: str) -> str:
     }[status]
 
 
-def status_badge(view: View, status: str) -> None:
+def status_badge(view: PageView, status: str) -> None:
     """Show a status as its shape and word."""
     label = ui.label(f"{MARKS[status]} {status_word(view, status)}").classes("kind")
     label.style(f"border-color: {COLOURS[status]}; white-space: nowrap")
 
 
-def detail(view: View, shown: Shown) -> None:
+def detail(view: PageView, shown: Shown) -> None:
     """Show both time lines of a fact, the turns behind it, and what can be done to it."""
     fact = shown.fact
     with ui.element("div").classes("inset"):
@@ -77,7 +77,7 @@ def detail(view: View, shown: Shown) -> None:
             _retract(view, fact)
 
 
-def _time_lines(view: View, fact: Fact) -> None:
+def _time_lines(view: PageView, fact: Fact) -> None:
     held, known = view.t("Held", "有效期"), view.t("Known", "入库时间")
     names = ("", view.t("from", "自"), view.t("until", "至"))
     open_end = view.t("no end known", "未结束")
@@ -95,7 +95,7 @@ def _time_lines(view: View, fact: Fact) -> None:
     )
 
 
-def _reason(view: View, heading: str, reason: FactReason | None) -> None:
+def _reason(view: PageView, heading: str, reason: FactReason | None) -> None:
     """Show the turns and the rule behind a fact, its doubt or its end."""
     if reason is None:
         return
@@ -125,7 +125,7 @@ def first_turn(fact: Fact) -> CitedTurn | None:
     return next(iter(fact.why.stated.turns), None) if fact.why else None
 
 
-def _retract(view: View, fact: Fact) -> None:
+def _retract(view: PageView, fact: Fact) -> None:
     if not view.may_write:
         return
     with ui.element("div").classes("form-line"):
@@ -152,7 +152,7 @@ def _retract(view: View, fact: Fact) -> None:
         )  # fmt: skip
 
 
-def _restore(view: View, fact: Fact) -> None:
+def _restore(view: PageView, fact: Fact) -> None:
     async def do() -> str:
         await view.memory.restore(view.user, fact.key)
         return view.t(
@@ -172,7 +172,7 @@ def _restore(view: View, fact: Fact) -> None:
         )  # fmt: skip
 
 
-def state_form(view: View, slot: str) -> None:
+def state_form(view: PageView, slot: str) -> None:
     """Show the form that states a fact. slot: filled in already."""
     if not view.may_write:
         return
@@ -204,7 +204,7 @@ def state_form(view: View, slot: str) -> None:
         action_button(view, view.t("State", "写入"), icon="add", will=will, do=do)
 
 
-async def _stated(view: View, fact: Fact) -> str:
+async def _stated(view: PageView, fact: Fact) -> str:
     """Return what stating a fact has done, and the run that undoes it."""
     known = await view.memory.facts(view.user, fact.slot, history=True, why=True)
     why = next((one.why for one in known if one.key == fact.key), None)

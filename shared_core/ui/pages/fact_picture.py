@@ -14,7 +14,7 @@ from shared_core.core.domain import AsOf
 from shared_core.ports.runs import Fact
 from shared_core.ui.pages.cells import exact
 from shared_core.ui.style import SERIES
-from shared_core.ui.view import View
+from shared_core.ui.view import PageView
 
 MOST_MOMENTS: Final = 24
 """Moments at which something became known that a picture shows, the newest ones."""
@@ -64,7 +64,7 @@ class Block:
 
 
 async def states(
-    view: View, slot: str, facts: Sequence[Fact], known: datetime | None
+    view: PageView, slot: str, facts: Sequence[Fact], known: datetime | None
 ) -> list[State]:
     """Return what was known of a slot, each time that it changed, oldest first.
 
@@ -136,7 +136,7 @@ def blocks(lane: Sequence[State]) -> list[Block]:
     return [one for one in found if one.belief.begin < one.belief.end]
 
 
-def picture(view: View, found: Sequence[State], now: datetime, valid: datetime | None) -> None:
+def picture(view: PageView, found: Sequence[State], now: datetime, valid: datetime | None) -> None:
     """Show the picture. valid: the moment that the page is about, drawn as a line."""
     rows: list[str] = []
     areas: list[list[dict[str, Any]]] = []
@@ -203,7 +203,12 @@ def _options(
 
 
 def _area(
-    view: View, block: Block, start: int, begin: datetime, end: datetime, colours: dict[str, str]
+    view: PageView,
+    block: Block,
+    start: int,
+    begin: datetime,
+    end: datetime,
+    colours: dict[str, str],
 ) -> list[dict[str, Any]]:
     belief = block.belief
     mark = ""

@@ -36,7 +36,7 @@ from shared_core.ui.pages.fact_detail import (
     status_word,
 )
 from shared_core.ui.pages.slot_words import slot_label, slot_order, split_slot, subject_label
-from shared_core.ui.view import View
+from shared_core.ui.view import PageView
 from shared_core.ui.widgets import empty, heading, pages_of, panel, time_machine
 
 PARAMS: Final = ("slot", "subject", "status", "as_of", "known")
@@ -67,7 +67,7 @@ class Found:
     names: dict[str, str]
 
 
-async def body(view: View) -> None:
+async def body(view: PageView) -> None:
     """Build the page."""
     styles()
     ui.add_css(CSS)
@@ -96,7 +96,7 @@ async def body(view: View) -> None:
     _list(view, found, shown)
 
 
-async def read(view: View, moment: datetime) -> Found:
+async def read(view: PageView, moment: datetime) -> Found:
     """Return the facts of the address, each with its status at a moment."""
     memory, user, as_of = view.memory, view.user, time_machine(view)
     slot = view.params.get("slot", "")
@@ -129,7 +129,7 @@ def _status(fact: Fact, held: set[str], moment: datetime) -> Status:
     return "future" if fact.valid_from > moment else "ended"
 
 
-def chosen(view: View, found: Found) -> list[Shown]:
+def chosen(view: PageView, found: Found) -> list[Shown]:
     """Return the facts that pass the filters of subject and status."""
     subject, status = view.params.get("subject"), view.params.get("status")
     return [
@@ -140,7 +140,7 @@ def chosen(view: View, found: Found) -> list[Shown]:
     ]
 
 
-def _filters(view: View, found: Found) -> None:
+def _filters(view: PageView, found: Found) -> None:
     """Show the filters. Each change leads to the address of the filtered page."""
     params = view.params
     everything = view.t("all", "全部")
@@ -184,7 +184,7 @@ def _select(label: str, options: dict[str, str], value: str, show: object) -> ui
     return field.props("outlined dense options-dense")
 
 
-def _slot_option(view: View, found: Found, slot: str) -> str:
+def _slot_option(view: PageView, found: Found, slot: str) -> str:
     subject, _ = split_slot(slot)
     label = slot_label(view, slot)
     if subject != USER:
@@ -192,7 +192,7 @@ def _slot_option(view: View, found: Found, slot: str) -> str:
     return f"{label} · {slot}"
 
 
-def _moments(view: View, valid: datetime | None, known: datetime | None) -> None:
+def _moments(view: PageView, valid: datetime | None, known: datetime | None) -> None:
     """Say which moment the page is about."""
     at = exact(valid) if valid else view.t("now", "现在")
     by = exact(known) if known else view.t("now", "现在")
@@ -201,7 +201,7 @@ def _moments(view: View, valid: datetime | None, known: datetime | None) -> None
                         f"有效时刻：{at}。已知时刻：{by}。")).props("role=status")  # fmt: skip
 
 
-async def _over_time(view: View, slot: str, shown: Sequence[Shown], now: datetime) -> None:
+async def _over_time(view: PageView, slot: str, shown: Sequence[Shown], now: datetime) -> None:
     """Show a slot on both time lines, as a picture and as a table."""
     as_of = time_machine(view)
     facts = [one.fact for one in shown]
@@ -222,7 +222,7 @@ async def _over_time(view: View, slot: str, shown: Sequence[Shown], now: datetim
             _known_table(view, found)
 
 
-def _known_table(view: View, found: Sequence[fact_picture.State]) -> None:
+def _known_table(view: PageView, found: Sequence[fact_picture.State]) -> None:
     """Show the same as the picture: what was known from each moment on."""
     columns = (
         view.t("known from", "得知时间"), view.t("value", "值"), view.t("held from", "有效自"),
@@ -241,7 +241,7 @@ def _known_table(view: View, found: Sequence[fact_picture.State]) -> None:
     )
 
 
-def _list(view: View, found: Found, shown: Sequence[Shown]) -> None:
+def _list(view: PageView, found: Found, shown: Sequence[Shown]) -> None:
     """Show facts by subject and slot, a page of them."""
     offset = _offset(view, shown)
     page = shown[offset : offset + PER_PAGE]
@@ -256,7 +256,7 @@ def _list(view: View, found: Found, shown: Sequence[Shown]) -> None:
         )
 
 
-def _offset(view: View, shown: Sequence[Shown]) -> int:
+def _offset(view: PageView, shown: Sequence[Shown]) -> int:
     """Return where the page begins: at the offset of the address, or where its fact is."""
     given, wanted = view.params.get("offset", ""), view.params.get("fact")
     if given.isdecimal():
@@ -265,7 +265,7 @@ def _offset(view: View, shown: Sequence[Shown]) -> int:
     return place - place % PER_PAGE
 
 
-def _slot(view: View, slot: str, facts: Sequence[Shown]) -> None:
+def _slot(view: PageView, slot: str, facts: Sequence[Shown]) -> None:
     with ui.element("div").classes("slot"):
         with ui.element("div").classes("slot-name"):
             ui.label(slot_label(view, slot))
@@ -279,7 +279,7 @@ def _slot(view: View, slot: str, facts: Sequence[Shown]) -> None:
                 _fact(view, one)
 
 
-def _fact(view: View, shown: Shown) -> None:
+def _fact(view: PageView, shown: Shown) -> None:
     """Show a fact in two lines: what holds since when, and who said so."""
     fact = shown.fact
     is_open = view.params.get("fact") == fact.key
@@ -307,7 +307,7 @@ def _fact(view: View, shown: Shown) -> None:
                 thread_link(view, turn.thread_id)
 
 
-def _when(view: View, fact: Fact) -> str:
+def _when(view: PageView, fact: Fact) -> str:
     since = view.time(fact.valid_from)
     if fact.valid_until is None:
         return view.t(f"since {since}", f"自 {since} 起")

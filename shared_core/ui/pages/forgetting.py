@@ -44,7 +44,7 @@ from shared_core.ui.pages.policy_text import (
     why_due,
 )
 from shared_core.ui.style import SERIES
-from shared_core.ui.view import View
+from shared_core.ui.view import PageView
 from shared_core.ui.widgets import guarded, heading, kind_name, panel, tile
 
 DAYS: Final = (7.0, 30.0, 90.0)
@@ -54,7 +54,7 @@ LISTED: Final = 100
 IMPORTANCE: Final = (1, 5, 10)
 
 
-async def body(view: View) -> None:
+async def body(view: PageView) -> None:
     """Build the page."""
     styles()
     ui.add_css(CSS)
@@ -68,7 +68,7 @@ async def body(view: View) -> None:
     await _faded(view)
 
 
-def _statistics(view: View) -> None:
+def _statistics(view: PageView) -> None:
     """Show the statistics as soon as they are counted: they read every memory of the user."""
     place = ui.element("div").classes("stack")
     with place, ui.element("div").classes("row-line"):
@@ -87,7 +87,7 @@ def _statistics(view: View) -> None:
     ui.timer(0.05, guarded(view, fill), once=True)
 
 
-def _stages(view: View, stats: RetentionStats) -> None:
+def _stages(view: PageView, stats: RetentionStats) -> None:
     """Show the number of memories by stage, in total and by kind."""
     total = stats.total
     with ui.element("div").classes("tiles"):
@@ -134,7 +134,7 @@ def rows_of(
     )
 
 
-def _ahead(view: View, stats: RetentionStats) -> None:
+def _ahead(view: PageView, stats: RetentionStats) -> None:
     """Show what fades within some days if nothing is read."""
     with panel():
         heading(view.t("What goes when, if nothing is read", "若不再读取，何时淡忘"))
@@ -154,7 +154,7 @@ def _ahead(view: View, stats: RetentionStats) -> None:
         )  # fmt: skip
 
 
-def _scores(view: View, stats: RetentionStats) -> None:
+def _scores(view: PageView, stats: RetentionStats) -> None:
     """Show how many memories have which score."""
     with panel():
         heading(view.t("Memories by retention score", "记忆的保留得分分布"))
@@ -178,7 +178,7 @@ def _scores(view: View, stats: RetentionStats) -> None:
         )).classes("quiet")  # fmt: skip
 
 
-def _policy(view: View, rules: Rules, levels: Levels) -> None:
+def _policy(view: PageView, rules: Rules, levels: Levels) -> None:
     """Show the policy of each kind and where it comes from, and the forms that change it."""
     with panel():
         heading(view.t("The policy in force", "生效的策略"))
@@ -202,7 +202,7 @@ def _policy(view: View, rules: Rules, levels: Levels) -> None:
     policy_forms(view, rules, levels)
 
 
-def _policy_row(view: View, kind: MemoryKind, rules: Rules, levels: Levels) -> dict[str, str]:
+def _policy_row(view: PageView, kind: MemoryKind, rules: Rules, levels: Levels) -> dict[str, str]:
     rule = rules[kind]
     row = {
         "kind": kind_name(view, kind), "policy": policy_name(view, rule),
@@ -221,7 +221,7 @@ def _policy_row(view: View, kind: MemoryKind, rules: Rules, levels: Levels) -> d
     return row
 
 
-def _curves(view: View, rules: Rules) -> None:
+def _curves(view: PageView, rules: Rules) -> None:
     """Show how an unread memory fades under each rule, with its stages."""
     wanted = view.params.get("importance", "")
     importance = int(wanted) if wanted in {str(one) for one in IMPORTANCE} else 5
@@ -247,7 +247,7 @@ def _curves(view: View, rules: Rules) -> None:
         )).classes("quiet")  # fmt: skip
 
 
-def _curve_options(view: View, fades: Sequence[Fade]) -> dict[str, object]:
+def _curve_options(view: PageView, fades: Sequence[Fade]) -> dict[str, object]:
     until = horizon(fades)
     return {
         "grid": {"left": 44, "right": 24, "top": 40, "bottom": 44},
@@ -264,7 +264,7 @@ def _curve_options(view: View, fades: Sequence[Fade]) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _curve(view: View, fade: Fade, until: float, colour: str) -> dict[str, object]:
+def _curve(view: PageView, fade: Fade, until: float, colour: str) -> dict[str, object]:
     """Return the series of a rule: its curve, its threshold, and a line for each stage."""
     marks: list[dict[str, object]] = [
         {
@@ -289,7 +289,7 @@ def _curve(view: View, fade: Fade, until: float, colour: str) -> dict[str, objec
     }  # fmt: skip
 
 
-async def _due(view: View, due: RetentionReport) -> None:
+async def _due(view: PageView, due: RetentionReport) -> None:
     """Show what a run of forgetting would do now, and the button that does it."""
     with panel():
         heading(view.t("What a run of forgetting would do now", "现在运行遗忘会发生什么"))
@@ -319,7 +319,7 @@ async def _due(view: View, due: RetentionReport) -> None:
             _run_button(view, due)
 
 
-def _run_button(view: View, due: RetentionReport) -> None:
+def _run_button(view: PageView, due: RetentionReport) -> None:
     async def do() -> str:
         done = await view.memory.retention.forget_faded(view.user)
         return _in_words(view, done) + view.t(
@@ -346,7 +346,7 @@ def _run_button(view: View, due: RetentionReport) -> None:
     )  # fmt: skip
 
 
-def _in_words(view: View, report: RetentionReport) -> str:
+def _in_words(view: PageView, report: RetentionReport) -> str:
     """Return what a run of forgetting did or would do, on one line."""
     counts = [
         view.t(f"{number:,} {_past(view, fate)}", f"{_past(view, fate)} {number:,} 条")
@@ -366,7 +366,7 @@ def _in_words(view: View, report: RetentionReport) -> str:
     return view.t(f"Memories: {said}.", f"记忆：{said}。")
 
 
-def _past(view: View, fate: str) -> str:
+def _past(view: PageView, fate: str) -> str:
     return {
         "demoted": view.t("faded out of recall", "淡忘"),
         "archived": view.t("archived", "归档"),
@@ -374,7 +374,7 @@ def _past(view: View, fate: str) -> str:
     }[fate]
 
 
-async def _schedule(view: View) -> None:
+async def _schedule(view: PageView) -> None:
     """Show when a schedule forgot last, to the owner of the machine."""
     if view.caller.app is not None:
         return
@@ -394,7 +394,7 @@ async def _schedule(view: View) -> None:
     ).classes("quiet")
 
 
-async def _faded(view: View) -> None:
+async def _faded(view: PageView) -> None:
     """Show the faded memories, which can be brought back."""
     offset = int(wanted) if (wanted := view.params.get("offset", "")).isdecimal() else 0
     found = await view.memory.retention.list_faded(
@@ -437,7 +437,7 @@ async def _faded(view: View) -> None:
                         view.link("/forgetting", offset=offset + PAGE_SIZE))  # fmt: skip
 
 
-def _faded_actions(view: View, shown: ui.table, actions: ui.element) -> None:
+def _faded_actions(view: PageView, shown: ui.table, actions: ui.element) -> None:
     if not view.may_write:
         return
 

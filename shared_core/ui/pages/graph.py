@@ -29,7 +29,7 @@ from shared_core.ui.pages.cells import (
 from shared_core.ui.pages.graph_actions import edge_actions, forms
 from shared_core.ui.pages.graph_chart import chart, distance_word, edge_text
 from shared_core.ui.pages.slot_words import entity_label, relation_label
-from shared_core.ui.view import View
+from shared_core.ui.view import PageView
 from shared_core.ui.widgets import empty, heading, panel, time_machine
 
 LIMITS: Final = (50, 150, 500)
@@ -62,7 +62,7 @@ class Address:
     history: bool
 
     @classmethod
-    def of(cls, view: View) -> Address:
+    def of(cls, view: PageView) -> Address:
         depth, limit = view.params.get("depth", ""), view.params.get("limit", "")
         return cls(
             entity=view.params.get("name") or USER,
@@ -72,7 +72,7 @@ class Address:
         )
 
 
-async def body(view: View) -> None:
+async def body(view: PageView) -> None:
     """Build the page."""
     styles()
     address, as_of = Address.of(view), time_machine(view)
@@ -96,7 +96,7 @@ async def body(view: View) -> None:
     await _entities(view, as_of)
 
 
-async def read(view: View, address: Address, as_of: AsOf | None) -> Around:
+async def read(view: PageView, address: Address, as_of: AsOf | None) -> Around:
     """Return the edges around the entity of the address, with its ended ones if asked for."""
     near = await view.memory.graph.neighbourhood(
         view.user, address.entity, depth=address.depth, limit=address.limit, as_of=as_of
@@ -117,7 +117,9 @@ async def read(view: View, address: Address, as_of: AsOf | None) -> Around:
     return Around(entities, edges, more)
 
 
-async def threads_of(view: View, edges: Sequence[Edge], facts: Sequence[Fact]) -> dict[str, str]:
+async def threads_of(
+    view: PageView, edges: Sequence[Edge], facts: Sequence[Fact]
+) -> dict[str, str]:
     """Return the thread of each turn behind edges, by its event id."""
     found = {
         event: str(one.thread_id)
@@ -135,12 +137,12 @@ async def threads_of(view: View, edges: Sequence[Edge], facts: Sequence[Fact]) -
     return {event: thread for event, thread in found.items() if event in wanted}
 
 
-def here(view: View, **changed: object) -> str:
+def here(view: PageView, **changed: object) -> str:
     """Return the address of this page with some of its parameters changed; None leaves one out."""
     return view.link("/graph", **kept(view, PARAMS) | changed)
 
 
-def _controls(view: View, address: Address) -> None:
+def _controls(view: PageView, address: Address) -> None:
     """Show the entity and what limits the picture. Each change leads to an address."""
     flag = {"0": view.t("only what holds", "仅当前"), "1": view.t("ended ones too", "含已结束")}
     depths = {str(one): distance_word(view, one) for one in (1, 2, 3)}
@@ -173,7 +175,7 @@ def _select(label: str, options: dict[str, str], value: str) -> ui.select:
     return field.props("outlined dense options-dense")
 
 
-def _picture(view: View, address: Address, around: Around) -> None:
+def _picture(view: PageView, address: Address, around: Around) -> None:
     with panel():
         heading(view.t(f"Around {entity_label(view, address.entity)}",
                        f"{entity_label(view, address.entity)}的周围"))  # fmt: skip
@@ -193,7 +195,7 @@ def _picture(view: View, address: Address, around: Around) -> None:
                             f"边数超过 {address.limit} 条：请在上方调大数量。"))  # fmt: skip
 
 
-def _table(view: View, address: Address, around: Around, threads: Mapping[str, str]) -> None:
+def _table(view: PageView, address: Address, around: Around, threads: Mapping[str, str]) -> None:
     """Show the edges with their times, confidence and turns."""
     columns = (
         view.t("from", "主体"), view.t("relation", "关系"), view.t("to", "客体"),
@@ -225,7 +227,7 @@ def _table(view: View, address: Address, around: Around, threads: Mapping[str, s
         grid(columns, rows, view.t("Edges of the graph", "图谱的边"))
 
 
-def _entity_cell(view: View, spoken: str, entity: str) -> Cell:
+def _entity_cell(view: PageView, spoken: str, entity: str) -> Cell:
     label = entity_label(view, spoken)
     if spoken.casefold() != entity.casefold():
         label += view.t(f" (= {entity})", f"（即{entity}）")
@@ -233,7 +235,7 @@ def _entity_cell(view: View, spoken: str, entity: str) -> Cell:
 
 
 async def _edge_detail(
-    view: View, around: Around, facts: Sequence[Fact], threads: Mapping[str, str]
+    view: PageView, around: Around, facts: Sequence[Fact], threads: Mapping[str, str]
 ) -> None:
     """Show the edge that the address names: both time lines, turns and actions."""
     wanted = view.params.get("edge")
@@ -260,7 +262,7 @@ async def _edge_detail(
 
 
 async def _edge_turns(
-    view: View, edge: Edge, facts: Sequence[Fact], threads: Mapping[str, str]
+    view: PageView, edge: Edge, facts: Sequence[Fact], threads: Mapping[str, str]
 ) -> None:
     """Show the turns behind an edge: those of its fact, else the threads of its events."""
     with ui.element("div").classes("row-line"):
@@ -286,7 +288,7 @@ async def _edge_turns(
                         "没有对话依据：由应用或人工添加。")).classes("quiet")  # fmt: skip
 
 
-async def _paths(view: View, address: Address, as_of: AsOf | None) -> None:
+async def _paths(view: PageView, address: Address, as_of: AsOf | None) -> None:
     """Show the paths between two entities, and the form that asks for them."""
     start, goal = view.params.get("start", ""), view.params.get("goal", "")
 
@@ -316,11 +318,11 @@ async def _paths(view: View, address: Address, as_of: AsOf | None) -> None:
                             f"{start} 与 {goal} 之间没有 4 条边以内的路径。"))  # fmt: skip
 
 
-def _step(view: View, entity: str) -> None:
+def _step(view: PageView, entity: str) -> None:
     ui.link(entity_label(view, entity), here(view, name=entity, edge=None))
 
 
-async def _entities(view: View, as_of: AsOf | None) -> None:
+async def _entities(view: PageView, as_of: AsOf | None) -> None:
     """Show the entities with the most edges, or those whose name has a text."""
     part = view.params.get("q", "")
     found = await view.memory.graph.entities(

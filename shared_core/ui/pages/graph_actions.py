@@ -10,12 +10,12 @@ from shared_core.ports.graph import Edge, GraphChange, Operation
 from shared_core.ui.actions import action_button
 from shared_core.ui.pages.cells import folded, moment_in, moment_input, text_input, text_of
 from shared_core.ui.pages.graph_chart import edge_text
-from shared_core.ui.view import View
+from shared_core.ui.view import PageView
 
 SEPARATORS = re.compile(r"[,，、;；\n]")
 
 
-def forms(view: View, entity: str) -> None:
+def forms(view: PageView, entity: str) -> None:
     """Show the forms that change the graph. entity: filled in already."""
     if not view.may_write:
         return
@@ -25,7 +25,7 @@ def forms(view: View, entity: str) -> None:
         _aliases(view, entity)
 
 
-def edge_actions(view: View, edge: Edge) -> None:
+def edge_actions(view: PageView, edge: Edge) -> None:
     """Show what can be done to an edge: end it, or undo its end."""
     if edge.superseded_at is None:
         _retract(view, edge)
@@ -33,7 +33,7 @@ def edge_actions(view: View, edge: Edge) -> None:
         _restore(view, edge)
 
 
-def undo_text(view: View, change: GraphChange) -> str:
+def undo_text(view: PageView, change: GraphChange) -> str:
     """Return how to undo a change of the graph."""
     if change.run_id is None:
         return ""
@@ -43,7 +43,7 @@ def undo_text(view: View, change: GraphChange) -> str:
     )
 
 
-def _add(view: View, entity: str) -> None:
+def _add(view: PageView, entity: str) -> None:
     with ui.element("div").classes("form-line"):
         subject = text_input(view.t("From", "主体"), entity)
         relation = text_input(view.t("Relation", "关系"), "",
@@ -82,7 +82,7 @@ def _add(view: View, entity: str) -> None:
         action_button(view, view.t("Add", "添加"), icon="add", will=will, do=do)
 
 
-def _aliases(view: View, entity: str) -> None:
+def _aliases(view: PageView, entity: str) -> None:
     with ui.element("div").classes("form-line"):
         name = text_input(view.t("Name that stays", "保留的名称"), entity)
         others = text_input(view.t("Other names, with commas", "其他名称，用逗号分隔"))
@@ -123,7 +123,7 @@ def _aliases(view: View, entity: str) -> None:
         )
 
 
-def _retract(view: View, edge: Edge) -> None:
+def _retract(view: PageView, edge: Edge) -> None:
     if not view.may_write:
         return
     with ui.element("div").classes("form-line"):
@@ -152,7 +152,7 @@ def _retract(view: View, edge: Edge) -> None:
         )  # fmt: skip
 
 
-def _restore(view: View, edge: Edge) -> None:
+def _restore(view: PageView, edge: Edge) -> None:
     async def do() -> str:
         await view.memory.graph.restore(view.user, edge.edge_id)
         return view.t(

@@ -11,7 +11,7 @@ from shared_core.ports.graph import Edge
 from shared_core.ui.pages.cells import exact
 from shared_core.ui.pages.slot_words import entity_label, relation_label
 from shared_core.ui.style import SERIES
-from shared_core.ui.view import View
+from shared_core.ui.view import PageView
 
 GREY: Final = "#888888"
 HOPS: Final = (
@@ -25,21 +25,21 @@ MOST_NAMED: Final = 40
 """Most edges whose labels may lie on each other; of more, some are left out."""
 
 
-def distance_word(view: View, hops: int) -> str:
+def distance_word(view: PageView, hops: int) -> str:
     """Return the word for a distance from the centre."""
     if not hops:
         return view.t("centre", "中心")
     return view.t(f"{hops} step" + ("s" if hops > 1 else ""), f"{hops} 步")
 
 
-def edge_text(view: View, edge: Edge) -> str:
+def edge_text(view: PageView, edge: Edge) -> str:
     """Return an edge as a sentence."""
     subject, name = entity_label(view, edge.subject), relation_label(view, edge.relation)
     return f"{subject} {name} {entity_label(view, edge.object)}"
 
 
 def chart(
-    view: View,
+    view: PageView,
     entities: Mapping[str, int],
     edges: Sequence[Edge],
     *,
@@ -122,7 +122,7 @@ def _force(nodes: Sequence[object], scale: float) -> dict[str, Any]:
     }
 
 
-def _node(view: View, place: str, name: str, hops: int) -> dict[str, Any]:
+def _node(view: PageView, place: str, name: str, hops: int) -> dict[str, Any]:
     shape, colour, size = HOPS[min(hops, len(HOPS) - 1)]
     label = entity_label(view, name)
     return {
@@ -140,7 +140,7 @@ def _node(view: View, place: str, name: str, hops: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _line(view: View, edge: Edge, source: str, target: str) -> dict[str, Any]:
+def _line(view: PageView, edge: Edge, source: str, target: str) -> dict[str, Any]:
     name = relation_label(view, edge.relation)
     if not edge.current:
         name += view.t(" (ended)", "（已结束）")

@@ -13,7 +13,7 @@ from shared_core.nlp.text import TERM, search_terms
 from shared_core.ports.graph import Edge
 from shared_core.recall.ranking import relevance
 from shared_core.ui.style import COLOURS, SERIES
-from shared_core.ui.view import View
+from shared_core.ui.view import PageView
 from shared_core.ui.widgets import kind_name
 
 DETAILS_STYLE: Final = """
@@ -46,7 +46,7 @@ MOST_TURNS: Final = 8
 PARTS: Final = ("rerank", *SCORE_PARTS)
 
 
-def part_names(view: View) -> Mapping[str, str]:
+def part_names(view: PageView) -> Mapping[str, str]:
     """Return words for each part of a score."""
     return {
         "rerank": view.t("reranker", "重排模型"),
@@ -72,7 +72,7 @@ def parts_of(hit: Hit) -> dict[str, float]:
     return {name: hit.parts[name] for name in names if hit.parts.get(name)}
 
 
-def legend(view: View, hits: Sequence[Hit]) -> None:
+def legend(view: PageView, hits: Sequence[Hit]) -> None:
     """Say which colour means which part of a score."""
     found = {name for hit in hits for name in parts_of(hit)}
     names = part_names(view)
@@ -128,7 +128,7 @@ def gradient(pieces: Iterable[tuple[str, float]], rest: str = "transparent") -> 
     return f"linear-gradient(to right, {', '.join([*stops, f'{rest} {100 * at:.2f}% 100%'])})"
 
 
-def hit_row(view: View, place: int, hit: Hit, scale: ScoreScale, note: str = "") -> None:
+def hit_row(view: PageView, place: int, hit: Hit, scale: ScoreScale, note: str = "") -> None:
     """Show a hit. note: why it was left out, if it was."""
     memory, score = hit.memory, figure(hit.score, scale.digits)
     with ui.element("section").classes("panel hit"):
@@ -160,7 +160,7 @@ def hit_row(view: View, place: int, hit: Hit, scale: ScoreScale, note: str = "")
             ui.label(_numbers(view, hit, scale.digits)).classes("numbers")
 
 
-def _source(view: View, place: int, hit: Hit) -> str:
+def _source(view: PageView, place: int, hit: Hit) -> str:
     memory = hit.memory
     said = [f"{place}."]
     if memory.author:
@@ -176,7 +176,7 @@ def _source(view: View, place: int, hit: Hit) -> str:
     return " · ".join(said)
 
 
-def _numbers(view: View, hit: Hit, digits: int) -> str:
+def _numbers(view: PageView, hit: Hit, digits: int) -> str:
     """Return the numbers of a hit as lines: parts, features, provenance, key."""
     names, parts = part_names(view), hit.parts
     lines = [f"{'+' * (value > 0)}{figure(value, digits)}  {names[name]}"
@@ -277,7 +277,7 @@ def _parts(run: str, start: int, wanted: Sequence[str]) -> list[tuple[int, int]]
     return [(start + a, start + b) for a, b in zip(edges[::2], edges[1::2], strict=True)]
 
 
-def relations(view: View, edges: Sequence[Edge]) -> None:
+def relations(view: PageView, edges: Sequence[Edge]) -> None:
     """Show edges of the knowledge graph in one line that opens; each links to the graph."""
     words = [f"{edge.subject} {edge.relation.replace('_', ' ')} {edge.object}" for edge in edges]
     more = len(words) - 1
@@ -290,7 +290,7 @@ def relations(view: View, edges: Sequence[Edge]) -> None:
                 ui.link(f"{text} · {_spell(view, edge)}", target)
 
 
-def _spell(view: View, edge: Edge) -> str:
+def _spell(view: PageView, edge: Edge) -> str:
     since = view.time(edge.valid_from, day_only=True)
     if edge.valid_until is None:
         return view.t(f"since {since}", f"自 {since} 起")

@@ -11,19 +11,19 @@ from shared_core.core.domain import Hit
 from shared_core.recall.ranking import collapsed, relevance
 from shared_core.ui.pages.hit_rows import ScoreScale, hit_row
 from shared_core.ui.pages.question import AskedQuestion
-from shared_core.ui.view import View
+from shared_core.ui.view import PageView
 from shared_core.ui.widgets import kind_name
 
 
 async def read_left_out(
-    view: View, asked: AskedQuestion, shown: Sequence[Hit]
+    view: PageView, asked: AskedQuestion, shown: Sequence[Hit]
 ) -> Callable[[], None]:
     """Ask again without the options that leave memories out; return what shows those."""
     wide = await asked.ask_for_all(view.memory, view.user)
     return partial(_show, view, asked, shown, list(wide))
 
 
-def _show(view: View, asked: AskedQuestion, shown: Sequence[Hit], wide: Sequence[Hit]) -> None:
+def _show(view: PageView, asked: AskedQuestion, shown: Sequence[Hit], wide: Sequence[Hit]) -> None:
     known = {hit.memory.memory_id for hit in shown}
     missing = [
         (place, hit) for place, hit in enumerate(wide, 1) if hit.memory.memory_id not in known
@@ -57,7 +57,7 @@ def _show(view: View, asked: AskedQuestion, shown: Sequence[Hit], wide: Sequence
         ui.link(view.t("Forgetting", "遗忘"), view.link("/forgetting")).classes("quiet")
 
 
-def _reason(view: View, asked: AskedQuestion, hit: Hit, shown: Sequence[Hit]) -> str | None:
+def _reason(view: PageView, asked: AskedQuestion, hit: Hit, shown: Sequence[Hit]) -> str | None:
     """Return which option left a hit out; None if only the limit can have."""
     if asked.kinds and hit.memory.kind not in asked.kinds:
         kind = kind_name(view, hit.memory.kind)

@@ -27,7 +27,7 @@ from shared_core.ui.pages.memory_table import (
     selected_keys,
     unpin_button,
 )
-from shared_core.ui.view import View
+from shared_core.ui.view import PageView
 from shared_core.ui.widgets import empty, kind_name, pages_of, panel, time_machine
 
 PAGE_SIZE: Final = 50
@@ -76,7 +76,7 @@ def day_or_moment(text: str | None, name: str, *, is_last: bool = False) -> date
     return moment + timedelta(days=1) if is_last and len(text) == len("2026-01-01") else moment
 
 
-async def body(view: View) -> None:
+async def body(view: PageView) -> None:
     """Build the page."""
     styles()
     chosen = Chosen(view.params)
@@ -106,7 +106,7 @@ def whole(text: str | None) -> int:
     return min(number, DEEPEST)
 
 
-def _filter_form(view: View, chosen: Chosen) -> None:
+def _filter_form(view: PageView, chosen: Chosen) -> None:
     """Show the filters; they navigate to the address with these filters."""
     params = view.params
     with panel(), ui.element("div").classes("form-line"):
@@ -144,7 +144,7 @@ def _filter_form(view: View, chosen: Chosen) -> None:
             ui.link(view.t("All memories", "全部记忆"), view.link("/memories"))
 
 
-def _new_forms(view: View) -> None:
+def _new_forms(view: PageView) -> None:
     """Show the forms that remember a text, and that forget what is about a name."""
     if not view.may_write:
         return
@@ -159,7 +159,7 @@ def _new_forms(view: View) -> None:
             _forget_about_form(view)
 
 
-def _remember_form(view: View) -> None:
+def _remember_form(view: PageView) -> None:
     text = ui.textarea(view.t("Text", "内容")).props("outlined autogrow").classes("full")
     with ui.element("div").classes("row-line"):
         kind = ui.select(
@@ -187,7 +187,7 @@ def _remember_form(view: View) -> None:
     )  # fmt: skip
 
 
-def _forget_about_form(view: View) -> None:
+def _forget_about_form(view: PageView) -> None:
     topic = ui.input(view.t("A name or a thing, e.g. Theo", "名字或事物，如“小张”")).props(
         "outlined dense"
     ).classes("full")  # fmt: skip
@@ -223,7 +223,7 @@ def _forget_about_form(view: View) -> None:
     )  # fmt: skip
 
 
-def _nothing(view: View, chosen: Chosen, total: int) -> None:
+def _nothing(view: PageView, chosen: Chosen, total: int) -> None:
     if total:
         empty(view.t("This page is past the last memory.", "这一页已超出最后一条记忆。"))
     elif chosen.named:
@@ -239,7 +239,7 @@ def _nothing(view: View, chosen: Chosen, total: int) -> None:
         ))  # fmt: skip
 
 
-def _list(view: View, memories: Sequence[Memory]) -> None:
+def _list(view: PageView, memories: Sequence[Memory]) -> None:
     """Show a page of memories, and what can be done with the selected ones."""
     by_key = {one.key: one for one in memories}
     actions = ui.element("div").classes("row-line")
@@ -278,7 +278,7 @@ def _list(view: View, memories: Sequence[Memory]) -> None:
     follow_selection(view, table, buttons, said)
 
 
-def _pages(view: View, chosen: Chosen, offset: int, total: int) -> None:
+def _pages(view: PageView, chosen: Chosen, offset: int, total: int) -> None:
     reached = min(total, DEEPEST + PAGE_SIZE)
     pages_of(view, "/memories", offset=offset, limit=PAGE_SIZE, total=reached, **chosen.named)
     if total > reached:

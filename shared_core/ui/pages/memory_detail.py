@@ -27,14 +27,14 @@ from shared_core.ui.pages.memory_table import (
 )
 from shared_core.ui.pages.policy_text import FATE_COLOURS, fate_name, policy_name, stage_name
 from shared_core.ui.style import SERIES
-from shared_core.ui.view import View
+from shared_core.ui.view import PageView
 from shared_core.ui.widgets import empty, heading, kind_badge, panel
 
 MOST_TURNS: Final = 30
 """Turns of a provenance that the page shows; the thread shows the rest."""
 
 
-async def body(view: View) -> None:
+async def body(view: PageView) -> None:
     """Build the page of one memory, named by the parameter `key`."""
     styles()
     ui.add_css(CSS)
@@ -62,7 +62,7 @@ async def body(view: View) -> None:
     _value(view, details)
 
 
-def _text(view: View, details: Details) -> None:
+def _text(view: PageView, details: Details) -> None:
     kept = details.curve.kept
     with panel():
         with ui.element("div").classes("row-line"):
@@ -80,7 +80,7 @@ def _text(view: View, details: Details) -> None:
             text.classes("ended")
 
 
-def _actions(view: View, details: Details) -> None:
+def _actions(view: PageView, details: Details) -> None:
     if not view.may_write:
         return
     kept = details.curve.kept
@@ -111,7 +111,7 @@ def named(rows: Sequence[tuple[str, str]]) -> None:
                 ui.label(value).classes("text")
 
 
-def _properties(view: View, details: Details) -> None:
+def _properties(view: PageView, details: Details) -> None:
     memory = details.memory
     rows = [
         (view.t("Occurred (UTC)", "发生时间（UTC）"), view.time(memory.occurred_at)),
@@ -139,7 +139,7 @@ def _properties(view: View, details: Details) -> None:
                 view.link("/timeline", when=day))  # fmt: skip
 
 
-def _retention(view: View, details: Details) -> None:
+def _retention(view: PageView, details: Details) -> None:
     """Show the score over time, the stages to come, and the accesses."""
     curve, detail = details.curve, details.detail
     kept = curve.kept
@@ -158,7 +158,7 @@ def _retention(view: View, details: Details) -> None:
         ui.label(_ahead(view, curve)).classes("text")
 
 
-def _ahead(view: View, curve: RetentionCurve) -> str:
+def _ahead(view: PageView, curve: RetentionCurve) -> str:
     """Return in words what happens to the memory if nobody reads it."""
     if curve.kept.pinned:
         return view.t("It is pinned, so it never fades.", "已固定，不会淡忘。")
@@ -170,7 +170,7 @@ def _ahead(view: View, curve: RetentionCurve) -> str:
     return view.t(f"If nobody reads it, it {said}.", f"若不再读取：{said}。")
 
 
-def _curve(view: View, curve: RetentionCurve) -> dict[str, object]:
+def _curve(view: PageView, curve: RetentionCurve) -> dict[str, object]:
     def points(*, ahead: bool, sure: bool) -> list[list[object]]:
         return [
             [int(one.at.timestamp() * 1000), round(one.score, 4)]
@@ -213,7 +213,7 @@ def _curve(view: View, curve: RetentionCurve) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _reasons(view: View, fact: Fact) -> None:
+def _reasons(view: PageView, fact: Fact) -> None:
     """Show why a fact is held, doubted, or ended."""
     if fact.why is None:
         return
@@ -237,7 +237,7 @@ def _reasons(view: View, fact: Fact) -> None:
                 _reason(view, title, reason)
 
 
-def _reason(view: View, title: str, reason: FactReason) -> None:
+def _reason(view: PageView, title: str, reason: FactReason) -> None:
     ui.label(title).classes("heading")
     for turn in reason.turns:
         quote(view, turn)
@@ -258,7 +258,7 @@ def _reason(view: View, title: str, reason: FactReason) -> None:
                     view.link("/memory", key=reason.fact_key)).classes("quiet")  # fmt: skip
 
 
-def _history(view: View, details: Details) -> None:
+def _history(view: PageView, details: Details) -> None:
     """Show the facts of the same slot: what this one took the place of, and what followed."""
     others = [one for one in details.same_slot if one.memory_id != details.curve.kept.memory_id]
     if not others:
@@ -277,7 +277,7 @@ def _history(view: View, details: Details) -> None:
                     link.classes("ended")
 
 
-def _provenance(view: View, details: Details) -> None:
+def _provenance(view: PageView, details: Details) -> None:
     """Show the turns and the memories that a memory was derived from."""
     turns, bases = details.detail.turns, details.detail.bases
     with panel():
@@ -295,7 +295,7 @@ def _provenance(view: View, details: Details) -> None:
             )).classes("quiet")  # fmt: skip
 
 
-def _turn(view: View, turn: CitedTurn, key: str | None) -> None:
+def _turn(view: PageView, turn: CitedTurn, key: str | None) -> None:
     """Show a turn, its text a link to its page if it is remembered."""
     if key is None or turn.text is None:
         quote(view, turn)
@@ -308,7 +308,7 @@ def _turn(view: View, turn: CitedTurn, key: str | None) -> None:
     ui.link(cut(turn.text), view.link("/memory", key=key)).classes("text")
 
 
-def _derived(view: View, details: Details) -> None:
+def _derived(view: PageView, details: Details) -> None:
     """Show what was derived from a memory; ended memories too."""
     is_turn, derived = details.memory.kind == "episodic", details.detail.derived
     if not derived and not is_turn:
@@ -328,7 +328,7 @@ def _derived(view: View, details: Details) -> None:
             )).classes("quiet")  # fmt: skip
 
 
-def _linked(view: View, one: Memory) -> None:
+def _linked(view: PageView, one: Memory) -> None:
     """Show a memory on a line, its text a link to its page."""
     with ui.element("div").classes("row-line"):
         kind_badge(view, one.kind)
@@ -340,7 +340,7 @@ def _linked(view: View, one: Memory) -> None:
         link.classes("ended")
 
 
-def _value(view: View, details: Details) -> None:
+def _value(view: PageView, details: Details) -> None:
     """Show the value as JSON, as a key-value read returns it."""
     with ui.expansion(view.t("Value as JSON", "JSON 值"), icon="data_object").classes("panel fold"):
         text = json.dumps(details.memory.value, ensure_ascii=False, indent=2, sort_keys=True)

@@ -10,7 +10,7 @@ from shared_core.ports.runs import CitedTurn, Fact
 from shared_core.retention.detail import MemoryDetail
 from shared_core.retention.statistics import RetentionCurve
 from shared_core.ui.pages.memory_table import MOST_OF_A_THREAD
-from shared_core.ui.view import View
+from shared_core.ui.view import PageView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Details:
         return self.detail.fact
 
 
-async def details_of(view: View, key: str) -> Details:
+async def details_of(view: PageView, key: str) -> Details:
     """Return a memory by its key or id. Raises NotFound for an unknown one."""
     memory = view.memory
     detail = await memory.memory(view.user, key)
@@ -47,7 +47,7 @@ async def details_of(view: View, key: str) -> Details:
     )
 
 
-async def _keys(view: View, turns: Sequence[CitedTurn]) -> Mapping[Turn, str]:
+async def _keys(view: PageView, turns: Sequence[CitedTurn]) -> Mapping[Turn, str]:
     """Return the keys of turns, by thread and event id; a forgotten or faded one has none."""
     found: dict[Turn, str] = {}
     for thread_id in dict.fromkeys(one.thread_id for one in turns):

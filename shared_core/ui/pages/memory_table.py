@@ -12,7 +12,7 @@ from nicegui import ui
 from shared_core.core.domain import Memory, MemoryKind, ThreadId
 from shared_core.ui.actions import action_button
 from shared_core.ui.style import COLOURS
-from shared_core.ui.view import View
+from shared_core.ui.view import PageView
 from shared_core.ui.widgets import kind_name
 
 MOST_CHARACTERS: Final = 280
@@ -60,7 +60,7 @@ CELLS: Final[Mapping[str, str]] = {
 
 
 def row_of(
-    view: View,
+    view: PageView,
     *,
     key: str,
     kind: MemoryKind,
@@ -95,7 +95,7 @@ def cut(text: str, characters: int = MOST_CHARACTERS) -> str:
 
 
 def selectable_table(
-    view: View, columns: Sequence[tuple[str, str]], rows: Sequence[dict[str, object]]
+    view: PageView, columns: Sequence[tuple[str, str]], rows: Sequence[dict[str, object]]
 ) -> ui.table:
     """Show memories, each with a box to select it where something may be changed.
 
@@ -131,7 +131,7 @@ def selected_keys(table: ui.table) -> list[str]:
 
 
 def follow_selection(
-    view: View, table: ui.table, buttons: Sequence[ui.button | None], said: ui.label
+    view: PageView, table: ui.table, buttons: Sequence[ui.button | None], said: ui.label
 ) -> None:
     """Enable the buttons while a memory is selected, and say how many are."""
 
@@ -150,13 +150,13 @@ def follow_selection(
     changed()
 
 
-def counted(view: View, number: int) -> str:
+def counted(view: PageView, number: int) -> str:
     """Return "1 memory" or "2 memories"."""
     return view.t(f"{number:,} memor{'y' if number == 1 else 'ies'}", f"{number:,} 条记忆")
 
 
 def forget_button(
-    view: View, chosen: Callable[[], Sequence[str]], derived: Callable[[], Awaitable[str]]
+    view: PageView, chosen: Callable[[], Sequence[str]], derived: Callable[[], Awaitable[str]]
 ) -> ui.button | None:
     """Show the button that forgets memories for good.
 
@@ -183,7 +183,7 @@ def forget_button(
     )
 
 
-def no_way_back(view: View) -> str:
+def no_way_back(view: PageView) -> str:
     """Say that a forget cannot be undone, and how to keep a copy first."""
     command = f"hippocampus export {shlex.quote(view.user.app)} {shlex.quote(view.user.user)}"
     return view.t(
@@ -193,7 +193,7 @@ def no_way_back(view: View) -> str:
     )
 
 
-def pin_button(view: View, chosen: Callable[[], Sequence[str]]) -> ui.button | None:
+def pin_button(view: PageView, chosen: Callable[[], Sequence[str]]) -> ui.button | None:
     """Show the button that pins memories."""
 
     async def do() -> str:
@@ -209,7 +209,7 @@ def pin_button(view: View, chosen: Callable[[], Sequence[str]]) -> ui.button | N
     )  # fmt: skip
 
 
-def unpin_button(view: View, chosen: Callable[[], Sequence[str]]) -> ui.button | None:
+def unpin_button(view: PageView, chosen: Callable[[], Sequence[str]]) -> ui.button | None:
     """Show the button that lets pinned memories fade again."""
 
     async def do() -> str:
@@ -228,7 +228,7 @@ def unpin_button(view: View, chosen: Callable[[], Sequence[str]]) -> ui.button |
     )  # fmt: skip
 
 
-def revive_button(view: View, chosen: Callable[[], Sequence[str]]) -> ui.button | None:
+def revive_button(view: PageView, chosen: Callable[[], Sequence[str]]) -> ui.button | None:
     """Show the button that brings faded memories back."""
 
     async def do() -> str:
@@ -249,7 +249,7 @@ def revive_button(view: View, chosen: Callable[[], Sequence[str]]) -> ui.button 
     )  # fmt: skip
 
 
-async def goes_along(view: View, chosen: Sequence[Memory]) -> str:
+async def goes_along(view: PageView, chosen: Sequence[Memory]) -> str:
     """Return what else goes if memories are forgotten: what was derived from turns among them."""
     turns = [one for one in chosen if one.kind == "episodic" and one.thread_id]
     if not turns:
@@ -274,7 +274,7 @@ async def goes_along(view: View, chosen: Sequence[Memory]) -> str:
     return "\n".join([first, *lines])
 
 
-async def derived_from(view: View, turns: Sequence[Memory]) -> list[Memory]:
+async def derived_from(view: PageView, turns: Sequence[Memory]) -> list[Memory]:
     """Return the memories that were derived from turns, in recall now."""
     events: dict[ThreadId, set[str]] = {}
     for one in turns:

@@ -21,7 +21,7 @@ from shared_core.ui.pages import overview_numbers as numbers
 from shared_core.ui.pages.hit_rows import DETAILS_STYLE, gradient
 from shared_core.ui.pages.overview_numbers import Days, FadingCounts, Step, Whose
 from shared_core.ui.style import COLOURS, SERIES
-from shared_core.ui.view import View
+from shared_core.ui.view import PageView
 from shared_core.ui.widgets import guarded, heading, kind_name, panel, table
 
 OVERVIEW_STYLE: Final = """
@@ -41,7 +41,7 @@ STEPS: Final = {"day": 60, "week": 53, "month": 13}
 STATUS_COLOURS: Final = {"ok": "#009E73", "note": "#E69F00", "problem": "#D55E00"}
 
 
-async def body(view: View) -> None:
+async def body(view: PageView) -> None:
     """Build the page; everything that is read from the memory is filled in afterwards."""
     ui.add_css(DETAILS_STYLE + OVERVIEW_STYLE)
     _Overview(view, numbers.whose(view)).build()
@@ -63,7 +63,7 @@ class _Tile:
 class _Overview:
     """The parts of the page."""
 
-    def __init__(self, view: View, of: Whose) -> None:
+    def __init__(self, view: PageView, of: Whose) -> None:
         self.view, self.of = view, of
 
     def build(self) -> None:
@@ -260,7 +260,7 @@ class _Overview:
         button.on_click(guarded(view, run))
 
 
-def _about(view: View, report: StorageReport) -> Iterable[tuple[str, str]]:
+def _about(view: PageView, report: StorageReport) -> Iterable[tuple[str, str]]:
     """Yield labels and values about the engine; the place of the database for its owner alone."""
     t = view.t
     yield t("Engine", "引擎"), f"{report.engine} {report.server_version}"
@@ -292,7 +292,7 @@ def _counts(rows: Iterable[tuple[str, int, str]]) -> None:
             bar.style(f"background: {gradient([(colour, count / most)], 'var(--line)')}")
 
 
-def _ages(view: View, days: Days) -> None:
+def _ages(view: PageView, days: Days) -> None:
     t = view.t
     names = [
         t("today", "今天"), t("up to 7 days", "7 天内"), t("up to 30 days", "30 天内"),
@@ -304,7 +304,7 @@ def _ages(view: View, days: Days) -> None:
     _counts(rows)
 
 
-def _growth(view: View, days: Days, some: str) -> None:
+def _growth(view: PageView, days: Days, some: str) -> None:
     """Show the memories by day, week or month, as a chart and as a table."""
     t = view.t
     names = {
@@ -354,7 +354,7 @@ def _chart(names: Sequence[str], counts: Sequence[int]) -> None:
     ).classes("growth").props("aria-hidden=true")  # fmt: skip
 
 
-def _nothing(view: View) -> None:
+def _nothing(view: PageView) -> None:
     ui.label(
         view.t("Nothing yet. Memories appear once an agent stores turns here; to try it:"
                " hippocampus demo --keep.",
@@ -362,7 +362,7 @@ def _nothing(view: View) -> None:
     ).classes("quiet")  # fmt: skip
 
 
-def _findings(view: View, findings: Sequence[HealthFinding]) -> None:
+def _findings(view: PageView, findings: Sequence[HealthFinding]) -> None:
     """Show what the doctor found, problems first."""
     words = {
         "ok": view.t("✓ well", "✓ 正常"),

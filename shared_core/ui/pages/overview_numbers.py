@@ -16,7 +16,7 @@ from shared_core.core.retention_policy import FATES, Fate
 from shared_core.engine import MemoryEngine
 from shared_core.ports.jobs import JobRecord, JobStatus
 from shared_core.retention.statistics import RetentionStats
-from shared_core.ui.view import View
+from shared_core.ui.view import PageView
 
 Step = Literal["day", "week", "month"]
 MOST_USERS: Final = 1_000
@@ -41,7 +41,7 @@ class Whose:
     app: str | None
 
 
-def whose(view: View) -> Whose:
+def whose(view: PageView) -> Whose:
     """Return the chosen user, or all that the visitor may see."""
     if view.scope is not None:
         return Whose((view.scope,), None)

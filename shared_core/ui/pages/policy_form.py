@@ -13,7 +13,7 @@ from shared_core.core.retention_policy import POLICIES, RetentionPolicy, Rules
 from shared_core.ui.actions import action_button
 from shared_core.ui.pages.memory_table import counted
 from shared_core.ui.pages.policy_text import Levels, in_words, preset_name
-from shared_core.ui.view import View
+from shared_core.ui.view import PageView
 from shared_core.ui.widgets import kind_name
 
 INHERIT: Final = "inherit"
@@ -22,7 +22,7 @@ APP: Final = "app"
 EVERYONE: Final = "everyone"
 
 
-def policy_forms(view: View, rules: Rules, levels: Levels) -> None:
+def policy_forms(view: PageView, rules: Rules, levels: Levels) -> None:
     """Show the forms. rules: in force for the user."""
     if not view.may_write:
         return
@@ -39,7 +39,7 @@ def policy_forms(view: View, rules: Rules, levels: Levels) -> None:
 class _Target:
     """The level whose policy a form changes: the user, the application, or everyone."""
 
-    def __init__(self, view: View, level: ui.select | None, levels: Levels) -> None:
+    def __init__(self, view: PageView, level: ui.select | None, levels: Levels) -> None:
         self._view, self._level, self._levels = view, level, levels
 
     @property
@@ -111,7 +111,7 @@ class _Target:
         action_button(view, label, icon=icon, will=will, do=do)
 
 
-def _level_choice(view: View) -> ui.select | None:
+def _level_choice(view: PageView) -> ui.select | None:
     """Show whose policy is changed, to a visitor who may change more than one user's."""
     if view.caller.users is not None:
         return None
@@ -128,7 +128,7 @@ def _level_choice(view: View) -> ui.select | None:
     )
 
 
-def _preset_form(view: View, target: _Target) -> None:
+def _preset_form(view: PageView, target: _Target) -> None:
     names = {name: preset_name(view, name) for name in POLICIES}
     names[INHERIT] = view.t("Inherit from the level above", "沿用上一级")
     ui.label(view.t("A preset for all kinds", "所有类型使用预设")).classes("heading")
@@ -175,7 +175,7 @@ def _preset_form(view: View, target: _Target) -> None:
     target.action(view.t("Set the preset", "应用预设"), "done", what, policy, kinds_kept)
 
 
-def _kind_form(view: View, rules: Rules, target: _Target) -> None:
+def _kind_form(view: PageView, rules: Rules, target: _Target) -> None:
     ui.label(view.t("The rule of one kind", "单个类型的规则")).classes("heading")
     ui.label(view.t("The rules of other kinds stay.", "其他类型的规则不变。")).classes("quiet")
     kinds = {one: kind_name(view, one) for one in get_args(MemoryKind)}
@@ -213,7 +213,7 @@ def _kind_form(view: View, rules: Rules, target: _Target) -> None:
     target.action(view.t("Set the rule", "应用规则"), "done", what, policy)
 
 
-def _numbers(view: View) -> list[tuple[str, str, float | None, float]]:
+def _numbers(view: PageView) -> list[tuple[str, str, float | None, float]]:
     """Return name, label, most and step of the numbers of a rule."""
     archived = view.t("Archived below; empty: never", "归档阈值；留空则从不")
     erased = view.t("Erased below; empty: never", "删除阈值；留空则从不")

@@ -11,7 +11,7 @@ from shared_core.core.decay import days_between, initial_strength, next_stage_at
 from shared_core.core.domain import MemoryKind
 from shared_core.core.retention_policy import POLICIES, Fate, RetentionPolicy, Rules, Stage
 from shared_core.retention.cleanup import Fading
-from shared_core.ui.view import View
+from shared_core.ui.view import PageView
 from shared_core.ui.widgets import kind_name
 
 FATE_COLOURS: Final[Mapping[Fate, str]] = {
@@ -22,7 +22,7 @@ POINTS: Final = 120
 MOST_DAYS: Final = 3650.0
 
 
-def stage_name(view: View, stage: Stage) -> str:
+def stage_name(view: PageView, stage: Stage) -> str:
     """Return the word for a stage."""
     return {
         "kept": view.t("in recall", "可检索"),
@@ -31,7 +31,7 @@ def stage_name(view: View, stage: Stage) -> str:
     }[stage]
 
 
-def fate_name(view: View, fate: Fate) -> str:
+def fate_name(view: PageView, fate: Fate) -> str:
     """Return the words for what happens to a memory."""
     return {
         "demoted": view.t("fades out of recall", "淡忘（退出检索）"),
@@ -40,7 +40,7 @@ def fate_name(view: View, fate: Fate) -> str:
     }[fate]
 
 
-def policy_name(view: View, rule: RetentionPolicy | None) -> str:
+def policy_name(view: PageView, rule: RetentionPolicy | None) -> str:
     """Return the name of a preset, or that a rule is none of them."""
     if rule is None:
         return view.t("never fades", "永不淡忘")
@@ -48,7 +48,7 @@ def policy_name(view: View, rule: RetentionPolicy | None) -> str:
     return preset_name(view, found) if found else view.t("own rule", "自定义")
 
 
-def preset_name(view: View, name: str) -> str:
+def preset_name(view: PageView, name: str) -> str:
     """Return the name of a preset, with its Chinese word on a Chinese page."""
     words = {
         "default": "默认", "high-interaction": "高频互动", "low-interaction": "低频互动",
@@ -57,7 +57,7 @@ def preset_name(view: View, name: str) -> str:
     return view.t(name, f"{words.get(name, name)}（{name}）")
 
 
-def stage_rule(view: View, threshold: float | None, days: float) -> str:
+def stage_rule(view: PageView, threshold: float | None, days: float) -> str:
     """Return when memories leave a later stage."""
     if threshold is None:
         return view.t("never", "从不")
@@ -67,7 +67,7 @@ def stage_rule(view: View, threshold: float | None, days: float) -> str:
                   f"{days:g} 天后，且得分低于 {threshold:g}")  # fmt: skip
 
 
-def in_words(view: View, rules: Rules) -> str:
+def in_words(view: PageView, rules: Rules) -> str:
     """Return rules on one line, e.g. "turn: default, fact: never fades"."""
     said = [
         f"{kind_name(view, kind)}: {_exactly(view, rules[kind])}"
@@ -77,7 +77,7 @@ def in_words(view: View, rules: Rules) -> str:
     return view.t(", ", "，").join(said) or view.t("nothing", "无")
 
 
-def _exactly(view: View, rule: RetentionPolicy | None) -> str:
+def _exactly(view: PageView, rule: RetentionPolicy | None) -> str:
     """Return the name of a preset, or the numbers of a rule that is none."""
     name = policy_name(view, rule)
     if rule is None or rule in POLICIES.values():
@@ -106,7 +106,7 @@ class Levels:
     app: Rules
     everyone: Rules
 
-    def source(self, view: View, kind: MemoryKind) -> str:
+    def source(self, view: PageView, kind: MemoryKind) -> str:
         """Return where the policy of a kind comes from."""
         if kind in self.user:
             return view.t("set for this user", "为该用户设置")
@@ -117,7 +117,7 @@ class Levels:
         return view.t("built in", "内置默认")
 
 
-async def levels_of(view: View) -> Levels:
+async def levels_of(view: PageView) -> Levels:
     """Read the policies of each level."""
     retention = view.memory.retention
     return Levels(
@@ -178,7 +178,7 @@ def _stages(rule: RetentionPolicy, strength: float) -> list[tuple[float, Fate]]:
     return found
 
 
-def fade_in_words(view: View, fade: Fade) -> str:
+def fade_in_words(view: PageView, fade: Fade) -> str:
     """Return what a curve shows, e.g. "turn, summary: fades out of recall after 19.5 days"."""
     kinds = view.t(", ", "、").join(kind_name(view, kind) for kind in fade.kinds)
     stages = [
@@ -194,7 +194,7 @@ def fade_in_words(view: View, fade: Fade) -> str:
     return view.t(f"{kinds}: {said}.", f"{kinds}：{said}。")
 
 
-def why_due(view: View, one: Fading, now: datetime) -> str:
+def why_due(view: PageView, one: Fading, now: datetime) -> str:
     """Return why a memory is due to leave its stage."""
     kept = one.kept
     rule = kept.rule or RetentionPolicy()

@@ -15,7 +15,7 @@ from shared_core.ui.frame import Page
 from shared_core.ui.pages.known_threads import known_threads, thread_field
 from shared_core.ui.pages.privacy_tokens import tokens_part
 from shared_core.ui.pages.privacy_transfer import export_part, import_part
-from shared_core.ui.view import View
+from shared_core.ui.view import PageView
 from shared_core.ui.widgets import empty, heading, panel
 
 MOST_SHOWN: Final = 50
@@ -24,7 +24,7 @@ MOST_USERS: Final = 100
 """Maximum number of users of a token whose receipts are read, each with a query."""
 
 
-async def body(view: View) -> None:
+async def body(view: PageView) -> None:
     """Build the page."""
     heading(view.t("Export", "导出"))
     export_part(view)
@@ -40,7 +40,7 @@ async def body(view: View) -> None:
         await tokens_part(view)
 
 
-async def _erase_part(view: View) -> None:
+async def _erase_part(view: PageView) -> None:
     """Show what an erasure does, and the buttons for the chosen user or one of their threads."""
     if view.scope is None:
         empty(
@@ -65,7 +65,7 @@ async def _erase_part(view: View) -> None:
             _erase_button(view, thread)
 
 
-def _erase_button(view: View, thread: str | None) -> None:
+def _erase_button(view: PageView, thread: str | None) -> None:
     user, app = view.user.user, view.user.app
 
     async def do() -> str:
@@ -99,7 +99,7 @@ def _erase_button(view: View, thread: str | None) -> None:
     action_button(view, label, icon="delete_forever", will=will, do=do, dangerous=True, typed=user)
 
 
-def _receipt_text(view: View, receipt: ErasureReceipt) -> str:
+def _receipt_text(view: PageView, receipt: ErasureReceipt) -> str:
     rows = "\n".join(f"• {count:,} {table}" for table, count in sorted(receipt.counts.items()))
     return (
         view.t("Erased for good. Rows by table:\n", "已永久清除。各数据表的行数：\n")
@@ -109,7 +109,7 @@ def _receipt_text(view: View, receipt: ErasureReceipt) -> str:
     )
 
 
-async def _receipts_part(view: View) -> None:
+async def _receipts_part(view: PageView) -> None:
     """Show the receipts of the chosen user, or of all users whom the visitor may see."""
     of_all = view.scope is None or view.params.get("receipts") == "all"
     found = await _receipts(view, of_all=of_all)
@@ -142,7 +142,7 @@ async def _receipts_part(view: View) -> None:
         ))  # fmt: skip
 
 
-async def _receipts(view: View, *, of_all: bool) -> Sequence[ErasureReceipt]:
+async def _receipts(view: PageView, *, of_all: bool) -> Sequence[ErasureReceipt]:
     app, users = view.caller.app, view.caller.users
     if not of_all:
         return await view.memory.erasures(view.user)
@@ -154,7 +154,7 @@ async def _receipts(view: View, *, of_all: bool) -> Sequence[ErasureReceipt]:
     return sorted(found, key=lambda one: one.completed_at, reverse=True)
 
 
-def _receipt(view: View, receipt: ErasureReceipt) -> None:
+def _receipt(view: PageView, receipt: ErasureReceipt) -> None:
     """Show a receipt: when, of whom, which rows, and whether it is as it was written."""
     with panel():
         with ui.element("div").classes("row-line"):

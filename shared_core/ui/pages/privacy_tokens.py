@@ -11,7 +11,7 @@ from nicegui import ui
 from shared_core.errors import InvalidInput
 from shared_core.ports.api_tokens import ApiToken
 from shared_core.ui.actions import ActionOutcome, action_button
-from shared_core.ui.view import View
+from shared_core.ui.view import PageView
 from shared_core.ui.widgets import empty, panel
 
 MOST_SHOWN: Final = 100
@@ -20,7 +20,7 @@ SPANS: Final = (1, 7, 30, 90, 365)
 """Days after which a new token expires, to choose from."""
 
 
-async def tokens_part(view: View) -> None:
+async def tokens_part(view: PageView) -> None:
     """Show the tokens of the visitor's application, or of all, and the form for a new one."""
     found = await view.memory.tokens.list(view.caller.app)
     ui.label(view.t(
@@ -45,12 +45,12 @@ async def tokens_part(view: View) -> None:
         ))  # fmt: skip
 
 
-def _own(view: View, found: Sequence[ApiToken]) -> ApiToken | None:
+def _own(view: PageView, found: Sequence[ApiToken]) -> ApiToken | None:
     """Return the token that the visitor has logged in with."""
     return next((one for one in found if one.token_id == view.caller.token_id), None)
 
 
-def _form(view: View, *, own: ApiToken | None, is_first: bool) -> None:
+def _form(view: PageView, *, own: ApiToken | None, is_first: bool) -> None:
     """Show the form for a new token. own: the visitor's; no new one may outlive it."""
     with panel():
         if is_first:
@@ -95,13 +95,13 @@ def _form(view: View, *, own: ApiToken | None, is_first: bool) -> None:
             )
 
 
-def _default_app(view: View) -> str:
+def _default_app(view: PageView) -> str:
     if view.caller.app is not None:
         return view.caller.app
     return view.scope.app if view.scope is not None else view.caller.default_app
 
 
-def _first_warning(view: View) -> str:
+def _first_warning(view: PageView) -> str:
     return view.t(
         "⚠ Until the first token exists, everybody on this machine may use the memory without one. "
         "From then on this inspector and the HTTP API ask for a token, here too: copy the new "
@@ -111,7 +111,7 @@ def _first_warning(view: View) -> str:
     )
 
 
-def _what_opens(view: View, app: str, users: str, *, is_first: bool) -> str:
+def _what_opens(view: PageView, app: str, users: str, *, is_first: bool) -> str:
     names = [line.strip() for line in (users or "").splitlines() if line.strip()]
     if names:
         shown = ", ".join(names)
@@ -127,7 +127,7 @@ def _what_opens(view: View, app: str, users: str, *, is_first: bool) -> str:
     return what + (f"\n{_first_warning(view)}" if is_first else "")
 
 
-def _expiry(view: View, days: str, own: ApiToken | None) -> datetime | None:
+def _expiry(view: PageView, days: str, own: ApiToken | None) -> datetime | None:
     """Return when a new token expires. Raises InvalidInput if it would outlive the visitor's."""
     until = None if days == "never" else datetime.now(UTC) + timedelta(days=int(days))
     end = own.expires_at if own is not None else None
@@ -140,7 +140,7 @@ def _expiry(view: View, days: str, own: ApiToken | None) -> datetime | None:
     return until
 
 
-def _token(view: View, token: ApiToken, now: datetime) -> None:
+def _token(view: PageView, token: ApiToken, now: datetime) -> None:
     """Show a token, and the button that revokes it."""
     with panel():
         with ui.element("div").classes("row-line"):
@@ -161,7 +161,7 @@ def _token(view: View, token: ApiToken, now: datetime) -> None:
             _revoke_button(view, token)
 
 
-def _state(view: View, token: ApiToken, now: datetime) -> str:
+def _state(view: PageView, token: ApiToken, now: datetime) -> str:
     if token.revoked_at is not None:
         return view.t("revoked ", "已吊销 ") + view.time(token.revoked_at)
     if token.expires_at is None:
@@ -172,7 +172,7 @@ def _state(view: View, token: ApiToken, now: datetime) -> str:
     return view.t(f"valid until {at}", f"有效至 {at}")
 
 
-def _revoke_button(view: View, token: ApiToken) -> None:
+def _revoke_button(view: PageView, token: ApiToken) -> None:
     async def do() -> str:
         await view.memory.tokens.revoke(token.token_id)
         return view.t(

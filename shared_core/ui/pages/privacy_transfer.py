@@ -25,7 +25,7 @@ from shared_core.ports.transfer import ExportScope
 from shared_core.transfer.lines import LineReader
 from shared_core.transfer.service import ImportedLines, opened
 from shared_core.ui.actions import action_button
-from shared_core.ui.view import Inspector, View, view_of
+from shared_core.ui.view import Inspector, PageView, view_of
 from shared_core.ui.widgets import empty, guarded, heading, panel
 
 EXPORT: Final = "/export"
@@ -36,7 +36,7 @@ _UNSAFE: Final = re.compile(r"[^\w.-]+")
 """What a name of a file should not hold."""
 
 
-def export_part(view: View) -> None:
+def export_part(view: PageView) -> None:
     """Show the downloads of the chosen user, and of the application."""
     app = view.caller.app or (view.scope.app if view.scope else None)
     if view.scope is None and (app is None or view.caller.users is not None):
@@ -64,7 +64,7 @@ def export_part(view: View) -> None:
                 )  # fmt: skip
 
 
-def _download(view: View, label: str, **params: object) -> None:
+def _download(view: PageView, label: str, **params: object) -> None:
     button = ui.button(label, icon="download").props("outline no-caps dense")
     button.props["href"] = view.link(EXPORT, **params)
 
@@ -85,7 +85,7 @@ def register_download() -> None:
     nicegui.app.add_api_route(EXPORT, download, methods=["GET"], include_in_schema=False)
 
 
-async def _exported(view: View, running: RunningExports) -> Response:
+async def _exported(view: PageView, running: RunningExports) -> Response:
     """Return the answer that streams the export which the parameters of an address name."""
     app = None
     if view.params.get("whole") == "true":
@@ -127,7 +127,7 @@ class Upload:
     rows: Counter[str]
 
 
-def import_part(view: View) -> None:
+def import_part(view: PageView) -> None:
     """Show the field for an export; what it holds is shown before anything is written."""
     with panel():
         ui.label(view.t(
@@ -195,7 +195,7 @@ def _checked(folder: tempfile.TemporaryDirectory[str], path: Path) -> Upload:
     return Upload(folder, path, reader.header.export_scope, reader.header.model is not None, rows)
 
 
-def check_owner(view: View, of: ExportScope) -> None:
+def check_owner(view: PageView, of: ExportScope) -> None:
     """Raise ProblemError if the visitor may not write the data of this export."""
     if of.user is not None:
         view.caller.scope(of.user, of.app)
@@ -209,7 +209,7 @@ def check_owner(view: View, of: ExportScope) -> None:
         )  # fmt: skip
 
 
-def _show_upload(view: View, upload: Upload) -> None:
+def _show_upload(view: PageView, upload: Upload) -> None:
     """Show what an export holds, and the button that imports it."""
     of = upload.of
     whose = view.t(f"application {of.app}, all users", f"应用 {of.app}，所有用户")
@@ -256,7 +256,7 @@ def _show_upload(view: View, upload: Upload) -> None:
         )
 
 
-def imported(view: View, done: ImportedLines) -> str:
+def imported(view: PageView, done: ImportedLines) -> str:
     """Say what an import has done."""
     lines = [
         view.t(f"{done.written:,} rows written", f"写入 {done.written:,} 行"),

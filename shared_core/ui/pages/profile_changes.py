@@ -10,7 +10,7 @@ from typing import Final, Literal
 from nicegui import ui
 
 from shared_core.profiles.repository import ProfileDiff
-from shared_core.ui.view import View
+from shared_core.ui.view import PageView
 
 Sign = Literal["", "+", "-"]
 WORD: Final = re.compile(r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+|\s+|[^\w\s]")
@@ -39,14 +39,14 @@ def word_changes(old: str, new: str) -> Iterator[tuple[Sign, str]]:
             yield "+", "".join(after[begin:end])
 
 
-def show_words(view: View, old: str, new: str) -> None:
+def show_words(view: PageView, old: str, new: str) -> None:
     """Show two texts as one, with marks for what was removed and added."""
     with ui.element("div").classes("changes"):
         for sign, text in word_changes(old, new):
             _part(view, sign, f"[{sign} {text.strip()}]" if sign else text)
 
 
-def show_lists(view: View, title: str, removed: Sequence[str], added: Sequence[str]) -> None:
+def show_lists(view: PageView, title: str, removed: Sequence[str], added: Sequence[str]) -> None:
     """Show the removed and added texts of a list, a line each; nothing if there is none."""
     if not removed and not added:
         return
@@ -58,7 +58,7 @@ def show_lists(view: View, title: str, removed: Sequence[str], added: Sequence[s
             _part(view, sign, f"{sign} {text}")
 
 
-def _part(view: View, sign: Sign, text: str) -> None:
+def _part(view: PageView, sign: Sign, text: str) -> None:
     label = ui.label(text)
     if sign == "+":
         label.classes("added").props["title"] = view.t("added", "新增")

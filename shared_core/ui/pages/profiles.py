@@ -21,7 +21,7 @@ from shared_core.ui.actions import action_button
 from shared_core.ui.frame import Page
 from shared_core.ui.pages.cells import Cell, folded, grid, kept, styles, text_input, text_of
 from shared_core.ui.pages.profile_changes import CSS, is_empty, show_lists, show_words
-from shared_core.ui.view import View
+from shared_core.ui.view import PageView
 from shared_core.ui.widgets import empty, heading, panel
 
 PATH: Final = "/profiles"
@@ -30,7 +30,7 @@ PARAMS: Final = ("subject", "agent_id", "version", "from_version", "to_version")
 """What the address of this page says, besides the user."""
 
 
-async def body(view: View) -> None:
+async def body(view: PageView) -> None:
     """Build the page."""
     styles()
     ui.add_css(CSS)
@@ -57,12 +57,12 @@ async def body(view: View) -> None:
     _update(view, profile)
 
 
-def here(view: View, **changed: object) -> str:
+def here(view: PageView, **changed: object) -> str:
     """Return the address of this page with some of its parameters changed; None leaves one out."""
     return view.link(PATH, **kept(view, PARAMS) | changed)
 
 
-def _number(view: View, name: str) -> int | None:
+def _number(view: PageView, name: str) -> int | None:
     text = view.params.get(name, "")
     if not text:
         return None
@@ -72,7 +72,7 @@ def _number(view: View, name: str) -> int | None:
     return int(text)
 
 
-def _choice(view: View, profile: AgentProfile) -> None:
+def _choice(view: PageView, profile: AgentProfile) -> None:
     """Show whose profile it is, and lead to another one."""
     subjects = {
         "user": view.t("the user", "用户"), "agent": view.t("the agent itself", "智能体自身"),
@@ -93,7 +93,7 @@ def _choice(view: View, profile: AgentProfile) -> None:
         ui.button(view.t("Show", "查看"), on_click=show).props("no-caps outline")
 
 
-def _paragraph(view: View, shown: Memory, newest: int) -> None:
+def _paragraph(view: PageView, shown: Memory, newest: int) -> None:
     """Show a version: the paragraph, its statements and events with their turns, the findings."""
     with panel():
         heading(view.t(f"Version {shown.version}", f"第 {shown.version} 版"))
@@ -112,7 +112,7 @@ def _paragraph(view: View, shown: Memory, newest: int) -> None:
         _findings(view, shown)
 
 
-def _statements(view: View, title: str, statements: Sequence[Statement]) -> None:
+def _statements(view: PageView, title: str, statements: Sequence[Statement]) -> None:
     if not statements:
         return
     columns = (view.t("statement", "陈述"), view.t("since", "自"), view.t("until", "至"),
@@ -133,7 +133,7 @@ def _statements(view: View, title: str, statements: Sequence[Statement]) -> None
     grid(columns, rows, title)
 
 
-def _threads(view: View, turns: Sequence[Turn], *, told: bool) -> str | list[Cell]:
+def _threads(view: PageView, turns: Sequence[Turn], *, told: bool) -> str | list[Cell]:
     """Return links to the threads of turns."""
     threads = dict.fromkeys(str(thread) for thread, _ in turns)
     if not threads:
@@ -141,7 +141,7 @@ def _threads(view: View, turns: Sequence[Turn], *, told: bool) -> str | list[Cel
     return [Cell(one, view.link("/memories", thread=one)) for one in threads]
 
 
-def _events(view: View, shown: Memory) -> None:
+def _events(view: PageView, shown: Memory) -> None:
     events = shown.event_memory.events
     if not events:
         return
@@ -161,7 +161,7 @@ def _events(view: View, shown: Memory) -> None:
     grid((view.t("when", "时间"), view.t("event", "事件"), view.t("said in", "出处")), rows, title)
 
 
-def _findings(view: View, shown: Memory) -> None:
+def _findings(view: PageView, shown: Memory) -> None:
     """Show what was concluded, how sure it is, and from which words."""
     if not shown.mind.findings:
         return
@@ -193,7 +193,7 @@ def _findings(view: View, shown: Memory) -> None:
 
 
 async def _difference(
-    view: View, profile: AgentProfile, versions: Sequence[ProfileVersion]
+    view: PageView, profile: AgentProfile, versions: Sequence[ProfileVersion]
 ) -> None:
     """Show what changed between two versions: by default the newest and the one before it."""
     numbers = [one.version for one in versions]
@@ -226,7 +226,7 @@ async def _difference(
 
 
 def _versions(
-    view: View, profile: AgentProfile, versions: Sequence[ProfileVersion], shown: int
+    view: PageView, profile: AgentProfile, versions: Sequence[ProfileVersion], shown: int
 ) -> None:
     """Show the list of versions, and roll back to the one that is shown."""
     columns = (
@@ -255,7 +255,7 @@ def _versions(
                             "打开较早的版本，即可回滚到该版本。")).classes("quiet")  # fmt: skip
 
 
-def _rollback(view: View, profile: AgentProfile, version: int, newest: int) -> None:
+def _rollback(view: PageView, profile: AgentProfile, version: int, newest: int) -> None:
     async def do() -> str:
         known = await profile.rollback(version)
         return view.t(
@@ -278,7 +278,7 @@ def _rollback(view: View, profile: AgentProfile, version: int, newest: int) -> N
         )  # fmt: skip
 
 
-def _update(view: View, profile: AgentProfile) -> None:
+def _update(view: PageView, profile: AgentProfile) -> None:
     """Show the form that updates the profile from a conversation."""
     if not view.may_write:
         return
@@ -309,7 +309,7 @@ def _update(view: View, profile: AgentProfile) -> None:
             )  # fmt: skip
 
 
-async def _updated(view: View, profile: AgentProfile, text: str, name: str) -> str:
+async def _updated(view: PageView, profile: AgentProfile, text: str, name: str) -> str:
     """Update the profile; return what was done and how to undo it."""
     if not text.strip():
         raise InvalidInput(view.t("the conversation is empty: paste one message per line",

@@ -7,7 +7,7 @@ from typing import Final
 
 from shared_core.core.domain import USER
 from shared_core.nlp.slots import ABOUT, FAVOURITE, RELATION
-from shared_core.ui.view import View
+from shared_core.ui.view import PageView
 
 SLOTS: Final[Mapping[str, tuple[str, str]]] = {
     "name": ("Name", "名字"),
@@ -112,7 +112,7 @@ def slot_order(slot: str) -> tuple[int, str]:
     return _ORDER.get(own.partition(".")[0], len(_ORDER)), own
 
 
-def slot_label(view: View, slot: str) -> str:
+def slot_label(view: PageView, slot: str) -> str:
     """Return the words for a slot, without its subject."""
     own = split_slot(slot)[1]
     first, _, rest = own.partition(".")
@@ -124,13 +124,13 @@ def slot_label(view: View, slot: str) -> str:
     return view.t(english, chinese)
 
 
-def kin_label(view: View, kin: str) -> str:
+def kin_label(view: PageView, kin: str) -> str:
     """Return the word for a relative, friend or pet."""
     words = kin.replace("_", " ")
     return view.t(words[:1].upper() + words[1:], KIN.get(kin, words))
 
 
-def subject_label(view: View, subject: str, names: Mapping[str, str]) -> str:
+def subject_label(view: PageView, subject: str, names: Mapping[str, str]) -> str:
     """Return the words for the subject of facts. names: the known names of relatives."""
     if subject == USER:
         user = view.user.user
@@ -140,7 +140,7 @@ def subject_label(view: View, subject: str, names: Mapping[str, str]) -> str:
     return view.t(f"{label} ({called})", f"{label}（{called}）") if called else label
 
 
-def relation_label(view: View, relation: str) -> str:
+def relation_label(view: PageView, relation: str) -> str:
     """Return the words for a relation of the graph."""
     if relation in RELATIONS:
         return view.t(*RELATIONS[relation])
@@ -152,6 +152,6 @@ def relation_label(view: View, relation: str) -> str:
     return relation.replace("_", " ")
 
 
-def entity_label(view: View, entity: str) -> str:
+def entity_label(view: PageView, entity: str) -> str:
     """Return the shown name of an entity: a word for the user, else its own name."""
     return view.t("user", "用户") if entity == USER else entity

@@ -16,7 +16,7 @@ from shared_core.ui.pages.cells import Cell, folded, grid, styles
 from shared_core.ui.pages.memory_table import CSS, MOST_OF_A_THREAD, SPLIT, TEXT, counted
 from shared_core.ui.pages.time_ranges import UNITS, Range, Unit, title
 from shared_core.ui.style import SERIES
-from shared_core.ui.view import View
+from shared_core.ui.view import PageView
 from shared_core.ui.widgets import empty, heading, kind_badge, panel
 
 PAGE_SIZE: Final = 50
@@ -35,7 +35,7 @@ STYLE: Final = """
 """
 
 
-async def body(view: View) -> None:
+async def body(view: PageView) -> None:
     """Build the page."""
     styles()
     ui.add_css(CSS)
@@ -54,7 +54,7 @@ async def body(view: View) -> None:
     await _days(view, chosen)
 
 
-def _form(view: View) -> None:
+def _form(view: PageView) -> None:
     """Show the field for words that name a time."""
     with ui.element("div").classes("form-line"):
         field = ui.input(
@@ -71,7 +71,7 @@ def _form(view: View) -> None:
         ui.label(view.t("Days are in UTC.", "日期按 UTC 计算。")).classes("quiet")
 
 
-async def _range(view: View) -> Range | None:
+async def _range(view: PageView) -> Range | None:
     """Return the range in the address, by default all of time; None without memories.
 
     Raises InvalidInput for words that name no time.
@@ -95,11 +95,11 @@ def _day(moment: datetime) -> datetime:
     return moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-def _link(view: View, one: Range, unit: Unit | None = None) -> str:
+def _link(view: PageView, one: Range, unit: Unit | None = None) -> str:
     return view.link("/timeline", begin=one.begin.isoformat(), end=one.end.isoformat(), unit=unit)
 
 
-def unit_name(view: View, unit: Unit) -> str:
+def unit_name(view: PageView, unit: Unit) -> str:
     """Return the word for a unit, as a button says it."""
     return {
         "year": view.t("years", "年"), "month": view.t("months", "月"),
@@ -108,7 +108,7 @@ def unit_name(view: View, unit: Unit) -> str:
     }[unit]  # fmt: skip
 
 
-async def _bars(view: View, chosen: Range, unit: Unit) -> None:
+async def _bars(view: PageView, chosen: Range, unit: Unit) -> None:
     """Show how many turns and learned memories each part of the range has."""
     parts = chosen.parts(unit)
     bounds = [one.begin for one in parts]
@@ -150,7 +150,7 @@ async def _bars(view: View, chosen: Range, unit: Unit) -> None:
 
 
 def _bar_options(
-    view: View, names: Sequence[str], said: Sequence[int], learned: Sequence[int]
+    view: PageView, names: Sequence[str], said: Sequence[int], learned: Sequence[int]
 ) -> dict[str, object]:
     bars = [
         (view.t("said", "对话"), said, SERIES[0]),
@@ -172,7 +172,7 @@ def _bar_options(
     }  # fmt: skip
 
 
-def _zoom(view: View, chosen: Range, unit: Unit) -> None:
+def _zoom(view: PageView, chosen: Range, unit: Unit) -> None:
     """Show the units, and links to the ranges around, before and after."""
     with ui.element("nav").classes("row-line units") as nav:
         nav.props["aria-label"] = view.t("Unit and range", "单位与范围")
@@ -198,7 +198,7 @@ def _zoom(view: View, chosen: Range, unit: Unit) -> None:
         )
 
 
-async def _days(view: View, chosen: Range) -> None:
+async def _days(view: PageView, chosen: Range) -> None:
     """Show the memories of the range by day, turns beside what was learned from them."""
     wanted = view.params.get("offset", "")
     offset = min(int(wanted), 100_000) if wanted.isascii() and wanted.isdigit() else 0
@@ -234,12 +234,14 @@ async def _days(view: View, chosen: Range) -> None:
                     view.link("/timeline", **params, offset=offset + PAGE_SIZE))  # fmt: skip
 
 
-def _weekday(view: View, day: datetime) -> str:
+def _weekday(view: PageView, day: datetime) -> str:
     english = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
     return view.t(english[day.weekday()], "星期" + "一二三四五六日"[day.weekday()])
 
 
-async def _learned_from(view: View, memories: Sequence[Memory]) -> Mapping[str, Sequence[Memory]]:
+async def _learned_from(
+    view: PageView, memories: Sequence[Memory]
+) -> Mapping[str, Sequence[Memory]]:
     """Return, by the key of each turn, the facts and insights that were derived from it."""
     turns = [one for one in memories if one.kind == "episodic" and one.thread_id]
     found: dict[str, list[Memory]] = {}
@@ -256,7 +258,7 @@ async def _learned_from(view: View, memories: Sequence[Memory]) -> Mapping[str, 
     return found
 
 
-def _pair(view: View, one: Memory, learned: Sequence[Memory]) -> None:
+def _pair(view: PageView, one: Memory, learned: Sequence[Memory]) -> None:
     """Show a turn beside what was learned from it; anything else on the side of the learned."""
     is_turn = one.kind == "episodic"
     with ui.element("div").classes("pair"):
@@ -268,7 +270,7 @@ def _pair(view: View, one: Memory, learned: Sequence[Memory]) -> None:
                 _memory(view, other)
 
 
-def _memory(view: View, one: Memory) -> None:
+def _memory(view: PageView, one: Memory) -> None:
     with ui.element("div").classes("row-line"):
         kind_badge(view, one.kind)
         ui.label(f"{one.occurred_at.astimezone(UTC):%H:%M}").classes("quiet")

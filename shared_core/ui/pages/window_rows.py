@@ -18,7 +18,7 @@ from shared_core.engine import MemoryEngine
 from shared_core.ui.pages.hit_rows import figure, gradient
 from shared_core.ui.pages.question import AskedQuestion
 from shared_core.ui.style import SERIES
-from shared_core.ui.view import View
+from shared_core.ui.view import PageView
 from shared_core.ui.widgets import kind_name
 
 WINDOW_STYLE: Final = """
@@ -47,7 +47,7 @@ async def threads_of(memory: MemoryEngine, user: Scope) -> list[str]:
     return [*dict.fromkeys(turn.thread_id for turn in turns if turn.thread_id)]
 
 
-async def read_window(view: View, asked: AskedQuestion) -> Callable[[], None]:
+async def read_window(view: PageView, asked: AskedQuestion) -> Callable[[], None]:
     """Read what a model would be shown before it answers the question; return what shows that."""
     window = await view.memory.context_window(
         view.user, asked.thread or str(uuid4()), asked.text, max_tokens=asked.budget,
@@ -56,7 +56,7 @@ async def read_window(view: View, asked: AskedQuestion) -> Callable[[], None]:
     return partial(_show, view, window)
 
 
-def _show(view: View, window: ContextWindow) -> None:
+def _show(view: PageView, window: ContextWindow) -> None:
     names = section_names(view)
     _budget(view, window, names)
     for section, items in groupby(window.items[:MOST_LINES], key=lambda item: item.section):
@@ -75,7 +75,7 @@ def _show(view: View, window: ContextWindow) -> None:
         ui.label(window.to_prompt()).classes("prompt")
 
 
-def section_names(view: View) -> Mapping[Section, str]:
+def section_names(view: PageView) -> Mapping[Section, str]:
     """Return words for the sections of a window."""
     return {
         "system": view.t("system prompt", "系统提示词"),
@@ -93,7 +93,7 @@ def _colour(section: Section) -> str:
     return SERIES[READING_ORDER.index(section)]
 
 
-def _budget(view: View, window: ContextWindow, names: Mapping[Section, str]) -> None:
+def _budget(view: PageView, window: ContextWindow, names: Mapping[Section, str]) -> None:
     """Show the cost of each section against the budget, as a bar and in words."""
     costs = {
         section: sum(item.tokens for item in items)
@@ -124,7 +124,7 @@ def _heading(name: str, section: Section) -> None:
     ui.label(name).classes("legend").style(f"border-color: {_colour(section)}; font-weight: 600")
 
 
-def _line(view: View, item: ContextItem, why: str, section: str = "") -> None:
+def _line(view: PageView, item: ContextItem, why: str, section: str = "") -> None:
     cost = view.t(f"{item.tokens:,} tok.", f"{item.tokens:,} token") if item.tokens else ""
     text = item.text
     if len(text) > MOST_CHARACTERS:
@@ -139,7 +139,7 @@ def _line(view: View, item: ContextItem, why: str, section: str = "") -> None:
         ui.label(why).classes("why quiet")
 
 
-def _why(view: View, item: ContextItem) -> str:
+def _why(view: PageView, item: ContextItem) -> str:
     """Return why an item is in the window, and from when it is."""
     is_hit = bool(item.score_parts)
     why = {
@@ -159,7 +159,7 @@ def _why(view: View, item: ContextItem) -> str:
     return " · ".join([why, *_about(view, item)])
 
 
-def _about(view: View, item: ContextItem) -> Sequence[str]:
+def _about(view: PageView, item: ContextItem) -> Sequence[str]:
     about: list[str] = []
     if item.kind and item.section == "memories":
         about.append(kind_name(view, item.kind))
@@ -180,7 +180,7 @@ def _about(view: View, item: ContextItem) -> Sequence[str]:
     return about
 
 
-def _why_not(view: View, one: DroppedItem) -> str:
+def _why_not(view: PageView, one: DroppedItem) -> str:
     reason = one.reason
     if reason == "over budget":
         reason = view.t("no room is left in the budget", "预算已用完")
@@ -194,7 +194,7 @@ def _why_not(view: View, one: DroppedItem) -> str:
     return " · ".join([reason, *_about(view, one.item)])
 
 
-def _more(view: View, number: int) -> None:
+def _more(view: PageView, number: int) -> None:
     if number > MOST_LINES:
         rest = number - MOST_LINES
         ui.label(view.t(f"and {rest:,} more", f"另有 {rest:,} 条")).classes("quiet")

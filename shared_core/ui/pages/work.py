@@ -17,7 +17,7 @@ from shared_core.ui.frame import Page
 from shared_core.ui.pages.known_threads import known_threads, thread_field
 from shared_core.ui.pages.work_jobs import jobs_part
 from shared_core.ui.style import COLOURS
-from shared_core.ui.view import View
+from shared_core.ui.view import PageView
 from shared_core.ui.widgets import empty, heading, panel
 
 SHOWN: Final = 20
@@ -60,7 +60,7 @@ CHANGES: Final[Mapping[str, tuple[str, str, str]]] = {
 """English word, its plural, and Chinese word for each count of a run, in the order shown."""
 
 
-async def body(view: View) -> None:
+async def body(view: PageView) -> None:
     """Build the page."""
     heading(view.t("Runs", "运行记录"))
     if view.scope is None:
@@ -74,7 +74,7 @@ async def body(view: View) -> None:
     await jobs_part(view)
 
 
-async def _runs(view: View) -> None:
+async def _runs(view: PageView) -> None:
     """Show the runs of the chosen user, newest first, and the actions that start one."""
     if named := view.params.get("run"):
         await _one_run(view, named)
@@ -94,7 +94,7 @@ async def _runs(view: View) -> None:
         ui.link(view.t("Show more", "显示更多"), view.link("/runs", thread=thread, limit=more))
 
 
-async def _one_run(view: View, named: str) -> None:
+async def _one_run(view: PageView, named: str) -> None:
     """Show the run that the address names. Other pages link to it."""
     found = [
         one for one in await view.memory.runs(view.user, limit=MOST) if str(one.run_id) == named
@@ -109,14 +109,14 @@ async def _one_run(view: View, named: str) -> None:
     ui.link(view.t("All runs", "全部运行记录"), view.link("/runs"))
 
 
-def _limit(view: View) -> int:
+def _limit(view: PageView) -> int:
     text = view.params.get("limit", str(SHOWN))
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MOST:
         raise InvalidInput(f"limit must be a whole number between 1 and {MOST:,}, got {text!r:.40}")
     return int(text)
 
 
-async def _begin(view: View, thread: str | None) -> None:
+async def _begin(view: PageView, thread: str | None) -> None:
     """Show the choice of a thread, and what can be started for it."""
     known = await known_threads(view)
     with ui.element("div").classes("row-line"):
@@ -132,7 +132,7 @@ async def _begin(view: View, thread: str | None) -> None:
             .classes("quiet")  # fmt: skip
 
 
-def _consolidate_button(view: View, thread: str) -> None:
+def _consolidate_button(view: PageView, thread: str) -> None:
     async def do() -> str:
         return _consolidated(view, await view.memory.consolidate(view.user, thread))
 
@@ -150,7 +150,7 @@ def _consolidate_button(view: View, thread: str) -> None:
     )
 
 
-def _consolidated(view: View, report: RunReport) -> str:
+def _consolidated(view: PageView, report: RunReport) -> str:
     if report.run_id is None:
         return view.t(
             "This thread has no unread turns: nothing changed.",
@@ -164,7 +164,7 @@ def _consolidated(view: View, report: RunReport) -> str:
     return changes(view, counts) + _undo_hint(view)
 
 
-def _reflect_button(view: View) -> None:
+def _reflect_button(view: PageView) -> None:
     async def do() -> str:
         return _reflected(view, await view.memory.reflect(view.user))
 
@@ -182,21 +182,21 @@ def _reflect_button(view: View) -> None:
     )
 
 
-def _reflected(view: View, report: ReflectionReport) -> str:
+def _reflected(view: PageView, report: ReflectionReport) -> str:
     if not report.reflections:
         return view.t("It found nothing new: nothing changed.", "没有新发现，未作任何更改。")
     texts = "\n".join(f"• {one.content}" for one in report.reflections)
     return view.t("New insights:", "新的洞见：") + f"\n{texts}\n" + _undo_hint(view)
 
 
-def _undo_hint(view: View) -> str:
+def _undo_hint(view: PageView) -> str:
     return view.t(
         "\nTo undo it, use the button of the run on this page.",
         "\n如需撤销，请使用本页该次运行的按钮。",
     )
 
 
-def _run(view: View, run: RunRecord) -> None:
+def _run(view: PageView, run: RunRecord) -> None:
     """Show a run: when, what kind, what it made, and the button that undoes it."""
     with panel():
         with ui.element("div").classes("row-line"):
@@ -221,7 +221,7 @@ def _run(view: View, run: RunRecord) -> None:
             _undo_button(view, run)
 
 
-def _undo_button(view: View, run: RunRecord) -> None:
+def _undo_button(view: PageView, run: RunRecord) -> None:
     async def do() -> str:
         await view.memory.undo_run(view.user, run.run_id)
         return view.t("The run is undone.", "该次运行已撤销。") + _how_to_redo(view, run)
@@ -232,7 +232,7 @@ def _undo_button(view: View, run: RunRecord) -> None:
         )
 
 
-def _what_undo_does(view: View, run: RunRecord) -> str:
+def _what_undo_does(view: PageView, run: RunRecord) -> str:
     """Say what was before a run and will be again."""
     return {
         "profile": view.t(
@@ -267,7 +267,7 @@ def _what_undo_does(view: View, run: RunRecord) -> str:
     )
 
 
-def _how_to_redo(view: View, run: RunRecord) -> str:
+def _how_to_redo(view: PageView, run: RunRecord) -> str:
     if run.thread_id is None:
         return ""
     return view.t(
@@ -276,12 +276,12 @@ def _how_to_redo(view: View, run: RunRecord) -> str:
     )
 
 
-def kind_of_run(view: View, kind: str) -> str:
+def kind_of_run(view: PageView, kind: str) -> str:
     """Return the word for a kind of run."""
     return view.t(*KINDS[kind]) if kind in KINDS else kind
 
 
-def changes(view: View, counts: Mapping[str, JsonValue]) -> str:
+def changes(view: PageView, counts: Mapping[str, JsonValue]) -> str:
     """Return what a run made, as a list of counts without zeros."""
     made = [
         f"{number:,} {view.t(one if number == 1 else many, chinese)}"

@@ -12,7 +12,7 @@ from nicegui import ui
 from shared_core.core.domain import Scope
 from shared_core.ports.jobs import OPEN_OR_FAILED, JobRecord, JobStats, JobStatus
 from shared_core.ui.actions import action_button
-from shared_core.ui.view import View
+from shared_core.ui.view import PageView
 from shared_core.ui.widgets import empty, panel, tile
 
 MOST_SHOWN: Final = 100
@@ -38,7 +38,7 @@ TYPES: Final[Mapping[str, tuple[str, str]]] = {
 """English and Chinese word for each type of job."""
 
 
-async def jobs_part(view: View) -> None:
+async def jobs_part(view: PageView) -> None:
     """Show the queue of the chosen user, or of all users whom the visitor may see."""
     of_all = view.scope is None or view.params.get("of") == "all"
     chosen = _chosen_states(view)
@@ -65,7 +65,7 @@ async def jobs_part(view: View) -> None:
         ))  # fmt: skip
 
 
-def _whose(view: View, *, of_all: bool) -> None:
+def _whose(view: PageView, *, of_all: bool) -> None:
     """Say whose jobs are shown and who runs them, with a link to the jobs of the others."""
     with ui.element("div").classes("row-line"):
         if view.scope is not None:
@@ -95,14 +95,14 @@ def _whose(view: View, *, of_all: bool) -> None:
         ).props("flat dense no-caps")
 
 
-def _chosen_states(view: View) -> Sequence[JobStatus]:
+def _chosen_states(view: PageView) -> Sequence[JobStatus]:
     state = view.params.get("state", "")
     if state == "all":
         return [*JobStatus]
     return [JobStatus(state)] if state in [*JobStatus] else OPEN_OR_FAILED
 
 
-async def _jobs(view: View, states: Sequence[JobStatus], *, of_all: bool) -> list[JobRecord]:
+async def _jobs(view: PageView, states: Sequence[JobStatus], *, of_all: bool) -> list[JobRecord]:
     """Return the jobs that the visitor may see and has asked for, newest first."""
     listed, most = view.memory.jobs.list, MOST_SHOWN + 1
     if not of_all:
@@ -116,7 +116,7 @@ async def _jobs(view: View, states: Sequence[JobStatus], *, of_all: bool) -> lis
     return found
 
 
-def _sizes(view: View, stats: JobStats) -> None:
+def _sizes(view: PageView, stats: JobStats) -> None:
     """Show the sizes of the whole queue."""
     oldest = view.t("nothing waits", "没有等待的任务")
     if stats.oldest_due_s is not None:
@@ -135,7 +135,7 @@ def _sizes(view: View, stats: JobStats) -> None:
         tile(view.t("Dead", "已失败"), f"{stats.failed:,}")
 
 
-def _filter(view: View, *, of_all: bool) -> None:
+def _filter(view: PageView, *, of_all: bool) -> None:
     """Show the states to choose from, as links."""
     chosen = view.params.get("state")
     choices: list[tuple[str | None, str]] = [
@@ -153,7 +153,7 @@ def _filter(view: View, *, of_all: bool) -> None:
                 ui.link(label, view.link("/runs", state=state, of=of))
 
 
-def _job(view: View, job: JobRecord, now: datetime) -> None:
+def _job(view: PageView, job: JobRecord, now: datetime) -> None:
     """Show a job, with the action that its state allows."""
     english, chinese, icon, colour = STATES[job.status]
     with panel():
@@ -177,13 +177,13 @@ def _job(view: View, job: JobRecord, now: datetime) -> None:
             _cancel(view, job)
 
 
-def type_of_job(view: View, job: JobRecord) -> str:
+def type_of_job(view: PageView, job: JobRecord) -> str:
     """Return the word for the type of a job, with the name of the code of a callback."""
     words = view.t(*TYPES[job.job_type]) if job.job_type in TYPES else str(job.job_type)
     return f"{words} {job.performer}" if job.performer else words
 
 
-def _when(view: View, job: JobRecord, now: datetime) -> str:
+def _when(view: PageView, job: JobRecord, now: datetime) -> str:
     """Say how old a job is, how often it was tried, and when it is due or was done."""
     parts = [
         view.t(f"{span(view, now - job.created_at)} old", f"{span(view, now - job.created_at)}前"),
@@ -200,7 +200,7 @@ def _when(view: View, job: JobRecord, now: datetime) -> str:
     return " · ".join(parts)
 
 
-def _retry(view: View, job: JobRecord) -> None:
+def _retry(view: PageView, job: JobRecord) -> None:
     async def do() -> str:
         count = await view.memory.jobs.retry([job.job_id])
         return _put_back(view, count)
@@ -217,7 +217,7 @@ def _retry(view: View, job: JobRecord) -> None:
         )
 
 
-def _retry_all(view: View, dead: Sequence[JobRecord]) -> None:
+def _retry_all(view: PageView, dead: Sequence[JobRecord]) -> None:
     if len(dead) < 2:
         return
 
@@ -239,14 +239,14 @@ def _retry_all(view: View, dead: Sequence[JobRecord]) -> None:
         )
 
 
-def _put_back(view: View, count: int) -> str:
+def _put_back(view: PageView, count: int) -> str:
     return view.t(
         f"{count} put back into the queue. Cancel a job to take it out again.",
         f"已把 {count} 个任务放回队列。如需移出，请取消任务。",
     )
 
 
-def _cancel(view: View, job: JobRecord) -> None:
+def _cancel(view: PageView, job: JobRecord) -> None:
     async def do() -> str:
         count = await view.memory.jobs.cancel([job.job_id])
         if not count:
@@ -271,7 +271,7 @@ def _cancel(view: View, job: JobRecord) -> None:
         )
 
 
-def span(view: View, length: timedelta) -> str:
+def span(view: PageView, length: timedelta) -> str:
     """Return a length of time in its largest unit of which it has at least two."""
     seconds = max(int(length.total_seconds()), 0)
     units = ((86_400, "d", "天"), (3_600, "h", "小时"), (60, "min", "分钟"))
