@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from shared_core.conversation.answers import Debugging
 from shared_core.core.domain import FactType, MemoryKind
+from shared_core.core.retention_policy import Fate, Stage
 from shared_core.http.problems import MEDIA_TYPE
 
 Score = Annotated[float, Field(description="Rank within this answer alone; higher is better.")]
@@ -92,6 +93,31 @@ class Memories(BaseModel):
     memories: list[MemoryAnswer]
 
 
+class MemoryCount(BaseModel):
+    """The number of memories."""
+
+    model_config = with_example(count=120)
+
+    count: int
+
+
+class TimeBucketAnswer(BaseModel):
+    """A part of a period, and its number of memories."""
+
+    begin: IsoTime
+    end: IsoTime
+    count: int
+
+
+class Timeline(BaseModel):
+    """The memories of a period, with scores if there was a query. buckets: of the whole period."""
+
+    begin: IsoTime | None
+    end: IsoTime | None
+    memories: list[HitAnswer | MemoryAnswer]
+    buckets: list[TimeBucketAnswer]
+
+
 class Hits(BaseModel):
     """Hits, best first."""
 
@@ -148,6 +174,163 @@ class FactAnswer(BaseModel):
     why: FactReasonsAnswer | None = None
 
 
+class MemoryDetailAnswer(MemoryAnswer):
+    """A memory with its provenance, its retention, and what was derived from it.
+
+    fact: null unless it states a fact. score: its retention score, 0 to 1. bases: the memories that
+    a reflection was drawn from.
+    """
+
+    created_at: IsoTime
+    updated_at: IsoTime
+    expires_at: IsoTime | None
+    superseded_at: IsoTime | None
+    is_current: bool
+    value: dict[str, Any]
+    turns: list[CitedTurnAnswer]
+    fact: FactAnswer | None
+    models: list[str]
+    stage: Stage
+    is_pinned: bool
+    score: float
+    leaves_stage_at: IsoTime | None
+    access_count: int
+    last_accessed_at: IsoTime | None
+    bases: list[MemoryAnswer]
+    derived: list[MemoryAnswer]
+
+
+class UserAnswer(BaseModel):
+    """A user with memories. newest_at: when the newest memory occurred, faded ones too."""
+
+    app: str
+    user_id: str
+    memories: int
+    newest_at: IsoTime
+
+
+class ListedUsers(BaseModel):
+    """A page of users, by application and user."""
+
+    users: list[UserAnswer]
+
+
+class Applications(BaseModel):
+    """The names of applications."""
+
+    model_config = with_example(applications=["my_app"])
+
+    applications: list[str]
+
+
+class RunAnswer(BaseModel):
+    """A run. counts: its changes and its model usage. undone_at: null unless it was undone."""
+
+    run_id: str
+    kind: str
+    thread_id: str | None
+    extractor: str
+    counts: dict[str, Any]
+    started_at: IsoTime
+    finished_at: IsoTime
+    undone_at: IsoTime | None
+
+
+class ListedRuns(BaseModel):
+    """Runs, newest first."""
+
+    runs: list[RunAnswer]
+
+
+class Undone(BaseModel):
+    """The run is undone."""
+
+    undone: str
+
+
+class KeptAnswer(BaseModel):
+    """A memory and its stage. leaves_stage_at: null for never."""
+
+    memory_id: str
+    key: str
+    kind: MemoryKind
+    text: str
+    stage: Stage
+    staged_at: IsoTime | None
+    is_pinned: bool
+    importance: float
+    access_count: int
+    last_accessed_at: IsoTime | None
+    created_at: IsoTime
+    leaves_stage_at: IsoTime | None
+
+
+class FadedMemories(BaseModel):
+    """A page of faded memories, latest first."""
+
+    memories: list[KeptAnswer]
+
+
+class ChangedMemories(BaseModel):
+    """The number of memories changed, and the keys that match no memory."""
+
+    model_config = with_example(changed=1, unknown=[])
+
+    changed: int
+    unknown: list[str]
+
+
+class KindStatsAnswer(BaseModel):
+    """Statistics of a kind of memory. buckets: number of memories by tenth of the score."""
+
+    count: int
+    fades: int
+    pinned: int
+    stages: dict[Stage, int]
+    buckets: list[int]
+    average_score: float | None
+
+
+class RetentionStatsAnswer(KindStatsAnswer):
+    """Retention statistics of all kinds and of each kind.
+
+    high, medium, low: number of memories that score 0.7 or more, 0.3 or more, less. ahead: by
+    number of days, how many memories meet each fate if nobody reads them.
+    """
+
+    as_of: IsoTime
+    high: int
+    medium: int
+    low: int
+    kinds: dict[MemoryKind, KindStatsAnswer]
+    ahead: dict[str, dict[Fate, int]]
+
+
+class PolicyAnswer(BaseModel):
+    """How a kind of memory fades."""
+
+    decay_rate: float
+    threshold: float
+    min_age_days: float
+    archive_threshold: float | None
+    archive_after_days: float
+    erase_threshold: float | None
+    erase_after_days: float
+    with_history: bool
+
+
+class RetentionPolicies(BaseModel):
+    """The policy of each kind of memory; null for a kind that never fades."""
+
+    policy: dict[MemoryKind, PolicyAnswer | None]
+
+
+class RetentionPolicySet(RetentionPolicies):
+    """The policy that holds now. retimed: number of memories with a new time to fade."""
+
+    retimed: int
+
+
 class ListedFacts(BaseModel):
     """The facts of a user, current ones first."""
 
@@ -194,12 +377,31 @@ class Forgotten(BaseModel):
     forgotten: int
 
 
-class Erased(BaseModel):
-    """The receipt of an erasure.
+class Receipt(BaseModel):
+    """The receipt of an erasure, without any erased text.
 
-    erased: the number of memories. counts: erased rows by table, except for "tombstones" (rows
-    written so that erased data does not come back) and "api_tokens" (tokens that named the user).
+    counts: erased rows by table, except for "tombstones" (rows written so that erased data does not
+    come back) and "api_tokens" (tokens that named the user).
     """
+
+    erasure_id: str
+    app: str
+    user_id: str
+    thread_id: str | None
+    counts: dict[str, int]
+    requested_at: IsoTime
+    completed_at: IsoTime
+    receipt_hash: str
+
+
+class ListedReceipt(Receipt):
+    """A receipt. is_intact: whether its hash matches its other fields."""
+
+    is_intact: bool
+
+
+class Erased(Receipt):
+    """The receipt of an erasure. erased: the number of memories."""
 
     model_config = with_example(
         erased=120,
@@ -214,14 +416,12 @@ class Erased(BaseModel):
     )
 
     erased: int
-    erasure_id: str
-    app: str
-    user_id: str
-    thread_id: str | None
-    counts: dict[str, int]
-    requested_at: IsoTime
-    completed_at: IsoTime
-    receipt_hash: str
+
+
+class Receipts(BaseModel):
+    """The receipts of erasures, newest first."""
+
+    receipts: list[ListedReceipt]
 
 
 class JobAnswer(BaseModel):

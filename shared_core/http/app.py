@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
+from operator import attrgetter
 from typing import Any
 
 from fastapi import Depends, FastAPI
@@ -14,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope as AsgiScope, Send
 
 from shared_core import __version__
 from shared_core.engine import MemoryEngine
-from shared_core.http import export, metrics, routes
+from shared_core.http import directory, export, facts, metrics, retention, routes
 from shared_core.http.access import Access
 from shared_core.http.logs import RequestLog
 from shared_core.http.options import ServerOptions
@@ -49,6 +50,7 @@ def create_app(memory: MemoryEngine, options: ServerOptions | None = None) -> Fa
         redoc_url=None,
         swagger_ui_oauth2_redirect_url=None,
         telemetry={"logs": False},
+        generate_unique_id_function=attrgetter("name"),  # of the endpoint: stable for clients
         middleware=[
             Middleware(RequestLog),
             Middleware(Access, tokens=memory.tokens, options=options),
@@ -61,7 +63,8 @@ def create_app(memory: MemoryEngine, options: ServerOptions | None = None) -> Fa
     handle_problems(app)
     known = Depends(known_parameters)
     app.include_router(routes.health, dependencies=[known])
-    for router in (*routes.ROUTERS, export.router, metrics.router):
+    areas = (facts, retention, directory, export, metrics)
+    for router in (*routes.ROUTERS, *(area.router for area in areas)):
         app.include_router(router, dependencies=[Depends(BEARER), known])
     _name_problems(app)
     return app

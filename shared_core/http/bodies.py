@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
+from uuid import UUID
 
 from pydantic import (
     AwareDatetime,
@@ -23,6 +24,8 @@ from pydantic import (
 from pydantic_core import CoreSchema, core_schema
 
 from shared_core.core.domain import ROLES, AsOf, Event, GivenRole, MemoryKind, NewMemory
+from shared_core.core.retention_policy import DECAY_RATE, MIN_AGE_DAYS, THRESHOLD, RetentionPolicy
+from shared_core.knowledge.facts import MAX_VALUE_CHARACTERS
 from shared_core.ports.recall import Ranking
 
 MAX_NAME = 256
@@ -30,6 +33,8 @@ MAX_TEXT = 100_000
 MAX_QUERY = 10_000
 """Maximum lengths of names, texts and queries, in characters."""
 MAX_VERSION = 2**31 - 1
+MAX_DAYS = 36_500
+PolicyName = Literal["default", "high-interaction", "low-interaction", "sensitive", "knowledge"]
 MAX_MESSAGES = 500
 
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
@@ -72,9 +77,12 @@ class TextPattern:
 
 
 NO_NUL: Final = TextPattern(r"^[^\x00]*$", "must not contain NUL: PostgreSQL cannot store it")
-NOT_BLANK: Final = TextPattern(r"[^\s\x00]", "must not be empty or blank")
+_SHOWN: Final = r"[^\s\x00\x1c-\x1f\x85]"
+"""A character that is not blank. Python's \\s holds what is named here; that of JSON Schema does
+not."""
+NOT_BLANK: Final = TextPattern(_SHOWN, "must not be empty or blank")
 NOT_BLANK_NAME: Final = TextPattern(
-    r"^[^\x00]*[^\s\x00][^\x00]*$", "must not be blank or contain NUL"
+    rf"^[^\x00]*{_SHOWN}[^\x00]*$", "must not be blank or contain NUL"
 )
 
 Moment = Annotated[AwareDatetime, BeforeValidator(rfc_3339)]
@@ -114,6 +122,25 @@ def example(**values: JsonValue) -> ConfigDict:
             schema["required"] = ["user_id", *schema.get("required", ())]
 
     return ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, json_schema_extra=extend)
+
+
+Kind = Annotated[MemoryKind | None, Field(description="Only this kind.")]
+OnlyThread = Annotated[Name | None, Field(description="Only this thread.")]
+Part = Annotated[
+    str,
+    Field(max_length=MAX_QUERY, description="A part of the text, in upper or lower case."),
+    NO_NUL,
+]
+Begin = Annotated[Moment | None, Field(description="Not before this moment.")]
+End = Annotated[Moment | None, Field(description="Before this moment.")]
+Offset = Annotated[int, Field(ge=0, le=100_000, description="Number of results to pass over.")]
+TimeWords = Annotated[
+    Name | None,
+    Field(description="Words for a time, or a moment with a zone.", examples=["last Tuesday"]),
+]
+OptionalUserId = Annotated[
+    OwnerName | None, Field(description="Default: all users of the application.")
+]
 
 
 class ProcessBody(BaseModel):
@@ -322,14 +349,107 @@ class ContextBody(BaseModel):
     as_of: AsOfBody | None = None
 
 
-class ForgetBody(BaseModel):
-    """Keys or ids of memories to forget."""
+class KeysBody(BaseModel):
+    """Keys or ids of memories."""
 
     model_config = example(user_id="ana", keys=["tea"])
 
     user_id: UserId = LEFT_OUT
     app: App = None
     keys: Annotated[list[Name], Field(min_length=1, max_length=1000)]
+
+
+class StateBody(BaseModel):
+    """A fact to state. subject: default the user. valid_from: default now."""
+
+    model_config = example(user_id="ana", slot="employer", value="Acme")
+
+    user_id: UserId = LEFT_OUT
+    app: App = None
+    slot: Name
+    value: Annotated[str, Field(min_length=1, max_length=MAX_VALUE_CHARACTERS), NO_NUL]
+    subject: Name | None = None
+    valid_from: Moment | None = None
+
+
+class RetractBody(BaseModel):
+    """A fact to end, by its key. at: default now."""
+
+    model_config = example(user_id="ana", key="0193f6f2-c4d8-7e0f-9a7d-5e0c4b1a2f3e")
+
+    user_id: UserId = LEFT_OUT
+    app: App = None
+    key: Name
+    at: Moment | None = None
+
+
+class RestoreBody(BaseModel):
+    """A fact whose end is undone, by its key."""
+
+    model_config = example(user_id="ana", key="0193f6f2-c4d8-7e0f-9a7d-5e0c4b1a2f3e")
+
+    user_id: UserId = LEFT_OUT
+    app: App = None
+    key: Name
+
+
+class UndoBody(BaseModel):
+    """A run to undo."""
+
+    model_config = example(user_id="ana", run_id="0193f6f2-c4d8-7e0f-9a7d-5e0c4b1a2f3e")
+
+    user_id: UserId = LEFT_OUT
+    app: App = None
+    run_id: Annotated[UUID, Field(strict=False)]
+
+
+Days = Annotated[float, Field(ge=0, le=MAX_DAYS)]
+
+
+class PolicyBody(BaseModel):
+    """How fast memories fade, and what happens to faded ones; docs/forgetting.md explains it."""
+
+    model_config = example(threshold=0.2, erase_threshold=0.05, erase_after_days=30)
+
+    decay_rate: Annotated[float, Field(ge=0, le=100)] = DECAY_RATE
+    threshold: Share = THRESHOLD
+    min_age_days: Days = MIN_AGE_DAYS
+    archive_threshold: Share | None = 0.05
+    archive_after_days: Days = 30.0
+    erase_threshold: Share | None = None
+    erase_after_days: Days = 90.0
+    with_history: bool = True
+
+
+def _form_of_policy(given: object) -> str:
+    return "policy" if isinstance(given, Mapping | PolicyBody) else "name"
+
+
+NameOrPolicy = Annotated[
+    Annotated[PolicyName, Tag("name")] | Annotated[PolicyBody, Tag("policy")],
+    Discriminator(_form_of_policy),
+]
+
+
+class RetentionPolicyBody(BaseModel):
+    """A retention policy for a user, or without user_id for the application.
+
+    policy: a name or an object; null for the policy of the application, or of all. never: kinds
+    that never fade.
+    """
+
+    model_config = example(user_id="ana", policy="knowledge", never=["summary"])
+
+    user_id: OptionalUserId = None
+    app: App = None
+    policy: NameOrPolicy | None
+    never: Annotated[list[MemoryKind], Field(max_length=5)] = Field(default_factory=list)
+
+    def rule(self) -> str | RetentionPolicy | None:
+        """Return the policy as a value of the core."""
+        if isinstance(self.policy, PolicyBody):
+            return RetentionPolicy(**self.policy.model_dump())
+        return self.policy
 
 
 class ThreadJobBody(BaseModel):

@@ -15,7 +15,7 @@ from starlette.types import Message, Receive, Scope as AsgiScope, Send
 from shared_core.http import bodies
 from shared_core.http.answers import PROBLEMS
 from shared_core.http.problems import ProblemError
-from shared_core.http.routes import Engine, Who, check_may_list
+from shared_core.http.routes import Engine, Who, target
 
 router = APIRouter(tags=["export"])
 
@@ -57,9 +57,7 @@ async def export(
     The export is a snapshot of one moment. Without its last line ("end") it is incomplete, and an
     import refuses it.
     """
-    check_may_list(who, user_id)
-    scope = None if user_id is None else who.scope(user_id, app)
-    of_app = who.app_named(app) if scope is None else None
+    scope, of_app = target(who, user_id, app)
     running: RunningExports = request.app.state.exports
     place = running.take()
     lines = memory.export(scope, app=of_app, vectors=vectors)

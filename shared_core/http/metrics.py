@@ -69,7 +69,7 @@ class Scrape:
 @router.get(
     "/metrics", responses={200: ANSWER, **PROBLEMS}, response_class=Response, response_model=None
 )
-async def metrics(
+async def read_metrics(
     request: Request, who: Who, accept: Annotated[str, Header(include_in_schema=False)] = ""
 ) -> Response:
     """Return the metrics of this process and the size of the queue, of all applications together.

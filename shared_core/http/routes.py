@@ -11,13 +11,14 @@ from fastapi.routing import APIRoute
 
 from shared_core import __version__
 from shared_core.conversation.answers import EndedSession, ProcessedInput, StatusOfSession
-from shared_core.core.domain import USER, MemoryKind
+from shared_core.core.domain import USER, Scope
 from shared_core.engine import MemoryEngine
 from shared_core.errors import NotFound
 from shared_core.http import answers, bodies
 from shared_core.http.access import Caller, caller_of
 from shared_core.http.answers import Json, responses
 from shared_core.http.problems import ProblemError
+from shared_core.ports.events import BucketUnit, SliceOrder
 from shared_core.ports.graph import Edge
 from shared_core.ports.jobs import JobRecord, JobStatus, JobType
 from shared_core.profiles.service import diff_json, memory_json, update_json, version_json
@@ -64,21 +65,32 @@ async def known_parameters(request: Request) -> None:
         raise ProblemError(422, "invalid-input", f"The parameter {twice!r} is given twice.")
 
 
-def check_may_list(who: Caller, user_id: str | None) -> None:
-    """Raise ProblemError for a request about all users if the token is for some users."""
-    if user_id is None and who.users is not None:
-        raise ProblemError(403, "forbidden", "This token is for some users: name one, ?user_id=...")
+def target(who: Caller, user_id: str | None, app: str | None) -> tuple[Scope | None, str | None]:
+    """Return the scope of a user, or the application of a request about all its users.
+
+    Raises ProblemError for a request about all users if the token is for some users.
+    """
+    if user_id is not None:
+        return who.scope(user_id, app), None
+    if who.users is not None:
+        raise ProblemError(403, "forbidden", "This token is for some users: name one by user_id.")
+    return None, who.app_named(app)
 
 
 @health.get("/health", responses=responses(answers.Health))
-@health.get("/health/live", responses=responses(answers.Health))
-async def live() -> Json:
+async def check_health() -> Json:
     """Return 200 while the server answers."""
     return Json({"status": "ok", "version": __version__})
 
 
+@health.get("/health/live", responses=responses(answers.Health))
+async def check_liveness() -> Json:
+    """Return 200 while the server answers."""
+    return await check_health()
+
+
 @health.get("/health/ready", responses=responses(answers.Health))
-async def ready(request: Request, memory: Engine) -> Json:
+async def check_readiness(request: Request, memory: Engine) -> Json:
     """Return 200 once the bundled model is loaded and while the database answers, else 503.
 
     The first call loads the model and answers when that is done or has failed.
@@ -118,7 +130,7 @@ async def end_session(body: bodies.UserBody, memory: Engine, who: Who) -> Json:
 @conversation.get(
     "/session-status/{user_id:path}", responses=responses(StatusOfSession, example=answers.STATUS)
 )
-async def session_status(
+async def show_session_status(
     memory: Engine, who: Who, user_id: bodies.UserId, app: bodies.App = None
 ) -> Json:
     """Show whether a user has an active session, its age and its length."""
@@ -180,7 +192,7 @@ async def search(body: bodies.SearchBody, memory: Engine, who: Who) -> Json:
 
 
 @memories.post("/context", responses=responses(answers.ContextAnswer))
-async def context(body: bodies.ContextBody, memory: Engine, who: Who) -> Json:
+async def assemble_context(body: bodies.ContextBody, memory: Engine, who: Who) -> Json:
     """Return the prompt that a model reads before it answers, within a token budget."""
     window = await memory.context_window(
         who.scope(body.user_id, body.app),
@@ -201,34 +213,101 @@ async def list_memories(
     who: Who,
     user_id: bodies.UserId,
     app: bodies.App = None,
-    kind: Annotated[MemoryKind | None, Query(description="Only this kind.")] = None,
+    kind: bodies.Kind = None,
+    thread_id: bodies.OnlyThread = None,
+    contains: bodies.Part = "",
+    begin: bodies.Begin = None,
+    end: bodies.End = None,
     limit: bodies.Limit = 50,
-    offset: Annotated[int, Query(ge=0, le=100_000)] = 0,
+    offset: bodies.Offset = 0,
 ) -> Json:
     """List the memories of a user, newest first, one page at a time."""
     found = await memory.list_memories(
-        who.scope(user_id, app), kinds=[kind] if kind else None, limit=limit, offset=offset
+        who.scope(user_id, app),
+        kinds=[kind] if kind else None,
+        thread_id=thread_id,
+        contains=contains,
+        begin=begin,
+        end=end,
+        limit=limit,
+        offset=offset,
     )
     return Json({"memories": [one.to_dict() for one in found]})
 
 
-@memories.get("/facts/{user_id:path}", responses=responses(answers.ListedFacts))
-async def list_facts(
+@memories.get("/memories/count", responses=responses(answers.MemoryCount))
+async def count_memories(
     memory: Engine,
     who: Who,
     user_id: bodies.UserId,
     app: bodies.App = None,
-    slot: Annotated[bodies.Name | None, Query(description="Only this slot.")] = None,
-    history: Annotated[bool, Query(description="Include facts that ended.")] = False,
-    why: Annotated[bool, Query(description="Say which turns state, doubt or ended each.")] = False,
+    kind: bodies.Kind = None,
+    thread_id: bodies.OnlyThread = None,
+    contains: bodies.Part = "",
+    begin: bodies.Begin = None,
+    end: bodies.End = None,
 ) -> Json:
-    """List the facts about a user, current ones first, and say why each is held."""
-    found = await memory.facts(who.scope(user_id, app), slot or "", history=history, why=why)
-    return Json({"facts": [fact.to_dict() for fact in found]})
+    """Count the memories that the list of memories has on all its pages."""
+    count = await memory.count_memories(
+        who.scope(user_id, app),
+        kinds=[kind] if kind else None,
+        thread_id=thread_id,
+        contains=contains,
+        begin=begin,
+        end=end,
+    )
+    return Json({"count": count})
+
+
+@memories.get("/memory/{user_id:path}", responses=responses(answers.MemoryDetailAnswer))
+async def show_memory(
+    memory: Engine,
+    who: Who,
+    user_id: bodies.UserId,
+    key: Annotated[bodies.Name, Query(description="The key or the id of a memory.")],
+    app: bodies.App = None,
+) -> Json:
+    """Show one memory: its turns, its retention, its vectors, and what was derived from it."""
+    return Json((await memory.memory(who.scope(user_id, app), key)).to_dict())
+
+
+@memories.get("/timeline/{user_id:path}", responses=responses(answers.Timeline))
+async def show_timeline(
+    memory: Engine,
+    who: Who,
+    user_id: bodies.UserId,
+    app: bodies.App = None,
+    when: bodies.TimeWords = None,
+    begin: bodies.TimeWords = None,
+    end: bodies.TimeWords = None,
+    query: Annotated[
+        bodies.SomeQuery | None, Query(description="Most relevant first, with scores.")
+    ] = None,
+    kind: bodies.Kind = None,
+    order: Annotated[SliceOrder, Query(description="Without a query.")] = "newest",
+    limit: bodies.Limit = 50,
+    offset: bodies.Offset = 0,
+    bucket: Annotated[
+        BucketUnit | None, Query(description="Count the memories of each part of the period.")
+    ] = None,
+    zone: Annotated[
+        bodies.Name | None, Query(description="Time zone of the words.", examples=["Asia/Shanghai"])
+    ] = None,
+    asked_at: Annotated[
+        bodies.Moment | None, Query(description="The words are resolved against this moment.")
+    ] = None,
+) -> Json:
+    """List the memories of a period, and count them by hour, day, week, month or year."""
+    found = await memory.slice(
+        who.scope(user_id, app), when, begin=begin, end=end, query=query,
+        kinds=[kind] if kind else None, order=order, limit=limit, offset=offset, bucket=bucket,
+        zone=zone, asked_at=asked_at,
+    )  # fmt: skip
+    return Json(found.to_dict())
 
 
 @memories.post("/forget", responses=responses(answers.Forgotten))
-async def forget(body: bodies.ForgetBody, memory: Engine, who: Who) -> Json:
+async def forget(body: bodies.KeysBody, memory: Engine, who: Who) -> Json:
     """Remove memories and everything derived from them alone. Unknown keys are ignored."""
     gone = await memory.forget(who.scope(body.user_id, body.app), body.keys)
     return Json({"forgotten": gone})
@@ -315,7 +394,7 @@ async def compare_profile_versions(
 
 
 @knowledge_graph.get("/graph/{user_id:path}", responses=responses(answers.GraphAnswer))
-async def graph(
+async def show_graph(
     memory: Engine,
     who: Who,
     user_id: bodies.UserId,
@@ -357,16 +436,15 @@ async def list_jobs(
     who: Who,
     user_id: Annotated[bodies.Name | None, Query(description="Only jobs of this user.")] = None,
     app: bodies.App = None,
-    thread_id: Annotated[bodies.Name | None, Query(description="Only jobs of this thread.")] = None,
+    thread_id: bodies.OnlyThread = None,
     status: Annotated[JobStatus | None, Query(description="Only jobs in this state.")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Json:
     """List the jobs that run, wait or are dead; with thread_id or status, all matching jobs."""
-    check_may_list(who, user_id)
-    scope = None if user_id is None else who.scope(user_id, app)
+    scope, of_app = target(who, user_id, app)
     found = await memory.jobs.list(
         scope,
-        app=who.app_named(app),
+        app=of_app,
         thread_id=thread_id,
         statuses=None if status is None else [status],
         limit=limit,
@@ -375,7 +453,7 @@ async def list_jobs(
 
 
 @jobs.post("", status_code=202, responses=responses(answers.Accepted, 202))
-async def ask_for_work(body: bodies.JobBody, memory: Engine, who: Who) -> Json:
+async def request_job(body: bodies.JobBody, memory: Engine, who: Who) -> Json:
     """Queue a job on a thread, or a reflection on a user, ahead of the waiting jobs."""
     scope = who.scope(body.user_id, body.app)
     thread_id = body.thread_id if isinstance(body, bodies.ThreadJobBody) else None

@@ -86,6 +86,27 @@ class Kept:
     forget_at: datetime | None
     rule: RetentionPolicy | None
 
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return a JSON object without the rule; times in ISO 8601."""
+        return {
+            "memory_id": str(self.memory_id),
+            "key": self.key,
+            "kind": self.kind,
+            "text": self.text,
+            "stage": self.stage,
+            "staged_at": _iso(self.staged_at),
+            "is_pinned": self.pinned,
+            "importance": self.importance,
+            "access_count": self.access_count,
+            "last_accessed_at": _iso(self.last_accessed_at),
+            "created_at": _iso(self.created_at),
+            "leaves_stage_at": _iso(self.forget_at),
+        }
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()
+
 
 @dataclass(frozen=True, slots=True)
 class RetentionRow:

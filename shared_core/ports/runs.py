@@ -382,6 +382,19 @@ class RunRecord:
     finished_at: datetime
     undone_at: datetime | None
 
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return a JSON object; times in ISO 8601."""
+        return {
+            "run_id": str(self.run_id),
+            "kind": self.kind,
+            "thread_id": self.thread_id,
+            "extractor": self.extractor,
+            "counts": self.counts,
+            "started_at": _iso(self.started_at),
+            "finished_at": _iso(self.finished_at),
+            "undone_at": _iso(self.undone_at),
+        }
+
 
 class RunStorage(Protocol):
     """Input and changes of runs. Every method is one transaction and one round trip."""
