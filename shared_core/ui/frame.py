@@ -23,6 +23,7 @@ from shared_core.ui.widgets import failure
 
 Body: TypeAlias = Callable[[PageView], Awaitable[None]]
 YEAR_S: Final = 365 * 24 * 3600
+COOKIE_END: Final = f"; path={MOUNT}; max-age={YEAR_S}; samesite=strict"
 MOST_USERS: Final = 50
 """Users that the dialog shows at once; a text narrows them down."""
 
@@ -82,7 +83,7 @@ def _frame(view: PageView, page: Page, pages: list[Page]) -> Iterator[None]:
     ui.page_title(f"{page.title(view)} · pg-hippocampus")
     ui.add_css(STYLE)
     ui.context.client.page.language = None
-    dark = ui.dark_mode({"1": True, "0": False}.get(view.request.cookies.get(DARK_COOKIE, "")))
+    ui.dark_mode({"1": True, "0": False}.get(view.request.cookies.get(DARK_COOKIE, "")))
     ui.run_javascript(f"document.documentElement.lang = '{view.language}'")
     # Without a value the library would ask each browser for it, and fail where one is slow.
     drawer = ui.left_drawer(value=False, bordered=True).classes("nav")
@@ -94,7 +95,7 @@ def _frame(view: PageView, page: Page, pages: list[Page]) -> Iterator[None]:
         _user_button(view)
         ui.space()
         _language_button(view)
-        _dark_button(view, dark)
+        _dark_button(view)
         if view.caller.token_id is not None:
             ui.html(
                 f'<form method="post" action="{LOGOUT}"><button class="plain" type="submit">'
@@ -130,20 +131,23 @@ def _language_button(view: PageView) -> None:
     button.props(f"flat dense no-caps lang={other}")
 
 
-def _dark_button(view: PageView, dark: ui.dark_mode) -> None:
-    async def switch() -> None:
-        # Without a choice of the visitor the browser decides, so it is asked what it shows.
-        dark.value = not await ui.run_javascript("document.body.matches('.body--dark')")
-        set_cookie(DARK_COOKIE, "1" if dark.value else "0")
-
-    button = ui.button(icon="contrast", on_click=switch).props("flat round dense")
+def _dark_button(view: PageView) -> None:
+    # The browser does it alone: what it shows without a choice of the visitor is known there only.
+    button = ui.button(icon="contrast").props("flat round dense")
+    button.on(
+        "click",
+        js_handler=f"""() => {{
+        Quasar.Dark.set(!Quasar.Dark.isActive);
+        document.cookie = '{DARK_COOKIE}=' + (Quasar.Dark.isActive ? 1 : 0) + '{COOKIE_END}';
+    }}""",
+    )
     name(button, view.t("Light or dark", "浅色或深色"))
 
 
 def set_cookie(cookie: str, value: str, *, reload: bool = False) -> None:
     """Keep a choice of the visitor in their browser. value: one of our own words."""
     ui.run_javascript(
-        f"document.cookie = '{cookie}={value}; path={MOUNT}; max-age={YEAR_S}; samesite=strict';"
+        f"document.cookie = '{cookie}={value}{COOKIE_END}';"
         + ("location.reload();" if reload else "")
     )
 

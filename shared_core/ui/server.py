@@ -41,6 +41,7 @@ def create_app(
     )  # fmt: skip
 
     @app.get("/", include_in_schema=False)
+    @app.get(MOUNT, include_in_schema=False)
     async def front() -> RedirectResponse:
         return RedirectResponse(f"{MOUNT}/")
 

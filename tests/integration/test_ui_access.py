@@ -66,6 +66,7 @@ def test_this_machine_sees_it_without_a_token_and_no_other_site_does(address: st
 def test_the_root_leads_to_it_and_the_api_stands_beside_it(address: str) -> None:
     root = address.removesuffix("/ui")
     assert "/ui/" == get(f"{root}/").headers["location"]
+    assert "/ui/" == get(address).headers["location"]
     assert "ok" == get(f"{root}/health").json()["status"]
     listed = httpx.get(f"{root}/memories", params={"user_id": "ana", "app": APP}, timeout=60)
     assert 200 == listed.status_code and listed.json()["memories"]
