@@ -12,7 +12,7 @@ from shared_core.core.domain import Memory, MemoryId, Scope
 from shared_core.policies.fact_reasons import cited, shown_events
 from shared_core.policies.facts import sources_of
 from shared_core.policies.memories import MEMORY, memory_of, select_sources
-from shared_core.ports.operations import Policy, Select, equal, one_of, one_of_rows, open_after
+from shared_core.ports.operations import Policy, Select, equal, one_of, open_after
 from shared_core.ports.runs import CitedTurn
 
 _TURN = ("thread_id", "event_id")
@@ -45,9 +45,10 @@ def derivation(scope: Scope, memory_id: MemoryId, now: datetime) -> Policy[Deriv
         Select("memory_bases", ("memory_id",), (equal("basis_id", memory_id),)),
     ]
     beside: Sequence[Sequence[Any]] = ()
-    if kinds == [("episodic",)]:
-        of_turn = one_of_rows(_TURN, sources)
-        [beside] = yield [Select("memory_sources", ("memory_id",), (of_turn,), is_distinct=True)]
+    if kinds == [("episodic",)] and sources:
+        # One turn, compared by "=": for a list, a plan may read all sources of a large user.
+        turn = tuple(map(equal, _TURN, sources[0]))
+        [beside] = yield [Select("memory_sources", ("memory_id",), turn, is_distinct=True)]
     derived_ids = {row[0] for row in (*beside, *reflections)} - {memory_id}
     basis_ids = {row[0] for row in bases}
     found = yield from _memories(scope, {memory_id, *derived_ids, *basis_ids}, now)

@@ -45,6 +45,11 @@ _FOLLOWER = (
 )  # fmt: skip
 _EVENT = ("thread_id", "event_id", "text", "author", "occurred_at")
 _MEMORY = (Join("memories", "m", (("memory_id", "memory_id"),)),)
+_MEMORY_OF_TURN = (
+    Join("memory_sources", "s", (("thread_id", "thread_id"), ("event_id", "event_id"))),
+    Join("memories", "m", (("s.memory_id", "memory_id"),)),
+)
+"""From an event: named in memory_sources, many turns may be found by reading all of a user."""
 _RUN = (Join("runs", "r", (("run_id", "run_id"),)),)
 
 
@@ -137,7 +142,7 @@ def shown_events(turns: Iterable[Turn], now: datetime) -> Policy[dict[Turn, Row]
     aside = (equal("m.kind", "episodic"), is_not_null("m.superseded_at"))
     events, hidden = yield [
         Select("events", _EVENT, (named, *remembered)),
-        Select("memory_sources", _EVENT[:2], (named, *aside), _MEMORY),
+        Select("events", _EVENT[:2], (named, *aside), _MEMORY_OF_TURN),
     ]
     aside_turns = {(row[0], row[1]) for row in hidden}
     return {(row[0], row[1]): row for row in events if (row[0], row[1]) not in aside_turns}

@@ -11,8 +11,11 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from shared_core import Scope
 from shared_core.core.namespaces import path_end
+from shared_core.policies.derivation import derivation
 from shared_core.storage.postgres.connection.statements import statement
+from tests.plans.policy_plans import reads_of, touched
 from tests.plans.test_query_plans import BIND, nodes
 
 MEMORIES = 20_000
@@ -125,6 +128,24 @@ def test_a_thread_is_read_by_its_turns(
     index, touched = scan(filled, text, "-infinity", "infinity", mode)
     assert "memories_pkey" == index
     assert touched == IN_THREAD
+
+
+@pytest.mark.parametrize("has_statistics", [True, False])
+def test_one_memory_is_read_with_its_relatives_alone(
+    filled: psycopg.Connection[Any], has_statistics: bool
+) -> None:
+    if has_statistics:
+        filled.execute("ANALYZE")
+    else:
+        filled.execute("DELETE FROM pg_statistic")
+    found = filled.execute("SELECT memory_id FROM memories WHERE tenant_id = '/app/u7/' LIMIT 1")
+    row = found.fetchone()
+    assert row is not None
+    scope = Scope("app", "u7")
+    plans = reads_of(filled, "/app/u7/", derivation(scope, row[0], datetime.now(UTC)))
+    read = [one for one in plans if one["Relation Name"] in ("memories", "memory_sources")]
+    assert read and "Seq Scan" not in {node["Node Type"] for node in read}
+    assert touched(read) <= 20
 
 
 @pytest.mark.parametrize("has_statistics", [True, False])
