@@ -61,6 +61,7 @@ async def address(dsn: str, tmp_path: Path) -> AsyncIterator[str]:
         yield found
 
 
+@pytest.mark.both_engines
 @pytest.mark.parametrize("locale", QUESTIONS)
 def test_each_page_speaks_the_language_of_the_browser_and_is_accessible(
     locale: str, address: str
