@@ -30,9 +30,13 @@ OVER_SEVERAL_NODES = {
     "embedded_otherwise": "texts that a new model has to embed",
     "erasures": "receipts of an application, or of all",
     "expired_tenants": "whose memories are expired",
+    "tenants_of_cluster": "who has memories",
 }
 """Statements that read rows of several users, and of which. tests/live/test_citus.py runs each."""
-ON_ONE_NODE = {"large_tenants": "a cluster has no approximate indexes"}
+ON_ONE_NODE = {
+    "large_tenants": "a cluster has no approximate indexes",
+    "tenants": "a cluster gets tenants_of_cluster",
+}
 """Statements that a cluster never gets, and why."""
 
 FACT = (equal("memory_id", "00000000-0000-0000-0000-000000000001"),)

@@ -172,6 +172,21 @@ async def test_receipts_of_several_users_are_listed() -> None:
         assert len(await memory.erasures(app="receipts")) == 8
 
 
+async def test_the_users_who_have_memories_are_listed_and_counted() -> None:
+    async with open_memory(DSN, schema=SCHEMA, worker=False) as memory:
+        users = [Scope("directory", f"u{number}") for number in range(8)]
+        for scope in users:
+            await memory.remember(scope, "I sail.")
+        found = await memory.users("directory", limit=5)
+        found = [*found, *await memory.users("directory", after=found[-1].scope)]
+        assert users == [one.scope for one in found]
+        assert {1} == {one.memories for one in found}
+        [listed] = await memory.list_memories(users[0], contains="SAIL")
+        assert [] == await memory.list_memories(users[0], thread_id="t")
+        assert [1] == list(await memory.count_memories(users[0], [listed.occurred_at]))
+        assert "I sail." == (await memory.memory(users[0], listed.key)).memory.text
+
+
 @pytest.mark.parametrize("option", [[], ["--dry-run"]])
 def test_the_command_says_that_a_cluster_has_no_approximate_indexes(option: list[str]) -> None:
     refused = CliRunner().invoke(app, ["index", *option, "--uri", DSN, "--schema", SCHEMA])
