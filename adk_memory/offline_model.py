@@ -11,8 +11,8 @@ from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 
-BLOCK: Final = re.compile(r"<(PAST_CONVERSATIONS|MEMORIES)>\n(.*?)</\1>", re.DOTALL)
-"""The tags around memories, from ADK's preload_memory and from our plugin."""
+TAG: Final = re.compile(r"<(PAST_CONVERSATIONS|MEMORIES)>\n")
+"""Begins memories, from ADK's preload_memory or from our plugin; `</...>` ends them."""
 LINE_LABEL: Final = re.compile(r"^- \[[^\]]*\] ")
 QUESTION_MARKS: Final = ("?", "？")
 HAN: Final = re.compile(r"[\u4e00-\u9fff]")
@@ -41,13 +41,13 @@ class QuotesMemory(BaseLlm):
 
 def answer_of(texts: list[str]) -> str:
     """Return the answer to the texts of a request, the user's message last."""
-    message = next((text for text in reversed(texts) if not BLOCK.search(text)), "").strip()
+    message = next((text for text in reversed(texts) if not blocks_of(text)), "").strip()
     is_chinese = HAN.search(message) is not None
     if not message.endswith(QUESTION_MARKS):
         return "好的，记住了。" if is_chinese else "Noted."
     lines = [
         LINE_LABEL.sub("", line)
-        for _, block in BLOCK.findall("\n".join(texts))
+        for block in blocks_of("\n".join(texts))
         for line in block.splitlines()
         if line.strip() and not line.startswith("Time: ")
     ]
@@ -59,3 +59,19 @@ def answer_of(texts: list[str]) -> str:
     if not memories:
         return "这件事我不记得。" if is_chinese else "I remember nothing about that."
     return f"我记得：{memories[0]}" if is_chinese else f"I remember: {memories[0]}"
+
+
+def blocks_of(text: str) -> list[str]:
+    """Return what stands between the tags around memories."""
+    found = []
+    unclosed = set()
+    place = 0
+    while tag := TAG.search(text, place):
+        place = tag.end()
+        end = -1 if tag[1] in unclosed else text.find(f"</{tag[1]}>", place)
+        if end < 0:
+            unclosed.add(tag[1])  # looking once is enough, however often it begins
+            continue
+        found.append(text[place:end])
+        place = end
+    return found

@@ -129,6 +129,12 @@ def test_the_stand_in_answers_questions_in_both_languages_from_the_first_stateme
     assert "Noted." == answer_of([block, "It is there."])
 
 
+def test_a_tag_that_nothing_closes_hides_no_memories() -> None:
+    block = "<MEMORIES>\n- [2026, user] It is here.\n</MEMORIES>"
+    texts = ["<PAST_CONVERSATIONS>\n" * 50_000, block, "Where is it?"]
+    assert "I remember: It is here." == answer_of(texts)
+
+
 def test_the_stand_in_does_not_quote_its_own_answers() -> None:
     own = "- [2026, assistant] I remember: A.\n- [2026, assistant] 我记得：甲。\n"
     block = f"<MEMORIES>\n{own}- [2026, user] It is here.\n</MEMORIES>"
