@@ -36,19 +36,31 @@ def ui(
     read_only: Annotated[
         bool, typer.Option("--read-only", help="Show everything and change nothing.")
     ] = False,
+    worker: Annotated[
+        bool, typer.Option("--worker/--no-worker", help="Run queued jobs in this process.")
+    ] = False,
+    llm: cli.Llm = None,
     opens: Annotated[bool, typer.Option("--open/--no-open", help="Open the browser.")] = True,
 ) -> None:
     """Show in a browser what the memory knows, and change it there, until Ctrl-C.
 
     Example: hippocampus demo --keep, then hippocampus ui.
     """
+    if read_only and worker:
+        raise cli.Malformed("--worker changes the memory: give either it or --read-only, not both")
     inspector = inspector_options(uri, schema, embedder, read_only=read_only)
     from shared_core.http import ServerOptions
     from shared_core.ui import serve
 
     options = ServerOptions(host=host, port=port, auth=auth)
     memory = cli.open_memory(
-        uri, schema=schema, embedder=embedder, worker=not read_only, track_access=not read_only
+        uri,
+        schema=schema,
+        embedder=embedder,
+        llm=cli.ready_model(llm),
+        worker=worker,
+        track_access=not read_only,
+        create=not read_only,
     )
 
     def listening(address: str) -> None:

@@ -11,7 +11,7 @@ from nicegui import ui
 from shared_core.errors import MemoryCoreError
 from shared_core.http.problems import ProblemError
 from shared_core.ui.view import PageView
-from shared_core.ui.widgets import guarded
+from shared_core.ui.widgets import guarded, notify_failure, notify_unexpected
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,8 @@ def action_button(
         dialog.open()
 
     async def confirm(dialog: ui.dialog) -> None:
+        if not dialog.value:
+            return  # the second click of a double click
         dialog.close()
         await run(view, do)
 
@@ -91,9 +93,11 @@ async def run(view: PageView, do: Callable[[], Awaitable[str | ActionOutcome]]) 
         await view.check_may_write()
         said = await do()
     except (MemoryCoreError, ProblemError) as error:
-        text = error.detail if isinstance(error, ProblemError) else str(error)
-        ui.notify(text, type="negative", multi_line=True, close_button="✕", timeout=0)
+        notify_failure(error)
         return
+    except Exception:
+        notify_unexpected(view)
+        raise
     finally:
         working.dismiss()
     done = said if isinstance(said, ActionOutcome) else ActionOutcome(said)

@@ -47,6 +47,12 @@ def register(pages: list[Page], others: list[Page]) -> None:
     """Register the pages at the UI library's application. others: not in the navigation."""
     for one in [*pages, *others]:
         ui.page(one.path, response_timeout=30.0)(_builder(one, pages))
+    nicegui.app.on_page_exception(_unexpected)
+
+
+def _unexpected() -> None:
+    """Build the page of an unexpected error, which NiceGUI writes into the log."""
+    ui.label("Unexpected error; the log of the server has it. 意外错误，详情见服务器日志。")
 
 
 def _builder(page: Page, pages: list[Page]) -> Callable[[Request], Awaitable[Response | None]]:
@@ -54,11 +60,11 @@ def _builder(page: Page, pages: list[Page]) -> Callable[[Request], Awaitable[Res
         inspector: Inspector = nicegui.app.state.inspector
         try:
             view = view_of(inspector, request, page.path)
-        except ProblemError as error:
-            ui.label(error.detail)
+            if page.of_user and view.scope is None and (only := await _only_user(view)):
+                return RedirectResponse(view.link(page.path, app=only.app, user=only.user), 307)
+        except (MemoryCoreError, ProblemError) as error:
+            ui.label(error.detail if isinstance(error, ProblemError) else str(error))
             return None
-        if page.of_user and view.scope is None and (only := await _only_user(view)):
-            return RedirectResponse(view.link(page.path, app=only.app, user=only.user), 307)
         with _frame(view, page, pages):
             try:
                 if page.of_user and view.scope is None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Iterable
-from http.cookies import SimpleCookie
 from typing import Final
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import parse_qs, quote
 
 from starlette.datastructures import Headers
-from starlette.requests import Request
+from starlette.requests import Request, cookie_parser
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope as AsgiScope, Send
 
@@ -25,7 +25,10 @@ from shared_core.ui.login_page import login_page
 MOUNT: Final = "/ui"
 LOGIN: Final = f"{MOUNT}/login"
 LOGOUT: Final = f"{MOUNT}/logout"
-ASSETS: Final = f"{MOUNT}/_nicegui/"
+EXPORT: Final = f"{MOUNT}/export"
+ASSETS: Final = re.compile(
+    rf"{MOUNT}/_nicegui/[^/]+/(static|libraries|components|resources|esm|dynamic_resources)/"
+)
 """Scripts, styles and fonts of the UI library: the same for everybody, so they need no login."""
 COOKIE: Final = "hippocampus_session"
 SESSION_S: Final = 12 * 3600.0
@@ -56,6 +59,7 @@ HEADERS: Final = (
     # Not no-referrer: then a browser sends the form of the login with the origin "null".
     (b"referrer-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
 )
 
 
@@ -67,9 +71,10 @@ class Logins:
 
     def begin(self, token: str) -> str:
         """Return the id of a new session."""
+        now = time.monotonic()
         session_id = secrets.token_urlsafe(32)
-        self._tokens[session_id] = token, time.monotonic() + SESSION_S
-        while len(self._tokens) > MOST_SESSIONS:
+        self._tokens[session_id] = token, now + SESSION_S
+        while len(self._tokens) > MOST_SESSIONS or next(iter(self._tokens.values()))[1] < now:
             self._tokens.popitem(last=False)
         return session_id
 
@@ -92,9 +97,11 @@ class Doors:
         self._known = KnownTokens(tokens)
         self._tries = TokenBuckets(rate=0.2, burst=10)
 
-    async def caller(self, headers: Headers, client: tuple[str, int] | None) -> Caller | str | None:
+    async def caller(
+        self, headers: Headers, path: str, client: tuple[str, int] | None
+    ) -> Caller | str | None:
         """Return the caller of a request, None if it must log in, or why it is refused."""
-        if fault := _foreign_origin(headers):
+        if fault := _foreign_origin(headers, path):
             return fault
         if token := self.sessions.token(session_of(headers)):
             return await self.opened_by(token)
@@ -143,8 +150,8 @@ class InspectorGuard:
         if scope["type"] not in ("http", "websocket") or not _is_below_mount(path):
             await self.app(scope, receive, send)
             return
-        send = _with_headers(send, is_secure=scope.get("scheme") in ("https", "wss"))
-        if scope["type"] == "http" and path.startswith(ASSETS) and scope["method"] == "GET":
+        send = _with_headers(send)
+        if scope["type"] == "http" and ASSETS.match(path) and scope["method"] == "GET":
             await self.app(scope, receive, send)
             return
         try:
@@ -162,7 +169,7 @@ class InspectorGuard:
     async def _refusal(self, scope: AsgiScope, receive: Receive) -> Response | None:
         """Return the answer to a request that does not pass, or None."""
         headers, client = Headers(scope=scope), scope.get("client")
-        caller = await self._doors.caller(headers, client)
+        caller = await self._doors.caller(headers, scope["path"], client)
         if isinstance(caller, str):
             return PlainTextResponse(caller, 403)
         if scope["type"] == "http" and scope["path"] in (LOGIN, LOGOUT):
@@ -192,16 +199,17 @@ class InspectorGuard:
 
     async def _try_token(self, request: Request, wanted: str) -> Response:
         language = request.headers.get("accept-language", "")
-        address = request.scope.get("client")
-        if not self._doors.may_try(address):
-            return HTMLResponse(login_page(wanted, language, "wait"), 429, {"Retry-After": "5"})
         token = await _token_in_form(request)
         if not token or not await self._doors.opened_by(token):
-            return HTMLResponse(login_page(wanted, language, "wrong"), 401)
+            # Only failures count: behind a proxy all visitors have one address.
+            if self._doors.may_try(request.scope.get("client")):
+                return HTMLResponse(login_page(wanted, language, "wrong"), 401)
+            return HTMLResponse(login_page(wanted, language, "wait"), 429, {"Retry-After": "5"})
         answer = RedirectResponse(wanted, 303)
         answer.set_cookie(
             COOKIE, self._doors.sessions.begin(token), path=MOUNT, max_age=int(SESSION_S),
-            httponly=True, samesite="strict", secure=request.url.scheme == "https",
+            httponly=True, samesite="strict",
+            secure=request.headers.get("origin", "").startswith("https:"),
         )  # fmt: skip
         return answer
 
@@ -219,8 +227,7 @@ def _too_large(scope: AsgiScope) -> Response | None:
 
 def session_of(headers: Headers) -> str:
     """Return the session id in the cookies of a request, or an empty text."""
-    cookies: SimpleCookie = SimpleCookie(headers.get("cookie", ""))
-    return cookies[COOKIE].value if COOKIE in cookies else ""
+    return cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
 
 
 async def _token_in_form(request: Request) -> str:
@@ -240,20 +247,23 @@ def _is_below_mount(path: str) -> bool:
 
 def _own_path(path: str) -> str:
     """Return where a login leads: a page of the inspector, never another site."""
-    parts = urlsplit(path)
-    is_own = not parts.scheme and not parts.netloc and _is_below_mount(parts.path)
-    return path if is_own and "\\" not in path and parts.path != LOGIN else f"{MOUNT}/"
+    is_own = path.startswith(f"{MOUNT}/") and not re.search(r"[\\\x00-\x1f]|//", path)
+    return path if is_own and not path.startswith(LOGIN) else f"{MOUNT}/"
 
 
-def _foreign_origin(headers: Headers) -> str | None:
-    """Return why a request that a page of another site sends is refused, or None."""
+def _foreign_origin(headers: Headers, path: str) -> str | None:
+    """Return why a request that a page of another site sends is refused, or None.
+
+    A link on another site may open a page. It may not start a download or load a part of a page.
+    """
     origin = headers.get("origin")
-    if origin is None or urlsplit(origin).netloc == headers.get("host"):
-        return None
-    return "The inspector answers its own pages only."
+    is_own = origin is None or origin.partition("://")[2] == headers.get("host")
+    if is_own and headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+        is_own = headers.get("sec-fetch-mode") == "navigate" and path != EXPORT
+    return None if is_own else "The inspector answers its own pages only."
 
 
-def _with_headers(send: Send, *, is_secure: bool) -> Send:
+def _with_headers(send: Send) -> Send:
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":
             message["headers"] = [*_others(message.get("headers", ())), *HEADERS]

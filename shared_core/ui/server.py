@@ -25,7 +25,8 @@ def create_app(
 ) -> FastAPI:
     """Return the application: the inspector at /ui, the HTTP API at its usual paths.
 
-    NiceGUI has one application in a process, so only the first call in a process works.
+    A read-only inspector serves no API, because an API can write. NiceGUI has one application in a
+    process, so only the first call in a process works.
     """
     api = create_api(memory, options)
     doors = Doors(memory.tokens, options)
@@ -45,13 +46,14 @@ def create_app(
     async def front() -> RedirectResponse:
         return RedirectResponse(f"{MOUNT}/")
 
-    nicegui.app.state.inspector = Inspector(memory, doors, inspector)
+    nicegui.app.state.inspector = Inspector(memory, doors, inspector, api.state.exports)
     register()
     ui.run_with(
         app, mount_path=MOUNT, title="pg-hippocampus", favicon="🧠", dark=None, tailwind=False,
         show_welcome_message=False, reconnect_timeout=30.0,
     )  # fmt: skip
-    app.mount("/", api)
+    if not inspector.read_only:
+        app.mount("/", api)
     return app
 
 

@@ -14,6 +14,7 @@ from shared_core.core.domain import Scope
 from shared_core.engine import MemoryEngine
 from shared_core.errors import MemoryCoreError, PermissionDenied
 from shared_core.http.access import Caller
+from shared_core.http.export import RunningExports
 from shared_core.http.problems import ProblemError
 from shared_core.ui.guard import Doors
 from shared_core.ui.options import InspectorOptions
@@ -25,11 +26,15 @@ DARK_COOKIE: Final = "hippocampus_dark"
 
 @dataclass(frozen=True, slots=True)
 class Inspector:
-    """The inspected memory, its doors and its options: one in a process."""
+    """The inspected memory, its doors and its options: one in a process.
+
+    exports: the exports that run, those of the HTTP API too.
+    """
 
     memory: MemoryEngine
     doors: Doors
     options: InspectorOptions
+    exports: RunningExports
 
 
 class LoginEnded(MemoryCoreError):

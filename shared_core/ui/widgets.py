@@ -79,10 +79,24 @@ def guarded(view: PageView, call: Callable[[], Awaitable[None]]) -> Callable[[],
             await view.check()
             await call()
         except (MemoryCoreError, ProblemError) as error:
-            text = error.detail if isinstance(error, ProblemError) else str(error)
-            ui.notify(text, type="negative", multi_line=True, close_button="✕", timeout=0)
+            notify_failure(error)
+        except Exception:
+            notify_unexpected(view)
+            raise
 
     return handle
+
+
+def notify_failure(error: MemoryCoreError | ProblemError) -> None:
+    """Show an error that the memory reports, until the visitor closes it."""
+    text = error.detail if isinstance(error, ProblemError) else str(error)
+    ui.notify(text, type="negative", multi_line=True, close_button="✕", timeout=0)
+
+
+def notify_unexpected(view: PageView) -> None:
+    """Say that an unexpected error is in the log. The caller raises it again."""
+    text = view.t("Unexpected error; the log of the server has it.", "意外错误，详情见服务器日志。")
+    ui.notify(text, type="negative", close_button="✕", timeout=0)
 
 
 def memory_line(view: PageView, memory: Memory, *, detail: bool = True) -> None:

@@ -41,6 +41,8 @@ def cassette(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         decode_compressed_response=True,
     )
     vcr.register_matcher("json", same_json)
+    # The recordings are of httpx; google-genai takes aiohttp where another package brings it.
+    monkeypatch.setattr("google.genai._api_client.has_aiohttp", False)
     if not RECORDING:
         monkeypatch.setattr(socket.socket, "connect", _no_network)
     with vcr.use_cassette(str(HERE / f"{request.node.originalname}.yaml")) as cassette:

@@ -37,7 +37,7 @@ async def locked(dsn: str, tmp_path: Path) -> Iterator[str]:  # type: ignore[mis
         yield found
 
 
-def get(url: str, **headers: str) -> httpx.Response:
+def get(url: str, **headers: str | bytes) -> httpx.Response:
     return httpx.get(url, headers=headers, timeout=60)
 
 
@@ -61,6 +61,14 @@ def test_this_machine_sees_it_without_a_token_and_no_other_site_does(address: st
     assert 200 == socket.status_code, socket.text
     assert 403 == get(address + POLLING, origin="http://evil.example").status_code
     assert 403 == get(address + POLLING, host="evil.example").status_code
+
+
+def test_another_site_may_link_to_a_page_and_starts_nothing(address: str) -> None:
+    linked = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
+    assert 200 == get(f"{address}/", **linked).status_code
+    assert 403 == get(f"{address}/export?app={APP}&user=ana", **linked).status_code
+    assert 403 == get(f"{address}/", **{**linked, "sec-fetch-mode": "no-cors"}).status_code
+    assert 403 == get(f"{address}/", origin="http://[").status_code
 
 
 def test_the_root_leads_to_it_and_the_api_stands_beside_it(address: str) -> None:
@@ -101,10 +109,18 @@ async def test_with_tokens_it_asks_for_one(locked: str, dsn: str) -> None:
     assert 303 == right.status_code
     assert f"/ui/ask?app={APP}&user=ana" == right.headers["location"]
     cookie = right.headers["set-cookie"]
-    assert "HttpOnly" in cookie and "SameSite=strict" in cookie and "hippo_" not in cookie
+    assert (
+        "Secure" not in cookie
+        and "HttpOnly" in cookie
+        and "SameSite=strict" in cookie
+        and "hippo_" not in cookie
+    )
     with_cookie = {"cookie": cookie.partition(";")[0]}
     assert 200 == get(f"{locked}/ask?app={APP}&user=ana", **with_cookie).status_code
     assert 200 == get(locked + POLLING, **with_cookie).status_code
+    others = {"cookie": f'a={{"x":1}}; 语言=中; foo; {with_cookie["cookie"]}'.encode()}
+    assert 200 == get(f"{locked}/", **others).status_code
+    assert 303 == get(f"{locked}/_nicegui/unknown").status_code
     assert 405 == get(f"{locked}/logout", **with_cookie).status_code
     gone = post(f"{locked}/logout", **with_cookie)
     assert 303 == gone.status_code
@@ -114,7 +130,8 @@ async def test_with_tokens_it_asks_for_one(locked: str, dsn: str) -> None:
 async def test_a_login_leads_to_no_other_site(locked: str, dsn: str) -> None:
     own = await token(dsn)
     for wanted in (
-        "https://evil.example/", "//evil.example/ui/", "/\\evil.example", "/docs", "/ui/login", "",
+        "https://evil.example/", "//evil.example/ui/", "///ui/", "//[", "/ui//evil.example",
+        "/\\evil.example", "/docs", "/ui/login", "",
     ):  # fmt: skip
         assert "/ui/" == log_in(locked, own, wanted).headers["location"], wanted
 
@@ -122,6 +139,7 @@ async def test_a_login_leads_to_no_other_site(locked: str, dsn: str) -> None:
 async def test_attempts_are_bounded(locked: str, dsn: str) -> None:
     tried = [log_in(locked, f"hippo_{number}").status_code for number in range(12)]
     assert [401, 429] == [tried[0], tried[-1]]
+    assert 303 == log_in(locked, await token(dsn)).status_code  # a right one always gets in
 
 
 async def test_a_token_sees_its_own_users_only(locked: str, dsn: str) -> None:
@@ -152,3 +170,13 @@ def test_no_get_changes_anything(address: str) -> None:
     page = get(f"{address}/memories?app={APP}&user=ana")
     assert 'method="get"' not in page.text.lower()
     assert ANA.user in page.text
+
+
+async def test_read_only_serves_no_api(dsn: str, tmp_path: Path) -> None:
+    await fill(dsn)
+    with inspecting(dsn, tmp_path / "ui.log", "--read-only") as address:
+        assert 200 == get(f"{address}/").status_code
+        sent = post(
+            f"{address.removesuffix('/ui')}/remember", **{"content-type": "application/json"}
+        )
+        assert sent.status_code in (404, 405)

@@ -19,7 +19,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from shared_core.core.domain import Scope
 from shared_core.errors import InvalidInput, MemoryCoreError
-from shared_core.http.export import ExportLines, RunningExports
+from shared_core.http.export import ExportLines
 from shared_core.http.problems import ProblemError
 from shared_core.ports.transfer import ExportScope
 from shared_core.transfer.lines import LineReader
@@ -71,12 +71,11 @@ def _download(view: PageView, label: str, **params: object) -> None:
 
 def register_download() -> None:
     """Register the download at the UI library's application."""
-    running = RunningExports()
 
     async def download(request: Request) -> Response:
         inspector: Inspector = nicegui.app.state.inspector
         try:
-            return await _exported(view_of(inspector, request, EXPORT), running)
+            return await _exported(view_of(inspector, request, EXPORT))
         except ProblemError as error:
             return PlainTextResponse(error.detail, error.status_code, error.headers)
         except MemoryCoreError as error:
@@ -85,7 +84,7 @@ def register_download() -> None:
     nicegui.app.add_api_route(EXPORT, download, methods=["GET"], include_in_schema=False)
 
 
-async def _exported(view: PageView, running: RunningExports) -> Response:
+async def _exported(view: PageView) -> Response:
     """Return the answer that streams the export which the parameters of an address name."""
     app = None
     if view.params.get("whole") == "true":
@@ -95,6 +94,8 @@ async def _exported(view: PageView, running: RunningExports) -> Response:
     elif view.scope is None:
         raise ProblemError(422, "invalid-input", "The address names no user: add ?app=...&user=...")
     scope = None if app is not None else view.user
+    day = f"{await view.memory.now():%Y-%m-%d}"
+    running = view.inspector.exports
     place = running.take()
     lines = view.memory.export(scope, app=app, vectors=view.params.get("vectors") == "true")
     try:
@@ -103,7 +104,6 @@ async def _exported(view: PageView, running: RunningExports) -> Response:
     except BaseException:
         running.leave(place)
         raise
-    day = f"{await view.memory.now():%Y-%m-%d}"
     named = [day, app] if scope is None else [day, scope.app, scope.user]
     file = "-".join(_UNSAFE.sub("_", str(part))[:60] for part in ["hippocampus", *named])
     answer.headers["Content-Disposition"] = (
@@ -151,15 +151,16 @@ def import_part(view: PageView) -> None:
                     _show_upload(view, upload)
 
             await guarded(view, show)()
+            field.reset()  # the next choice is a new one
 
         field = ui.upload(
             on_upload=received,
             on_rejected=lambda: ui.notify(too_large, type="negative", timeout=0, close_button="✕"),
             max_file_size=MOST_BYTES,
-            max_files=1,
             auto_upload=True,
         )
         field.set_visibility(False)  # its own parts have no names for screen readers
+        field.ignores_events_when_hidden = False
         ui.button(
             view.t(
                 "Choose an export (.jsonl, at most 100 MB)", "选择导出文件（.jsonl，最大 100 MB）"
