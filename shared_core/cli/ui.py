@@ -44,7 +44,7 @@ def ui(
 ) -> None:
     """Show in a browser what the memory knows, and change it there, until Ctrl-C.
 
-    Example: hippocampus demo --keep, then hippocampus ui.
+    Example: hippocampus ui --read-only. It shows your own memory; hippocampus demo --keep fills it.
     """
     if read_only and worker:
         raise cli.Malformed("--worker changes the memory: give either it or --read-only, not both")
