@@ -24,6 +24,7 @@ WHO = ("app", "ana")
 SERVERS = {
     "mcp": "its standard output is the protocol",
     "serve": "all that it prints are logs, each a line of JSON",
+    "ui": "... and the address of the pages",
 }
 
 
