@@ -143,7 +143,7 @@ def test_selected_memories_are_pinned_and_forgotten(address: str, dsn: str, page
     page.goto(place(address, "/memories", kind="episodic"))
     expect(page.get_by_role("button", name="Pin", exact=True)).to_be_disabled()
     select(page, turn)
-    assert "1 memory pinned. To undo it: Unpin." == act(page, "Pin")
+    assert "1 memory pinned. Unpin lets them fade again" in act(page, "Pin")
     assert now(pinned(dsn, key))
     select(page, turn)
     assert "1 memory no longer pinned" in act(page, "Unpin")
@@ -151,6 +151,7 @@ def test_selected_memories_are_pinned_and_forgotten(address: str, dsn: str, page
     select(page, turn)
     will = ask(page, "Forget")
     assert "fact: User's dog is called Pickle." in will and "summary:" in will
+    assert "What was derived from them alone goes too" in will
     assert "cannot be undone" in will and "hippocampus export helpdesk ana" in will
     confirm(page, "Forget")
     expect(page.get_by_text(turn)).to_have_count(0)

@@ -444,16 +444,9 @@ def _faded_actions(view: PageView, shown: ui.table, actions: ui.element) -> None
     def chosen() -> list[str]:
         return selected_keys(shown)
 
-    async def derived() -> str:
-        return view.t(
-            "With a turn goes what was derived from it alone.",
-            "对话被遗忘时，仅由其推导出的内容也会删除。",
-        )
-
     with actions:
         buttons = [
-            revive_button(view, chosen), pin_button(view, chosen),
-            forget_button(view, chosen, derived),
+            revive_button(view, chosen), pin_button(view, chosen), forget_button(view, chosen),
         ]  # fmt: skip
         said = ui.label().classes("quiet").props("role=status")
     follow_selection(view, shown, buttons, said)

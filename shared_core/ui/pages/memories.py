@@ -20,7 +20,6 @@ from shared_core.ui.pages.memory_table import (
     counted,
     follow_selection,
     forget_button,
-    goes_along,
     pin_button,
     row_of,
     selectable_table,
@@ -241,7 +240,6 @@ def _nothing(view: PageView, chosen: Chosen, total: int) -> None:
 
 def _list(view: PageView, memories: Sequence[Memory]) -> None:
     """Show a page of memories, and what can be done with the selected ones."""
-    by_key = {one.key: one for one in memories}
     actions = ui.element("div").classes("row-line")
     table = selectable_table(
         view,
@@ -266,13 +264,9 @@ def _list(view: PageView, memories: Sequence[Memory]) -> None:
     def chosen() -> list[str]:
         return selected_keys(table)
 
-    async def derived() -> str:
-        return await goes_along(view, [by_key[key] for key in chosen() if key in by_key])
-
     with actions:
         buttons = [
-            forget_button(view, chosen, derived), pin_button(view, chosen),
-            unpin_button(view, chosen),
+            forget_button(view, chosen), pin_button(view, chosen), unpin_button(view, chosen),
         ]  # fmt: skip
         said = ui.label().classes("quiet").props("role=status")
     follow_selection(view, table, buttons, said)

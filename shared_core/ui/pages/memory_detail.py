@@ -20,7 +20,6 @@ from shared_core.ui.pages.memory_table import (
     TEXT,
     cut,
     forget_button,
-    goes_along,
     pin_button,
     revive_button,
     unpin_button,
@@ -88,9 +87,6 @@ def _actions(view: PageView, details: Details) -> None:
     def chosen() -> list[str]:
         return [details.memory.key]
 
-    async def derived() -> str:
-        return await goes_along(view, [details.memory])
-
     with ui.element("div").classes("row-line"):
         if kept.stage != "kept":
             revive_button(view, chosen)
@@ -98,7 +94,7 @@ def _actions(view: PageView, details: Details) -> None:
             unpin_button(view, chosen)
         else:
             pin_button(view, chosen)
-        forget_button(view, chosen, derived)
+        forget_button(view, chosen)
 
 
 def named(rows: Sequence[tuple[str, str]]) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from nicegui import ui
 
-from shared_core.core.domain import Memory, MemoryKind, ThreadId
+from shared_core.core.domain import MemoryKind, ThreadId
 from shared_core.ui.actions import action_button
 from shared_core.ui.style import COLOURS
 from shared_core.ui.view import PageView
@@ -20,7 +20,7 @@ MOST_CHARACTERS: Final = 280
 MOST_NAMED: Final = 10
 """Texts that a confirmation lists."""
 MOST_OF_A_THREAD: Final = 1_000
-"""Memories of a thread that are searched for what was derived from a turn."""
+"""Memories of a thread that are read to find the one of a turn."""
 CSS: Final = """
 .q-table__card.memories { background: transparent; }
 .memories .cell-text { min-width: 16rem; }
@@ -155,18 +155,13 @@ def counted(view: PageView, number: int) -> str:
     return view.t(f"{number:,} memor{'y' if number == 1 else 'ies'}", f"{number:,} 条记忆")
 
 
-def forget_button(
-    view: PageView, chosen: Callable[[], Sequence[str]], derived: Callable[[], Awaitable[str]]
-) -> ui.button | None:
-    """Show the button that forgets memories for good.
-
-    chosen: returns their keys. derived: returns what goes with them, as a text.
-    """
+def forget_button(view: PageView, chosen: Callable[[], Sequence[str]]) -> ui.button | None:
+    """Show the button that forgets memories for good. chosen: returns their keys."""
 
     async def will() -> str:
         number = counted(view, len(chosen()))
         first = view.t(f"This forgets {number} for good.", f"将彻底遗忘 {number}。")
-        return "\n\n".join([first, await derived(), no_way_back(view)])
+        return "\n\n".join([first, await goes_along(view, chosen()), no_way_back(view)])
 
     async def do() -> str:
         gone = await view.memory.forget(view.user, chosen())
@@ -198,7 +193,10 @@ def pin_button(view: PageView, chosen: Callable[[], Sequence[str]]) -> ui.button
 
     async def do() -> str:
         number = counted(view, await view.memory.retention.pin(view.user, chosen()))
-        return view.t(f"{number} pinned. To undo it: Unpin.", f"已固定 {number}。撤销：取消固定。")
+        return view.t(
+            f"{number} pinned. Unpin lets them fade again; those that came back stay in recall.",
+            f"已固定 {number}。取消固定后会重新淡忘；已恢复检索的仍留在检索中。",
+        )
 
     return action_button(
         view, view.t("Pin", "固定"), icon="push_pin", do=do,
@@ -215,7 +213,8 @@ def unpin_button(view: PageView, chosen: Callable[[], Sequence[str]]) -> ui.butt
     async def do() -> str:
         number = counted(view, await view.memory.retention.unpin(view.user, chosen()))
         return view.t(
-            f"{number} no longer pinned. To undo it: Pin.", f"已取消固定 {number}。撤销：固定。"
+            f"{number} no longer pinned. To undo it, Pin those that were pinned before.",
+            f"已取消固定 {number}。如需撤销，请只固定原本已固定的记忆。",
         )
 
     return action_button(
@@ -249,42 +248,28 @@ def revive_button(view: PageView, chosen: Callable[[], Sequence[str]]) -> ui.but
     )  # fmt: skip
 
 
-async def goes_along(view: PageView, chosen: Sequence[Memory]) -> str:
-    """Return what else goes if memories are forgotten: what was derived from turns among them."""
-    turns = [one for one in chosen if one.kind == "episodic" and one.thread_id]
-    if not turns:
-        return view.t("Nothing else goes with them.", "不会连带删除其他内容。")
-    found = await derived_from(view, turns)
-    along = [one for one in found if one.key not in {one.key for one in chosen}]
+async def goes_along(view: PageView, keys: Sequence[str]) -> str:
+    """Return what else goes if memories are forgotten, ended and faded ones included."""
+    found = [await view.memory.memory(view.user, key) for key in keys]
+    chosen = {one.memory.memory_id for one in found}
+    derived = {one.memory_id: one for each in found for one in each.derived}
+    along = [one for key, one in derived.items() if key not in chosen and one.kind != "episodic"]
+    said = view.t(
+        "What was derived from them alone goes too. With turns and summaries go the replaced"
+        " summaries of their threads, and with all of it the insights drawn from it. Turns leave"
+        " a tombstone, so they are not remembered again.",
+        "仅由其推导出的内容也会一并删除。对话和摘要会连同所属会话线程中已被替换的摘要一起删除；"
+        "以上述任何内容为依据的洞见也会删除。对话会留下墓碑标记，不会被再次记住。",
+    )
     if not along:
-        return view.t(
-            "Nothing was derived from them. The turns leave a tombstone, so they are not"
-            " remembered again.",
-            "没有由其推导出的内容。这些对话会留下墓碑标记，不会被再次记住。",
-        )
+        return said
     lines = [f"• {kind_name(view, one.kind)}: {cut(one.text, 90)}" for one in along[:MOST_NAMED]]
     if len(along) > MOST_NAMED:
         more = len(along) - MOST_NAMED
         lines.append(view.t(f"… and {more:,} more", f"……另有 {more:,} 条"))
     first = view.t(
-        f"With the turns go {counted(view, len(along))} derived from them, unless other turns say"
-        " the same:",
-        f"由这些对话推导出的 {counted(view, len(along))}也会一并删除，除非另有对话佐证：",
+        f"Derived from them ({counted(view, len(along))}), and kept only if other turns say the"
+        " same:",
+        f"由其推导出的 {counted(view, len(along))}（另有对话佐证的会保留）：",
     )
-    return "\n".join([first, *lines])
-
-
-async def derived_from(view: PageView, turns: Sequence[Memory]) -> list[Memory]:
-    """Return the memories that were derived from turns, in recall now."""
-    events: dict[ThreadId, set[str]] = {}
-    for one in turns:
-        if one.thread_id:
-            events.setdefault(one.thread_id, set()).update(one.source_event_ids)
-    found: dict[Any, Memory] = {}
-    for thread_id, ids in events.items():
-        of_thread = await view.memory.list_memories(
-            view.user, thread_id=thread_id, kinds=["semantic", "summary", "reflection"],
-            limit=MOST_OF_A_THREAD,
-        )  # fmt: skip
-        found |= {one.memory_id: one for one in of_thread if ids & set(one.source_event_ids)}
-    return list(found.values())
+    return "\n".join([said, first, *lines])
