@@ -128,6 +128,11 @@ async def _receipts_part(view: PageView) -> None:
                     view.t("Receipts of all users", "所有用户的回执"),
                     view.link("/privacy", thread=thread, receipts="all"),
                 )
+    if of_all and len(view.caller.users or ()) > MOST_USERS:
+        ui.label(view.t(
+            f"Only the first {MOST_USERS} users are read: choose one.",
+            f"只读取前 {MOST_USERS} 位用户，请选择一位用户。",
+        )).classes("quiet")  # fmt: skip
     for receipt in found[:MOST_SHOWN]:
         _receipt(view, receipt)
     if len(found) > MOST_SHOWN:

@@ -31,11 +31,14 @@ KINDS: Final[Mapping[str, tuple[str, str]]] = {
     "reflection": ("reflection", "反思"),
     "graph": ("correction of the graph", "更正图谱"),
     "retraction": ("retracted fact", "撤回事实"),
+    "restoration": ("restored fact", "恢复事实"),
     "statement": ("stated fact", "录入事实"),
     "forget": ("request to forget", "遗忘请求"),
     "profile": ("profile update", "更新画像"),
 }
 """English and Chinese word for each kind of run."""
+CONSOLIDATIONS: Final = ("full_consolidation", "fast_replay", "deep_reflection")
+"""Kinds of run that a consolidation of the thread makes again."""
 CHANGES: Final[Mapping[str, tuple[str, str, str]]] = {
     "events": ("turn read", "turns read", "轮对话已读"),
     "turns": ("turn read", "turns read", "轮对话已读"),
@@ -50,6 +53,9 @@ CHANGES: Final[Mapping[str, tuple[str, str, str]]] = {
     "summaries": ("summary", "summaries", "份摘要"),
     "doubted": ("made doubtful", "made doubtful", "条存疑"),
     "confirmed": ("certain again", "certain again", "条重新确认"),
+    "restored": ("restored", "restored", "条已恢复"),
+    "merged": ("name merged", "names merged", "个名称已合并"),
+    "parted": ("name parted", "names parted", "个名称已拆分"),
     "findings": ("conclusion", "conclusions", "条推断"),
     "rejected": ("rejected draft", "rejected drafts", "条草稿被拒"),
     "needs_model": ("left for a model", "left for a model", "条需语言模型处理"),
@@ -244,10 +250,8 @@ def _what_undo_does(view: PageView, run: RunRecord) -> str:
             "这次遗忘请求搁置的所有记忆都会恢复。",
         ),
         "retraction": view.t("The fact that was ended holds again.", "被撤回的事实将重新生效。"),
-        "graph": view.t(
-            "The edges that this run wrote go, and those that it ended hold again.",
-            "这次运行写入的关系会移除，被它结束的关系重新生效。",
-        ),
+        "restoration": view.t("What was restored ends again.", "恢复的内容会再次失效。"),
+        "graph": view.t("This correction is taken back.", "这次更正会被撤回。"),
         "statement": view.t(
             "The stated fact goes, and the facts that it ended hold again.",
             "录入的事实会移除，被它结束的事实重新生效。",
@@ -268,7 +272,7 @@ def _what_undo_does(view: PageView, run: RunRecord) -> str:
 
 
 def _how_to_redo(view: PageView, run: RunRecord) -> str:
-    if run.thread_id is None:
+    if run.thread_id is None or run.kind not in CONSOLIDATIONS:
         return ""
     return view.t(
         f"\nTo make it again, choose thread {run.thread_id} and consolidate it.",

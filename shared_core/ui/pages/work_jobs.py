@@ -44,6 +44,11 @@ async def jobs_part(view: PageView) -> None:
     chosen = _chosen_states(view)
     jobs = await _jobs(view, chosen, of_all=of_all)
     _whose(view, of_all=of_all)
+    if of_all and len(view.caller.users or ()) > MOST_USERS:
+        ui.label(view.t(
+            f"Only the first {MOST_USERS} users are read: choose one.",
+            f"只读取前 {MOST_USERS} 位用户，请选择一位用户。",
+        )).classes("quiet")  # fmt: skip
     if view.caller.app is None and of_all:
         _sizes(view, await view.memory.jobs.stats())
     _filter(view, of_all=of_all)
@@ -229,7 +234,7 @@ def _retry_all(view: PageView, dead: Sequence[JobRecord]) -> None:
     with ui.element("div"):
         action_button(
             view,
-            view.t(f"Try all {len(dead)} dead jobs again", f"重试全部 {len(dead)} 个失败任务"),
+            view.t(f"Try {len(dead)} dead jobs again", f"重试 {len(dead)} 个失败任务"),
             icon="replay",
             will=view.t(
                 f"Put these jobs back into the queue, due now. They failed with:\n{errors}",
