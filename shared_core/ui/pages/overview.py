@@ -147,9 +147,10 @@ class _Overview:
         if queue.oldest_s is not None:
             minutes = f"{queue.oldest_s / 60:,.0f}"
             oldest = t(f"the oldest for {minutes} min", f"最久的已等 {minutes} 分钟")
-        self._waiting.set(f"{queue.waiting:,}", oldest)
-        self._running.set(f"{queue.running:,}")
-        self._dead.set(f"{queue.dead:,}")
+        more = "" if queue.are_all else "+"
+        self._waiting.set(f"{queue.waiting:,}{more}", oldest)
+        self._running.set(f"{queue.running:,}{more}")
+        self._dead.set(f"{queue.dead:,}{more}")
 
     async def _fill_counts(self) -> None:
         """Fill what reads the memories: totals first, then kinds, ages and growth."""
@@ -217,6 +218,8 @@ class _Overview:
         )  # fmt: skip
 
         def draw() -> None:
+            if not self.of.are_all:
+                ui.label(t("Of the first 1,000 users.", "仅前 1,000 位用户。")).classes("quiet")
             _counts(
                 (kind_name(view, kind), fading.kinds.get(kind, 0), COLOURS[kind]) for kind in KINDS
             )

@@ -21,6 +21,8 @@ from shared_core.ui.view import PageView
 Step = Literal["day", "week", "month"]
 MOST_USERS: Final = 1_000
 """UserCounts that the overview counts; one page of memory.users()."""
+MOST_JOBS: Final = 1_000
+"""Jobs that the overview counts, of each user or of an application."""
 COUNTED_AT_ONCE: Final = 4
 """UserCounts whose days are counted at the same time."""
 DAYS: Final = 371
@@ -35,18 +37,23 @@ AGES: Final = (1, 7, 30, 90, 365)
 
 @dataclass(frozen=True, slots=True)
 class Whose:
-    """Whose memory is shown: these users, or all users of an application, or everybody's."""
+    """Whose memory is shown: these users, or all users of an application, or everybody's.
+
+    are_all: whether scopes holds all users that the visitor may see.
+    """
 
     scopes: tuple[Scope, ...] | None
     app: str | None
+    are_all: bool = True
 
 
 def whose(view: PageView) -> Whose:
     """Return the chosen user, or all that the visitor may see."""
     if view.scope is not None:
         return Whose((view.scope,), None)
-    if view.caller.users is not None:
-        return Whose(tuple(view.caller.scope(one, None) for one in view.caller.users), None)
+    if (users := view.caller.users) is not None:
+        scopes = tuple(view.caller.scope(one, None) for one in users[:MOST_USERS])
+        return Whose(scopes, None, are_all=len(users) <= MOST_USERS)
     return Whose(None, view.caller.app)
 
 
@@ -66,17 +73,21 @@ async def users_of(memory: MemoryEngine, of: Whose) -> UserCounts:
         are_all = after is None or not await memory.users(of.app, limit=1, after=after)
         return UserCounts({one.scope: one.memories for one in found}, are_all)
     counts = {scope: await memory.count_memories(scope) for scope in of.scopes}
-    return UserCounts({scope: count for scope, count in counts.items() if count})
+    return UserCounts({scope: count for scope, count in counts.items() if count}, of.are_all)
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """How many jobs wait, run and are dead. oldest_s: seconds that the oldest due one waits."""
+    """How many jobs wait, run and are dead.
+
+    oldest_s: seconds that the oldest due one waits. are_all: whether there are no more of them.
+    """
 
     waiting: int
     running: int
     dead: int
     oldest_s: float | None = None
+    are_all: bool = True
 
 
 async def queue_of(memory: MemoryEngine, of: Whose) -> Queue:
@@ -85,10 +96,14 @@ async def queue_of(memory: MemoryEngine, of: Whose) -> Queue:
         stats = await memory.jobs.stats()
         return Queue(stats.pending, stats.running, stats.failed, stats.oldest_due_s)
     jobs: list[JobRecord] = []
+    are_all = of.are_all
     for scope in of.scopes or (None,):
-        jobs += await memory.jobs.list(scope, app=None if scope else of.app)
+        found = await memory.jobs.list(scope, app=None if scope else of.app, limit=MOST_JOBS + 1)
+        jobs += found[:MOST_JOBS]
+        are_all = are_all and len(found) <= MOST_JOBS
     counts = Counter(job.status for job in jobs)
-    return Queue(counts[JobStatus.PENDING], counts[JobStatus.RUNNING], counts[JobStatus.FAILED])
+    waiting, running = counts[JobStatus.PENDING], counts[JobStatus.RUNNING]
+    return Queue(waiting, running, counts[JobStatus.FAILED], are_all=are_all)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +131,8 @@ async def fading_of(memory: MemoryEngine, of: Whose) -> FadingCounts:
     began = time.monotonic()
     fading = await _counted_fading(memory, of)
     ended = time.monotonic()
+    for old in [one for one, (until, _) in known.items() if until < ended]:
+        del known[old]
     known[of] = ended + KEPT * (ended - began), fading
     return fading
 
