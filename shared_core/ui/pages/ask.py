@@ -55,7 +55,7 @@ async def body(view: PageView) -> None:
     ui.add_css(ASK_STYLE + DETAILS_STYLE + HIT_STYLE + WINDOW_STYLE)
     asking = _Asking(view, AskedQuestion.of(view.params))
     await asking.answer()
-    ui.timer(0, view.memory.warm_up, once=True)
+    ui.timer(0, guarded(view, view.memory.warm_up), once=True)
 
 
 class _Asking:
@@ -266,7 +266,9 @@ class _Part:
         finally:
             if number == self._number:
                 waiting.delete()
+                self._is_filled = False  # stays so after an error: opened again, it is read again
         if number == self._number:
+            self._is_filled = True
             with self._place:
                 draw()
 
