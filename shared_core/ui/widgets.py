@@ -135,6 +135,13 @@ def pages_of(
             ui.link(view.t("older →", "较旧 →"), view.link(path, offset=offset + limit, **params))
 
 
+def whole_param(view: PageView, name: str, default: int, most: int) -> int:
+    """Return a whole number in the address; default for what is none between 0 and most."""
+    text = view.params.get(name, "")
+    number = int(text) if len(text) <= 9 and text.isdecimal() else -1
+    return number if 0 <= number <= most else default
+
+
 def time_machine(view: PageView) -> AsOf | None:
     """Return the moments in the address of the page, `as_of` and `known`; None for now.
 

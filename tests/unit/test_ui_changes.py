@@ -8,9 +8,11 @@ import pytest
 
 pytest.importorskip("nicegui")
 
+from shared_core.errors import InvalidInput
 from shared_core.ui.pages.fact_picture import Belief, State, blocks, lanes
 from shared_core.ui.pages.profile_changes import word_changes
 from shared_core.ui.pages.slot_words import split_slot
+from shared_core.ui.pages.time_ranges import Range
 
 DAY = [datetime(2026, 3, day, tzinfo=UTC) for day in range(1, 10)]
 
@@ -41,6 +43,16 @@ def test_words_that_changed_are_marked_in_both_languages() -> None:
     assert list(word_changes("用户住在杭州。", "用户住在成都。")) == [
         ("", "用户住在"), ("-", "杭州"), ("+", "成都"), ("", "。"),
     ]  # fmt: skip
+
+
+def test_no_range_is_before_the_first_year_or_after_the_last() -> None:
+    long = Range(DAY[0].replace(year=1000), DAY[0])
+    assert long.moved(-1) is None
+    assert long.moved(1) == Range(DAY[0], DAY[0] + long.length)
+    last = Range(DAY[0].replace(year=9999), DAY[1].replace(year=9999))
+    assert last.around() == Range(DAY[0].replace(year=9999), DAY[7].replace(year=9999))
+    with pytest.raises(InvalidInput, match="the year 9999"):
+        last.parts("year")
 
 
 @pytest.mark.parametrize(

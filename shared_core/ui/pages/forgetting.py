@@ -45,7 +45,7 @@ from shared_core.ui.pages.policy_text import (
 )
 from shared_core.ui.style import SERIES
 from shared_core.ui.view import PageView
-from shared_core.ui.widgets import guarded, heading, kind_name, panel, tile
+from shared_core.ui.widgets import guarded, heading, kind_name, panel, tile, whole_param
 
 DAYS: Final = (7.0, 30.0, 90.0)
 PAGE_SIZE: Final = 50
@@ -396,10 +396,8 @@ async def _schedule(view: PageView) -> None:
 
 async def _faded(view: PageView) -> None:
     """Show the faded memories, which can be brought back."""
-    offset = int(wanted) if (wanted := view.params.get("offset", "")).isdecimal() else 0
-    found = await view.memory.retention.list_faded(
-        view.user, limit=PAGE_SIZE + 1, offset=min(offset, 100_000)
-    )
+    offset = whole_param(view, "offset", 0, 100_000)
+    found = await view.memory.retention.list_faded(view.user, limit=PAGE_SIZE + 1, offset=offset)
     with panel():
         heading(view.t("Faded memories", "已淡忘的记忆"))
         if not found:

@@ -57,7 +57,7 @@ def chart(
     def clicked(event: events.GenericEventArguments) -> None:
         kind, data = event.args.get("dataType"), event.args.get("data") or {}
         place = str(data.get("id", ""))
-        if kind == "node" and place.isdecimal() and int(place) < len(names):
+        if kind == "node" and place in places.values():
             opens(names[int(place)])
         elif kind == "edge":
             chooses(str(data.get("edge", "")))

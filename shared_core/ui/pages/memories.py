@@ -27,7 +27,7 @@ from shared_core.ui.pages.memory_table import (
     unpin_button,
 )
 from shared_core.ui.view import PageView
-from shared_core.ui.widgets import empty, kind_name, pages_of, panel, time_machine
+from shared_core.ui.widgets import empty, kind_name, pages_of, panel, time_machine, whole_param
 
 PAGE_SIZE: Final = 50
 DEEPEST: Final = 100_000
@@ -72,7 +72,10 @@ def day_or_moment(text: str | None, name: str, *, is_last: bool = False) -> date
     if not text:
         return None
     moment = moment_of(text, name)
-    return moment + timedelta(days=1) if is_last and len(text) == len("2026-01-01") else moment
+    try:
+        return moment + timedelta(days=1) if is_last and len(text) == len("2026-01-01") else moment
+    except OverflowError as error:
+        raise InvalidInput(f"{name} must be a day before 9999-12-31, got {text}") from error
 
 
 async def body(view: PageView) -> None:
@@ -82,7 +85,7 @@ async def body(view: PageView) -> None:
     _filter_form(view, chosen)
     _new_forms(view)
     filters, as_of = chosen.filters(), time_machine(view)
-    offset = whole(view.params.get("offset"))
+    offset = whole_param(view, "offset", 0, DEEPEST)
     total = await view.memory.count_memories(view.user, **filters, as_of=as_of)
     memories = await view.memory.list_memories(
         view.user, **filters, as_of=as_of, limit=PAGE_SIZE, offset=offset
@@ -97,12 +100,6 @@ async def body(view: PageView) -> None:
         return
     _list(view, memories)
     _pages(view, chosen, offset, total)
-
-
-def whole(text: str | None) -> int:
-    """Return the offset in an address; 0 for anything else."""
-    number = int(text) if text and text.isascii() and text.isdigit() else 0
-    return min(number, DEEPEST)
 
 
 def _filter_form(view: PageView, chosen: Chosen) -> None:

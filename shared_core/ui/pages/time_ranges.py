@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, TypeAlias
 
+from shared_core.errors import InvalidInput
 from shared_core.nlp import calendar
 from shared_core.recall.time_slices import starts
 
@@ -34,8 +35,18 @@ class Range:
         return self.end - self.begin
 
     def parts(self, unit: Unit) -> list[Range]:
-        """Return the parts of the range by a unit; the first and the last may be cut."""
-        bounds = self._bounds(unit)
+        """Return the parts of the range by a unit; the first and the last may be cut.
+
+        Raises InvalidInput where the calendar ends.
+        """
+        try:
+            bounds = self._bounds(unit)
+        except InvalidInput:
+            raise
+        except (OverflowError, ValueError) as error:
+            raise InvalidInput(
+                f"the calendar ends with the year 9999: {self.end:%Y-%m-%d} is too near to it"
+            ) from error
         ends = [*bounds[1:], self.end]
         return [Range(max(begin, self.begin), end) for begin, end in zip(bounds, ends, strict=True)]
 
@@ -58,18 +69,27 @@ class Range:
     def around(self) -> Range | None:
         """Return the next larger part of the calendar that holds the range; None for a year."""
         for unit in ("hour", "day", "week", "month", "year"):
-            whole = _span(self.begin, unit)
+            try:
+                whole = _span(self.begin, unit)
+            except (OverflowError, ValueError):  # the calendar ends
+                return None
             if whole.begin <= self.begin and self.end <= whole.end and whole != self:
                 return whole
         return None
 
-    def moved(self, steps: int) -> Range:
-        """Return the range before or after, of the same length or the same part of a calendar."""
-        for unit in ("month", "year"):
-            if _span(self.begin, unit) == self:
-                near = self.end if steps > 0 else self.begin - timedelta(seconds=1)
-                return _span(near, unit)
-        return Range(self.begin + steps * self.length, self.end + steps * self.length)
+    def moved(self, steps: int) -> Range | None:
+        """Return the range before or after, of the same length or the same part of a calendar.
+
+        None where the calendar ends, before the year 1 and after 9999.
+        """
+        try:
+            for unit in ("month", "year"):
+                if _span(self.begin, unit) == self:
+                    near = self.end if steps > 0 else self.begin - timedelta(seconds=1)
+                    return _span(near, unit)
+            return Range(self.begin + steps * self.length, self.end + steps * self.length)
+        except (OverflowError, ValueError):
+            return None
 
 
 def _span(moment: datetime, unit: str) -> Range:

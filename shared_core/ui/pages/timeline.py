@@ -17,7 +17,7 @@ from shared_core.ui.pages.memory_table import CSS, MOST_OF_A_THREAD, SPLIT, TEXT
 from shared_core.ui.pages.time_ranges import UNITS, Range, Unit, title
 from shared_core.ui.style import SERIES
 from shared_core.ui.view import PageView
-from shared_core.ui.widgets import empty, heading, kind_badge, panel
+from shared_core.ui.widgets import empty, heading, kind_badge, panel, whole_param
 
 PAGE_SIZE: Final = 50
 LEARNED: Final = tuple(kind for kind in get_args(MemoryKind) if kind != "episodic")
@@ -187,8 +187,10 @@ def _zoom(view: PageView, chosen: Range, unit: Unit) -> None:
                 with ui.element("span").classes("quiet"):
                     ui.label(unit_name(view, one)).classes("inline")
     with ui.element("div").classes("row-line"):
-        ui.link(view.t("← earlier", "← 更早"), _link(view, chosen.moved(-1)))
-        ui.link(view.t("later →", "更晚 →"), _link(view, chosen.moved(1)))
+        if (earlier := chosen.moved(-1)) is not None:
+            ui.link(view.t("← earlier", "← 更早"), _link(view, earlier))
+        if (later := chosen.moved(1)) is not None:
+            ui.link(view.t("later →", "更晚 →"), _link(view, later))
         if (around := chosen.around()) is not None:
             ui.link(view.t("Zoom out", "缩小"), _link(view, around))
         ui.link(view.t("All of time", "全部时间"), view.link("/timeline"))
@@ -200,8 +202,7 @@ def _zoom(view: PageView, chosen: Range, unit: Unit) -> None:
 
 async def _days(view: PageView, chosen: Range) -> None:
     """Show the memories of the range by day, turns beside what was learned from them."""
-    wanted = view.params.get("offset", "")
-    offset = min(int(wanted), 100_000) if wanted.isascii() and wanted.isdigit() else 0
+    offset = whole_param(view, "offset", 0, 100_000)
     total = await view.memory.count_memories(view.user, begin=chosen.begin, end=chosen.end)
     found = await view.memory.slice(
         view.user,

@@ -8,7 +8,6 @@ from typing import Final
 from nicegui import ui
 
 from shared_core.core.domain import JsonValue
-from shared_core.errors import InvalidInput
 from shared_core.knowledge.consolidation import RunReport
 from shared_core.knowledge.reflection import ReflectionReport
 from shared_core.ports.runs import RunRecord
@@ -18,7 +17,7 @@ from shared_core.ui.pages.known_threads import known_threads, thread_field
 from shared_core.ui.pages.work_jobs import jobs_part
 from shared_core.ui.style import COLOURS
 from shared_core.ui.view import PageView
-from shared_core.ui.widgets import empty, heading, panel
+from shared_core.ui.widgets import empty, heading, panel, whole_param
 
 SHOWN: Final = 20
 """Number of runs that the page shows at first, and with each "more"."""
@@ -116,10 +115,7 @@ async def _one_run(view: PageView, named: str) -> None:
 
 
 def _limit(view: PageView) -> int:
-    text = view.params.get("limit", str(SHOWN))
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MOST:
-        raise InvalidInput(f"limit must be a whole number between 1 and {MOST:,}, got {text!r:.40}")
-    return int(text)
+    return whole_param(view, "limit", SHOWN, MOST) or SHOWN
 
 
 async def _begin(view: PageView, thread: str | None) -> None:
