@@ -18,6 +18,10 @@ from playwright.sync_api import Locator, Page, expect
 from shared_core import Scope, open_memory
 from shared_core.ports.runs import Fact
 
+pytest.importorskip("nicegui")
+
+from shared_core.ui.pages.fact_picture import MOST_VALUES
+
 pytestmark = in_browser
 T = TypeVar("T")
 HOSTILE = "<img src=x onerror=\"document.title='hit'\"> {b} {{ 7 * 7 }}"
@@ -106,6 +110,9 @@ def test_a_fact_is_stated_retracted_and_restored(address: str, page: Page, dsn: 
     assert "undo run" in act(page, "State")
     expect(fact_line(page, "Zenith")).to_contain_text("● current")
     expect(fact_line(page, "Northwind")).to_contain_text("○ ended")
+    page.get_by_text("State a fact").click()
+    page.get_by_label("Value").fill("Zenith")
+    assert act(page, "State") == "It was known already: nothing changed."
     fact_line(page, "Zenith").get_by_role("link", name="details and actions").click()
     act(page, "Retract")
     expect(fact_line(page, "Zenith")).to_contain_text("○ ended")
@@ -113,6 +120,19 @@ def test_a_fact_is_stated_retracted_and_restored(address: str, page: Page, dsn: 
     expect(fact_line(page, "Zenith")).to_contain_text("● current")
     held = [one.value for one in now(facts(dsn, "employer")) if one.valid_until is None]
     assert held == ["Zenith"]
+
+
+def test_a_slot_with_many_values_has_no_picture(address: str, page: Page, dsn: str) -> None:
+    async def like_many() -> None:
+        async with open_memory(dsn, worker=False) as memory:
+            for number in range(MOST_VALUES + 1):
+                await memory.state_fact(ANA, "like", f"tea {number}")
+
+    now(like_many())
+    page.goto(place(address, "/facts", slot="like", offset="9" * 5_000))
+    expect(page.get_by_text("Too many values for a picture")).to_be_visible()
+    expect(page.get_by_role("img", name="Picture of both time lines")).to_have_count(0)
+    expect(fact_line(page, "tea 40")).to_contain_text("● current")
 
 
 def test_the_graph_changes_and_is_searched(address: str, page: Page) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final, Literal
 
 from nicegui import ui
@@ -193,19 +194,28 @@ def state_form(view: PageView, slot: str) -> None:
             )
 
         async def do() -> str:
-            subject = text_of(about)
+            subject, begun = text_of(about), await view.memory.now()
             fact = await view.memory.state_fact(
                 view.user, text_of(name), text_of(value),
                 subject=subject if subject and subject != USER else None,
                 valid_from=moment_in(since, "since"),
             )  # fmt: skip
-            return await _stated(view, fact)
+            return await _stated(view, fact, begun)
 
         action_button(view, view.t("State", "写入"), icon="add", will=will, do=do)
 
 
-async def _stated(view: PageView, fact: Fact) -> str:
-    """Return what stating a fact has done, and the run that undoes it."""
+async def _stated(view: PageView, fact: Fact, begun: datetime) -> str:
+    """Return what stating a fact has done since a moment, and the run that undoes it."""
+    if fact.recorded_at is not None and fact.recorded_at < begun:
+        newest = await view.memory.runs(view.user, limit=1)
+        if not newest or newest[0].started_at < begun:
+            return view.t("It was known already: nothing changed.", "早已记录，没有任何变化。")
+        return view.t(
+            "It was known already. What changed with it is the newest run on the page Runs and"
+            " jobs.",
+            "早已记录；随之发生的变化见“运行与任务”页最新的一次运行。",
+        )
     known = await view.memory.facts(view.user, fact.slot, history=True, why=True)
     why = next((one.why for one in known if one.key == fact.key), None)
     run = why.stated.run_id if why else None

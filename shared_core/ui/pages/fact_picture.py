@@ -18,6 +18,8 @@ from shared_core.ui.view import PageView
 
 MOST_MOMENTS: Final = 24
 """Moments at which something became known that a picture shows, the newest ones."""
+MOST_VALUES: Final = 40
+"""Values of a slot that a picture shows; the lanes of more take too long to find."""
 RUNS_READ: Final = 100
 END: Final = datetime.max.replace(tzinfo=UTC)
 FILLS: Final = [SERIES[place] for place in (4, 1, 2, 3, 6, 7)]

@@ -37,7 +37,7 @@ from shared_core.ui.pages.fact_detail import (
 )
 from shared_core.ui.pages.slot_words import slot_label, slot_order, split_slot, subject_label
 from shared_core.ui.view import PageView
-from shared_core.ui.widgets import empty, heading, pages_of, panel, time_machine
+from shared_core.ui.widgets import empty, heading, pages_of, panel, time_machine, whole_param
 
 PARAMS: Final = ("slot", "subject", "status", "as_of", "known")
 """The filters in the address of this page."""
@@ -92,7 +92,7 @@ async def body(view: PageView) -> None:
                      "没有符合筛选条件的事实：请在上方清除筛选。"))  # fmt: skip
         return
     if slot:
-        await _over_time(view, slot, shown, now)
+        await _over_time(view, slot, shown, found, now)
     _list(view, found, shown)
 
 
@@ -101,14 +101,17 @@ async def read(view: PageView, moment: datetime) -> Found:
     memory, user, as_of = view.memory, view.user, time_machine(view)
     slot = view.params.get("slot", "")
     every = await memory.facts(user, history=True, as_of=as_of)
-    held = {one.key for one in await memory.facts(user, as_of=as_of)}
+    held = {one.key for one in await memory.facts(user, slot, as_of=as_of)}
     wanted: Sequence[Fact] = every
     if slot or len(every) <= MOST_EXPLAINED:
         wanted = await memory.facts(user, slot, history=True, as_of=as_of, why=True)
     names = {
         one.slot.partition(".")[2]: one.value
         for one in every
-        if one.key in held and one.slot.startswith("relation.") and one.slot.count(".") == 1
+        if one.valid_until is None
+        and one.superseded_at is None
+        and one.slot.startswith("relation.")
+        and one.slot.count(".") == 1
     }
     shown = [Shown(one, _status(one, held, moment)) for one in wanted]
     shown.sort(key=lambda one: one.fact.valid_from, reverse=True)
@@ -201,14 +204,24 @@ def _moments(view: PageView, valid: datetime | None, known: datetime | None) -> 
                         f"有效时刻：{at}。已知时刻：{by}。")).props("role=status")  # fmt: skip
 
 
-async def _over_time(view: PageView, slot: str, shown: Sequence[Shown], now: datetime) -> None:
+async def _over_time(
+    view: PageView, slot: str, shown: Sequence[Shown], of_slot: Found, now: datetime
+) -> None:
     """Show a slot on both time lines, as a picture and as a table."""
     as_of = time_machine(view)
     facts = [one.fact for one in shown]
-    found = await fact_picture.states(view, slot, facts, as_of.known if as_of else None)
+    found: Sequence[fact_picture.State] = ()
+    if not (too_many := len(of_slot.shown) > fact_picture.MOST_VALUES):
+        found = await fact_picture.states(view, slot, facts, as_of.known if as_of else None)
+        known = {one.key for state in found for one in state.beliefs}
+        too_many = len(known) > fact_picture.MOST_VALUES
     title = view.t("When it held, and when it was known", "何时有效，何时得知")
     with panel():
         heading(view.t(f"{slot_label(view, slot)}: ", f"{slot_label(view, slot)}：") + title)
+        if too_many:
+            ui.label(view.t("Too many values for a picture: the list below has them.",
+                            "值太多，无法画图，请看下方列表。"))  # fmt: skip
+            return
         ui.label(view.t(
             "From left to right: when something held. From top to bottom: each time the memory"
             " learned something, and what it took for true from then on. A dashed frame: an end is"
@@ -258,9 +271,9 @@ def _list(view: PageView, found: Found, shown: Sequence[Shown]) -> None:
 
 def _offset(view: PageView, shown: Sequence[Shown]) -> int:
     """Return where the page begins: at the offset of the address, or where its fact is."""
-    given, wanted = view.params.get("offset", ""), view.params.get("fact")
-    if given.isdecimal():
-        return min(int(given), max(0, len(shown) - 1))
+    offset, wanted = whole_param(view, "offset", -1, len(shown) - 1), view.params.get("fact")
+    if offset >= 0:
+        return offset
     place = next((at for at, one in enumerate(shown) if one.fact.key == wanted), 0)
     return place - place % PER_PAGE
 
