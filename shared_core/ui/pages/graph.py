@@ -11,7 +11,6 @@ from nicegui import ui
 from shared_core.core.domain import USER, AsOf
 from shared_core.core.ids import short_id
 from shared_core.ports.graph import Edge
-from shared_core.ports.runs import Fact
 from shared_core.ui.frame import Page
 from shared_core.ui.pages.cells import (
     Cell,
@@ -79,12 +78,10 @@ async def body(view: PageView) -> None:
     around = await read(view, address, as_of)
     _controls(view, address)
     forms(view, address.entity)
-    facts = await view.memory.facts(view.user, history=True) if around.edges else ()
-    threads = await threads_of(view, around.edges, facts)
-    await _edge_detail(view, around, facts, threads)
+    await _edge_detail(view, around)
     if around.edges:
         _picture(view, address, around)
-        _table(view, address, around, threads)
+        _table(view, around)
     else:
         name = entity_label(view, address.entity)
         empty(view.t(
@@ -117,24 +114,12 @@ async def read(view: PageView, address: Address, as_of: AsOf | None) -> Around:
     return Around(entities, edges, more)
 
 
-async def threads_of(
-    view: PageView, edges: Sequence[Edge], facts: Sequence[Fact]
-) -> dict[str, str]:
-    """Return the thread of each turn behind edges, by its event id."""
-    found = {
-        event: str(one.thread_id)
-        for one in facts
-        if one.thread_id is not None
-        for event in one.source_event_ids
-    }
-    wanted = {event for one in edges for event in one.source_event_ids}
-    if wanted - found.keys():
-        turns = await view.memory.list_memories(view.user, kinds=["episodic"], limit=TURNS_READ)
-        for turn in turns:
-            if turn.thread_id is not None:
-                for event in turn.source_event_ids:
-                    found.setdefault(event, str(turn.thread_id))
-    return {event: thread for event, thread in found.items() if event in wanted}
+async def threads_of(view: PageView, edge: Edge) -> list[str]:
+    """Return the threads of the turns behind an edge, as far as they are new enough."""
+    turns = await view.memory.list_memories(view.user, kinds=["episodic"], limit=TURNS_READ)
+    wanted = set(edge.source_event_ids)
+    found = [one.thread_id for one in turns if wanted & set(one.source_event_ids)]
+    return [str(one) for one in dict.fromkeys(found) if one is not None]
 
 
 def here(view: PageView, **changed: object) -> str:
@@ -195,17 +180,16 @@ def _picture(view: PageView, address: Address, around: Around) -> None:
                             f"边数超过 {address.limit} 条：请在上方调大数量。"))  # fmt: skip
 
 
-def _table(view: PageView, address: Address, around: Around, threads: Mapping[str, str]) -> None:
-    """Show the edges with their times, confidence and turns."""
+def _table(view: PageView, around: Around) -> None:
+    """Show the edges with their times and confidence."""
     columns = (
         view.t("from", "主体"), view.t("relation", "关系"), view.t("to", "客体"),
         view.t("state", "状态"), view.t("since", "自"), view.t("until", "至"),
-        view.t("confidence", "置信度"), view.t("said in", "出处"), "",
+        view.t("confidence", "置信度"), "",
     )  # fmt: skip
     chosen = view.params.get("edge", "")
     rows: list[tuple[Sequence[str | Cell | Sequence[Cell]], str]] = []
     for edge in around.edges:
-        said = dict.fromkeys(threads[one] for one in edge.source_event_ids if one in threads)
         state = view.t("● holds", "● 当前") if edge.current else view.t("○ ended", "○ 已结束")
         kind = "here" if str(edge.edge_id) == chosen else "" if edge.current else "past"
         rows.append((
@@ -217,7 +201,6 @@ def _table(view: PageView, address: Address, around: Around, threads: Mapping[st
                 view.time(edge.valid_from),
                 view.time(edge.valid_until),
                 f"{edge.confidence:.2f}",
-                [Cell(one, view.link("/memories", thread=one)) for one in said] or "–",
                 Cell(view.t("details", "详情"), here(view, edge=edge.edge_id)),
             ),
             kind,
@@ -234,9 +217,7 @@ def _entity_cell(view: PageView, spoken: str, entity: str) -> Cell:
     return Cell(label, here(view, name=entity, edge=None))
 
 
-async def _edge_detail(
-    view: PageView, around: Around, facts: Sequence[Fact], threads: Mapping[str, str]
-) -> None:
+async def _edge_detail(view: PageView, around: Around) -> None:
     """Show the edge that the address names: both time lines, turns and actions."""
     wanted = view.params.get("edge")
     edge = next((one for one in around.edges if str(one.edge_id) == wanted), None)
@@ -256,14 +237,12 @@ async def _edge_detail(
             ],
             view.t("Both time lines of the edge", "边的两条时间线"),
         )  # fmt: skip
-        await _edge_turns(view, edge, facts, threads)
+        await _edge_turns(view, edge)
         edge_actions(view, edge)
         ui.link(view.t("close", "收起"), here(view, edge=None)).classes("quiet")
 
 
-async def _edge_turns(
-    view: PageView, edge: Edge, facts: Sequence[Fact], threads: Mapping[str, str]
-) -> None:
+async def _edge_turns(view: PageView, edge: Edge) -> None:
     """Show the turns behind an edge: those of its fact, else the threads of its events."""
     with ui.element("div").classes("row-line"):
         if edge.run_id is not None:
@@ -274,16 +253,16 @@ async def _edge_turns(
                 view.t("the fact that it restates", "对应的事实"),
                 view.link("/facts", fact=edge.fact_id) + f"#fact-{edge.fact_id}",
             ).classes("quiet")
-    fact = next((one for one in facts if one.memory_id == edge.fact_id), None)
+    explained = view.memory.facts.explained
+    fact = None if edge.fact_id is None else await explained(view.user, edge.fact_id)
     if fact is not None:
-        known = await view.memory.facts(view.user, fact.slot, history=True, why=True)
-        why = next((one.why for one in known if one.memory_id == fact.memory_id), None)
-        for turn in why.stated.turns if why else ():
+        for turn in fact.why.stated.turns if fact.why else ():
             quote(view, turn)
         return
-    for thread in dict.fromkeys(threads[one] for one in edge.source_event_ids if one in threads):
-        thread_link(view, thread)
-    if not edge.source_event_ids:
+    if edge.source_event_ids:
+        for thread in await threads_of(view, edge):
+            thread_link(view, thread)
+    else:
         ui.label(view.t("No turn: the application or a person added it.",
                         "没有对话依据：由应用或人工添加。")).classes("quiet")  # fmt: skip
 

@@ -31,6 +31,8 @@ from shared_core.ui.widgets import empty, heading, kind_badge, panel
 
 MOST_TURNS: Final = 30
 """Turns of a provenance that the page shows; the thread shows the rest."""
+MOST_RELATIVES: Final = 50
+"""Facts of the same slot, and memories derived from it, that the page shows."""
 
 
 async def body(view: PageView) -> None:
@@ -261,7 +263,8 @@ def _history(view: PageView, details: Details) -> None:
         return
     with panel():
         heading(view.t("Other facts of the same slot", "同一属性槽的其他事实"))
-        for one in sorted(others, key=lambda fact: fact.valid_from, reverse=True):
+        others.sort(key=lambda fact: fact.valid_from, reverse=True)
+        for one in others[:MOST_RELATIVES]:
             with ui.element("div").classes("row-line"):
                 until = view.time(one.valid_until, day_only=True) if one.valid_until else ""
                 ui.label(
@@ -271,6 +274,10 @@ def _history(view: PageView, details: Details) -> None:
                 link = ui.link(one.statement, view.link("/memory", key=one.key))
                 if one.superseded_at is not None:
                     link.classes("ended")
+        if len(others) > MOST_RELATIVES:
+            ui.link(view.t(f"all {len(others) + 1:,} facts of the slot",
+                           f"该属性槽的全部 {len(others) + 1:,} 条事实"),
+                    view.link("/facts", slot=others[0].slot))  # fmt: skip
 
 
 def _provenance(view: PageView, details: Details) -> None:
@@ -315,8 +322,14 @@ def _derived(view: PageView, details: Details) -> None:
             if is_turn
             else view.t("Derived from it", "由其得出")
         )
-        for one in derived:
+        for one in derived[:MOST_RELATIVES]:
             _linked(view, one)
+        if len(derived) > MOST_RELATIVES:
+            more = len(derived) - MOST_RELATIVES
+            ui.label(view.t(f"… and {more:,} more", f"……另有 {more:,} 条")).classes("quiet")
+            if thread := details.memory.thread_id:
+                ui.link(view.t("all memories of the thread", "该会话线程的全部记忆"),
+                        view.link("/memories", thread=thread))  # fmt: skip
         if not derived:
             ui.label(view.t(
                 "Nothing yet. A consolidation turns unread turns into facts and summaries.",
