@@ -59,6 +59,15 @@ class _Target:
         levels = self._levels
         return {USER: levels.user, APP: levels.app, EVERYONE: levels.everyone}[self._name]
 
+    @property
+    def is_one_user(self) -> bool:
+        return self._name == USER
+
+    def on_change(self, call: Callable[[], None]) -> None:
+        """Call it when another level is chosen."""
+        if self._level is not None:
+            self._level.on_value_change(call)
+
     def who(self) -> str:
         view, scope = self._view, self._view.user
         return {
@@ -177,7 +186,10 @@ def _preset_form(view: PageView, target: _Target) -> None:
 
 def _kind_form(view: PageView, rules: Rules, target: _Target) -> None:
     ui.label(view.t("The rule of one kind", "单个类型的规则")).classes("heading")
-    ui.label(view.t("The rules of other kinds stay.", "其他类型的规则不变。")).classes("quiet")
+    ui.label(view.t(
+        "The rules of other kinds stay. Other empty numbers are those of the preset “default”.",
+        "其他类型的规则不变。其余留空的数字按预设“default”。",
+    )).classes("quiet")  # fmt: skip
     kinds = {one: kind_name(view, one) for one in get_args(MemoryKind)}
     kind = _field(ui.select(kinds, label=view.t("Kind", "类型"), value="episodic"))
     fades = ui.switch(view.t("It fades", "会淡忘"), value=True)
@@ -185,12 +197,14 @@ def _kind_form(view: PageView, rules: Rules, target: _Target) -> None:
         fields = {name: _number(label, most, step) for name, label, most, step in _numbers(view)}
 
     def fill() -> None:
-        rule = rules.get(kind.value)
-        fades.set_value(rule is not None)
+        known = rules if target.is_one_user else target.own()
+        is_blank, rule = kind.value not in known, known.get(kind.value)
+        fades.set_value(is_blank or rule is not None)
         for name, field in fields.items():
-            field.set_value(getattr(rule or RetentionPolicy(), name))
+            field.set_value(None if is_blank else getattr(rule or RetentionPolicy(), name))
 
     kind.on_value_change(fill)
+    target.on_change(fill)
     fill()
 
     def policy() -> dict[MemoryKind, RetentionPolicy | None]:
@@ -206,8 +220,9 @@ def _kind_form(view: PageView, rules: Rules, target: _Target) -> None:
     def what() -> str:
         if not fades.value:
             return f"{kinds[kind.value]}: " + view.t("never fades", "永不淡忘")
-        said = [f"{one.props['label']} {'–' if one.value is None else f'{one.value:g}'}"
-                for one in fields.values()]  # fmt: skip
+        numbers = {name: getattr(policy()[kind.value], name) for name in fields}
+        said = [f"{one.props['label']} {'–' if numbers[name] is None else f'{numbers[name]:g}'}"
+                for name, one in fields.items()]  # fmt: skip
         return f"{kinds[kind.value]}: {view.t('; ', '；').join(said)}"
 
     target.action(view.t("Set the rule", "应用规则"), "done", what, policy)
