@@ -22,7 +22,7 @@ from shared_core.ui.frame import Page
 from shared_core.ui.pages.cells import Cell, folded, grid, kept, styles, text_input, text_of
 from shared_core.ui.pages.profile_changes import CSS, is_empty, show_lists, show_words
 from shared_core.ui.view import PageView
-from shared_core.ui.widgets import empty, heading, panel
+from shared_core.ui.widgets import empty, heading, panel, whole_param
 
 PATH: Final = "/profiles"
 MOST_VERSIONS: Final = 100
@@ -66,10 +66,10 @@ def _number(view: PageView, name: str) -> int | None:
     text = view.params.get(name, "")
     if not text:
         return None
-    if not text.isdecimal() or not 0 < int(text) < 2**31:
-        raise InvalidInput(view.t(f"{name} must be the number of a version, got {text!r}",
-                                  f"{name} 必须是版本号，收到的是 {text!r}"))  # fmt: skip
-    return int(text)
+    if not (number := whole_param(view, name, 0, 2**31 - 1)):
+        raise InvalidInput(view.t(f"{name} must be the number of a version, got {text!r:.80}",
+                                  f"{name} 必须是版本号，收到的是 {text!r:.80}"))  # fmt: skip
+    return number
 
 
 def _choice(view: PageView, profile: AgentProfile) -> None:
@@ -329,9 +329,10 @@ async def _updated(view: PageView, profile: AgentProfile, text: str, name: str) 
     return view.t(
         f"The profile is at version {known.version}. The conversation is the thread {thread}. To"
         f" undo the version, undo run {result.run_id} on the page Runs and jobs, or roll back. To"
-        " remove the conversation, forget its thread.",
+        " remove the conversation, erase its thread on the page Privacy.",
         f"画像已更新到第 {known.version} 版，对话保存为会话线程 {thread}。如需撤销该版本，请在"
-        f"“运行与任务”页撤销运行 {result.run_id}，或直接回滚；如需删除对话，请遗忘该会话线程。",
+        f"“运行与任务”页撤销运行 {result.run_id}，或直接回滚；如需删除对话，请在“隐私”页"
+        "清除该会话线程。",
     )
 
 
