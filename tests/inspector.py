@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlencode
 
 from warm_python import warm_python
 
 from shared_core import Event, Scope, open_memory
 
+T = TypeVar("T")
 APP = "helpdesk"
 ANA, LIN = Scope(APP, "ana"), Scope(APP, "林晓雨")
 FIRST_DAY = datetime(2026, 3, 1, 9, tzinfo=UTC)
@@ -27,6 +32,17 @@ TALKS = {
     LIN: ("我住在杭州。", "我的猫叫团团。", "我上周搬到了成都。"),
 }
 """What the users say, a turn a day."""
+
+
+def now(call: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine. In a thread: the browser's loop holds this one."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, call).result()
+
+
+def place(address: str, path: str, scope: Scope = ANA, **params: str) -> str:
+    """Return the address of a page of a user."""
+    return f"{address}{path}?{urlencode({'app': scope.app, 'user': scope.user} | params)}"
 
 
 async def fill(dsn: str, talks: dict[Scope, Sequence[str]] | None = None) -> None:

@@ -29,7 +29,7 @@ EXPORT: Final = f"{MOUNT}/export"
 ASSETS: Final = re.compile(
     rf"{MOUNT}/_nicegui/[^/]+/(static|libraries|components|resources|esm|dynamic_resources)/"
 )
-"""Scripts, styles and fonts of the UI library: the same for everybody, so they need no login."""
+"""Scripts, styles and fonts of the UI library. They hold no memory and need no login."""
 COOKIE: Final = "hippocampus_session"
 SESSION_S: Final = 12 * 3600.0
 """Seconds after which a login ends."""
@@ -112,7 +112,7 @@ class Doors:
         )
 
     async def opened_by(self, token: str) -> Caller | None:
-        """Return the caller whom a token lets in, or None for a token that opens nothing."""
+        """Return the caller with this token, or None for an unknown or invalid token."""
         known = await self._known.verify(token)
         return Caller(known.app, known.users, known.token_id, known.app) if known else None
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import pytest
 from browser import browsing, in_browser
-from inspector import ANA, APP, FIRST_DAY, LIN, fill, inspecting
+from inspector import ANA, APP, FIRST_DAY, LIN, fill, inspecting, now
 from playwright.sync_api import Page, expect
 
 from shared_core import Event, Scope, open_memory
@@ -20,13 +17,6 @@ from shared_core import Event, Scope, open_memory
 pytestmark = in_browser
 EVIL = "<img src=x onerror=\"document.title='hacked'\"> **tea**"
 OTHER = Scope("elsewhere", "bob")
-T = TypeVar("T")
-
-
-def now(call: Coroutine[Any, Any, T]) -> T:
-    """Return the result of a coroutine. In a thread: the browser's loop holds this one."""
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, call).result()
 
 
 async def filled(dsn: str) -> None:

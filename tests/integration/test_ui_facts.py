@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Coroutine, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
-from urllib.parse import urlencode
 
 import pytest
 from browser import browsing, in_browser
-from inspector import ANA, LIN, fill, inspecting
+from inspector import ANA, LIN, fill, inspecting, now, place
 from playwright.sync_api import Locator, Page, expect
 
 from shared_core import Scope, open_memory
@@ -23,19 +19,8 @@ pytest.importorskip("nicegui")
 from shared_core.ui.pages.fact_picture import MOST_VALUES
 
 pytestmark = in_browser
-T = TypeVar("T")
+
 HOSTILE = "<img src=x onerror=\"document.title='hit'\"> {b} {{ 7 * 7 }}"
-
-
-def now(call: Coroutine[Any, Any, T]) -> T:
-    """Return the result of a coroutine. In a thread: the browser's loop holds this one."""
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, call).result()
-
-
-def place(address: str, path: str, scope: Scope = ANA, **params: str) -> str:
-    """Return the address of a page of a user."""
-    return f"{address}{path}?{urlencode({'app': scope.app, 'user': scope.user} | params)}"
 
 
 @pytest.fixture

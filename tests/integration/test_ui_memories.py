@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
-from urllib.parse import parse_qs, urlencode, urlsplit
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
 from uuid import UUID
 
 import pytest
 from browser import browsing, in_browser
-from inspector import ANA, FIRST_DAY, LIN, fill, inspecting
+from inspector import ANA, FIRST_DAY, LIN, fill, inspecting, now, place
 from playwright.sync_api import Page, expect
 
 from shared_core import Memory, NewMemory, RetentionPolicy, Scope, open_memory
 
 pytestmark = in_browser
-T = TypeVar("T")
+
 HOSTILE = '<img src=x onerror="document.title=1"> {{ 7 * 7 }} \'"; </script><b>bold</b>'
 AT_ONCE = RetentionPolicy(decay_rate=50.0, threshold=1.0, min_age_days=0.0)
 """A policy that fades everything at the next run."""
-
-
-def now(call: Coroutine[Any, Any, T]) -> T:
-    """Return the result of a coroutine. In a thread: the browser's loop holds this one."""
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, call).result()
-
-
-def place(address: str, path: str, scope: Scope = ANA, **params: str) -> str:
-    """Return the address of a page of a user."""
-    return f"{address}{path}?{urlencode({'app': scope.app, 'user': scope.user} | params)}"
 
 
 @pytest.fixture

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
-from collections.abc import Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import httpx
 import pytest
 from browser import browsing, in_browser
-from inspector import ANA, APP, FIRST_DAY, LIN, fill, inspecting
+from inspector import ANA, APP, FIRST_DAY, LIN, fill, inspecting, now
 from playwright.sync_api import Page, expect
 
 from shared_core import Event, Scope, open_memory
@@ -23,15 +20,6 @@ from shared_core.ports.jobs import JobStatus, JobType
 
 pytestmark = in_browser
 OTHER = Scope("elsewhere", "bob")
-
-
-T = TypeVar("T")
-
-
-def now(call: Coroutine[Any, Any, T]) -> T:
-    """Return the result of a coroutine. In a thread: the browser's loop holds this one."""
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, call).result()
 
 
 def place(address: str, path: str, scope: Scope | None = None, **params: str) -> str:

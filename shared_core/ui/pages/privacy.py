@@ -110,7 +110,7 @@ def _receipt_text(view: PageView, receipt: ErasureReceipt) -> str:
 
 
 async def _receipts_part(view: PageView) -> None:
-    """Show the receipts of the chosen user, or of all users whom the visitor may see."""
+    """Show the receipts of the chosen user, or of all users that the visitor may see."""
     of_all = view.scope is None or view.params.get("receipts") == "all"
     found = await _receipts(view, of_all=of_all)
     if view.scope is not None:
@@ -160,7 +160,7 @@ async def _receipts(view: PageView, *, of_all: bool) -> Sequence[ErasureReceipt]
 
 
 def _receipt(view: PageView, receipt: ErasureReceipt) -> None:
-    """Show a receipt: when, of whom, which rows, and whether it is as it was written."""
+    """Show a receipt: its time, its user, its rows, and whether it was changed since."""
     with panel():
         with ui.element("div").classes("row-line"):
             ui.label(view.time(receipt.completed_at)).classes("quiet")

@@ -75,7 +75,7 @@ class AskedQuestion:
 
     @property
     def params(self) -> dict[str, str | None]:
-        """The parameters of its address; None for what is as by default."""
+        """Return the parameters of its address. A parameter with its default value is None."""
         return {
             "q": self.text or None,
             "limit": None if self.limit == 10 else str(self.limit),

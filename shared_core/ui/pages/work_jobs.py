@@ -39,7 +39,7 @@ TYPES: Final[Mapping[str, tuple[str, str]]] = {
 
 
 async def jobs_part(view: PageView) -> None:
-    """Show the queue of the chosen user, or of all users whom the visitor may see."""
+    """Show the queue of the chosen user, or of all users that the visitor may see."""
     of_all = view.scope is None or view.params.get("of") == "all"
     chosen = _chosen_states(view)
     jobs = await _jobs(view, chosen, of_all=of_all)
@@ -277,7 +277,7 @@ def _cancel(view: PageView, job: JobRecord) -> None:
 
 
 def span(view: PageView, length: timedelta) -> str:
-    """Return a length of time in its largest unit of which it has at least two."""
+    """Return a length of time in the largest unit that counts at least two."""
     seconds = max(int(length.total_seconds()), 0)
     units = ((86_400, "d", "天"), (3_600, "h", "小时"), (60, "min", "分钟"))
     for size, english, chinese in units:
