@@ -9,7 +9,8 @@ import nicegui
 from fastapi import FastAPI
 from nicegui import ui
 from starlette.middleware import Middleware
-from starlette.responses import RedirectResponse
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse
 
 from shared_core.engine import MemoryEngine
 from shared_core.http import ServerOptions, create_app as create_api
@@ -45,6 +46,10 @@ def create_app(
     @app.get(MOUNT, include_in_schema=False)
     async def front() -> RedirectResponse:
         return RedirectResponse(f"{MOUNT}/")
+
+    @nicegui.app.exception_handler(404)
+    async def no_page(request: Request, error: Exception) -> PlainTextResponse:
+        return PlainTextResponse(f"There is no such page; see {MOUNT}/. 没有这个页面。", 404)
 
     nicegui.app.state.inspector = Inspector(memory, doors, inspector, api.state.exports)
     register()

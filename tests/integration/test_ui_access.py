@@ -75,6 +75,8 @@ def test_the_root_leads_to_it_and_the_api_stands_beside_it(address: str) -> None
     root = address.removesuffix("/ui")
     assert "/ui/" == get(f"{root}/").headers["location"]
     assert "/ui/" == get(address).headers["location"]
+    missing = get(f"{address}/nothing")
+    assert 404 == missing.status_code and "see /ui/" in missing.text
     assert "ok" == get(f"{root}/health").json()["status"]
     listed = httpx.get(f"{root}/memories", params={"user_id": "ana", "app": APP}, timeout=60)
     assert 200 == listed.status_code and listed.json()["memories"]
