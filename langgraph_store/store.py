@@ -55,7 +55,7 @@ class PgHippocampusStore(BaseStore):
     It works sync and async on the same object, from any thread and event loop, and connects at
     first use. (app, user, "memories") holds the user's memories of both frameworks. (app, user,
     "hippocampus-instructions") keeps every version of its items. All other namespaces belong to the
-    store (docs/data-model.md). Each operation of a batch fails alone: see BatchError.
+    store (docs/reference/data-model.md). Each operation of a batch fails alone: see BatchError.
 
     Opened by `with`, or not at all, it behaves as PostgresStore does. Opened by `async with`, it
     behaves as AsyncPostgresStore does: a sync call on its own event loop raises InvalidStateError.

@@ -72,15 +72,16 @@ def open_memory(
         graph_enabled: False switches the knowledge graph off: no edge is written, and
             memory.graph refuses. Default: on, unless HIPPOCAMPUS_GRAPH is "off".
         relations: your own relations, with "one" object at a time or "many", e.g.
-            {"drives": "one"}; see docs/graph.md.
+            {"drives": "one"}; see docs/reference/graph.md.
         strength: returns the initial strength of a new memory, 0 to 1, instead of one by
-            importance; see docs/forgetting.md.
+            importance; see docs/explanation/forgetting.md.
         conversation: when sessions of process_memory end, and which strategies read them, instead
-            of the environment's settings; see docs/conversation.md.
+            of the environment's settings; see docs/reference/conversation.md.
         profiles: whether each consolidation updates the profile of the user. Default: no, unless
-            HIPPOCAMPUS_PROFILES is "on"; see docs/profiles.md.
+            HIPPOCAMPUS_PROFILES is "on"; see docs/reference/profiles.md.
         forget_requests: whether "Forget what I said about X" in a turn of the user is carried out;
-            see docs/forgetting.md. Default: yes, unless HIPPOCAMPUS_FORGET_REQUESTS is "off".
+            see docs/explanation/forgetting.md. Default: yes, unless HIPPOCAMPUS_FORGET_REQUESTS is
+            "off".
         create: False requires an existing memory: opening raises NotFound where there is none, and
             creates neither a folder nor a table.
 

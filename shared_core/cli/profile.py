@@ -99,8 +99,8 @@ def update(
 ) -> None:
     """Store a conversation and update the profile from it.
 
-    The conversation is JSON as in docs/profiles.md, or plain text with one message per line. A line
-    is the user's unless it begins with "assistant:" (助手：).
+    The conversation is JSON as in docs/reference/profiles.md, or plain text with one message per
+    line. A line is the user's unless it begins with "assistant:" (助手：).
     """
 
     async def call(profile: AgentProfile) -> None:

@@ -312,7 +312,7 @@ class SearchBody(BaseModel):
 
 
 class RecallBody(BaseModel):
-    """A question. docs/recall.md explains the options."""
+    """A question. docs/explanation/recall.md explains the options."""
 
     model_config = example(user_id="ana", query="What does Ana drink?", limit=3)
 
@@ -407,7 +407,7 @@ Days = Annotated[float, Field(ge=0, le=MAX_DAYS)]
 
 
 class PolicyBody(BaseModel):
-    """How fast memories fade, and what happens to faded ones; docs/forgetting.md explains it."""
+    """How fast memories fade, and what happens to faded ones (docs/explanation/forgetting.md)."""
 
     model_config = example(threshold=0.2, erase_threshold=0.05, erase_after_days=30)
 

@@ -8,7 +8,7 @@
     context = memory.to_prompt()
 
 This `Memory` is a profile. `shared_core.Memory` is one stored memory, as recall returns it. A
-profile is stored as several memories: see engine.profiles and docs/profiles.md. Only
+profile is stored as several memories: see engine.profiles and docs/reference/profiles.md. Only
 update_with_pipeline() does I/O, through the repository of the memory.
 """
 

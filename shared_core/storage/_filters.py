@@ -2,7 +2,7 @@
 
 A filter maps fields to conditions: a plain value (equality), a mapping of operators ({"$gt": 3}),
 or a mapping of fields one level deeper. All conditions must hold. $and, $or and $not combine
-filters at any level. docs/langgraph.md has the table.
+filters at any level. docs/reference/langgraph.md has the table.
 
 Every clause is true or false, never null, so $not is the opposite of its operand.
 

@@ -437,7 +437,7 @@ class UserIndex:
         self._has_several = len(np.unique(living)) < len(living)
 
     def _wipe(self, slots: Places) -> None:
-        """Overwrite what these slots hold with zeros, at once (docs/privacy.md)."""
+        """Overwrite what these slots hold with zeros, at once (docs/explanation/privacy.md)."""
         if not len(slots):
             return
         for row in self._slots[slots]:

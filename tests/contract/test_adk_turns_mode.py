@@ -1,7 +1,7 @@
 """What ADK's own memory services do, from OpenMemoryService(memories="turns") as well.
 
 Each test runs on ADK's InMemoryMemoryService and on ours. Where ours differs on purpose, docs/
-conformance.md says why, and a test below says how.
+reference/conformance.md says why, and a test below says how.
 """
 
 from __future__ import annotations
@@ -270,7 +270,7 @@ def test_threads_with_loops_of_their_own_search_while_others_add(dsn: str) -> No
     asyncio.run(service.close())
 
 
-# What differs on purpose: docs/conformance.md.
+# What differs on purpose: docs/reference/conformance.md.
 
 
 async def test_a_question_finds_a_turn_in_other_words(dsn: str) -> None:

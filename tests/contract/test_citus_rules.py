@@ -1,7 +1,7 @@
 """What Citus asks of tables and statements, read from the real catalog and by PostgreSQL's parser.
 
-No Citus runs here (docs/scaling.md); tests/live/test_citus.py runs on one that is named. What a
-real cluster refused is in tests/contract/test_citus_refusals.py.
+No Citus runs here (docs/explanation/scaling.md); tests/live/test_citus.py runs on one that is
+named. What a real cluster refused is in tests/contract/test_citus_refusals.py.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import adk_memory.conformance.__main__ as adk
 import langgraph_store.conformance.__main__ as langgraph
 from shared_core import __version__
 
-PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "conformance.md"
 
 FACTORIES = '''
 import os

@@ -1,5 +1,6 @@
 """`migrate --distribute` against a stand-in for Citus: the order of its calls, runs that are cut
-short, and the memory without the keys that it drops. No Citus runs here (docs/scaling.md)."""
+short, and the memory without the keys that it drops. No Citus runs here
+(docs/explanation/scaling.md)."""
 
 from __future__ import annotations
 

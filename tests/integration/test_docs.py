@@ -108,7 +108,7 @@ async def test_the_page_about_forgetting(
     dsn: str, opened: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     await fill(dsn, 21, "I sail.")
-    await run_page("forgetting.md", opened, dsn)
+    await run_page("explanation/forgetting.md", opened, dsn)
     printed = capsys.readouterr().out
     assert "demoted | I sail. | score 0.0857 is below 0.1" in printed
     assert "'demoted': {'episodic': 1}" in printed
@@ -124,14 +124,14 @@ async def test_the_page_about_context(dsn: str, opened: dict[str, Any]) -> None:
         facts = await memory.facts(ANA)
     opened |= {"count": len, "facts": facts, "hits": hits}  # what somebody has already
     opened |= {"events": [said("Hi.", 0)], "event_ids": ["Hi."]}
-    rows = await run_page("context.md", opened, dsn)
+    rows = await run_page("reference/context.md", opened, dsn)
     assert any("roof" in str(row) for row in rows)
 
 
 async def test_the_search_of_the_page_about_profiles_finds_what_its_first_block_stored(
     opened: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = (DOCS / "profiles.md").read_text("utf-8")
+    page = (DOCS / "reference" / "profiles.md").read_text("utf-8")
     blocks = re.findall(r"^```(?:python)?\n(.*?)^```", page, re.M | re.S)
     await run_python(blocks[0].replace("asyncio.run(main())", ""), opened)
     [(search, shown)] = [

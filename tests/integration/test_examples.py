@@ -123,7 +123,7 @@ asyncio.run(memory.add_session_to_memory(session))
     ],
 )
 def test_whole_programs_in_the_docs_run_as_they_are_printed(page: str, printed: set[str]) -> None:
-    text = (EXAMPLES.parent / "docs" / f"{page}.md").read_text("utf-8")
+    text = (EXAMPLES.parent / "docs" / "reference" / f"{page}.md").read_text("utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
     [program] = [block for block in blocks if "asyncio.run(main())" in block]
     ran = subprocess.run(

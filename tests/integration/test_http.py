@@ -89,7 +89,7 @@ async def test_an_empty_question_is_refused_as_an_empty_input_is(
 async def test_the_page_names_the_fields_that_a_body_must_have(client: httpx.AsyncClient) -> None:
     schema = (await client.get("/openapi.json")).json()
     models = schema["components"]["schemas"]
-    page = (Path(__file__).parents[2] / "docs/http.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs/reference/http.md").read_text("utf-8")
     table = page[page.index("| route | fields |") :].partition("\n\n")[0]
     told = {}
     for row in table.splitlines()[2:]:

@@ -302,7 +302,7 @@ async def test_a_session_that_ended_is_consolidated_by_the_worker(seekdb: Seekdb
 
 @pytest.mark.timeout(300)
 def test_the_page_runs_as_it_is_printed(seekdb_dsn: str) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "oceanbase.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "oceanbase.md").read_text("utf-8")
     three, loop = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
     one_each = "\n".join(line for line in three.splitlines() if "oceanbase://" not in line)
     program = "\n".join(

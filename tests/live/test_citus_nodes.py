@@ -221,7 +221,7 @@ async def test_a_dead_node_stops_only_its_own_users(memory: MemoryEngine) -> Non
 
 
 def _of_all_nodes(memory: MemoryEngine) -> dict[str, Verb]:
-    """What docs/scaling.md says to need all nodes."""
+    """What docs/explanation/scaling.md says to need all nodes."""
     store = PgHippocampusStore(engine=memory)
     return {
         "policy": lambda: memory.retention.set_policy("knowledge", app=APP),

@@ -374,7 +374,8 @@ class _Answer:
     """The answer of an index to one question: reads the hits, and learns whether it still holds.
 
     is_fresh: the index read changes after the question was asked. Later changes then matter only if
-    they are of hits. drop: drops the index, because rows went without a note (docs/privacy.md).
+    they are of hits. drop: drops the index, because rows went without a note
+    (docs/explanation/privacy.md).
     """
 
     def __init__(

@@ -587,8 +587,8 @@ CREATE TABLE import_marks (
 );
 SELECT protect('import_marks', '{1,2}');
 
--- How memories fade, as data, and when each leaves its stage. docs/forgetting.md has the formulas;
--- shared_core.core.decay has the same in Python, and agrees to 1e-9.
+-- How memories fade, as data, and when each leaves its stage. The formulas are in
+-- docs/explanation/forgetting.md; shared_core.core.decay has the same in Python, and agrees to 1e-9.
 
 -- How a kind of memory fades. tenant_id: '/' for all, the path of an application or of one of its
 -- users; the nearest applies. fades: false for never. decay_rate: per day. A memory is demoted when
@@ -1201,7 +1201,8 @@ CREATE TABLE schedules (
 );
 SELECT protect('schedules', '{0,2}');
 -- For callers in SQL: the context of a model within a budget. Row security applies: first run
--- SELECT set_config('hippocampus.scope', '/my_app/ana/', true). docs/context.md explains the rest.
+-- SELECT set_config('hippocampus.scope', '/my_app/ana/', true). See
+-- docs/reference/context.md.
 
 -- The words of a query that are searched for: for Han every pair of neighbours.
 CREATE FUNCTION query_words(p_query text) RETURNS text[] LANGUAGE sql IMMUTABLE AS $$
