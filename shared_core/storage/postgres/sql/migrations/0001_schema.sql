@@ -588,7 +588,8 @@ CREATE TABLE import_marks (
 SELECT protect('import_marks', '{1,2}');
 
 -- How memories fade, as data, and when each leaves its stage. The formulas are in
--- docs/explanation/forgetting.md; shared_core.core.decay has the same in Python, and agrees to 1e-9.
+-- docs/explanation/forgetting.md; shared_core.core.decay has the same in Python, and agrees to
+-- 1e-9.
 
 -- How a kind of memory fades. tenant_id: '/' for all, the path of an application or of one of its
 -- users; the nearest applies. fades: false for never. decay_rate: per day. A memory is demoted when
