@@ -15,6 +15,7 @@ QUICK_FOLDERS = ("house", "property", "unit")
 DATABASE_FIXTURES = ("server", "seekdb", "dsn", "seekdb_dsn", "postgres_dsn")
 LONGEST_FIRST = (
     "test_house.py",
+    "test_documentation.py",
     "test_examples.py",
     "test_demo.py",
     "test_benchmarks.py",
@@ -64,7 +65,9 @@ def place(item: pytest.Item) -> tuple[bool, int]:
 
 
 class ModuleAndEngineScheduling(LoadScopeScheduling):
-    """Gives a worker the tests of a module or class on one engine."""
+    """Gives a worker the tests of a module or class on one engine, or of one page."""
 
     def _split_scope(self, nodeid: str) -> str:
+        if "test_documentation.py" in nodeid:  # each page is independent, and some take long
+            return nodeid
         return f"{super()._split_scope(nodeid)} on seekdb: {on_seekdb(nodeid)}"
