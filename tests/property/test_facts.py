@@ -31,7 +31,7 @@ def draft(
     functional: bool = False,
     operation: str = "assert",
     subject: str = USER,
-    since: int | None = None,
+    since: float | None = None,
 ) -> FactDraft:
     return FactDraft(
         fact_type="profile",
@@ -349,6 +349,11 @@ TURNS = st.lists(
 
 
 def turns_of(said: list[tuple[str, str, str, int | None]]) -> list[FactDraft]:
+    """Return drafts, one a day. An end of all values is never as of the moment of a turn.
+
+    Such an end counts before the turn in one order of reading and after it in another, if the fact
+    is stated again before the end is told.
+    """
     return [
         draft(
             slot,
@@ -356,7 +361,7 @@ def turns_of(said: list[tuple[str, str, str, int | None]]) -> list[FactDraft]:
             day,
             functional=slot == "employer",
             operation=operation.split()[0],
-            since=since,
+            since=since + 0.5 if since and operation == "retract all" else since,
         )
         for day, (slot, value, operation, since) in enumerate(said, 1)
     ]
