@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import Files
+from mkdocs.structure.pages import Page
 
 SECTIONS: dict[str, str] = {
     "tutorials": "Tutorials",
@@ -23,8 +26,8 @@ ORDER: dict[str, tuple[str, ...]] = {
         "backup", "poolers", "citus", "seekdb",
     ),
     "reference": (
-        "cli", "settings", "http", "http-operations", "sql", "schema", "adk", "langgraph", "core",
-        "mcp",
+        "cli", "settings", "http-operations", "sql", "schema", "adk", "langgraph", "core",
+        "http", "mcp",
     ),
     "explanation": (
         "consolidation", "recall", "time", "forgetting", "isolation", "privacy", "scaling",
@@ -34,7 +37,16 @@ ORDER: dict[str, tuple[str, ...]] = {
 
 API = "reference/api"
 """Folder of the pages that mkdocstrings fills."""
-API_ORDER = ("adk_memory", "langgraph_store", "shared_core")
+API_ORDER = (
+    "adk_memory",
+    "langgraph_store",
+    "memory",
+    "services",
+    "values",
+    "parts",
+    "facades",
+    "errors",
+)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -69,3 +81,53 @@ def _pages(docs: Path, folder: str, order: tuple[str, ...]) -> list[Any]:
     names = {page.stem for page in (docs / folder).glob("*.md") if not page.stem.endswith(".zh")}
     first = [name for name in ("index", *order) if name in names]
     return [f"{folder}/{name}.md" for name in (*first, *sorted(names - set(first)))]
+
+
+LIST = "<!-- made of: pages -->"
+FIRST_SENTENCE = re.compile(r"(.+?(?:[。！？]|[.!?](?=\s|$)))", re.DOTALL)
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """List the pages of its folder on the index of a section."""
+    if LIST not in markdown:
+        return markdown
+    index = Path(config.docs_dir, page.file.src_uri)
+    return markdown.replace(LIST, list_of_pages(index, index.stem.endswith(".zh")))
+
+
+def list_of_pages(index: Path, in_chinese: bool) -> str:
+    """Return a table of the pages beside an index that the index does not link to: title, purpose.
+
+    Args:
+        index: the index page of a folder.
+        in_chinese: take the Chinese page where there is one.
+
+    Returns:
+        Markdown, in the order of the navigation.
+    """
+    docs = index.parents[1]
+    folder = index.parent.name
+    linked = set(re.findall(r"\]\(([\w-]+\.md)\)", index.read_text("utf-8")))
+    rows = ["| 页面 | 内容 |" if in_chinese else "| page | what it is for |", "|---|---|"]
+    for path in _pages(docs, folder, ORDER.get(folder, ())):
+        page = docs / path
+        if page.name in linked or page.stem == "index":
+            continue
+        twin = page.with_suffix(".zh.md")
+        has_twin = in_chinese and twin.exists()
+        title, purpose = title_and_purpose((twin if has_twin else page).read_text("utf-8"))
+        note = "（英文）" if in_chinese and not has_twin else ""
+        rows.append(f"| [{title}]({page.name}){note} | {purpose} |")
+    return "\n".join(rows)
+
+
+def title_and_purpose(markdown: str) -> tuple[str, str]:
+    """Return the title of a page, and the first sentence of its first paragraph as plain text."""
+    title, _, rest = markdown.partition("\n")
+    rest = re.sub(r"(?ms)^```.*?^```|<!--.*?-->", "", rest)
+    blocks = (block.strip() for block in rest.split("\n\n"))
+    first = next((one for one in blocks if re.match(r"[\w\"“「*`(\[]", one)), "")
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", first).replace("*", "")
+    sentence = FIRST_SENTENCE.match(plain)
+    purpose = " ".join((sentence[1] if sentence else plain).split())
+    return title.removeprefix("# ").strip(), purpose.replace("|", "\\|")
