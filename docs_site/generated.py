@@ -1,9 +1,9 @@
-"""Reference pages made of the code at each build, where a page has a line `<!-- made of: ... -->`."""
+"""Reference pages made of the code at each build, at lines `<!-- made of: ... -->` of a page."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -194,7 +194,8 @@ def described_tables() -> list[tuple[str, str, list[tuple[str, str, str]]]]:
                     f"`{rule}`" if (rule := column[3].strip().rstrip(",")) else "",
                 )
                 for column in re.finditer(
-                    r"(?m)^    ([a-z]\w*)\s+(double precision|\w+(?:\[\])?)(?: COLLATE \"C\")?(.*)$",
+                    r"(?m)^    ([a-z]\w*)\s+(double precision|\w+(?:\[\])?)(?: COLLATE \"C\")?"
+                    r"(.*)$",
                     re.sub(r"(?m)\s*--.*$", "", table[3]),
                 )
             ]
@@ -239,7 +240,7 @@ def _anchor(name: str) -> str:
     return name.replace("_", "-")
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     lines = [head, ("---",) * len(head), *rows]
     return "\n".join(
         "| " + " | ".join(re.sub(r"\s*\n\s*", " ", c).replace("|", r"\|") for c in row) + " |"

@@ -8,6 +8,7 @@ from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import Files
+from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page
 
 SECTIONS: dict[str, str] = {
@@ -88,7 +89,9 @@ FIRST_SENTENCE = re.compile(r"(.+?(?:[。！？]|[.!?](?=\s|$)))", re.DOTALL)
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """List the pages of its folder on the index of a section."""
+    """List the pages of its folder on the index of a section; the first page has no side bars."""
+    if page.file.src_uri in ("index.md", "index.zh.md"):
+        page.meta["hide"] = ["navigation", "toc"]
     if LIST not in markdown:
         return markdown
     index = Path(config.docs_dir, page.file.src_uri)
@@ -108,7 +111,7 @@ def list_of_pages(index: Path, in_chinese: bool) -> str:
     docs = index.parents[1]
     folder = index.parent.name
     linked = set(re.findall(r"\]\(([\w-]+\.md)\)", index.read_text("utf-8")))
-    rows = ["| 页面 | 内容 |" if in_chinese else "| page | what it is for |", "|---|---|"]
+    rows = ["| 页面 | 内容 |" if in_chinese else "| page | about |", "|---|---|"]
     for path in _pages(docs, folder, ORDER.get(folder, ())):
         page = docs / path
         if page.name in linked or page.stem == "index":
@@ -127,7 +130,18 @@ def title_and_purpose(markdown: str) -> tuple[str, str]:
     rest = re.sub(r"(?ms)^```.*?^```|<!--.*?-->", "", rest)
     blocks = (block.strip() for block in rest.split("\n\n"))
     first = next((one for one in blocks if re.match(r"[\w\"“「*`(\[]", one)), "")
-    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", first).replace("*", "")
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", first)
+    plain = re.sub(r"^\*\*[^*]+[.。]\*\* ", "", plain).replace("*", "")
     sentence = FIRST_SENTENCE.match(plain)
     purpose = " ".join((sentence[1] if sentence else plain).split())
     return title.removeprefix("# ").strip(), purpose.replace("|", "\\|")
+
+
+def on_page_context(
+    context: dict[str, Any], page: Page, config: MkDocsConfig, nav: Navigation
+) -> dict[str, Any]:
+    """Let the first page link to its translation by a relative address, as all others do."""
+    if page.file.src_uri in ("index.md", "index.zh.md"):
+        for language in vars(config.extra)["alternate"]:  # where the plugin for languages puts it
+            language["link"] = "" if language["lang"] == "en" else f"{language['lang']}/"
+    return context

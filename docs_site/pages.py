@@ -19,6 +19,7 @@ ONLY_ENGLISH = """!!! note "本页目前只有英文版"
 """
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!\w+:|#|<)([^)#\s]+)(#[^)\s]*)?\)")
 FENCE = re.compile(r"^(```.*?^```[ \t]*$)", re.MULTILINE | re.DOTALL)
+CELL_CODE = re.compile(r"(?<=<code>)[^<>]{12,}(?=</code>(?:(?!<tr>|<table>).)*?</td>)", re.DOTALL)
 HEADING = re.compile(r"^#+ (.*?)(?: \{ #([\w-]+) \})?$", re.MULTILINE)
 
 
@@ -39,6 +40,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         title, _, rest = markdown.partition("\n")
         markdown = f"{title}\n\n{ONLY_ENGLISH.format(home=home)}{rest}"
     return markdown
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Let long names in tables break after an underscore or a slash, and nowhere else."""
+    return CELL_CODE.sub(lambda code: re.sub(r"(_|(?<!<)/(?!/))", r"\1<wbr>", code[0]), html)
 
 
 def link_to_repository(link: re.Match[str], target: Path, docs: Path, config: MkDocsConfig) -> str:
