@@ -22,16 +22,17 @@ SECTIONS: dict[str, str] = {
 ORDER: dict[str, tuple[str, ...]] = {
     "tutorials": ("adk", "langgraph", "one-memory", "from-postgres-store", "production"),
     "how-to": (
-        "adk-web", "langgraph-dev", "langmem", "mcp", "http", "chinese", "language-model",
-        "embedding-model", "import-from-another-memory", "export", "forget", "operations",
-        "backup", "poolers", "citus", "seekdb",
+        "adk-web", "langgraph-dev", "langmem", "mcp", "http", "background", "language-model",
+        "embedding-model", "chinese", "facts", "budget", "inspect", "forget", "export",
+        "import-from-another-memory", "containers", "monitor", "backup", "upgrade", "rights",
+        "poolers", "citus", "seekdb", "operations", "troubleshooting",
     ),
     "reference": (
         "cli", "settings", "http-operations", "sql", "schema", "adk", "langgraph", "core",
         "http", "mcp",
     ),
     "explanation": (
-        "consolidation", "recall", "time", "forgetting", "isolation", "privacy", "scaling",
+        "consolidation", "recall", "time", "forgetting", "isolation", "privacy", "scaling", "comparison",
     ),
 }  # fmt: skip
 """Names of pages that come first in their section; the others follow by name."""
@@ -111,7 +112,7 @@ def list_of_pages(index: Path, in_chinese: bool) -> str:
     docs = index.parents[1]
     folder = index.parent.name
     linked = set(re.findall(r"\]\(([\w-]+\.md)\)", index.read_text("utf-8")))
-    rows = ["| 页面 | 内容 |" if in_chinese else "| page | about |", "|---|---|"]
+    rows = []
     for path in _pages(docs, folder, ORDER.get(folder, ())):
         page = docs / path
         if page.name in linked or page.stem == "index":
@@ -121,7 +122,8 @@ def list_of_pages(index: Path, in_chinese: bool) -> str:
         title, purpose = title_and_purpose((twin if has_twin else page).read_text("utf-8"))
         note = "（英文）" if in_chinese and not has_twin else ""
         rows.append(f"| [{title}]({page.name}){note} | {purpose} |")
-    return "\n".join(rows)
+    head = "| 页面 | 内容 |" if in_chinese else "| page | about |"
+    return "\n".join((head, "|---|---|", *rows)) if rows else ""
 
 
 def title_and_purpose(markdown: str) -> tuple[str, str]:

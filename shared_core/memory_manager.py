@@ -63,7 +63,13 @@ class MemoryManager(ABC):
     async def recall(
         self, query: str, *, limit: int = 5, min_importance: float = 0.0
     ) -> Sequence[Hit]:
-        """Return the memories that match query, best first; min_importance: 0 to 1."""
+        """Return the memories that match query, best first.
+
+        Args:
+            query: what to look for.
+            limit: maximum number of memories.
+            min_importance: 0 to 1.
+        """
 
     @abstractmethod
     async def context(

@@ -31,8 +31,11 @@ MAX_USERS = 1_000
 class UserSummary:
     """A user of an application who has memories.
 
-    memories: number of memories, as count_memories() returns it; 0 if all have faded or expired.
-    newest_at: when the newest memory occurred, faded ones too.
+
+    Attributes:
+        memories: number of memories, as count_memories() returns it; 0 if all have faded or
+            expired.
+        newest_at: when the newest memory occurred, faded ones too.
     """
 
     scope: Scope
