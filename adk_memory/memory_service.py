@@ -181,7 +181,6 @@ class OpenMemoryService(BaseMemoryService):
     ) -> None:
         """Store events of a session as turns; the same event is stored once.
 
-
         Args:
             custom_metadata: options as in IngestOptions; it is stored with each turn.
         """
@@ -201,7 +200,6 @@ class OpenMemoryService(BaseMemoryService):
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
         """Store entries as memories; an entry replaces the memory with the same id.
-
 
         Args:
             custom_metadata: as in IngestOptions, for every entry; an entry's own keys override it.
@@ -270,7 +268,6 @@ class OpenMemoryService(BaseMemoryService):
         offset: int = 0,
     ) -> list[MemoryEntry]:
         """Return a page of a user's memories, newest first.
-
 
         Args:
             memory_type: only "episodic" (turns), "semantic" (facts and added entries), "summary",

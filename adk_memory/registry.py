@@ -28,7 +28,6 @@ _lock = threading.Lock()
 def register(registry: ServiceRegistry | None = None) -> None:
     """Register the schemes hippocampus and hippocampus+postgresql, for memories and sessions.
 
-
     Args:
         registry: by default ADK's own, which `adk web`, `adk api_server` and `adk run` use.
     """

@@ -118,7 +118,6 @@ class DurableReflectionExecutor:
     ) -> Future[Any]:
         """Queue the work of a thread for after_seconds from now; newer work postpones it.
 
-
         Args:
             config: by default that of the current run.
             thread_id: by default that of the config.

@@ -359,8 +359,8 @@ class PgHippocampusStore(BaseStore):
 class OceanBaseHippocampusStore(PgHippocampusStore):
     """A PgHippocampusStore with its items in SeekDB or OceanBase.
 
-    with OceanBaseHippocampusStore("seekdb:///data/memory") as store:
-        graph.compile(store=store)
+        with OceanBaseHippocampusStore("seekdb:///data/memory") as store:
+            graph.compile(store=store)
 
     uri: "seekdb:///folder", or "oceanbase://user@tenant#cluster:password@host:2881/database";
     default: HIPPOCAMPUS_URI. options: those of PgHippocampusStore.

@@ -105,7 +105,6 @@ def memory_tools(
 ) -> list[BaseTool]:
     """Return the tools remember, recall and forget, for sync and async agents.
 
-
     Args:
         app: as in create_reflection_node; the run sets the scope, never the model.
         user_id: as in create_reflection_node; the run sets the scope, never the model.

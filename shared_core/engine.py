@@ -351,7 +351,6 @@ class MemoryEngine:
     ) -> DebuggedInput:
         """Return what process_memory() would answer, and why, without storing the input.
 
-
         Args:
             limit: maximum number of candidates shown; process_memory() looks at 16.
         """
@@ -417,7 +416,6 @@ class MemoryEngine:
         retry_later: bool = False,
     ) -> RunReport:
         """Turn the unread turns of a thread into facts, statements, edges and a summary.
-
 
         Args:
             job_type: FAST_REPLAY for the summary alone, DEEP_REFLECTION for all but the summary.
@@ -539,7 +537,6 @@ class MemoryEngine:
         as_of: AsOf | None = None,
     ) -> Sequence[Memory]:
         """Return a page of the memories of a scope, newest first, now or as of a moment.
-
 
         Args:
             thread_id: derived from a turn of this thread.

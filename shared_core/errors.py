@@ -73,7 +73,6 @@ class ModelUnavailable(MemoryCoreError):
 class ModelQuotaExceeded(ModelUnavailable):
     """A model refuses requests for now: too many of them, or a used-up quota. Wait, then retry.
 
-
     Attributes:
         retry_after_s: seconds to wait, or None if the model did not say.
     """

@@ -20,8 +20,8 @@ from shared_core.ports.jobs import JobRecord, JobType
 class SessionManager:
     """Opens, continues and ends the sessions of an application's users, in the database.
 
-    sessions = SessionManager(memory, app="my-app")
-    await sessions.add_event("alice", "I live in Lisbon")
+        sessions = SessionManager(memory, app="my-app")
+        await sessions.add_event("alice", "I live in Lisbon")
 
     Safe in any number of processes: a user has one active session in all of them.
     """
@@ -65,7 +65,6 @@ class SessionManager:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsolidationResult:
     """The outcome of a session's consolidation.
-
 
     Attributes:
         stored_count: statements that were stored.
@@ -111,9 +110,9 @@ class SessionConsolidator:
 class MemoryConsolidationWorker:
     """Consolidates threads of a scope on demand, as jobs of the queue.
 
-    worker = MemoryConsolidationWorker(memory, Scope("my-app", "alice"))
-    job = await worker.consolidate("monday", JobType.FAST_REPLAY)
-    print(job.status, job.result, job.error)
+        worker = MemoryConsolidationWorker(memory, Scope("my-app", "alice"))
+        job = await worker.consolidate("monday", JobType.FAST_REPLAY)
+        print(job.status, job.result, job.error)
     """
 
     def __init__(self, memory: MemoryEngine, scope: Scope) -> None:
@@ -138,7 +137,6 @@ class MemoryConsolidationWorker:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryStats:
     """The memories of a user after a cleanup, or before one in a dry run.
-
 
     Attributes:
         high_value_count: scores from 0.7.

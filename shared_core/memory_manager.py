@@ -85,8 +85,10 @@ class MemoryManager(ABC):
 class OceanBaseMemoryProvider(MemoryManager):
     """The memory loop on SeekDB or OceanBase.
 
-    memory = OceanBaseMemoryProvider("seekdb:///data/memory", agent_id="concierge")
-    await memory.append_event("session-1", "My name is Alice.")
+        memory = OceanBaseMemoryProvider("seekdb:///data/memory", agent_id="concierge")
+        await memory.append_event("session-1", "My name is Alice.")
+
+    Its methods are those of MemoryManager.
 
     Args:
         uri: "seekdb:///folder", or "oceanbase://user@tenant#cluster:password@host:2881/database".

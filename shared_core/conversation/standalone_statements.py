@@ -248,7 +248,6 @@ class CoreferenceResolver:
     def resolve_query(self, query: str, context_events: Sequence[Event | str]) -> str:
         """Return a query with its pronouns replaced by rules, or unchanged in doubt.
 
-
         Args:
             context_events: the turns before it, oldest first.
         """

@@ -78,7 +78,6 @@ class Event:
 class NewMemory:
     """A memory to store that comes from no thread.
 
-
     Attributes:
         key: the caller's own id within the scope; a second memory with the same key replaces the
             first. Left out, the memory's UUID is its key.
@@ -98,7 +97,6 @@ class NewMemory:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """A stored memory.
-
 
     Attributes:
         value: the JSON object that key-value reads return.
@@ -162,7 +160,6 @@ class Emotion:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AsOf:
     """A moment on each of the two time lines; None means now.
-
 
     Attributes:
         valid: selects what held in the world then.
@@ -369,7 +366,6 @@ SCORE_PARTS = ("meaning", "words", "context", "session", "speaker", "time", "for
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
     """A memory that recall returns.
-
 
     Attributes:
         score: ranks the hits of one result and is comparable only within it. It is the sum of the

@@ -40,7 +40,6 @@ def at_least_zero(value: float, what: str) -> float:
 class RetentionPolicy:
     """How fast memories fade, and what happens to faded ones.
 
-
     Attributes:
         decay_rate: λ per day; 0 stops decay.
         threshold: a memory whose score (0 to 1) falls below it is demoted out of recall; 0 demotes

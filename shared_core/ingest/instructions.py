@@ -64,7 +64,6 @@ class Instructions:
     async def rollback(self, scope: Scope, key: str, version: int | None = None) -> Instruction:
         """Add a version with the value of an earlier one, and return it.
 
-
         Args:
             version: the number of the earlier one, among the last 1,000. By default the value
                 before the current one; a second rollback goes one value further back, because a

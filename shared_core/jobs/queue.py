@@ -428,7 +428,6 @@ class JobQueue:
     ) -> Sequence[JobRecord]:
         """Return jobs, newest first: by default open and dead ones, or all of a thread.
 
-
         Args:
             app: only jobs of this application.
             statuses: only these.

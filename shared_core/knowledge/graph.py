@@ -143,7 +143,6 @@ class Graph:
     ) -> list[Entity]:
         """Return the entities with current edges, those with the most edges first.
 
-
         Args:
             matching: a part of one of the names; accents do not count here.
             limit: 1 to 500.
@@ -169,7 +168,6 @@ class Graph:
 
         The edge ends when a later one of its relation begins. The fact of a replaced edge ends too.
         An edge of the user whose relation stands for a slot also adds the fact.
-
 
         Args:
             valid_from: when the edge begins, also in the future; now by default.

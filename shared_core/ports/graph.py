@@ -16,7 +16,6 @@ from shared_core.core.domain import AsOf, MemoryId, Scope
 class Edge:
     """A stored edge, with the names as spoken, both time lines and its provenance.
 
-
     Attributes:
         subject_entity: the entity of the subject, aliases resolved.
         object_entity: the entity of the object, aliases resolved.
@@ -51,7 +50,6 @@ class Edge:
 class Subgraph:
     """Edges around an entity, nearest and newest first.
 
-
     Attributes:
         entities: the entities that the edges touch, and their distance in hops, nearest first.
         more: whether there were more edges than the limit.
@@ -65,7 +63,6 @@ class Subgraph:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Path:
     """A simple path between two entities.
-
 
     Attributes:
         entities: one more than edges, in order. An edge may be walked in either direction.
@@ -95,7 +92,6 @@ class Operation(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphChange:
     """The result of add() or retract().
-
 
     Attributes:
         edge_id: of the edge that add() made or found.

@@ -111,7 +111,6 @@ class Job:
 class JobRecord:
     """The current state of a job.
 
-
     Attributes:
         run_after: when it is due.
         lease_until: set while claimed.

@@ -363,7 +363,6 @@ Found: TypeAlias = Literal["vector_results", "graph_results", "merged"]
 class RecallResult(Sequence[Hit]):
     """The hits of one query, best first. As a sequence it behaves like its merged hits.
 
-
     Attributes:
         merged: ranked by meaning, words and context.
         vector_results: by meaning alone, nearest first, up to the limit; the score is the cosine

@@ -170,7 +170,6 @@ class FactReasons:
 class Fact:
     """A stored fact with both time lines and its provenance.
 
-
     Attributes:
         recorded_at: since when it is known.
         superseded_at: since when its end is known.

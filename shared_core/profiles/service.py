@@ -50,7 +50,6 @@ class Profiles:
     def repository(self, scope: Scope, *, keep_versions: int = KEEP_VERSIONS) -> MemoryRepository:
         """Return the profiles and conversations of a scope, with the pipeline that updates them.
 
-
         Args:
             keep_versions: number of versions kept of each profile, 2 to 1,000; a write drops the
                 rest.

@@ -31,7 +31,6 @@ MAX_USERS = 1_000
 class UserSummary:
     """A user of an application who has memories.
 
-
     Attributes:
         memories: number of memories, as count_memories() returns it; 0 if all have faded or
             expired.

@@ -49,7 +49,6 @@ class TimeBucket:
 class TimeSlice:
     """A page of the memories of a period, end exclusive; None for no bound.
 
-
     Attributes:
         memories: in the requested order.
         hits: the same with scores, if there was a query.

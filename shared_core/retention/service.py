@@ -253,7 +253,6 @@ class Retention:
     ) -> RetentionCurve:
         """Return the past score of a memory, and its future score if nobody reads it.
 
-
         Args:
             key: a key or memory id.
             days_ahead: days that the curve goes on. Default: until after its demotion.
