@@ -181,7 +181,8 @@ class OpenMemoryService(BaseMemoryService):
     ) -> None:
         """Store events of a session as turns; the same event is stored once.
 
-        custom_metadata: options as in IngestOptions; it is stored with each turn.
+        Args:
+            custom_metadata: options as in IngestOptions; it is stored with each turn.
         """
         _check_list(events, "events")
         for event in events:
@@ -200,9 +201,13 @@ class OpenMemoryService(BaseMemoryService):
     ) -> None:
         """Store entries as memories; an entry replaces the memory with the same id.
 
-        custom_metadata: as in IngestOptions, for every entry; an entry's own keys override it. A
-        timestamp that is not ISO 8601 comes back under the key "hippocampus". Raises TypeError for
-        another type and InvalidInput for an entry without text, and then stores nothing.
+        Args:
+            custom_metadata: as in IngestOptions, for every entry; an entry's own keys override it.
+                A timestamp that is not ISO 8601 comes back under the key "hippocampus".
+
+        Raises:
+            TypeError: for another type; nothing is stored.
+            InvalidInput: for an entry without text; nothing is stored.
         """
         _check_list(memories, "memories")
         if not memories:
@@ -264,8 +269,9 @@ class OpenMemoryService(BaseMemoryService):
     ) -> list[MemoryEntry]:
         """Return a page of a user's memories, newest first.
 
-        memory_type: only "episodic" (turns), "semantic" (facts and added entries), "summary",
-        "reflection" or "item" (items of a LangGraph store).
+        Args:
+            memory_type: only "episodic" (turns), "semantic" (facts and added entries), "summary",
+                "reflection" or "item" (items of a LangGraph store).
         """
         scope = Scope(app_name, user_id)
         kinds = None if memory_type is None else [memory_type]
@@ -289,8 +295,16 @@ class OpenMemoryService(BaseMemoryService):
     ) -> ContextWindow:
         """Return the context that a model should read before it answers, within a token budget.
 
-        thread_id: the session; the window shows its last turns. The window reports the cost of
-        each line and everything it dropped; to_prompt() renders it.
+
+        The window reports the cost of each line and everything it dropped; to_prompt() renders it.
+
+        Args:
+            app_name: the application.
+            user_id: the user.
+            thread_id: the session; the window shows its last turns.
+            query: what the user asks now.
+            system_prompt: comes first.
+            max_tokens: the budget, in tokens.
         """
         return await self._engine.context_window(
             Scope(app_name, user_id),

@@ -28,7 +28,8 @@ _lock = threading.Lock()
 def register(registry: ServiceRegistry | None = None) -> None:
     """Register the schemes hippocampus and hippocampus+postgresql, for memories and sessions.
 
-    registry: by default ADK's own, which `adk web`, `adk api_server` and `adk run` use.
+    Args:
+        registry: by default ADK's own, which `adk web`, `adk api_server` and `adk run` use.
     """
     if registry is None:
         # Imported here: it loads ADK's command line, which a program with a Runner does not need.

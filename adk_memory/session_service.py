@@ -91,7 +91,8 @@ class PgSessionService(BaseSessionService):
     ) -> Session:
         """Create a session. White space around the id is stripped; a blank id gets a new one.
 
-        Raises AlreadyExistsError if a session has this id.
+        Raises:
+            AlreadyExistsError: if a session has this id.
         """
         if state is not None and not isinstance(state, Mapping):
             raise TypeError(f"state must be a dict, got {type(state).__name__}")
@@ -148,9 +149,12 @@ class PgSessionService(BaseSessionService):
     async def append_event(self, session: Session, event: Event) -> Event:
         """Append an event to a session, in the database and in the object, in one round trip.
 
-        It returns a partial event unchanged, and appends no event twice. A rewind also makes
-        memory forget the turns that it removed. Raises SessionNotFoundError for an unknown
-        session, and StaleSessionError if the object lacks events of the database.
+        It returns a partial event unchanged, and appends no event twice. A rewind also makes memory
+        forget the turns that it removed.
+
+        Raises:
+            SessionNotFoundError: for an unknown session.
+            StaleSessionError: if the object lacks events of the database.
         """
         for value, kind in ((session, Session), (event, Event)):
             if not isinstance(value, kind):

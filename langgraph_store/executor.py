@@ -118,7 +118,9 @@ class DurableReflectionExecutor:
     ) -> Future[Any]:
         """Queue the work of a thread for after_seconds from now; newer work postpones it.
 
-        config: by default that of the current run. thread_id: by default that of the config.
+        Args:
+            config: by default that of the current run.
+            thread_id: by default that of the config.
         """
         if self._shut_down:
             raise InvalidInput("this executor was shut down: create another one")
@@ -183,8 +185,13 @@ class DurableReflectionExecutor:
         """Run the work submitted here now, and wait for it; later calls of submit() fail.
 
         With wait=False, cancel_futures=True or a memory with worker=False, it does not wait and the
-        work stays queued. timeout_s: maximum number of seconds to wait. Once no future is open,
-        another executor may take the name.
+        work stays queued.
+        Once no future is open, another executor may take the name.
+
+        Args:
+            wait: whether to run the work now.
+            cancel_futures: leaves the work queued.
+            timeout_s: maximum number of seconds to wait.
         """
         self._shut_down = True
         with self._lock:

@@ -14,8 +14,10 @@ from shared_core.ports import Instruction
 def instructions_namespace(app: str, user_id: str) -> tuple[str, ...]:
     """Return the namespace of a user's instructions.
 
-    For ids without dots it is (app, user, "hippocampus-instructions"). Raises InvalidInput for ids
-    that cannot be stored.
+    For ids without dots it is (app, user, "hippocampus-instructions").
+
+    Raises:
+        InvalidInput: for ids that cannot be stored.
     """
     scope = Scope(app, user_id)
     scope_path(scope)
@@ -46,7 +48,10 @@ def rollback_instruction(
 ) -> Instruction:
     """Store a new version that equals an earlier one: the given version, or the one before.
 
-    Without a version, a second call goes one further back. Raises NotFound for an unknown version
-    or instruction. Async code uses store.engine.instructions with Scope(app, user_id).
+    Without a version, a second call goes one further back. Async code uses
+    store.engine.instructions with Scope(app, user_id).
+
+    Raises:
+        NotFound: for an unknown version or instruction.
     """
     return run_sync(store.engine.instructions.rollback(Scope(app, user_id), key, version))

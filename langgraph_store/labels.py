@@ -57,8 +57,10 @@ def from_labels(labels: Sequence[str]) -> Namespace:
 def memories_namespace(app_name: str, user_id: str) -> tuple[str, ...]:
     """Return the namespace of a user's memories, which both frameworks share.
 
-    For ids without dots it is (app_name, user_id, "memories"). Raises InvalidInput for ids that
-    cannot be stored (empty, NUL, lone surrogates).
+    For ids without dots it is (app_name, user_id, "memories").
+
+    Raises:
+        InvalidInput: for ids that cannot be stored (empty, NUL, lone surrogates).
     """
     scope = Scope(app_name, user_id)
     scope_path(scope)
@@ -72,7 +74,10 @@ def profile_namespace(
 
     Its key "profile" holds the paragraph and the events; search finds every sentence and event as
     an item. A store only reads it: engine.profiles writes it. Deleting an item removes it from the
-    profile. Raises InvalidInput for ids that cannot be stored.
+    profile.
+
+    Raises:
+        InvalidInput: for ids that cannot be stored.
     """
     scope = Scope(app_name, user_id)
     scope_path(scope)

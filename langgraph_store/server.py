@@ -65,7 +65,8 @@ _shared = _Shared()
 async def make_store() -> AsyncIterator[PgHippocampusStore]:
     """Open the store that the environment names; it closes after its last user.
 
-    Raises InvalidInput for an invalid variable.
+    Raises:
+        InvalidInput: for an invalid variable.
     """
     found = {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
     variables = tuple(sorted(found.items()))

@@ -147,8 +147,10 @@ class PgHippocampusStore(BaseStore):
 
         Reads run first, then searches, lists and writes; the last write to a key wins. If some
         operations failed, it raises BatchError with the results of the others. If all have the same
-        error, or there is one operation, it raises the error itself. Raises InvalidStateError on
-        the event loop of the `async with` that opened the store.
+        error, or there is one operation, it raises the error itself.
+
+        Raises:
+            InvalidStateError: on the event loop of the `async with` that opened the store.
         """
         if self._is_on_own_loop():
             raise asyncio.InvalidStateError(
@@ -319,7 +321,12 @@ class PgHippocampusStore(BaseStore):
 
     @classmethod
     def from_conn_string(cls, conn_string: str, **options: Any) -> Self:
-        """Return a store for `with` or `async with`. options: those of the constructor."""
+        """Return a store for `with` or `async with`.
+
+        Args:
+            conn_string: the database, as the constructor's uri.
+            options: those of the constructor.
+        """
         return cls(conn_string, **options)
 
     def __enter__(self) -> Self:
@@ -352,12 +359,14 @@ class PgHippocampusStore(BaseStore):
 class OceanBaseHippocampusStore(PgHippocampusStore):
     """A PgHippocampusStore with its items in SeekDB or OceanBase.
 
-    with OceanBaseHippocampusStore("seekdb:///data/memory") as store:
-        graph.compile(store=store)
+        with OceanBaseHippocampusStore("seekdb:///data/memory") as store:
+            graph.compile(store=store)
 
     uri: "seekdb:///folder", or "oceanbase://user@tenant#cluster:password@host:2881/database";
-    default: HIPPOCAMPUS_URI. options: those of PgHippocampusStore. Raises InvalidInput for a uri of
-    another engine.
+    default: HIPPOCAMPUS_URI. options: those of PgHippocampusStore.
+
+    Raises:
+        InvalidInput: for a uri of another engine.
     """
 
     def __init__(self, uri: str | None = None, **options: Any) -> None:

@@ -105,8 +105,10 @@ def memory_tools(
 ) -> list[BaseTool]:
     """Return the tools remember, recall and forget, for sync and async agents.
 
-    app, user_id: as in create_reflection_node; the run sets the scope, never the model.
-    with_time: also return recall_when, which finds the memories of a time.
+    Args:
+        app: as in create_reflection_node; the run sets the scope, never the model.
+        user_id: as in create_reflection_node; the run sets the scope, never the model.
+        with_time: also return recall_when, which finds the memories of a time.
     """
     verbs = _Verbs(store.engine, RunIdentity(app, user_id))
 

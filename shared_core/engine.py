@@ -351,7 +351,8 @@ class MemoryEngine:
     ) -> DebuggedInput:
         """Return what process_memory() would answer, and why, without storing the input.
 
-        limit: maximum number of candidates shown; process_memory() looks at 16.
+        Args:
+            limit: maximum number of candidates shown; process_memory() looks at 16.
         """
         return await self.conversations.debug(input, self.conversations.scope(user_id, app), limit)
 
@@ -416,8 +417,9 @@ class MemoryEngine:
     ) -> RunReport:
         """Turn the unread turns of a thread into facts, statements, edges and a summary.
 
-        job_type: FAST_REPLAY for the summary alone, DEEP_REFLECTION for all but the summary.
-        retry_later: if it fails or is cancelled, leave the work to the queue, and raise.
+        Args:
+            job_type: FAST_REPLAY for the summary alone, DEEP_REFLECTION for all but the summary.
+            retry_later: if it fails or is cancelled, leave the work to the queue, and raise.
         """
         thread = ThreadId(thread_id)
         async with self.jobs.taking_over(scope, thread, job_type, retry=retry_later):
@@ -433,8 +435,11 @@ class MemoryEngine:
     async def undo_run(self, scope: Scope, run_id: UUID | str) -> None:
         """Undo a run: its facts, summary, sources and edges go, and its turns are unread again.
 
-        Memories that were forgotten since stay forgotten. Raises NotFound for an unknown run, and
-        Conflict, with their ids, if later runs build on it.
+        Memories that were forgotten since stay forgotten.
+
+        Raises:
+            NotFound: for an unknown run.
+            Conflict: if later runs build on it; the error holds their ids.
         """
         if not await self.profiles.undo(scope, run_id):
             await self.runs.undo(scope, run_id)
@@ -508,7 +513,8 @@ class MemoryEngine:
     ) -> list[Hit]:
         """Return the memories nearest to a query by meaning alone; the score is cosine similarity.
 
-        Raises ModelUnavailable while the embedder is down; recall() then finds by words.
+        Raises:
+            ModelUnavailable: while the embedder is down; recall() then finds by words.
         """
         storage = await self._handle.storage()
         hits = await queries.search(
@@ -532,8 +538,11 @@ class MemoryEngine:
     ) -> Sequence[Memory]:
         """Return a page of the memories of a scope, newest first, now or as of a moment.
 
-        thread_id: derived from a turn of this thread. contains: a part of the text, in upper or
-        lower case. begin, end: the period in which they occurred, aware, end exclusive.
+        Args:
+            thread_id: derived from a turn of this thread.
+            contains: a part of the text, in upper or lower case.
+            begin: the start of the period in which they occurred, aware.
+            end: its end, aware, exclusive.
         """
         page = queries.page(
             scope, kinds, limit, offset, thread_id=thread_id, contains=contains, begin=begin,
@@ -697,8 +706,10 @@ class MemoryEngine:
 
         The lines are of one moment and have no line ends: a header, the rows in a fixed order, an
         end that counts them. So two exports of the same are equal. Memory use does not grow with
-        them. vectors: include the vectors; without them an import computes them. Close the iterator
-        (contextlib.aclosing) if you leave it early.
+        them. Close the iterator (contextlib.aclosing) if you leave it early.
+
+        Args:
+            vectors: include the vectors; without them an import computes them.
         """
         return self.transfer.export(scope, app=app, vectors=vectors)
 

@@ -73,7 +73,8 @@ class ModelUnavailable(MemoryCoreError):
 class ModelQuotaExceeded(ModelUnavailable):
     """A model refuses requests for now: too many of them, or a used-up quota. Wait, then retry.
 
-    retry_after_s: seconds to wait, or None if the model did not say.
+    Attributes:
+        retry_after_s: seconds to wait, or None if the model did not say.
     """
 
     def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
@@ -88,8 +89,12 @@ class ModelOutputInvalid(ModelUnavailable):
 class BatchError(ExceptionGroup[Exception], MemoryCoreError):
     """Some operations of a batch failed; all others are done.
 
-    errors: the error of each failed operation, by its index in the batch. results: one result for
-    each operation, in order, None where it failed. Works with `except*`.
+
+    Works with `except*`.
+
+    Attributes:
+        errors: the error of each failed operation, by its index in the batch.
+        results: one result for each operation, in order, None where it failed.
     """
 
     errors: Mapping[int, Exception]

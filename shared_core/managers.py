@@ -20,8 +20,8 @@ from shared_core.ports.jobs import JobRecord, JobType
 class SessionManager:
     """Opens, continues and ends the sessions of an application's users, in the database.
 
-    sessions = SessionManager(memory, app="my-app")
-    await sessions.add_event("alice", "I live in Lisbon")
+        sessions = SessionManager(memory, app="my-app")
+        await sessions.add_event("alice", "I live in Lisbon")
 
     Safe in any number of processes: a user has one active session in all of them.
     """
@@ -66,7 +66,9 @@ class SessionManager:
 class ConsolidationResult:
     """The outcome of a session's consolidation.
 
-    stored_count: statements that were stored. skipped: nothing was done, for this reason.
+    Attributes:
+        stored_count: statements that were stored.
+        skipped: nothing was done, for this reason.
     """
 
     stored_count: int = 0
@@ -84,7 +86,10 @@ class SessionConsolidator:
     async def consolidate(self, session: Session) -> ConsolidationResult:
         """Group, resolve, filter and store the turns of a session that has ended.
 
-        A second call stores nothing twice. Raises Conflict for an active session.
+        A second call stores nothing twice.
+
+        Raises:
+            Conflict: for an active session.
         """
         if session.event_count == 0:
             return ConsolidationResult(skipped=True, reason="empty_session")
@@ -105,9 +110,9 @@ class SessionConsolidator:
 class MemoryConsolidationWorker:
     """Consolidates threads of a scope on demand, as jobs of the queue.
 
-    worker = MemoryConsolidationWorker(memory, Scope("my-app", "alice"))
-    job = await worker.consolidate("monday", JobType.FAST_REPLAY)
-    print(job.status, job.result, job.error)
+        worker = MemoryConsolidationWorker(memory, Scope("my-app", "alice"))
+        job = await worker.consolidate("monday", JobType.FAST_REPLAY)
+        print(job.status, job.result, job.error)
     """
 
     def __init__(self, memory: MemoryEngine, scope: Scope) -> None:
@@ -121,7 +126,10 @@ class MemoryConsolidationWorker:
 
         FAST_REPLAY writes a summary, DEEP_REFLECTION extracts facts from new turns,
         FULL_CONSOLIDATION does both. It waits for a running job of the thread. A failed job is not
-        retried; its error says why. Raises NotFound for an unknown thread.
+        retried; its error says why.
+
+        Raises:
+            NotFound: for an unknown thread.
         """
         return await self._memory.jobs.run(self._scope, thread_id, job_type)
 
@@ -130,8 +138,11 @@ class MemoryConsolidationWorker:
 class MemoryStats:
     """The memories of a user after a cleanup, or before one in a dry run.
 
-    high_value_count: scores from 0.7. medium_value_count: scores from 0.3 to 0.7.
-    avg_retention_score: 0 without memories. cleaned_count: memories that were, or would be, erased.
+    Attributes:
+        high_value_count: scores from 0.7.
+        medium_value_count: scores from 0.3 to 0.7.
+        avg_retention_score: 0 without memories.
+        cleaned_count: memories that were, or would be, erased.
     """
 
     total_memories: int

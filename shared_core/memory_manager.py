@@ -63,7 +63,13 @@ class MemoryManager(ABC):
     async def recall(
         self, query: str, *, limit: int = 5, min_importance: float = 0.0
     ) -> Sequence[Hit]:
-        """Return the memories that match query, best first; min_importance: 0 to 1."""
+        """Return the memories that match query, best first.
+
+        Args:
+            query: what to look for.
+            limit: maximum number of memories.
+            min_importance: 0 to 1.
+        """
 
     @abstractmethod
     async def context(
@@ -79,8 +85,10 @@ class MemoryManager(ABC):
 class OceanBaseMemoryProvider(MemoryManager):
     """The memory loop on SeekDB or OceanBase.
 
-    memory = OceanBaseMemoryProvider("seekdb:///data/memory", agent_id="concierge")
-    await memory.append_event("session-1", "My name is Alice.")
+        memory = OceanBaseMemoryProvider("seekdb:///data/memory", agent_id="concierge")
+        await memory.append_event("session-1", "My name is Alice.")
+
+    Its methods are those of MemoryManager.
 
     Args:
         uri: "seekdb:///folder", or "oceanbase://user@tenant#cluster:password@host:2881/database".

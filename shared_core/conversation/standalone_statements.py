@@ -248,7 +248,8 @@ class CoreferenceResolver:
     def resolve_query(self, query: str, context_events: Sequence[Event | str]) -> str:
         """Return a query with its pronouns replaced by rules, or unchanged in doubt.
 
-        context_events: the turns before it, oldest first.
+        Args:
+            context_events: the turns before it, oldest first.
         """
         if not isinstance(query, str):
             raise InvalidInput(f"query must be a text, got {type(query).__name__}")

@@ -39,10 +39,14 @@ ENTRY_POINTS: Final = "hippocampus.strategies"
 class MemoryRecord:
     """A memory that a strategy extracts from a conversation.
 
-    content: a text that stands alone. event_ids: the turns it was derived from, all turns of the
-    conversation if empty; forgetting them forgets the memory. metadata: JSON, stored as
-    "strategy_metadata" in the metadata of the memory. The other fields are not stored: a memory has
-    an id and a time of its own.
+
+    The fields without a meaning here are not stored: a memory has an id and a time of its own.
+
+    Attributes:
+        content: a text that stands alone.
+        event_ids: the turns it was derived from, all turns of the conversation if empty; forgetting
+            them forgets the memory.
+        metadata: JSON, stored as "strategy_metadata" in the metadata of the memory.
     """
 
     user_id: str

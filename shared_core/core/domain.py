@@ -78,8 +78,10 @@ class Event:
 class NewMemory:
     """A memory to store that comes from no thread.
 
-    key: the caller's own id within the scope; a second memory with the same key replaces the
-    first. Left out, the memory's UUID is its key. importance is 1 (trivial) to 10 (vital).
+    Attributes:
+        key: the caller's own id within the scope; a second memory with the same key replaces the
+            first. Left out, the memory's UUID is its key.
+        importance: 1 (trivial) to 10 (vital).
     """
 
     text: str
@@ -96,8 +98,11 @@ class NewMemory:
 class Memory:
     """A stored memory.
 
-    value: the JSON object that key-value reads return. text: searched and shown to a model.
-    occurred_at: when it happened or was said. source_event_ids: its provenance.
+    Attributes:
+        value: the JSON object that key-value reads return.
+        text: searched and shown to a model.
+        occurred_at: when it happened or was said.
+        source_event_ids: its provenance.
     """
 
     memory_id: MemoryId
@@ -156,8 +161,12 @@ class Emotion:
 class AsOf:
     """A moment on each of the two time lines; None means now.
 
-    valid: selects what held in the world then. known: selects what was believed here then.
-    Raises InvalidInput for naive datetimes.
+    Attributes:
+        valid: selects what held in the world then.
+        known: selects what was believed here then.
+
+    Raises:
+        InvalidInput: for naive datetimes.
     """
 
     valid: datetime | None = None
@@ -358,13 +367,14 @@ SCORE_PARTS = ("meaning", "words", "context", "session", "speaker", "time", "for
 class Hit:
     """A memory that recall returns.
 
-    score: ranks the hits of one result and is comparable only within it. It is the sum of the parts
-    named in SCORE_PARTS, or the part "rerank" where a reranker ran.
-    parts: also holds the features of the score. "similarity" is the cosine and "bm25" the word
-    score; "z_similarity" and "z_bm25" are the same in standard deviations above the mean of the
-    scope. "coverage" is the share (0 to 1) of the query's information that the memory's words
-    cover. "previous" is the larger of similarity and coverage of the turn before.
-    matched: the words of the query that the memory holds, spelled and ordered as in the query.
+    Attributes:
+        score: ranks the hits of one result and is comparable only within it. It is the sum of the
+            parts named in SCORE_PARTS, or the part "rerank" where a reranker ran.
+        parts: also holds the features of the score. "similarity" is the cosine and "bm25" the word
+            score; "z_similarity" and "z_bm25" are the same in standard deviations above the mean of
+            the scope. "coverage" is the share (0 to 1) of the query's information that the memory's
+            words cover. "previous" is the larger of similarity and coverage of the turn before.
+        matched: the words of the query that the memory holds, spelled and ordered as in the query.
     """
 
     memory: Memory

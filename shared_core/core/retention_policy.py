@@ -40,13 +40,18 @@ def at_least_zero(value: float, what: str) -> float:
 class RetentionPolicy:
     """How fast memories fade, and what happens to faded ones.
 
-    decay_rate: λ per day; 0 stops decay. threshold: a memory whose score (0 to 1) falls below it is
-    demoted out of recall; 0 demotes nothing. min_age_days: younger memories are never demoted.
-    archive_threshold, archive_after_days: a demoted memory is archived (compacted, without its
-    vector) after that many days in its stage, if its score is below; None never archives.
-    erase_threshold, erase_after_days: the same for erasing; None, the default, never erases.
-    A threshold of 1 leaves only the days. with_history: erasing a fact also erases the ended facts
-    of the same slot.
+    Attributes:
+        decay_rate: λ per day; 0 stops decay.
+        threshold: a memory whose score (0 to 1) falls below it is demoted out of recall; 0 demotes
+            nothing.
+        min_age_days: younger memories are never demoted.
+        archive_threshold: a demoted memory with a lower score is archived: compacted, without its
+            vector. None never archives; 1 leaves only the days.
+        archive_after_days: days in its stage before a demoted memory is archived.
+        erase_threshold: a memory with a lower score is erased. None, the default, never erases;
+            1 leaves only the days.
+        erase_after_days: days in its stage before a memory is erased.
+        with_history: erasing a fact also erases the ended facts of the same slot.
     """
 
     decay_rate: float = DECAY_RATE

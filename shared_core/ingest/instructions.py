@@ -64,10 +64,13 @@ class Instructions:
     async def rollback(self, scope: Scope, key: str, version: int | None = None) -> Instruction:
         """Add a version with the value of an earlier one, and return it.
 
-        version: the number of the earlier one, among the last 1,000. By default the value before
-        the current one; a second rollback goes one value further back, because a version that
-        repeats an earlier value undoes all versions between. Raises NotFound for an unknown
-        version or instruction.
+        Args:
+            version: the number of the earlier one, among the last 1,000. By default the value
+                before the current one; a second rollback goes one value further back, because a
+                version that repeats an earlier value undoes all versions between.
+
+        Raises:
+            NotFound: for an unknown version or instruction.
         """
         storage = await self._ready(scope, key)
         known = await _versions(storage, scope, key, MAX_VERSIONS)

@@ -59,8 +59,9 @@ class ApiTokens:
     ) -> NewToken:
         """Create a token for an application, or for some of its users; return it with its text.
 
-        Raises InvalidInput for an empty list of users, for names that cannot be stored, and for an
-        expires_at that is naive or past.
+        Raises:
+            InvalidInput: for an empty list of users, for names that cannot be stored, and for an
+                expires_at that is naive or past.
         """
         check_label(app, "app")
         now = self._clock()
@@ -107,7 +108,11 @@ class ApiTokens:
         return tokens_of(app, rows)
 
     async def revoke(self, token_id: str) -> None:
-        """Revoke a token for good. Raises NotFound for an unknown id."""
+        """Revoke a token for good.
+
+        Raises:
+            NotFound: for an unknown id.
+        """
         check_label(token_id, "token_id")
         storage = await self._handle.storage()
         found = await storage.tokens.tokens(token_id)

@@ -76,7 +76,9 @@ class Indexes(PeriodicTask):
     async def plan(self) -> list[IndexStep]:
         """Return what refresh() would do, including tenants that stay exact, largest first.
 
-        Raises InvalidInput if indexes are off, CapabilityMissing on a Citus cluster.
+        Raises:
+            InvalidInput: if indexes are off.
+            CapabilityMissing: on a Citus cluster.
         """
         storage = await self._handle.storage()
         threshold = storage.indexes.index_threshold
@@ -95,9 +97,15 @@ class Indexes(PeriodicTask):
         """Build, rebuild and drop indexes as planned; return the steps done.
 
         Returns None while another process does it, and [] if the engine maintains its own indexes.
-        begins, done: called before and after each step. Raises StorageUnavailable if the database
-        user may not build indexes; the message says what is missing. Raises CapabilityMissing on a
-        Citus cluster.
+
+        Args:
+            begins: called before each step.
+            done: called after each step.
+
+        Raises:
+            StorageUnavailable: if the database user may not build indexes; the message says what is
+                missing.
+            CapabilityMissing: on a Citus cluster.
         """
         storage = await self._handle.storage()
         if not storage.indexes.builds_indexes:

@@ -249,8 +249,12 @@ class JobQueue:
     ) -> UUID:
         """Enqueue a callback on a thread; return the id of its job: job_id, or else a new one.
 
-        name: the name of its code in learn(). A newer payload of the same thread and name replaces
-        a pending job. Every "text" and "content" in the payload is redacted like a turn.
+
+        A newer payload of the same thread and name replaces a pending job. Every "text" and
+        "content" in the payload is redacted like a turn.
+
+        Args:
+            name: the name of its code in learn().
         """
         payload = self._handle.sanitizer.request(payload)
         job = self._new(
@@ -360,7 +364,10 @@ class JobQueue:
 
         It waits for a running job of the thread. A failed attempt is not retried: the record is
         failed and holds the error. A cancelled call returns the job to the queue; if the database
-        is away, the job waits for the end of its lease. Raises NotFound for an unknown thread.
+        is away, the job waits for the end of its lease.
+
+        Raises:
+            NotFound: for an unknown thread.
         """
         job_type = _known(job_type)
         if job_type not in OF_A_THREAD:
@@ -421,7 +428,10 @@ class JobQueue:
     ) -> Sequence[JobRecord]:
         """Return jobs, newest first: by default open and dead ones, or all of a thread.
 
-        app: only jobs of this application. statuses: only these. job_id: only this job.
+        Args:
+            app: only jobs of this application.
+            statuses: only these.
+            job_id: only this job.
         """
         if scope is not None:
             scope_path(scope)

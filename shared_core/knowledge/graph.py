@@ -78,7 +78,12 @@ class Graph:
     ) -> Subgraph:
         """Return the edges near an entity, in either direction, nearest and newest first.
 
-        depth: maximum hops, 1 to 3. limit: 1 to 500 edges. An unknown entity has no edges.
+
+        An unknown entity has no edges.
+
+        Args:
+            depth: maximum hops, 1 to 3.
+            limit: 1 to 500 edges.
         """
         whole_number(depth, "depth", 1, MAX_DEPTH)
         whole_number(limit, "limit", 1, MAX_EDGES)
@@ -99,8 +104,13 @@ class Graph:
     ) -> list[Path]:
         """Return the simple paths from one entity to another, shortest first.
 
-        max_hops: 1 to 4. limit: maximum number of paths, 1 to 100. The search reads the 1,000
-        nearest and newest edges of each end, so it may miss a path over older edges of a hub.
+
+        The search reads the 1,000 nearest and newest edges of each end, so it may miss a path over
+        older edges of a hub.
+
+        Args:
+            max_hops: 1 to 4.
+            limit: maximum number of paths, 1 to 100.
         """
         whole_number(max_hops, "max_hops", 1, MAX_HOPS)
         whole_number(limit, "limit", 1, MAX_PATHS)
@@ -114,7 +124,11 @@ class Graph:
     ) -> list[Edge]:
         """Return the last edges of an entity, current and ended, in the order they began.
 
-        limit: maximum number of edges, 1 to 500. Edge.superseded_at is when its end became known.
+
+        Edge.superseded_at is when its end became known.
+
+        Args:
+            limit: maximum number of edges, 1 to 500.
         """
         whole_number(limit, "limit", 1, MAX_EDGES)
         key = _read_key(entity)
@@ -129,7 +143,9 @@ class Graph:
     ) -> list[Entity]:
         """Return the entities with current edges, those with the most edges first.
 
-        matching: a part of one of the names; accents do not count here. limit: 1 to 500.
+        Args:
+            matching: a part of one of the names; accents do not count here.
+            limit: 1 to 500.
         """
         whole_number(limit, "limit", 1, MAX_EDGES)
         part = normalised(check_label(matching, "matching")) if matching else ""
@@ -153,9 +169,11 @@ class Graph:
         The edge ends when a later one of its relation begins. The fact of a replaced edge ends too.
         An edge of the user whose relation stands for a slot also adds the fact.
 
-        valid_from: when the edge begins, also in the future; now by default. functional: whether a
-        subject has one object at a time; None for the declaration in relations.toml or
-        open_memory(relations=...). confidence: 0 to 1.
+        Args:
+            valid_from: when the edge begins, also in the future; now by default.
+            functional: whether a subject has one object at a time; None for the declaration in
+                relations.toml or open_memory(relations=...).
+            confidence: 0 to 1.
         """
         storage = await self._ready(scope)
         relations = self._declared()
@@ -229,8 +247,12 @@ class Graph:
     ) -> GraphChange:
         """End the edges of a subject and relation: UPDATE, or NOOP if there is none to end.
 
-        object: None ends the edges to all objects. valid_until: when they end; now by default.
+
         Their facts end with them. Ended edges stay in the history.
+
+        Args:
+            object: None ends the edges to all objects.
+            valid_until: when they end; now by default.
         """
         storage = await self._ready(scope)
         relations = self._declared()
@@ -258,7 +280,9 @@ class Graph:
     async def restore(self, scope: Scope, edge_id: UUID | str) -> Edge:
         """Undo the end of an edge and of the fact that it restates; return the edge.
 
-        Raises NotFound for an unknown edge, Conflict if it holds or another has replaced it.
+        Raises:
+            NotFound: for an unknown edge.
+            Conflict: if it holds, or another has replaced it.
         """
         edge = id_of(edge_id, "edge_id")
         storage, tenant = await self._ready(scope), scope_path(scope)
@@ -279,7 +303,10 @@ class Graph:
         """Merge aliases into the entity of a name; return the number of merged names.
 
         Reads by any name return the edges of all; edges are not rewritten. An alias brings the
-        names of its entity along. Names without edges are merged too. aliases: at most 100.
+        names of its entity along. Names without edges are merged too.
+
+        Args:
+            aliases: at most 100.
         """
 
         def planned(known: Sequence[Alias]) -> AliasPlan:

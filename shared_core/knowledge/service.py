@@ -98,7 +98,10 @@ class Runs:
     ) -> Sequence[RunRecord]:
         """Return the runs of consolidation, reflection and callers, newest first.
 
-        This is the documented verb `engine.runs(...)`. thread_id: only runs of this thread.
+        This is the documented verb `engine.runs(...)`.
+
+        Args:
+            thread_id: only runs of this thread.
         """
         limit, _ = page_bounds(limit, 0)
         scope_path(scope)

@@ -43,8 +43,14 @@ class SessionStatus(StrEnum):
 class Session:
     """A session of a user: consecutive turns. session_id is the internal id of its thread.
 
-    events: oldest first, where requested. event_count: of all events. ends_at: when it ends unless
-    another turn comes first. ended_at: None while it is active. Times are aware, in UTC.
+
+    Times are aware, in UTC.
+
+    Attributes:
+        events: oldest first, where requested.
+        event_count: of all events.
+        ends_at: when it ends unless another turn comes first.
+        ended_at: None while it is active.
     """
 
     session_id: ThreadId

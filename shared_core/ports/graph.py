@@ -16,10 +16,15 @@ from shared_core.core.domain import AsOf, MemoryId, Scope
 class Edge:
     """A stored edge, with the names as spoken, both time lines and its provenance.
 
-    subject_entity, object_entity: the entities of the names, aliases resolved. hops: distance from
-    the start of a walk, 1 for an edge of the start itself; 0 without a walk. valid_until: None
-    while it holds. superseded_at: since when its end is known. current: whether it holds at the
-    requested moment. fact_id: the fact that it restates.
+    Attributes:
+        subject_entity: the entity of the subject, aliases resolved.
+        object_entity: the entity of the object, aliases resolved.
+        hops: distance from the start of a walk, 1 for an edge of the start itself; 0 without a
+            walk.
+        valid_until: None while it holds.
+        superseded_at: since when its end is known.
+        current: whether it holds at the requested moment.
+        fact_id: the fact that it restates.
     """
 
     edge_id: UUID
@@ -45,8 +50,9 @@ class Edge:
 class Subgraph:
     """Edges around an entity, nearest and newest first.
 
-    entities: the entities that the edges touch, and their distance in hops, nearest first.
-    more: whether there were more edges than the limit.
+    Attributes:
+        entities: the entities that the edges touch, and their distance in hops, nearest first.
+        more: whether there were more edges than the limit.
     """
 
     entities: Mapping[str, int]
@@ -58,7 +64,8 @@ class Subgraph:
 class Path:
     """A simple path between two entities.
 
-    entities: one more than edges, in order. Edges may be walked in either direction.
+    Attributes:
+        entities: one more than edges, in order. An edge may be walked in either direction.
     """
 
     entities: Sequence[str]
@@ -84,9 +91,12 @@ class Operation(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphChange:
-    """The result of add() or retract(). edge_id: of the edge that add() made or found.
+    """The result of add() or retract().
 
-    closed: the edges that ended. run_id: the run to pass to undo_run(); None if nothing changed.
+    Attributes:
+        edge_id: of the edge that add() made or found.
+        closed: the edges that ended.
+        run_id: the run to pass to undo_run(); None if nothing changed.
     """
 
     operation: Operation

@@ -109,10 +109,13 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
-    """The current state of a job. run_after: when it is due. lease_until: set while claimed.
+    """The current state of a job.
 
-    error: of the last attempt, without any text of a user. performer: the name of the code of a
-    callback.
+    Attributes:
+        run_after: when it is due.
+        lease_until: set while claimed.
+        error: of the last attempt, without any text of a user.
+        performer: the name of the code of a callback.
     """
 
     job_id: UUID

@@ -363,10 +363,13 @@ Found: TypeAlias = Literal["vector_results", "graph_results", "merged"]
 class RecallResult(Sequence[Hit]):
     """The hits of one query, best first. As a sequence it behaves like its merged hits.
 
-    merged: ranked by meaning, words and context. vector_results: by meaning alone, nearest first,
-    up to the limit; the score is the cosine similarity. graph_results: matching edges of the
-    knowledge graph. degraded: the embedder was down, so only words found memories. reranked: the
-    scores come from a reranker; False without one, or if it failed.
+    Attributes:
+        merged: ranked by meaning, words and context.
+        vector_results: by meaning alone, nearest first, up to the limit; the score is the cosine
+            similarity.
+        graph_results: matching edges of the knowledge graph.
+        degraded: the embedder was down, so only words found memories.
+        reranked: the scores come from a reranker; False without one, or if it failed.
     """
 
     merged: tuple[Hit, ...] = ()

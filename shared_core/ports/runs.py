@@ -170,8 +170,11 @@ class FactReasons:
 class Fact:
     """A stored fact with both time lines and its provenance.
 
-    recorded_at: since when it is known. superseded_at: since when its end is known. doubted_at:
-    when a turn last said that it may have ended. why: only if asked for.
+    Attributes:
+        recorded_at: since when it is known.
+        superseded_at: since when its end is known.
+        doubted_at: when a turn last said that it may have ended.
+        why: only if asked for.
     """
 
     memory_id: MemoryId

@@ -50,7 +50,9 @@ class Profiles:
     def repository(self, scope: Scope, *, keep_versions: int = KEEP_VERSIONS) -> MemoryRepository:
         """Return the profiles and conversations of a scope, with the pipeline that updates them.
 
-        keep_versions: number of versions kept of each profile, 2 to 1,000; a write drops the rest.
+        Args:
+            keep_versions: number of versions kept of each profile, 2 to 1,000; a write drops the
+                rest.
         """
         scope_path(scope)
         return MemoryRepository(scope, self._handle, self._pipeline, keep_versions)

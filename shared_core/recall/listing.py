@@ -31,8 +31,10 @@ MAX_USERS = 1_000
 class UserSummary:
     """A user of an application who has memories.
 
-    memories: number of memories, as count_memories() returns it; 0 if all have faded or expired.
-    newest_at: when the newest memory occurred, faded ones too.
+    Attributes:
+        memories: number of memories, as count_memories() returns it; 0 if all have faded or
+            expired.
+        newest_at: when the newest memory occurred, faded ones too.
     """
 
     scope: Scope
@@ -176,7 +178,12 @@ class MemoryCounts:
             scope: application and user.
             bounds: rising moments, aware, at most 10,000. Returns the number of memories from each
                 to before the next; the last number has no upper bound.
-            kinds, thread_id, contains, begin, end, as_of: as for list_memories().
+            kinds: only these kinds.
+            thread_id: derived from a turn of this thread.
+            contains: a part of the text, in upper or lower case.
+            begin: the start of the period in which they occurred, aware.
+            end: its end, aware, exclusive.
+            as_of: what held at a moment, as it was known at a moment.
         """
         asked = queries.selection(
             scope, kinds, thread_id=thread_id, contains=contains, begin=begin, end=end, as_of=as_of

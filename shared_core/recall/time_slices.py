@@ -49,8 +49,10 @@ class TimeBucket:
 class TimeSlice:
     """A page of the memories of a period, end exclusive; None for no bound.
 
-    memories: in the requested order. hits: the same with scores, if there was a query. buckets: of
-    the whole period, not of the page; () unless requested.
+    Attributes:
+        memories: in the requested order.
+        hits: the same with scores, if there was a query.
+        buckets: of the whole period, not of the page; () unless requested.
     """
 
     begin: datetime | None

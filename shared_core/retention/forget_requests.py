@@ -104,7 +104,11 @@ class ForgetRequests:
         return [await self._carry_out(scope, _Asked(request=one, text=text)) for one in requests]
 
     async def about(self, scope: Scope, topic: str) -> CarriedOut:
-        """Set aside what is about a topic. Raises InvalidInput for a topic without a word."""
+        """Set aside what is about a topic.
+
+        Raises:
+            InvalidInput: for a topic without a word.
+        """
         scope_path(scope)
         request = topic_request(topic) if isinstance(topic, str) else None
         if request is None:

@@ -192,8 +192,14 @@ class Retention:
     async def revive(self, scope: Scope, keys: str | UUID | Sequence[str | UUID]) -> int:
         """Bring faded memories back into recall, as if read now; return how many came back.
 
-        keys: keys or memory ids. Unknown ones and memories in recall are passed over. Archived
-        memories are embedded again. Raises ModelUnavailable while the embedder is down.
+
+        Unknown keys and memories in recall are passed over. Archived memories are embedded again.
+
+        Args:
+            keys: keys or memory ids.
+
+        Raises:
+            ModelUnavailable: while the embedder is down.
         """
         storage, ids = await self._ids(scope, keys)
         return len(await revive(storage, self._handle.embedding, scope, ids, self._clock))
@@ -229,8 +235,11 @@ class Retention:
     ) -> RetentionStats:
         """Return statistics by score, kind and stage, and how many memories fade within some days.
 
-        days: horizons, each from 0 (due now). It reads every memory of the user, application or
-        database once.
+
+        It reads every memory of the user, application or database once.
+
+        Args:
+            days: horizons, each from 0 (due now).
         """
         _check_target(scope, app)
         horizons = [number(one, "days", 0, MOST_DAYS) for one in listed(days, "days", "[7, 30]")]
@@ -244,8 +253,13 @@ class Retention:
     ) -> RetentionCurve:
         """Return the past score of a memory, and its future score if nobody reads it.
 
-        key: a key or memory id. days_ahead: default: until after its demotion. points: number of
-        points. Raises NotFound for an unknown key.
+        Args:
+            key: a key or memory id.
+            days_ahead: days that the curve goes on. Default: until after its demotion.
+            points: number of points.
+
+        Raises:
+            NotFound: for an unknown key.
         """
         if not isinstance(key, str | UUID):
             raise InvalidInput(f"key must be a key or memory id, got {shown(key)}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import re
 import threading
 from collections.abc import AsyncIterator, MutableMapping
 from datetime import UTC, datetime
@@ -84,28 +83,6 @@ async def test_an_empty_question_is_refused_as_an_empty_input_is(
         assert "body.query" in problem_of(answer, 422, "invalid-input")["detail"]
     asked = {"user_id": "ana", "thread_id": "t", "query": ""}
     assert 200 == (await client.post("/context", json=asked)).status_code
-
-
-async def test_the_page_names_the_fields_that_a_body_must_have(client: httpx.AsyncClient) -> None:
-    schema = (await client.get("/openapi.json")).json()
-    models = schema["components"]["schemas"]
-    page = (Path(__file__).parents[2] / "docs/reference/http.md").read_text("utf-8")
-    table = page[page.index("| route | fields |") :].partition("\n\n")[0]
-    told = {}
-    for row in table.splitlines()[2:]:
-        routes, fields = row.strip("| ").split(" | ", 1)
-        for route in re.findall(r"/[a-z-]+", routes):
-            told[route] = set(
-                re.findall(r"`([a-z_]+)`", fields.partition(":")[0].partition(";")[0])
-            )
-    needed = {}
-    for path, methods in schema["paths"].items():
-        if body := methods.get("post", {}).get("requestBody"):
-            shape = body["content"]["application/json"]["schema"]
-            names = [one["$ref"].rpartition("/")[2] for one in shape.get("oneOf", [shape])]
-            needed[path] = set.intersection(*(set(models[name]["required"]) for name in names))
-    assert needed == told
-    assert {"event_id", "role", "text", "occurred_at"} == set(models["TurnBody"]["required"])
 
 
 async def test_turns_become_facts_a_graph_and_a_context(

@@ -1,0 +1,298 @@
+"""The documentation as a site: it builds, holds both languages, and asks nobody else."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser import browsing, in_browser
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+ENGLISH = sorted(
+    page
+    for page in DOCS.rglob("*.md")
+    if not page.stem.endswith(".zh") and not page.is_relative_to(DOCS / "catalogs")
+)
+PACKAGES = ("adk_memory", "langgraph_store", "shared_core")
+pytestmark = pytest.mark.timeout(600)  # a build takes 20 seconds of one core
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the built site. A warning of the build is an error."""
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder],
+        cwd=ROOT, capture_output=True, text=True,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+    )  # fmt: skip
+    assert 0 == done.returncode and "WARNING" not in done.stderr, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def address(site: Path) -> Iterator[str]:
+    """The address of a server of the built site."""
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            """Print nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=site)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+def hook(name: str) -> ModuleType:
+    """Return a module of docs_site/, as mkdocs loads it."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs_site" / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def built(page: Path) -> Path:
+    """Return the path of a built page below the site."""
+    path = page.relative_to(DOCS).with_suffix("")
+    return (path.parent if path.name == "index" else path) / "index.html"
+
+
+def indexed(site: Path) -> list[dict[str, Any]]:
+    """Return the entries of the search index, with the set of their words."""
+    index = json.loads((site / "search" / "search_index.json").read_text("utf-8"))
+    separator = re.compile(index["config"]["separator"])
+    return [
+        {**one, "words": set(separator.split(f"{one['title']} {one['text']}".lower()))}
+        for one in index["docs"]
+    ]
+
+
+class Assets(HTMLParser):
+    """Collects what a browser loads with a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        loaded = {"script", "img", "iframe", "source", "video", "audio", "embed", "use"}
+        if tag in loaded:
+            self.addresses += [given.get("src") or "", given.get("href") or ""]
+        passive = {"canonical", "alternate", "next", "prev"}
+        if tag == "link" and given.get("rel") not in passive:
+            self.addresses.append(given.get("href") or "")
+        self.addresses += re.findall(r"url\(([^)]*)\)", given.get("style") or "")
+
+
+def test_the_site_holds_every_page_in_both_languages(site: Path) -> None:
+    for page in ENGLISH:
+        assert '<html lang="en"' in (site / built(page)).read_text("utf-8"), page
+        assert '<html lang="zh"' in (site / "zh" / built(page)).read_text("utf-8"), page
+
+
+def test_a_page_that_is_in_english_only_says_so_in_chinese(site: Path) -> None:
+    for page in ENGLISH:
+        is_marked = "本页目前只有英文版" in (site / "zh" / built(page)).read_text("utf-8")
+        assert is_marked != page.with_suffix(".zh.md").exists(), page
+
+
+def test_the_search_finds_words_of_both_languages(site: Path) -> None:
+    entries = indexed(site)
+    for word, where in (
+        ("decay", "explanation/forgetting/"),
+        ("遗忘", "zh/explanation/forgetting/"),
+    ):
+        assert any(word in one["words"] and one["location"].startswith(where) for one in entries)
+
+
+def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
+    loaded = []
+    for page in site.rglob("*.html"):
+        assets = Assets()
+        assets.feed(page.read_text("utf-8"))
+        loaded += [(page.name, one) for one in assets.addresses]
+    for sheet in site.rglob("*.css"):
+        found = re.findall(r"url\([\"']?([^)\"']+)|@import", sheet.read_text("utf-8"))
+        loaded += [(sheet.name, one) for one in found]
+    assert 1000 < len(loaded)
+    assert [] == [one for one in loaded if re.match(r"(https?:)?//", one[1])]
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    def paths(nav: object) -> list[str]:
+        if isinstance(nav, dict):
+            return [path for one in nav.values() for path in paths(one)]
+        return [path for one in nav for path in paths(one)] if isinstance(nav, list) else [str(nav)]
+
+    listed = paths(hook("navigation").navigation(DOCS))
+    assert sorted(listed) == sorted(page.relative_to(DOCS).as_posix() for page in ENGLISH)
+
+
+def test_every_section_has_a_page_that_says_which_page_is_for_what(site: Path) -> None:
+    for folder in ("tutorials", "how-to", "reference", "explanation", "decisions"):
+        index = (site / folder / "index.html").read_text("utf-8")
+        for page in DOCS.glob(f"{folder}/*.md"):
+            if page.stem != "index" and not page.stem.endswith(".zh"):
+                assert f'href="{page.stem}/"' in index, page
+
+
+def test_every_public_name_has_an_entry(site: Path) -> None:
+    text = "".join(page.read_text("utf-8") for page in (site / "reference" / "api").rglob("*.html"))
+    entries = set(re.findall(r'id="([\w.]+)"', text))
+    for package in PACKAGES:
+        names = {f"{package}.{name}" for name in importlib.import_module(package).__all__}
+        assert set() == names - entries
+
+
+def test_every_operation_of_the_server_has_an_entry(site: Path) -> None:
+    from shared_core import open_memory
+    from shared_core.http.app import create_app
+
+    text = (site / "reference" / "http-operations" / "index.html").read_text("utf-8")
+    for methods in create_app(open_memory()).openapi()["paths"].values():
+        for operation in methods.values():
+            assert f'id="{operation["operationId"].replace("_", "-")}"' in text
+
+
+def test_links_out_of_the_pages_lead_to_the_repository(site: Path) -> None:
+    text = (site / "reference" / "schema" / "index.html").read_text("utf-8")
+    home = "https://github.com/pg-hippocampus/pg-hippocampus/blob/main/"
+    assert f'href="{home}shared_core/storage/postgres/sql/migrations/0001_schema.sql"' in text
+
+
+VARIABLE = re.compile(r"\b(?:HIPPOCAMPUS|SESSION|COREFERENCE|MEMORY)_[A-Z_]+[A-Z]\b")
+PREFIXED = re.compile(r'(?:named|number)\("([A-Z_]+)"\)')
+"""How langgraph_store/server.py reads a variable without its prefix."""
+
+
+def read_variables() -> set[str]:
+    """Return the environment variables that the packages read."""
+    from shared_core.conversation import settings
+
+    names = {name for name in settings.VARIABLES.values() if name != "APP"}
+    for package in PACKAGES:
+        for file in (ROOT / package).rglob("*.py"):
+            text = file.read_text("utf-8")
+            names |= {name for name in VARIABLE.findall(text) if name.startswith("HIPPOCAMPUS_")}
+            if file.name == "server.py" and package == "langgraph_store":
+                names |= {f"HIPPOCAMPUS_{name}" for name in PREFIXED.findall(text)}
+    return names
+
+
+@pytest.mark.parametrize("page", ["settings.md", "settings.zh.md"])
+def test_the_page_of_settings_lists_every_variable_that_is_read(page: str) -> None:
+    text = (DOCS / "reference" / page).read_text("utf-8")
+    listed = re.findall(r"^\| `([A-Z_]+)` \|", text, re.MULTILINE)
+    assert sorted(listed) == sorted(set(listed))
+    assert read_variables() == set(listed)
+
+
+def test_the_page_of_settings_names_the_defaults_of_the_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from shared_core.conversation import ConversationSettings
+    from shared_core.conversation.settings import VARIABLES
+    from shared_core.settings import load_settings
+
+    rows = {}
+    for line in (DOCS / "reference" / "settings.md").read_text("utf-8").splitlines():
+        if line.startswith("| `"):
+            name, _, default, _ = (cell.strip() for cell in line[1:-1].split("|", 3))
+            rows[name.strip("`")] = default.strip("`")
+    for name in rows:
+        monkeypatch.delenv(name, raising=False)
+    settings, switches = load_settings(), {True: "on", False: "off"}
+    expected = {
+        "HIPPOCAMPUS_SCHEMA": settings.db_schema,
+        "HIPPOCAMPUS_PRIVACY": settings.privacy,
+        "HIPPOCAMPUS_GRAPH": switches[settings.graph],
+        "HIPPOCAMPUS_PROFILES": switches[settings.profiles],
+        "HIPPOCAMPUS_FORGET_REQUESTS": switches[settings.forget_requests],
+        "HIPPOCAMPUS_PREPARE": switches[settings.prepare],
+        "HIPPOCAMPUS_RESIDENT_MB": str(settings.resident_mb),
+        "HIPPOCAMPUS_POOL_SIZE": str(settings.pool_size),
+        "HIPPOCAMPUS_CLEANUP_HOURS": "off" if settings.cleanup_hours is None else "",
+        "HIPPOCAMPUS_APP": ConversationSettings().app,
+    }
+    for field, variable in VARIABLES.items():
+        if field != "app":
+            value = getattr(ConversationSettings(), field)
+            expected[variable] = ",".join(value) if field == "strategies" else f"{value:g}"
+    assert expected == {name: rows[name] for name in expected}
+    assert rows["HIPPOCAMPUS_ANN_THRESHOLD"].startswith(f"{settings.ann_threshold};")
+
+
+@in_browser
+def test_a_reader_searches_in_both_languages(address: str) -> None:
+    with browsing() as context:
+        page = context.new_page()
+        for path, word, found in (
+            ("", "decay", "forgetting/"),
+            ("zh/", "遗忘", "zh/explanation/forgetting/"),
+        ):
+            page.goto(f"{address}{path}")
+            page.locator(".md-search__input").click()
+            page.locator(".md-search__input").press_sequentially(word)
+            results = page.locator(".md-search-result__link")
+            expect(results.first).to_be_visible()
+            links = [one.get_attribute("href") or "" for one in results.all()]
+            assert any(found in link for link in links), links
+
+
+@in_browser
+def test_a_reader_changes_the_language_and_stays_on_the_page(address: str) -> None:
+    with browsing() as context:
+        page = context.new_page()
+        for path in ("explanation/recall/", "reference/settings/", ""):
+            page.goto(f"{address}{path}")
+            page.locator(".md-header .md-select").hover()
+            page.locator('.md-header .md-select a[hreflang="zh"]').click()
+            page.wait_for_url(f"{address}zh/{path}")
+            page.locator(".md-header .md-select").hover()
+            page.locator('.md-header .md-select a[hreflang="en"]').click()
+            page.wait_for_url(f"{address}{path}")
+
+
+@in_browser
+def test_the_site_is_dark_where_the_reader_wants_it(address: str) -> None:
+    brightness = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0]"
+    for dark in (False, True):
+        with browsing(dark=dark) as context:
+            page = context.new_page()
+            page.goto(address)
+            assert (page.evaluate(brightness) < 128) is dark
+
+
+@in_browser
+def test_a_browser_asks_no_other_host(address: str) -> None:
+    with browsing() as context:
+        page = context.new_page()
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(f"{address}reference/api/memory/", wait_until="networkidle")
+        page.locator(".md-search__input").click()
+        page.locator(".md-search__input").press_sequentially("recall")
+        expect(page.locator(".md-search-result__link").first).to_be_visible()
+        assert asked and [] == [
+            one for one in asked if not one.startswith((address, "data:", "blob:"))
+        ]
