@@ -1,4 +1,4 @@
-"""What is published: versions that agree, a wheel with every file, workflow files that are sound."""
+"""What is published: versions that agree, a wheel with every file, sound workflow files."""
 
 from __future__ import annotations
 
