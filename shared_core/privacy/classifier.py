@@ -131,5 +131,5 @@ def _nearness(vectors: Vectors, examples: Vectors, *, itself: bool = False) -> V
     cosines = vectors @ examples.T
     if itself:
         np.fill_diagonal(cosines, -np.inf)
-    nearest: Vectors = np.sort(cosines, axis=1)[:, -NEIGHBOURS:].mean(axis=1)
+    nearest: Vectors = np.sort(cosines, axis=1)[:, -NEIGHBOURS:].mean(axis=1, dtype=np.float32)
     return nearest

@@ -306,7 +306,7 @@ def _of_time(found: Matched) -> dict[str, Numbers]:
     nothing = np.zeros(len(moments))
     times = named_times(asked.text, asked.now)
     when = ASKS_WHEN.search(asked.text[:READ_CHARACTERS]) is not None
-    since = (moments - moments.min()) * 1e-6
+    since = (moments - moments.min()).astype(np.float64) * 1e-6
     return {
         "time_fit": time_fit(times, moments),
         "when_told": _numbers(found.judged(tells_when)) if when else nothing,

@@ -74,7 +74,8 @@ class Matches:
     def coverage(self, holds: Flags) -> Numbers:
         """Return the share, 0 to 1, of the query's idf in some words; holds: (..., T)."""
         total = float(self.idf.sum())
-        share: Numbers = (holds * (self.idf / total if total > 0 else 0.0)).sum(axis=-1)
+        weights = self.idf / total if total > 0 else np.zeros(len(self.idf))
+        share: Numbers = np.where(holds, weights, 0.0).sum(axis=-1)
         return share
 
     @cached_property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -60,6 +61,7 @@ class TestInMemorySessionService(SessionServiceSuite):
 
 
 @ships_with_adk
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="google-adk 2.13 binds ?1 by position")
 class TestSqliteSessionService(SessionServiceSuite):
     divergences = {
         "test_a_character_no_database_takes_loses_no_event[surrogate]": "refuses the event",

@@ -58,6 +58,8 @@ if child:
     assert store.get(("a", "b"), "key") is not None
     sys.exit(0)
 """
+FORKS = "ignore:This process:DeprecationWarning"
+"""Python 3.12 warns of a fork of a process with threads. A script here forks on purpose."""
 CLOSED = """
 store.put(("a", "b"), "key", {"text": "x"})
 store.close()
@@ -66,8 +68,9 @@ store.close()
 
 def run(script: str, uri: str, timeout_s: int = 60) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", script, uri], capture_output=True, text=True, timeout=timeout_s
-    )
+        [sys.executable, "-W", FORKS, "-c", script, uri],
+        capture_output=True, text=True, timeout=timeout_s,
+    )  # fmt: skip
     assert 0 == done.returncode, done.stderr
     return done.stderr
 
