@@ -22,7 +22,6 @@ UNFINISHED = {
     "docs/explanation/recall.md",
     "docs/explanation/scaling.md",
     "docs/explanation/time.md",
-    "docs/how-to/operations.md",
     "docs/reference/adk.md",
     "docs/reference/conformance.md",
     "docs/reference/context.md",
