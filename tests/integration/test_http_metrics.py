@@ -166,7 +166,9 @@ async def test_the_dashboard_reads_what_a_scrape_gives(memory: MemoryEngine, dsn
         for target in panel.get("targets", ())
         for name in names_in(target["expr"])
     }
-    alerts = (DOCS / "how-to" / "monitor.md").read_text("utf-8").split("```promql\n")[1].split("```")[0]
+    alerts = (
+        (DOCS / "how-to" / "monitor.md").read_text("utf-8").split("```promql\n")[1].split("```")[0]
+    )
     assert 4 == len(names_in(alerts))
     assert set() == (read | names_in(alerts)) - given.keys()
     labels = {label for at in given.values() for points_at in at for label, _ in points_at}
