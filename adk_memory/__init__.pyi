@@ -1,4 +1,5 @@
 from .memory_service import OpenMemoryService as OpenMemoryService
+from .offline_model import OfflineModel as OfflineModel
 from .plugin import MemoryPlugin as MemoryPlugin
 from .registry import register as register
 from .session_service import PgSessionService as PgSessionService

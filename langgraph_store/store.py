@@ -306,6 +306,14 @@ class PgHippocampusStore(BaseStore):
             return cast(Count, asyncio.to_thread(self._sweeper.stop, timeout))
         return Count(self._sweeper.stop(timeout))
 
+    def flush(self, timeout_s: float | None = None) -> bool:
+        """Wait until all queued turns are embedded and consolidated; return False on a timeout."""
+        return run_sync(self.aflush(timeout_s))
+
+    async def aflush(self, timeout_s: float | None = None) -> bool:
+        """Do as flush() from async code."""
+        return await self._engine.flush(timeout_s)
+
     def close(self) -> None:
         """Stop the sweeper and close all connections, unless the engine was given."""
         self._closed = True

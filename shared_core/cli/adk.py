@@ -56,11 +56,11 @@ import os
 
 from google.adk.agents import LlmAgent
 
-from adk_memory.offline_model import QuotesMemory
+from adk_memory import OfflineModel
 
 root_agent = LlmAgent(
     name="assistant",
-    model="gemini-3.5-flash" if os.environ.get("GOOGLE_API_KEY") else QuotesMemory(),
+    model="gemini-3.5-flash" if os.environ.get("GOOGLE_API_KEY") else OfflineModel(),
     instruction="Answer in the language of the user, from your memory where it helps.",
 )
 '''

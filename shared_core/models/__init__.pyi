@@ -17,3 +17,4 @@ from .language_model import (
     hosted as hosted,
     resolve_language_model as resolve_language_model,
 )
+from .offline_answer import offline_answer as offline_answer

@@ -27,7 +27,7 @@ def agents(tmp_path: Path) -> Path:
     """A copy of the agents folder: ADK writes into it."""
     skipped = shutil.ignore_patterns("__pycache__", ".adk")
     return Path(
-        shutil.copytree(ROOT / "examples/adk_services", tmp_path / "agents", ignore=skipped)
+        shutil.copytree(Path(__file__).with_name("adk_agents"), tmp_path / "agents", ignore=skipped)
     )
 
 

@@ -18,9 +18,9 @@ from typer.testing import CliRunner, Result
 from warm_python import warm_python
 
 from adk_memory import MemoryPlugin
-from adk_memory.offline_model import answer_of
 from shared_core.cli import adk as command
 from shared_core.cli.main import app
+from shared_core.models import offline_answer
 
 MEMORY = "--memory_service_uri=hippocampus://"
 TALKS = {
@@ -123,24 +123,24 @@ def test_what_is_no_folder_is_named(tmp_path: Path) -> None:
 
 def test_the_stand_in_answers_questions_in_both_languages_from_the_first_statement() -> None:
     block = "<MEMORIES>\n- [2026, user] Where is it？\n- [2026, user] It is here.\n</MEMORIES>"
-    assert "I remember: It is here." == answer_of([block, "Where is it?"])
-    assert "我记得：It is here." == answer_of([block, "它在哪里？"])
-    assert "这件事我不记得。" == answer_of(["它在哪里?"])
-    assert "Noted." == answer_of([block, "It is there."])
+    assert "I remember: It is here." == offline_answer([block, "Where is it?"])
+    assert "我记得：It is here." == offline_answer([block, "它在哪里？"])
+    assert "这件事我不记得。" == offline_answer(["它在哪里?"])
+    assert "Noted." == offline_answer([block, "It is there."])
 
 
 def test_a_tag_that_nothing_closes_hides_no_memories() -> None:
     block = "<MEMORIES>\n- [2026, user] It is here.\n</MEMORIES>"
     texts = ["<PAST_CONVERSATIONS>\n" * 50_000, block, "Where is it?"]
-    assert "I remember: It is here." == answer_of(texts)
+    assert "I remember: It is here." == offline_answer(texts)
 
 
 def test_the_stand_in_does_not_quote_its_own_answers() -> None:
     own = "- [2026, assistant] I remember: A.\n- [2026, assistant] 我记得：甲。\n"
     block = f"<MEMORIES>\n{own}- [2026, user] It is here.\n</MEMORIES>"
-    assert "I remember: It is here." == answer_of([block, "Where is it?"])
+    assert "I remember: It is here." == offline_answer([block, "Where is it?"])
     empty = f"<MEMORIES>\n{own}</MEMORIES>"
-    assert "I remember nothing about that." == answer_of([empty, "Where is it?"])
+    assert "I remember nothing about that." == offline_answer([empty, "Where is it?"])
 
 
 @pytest.mark.parametrize("language", TALKS)

@@ -41,7 +41,6 @@ from tests.integration.http_processes import serving
 from tests.integration.telemetry_sdk import points
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = DOCS / "how-to" / "operations.md"
 Samples = dict[str, dict[frozenset[tuple[str, str]], float]]
 
 
@@ -167,7 +166,9 @@ async def test_the_dashboard_reads_what_a_scrape_gives(memory: MemoryEngine, dsn
         for target in panel.get("targets", ())
         for name in names_in(target["expr"])
     }
-    alerts = PAGE.read_text("utf-8").split("```promql\n")[1].split("```")[0]
+    alerts = (
+        (DOCS / "how-to" / "monitor.md").read_text("utf-8").split("```promql\n")[1].split("```")[0]
+    )
     assert 4 == len(names_in(alerts))
     assert set() == (read | names_in(alerts)) - given.keys()
     labels = {label for at in given.values() for points_at in at for label, _ in points_at}
@@ -180,7 +181,7 @@ async def test_the_dashboard_reads_what_a_scrape_gives(memory: MemoryEngine, dsn
 
 
 def test_the_page_names_each_metric() -> None:
-    page = PAGE.read_text("utf-8")
+    page = (DOCS / "reference" / "metrics.md").read_text("utf-8")
     named = set(re.findall(r"^\| `((?:hippocampus|db)\.[\w.]+)`", page, re.M))
     assert {metric.name for metric in METRICS} == named
 

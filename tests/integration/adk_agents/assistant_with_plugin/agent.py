@@ -3,12 +3,11 @@
 from google.adk.agents import LlmAgent
 from google.adk.apps import App
 
-from adk_memory import MemoryPlugin, forget, recall, remember
-from adk_memory.offline_model import QuotesMemory
+from adk_memory import MemoryPlugin, OfflineModel, forget, recall, remember
 
 root_agent = LlmAgent(
     name="assistant",
-    model=QuotesMemory(),
+    model=OfflineModel(),
     instruction="Answer in one sentence, from your memory of the user where it helps.",
     tools=[remember, recall, forget],
 )

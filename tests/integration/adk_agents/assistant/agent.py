@@ -7,11 +7,11 @@ PATCH /apps/assistant/users/USER/memory adds a session to the memory. With
 from google.adk.agents import LlmAgent
 from google.adk.tools.preload_memory_tool import preload_memory_tool
 
-from adk_memory.offline_model import QuotesMemory
+from adk_memory import OfflineModel
 
 root_agent = LlmAgent(
     name="assistant",
-    model=QuotesMemory(),
+    model=OfflineModel(),
     instruction="Answer in one sentence, from your memory of the user where it helps.",
     tools=[preload_memory_tool],
 )

@@ -1,0 +1,41 @@
+"""OfflineModel: a stand-in for a chat model, for agents without a key and a network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_core.callbacks import CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+
+from shared_core.models import offline_answer
+
+
+class OfflineModel(BaseChatModel):
+    """Answers a question with the best memory it is shown, and says "Noted." to anything else.
+
+        create_agent(OfflineModel(), middleware=[HippocampusMiddleware(store, app="my_app")])
+
+    It shows what a real model would read. It takes tools and calls none. It answers Chinese in
+    Chinese.
+    """
+
+    @property
+    def _llm_type(self) -> str:
+        return "offline"
+
+    def bind_tools(self, tools: Sequence[Any], **options: Any) -> OfflineModel:
+        """Return the model itself, as it calls no tools."""
+        return self
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **options: Any,
+    ) -> ChatResult:
+        answer = offline_answer([str(message.text) for message in messages])
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(answer))])

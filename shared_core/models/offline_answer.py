@@ -1,0 +1,64 @@
+"""What the stand-ins for a language model say: they quote the memories that they are shown. Pure.
+
+The faces wrap it as a model of their framework, so agents run without a key and a network.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+TAG: Final = re.compile(r"<(PAST_CONVERSATIONS|MEMORIES|memories|facts)>\n")
+"""Begins memories, from ADK's preload_memory or from ours; `</...>` ends them."""
+LINE_LABEL: Final = re.compile(r"^- (?:\[[^\]]*\] )?")
+QUESTION_MARKS: Final = ("?", "？")
+HAN: Final = re.compile(r"[\u4e00-\u9fff]")
+NOTED: Final = ("Noted.", "好的，记住了。")
+NOTHING: Final = ("I remember nothing about that.", "这件事我不记得。")
+QUOTED: Final = ("I remember: ", "我记得：")
+OWN_ANSWERS: Final = (*NOTED, "I remember", "我记得", "这件事我不记得")
+"""How its own answers begin. They become memories too, and say nothing new."""
+
+
+def offline_answer(texts: Sequence[str]) -> str:
+    """Return the answer to the texts of a request, the user's message last.
+
+    A question gets the first memory that is neither a question nor an answer of the stand-in. Any
+    other message gets "Noted." Chinese messages get Chinese answers. Memories are the lines between
+    the tags of our blocks, or else every line of an earlier text that begins with "- ".
+    """
+    message = next((text for text in reversed(texts) if not _blocks(text)), "").strip()
+    is_chinese = HAN.search(message) is not None
+    if not message.endswith(QUESTION_MARKS):
+        return NOTED[is_chinese]
+    for line in _memory_lines(texts):
+        memory = LINE_LABEL.sub("", line)
+        if not memory.rstrip().endswith(QUESTION_MARKS) and not memory.startswith(OWN_ANSWERS):
+            return QUOTED[is_chinese] + memory
+    return NOTHING[is_chinese]
+
+
+def _memory_lines(texts: Sequence[str]) -> list[str]:
+    blocks = _blocks("\n".join(texts))
+    if not blocks:
+        listed = [line for text in texts[:-1] for line in text.splitlines()]
+        return [line for line in listed if line.startswith("- ")]
+    lines = [line for block in blocks for line in block.splitlines()]
+    return [line for line in lines if line.strip() and not line.startswith("Time: ")]
+
+
+def _blocks(text: str) -> list[str]:
+    """Return what stands between the tags around memories."""
+    found = []
+    unclosed = set()
+    place = 0
+    while tag := TAG.search(text, place):
+        place = tag.end()
+        end = -1 if tag[1] in unclosed else text.find(f"</{tag[1]}>", place)
+        if end < 0:
+            unclosed.add(tag[1])  # one search is enough, however often the tag begins
+            continue
+        found.append(text[place:end])
+        place = end
+    return found
