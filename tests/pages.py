@@ -20,6 +20,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -153,6 +154,12 @@ class PageRun:
             "console": self._run_console,
             "sql": self._run_sql,
         }[block.language](block)
+
+    def copy_example(self, page: Path) -> None:
+        """Copy the files beside a page of the examples, which its commands run."""
+        if page.is_relative_to(ROOT / "examples"):
+            skipped = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(page.parent, self.folder, ignore=skipped, dirs_exist_ok=True)
 
     def save(self, block: Block) -> None:
         """Save a block as the file that its mark names."""

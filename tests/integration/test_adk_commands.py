@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 
 import httpx
 import pytest
-from adk_processes import ADK, ROOT, environment, new_session, say, server
+from adk_processes import ADK, environment, new_session, say, server
 from embedded_users import until_unused
 from psycopg.conninfo import conninfo_to_dict
 from warm_python import warm_python

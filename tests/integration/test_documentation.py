@@ -12,24 +12,10 @@ from postgres_databases import PostgresDatabases
 
 NAMES = {str(page.relative_to(ROOT)): page for page in PAGES}
 WITH_PROGRAMS = [name for name, page in NAMES.items() if any(b.runs for b in blocks_of(page))]
-UNFINISHED = {
-    "README.md",
-    "examples/adk_services/README.md",
-}
-"""Pages whose blocks do not all run yet. A page that is mended leaves this list."""
-
-
-@pytest.fixture
-def name(request: pytest.FixtureRequest) -> str:
-    """The name of a page; a page that is not finished is left out."""
-    page = str(request.param)
-    if page in UNFINISHED:
-        pytest.skip("its blocks do not all run yet")
-    return page
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", WITH_PROGRAMS, indirect=True)
+@pytest.mark.parametrize("name", WITH_PROGRAMS)
 def test_the_code_of_a_page_runs_as_it_is_printed(
     name: str, dsn: str, postgres: PostgresDatabases, tmp_path: Path
 ) -> None:
@@ -41,6 +27,7 @@ def test_the_code_of_a_page_runs_as_it_is_printed(
         if taken := [port for port in ports if not is_port_free(port)]:
             pytest.skip(f"another program uses port {taken[0]}")
         with PageRun(tmp_path / "page", dsn, postgres.lend) as page:
+            page.copy_example(NAMES[name])
             for block in blocks:
                 if block.mark == "file":
                     page.save(block)
@@ -48,7 +35,7 @@ def test_the_code_of_a_page_runs_as_it_is_printed(
                     page.run(block)
 
 
-@pytest.mark.parametrize("name", NAMES, indirect=True)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_block_of_a_page_has_a_known_kind(name: str) -> None:
     for block in blocks_of(NAMES[name]):
         where = f"line {block.line}: {block.language!r}"

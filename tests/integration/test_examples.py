@@ -16,80 +16,60 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 BY_FUNCTION = "llm-v2/extract.v2/__main__.my_function"
 
 
-def run(name: str, *arguments: str, cold: bool = False) -> str:
+def run(program: str, dsn: str | None, *messages: str) -> str:
     """Return what an example prints, offline: no key, and a proxy that is not there.
 
-    cold: in a new interpreter, which has imported and loaded nothing.
+    Without a DSN it runs in a new interpreter, which has imported and loaded nothing.
     """
     environment = {k: v for k, v in os.environ.items() if not k.endswith("_API_KEY")}
     environment |= {f"{kind}_proxy": "http://127.0.0.1:1" for kind in ("http", "https", "all")}
+    environment |= {"HIPPOCAMPUS_URI": dsn} if dsn else {}
     ran = subprocess.run(
-        [*([sys.executable] if cold else warm_python()), EXAMPLES / f"{name}.py", *arguments],
+        [*(warm_python() if dsn else [sys.executable]), EXAMPLES / program, *messages],
         capture_output=True, text=True, env=environment, timeout=180,
     )  # fmt: skip
-    assert 0 == ran.returncode, ran.stderr
-    assert "" == ran.stderr
+    assert (0, "") == (ran.returncode, ran.stderr)
     return ran.stdout
 
 
-def answers(output: str) -> dict[str, str]:
-    """Return the answer to each message in what an example printed."""
-    return dict(re.findall(r"^user: +(.*)\nassistant: (.*)$", output, re.MULTILINE))
-
-
 @pytest.mark.both_engines
-def test_an_adk_agent_answers_from_an_earlier_session(dsn: str) -> None:
+def test_an_assistant_on_adk_answers_from_an_earlier_session(dsn: str) -> None:
+    run("adk_assistant/assistant.py", dsn, "I'm allergic to peanuts", "we moved to Lisbon in May")
+    asked = "which food am I allergic to?", "which city do I live in?"
     for _ in ("the first time", "with the questions of the first time remembered"):
-        answered = answers(run("adk_agent", dsn))
-        assert "Noted." == answered["I'm allergic to peanuts."]
-        assert "peanuts" in answered["Which food am I allergic to?"]
-        assert "Lisbon" in answered["Which city do I live in?"]
+        peanuts, lisbon = run("adk_assistant/assistant.py", dsn, *asked).split(asked[1])
+        assert "peanuts" in peanuts.split(asked[0])[1]
+        assert "Lisbon" in lisbon
 
 
 @pytest.mark.both_engines
-def test_an_adk_app_with_the_plugin_remembers_by_itself(dsn: str) -> None:
-    output = run("adk_plugin", dsn)
-    assert "  calls remember('my favourite honey is lavender honey.')" in output
-    assert "on my roof" in output.split("Where do I keep bees?")[1]
-    assert "lavender" in output.split("Which honey is my favourite?")[1]
+def test_each_framework_answers_from_what_the_other_learned(dsn: str) -> None:
+    run("one_memory/learn.py", dsn, "I'm allergic to shellfish")
+    assert "shellfish" in run("one_memory/answer.py", dsn, "Which food am I allergic to?")
+    run("one_memory/answer.py", dsn, "we're flying to Kyoto in May")
+    assert "Kyoto" in run("one_memory/learn.py", dsn, "Where are we flying to?")
 
 
 @pytest.mark.both_engines
-def test_a_langgraph_agent_answers_from_another_thread(dsn: str, on_engine: str) -> None:
-    output = run("langgraph_agent", dsn)
-    assert "cello" in answers(output)["Which instrument do I play?"]
-    assert "the checkpointer still has the first thread: 2 messages" in output
-    if on_engine == "seekdb":
-        return  # its checkpoints went with the process
+def test_a_companion_remembers_a_conversation_and_forgets_a_topic(dsn: str) -> None:
+    run("chinese_companion/companion.py", dsn, "我女儿叫灿灿", "她特别喜欢画画")
+    assert "画画" in run("chinese_companion/companion.py", dsn, "我女儿喜欢什么？")
+    forgotten = run("chinese_companion/companion.py", dsn, "把灿灿的事忘了吧", "我女儿喜欢什么？")
+    assert "我不再提了" in forgotten
+    assert "画画" not in forgotten
+
+
+def test_the_tickets_of_a_support_desk_are_checkpoints_beside_the_memory(dsn: str) -> None:
+    run("langgraph_support/desk.py", dsn, "T-1", "the steam wand leaks")
+    printed = run("langgraph_support/desk.py", dsn, "T-2", "what leaks?")
+    assert "steam wand" in printed
     with psycopg.connect(dsn) as connection:
         threads = "SELECT count(DISTINCT thread_id) FROM public.checkpoints"
         assert connection.execute(threads).fetchone() == (2,)
 
 
-@pytest.mark.both_engines
-def test_a_graph_improves_its_own_prompt_and_takes_it_back(dsn: str) -> None:
-    output = run("langgraph_procedural", dsn)
-    answered = answers(output)
-    assert "Portuguese" in answered["Which rule counts first?"]
-    assert "punctuation" in answered["Which rule counts now?"]
-    assert "Portuguese" in answered["And which rule counts in the end?"]
-    versions = re.findall(r"^version (\d): (\d) rules", output, re.MULTILINE)
-    assert [("3", "1"), ("2", "2"), ("1", "1")] == versions
-
-
-@pytest.mark.both_engines
-def test_each_framework_answers_from_what_the_other_learned(dsn: str) -> None:
-    output = run("one_memory_two_frameworks", dsn)
-    answered = answers(output)
-    assert "shellfish" in answered["Which food am I allergic to?"]
-    assert "Kyoto" in answered["Where am I flying in May?"]
-    adk, langgraph, adk_again = re.findall(r"process (\d+)", output)
-    assert adk == adk_again != langgraph
-
-
-@pytest.mark.parametrize("name", ["langgraph_agent", "one_memory_two_frameworks"])
-def test_without_a_uri_an_example_uses_the_memory_at_home(name: str, tmp_path: Path) -> None:
-    assert "I remember" in run(name, cold=True)
+def test_without_a_uri_an_example_uses_the_memory_at_home(tmp_path: Path) -> None:
+    run("one_memory/learn.py", None, "I'm allergic to shellfish")
     assert (tmp_path / "home" / "postgres-18" / "PG_VERSION").exists()
 
 
@@ -141,16 +121,3 @@ def test_the_readme_names_the_two_commands_exactly() -> None:
     )
     assert "pip install -e '.[all,dev]' && pytest" in lines
     assert len(lines) <= 150
-
-
-@pytest.mark.both_engines
-def test_a_name_that_is_told_once_is_known_to_every_face(dsn: str) -> None:
-    output = run("plug_in_brain", dsn)
-    monday, tuesday = output.split("--- Session ending, consolidation started")
-    assert "resolved:  How old is Mia?" in monday
-    assert "knows" not in monday
-    assert 'knows "User\'s name is Ana."' in tuesday
-    assert "knows Ana -[daughter]-> Mia" in tuesday
-    adk, langgraph = tuesday.split("--- Google ADK knows it")[1].split("--- LangGraph knows it")
-    assert "Ana" in answers(adk)["What is my name?"]
-    assert "Ana" in answers(langgraph)["What is my name?"]
