@@ -34,10 +34,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def command_line(language: str) -> str:
     """Return one section for each command, from the command's own help."""
-    from shared_core.cli import help as command_help
+    from shared_core.cli.help import reference_page
 
-    make = getattr(command_help, "reference_page", None)
-    return make(language) if make else "`hippocampus --help`"
+    return reference_page(language)
 
 
 @cache

@@ -30,6 +30,8 @@ from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres, d
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
+os.environ["HIPPOCAMPUS_LANG"] = "en"  # whatever the locale of the machine is
+
 TEMPLATE = "hippocampus_template"
 UNSAFE_AND_FAST = ("fsync = off", "full_page_writes = off")
 """Settings of the shared server. Tests of durability start servers of their own."""

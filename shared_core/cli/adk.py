@@ -11,11 +11,14 @@ from typing import Annotated, Final
 import typer
 
 from shared_core.cli import app as cli
+from shared_core.cli.app import both
+from shared_core.core.locale import speaking, t
 from shared_core.core.shown import shown
 from shared_core.errors import InvalidInput
 
-agents = typer.Typer(help="Set up agents of Google ADK.", no_args_is_help=True)
-cli.app.add_typer(agents, name="adk")
+agents = cli.group(
+    "adk", both("Make agents of Google ADK remember.", "让 Google ADK 的智能体拥有记忆。")
+)
 
 URI: Final = "--memory_service_uri=hippocampus://"
 
@@ -73,28 +76,58 @@ SAMPLE: Final = "assistant"
 
 
 @agents.command()
+@cli.chinese(
+    """写入让文件夹中的 ADK 智能体拥有记忆的文件，并打印要运行的命令。
+
+    每个智能体在它的 __init__.py 中成为带插件的 App。services.py 让 ADK 的命令认识
+    hippocampus://。没有智能体的文件夹会得到一个无需密钥的智能体。覆盖内容不同的文件之前会先询问。
+    """
+)
 def init(
     folder: Annotated[
-        Path, typer.Argument(help="Folder of agents, or of one agent; created if missing.")
+        Path,
+        typer.Argument(
+            metavar="FOLDER",
+            help=both(
+                "Folder of agents, or of one agent; created if missing.",
+                "存放智能体的文件夹，或一个智能体的文件夹；没有则新建。",
+            ),
+        ),
     ],
-    yes: Annotated[bool, typer.Option("--yes", help="Overwrite files without asking.")] = False,
+    yes: Annotated[
+        bool,
+        typer.Option("--yes", help=both("Overwrite files without asking.", "直接覆盖，不再询问。")),
+    ] = False,
     as_json: cli.AsJson = False,
 ) -> None:
-    """Write what makes ADK's agents in a folder remember, and print the commands to run.
+    """Write what makes ADK's agents in a folder remember.
 
-    Each agent becomes an App with the plugin, in its __init__.py. services.py teaches ADK's
-    commands hippocampus://. A folder without an agent gets one, which works without a key. Asks
-    before it overwrites a file that says something else.
+    It prints the commands to run. Each agent becomes an App with the plugin, in its __init__.py.
+    services.py teaches ADK's commands hippocampus://. A folder without an agent gets one, which
+    works without a key. Asks before it overwrites a file that says something else.
     """
     if folder.exists() and not folder.is_dir():
-        raise InvalidInput(f"{shown(str(folder))} is no folder: name the folder of your agents")
+        raise InvalidInput(
+            t(
+                f"{shown(str(folder))} is no folder: name the folder of your agents",
+                f"{shown(str(folder))} 不是文件夹：请给出存放智能体的文件夹",
+            )
+        )
+    with speaking("en" if as_json else None):
+        _write(folder, yes=yes, as_json=as_json)
+
+
+def _write(folder: Path, *, yes: bool, as_json: bool) -> None:
     files, notes = planned(folder)
     chosen = [path for path, text in files.items() if _may_write(path, text, yes=yes)]
     for path in chosen:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(files[path], "utf-8")
     notes += [
-        f"{path} stays as it is: without the change its agent may not remember"
+        t(
+            f"{path} stays as it is: without the change its agent may not remember",
+            f"{path} 保持原样：不改动的话，它的智能体可能没有记忆",
+        )
         for path, text in files.items()
         if path not in chosen and path.read_text("utf-8") != text
     ]
@@ -104,10 +137,12 @@ def init(
         cli.print_json({"written": [*map(str, chosen)], "notes": notes, "commands": commands})
         return
     for path in chosen:
-        typer.echo(f"wrote {path}")
+        cli.say(t(f"wrote {path}", f"已写入 {path}"))
     for note in notes:
-        typer.echo(f"note: {note}")
-    typer.echo("\nRun one of:\n" + "\n".join(f"  {command}" for command in commands))
+        cli.say(t(f"note: {note}", f"注意：{note}"))
+    cli.say("\n" + t("Run one of:", "运行其中之一："))
+    for command in commands:
+        cli.print_all([cli.Typed(command)])
 
 
 def planned(folder: Path) -> tuple[Mapping[Path, str], list[str]]:
@@ -123,9 +158,19 @@ def planned(folder: Path) -> tuple[Mapping[Path, str], list[str]]:
         if "MemoryPlugin" in code:
             pass
         elif OWN_APP.search(code):
-            notes.append(f"{agent} has an App: add MemoryPlugin() of adk_memory to its plugins")
+            notes.append(
+                t(
+                    f"{agent} has an App: add MemoryPlugin() of adk_memory to its plugins",
+                    f"{agent} 已有 App：请把 adk_memory 的 MemoryPlugin() 加入它的插件",
+                )
+            )
         elif not APP_NAME.fullmatch(name):
-            notes.append(f"{agent} cannot be an App: rename it to letters, digits and underscores")
+            notes.append(
+                t(
+                    f"{agent} cannot be an App: rename it to letters, digits and underscores",
+                    f"{agent} 不能成为 App：请改名，只用字母、数字和下划线",
+                )
+            )
         else:
             has_code = (agent / "agent.py").exists() or agent / "agent.py" in files
             files[agent / "__init__.py"] = (APP if has_code else APP_OF_YAML).format(name=name)
@@ -147,8 +192,13 @@ def _may_write(path: Path, text: str, *, yes: bool) -> bool:
     if yes:
         return True
     if not _can_ask():
-        raise cli.Malformed(f"{path} exists: add --yes to overwrite it where nobody can confirm")
-    return typer.confirm(f"{path} exists. Overwrite it?", err=True)
+        raise cli.Malformed(
+            t(
+                f"{path} exists: add --yes to overwrite it where nobody can confirm",
+                f"{path} 已存在：在无人确认的地方请加上 --yes 来覆盖",
+            )
+        )
+    return cli.confirmed(t(f"{path} exists. Overwrite it?", f"{path} 已存在。要覆盖吗？"))
 
 
 def _can_ask() -> bool:

@@ -3,107 +3,213 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
-from rich import box
-from rich.cells import cell_len
-from rich.console import Console, RenderableType
-from rich.table import Table
 from rich.text import Text
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
+from shared_core.cli.layout import (
+    Grid as Grid,
+    Typed as Typed,
+    confirmed as confirmed,
+    console as console,
+    print_all as print_all,
+    say as say,
+)
+from shared_core.cli.progress import opening, progress_bar as progress_bar
 from shared_core.core.domain import AsOf, Scope
+from shared_core.core.locale import t
 from shared_core.core.timestamps import moment_of
 from shared_core.errors import InvalidInput, MemoryCoreError
 from shared_core.settings import redacted
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from shared_core.engine import MemoryEngine
 
 Result = TypeVar("Result")
+Function = TypeVar("Function", bound=Callable[..., Any])
 
-WIDTH = 100
-"""Columns of the output when it does not go to a terminal."""
-
-WIDE = 120
-"""Columns of a table that explains scores. A narrower terminal folds it."""
-
-LONGEST_WORD = 20
-"""Characters of a word that a table never breaks, however narrow the terminal."""
+CHINESE: dict[str, str] = {}
+"""The Chinese help texts by the English ones."""
 
 
 class Malformed(InvalidInput):
     """A value on the command line has the wrong form."""
 
 
+def both(english: str, chinese: str) -> str:
+    """Return an English help text, and register the Chinese one that stands in its place."""
+    CHINESE[english] = chinese
+    return english
+
+
+def chinese(text: str) -> Callable[[Function], Function]:
+    """Register the Chinese help of a command. Its docstring is the English help."""
+
+    def register(command: Function) -> Function:
+        both(inspect.cleandoc(command.__doc__ or ""), inspect.cleandoc(text))
+        return command
+
+    return register
+
+
+class Command(TyperCommand):
+    """A command with help in the language of the user."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help of the command in the language of the user."""
+        from shared_core.cli.help import help_text, path_of
+
+        formatter.write(help_text(self, path_of(ctx)))
+
+
 class Commands(TyperGroup):
     """Commands that report an expected error in one line; exit code 2 for Malformed, else 1."""
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help of the group in the language of the user."""
+        from shared_core.cli.help import help_text, path_of
+
+        formatter.write(help_text(self, path_of(ctx)))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that is named, or fail with the name of the nearest one."""
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            from shared_core.cli.usage import unknown_command
+
+            if not ctx.resilient_parsing:
+                ctx.fail(unknown_command(args[0], self.commands))
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:  # click's context, which newer typers carry inside
+        """Run the named command, and report an expected error."""
         try:
             return super().invoke(ctx)
         except MemoryCoreError as error:
             line = " ".join(redacted(str(error)).split())
-            console(stderr=True).print(Text(f"Error: {line}", style="red"), soft_wrap=True)
+            print_all([Text(t("Error: ", "错误：") + line, style="red")], err=True)
             raise typer.Exit(2 if isinstance(error, Malformed) else 1) from error
+
+    def main(  # type: ignore[override] # its other arguments pass as they are
+        self, args: Any = None, *, standalone_mode: bool = True, **options: Any
+    ) -> Any:
+        """Run the command line. Errors of usage are reported in the language of the user."""
+        if not standalone_mode:
+            return super().main(args, standalone_mode=False, **options)
+        from shared_core.cli.usage import reporting_usage
+
+        with reporting_usage():
+            code = super().main(args, standalone_mode=False, **options)
+        raise SystemExit(code or 0)
 
 
 app = typer.Typer(
     cls=Commands,
-    help="Long-term memory for AI agents, shared by Google ADK and LangGraph.",
+    help=both(
+        "Long-term memory for AI agents, shared by Google ADK and LangGraph.",
+        "AI 智能体的长期记忆，Google ADK 与 LangGraph 共用。",
+    ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # its tracebacks show local variables, passwords included
 )
 
+
+def group(name: str, help: str) -> typer.Typer:
+    """Add a group of commands to the application and return it. help: as both() returns it."""
+    commands = typer.Typer(cls=Commands, help=help, no_args_is_help=True)
+    app.add_typer(commands, name=name)
+    return commands
+
+
 Uri = Annotated[
     str | None,
     typer.Option(
-        help="Database: a PostgreSQL DSN, embedded:///folder or seekdb:///folder.",
+        help=both(
+            "Database: a PostgreSQL DSN, embedded:///folder or seekdb:///folder.",
+            "数据库：PostgreSQL 的 DSN、embedded:///文件夹 或 seekdb:///文件夹。",
+        ),
         show_default="HIPPOCAMPUS_URI",
     ),
 ]
 Schema = Annotated[
     str | None,
-    typer.Option(help="Schema that holds the tables.", show_default="HIPPOCAMPUS_SCHEMA"),
+    typer.Option(
+        help=both("Schema that holds the tables.", "存放数据表的模式（schema）。"),
+        show_default="HIPPOCAMPUS_SCHEMA",
+    ),
 ]
 Embedder = Annotated[
     str | None,
     typer.Option(
-        help="Embedding model: e5, use or google:MODEL.", show_default="that of the database"
+        help=both(
+            "Embedding model: e5, use or google:MODEL.", "嵌入模型：e5、use 或 google:MODEL。"
+        ),
+        show_default=both("that of the database", "数据库所用的模型"),
     ),
 ]
 Llm = Annotated[
     str | None,
     typer.Option(
         envvar="HIPPOCAMPUS_LLM",
-        help="Language model that reads turns instead of the rules: adk:MODEL or"
-        " langchain:PROVIDER:MODEL.",
+        help=both(
+            "Language model that reads turns instead of the rules: adk:MODEL or"
+            " langchain:PROVIDER:MODEL.",
+            "代替规则阅读对话的语言模型：adk:MODEL 或 langchain:PROVIDER:MODEL。",
+        ),
     ),
 ]
-App = Annotated[str, typer.Argument(help="Application, ADK's app_name.")]
-User = Annotated[str, typer.Argument(help="User of the application, ADK's user_id.")]
+App = Annotated[
+    str,
+    typer.Argument(
+        metavar="APP", help=both("Application, ADK's app_name.", "应用，即 ADK 的 app_name。")
+    ),
+]
+User = Annotated[
+    str,
+    typer.Argument(
+        metavar="USER",
+        help=both("User of the application, ADK's user_id.", "应用的用户，即 ADK 的 user_id。"),
+    ),
+]
 OnlyApp = Annotated[
     str | None,
-    typer.Option("--app", help="Only this application.", show_default="all applications"),
+    typer.Option(
+        "--app",
+        help=both("Only this application.", "只限这个应用。"),
+        show_default=both("all applications", "所有应用"),
+    ),
 ]
 OnlyUser = Annotated[
-    str | None, typer.Option(help="Only this user of --app.", show_default="all users")
+    str | None,
+    typer.Option(
+        help=both("Only this user of --app.", "只限 --app 的这个用户。"),
+        show_default=both("all users", "所有用户"),
+    ),
 ]
 AsOfDate = Annotated[
     str | None,
-    typer.Option("--as-of", metavar="DATE", help="Show what was true then, e.g. 2024-05-01."),
+    typer.Option(
+        "--as-of",
+        metavar="DATE",
+        help=both(
+            "Show what was true then, e.g. 2024-05-01.", "显示当时成立的内容，如 2024-05-01。"
+        ),
+    ),
 ]
 KnownDate = Annotated[
-    str | None, typer.Option(metavar="DATE", help="Show what the memory believed then.")
+    str | None,
+    typer.Option(
+        metavar="DATE",
+        help=both("Show what the memory believed then.", "显示记忆在当时所认为的内容。"),
+    ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help=both("Print JSON.", "以 JSON 输出。"))]
 
 
 @contextmanager
@@ -178,8 +284,10 @@ def with_memory(memory: MemoryEngine, call: Callable[[MemoryEngine], Awaitable[R
     """Open a memory, return the result of the call, and close the memory."""
 
     async def run() -> Result:
-        async with memory:
-            return await call(memory)
+        with opening() as opened:
+            async with memory:
+                opened()
+                return await call(memory)
 
     return asyncio.run(run())
 
@@ -204,65 +312,4 @@ def report(text: str, values: Mapping[str, object], as_json: bool) -> None:
     if as_json:
         print_json(values)
     else:
-        typer.echo(text)
-
-
-def console(*, stderr: bool = False) -> Console:
-    """Return the terminal, or a console of WIDTH columns if the output is redirected."""
-    screen = Console(stderr=stderr, highlight=False)
-    if not screen.is_terminal:
-        screen.width = WIDTH
-    return screen
-
-
-def print_all(pieces: Iterable[RenderableType], *, width: int = 0) -> None:
-    """Print each piece on the console. A text is wrapped only by a terminal.
-
-    width: minimum number of columns.
-    """
-    screen = console()
-    screen.width = max(screen.width, width)
-    for piece in pieces:
-        screen.print(piece, soft_wrap=isinstance(piece, Text) and not screen.is_terminal)
-
-
-def progress_bar(screen: Console) -> Progress:
-    """Return a progress bar of items done out of all; it is shown on a terminal alone."""
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=screen,
-        disable=not screen.is_terminal,
-    )
-
-
-def plain_table(*names: str, **options: Any) -> Table:
-    """Return a frameless table with folding cells. options: those of rich's Table."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, **options)
-    for name in names:
-        table.add_column(name, overflow="fold")
-    return table
-
-
-def word_table(
-    names: Sequence[str], rows: Sequence[Sequence[str]], *, dim: Sequence[bool] = ()
-) -> Table:
-    """Return a table that wraps between words, not inside them. dim: the rows to print dimmed."""
-    table = plain_table(padding=(0, 1, 0, 0))
-    for place, name in enumerate(names):
-        words = [name, *(word for row in rows for word in row[place].split())]
-        least = min(LONGEST_WORD, max(cell_len(word) for word in words))
-        table.add_column(name, overflow="fold", min_width=least)
-    for row, is_dim in zip(rows, dim or [False] * len(rows), strict=True):
-        table.add_row(*map(Text, row), style="dim" if is_dim else "")
-    return table
+        say(text)

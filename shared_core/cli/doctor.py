@@ -14,11 +14,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import psycopg
 from psycopg import sql
 
+from shared_core.core.locale import t
 from shared_core.core.uri_validation import is_oceanbase
 from shared_core.errors import (
     EmbeddingMismatch,
@@ -61,7 +62,13 @@ PACKAGE = "pg-hippocampus"
 EXTRAS = {"google-adk": "adk", "langgraph": "langgraph"}
 """The extra that installs each optional package."""
 NAME = "hippocampus doctor"
-LATER = "at the next use, or now with 'hippocampus migrate'"
+CHECKS: Final[Mapping[str, str]] = {
+    "library": "程序", "uri": "地址", "disk": "磁盘", "folder": "文件夹", "server": "服务器",
+    "log": "日志", "pooler": "连接池", "rights": "权限", "schema": "模式", "role": "角色",
+    "row security": "行级安全", "vectors": "向量", "queue": "队列", "embedder": "嵌入模型",
+    "examination": "检查过程",
+}  # fmt: skip
+"""The names of the checks in Chinese. Names of packages stay."""
 LOG_LINES = 8
 """Number of lines from the end of a server's log that a finding shows."""
 
@@ -108,13 +115,20 @@ class ModelCheck:
             name = embedder.model
             dimensions = int(asyncio.run(embedder.embed_query("memory")).shape[1])
         except EmbeddingMismatch as error:
-            advice = "name the embedder that made the vectors with --embedder, or give them another"
-            advice += " model: hippocampus reembed --embedder e5"
+            advice = t(
+                "name the embedder that made the vectors with --embedder, or give them another"
+                " model: hippocampus reembed --embedder e5",
+                "用 --embedder 指明生成这些向量的模型，或换用另一个模型："
+                "hippocampus reembed --embedder e5",
+            )
             return Model(name, None, problem("embedder", str(error), advice))
         except (InvalidInput, ModelUnavailable) as error:
-            advice = "choose another --embedder; until then search works by words alone"
+            advice = t(
+                "choose another --embedder; until then search works by words alone",
+                "请另选 --embedder；在此之前只能按词语检索",
+            )
             return Model(name, None, problem("embedder", str(error), advice))
-        found = f"{name}, {dimensions} dimensions"
+        found = t(f"{name}, {dimensions} dimensions", f"{name}，{dimensions} 维")
         return Model(name, dimensions, _ok("embedder", found))
 
     def _embedder(self, stored: str | None) -> Embedder:
@@ -124,8 +138,18 @@ class ModelCheck:
             return asyncio.run(default_embedder())
         embedder = embedder_of(stored)
         if embedder is None:
-            raise EmbeddingMismatch(f"the model {stored!r} cannot be loaded by its name")
+            raise EmbeddingMismatch(
+                t(
+                    f"the model {stored!r} cannot be loaded by its name",
+                    f"无法按名称加载模型 {stored!r}",
+                )
+            )
         return embedder
+
+
+def check_name(check: str) -> str:
+    """Return the name of a check in the language of the user."""
+    return t(check, CHECKS.get(check, check))
 
 
 def problem(check: str, found: str, advice: str) -> CheckResult:
@@ -154,9 +178,18 @@ def examine(
     try:
         settings = load_settings(uri, schema=schema)
     except InvalidInput as error:
-        return [*findings, problem("uri", str(error), "correct HIPPOCAMPUS_URI or --uri")]
+        return [
+            *findings,
+            problem(
+                "uri",
+                str(error),
+                t("correct HIPPOCAMPUS_URI or --uri", "请改正 HIPPOCAMPUS_URI 或 --uri"),
+            ),
+        ]
     home = settings.embedded_home
-    where = f"embedded PostgreSQL in {home}" if home else redacted(settings.uri)
+    where = redacted(settings.uri)
+    if home:
+        where = t(f"embedded PostgreSQL in {home}", f"内置的 PostgreSQL，位于 {home}")
     findings.append(_ok("uri", where))
     if start:
         with suppress(MemoryCoreError):  # the checks below report why
@@ -186,9 +219,9 @@ def _extras() -> Iterator[CheckResult]:
         try:
             yield _ok(package, metadata.version(package))
         except metadata.PackageNotFoundError:
-            yield _note(
-                package, "not installed", f"to install it: pip install '{PACKAGE}[{extra}]'"
-            )
+            install = f"pip install '{PACKAGE}[{extra}]'"
+            advice = t(f"to install it: {install}", f"安装：{install}")
+            yield _note(package, t("not installed", "未安装"), advice)
 
 
 def _embedded(home: Path, settings: Settings, model: ModelCheck) -> Iterator[CheckResult]:
@@ -198,7 +231,7 @@ def _embedded(home: Path, settings: Settings, model: ModelCheck) -> Iterator[Che
         find_binaries(home)
         seen = describe(home)
     except StorageUnavailable as error:
-        yield problem("folder", str(error), "see above")
+        yield problem("folder", str(error), t("see above", "见上"))
         return
     # acquire() below reports a folder that holds something else.
     if not any(home.glob("postgres-[0-9][0-9]/*")):
@@ -221,28 +254,40 @@ def _embedded(home: Path, settings: Settings, model: ModelCheck) -> Iterator[Che
 
 
 def _no_folder(folder: Path) -> CheckResult:
-    advice = "the first use creates it, or now --start"
-    return _note("folder", f"nothing there yet: {folder}", advice)
+    advice = t("the first use creates it, or now --start", "首次使用时创建，或现在用 --start 创建")
+    return _note("folder", t(f"nothing there yet: {folder}", f"还没有内容：{folder}"), advice)
 
 
 def _log(server: EmbeddedPostgres) -> str:
-    return f"the end of its log:\n{server.log_tail(LOG_LINES) or '(empty)'}"
+    log = server.log_tail(LOG_LINES) or t("(empty)", "（空）")
+    return t(f"the end of its log:\n{log}", f"日志的末尾：\n{log}")
 
 
 def _state(seen: EmbeddedStatus) -> str:
-    size = f"{seen.size_bytes / 1024**2:.0f} MB"
+    size, folder = f"{seen.size_bytes / 1024**2:.0f} MB", seen.data_directory
     if not seen.running:
-        return f"{seen.data_directory}, {size}, not running: started for this check"
-    users = ", ".join(str(pid) for pid in seen.users) or "none"
-    return f"{seen.data_directory}, {size}, running as pid {seen.pid}, used by {users}"
+        return t(
+            f"{folder}, {size}, not running: started for this check",
+            f"{folder}，{size}，未运行：为本次检查而启动",
+        )
+    users = ", ".join(str(pid) for pid in seen.users) or t("none", "无")
+    return t(
+        f"{folder}, {size}, running as pid {seen.pid}, used by {users}",
+        f"{folder}，{size}，运行中（进程 {seen.pid}），使用者：{users}",
+    )
 
 
 def _disk(home: Path) -> CheckResult:
     existing = next(folder for folder in (home, *home.absolute().parents) if folder.exists())
     free = shutil.disk_usage(existing).free
-    found = f"{free / 1024**3:.1f} GB free"
+    space = f"{free / 1024**3:.1f} GB"
+    found = t(f"{space} free", f"剩余 {space}")
     if free < DISK_NEEDED_BYTES:
-        advice = f"free {DISK_NEEDED_BYTES // 1024**2} MB, or set HIPPOCAMPUS_HOME to another disk"
+        needed = f"{DISK_NEEDED_BYTES // 1024**2} MB"
+        advice = t(
+            f"free {needed}, or set HIPPOCAMPUS_HOME to another disk",
+            f"请腾出 {needed}，或把 HIPPOCAMPUS_HOME 设到另一个磁盘",
+        )
         return problem("disk", found, advice)
     return _ok("disk", found)
 
@@ -255,13 +300,15 @@ def _server(conninfo: str, settings: Settings, model: ModelCheck) -> Iterator[Ch
         parameters = client_parameters(conninfo, settings.connect_timeout_s, NAME)
         connection = psycopg.connect(conninfo, autocommit=True, **parameters)
     except psycopg.Error as error:
-        advice = (
-            "check host, port, database, user and password in the uri, and that the server runs"
+        advice = t(
+            "check host, port, database, user and password in the uri, and that the server runs",
+            "请检查 uri 中的主机、端口、数据库、用户和密码，以及服务器是否在运行",
         )
         if isinstance(error, NoAnswer):
-            advice = (
+            advice = t(
                 "check the network, and whether a pooler before the server has a free session: end"
-                " a process that uses it, or give the pooler more"
+                " a process that uses it, or give the pooler more",
+                "请检查网络，以及服务器前的连接池是否还有空闲会话：结束一个占用它的进程，或增加会话数",
             )
         yield problem("server", redacted(str(error)), advice)
         return
@@ -279,10 +326,10 @@ def _server(conninfo: str, settings: Settings, model: ModelCheck) -> Iterator[Ch
                 yield server.vectors(model)
                 yield server.queue()
         except psycopg.Error as error:
-            advice = "fix that, then run the doctor again"
+            advice = t("fix that, then run the doctor again", "请先解决，再运行 doctor")
             if isinstance(error, psycopg.errors.InsufficientPrivilege):
                 advice = grants(settings.db_schema, connection.info.user)
-            yield problem("examination", f"cut short: {redacted(str(error))}", advice)
+            yield problem("examination", t("cut short: ", "中断：") + redacted(str(error)), advice)
 
 
 async def _try_migration(conninfo: str, settings: Settings) -> None:
@@ -294,21 +341,25 @@ def _pooler(pooling: Pooling, settings: Settings) -> Iterator[CheckResult]:
     """Yield what a transaction pooler before the server cannot do; nothing without one."""
     if not pooling.shares_sessions:
         return
-    limits = (
+    limits = t(
         "use the server's own address for 'hippocampus index'; a worker polls the queue, because"
-        " LISTEN delivers nothing"
+        " LISTEN delivers nothing",
+        "'hippocampus index' 请使用服务器自身的地址；LISTEN 收不到通知，所以 worker 轮询队列",
     )
+    loses = t("a transaction pooler that loses prepared statements", "事务级连接池，丢失预备语句")
     if pooling.keeps_statements:
-        yield _note("pooler", "a transaction pooler that keeps prepared statements", limits)
-    elif not settings.prepare:
-        found = "a transaction pooler that loses prepared statements; none are prepared"
-        yield _note("pooler", found, limits)
-    else:
-        advice = (
-            "set HIPPOCAMPUS_PREPARE=off, or max_prepared_statements of PgBouncer 1.21 or newer;"
-            f" {limits}"
+        keeps = t(
+            "a transaction pooler that keeps prepared statements", "事务级连接池，保留预备语句"
         )
-        yield _note("pooler", "a transaction pooler that loses prepared statements", advice)
+        yield _note("pooler", keeps, limits)
+    elif not settings.prepare:
+        yield _note("pooler", loses + t("; none are prepared", "；未使用预备语句"), limits)
+    else:
+        advice = t(
+            "set HIPPOCAMPUS_PREPARE=off, or max_prepared_statements of PgBouncer 1.21 or newer",
+            "请设置 HIPPOCAMPUS_PREPARE=off，或 PgBouncer 1.21 以上的 max_prepared_statements",
+        )
+        yield _note("pooler", loses, advice + t("; ", "；") + limits)
 
 
 class _PostgresServer:
@@ -322,9 +373,12 @@ class _PostgresServer:
 
     def server(self) -> CheckResult:
         version = self._connection.info.server_version
-        found = f"reachable, PostgreSQL {version // 10_000}.{version % 10_000}"
+        found = t("reachable", "可连接") + f", PostgreSQL {version // 10_000}.{version % 10_000}"
         if version // 10_000 < MIN_SERVER:
-            advice = f"at least {MIN_SERVER} is needed: upgrade it, or use uri 'embedded'"
+            advice = t(
+                f"at least {MIN_SERVER} is needed: upgrade it, or use uri 'embedded'",
+                f"至少需要 {MIN_SERVER}：请升级，或使用 uri 'embedded'",
+            )
             return problem("server", found, advice)
         return _ok("server", found)
 
@@ -334,18 +388,26 @@ class _PostgresServer:
             " (SELECT default_version FROM pg_available_extensions WHERE name = 'vector')"
         )
         if version is None and available is None:
-            advice = "install the package postgresql-NN-pgvector, or use uri 'embedded'"
-            return problem("pgvector", "the server has none", advice)
-        found = version or f"{available}, not yet created in this database"
+            advice = t(
+                "install the package postgresql-NN-pgvector, or use uri 'embedded'",
+                "请安装软件包 postgresql-NN-pgvector，或使用 uri 'embedded'",
+            )
+            return problem("pgvector", t("the server has none", "服务器没有它"), advice)
+        found = version or available + t(
+            ", not yet created in this database", "，还未在此数据库中创建"
+        )
         if tuple(int(part) for part in (version or available).split(".")[:2]) < MIN_EXTENSION:
-            advice = "at least 0.8 is needed: install it, then run ALTER EXTENSION vector UPDATE"
+            advice = t(
+                "at least 0.8 is needed: install it, then run ALTER EXTENSION vector UPDATE",
+                "至少需要 0.8：请安装后运行 ALTER EXTENSION vector UPDATE",
+            )
             return problem("pgvector", found, advice)
         return _ok("pgvector", found) if version else _note("pgvector", found)
 
     def rights(self) -> CheckResult:
         """Check that this user may create what is missing. Later no right is needed."""
         user, database = self._row("SELECT current_user, current_database()")
-        found = f"user {user} in database {database}"
+        found = t(f"user {user} in database {database}", f"数据库 {database} 的用户 {user}")
         steps = self.steps()
         if len(steps) >= len(migrations()):
             return _ok("rights", found)
@@ -355,12 +417,16 @@ class _PostgresServer:
             else:
                 asyncio.run(_try_migration(self._conninfo, self._settings))
         except StorageUnavailable as error:
-            advice = (
-                "as an administrator of the database: CREATE EXTENSION IF NOT EXISTS vector;"
-                f" GRANT CREATE ON DATABASE {database} TO {user}; or migrate as another user"
+            grant = (
+                "CREATE EXTENSION IF NOT EXISTS vector;"
+                f" GRANT CREATE ON DATABASE {database} TO {user};"
+            )
+            advice = t(
+                f"as an administrator of the database: {grant} or migrate as another user",
+                f"以数据库管理员身份运行：{grant} 或换一个用户运行 migrate",
             )
             return problem("rights", str(error), advice)
-        return _ok("rights", f"{found} may migrate")
+        return _ok("rights", found + t(" may migrate", "可以升级"))
 
     def _require_owner(self) -> None:
         """Check without trying: the locks of an upgrade would stop those who use the tables."""
@@ -372,9 +438,14 @@ class _PostgresServer:
             literal=True,
         )
         if others:
+            table, count = others[0][0], len(others)
             raise PermissionDenied(
-                f"this user is no owner of the tables ({others[0][0]} is one of {len(others)}), so"
-                " it may not upgrade them: migrate as their owner"
+                t(
+                    f"this user is no owner of the tables ({table} is one of {count}), so it may"
+                    " not upgrade them: migrate as their owner",
+                    f"此用户不是数据表的所有者（如 {table}，共 {count} 个），不能升级："
+                    "请以所有者身份运行 migrate",
+                )
             )
 
     def steps(self) -> dict[int, str]:
@@ -390,15 +461,17 @@ class _PostgresServer:
     def version(self) -> CheckResult:
         steps = self.steps()
         if not steps:
-            found = f"{self._schema!r} is not in this database yet"
-            return _note("schema", found, f"it is created {LATER}")
+            name = repr(self._schema)
+            found = t(f"{name} is not in this database yet", f"此数据库中还没有 {name}")
+            return _note("schema", found, _later())
         return _versions(repr(self._schema), steps, migrations())
 
     def role(self) -> CheckResult:
         role, found = self._working_role()
         if role is None:
             user = self._connection.info.user
-            advice = f"as administrator: CREATE ROLE {APP_ROLE} NOLOGIN; GRANT {APP_ROLE} TO {user}"
+            create = f"CREATE ROLE {APP_ROLE} NOLOGIN; GRANT {APP_ROLE} TO {user}"
+            advice = t(f"as administrator: {create}", f"以管理员身份运行：{create}")
             return problem("role", found, advice)
         return _ok("role", found)
 
@@ -410,28 +483,46 @@ class _PostgresServer:
             [APP_ROLE],
         )
         if member:
-            return APP_ROLE, f"works as {APP_ROLE}, logged in as {user}"
+            return APP_ROLE, t(
+                f"works as {APP_ROLE}, logged in as {user}", f"以 {APP_ROLE} 工作，登录用户 {user}"
+            )
         if unbound:
-            return None, f"{user} bypasses row security and is no member of {APP_ROLE}"
-        return user, f"works as {user}, which row security binds"
+            return None, t(
+                f"{user} bypasses row security and is no member of {APP_ROLE}",
+                f"{user} 不受行级安全约束，也不是 {APP_ROLE} 的成员",
+            )
+        return user, t(
+            f"works as {user}, which row security binds", f"以 {user} 工作，受行级安全约束"
+        )
 
     def row_security(self) -> CheckResult:
         """Check that a row of one scope is hidden from others: insert one, look, roll back."""
         role, _ = self._working_role()
-        advice = "do not use this schema: create another with 'hippocampus migrate --schema'"
+        advice = t(
+            "do not use this schema: create another with 'hippocampus migrate --schema'",
+            "请不要使用这个模式：用 'hippocampus migrate --schema' 另建一个",
+        )
         if role is None:
-            return problem("row security", "not checked: there is no role to work as", "see role")
+            found = t("not checked: there is no role to work as", "未检查：没有可用的角色")
+            return problem("row security", found, t("see role", "见“角色”"))
         try:
             open_tables, inside, outside = self._visible_rows(role)
         except psycopg.Error as error:
-            return problem("row security", f"cannot be checked: {redacted(str(error))}", advice)
+            found = t("cannot be checked: ", "无法检查：") + redacted(str(error))
+            return problem("row security", found, advice)
         if open_tables:
-            found = f"not enforced on {', '.join(open_tables)}"
+            found = t("not enforced on ", "未生效的数据表：") + ", ".join(open_tables)
             return problem("row security", found, advice)
         if (inside, outside) != (1, 0):
-            found = f"a scope of 1 row shows {inside} inside and {outside} outside"
+            found = t(
+                f"a scope of 1 row shows {inside} inside and {outside} outside",
+                f"只有 1 行的用户，在内看到 {inside} 行，在外看到 {outside} 行",
+            )
             return problem("row security", found, advice)
-        found = "enforced: a row of one scope was seen inside it and not outside"
+        found = t(
+            "enforced: a row of one scope was seen inside it and not outside",
+            "有效：一个用户的行只有该用户能看到",
+        )
         return _ok("row security", found)
 
     def _visible_rows(self, role: str) -> tuple[list[str], int, int]:
@@ -493,44 +584,82 @@ class _PostgresServer:
 
 def _versions(place: str, steps: Mapping[int, str], known: Sequence[Migration]) -> CheckResult:
     """Compare the applied migrations of a schema or database with those of this library."""
-    found = f"{place}, version {max(steps)} of {len(known)}"
+    found = t(
+        f"{place}, version {max(steps)} of {len(known)}",
+        f"{place}，第 {max(steps)} 版，共 {len(known)} 版",
+    )
     if is_of_development(steps, known):
-        found = f"{found}, but made by a development version"
+        found += t(", but made by a development version", "，但由开发版本创建")
         return problem("schema", found, WAY_OUT_OF_DEVELOPMENT)
     if max(steps) > len(known):
-        return problem("schema", found, f"upgrade with pip install -U {PACKAGE}")
+        upgrade = f"pip install -U {PACKAGE}"
+        return problem("schema", found, t(f"upgrade with {upgrade}", f"请升级：{upgrade}"))
     if len(steps) < len(known):
-        return _note("schema", found, f"it is upgraded {LATER}")
+        return _note("schema", found, _later(upgrade=True))
     return _ok("schema", found)
+
+
+def _later(*, upgrade: bool = False) -> str:
+    """Return when the schema is created or upgraded."""
+    return t(
+        f"it is {'upgraded' if upgrade else 'created'} at the next use, or now with 'hippocampus"
+        " migrate'",
+        f"下次使用时{'升级' if upgrade else '创建'}，或现在运行 'hippocampus migrate'",
+    )
 
 
 def _vectors(rows: Sequence[tuple[Any, ...]], model: ModelCheck) -> CheckResult:
     """Check that the embedder made the stored vectors. rows: the active model, if any."""
     if not rows:
-        return _ok("vectors", "none stored yet")
+        return _ok("vectors", t("none stored yet", "还没有向量"))
     [(name, dimensions)] = rows
-    found = f"made by {name}, {dimensions} dimensions"
+    found = t(f"made by {name}, {dimensions} dimensions", f"由 {name} 生成，{dimensions} 维")
     used = model.model(name)
     if used.dimensions is not None and (name, dimensions) != (used.name, used.dimensions):
-        advice = "choose with --embedder the one that made them, or another --schema"
-        return problem("vectors", f"{found}; the embedder in use is {used.name}", advice)
+        advice = t(
+            "choose with --embedder the one that made them, or another --schema",
+            "请用 --embedder 选择生成它们的模型，或换用另一个 --schema",
+        )
+        found += t(f"; the embedder in use is {used.name}", f"；当前使用的模型是 {used.name}")
+        return problem("vectors", found, advice)
     return _ok("vectors", found)
 
 
 def _queue(waiting: int, callbacks: int, failed: int) -> CheckResult:
     """Report the jobs and callbacks that are due, and the dead jobs."""
     if not (waiting or callbacks or failed):
-        return _ok("queue", "nothing waits, nothing failed")
-    found = f"{waiting} jobs are due and unclaimed, {failed} are dead"
-    advice = ["hippocampus jobs lists them"]
+        return _ok("queue", t("nothing waits, nothing failed", "没有等待的任务，也没有失败的任务"))
+    found = t(
+        f"{waiting} jobs are due and unclaimed, {failed} are dead",
+        f"{waiting} 个任务到期而无人运行，{failed} 个失败",
+    )
+    advice = [t("hippocampus jobs lists them", "hippocampus jobs 可列出")]
     if waiting:
-        advice.append("hippocampus worker --once runs what is due")
+        advice.append(
+            t(
+                "hippocampus worker --once runs what is due",
+                "hippocampus worker --once 可运行到期的",
+            )
+        )
     if failed:
-        advice.append("hippocampus jobs --retry all puts the dead jobs back")
+        advice.append(
+            t(
+                "hippocampus jobs --retry all puts the dead jobs back",
+                "hippocampus jobs --retry all 可把失败的放回队列",
+            )
+        )
     if callbacks:
-        found += f", {callbacks} wait for a process that has their code"
-        advice.append("callbacks run in a process that has their reflector, not in a worker")
-    return _note("queue", found, "; ".join(advice))
+        found += t(
+            f", {callbacks} wait for a process that has their code",
+            f"，{callbacks} 个等待有其代码的进程",
+        )
+        advice.append(
+            t(
+                "callbacks run in a process that has their reflector, not in a worker",
+                "回调任务在有其 reflector 的进程中运行，不在 worker 中",
+            )
+        )
+    return _note("queue", found, t("; ", "；").join(advice))
 
 
 def _oceanbase(settings: Settings, model: ModelCheck) -> Iterator[CheckResult]:
@@ -549,7 +678,10 @@ def _oceanbase(settings: Settings, model: ModelCheck) -> Iterator[CheckResult]:
         with database.inspected() as cursor:
             yield from list(_oceanbase_server(cursor, database.location, model))
     except (StorageUnavailable, InvalidInput) as error:
-        advice = "check the uri, that the server runs, and that this user may read there"
+        advice = t(
+            "check the uri, that the server runs, and that this user may read there",
+            "请检查 uri、服务器是否在运行，以及此用户是否可读",
+        )
         yield problem("server", str(error), advice)
 
 
@@ -561,13 +693,15 @@ def _oceanbase_server(cursor: Any, location: Location, model: ModelCheck) -> Ite
         return list(cursor.fetchall())
 
     engine, version = migrate.checked_version(rows("SELECT version()")[0][0])
-    yield _ok("server", f"reachable, {engine} {'.'.join(map(str, version))}")
+    yield _ok("server", t("reachable", "可连接") + f", {engine} {'.'.join(map(str, version))}")
     steps, known = migrate.applied(cursor, location.database), migrate.migrations()
     if not steps:
-        found = f"database {location.database!r} has no tables yet"
-        yield _note("schema", found, f"they are created {LATER}")
+        name = repr(location.database)
+        found = t(f"database {name} has no tables yet", f"数据库 {name} 还没有数据表")
+        yield _note("schema", found, _later())
         return
-    yield _versions(f"database {location.database!r}", steps, known)
+    name = repr(location.database)
+    yield _versions(t(f"database {name}", f"数据库 {name}"), steps, known)
     if is_of_development(steps, known):
         return
     cursor.execute(f"USE {location.database}")

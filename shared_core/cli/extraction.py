@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
 import typer
 
 from shared_core.cli import app as cli
+from shared_core.cli.app import both
 from shared_core.core.domain import Event, FactDraft, JsonValue
+from shared_core.core.locale import t
 from shared_core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -27,21 +29,43 @@ MAX_CONTEXT: Final = 20
 
 
 @cli.app.command()
+@cli.chinese(
+    """显示规则从标准输入的每行文字中提取到什么。
+
+    不打开记忆，也不保存任何内容。needs_llm 标出需要语言模型的行。
+    """
+)
 def extract(
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON, one object per line.")
+        bool,
+        typer.Option(
+            "--json", help=both("Print JSON, one object per line.", "以 JSON 输出，每行一个对象。")
+        ),
     ] = False,
     conversation: Annotated[
-        bool, typer.Option("--conversation", help="Read the lines as turns of one conversation.")
+        bool,
+        typer.Option(
+            "--conversation",
+            help=both("Read the lines as turns of one conversation.", "把各行当作同一段对话。"),
+        ),
     ] = False,
     without: Annotated[
-        list[str] | None, typer.Option(help="Id of a rule to switch off; repeatable.")
+        list[str] | None,
+        typer.Option(
+            metavar="RULE",
+            help=both("Id of a rule to switch off; repeatable.", "要关闭的规则的编号；可重复。"),
+        ),
     ] = None,
     said_at: Annotated[
-        str | None, typer.Option(help="Time of the lines, in ISO 8601.", show_default="now")
+        str | None,
+        typer.Option(
+            metavar="DATE",
+            help=both("Time of the lines, in ISO 8601.", "这些话的时间，ISO 8601 格式。"),
+            show_default=both("now", "现在"),
+        ),
     ] = None,
 ) -> None:
-    """Read lines from standard input and show what the rules extract from each.
+    """Show what the rules extract from each line of standard input.
 
     Opens no memory and stores nothing. needs_llm marks a line that needs a language model.
     """
@@ -53,7 +77,10 @@ def extract(
     source = typer.get_binary_stream("stdin")
     at = cli.date_option(said_at, "--said-at") or datetime.now(UTC)
     for line in read_lines(source, extractor, at, conversation=conversation):
-        typer.echo(line.as_json() if as_json else line.as_text())
+        if as_json:
+            typer.echo(line.as_json())
+        else:
+            cli.say(line.as_text())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +104,9 @@ class LineDrafts:
         """Return the text, and below it one line for each draft."""
         shown = [self.text, *(f"  {_draft_line(draft)}" for draft in self.drafts)]
         if self.needs_llm:
-            shown.append("  (needs a language model)")
+            shown.append(t("  (needs a language model)", "  （需要语言模型）"))
         elif not self.drafts:
-            shown.append("  nothing")
+            shown.append(t("  nothing", "  没有提取到内容"))
         return "\n".join(shown)
 
 
@@ -147,7 +174,12 @@ def _draft_json(draft: FactDraft) -> dict[str, JsonValue]:
 
 def _draft_line(draft: FactDraft) -> str:
     sign = {"assert": "+", "retract": "-", "doubt": "?"}[draft.operation]
-    since = f", since {draft.valid_from:%Y-%m-%d}" if draft.valid_from else ""
-    slot = draft.slot if draft.subject == "user" else f"{draft.slot} of {draft.subject}"
-    value = draft.value or "(all)"
+    since = ""
+    if draft.valid_from:
+        day = f"{draft.valid_from:%Y-%m-%d}"
+        since = t(f", since {day}", f"，自 {day}")
+    slot = draft.slot
+    if draft.subject != "user":
+        slot = t(f"{slot} of {draft.subject}", f"{draft.subject} 的 {slot}")
+    value = draft.value or t("(all)", "（全部）")
     return f"{sign} {slot} = {value}  [{draft.confidence:.2f} {draft.pattern}{since}]"

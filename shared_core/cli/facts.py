@@ -7,12 +7,14 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from shared_core.cli import app as cli
+from shared_core.cli.app import both
+from shared_core.cli.layout import Grid
 from shared_core.core.domain import JsonValue, Scope
 from shared_core.core.ids import chosen_id, short_id, whole_id
+from shared_core.core.locale import t
 from shared_core.errors import NotFound
 from shared_core.nlp.uncertainty import uncertain
 
@@ -21,21 +23,46 @@ if TYPE_CHECKING:
     from shared_core.ports.runs import Fact, FactReason
 
 Key = Annotated[
-    str, typer.Argument(help="Key of the fact, or the beginning or the end of the key.")
+    str,
+    typer.Argument(
+        metavar="KEY",
+        help=both(
+            "Key of the fact, or the beginning or the end of the key.",
+            "事实的键，或键的开头或结尾。",
+        ),
+    ),
 ]
 PART_OF_ID = re.compile(r"[0-9a-fA-F-]+")
 
 
 @cli.app.command()
+@cli.chinese("按槽位列出用户的事实，以及从何时起成立。")
 def facts(
     app_name: cli.App,
     user: cli.User,
-    slot: Annotated[str, typer.Argument(help="Only this slot, e.g. employer or 公司.")] = "",
+    slot: Annotated[
+        str,
+        typer.Argument(
+            metavar="SLOT",
+            help=both(
+                "Only this slot, e.g. employer or 公司.", "只列这个槽位，如 公司 或 employer。"
+            ),
+        ),
+    ] = "",
     uri: cli.Uri = None,
     schema: cli.Schema = None,
-    history: Annotated[bool, typer.Option("--history", help="Include facts that ended.")] = False,
+    history: Annotated[
+        bool,
+        typer.Option("--history", help=both("Include facts that ended.", "包含已经结束的事实。")),
+    ] = False,
     why: Annotated[
-        bool, typer.Option("--why", help="Show the turns and rules behind each fact.")
+        bool,
+        typer.Option(
+            "--why",
+            help=both(
+                "Show the turns and rules behind each fact.", "显示每个事实所依据的对话和规则。"
+            ),
+        ),
     ] = False,
     as_of: cli.AsOfDate = None,
     known: cli.KnownDate = None,
@@ -54,31 +81,59 @@ def facts(
     elif found and why:
         cli.print_all(why_lines(found))
     elif found:
-        cli.console().print(facts_table(found))
+        cli.print_all([facts_table(found)])
     else:
-        in_slot = f" in the slot {slot!r}" if slot else ""
-        typer.echo(f"No facts are stored for {user} in {app_name}{in_slot}.")
+        in_slot = t(f" in the slot {slot!r}", f"（槽位 {slot!r}）") if slot else ""
+        cli.say(
+            t(
+                f"No facts are stored for {user} in {app_name}{in_slot}.",
+                f"应用 {app_name} 的用户 {user} 没有事实{in_slot}。",
+            )
+        )
 
 
 @cli.app.command()
+@cli.chinese("直接写入一个事实：槽位与值。它取代该槽位现有的值。")
 def state(
     app_name: cli.App,
     user: cli.User,
-    slot: Annotated[str, typer.Argument(help="Slot: employer, 公司, or a name of your own.")],
-    value: Annotated[str, typer.Argument(help="Value of the slot, e.g. Zenith.")],
+    slot: Annotated[
+        str,
+        typer.Argument(
+            metavar="SLOT",
+            help=both(
+                "Slot: employer, 公司, or a name of your own.",
+                "槽位：公司、employer 或自定的名称。",
+            ),
+        ),
+    ],
+    value: Annotated[
+        str,
+        typer.Argument(
+            metavar="VALUE", help=both("Value of the slot, e.g. Zenith.", "槽位的值，如 星河科技。")
+        ),
+    ],
     subject: Annotated[
-        str | None, typer.Option(help="Person the fact is about.", show_default="the user")
+        str | None,
+        typer.Option(
+            help=both("Person the fact is about.", "事实所说的人。"),
+            show_default=both("the user", "用户本人"),
+        ),
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option(metavar="DATE", help="Date from which it holds.", show_default="now"),
+        typer.Option(
+            metavar="DATE",
+            help=both("Date from which it holds.", "从哪天起成立。"),
+            show_default=both("now", "现在"),
+        ),
     ] = None,
     uri: cli.Uri = None,
     schema: cli.Schema = None,
     embedder: cli.Embedder = None,
     as_json: cli.AsJson = False,
 ) -> None:
-    """Store a fact as slot and value. It supersedes the current value of the slot."""
+    """Store a fact as slot and value; it supersedes the slot's value."""
     begins = cli.date_option(since, "--since")
     fact = cli.with_memory(
         cli.open_memory(uri, schema=schema, embedder=embedder, worker=False),
@@ -90,12 +145,18 @@ def state(
 
 
 @cli.app.command()
+@cli.chinese("撤回一个事实：从此不再成立，但仍留在历史中。")
 def retract(
     app_name: cli.App,
     user: cli.User,
     key: Key,
     at: Annotated[
-        str | None, typer.Option(metavar="DATE", help="Date when it ends.", show_default="now")
+        str | None,
+        typer.Option(
+            metavar="DATE",
+            help=both("Date when it ends.", "结束的日期。"),
+            show_default=both("now", "现在"),
+        ),
     ] = None,
     uri: cli.Uri = None,
     schema: cli.Schema = None,
@@ -113,6 +174,7 @@ def retract(
 
 
 @cli.app.command()
+@cli.chinese("取消撤回，使事实重新成立。")
 def restore(
     app_name: cli.App, user: cli.User, key: Key, uri: cli.Uri = None, schema: cli.Schema = None,
     as_json: cli.AsJson = False,
@@ -155,10 +217,14 @@ def _show(fact: Fact, as_json: bool) -> None:
 
 
 def _line(fact: Fact) -> Text:
-    until = f", until {fact.valid_until:%Y-%m-%d %H:%M} UTC" if fact.valid_until else ""
-    since = f"since {fact.valid_from:%Y-%m-%d %H:%M} UTC{until}"
+    begin = f"{fact.valid_from:%Y-%m-%d %H:%M} UTC"
     statement = uncertain(fact.statement) if fact.is_doubtful else fact.statement
-    return Text(f"{statement} ({since}; key {fact.key})")
+    if fact.valid_until:
+        end = f"{fact.valid_until:%Y-%m-%d %H:%M} UTC"
+        span = t(f"since {begin}, until {end}", f"自 {begin} 至 {end}")
+    else:
+        span = t(f"since {begin}", f"自 {begin}")
+    return Text(t(f"{statement} ({span}; key {fact.key})", f"{statement}（{span}；键 {fact.key}）"))
 
 
 def facts_json(found: Sequence[Fact]) -> list[JsonValue]:
@@ -173,7 +239,8 @@ def why_lines(found: Sequence[Fact]) -> Iterator[Text]:
         if fact.why is None:
             continue
         reasons = (
-            ("stated", fact.why.stated), ("doubted", fact.why.doubted), ("ended", fact.why.ended),
+            (t("stated", "提出"), fact.why.stated), (t("doubted", "存疑"), fact.why.doubted),
+            (t("ended", "结束"), fact.why.ended),
         )  # fmt: skip
         for verb, reason in reasons:
             if reason is not None:
@@ -182,13 +249,16 @@ def why_lines(found: Sequence[Fact]) -> Iterator[Text]:
 
 def _reason(verb: str, reason: FactReason) -> Text:
     by = [reason.extractor, reason.pattern]
-    by += [f"run {short_id(str(reason.run_id))}"] if reason.run_id else []
-    by += [f"fact {short_id(reason.fact_key)}"] if reason.fact_key else []
-    text = Text(f"   {verb} by {_joined(by) or 'an unknown run'}", style="dim")
+    by += [f"{t('run', '运行')} {short_id(str(reason.run_id))}"] if reason.run_id else []
+    by += [f"{t('fact', '事实')} {short_id(reason.fact_key)}"] if reason.fact_key else []
+    who = _joined(by) or t("an unknown run", "未知的运行")
+    text = Text(t(f"   {verb} by {who}", f"   {verb}：{who}"), style="dim")
     for turn in reason.turns:
-        said = f"“{turn.text}”" if turn.text is not None else "a turn that was forgotten"
+        gone = t("a turn that was forgotten", "已遗忘的一条对话")
+        said = f"“{turn.text}”" if turn.text is not None else gone
         when = f"{turn.said_at:%Y-%m-%d %H:%M} UTC" if turn.said_at else ""
-        about = [when, turn.author, f"session {turn.thread_id}", f"event {turn.event_id}"]
+        session, event = t("session", "会话"), t("event", "事件")
+        about = [when, turn.author, f"{session} {turn.thread_id}", f"{event} {turn.event_id}"]
         text.append(f"\n     {said}", style="not dim").append(f"\n     {_joined(about)}")
     return text
 
@@ -197,7 +267,7 @@ def _joined(parts: Sequence[str | None]) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def facts_table(found: Sequence[Fact]) -> Table:
+def facts_table(found: Sequence[Fact]) -> Grid:
     """Return facts as a table with the ends of their keys. Facts that ended are dimmed."""
     rows = [
         (
@@ -210,4 +280,11 @@ def facts_table(found: Sequence[Fact]) -> Table:
         for fact in found
     ]
     ended = [fact.valid_until is not None for fact in found]
-    return cli.word_table(("key", "slot", "value", "since", "until"), rows, dim=ended)
+    names = (
+        t("key", "键"),
+        t("slot", "槽位"),
+        t("value", "值"),
+        t("since", "自"),
+        t("until", "至"),
+    )
+    return Grid(names=names, rows=rows, dim=ended)

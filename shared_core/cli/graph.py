@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from shared_core.cli import app as cli
+from shared_core.cli.app import both
+from shared_core.cli.layout import Grid
 from shared_core.core.domain import JsonValue, Scope
 from shared_core.core.ids import short_id
+from shared_core.core.locale import t
 
 if TYPE_CHECKING:
     from shared_core.engine import MemoryEngine
@@ -18,24 +20,59 @@ if TYPE_CHECKING:
 
 
 @cli.app.command()
+@cli.chinese(
+    """显示某个实体周围的知识图谱。
+
+    近的关系在前，同样近的以新的在前。
+    """
+)
 def graph(
     app_name: cli.App,
     user: cli.User,
-    entity: Annotated[str, typer.Argument(help="Name of an entity, e.g. user, Mia or 米娅.")],
+    entity: Annotated[
+        str,
+        typer.Argument(
+            metavar="ENTITY",
+            help=both(
+                "Name of an entity, e.g. user, Mia or 米娅.", "实体的名称，如 user、米娅 或 Mia。"
+            ),
+        ),
+    ],
     uri: cli.Uri = None,
     schema: cli.Schema = None,
-    depth: Annotated[int, typer.Option(help="Maximum distance in edges, 1 to 3.")] = 2,
-    limit: Annotated[int, typer.Option(help="Maximum number of edges, 1 to 500.")] = 50,
+    depth: Annotated[
+        int, typer.Option(help=both("Maximum distance in edges, 1 to 3.", "最多几层关系，1 到 3。"))
+    ] = 2,
+    limit: Annotated[
+        int,
+        typer.Option(help=both("Maximum number of edges, 1 to 500.", "最多几条关系，1 到 500。")),
+    ] = 50,
     history: Annotated[
-        bool, typer.Option("--history", help="List all edges of the entity, ended ones too.")
+        bool,
+        typer.Option(
+            "--history",
+            help=both(
+                "List all edges of the entity, ended ones too.",
+                "列出实体的所有关系，包括已结束的。",
+            ),
+        ),
     ] = False,
     valid: Annotated[
-        str | None, typer.Option(metavar="DATE", help="Show what was true then, in ISO 8601.")
+        str | None,
+        typer.Option(
+            metavar="DATE",
+            help=both(
+                "Show what was true then, e.g. 2024-05-01.", "显示当时成立的内容，如 2024-05-01。"
+            ),
+        ),
     ] = None,
     known: cli.KnownDate = None,
     as_json: cli.AsJson = False,
 ) -> None:
-    """Show the knowledge graph around an entity, nearest and newest edges first."""
+    """Show the knowledge graph around an entity.
+
+    The nearest edges come first, and of those the newest.
+    """
     as_of = cli.as_of_options(valid, known, "--valid")
 
     async def read(memory: MemoryEngine) -> tuple[Sequence[Edge], bool]:
@@ -51,11 +88,16 @@ def graph(
     if as_json:
         cli.print_json(edges_json(found), indent=2)
     elif found:
-        cli.console().print(edges_table(found, history=history))
+        cli.print_all([edges_table(found, history=history)])
         if more:
-            typer.echo(f"There are more edges: --limit {limit} was reached.")
+            cli.say(
+                t(
+                    f"There are more edges: --limit {limit} was reached.",
+                    f"还有更多关系：已达到 --limit {limit}。",
+                )
+            )
     else:
-        typer.echo(f"Nothing is known of {entity!r}.")
+        cli.say(t(f"Nothing is known of {entity!r}.", f"没有关于 {entity!r} 的内容。"))
 
 
 def edges_json(edges: Sequence[Edge]) -> list[JsonValue]:
@@ -80,10 +122,13 @@ def edges_json(edges: Sequence[Edge]) -> list[JsonValue]:
     ]
 
 
-def edges_table(edges: Sequence[Edge], *, history: bool) -> Table:
+def edges_table(edges: Sequence[Edge], *, history: bool) -> Grid:
     """Return edges as a table. A history shows the ends of ids and dims edges that ended."""
-    first = "edge" if history else "hops"
-    names = (first, "subject", "relation", "object", "since", "until", "from")
+    first = t("edge", "边") if history else t("hops", "层")
+    names = (
+        first, t("subject", "主体"), t("relation", "关系"), t("object", "客体"), t("since", "自"),
+        t("until", "至"), t("from", "来源"),
+    )  # fmt: skip
     rows = [
         (
             short_id(edge.edge_id) if history else str(edge.hops),
@@ -96,4 +141,4 @@ def edges_table(edges: Sequence[Edge], *, history: bool) -> Table:
         )
         for edge in edges
     ]
-    return cli.word_table(names, rows, dim=[not edge.current for edge in edges])
+    return Grid(names=names, rows=rows, dim=[not edge.current for edge in edges])

@@ -33,8 +33,9 @@ from shared_core.cli import (  # noqa: F401 # each registers its commands
     ui,
     work,
 )
-from shared_core.cli.app import app
+from shared_core.cli.app import app, both
 from shared_core.cli.help import arrange_help
+from shared_core.core.locale import speaking, t
 
 if TYPE_CHECKING:
     from shared_core.engine import MemoryEngine
@@ -65,40 +66,75 @@ def _show_version(requested: bool) -> None:
 
 
 @app.callback()
+@cli.chinese("AI 智能体的长期记忆，Google ADK 与 LangGraph 共用。")
 def main(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+        typer.Option(
+            "--version",
+            callback=_show_version,
+            is_eager=True,
+            help=both("Show the version.", "显示版本号。"),
+        ),
     ] = False,
 ) -> None:
     """Long-term memory for AI agents, shared by Google ADK and LangGraph."""
 
 
 @app.command()
+@cli.chinese(
+    """现场演示：通过 ADK 学习两段对话，再通过 LangGraph 和 ADK 提问。
+
+    在临时文件夹中运行，结束后删除；使用 --keep 或 --uri 时写入您自己的记忆。
+    """
+)
 def demo(
     language: Annotated[
-        DemoLanguage, typer.Option(help="Language of the conversations.")
+        DemoLanguage,
+        typer.Option(
+            help=both(
+                "Language of the conversations: en, zh or both.",
+                "对话的语言：en、zh 或 both（两者）。",
+            )
+        ),
     ] = DemoLanguage.BOTH,
     uri: cli.Uri = None,
     schema: cli.Schema = None,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Write to your own memory, and leave the data there.")
+        bool,
+        typer.Option(
+            "--keep",
+            help=both(
+                "Write to your own memory, and leave the data there.",
+                "写入您自己的记忆，并保留数据。",
+            ),
+        ),
     ] = False,
     engine: Annotated[
-        DemoEngine, typer.Option(help="Engine of the database in the temporary folder.")
+        DemoEngine,
+        typer.Option(
+            help=both(
+                "Engine of the database in the temporary folder: postgres or seekdb.",
+                "临时文件夹中数据库的引擎：postgres 或 seekdb。",
+            )
+        ),
     ] = DemoEngine.POSTGRES,
     as_json: cli.AsJson = False,
 ) -> None:
-    """Learn two conversations through ADK and ask about them through LangGraph and ADK.
+    """See it work: learn two conversations, then ask about them.
 
-    Runs in a temporary folder that is removed at the end; with --keep or --uri in your own memory.
+    They are learned through ADK, and asked about through LangGraph and ADK. Runs in a temporary
+    folder that is removed at the end; with --keep or --uri in your own memory.
     """
     from shared_core.cli.demo.script import LANGUAGES
     from shared_core.cli.demo.tour import Tour
 
     if engine is not DemoEngine.POSTGRES and (uri or keep):
         raise cli.Malformed(
-            "--engine is for the temporary folder: give the engine in --uri instead"
+            t(
+                "--engine is for the temporary folder: give the engine in --uri instead",
+                "--engine 只用于临时文件夹：请改在 --uri 中指明引擎",
+            )
         )
     chosen = [one for one in LANGUAGES if language in (one, DemoLanguage.BOTH)]
     tour = Tour(languages=chosen, uri=uri, schema=schema, keep=keep, engine=engine.value)
@@ -108,57 +144,80 @@ def demo(
 
 
 @app.command()
+@cli.chinese(
+    """检查记忆和数据库，并说明如何解决每个问题。
+
+    有问题时退出码为 1。
+    """
+)
 def doctor(
     uri: cli.Uri = None,
     schema: cli.Schema = None,
     embedder: cli.Embedder = None,
     start: Annotated[
-        bool, typer.Option("--start", help="First create what does not exist yet.")
+        bool,
+        typer.Option(
+            "--start", help=both("First create what does not exist yet.", "先创建还不存在的内容。")
+        ),
     ] = False,
     as_json: cli.AsJson = False,
 ) -> None:
-    """Check the memory and its database, and tell how to fix each problem.
+    """Check the memory and its database, and tell how to fix problems.
 
     Exit code 1 if there is a problem.
     """
-    from shared_core.cli.doctor import examine
+    from shared_core.cli.doctor import check_name, examine
 
-    findings = examine(uri, schema=schema, embedder=embedder, start=start)
+    with speaking("en" if as_json else None):
+        findings = examine(uri, schema=schema, embedder=embedder, start=start)
     well = all(finding.status != "problem" for finding in findings)
     if as_json:
         found = [dataclasses.asdict(finding) for finding in findings]
         cli.print_json({"ok": well, "findings": found}, indent=2)
     else:
-        table = cli.plain_table("", "check", "found, and what to do")
+        rows = []
         for finding in findings:
             mark, style = MARKS[finding.status]
             text = Text(finding.found)
             if finding.advice:
                 text.append(f"\n→ {finding.advice}", style=style)
-            table.add_row(Text(mark, style=style), finding.check, text)
-        cli.print_all(
-            [table, Text("All is well." if well else "There are problems: see the ✗ lines.")]
-        )
+            rows.append((Text(mark, style=style), check_name(finding.check), text))
+        names = ("", t("check", "检查"), t("found, and what to do", "结果与办法"))
+        verdict = t("All is well.", "一切正常。")
+        if not well:
+            verdict = t("There are problems: see the ✗ lines.", "有问题：见标 ✗ 的行。")
+        cli.print_all([cli.Grid(names=names, rows=rows), verdict])
     raise typer.Exit(0 if well else 1)
 
 
 @app.command()
+@cli.chinese("把数据库升级到本版本的结构。首次使用时会自动升级。")
 def migrate(
     uri: cli.Uri = None,
     schema: cli.Schema = None,
     distribute: Annotated[
-        bool, typer.Option("--distribute", help="Then spread the tables over the nodes of Citus.")
+        bool,
+        typer.Option(
+            "--distribute",
+            help=both(
+                "Then spread the tables over the nodes of Citus.",
+                "然后把数据表分布到 Citus 的节点上。",
+            ),
+        ),
     ] = False,
     backup_role: Annotated[
         str | None,
         typer.Option(
             metavar="ROLE",
-            help="Then let this role read all rows, for pg_dump --enable-row-security.",
+            help=both(
+                "Then let this role read all rows, for pg_dump --enable-row-security.",
+                "然后允许这个角色读取所有行，用于 pg_dump --enable-row-security。",
+            ),
         ),
     ] = None,
     as_json: cli.AsJson = False,
 ) -> None:
-    """Upgrade the database to the schema of this version. The first use does the same."""
+    """Upgrade the database to this version; the first use does the same."""
 
     async def run(memory: MemoryEngine) -> dict[str, Any]:
         report = await memory.report()
@@ -180,17 +239,26 @@ def migrate(
     if as_json:
         cli.print_json(found)
         return
-    vectors = "pgvector" if "PostgreSQL" in found["engine"] else "vectors"
+    vectors = "pgvector" if "PostgreSQL" in found["engine"] else t("vectors", "向量")
     server = f"{found['engine']} {found['server_version']}, {vectors} {found['extension_version']}"
-    line = (
-        f"Schema {found['schema']!r} is at version {found['schema_version']}: {server}, role"
-        f" {found['role']}, in {found['location']}"
-    )
-    lines = [Text(line)]
+    name, version, where = found["schema"], found["schema_version"], found["location"]
+    lines = [
+        t(
+            f"Schema {name!r} is at version {version}: {server}, role {found['role']}, in {where}",
+            f"模式 {name!r} 是第 {version} 版：{server}，角色 {found['role']}，位于 {where}",
+        )
+    ]
     for table in found.get("tables", ()):
-        lines.append(Text(f"{table['table']}: {table['place']}{', moved' * table['moved']}"))
+        moved = t(", moved", "，已移动") if table["moved"] else ""
+        lines.append(f"{table['table']}: {table['place']}{moved}")
     if backup_role is not None:
-        lines.append(Text(f"Role {backup_role!r} may read {found['tables_for_backup']} tables."))
+        count = found["tables_for_backup"]
+        lines.append(
+            t(
+                f"Role {backup_role!r} may read {count} tables.",
+                f"角色 {backup_role!r} 可以读取 {count} 个数据表。",
+            )
+        )
     cli.print_all(lines)
 
 

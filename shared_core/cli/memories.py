@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
-from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from shared_core.cli import app as cli
+from shared_core.cli.app import both
+from shared_core.cli.layout import Grid, Piece
 from shared_core.core.domain import SCORE_PARTS, Hit, MemoryKind, Scope
+from shared_core.core.locale import t
 from shared_core.core.validation import zone_of
 from shared_core.errors import InvalidInput
 from shared_core.nlp.uncertainty import shown_text
@@ -26,15 +27,20 @@ if TYPE_CHECKING:
 
 BAR = 40
 """Columns of the longest bar of a timeline."""
+BESIDE_BAR = 32
+"""Columns of a timeline that its bars leave free."""
 MAX_CHARACTERS = 160
 """Characters of a text that the table of a context window shows."""
 
 
 @cli.app.command()
+@cli.chinese("把一段文字存为用户的记忆，并打印它的键。")
 def remember(
     app_name: cli.App,
     user: cli.User,
-    text: Annotated[str, typer.Argument(help="Text to remember.")],
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help=both("Text to remember.", "要记住的文字。"))
+    ],
     uri: cli.Uri = None,
     schema: cli.Schema = None,
     embedder: cli.Embedder = None,
@@ -49,23 +55,44 @@ def remember(
 
 
 @cli.app.command()
+@cli.chinese("按问题查找用户的记忆，最相关的在前。")
 def recall(
     app_name: cli.App,
     user: cli.User,
-    query: Annotated[str, typer.Argument(help="Question or search words.")],
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of memories.")] = 5,
+    query: Annotated[
+        str,
+        typer.Argument(metavar="QUERY", help=both("Question or search words.", "问题或关键词。")),
+    ],
+    limit: Annotated[
+        int, typer.Option(min=1, help=both("Maximum number of memories.", "最多返回几条记忆。"))
+    ] = 5,
     as_of: cli.AsOfDate = None,
     known: cli.KnownDate = None,
     uri: cli.Uri = None,
     schema: cli.Schema = None,
     embedder: cli.Embedder = None,
     ranking: Annotated[
-        str, typer.Option(help="linear, fusion, rrf, vector, bm25 or three_factor.")
+        str,
+        typer.Option(
+            help=both(
+                "linear, fusion, rrf, vector, bm25 or three_factor.",
+                "排序方式：linear、fusion、rrf、vector、bm25 或 three_factor。",
+            )
+        ),
     ] = "linear",
     explain: Annotated[
-        bool, typer.Option("--explain", help="Print a table with every part of each score.")
+        bool,
+        typer.Option(
+            "--explain",
+            help=both("Print a table with every part of each score.", "用表格列出每项得分的构成。"),
+        ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one line per hit.")] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json", help=both("Print JSON, one line per hit.", "以 JSON 输出，每条一行。")
+        ),
+    ] = False,
 ) -> None:
     """Find the memories of a user that answer a question, best first."""
     if not query.strip():
@@ -82,39 +109,89 @@ def recall(
         for hit in found:
             cli.print_json(hit.to_dict())
     elif not found:
-        typer.echo(f"No memories of {user} in {app_name} match the query.")
-    elif explain:
-        cli.print_all(_explained_hits(found), width=cli.WIDE)
+        cli.say(
+            t(
+                f"No memories of {user} in {app_name} match the query.",
+                f"应用 {app_name} 的用户 {user} 没有相关的记忆。",
+            )
+        )
     else:
-        cli.print_all(_hit_lines(found))
+        cli.print_all(_explained_hits(found) if explain else _hit_lines(found))
 
 
 @cli.app.command()
+@cli.chinese("列出用户在一段时间内的记忆。")
 def timeline(
     app_name: cli.App,
     user: cli.User,
     when: Annotated[
         str | None,
-        typer.Argument(help='Period, e.g. "last Tuesday" or 上周二.', show_default="all of time"),
+        typer.Argument(
+            metavar="WHEN",
+            help=both('Period, e.g. "last Tuesday" or 上周二.', "时间段，如 上周二 或 2024年5月。"),
+            show_default=both("all of time", "全部时间"),
+        ),
     ] = None,
-    begin: Annotated[str | None, typer.Option(help="Start of the period, instead of WHEN.")] = None,
-    end: Annotated[str | None, typer.Option(help="End of the period, that day included.")] = None,
+    begin: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DATE",
+            help=both("Start of the period, instead of WHEN.", "时间段的开始，用来代替 WHEN。"),
+        ),
+    ] = None,
+    end: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DATE",
+            help=both("End of the period, that day included.", "时间段的结束，包含当天。"),
+        ),
+    ] = None,
     query: Annotated[
-        str | None, typer.Option(help="Order by relevance to this query instead of by time.")
+        str | None,
+        typer.Option(
+            help=both(
+                "Order by relevance to this query instead of by time.",
+                "按与此问题的相关程度排序，而不按时间。",
+            )
+        ),
     ] = None,
     kind: Annotated[
         list[str] | None,
-        typer.Option(help="Only episodic, semantic, summary, reflection or item; repeatable."),
+        typer.Option(
+            help=both(
+                "Only episodic, semantic, summary, reflection or item; repeatable.",
+                "只列 episodic、semantic、summary、reflection 或 item；可重复。",
+            )
+        ),
     ] = None,
     by: Annotated[
-        str | None, typer.Option(help="Also count by hour, day, week, month or year.")
+        str | None,
+        typer.Option(
+            metavar="UNIT",
+            help=both(
+                "Also count by hour, day, week, month or year.",
+                "同时按 hour、day、week、month 或 year 计数。",
+            ),
+        ),
     ] = None,
-    order: Annotated[str, typer.Option(help="newest or oldest first.")] = "newest",
-    limit: Annotated[int, typer.Option(min=0, help="Maximum number of memories.")] = 20,
-    offset: Annotated[int, typer.Option(min=0, help="Number of memories to skip.")] = 0,
+    order: Annotated[
+        str,
+        typer.Option(
+            help=both("newest or oldest first.", "newest（新的在前）或 oldest（旧的在前）。")
+        ),
+    ] = "newest",
+    limit: Annotated[
+        int, typer.Option(min=0, help=both("Maximum number of memories.", "最多返回几条记忆。"))
+    ] = 20,
+    offset: Annotated[
+        int, typer.Option(min=0, help=both("Number of memories to skip.", "跳过几条记忆。"))
+    ] = 0,
     zone: Annotated[
         str | None,
-        typer.Option(help="Time zone, e.g. Asia/Shanghai.", show_default="this machine's"),
+        typer.Option(
+            help=both("Time zone, e.g. Asia/Shanghai.", "时区，如 Asia/Shanghai。"),
+            show_default=both("this machine's", "本机时区"),
+        ),
     ] = None,
     uri: cli.Uri = None,
     schema: cli.Schema = None,
@@ -138,28 +215,69 @@ def timeline(
 
 
 @cli.app.command()
+@cli.chinese("打印模型在回答之前读到的提示词，不超过 token 预算。")
 def context(
     app_name: cli.App,
     user: cli.User,
-    thread: Annotated[str, typer.Argument(help="Thread that is answered, ADK's session id.")],
-    query: Annotated[str, typer.Argument(help="Message of the user; may be empty.")] = "",
+    thread: Annotated[
+        str,
+        typer.Argument(
+            metavar="THREAD",
+            help=both(
+                "Thread that is answered, ADK's session id.",
+                "要回答的会话线程，即 ADK 的 session id。",
+            ),
+        ),
+    ],
+    query: Annotated[
+        str,
+        typer.Argument(
+            metavar="QUERY",
+            help=both("Message of the user; may be empty.", "用户的消息，可以为空。"),
+        ),
+    ] = "",
     system: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="File with the system prompt.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help=both("File with the system prompt.", "存放系统提示词的文件。"),
+        ),
     ] = None,
-    max_tokens: Annotated[int, typer.Option(help="Token budget, system prompt included.")] = 8000,
+    max_tokens: Annotated[
+        int,
+        typer.Option(
+            metavar="TOKENS",
+            help=both("Token budget, system prompt included.", "token 预算，包含系统提示词。"),
+        ),
+    ] = 8000,
     cut: Annotated[
         bool,
-        typer.Option("--cut", help="Shorten a memory that does not fit to its first sentences."),
+        typer.Option(
+            "--cut",
+            help=both(
+                "Shorten a memory that does not fit to its first sentences.",
+                "放不下的记忆只保留开头几句。",
+            ),
+        ),
     ] = False,
     uri: cli.Uri = None,
     schema: cli.Schema = None,
     embedder: cli.Embedder = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Print each line's cost, score, source and reason.")
+        bool,
+        typer.Option(
+            "--explain",
+            help=both(
+                "Print each line's cost, score, source and reason.",
+                "列出每行的 token 数、得分、来源和理由。",
+            ),
+        ),
     ] = False,
     as_json: cli.AsJson = False,
 ) -> None:
-    """Print the prompt that a model reads before it answers, within a token budget."""
+    """Print the prompt that a model reads, within a token budget."""
     from shared_core.context.assembler import ContextAssembler
 
     assembler = ContextAssembler(max_tokens, cut=cut)
@@ -173,9 +291,9 @@ def context(
     if as_json:
         cli.print_json(window.to_dict())
     elif explain:
-        cli.print_all(_explained_window(window), width=cli.WIDE)
+        cli.print_all(_explained_window(window))
     else:
-        typer.echo(window.to_prompt())
+        cli.say(window.to_prompt())
 
 
 def _hit_lines(hits: Sequence[Hit]) -> Iterator[Text]:
@@ -184,12 +302,13 @@ def _hit_lines(hits: Sequence[Hit]) -> Iterator[Text]:
         parts = hit.parts
         raw = f"BM25 {parts['bm25']:.2f}"
         if "similarity" in parts:
-            raw = f"cosine {parts['similarity']:.2f}, {raw}"
+            raw = f"{t('cosine', '余弦')} {parts['similarity']:.2f}, {raw}"
         text = Text(f"{position}. {shown_text(hit.memory)}\n", style="bold")
         summed = " ".join(_score_parts(parts))
-        text.append(f"   score {hit.score:.2f} = {summed} ({raw})\n", style="not bold")
+        score = t("score", "得分")
+        text.append(f"   {score} {hit.score:.2f} = {summed} ({raw})\n", style="not bold")
         text.append(f"   {_hit_source(hit)}\n", style="not bold")
-        text.append(f"   key {hit.memory.key}", style="not bold dim")
+        text.append(f"   {t('key', '键')} {hit.memory.key}", style="not bold dim")
         yield text
 
 
@@ -197,76 +316,87 @@ def _score_parts(parts: Mapping[str, float]) -> list[str]:
     return [f"{parts[name]:+.2f} {name}" for name in SCORE_PARTS if parts.get(name)]
 
 
-def _explained_hits(found: RecallResult) -> Iterator[RenderableType]:
+def _explained_hits(found: RecallResult) -> Iterator[Piece]:
     """Yield a table with one row per hit and one column per part of the score."""
     names = [name for name in SCORE_PARTS if any(hit.parts.get(name) for hit in found)]
-    table = cli.plain_table("", padding=(0, 1, 0, 0), expand=True)
-    table.add_column("memory", overflow="fold", ratio=3, min_width=12)
-    for name in ("score", *names, "cosine"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("words", overflow="fold", ratio=1, min_width=6)
+    rows: list[tuple[str | Text, ...]] = []
     for position, hit in enumerate(found, start=1):
         cosine = hit.parts.get("similarity")
-        table.add_row(
-            f"{position}",
-            Text(shown_text(hit.memory)).append(f"\n{_hit_source(hit)}", style="dim"),
-            f"{hit.score:.2f}",
-            *(f"{hit.parts.get(name, 0):+.2f}" for name in names),
-            "" if cosine is None else f"{cosine:.2f}",
-            Text(", ".join(hit.matched)),
+        rows.append(
+            (
+                f"{position}",
+                Text(shown_text(hit.memory)).append(f"\n{_hit_source(hit)}", style="dim"),
+                f"{hit.score:.2f}",
+                *(f"{hit.parts.get(name, 0):+.2f}" for name in names),
+                "" if cosine is None else f"{cosine:.2f}",
+                Text(", ".join(hit.matched)),
+            )
         )
-    yield table
+    heads = ("", t("memory", "记忆"), t("score", "得分"), *names, t("cosine", "余弦"))
+    numbers = frozenset(range(2, len(heads)))
+    yield Grid(names=(*heads, t("words", "词")), rows=rows, right=numbers)
     if found.degraded:
-        yield Text("The embedder is down: these memories match by words alone.", style="yellow")
+        yield Text(
+            t(
+                "The embedder is down: these memories match by words alone.",
+                "嵌入模型不可用：这些记忆只按词语匹配。",
+            ),
+            style="yellow",
+        )
 
 
 def _hit_source(hit: Hit) -> str:
     memory = hit.memory
     source = [memory.kind, memory.author, f"{memory.occurred_at:%Y-%m-%d %H:%M} UTC"]
     if memory.thread_id:
-        source.append(f"session {memory.thread_id}")
+        source.append(_session(memory.thread_id))
     if memory.source_event_ids and memory.kind != "summary":
-        source.append(f"event {', '.join(memory.source_event_ids)}")
+        source.append(f"{t('event', '事件')} {', '.join(memory.source_event_ids)}")
     return _joined(source)
+
+
+def _session(thread_id: str) -> str:
+    return f"{t('session', '会话')} {thread_id}"
 
 
 def _joined(source: Sequence[str | None]) -> str:
     return " · ".join(part for part in source if part)
 
 
-def _timeline_lines(found: TimeSlice, zone: tzinfo | None) -> Iterator[RenderableType]:
+def _timeline_lines(found: TimeSlice, zone: tzinfo | None) -> Iterator[Piece]:
     """Yield the period, a bar for each counted part of it, and each memory.
 
     zone: time zone of what is printed; None for this machine's.
     """
-    begin = _local(found.begin, zone, "the beginning")
-    end = _local(found.end, zone, "now and after")
-    yield Text(f"{begin} to {end} ({_zone_name(found, zone)})")
+    begin = _local(found.begin, zone, t("the beginning", "最早"))
+    end = _local(found.end, zone, t("now and after", "现在及以后"))
+    name = _zone_name(found, zone)
+    yield Text(t(f"{begin} to {end} ({name})", f"{begin} 至 {end}（{name}）"))
     if found.buckets:
         yield _bars(found, zone)
     scores = {hit.memory.memory_id: hit.score for hit in found.hits}
     for memory in found.memories:
         source = [_local(memory.occurred_at, zone), memory.kind, memory.author]
         if memory.thread_id:
-            source.append(f"session {memory.thread_id}")
+            source.append(_session(memory.thread_id))
         if memory.memory_id in scores:
-            source.append(f"score {scores[memory.memory_id]:.2f}")
+            source.append(f"{t('score', '得分')} {scores[memory.memory_id]:.2f}")
         yield Text(_joined(source), style="dim").append(
             f"\n  {shown_text(memory)}", style="not dim"
         )
     if not found.memories:
-        yield Text("No memories are stored from that period.")
+        yield t("No memories are stored from that period.", "这段时间没有记忆。")
 
 
-def _bars(found: TimeSlice, zone: tzinfo | None) -> Table:
-    table = cli.plain_table("from")
-    table.add_column("memories", justify="right")
-    table.add_column("")
+def _bars(found: TimeSlice, zone: tzinfo | None) -> Grid:
     most = max(one.count for one in found.buckets) or 1
-    for one in found.buckets:
-        bar = "█" * -(-BAR * one.count // most)
-        table.add_row(_local(one.begin, zone), f"{one.count:,}", bar)
-    return table
+    longest = max(min(BAR, cli.console().width - BESIDE_BAR), 1)
+    rows = [
+        (_local(one.begin, zone), f"{one.count:,}", "█" * -(-longest * one.count // most))
+        for one in found.buckets
+    ]
+    names = (t("from", "起始"), t("memories", "记忆数"), "")
+    return Grid(names=names, rows=rows, right=frozenset({1}))
 
 
 def _local(moment: datetime | None, zone: tzinfo | None, missing: str = "") -> str:
@@ -277,30 +407,28 @@ def _zone_name(found: TimeSlice, zone: tzinfo | None) -> str:
     if zone is not None:
         return str(zone)
     then = (found.begin or found.end or datetime.now().astimezone()).astimezone()
-    return f"{then.tzname()}, this machine's time"
+    return t(f"{then.tzname()}, this machine's time", f"{then.tzname()}，本机时间")
 
 
-def _explained_window(window: ContextWindow) -> Iterator[RenderableType]:
+def _explained_window(window: ContextWindow) -> Iterator[Piece]:
     """Yield a table of the window's lines, one of the dropped lines, and the token count."""
     yield _window_table([(item, "") for item in window.items])
     if window.dropped:
-        yield Text("left out", style="bold")
+        yield Text(t("left out", "未放入"), style="bold")
         yield _window_table([(one.item, one.reason) for one in window.dropped])
     sections = dict.fromkeys(item.section for item in window.items)
     costs = ", ".join(
         f"{name} {sum(item.tokens for item in window.section(name)):,}" for name in sections
     )
-    used = f"{window.total_tokens:,} of {window.max_tokens:,} tokens ({window.budget_used:.0%})"
-    yield Text(f"{used}: {costs}")
+    total, most, share = window.total_tokens, window.max_tokens, window.budget_used
+    yield t(
+        f"{total:,} of {most:,} tokens ({share:.0%}): {costs}",
+        f"已用 {total:,} / {most:,} 个 token（{share:.0%}）：{costs}",
+    )
 
 
-def _window_table(rows: list[tuple[ContextItem, str]]) -> Table:
-    table = cli.plain_table(padding=(0, 1, 0, 0), expand=True)
-    table.add_column("line", no_wrap=True)
-    table.add_column("tokens", justify="right", no_wrap=True)
-    table.add_column("text", overflow="fold", ratio=3)
-    table.add_column("score", overflow="fold", ratio=1)
-    table.add_column("why", overflow="fold", ratio=1)
+def _window_table(rows: Sequence[tuple[ContextItem, str]]) -> Grid:
+    cells = []
     for item, reason in rows:
         text = Text(item.text[:MAX_CHARACTERS] + "…" * (len(item.text) > MAX_CHARACTERS))
         if source := _item_source(item):
@@ -310,23 +438,32 @@ def _window_table(rows: list[tuple[ContextItem, str]]) -> Table:
             parts = _score_parts(item.score_parts)
             score = " ".join([f"{item.score:.2f}", *(["=", *parts] if parts else [])])
         cost = f"{item.tokens:,}" if item.tokens else ""
-        table.add_row(item.ref, cost, text, score, reason or ("cut" if item.cut else ""))
-    return table
+        why = reason or (t("cut", "已截短") if item.cut else "")
+        cells.append((item.ref, cost, text, score, why))
+    names = (
+        t("line", "行"),
+        t("tokens", "token"),
+        t("text", "文字"),
+        t("score", "得分"),
+        t("why", "理由"),
+    )
+    return Grid(names=names, rows=cells, right=frozenset({1}))
 
 
 def _item_source(item: ContextItem) -> str:
     source = [item.kind, item.author]
     if item.valid_from:
-        source.append(f"since {item.valid_from:%Y-%m-%d}")
+        source.append(t("since", "自") + f" {item.valid_from:%Y-%m-%d}")
     elif item.occurred_at:
         source.append(f"{item.occurred_at:%Y-%m-%d %H:%M} UTC")
     if item.valid_until:
-        source.append(f"until {item.valid_until:%Y-%m-%d}")
+        source.append(t("until", "至") + f" {item.valid_until:%Y-%m-%d}")
     if item.is_doubtful:
-        source.append("uncertain")
+        source.append(t("uncertain", "不确定"))
     if item.thread_id:
-        source.append(f"session {item.thread_id}")
+        source.append(_session(item.thread_id))
     if item.source_event_ids:
         first, *others = item.source_event_ids
-        source.append(f"event {first}" + (f" and {len(others)} more" if others else ""))
+        more = t(f" and {len(others)} more", f" 等 {len(others) + 1} 个") if others else ""
+        source.append(f"{t('event', '事件')} {first}{more}")
     return _joined(source)

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from shared_core.cli import app as cli
+from shared_core.cli.app import both
+from shared_core.cli.layout import Grid
 from shared_core.core.domain import Scope
+from shared_core.core.locale import t
 from shared_core.errors import InvalidInput
 from shared_core.profiles.conversation_text import read_conversation
 
@@ -32,28 +34,59 @@ class Of(StrEnum):
     AGENT = "agent"
 
 
-profiles = typer.Typer(
-    cls=cli.Commands, help="Show and update versioned profiles of users and agents.",
-    no_args_is_help=True,
-)  # fmt: skip
-cli.app.add_typer(profiles, name="profile")
+profiles = cli.group(
+    "profile",
+    both(
+        "Show and update versioned profiles of users and agents.",
+        "查看和更新用户与智能体的画像，带版本。",
+    ),
+)
 
 Agent = Annotated[
     str | None,
-    typer.Option("--agent", help="Agent that keeps the profile.", show_default="the application"),
+    typer.Option(
+        "--agent",
+        help=both("Agent that keeps the profile.", "保存画像的智能体。"),
+        show_default=both("the application", "应用本身"),
+    ),
 ]
-Subject = Annotated[Of, typer.Option("--of", help="Profile of the user, or of the agent itself.")]
-Number = Annotated[int, typer.Argument(min=1, help="Number of a version.")]
+Subject = Annotated[
+    Of,
+    typer.Option(
+        "--of",
+        metavar="WHOM",
+        help=both(
+            "Profile of the user, or of the agent itself: user or agent.",
+            "谁的画像：user（用户）或 agent（智能体自己）。",
+        ),
+    ),
+]
+FromVersion = Annotated[
+    int, typer.Argument(min=1, metavar="FROM", help=both("Number of a version.", "版本号。"))
+]
+ToVersion = Annotated[
+    int,
+    typer.Argument(min=1, metavar="TO", help=both("Number of another version.", "另一个版本号。")),
+]
+Version = Annotated[
+    int, typer.Argument(min=1, metavar="VERSION", help=both("Number of a version.", "版本号。"))
+]
 
 
 @profiles.command("show")
+@cli.chinese("显示画像：这个人是谁、经历过什么、可以推断什么。")
 def show(
     app_name: cli.App,
     user: cli.User,
     agent: Agent = None,
     subject: Subject = Of.USER,
     version: Annotated[
-        int | None, typer.Option(min=1, help="An earlier version.", show_default="the newest")
+        int | None,
+        typer.Option(
+            min=1,
+            help=both("An earlier version.", "较早的版本号。"),
+            show_default=both("the newest", "最新版本"),
+        ),
     ] = None,
     uri: cli.Uri = None,
     schema: cli.Schema = None,
@@ -68,7 +101,7 @@ def show(
         if as_json:
             cli.print_json(None if known is None else memory_json(known))
         elif known is None:
-            typer.echo(f"No profile is stored for {user} in {app_name}.")
+            cli.say(_no_profile(app_name, user))
         else:
             cli.print_all(_profile_lines(known))
 
@@ -76,6 +109,13 @@ def show(
 
 
 @profiles.command("update")
+@cli.chinese(
+    """保存一段对话，并据此更新画像。
+
+    对话是 docs/reference/profiles.md 所述的 JSON，或每行一条消息的纯文本。
+    以 "assistant:"（或 助手：）开头的行是助手说的，其余是用户说的。
+    """
+)
 def update(
     app_name: cli.App,
     user: cli.User,
@@ -84,12 +124,21 @@ def update(
     file: Annotated[
         Path | None,
         typer.Option(
-            exists=True, dir_okay=False, help="File with the conversation.", show_default="stdin"
+            exists=True,
+            dir_okay=False,
+            help=both("File with the conversation.", "存放对话的文件。"),
+            show_default=both("standard input", "标准输入"),
         ),
     ] = None,
     conversation: Annotated[
         str | None,
-        typer.Option("--conversation", help="Id of the conversation; sending it again is safe."),
+        typer.Option(
+            "--conversation",
+            metavar="ID",
+            help=both(
+                "Id of the conversation; sending it again is safe.", "对话的编号；重复发送也安全。"
+            ),
+        ),
     ] = None,
     uri: cli.Uri = None,
     schema: cli.Schema = None,
@@ -111,15 +160,25 @@ def update(
         if as_json:
             cli.print_json(update_json(known, result))
         elif not result.changed:
-            typer.echo(f"Nothing is new: the profile stays at version {known.version}.")
+            number = known.version
+            cli.say(
+                t(
+                    f"Nothing is new: the profile stays at version {number}.",
+                    f"没有新内容：画像仍是第 {number} 版。",
+                )
+            )
         else:
-            typer.echo(f"The profile is at version {known.version}.")
+            number = known.version
+            cli.say(t(f"The profile is at version {number}.", f"画像现在是第 {number} 版。"))
             if before is not None:
                 cli.print_all(_diff_lines(await profile.diff(before.version, known.version)))
             else:
                 prompt = known.to_prompt()
-                empty = f"The conversation says nothing about who {user} is."
-                cli.print_all([Text(prompt or empty)])
+                empty = t(
+                    f"The conversation says nothing about who {user} is.",
+                    f"这段对话没有说明 {user} 是谁。",
+                )
+                cli.say(prompt or empty)
 
     talk = _conversation(file, conversation)
     _with_profile(
@@ -129,12 +188,18 @@ def update(
 
 
 @profiles.command("versions")
+@cli.chinese("列出画像保存过的版本，新的在前。")
 def versions(
     app_name: cli.App,
     user: cli.User,
     agent: Agent = None,
     subject: Subject = Of.USER,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of versions.")] = 100,
+    limit: Annotated[
+        int,
+        typer.Option(
+            min=1, max=1000, help=both("Maximum number of versions.", "最多列出几个版本。")
+        ),
+    ] = 100,
     uri: cli.Uri = None,
     schema: cli.Schema = None,
     as_json: cli.AsJson = False,
@@ -148,19 +213,20 @@ def versions(
         if as_json:
             cli.print_json([version_json(one) for one in found])
         elif found:
-            cli.console().print(_versions_table(found))
+            cli.print_all([_versions_table(found)])
         else:
-            typer.echo(f"No profile is stored for {user} in {app_name}.")
+            cli.say(_no_profile(app_name, user))
 
     _with_profile(uri, schema, Scope(app_name, user), agent, subject, call)
 
 
 @profiles.command("diff")
+@cli.chinese("显示画像的一个版本到另一个版本之间的变化。")
 def diff(
     app_name: cli.App,
     user: cli.User,
-    from_version: Number,
-    to_version: Number,
+    from_version: FromVersion,
+    to_version: ToVersion,
     agent: Agent = None,
     subject: Subject = Of.USER,
     uri: cli.Uri = None,
@@ -182,10 +248,11 @@ def diff(
 
 
 @profiles.command("rollback")
+@cli.chinese("把画像的旧版本重新存为新版本。")
 def rollback(
     app_name: cli.App,
     user: cli.User,
-    version: Number,
+    version: Version,
     agent: Agent = None,
     subject: Subject = Of.USER,
     uri: cli.Uri = None,
@@ -202,9 +269,18 @@ def rollback(
         if as_json:
             cli.print_json(memory_json(known))
         else:
-            typer.echo(f"Version {known.version} has the content of version {version}.")
+            cli.say(
+                t(
+                    f"Version {known.version} has the content of version {version}.",
+                    f"第 {known.version} 版的内容与第 {version} 版相同。",
+                )
+            )
 
     _with_profile(uri, schema, Scope(app_name, user), agent, subject, call, embedder=embedder)
+
+
+def _no_profile(app: str, user: str) -> str:
+    return t(f"No profile is stored for {user} in {app}.", f"应用 {app} 的用户 {user} 没有画像。")
 
 
 def _with_profile(
@@ -225,7 +301,11 @@ def _with_profile(
     async def run(memory: MemoryEngine) -> None:
         await call(memory.profiles.of(scope, agent, of))
         if consolidates and not await memory.flush():
-            typer.echo("Its facts are not extracted yet: see hippocampus jobs.", err=True)
+            text = t(
+                "Its facts are not extracted yet: see hippocampus jobs.",
+                "其中的事实还没有提取：见 hippocampus jobs。",
+            )
+            cli.say(text, err=True)
 
     memory = cli.open_memory(uri, schema=schema, embedder=embedder, llm=llm, worker=consolidates)
     cli.with_memory(memory, run)
@@ -247,14 +327,14 @@ def _conversation(file: Path | None, conversation_id: str | None) -> object:
 
 def _profile_lines(memory: Memory) -> Iterator[Text]:
     """Yield the prompt of a profile, then its findings with their confidence."""
-    yield Text(memory.to_prompt() or "Nothing is known.")
+    yield Text(memory.to_prompt() or t("Nothing is known.", "还没有内容。"))
     if memory.mind.findings:
         yield Text("")
     for one in memory.mind.findings:
         yield Text(f"{one.dimension} {one.confidence:.1f}  {one.text}", style="dim")
 
 
-def _versions_table(found: Sequence[ProfileVersion]) -> Table:
+def _versions_table(found: Sequence[ProfileVersion]) -> Grid:
     rows = [
         (
             str(one.version),
@@ -264,7 +344,11 @@ def _versions_table(found: Sequence[ProfileVersion]) -> Table:
         )
         for one in found
     ]
-    return cli.word_table(("version", "stored (UTC)", "repeated", "run"), rows)
+    names = (
+        t("version", "版本"), t("stored (UTC)", "保存时间（UTC）"), t("repeated", "修订"),
+        t("run", "运行"),
+    )  # fmt: skip
+    return Grid(names=names, rows=rows)
 
 
 def _diff_lines(found: ProfileDiff) -> Iterator[Text]:
@@ -281,4 +365,10 @@ def _diff_lines(found: ProfileDiff) -> Iterator[Text]:
                 changed = True
                 yield Text(f"{sign} {text}", style=style)
     if not changed:
-        yield Text(f"Versions {found.from_version} and {found.to_version} have the same content.")
+        one, other = found.from_version, found.to_version
+        yield Text(
+            t(
+                f"Versions {one} and {other} have the same content.",
+                f"第 {one} 版与第 {other} 版内容相同。",
+            )
+        )

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
-from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from shared_core.cli import app as cli
+from shared_core.cli.app import both
+from shared_core.cli.layout import Grid, Piece
 from shared_core.core.domain import JsonValue, MemoryKind, Scope
+from shared_core.core.locale import t
 from shared_core.core.retention_policy import FATES, POLICIES, STAGES, RetentionPolicy, Rules
 from shared_core.errors import NotFound
 
@@ -23,36 +24,68 @@ if TYPE_CHECKING:
     from shared_core.retention.cleanup import RetentionReport
     from shared_core.retention.statistics import RetentionCurve, RetentionStats
 
-Keys = Annotated[list[str], typer.Argument(help="Keys as recall prints them, or memory ids.")]
+Keys = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="KEY",
+        help=both("Keys as recall prints them, or memory ids.", "recall 打印的键，或记忆的编号。"),
+    ),
+]
 
 MAX_SHOWN = 48
 """Characters of a memory's text that a table shows."""
+PLOT = 72
+"""Columns of the widest curve."""
+BESIDE_PLOT = 6
+"""Columns of the scale of a curve."""
+BAR = 30
+"""Columns of the longest bar of the scores."""
 
 
 @cli.app.command()
+@cli.chinese(
+    """按保留策略降级、归档或删除已淡忘的记忆，每次一级。
+
+    若设置了 HIPPOCAMPUS_CLEANUP_HOURS，worker 每隔这么多小时做同样的事。
+    """
+)
 def cleanup(
     uri: cli.Uri = None,
     schema: cli.Schema = None,
     app_name: cli.OnlyApp = None,
     user: cli.OnlyUser = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List what would fade and why; change nothing.")
+        bool,
+        typer.Option(
+            "--dry-run",
+            help=both(
+                "List what would fade and why; change nothing.",
+                "只列出将淡忘的记忆和原因，不做改动。",
+            ),
+        ),
     ] = False,
     limit: Annotated[
-        int, typer.Option(min=0, help="Maximum number of memories that a dry run lists.")
+        int,
+        typer.Option(
+            min=0,
+            help=both(
+                "Maximum number of memories that a dry run lists.", "试运行最多列出几条记忆。"
+            ),
+        ),
     ] = 20,
     as_json: cli.AsJson = False,
 ) -> None:
-    """Demote, archive or erase faded memories by the stored policies, one stage per run.
+    """Demote, archive or erase faded memories, one stage per run.
 
-    A worker does the same every HIPPOCAMPUS_CLEANUP_HOURS hours if that is set.
+    The stored policies decide. A worker does the same every HIPPOCAMPUS_CLEANUP_HOURS hours if that
+    is set.
     """
     scope, of_app = cli.scope_options(app_name, user)
-    of = f"{scope.app} / {scope.user}" if scope else of_app or "all applications"
+    of = f"{scope.app} / {scope.user}" if scope else of_app
 
     async def run(memory: MemoryEngine) -> RetentionReport:
-        with cli.progress_bar(cli.console(stderr=True)) as progress:
-            bar = progress.add_task("Forgetting", total=None)
+        with cli.progress_bar(silent=as_json) as progress:
+            bar = progress.add_task(t("Forgetting", "正在淡忘"), total=None)
 
             def on_batch(done: int, total: int) -> None:
                 progress.update(bar, completed=done, total=max(done, total))
@@ -64,26 +97,27 @@ def cleanup(
 
     done = cli.with_memory(cli.open_memory(uri, schema=schema, worker=False), run)
     if as_json:
-        cli.print_json(_cleanup_json(done, of))
+        cli.print_json(_cleanup_json(done, of or "all applications"))
         return
-    cli.console().print(Text(f"Of {of}:"))
-    if done.listed:
-        cli.console().print(_fading_table(done))
-    cli.console().print(_cleanup_line(done))
+    who = of or t("all applications", "所有应用")
+    table = [_fading_table(done)] if done.listed else []
+    cli.print_all([t(f"Of {who}:", f"{who}："), *table, _cleanup_line(done)])
 
 
 @cli.app.command()
+@cli.chinese("显示记忆保留的统计：得分、阶段，以及即将淡忘的内容。")
 def stats(
     uri: cli.Uri = None,
     schema: cli.Schema = None,
     app_name: cli.OnlyApp = None,
     user: cli.OnlyUser = None,
     days: Annotated[
-        list[float] | None, typer.Option(help="Days to look ahead; repeatable.")
+        list[float] | None,
+        typer.Option(help=both("Days to look ahead; repeatable.", "向后看几天；可重复。")),
     ] = None,
     as_json: cli.AsJson = False,
 ) -> None:
-    """Show retention statistics: scores, stages, and what fades within the next days."""
+    """Show retention statistics: scores, stages, and what fades soon."""
     from shared_core.retention.statistics import HORIZONS
 
     scope, of_app = cli.scope_options(app_name, user)
@@ -98,20 +132,31 @@ def stats(
 
 
 @cli.app.command()
+@cli.chinese("显示一条记忆的保留得分随时间的变化，以及无人读取时的走势。")
 def curve(
     app_name: cli.App,
     user: cli.User,
-    key: Annotated[str, typer.Argument(help="Key or id of a memory.")],
+    key: Annotated[
+        str, typer.Argument(metavar="KEY", help=both("Key or id of a memory.", "记忆的键或编号。"))
+    ],
     uri: cli.Uri = None,
     schema: cli.Schema = None,
-    days: Annotated[float | None, typer.Option(help="Days to look ahead.")] = None,
+    days: Annotated[
+        float | None, typer.Option(help=both("Days to look ahead.", "向后看几天。"))
+    ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Draw the curve to a .png or .svg file (needs the extra plot)."),
+        typer.Option(
+            metavar="FILE",
+            help=both(
+                "Draw the curve to a .png or .svg file (needs the extra plot).",
+                "把曲线画到 .png 或 .svg 文件（需要附加包 plot）。",
+            ),
+        ),
     ] = None,
     as_json: cli.AsJson = False,
 ) -> None:
-    """Show the retention score of a memory over time, and its future if nobody reads it."""
+    """Show the retention score of a memory, and its future if unread."""
     from shared_core.retention.statistics import draw
 
     async def run(memory: MemoryEngine) -> RetentionCurve:
@@ -137,13 +182,19 @@ def curve(
 
 
 @cli.app.command()
+@cli.chinese("查看或设置保留策略：对所有人、一个应用或它的一个用户。")
 def policy(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="default, high-interaction, low-interaction, sensitive or knowledge; inherit to"
-            " use the policy of the level above.",
-            show_default="show the policy",
+            metavar="NAME",
+            help=both(
+                "default, high-interaction, low-interaction, sensitive or knowledge; inherit to"
+                " use the policy of the level above.",
+                "default、high-interaction、low-interaction、sensitive 或 knowledge；"
+                "inherit 表示沿用上一级的策略。",
+            ),
+            show_default=both("show the policy", "显示策略"),
         ),
     ] = None,
     uri: cli.Uri = None,
@@ -151,14 +202,27 @@ def policy(
     app_name: cli.OnlyApp = None,
     user: cli.OnlyUser = None,
     never: Annotated[
-        list[str] | None, typer.Option(help="Kind of memory that never fades; repeatable.")
+        list[str] | None,
+        typer.Option(
+            metavar="KIND",
+            help=both(
+                "Kind of memory that never fades; repeatable.", "永不淡忘的记忆种类；可重复。"
+            ),
+        ),
     ] = None,
     erase_after: Annotated[
-        float | None, typer.Option(help="Days in the last stage before erasure; below 0 for never.")
+        float | None,
+        typer.Option(
+            metavar="DAYS",
+            help=both(
+                "Days in the last stage before erasure; below 0 for never.",
+                "在最后阶段停留几天后删除；小于 0 表示永不删除。",
+            ),
+        ),
     ] = None,
     as_json: cli.AsJson = False,
 ) -> None:
-    """Show or set the retention policy: for everyone, an application or one of its users."""
+    """Show or set the retention policy: of all, an application or a user."""
     from shared_core.retention.service import kinds_named, policy_named
 
     scope, of_app = cli.scope_options(app_name, user)
@@ -178,14 +242,25 @@ def policy(
     async def run(memory: MemoryEngine) -> Rules:
         if name is not None:
             changed = await memory.retention.set_policy(chosen, scope, app=of_app, never=kinds)
-            typer.echo(f"{changed} memories have a new time to fade.", err=True)
+            text = t(
+                f"{changed} memories have a new time to fade.",
+                f"{changed} 条记忆的淡忘时间已更新。",
+            )
+            cli.say(text, err=True)
         return await memory.retention.policy(scope, app=of_app)
 
     rules = cli.with_memory(cli.open_memory(uri, schema=schema, worker=False), run)
     if as_json:
         cli.print_json({kind: _rule_json(rule) for kind, rule in rules.items()})
     else:
-        cli.console().print(_rules_table(rules))
+        cli.print_all([_rules_table(rules)])
+
+
+DONE: Final[Mapping[str, str]] = {
+    "pinned": "已固定", "no longer pinned": "已取消固定", "restored": "已恢复",
+    "forgotten": "已遗忘",
+}  # fmt: skip
+"""What became of memories, in English and in Chinese."""
 
 
 def _each_key(
@@ -206,32 +281,55 @@ def _each_key(
         return await verb(scope, keys), unknown
 
     count, unknown = cli.with_memory(memory, run)
-    text = f"{count} {'memory' if count == 1 else 'memories'} {done}"
+    text = t(
+        f"{count} {'memory' if count == 1 else 'memories'} {done}", f"{count} 条记忆{DONE[done]}"
+    )
     cli.report(text, {"memories": count, "done": done, "unknown": list(unknown)}, as_json)
     for key in unknown:
-        typer.echo(
+        missing = t(
             f"Error: {scope.app} / {scope.user} has no memory {key!r}; `hippocampus timeline"
-            " APP USER --json` shows keys", err=True,
-        )  # fmt: skip
+            " APP USER --json` shows keys",
+            f"错误：{scope.app} / {scope.user} 没有键为 {key!r} 的记忆；`hippocampus timeline"
+            " APP USER --json` 可查看键",
+        )
+        cli.say(missing, err=True)
     raise typer.Exit(0 if count and not unknown else 1)
 
 
 @cli.app.command()
+@cli.chinese(
+    """固定记忆，无论得分如何都不会淡忘。
+
+    键不存在时退出码为 1。
+    """
+)
 def pin(
     app_name: cli.App, user: cli.User, keys: Keys, uri: cli.Uri = None, schema: cli.Schema = None,
     embedder: cli.Embedder = None, as_json: cli.AsJson = False,
 ) -> None:  # fmt: skip
-    """Protect memories from fading, whatever their score. Exit code 1 if a key is unknown."""
+    """Protect memories from fading, whatever their score.
+
+    Exit code 1 if a key is unknown.
+    """
     memory = cli.open_memory(uri, schema=schema, embedder=embedder, worker=False)
     _each_key(memory, Scope(app_name, user), keys, "pinned", memory.retention.pin, as_json)
 
 
 @cli.app.command()
+@cli.chinese(
+    """取消固定，记忆可再次淡忘。
+
+    键不存在或未固定时退出码为 1。
+    """
+)
 def unpin(
     app_name: cli.App, user: cli.User, keys: Keys, uri: cli.Uri = None, schema: cli.Schema = None,
     as_json: cli.AsJson = False,
 ) -> None:  # fmt: skip
-    """Let pinned memories fade again. Exit code 1 if a key is unknown or none was pinned."""
+    """Let pinned memories fade again.
+
+    Exit code 1 if a key is unknown or none was pinned.
+    """
     memory = cli.open_memory(uri, schema=schema, worker=False)
     _each_key(
         memory, Scope(app_name, user), keys, "no longer pinned", memory.retention.unpin, as_json
@@ -239,6 +337,12 @@ def unpin(
 
 
 @cli.app.command()
+@cli.chinese(
+    """把已降级或归档的记忆恢复到查询中。
+
+    键不存在，或没有记忆恢复时，退出码为 1。
+    """
+)
 def recover(
     app_name: cli.App, user: cli.User, keys: Keys, uri: cli.Uri = None, schema: cli.Schema = None,
     embedder: cli.Embedder = None, as_json: cli.AsJson = False,
@@ -252,49 +356,73 @@ def recover(
 
 
 @cli.app.command()
+@cli.chinese(
+    """遗忘记忆，以及只由它们得出的一切。
+
+    使用 --about 时，关于某个主题的记忆立即不再被查到，30 天后删除；在此之前
+    `hippocampus runs APP USER --undo RUN` 可以恢复。键不存在时退出码为 1。
+    """
+)
 def forget(
     app_name: cli.App,
     user: cli.User,
-    keys: Annotated[list[str] | None, typer.Argument(help="Keys or ids of memories.")] = None,
+    keys: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="KEY", help=both("Keys or ids of memories.", "记忆的键或编号。")),
+    ] = None,
     about: Annotated[
-        str | None, typer.Option(help="Set aside what is about a name or a thing.")
+        str | None,
+        typer.Option(
+            metavar="TOPIC",
+            help=both("Set aside what is about a name or a thing.", "收起关于某人或某事的记忆。"),
+        ),
     ] = None,
     uri: cli.Uri = None,
     schema: cli.Schema = None,
     as_json: cli.AsJson = False,
 ) -> None:
-    """Remove memories and everything derived from them alone. Exit code 1 if a key is unknown.
+    """Remove memories and everything derived from them alone.
 
     With --about, memories about a topic leave recall now and are erased after 30 days; until then
-    `hippocampus runs APP USER --undo RUN` brings them back.
+    `hippocampus runs APP USER --undo RUN` brings them back. Exit code 1 if a key is unknown.
     """
     if bool(keys) == bool(about):
-        raise cli.Malformed("name keys to forget, or a topic with --about, one of both")
+        raise cli.Malformed(
+            t(
+                "name keys to forget, or a topic with --about, one of both",
+                "请给出要遗忘的键，或用 --about 给出主题，二者选一",
+            )
+        )
     memory, scope = cli.open_memory(uri, schema=schema), Scope(app_name, user)
     if about is None:
         _each_key(memory, scope, keys or [], "forgotten", memory.forget, as_json)
         return
     gone = cli.with_memory(memory, lambda memory: memory.forget_about(scope, about))
     undo = f"hippocampus runs {app_name} {user} --undo {gone.done.run_id}"
-    text = (
-        f"{gone.done.memories} memories about {gone.topic} are set aside until"
-        f" {cli.day(gone.done.until)}. To bring them back: {undo}"
-        if gone.done.run_id and gone.done.until
-        else f"Nothing is about {gone.topic}."
-    )
+    text = t(f"Nothing is about {gone.topic}.", f"没有关于 {gone.topic} 的记忆。")
+    if gone.done.run_id and gone.done.until:
+        count, until = gone.done.memories, cli.day(gone.done.until)
+        text = t(
+            f"{count} memories about {gone.topic} are set aside until {until}. To bring them back:"
+            f" {undo}",
+            f"{count} 条关于 {gone.topic} 的记忆已收起，保留到 {until}。恢复：{undo}",
+        )
     cli.report(text, gone.to_dict(), as_json)
 
 
 @cli.app.command()
+@cli.chinese("列出已淡出查询、可以恢复的记忆，最近的在前。")
 def faded(
     app_name: cli.App,
     user: cli.User,
     uri: cli.Uri = None,
     schema: cli.Schema = None,
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of memories.")] = 20,
+    limit: Annotated[
+        int, typer.Option(min=1, help=both("Maximum number of memories.", "最多返回几条记忆。"))
+    ] = 20,
     as_json: cli.AsJson = False,
 ) -> None:
-    """List memories that faded out of recall and can be recovered, latest first."""
+    """List memories that faded out of recall and can be recovered."""
     found = cli.with_memory(
         cli.open_memory(uri, schema=schema, worker=False),
         lambda memory: memory.retention.list_faded(Scope(app_name, user), limit=limit),
@@ -303,12 +431,16 @@ def faded(
         for one in found:
             cli.print_json(_kept_json(one))
     elif found:
-        table = cli.plain_table("stage", "since", "kind", "memory", "key")
-        for one in found:
-            table.add_row(one.stage, cli.day(one.staged_at), one.kind, _short(one), Text(one.key))
-        cli.console().print(table)
+        rows = [
+            (one.stage, cli.day(one.staged_at), one.kind, _short(one), one.key) for one in found
+        ]
+        names = (
+            t("stage", "阶段"), t("since", "自"), t("kind", "种类"), t("memory", "记忆"),
+            t("key", "键"),
+        )  # fmt: skip
+        cli.print_all([Grid(names=names, rows=rows)])
     else:
-        typer.echo("Nothing has faded.")
+        cli.say(t("Nothing has faded.", "没有淡忘的记忆。"))
 
 
 def _cleanup_json(done: RetentionReport, of: str) -> dict[str, JsonValue]:
@@ -353,54 +485,93 @@ def _cleanup_line(done: RetentionReport) -> str:
     for fate in FATES:
         if kinds := done.counts.get(fate, {}):
             each = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
-            counted.append(f"{sum(kinds.values()):,} {fate} ({each})")
-    what = ", ".join(counted) or "nothing has faded"
+            counted.append(f"{sum(kinds.values()):,} {_fate(fate)} ({each})")
+    what = ", ".join(counted) or t("nothing has faded", "没有淡忘的记忆")
     if along := sum(done.along.values()):
-        what += f", and with them {along:,} that had ended"
+        what += t(f", and with them {along:,} that had ended", f"，连同 {along:,} 条已结束的")
     if done.dry_run and done.listed and done.not_listed:
-        what += f"; {done.not_listed:,} are not listed (--limit lists more)"
+        left = done.not_listed
+        what += t(
+            f"; {left:,} are not listed (--limit lists more)",
+            f"；另有 {left:,} 条未列出（--limit 可列出更多）",
+        )
     if done.dry_run:
-        return f"Would be: {what}."
-    return f"{what[0].upper()}{what[1:]}. {done.duration_s:.1f} s in {done.batches} batches."
-
-
-def _fading_table(done: RetentionReport) -> Table:
-    table = cli.plain_table("", "app / user", "kind", "memory", "why")
-    for one in done.listed:
-        kept = one.kept
-        owner = Text(" / ".join(kept.namespace[:2]))
-        table.add_row(one.fate, owner, kept.kind, _short(kept), one.why)
-    return table
-
-
-def _short(kept: Kept) -> Text:
-    text = " ".join(kept.text.split())
-    return Text(text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…")
-
-
-def _stats_tables(found: RetentionStats) -> Iterator[RenderableType]:
-    """Yield statistics: the kinds, the distribution of scores, and what fades when."""
-    yield Text(
-        f"{found.total.count:,} memories: {found.high:,} score 0.7 or more, {found.medium:,} 0.3 or"
-        f" more, {found.low:,} less."
+        return t(f"Would be: {what}.", f"将会：{what}。")
+    took, batches = f"{done.duration_s:.1f}", done.batches
+    return t(
+        f"{what[0].upper()}{what[1:]}. {took} s in {batches} batches.",
+        f"{what}。用时 {took} 秒，共 {batches} 批。",
     )
-    table = cli.plain_table()
-    for name in ("kind", "memories", "average", *STAGES, "pinned", "fade"):
-        table.add_column(name, justify="left" if name == "kind" else "right")
+
+
+FATE_NAMES: Final[Mapping[str, str]] = {
+    "demoted": "降级", "archived": "归档", "erased": "删除", "kept": "保留",
+    "never fades": "永不淡忘",
+    "own": "自定", "never": "从不", "pinned": "已固定",
+}  # fmt: skip
+"""Stages and fates of memories in Chinese."""
+
+
+def _fate(name: str) -> str:
+    return t(name, FATE_NAMES.get(name, name))
+
+
+def _fading_table(done: RetentionReport) -> Grid:
+    rows = [
+        (
+            _fate(one.fate),
+            " / ".join(one.kept.namespace[:2]),
+            one.kept.kind,
+            _short(one.kept),
+            one.why,
+        )
+        for one in done.listed
+    ]
+    names = (
+        "", t("app / user", "应用 / 用户"), t("kind", "种类"), t("memory", "记忆"),
+        t("why", "原因"),
+    )  # fmt: skip
+    return Grid(names=names, rows=rows)
+
+
+def _short(kept: Kept) -> str:
+    text = " ".join(kept.text.split())
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"
+
+
+def _stats_tables(found: RetentionStats) -> Iterator[Piece]:
+    """Yield statistics: the kinds, the distribution of scores, and what fades when."""
+    count, high, medium, low = found.total.count, found.high, found.medium, found.low
+    yield t(
+        f"{count:,} memories: {high:,} score 0.7 or more, {medium:,} 0.3 or more, {low:,} less.",
+        f"{count:,} 条记忆：{high:,} 条得分 0.7 以上，{medium:,} 条 0.3 以上，{low:,} 条更低。",
+    )
+    rows = []
     for kind, one in found.kinds.items():
         average = "" if one.average_score is None else f"{one.average_score:.2f}"
-        table.add_row(kind, f"{one.count:,}", average, *(f"{one.stages[s]:,}" for s in STAGES),
-                      f"{one.pinned:,}", f"{one.fades:,}")  # fmt: skip
-    yield table
+        stages = (f"{one.stages[stage]:,}" for stage in STAGES)
+        rows.append((kind, f"{one.count:,}", average, *stages, f"{one.pinned:,}", f"{one.fades:,}"))
+    names = (
+        t("kind", "种类"), t("memories", "记忆数"), t("average", "平均"), *map(_fate, STAGES),
+        t("pinned", "已固定"), t("fade", "将淡忘"),
+    )  # fmt: skip
+    yield Grid(names=names, rows=rows, right=frozenset(range(1, len(names))))
     most = max(found.total.buckets, default=0) or 1
-    bars = Table(box=None, show_header=False, pad_edge=False)
-    for number, count in enumerate(found.total.buckets):
-        low = number / 10
-        bars.add_row(f"{low:.1f}–{low + 0.1:.1f}", "█" * round(30 * count / most), f"{count:,}")
-    yield bars
+    bars = [
+        (
+            f"{number / 10:.1f}–{number / 10 + 0.1:.1f}",
+            "█" * round(BAR * count / most),
+            f"{count:,}",
+        )
+        for number, count in enumerate(found.total.buckets)
+    ]
+    yield Grid(names=(t("score", "得分"), "", t("memories", "记忆数")), rows=bars)
     for days, fates in found.ahead.items():
-        fading = ", ".join(f"{count:,} {fate}" for fate, count in fates.items() if count)
-        yield Text(f"Within {days:g} days unread: {fading or 'nothing'}.")
+        fading = ", ".join(f"{count:,} {_fate(fate)}" for fate, count in fates.items() if count)
+        yield t(
+            f"Within {days:g} days unread: {fading or 'nothing'}.",
+            f"{days:g} 天内无人读取：{fading or '无'}。",
+        )
 
 
 def _curve_lines(found: RetentionCurve) -> Iterator[Text]:
@@ -408,16 +579,25 @@ def _curve_lines(found: RetentionCurve) -> Iterator[Text]:
     from shared_core.retention.statistics import lines
 
     kept = found.kept
-    yield Text(_short(kept).plain, style="bold")
+    yield Text(_short(kept), style="bold")
     reads = f"{kept.access_count} read{'' if kept.access_count == 1 else 's'}"
-    pinned = ", pinned" if kept.pinned else ""
+    pinned, used = kept.pinned, f"{kept.used_at:%Y-%m-%d %H:%M} UTC"
+    read = kept.last_accessed_at is not None
     yield Text(
-        f"{kept.kind}, {kept.stage}{pinned}: score {found.score:.3f}, {reads}, last"
-        f" {'read' if kept.last_accessed_at else 'written'} {kept.used_at:%Y-%m-%d %H:%M} UTC"
+        t(
+            f"{kept.kind}, {kept.stage}{', pinned' if pinned else ''}: score {found.score:.3f},"
+            f" {reads}, last {'read' if read else 'written'} {used}",
+            f"{kept.kind}，{_fate(kept.stage)}{'，已固定' if pinned else ''}：得分"
+            f" {found.score:.3f}，读取 {kept.access_count} 次，"
+            f"最近{'读取' if read else '写入'}于 {used}",
+        )
     )
-    yield from map(Text, lines(found))
-    ahead = "; ".join(f"{fate} {at:%Y-%m-%d}" for at, fate in found.stages)
-    yield Text(f"Unread: {ahead}." if ahead else "It will not be forgotten.")
+    yield from map(Text, lines(found, width=min(PLOT, cli.console().width - BESIDE_PLOT)))
+    ahead = "; ".join(f"{_fate(fate)} {at:%Y-%m-%d}" for at, fate in found.stages)
+    if ahead:
+        yield Text(t(f"Unread: {ahead}.", f"无人读取时：{ahead}。"))
+    else:
+        yield Text(t("It will not be forgotten.", "不会被淡忘。"))
 
 
 def _rule_json(rule: RetentionPolicy | None) -> dict[str, JsonValue] | None:
@@ -427,23 +607,33 @@ def _rule_json(rule: RetentionPolicy | None) -> dict[str, JsonValue] | None:
     )
 
 
-def _rules_table(rules: Rules) -> Table:
-    table = cli.plain_table("kind", "policy", "λ a day", "demoted below", "archived", "erased")
+def _rules_table(rules: Rules) -> Grid:
+    rows = []
     for kind, rule in rules.items():
         if rule is None:
-            table.add_row(kind, "never fades", "", "", "", "")
+            rows.append((kind, _fate("never fades"), "", "", "", ""))
             continue
-        name = next((name for name, known in POLICIES.items() if known == rule), "own")
-        table.add_row(
-            kind,
-            name,
-            f"{rule.decay_rate:g}",
-            f"{rule.threshold:g}, {rule.min_age_days:g} days old",
-            _stage(rule.archive_threshold, rule.archive_after_days),
-            _stage(rule.erase_threshold, rule.erase_after_days),
+        name = next((name for name, known in POLICIES.items() if known == rule), _fate("own"))
+        below, age = f"{rule.threshold:g}", f"{rule.min_age_days:g}"
+        rows.append(
+            (
+                kind,
+                name,
+                f"{rule.decay_rate:g}",
+                t(f"{below}, {age} days old", f"{below}，满 {age} 天"),
+                _stage(rule.archive_threshold, rule.archive_after_days),
+                _stage(rule.erase_threshold, rule.erase_after_days),
+            )
         )
-    return table
+    names = (
+        t("kind", "种类"), t("policy", "策略"), t("λ a day", "每天 λ"),
+        t("demoted below", "低于则降级"),
+        t("archived", "归档"), t("erased", "删除"),
+    )  # fmt: skip
+    return Grid(names=names, rows=rows)
 
 
 def _stage(threshold: float | None, days: float) -> str:
-    return "never" if threshold is None else f"below {threshold:g}, {days:g} days later"
+    if threshold is None:
+        return _fate("never")
+    return t(f"below {threshold:g}, {days:g} days later", f"低于 {threshold:g}，{days:g} 天后")

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 import typer
-from rich.table import Table
 
 from shared_core.cli import app as cli
+from shared_core.cli.app import both
+from shared_core.cli.layout import Grid
 from shared_core.core.domain import JsonValue, Scope
 from shared_core.core.ids import chosen_id, whole_id
+from shared_core.core.locale import t
 from shared_core.errors import NotFound
 
 if TYPE_CHECKING:
@@ -27,20 +29,36 @@ PART_OF_ID = re.compile(r"[0-9a-fA-F-]+")
 
 
 @cli.app.command()
+@cli.chinese(
+    """列出用户的整理与反思运行，新的在前；可撤销其中一次。
+
+    若后来的运行建立在它之上，请先撤销后来的：错误信息会按顺序列出。
+    """
+)
 def runs(
     app_name: cli.App,
     user: cli.User,
     uri: cli.Uri = None,
     schema: cli.Schema = None,
-    thread: Annotated[str | None, typer.Option(help="Only runs of this thread.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of runs.")] = 20,
+    thread: Annotated[
+        str | None, typer.Option(help=both("Only runs of this thread.", "只列这个会话线程的运行。"))
+    ] = None,
+    limit: Annotated[
+        int, typer.Option(min=1, help=both("Maximum number of runs.", "最多列出几次运行。"))
+    ] = 20,
     undo: Annotated[
         str | None,
-        typer.Option(help="Undo this run: its id, or the beginning or the end of the id."),
+        typer.Option(
+            metavar="RUN",
+            help=both(
+                "Undo this run: its id, or the beginning or the end of the id.",
+                "撤销这次运行：它的编号，或编号的开头或结尾。",
+            ),
+        ),
     ] = None,
     as_json: cli.AsJson = False,
 ) -> None:
-    """List the consolidation and reflection runs of a user, newest first; undo one.
+    """List the consolidation and reflection runs of a user; undo one.
 
     Undo later runs first if they build on the run: the error names them in order.
     """
@@ -51,7 +69,8 @@ def runs(
     if undo is not None:
         name = undo
         run_id = cli.with_memory(memory, lambda memory: _undo(memory, scope, name))
-        cli.report(f"Run {run_id} is undone.", {"undone": str(run_id)}, as_json)
+        text = t(f"Run {run_id} is undone.", f"运行 {run_id} 已撤销。")
+        cli.report(text, {"undone": str(run_id)}, as_json)
         return
     found = cli.with_memory(
         memory, lambda memory: memory.runs(scope, thread_id=thread, limit=limit)
@@ -59,9 +78,9 @@ def runs(
     if as_json:
         cli.print_json([_run_json(run) for run in found], indent=2)
     elif found:
-        cli.console().print(_runs_table(found))
+        cli.print_all([_runs_table(found)])
     else:
-        typer.echo("There are no runs yet.")
+        cli.say(t("There are no runs yet.", "还没有运行。"))
 
 
 async def _undo(memory: MemoryEngine, scope: Scope, name: str) -> UUID:
@@ -92,26 +111,26 @@ def _run_json(run: RunRecord) -> dict[str, JsonValue]:
     }
 
 
-def _runs_table(found: Sequence[RunRecord]) -> Table:
-    table = cli.plain_table()
-    for name in ("run", "when", "kind", "thread", "by", "what it changed"):
-        table.add_column(name, overflow="fold", no_wrap=name == "run")
+def _runs_table(found: Sequence[RunRecord]) -> Grid:
+    rows = []
     for run in found:
         changes = _changes(run.counts)
-        table.add_row(
-            str(run.run_id),
-            f"{run.finished_at:%Y-%m-%d %H:%M:%S}",
-            run.kind,
-            run.thread_id or "",
-            run.extractor,
-            f"undone: {changes}" if run.undone_at else changes,
-        )
-    return table
+        if run.undone_at:
+            changes = t(f"undone: {changes}", f"已撤销：{changes}")
+        when = f"{run.finished_at:%Y-%m-%d %H:%M:%S}"
+        row = (str(run.run_id), when, run.kind, run.thread_id or "", run.extractor, changes)
+        rows.append(row)
+    names = (
+        t("run", "运行"), t("when", "时间"), t("kind", "种类"), t("thread", "会话线程"),
+        t("by", "执行者"), t("what it changed", "改动"),
+    )  # fmt: skip
+    return Grid(names=names, rows=rows)
 
 
 def _changes(counts: Mapping[str, JsonValue]) -> str:
     changes = [f"{count} {name.replace('_', ' ')}" for name, count in counts.items()
                if isinstance(count, int) and count]  # fmt: skip
     if "instead_of" in counts:
-        changes.append(f"in place of {counts['instead_of']}")
-    return ", ".join(changes) or "nothing"
+        before = counts["instead_of"]
+        changes.append(t(f"in place of {before}", f"取代 {before}"))
+    return ", ".join(changes) or t("nothing", "无")

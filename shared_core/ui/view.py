@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, Literal
+from typing import Final
 from urllib.parse import urlencode
 
 from starlette.requests import Request
 
 from shared_core.core.domain import Scope
+from shared_core.core.locale import Language, in_language
 from shared_core.engine import MemoryEngine
 from shared_core.errors import MemoryCoreError, PermissionDenied
 from shared_core.http.access import Caller
@@ -19,7 +20,6 @@ from shared_core.http.problems import ProblemError
 from shared_core.ui.guard import Doors
 from shared_core.ui.options import InspectorOptions
 
-Language = Literal["en", "zh"]
 LANGUAGE_COOKIE: Final = "hippocampus_language"
 DARK_COOKIE: Final = "hippocampus_dark"
 
@@ -73,7 +73,7 @@ class PageView:
 
     def t(self, english: str, chinese: str) -> str:
         """Return the text in the language of the page."""
-        return chinese if self.language == "zh" else english
+        return in_language(self.language, english, chinese)
 
     def time(self, moment: datetime | None, *, day_only: bool = False) -> str:
         """Return a moment in UTC, or a dash for None."""

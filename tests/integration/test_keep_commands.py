@@ -72,15 +72,20 @@ def test_cleanup_says_why_and_then_does_it(old: str) -> None:
     ).stderr  # fmt: skip
 
 
-def test_a_terminal_sees_how_far_a_cleanup_is_and_a_file_does_not(old: str) -> None:
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_a_terminal_sees_how_far_a_cleanup_is_and_a_file_does_not(
+    old: str, form: tuple[str, ...]
+) -> None:
     terminal = {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "100"}
 
     def shown(environment: dict[str, str]) -> str:
-        done = CliRunner().invoke(app, ["cleanup", "--uri", old, "--json"], env=environment)
+        done = CliRunner().invoke(app, ["cleanup", "--uri", old, *form], env=environment)
         assert 0 == done.exit_code and "Forgetting" not in done.stdout
         return done.stderr
 
-    assert "1/1" in (drawn := shown(terminal)) and "Forgetting" in drawn and "━" in drawn
+    drawn = shown(terminal)
+    assert bool(form) == ("Forgetting" not in drawn)
+    assert form or ("1/1" in drawn and "━" in drawn)
     assert "" == shown({})
 
 

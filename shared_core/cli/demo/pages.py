@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 from rich.console import Console
-from rich.rule import Rule
-from rich.table import Table
 from rich.text import Text
 
-from shared_core.cli.app import plain_table
+from shared_core.cli.app import Grid
 from shared_core.cli.demo.script import Language, Question, Script
+from shared_core.cli.layout import Typed, print_on
 from shared_core.core.domain import Hit
+from shared_core.core.locale import t
 from shared_core.ports.runs import Fact
 from shared_core.settings import Settings, redacted
 
@@ -22,6 +22,7 @@ FIRST_HITS = 3
 """Number of hits that are shown and count as an answer."""
 EXCERPT_CELLS = 100
 """Columns of a shown text."""
+SITE = "https://pg-hippocampus.github.io/pg-hippocampus/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,113 +61,130 @@ class Result:
 
 def show_opening(console: Console, settings: Settings, *, kept: bool) -> None:
     """Print what the demo does and where its memory is."""
-    where = settings.embedded_home or redacted(settings.uri)
-    fate = "it stays there" if kept else "temporary, removed at the end"
-    console.print(
-        "One memory, two frameworks: conversations are learned through Google ADK, then asked\n"
-        "about through ADK in this process and through LangGraph in another one.\n"
-        "No key, no network, no language model."
+    where = str(settings.embedded_home or redacted(settings.uri))
+    fate = t("temporary, removed at the end", "临时的，结束后删除")
+    if kept:
+        fate = t("it stays there", "会保留")
+    print_on(
+        console,
+        [
+            t(
+                "One memory, two frameworks: conversations are learned through Google ADK, then"
+                " asked about through ADK in this process and through LangGraph in another one."
+                " No key, no network, no language model.",
+                "一份记忆，两个框架：先通过 Google ADK 学习对话，再在本进程中通过 ADK、"
+                "在另一个进程中通过 LangGraph 提问。无需密钥、网络和语言模型。",
+            ),
+            t(f"The memory ({fate}) is in", f"记忆（{fate}）位于"),
+            f"  {where}",
+        ],
     )
-    console.print(Text(f"The memory ({fate}) is in\n  {where}"), soft_wrap=True)
 
 
 def show_learned(console: Console, script: Script, learned: Learned) -> None:
     """Print the memories of a script: the number of turns, all facts and summaries."""
-    console.print()
-    console.print(Rule(Text(script.title, style="bold")))
-    sessions = len(script.conversations)
-    console.print(
-        Text(f"Learned from {sessions} ADK sessions of user {script.user}: {learned.turns} turns.")
+    sessions, turns = len(script.conversations), learned.turns
+    names = (t("session", "会话"), t("summary", "摘要"))
+    rows = [
+        (one.session_id, learned.summaries.get(one.session_id, "")) for one in script.conversations
+    ]
+    print_on(
+        console,
+        [
+            "",
+            Text(f"── {script.title} ──", style="bold"),
+            t(
+                f"Learned from {sessions} ADK sessions of user {script.user}: {turns} turns.",
+                f"从用户 {script.user} 的 {sessions} 个 ADK 会话中学到 {turns} 条对话。",
+            ),
+            "",
+            _title("Facts, with their end and the turn they come from", "事实，及其结束时间和来源"),
+            _facts_table(learned.facts),
+            "",
+            _title("Summaries: sentences of the conversation itself", "摘要：取自对话原文的句子"),
+            Grid(names=names, rows=rows),
+        ],
     )
-    console.print()
-    console.print(_facts_table(learned.facts))
-    console.print()
-    summaries = _table("Summaries: sentences of the conversation itself")
-    summaries.add_column("session", no_wrap=True)
-    summaries.add_column("summary", ratio=1, overflow="fold")
-    for conversation in script.conversations:
-        text = learned.summaries.get(conversation.session_id, "")
-        summaries.add_row(Text(conversation.session_id), Text(text))
-    console.print(summaries)
 
 
-def _facts_table(facts: Sequence[Fact]) -> Table:
-    table = _table("Facts, with their end and the turn they come from")
-    table.add_column("type", no_wrap=True)
-    table.add_column("statement", ratio=1, overflow="fold")
-    table.add_column("since", no_wrap=True)
-    table.add_column("ended", no_wrap=True)
-    table.add_column("source", no_wrap=True)
-    for fact in facts:
-        ended = f"{fact.valid_until:%Y-%m-%d}" if fact.valid_until else ""
-        table.add_row(
+def _title(english: str, chinese: str) -> Text:
+    return Text(t(english, chinese), style="bold")
+
+
+def _facts_table(facts: Sequence[Fact]) -> Grid:
+    rows = [
+        (
             fact.fact_type,
-            Text(fact.statement),
+            fact.statement,
             f"{fact.valid_from:%Y-%m-%d}",
-            ended,
-            Text(", ".join(fact.source_event_ids)),
-            style="dim" if ended else None,
+            f"{fact.valid_until:%Y-%m-%d}" if fact.valid_until else "",
+            ", ".join(fact.source_event_ids),
         )
-    return table
+        for fact in facts
+    ]
+    names = (
+        t("type", "类型"), t("statement", "陈述"), t("since", "自"), t("ended", "结束"),
+        t("source", "来源"),
+    )  # fmt: skip
+    return Grid(names=names, rows=rows, dim=[fact.valid_until is not None for fact in facts])
 
 
 def show_results(console: Console, results: Sequence[Result], graph_pid: int) -> None:
     """Print the first hits of both frameworks for each question, and count the answers."""
-    console.print()
-    console.print(
-        f"Questions, asked by ADK in this process and by LangGraph in process {graph_pid}.\n"
-        "ADK and LG: rank of a memory in each answer. Both order by the score, a sum of meaning,\n"
-        "words (in standard deviations above the mean) and other features, such as whether the\n"
-        "turn is a question. Times are UTC.",
-        highlight=False,
-    )
+    pieces: list[str | Text | Grid] = [
+        "",
+        t(
+            f"Questions, asked by ADK in this process and by LangGraph in process {graph_pid}. ADK"
+            " and LG: rank of a memory in each answer. Both order by the score;"
+            " hippocampus recall --explain shows its parts. Times are UTC.",
+            f"问题由 ADK 在本进程中、LangGraph 在进程 {graph_pid} 中提出。ADK 和 LG 两列是记忆在"
+            "各自答案中的名次。两者都按得分排序；hippocampus recall --explain 可查看得分的构成。"
+            "时间为 UTC。",
+        ),
+    ]
     for number, result in enumerate(results, start=1):
         marks = (
             ("ADK", result.is_answered(result.adk)),
             ("LangGraph", result.is_answered(result.langgraph)),
         )
         title = Text(f"{number}. {result.question.ask}", style="bold")
-        title.append(f"  expected: {result.question.expect} ", style="not bold")
+        title.append(f"  {t('expected:', '期望：')} {result.question.expect} ", style="not bold")
         for name, answered in marks:
             title.append(f" {name} {'✓' if answered else '✗'}", "green" if answered else "red")
-        console.print()
-        console.print(title)
-        console.print(_hits_table(result))
-    console.print()
+        pieces += ["", title, _hits_table(result)]
+    pieces.append("")
     for name, right in (
         ("Google ADK", sum(result.is_answered(result.adk) for result in results)),
         ("LangGraph", sum(result.is_answered(result.langgraph) for result in results)),
     ):
-        console.print(
-            f"{name}: {right} of {len(results)} questions answered by the first three hits",
-            style="bold",
-            highlight=False,
+        pieces.append(
+            _title(
+                f"{name}: {right} of {len(results)} questions answered by the first three hits",
+                f"{name}：{len(results)} 个问题中有 {right} 个由前三条记忆回答",
+            )
         )
+    print_on(console, pieces)
 
 
-def _hits_table(result: Result) -> Table:
-    table = _table()
-    for name in ("ADK", "LG", "cosine", "meaning", "words", "else", "score"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("said", no_wrap=True)
-    table.add_column("remembered", ratio=1, overflow="fold")
+def _hits_table(result: Result) -> Grid:
+    rows = []
     first = {hit.memory.key: hit for hit in result.adk[:FIRST_HITS]}
     first |= {hit.memory.key: hit for hit in result.langgraph[:FIRST_HITS]}
     for key, hit in first.items():
-        memory, parts = hit.memory, hit.parts
+        memory = hit.memory
         answers = result.question.is_answered_by(memory.text)
-        table.add_row(
-            _place(key, result.adk),
-            _place(key, result.langgraph),
-            f"{parts.get('similarity', 0):.2f}",
-            f"{parts['meaning']:+.1f}",
-            f"{parts['words']:+.1f}",
-            f"{hit.score - parts['meaning'] - parts['words']:+.1f}",
-            f"{hit.score:+.1f}",
-            Text(f"{source_of(hit)}\n{memory.occurred_at:%Y-%m-%d %H:%M}"),
-            Text(excerpt(memory.text, result.question.expect), style="green" if answers else ""),
+        shown = excerpt(memory.text, result.question.expect)
+        rows.append(
+            (
+                _place(key, result.adk),
+                _place(key, result.langgraph),
+                f"{hit.score:+.1f}",
+                f"{source_of(hit)}\n{memory.occurred_at:%Y-%m-%d %H:%M}",
+                Text(shown, style="green" if answers else ""),
+            )
         )
-    return table
+    names = ("ADK", "LG", t("score", "得分"), t("said", "何时所说"), t("remembered", "记忆"))
+    return Grid(names=names, rows=rows, right=frozenset({0, 1, 2}))
 
 
 def source_of(hit: Hit) -> str:
@@ -205,14 +223,24 @@ def show_closing(
 
     uri: the memory to look in; None for the default. language: the only one shown, if any.
     """
-    console.print()
+    said = t(
+        "The temporary memory was removed. To keep it in your own, and look again:",
+        "临时记忆已删除。要把它保存到您自己的记忆中再查看，请输入：",
+    )
     if kept:
-        console.print("The memory stays where it is. Look again, from any process:")
-    else:
-        console.print("The temporary memory was removed. To keep it in your own, and look again:")
+        said = t(
+            "The memory stays where it is. Look again, from any process:",
+            "记忆保留在原处。在任何进程中都可以再次查看：",
+        )
+    pieces: list[str | Typed] = ["", said]
     where = ""
     if uri and redacted(uri) != uri:
-        console.print("(set HIPPOCAMPUS_URI to its uri first: a password is not printed here)")
+        pieces.append(
+            t(
+                "(set HIPPOCAMPUS_URI to its uri first: a password is not printed here)",
+                "（请先把 HIPPOCAMPUS_URI 设为它的 uri：这里不打印密码）",
+            )
+        )
     elif uri:
         where = f" --uri {shlex.quote(uri)}"
     if schema:
@@ -222,14 +250,17 @@ def show_closing(
     for script in scripts:
         words = shlex.join([app, script.user, script.questions[0].ask])
         commands.append(f"recall {words}{where}")
-    for command in [*commands, f"doctor{where}"]:
-        console.print(Text(f"  hippocampus {command}"), soft_wrap=True)
+    pieces += [Typed(f"hippocampus {command}") for command in [*commands, f"doctor{where}"]]
+    pieces += [
+        t("See what the memory knows, in a browser:", "在浏览器中查看记忆所知的内容："),
+        Typed(f"hippocampus ui{where}"),
+        t("Give your own agents of Google ADK a memory:", "让您自己的 Google ADK 智能体拥有记忆："),
+        Typed("hippocampus adk init my_agents"),
+        t(f"Tutorials and reference: {SITE}", f"教程与参考：{SITE}zh/"),
+    ]
+    print_on(console, pieces)
 
 
 def _place(key: str, hits: Sequence[Hit]) -> str:
     keys = [hit.memory.key for hit in hits]
     return str(keys.index(key) + 1) if key in keys else "-"
-
-
-def _table(title: str | None = None) -> Table:
-    return plain_table(title=title, title_justify="left", title_style="bold", expand=True)

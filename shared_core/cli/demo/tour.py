@@ -24,6 +24,7 @@ from shared_core.cli.demo import pages
 from shared_core.cli.demo.pages import Learned, Result
 from shared_core.cli.demo.script import Language, Script, ScriptedSession, ScriptedTurn, load_script
 from shared_core.core.domain import Hit, Scope
+from shared_core.core.locale import t
 from shared_core.core.namespaces import memories_namespace
 from shared_core.engine import MemoryEngine
 from shared_core.errors import CapabilityMissing, StorageUnavailable
@@ -118,8 +119,11 @@ def require_frameworks() -> None:
             found = False
         if not found:
             raise CapabilityMissing(
-                f"the demo needs both frameworks, and {package} is not installed:"
-                " pip install 'pg-hippocampus[all]'"
+                t(
+                    f"the demo needs both frameworks, and {package} is not installed:"
+                    " pip install 'pg-hippocampus[all]'",
+                    f"演示需要两个框架，而 {package} 没有安装：pip install 'pg-hippocampus[all]'",
+                )
             )
 
 
@@ -136,7 +140,7 @@ async def _open(engine: MemoryEngine) -> None:
 async def _show(
     console: Console, settings: Settings, engine: MemoryEngine, scripts: dict[Language, Script]
 ) -> list[Result]:
-    with console.status("learning the conversations ..."):
+    with console.status(t("Learning the conversations ...", "正在学习对话……")):
         by_adk, (by_graph, pid) = await _learn_and_ask(settings, engine, scripts)
     found = []
     for language, script in scripts.items():

@@ -13,6 +13,7 @@ from typing import Final
 from nicegui import ui
 from nicegui.elements.mixins.text_element import TextElement
 
+from shared_core.core.locale import speaking
 from shared_core.ports.recall import KINDS
 from shared_core.ports.storage import StorageReport
 from shared_core.ui.frame import Page, user_list
@@ -253,7 +254,8 @@ class _Overview:
             with place:
                 ui.spinner()
             try:
-                findings = await asyncio.to_thread(examine)
+                with speaking(view.language):
+                    findings = await asyncio.to_thread(examine)
             finally:
                 button.enable()
                 place.clear()

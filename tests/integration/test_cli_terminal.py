@@ -1,0 +1,302 @@
+"""What the commands print on a terminal of 80 columns, in English and in Chinese."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import typer
+from postgres_databases import PostgresDatabases
+from rich.cells import cell_len
+from typer.testing import CliRunner, Result
+
+from adk_memory import OpenMemoryService
+from langgraph_store import PgHippocampusStore, memories_namespace
+from shared_core import MemoryEngine, Scope, open_memory, run_sync
+from shared_core.cli.app import CHINESE
+from shared_core.cli.demo.script import load_script
+from shared_core.cli.demo.tour import learn
+from shared_core.cli.help import (
+    COMMAND,
+    EXAMPLES,
+    GROUPS,
+    OF_TYPER,
+    commands_of,
+    described,
+    reference_page,
+)  # fmt: skip
+from shared_core.cli.main import app
+
+ANA = Scope("my_app", "ana")
+COLUMNS = 80
+NOT_RUN = {
+    "serve": "it serves until a signal",
+    "mcp": "it serves until a signal",
+    "ui": "it serves until a signal",
+    "demo": "it has a test of its own below",
+}
+ENGLISH_ONLY = {"import"}
+"""Commands whose help is not written in Chinese yet."""
+READING_FLAGS = ("--explain", "--history", "--why", "--dry-run")
+"""Flags that show more. Each is tried with every command that takes it."""
+HAN = re.compile(r"[\u4e00-\u9fff]")
+
+ROOT = typer.main.get_command(app)
+ALL = dict(commands_of(ROOT))
+LEAVES = {name: command for name, command in ALL.items() if not hasattr(command, "commands")}
+LONG_ERROR = "ModelUnavailable: 模型服务没有响应，稍后再试; the model server did not answer in 30 s"
+
+
+def printed(arguments: list[str], language: str, width: int | None = COLUMNS) -> Result:
+    """Run a command on a terminal of some columns, or into a pipe without any."""
+    environment = {"HIPPOCAMPUS_LANG": language, "TERM": "xterm", "COLUMNS": str(width or 40)}
+    environment |= {"FORCE_COLOR": "1"} if width else {}
+    return CliRunner().invoke(app, arguments, env=environment, input="我搬到了里斯本。\nI sail.\n")
+
+
+def plain(text: str) -> list[str]:
+    """Return the lines of an output as they stand on the screen in the end."""
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+    return [line.rpartition("\r")[2] for line in text.split("\n")]
+
+
+def too_wide(text: str, width: int = COLUMNS) -> list[str]:
+    return [line for line in plain(text) if cell_len(line) > width]
+
+
+@pytest.fixture(scope="module")
+def filled(postgres: PostgresDatabases) -> Iterator[str]:
+    """A memory of both conversations of the demo, with everything that a command can list."""
+    lent = postgres.lend()
+    dsn = next(lent)
+    run_sync(_fill(dsn))
+    yield dsn
+    next(lent, None)
+
+
+async def _fill(dsn: str) -> None:
+    async with open_memory(dsn) as memory:
+        for language in ("en", "zh"):
+            script = replace(load_script(language), user=ANA.user)  # type: ignore[arg-type]
+            await learn(OpenMemoryService(engine=memory), ANA.app, script)
+        await memory.flush()
+        profile = memory.profiles.of(ANA, None, "user")
+        await profile.update(
+            [{"role": "user", "content": "I am a nurse in Lisbon and I love sailing on Sundays."}]
+        )
+        await profile.update(
+            [{"role": "user", "content": "我在一家小出版社做翻译，周末拉大提琴。"}]
+        )
+        await memory.state_fact(ANA, "employer", "Zenith, the company for sailing boats in Porto")
+        await memory.remember(Scope("my_app", "leaving"), "This will be erased.")
+        await memory.erase(Scope("my_app", "leaving"))
+        await memory.tokens.create("my_app", users=["ana", "林晓雨"], label="the phone of Ana")
+        async with PgHippocampusStore(engine=memory) as store:
+            where = memories_namespace(ANA.app, ANA.user)
+            await store.aput(where, "cello", {"content": "Ana plays the cello. 安娜拉大提琴。"})
+        await memory.retention.forget_faded()
+    with psycopg.connect(dsn) as connection:
+        connection.execute("SET search_path TO hippocampus")
+        connection.execute(
+            "INSERT INTO threads (tenant_id, thread_id, created_at, updated_at)"
+            " VALUES ('/my_app/ana/', 'a-thread', now(), now())"
+        )
+        connection.execute(
+            "INSERT INTO consolidation_jobs (tenant_id, job_id, thread_id, job_type, run_after,"
+            " created_at, status, error, attempts) VALUES ('/my_app/ana/', gen_random_uuid(),"
+            " 'a-thread', 'fast_replay', now(), now() - interval '3 days', 'failed', %s, 7)",
+            [LONG_ERROR],
+        )
+
+
+@pytest.fixture
+def typed(
+    filled: str, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], list[str]]:
+    """Return the example of a command, with names of the filled memory where it has others."""
+    monkeypatch.chdir(tmp_path)
+
+    async def ids(memory: MemoryEngine) -> tuple[str, str]:
+        [fact] = [one for one in await memory.facts(ANA, "employer") if one.value[0] == "Z"]
+        return fact.key, str((await memory.runs(ANA, limit=1))[0].run_id)
+
+    def words(name: str) -> list[str]:
+        command = [
+            word for word in shlex.split(EXAMPLES[name].partition("<")[0]) if word != "--json"
+        ]
+        fact, run_id = _with(filled, ids)
+        named = {"0198f2c4": run_id if name == "runs" else fact}
+        options = {one for parameter in LEAVES[name].params for one in parameter.opts}
+        arguments = [named.get(word, word) for word in command[1:]]
+        if name == "copy":
+            return ["copy", "--from", filled, "--to", dsn, "--app", "my_app"]
+        if name == "import":
+            run = CliRunner().invoke(
+                app, ["export", *["my_app", "ana", "--out", "ana.jsonl", "--uri"], filled]
+            )
+            assert 0 == run.exit_code, run.output
+            return ["import", "ana.jsonl", "--uri", dsn]
+        if name == "erase":
+            arguments = ["erase", "my_app", "leaving", "--yes"]
+        if name == "migrate":
+            arguments = ["migrate"]
+        return [*arguments, "--uri", filled] if "--uri" in options else arguments
+
+    return words
+
+
+def _with(dsn: str, call: Callable[[MemoryEngine], Any]) -> Any:
+    async def run() -> Any:
+        async with open_memory(dsn, worker=False) as memory:
+            return await call(memory)
+
+    return run_sync(run())
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("name", [name for name in LEAVES if name not in NOT_RUN])
+def test_no_line_of_a_command_is_wider_than_the_terminal(
+    name: str, language: str, typed: Callable[[str], list[str]]
+) -> None:
+    words = typed(name)
+    flags = {one for parameter in LEAVES[name].params for one in parameter.opts}
+    more = [flag for flag in READING_FLAGS if flag in flags and flag not in words]
+    for form in (words, *([*words, flag] for flag in more)):
+        ran = printed(form, language)
+        assert ran.exit_code in (0, 1), ran.output
+        assert ran.output or name == "worker", "what it tells is logged"
+        assert isinstance(ran.exception, SystemExit | None), ran.exception
+        assert [] == too_wide(ran.stdout + ran.stderr), form
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_demo_fits_the_terminal_and_ends_with_what_to_type_next(
+    language: str, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HIPPOCAMPUS_URI", dsn)
+    ran = printed(["demo", "--language", language, "--keep"], language)
+    assert 0 == ran.exit_code, ran.output
+    assert [] == too_wide(ran.stdout)
+    end = " ".join(plain(ran.stdout)[-12:])
+    assert "hippocampus ui" in end and "hippocampus adk init my_agents" in end
+    assert ("/zh/" in end) == (language == "zh") == bool(HAN.search(end.replace("林晓雨", "")))
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["facts my_app ana --history", "timeline my_app ana 2026 --by month", "runs my_app ana",
+     "recall my_app ana cello --explain", "jobs", "doctor"],
+)  # fmt: skip
+def test_a_pipe_gets_what_no_terminal_has_wrapped(words: str, filled: str) -> None:
+    ran = printed([*words.split(), "--uri", filled], "en", width=None)
+    assert 0 == ran.exit_code, ran.output
+    assert "\x1b" not in ran.output
+    assert max(map(cell_len, ran.stdout.splitlines())) > 40
+    assert all(line == line.rstrip() for line in ran.stdout.splitlines())
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_json_is_the_same_in_every_language(language: str, filled: str, tmp_path: Path) -> None:
+    commands = [
+        "facts my_app ana --json", "recall my_app ana cello --json", "policy --json",
+        "cleanup --dry-run --json", "erasures --json", "runs my_app ana --json",
+        f"adk init {tmp_path}/agents --json", "doctor --json",
+    ]  # fmt: skip
+    for command in commands:
+        at = [] if "adk init" in command else ["--uri", filled]
+        shown = printed([*command.split(), *at], language, width=None).stdout
+        english = printed([*command.split(), *at], "en", width=None).stdout
+        volatile = r'"(duration_s|found|written)": [^\n]*'
+        assert re.sub(volatile, "", english) == re.sub(volatile, "", shown), command
+        assert "doctor" not in command or not HAN.search(shown)
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("name", ["", *ALL])
+def test_every_help_fits_80_columns(name: str, language: str) -> None:
+    ran = printed([*name.split(), "--help"], language)
+    assert 0 == ran.exit_code
+    assert [] == too_wide(ran.stdout)
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_list_of_commands_has_one_line_for_each_in_six_groups(language: str) -> None:
+    lines = plain(printed(["--help"], language).stdout)
+    titles = [title if language == "en" else CHINESE[title] for title in GROUPS]
+    assert 6 == len(titles)
+    assert [lines.index(title) for title in titles] == sorted(lines.index(one) for one in titles)
+    first = next(line for line in lines if "hippocampus demo" in line)
+    assert lines.index(first) < lines.index(titles[0])
+    for title, names in zip(titles, GROUPS.values(), strict=True):
+        begin = lines.index(title) + 1
+        block = lines[begin : lines.index("", begin)]
+        block = [line for line in block if "PostgresStore." not in line.split()[0]]
+        assert [name for name in names if " " not in name] == [line.split()[0] for line in block]
+
+
+@pytest.mark.parametrize("name", ["", *(name for name in ALL if name not in ENGLISH_ONLY)])
+def test_every_command_has_help_in_both_languages(name: str) -> None:
+    command = ALL[name] if name else ROOT
+    path = f"{COMMAND} {name}".strip()
+    english, chinese = described(command, path, "en"), described(command, path, "zh")
+    assert command.help in CHINESE, "add @cli.chinese(...) or both(...)"
+    for parameter in command.params:
+        known = parameter.name in OF_TYPER or parameter.help in CHINESE
+        assert known, f"{name} {parameter.name}: give the help as both(english, chinese)"
+    assert all(HAN.search(text) for text in chinese.paragraphs)
+    for section in chinese.sections:
+        assert HAN.search(section.title)
+        rows = [text for name, text in section.rows if name not in ENGLISH_ONLY]
+        assert all(HAN.search(text) for text in rows), section
+    for section in english.sections:
+        assert not any(HAN.match(text) for _, text in section.rows), "it begins with an example"
+
+
+def test_the_reference_lists_every_command_with_its_options_in_both_languages() -> None:
+    for language, heading in (("en", "## Start here"), ("zh", "## 从这里开始")):
+        page = reference_page(language)
+        assert page.startswith(heading)
+        assert [f"`{COMMAND} {name}`" for group in GROUPS.values() for name in group] == (
+            re.findall(r"^### (.*)$", page, re.MULTILINE)
+        )
+        assert all(example in page for example in EXAMPLES.values())
+        assert "| `--limit LIMIT` |" in page
+        assert ("最多" in page) == (language == "zh")
+
+
+@pytest.mark.parametrize(
+    ("words", "english", "chinese"),
+    [
+        ("recal", "No such command 'recal'. Did you mean 'recall'?",
+         "没有命令 'recal'。您要的是不是 'recall'？"),
+        ("search", "Did you mean 'recall'?", "您要的是不是 'recall'？"),
+        ("token crate", "Did you mean 'create'?", "您要的是不是 'create'？"),
+        ("facts a b --histroy", "No such option: --histroy. Did you mean '--history'?",
+         "没有选项 --histroy。您要的是不是 '--history'？"),
+        ("recall a b", "QUERY is missing.", "缺少 QUERY。"),
+        ("recall a b c d", "Got unexpected extra argument", "多出的参数：d。"),
+        ("recall a b c --limit", "requires an argument", "选项 '--limit' 需要一个值。"),
+        ("recall a b c --limit 0", "--limit has a wrong value:", "--limit 的值不对："),
+        ("recall a b c --limit x", "--limit has a wrong value:", "--limit 的值不对："),
+        ("jobs --status x", "--status has a wrong value:", "--status 的值不对："),
+        ("context a b c --system nowhere", "--system has a wrong value:", "--system 的值不对："),
+        ("erase a b", "add --yes", "请加上 --yes"),
+    ],
+)  # fmt: skip
+def test_an_error_of_usage_speaks_the_language_and_names_the_nearest(
+    words: str, english: str, chinese: str
+) -> None:
+    for language, expected in (("en", english), ("zh", chinese)):
+        ran = printed(words.split(), language, width=None)
+        assert 2 == ran.exit_code
+        assert expected in ran.stderr, ran.stderr
+        assert ("Error: " in ran.stderr) == (language == "en")
+        if language == "zh":
+            rest = ran.stderr.split("错误：")[1].splitlines()[0]
+            assert not re.search(r"[a-z]+ [a-z]+ [a-z]+", rest), rest

@@ -1,0 +1,72 @@
+"""How lines and tables of the command line fit a terminal."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from rich.cells import cell_len
+from rich.text import Text
+
+from shared_core.cli.layout import UNBROKEN, Grid, Typed, lines_of, wrapped
+
+ID = "0198f2c4-1111-7222-8333-444455556666"
+ENGLISH = "Ana has lived in Lisbon since May, and works as a translator for a small publisher."
+CHINESE = "林晓雨五月起住在里斯本，她在一家小出版社做翻译。周末她常去海边，也喜欢拉大提琴！"
+
+
+def shown(piece: str | Text | Grid | Typed, width: int) -> list[str]:
+    return [line.plain for line in lines_of(piece, width)]
+
+
+@pytest.mark.parametrize("width", [20, 37, 60, 80])
+@pytest.mark.parametrize("text", [ENGLISH, CHINESE, f"{CHINESE} {ENGLISH}", ID, "x" * 200])
+def test_no_line_is_wider_than_the_terminal_and_nothing_is_lost(text: str, width: int) -> None:
+    lines = shown(f"   {text}", width)
+    assert max(map(cell_len, lines)) <= width
+    assert re.sub(r"\s", "", text) == re.sub(r"\s", "", "".join(lines))
+    assert all(line.startswith("   ") for line in lines)
+
+
+def test_words_stay_whole_and_no_line_begins_with_punctuation() -> None:
+    assert set(ENGLISH.split()) == {word for line in shown(ENGLISH, 30) for word in line.split()}
+    assert all(line[0] not in "，。！" for width in range(10, 60) for line in shown(CHINESE, width))
+
+
+@pytest.mark.parametrize("width", [50, 60, 80, 120])
+def test_a_table_keeps_ids_whole_at_every_width(width: int) -> None:
+    rows = [(ID, "2026-05-01", "fact", ENGLISH), ("cello", "2026-05-02", "fact", CHINESE)]
+    table = Grid(names=("key", "since", "kind", "memory"), rows=rows)
+    lines = shown(table, width)
+    assert max(map(cell_len, lines)) <= width
+    assert any(ID in line for line in lines)
+    assert all("…" not in line for line in lines)
+
+
+def test_a_table_that_does_not_fit_becomes_blocks_of_lines() -> None:
+    table = Grid(names=("key", "value", "since"), rows=[(ID, "x", "2026"), (ID, "y", "")])
+    block = [f"key    {ID}", "value  x", "since  2026", ""]
+    assert [*block, f"key    {ID}", "value  y"] == shown(table, 48)
+    assert f"{ID}  x      2026" in shown(table, 60)
+
+
+def test_a_pipe_gets_each_row_on_one_line() -> None:
+    table = Grid(names=("n", "memory"), rows=[("1", CHINESE * 20), ("2", "")], right=frozenset({0}))
+    assert [f"n  {'memory'}", f"1  {CHINESE * 20}", "2"] == [
+        line for line in shown(table, UNBROKEN) if "─" not in line
+    ]
+
+
+def test_a_style_survives_the_wrapping() -> None:
+    lines = wrapped(Text.assemble("plain words and ", ("bold words at the end", "bold")), 16)
+    assert ["plain words and", "bold words at", "the end"] == [line.plain for line in lines]
+    assert all(line.spans and line.spans[0].style == "bold" for line in lines[1:])
+
+
+def test_a_command_to_copy_is_continued_with_backslashes() -> None:
+    command = "hippocampus recall my_app ana 'Where do I live?' --uri postgresql://user@host/db"
+    assert [f"  {command}"] == shown(Typed(command), 100)
+    lines = shown(Typed(command), 50)
+    assert max(map(cell_len, lines)) <= 50
+    assert all(line.endswith(" \\") for line in lines[:-1])
+    assert command == " ".join(line.removesuffix("\\").strip() for line in lines)
