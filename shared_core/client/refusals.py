@@ -43,17 +43,25 @@ def not_answered(error: httpx.RequestError, base_url: str, timeout_s: float | No
     if isinstance(error, httpx.TimeoutException):
         within = "in time" if timeout_s is None else f"within {timeout_s:g} s"
         return ServerUnavailable(
-            f"{base_url} did not answer {asked} {within}: it may have been carried out all the"
-            " same. Pass a longer timeout= to HippocampusClient",
+            f"{base_url} did not answer {asked} {within}: pass a longer timeout= to"
+            f" HippocampusClient{_may_be_done(error.request)}",
             may_be_done=True,
         )
     if isinstance(error, httpx.DecodingError | httpx.TooManyRedirects):
         return UnexpectedAnswer(f"{base_url} answered {asked} with what cannot be read ({reason})")
     return ServerUnavailable(
-        f"the connection to {base_url} ended before {asked} was answered ({reason}): it may have"
-        " been carried out. Send it again; a turn with the same event_id, or a memory with the"
-        " same key, is stored once",
+        f"the connection to {base_url} ended before {asked} was answered ({reason}): see the log"
+        f" of the server, and send it again{_may_be_done(error.request)}",
         may_be_done=True,
+    )
+
+
+def _may_be_done(request: httpx.Request) -> str:
+    if request.method == "GET":
+        return ""
+    return (
+        ". It may have been carried out; a turn with the same event_id, or a memory with the same"
+        " key, is stored once"
     )
 
 

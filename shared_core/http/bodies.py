@@ -233,9 +233,7 @@ class RememberBody(BaseModel):
     app: App = None
     memories: Annotated[
         list[TextOrMemory],
-        Field(
-            min_length=1, max_length=100, description="Texts, or memories with more than a text."
-        ),
+        Field(min_length=1, max_length=100, description="Texts, or objects with a text."),
     ]
 
 

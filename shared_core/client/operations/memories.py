@@ -30,7 +30,7 @@ class MemoriesOperations(OperationsBase):
 
         Args:
             user_id: The user of the application.
-            memories: Texts, or memories with more than a text.
+            memories: Texts, or objects with a text.
             app: The application. Default: that of the client, else that of the token.
 
         Returns:
