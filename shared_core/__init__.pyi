@@ -14,6 +14,7 @@ from .core.namespaces import memories_namespace as memories_namespace
 from .core.retention_policy import RetentionPolicy as RetentionPolicy
 from .engine import MemoryEngine as MemoryEngine
 from .errors import (
+    AccessDenied as AccessDenied,
     BatchError as BatchError,
     CapabilityMissing as CapabilityMissing,
     Conflict as Conflict,
@@ -27,8 +28,11 @@ from .errors import (
     NotFound as NotFound,
     PermissionDenied as PermissionDenied,
     SchemaOutOfDate as SchemaOutOfDate,
+    ServerUnavailable as ServerUnavailable,
     StorageReadOnly as StorageReadOnly,
     StorageUnavailable as StorageUnavailable,
+    TooManyRequests as TooManyRequests,
+    UnexpectedAnswer as UnexpectedAnswer,
 )
 from .managers import (
     ConsolidationResult as ConsolidationResult,

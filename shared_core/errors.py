@@ -13,6 +13,10 @@ MemoryCoreError
 ├── ModelUnavailable        retryable: an embedder or a language model failed
 │   ├── ModelQuotaExceeded  too many requests, or a used-up quota: wait, then retry
 │   └── ModelOutputInvalid  the model answered, and the answer cannot be used
+├── ServerUnavailable       retryable: the HTTP server cannot be reached, or did not answer
+├── AccessDenied            the HTTP server refuses the token, or its lack
+├── TooManyRequests         retryable: the token sends too many requests
+├── UnexpectedAnswer        an HTTP answer that is not of this API, or not of this version
 ├── ExtraMissing            an optional package is not installed; also a ModuleNotFoundError
 └── BatchError              some operations of a batch failed, the others are done
 """
@@ -84,6 +88,40 @@ class ModelQuotaExceeded(ModelUnavailable):
 
 class ModelOutputInvalid(ModelUnavailable):
     """An embedder or a language model gave an answer that cannot be used."""
+
+
+class ServerUnavailable(MemoryCoreError):
+    """The HTTP server cannot be reached or used now; the call may be retried.
+
+    may_be_done: whether the request may have been carried out. retry_after_s: seconds to wait, or
+    None if the server did not say.
+    """
+
+    def __init__(
+        self, message: str, *, may_be_done: bool = False, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.may_be_done = may_be_done
+        self.retry_after_s = retry_after_s
+
+
+class AccessDenied(MemoryCoreError):
+    """The HTTP server needs a token, or another one: for this application and this user."""
+
+
+class TooManyRequests(MemoryCoreError):
+    """The HTTP server refuses a token for now: too many requests. Wait, then retry.
+
+    retry_after_s: seconds to wait, or None if the server did not say.
+    """
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class UnexpectedAnswer(MemoryCoreError):
+    """An HTTP answer is not one of this API: another program answers, or another version."""
 
 
 class BatchError(ExceptionGroup[Exception], MemoryCoreError):

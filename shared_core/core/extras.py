@@ -9,6 +9,7 @@ from shared_core.errors import ExtraMissing
 
 PACKAGES: Mapping[str, frozenset[str]] = {
     "adk": frozenset({"google"}),
+    "client": frozenset({"httpx"}),
     "langchain": frozenset({"langchain"}),
     "langgraph": frozenset({"langchain_core", "langgraph"}),
     "mcp": frozenset({"mcp", "mcp_types", "uvicorn"}),

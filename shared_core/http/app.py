@@ -19,8 +19,9 @@ from shared_core.http import directory, export, facts, metrics, retention, route
 from shared_core.http.access import Access
 from shared_core.http.logs import RequestLog
 from shared_core.http.options import ServerOptions
-from shared_core.http.problems import ProblemBody, ProblemError, handle_problems, problem
+from shared_core.http.problems import ProblemError, handle_problems, problem
 from shared_core.http.routes import known_parameters
+from shared_core.wire import ProblemBody
 
 DESCRIPTION = """Long-term memory for AI agents.
 

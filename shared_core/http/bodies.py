@@ -89,6 +89,7 @@ Moment = Annotated[AwareDatetime, BeforeValidator(rfc_3339)]
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME), NO_NUL]
 OwnerName = Annotated[str, Field(min_length=1, max_length=MAX_NAME), NOT_BLANK_NAME]
 UserId = Annotated[OwnerName, Field(description="The user of the application.", examples=["ana"])]
+JobId = Annotated[UUID, Field(description="The id of the job.")]
 LEFT_OUT = ""
 """The user_id of a body without one: its token is for one user."""
 App = Annotated[
@@ -104,11 +105,15 @@ Text = Annotated[str, Field(max_length=MAX_TEXT), NOT_BLANK]
 Limit = Annotated[
     int, Field(ge=1, le=100, description="Maximum number of results."), BeforeValidator(whole)
 ]
+MAX_LIMIT: Final = 1000
+LongLimit = Annotated[int, Field(ge=1, le=MAX_LIMIT, description="Maximum number of results.")]
 Importance = Annotated[float, Field(ge=1, le=10, description="1 (trivial) to 10 (vital).")]
 Kinds = Annotated[
     list[MemoryKind] | None, Field(min_length=1, max_length=5, description="Only these kinds.")
 ]
 Share = Annotated[float, Field(ge=0, le=1)]
+MemoryKey = Annotated[Name, Field(description="The key or the id of a memory.")]
+FactKey = Annotated[Name, Field(description="The key of the fact.")]
 
 
 def example(**values: JsonValue) -> ConfigDict:
@@ -134,6 +139,10 @@ Part = Annotated[
 Begin = Annotated[Moment | None, Field(description="Not before this moment.")]
 End = Annotated[Moment | None, Field(description="Before this moment.")]
 Offset = Annotated[int, Field(ge=0, le=100_000, description="Number of results to pass over.")]
+AskedAt = Annotated[
+    Moment | None,
+    Field(description='The moment that words like "yesterday" count from. Default: now.'),
+]
 TimeWords = Annotated[
     Name | None,
     Field(description="Words for a time, or a moment with a zone.", examples=["last Tuesday"]),
@@ -148,7 +157,7 @@ class ProcessBody(BaseModel):
 
     model_config = example(input="我叫小朱", user_id="user_001")
 
-    input: Text
+    input: Annotated[Text, Field(description="What the user says.")]
     user_id: UserId = LEFT_OUT
     app: App = None
     event_id: Name | None = Field(
@@ -222,7 +231,10 @@ class RememberBody(BaseModel):
 
     user_id: UserId = LEFT_OUT
     app: App = None
-    memories: Annotated[list[TextOrMemory], Field(min_length=1, max_length=100)]
+    memories: Annotated[
+        list[TextOrMemory],
+        Field(min_length=1, max_length=100, description="Texts, or objects with a text."),
+    ]
 
 
 class TurnBody(BaseModel):
@@ -257,7 +269,7 @@ class TurnBody(BaseModel):
 
 
 class EventsBody(BaseModel):
-    """Turns of a conversation. later: answer immediately; embed and consolidate them afterwards."""
+    """Turns of a conversation."""
 
     model_config = example(
         user_id="ana",
@@ -276,8 +288,12 @@ class EventsBody(BaseModel):
     user_id: UserId = LEFT_OUT
     app: App = None
     thread_id: ThreadName
-    events: Annotated[list[TurnBody], Field(min_length=1, max_length=500)]
-    later: bool = True
+    events: Annotated[
+        list[TurnBody], Field(min_length=1, max_length=500, description="The turns, oldest first.")
+    ]
+    later: Annotated[
+        bool, Field(description="Answer at once, and embed and consolidate the turns afterwards.")
+    ] = True
 
 
 class AsOfBody(BaseModel):
@@ -291,6 +307,11 @@ class AsOfBody(BaseModel):
     def to_as_of(self) -> AsOf:
         """Return the moments as a value of the core."""
         return AsOf(valid=self.valid, known=self.known)
+
+
+AsOfMoment = Annotated[
+    AsOfBody | None, Field(description="Answer as of this moment. Default: now.")
+]
 
 
 def moments(as_of: AsOfBody | None) -> AsOf | None:
@@ -308,7 +329,7 @@ class SearchBody(BaseModel):
     query: SomeQuery
     limit: Limit = 5
     kinds: Kinds = None
-    as_of: AsOfBody | None = None
+    as_of: AsOfMoment = None
 
 
 class RecallBody(BaseModel):
@@ -321,12 +342,16 @@ class RecallBody(BaseModel):
     query: SomeQuery
     limit: Limit = 10
     kinds: Kinds = None
-    ranking: Ranking = "linear"
-    asked_at: Moment | None = None
-    as_of: AsOfBody | None = None
-    min_relevance: Share = 0.0
-    distinct: bool = False
-    diversity: Share = 0.0
+    ranking: Annotated[Ranking, Field(description="How scores are made.")] = "linear"
+    asked_at: AskedAt = None
+    as_of: AsOfMoment = None
+    min_relevance: Annotated[Share, Field(description="Leave out less relevant hits.")] = 0.0
+    distinct: Annotated[
+        bool, Field(description="Leave out hits that repeat a better one word by word.")
+    ] = False
+    diversity: Annotated[
+        Share, Field(description="How much it counts against a hit that it is like a better one.")
+    ] = 0.0
 
 
 class ContextBody(BaseModel):
@@ -340,13 +365,23 @@ class ContextBody(BaseModel):
     app: App = None
     thread_id: ThreadName
     query: Query
-    system_prompt: Annotated[str, Field(max_length=MAX_TEXT)] = ""
-    max_tokens: Annotated[int, Field(ge=64, le=200_000), BeforeValidator(whole)] = 8000
+    system_prompt: Annotated[
+        str, Field(max_length=MAX_TEXT, description="The first part of the prompt.")
+    ] = ""
+    max_tokens: Annotated[
+        int,
+        Field(ge=64, le=200_000, description="Maximum tokens of the prompt."),
+        BeforeValidator(whole),
+    ] = 8000
     instructions: Annotated[
-        list[Annotated[str, Field(max_length=MAX_TEXT)]], Field(max_length=100)
+        list[Annotated[str, Field(max_length=MAX_TEXT)]],
+        Field(max_length=100, description="Rules for the model, packed with the rest."),
     ] = Field(default_factory=list)
-    profile: Annotated[str, Field(max_length=MAX_TEXT)] | None = None
-    as_of: AsOfBody | None = None
+    profile: Annotated[
+        Annotated[str, Field(max_length=MAX_TEXT)] | None,
+        Field(description='A text instead of the stored profiles; "" for none.'),
+    ] = None
+    as_of: AsOfMoment = None
 
 
 class KeysBody(BaseModel):
@@ -356,31 +391,42 @@ class KeysBody(BaseModel):
 
     user_id: UserId = LEFT_OUT
     app: App = None
-    keys: Annotated[list[Name], Field(min_length=1, max_length=1000)]
+    keys: Annotated[
+        list[Name],
+        Field(min_length=1, max_length=1000, description="The keys or the ids of memories."),
+    ]
 
 
 class StateBody(BaseModel):
-    """A fact to state. subject: default the user. valid_from: default now."""
+    """A fact to state."""
 
     model_config = example(user_id="ana", slot="employer", value="Acme")
 
     user_id: UserId = LEFT_OUT
     app: App = None
-    slot: Name
-    value: Annotated[str, Field(min_length=1, max_length=MAX_VALUE_CHARACTERS), NO_NUL]
-    subject: Name | None = None
-    valid_from: Moment | None = None
+    slot: Annotated[Name, Field(description="What the fact is about, e.g. employer.")]
+    value: Annotated[
+        str,
+        Field(min_length=1, max_length=MAX_VALUE_CHARACTERS, description="Its value, e.g. Acme."),
+        NO_NUL,
+    ]
+    subject: Annotated[
+        Name | None, Field(description="Who the fact is about. Default: the user.")
+    ] = None
+    valid_from: Annotated[
+        Moment | None, Field(description="Since when it holds. Default: now.")
+    ] = None
 
 
 class RetractBody(BaseModel):
-    """A fact to end, by its key. at: default now."""
+    """A fact to end, by its key."""
 
     model_config = example(user_id="ana", key="0193f6f2-c4d8-7e0f-9a7d-5e0c4b1a2f3e")
 
     user_id: UserId = LEFT_OUT
     app: App = None
-    key: Name
-    at: Moment | None = None
+    key: FactKey
+    at: Annotated[Moment | None, Field(description="When it ended. Default: now.")] = None
 
 
 class RestoreBody(BaseModel):
@@ -390,7 +436,7 @@ class RestoreBody(BaseModel):
 
     user_id: UserId = LEFT_OUT
     app: App = None
-    key: Name
+    key: FactKey
 
 
 class UndoBody(BaseModel):
@@ -400,7 +446,7 @@ class UndoBody(BaseModel):
 
     user_id: UserId = LEFT_OUT
     app: App = None
-    run_id: Annotated[UUID, Field(strict=False)]
+    run_id: Annotated[UUID, Field(strict=False, description="The id of the run.")]
 
 
 Days = Annotated[float, Field(ge=0, le=MAX_DAYS)]
@@ -432,24 +478,33 @@ NameOrPolicy = Annotated[
 
 
 class RetentionPolicyBody(BaseModel):
-    """A retention policy for a user, or without user_id for the application.
-
-    policy: a name or an object; null for the policy of the application, or of all. never: kinds
-    that never fade.
-    """
+    """A retention policy for a user, or without user_id for the application."""
 
     model_config = example(user_id="ana", policy="knowledge", never=["summary"])
 
     user_id: OptionalUserId = None
     app: App = None
-    policy: NameOrPolicy | None
-    never: Annotated[list[MemoryKind], Field(max_length=5)] = Field(default_factory=list)
+    policy: Annotated[
+        NameOrPolicy | None,
+        Field(
+            description="A name or an object; null for the policy of the application, or of all."
+        ),
+    ]
+    never: Annotated[
+        list[MemoryKind], Field(max_length=5, description="Kinds that never fade.")
+    ] = Field(default_factory=list)
 
     def rule(self) -> str | RetentionPolicy | None:
         """Return the policy as a value of the core."""
         if isinstance(self.policy, PolicyBody):
             return RetentionPolicy(**self.policy.model_dump())
         return self.policy
+
+
+JOB_TYPE: Final = Field(
+    description="fast_replay summarises a thread, deep_reflection extracts its facts,"
+    " full_consolidation does both; reflection needs no thread."
+)
 
 
 class ThreadJobBody(BaseModel):
@@ -460,7 +515,7 @@ class ThreadJobBody(BaseModel):
     user_id: UserId = LEFT_OUT
     app: App = None
     thread_id: ThreadName
-    job_type: Literal["fast_replay", "deep_reflection", "full_consolidation"]
+    job_type: Annotated[Literal["fast_replay", "deep_reflection", "full_consolidation"], JOB_TYPE]
 
 
 class ReflectionBody(BaseModel):
@@ -470,7 +525,7 @@ class ReflectionBody(BaseModel):
 
     user_id: UserId = LEFT_OUT
     app: App = None
-    job_type: Literal["reflection"]
+    job_type: Annotated[Literal["reflection"], JOB_TYPE]
 
 
 JobBody = Annotated[ThreadJobBody | ReflectionBody, Field(discriminator="job_type")]
@@ -520,8 +575,13 @@ class ProfileUpdateBody(BaseModel):
     app: App = None
     agent_id: AgentId = None
     subject: Subject = "user"
-    conversation_id: ThreadName | None = None
-    messages: Annotated[list[MessageBody], Field(min_length=1, max_length=MAX_MESSAGES)]
+    conversation_id: Annotated[
+        ThreadName | None, Field(description="Your id of the conversation. Default: a new one.")
+    ] = None
+    messages: Annotated[
+        list[MessageBody],
+        Field(min_length=1, max_length=MAX_MESSAGES, description="The messages, oldest first."),
+    ]
 
     def conversation(self) -> dict[str, Any]:
         """Return the conversation as a value of the core."""
@@ -540,4 +600,6 @@ class ProfileRollbackBody(BaseModel):
     app: App = None
     agent_id: AgentId = None
     subject: Subject = "user"
-    version: Annotated[Version, BeforeValidator(whole)]
+    version: Annotated[
+        Version, Field(description="The version to store again."), BeforeValidator(whole)
+    ]

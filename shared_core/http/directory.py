@@ -6,22 +6,23 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from shared_core import wire
 from shared_core.core.domain import Scope
-from shared_core.http import answers, bodies
+from shared_core.http import bodies
 from shared_core.http.answers import Json, responses
 from shared_core.http.routes import Engine, Who, target
 
 router = APIRouter(tags=["directory"])
 
 
-@router.get("/applications", responses=responses(answers.Applications))
+@router.get("/applications", responses=responses(wire.Applications))
 async def list_applications(memory: Engine, who: Who) -> Json:
     """List the applications with data, sorted; with a token, its application alone."""
     found = await memory.transfer.applications() if who.app is None else [who.app]
     return Json({"applications": list(found)})
 
 
-@router.get("/users", responses=responses(answers.ListedUsers))
+@router.get("/users", responses=responses(wire.ListedUsers))
 async def list_users(
     memory: Engine,
     who: Who,
@@ -34,7 +35,7 @@ async def list_users(
         bodies.OwnerName | None, Query(description="The last user of the page before.")
     ] = None,
 ) -> Json:
-    """List the users of an application who have memories; with a token for some users, only them.
+    """List the users of an application who have memories; with a token, those it is for.
 
     They are sorted as stored. Each comes with the number of memories and the time of the newest.
     """
@@ -46,13 +47,13 @@ async def list_users(
     return Json({"users": [one.to_dict() for one in found]})
 
 
-@router.get("/erasures", responses=responses(answers.Receipts))
+@router.get("/erasures", responses=responses(wire.Receipts))
 async def list_erasures(
     memory: Engine,
     who: Who,
     user_id: bodies.OptionalUserId = None,
     app: bodies.App = None,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    limit: bodies.LongLimit = 100,
 ) -> Json:
     """List the receipts of the erasures of a user or an application, newest first."""
     scope, of_app = target(who, user_id, app)

@@ -6,14 +6,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from shared_core.http import answers, bodies
+from shared_core import wire
+from shared_core.http import bodies
 from shared_core.http.answers import Json, responses
 from shared_core.http.routes import Engine, Who
 
 router = APIRouter(tags=["facts"])
 
 
-@router.get("/facts/{user_id:path}", responses=responses(answers.ListedFacts))
+@router.get("/facts/{user_id:path}", responses=responses(wire.ListedFacts))
 async def list_facts(
     memory: Engine,
     who: Who,
@@ -28,9 +29,12 @@ async def list_facts(
     return Json({"facts": [fact.to_dict() for fact in found]})
 
 
-@router.post("/state", responses=responses(answers.FactAnswer))
+@router.post("/state", responses=responses(wire.FactAnswer))
 async def state_fact(body: bodies.StateBody, memory: Engine, who: Who) -> Json:
-    """Store a fact as if the user had stated it. It ends another value of a slot with one value."""
+    """Store a fact as if the user had stated it.
+
+    It ends another value of a slot that has one value.
+    """
     fact = await memory.state_fact(
         who.scope(body.user_id, body.app), body.slot, body.value, subject=body.subject,
         valid_from=body.valid_from,
@@ -38,20 +42,20 @@ async def state_fact(body: bodies.StateBody, memory: Engine, who: Who) -> Json:
     return Json(fact.to_dict())
 
 
-@router.post("/retract", responses=responses(answers.FactAnswer))
+@router.post("/retract", responses=responses(wire.FactAnswer))
 async def retract_fact(body: bodies.RetractBody, memory: Engine, who: Who) -> Json:
     """End a fact as of a moment. It stays as history."""
     fact = await memory.retract(who.scope(body.user_id, body.app), body.key, at=body.at)
     return Json(fact.to_dict())
 
 
-@router.post("/restore", responses=responses(answers.FactAnswer))
+@router.post("/restore", responses=responses(wire.FactAnswer))
 async def restore_fact(body: bodies.RestoreBody, memory: Engine, who: Who) -> Json:
     """Let a fact that ended hold again, with what ended with it."""
     return Json((await memory.restore(who.scope(body.user_id, body.app), body.key)).to_dict())
 
 
-@router.get("/runs/{user_id:path}", responses=responses(answers.ListedRuns))
+@router.get("/runs/{user_id:path}", responses=responses(wire.ListedRuns))
 async def list_runs(
     memory: Engine,
     who: Who,
@@ -65,7 +69,7 @@ async def list_runs(
     return Json({"runs": [one.to_dict() for one in found]})
 
 
-@router.post("/undo-run", responses=responses(answers.Undone))
+@router.post("/undo-run", responses=responses(wire.Undone))
 async def undo_run(body: bodies.UndoBody, memory: Engine, who: Who) -> Json:
     """Undo a run: what it wrote goes, what it ended holds again, its turns are unread again."""
     await memory.undo_run(who.scope(body.user_id, body.app), body.run_id)

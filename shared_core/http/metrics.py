@@ -72,7 +72,7 @@ class Scrape:
 async def read_metrics(
     request: Request, who: Who, accept: Annotated[str, Header(include_in_schema=False)] = ""
 ) -> Response:
-    """Return the metrics of this process and the size of the queue, of all applications together.
+    """Return the metrics of this process and of the queue, of all applications together.
 
     They name no application and no user. A token for some users alone is refused.
     """

@@ -11,58 +11,19 @@ from typing import Any
 import orjson
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from shared_core import errors
+from shared_core.wire import KIND_PREFIX, MEDIA_TYPE, STATUS_OF
 
 request_id: ContextVar[str] = ContextVar("hippocampus_request_id", default="")
 """The id of the current request."""
 
 log = logging.getLogger("hippocampus.http")
 
-MEDIA_TYPE = "application/problem+json"
 RETRY_S = 2
 """Seconds a caller should wait while the database or a model is unavailable."""
-
-
-class FieldFault(BaseModel):
-    """One invalid part of a request."""
-
-    field: str = Field(description="Path of the part, e.g. body.memories.0.text")
-    reason: str
-
-
-class ProblemBody(BaseModel):
-    """RFC 9457 problem details."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "type": "urn:hippocampus:problem:invalid-input",
-                    "title": "Unprocessable Content",
-                    "status": 422,
-                    "detail": "body.user_id: String should have at least 1 character",
-                    "request_id": "0193f6f2c4d87e0f9a7d5e0c4b1a2f3e",
-                    "errors": [
-                        {
-                            "field": "body.user_id",
-                            "reason": "String should have at least 1 character",
-                        }
-                    ],
-                }
-            ]
-        }
-    )
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    request_id: str
-    errors: list[FieldFault] = Field(default_factory=list)
 
 
 class ProblemError(HTTPException):
@@ -75,17 +36,6 @@ class ProblemError(HTTPException):
         self.kind = kind
 
 
-STATUS_OF: Mapping[type[errors.MemoryCoreError], tuple[int, str]] = {
-    errors.InvalidInput: (422, "invalid-input"),
-    errors.NotFound: (404, "not-found"),
-    errors.Conflict: (409, "conflict"),
-    errors.CapabilityMissing: (501, "not-supported"),
-    errors.StorageReadOnly: (503, "read-only"),
-    errors.StorageUnavailable: (503, "storage-unavailable"),
-    errors.ModelUnavailable: (503, "model-unavailable"),
-    errors.EmbeddingMismatch: (503, "embedding-mismatch"),
-    errors.MemoryCoreError: (500, "internal"),
-}
 DETAIL_OF: Mapping[str, str] = {
     "read-only": "The memory is read-only now.",
     "storage-unavailable": "The database is unavailable: try again later.",
@@ -107,7 +57,7 @@ def problem(
 ) -> Response:
     """Return a problem as an answer."""
     body: dict[str, Any] = {
-        "type": f"urn:hippocampus:problem:{kind}",
+        "type": f"{KIND_PREFIX}{kind}",
         "title": HTTPStatus(status).phrase,
         "status": status,
         "detail": detail,

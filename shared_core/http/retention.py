@@ -7,10 +7,11 @@ from dataclasses import asdict
 
 from fastapi import APIRouter
 
+from shared_core import wire
 from shared_core.core.domain import Scope
 from shared_core.core.retention_policy import Rules
 from shared_core.engine import MemoryEngine
-from shared_core.http import answers, bodies
+from shared_core.http import bodies
 from shared_core.http.access import Caller
 from shared_core.http.answers import Json, responses
 from shared_core.http.routes import Engine, Who, target
@@ -18,7 +19,7 @@ from shared_core.http.routes import Engine, Who, target
 router = APIRouter(tags=["retention"])
 
 
-@router.get("/retention-stats", responses=responses(answers.RetentionStatsAnswer))
+@router.get("/retention-stats", responses=responses(wire.RetentionStatsAnswer))
 async def show_retention_stats(
     memory: Engine, who: Who, user_id: bodies.OptionalUserId = None, app: bodies.App = None
 ) -> Json:
@@ -30,7 +31,7 @@ async def show_retention_stats(
     return Json((await memory.retention.stats(scope, app=of_app)).to_dict())
 
 
-@router.get("/retention-policy", responses=responses(answers.RetentionPolicies))
+@router.get("/retention-policy", responses=responses(wire.RetentionPolicies))
 async def show_retention_policy(
     memory: Engine, who: Who, user_id: bodies.OptionalUserId = None, app: bodies.App = None
 ) -> Json:
@@ -39,7 +40,7 @@ async def show_retention_policy(
     return Json({"policy": _rules_json(await memory.retention.policy(scope, app=of_app))})
 
 
-@router.post("/retention-policy", responses=responses(answers.RetentionPolicySet))
+@router.post("/retention-policy", responses=responses(wire.RetentionPolicySet))
 async def set_retention_policy(body: bodies.RetentionPolicyBody, memory: Engine, who: Who) -> Json:
     """Set how the memories of a user or an application fade. It replaces the policy set there."""
     scope, of_app = target(who, body.user_id, body.app)
@@ -48,7 +49,7 @@ async def set_retention_policy(body: bodies.RetentionPolicyBody, memory: Engine,
     return Json({"retimed": retimed, "policy": _rules_json(rules)})
 
 
-@router.get("/faded/{user_id:path}", responses=responses(answers.FadedMemories))
+@router.get("/faded/{user_id:path}", responses=responses(wire.FadedMemories))
 async def list_faded(
     memory: Engine,
     who: Who,
@@ -65,19 +66,19 @@ async def list_faded(
     return Json({"memories": [one.to_dict() for one in found]})
 
 
-@router.post("/revive", responses=responses(answers.ChangedMemories))
+@router.post("/revive", responses=responses(wire.ChangedMemories))
 async def revive(body: bodies.KeysBody, memory: Engine, who: Who) -> Json:
     """Bring faded memories back into recall, as if they were read now."""
     return await _each_key(memory, body, who, memory.retention.revive)
 
 
-@router.post("/pin", responses=responses(answers.ChangedMemories))
+@router.post("/pin", responses=responses(wire.ChangedMemories))
 async def pin(body: bodies.KeysBody, memory: Engine, who: Who) -> Json:
     """Protect memories from fading. Faded ones come back into recall."""
     return await _each_key(memory, body, who, memory.retention.pin)
 
 
-@router.post("/unpin", responses=responses(answers.ChangedMemories))
+@router.post("/unpin", responses=responses(wire.ChangedMemories))
 async def unpin(body: bodies.KeysBody, memory: Engine, who: Who) -> Json:
     """Let pinned memories fade again by their policy."""
     return await _each_key(memory, body, who, memory.retention.unpin)

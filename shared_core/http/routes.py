@@ -9,12 +9,11 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.routing import APIRoute
 
-from shared_core import __version__
-from shared_core.conversation.answers import EndedSession, ProcessedInput, StatusOfSession
+from shared_core import __version__, wire
 from shared_core.core.domain import USER, Scope
 from shared_core.engine import MemoryEngine
 from shared_core.errors import NotFound
-from shared_core.http import answers, bodies
+from shared_core.http import bodies
 from shared_core.http.access import Caller, caller_of
 from shared_core.http.answers import Json, responses
 from shared_core.http.problems import ProblemError
@@ -77,19 +76,19 @@ def target(who: Caller, user_id: str | None, app: str | None) -> tuple[Scope | N
     return None, who.app_named(app)
 
 
-@health.get("/health", responses=responses(answers.Health))
+@health.get("/health", responses=responses(wire.Health))
 async def check_health() -> Json:
     """Return 200 while the server answers."""
     return Json({"status": "ok", "version": __version__})
 
 
-@health.get("/health/live", responses=responses(answers.Health))
+@health.get("/health/live", responses=responses(wire.Health))
 async def check_liveness() -> Json:
     """Return 200 while the server answers."""
     return await check_health()
 
 
-@health.get("/health/ready", responses=responses(answers.Health))
+@health.get("/health/ready", responses=responses(wire.Health))
 async def check_readiness(request: Request, memory: Engine) -> Json:
     """Return 200 once the bundled model is loaded and while the database answers, else 503.
 
@@ -103,7 +102,7 @@ async def check_readiness(request: Request, memory: Engine) -> Json:
     return Json({"status": "ok", "version": __version__})
 
 
-@conversation.post("/process", responses=responses(ProcessedInput, example=answers.PROCESSED))
+@conversation.post("/process", responses=responses(wire.ProcessAnswer))
 async def process(body: bodies.ProcessBody, memory: Engine, who: Who) -> Json:
     """Store a message of a user and return related memories from earlier messages."""
     scope = who.scope(body.user_id, body.app)
@@ -113,23 +112,21 @@ async def process(body: bodies.ProcessBody, memory: Engine, who: Who) -> Json:
     return Json(answer)
 
 
-@conversation.post("/debug", responses=responses(answers.DebugAnswer))
+@conversation.post("/debug", responses=responses(wire.DebugAnswer))
 async def debug(body: bodies.ProcessBody, memory: Engine, who: Who) -> Json:
     """Show what /process would answer and why, and the session, without storing the message."""
     scope = who.scope(body.user_id, body.app)
     return Json(await memory.debug_process_memory(body.input, scope.user, app=scope.app))
 
 
-@conversation.post("/end-session", responses=responses(EndedSession, example=answers.ENDED))
+@conversation.post("/end-session", responses=responses(wire.EndedSessionAnswer))
 async def end_session(body: bodies.UserBody, memory: Engine, who: Who) -> Json:
     """End the session of a user. It is consolidated after the answer."""
     scope = who.scope(body.user_id, body.app)
     return Json(await memory.end_session(scope.user, app=scope.app))
 
 
-@conversation.get(
-    "/session-status/{user_id:path}", responses=responses(StatusOfSession, example=answers.STATUS)
-)
+@conversation.get("/session-status/{user_id:path}", responses=responses(wire.SessionStatusAnswer))
 async def show_session_status(
     memory: Engine, who: Who, user_id: bodies.UserId, app: bodies.App = None
 ) -> Json:
@@ -138,14 +135,14 @@ async def show_session_status(
     return Json(await memory.get_session_status(scope.user, app=scope.app))
 
 
-@memories.post("/remember", responses=responses(answers.Keys))
+@memories.post("/remember", responses=responses(wire.Keys))
 async def remember(body: bodies.RememberBody, memory: Engine, who: Who) -> Json:
     """Store memories that are not part of a conversation. An existing key is replaced."""
     new = [one if isinstance(one, str) else one.to_memory() for one in body.memories]
     return Json({"keys": await memory.remember(who.scope(body.user_id, body.app), new)})
 
 
-@memories.post("/events", responses=responses(answers.NewEvents))
+@memories.post("/events", responses=responses(wire.NewEvents))
 async def append_events(body: bodies.EventsBody, memory: Engine, who: Who) -> Json:
     """Append turns to a conversation. A turn sent again is stored once."""
     scope = who.scope(body.user_id, body.app)
@@ -154,7 +151,7 @@ async def append_events(body: bodies.EventsBody, memory: Engine, who: Who) -> Js
     return Json({"new": sorted(new), "set_aside": [one.to_dict() for one in new.set_aside]})
 
 
-@memories.post("/recall", responses=responses(answers.RecallAnswer))
+@memories.post("/recall", responses=responses(wire.RecallAnswer))
 async def recall(body: bodies.RecallBody, memory: Engine, who: Who) -> Json:
     """Find the memories that answer a question, by meaning, words and context, best first."""
     found = await memory.recall(
@@ -178,7 +175,7 @@ async def recall(body: bodies.RecallBody, memory: Engine, who: Who) -> Json:
     )
 
 
-@memories.post("/search", responses=responses(answers.Hits))
+@memories.post("/search", responses=responses(wire.Hits))
 async def search(body: bodies.SearchBody, memory: Engine, who: Who) -> Json:
     """Find memories by meaning alone. The score is the cosine similarity."""
     found = await memory.search(
@@ -191,7 +188,7 @@ async def search(body: bodies.SearchBody, memory: Engine, who: Who) -> Json:
     return Json({"hits": [hit.to_dict() for hit in found]})
 
 
-@memories.post("/context", responses=responses(answers.ContextAnswer))
+@memories.post("/context", responses=responses(wire.ContextAnswer))
 async def assemble_context(body: bodies.ContextBody, memory: Engine, who: Who) -> Json:
     """Return the prompt that a model reads before it answers, within a token budget."""
     window = await memory.context_window(
@@ -207,7 +204,7 @@ async def assemble_context(body: bodies.ContextBody, memory: Engine, who: Who) -
     return Json(window.to_dict())
 
 
-@memories.get("/memories", responses=responses(answers.Memories))
+@memories.get("/memories", responses=responses(wire.Memories))
 async def list_memories(
     memory: Engine,
     who: Who,
@@ -235,7 +232,7 @@ async def list_memories(
     return Json({"memories": [one.to_dict() for one in found]})
 
 
-@memories.get("/memories/count", responses=responses(answers.MemoryCount))
+@memories.get("/memories/count", responses=responses(wire.MemoryCount))
 async def count_memories(
     memory: Engine,
     who: Who,
@@ -259,19 +256,15 @@ async def count_memories(
     return Json({"count": count})
 
 
-@memories.get("/memory/{user_id:path}", responses=responses(answers.MemoryDetailAnswer))
+@memories.get("/memory/{user_id:path}", responses=responses(wire.MemoryDetailAnswer))
 async def show_memory(
-    memory: Engine,
-    who: Who,
-    user_id: bodies.UserId,
-    key: Annotated[bodies.Name, Query(description="The key or the id of a memory.")],
-    app: bodies.App = None,
+    memory: Engine, who: Who, user_id: bodies.UserId, key: bodies.MemoryKey, app: bodies.App = None
 ) -> Json:
     """Show one memory: its turns, its retention, its vectors, and what was derived from it."""
     return Json((await memory.memory(who.scope(user_id, app), key)).to_dict())
 
 
-@memories.get("/timeline/{user_id:path}", responses=responses(answers.Timeline))
+@memories.get("/timeline/{user_id:path}", responses=responses(wire.Timeline))
 async def show_timeline(
     memory: Engine,
     who: Who,
@@ -293,9 +286,7 @@ async def show_timeline(
     zone: Annotated[
         bodies.Name | None, Query(description="Time zone of the words.", examples=["Asia/Shanghai"])
     ] = None,
-    asked_at: Annotated[
-        bodies.Moment | None, Query(description="The words are resolved against this moment.")
-    ] = None,
+    asked_at: bodies.AskedAt = None,
 ) -> Json:
     """List the memories of a period, and count them by hour, day, week, month or year."""
     found = await memory.slice(
@@ -306,14 +297,14 @@ async def show_timeline(
     return Json(found.to_dict())
 
 
-@memories.post("/forget", responses=responses(answers.Forgotten))
+@memories.post("/forget", responses=responses(wire.Forgotten))
 async def forget(body: bodies.KeysBody, memory: Engine, who: Who) -> Json:
     """Remove memories and everything derived from them alone. Unknown keys are ignored."""
     gone = await memory.forget(who.scope(body.user_id, body.app), body.keys)
     return Json({"forgotten": gone})
 
 
-@memories.post("/erase", responses=responses(answers.Erased))
+@memories.post("/erase", responses=responses(wire.Erased))
 async def erase(body: bodies.EraseBody, memory: Engine, who: Who) -> Json:
     """Erase all data of a user or a thread, and return the receipt. This cannot be undone."""
     receipt = await memory.erase(who.scope(body.user_id, body.app), body.thread_id)
@@ -332,21 +323,21 @@ def _edge_json(edge: Edge) -> dict[str, object]:
     }
 
 
-@profiles.post("/profile-update", responses=responses(answers.ProfileUpdated))
+@profiles.post("/profile-update", responses=responses(wire.ProfileUpdated))
 async def update_profile(body: bodies.ProfileUpdateBody, memory: Engine, who: Who) -> Json:
     """Store a conversation and update the profile from it, in one transaction."""
     profile = memory.profiles.of(who.scope(body.user_id, body.app), body.agent_id, body.subject)
     return Json(update_json(*await profile.update(body.conversation())))
 
 
-@profiles.post("/profile-rollback", responses=responses(answers.ProfileAnswer))
+@profiles.post("/profile-rollback", responses=responses(wire.ProfileAnswer))
 async def roll_back_profile(body: bodies.ProfileRollbackBody, memory: Engine, who: Who) -> Json:
     """Store an earlier version as a new one. Forgotten memories stay forgotten."""
     profile = memory.profiles.of(who.scope(body.user_id, body.app), body.agent_id, body.subject)
     return Json(memory_json(await profile.rollback(body.version)))
 
 
-@profiles.get("/profile/{user_id:path}", responses=responses(answers.ProfileAnswer))
+@profiles.get("/profile/{user_id:path}", responses=responses(wire.ProfileAnswer))
 async def show_profile(
     memory: Engine,
     who: Who,
@@ -362,7 +353,7 @@ async def show_profile(
     return Json(memory_json(await profile.show(version), language))
 
 
-@profiles.get("/profile-versions/{user_id:path}", responses=responses(answers.ProfileVersions))
+@profiles.get("/profile-versions/{user_id:path}", responses=responses(wire.ProfileVersions))
 async def list_profile_versions(
     memory: Engine,
     who: Who,
@@ -370,20 +361,20 @@ async def list_profile_versions(
     app: bodies.App = None,
     agent_id: bodies.AgentId = None,
     subject: bodies.Subject = "user",
-    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    limit: bodies.LongLimit = 100,
 ) -> Json:
     """List the stored versions of a profile, newest first."""
     profile = memory.profiles.of(who.scope(user_id, app), agent_id, subject)
     return Json({"versions": [version_json(one) for one in await profile.versions(limit)]})
 
 
-@profiles.get("/profile-diff/{user_id:path}", responses=responses(answers.ProfileDiffAnswer))
+@profiles.get("/profile-diff/{user_id:path}", responses=responses(wire.ProfileDiffAnswer))
 async def compare_profile_versions(
     memory: Engine,
     who: Who,
     user_id: bodies.UserId,
-    from_version: Annotated[bodies.Version, Query(examples=[1])],
-    to_version: Annotated[bodies.Version, Query(examples=[2])],
+    from_version: Annotated[bodies.Version, Query(description="The first version.", examples=[1])],
+    to_version: Annotated[bodies.Version, Query(description="The second version.", examples=[2])],
     app: bodies.App = None,
     agent_id: bodies.AgentId = None,
     subject: bodies.Subject = "user",
@@ -393,7 +384,7 @@ async def compare_profile_versions(
     return Json(diff_json(await profile.diff(from_version, to_version)))
 
 
-@knowledge_graph.get("/graph/{user_id:path}", responses=responses(answers.GraphAnswer))
+@knowledge_graph.get("/graph/{user_id:path}", responses=responses(wire.GraphAnswer))
 async def show_graph(
     memory: Engine,
     who: Who,
@@ -403,7 +394,7 @@ async def show_graph(
         bodies.Name, Query(description="Entity to start from. Default: the user.")
     ] = USER,
     depth: Annotated[int, Query(ge=1, le=3, description="Maximum distance in relations.")] = 2,
-    limit: Annotated[int, Query(ge=1, le=500)] = 100,
+    limit: Annotated[int, Query(ge=1, le=500, description="Maximum number of relations.")] = 100,
 ) -> Json:
     """Show the current relations around an entity, nearest and newest first."""
     around = await memory.graph.neighbourhood(
@@ -430,7 +421,7 @@ async def show_graph(
     )
 
 
-@jobs.get("", responses=responses(answers.Jobs))
+@jobs.get("", responses=responses(wire.Jobs))
 async def list_jobs(
     memory: Engine,
     who: Who,
@@ -438,7 +429,7 @@ async def list_jobs(
     app: bodies.App = None,
     thread_id: bodies.OnlyThread = None,
     status: Annotated[JobStatus | None, Query(description="Only jobs in this state.")] = None,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    limit: bodies.LongLimit = 100,
 ) -> Json:
     """List the jobs that run, wait or are dead; with thread_id or status, all matching jobs."""
     scope, of_app = target(who, user_id, app)
@@ -452,7 +443,7 @@ async def list_jobs(
     return Json({"jobs": [_job_json(job) for job in found]})
 
 
-@jobs.post("", status_code=202, responses=responses(answers.Accepted, 202))
+@jobs.post("", status_code=202, responses=responses(wire.Accepted, 202))
 async def request_job(body: bodies.JobBody, memory: Engine, who: Who) -> Json:
     """Queue a job on a thread, or a reflection on a user, ahead of the waiting jobs."""
     scope = who.scope(body.user_id, body.app)
@@ -461,21 +452,23 @@ async def request_job(body: bodies.JobBody, memory: Engine, who: Who) -> Json:
     return Json({"status": "accepted"}, 202)
 
 
-@jobs.get("/{job_id}", responses=responses(answers.JobAnswer))
-async def show_job(job_id: UUID, memory: Engine, who: Who, app: bodies.App = None) -> Json:
+@jobs.get("/{job_id}", responses=responses(wire.JobAnswer))
+async def show_job(job_id: bodies.JobId, memory: Engine, who: Who, app: bodies.App = None) -> Json:
     """Show one job, whatever its state."""
     return Json(_job_json(await _own_job(memory, who, app, job_id)))
 
 
-@jobs.post("/{job_id}/retry", responses=responses(answers.Changed))
-async def retry_job(job_id: UUID, memory: Engine, who: Who, app: bodies.App = None) -> Json:
+@jobs.post("/{job_id}/retry", responses=responses(wire.Changed))
+async def retry_job(job_id: bodies.JobId, memory: Engine, who: Who, app: bodies.App = None) -> Json:
     """Put a dead job back into the queue."""
     job = await _own_job(memory, who, app, job_id)
     return Json({"changed": await memory.jobs.retry([job.job_id])})
 
 
-@jobs.post("/{job_id}/cancel", responses=responses(answers.Changed))
-async def cancel_job(job_id: UUID, memory: Engine, who: Who, app: bodies.App = None) -> Json:
+@jobs.post("/{job_id}/cancel", responses=responses(wire.Changed))
+async def cancel_job(
+    job_id: bodies.JobId, memory: Engine, who: Who, app: bodies.App = None
+) -> Json:
     """Cancel a job that waits or runs. What it has stored so far stays."""
     job = await _own_job(memory, who, app, job_id)
     return Json({"changed": await memory.jobs.cancel([job.job_id])})

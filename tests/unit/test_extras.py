@@ -14,7 +14,9 @@ from shared_core.errors import ExtraMissing, MemoryCoreError
 ROOT = Path(__file__).parents[2]
 TRY = """
 import sys
-for name in ("google.adk", "langgraph", "langchain_core", "langchain", "mcp", "fastapi", "pymysql"):
+for name in (
+    "google.adk", "langgraph", "langchain_core", "langchain", "mcp", "fastapi", "httpx", "pymysql"
+):
     sys.modules[name] = None  # as if it were not installed
 from shared_core.errors import ExtraMissing
 for statement in {statements!r}:
@@ -28,6 +30,7 @@ NAMED = {
     "import langgraph_store; langgraph_store.PgHippocampusStore": "langgraph",
     "from langgraph_store import HippocampusMiddleware": "langchain",
     "from shared_core.http import create_app": "server",
+    "from shared_core.client import HippocampusClient": "client",
     "from shared_core.mcp.server import build": "mcp",
     "from shared_core import open_memory; open_memory('seekdb:///nowhere')": "oceanbase",
 }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
 
 from shared_core.core.namespaces import ROOT, from_path, path_end
 from shared_core.ports.tables import tables
@@ -30,11 +30,8 @@ class PostgresTransfer:
             await connection.execute(statement("plain_values"))
             cursor = await connection.execute(statement("active_model"))
             model, dimensions = await cursor.fetchone() or (None, None)
-            yield Snapshot(
-                model=model,
-                dimensions=dimensions,
-                rows=_rows(connection, export_scope, model, vectors=vectors),
-            )
+            async with aclosing(_rows(connection, export_scope, model, vectors=vectors)) as rows:
+                yield Snapshot(model=model, dimensions=dimensions, rows=rows)
 
     async def applications(self) -> Sequence[str]:
         rows = await self._database.rows(ROOT, "applications")
@@ -43,7 +40,7 @@ class PostgresTransfer:
 
 async def _rows(
     connection: Connection, export_scope: ExportScope, model: str | None, *, vectors: bool
-) -> AsyncIterator[ExportedRow]:
+) -> AsyncGenerator[ExportedRow, None]:
     path = export_scope.path
     values = {"tenant": path, "tenant_end": path_end(path), "model": model}
     for table in TABLES:
@@ -54,8 +51,14 @@ async def _rows(
             vector = ", 'embedding', m.embedding" if vectors else ""
             name, literals = "export_vectors", (("vector", vector),)
         is_user = export_scope.user is not None
-        async with connection.cursor("export") as cursor:
-            cursor.itersize = FETCHED
-            await cursor.execute(statement(name, one_tenant=is_user, literals=literals), values)
-            async for (text,) in cursor:
-                yield ExportedRow(table=table, text=text)
+        cursor = connection.cursor("export")
+        try:
+            async with cursor:
+                cursor.itersize = FETCHED
+                await cursor.execute(statement(name, one_tenant=is_user, literals=literals), values)
+                async for (text,) in cursor:
+                    yield ExportedRow(table=table, text=text)
+        finally:
+            if not cursor.closed:  # a cancelled reader did not let it wait for the server
+                await connection.close()
+                await cursor.close()

@@ -1,0 +1,448 @@
+"""HippocampusClient against the real server: every operation, tokens, errors, many at once."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from shared_core import MemoryEngine, NewMemory, Scope, errors, open_memory
+from shared_core.client import HippocampusClient
+from shared_core.http import ServerOptions, create_app, export
+from shared_core.wire import HitAnswer, MemoryAnswer
+from tests.integration.http_clients import listening
+from tests.integration.http_processes import serving
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+DAY = timedelta(days=1)
+ANA = Scope("my_app", "ana")
+ZHU = Scope("my_app", "小朱")
+
+
+class RecordingClient(HippocampusClient):
+    """A client that records which of its methods a test calls."""
+
+    def __init__(self, base_url: str, **options: Any) -> None:
+        super().__init__(base_url, **options)
+        self.called: set[str] = set()
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if not name.startswith("_") and name != "aclose" and inspect.ismethod(found):
+            self.called.add(name)
+        return found
+
+
+@pytest.fixture
+async def client(memory: MemoryEngine) -> AsyncIterator[HippocampusClient]:
+    async with listening(memory) as url, HippocampusClient(url, app="my_app") as found:
+        yield found
+
+
+async def ask_the_server(client: HippocampusClient, app: str) -> None:
+    assert "ok" == (await client.check_health()).status
+    assert (await client.check_health()).version == (await client.check_liveness()).version
+    assert "ok" == (await client.check_readiness()).status
+    assert "hippocampus_" in await client.read_metrics()
+    assert [app] == (await client.list_applications()).applications
+    [first, second] = (await client.list_users()).users
+    assert {("ana", app), ("小朱", app)} == {(one.user_id, one.app) for one in (first, second)}
+    [after] = (await client.list_users(after=first.user_id, limit=1)).users
+    assert second == after and after.newest_at.tzinfo is not None
+
+
+async def keep_memories(client: HippocampusClient, memory: MemoryEngine) -> None:
+    kept = await client.remember(
+        user_id="ana",
+        memories=[
+            "Ana drinks green tea.",
+            {"text": "Ana has two cats.", "key": "cats", "importance": 8, "occurred_at": NOON},
+        ],
+    )
+    assert "cats" == kept.keys[1]
+    assert ["画"] == (
+        await client.remember(user_id="小朱", memories=[{"text": "灿灿喜欢画画", "key": "画"}])
+    ).keys
+    found = await client.recall(user_id="ana", query="What does Ana drink?", limit=1)
+    assert ["Ana drinks green tea."] == [one.text for one in found.hits] and not found.degraded
+    [hit] = (await client.search(user_id="小朱", query="谁喜欢画画？")).hits
+    assert "灿灿喜欢画画" == hit.text and 0 < hit.score <= 1
+    before = await client.recall(
+        user_id="ana", query="cats", as_of={"known": NOON}, kinds=["semantic"]
+    )
+    assert [] == before.hits
+    listed = (await client.list_memories(user_id="ana", contains="CATS", end=NOON + DAY)).memories
+    assert [("cats", NOON, 8.0)] == [(one.key, one.occurred_at, one.importance) for one in listed]
+    assert 2 == (await client.count_memories(user_id="ana")).count
+    detail = await client.show_memory(user_id="ana", key="cats")
+    assert detail.is_current and "kept" == detail.stage and isinstance(detail, MemoryAnswer)
+    day = await client.show_timeline(
+        user_id="ana", begin=NOON.isoformat(), end=(NOON + DAY).isoformat(), bucket="day"
+    )
+    assert ["cats"] == [one.key for one in day.memories] and 1 == sum(b.count for b in day.buckets)
+    assert not isinstance(day.memories[0], HitAnswer)
+    scored = await client.show_timeline(user_id="ana", query="cats", asked_at=NOON)
+    assert isinstance(scored.memories[0], HitAnswer)
+    assert 1 == (await client.forget(user_id="ana", keys=["cats", "none"])).forgotten
+
+
+async def hold_a_conversation(client: HippocampusClient, memory: MemoryEngine) -> None:
+    answer = await client.process(user_id="小朱", input="我女儿叫灿灿", event_id="1")
+    assert answer.metadata.taken_in and not answer.relations
+    shown = await client.debug(user_id="小朱", input="她今年几岁了？")
+    assert "灿灿今年几岁了？" == shown.resolved_query and shown.session_info is not None
+    status = await client.show_session_status(user_id="小朱")
+    assert status.has_active_session and status.session_info is not None
+    assert 1 == status.session_info.event_count
+    ended = await client.end_session(user_id="小朱")
+    assert ended.session_info is not None and ended.session_info.ended_at.tzinfo is not None
+    assert (await client.end_session(user_id="小朱")).session_info is None
+    turns = await client.append_events(
+        user_id="ana",
+        thread_id="monday",
+        events=[
+            {"event_id": "1", "role": "user", "text": "I live in Lisbon.", "occurred_at": NOON},
+            {"event_id": "2", "role": "ai", "text": "Noted.", "occurred_at": NOON.isoformat()},
+        ],
+        later=False,
+    )
+    assert ["1", "2"] == turns.new and [] == turns.set_aside
+    window = await client.assemble_context(
+        user_id="ana", thread_id="monday", query="Where do I live?", max_tokens=500
+    )
+    assert "Lisbon" in window.prompt and window.tokens <= window.max_tokens == 500
+    assert {"history", "query"} <= window.sections.keys()
+    assert NOON in {one.occurred_at for one in window.items}
+    await memory.consolidate(Scope(ANA.app, "ana"), "monday")
+    graph = await client.show_graph(user_id="ana")
+    assert "Lisbon" in {one.target for one in graph.relations} and not graph.metadata.has_more
+    assert {"Lisbon", "user"} <= {one.name for one in graph.entities}
+
+
+async def correct_facts(client: HippocampusClient) -> None:
+    [home] = (await client.list_facts(user_id="ana", why=True)).facts
+    assert home.why is not None and "I live in Lisbon." == home.why.stated.turns[0].text
+    fact = await client.state_fact(user_id="ana", slot="employer", value="Acme", valid_from=NOON)
+    assert ("Acme", NOON, None) == (fact.value, fact.valid_from, fact.valid_until)
+    ended = await client.retract_fact(user_id="ana", key=fact.key, at=NOON + DAY)
+    assert NOON + DAY == ended.valid_until
+    assert (await client.restore_fact(user_id="ana", key=fact.key)).valid_until is None
+    runs = (await client.list_runs(user_id="ana", limit=1)).runs
+    assert runs[0].undone_at is None
+    assert runs[0].run_id == (await client.undo_run(user_id="ana", run_id=runs[0].run_id)).undone
+
+
+async def work_on_profiles(client: HippocampusClient) -> None:
+    for number, city in enumerate(("Leeds", "Porto"), 1):
+        updated = await client.update_profile(
+            user_id="ana",
+            conversation_id=f"talk {number}",
+            messages=[{"role": "user", "content": f"I live in {city}.", "timestamp": NOON}],
+        )
+        assert updated.changed and number == updated.profile.version and updated.stages
+    shown = await client.show_profile(user_id="ana", language="zh")
+    assert "Porto" in shown.profile and all(one.source_id for one in shown.relations)
+    assert [2, 1] == [
+        one.version for one in (await client.list_profile_versions(user_id="ana")).versions
+    ]
+    diff = await client.compare_profile_versions(user_id="ana", from_version=1, to_version=2)
+    assert diff.added and "Porto" in " ".join(diff.added)
+    back = await client.roll_back_profile(user_id="ana", version=1)
+    assert 3 == back.version and "Leeds" in back.profile
+
+
+async def let_memories_fade(client: HippocampusClient, memory: MemoryEngine) -> None:
+    new = NewMemory(text="Ana 去了上海。", key="sea", kind="episodic", occurred_at=NOON - 300 * DAY)
+    await memory.remember(ANA, new)
+    policy = await client.set_retention_policy(
+        user_id="ana", policy={"threshold": 1, "min_age_days": 0}
+    )
+    rule = policy.policy["episodic"]
+    assert rule is not None and 1.0 == rule.threshold
+    await memory.retention.forget_faded(ANA)
+    faded = {one.key: one for one in (await client.list_faded(user_id="ana")).memories}
+    assert "demoted" == faded["sea"].stage
+    assert ["x"] == (await client.revive(user_id="ana", keys=["sea", "x"])).unknown
+    assert 1 == (await client.pin(user_id="ana", keys=["sea"])).changed
+    stats = await client.show_retention_stats(user_id="ana")
+    assert 1 == stats.pinned and stats.as_of.tzinfo is not None
+    assert 1 == (await client.unpin(user_id="ana", keys=["sea"])).changed
+    back = await client.set_retention_policy(user_id="ana", policy=None)
+    assert back.policy == (await client.show_retention_policy()).policy
+
+
+async def work_on_jobs(client: HippocampusClient, memory: MemoryEngine) -> None:
+    await memory.jobs.request(ANA, None, job_type="reflection", delay_s=3600)
+    accepted = await client.request_job(user_id="小朱", job_type="fast_replay", thread_id="x")
+    assert "accepted" == accepted.status
+    jobs = (await client.list_jobs(user_id="ana", status="pending")).jobs
+    job = max(jobs, key=lambda one: one.run_after)
+    assert ("reflection", None, 0) == (job.job_type, job.thread_id, job.attempts)
+    assert job == await client.show_job(job_id=job.job_id)
+    assert 1 == (await client.cancel_job(job_id=job.job_id)).changed
+    assert 0 == (await client.retry_job(job_id=job.job_id)).changed
+    assert "cancelled" == (await client.show_job(job_id=job.job_id)).status
+
+
+async def carry_and_erase(client: HippocampusClient, memory: MemoryEngine) -> None:
+    lines = [line async for line in client.export(user_id="小朱")]
+    assert [line async for line in memory.export(ZHU)] == lines
+    assert any("灿灿喜欢画画" in line for line in lines)
+    erased = await client.erase(user_id="小朱")
+    assert 0 < erased.erased == erased.counts["memories"]
+    [receipt] = (await client.list_erasures()).receipts
+    assert receipt.is_intact and erased.receipt_hash == receipt.receipt_hash
+    assert [] == (await client.recall(user_id="小朱", query="谁喜欢画画？")).hits
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("with_token", [False, True])
+async def test_every_operation_answers_in_english_and_chinese(
+    memory: MemoryEngine, dsn: str, tmp_path: Path, with_token: bool
+) -> None:
+    token = (await memory.tokens.create(ANA.app)).text if with_token else None
+    options = ["--auth"] if with_token else []
+    with serving(dsn, tmp_path / "log", "--no-worker", *options) as server:
+        # With the token the application need not be named.
+        app = None if with_token else ANA.app
+        async with RecordingClient(server.url, token=token, app=app) as client:
+            await keep_memories(client, memory)
+            await hold_a_conversation(client, memory)
+            await correct_facts(client)
+            await work_on_profiles(client)
+            await let_memories_fade(client, memory)
+            await work_on_jobs(client, memory)
+            await ask_the_server(client, ANA.app)
+            await carry_and_erase(client, memory)
+            called = client.called
+        assert [] == [line for line in server.lines() if line["level"] == "error"]
+    public = {name for name in vars(HippocampusClient) if not name.startswith("_")}
+    operations = {
+        name
+        for base in HippocampusClient.__mro__
+        for name, member in vars(base).items()
+        if not name.startswith("_") and inspect.isfunction(member)
+    }
+    assert {"aclose"} == public and 47 == len(operations - public)
+    assert operations - public == called
+
+
+ERRORS: list[
+    tuple[
+        type[errors.MemoryCoreError],
+        Callable[[HippocampusClient], Awaitable[object]],
+        Callable[[MemoryEngine], Awaitable[object]],
+    ]
+] = [
+    (
+        errors.NotFound,
+        lambda client: client.show_memory(user_id="ana", key="nothing"),
+        lambda memory: memory.memory(ANA, "nothing"),
+    ),
+    (
+        errors.NotFound,
+        lambda client: client.retract_fact(user_id="ana", key="nothing"),
+        lambda memory: memory.retract(ANA, "nothing"),
+    ),
+    (
+        errors.InvalidInput,
+        lambda client: client.state_fact(user_id="ana", slot="emplyer", value="Acme"),
+        lambda memory: memory.state_fact(ANA, "emplyer", "Acme"),
+    ),
+    (
+        errors.InvalidInput,
+        lambda client: client.show_timeline(user_id="ana", when="blue"),
+        lambda memory: memory.slice(ANA, "blue"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "over_http", "in_python"), ERRORS)
+async def test_an_error_has_the_class_and_the_words_that_it_has_in_python(
+    client: HippocampusClient,
+    memory: MemoryEngine,
+    kind: type[errors.MemoryCoreError],
+    over_http: Callable[[HippocampusClient], Awaitable[object]],
+    in_python: Callable[[MemoryEngine], Awaitable[object]],
+) -> None:
+    with pytest.raises(kind) as there:
+        await over_http(client)
+    with pytest.raises(kind) as here:
+        await in_python(memory)
+    assert (type(here.value), str(here.value)) == (type(there.value), str(there.value))
+    [note] = there.value.__notes__
+    assert "http://127.0.0.1:" in note and "request" in note
+
+
+async def test_a_fact_that_ended_before_is_a_conflict(client: HippocampusClient) -> None:
+    fact = await client.state_fact(user_id="ana", slot="employer", value="Acme")
+    await client.retract_fact(user_id="ana", key=fact.key)
+    with pytest.raises(errors.Conflict):
+        await client.retract_fact(user_id="ana", key=fact.key)
+
+
+async def test_a_value_that_the_server_refuses_is_named(client: HippocampusClient) -> None:
+    with pytest.raises(errors.InvalidInput, match="limit"):
+        await client.recall(user_id="ana", query="tea", limit=101)
+    with pytest.raises(errors.InvalidInput, match="such as 2024-05-01T09:30"):
+        await client.recall(user_id="ana", query="tea", asked_at=datetime(2026, 3, 1))  # noqa: DTZ001
+    for text in ("\ud800", "\x00 "):
+        with pytest.raises(errors.InvalidInput):
+            await client.list_facts(user_id=text)
+        with pytest.raises(errors.InvalidInput):
+            await client.list_memories(user_id=text)
+        with pytest.raises(errors.InvalidInput):
+            await client.forget(user_id=text, keys=["x"])
+    with pytest.raises(errors.InvalidInput, match="JSON"):
+        await client.remember(user_id="ana", memories=[{"text": "x", "metadata": {"x": object()}}])  # type: ignore[dict-item]
+    with pytest.raises(errors.InvalidInput, match="job_id must not be empty"):
+        await client.show_job(job_id="")
+
+
+@pytest.mark.parametrize(
+    "user_id", ["a/b", ".", "..", "../jobs", "a?b#c", "%2F", "用户 一", "a b+c", "é", "a:b@c"]
+)
+async def test_any_user_id_reaches_the_server_as_it_is(
+    client: HippocampusClient, user_id: str
+) -> None:
+    fact = await client.state_fact(user_id=user_id, slot="employer", value="Acme")
+    [found] = (await client.list_facts(user_id=user_id)).facts
+    assert fact.key == found.key
+    assert user_id == (await client.show_graph(user_id=user_id)).user_id
+    assert [user_id] == [one.user_id for one in (await client.list_users(contains=user_id)).users]
+
+
+async def test_the_application_of_a_call_goes_before_that_of_the_client(
+    client: HippocampusClient, memory: MemoryEngine
+) -> None:
+    await client.remember(user_id="ana", memories=["Ana sails."], app="other")
+    await client.remember(user_id="ana", memories=["Ana rows."])
+    assert 1 == len(await memory.list_memories(Scope("other", "ana")))
+    assert 1 == len(await memory.list_memories(ANA))
+    assert 1 == (await client.count_memories(user_id="ana", app="other")).count
+
+
+async def test_a_token_is_needed_and_opens_its_own_application_and_users(
+    memory: MemoryEngine,
+) -> None:
+    some = (await memory.tokens.create("my_app", users=["ana"])).text
+    async with listening(memory, ServerOptions(auth=True)) as url:
+        async with HippocampusClient(url) as client:
+            with pytest.raises(errors.AccessDenied, match="token=") as refused:
+                await client.recall(user_id="ana", query="tea")
+            assert url in str(refused.value)
+            assert "ok" == (await client.check_health()).status
+        async with HippocampusClient(url, token="hippo_0_0") as client:
+            with pytest.raises(errors.AccessDenied, match="hippocampus token create"):
+                await client.recall(user_id="ana", query="tea")
+        async with HippocampusClient(url, token=some) as client:
+            await client.remember(user_id="ana", memories=["Ana rows."])
+            with pytest.raises(errors.AccessDenied, match="for other users"):
+                await client.recall(user_id="bob", query="tea")
+            with pytest.raises(errors.AccessDenied, match="for another application"):
+                await client.recall(user_id="ana", query="tea", app="other")
+            assert some not in repr(client)
+
+
+async def test_too_many_requests_say_how_long_to_wait(memory: MemoryEngine) -> None:
+    token = (await memory.tokens.create("my_app")).text
+    async with (
+        listening(memory, ServerOptions(auth=True, rate=0.001, burst=1)) as url,
+        HippocampusClient(url, token=token) as client,
+    ):
+        await client.count_memories(user_id="ana")
+        with pytest.raises(errors.TooManyRequests, match="Try again in") as refused:
+            await client.count_memories(user_id="ana")
+    assert refused.value.retry_after_s is not None and 900 < refused.value.retry_after_s <= 1000
+
+
+async def test_what_is_too_large_is_refused_with_the_way_out(memory: MemoryEngine) -> None:
+    async with (
+        listening(memory, ServerOptions(auth=False, max_body=1000)) as url,
+        HippocampusClient(url) as client,
+    ):
+        with pytest.raises(errors.InvalidInput, match="--max-body"):
+            await client.remember(user_id="ana", memories=["x" * 2000])
+
+
+async def test_many_requests_at_once_share_a_small_pool(memory: MemoryEngine) -> None:
+    limits = httpx.Limits(max_connections=4)
+    async with (
+        listening(memory) as url,
+        httpx.AsyncClient(limits=limits, timeout=60) as http,
+        HippocampusClient(url, http_client=http) as client,
+    ):
+        await asyncio.gather(
+            *(
+                client.remember(user_id=f"user {n % 5}", memories=[f"Note {n}. 第{n}条"])
+                for n in range(40)
+            )
+        )
+        counts = await asyncio.gather(
+            *(client.count_memories(user_id=f"user {n % 5}") for n in range(40))
+        )
+        assert {8} == {one.count for one in counts}
+
+
+async def test_an_export_keeps_every_line_and_is_read_by_an_import(
+    client: HippocampusClient, memory: MemoryEngine, empty_dsn: str, tmp_path: Path
+) -> None:
+    odd = "one\u2028two\u2029three\x85four\x0bfive\x1csix\r\nseven 灿灿"
+    await memory.remember(ANA, [f"{odd} {n}" for n in range(900)])
+    lines = [line async for line in client.export(user_id="ana")]
+    assert [line async for line in memory.export(ANA)] == lines and 900 < len(lines)
+    file = tmp_path / "ana.jsonl"
+    file.write_text("\n".join([*lines, ""]), "utf-8", newline="")
+    async with open_memory(empty_dsn, worker=False) as other:
+        await other.import_lines(file)
+        assert 900 == await other.count_memories(ANA)
+
+
+async def test_an_export_that_is_left_early_gives_its_place_back(
+    client: HippocampusClient, memory: MemoryEngine
+) -> None:
+    await memory.remember(ANA, [f"Note {n}." for n in range(300)])
+    for _ in range(2 * export.MAX_AT_ONCE):
+        async with aclosing(client.export(user_id="ana")) as lines:
+            assert (await anext(lines)).startswith("{")
+    with pytest.raises(errors.InvalidInput):
+        await anext(client.export(user_id=""))
+
+
+async def test_a_client_in_process_asks_the_application_itself(memory: MemoryEngine) -> None:
+    app = create_app(memory, ServerOptions(auth=False))
+    transport = httpx.ASGITransport(app)
+    async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport) as http:
+        async with HippocampusClient("http://localhost", http_client=http) as client:
+            await client.remember(user_id="ana", memories=["Ana rows."])
+        assert not http.is_closed
+        async with HippocampusClient("http://localhost", http_client=http) as client:
+            assert 1 == (await client.count_memories(user_id="ana")).count
+
+
+async def test_the_address_may_have_a_path_in_front(memory: MemoryEngine) -> None:
+    inner = create_app(memory, ServerOptions(auth=False))
+    outer = Starlette(routes=[Mount("/memory", inner)])
+    async with (
+        httpx.AsyncClient(transport=httpx.ASGITransport(outer)) as http,
+        HippocampusClient("http://localhost/memory/", http_client=http) as client,
+    ):
+        assert 0 == (await client.count_memories(user_id="ana")).count
+        fact = await client.state_fact(user_id="ana", slot="employer", value="Acme")
+    assert "employer" == fact.slot
+
+
+async def test_a_closed_client_says_so() -> None:
+    client = HippocampusClient()
+    await client.aclose()
+    with pytest.raises(errors.InvalidInput, match="is closed"):
+        await client.check_health()

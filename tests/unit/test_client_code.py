@@ -1,0 +1,95 @@
+"""The methods of the HTTP client, compared with the description of the HTTP server."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+from benchmarks import client_code
+from shared_core import wire
+from shared_core.client import HippocampusClient
+from shared_core.client.calls import READS
+from shared_core.http.problems import DETAIL_OF
+from shared_core.wire import STATUS_OF
+
+
+@pytest.fixture(scope="module")
+def openapi() -> dict[str, Any]:
+    return client_code.openapi()
+
+
+def operations(openapi: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the operations of a description, by id."""
+    return {
+        one["operationId"]: one for methods in openapi["paths"].values() for one in methods.values()
+    }
+
+
+def names_of(openapi: dict[str, Any], operation: dict[str, Any]) -> set[str]:
+    """Return the names of the parameters and of the fields of the body of an operation."""
+    names = {one["name"] for one in operation.get("parameters", [])}
+    if "requestBody" in operation:
+        shape = operation["requestBody"]["content"]["application/json"]["schema"]
+        for one in shape.get("oneOf", [shape]):
+            body = openapi["components"]["schemas"][one["$ref"].rpartition("/")[2]]
+            names |= set(body["properties"])
+    return names
+
+
+def methods() -> dict[str, Any]:
+    """Return the public methods of the client that ask the server, by name."""
+    return {
+        name: method
+        for name, method in inspect.getmembers(HippocampusClient, inspect.isfunction)
+        if not name.startswith("_") and name != "aclose"
+    }
+
+
+def test_the_committed_files_are_what_the_description_makes(openapi: dict[str, Any]) -> None:
+    made = client_code.sources(openapi)
+    kept = {one.name: one.read_text("utf-8") for one in client_code.FOLDER.glob("*.py")}
+    assert {"base.py"} == kept.keys() - made.keys(), "run python -m benchmarks.client_code"
+    for name, source in made.items():
+        assert kept.get(name) == source, f"run python -m benchmarks.client_code: {name} differs"
+
+
+def test_every_operation_is_a_method_of_the_same_name(openapi: dict[str, Any]) -> None:
+    assert operations(openapi).keys() == methods().keys()
+
+
+def test_every_method_takes_the_parameters_of_its_operation_as_keywords(
+    openapi: dict[str, Any],
+) -> None:
+    found = operations(openapi)
+    for name, method in methods().items():
+        _, *parameters = inspect.signature(method).parameters.values()
+        assert {one.kind for one in parameters} <= {inspect.Parameter.KEYWORD_ONLY}, name
+        assert names_of(openapi, found[name]) == {one.name for one in parameters}, name
+
+
+def test_every_parameter_and_every_answer_is_described(openapi: dict[str, Any]) -> None:
+    for name, method in methods().items():
+        text = inspect.getdoc(method) or ""
+        for parameter in list(inspect.signature(method).parameters)[1:]:
+            assert f"\n    {parameter}: " in text, f"{name} says nothing of {parameter}"
+        assert ("\nReturns:\n" in text or "\nYields:\n" in text) and "\nRaises:\n" in text, name
+
+
+def test_every_answer_of_the_server_is_a_model_of_its_own_type(openapi: dict[str, Any]) -> None:
+    for name, operation in operations(openapi).items():
+        [answer] = [one for status, one in operation["responses"].items() if status[0] == "2"]
+        if "application/json" in answer["content"]:
+            model = answer["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+            assert getattr(wire, model).model_config.get("extra") != "allow", name
+
+
+def test_what_may_be_sent_again_is_a_path_of_the_server(openapi: dict[str, Any]) -> None:
+    assert openapi["paths"].keys() >= READS
+
+
+def test_every_error_of_the_server_has_a_kind_of_its_own() -> None:
+    kinds = [kind for _, kind in STATUS_OF.values()]
+    assert len(set(kinds)) == len(kinds)
+    assert DETAIL_OF.keys() <= set(kinds)
