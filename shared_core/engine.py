@@ -81,6 +81,7 @@ from shared_core.retention.detail import MemoryDetails
 from shared_core.retention.forget_requests import CarriedOut, ForgetRequests, NewTurns
 from shared_core.retention.service import Retention
 from shared_core.transfer import reembedding
+from shared_core.transfer.record_import import RecordImports
 from shared_core.transfer.reembedding import ReembedReport
 from shared_core.transfer.service import ImportedLines, Transfer
 
@@ -123,6 +124,7 @@ class MemoryEngine:
         forget_requests: forgets topics at the request of a user.
         erasures: erases users and threads, and lists the receipts.
         transfer: exports and imports.
+        imports: memories of other products, e.g. ChatGPT, mem0 or Zep.
         imported_items: items of another store, with the times they had there.
         jobs: the durable queue.
         indexes: approximate vector indexes of large tenants.
@@ -201,6 +203,7 @@ class MemoryEngine:
         self.forget_requests = ForgetRequests(handle, is_on=forget_requests)
         self.erasures = Erasures(handle, self.jobs)
         self.transfer = Transfer(handle, self.accesses)
+        self.imports = RecordImports(handle, self.turns, self.runs, self.facts)
         self.imported_items = ImportedItems(handle)
         self.indexes = Indexes(handle, in_background=worker)
         self.tokens = ApiTokens(handle)

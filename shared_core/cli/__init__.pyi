@@ -1,1 +1,1 @@
-from .imports import StoreImport as StoreImport, import_store as import_store
+from .store_import import StoreImport as StoreImport, import_store as import_store

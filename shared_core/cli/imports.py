@@ -1,56 +1,92 @@
-"""The command `hippocampus import`: an export, or a PostgresStore of LangGraph."""
+"""The command `hippocampus import`: our exports, and memories of other products."""
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
-import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from shared_core.cli import app as cli
+from shared_core.cli.record_import import RecordImport, run_record_import
+from shared_core.cli.store_import import MAX_BATCH, USER_LABEL, StoreImport, run_store_import
 from shared_core.cli.transfer import langgraph_fields, progress_lines
-from shared_core.core.domain import Namespace
-from shared_core.core.event_loops import until_done
-from shared_core.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from shared_core.engine import MemoryEngine
-    from shared_core.models.embedders import PrecomputedVectors
-    from shared_core.ports.transfer import SourceItem, SourceTally
-    from shared_core.storage.postgres.langgraph_tables import PostgresStoreSource
-    from shared_core.transfer.importing import ImportReport, TextOfField
     from shared_core.transfer.service import ImportedLines
 
-MAX_BATCH = 10_000
-"""Maximum number of items in one read."""
 
-StoreDsn = Annotated[
+class Product(StrEnum):
+    """What wrote the source."""
+
+    HIPPOCAMPUS = "hippocampus"
+    CHATGPT = "chatgpt"
+    CLAUDE = "claude"
+    GRAPHITI = "graphiti"
+    LANGMEM = "langmem"
+    LETTA = "letta"
+    MEM0 = "mem0"
+    POSTGRES_STORE = "postgres-store"
+    ZEP = "zep"
+
+
+STORES = (Product.POSTGRES_STORE, Product.LANGMEM)
+"""Products that are read from a database alone."""
+DSN = ("postgresql://", "postgres://")
+OURS = b'"hippocampus_export"'
+"""Is in the first line of every export of this memory."""
+FIRST = 4096
+"""Number of bytes that are looked at for it."""
+
+Source = Annotated[
+    str, typer.Argument(help="A file, or the DSN of a database: postgresql://...", metavar="SOURCE")
+]
+From = Annotated[
+    Product | None,
+    typer.Option("--from", help="What wrote the source.", show_default="a file shows it"),
+]
+AppName = Annotated[str | None, typer.Option("--app", help="Application that gets the memories.")]
+UserName = Annotated[
     str | None,
-    typer.Option(help="Import a LangGraph PostgresStore at this DSN; may be the same database."),
+    typer.Option(
+        "--user", help="User who gets the memories.", show_default="the one whom the source names"
+    ),
 ]
-Prefix = Annotated[str, typer.Option(help="PostgresStore: only namespaces below a.b.")]
-Batch = Annotated[int, typer.Option(min=1, max=MAX_BATCH, help="PostgresStore: items at a time.")]
+SourceUser = Annotated[str | None, typer.Option(help="Only memories of this user of the source.")]
+Later = Annotated[
+    bool, typer.Option("--later", help="Leave embedding and facts of turns to a worker.")
+]
+TableName = Annotated[str, typer.Option("--table", help="mem0: the collection.")]
+NamespaceOption = Annotated[
+    str, typer.Option("--namespace", help=f"langmem: its labels; {USER_LABEL} is the user.")
+]
+Prefix = Annotated[str, typer.Option(help="postgres-store: only namespaces below a.b.")]
+Batch = Annotated[int, typer.Option(min=1, max=MAX_BATCH, help="Stores: items in one read.")]
 VectorsFrom = Annotated[
-    str | None, typer.Option(help="PostgresStore: keep its vectors, made by this model.")
+    str | None, typer.Option(help="Stores: keep the vectors there, made by this model.")
 ]
-Reembed = Annotated[bool, typer.Option("--reembed", help="PostgresStore: embed every item again.")]
+Reembed = Annotated[bool, typer.Option("--reembed", help="Stores: embed every item again.")]
+Restore = Annotated[
+    bool, typer.Option("--restore", help="Also write what was deleted or forgotten here.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Read everything and write nothing.")]
 
 
 @cli.app.command("import")
 def import_(
-    file: Annotated[
-        Path | None, typer.Argument(dir_okay=False, help="File of `hippocampus export`.")
-    ] = None,
-    from_postgres_store: StoreDsn = None,
+    source: Source,
+    product: From = None,
+    app_name: AppName = None,
+    user: UserName = None,
+    source_user: SourceUser = None,
+    later: Later = False,
+    table: TableName = "mem0",
+    namespace: NamespaceOption = f"memories.{USER_LABEL}",
     uri: cli.Uri = None,
     schema: cli.Schema = None,
     embedder: cli.Embedder = None,
@@ -58,46 +94,124 @@ def import_(
     batch: Batch = 500,
     vectors_from: VectorsFrom = None,
     reembed: Reembed = False,
-    restore: Annotated[
-        bool, typer.Option("--restore", help="Also write what was deleted or forgotten here.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Read everything and write nothing.")
-    ] = False,
+    restore: Restore = False,
+    dry_run: DryRun = False,
     as_json: cli.AsJson = False,
 ) -> None:
-    """Import a file of `hippocampus export`, or the items of a LangGraph PostgresStore.
+    """Import an export of hippocampus, or memories of another product.
 
-    Existing data stays unchanged, so run it again after an interruption to import the
-    rest. A file is checked to its end before anything is written, and an error names the line; a
-    store is only read. Exit code 1 if a line or an item failed, or the counts do not agree.
+    Files: exports of ChatGPT, Claude, Letta, mem0, Zep and Graphiti. Databases: mem0 (pgvector),
+    and LangGraph's PostgresStore, with or without langmem. The source is only read, and read to its
+    end before anything is written. Existing data stays unchanged, so run it again after an
+    interruption to import the rest. Exit code 1 if something could not be stored.
     """
-    if (file is None) == (from_postgres_store is None):
-        raise cli.Malformed("give either a FILE or --from-postgres-store DSN")
-    if file is None:
+    found = _product(source, product)
+    if found in STORES:
+        _refuse(found, user=user, source_user=source_user, later=later)
+        if found is Product.LANGMEM:
+            app_name = _app(app_name, found)
+        elif app_name:
+            _refuse(found, app=app_name)
         task = StoreImport(
-            dsn=from_postgres_store or "",
-            uri=uri,
-            schema=schema,
-            embedder=embedder,
-            prefix=prefix,
-            batch=batch,
-            vectors_from=vectors_from,
-            reembed=reembed,
-            restore=restore,
+            dsn=source, uri=uri, schema=schema, embedder=embedder, prefix=prefix, batch=batch,
+            vectors_from=vectors_from, reembed=reembed, restore=restore, app=app_name,
+            namespace=namespace,
+        )  # fmt: skip
+        run_store_import(task, dry_run=dry_run, as_json=as_json)
+        return
+    _refuse(found, prefix=prefix, vectors_from=vectors_from, reembed=reembed)
+    if found is Product.HIPPOCAMPUS:
+        _refuse(found, app=app_name, user=user, source_user=source_user, later=later)
+        where = (uri, schema, embedder)
+        _run_import(Path(source), where, restore=restore, dry_run=dry_run, as_json=as_json)
+        return
+    records = _record_import(
+        source, found, table, app=_app(app_name, found), user=user, source_user=source_user,
+        later=later, restore=restore,
+    )  # fmt: skip
+    records = dataclasses.replace(records, uri=uri, schema=schema, embedder=embedder)
+    run_record_import(records, dry_run=dry_run, as_json=as_json)
+
+
+def _is_database(source: str) -> bool:
+    return source.startswith(DSN) or ("dbname=" in source and not Path(source).exists())
+
+
+def _product(source: str, given: Product | None) -> Product:
+    """Return what wrote the source. Raises Malformed if it cannot come from a given product."""
+    is_database = _is_database(source)
+    if given is None and not is_database:
+        return _product_of_file(Path(source))
+    if given is None or (is_database and given not in (*STORES, Product.MEM0)):
+        raise cli.Malformed(
+            "a database holds memories of mem0, langmem or postgres-store: say which with --from,"
+            f" got {given or 'none'}"
         )
-        _run_store_import(task, dry_run=dry_run, as_json=as_json)
-    elif prefix or vectors_from or reembed:
-        raise InvalidInput("--prefix, --vectors-from and --reembed need --from-postgres-store")
-    elif dry_run:
-        _check_file(file, as_json)
+    return given
+
+
+def _product_of_file(file: Path) -> Product:
+    from shared_core.transfer.service import opened
+    from shared_core.transfer.sources import open_source
+
+    with opened(file) as readable:
+        start = readable.read(FIRST)
+    if OURS in start or not start.strip():
+        return Product.HIPPOCAMPUS
+    return Product(open_source(file).product)
+
+
+def _refuse(product: Product, **options: object) -> None:
+    """Raise Malformed for an option that is set and does not belong to a product."""
+    for name, value in options.items():
+        if value:
+            raise cli.Malformed(
+                f"--{name.replace('_', '-')} does not go with a source of {product}: leave it out"
+            )
+
+
+def _app(app_name: str | None, product: Product) -> str:
+    if app_name is None:
+        raise cli.Malformed(
+            f"memories of {product} need --app: name the application that gets them"
+        )
+    return app_name
+
+
+def _record_import(source: str, product: Product, table: str, **options: Any) -> RecordImport:
+    from shared_core.transfer.record_import import RecordOptions
+    from shared_core.transfer.sources import Mem0Store, RecordSource, open_source
+
+    opened: RecordSource
+    if _is_database(source):
+        from shared_core.storage.postgres.mem0_table import Mem0Table
+
+        opened = Mem0Store(Mem0Table(source, table))
     else:
-        memory = cli.open_memory(uri, schema=schema, embedder=embedder, worker=False)
-        done = cli.with_memory(memory, lambda memory: _import_file(memory, file, restore=restore))
-        if as_json:
-            cli.print_json(dataclasses.asdict(done))
-        else:
-            cli.print_all([Text(_imported_line(done))])
+        opened = open_source(source, product)
+    dsn = source if _is_database(source) else None
+    return RecordImport(source=opened, options=RecordOptions(**options), dsn=dsn)
+
+
+def _run_import(
+    file: Path,
+    where: tuple[str | None, str | None, str | None],
+    *,
+    restore: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Import an export of hippocampus. where: uri, schema and embedder of the memory."""
+    if dry_run:
+        _check_file(file, as_json)
+        return
+    uri, schema, embedder = where
+    memory = cli.open_memory(uri, schema=schema, embedder=embedder, worker=False)
+    done = cli.with_memory(memory, lambda memory: _import_file(memory, file, restore=restore))
+    if as_json:
+        cli.print_json(dataclasses.asdict(done))
+    else:
+        cli.print_all([Text(_imported_line(done))])
 
 
 def _check_file(file: Path, as_json: bool) -> None:
@@ -147,201 +261,3 @@ def _imported_line(done: ImportedLines) -> str:
     if done.unembedded:
         counts.append(f"{done.unembedded:,} fields without their vectors")
     return ", ".join(counts) + "."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreImport:
-    """The import of a LangGraph PostgresStore.
-
-    Attributes:
-        dsn: Where the PostgresStore is. It may be in the same database.
-        uri, schema, embedder: The memory to write, as in open_memory().
-        prefix: Only namespaces below these labels, joined by dots.
-        batch: Number of items in one read.
-        vectors_from: The model that made the store's vectors. They are kept; the embedder must be
-            of the same model.
-        reembed: Embed every item again, existing ones included.
-        restore: Also write items that were imported before and deleted here since.
-    """
-
-    dsn: str
-    uri: str | Path | None = None
-    schema: str | None = None
-    embedder: object = None
-    prefix: str = ""
-    batch: int = 500
-    vectors_from: str | None = None
-    reembed: bool = False
-    restore: bool = False
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.batch <= MAX_BATCH:
-            raise InvalidInput(f"batch must be between 1 and {MAX_BATCH:,}, got {self.batch}")
-        if self.reembed and self.vectors_from:
-            raise InvalidInput(
-                "give either --vectors-from (keep the vectors) or --reembed (make them again)"
-            )
-
-
-def _run_store_import(task: StoreImport, *, dry_run: bool, as_json: bool) -> None:
-    screen = None if as_json else cli.console()
-    if dry_run:
-        tally = asyncio.run(count_items(task, screen))
-        if as_json:
-            cli.print_json(dataclasses.asdict(tally))
-        return
-    done = asyncio.run(import_store(task, screen, cli.console(stderr=True)))
-    if as_json:
-        cli.print_json(dataclasses.asdict(done) | {"complete": done.complete})
-    raise typer.Exit(0 if done.complete else 1)
-
-
-async def count_items(task: StoreImport, console: Console | None = None) -> SourceTally:
-    """Print and return the number of items to import. Writes nothing, here or there."""
-    async with _source(task) as source:
-        return await _tallied(source, task, console or Console(quiet=True))
-
-
-async def import_store(
-    task: StoreImport, console: Console | None = None, errors: Console | None = None
-) -> ImportReport:
-    """Copy a PostgresStore into this memory and return what became of its items.
-
-    console: receives the progress, if it is a terminal, and the result. errors: receives one line
-    per item that failed.
-    """
-    from shared_core.open import open_memory
-    from shared_core.transfer.importing import ImportOptions, import_items
-
-    console = console or Console(quiet=True)
-    errors = errors or Console(quiet=True)
-    started = time.monotonic()
-    async with _source(task) as source:
-        tally = await _tallied(source, task, console)
-        known = await _known_vectors(task, tally)
-        from_labels, text_of_field = _langgraph()
-        options = ImportOptions(
-            to_namespace=from_labels,
-            text_of_field=text_of_field,
-            batch=task.batch,
-            known=known,
-            embedded_only=bool(tally.embedded) and not task.reembed,
-            reembed=task.reembed,
-            restore=task.restore,
-        )
-
-        def failed(item: SourceItem, reason: str) -> None:
-            line = " ".join(f"{item.prefix!r} / {item.key!r}: {reason}".split())
-            errors.print(Text(f"✗ {line}", style="red"), soft_wrap=True)
-
-        async with open_memory(
-            task.uri, schema=task.schema, embedder=known or task.embedder, worker=False
-        ) as memory:
-            with cli.progress_bar(console) as progress:
-                bar = progress.add_task("items", total=tally.items)
-                report = await import_items(
-                    memory.imported_items,
-                    source,
-                    options,
-                    failed=failed,
-                    advanced=lambda count: progress.advance(bar, count),
-                )
-    _print_result(console, report, time.monotonic() - started)
-    return report
-
-
-@asynccontextmanager
-async def _source(task: StoreImport) -> AsyncIterator[PostgresStoreSource]:
-    """Open the source, and start the embedded PostgreSQL that it is in, if any."""
-    from shared_core.settings import load_settings
-    from shared_core.storage.postgres.connection.embedded import embedded_behind
-    from shared_core.storage.postgres.langgraph_tables import PostgresStoreSource
-
-    source = PostgresStoreSource(task.dsn, below=task.prefix)
-    server = embedded_behind(task.dsn, load_settings(task.uri, schema=task.schema).embedded_home)
-    async with AsyncExitStack() as stack:
-        if server:
-            stack.push_async_callback(asyncio.to_thread, server.release)
-            await until_done(asyncio.to_thread(server.acquire))
-        yield await stack.enter_async_context(source)
-
-
-async def _tallied(source: PostgresStoreSource, task: StoreImport, console: Console) -> SourceTally:
-    """Count, print and return the items of a source. Raises NotFound for an empty prefix."""
-    tally = await source.tally()
-    if task.prefix and not tally.items:
-        raise NotFound(
-            f"there are no items below the prefix {task.prefix!r} at {source.location!r}"
-        )
-    vectors = f"{tally.embedded:,} with vectors"
-    if tally.dimensions is not None:
-        vectors += f" of {tally.dimensions} dimensions"
-    counts = f"{tally.items:,} items, {tally.expired:,} expired, {vectors}"
-    console.print(Text(f"PostgresStore at {source.location}: {counts}"), soft_wrap=True)
-    return tally
-
-
-async def _known_vectors(task: StoreImport, tally: SourceTally) -> PrecomputedVectors | None:
-    """Return an embedder that keeps the vectors of the store, or None without --vectors-from."""
-    from shared_core.models.embedders import PrecomputedVectors, embedder_of, resolve_embedder
-
-    if task.vectors_from is None:
-        return None
-    way_out = "leave out --vectors-from to embed the texts again"
-    chosen = task.embedder
-    embedder = resolve_embedder(chosen) if chosen else embedder_of(task.vectors_from)
-    if embedder is None:
-        raise InvalidInput(
-            f"no bundled embedder makes vectors of {task.vectors_from!r}: name the one that made"
-            f" them with --embedder, or {way_out}"
-        )
-    if task.vectors_from != embedder.model:
-        raise InvalidInput(
-            f"the embedder {embedder.model!r} cannot use vectors of {task.vectors_from!r}: import"
-            f" with the embedder that made them, or {way_out}"
-        )
-    if tally.dimensions is None:
-        raise InvalidInput("this PostgresStore has no vectors to keep: leave out --vectors-from")
-    dimensions = (await embedder.embed_query("dimensions")).shape[1]
-    if tally.dimensions != dimensions:
-        raise InvalidInput(
-            f"the vectors in the store have {tally.dimensions} dimensions, those of"
-            f" {embedder.model!r} have {dimensions}: they are not from one model; {way_out}"
-        )
-    return PrecomputedVectors(embedder)
-
-
-def _langgraph() -> tuple[Callable[[Sequence[str]], Namespace], TextOfField]:
-    """Return the functions that read LangGraph's labels and fields."""
-    try:
-        from langgraph_store.labels import from_labels
-        from langgraph_store.operations import text_of_field
-    except ModuleNotFoundError as error:
-        raise InvalidInput(
-            "importing a PostgresStore needs LangGraph: pip install 'pg-hippocampus[langgraph]'"
-        ) from error
-    return from_labels, text_of_field
-
-
-def _print_result(console: Console, report: ImportReport, took_s: float) -> None:
-    counts = [f"{report.copied:,} copied", f"{report.here:,} were here already"]
-    if report.newer:
-        counts.append(f"{report.newer:,} are newer here and stay")
-    if report.deleted:
-        counts.append(f"{report.deleted:,} were deleted here since (--restore brings them back)")
-    if report.expired:
-        counts.append(f"{report.expired:,} had expired")
-    counts.append(f"{report.failed:,} failed")
-    rate = report.seen / max(took_s, 0.001)
-    line = (
-        f"Of {report.in_source:,} items {', '.join(counts)} ({took_s:.1f} s, {rate:,.0f} items/s)."
-    )
-    console.print(Text(line), soft_wrap=True)
-    if report.complete:
-        console.print(Text("The counts agree."))
-    elif report.seen != report.in_source:
-        text = (
-            f"The counts do not agree: {report.seen:,} items were read, and the source has"
-            f" {report.in_source:,} now. It has changed: import again for the rest."
-        )
-        console.print(Text(text, style="red"), soft_wrap=True)

@@ -31,10 +31,11 @@ from shared_core.lifecycle import Handle
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.extractive_summary import QUESTION
 from shared_core.nlp.text import has_words, search_terms
+from shared_core.policies.items import put_items
 from shared_core.policies.vectors import TEXT_FIELD, add_missing_vectors, turns_without_vectors
 from shared_core.ports.conversations import check_thread
 from shared_core.ports.events import EventRow
-from shared_core.ports.items import ItemAddress, MemoryRow
+from shared_core.ports.items import ItemAddress, ItemStamp, MemoryRow, VectorRows
 from shared_core.ports.jobs import NewJob
 from shared_core.ports.storage import Clock, Storage
 from shared_core.privacy.sanitizing import Intake, is_small_talk, off_loop
@@ -244,19 +245,44 @@ async def remember(handle: Handle, scope: Scope, memories: Sequence[NewMemory]) 
 
     An existing key in the scope is replaced. Raises InvalidInput for a memory without text.
     """
+    rows = await _memory_rows(handle, scope, memories)
+    distinct = {row.key: row for row in rows}
+    storage = await handle.storage()
+    vectors = await _memory_vectors(handle, list(distinct.values()))
+    if distinct:
+        await storage.items.put_memories(list(distinct.values()), vectors)
+    return [row.key for row in rows]
+
+
+async def remember_imported(
+    handle: Handle, scope: Scope, memories: Sequence[NewMemory], stamps: Sequence[ItemStamp]
+) -> None:
+    """Store memories of another product with the times of their stamps, and mark them as imported.
+
+    Memory and mark are written in one transaction. memories: with distinct keys, one for each
+    stamp. Raises InvalidInput for a memory without text.
+    """
+    rows = await _memory_rows(handle, scope, memories)
+    vectors = await _memory_vectors(handle, rows)
+    storage = await handle.storage()
+    writing = partial(put_items, rows, vectors, (), stamps, handle.clock())
+    await storage.transact(scope_path(scope), writing)
+
+
+async def _memory_rows(
+    handle: Handle, scope: Scope, memories: Sequence[NewMemory]
+) -> list[MemoryRow]:
     scope_path(scope)
     given = [_checked_memory(memory) for memory in memories]
     texts = (memory.text for memory in given)
     clean = await off_loop(texts, lambda: [*map(handle.sanitizer.memory, given)])
-    rows = [_memory_row(memory, scope, handle.clock()) for memory in clean]
-    distinct = {row.key: row for row in rows}
-    storage = await handle.storage()
-    vectors = await handle.embedding.rows(
-        [((row.namespace, row.key), TEXT_FIELD, row.text) for row in distinct.values()]
+    return [_memory_row(memory, scope, handle.clock()) for memory in clean]
+
+
+async def _memory_vectors(handle: Handle, rows: Sequence[MemoryRow]) -> VectorRows | None:
+    return await handle.embedding.rows(
+        [((row.namespace, row.key), TEXT_FIELD, row.text) for row in rows]
     )
-    if distinct:
-        await storage.items.put_memories(list(distinct.values()), vectors)
-    return [row.key for row in rows]
 
 
 def memory_value(

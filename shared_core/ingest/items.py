@@ -153,9 +153,14 @@ def _in_minutes(ttl_s: object) -> str:
 
 
 def text_of(value: Mapping[str, JsonValue]) -> str:
-    """Return the text of a value: its content, text or memory field, or all its texts."""
+    """Return the text of a value: its content, text or memory field, or all its texts.
+
+    The field may hold an object with a field of the same name.
+    """
     for name in CONTENT_FIELDS:
         words = value.get(name)
+        if isinstance(words, Mapping):  # langmem: {"kind": "Memory", "content": {"content": ...}}
+            words = words.get(name)
         if isinstance(words, str) and words.strip():
             return clean_text(words)
     return clean_text("\n".join(_lines(value)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -179,6 +179,29 @@ class Facts:
             ) from error
         return await self._stored(scope, memory_id)
 
+    async def import_fact(
+        self, scope: Scope, memory_id: MemoryId, draft: FactDraft, triple: TripleDraft
+    ) -> bool:
+        """Store a fact of another memory, and its edge; return whether it is new here.
+
+        It counts as stated when it began to hold, so a later fact here makes it history. If the
+        same fact holds here already, it stays as it is.
+
+        Args:
+            scope: application and user.
+            memory_id: of the new fact.
+            draft: with valid_from, and with valid_until if it has ended.
+            triple: the edge, with draft.value as its object.
+        """
+        scope_path(scope)
+        other = _Imported(memory_id, triple)
+        embedded: dict[str, Vectors] = {}
+
+        async def attempt() -> MemoryId:
+            return await self._try(scope, draft, embedded, other)
+
+        return await until_applied(attempt) == memory_id
+
     async def retract(
         self, scope: Scope, key: Fact | UUID | str, *, at: datetime | None = None
     ) -> Fact:
@@ -276,11 +299,17 @@ class Facts:
             known = [one.statement for one in held]
         return stated_draft(slot, value, subject, begins, statement_language(text, known))
 
-    async def _try(self, scope: Scope, draft: FactDraft, embedded: dict[str, Vectors]) -> MemoryId:
+    async def _try(
+        self,
+        scope: Scope,
+        draft: FactDraft,
+        embedded: dict[str, Vectors],
+        other: _Imported | None = None,
+    ) -> MemoryId:
         """Write a fact and return its id. embedded: vectors of earlier tries, by text."""
         storage = await self._handle.storage()
         now = self._clock()
-        known, facts, graph = await self._planned(scope, draft, now)
+        known, facts, graph = await self._planned(scope, draft, now, other)
         if not (facts.opened or facts.closed or facts.doubted or graph.opened):
             await self.revive_faded(scope, faded_stated_again(known.facts, facts))
             return facts.seen_again[0][0]
@@ -305,7 +334,7 @@ class Facts:
                 "edges": len(graph.opened), **doubt_counts(facts),
             },
             slots=slots_to_read([draft]),
-            relations=self._pairs(draft),
+            relations=self._pairs(draft, other),
             known_number=known.number,
             bounds=[*facts.bounds, *graph.bounds],
             revival=await self._revival(scope, known, facts, embedded),
@@ -315,17 +344,20 @@ class Facts:
         return facts.opened[0].memory_id if facts.opened else facts.seen_again[0][0]
 
     async def _planned(
-        self, scope: Scope, draft: FactDraft, now: datetime
+        self, scope: Scope, draft: FactDraft, now: datetime, other: _Imported | None = None
     ) -> tuple[Known, FactPlan, EdgePlan]:
         storage = await self._handle.storage()
         since = min(now, draft.valid_from or now)
-        slots, pairs = slots_to_read([draft]), self._pairs(draft)
+        slots, pairs = slots_to_read([draft]), self._pairs(draft, other)
         known = await storage.query(scope_path(scope), partial(known_of, slots, pairs, since))
-        at = {"": _stated_at(draft, known.facts, now)}
-        facts = plan_facts(
-            [draft], known.facts, at, lambda: MemoryId(uuid7()), known.retractions, now
-        )
-        triples = self._triples(draft)
+        imported_at = draft.valid_from if other else None
+        at = {"": imported_at or _stated_at(draft, known.facts, now)}
+
+        def new_id() -> MemoryId:
+            return other.memory_id if other else MemoryId(uuid7())
+
+        facts = plan_facts([draft], known.facts, at, new_id, known.retractions, now)
+        triples = self._triples(draft, other)
         graph = plan_edges(triples, known.edges, facts.opened, at, uuid7, facts.restated_facts)
         return known, facts, graph
 
@@ -350,13 +382,15 @@ class Facts:
         stated_again = faded_stated_again(known.facts, facts)
         return await plan_revival(storage, self._handle.embedding, scope, stated_again, embedded)
 
-    def _triples(self, draft: FactDraft) -> list[TripleDraft]:
+    def _triples(self, draft: FactDraft, other: _Imported | None = None) -> list[TripleDraft]:
         if self._relations is None:
             return []
-        return stated_edges(Extraction(facts=[draft]), self._relations)
+        also = [other.triple] if other else []
+        return stated_edges(Extraction(facts=[draft], triples=also), self._relations)
 
-    def _pairs(self, draft: FactDraft) -> list[tuple[str, str]]:
-        return sorted({(normalised(one.subject), one.relation) for one in self._triples(draft)})
+    def _pairs(self, draft: FactDraft, other: _Imported | None = None) -> list[tuple[str, str]]:
+        triples = self._triples(draft, other)
+        return sorted({(normalised(one.subject), one.relation) for one in triples})
 
     def _value(self, value: str) -> str:
         if not isinstance(value, str):
@@ -377,6 +411,14 @@ class Facts:
         if found is None or found.fact is None:
             raise Conflict("the fact was forgotten at the same time: state it again")
         return found.fact
+
+
+@dataclass(frozen=True, slots=True)
+class _Imported:
+    """The id of a fact of another memory, and its edge."""
+
+    memory_id: MemoryId
+    triple: TripleDraft
 
 
 def redacted_turns(turns: Iterable[CitedTurn], sanitizer: Intake) -> tuple[CitedTurn, ...]:

@@ -93,6 +93,13 @@ def import_rows(
     return Written(written=len(new), differ=differ)
 
 
+def forget_tombstones(thread_id: str, event_ids: Sequence[str]) -> Policy[None]:
+    """Let forgotten turns of a thread be remembered again, if they are appended again."""
+    yield Last([
+        Delete("tombstones", (equal("thread_id", thread_id), one_of("event_id", event_ids)))
+    ])  # fmt: skip
+
+
 def require_unforgotten(
     table: str, rows: Sequence[Values], receipts: Collection[str]
 ) -> Policy[None]:

@@ -27,6 +27,9 @@ from shared_core.ports.transfer import ItemSource, SourceItem
 MODEL_FAILURES = 3
 """Number of embedding failures in a row after which the embedder counts as down."""
 
+STEP = 50
+"""Maximum number of items to embed between two reports of progress."""
+
 FATAL = (StorageUnavailable, EmbeddingMismatch, SchemaOutOfDate)
 """Errors that would fail every other item too."""
 
@@ -39,8 +42,8 @@ class ImportReport:
     """The number of items by outcome.
 
     here: the target already has the same value. newer: the target has another, later value.
-    deleted: imported before and deleted in the target since. in_source: items in the source at the
-    end.
+    deleted: imported before and deleted in the target since. elsewhere: the options map their
+    namespace to none. in_source: items in the source at the end.
     """
 
     in_source: int = 0
@@ -49,12 +52,13 @@ class ImportReport:
     newer: int = 0
     deleted: int = 0
     expired: int = 0
+    elsewhere: int = 0
     failed: int = 0
 
     @property
     def seen(self) -> int:
         """Number of items read."""
-        skipped = self.newer + self.deleted + self.expired + self.failed
+        skipped = self.newer + self.deleted + self.expired + self.elsewhere + self.failed
         return self.copied + self.here + skipped
 
     @property
@@ -70,13 +74,14 @@ TextOfField: TypeAlias = Callable[[Mapping[str, JsonValue], str], str | None]
 class ImportOptions:
     """The options of an import.
 
-    to_namespace: maps the source's labels to a namespace. known: the embedder of the target, to
-    keep the source's vectors. embedded_only: an item without vectors in the source gets none.
-    reembed: also write items whose value is equal. restore: write items again that were deleted
-    since their import. text_of_field: the text that PostgresStore embedded under a name, or None.
+    to_namespace: maps the source's labels to a namespace, or to None for no import. known: the
+    embedder of the target, to keep the source's vectors. embedded_only: an item without vectors in
+    the source gets none. reembed: also write items whose value is equal. restore: write items again
+    that were deleted since their import. text_of_field: the text that PostgresStore embedded under
+    a name, or None.
     """
 
-    to_namespace: Callable[[Sequence[str]], Namespace]
+    to_namespace: Callable[[Sequence[str]], Namespace | None]
     text_of_field: TextOfField
     batch: int = 500
     known: PrecomputedVectors | None = None
@@ -107,9 +112,12 @@ async def import_items(
             repeated run copies the rest.
     """
     run = _ItemImport(target, options, failed)
+    step = options.batch if options.known else min(options.batch, STEP)
     async for page in source.pages(options.batch, vectors=options.known is not None):
-        await run.copy(page)
-        advanced(len(page))
+        for start in range(0, len(page), step):
+            part = page[start : start + step]
+            await run.copy(part)
+            advanced(len(part))
     run.report.in_source = (await source.tally()).items
     return run.report
 
@@ -178,9 +186,14 @@ class _ItemImport:
                 self.report.expired += 1
                 continue
             try:
-                drafts.append(self._draft(item, now))
+                draft = self._draft(item, now)
             except InvalidInput as error:
                 self._fail(item, error)
+                continue
+            if draft is None:
+                self.report.elsewhere += 1
+            else:
+                drafts.append(draft)
         return drafts
 
     async def _write(self, drafts: Sequence[_ImportDraft]) -> None:
@@ -211,13 +224,16 @@ class _ItemImport:
         self.report.failed += 1
         self._failed(item, str(error))
 
-    def _draft(self, item: SourceItem, now: datetime) -> _ImportDraft:
+    def _draft(self, item: SourceItem, now: datetime) -> _ImportDraft | None:
         labels = item.prefix.split(".")
         if not all(labels):
             raise InvalidInput("a label of its namespace is empty")
         if not item.key:
             raise InvalidInput("its key is empty")
-        address: ItemAddress = (self._options.to_namespace(labels), item.key)
+        namespace = self._options.to_namespace(labels)
+        if namespace is None:
+            return None
+        address: ItemAddress = (namespace, item.key)
         value = _value(item.value_json)
         texts, words = self._texts(item, value)
         left_s = full_s = None

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 Progress: TypeAlias = Callable[[int], None]
 TENANTS_AT_ONCE = 100
 """Maximum number of users whose ended sessions one transaction looks for."""
+EMBEDDED_AT_ONCE = 50
+"""Maximum number of texts to embed between two reports of progress."""
 _NAMES = ("namespace", "key", "thread_id", "event_id", "memory_id")
 """Columns that identify a row in messages, where it has them."""
 _NAMING = ("tenant_id", "thread_id", "event_id", "memory_seq")
@@ -306,11 +308,17 @@ class _LineImport:
         )
         texts = {(one.address, one.field): field_text(one, self._text_of_field) for one in waiting}
         with_words = [(*at, text) for at, text in texts.items() if has_words(text)]
-        made = await self._embedding.rows(with_words)
-        if made is not None:
-            named = {(one.address, one.field): one for one in waiting}
-            fields = [named[at] for at in zip(made.addresses, made.fields, strict=True)]
-            self._report.embedded += await add_vectors(self._storage, model, fields, made.vectors)
+        named = {(one.address, one.field): one for one in waiting}
+        for start in range(0, len(with_words), EMBEDDED_AT_ONCE):
+            made = await self._embedding.rows(with_words[start : start + EMBEDDED_AT_ONCE])
+            if made is not None:
+                fields = [named[at] for at in zip(made.addresses, made.fields, strict=True)]
+                self._report.embedded += await add_vectors(
+                    self._storage, model, fields, made.vectors
+                )
+            if self._progress:
+                done = start * len(batch.numbers) // len(with_words)
+                self._progress(batch.numbers[done])
         return Written(written=len(with_words), left=len(waiting) - len(with_words))
 
 

@@ -1,4 +1,4 @@
-"""`hippocampus import --from-postgres-store`: a real PostgresStore into this memory."""
+"""`hippocampus import --from postgres-store`: a real PostgresStore into this memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from typer.testing import CliRunner, Result
 
 from langgraph_store import PgHippocampusStore
 from shared_core import ModelUnavailable
-from shared_core.cli.imports import StoreImport, import_store
+from shared_core.cli import StoreImport, import_store
 from shared_core.cli.main import app
 from shared_core.ingest import items as ingest_items
 from shared_core.models.embedders import CallableEmbedder
@@ -228,7 +228,8 @@ def test_killed_in_the_middle_and_started_again_nothing_is_doubled(
         "-m",
         "shared_core.cli.main",
         "import",
-        "--from-postgres-store",
+        "--from",
+        "postgres-store",
         origin,
     ]
     command += ["--uri", dsn, "--batch", "100"]
@@ -262,7 +263,9 @@ def test_the_same_database_will_do_and_the_source_stays_as_it_is(dsn: str) -> No
         fill(theirs, 40)
         theirs.put(ALICE, "city", {"text": "Lisbon"}, ttl=10)
         before = scalar(dsn, "SELECT md5(string_agg(s::text, ',' ORDER BY s::text)) FROM store s")
-        ran = run("--from-postgres-store", dsn, "--uri", dsn, "--schema", "other", "--batch", "7")
+        ran = run(
+            "--from", "postgres-store", dsn, "--uri", dsn, "--schema", "other", "--batch", "7"
+        )
         assert 0 == ran.exit_code, ran.output
         assert "41 items, 0 expired, 41 with vectors of 64 dimensions" in ran.stdout
         assert "Of 41 items 41 copied" in ran.stdout
@@ -276,7 +279,7 @@ def test_a_prefix_is_of_whole_labels(source: tuple[str, PostgresStore], dsn: str
     origin, theirs = source
     for labels in (("a", "b"), ("a", "b", "c"), ("a", "bb"), ("a",)):
         theirs.put(labels, "k", {"text": "hello"})
-    at = ("--from-postgres-store", origin, "--uri", dsn, "--prefix", "a.b")
+    at = ("--from", "postgres-store", origin, "--uri", dsn, "--prefix", "a.b")
     assert "2 items" in run(*at, "--dry-run").stdout
     assert 0 == scalar(dsn, "SELECT count(*) FROM hippocampus.memories")
     ran = run(*at)
@@ -304,7 +307,7 @@ def test_what_cannot_be_stored_is_listed_and_the_rest_is_copied(
                 ("app.user1", long, '{"text": "a long key"}'),
             ],
         )
-    ran = run("--from-postgres-store", origin, "--uri", dsn)
+    ran = run("--from", "postgres-store", origin, "--uri", dsn)
     assert 1 == ran.exit_code
     listed = [line for line in ran.stderr.splitlines() if line.startswith("✗")]
     told = [key for key in ("", "list", "huge", "deep") if f"/ {key!r}: " in ran.stderr]
@@ -323,7 +326,7 @@ def test_what_was_written_here_later_stays_and_what_changed_there_comes(
     origin, theirs = source
     for key in ("ours", "theirs", "same"):
         theirs.put(ALICE, key, {"text": f"first {key}"})
-    at = ("--from-postgres-store", origin, "--uri", dsn)
+    at = ("--from", "postgres-store", origin, "--uri", dsn)
     assert 0 == run(*at).exit_code
     theirs.put(ALICE, "theirs", {"text": "second theirs"})
     with PgHippocampusStore(dsn) as ours:
@@ -455,7 +458,7 @@ def test_a_store_from_before_times_to_live_can_be_read(empty_dsn: str, dsn: str)
                        " NOT NULL, created_at timestamptz, updated_at timestamptz,"
                        " PRIMARY KEY (prefix, key))")  # fmt: skip
     execute(empty_dsn, """INSERT INTO store VALUES ('a.b', 'k', '{"text": "old"}')""")
-    ran = run("--from-postgres-store", empty_dsn, "--uri", dsn)
+    ran = run("--from", "postgres-store", empty_dsn, "--uri", dsn)
     assert 0 == ran.exit_code, ran.output
     with PgHippocampusStore(dsn) as ours:
         assert {"text": "old"} == ours.get(("a", "b"), "k").value
@@ -468,5 +471,5 @@ def test_large_values_come_in_small_pages(
     monkeypatch.setattr("shared_core.storage.postgres.langgraph_tables.PAGE_BYTES", 1000)
     fill(theirs, 30)
     theirs.put(ALICE, "large", {"text": "word", "rest": [crc32(b"%d" % n) for n in range(5000)]})
-    ran = run("--from-postgres-store", origin, "--uri", dsn)
+    ran = run("--from", "postgres-store", origin, "--uri", dsn)
     assert "Of 31 items 31 copied" in ran.stdout, ran.output

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from langgraph_store import PgHippocampusStore
 from shared_core import Scope
-from shared_core.cli.imports import StoreImport, import_store
+from shared_core.cli import StoreImport, import_store
 from shared_core.cli.main import app
 from shared_core.policies import items
 from shared_core.ports.operations import Update
@@ -229,7 +229,7 @@ async def test_items_and_marks_come_together_or_not_at_all(
 
 
 def test_the_command_says_what_it_left_out(source: PostgresStore, empty_dsn: str, dsn: str) -> None:
-    at = ["import", "--from-postgres-store", empty_dsn, "--uri", dsn]
+    at = ["import", "--from", "postgres-store", empty_dsn, "--uri", dsn]
     assert 0 == CliRunner().invoke(app, at).exit_code
     gone = CliRunner().invoke(app, ["forget", "gdpr", "ana", "m1", "--uri", dsn])
     assert 0 == gone.exit_code, gone.output
@@ -248,7 +248,7 @@ def test_the_command_reads_an_embedded_database_that_nobody_else_runs(tmp_path: 
             theirs.put(ANA, "m0", {"text": "tea"})
     with pytest.raises(psycopg.OperationalError):
         psycopg.connect(make_conninfo(origin, connect_timeout=2))
-    at = ["import", "--from-postgres-store", origin, "--uri", home]
+    at = ["import", "--from", "postgres-store", origin, "--uri", home]
     counted = CliRunner().invoke(app, [*at, "--dry-run"])
     assert "1 items" in counted.stdout, counted.output
     ran = CliRunner().invoke(app, at)
@@ -275,7 +275,7 @@ def test_an_embedded_database_is_known_by_its_sockets(tmp_path: Path) -> None:
 def test_a_prefix_that_names_nothing_is_told(
     source: PostgresStore, empty_dsn: str, dsn: str
 ) -> None:
-    at = ["import", "--from-postgres-store", empty_dsn, "--uri", dsn, "--prefix"]
+    at = ["import", "--from", "postgres-store", empty_dsn, "--uri", dsn, "--prefix"]
     for prefix, message in (
         ("gdpr..ana", "a label of the prefix 'gdpr..ana' is empty"),
         (".gdpr", "is empty"),

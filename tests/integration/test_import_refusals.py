@@ -12,7 +12,7 @@ from psycopg.conninfo import make_conninfo
 from typer.testing import CliRunner, Result
 
 from shared_core import InvalidInput
-from shared_core.cli.imports import StoreImport, import_store
+from shared_core.cli import StoreImport, import_store
 from shared_core.cli.main import app
 from shared_core.models.embedders import CallableEmbedder
 
@@ -81,7 +81,7 @@ def test_wrong_addresses_are_told_without_the_password(dsn: str, server: str) ->
         (dsn, "there is no PostgresStore"),
         (make_conninfo(dsn, dbname="not_there"), "does not exist"),
     ):
-        ran = run("--from-postgres-store", address, "--uri", dsn)
+        ran = run("--from", "postgres-store", address, "--uri", dsn)
         assert 1 == ran.exit_code, address
         assert message in ran.stderr
         assert SECRET not in ran.output
@@ -94,9 +94,9 @@ def test_a_role_without_rights_is_told(source: tuple[str, PostgresStore], dsn: s
     execute(origin, "DO $$ BEGIN CREATE ROLE import_nobody LOGIN; EXCEPTION WHEN"
                     " duplicate_object THEN NULL; END $$")  # fmt: skip
     poor = make_conninfo(origin, user="import_nobody")
-    ran = run("--from-postgres-store", poor, "--uri", dsn)
+    ran = run("--from", "postgres-store", poor, "--uri", dsn)
     assert 1 == ran.exit_code
     assert "may not read the PostgresStore" in ran.stderr
     execute(origin, "GRANT SELECT ON store, store_vectors TO import_nobody")
-    assert 0 == run("--from-postgres-store", poor, "--uri", dsn).exit_code
+    assert 0 == run("--from", "postgres-store", poor, "--uri", dsn).exit_code
     execute(origin, "DROP OWNED BY import_nobody")

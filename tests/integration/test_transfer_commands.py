@@ -96,11 +96,22 @@ def test_an_import_that_was_killed_is_done_by_the_next(
     assert file.read_bytes() == back.read_bytes()
 
 
-@pytest.mark.parametrize("arguments", [[], ["FILE", "--from-postgres-store", "x"]])
-def test_an_import_is_of_one_thing(arguments: list[str], filled: str) -> None:
-    ran = run("import", *arguments, "--uri", filled)
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["FILE", "--from", "postgres-store", "--user", "ana"], "--user does not go with"),
+        (["FILE", "--from", "langmem"], "memories of langmem need --app"),
+        (["FILE", "--from", "mem0"], "memories of mem0 need --app"),
+        (["FILE", "--from", "hippocampus", "--app", "a"], "--app does not go with"),
+        (["FILE", "--from", "hippocampus", "--reembed"], "--reembed does not go with"),
+        (["postgresql://host/db"], "say which with --from, got none"),
+        (["postgresql://host/db", "--from", "zep"], "say which with --from, got zep"),
+    ],
+)
+def test_options_that_do_not_fit_a_source_are_refused(arguments: list[str], told: str) -> None:
+    ran = run("import", *arguments)
     assert 2 == ran.exit_code, ran.output
-    assert "give either a FILE or --from-postgres-store DSN" in ran.stderr
+    assert told in ran.stderr
 
 
 @pytest.mark.parametrize(
@@ -108,7 +119,6 @@ def test_an_import_is_of_one_thing(arguments: list[str], filled: str) -> None:
     [
         (["export", "app", "nobody"], "user 'nobody' in application 'app' has nothing"),
         (["export", "no-app"], "application 'no-app' has nothing"),
-        (["import", "FILE", "--reembed"], "need --from-postgres-store"),
         (["import", "FILE"], "line 2, column 2: it is no JSON"),
         (["import", "FILE", "--dry-run"], "line 2, column 2: it is no JSON"),
         (["import", "ABSENT"], "absent.jsonl' cannot be read: No such file"),

@@ -1,0 +1,273 @@
+"""Copies the items of a LangGraph PostgresStore, those of langmem included, into this memory."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from shared_core.cli import app as cli
+from shared_core.core.domain import Namespace, Scope
+from shared_core.core.event_loops import until_done
+from shared_core.core.namespaces import check_label, memories_namespace
+from shared_core.errors import InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    from shared_core.models.embedders import PrecomputedVectors
+    from shared_core.ports.transfer import SourceItem, SourceTally
+    from shared_core.storage.postgres.langgraph_tables import PostgresStoreSource
+    from shared_core.transfer.importing import ImportReport, TextOfField
+
+MAX_BATCH = 10_000
+"""Maximum number of items in one read."""
+
+USER_LABEL = "{user}"
+"""Stands for the label of a namespace that names the user."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreImport:
+    """The import of a LangGraph PostgresStore.
+
+    Attributes:
+        dsn: Where the PostgresStore is. It may be in the same database.
+        uri, schema, embedder: The memory to write, as in open_memory().
+        prefix: Only namespaces below these labels, joined by dots.
+        batch: Number of items in one read.
+        vectors_from: The model that made the store's vectors. They are kept; the embedder must be
+            of the same model.
+        reembed: Embed every item again, existing ones included.
+        restore: Also write items that were imported before and deleted here since.
+        app: Items become memories of this application's users, beside what its agents remember.
+        namespace: With app, the labels of the items: "memories.{user}". Deeper labels stay; items
+            elsewhere are counted and not copied.
+    """
+
+    dsn: str
+    uri: str | Path | None = None
+    schema: str | None = None
+    embedder: object = None
+    prefix: str = ""
+    batch: int = 500
+    vectors_from: str | None = None
+    reembed: bool = False
+    restore: bool = False
+    app: str | None = None
+    namespace: str = f"memories.{USER_LABEL}"
+
+    def __post_init__(self) -> None:
+        if self.app is not None:
+            check_label(self.app, "app")
+        if self.namespace.split(".").count(USER_LABEL) != 1 or not all(self.namespace.split(".")):
+            raise InvalidInput(
+                f"namespace must name one label {USER_LABEL}, e.g. 'memories.{USER_LABEL}' or"
+                f" '{USER_LABEL}.memories', got {self.namespace!r}"
+            )
+        if not 1 <= self.batch <= MAX_BATCH:
+            raise InvalidInput(f"batch must be between 1 and {MAX_BATCH:,}, got {self.batch}")
+        if self.reembed and self.vectors_from:
+            raise InvalidInput(
+                "give either --vectors-from (keep the vectors) or --reembed (make them again)"
+            )
+
+
+def run_store_import(task: StoreImport, *, dry_run: bool, as_json: bool) -> None:
+    screen = None if as_json else cli.console()
+    if dry_run:
+        tally = asyncio.run(count_items(task, screen))
+        if as_json:
+            cli.print_json(dataclasses.asdict(tally))
+        return
+    done = asyncio.run(import_store(task, screen, cli.console(stderr=True)))
+    if as_json:
+        cli.print_json(dataclasses.asdict(done) | {"complete": done.complete})
+    raise typer.Exit(0 if done.complete else 1)
+
+
+async def count_items(task: StoreImport, console: Console | None = None) -> SourceTally:
+    """Print and return the number of items to import. Writes nothing, here or there."""
+    async with _source(task) as source:
+        return await _tallied(source, task, console or Console(quiet=True))
+
+
+async def import_store(
+    task: StoreImport, console: Console | None = None, errors: Console | None = None
+) -> ImportReport:
+    """Copy a PostgresStore into this memory and return what became of its items.
+
+    console: receives the progress, if it is a terminal, and the result. errors: receives one line
+    per item that failed.
+    """
+    from shared_core.open import open_memory
+    from shared_core.transfer.importing import ImportOptions, import_items
+
+    console = console or Console(quiet=True)
+    errors = errors or Console(quiet=True)
+    started = time.monotonic()
+    async with _source(task) as source:
+        tally = await _tallied(source, task, console)
+        known = await _known_vectors(task, tally)
+        from_labels, text_of_field = _langgraph()
+        options = ImportOptions(
+            to_namespace=_user_namespace(task, from_labels) if task.app else from_labels,
+            text_of_field=text_of_field,
+            batch=task.batch,
+            known=known,
+            embedded_only=bool(tally.embedded) and not task.reembed,
+            reembed=task.reembed,
+            restore=task.restore,
+        )
+
+        def failed(item: SourceItem, reason: str) -> None:
+            line = " ".join(f"{item.prefix!r} / {item.key!r}: {reason}".split())
+            errors.print(Text(f"✗ {line}", style="red"), soft_wrap=True)
+
+        async with open_memory(
+            task.uri, schema=task.schema, embedder=known or task.embedder, worker=False
+        ) as memory:
+            with cli.progress_bar(console) as progress:
+                bar = progress.add_task("items", total=tally.items)
+                report = await import_items(
+                    memory.imported_items,
+                    source,
+                    options,
+                    failed=failed,
+                    advanced=lambda count: progress.advance(bar, count),
+                )
+    _print_result(console, report, time.monotonic() - started)
+    return report
+
+
+@asynccontextmanager
+async def _source(task: StoreImport) -> AsyncIterator[PostgresStoreSource]:
+    """Open the source, and start the embedded PostgreSQL that it is in, if any."""
+    from shared_core.storage.postgres.langgraph_tables import PostgresStoreSource
+
+    source = PostgresStoreSource(task.dsn, below=task.prefix)
+    async with serving(task.dsn, task.uri, task.schema), source:
+        yield source
+
+
+@asynccontextmanager
+async def serving(dsn: str, uri: str | Path | None, schema: str | None) -> AsyncIterator[None]:
+    """Run the embedded PostgreSQL that a DSN names, if it names one."""
+    from shared_core.settings import load_settings
+    from shared_core.storage.postgres.connection.embedded import embedded_behind
+
+    server = embedded_behind(dsn, load_settings(uri, schema=schema).embedded_home)
+    async with AsyncExitStack() as stack:
+        if server:
+            stack.push_async_callback(asyncio.to_thread, server.release)
+            await until_done(asyncio.to_thread(server.acquire))
+        yield
+
+
+async def _tallied(source: PostgresStoreSource, task: StoreImport, console: Console) -> SourceTally:
+    """Count, print and return the items of a source. Raises NotFound for an empty prefix."""
+    tally = await source.tally()
+    if task.prefix and not tally.items:
+        raise NotFound(
+            f"there are no items below the prefix {task.prefix!r} at {source.location!r}"
+        )
+    vectors = f"{tally.embedded:,} with vectors"
+    if tally.dimensions is not None:
+        vectors += f" of {tally.dimensions} dimensions"
+    counts = f"{tally.items:,} items, {tally.expired:,} expired, {vectors}"
+    console.print(Text(f"PostgresStore at {source.location}: {counts}"), soft_wrap=True)
+    return tally
+
+
+async def _known_vectors(task: StoreImport, tally: SourceTally) -> PrecomputedVectors | None:
+    """Return an embedder that keeps the vectors of the store, or None without --vectors-from."""
+    from shared_core.models.embedders import PrecomputedVectors, embedder_of, resolve_embedder
+
+    if task.vectors_from is None:
+        return None
+    way_out = "leave out --vectors-from to embed the texts again"
+    chosen = task.embedder
+    embedder = resolve_embedder(chosen) if chosen else embedder_of(task.vectors_from)
+    if embedder is None:
+        raise InvalidInput(
+            f"no bundled embedder makes vectors of {task.vectors_from!r}: name the one that made"
+            f" them with --embedder, or {way_out}"
+        )
+    if task.vectors_from != embedder.model:
+        raise InvalidInput(
+            f"the embedder {embedder.model!r} cannot use vectors of {task.vectors_from!r}: import"
+            f" with the embedder that made them, or {way_out}"
+        )
+    if tally.dimensions is None:
+        raise InvalidInput("this PostgresStore has no vectors to keep: leave out --vectors-from")
+    dimensions = (await embedder.embed_query("dimensions")).shape[1]
+    if tally.dimensions != dimensions:
+        raise InvalidInput(
+            f"the vectors in the store have {tally.dimensions} dimensions, those of"
+            f" {embedder.model!r} have {dimensions}: they are not from one model; {way_out}"
+        )
+    return PrecomputedVectors(embedder)
+
+
+def _user_namespace(
+    task: StoreImport, from_labels: Callable[[Sequence[str]], Namespace]
+) -> Callable[[Sequence[str]], Namespace | None]:
+    """Return the function that maps labels to the memories of the user they name, or to None."""
+    pattern = task.namespace.split(".")
+    place = pattern.index(USER_LABEL)
+
+    def mapped(labels: Sequence[str]) -> Namespace | None:
+        below = labels[: len(pattern)]
+        same = [one for at, one in enumerate(below) if at != place]
+        if len(below) < len(pattern) or same != [*pattern[:place], *pattern[place + 1 :]]:
+            return None
+        [user] = from_labels([below[place]])
+        rest = from_labels(labels[len(pattern) :])
+        return (*memories_namespace(Scope(str(task.app), user)), *rest)
+
+    return mapped
+
+
+def _langgraph() -> tuple[Callable[[Sequence[str]], Namespace], TextOfField]:
+    """Return the functions that read LangGraph's labels and fields."""
+    try:
+        from langgraph_store.labels import from_labels
+        from langgraph_store.operations import text_of_field
+    except ModuleNotFoundError as error:
+        raise InvalidInput(
+            "importing a PostgresStore needs LangGraph: pip install 'pg-hippocampus[langgraph]'"
+        ) from error
+    return from_labels, text_of_field
+
+
+def _print_result(console: Console, report: ImportReport, took_s: float) -> None:
+    counts = [f"{report.copied:,} copied", f"{report.here:,} were here already"]
+    if report.newer:
+        counts.append(f"{report.newer:,} are newer here and stay")
+    if report.deleted:
+        counts.append(f"{report.deleted:,} were deleted here since (--restore brings them back)")
+    if report.elsewhere:
+        counts.append(f"{report.elsewhere:,} are of no user (see --namespace)")
+    if report.expired:
+        counts.append(f"{report.expired:,} had expired")
+    counts.append(f"{report.failed:,} failed")
+    rate = report.seen / max(took_s, 0.001)
+    line = (
+        f"Of {report.in_source:,} items {', '.join(counts)} ({took_s:.1f} s, {rate:,.0f} items/s)."
+    )
+    console.print(Text(line), soft_wrap=True)
+    if report.complete:
+        console.print(Text("The counts agree."))
+    elif report.seen != report.in_source:
+        text = (
+            f"The counts do not agree: {report.seen:,} items were read, and the source has"
+            f" {report.in_source:,} now. It has changed: import again for the rest."
+        )
+        console.print(Text(text, style="red"), soft_wrap=True)

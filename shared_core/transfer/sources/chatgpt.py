@@ -1,0 +1,127 @@
+"""Reads conversations.json of a ChatGPT data export.
+
+A conversation is a tree, because an edited message begins another branch. The branch that ends in
+current_node is the one that ChatGPT shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from shared_core.core.domain import Role
+from shared_core.transfer.sources.json_file import JsonFile
+from shared_core.transfer.sources.records import (
+    NO_ID,
+    NO_TEXT,
+    NO_TIME,
+    UNREADABLE,
+    Record,
+    SkippedRecord,
+    TurnRecord,
+    moment,
+    name_of,
+    plain,
+    text_of,
+)
+
+SPEAKERS: Mapping[str, tuple[Role, str]] = {
+    "user": ("user", "user"),
+    "assistant": ("agent", "ChatGPT"),
+}
+SPOKEN = frozenset({"text", "multimodal_text"})
+"""Types of content that are shown as speech. Others are code, tool output and reasoning."""
+INTERNAL = "tool, system and reasoning messages"
+
+
+def fits(kind: str, fields: Sequence[str]) -> bool:
+    """Tell whether a document is an array of ChatGPT's conversations."""
+    return kind == "array" and "mapping" in fields
+
+
+def read(file: JsonFile) -> Iterator[Record]:
+    """Yield the turns of each conversation on its current branch."""
+    for conversation in file.items("item"):
+        if not isinstance(conversation, dict) or not isinstance(conversation.get("mapping"), dict):
+            yield SkippedRecord(UNREADABLE)
+            continue
+        name = name_of(conversation.get("conversation_id")) or name_of(conversation.get("id"))
+        if not name:
+            yield SkippedRecord(f"conversations {NO_ID}")
+            continue
+        yield from _turns(conversation, f"chatgpt/{name}")
+
+
+def _turns(conversation: Mapping[str, Any], thread: str) -> Iterator[Record]:
+    title = text_of(conversation.get("title"))
+    about = {"imported_from": "chatgpt", **({"title": title} if title else {})}
+    last = moment(conversation.get("create_time"))
+    for message in _branch(conversation["mapping"], conversation.get("current_node")):
+        last = moment(message.get("create_time")) or last
+        yield _turn(message, thread, about, last)
+
+
+def _turn(
+    message: Mapping[str, Any], thread: str, about: Mapping[str, Any], at: datetime | None
+) -> Record:
+    author, content = message.get("author"), message.get("content")
+    role = author.get("role") if isinstance(author, dict) else None
+    kind = content.get("content_type") if isinstance(content, dict) else None
+    if role not in SPEAKERS or kind not in SPOKEN or _is_internal(message):
+        return SkippedRecord(INTERNAL)
+    assert isinstance(content, dict)
+    text = _text(content)
+    event_id = name_of(message.get("id"))
+    if not text or not event_id or at is None:
+        reason = NO_TEXT if not text else NO_ID if not event_id else NO_TIME
+        return SkippedRecord(f"messages {reason}")
+    speaker = SPEAKERS[str(role)]
+    return TurnRecord(
+        user=None, thread=thread, event_id=event_id, role=speaker[0], author=speaker[1], text=text,
+        at=at, metadata={name: plain(value) for name, value in about.items()},
+    )  # fmt: skip
+
+
+def _is_internal(message: Mapping[str, Any]) -> bool:
+    """Tell whether a message is hidden, or is a call of a tool."""
+    metadata = message.get("metadata")
+    hidden = isinstance(metadata, dict) and metadata.get("is_visually_hidden_from_conversation")
+    return bool(hidden) or message.get("recipient", "all") not in ("all", None)
+
+
+def _text(content: Mapping[str, Any]) -> str:
+    """Return the text of the parts of a message; a spoken part has a transcription."""
+    parts = content.get("parts")
+    texts = [
+        text_of(part.get("text") if isinstance(part, dict) else part)
+        for part in (parts if isinstance(parts, list) else [])
+    ]
+    return "\n".join(filter(None, texts))
+
+
+def _branch(mapping: Mapping[str, Any], current: object) -> list[Mapping[str, Any]]:
+    """Return the messages from the root to the current node, or to the latest one without it."""
+    nodes = {name: node for name, node in mapping.items() if isinstance(node, dict)}
+    at = current if isinstance(current, str) and current in nodes else _latest(nodes)
+    found: list[Mapping[str, Any]] = []
+    seen: set[str] = set()
+    while at in nodes and at not in seen:
+        seen.add(at)
+        message = nodes[at].get("message")
+        if isinstance(message, dict):
+            found.append(message)
+        parent = nodes[at].get("parent")
+        at = parent if isinstance(parent, str) else ""
+    return found[::-1]
+
+
+def _latest(nodes: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the name of the node with the latest message."""
+    times = {
+        name: at
+        for name, node in nodes.items()
+        if isinstance(node.get("message"), dict)
+        and (at := moment(node["message"].get("create_time")))
+    }
+    return max(times, key=lambda name: times[name], default="")

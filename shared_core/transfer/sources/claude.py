@@ -1,0 +1,99 @@
+"""Reads conversations.json of a data export of Claude."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from shared_core.core.domain import JsonValue, Role
+from shared_core.transfer.sources.json_file import JsonFile
+from shared_core.transfer.sources.records import (
+    NO_ID,
+    NO_TEXT,
+    NO_TIME,
+    UNREADABLE,
+    Record,
+    SkippedRecord,
+    TurnRecord,
+    entries,
+    moment,
+    name_of,
+    text_of,
+)
+
+SPEAKERS: Mapping[str, tuple[Role, str]] = {
+    "human": ("user", "user"),
+    "user": ("user", "user"),
+    "assistant": ("agent", "Claude"),
+}
+
+
+def fits(kind: str, fields: Sequence[str]) -> bool:
+    """Tell whether a document is an array of Claude's conversations."""
+    return kind == "array" and "chat_messages" in fields
+
+
+def read(file: JsonFile) -> Iterator[Record]:
+    """Yield the turns of each conversation, on its last branch if messages name their parents."""
+    for conversation in file.items("item"):
+        messages = conversation.get("chat_messages") if isinstance(conversation, dict) else None
+        if not isinstance(messages, list):
+            yield SkippedRecord(UNREADABLE)
+            continue
+        name = name_of(conversation.get("uuid"))
+        if not name:
+            yield SkippedRecord(f"conversations {NO_ID}")
+            continue
+        title = text_of(conversation.get("name"))
+        about: dict[str, JsonValue] = {"imported_from": "claude"}
+        if title:
+            about["title"] = title
+        last = moment(conversation.get("created_at"))
+        for message in _branch(entries(messages)):
+            last = moment(message.get("created_at")) or last
+            yield _turn(message, f"claude/{name}", about, last)
+
+
+def _turn(
+    message: Mapping[str, Any], thread: str, about: Mapping[str, JsonValue], at: datetime | None
+) -> Record:
+    sender = message.get("sender")
+    if sender not in SPEAKERS:
+        return SkippedRecord("messages of an unknown sender")
+    text, event_id = _text(message), name_of(message.get("uuid"))
+    if not text or not event_id or at is None:
+        reason = NO_TEXT if not text else NO_ID if not event_id else NO_TIME
+        return SkippedRecord(f"messages {reason}")
+    role, author = SPEAKERS[str(sender)]
+    return TurnRecord(
+        user=None, thread=thread, event_id=event_id, role=role, author=author, text=text, at=at,
+        metadata=about,
+    )  # fmt: skip
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    """Return the texts of the content, or the field text of older exports.
+
+    Tool calls, their results and thoughts are content of other types.
+    """
+    texts = [
+        text_of(part.get("text"))
+        for part in entries(message.get("content"))
+        if part.get("type") == "text"
+    ]
+    return "\n".join(filter(None, texts)) or text_of(message.get("text"))
+
+
+def _branch(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the messages that lead to the last one; all of them if they name no known parent."""
+    by_id = {str(one.get("uuid")): one for one in messages}
+    if not any(str(one.get("parent_message_uuid")) in by_id for one in messages):
+        return list(messages)
+    at = str(messages[-1].get("uuid"))
+    found: list[dict[str, Any]] = []
+    while at in by_id:
+        one = by_id.pop(at)
+        found.append(one)
+        at = str(one.get("parent_message_uuid"))
+    return found[::-1]

@@ -1,0 +1,172 @@
+"""Streams JSON out of a file or out of a zip archive, so that large exports fit into memory."""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import IO, Any
+
+import ijson
+
+from shared_core.errors import InvalidInput, NotFound
+
+BOM = b"\xef\xbb\xbf"
+CONVERSATIONS = re.compile(r"(?:^|/)conversations(?:-\d+)?\.json$")
+"""Matches the members of an archive that hold conversations. Large exports have several."""
+SHOWN = 6
+"""Maximum number of names of files or fields in a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonFile:
+    """A JSON document. member: its name in the archive, or "" if path is the document itself."""
+
+    path: Path
+    member: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of the file, for messages."""
+        return f"{self.path.name}, {self.member}" if self.member else self.path.name
+
+    def items(self, prefix: str) -> Iterator[Any]:
+        """Yield the values at a prefix of ijson: "item" for the entries of an array.
+
+        Raises InvalidInput if the document is cut off or is no JSON.
+        """
+        with self._readable() as file:
+            yield from ijson.items(file, prefix)
+
+    def outline(self) -> tuple[str, list[str]]:
+        """Return "array" and the fields of its first object, or "object" and its fields.
+
+        For an array of anything else the fields are empty.
+        """
+        with self._readable() as file:
+            events = ijson.basic_parse(file)
+            kind, _ = next(events, ("", None))
+            if kind not in ("start_array", "start_map"):
+                raise InvalidInput(
+                    f"{self.name} holds one JSON value, which is no export: give a file with an"
+                    " array or an object"
+                )
+            if kind == "start_array":
+                return "array", _first(events)
+            return "object", _fields(events)
+
+    @contextmanager
+    def _readable(self) -> Iterator[IO[bytes]]:
+        try:
+            with self._opened() as file:
+                yield file
+        except ijson.JSONError as error:
+            raise InvalidInput(
+                f"{self.name} is no complete JSON document, or was cut off: {_reason(error)}."
+                " Export it again"
+            ) from error
+        except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+            raise InvalidInput(f"{self.name} cannot be unpacked: {error}") from error
+        except OSError as error:
+            raise NotFound(f"the file {str(self.path)!r} cannot be read: {error}") from error
+
+    @contextmanager
+    def _opened(self) -> Iterator[IO[bytes]]:
+        if not self.member:
+            with self.path.open("rb") as file:
+                yield _unwrapped(_without_bom(file))
+            return
+        with zipfile.ZipFile(self.path) as archive, closing(archive.open(self.member)) as unpacked:
+            yield _without_bom(unpacked)
+
+
+def json_files(path: Path) -> list[JsonFile]:
+    """Return the documents of an export: a JSON file, or the right members of a zip archive.
+
+    Raises:
+        NotFound: the file cannot be read.
+        InvalidInput: the archive holds no document to import.
+    """
+    try:
+        with path.open("rb") as file:
+            is_archive = file.read(4) == b"PK\x03\x04"
+        if not is_archive:
+            return [JsonFile(path)]
+        with zipfile.ZipFile(path) as archive:
+            names = [one.filename for one in archive.infolist() if not one.is_dir()]
+    except zipfile.BadZipFile as error:
+        raise InvalidInput(
+            f"{path.name} is a damaged zip archive ({error}): download it again"
+        ) from error
+    except (OSError, ValueError) as error:
+        raise NotFound(f"the file {str(path)!r} cannot be read: {error}") from error
+    found = sorted(name for name in names if CONVERSATIONS.search(name))
+    if not found:
+        found = [name for name in names if name.endswith((".json", ".af"))]
+        found = found if len(found) == 1 else []
+    if not found:
+        raise InvalidInput(
+            f"{path.name} holds no conversations.json, but {listed_names(names)}: give the archive"
+            " as it was downloaded, or one JSON file of it"
+        )
+    return [JsonFile(path, name) for name in found]
+
+
+def listed_names(names: list[str]) -> str:
+    """Return the first names of a list for a message."""
+    if not names:
+        return "nothing"
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(f"{name[:40]!r}" for name in names[:SHOWN]) + more
+
+
+def _first(events: Iterator[tuple[str, Any]]) -> list[str]:
+    """Return the fields of the first entry of an array, or none if it is no object."""
+    kind, _ = next(events, ("", None))
+    return _fields(events) if kind == "start_map" else []
+
+
+def _fields(events: Iterator[tuple[str, Any]]) -> list[str]:
+    """Return the fields of the object that has just begun, and read up to its end."""
+    found: list[str] = []
+    depth = 1
+    for kind, value in events:
+        if kind == "map_key" and depth == 1:
+            found.append(str(value))
+        elif kind.startswith("start_"):
+            depth += 1
+        elif kind.startswith("end_"):
+            depth -= 1
+            if not depth:
+                break
+    return found
+
+
+def _unwrapped(file: IO[bytes]) -> IO[bytes]:
+    """Return the document in a JSON text: json.dump() of a client's text writes such a file."""
+    at = file.tell()
+    is_wrapped = file.read(2) == b'"{'
+    file.seek(at)
+    if not is_wrapped:
+        return file
+    try:
+        return BytesIO(str(json.load(file)).encode())
+    except ValueError as error:
+        raise ijson.JSONError(str(error)) from error
+
+
+def _without_bom(file: IO[bytes]) -> IO[bytes]:
+    if file.read(len(BOM)) != BOM:
+        file.seek(0)
+    return file
+
+
+def _reason(error: Exception) -> str:
+    """Return the first line of a parser's message, without the excerpt below it."""
+    text = str(error.args[0] if error.args else error)
+    return text.strip().splitlines()[0].strip().rstrip(".") if text.strip() else "it is empty"

@@ -1,0 +1,10 @@
+-- What mem0ai 2.2.1 wrote with pgvector; made by make_mem0.py.
+CREATE EXTENSION IF NOT EXISTS vector;
+CREATE TABLE mem0 (id UUID PRIMARY KEY, vector vector(3), payload JSONB);
+INSERT INTO mem0 VALUES
+('32dcca37-952e-43d5-9b88-912110e47a9d', '[1,0.13,0]', '{"data": "我住在上海，喜欢喝龙井茶。", "hash": "6d316ab69c8826bf4aedf50cee9b9522", "role": "user", "user_id": "小明", "created_at": "2026-11-26T14:05:10.164429+00:00", "updated_at": "2026-11-26T14:05:10.164429+00:00", "text_lemmatized": "我住在上海，喜欢喝龙井茶。"}'),
+('ca3d5a60-84f5-48c8-a5e7-c18642ef7be5', '[1,0.25,0.4]', '{"data": "I am allergic to peanuts.", "hash": "2d7817f74361e218ef03df5ebf036d71", "role": "user", "topic": "health", "user_id": "ben", "created_at": "2026-11-26T14:05:10.041528+00:00", "updated_at": "2026-11-26T14:05:10.041528+00:00", "text_lemmatized": "I am allergic to peanuts."}'),
+('ddbd17be-1361-4e00-814f-85b7ae6ba8ab', '[1,0.34,0.8]', '{"data": "I live in Porto and work as a vet.", "hash": "a9fd80e27a983363282cd80457394755", "role": "user", "topic": "home", "user_id": "ana", "created_at": "2026-11-26T14:05:09.849981+00:00", "updated_at": "2026-11-26T14:05:09.849981+00:00", "text_lemmatized": "I live in Porto and work as a vet."}'),
+('ec98aca4-dfd5-4fd9-8a28-9b010cb0afd8', '[1,0.22,0.4]', '{"data": "Miso is a lovely name.", "hash": "54c609a022ede316620208f9e8e9ecd1", "role": "assistant", "user_id": "ana", "created_at": "2026-11-26T14:05:09.997155+00:00", "updated_at": "2026-11-26T14:05:09.997155+00:00", "text_lemmatized": "Miso is a lovely name."}'),
+('f261ecd6-46f7-4664-b299-91b703e1cbb3', '[1,0.22,0.4]', '{"data": "My cat is called Miso.", "hash": "580fb453e28f70cf316ee885b35427c3", "role": "user", "user_id": "ana", "created_at": "2026-11-26T14:05:09.930628+00:00", "updated_at": "2026-11-26T14:05:09.930628+00:00", "text_lemmatized": "My cat is called Miso."}'),
+('fda6c9ed-90a5-4249-b7fc-0f83f428cbaa', '[1,0.24,0.3]', '{"data": "The agent speaks French.", "hash": "7344265ba0d309f0ca025777b9895358", "role": "user", "agent_id": "guide", "created_at": "2026-11-26T14:05:10.247672+00:00", "updated_at": "2026-11-26T14:05:10.247672+00:00", "text_lemmatized": "The agent speaks French."}');

@@ -1,0 +1,282 @@
+"""Exports of other products become records; what is no export is refused in one sentence."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared_core.errors import InvalidInput, NotFound
+from shared_core.transfer.sources import (
+    FactRecord,
+    SkippedRecord,
+    StatementRecord,
+    TurnRecord,
+    open_source,
+)
+from shared_core.transfer.sources.records import moment
+
+EXPORTS = Path(__file__).parents[1] / "exports"
+FILES = {
+    "chatgpt": "chatgpt.json",
+    "claude": "claude.json",
+    "letta": "letta.af",
+    "mem0": "mem0_get_all.json",
+    "zep": "graphiti.json",
+}
+
+
+def turns(path: Path, product: str | None = None) -> list[TurnRecord]:
+    return [one for one in open_source(path, product).records() if isinstance(one, TurnRecord)]
+
+
+def facts(path: Path) -> list[FactRecord]:
+    return [one for one in open_source(path).records() if isinstance(one, FactRecord)]
+
+
+def statements(path: Path) -> list[StatementRecord]:
+    return [one for one in open_source(path).records() if isinstance(one, StatementRecord)]
+
+
+def skipped(path: Path) -> Counter[str]:
+    records = open_source(path).records()
+    return Counter(one.reason for one in records if isinstance(one, SkippedRecord))
+
+
+def written(path: Path, document: object) -> Path:
+    path.write_text(json.dumps(document, ensure_ascii=False), "utf-8")
+    return path
+
+
+@pytest.mark.parametrize(("product", "file"), FILES.items())
+def test_a_file_shows_which_product_wrote_it(product: str, file: str) -> None:
+    assert product == open_source(EXPORTS / file).product
+
+
+def test_chatgpts_current_branch_is_taken_without_tools_and_pictures() -> None:
+    found = [one for one in turns(EXPORTS / "chatgpt.json") if one.thread == "chatgpt/c-en"]
+    assert [
+        ("user", "I live in Porto and I work as a vet."),
+        ("agent", "Porto is lovely."),
+        ("user", "My cat is called Miso."),
+        ("user", "And a dog called Rex."),
+        ("agent", "Hello Miso and Rex!"),
+    ] == [(one.role, one.text) for one in found]
+    assert datetime(2023, 11, 14, 22, 13, 20, 500_000, UTC) == found[0].at
+    assert found[2].at <= found[3].at  # a message without a time has that of the one before
+    assert "A vet in Porto" == found[0].metadata["title"]
+    assert {"tool, system and reasoning messages": 3} == skipped(EXPORTS / "chatgpt.json")
+
+
+def test_chinese_text_comes_over_letter_by_letter() -> None:
+    found = [one for one in turns(EXPORTS / "chatgpt.json") if one.thread == "chatgpt/c-zh"]
+    assert ["我住在上海，我对花生过敏。", "好的，我记住了。"] == [one.text for one in found]
+
+
+def test_claudes_last_branch_is_taken_without_thoughts_and_tools() -> None:
+    assert [
+        ("m1", "user", "I moved to Lisbon."),
+        ("m2", "agent", "Lisbon it is."),
+        ("m3", "user", "My sister is called Mia."),
+        ("m4", "agent", "Hello Mia."),
+    ] == [(one.event_id, one.role, one.text) for one in turns(EXPORTS / "claude.json")]
+    assert {"messages without text": 1} == skipped(EXPORTS / "claude.json")
+
+
+def test_claudes_older_exports_have_plain_text_and_no_parents(tmp_path: Path) -> None:
+    said = {"sender": "human", "text": "Hello", "created_at": "2024-01-01T00:00:00Z"}
+    messages = [{"uuid": "1", **said}, {"uuid": "2", **said, "sender": "assistant"}]
+    file = written(tmp_path / "c.json", [{"uuid": "k", "chat_messages": messages}])
+    assert ["1", "2"] == [one.event_id for one in turns(file)]
+
+
+def test_mem0s_memories_keep_users_times_and_metadata() -> None:
+    found = {one.text: one for one in statements(EXPORTS / "mem0_get_all.json")}
+    assert 5 == len(found)
+    peanuts = found["I am allergic to peanuts."]
+    assert ("ben", "health") == (peanuts.user, peanuts.metadata["topic"])
+    assert peanuts.created_at == peanuts.at and peanuts.at is not None
+    assert "小明" == found["我住在上海，喜欢喝龙井茶。"].user
+
+
+def test_expired_memories_of_mem0_are_left_out(tmp_path: Path) -> None:
+    entries = [
+        {"id": "1", "memory": "old", "expiration_date": "2020-01-01"},
+        {"id": "2", "memory": "new", "expiration_date": "2999-01-01"},
+    ]
+    file = written(tmp_path / "m.json", entries)
+    [kept] = statements(file)
+    assert datetime(2999, 1, 2, tzinfo=UTC) == kept.expires_at
+    assert {"expired memories": 1} == skipped(file)
+
+
+@pytest.mark.parametrize("file", ["graphiti.json", "zep.json"])
+def test_edges_are_facts_with_their_times_and_the_user_is_recognised(file: str) -> None:
+    found = {(one.subject, one.relation, one.object): one for one in facts(EXPORTS / file)}
+    leeds = found["user", "LIVES_IN", "Leeds"]
+    assert datetime(2024, 3, 1, 9, tzinfo=UTC) == leeds.valid_from
+    assert datetime(2024, 5, 23, 9, tzinfo=UTC) == leeds.valid_until
+    assert None is found["user", "LIVES_IN", "Lisbon"].valid_until
+    assert "Theo plays chess with Ana." == found["Theo", "PLAYS_CHESS_WITH", "user"].text
+
+
+def test_episodes_of_graphiti_are_turns_and_documents_are_statements() -> None:
+    found = turns(EXPORTS / "graphiti.json")
+    assert [
+        ("Ana", "user", "I live in Leeds and work at Acme."),
+        ("assistant", "agent", "Noted, Ana."),
+        ("Ana", "user", "I moved to Lisbon last week."),
+        ("Ana", "user", "我的猫叫米索。"),
+    ] == [(one.author, one.role, one.text) for one in found]
+    assert {"zep/ana"} == {one.thread for one in found} and {"ana"} == {one.user for one in found}
+    [note] = statements(EXPORTS / "graphiti.json")
+    assert "Ana is allergic to peanuts." == note.text
+    assert 5 == skipped(EXPORTS / "graphiti.json")["summaries of entities"]
+
+
+def test_an_edge_without_the_names_of_its_entities_is_a_statement(tmp_path: Path) -> None:
+    edge = {
+        "uuid": "e", "name": "LIKES", "fact": "Ana likes tea.", "source_node_uuid": "a",
+        "target_node_uuid": "b", "created_at": "2024-01-01T00:00:00Z",
+    }  # fmt: skip
+    ended = {**edge, "uuid": "f", "invalid_at": "2024-02-01T00:00:00Z"}
+    file = written(tmp_path / "edges.json", [edge, ended])
+    assert ["Ana likes tea."] == [one.text for one in statements(file)]
+    assert {"ended edges whose entities are not in the file": 1} == skipped(file)
+
+
+def test_messages_of_a_letta_agent_are_turns_and_its_blocks_are_statements() -> None:
+    assert [
+        ("user", "user", "I moved to Lisbon."),
+        ("agent", "guide", "Lisbon suits you."),
+        ("agent", "guide", "And Miso too."),
+    ] == [(one.role, one.author, one.text) for one in turns(EXPORTS / "letta.af")]
+    assert [
+        ("letta/guide/human/1", "Name: Ana"),
+        ("letta/guide/human/2", "She is allergic to peanuts. 她喜欢喝茶。"),
+    ] == [(one.key, one.text) for one in statements(EXPORTS / "letta.af")]
+    assert 1 == skipped(EXPORTS / "letta.af")["blocks 'persona', which describe the agent"]
+
+
+def test_an_archive_is_read_without_unpacking_it(tmp_path: Path) -> None:
+    archive = tmp_path / "export.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("chat.html", "<html>")
+        first, second = json.loads((EXPORTS / "chatgpt.json").read_text("utf-8"))
+        packed.writestr("conversations-000.json", json.dumps([first]))
+        packed.writestr("conversations-001.json", "\ufeff" + json.dumps([second]))
+    assert turns(EXPORTS / "chatgpt.json") == turns(archive)
+
+
+@pytest.mark.parametrize(
+    ("given", "moments"),
+    [
+        (1_700_000_000, "2023-11-14T22:13:20+00:00"),
+        (1_700_000_000_000, "2023-11-14T22:13:20+00:00"),
+        ("2024-05-01T10:00:00+02:00", "2024-05-01T10:00:00+02:00"),
+        ("2024-05-01", "2024-05-01T00:00:00+00:00"),
+        ("yesterday", None),
+        ("0001-01-01T00:00:00+23:59", None),
+        (True, None),
+        (-1, None),
+        (float("nan"), None),
+        (1e300, None),
+        (None, None),
+        ([], None),
+    ],
+)
+def test_what_is_no_time_is_none(given: object, moments: str | None) -> None:
+    found = moment(given)
+    assert moments == (found and found.isoformat())
+
+
+def test_a_cut_off_file_is_named(tmp_path: Path) -> None:
+    for file in FILES.values():
+        text = (EXPORTS / file).read_text("utf-8")
+        cut = tmp_path / file
+        for length in (1, len(text) // 2, len(text.rstrip()) - 1):
+            cut.write_text(text[:length], "utf-8")
+            with pytest.raises(InvalidInput, match=f"{file}"):
+                list(open_source(cut).records())
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "is no complete JSON document"),
+        ("hello", "is no complete JSON document"),
+        ("7", "holds one JSON value"),
+        ("[]", "is of no product"),
+        ("[1, 2]", "is of no product"),
+        ('{"a": 1, "b": 2}', "has 'a', 'b'"),
+        ('[{"mapping": {}}] trailing', "is no complete JSON document"),
+        ("\x00", "is no complete JSON document"),
+    ],
+)
+def test_a_file_of_nobody_is_refused(text: str, told: str, tmp_path: Path) -> None:
+    file = tmp_path / "odd.json"
+    file.write_text(text, "utf-8")
+    with pytest.raises(InvalidInput, match=told) as caught:
+        list(open_source(file).records())
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_of_another_product_is_named_with_the_way_out() -> None:
+    with pytest.raises(InvalidInput, match="an export of claude, not of chatgpt.*--from claude"):
+        open_source(EXPORTS / "claude.json", "chatgpt")
+
+
+def test_odd_archives_and_missing_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="cannot be read"):
+        open_source(tmp_path / "absent.json")
+    with pytest.raises(NotFound, match="cannot be read"):
+        open_source(tmp_path)
+    broken = tmp_path / "broken.zip"
+    broken.write_bytes(b"PK\x03\x04 and nothing else")
+    with pytest.raises(InvalidInput, match="damaged zip archive"):
+        open_source(broken)
+    other = tmp_path / "other.zip"
+    with zipfile.ZipFile(other, "w") as packed:
+        packed.writestr("photo.jpg", "x")
+    with pytest.raises(InvalidInput, match="holds no conversations.json, but 'photo.jpg'"):
+        open_source(other)
+
+
+def conversation(**changes: Any) -> dict[str, Any]:
+    [_, given] = json.loads((EXPORTS / "chatgpt.json").read_text("utf-8"))
+    return {**given, **changes}
+
+
+def test_a_tree_that_is_broken_gives_what_can_be_reached(tmp_path: Path) -> None:
+    lost = conversation(current_node="nowhere")
+    circle = conversation(id="c-2", conversation_id="c-2")
+    circle["mapping"]["root"]["parent"] = "a3"
+    odd = [lost, circle, conversation(id=None, conversation_id=""), {"mapping": []}, 7, None]
+    file = written(tmp_path / "odd.json", odd)
+    found = Counter(one.thread for one in turns(file))
+    assert {"chatgpt/c-en": 5, "chatgpt/c-2": 5} == found
+    assert 1 == skipped(file)["conversations without an id"]
+    assert 3 == skipped(file)["entries of an unknown form"]
+
+
+def test_messages_that_cannot_be_turns_are_counted_by_reason(tmp_path: Path) -> None:
+    odd = conversation(create_time=None)
+    for node in odd["mapping"].values():
+        if node["message"]:
+            node["message"]["create_time"] = "soon"
+    file = written(tmp_path / "times.json", [odd])
+    assert [] == turns(file)
+    assert 5 == skipped(file)["messages without a readable time"]
+    odd = conversation()
+    odd["mapping"]["u1"]["message"]["content"]["parts"] = [" \x00 ", "…"]
+    odd["mapping"]["u2"]["message"]["content"]["parts"] = ["Miso\x00!"]
+    odd["mapping"]["a3"]["message"]["id"] = "x" * 1000
+    file = written(tmp_path / "texts.json", [odd])
+    assert "Miso\ufffd!" in [one.text for one in turns(file)]
+    assert 1 == skipped(file)["messages without text"]
+    assert 1 == skipped(file)["messages without an id"]
