@@ -25,14 +25,15 @@ ORDER: dict[str, tuple[str, ...]] = {
         "adk-web", "langgraph-dev", "langmem", "mcp", "http", "background", "language-model",
         "embedding-model", "chinese", "facts", "budget", "inspect", "forget", "export",
         "import-from-another-memory", "containers", "monitor", "backup", "upgrade", "rights",
-        "poolers", "citus", "seekdb", "operations", "troubleshooting",
+        "poolers", "citus", "seekdb", "troubleshooting",
     ),
     "reference": (
         "cli", "settings", "http-operations", "sql", "schema", "adk", "langgraph", "core",
         "http", "mcp",
     ),
     "explanation": (
-        "consolidation", "recall", "time", "forgetting", "isolation", "privacy", "scaling", "comparison",
+        "consolidation", "recall", "time", "forgetting", "isolation", "privacy", "scaling",
+        "comparison",
     ),
 }  # fmt: skip
 """Names of pages that come first in their section; the others follow by name."""

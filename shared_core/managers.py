@@ -110,9 +110,9 @@ class SessionConsolidator:
 class MemoryConsolidationWorker:
     """Consolidates threads of a scope on demand, as jobs of the queue.
 
-        worker = MemoryConsolidationWorker(memory, Scope("my-app", "alice"))
-        job = await worker.consolidate("monday", JobType.FAST_REPLAY)
-        print(job.status, job.result, job.error)
+    worker = MemoryConsolidationWorker(memory, Scope("my-app", "alice"))
+    job = await worker.consolidate("monday", JobType.FAST_REPLAY)
+    print(job.status, job.result, job.error)
     """
 
     def __init__(self, memory: MemoryEngine, scope: Scope) -> None:

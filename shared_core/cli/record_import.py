@@ -89,12 +89,13 @@ def _print_report(task: RecordImport, report: RecordReport, *, dry_run: bool) ->
         if name in ALWAYS or any(getattr(outcome, name) for _, outcome in found)
     ]
     names = names[:1] if dry_run else names
-    table = cli.plain_table()
-    table.add_column("")
-    for name in names:
-        table.add_column(COLUMNS[name], justify="right")
-    for kind, outcome in found:
-        table.add_row(kind, *(f"{getattr(outcome, name):,}" for name in names))
+    table = cli.Grid(
+        names=["", *(COLUMNS[name] for name in names)],
+        rows=[
+            [kind, *(f"{getattr(outcome, name):,}" for name in names)] for kind, outcome in found
+        ],
+        right=frozenset(range(1, len(names) + 1)),
+    )
     after = [
         Text(f"Skipped: {number:,} {reason}.") for reason, number in report.skipped.most_common()
     ]
