@@ -93,7 +93,7 @@ FIRST_SENTENCE = re.compile(r"(.+?(?:[。！？]|[.!?](?=\s|$)))", re.DOTALL)
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """List pages on the index of a section, weigh pages for the search, and widen the first page."""
+    """List the pages of a section on its index, weigh a page for the search, widen the first."""
     folder = page.file.src_uri.rpartition("/")[0]
     page.meta["search"] = {"boost": BOOSTS.get(folder, 1)}
     if page.file.src_uri in ("index.md", "index.zh.md"):
