@@ -19,6 +19,7 @@ ONLY_ENGLISH = """!!! note "本页目前只有英文版"
 """
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!\w+:|#|<)([^)#\s]+)(#[^)\s]*)?\)")
 FENCE = re.compile(r"^(```.*?^```[ \t]*$)", re.MULTILINE | re.DOTALL)
+OPTION = re.compile(r"<code>(-[^<>]{1,24})</code>")
 CELL_CODE = re.compile(r"(?<=<code>)[^<>]{12,}(?=</code>(?:(?!<tr>|<table>).)*?</td>)", re.DOTALL)
 HEADING = re.compile(r"^#+ (.*?)(?: \{ #([\w-]+) \})?$", re.MULTILINE)
 
@@ -43,7 +44,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Let long names in tables break after an underscore or a slash, and nowhere else."""
+    """Let long names in tables break after an underscore or a slash, and options nowhere."""
+    html = OPTION.sub(r'<code class="option">\1</code>', html)
     return CELL_CODE.sub(lambda code: re.sub(r"(_|(?<!<)/(?!/))", r"\1<wbr>", code[0]), html)
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
+from shared_core.ports.tables import tables
 from tests.browser import browsing, in_browser
 
 ROOT = Path(__file__).parents[2]
@@ -178,6 +179,16 @@ def test_links_out_of_the_pages_lead_to_the_repository(site: Path) -> None:
     text = (site / "reference" / "schema" / "index.html").read_text("utf-8")
     home = "https://github.com/pg-hippocampus/pg-hippocampus/blob/main/"
     assert f'href="{home}shared_core/storage/postgres/sql/migrations/0001_schema.sql"' in text
+
+
+def test_the_page_of_the_schema_has_every_table_and_column(site: Path) -> None:
+    text = (site / "reference" / "schema" / "index.html").read_text("utf-8")
+    parts = re.split(r'<h2 id="([a-z-]+)">', text)
+    shown = {
+        name.replace("-", "_"): re.findall(r"<tr>\s*<td><code>([^<]*)", part.replace("<wbr>", ""))
+        for name, part in zip(parts[1::2], parts[2::2], strict=True)
+    }
+    assert {name: list(shape.columns) for name, shape in tables().items()} == shown
 
 
 VARIABLE = re.compile(r"\b(?:HIPPOCAMPUS|SESSION|COREFERENCE|MEMORY)_[A-Z_]+[A-Z]\b")
