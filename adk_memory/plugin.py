@@ -150,6 +150,12 @@ class MemoryPlugin(BasePlugin):
         with self._shielded("tracking an error"):
             self._ended(invocation_context)
 
+    async def flush(self, timeout_s: float | None = None) -> bool:
+        """Wait until all stored turns are embedded and consolidated; return False on a timeout."""
+        with self._lock:
+            used = tuple(self._used)
+        return all(await asyncio.gather(*(service.flush(timeout_s) for service in used)))
+
     async def close(self) -> None:
         """Wait up to four seconds for queued work; close a memory that the plugin opened."""
         with self._lock:

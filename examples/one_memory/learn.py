@@ -20,13 +20,15 @@ AGENT = LlmAgent(
     model="gemini-3.5-flash" if os.environ.get("GOOGLE_API_KEY") else OfflineModel(),
     instruction="Answer in one sentence. Use your memory of the user where it helps.",
 )
-APP = App(name="travel", root_agent=AGENT, plugins=[MemoryPlugin()])
+MEMORY = MemoryPlugin()
+APP = App(name="travel", root_agent=AGENT, plugins=[MEMORY])
 
 
 async def main(messages: list[str]) -> None:
     """Say each message; the plugin stores it for the user of the application."""
     async with InMemoryRunner(app=APP) as runner:
         await runner.run_debug(messages, user_id="ana")
+        await MEMORY.flush()  # a server leaves this to its worker
 
 
 if __name__ == "__main__":
