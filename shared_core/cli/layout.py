@@ -27,7 +27,7 @@ RULE: Final = 100
 """Columns of the longest line below headings."""
 
 _WIDE: Final = r"\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uff60"
-_NOT_FIRST: Final = "，。；：、！？）》」』”’…,.;:!?)]}"
+_NOT_FIRST: Final = "，。；：、！？）》」』”’…,.;:!?)]}'\""
 """Characters that begin no line."""
 _PIECES: Final = re.compile(rf"[^\S\n]+|[{_WIDE}]|[^\s{_WIDE}]+")
 """The spaces, wide characters and words of a line."""

@@ -148,7 +148,8 @@ def show_results(console: Console, results: Sequence[Result], graph_pid: int) ->
             ("LangGraph", result.is_answered(result.langgraph)),
         )
         title = Text(f"{number}. {result.question.ask}", style="bold")
-        title.append(f"  {t('expected:', '期望：')} {result.question.expect} ", style="not bold")
+        expected = t("expected: ", "期望：") + result.question.expect
+        title.append(f"  {expected} ", style="not bold")
         for name, answered in marks:
             title.append(f" {name} {'✓' if answered else '✗'}", "green" if answered else "red")
         pieces += ["", title, _hits_table(result)]

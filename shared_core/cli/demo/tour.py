@@ -10,7 +10,7 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from rich.console import Console
 from shared_core.cli.demo import pages
 from shared_core.cli.demo.pages import Learned, Result
 from shared_core.cli.demo.script import Language, Script, ScriptedSession, ScriptedTurn, load_script
+from shared_core.cli.progress import progress_bar
 from shared_core.core.domain import Hit, Scope
 from shared_core.core.locale import t
 from shared_core.core.namespaces import memories_namespace
@@ -140,8 +141,12 @@ async def _open(engine: MemoryEngine) -> None:
 async def _show(
     console: Console, settings: Settings, engine: MemoryEngine, scripts: dict[Language, Script]
 ) -> list[Result]:
-    with console.status(t("Learning the conversations ...", "正在学习对话……")):
-        by_adk, (by_graph, pid) = await _learn_and_ask(settings, engine, scripts)
+    with progress_bar() as progress:
+        sessions = sum(len(script.conversations) for script in scripts.values())
+        bar = progress.add_task(t("Learning the conversations", "正在学习对话"), total=sessions)
+        by_adk, (by_graph, pid) = await _learn_and_ask(
+            settings, engine, scripts, lambda: progress.advance(bar)
+        )
     found = []
     for language, script in scripts.items():
         pages.show_learned(console, script, await _learned(engine, script))
@@ -152,14 +157,17 @@ async def _show(
 
 
 async def _learn_and_ask(
-    settings: Settings, engine: MemoryEngine, scripts: dict[Language, Script]
+    settings: Settings,
+    engine: MemoryEngine,
+    scripts: dict[Language, Script],
+    learned: Callable[[], None],
 ) -> tuple[dict[Language, Keys], tuple[dict[Language, Keys], int]]:
     """Return the keys found through ADK, and through LangGraph in another process."""
     from adk_memory import OpenMemoryService
 
     service = OpenMemoryService(engine=engine)
     for script in scripts.values():
-        await learn(service, APP, script)
+        await learn(service, APP, script, learned)
     reading = asyncio.create_task(_ask_graph(settings, list(scripts)))
     try:
         by_adk: dict[Language, Keys] = {
@@ -182,10 +190,13 @@ def to_session(app: str, script: Script, conversation: ScriptedSession) -> Sessi
     )
 
 
-async def learn(service: OpenMemoryService, app: str, script: Script) -> None:
-    """Add every session of a script to the memory, in order."""
+async def learn(
+    service: OpenMemoryService, app: str, script: Script, learned: Callable[[], None] = lambda: None
+) -> None:
+    """Add every session of a script to the memory, in order. learned: called after each."""
     for conversation in script.conversations:
         await service.add_session_to_memory(to_session(app, script, conversation))
+        learned()
 
 
 async def ask(service: OpenMemoryService, app: str, script: Script) -> list[Sequence[str]]:
