@@ -41,7 +41,7 @@ PAGES = sorted(
     [*ROOT.glob("README*.md"), *ROOT.glob("examples/**/*.md"), *ROOT.glob("docs/**/*.md")]
 )
 BLOCK = re.compile(
-    r"^(?:[ ]*<!--[ ]*(?P<mark>[\w ]+?)(?::[ ]*(?P<value>.*?))?[ ]*-->\n\s*)?"
+    r"^(?:[ ]*<!--[ ]*(?P<mark>[\w ]+?)(?::[ ]*(?P<value>.*?))?[ ]*-->\n(?:[ ]*\n)*)?"
     r"(?P<indent>[ ]*)(?P<fence>```+)(?P<language>[\w+-]*)[^\n]*\n(?P<text>.*?)"
     r"^(?P=indent)(?P=fence)[ ]*$",
     re.M | re.S,
