@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from shared_core.knowledge.facts import Facts
     from shared_core.knowledge.service import Runs
     from shared_core.lifecycle import Handle
+    from shared_core.privacy.sanitizing import Intake
 
 BATCH = 32
 """Maximum number of records in one write, and between two reports of progress."""
@@ -353,7 +354,9 @@ class _RecordRun:
             at = record.at or now
             if known is not None and (record.at is None or known.updated_at >= record.at):
                 outcome.here += 1
-            elif known is None and self._is_forgotten(marks.get(address), at, record.expires_at):
+            elif known is None and self._is_forgotten(
+                marks.get(address), record.at, record.expires_at
+            ):
                 outcome.deleted += 1
             else:
                 new.append((_memory(record, at), _stamp(address, record, at)))
@@ -363,11 +366,16 @@ class _RecordRun:
             outcome.written += len(new)
 
     def _is_forgotten(
-        self, mark: ImportMark | None, at: datetime, expires_at: datetime | None
+        self, mark: ImportMark | None, at: datetime | None, expires_at: datetime | None
     ) -> bool:
-        """Tell whether a memory that is not here was imported before and is to stay away."""
+        """Tell whether a memory that is not here was imported before and is to stay away.
+
+        at: of its last change in the source; None if unknown, so nothing shows a change.
+        """
         if mark is None or self._options.restore:
             return False
+        if at is None:
+            return mark.deleted_at is not None or expires_at is None
         if mark.deleted_at is not None:
             return at <= mark.deleted_at
         return expires_at is None and at <= mark.updated_at
@@ -405,7 +413,7 @@ class _RecordRun:
     ) -> bool:
         """Write a fact and its edge; count it and return False if it fails or is known."""
         try:
-            draft, triple = _fact(record)
+            draft, triple = _fact(record, self._handle.sanitizer)
             is_new = await self._facts.import_fact(scope, memory_id, draft, triple)
         except InvalidInput as error:
             self._report.facts.failed += 1
@@ -466,25 +474,28 @@ def _fact_id(scope: Scope, key: str) -> MemoryId:
     return MemoryId(uuid5(NAMESPACE_URL, f"{scope_path(scope)}{key}"))
 
 
-def _fact(record: FactRecord) -> tuple[FactDraft, TripleDraft]:
+def _fact(record: FactRecord, sanitizer: Intake) -> tuple[FactDraft, TripleDraft]:
     """Return the drafts of a fact and of its edge.
 
     A relation of the user that stands for a slot ("lives_in") takes that slot, so that it is
     compared with what the user said. Every other relation holds many values.
     """
-    subject, object_ = short_name(record.subject), short_name(record.object)
+    text, subject, object_ = (
+        sanitizer.memory(NewMemory(text=one)).text
+        for one in (record.text, short_name(record.subject), short_name(record.object))
+    )
     relation = relation_name(record.relation)
     slot = slot_of_relation(relation) if subject == USER else None
     draft = FactDraft(
         fact_type=slot.fact_type if slot else "custom",
         slot=slot.name if slot else relation,
         value=object_,
-        statement=record.text,
+        statement=text,
         event_id="",
         functional=slot.functional if slot else False,
         confidence=1.0,
         pattern=PATTERN,
-        language="zh" if language(record.text) == "zh" else "en",
+        language="zh" if language(text) == "zh" else "en",
         subject=subject,
         valid_from=record.valid_from.astimezone(UTC),
         valid_until=record.valid_until and record.valid_until.astimezone(UTC),

@@ -66,6 +66,7 @@ def test_a_database_without_a_store_is_named_and_no_memory_is_made(
     assert 1 == ran.exit_code and "table must be a name" in ran.stderr
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the packages that mem0 imports
 def test_what_mem0_writes_today_comes_over(empty_dsn: str, dsn: str, tmp_path: Path) -> None:
     pytest.importorskip("mem0", reason="pip install 'pg-hippocampus[peers]'")
     from tests.exports.make_mem0 import TOLD, tell_mem0

@@ -258,3 +258,29 @@ async def test_huge_texts_and_repeated_ids_come_over_once(
     file.write_text(json.dumps([{"uuid": "k", "chat_messages": messages}] * 2), "utf-8")
     report = await bring(memory, file)
     assert RecordCounts(read=4, written=1, here=3) == report.turns
+
+
+async def test_secrets_are_masked_in_every_kind_of_record(
+    memory: MemoryEngine, tmp_path: Path
+) -> None:
+    secret = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"
+    document = json.loads((EXPORTS / "graphiti.json").read_text("utf-8"))
+    document["edges"][3]["fact"] = f"Theo plays chess, his key is {secret}."
+    document["episodes"][0]["content"] = f"Ana: My key is {secret}."
+    document["episodes"][4]["content"] = f"The key of Ana is {secret}."
+    file = tmp_path / "graph.json"
+    file.write_text(json.dumps(document), "utf-8")
+    report = await bring(memory, file)
+    assert (4, 1, 4) == (report.turns.written, report.statements.written, report.facts.written)
+    assert secret not in "".join([line async for line in memory.export(app="app")])
+
+
+async def test_a_memory_without_a_time_stays_forgotten(
+    memory: MemoryEngine, tmp_path: Path
+) -> None:
+    file = long_export(tmp_path, 2)
+    options = RecordOptions(app="app")
+    assert 2 == (await bring(memory, file, options)).statements.written
+    assert 1 == await memory.forget(ANA, "mem0/0")
+    report = await bring(memory, file, options)
+    assert RecordCounts(read=2, here=1, deleted=1) == report.statements

@@ -1,0 +1,89 @@
+"""`hippocampus import FILE` of other products: what it prints, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from shared_core.cli.main import app
+
+EXPORTS = Path(__file__).parents[1] / "exports"
+NOWHERE = "postgresql://nobody@127.0.0.1:1/none"
+TO_ANA = ("--app", "app", "--user", "ana")
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["import", *map(str, arguments)])
+
+
+def test_a_dry_run_needs_no_memory() -> None:
+    ran = run(EXPORTS / "chatgpt.json", *TO_ANA, "--dry-run", "--uri", NOWHERE)
+    assert 0 == ran.exit_code, ran.output
+    assert "chatgpt.json (chatgpt), for 'ana' of 'app', in 2 threads" in ran.stdout
+    assert "Skipped: 3 tool, system and reasoning messages." in ran.stdout
+    assert "Nothing was written." in ran.stdout
+
+
+def test_the_counts_are_shown_as_a_table_and_as_json(dsn: str, tmp_path: Path) -> None:
+    archive = tmp_path / "export.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.write(EXPORTS / "claude.json", "conversations.json")
+    first = run(archive, *TO_ANA, "--uri", dsn, "--json")
+    report = json.loads(first.stdout)
+    assert {"read": 4, "written": 4, "here": 0, "deleted": 0, "failed": 0} == report["turns"]
+    assert ("claude", ["ana"], True) == (report["product"], report["users"], report["complete"])
+    again = run(archive, *TO_ANA, "--uri", dsn)
+    [row] = [line for line in again.stdout.splitlines() if line.startswith("turns")]
+    assert ["turns", "4", "0", "4"] == row.split()
+    assert max(map(len, again.stdout.splitlines())) <= 80
+
+
+def test_what_was_forgotten_is_shown_with_the_way_back(dsn: str) -> None:
+    at = (EXPORTS / "letta.af", *TO_ANA, "--uri", dsn)
+    assert 0 == run(*at).exit_code
+    keys = ("letta/guide/human/1", "letta/guide/human/2")
+    forgot = CliRunner().invoke(app, ["forget", "app", "ana", *keys, "--uri", dsn])
+    assert 0 == forgot.exit_code, forgot.output
+    again = run(*at)
+    assert "forgotten here" in again.stdout
+    assert "--restore brings back what was forgotten here." in again.stdout
+    assert 2 == json.loads(run(*at, "--restore", "--json").stdout)["statements"]["written"]
+
+
+def test_a_record_that_fails_is_named_and_the_exit_code_says_so(dsn: str, tmp_path: Path) -> None:
+    document = json.loads((EXPORTS / "zep.json").read_text("utf-8"))
+    document["edges"][0]["name"] = "!!!"
+    file = tmp_path / "zep.json"
+    file.write_text(json.dumps(document), "utf-8")
+    ran = run(file, *TO_ANA, "--uri", dsn)
+    assert 1 == ran.exit_code
+    assert "✗ 'zep/edge-0': relation must have a letter" in ran.stderr
+    assert "failed" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["chatgpt.json"], 2, "memories of chatgpt need --app: name the application"),
+        (["chatgpt.json", "--app", "a"], 1, "does not say whose memories it holds"),
+        (["chatgpt.json", "--app", "a", "--user", " "], 1, "user_id must not be blank"),
+        (["chatgpt.json", "--app", "", "--user", "u"], 1, "app must not be empty"),
+        (["claude.json", "--from", "chatgpt", *TO_ANA], 1, "import it with --from claude"),
+        (["mem0.sql", *TO_ANA], 1, "mem0.sql is no complete JSON document"),
+        (["absent.json", *TO_ANA], 1, "absent.json' cannot be read"),
+        (["zep.json", *TO_ANA, "--reembed"], 2, "--reembed does not go with a source of zep"),
+        (["mem0_get_all.json", *TO_ANA], 1, "'ana', 'ben', '小明', and --user would give all"),
+    ],
+)
+def test_what_cannot_be_imported_is_said_in_one_line(
+    arguments: list[str], code: int, told: str
+) -> None:
+    name, *rest = arguments
+    ran = run(EXPORTS / name, *rest, "--uri", NOWHERE)
+    assert (code, "") == (ran.exit_code, ran.stdout), ran.output
+    assert told in ran.stderr
+    assert 1 == len(ran.stderr.splitlines())
