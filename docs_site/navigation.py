@@ -50,6 +50,7 @@ API_ORDER = (
     "values",
     "parts",
     "facades",
+    "client",
     "errors",
 )
 
