@@ -8,7 +8,7 @@ from .instructions import (
 )
 from .labels import memories_namespace as memories_namespace, profile_namespace as profile_namespace
 from .middleware import HippocampusMiddleware as HippocampusMiddleware
-from .offline_model import OfflineModel as OfflineModel
+from .offline_chat_model import OfflineChatModel as OfflineChatModel
 from .reflection import create_reflection_node as create_reflection_node
 from .server import make_store as make_store
 from .store import (

@@ -16,7 +16,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.base import BaseStore
 
 from langgraph_store import (
-    OfflineModel,
+    OfflineChatModel,
     PgHippocampusStore,
     create_reflection_node,
     memories_namespace,
@@ -29,7 +29,7 @@ WEEK = 7 * 24 * 60
 MODEL = (
     init_chat_model("google_genai:gemini-3.5-flash")
     if os.environ.get("GOOGLE_API_KEY")
-    else OfflineModel()
+    else OfflineChatModel()
 )
 
 

@@ -1,4 +1,4 @@
-"""OfflineModel: a stand-in for a chat model, for agents without a key and a network."""
+"""OfflineChatModel: a stand-in for a chat model, for agents without a key and a network."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from shared_core.models import offline_answer
 
 
-class OfflineModel(BaseChatModel):
+class OfflineChatModel(BaseChatModel):
     """Answers a question with the best memory it is shown, and says "Noted." to anything else.
 
-        create_agent(OfflineModel(), middleware=[HippocampusMiddleware(store, app="my_app")])
+        create_agent(OfflineChatModel(), middleware=[HippocampusMiddleware(store, app="my_app")])
 
     It shows what a real model would read. It takes tools and calls none. It answers Chinese in
     Chinese.
@@ -26,7 +26,7 @@ class OfflineModel(BaseChatModel):
     def _llm_type(self) -> str:
         return "offline"
 
-    def bind_tools(self, tools: Sequence[Any], **options: Any) -> OfflineModel:
+    def bind_tools(self, tools: Sequence[Any], **options: Any) -> OfflineChatModel:
         """Return the model itself, as it calls no tools."""
         return self
 
