@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.text import Text
 
 from shared_core.cli import app as cli
+from shared_core.cli.app import both
 from shared_core.cli.record_import import RecordImport, run_record_import
 from shared_core.cli.store_import import MAX_BATCH, USER_LABEL, StoreImport, run_store_import
-from shared_core.cli.transfer import langgraph_fields, progress_lines
+from shared_core.cli.transfer import langgraph_fields
+from shared_core.core.locale import t
 
 if TYPE_CHECKING:
     from shared_core.engine import MemoryEngine
@@ -44,40 +45,126 @@ FIRST = 4096
 """Number of bytes that are looked at for it."""
 
 Source = Annotated[
-    str, typer.Argument(help="A file, or the DSN of a database: postgresql://...", metavar="SOURCE")
+    str,
+    typer.Argument(
+        metavar="SOURCE",
+        help=both(
+            "A file, or the DSN of a database: postgresql://...",
+            "文件，或数据库的 DSN：postgresql://...",
+        ),
+    ),
 ]
 From = Annotated[
     Product | None,
-    typer.Option("--from", help="What wrote the source.", show_default="a file shows it"),
+    typer.Option(
+        "--from",
+        metavar="PRODUCT",
+        help=both(
+            f"What wrote the source: {', '.join(Product)}.", f"来源由谁写成：{'、'.join(Product)}。"
+        ),
+        show_default=both("a file shows it", "从文件看出"),
+    ),
 ]
-AppName = Annotated[str | None, typer.Option("--app", help="Application that gets the memories.")]
+AppName = Annotated[
+    str | None,
+    typer.Option("--app", help=both("Application that gets the memories.", "得到这些记忆的应用。")),
+]
 UserName = Annotated[
     str | None,
     typer.Option(
-        "--user", help="User who gets the memories.", show_default="the one whom the source names"
+        "--user",
+        help=both("User who gets the memories.", "得到这些记忆的用户。"),
+        show_default=both("the one whom the source names", "来源中指明的用户"),
     ),
 ]
-SourceUser = Annotated[str | None, typer.Option(help="Only memories of this user of the source.")]
+SourceUser = Annotated[
+    str | None,
+    typer.Option(
+        metavar="USER",
+        help=both("Only memories of this user of the source.", "只导入来源中这个用户的记忆。"),
+    ),
+]
 Later = Annotated[
-    bool, typer.Option("--later", help="Leave embedding and facts of turns to a worker.")
+    bool,
+    typer.Option(
+        "--later",
+        help=both(
+            "Leave embedding and facts of turns to a worker.",
+            "向量和对话中的事实留给 worker 处理。",
+        ),
+    ),
 ]
-TableName = Annotated[str, typer.Option("--table", help="mem0: the collection.")]
+TableName = Annotated[
+    str, typer.Option("--table", help=both("mem0: the collection.", "mem0：集合的名称。"))
+]
 NamespaceOption = Annotated[
-    str, typer.Option("--namespace", help=f"langmem: its labels; {USER_LABEL} is the user.")
+    str,
+    typer.Option(
+        "--namespace",
+        metavar="LABELS",
+        help=both(
+            f"langmem: its labels; {USER_LABEL} is the user.",
+            f"langmem：它的标签；{USER_LABEL} 是用户。",
+        ),
+    ),
 ]
-Prefix = Annotated[str, typer.Option(help="postgres-store: only namespaces below a.b.")]
-Batch = Annotated[int, typer.Option(min=1, max=MAX_BATCH, help="Stores: items in one read.")]
+Prefix = Annotated[
+    str,
+    typer.Option(
+        help=both(
+            "postgres-store: only namespaces below a.b.",
+            "postgres-store：只导入 a.b 之下的命名空间。",
+        )
+    ),
+]
+Batch = Annotated[
+    int,
+    typer.Option(
+        min=1, max=MAX_BATCH, help=both("Stores: items in one read.", "存储：每次读取的条数。")
+    ),
+]
 VectorsFrom = Annotated[
-    str | None, typer.Option(help="Stores: keep the vectors there, made by this model.")
+    str | None,
+    typer.Option(
+        metavar="MODEL",
+        help=both(
+            "Stores: keep the vectors there, made by this model.",
+            "存储：保留其中由这个模型生成的向量。",
+        ),
+    ),
 ]
-Reembed = Annotated[bool, typer.Option("--reembed", help="Stores: embed every item again.")]
+Reembed = Annotated[
+    bool,
+    typer.Option(
+        "--reembed", help=both("Stores: embed every item again.", "存储：重新计算全部向量。")
+    ),
+]
 Restore = Annotated[
-    bool, typer.Option("--restore", help="Also write what was deleted or forgotten here.")
+    bool,
+    typer.Option(
+        "--restore",
+        help=both(
+            "Also write what was deleted or forgotten here.", "也写入在这里删除或遗忘过的内容。"
+        ),
+    ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Read everything and write nothing.")]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run", help=both("Read everything and write nothing.", "全部读取，但不写入任何内容。")
+    ),
+]
 
 
 @cli.app.command("import")
+@cli.chinese(
+    """导入 hippocampus 的导出文件，或其他产品的记忆。
+
+    文件：ChatGPT、Claude、Letta、mem0、Zep 和 Graphiti 的导出。数据库：mem0（pgvector），以及
+    LangGraph 的 PostgresStore，可带 langmem。来源只被读取，并在写入之前读到末尾。已有数据保持不变，
+    中断后再运行一次即可继续。有内容无法保存时，退出码为 1。
+    """
+)
 def import_(
     source: Source,
     product: From = None,
@@ -144,8 +231,12 @@ def _product(source: str, given: Product | None) -> Product:
         return _product_of_file(Path(source))
     if given is None or (is_database and given not in (*STORES, Product.MEM0)):
         raise cli.Malformed(
-            "a database holds memories of mem0, langmem or postgres-store: say which with --from,"
-            f" got {given or 'none'}"
+            t(
+                "a database holds memories of mem0, langmem or postgres-store: say which with"
+                f" --from, got {given or 'none'}",
+                "数据库中的记忆属于 mem0、langmem 或 postgres-store：请用 --from 指明，"
+                f"收到的是 {given or '空'}",
+            )
         )
     return given
 
@@ -165,15 +256,22 @@ def _refuse(product: Product, **options: object) -> None:
     """Raise Malformed for an option that is set and does not belong to a product."""
     for name, value in options.items():
         if value:
+            option = f"--{name.replace('_', '-')}"
             raise cli.Malformed(
-                f"--{name.replace('_', '-')} does not go with a source of {product}: leave it out"
+                t(
+                    f"{option} does not go with a source of {product}: leave it out",
+                    f"{option} 不适用于 {product} 的来源：请去掉",
+                )
             )
 
 
 def _app(app_name: str | None, product: Product) -> str:
     if app_name is None:
         raise cli.Malformed(
-            f"memories of {product} need --app: name the application that gets them"
+            t(
+                f"memories of {product} need --app: name the application that gets them",
+                f"{product} 的记忆需要 --app：请指明得到它们的应用",
+            )
         )
     return app_name
 
@@ -207,11 +305,13 @@ def _run_import(
         return
     uri, schema, embedder = where
     memory = cli.open_memory(uri, schema=schema, embedder=embedder, worker=False)
-    done = cli.with_memory(memory, lambda memory: _import_file(memory, file, restore=restore))
+    done = cli.with_memory(
+        memory, lambda memory: _import_file(memory, file, restore=restore, silent=as_json)
+    )
     if as_json:
         cli.print_json(dataclasses.asdict(done))
     else:
-        cli.print_all([Text(_imported_line(done))])
+        cli.say(_imported_line(done))
 
 
 def _check_file(file: Path, as_json: bool) -> None:
@@ -230,20 +330,30 @@ def _check_file(file: Path, as_json: bool) -> None:
         found = {"app": owner.app, "user": owner.user, "vectors": model}
         cli.print_json(found | {"rows": tables.total(), "tables": dict(tables)})
         return
+    rows = f"{tables.total():,}"
     user = f"user {owner.user!r} of " if owner.user else ""
     vectors = f"with vectors of {model!r}" if model else "without vectors"
-    typer.echo(f"{user}application {owner.app!r}: {tables.total():,} rows, {vectors}; all checked.")
+    of_user = f" 的用户 {owner.user!r}" if owner.user else ""
+    with_vectors = f"含 {model!r} 的向量" if model else "不含向量"
+    cli.say(
+        t(
+            f"{user}application {owner.app!r}: {rows} rows, {vectors}; all checked.",
+            f"应用 {owner.app!r}{of_user}：{rows} 行，{with_vectors}；全部检查通过。",
+        )
+    )
 
 
-async def _import_file(memory: MemoryEngine, file: Path, *, restore: bool) -> ImportedLines:
+async def _import_file(
+    memory: MemoryEngine, file: Path, *, restore: bool, silent: bool
+) -> ImportedLines:
     """Import an export and show the progress."""
     try:
         with file.open("rb") as lines:
             total = sum(1 for _ in lines)
     except OSError:  # the import itself reports it
         total = None
-    with progress_lines(cli.console(stderr=True)) as progress:
-        bar = progress.add_task("Importing", total=total)
+    with cli.progress_bar(silent=silent) as progress:
+        bar = progress.add_task(t("Importing", "正在导入"), total=total)
         return await memory.import_lines(
             file,
             restore=restore,
@@ -253,11 +363,24 @@ async def _import_file(memory: MemoryEngine, file: Path, *, restore: bool) -> Im
 
 
 def _imported_line(done: ImportedLines) -> str:
-    counts = [f"{done.written:,} rows written", f"{done.here:,} were here already"]
+    counts = [
+        t(f"{done.written:,} rows written", f"写入 {done.written:,} 行"),
+        t(f"{done.here:,} were here already", f"{done.here:,} 行原已存在"),
+    ]
     if done.differ:
-        counts.append(f"{done.differ:,} of them with other values, which stay")
+        counts.append(
+            t(
+                f"{done.differ:,} of them with other values, which stay",
+                f"其中 {done.differ:,} 行的值不同，保持不变",
+            )
+        )
     if done.embedded:
-        counts.append(f"{done.embedded:,} vectors made")
+        counts.append(t(f"{done.embedded:,} vectors made", f"计算 {done.embedded:,} 个向量"))
     if done.unembedded:
-        counts.append(f"{done.unembedded:,} fields without their vectors")
-    return ", ".join(counts) + "."
+        counts.append(
+            t(
+                f"{done.unembedded:,} fields without their vectors",
+                f"{done.unembedded:,} 个字段没有向量",
+            )
+        )
+    return t(", ".join(counts) + ".", "，".join(counts) + "。")

@@ -11,16 +11,19 @@ import typer
 from rich.text import Text
 
 from shared_core.cli import app as cli
+from shared_core.cli.layout import Grid
 from shared_core.cli.store_import import serving
+from shared_core.core.locale import t
 
 if TYPE_CHECKING:
     from shared_core.transfer.record_import import RecordCounts, RecordOptions, RecordReport
     from shared_core.transfer.sources import RecordSource
 
 KINDS = ("turns", "statements", "facts")
+KIND_NAMES = {"turns": "对话", "statements": "陈述", "facts": "事实"}
 COLUMNS = {
-    "read": "read", "written": "written", "here": "here already",
-    "deleted": "forgotten here", "failed": "failed",
+    "read": ("read", "读取"), "written": ("written", "写入"), "here": ("here already", "原已存在"),
+    "deleted": ("forgotten here", "在此遗忘"), "failed": ("failed", "失败"),
 }  # fmt: skip
 ALWAYS = ("read", "written", "here")
 
@@ -47,7 +50,7 @@ def run_record_import(task: RecordImport, *, dry_run: bool, as_json: bool) -> No
                 await stack.enter_async_context(serving(task.dsn, task.uri, task.schema))
             # Not entered: a source that cannot be read must not make a database.
             stack.push_async_callback(memory.close)
-            progress = stack.enter_context(cli.progress_bar(cli.console(stderr=True)))
+            progress = stack.enter_context(cli.progress_bar(silent=as_json))
             bars = {}
 
             def advanced(step: str, done: int, total: int) -> None:
@@ -71,36 +74,47 @@ def run_record_import(task: RecordImport, *, dry_run: bool, as_json: bool) -> No
 
 def _print_failure(name: str, reason: str) -> None:
     line = " ".join(f"{name!r}: {reason}".split())
-    cli.console(stderr=True).print(Text(f"✗ {line}", style="red"), soft_wrap=True)
+    cli.print_all([Text(f"✗ {line}", style="red")], err=True)
 
 
 def _print_report(task: RecordImport, report: RecordReport, *, dry_run: bool) -> None:
     found: list[tuple[str, RecordCounts]] = [
         (kind, outcome) for kind in KINDS if (outcome := getattr(report, kind)).read
     ]
-    users = f"{len(report.users):,} users" if len(report.users) != 1 else f"{report.users[0]!r}"
+    source, app = f"{task.source.name} ({report.product})", task.options.app
+    count = f"{len(report.users):,}"
+    users, who = f"{count} users", f"{count} 个用户"
+    if len(report.users) == 1:
+        users = who = repr(report.users[0])
     many = "thread" if report.threads == 1 else "threads"
     threads = f", in {report.threads:,} {many}" if report.threads else ""
-    head = f"{task.source.name} ({report.product}), for {users} of {task.options.app!r}{threads}"
-    lines = [Text(head)]
+    of_threads = f"，共 {report.threads:,} 个会话线程" if report.threads else ""
+    head = t(
+        f"{source}, for {users} of {app!r}{threads}", f"{source}，用于 {app!r} 的 {who}{of_threads}"
+    )
     names = [
         name
         for name in COLUMNS
         if name in ALWAYS or any(getattr(outcome, name) for _, outcome in found)
     ]
     names = names[:1] if dry_run else names
-    table = cli.Grid(
-        names=["", *(COLUMNS[name] for name in names)],
-        rows=[
-            [kind, *(f"{getattr(outcome, name):,}" for name in names)] for kind, outcome in found
-        ],
-        right=frozenset(range(1, len(names) + 1)),
-    )
+    rows = [
+        (t(kind, KIND_NAMES[kind]), *(f"{getattr(outcome, name):,}" for name in names))
+        for kind, outcome in found
+    ]
+    heads = ("", *(t(*COLUMNS[name]) for name in names))
+    table = Grid(names=heads, rows=rows, right=frozenset(range(1, len(heads))))
     after = [
-        Text(f"Skipped: {number:,} {reason}.") for reason, number in report.skipped.most_common()
+        t(f"Skipped: {number:,} {reason}.", f"跳过 {number:,}：{reason}。")
+        for reason, number in report.skipped.most_common()
     ]
     if report.turns.deleted or report.statements.deleted or report.facts.deleted:
-        after.append(Text("--restore brings back what was forgotten here."))
+        after.append(
+            t(
+                "--restore brings back what was forgotten here.",
+                "--restore 可以恢复在这里遗忘的内容。",
+            )
+        )
     if dry_run:
-        after.append(Text("Nothing was written."))
-    cli.print_all([*lines, *([table] if found else []), *after])
+        after.append(t("Nothing was written.", "没有写入任何内容。"))
+    cli.print_all([head, *([table] if found else []), *after])

@@ -16,8 +16,10 @@ from rich.console import Console
 from rich.text import Text
 
 from shared_core.cli import app as cli
+from shared_core.cli.layout import print_on
 from shared_core.core.domain import Namespace, Scope
 from shared_core.core.event_loops import until_done
+from shared_core.core.locale import t
 from shared_core.core.namespaces import check_label, memories_namespace
 from shared_core.errors import InvalidInput, NotFound
 
@@ -129,13 +131,13 @@ async def import_store(
 
         def failed(item: SourceItem, reason: str) -> None:
             line = " ".join(f"{item.prefix!r} / {item.key!r}: {reason}".split())
-            errors.print(Text(f"✗ {line}", style="red"), soft_wrap=True)
+            print_on(errors, [Text(f"✗ {line}", style="red")])
 
         async with open_memory(
             task.uri, schema=task.schema, embedder=known or task.embedder, worker=False
         ) as memory:
             with cli.progress_bar(console) as progress:
-                bar = progress.add_task("items", total=tally.items)
+                bar = progress.add_task(t("items", "条目"), total=tally.items)
                 report = await import_items(
                     memory.imported_items,
                     source,
@@ -178,11 +180,15 @@ async def _tallied(source: PostgresStoreSource, task: StoreImport, console: Cons
         raise NotFound(
             f"there are no items below the prefix {task.prefix!r} at {source.location!r}"
         )
-    vectors = f"{tally.embedded:,} with vectors"
-    if tally.dimensions is not None:
-        vectors += f" of {tally.dimensions} dimensions"
-    counts = f"{tally.items:,} items, {tally.expired:,} expired, {vectors}"
-    console.print(Text(f"PostgresStore at {source.location}: {counts}"), soft_wrap=True)
+    wide = f" of {tally.dimensions} dimensions" if tally.dimensions is not None else ""
+    dimensions = f"（{tally.dimensions} 维）" if tally.dimensions is not None else ""
+    line = t(
+        f"PostgresStore at {source.location}: {tally.items:,} items, {tally.expired:,} expired,"
+        f" {tally.embedded:,} with vectors{wide}",
+        f"PostgresStore 位于 {source.location}：{tally.items:,} 条，{tally.expired:,} 条已过期，"
+        f"{tally.embedded:,} 条有向量{dimensions}",
+    )
+    print_on(console, [line])
     return tally
 
 
@@ -248,26 +254,42 @@ def _langgraph() -> tuple[Callable[[Sequence[str]], Namespace], TextOfField]:
 
 
 def _print_result(console: Console, report: ImportReport, took_s: float) -> None:
-    counts = [f"{report.copied:,} copied", f"{report.here:,} were here already"]
-    if report.newer:
-        counts.append(f"{report.newer:,} are newer here and stay")
-    if report.deleted:
-        counts.append(f"{report.deleted:,} were deleted here since (--restore brings them back)")
-    if report.elsewhere:
-        counts.append(f"{report.elsewhere:,} are of no user (see --namespace)")
-    if report.expired:
-        counts.append(f"{report.expired:,} had expired")
-    counts.append(f"{report.failed:,} failed")
-    rate = report.seen / max(took_s, 0.001)
-    line = (
-        f"Of {report.in_source:,} items {', '.join(counts)} ({took_s:.1f} s, {rate:,.0f} items/s)."
-    )
-    console.print(Text(line), soft_wrap=True)
-    if report.complete:
-        console.print(Text("The counts agree."))
-    elif report.seen != report.in_source:
-        text = (
-            f"The counts do not agree: {report.seen:,} items were read, and the source has"
-            f" {report.in_source:,} now. It has changed: import again for the rest."
+    counted = [
+        (report.copied, "copied", "已复制", True),
+        (report.here, "were here already", "原已存在", True),
+        (report.newer, "are newer here and stay", "在这里更新，保持不变", False),
+        (
+            report.deleted,
+            "were deleted here since (--restore brings them back)",
+            "后来在这里删除（--restore 可恢复）",
+            False,
+        ),
+        (
+            report.elsewhere,
+            "are of no user (see --namespace)",
+            "不属于任何用户（见 --namespace）",
+            False,
+        ),
+        (report.expired, "had expired", "已过期", False),
+        (report.failed, "failed", "失败", True),
+    ]
+    counts = [(f"{n:,} {en}", f"{n:,} 条{zh}") for n, en, zh, always in counted if n or always]
+    took, rate = f"{took_s:.1f}", f"{report.seen / max(took_s, 0.001):,.0f}"
+    source = f"{report.in_source:,}"
+    lines: list[str | Text] = [
+        t(
+            f"Of {source} items {', '.join(en for en, _ in counts)} ({took} s, {rate} items/s).",
+            f"{source} 条中{'，'.join(zh for _, zh in counts)}（{took} 秒，每秒 {rate} 条）。",
         )
-        console.print(Text(text, style="red"), soft_wrap=True)
+    ]
+    if report.complete:
+        lines.append(t("The counts agree.", "数目一致。"))
+    elif report.seen != report.in_source:
+        text = t(
+            f"The counts do not agree: {report.seen:,} items were read, and the source has"
+            f" {source} now. It has changed: import again for the rest.",
+            f"数目不一致：读取了 {report.seen:,} 条，而来源现在有 {source} 条。来源已变化："
+            "请再导入一次。",
+        )
+        lines.append(Text(text, style="red"))
+    print_on(console, lines)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
-from rich.console import Console
 
 from shared_core.cli import app as cli
 from shared_core.cli.app import both
@@ -19,8 +18,6 @@ from shared_core.core.locale import t
 from shared_core.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from shared_core.copy import Copied, CopiedApplication, CopiedPolicies
     from shared_core.engine import MemoryEngine
     from shared_core.transfer.reembedding import ReembedReport, TextOfField
@@ -348,8 +345,3 @@ def langgraph_fields() -> TextOfField | None:
     except ModuleNotFoundError:
         return None
     return text_of_field
-
-
-def progress_lines(screen: Console) -> Progress:
-    """Return a progress bar on a console."""
-    return cli.progress_bar(screen)

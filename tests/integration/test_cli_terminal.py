@@ -41,8 +41,6 @@ NOT_RUN = {
     "ui": "it serves until a signal",
     "demo": "it has a test of its own below",
 }
-ENGLISH_ONLY = {"import"}
-"""Commands whose help is not written in Chinese yet."""
 READING_FLAGS = ("--explain", "--history", "--why", "--dry-run")
 """Flags that show more. Each is tried with every command that takes it."""
 HAN = re.compile(r"[\u4e00-\u9fff]")
@@ -236,11 +234,10 @@ def test_the_list_of_commands_has_one_line_for_each_in_six_groups(language: str)
     for title, names in zip(titles, GROUPS.values(), strict=True):
         begin = lines.index(title) + 1
         block = lines[begin : lines.index("", begin)]
-        block = [line for line in block if "PostgresStore." not in line.split()[0]]
         assert [name for name in names if " " not in name] == [line.split()[0] for line in block]
 
 
-@pytest.mark.parametrize("name", ["", *(name for name in ALL if name not in ENGLISH_ONLY)])
+@pytest.mark.parametrize("name", ["", *ALL])
 def test_every_command_has_help_in_both_languages(name: str) -> None:
     command = ALL[name] if name else ROOT
     path = f"{COMMAND} {name}".strip()
@@ -252,8 +249,7 @@ def test_every_command_has_help_in_both_languages(name: str) -> None:
     assert all(HAN.search(text) for text in chinese.paragraphs)
     for section in chinese.sections:
         assert HAN.search(section.title)
-        rows = [text for name, text in section.rows if name not in ENGLISH_ONLY]
-        assert all(HAN.search(text) for text in rows), section
+        assert all(HAN.search(text) for _, text in section.rows), section
     for section in english.sections:
         assert not any(HAN.match(text) for _, text in section.rows), "it begins with an example"
 
