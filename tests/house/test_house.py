@@ -21,7 +21,7 @@ MAX_FUNCTION_LINES = 60
 STILL_LONG = ("memory_tools",)
 MAX_ROOT_FILES = 12
 # The specification fixes both: shared_core.Memory and shared_core.profiles.Memory.
-SHARED_CLASS_NAMES = {"Memory", "OfflineModel"}
+SHARED_CLASS_NAMES = {"Memory"}
 
 
 def run(*command: str) -> str:
