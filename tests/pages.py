@@ -24,6 +24,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 import tomllib
 from collections.abc import Callable, Iterator
@@ -139,7 +140,8 @@ class PageRun:
         for name, arguments in (("python", ()), ("hippocampus", ("-m", "shared_core.cli.main"))):
             tool = tools / name
             command = shlex.join([*warm_python(), *arguments])
-            tool.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+            cold = f'[ "$1" != - ] || exec {sys.executable} "$@"\n' if name == "python" else ""
+            tool.write_text(f'#!/bin/sh\n{cold}exec {command} "$@"\n')
             tool.chmod(0o755)
         return self
 
