@@ -152,12 +152,7 @@ class PgHippocampusStore(BaseStore):
         Raises:
             InvalidStateError: on the event loop of the `async with` that opened the store.
         """
-        if self._is_on_own_loop():
-            raise asyncio.InvalidStateError(
-                "a sync call of a store on the event loop that opened it by 'async with' would stop"
-                " all other tasks of the loop: await the async method instead, e.g."
-                " await store.aget(...), or call it from another thread"
-            )
+        self._require_other_loop()
         return run_sync(self._run(_listed(ops)))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
@@ -252,6 +247,14 @@ class PgHippocampusStore(BaseStore):
     def _is_on_own_loop(self) -> bool:
         return self._opened_on is not None and self._opened_on is _running_loop()
 
+    def _require_other_loop(self) -> None:
+        if self._is_on_own_loop():
+            raise asyncio.InvalidStateError(
+                "a sync call of a store on the event loop that opened it by 'async with' would stop"
+                " all other tasks of the loop: await the async method instead, e.g."
+                " await store.aget(...), or call it from another thread"
+            )
+
     def setup(self) -> Awaitable[None]:
         """Connect, start an embedded server, and migrate the schema, as a first operation does.
 
@@ -307,7 +310,12 @@ class PgHippocampusStore(BaseStore):
         return Count(self._sweeper.stop(timeout))
 
     def flush(self, timeout_s: float | None = None) -> bool:
-        """Wait until all queued turns are embedded and consolidated; return False on a timeout."""
+        """Wait until all queued turns are embedded and consolidated; return False on a timeout.
+
+        Raises:
+            InvalidStateError: on the event loop of the `async with` that opened the store.
+        """
+        self._require_other_loop()
         return run_sync(self.aflush(timeout_s))
 
     async def aflush(self, timeout_s: float | None = None) -> bool:

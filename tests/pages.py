@@ -209,11 +209,14 @@ class PageRun:
                 cwd=self.folder, env=self._environment(self.dsn), stdin=subprocess.DEVNULL,
                 stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
-        self._stack.callback(_end, shell)
         if until is not None:
+            self._stack.callback(_end, shell)
             _wait_for(until, shell, output)
             return ""
-        code = shell.wait(PATIENCE)
+        try:
+            code = shell.wait(PATIENCE)
+        finally:
+            _end(shell)
         printed = output.read_text("utf-8")
         assert code == 0, f"{commands}\nended with {code}:\n{printed}"
         return printed
@@ -249,7 +252,6 @@ def _end(shell: subprocess.Popen[bytes]) -> None:
             os.killpg(shell.pid, kind)
         with suppress(subprocess.TimeoutExpired):
             shell.wait(30)
-            return
 
 
 def is_port_free(port: int) -> bool:

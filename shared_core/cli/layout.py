@@ -31,6 +31,8 @@ _NOT_FIRST: Final = "，。；：、！？）》」』”’…,.;:!?)]}'\""
 """Characters that begin no line."""
 _PIECES: Final = re.compile(rf"[^\S\n]+|[{_WIDE}]|[^\s{_WIDE}]+")
 """The spaces, wide characters and words of a line."""
+_COMMANDS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Control characters, except tab and newline, and overrides of the direction of writing."""
 
 Cell: TypeAlias = str | Text
 
@@ -165,8 +167,14 @@ def lines_of(piece: Piece, width: int) -> Iterable[Text]:
 
 
 def wrapped(text: Text, width: int) -> Sequence[Text]:
-    """Return a text as lines of at most width columns. A line keeps its indentation."""
+    """Return a text as lines of at most width columns. A line keeps its indentation.
+
+    Characters that command a terminal are replaced: a memory may hold any.
+    """
     lines = []
+    if _COMMANDS.search(text.plain):
+        text = text.copy()
+        text.plain = _COMMANDS.sub("\N{REPLACEMENT CHARACTER}", text.plain)
     for line in text.split("\n", allow_blank=True):
         indent = len(line.plain) - len(line.plain.lstrip(" "))
         indent = indent if indent < width // 2 else 0

@@ -78,7 +78,7 @@ class ServerConnection:
             raise InvalidInput(f"timeout must be more than 0 seconds, or None, got {timeout}")
         if retries < 0:
             raise InvalidInput(f"retries must be at least 0, got {retries}")
-        self._timeout = timeout
+        self._timeout = timeout if http_client is None else None
         self._retries = retries
         self._headers = {"User-Agent": f"pg-hippocampus/{__version__}"}
         if token is not None:
@@ -158,6 +158,8 @@ class ServerConnection:
             )
         except UnicodeEncodeError as error:
             raise InvalidInput(f"a parameter must be valid Unicode ({error})") from error
+        except httpx.InvalidURL as error:
+            raise InvalidInput(f"a parameter is no part of an address ({error})") from error
 
     async def _repeated(self, request: httpx.Request, *, stream: bool = False) -> httpx.Response:
         """Send a request, again where a repeat is safe, and return a success."""
@@ -228,7 +230,13 @@ def _checked_url(base_url: str) -> str:
         url = httpx.URL(base_url)
     except (httpx.InvalidURL, TypeError) as error:
         raise InvalidInput(f"{base_url!r} is no address ({error}): {_LIKE}") from error
-    if url.scheme not in ("http", "https") or not url.host or url.query or url.fragment:
+    if url.userinfo:
+        raise InvalidInput(
+            "base_url must not contain a user or a password: pass the token as token=, or an"
+            " http_client= with auth="
+        )
+    parts = {"?", "#"}.intersection(base_url)
+    if url.scheme not in ("http", "https") or not url.host or parts:
         raise InvalidInput(f"{base_url!r} is not the address of a server: {_LIKE}")
     return base_url.rstrip("/")
 

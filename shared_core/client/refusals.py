@@ -28,23 +28,23 @@ def not_answered(error: httpx.RequestError, base_url: str, timeout_s: float | No
     """Return the error for a request without a whole answer."""
     asked = f"{error.request.method} {error.request.url.path}"
     reason = str(error) or type(error).__name__
-    if isinstance(error, httpx.ConnectTimeout | httpx.ConnectError):
+    if isinstance(error, httpx.ConnectTimeout | httpx.ConnectError | httpx.ProxyError):
         return ServerUnavailable(
             f"{base_url} cannot be reached ({reason}): start the server with 'hippocampus serve',"
             " or correct the address"
         )
+    within = "in time" if timeout_s is None else f"within {timeout_s:g} s"
     if isinstance(error, httpx.PoolTimeout):
         return ServerUnavailable(
-            f"no connection to {base_url} became free within {timeout_s:g} s: send fewer requests"
+            f"no connection to {base_url} became free {within}: send fewer requests"
             " at a time, or pass http_client= with a larger pool"
         )
     if isinstance(error, httpx.UnsupportedProtocol | httpx.LocalProtocolError):
         return InvalidInput(f"{asked} cannot be sent to {base_url} ({reason})")
     if isinstance(error, httpx.TimeoutException):
-        within = "in time" if timeout_s is None else f"within {timeout_s:g} s"
         return ServerUnavailable(
             f"{base_url} did not answer {asked} {within}: pass a longer timeout= to"
-            f" HippocampusClient{_may_be_done(error.request)}",
+            f" HippocampusClient or to your http_client{_may_be_done(error.request)}",
             may_be_done=True,
         )
     if isinstance(error, httpx.DecodingError | httpx.TooManyRedirects):

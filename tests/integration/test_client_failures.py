@@ -303,3 +303,16 @@ def test_what_a_client_cannot_be_made_of_is_named(options: dict[str, object], wo
     with pytest.raises(errors.InvalidInput, match=words) as refused:
         HippocampusClient(**options)  # type: ignore[arg-type]
     assert "令牌" not in str(refused.value)
+
+
+@pytest.mark.parametrize("url", ["http://u:secret@host", "http://host/a?", "http://host#"])
+def test_an_address_with_more_than_a_server_is_refused(url: str) -> None:
+    with pytest.raises(errors.InvalidInput) as known:
+        HippocampusClient(url)
+    assert "secret" not in str(known.value)
+
+
+async def test_a_value_that_no_address_can_hold_is_refused() -> None:
+    async with HippocampusClient("http://127.0.0.1:1") as client:
+        with pytest.raises(errors.InvalidInput, match="no part of an address"):
+            await client.list_facts(user_id="x" * 70_000)

@@ -41,6 +41,8 @@ def test_every_block_of_a_page_has_a_known_kind(name: str) -> None:
         where = f"line {block.line}: {block.language!r}"
         assert block.mark in MARKS, f"{where} {block.mark!r}"
         assert block.language in {*PROGRAMS, *PARSERS, *SHOWN} or block.mark == "file", where
-        assert block.mark != "not run" or len(block.value.encode()) > 10, f"{where}: say why it is not run"
+        assert block.mark != "not run" or len(block.value.encode()) > 10, (
+            f"{where}: say why it is not run"
+        )
         if block.language in PARSERS and block.mark != "not run":
             assert PARSERS[block.language](block.text) is not None, where
