@@ -74,4 +74,4 @@ def test_a_command_to_copy_is_continued_with_backslashes() -> None:
 
 def test_a_text_commands_no_terminal() -> None:
     [line] = wrapped(Text("evil \x1b[31mred\x1b]0;title\x07 \u202e还"), 80)
-    assert "evil \ufffd[31mred\ufffd]0;title\ufffd \ufffd还" == line.plain
+    assert "evil \ufffd[31mred\ufffd]0;title \ufffd还" == line.plain
