@@ -73,28 +73,6 @@ def test_without_a_uri_an_example_uses_the_memory_at_home(tmp_path: Path) -> Non
     assert (tmp_path / "home" / "postgres-18" / "PG_VERSION").exists()
 
 
-def test_the_examples_of_the_readme_run_as_they_are_printed() -> None:
-    readme = EXAMPLES.parent / "README.md"
-    blocks = re.findall(r"^```python\n(.*?)^```", readme.read_text("utf-8"), re.M | re.S)
-    assert 2 == len(blocks)
-    learned = """
-from google.adk.events.event import Event
-from google.adk.sessions.session import Session
-from google.genai import types
-import asyncio
-said = types.Content(role="user", parts=[types.Part(text="I live in Lisbon.")])
-event = Event(author="user", content=said)
-session = Session(id="s", app_name="my_app", user_id="ana", events=[event])
-asyncio.run(memory.add_session_to_memory(session))
-"""
-    ran = subprocess.run(
-        [*warm_python(), "-c", blocks[0] + learned + blocks[1]],
-        capture_output=True, text=True, timeout=180,
-    )  # fmt: skip
-    assert 0 == ran.returncode, ran.stderr
-    assert "User lives in Lisbon." in ran.stdout
-
-
 @pytest.mark.parametrize(
     ("page", "printed"),
     [
@@ -120,4 +98,4 @@ def test_the_readme_names_the_two_commands_exactly() -> None:
         in lines
     )
     assert "pip install -e '.[all,dev]' && pytest" in lines
-    assert len(lines) <= 150
+    assert len(" ".join(lines).split()) <= 900
