@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 from warm_python import warm_python
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-BY_FUNCTION = "llm-v2/extract.v2/__main__.my_function"
 
 
 def run(program: str, dsn: str | None, *messages: str) -> str:
@@ -71,24 +69,6 @@ def test_the_tickets_of_a_support_desk_are_checkpoints_beside_the_memory(dsn: st
 def test_without_a_uri_an_example_uses_the_memory_at_home(tmp_path: Path) -> None:
     run("one_memory/learn.py", None, "I'm allergic to shellfish")
     assert (tmp_path / "home" / "postgres-18" / "PG_VERSION").exists()
-
-
-@pytest.mark.parametrize(
-    ("page", "printed"),
-    [
-        ("core", {"3 turns are new, then 0", "employer: Acme", "like: green tea"}),
-        ("models", {f"employer: Acme ({BY_FUNCTION})", "Ana told where she works."}),
-    ],
-)
-def test_whole_programs_in_the_docs_run_as_they_are_printed(page: str, printed: set[str]) -> None:
-    text = (EXAMPLES.parent / "docs" / "reference" / f"{page}.md").read_text("utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
-    [program] = [block for block in blocks if "asyncio.run(main())" in block]
-    ran = subprocess.run(
-        [*warm_python(), "-c", program], capture_output=True, text=True, timeout=180
-    )
-    assert (0, "") == (ran.returncode, ran.stderr)
-    assert printed <= set(ran.stdout.splitlines())
 
 
 def test_the_readme_names_the_two_commands_exactly() -> None:
