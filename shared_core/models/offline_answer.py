@@ -9,10 +9,14 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from shared_core.nlp import relation_phrases
+
 TAG: Final = re.compile(r"<(PAST_CONVERSATIONS|MEMORIES|memories|facts)>\n")
 """Begins memories, from ADK's preload_memory or from ours; `</...>` ends them."""
 LINE_LABEL: Final = re.compile(r"^- (?:\[[^\]]*\] )?")
 QUESTION_MARKS: Final = ("?", "？")
+CLAUSE_END: Final = re.compile(r"[,.!;，。！；]\s*\S")
+"""Stands between clauses. Without a question mark only a single clause is taken as a question."""
 HAN: Final = re.compile(r"[\u4e00-\u9fff]")
 NOTED: Final = ("Noted.", "好的，记住了。")
 NOTHING: Final = ("I remember nothing about that.", "这件事我不记得。")
@@ -30,13 +34,21 @@ def offline_answer(texts: Sequence[str]) -> str:
     """
     message = next((text for text in reversed(texts) if not _blocks(text)), "").strip()
     is_chinese = HAN.search(message) is not None
-    if not message.endswith(QUESTION_MARKS):
+    if not _asks(message):
         return NOTED[is_chinese]
     for line in _memory_lines(texts):
         memory = LINE_LABEL.sub("", line)
-        if not memory.rstrip().endswith(QUESTION_MARKS) and not memory.startswith(OWN_ANSWERS):
+        if not _asks(memory) and not memory.startswith(OWN_ANSWERS):
             return QUOTED[is_chinese] + memory
     return NOTHING[is_chinese]
+
+
+def _asks(text: str) -> bool:
+    """Tell whether a text is a question, also one without its mark ("where do I live")."""
+    text = text.strip()
+    if text.endswith(QUESTION_MARKS):
+        return True
+    return not CLAUSE_END.search(text) and relation_phrases.is_question(text)
 
 
 def _memory_lines(texts: Sequence[str]) -> list[str]:
