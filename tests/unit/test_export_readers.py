@@ -280,3 +280,11 @@ def test_messages_that_cannot_be_turns_are_counted_by_reason(tmp_path: Path) -> 
     assert "Miso\ufffd!" in [one.text for one in turns(file)]
     assert 1 == skipped(file)["messages without text"]
     assert 1 == skipped(file)["messages without an id"]
+
+
+def test_a_refusal_does_not_quote_the_export(tmp_path: Path) -> None:
+    file = tmp_path / "c.json"
+    file.write_bytes(b'[{"uuid": "k", "chat_messages": [{"text": "My PIN is 4711 \xff"}]}]')
+    with pytest.raises(InvalidInput, match="is no complete JSON document") as caught:
+        open_source(file)
+    assert "4711" not in str(caught.value) and "b'" not in str(caught.value)

@@ -168,5 +168,6 @@ def _without_bom(file: IO[bytes]) -> IO[bytes]:
 
 def _reason(error: Exception) -> str:
     """Return the first line of a parser's message, without the excerpt below it."""
-    text = str(error.args[0] if error.args else error)
+    told = error.args[0] if error.args else error
+    text = told.decode(errors="replace") if isinstance(told, bytes) else str(told)
     return text.strip().splitlines()[0].strip().rstrip(".") if text.strip() else "it is empty"
