@@ -19,7 +19,7 @@ from shared_core.transfer.sources import (
     TurnRecord,
     open_source,
 )
-from shared_core.transfer.sources.records import moment
+from shared_core.transfer.sources.records import UNREADABLE, moment
 
 EXPORTS = Path(__file__).parents[1] / "exports"
 FILES = {
@@ -186,6 +186,7 @@ def test_an_archive_is_read_without_unpacking_it(tmp_path: Path) -> None:
         (-1, None),
         (float("nan"), None),
         (1e300, None),
+        (10**400, None),
         (None, None),
         ([], None),
     ],
@@ -288,3 +289,33 @@ def test_a_refusal_does_not_quote_the_export(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="is no complete JSON document") as caught:
         open_source(file)
     assert "4711" not in str(caught.value) and "b'" not in str(caught.value)
+
+
+def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
+    archive = tmp_path / "export.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.write(EXPORTS / "claude.json", "conversations.json")
+    content = bytearray(archive.read_bytes())
+    content[60:200] = b"\xff" * 140
+    archive.write_bytes(content)
+    with pytest.raises(InvalidInput, match="cannot be unpacked"):
+        list(open_source(archive, "claude").records())
+
+
+def test_an_entry_with_odd_values_is_skipped_alone(tmp_path: Path) -> None:
+    said = {"sender": "human", "text": "Hello", "created_at": "2024-01-01T00:00:00Z"}
+    messages = [{"uuid": "1", **said, "sender": ["x"]}, {"uuid": "2", **said}]
+    file = written(tmp_path / "c.json", [{"uuid": "k", "chat_messages": messages}])
+    assert (["2"], 1) == ([one.event_id for one in turns(file)], skipped(file)[UNREADABLE])
+    odd = conversation()
+    odd["mapping"]["u1"]["message"]["author"]["role"] = ["user"]
+    odd["mapping"]["a1"]["message"]["content"]["content_type"] = {}
+    file = written(tmp_path / "chatgpt.json", [odd])
+    assert (3, 2) == (len(turns(file)), skipped(file)[UNREADABLE])
+    deep = '{"a": ' * 3000 + "7" + "}" * 3000
+    file = tmp_path / "m.json"
+    tea = '{"id": "1", "memory": "tea", "metadata": {"a": 1E+5000, "b": 7}}'
+    file.write_text(f'[{tea}, {{"id": "2", "memory": "milk", "metadata": {deep}}}]', "utf-8")
+    [kept] = statements(file)
+    assert ("1E+5000", 7) == (kept.metadata["a"], kept.metadata["b"])
+    assert 1 == skipped(file)[UNREADABLE]

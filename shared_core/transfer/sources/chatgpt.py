@@ -10,20 +10,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from shared_core.core.domain import Role
+from shared_core.core.domain import JsonValue, Role
 from shared_core.transfer.sources.json_file import JsonFile
 from shared_core.transfer.sources.records import (
     NO_ID,
-    NO_TEXT,
-    NO_TIME,
     UNREADABLE,
     Record,
     SkippedRecord,
-    TurnRecord,
     moment,
     name_of,
-    plain,
+    readable,
     text_of,
+    turn_record,
 )
 
 SPEAKERS: Mapping[str, tuple[Role, str]] = {
@@ -55,15 +53,18 @@ def read(file: JsonFile) -> Iterator[Record]:
 
 def _turns(conversation: Mapping[str, Any], thread: str) -> Iterator[Record]:
     title = text_of(conversation.get("title"))
-    about = {"imported_from": "chatgpt", **({"title": title} if title else {})}
+    about: dict[str, JsonValue] = {
+        "imported_from": "chatgpt",
+        **({"title": title} if title else {}),
+    }
     last = moment(conversation.get("create_time"))
     for message in _branch(conversation["mapping"], conversation.get("current_node")):
         last = moment(message.get("create_time")) or last
-        yield _turn(message, thread, about, last)
+        yield readable(_turn, message, thread, about, last)
 
 
 def _turn(
-    message: Mapping[str, Any], thread: str, about: Mapping[str, Any], at: datetime | None
+    message: Mapping[str, Any], thread: str, about: Mapping[str, JsonValue], at: datetime | None
 ) -> Record:
     author, content = message.get("author"), message.get("content")
     role = author.get("role") if isinstance(author, dict) else None
@@ -71,15 +72,10 @@ def _turn(
     if role not in SPEAKERS or kind not in SPOKEN or _is_internal(message):
         return SkippedRecord(INTERNAL)
     assert isinstance(content, dict)
-    text = _text(content)
-    event_id = name_of(message.get("id"))
-    if not text or not event_id or at is None:
-        reason = NO_TEXT if not text else NO_ID if not event_id else NO_TIME
-        return SkippedRecord(f"messages {reason}")
-    speaker = SPEAKERS[str(role)]
-    return TurnRecord(
-        user=None, thread=thread, event_id=event_id, role=speaker[0], author=speaker[1], text=text,
-        at=at, metadata={name: plain(value) for name, value in about.items()},
+    speaker, name = SPEAKERS[str(role)]
+    return turn_record(
+        thread=thread, event_id=name_of(message.get("id")), role=speaker, author=name,
+        text=_text(content), at=at, metadata=about,
     )  # fmt: skip
 
 

@@ -10,16 +10,15 @@ from shared_core.core.domain import JsonValue, Role
 from shared_core.transfer.sources.json_file import JsonFile
 from shared_core.transfer.sources.records import (
     NO_ID,
-    NO_TEXT,
-    NO_TIME,
     UNREADABLE,
     Record,
     SkippedRecord,
-    TurnRecord,
     entries,
     moment,
     name_of,
+    readable,
     text_of,
+    turn_record,
 )
 
 SPEAKERS: Mapping[str, tuple[Role, str]] = {
@@ -52,7 +51,7 @@ def read(file: JsonFile) -> Iterator[Record]:
         last = moment(conversation.get("created_at"))
         for message in _branch(entries(messages)):
             last = moment(message.get("created_at")) or last
-            yield _turn(message, f"claude/{name}", about, last)
+            yield readable(_turn, message, f"claude/{name}", about, last)
 
 
 def _turn(
@@ -61,14 +60,10 @@ def _turn(
     sender = message.get("sender")
     if sender not in SPEAKERS:
         return SkippedRecord("messages of an unknown sender")
-    text, event_id = _text(message), name_of(message.get("uuid"))
-    if not text or not event_id or at is None:
-        reason = NO_TEXT if not text else NO_ID if not event_id else NO_TIME
-        return SkippedRecord(f"messages {reason}")
     role, author = SPEAKERS[str(sender)]
-    return TurnRecord(
-        user=None, thread=thread, event_id=event_id, role=role, author=author, text=text, at=at,
-        metadata=about,
+    return turn_record(
+        thread=thread, event_id=name_of(message.get("uuid")), role=role, author=author,
+        text=_text(message), at=at, metadata=about,
     )  # fmt: skip
 
 

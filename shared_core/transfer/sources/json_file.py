@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from shared_core.errors import InvalidInput, NotFound
 BOM = b"\xef\xbb\xbf"
 CONVERSATIONS = re.compile(r"(?:^|/)conversations(?:-\d+)?\.json$")
 """Matches the members of an archive that hold conversations. Large exports have several."""
+DAMAGED = (zipfile.BadZipFile, zlib.error)
 SHOWN = 6
 """Maximum number of names of files or fields in a message."""
 
@@ -70,7 +72,7 @@ class JsonFile:
                 f"{self.name} is no complete JSON document, or was cut off: {_reason(error)}."
                 " Export it again"
             ) from error
-        except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+        except (*DAMAGED, EOFError, NotImplementedError, RuntimeError) as error:
             raise InvalidInput(f"{self.name} cannot be unpacked: {error}") from error
         except OSError as error:
             raise NotFound(f"the file {str(self.path)!r} cannot be read: {error}") from error

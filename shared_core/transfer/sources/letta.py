@@ -23,6 +23,7 @@ from shared_core.transfer.sources.records import (
     entries,
     moment,
     name_of,
+    readable,
     text_of,
 )
 
@@ -48,12 +49,12 @@ def read(file: JsonFile) -> Iterator[Record]:
     kind, _ = file.outline()
     if kind == "array":
         for passage in file.items("item"):
-            yield _passage(passage)
+            yield readable(_passage, passage)
         return
     for document in file.items(""):
         agents = entries(document.get("agents")) or [document]
         written_at = moment(document.get("created_at")) if "agents" in document else None
-        shared = {str(block.get("id")): block for block in entries(document.get("blocks"))}
+        shared = {name_of(block.get("id")): block for block in entries(document.get("blocks"))}
         for agent in agents:
             yield from _agent(agent, shared, written_at)
 
@@ -63,12 +64,14 @@ def _agent(
 ) -> Iterator[Record]:
     name = name_of(agent.get("name"))[:100] or "agent"
     ids = agent.get("block_ids")
-    named = [shared[str(one)] for one in ids if str(one) in shared] if isinstance(ids, list) else []
+    named = (
+        [shared[one] for one in map(name_of, ids) if one in shared] if isinstance(ids, list) else []
+    )
     at = written_at or moment(agent.get("updated_at"))
     for block in [*named, *entries(agent.get("core_memory"))]:
         yield from _block(block, name, at)
     for message in entries(agent.get("messages")):
-        yield _message(message, name)
+        yield readable(_message, message, name)
 
 
 def _block(block: Mapping[str, Any], agent: str, at: datetime | None) -> Iterator[Record]:

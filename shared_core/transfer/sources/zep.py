@@ -24,11 +24,12 @@ from shared_core.transfer.sources.records import (
     Record,
     SkippedRecord,
     StatementRecord,
-    TurnRecord,
     entries,
     moment,
     name_of,
+    readable,
     text_of,
+    turn_record,
 )
 
 LISTS = frozenset({"episodes", "nodes", "edges", "threads", "messages"})
@@ -67,9 +68,9 @@ def read(file: JsonFile) -> Iterator[Record]:
         yield SkippedRecord(UNREADABLE)
     for thread, messages in export.threads:
         for message in _in_order(messages):
-            yield _turn(message, export.user, thread)
+            yield readable(_turn, message, export.user, thread)
     for episode in _in_order(export.episodes):
-        yield _episode(episode, export.user)
+        yield readable(_episode, episode, export.user)
     for node in export.nodes:
         if text_of(node.get("summary")):
             yield SkippedRecord("summaries of entities")
@@ -175,10 +176,7 @@ def _turn(entry: Mapping[str, Any], user: str | None, thread: str) -> Record:
     role: Role | None = "agent" if named in AGENTS else ROLES.get(named, "user")
     if role not in ("user", "agent"):
         return SkippedRecord("tool, system and reasoning messages")
-    if not text or not event_id or at is None:
-        reason = NO_TEXT if not text else NO_ID if not event_id else NO_TIME
-        return SkippedRecord(f"messages {reason}")
-    return TurnRecord(
+    return turn_record(
         user=_user_of(entry, user), thread=f"zep/{thread}", event_id=event_id, role=role,
         author=author or ("user" if role == "user" else "assistant"), text=text, at=at,
         metadata={"imported_from": "zep"},
@@ -197,7 +195,7 @@ def _spoken(content: str) -> tuple[str, str, str]:
 def _facts(export: _Export) -> Iterator[Record]:
     known = {name: node for node in export.nodes if (name := name_of(node.get("uuid")))}
     for edge in _in_order(export.edges):
-        yield _fact(edge, known, export.user)
+        yield readable(_fact, edge, known, export.user)
 
 
 def _fact(edge: Mapping[str, Any], known: Mapping[str, Any], given: str | None) -> Record:
