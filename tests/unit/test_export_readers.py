@@ -156,10 +156,9 @@ def test_messages_of_a_letta_agent_are_turns_and_its_blocks_are_statements() -> 
         ("agent", "guide", "Lisbon suits you."),
         ("agent", "guide", "And Miso too."),
     ] == [(one.role, one.author, one.text) for one in turns(EXPORTS / "letta.af")]
-    assert [
-        ("letta/guide/human/1", "Name: Ana"),
-        ("letta/guide/human/2", "She is allergic to peanuts. 她喜欢喝茶。"),
-    ] == [(one.key, one.text) for one in statements(EXPORTS / "letta.af")]
+    assert [("human", "Name: Ana"), ("human", "She is allergic to peanuts. 她喜欢喝茶。")] == [
+        (one.metadata["block"], one.text) for one in statements(EXPORTS / "letta.af")
+    ]
     assert 1 == skipped(EXPORTS / "letta.af")["blocks 'persona', which describe the agent"]
 
 
@@ -319,3 +318,20 @@ def test_an_entry_with_odd_values_is_skipped_alone(tmp_path: Path) -> None:
     [kept] = statements(file)
     assert ("1E+5000", 7) == (kept.metadata["a"], kept.metadata["b"])
     assert 1 == skipped(file)[UNREADABLE]
+
+
+def test_a_paragraph_of_a_letta_block_keeps_its_key_when_others_move(tmp_path: Path) -> None:
+    def keys(*values: str, agents: int = 1) -> list[str]:
+        blocks = [
+            {"id": f"b{number}", "label": "human", "value": value}
+            for number, value in enumerate(values)
+        ]
+        ids = [one["id"] for one in blocks]
+        holders = [{"name": f"guide-{one}", "block_ids": ids} for one in range(agents)]
+        file = written(tmp_path / "a.af", {"agents": holders, "blocks": blocks})
+        return [one.key for one in statements(file)]
+
+    tea, milk = keys("Likes tea.\n\nLikes milk.")
+    assert [milk] == keys("Likes milk.")  # the first paragraph is gone
+    assert [tea, milk] == keys("Likes tea.", "Likes milk.")  # two blocks have one label
+    assert [tea, tea] == keys("Likes tea.", agents=2)  # agents share a block

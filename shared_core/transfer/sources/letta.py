@@ -69,12 +69,12 @@ def _agent(
     )
     at = written_at or moment(agent.get("updated_at"))
     for block in [*named, *entries(agent.get("core_memory"))]:
-        yield from _block(block, name, at)
+        yield from _block(block, at)
     for message in entries(agent.get("messages")):
         yield readable(_message, message, name)
 
 
-def _block(block: Mapping[str, Any], agent: str, at: datetime | None) -> Iterator[Record]:
+def _block(block: Mapping[str, Any], at: datetime | None) -> Iterator[Record]:
     label = name_of(block.get("label")) or "block"
     if label == PERSONA:
         yield SkippedRecord("blocks 'persona', which describe the agent")
@@ -82,9 +82,10 @@ def _block(block: Mapping[str, Any], agent: str, at: datetime | None) -> Iterato
     value = block.get("value")
     texts = filter(None, map(text_of, PARAGRAPH.split(value if isinstance(value, str) else "")))
     about: dict[str, JsonValue] = {"imported_from": "letta", "block": label}
-    for number, text in enumerate(texts, 1):
+    for text in texts:
+        # Paragraphs have no ids and change places, and agents share blocks.
         yield StatementRecord(
-            user=None, key=f"letta/{agent}/{label}/{number}", text=text, created_at=at, at=at,
+            user=None, key=f"letta/{_identity(label, text)}", text=text, created_at=at, at=at,
             metadata=about,
         )  # fmt: skip
 
@@ -117,17 +118,20 @@ def _message(message: Mapping[str, Any], agent: str) -> Record:
     if not text or at is None:
         return SkippedRecord("events of the agent" if at else f"messages {NO_TIME}")
     # The ids of an agent file count from 0 in each file, so the words identify a message.
-    identity = "\n".join((str(role), at.isoformat(), text))
     return TurnRecord(
         user=None,
         thread=f"letta/{agent}",
-        event_id=sha256(identity.encode()).hexdigest()[:32],
+        event_id=_identity(str(role), at.isoformat(), text),
         role="user" if role == "user" else "agent",
         author="user" if role == "user" else agent,
         text=text,
         at=at,
         metadata={"imported_from": "letta"},
     )
+
+
+def _identity(*parts: str) -> str:
+    return sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 
 def _text(message: Mapping[str, Any]) -> str:
