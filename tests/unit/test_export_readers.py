@@ -70,7 +70,9 @@ def test_chatgpts_current_branch_is_taken_without_tools_and_pictures() -> None:
     assert datetime(2023, 11, 14, 22, 13, 20, 500_000, UTC) == found[0].at
     assert found[2].at <= found[3].at  # a message without a time has that of the one before
     assert "A vet in Porto" == found[0].metadata["title"]
-    assert {"tool, system and reasoning messages": 3} == skipped(EXPORTS / "chatgpt.json")
+    assert {"tool, system and reasoning messages": 3, "messages on other branches": 2} == skipped(
+        EXPORTS / "chatgpt.json"
+    )
 
 
 def test_chinese_text_comes_over_letter_by_letter() -> None:
@@ -85,7 +87,9 @@ def test_claudes_last_branch_is_taken_without_thoughts_and_tools() -> None:
         ("m3", "user", "My sister is called Mia."),
         ("m4", "agent", "Hello Mia."),
     ] == [(one.event_id, one.role, one.text) for one in turns(EXPORTS / "claude.json")]
-    assert {"messages without text": 1} == skipped(EXPORTS / "claude.json")
+    assert {"messages without text": 1, "messages on other branches": 1} == skipped(
+        EXPORTS / "claude.json"
+    )
 
 
 def test_claudes_older_exports_have_plain_text_and_no_parents(tmp_path: Path) -> None:
@@ -335,3 +339,34 @@ def test_a_paragraph_of_a_letta_block_keeps_its_key_when_others_move(tmp_path: P
     assert [milk] == keys("Likes milk.")  # the first paragraph is gone
     assert [tea, milk] == keys("Likes tea.", "Likes milk.")  # two blocks have one label
     assert [tea, tea] == keys("Likes tea.", agents=2)  # agents share a block
+
+
+def test_a_broken_chain_of_parents_loses_no_message(tmp_path: Path) -> None:
+    said = {"sender": "human", "text": "Hello"}
+    messages = [
+        {"uuid": f"m{day}", **said, "created_at": f"2024-01-0{day}", "parent_message_uuid": parent}
+        for day, parent in [(1, ""), (2, "m1"), (4, None), (3, "gone"), (5, "m4")]
+    ]
+    file = written(tmp_path / "c.json", [{"uuid": "k", "chat_messages": messages}])
+    assert ["m1", "m2", "m3", "m4", "m5"] == [one.event_id for one in turns(file)]
+    messages[2]["parent_message_uuid"] = "m5"  # a circle
+    file = written(tmp_path / "c.json", [{"uuid": "k", "chat_messages": messages}])
+    assert 5 == len(turns(file))
+    nodes = {
+        f"m{day}": {
+            "parent": parent,
+            "message": {
+                "id": f"m{day}", "author": {"role": "user"}, "create_time": 1_700_000_000 + day,
+                "content": {"content_type": "text", "parts": ["Hello"]},
+            },
+        }
+        for day, parent in [(1, None), (2, "m1"), (4, "gone"), (3, "m2")]
+    }  # fmt: skip
+    document = [{"id": "k", "current_node": "m4", "mapping": nodes}]
+    file = written(tmp_path / "chatgpt.json", document)
+    assert ["m1", "m2", "m3", "m4"] == [one.event_id for one in turns(file)]
+    nodes["m4"]["parent"] = None
+    assert 4 == len(turns(written(file, document)))
+    nodes["m4"]["parent"] = "m1"
+    assert ["m1", "m4"] == [one.event_id for one in turns(written(file, document))]
+    assert {"messages on other branches": 2} == skipped(file)

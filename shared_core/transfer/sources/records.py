@@ -20,6 +20,7 @@ MAX_ID_CHARACTERS = 500
 NO_TEXT = "without text"
 NO_ID = "without an id"
 NO_TIME = "without a readable time"
+OTHER_BRANCHES = "messages on other branches"
 UNREADABLE = "entries of an unknown form"
 MAX_INTEGER = 2**63
 """A JSON number beyond it is kept as a text: neither an int nor a float is sure to hold it."""
@@ -177,6 +178,16 @@ def entries(value: object) -> list[dict[str, Any]]:
     if not isinstance(value, list):
         return []
     return [one for one in value if isinstance(one, dict)]
+
+
+def by_time(messages: Sequence[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:
+    """Return messages by the time in a field; one without a time stays after the one before it."""
+    last = EARLIEST
+    timed: list[tuple[datetime, Mapping[str, Any]]] = []
+    for one in messages:
+        last = moment(one.get(name)) or last
+        timed.append((last, one))
+    return [one for _, one in sorted(timed, key=lambda pair: pair[0])]
 
 
 def plain(value: object) -> JsonValue:
