@@ -370,3 +370,32 @@ def test_a_broken_chain_of_parents_loses_no_message(tmp_path: Path) -> None:
     nodes["m4"]["parent"] = "m1"
     assert ["m1", "m4"] == [one.event_id for one in turns(written(file, document))]
     assert {"messages on other branches": 2} == skipped(file)
+
+
+@pytest.mark.parametrize(
+    ("content", "author", "role", "text"),
+    [
+        ("One thing I love: hiking", "user", "user", "One thing I love: hiking"),
+        ("Tool: I bought a drill", "user", "user", "Tool: I bought a drill"),
+        ("One thing (really): hiking", "user", "user", "One thing (really): hiking"),
+        ("Ana: I love hiking", "Ana", "user", "I love hiking"),
+        ("THEO: I love hiking", "THEO", "user", "I love hiking"),
+        ("Sam (assistant): Noted: Ana", "Sam", "agent", "Noted: Ana"),
+        ("(assistant): Noted", "assistant", "agent", "Noted"),
+        ("assistant: Noted", "assistant", "agent", "Noted"),
+        ("Human: hello", "Human", "user", "hello"),
+    ],
+)
+def test_only_a_speaker_is_cut_off_an_episode(
+    content: str, author: str, role: str, text: str, tmp_path: Path
+) -> None:
+    episode = {"uuid": "e", "content": content, "created_at": "2024-01-01"}
+    nodes = [{"uuid": "n", "name": "Theo"}]
+    document = {"user_id": "ana", "episodes": [episode], "nodes": nodes}
+    [found] = turns(written(tmp_path / "z.json", document))
+    assert (author, role, text) == (found.author, found.role, found.text)
+
+
+def test_a_tools_episode_with_a_role_is_no_turn(tmp_path: Path) -> None:
+    episode = {"uuid": "e", "content": "search (tool): 42", "created_at": "2024-01-01"}
+    assert [] == turns(written(tmp_path / "z.json", {"episodes": [episode]}))
