@@ -399,3 +399,42 @@ def test_only_a_speaker_is_cut_off_an_episode(
 def test_a_tools_episode_with_a_role_is_no_turn(tmp_path: Path) -> None:
     episode = {"uuid": "e", "content": "search (tool): 42", "created_at": "2024-01-01"}
     assert [] == turns(written(tmp_path / "z.json", {"episodes": [episode]}))
+
+
+def test_threads_of_several_users_stay_apart(tmp_path: Path) -> None:
+    said = {"content": "Hello", "role": "user", "created_at": "2024-01-01"}
+    threads = [
+        {"thread_id": name, "user_id": name, "messages": [{"uuid": f"of {name}", **said}]}
+        for name in ("ana", "bob", "")
+    ]
+    file = written(tmp_path / "z.json", {"user_id": "eva", "threads": threads})
+    assert ["ana", "bob", "eva"] == [one.user for one in turns(file)]
+
+
+def subjects(path: Path, nodes: list[dict[str, Any]], **document: Any) -> list[str]:
+    edges = [
+        {
+            "uuid": f"edge-{node['uuid']}", "name": "LIVES_IN", "fact": "lives in Oslo",
+            "group_id": node.get("group_id"), "created_at": "2024-01-01",
+            "source_node_uuid": node["uuid"], "target_node_uuid": "oslo",
+        }
+        for node in nodes
+    ]  # fmt: skip
+    oslo = {"uuid": "oslo", "name": "Oslo"}
+    return [
+        one.subject
+        for one in facts(written(path, {**document, "nodes": [*nodes, oslo], "edges": edges}))
+    ]
+
+
+def test_other_people_of_a_graph_are_not_the_user(tmp_path: Path) -> None:
+    file = tmp_path / "z.json"
+    ana = {"uuid": "1", "name": "Ana", "labels": ["Entity", "User"]}
+    bob = {"uuid": "2", "name": "Bob", "labels": ["Entity", "User"]}
+    team = {"uuid": "3", "name": "Team", "labels": ["Entity"], "group_id": "team"}
+    assert ["user"] == subjects(file, [ana])
+    assert ["Ana", "Bob"] == subjects(file, [ana, bob])
+    assert ["user", "Bob"] == subjects(file, [ana, bob], user_id="ana")
+    assert ["Team"] == subjects(file, [team])
+    apart = [{**ana, "group_id": "a"}, {**bob, "group_id": "b"}]
+    assert ["user", "user"] == subjects(file, apart)  # each is the user of a graph

@@ -60,7 +60,7 @@ class _Export:
     episodes: list[dict[str, Any]] = field(default_factory=list)
     nodes: list[dict[str, Any]] = field(default_factory=list)
     edges: list[dict[str, Any]] = field(default_factory=list)
-    threads: list[tuple[str, list[dict[str, Any]]]] = field(default_factory=list)
+    threads: list[tuple[str | None, str, list[dict[str, Any]]]] = field(default_factory=list)
     unreadable: int = 0
 
 
@@ -70,9 +70,9 @@ def read(file: JsonFile) -> Iterator[Record]:
     for _ in range(export.unreadable):
         yield SkippedRecord(UNREADABLE)
     names = _names(export)
-    for thread, messages in export.threads:
+    for user, thread, messages in export.threads:
         for message in _in_order(messages):
-            yield readable(_turn, message, export.user, thread, names)
+            yield readable(_turn, message, user, thread, names)
     for episode in _in_order(export.episodes):
         yield readable(_episode, episode, export.user, names)
     for node in export.nodes:
@@ -98,7 +98,12 @@ def _graph(file: JsonFile) -> _Export:
         if "messages" in document:
             threads.append(document)
         export.threads = [
-            (_thread_of(one), entries(one.get("messages") or one.get("items"))) for one in threads
+            (
+                name_of(one.get("user_id")) or export.user,
+                _thread_of(one),
+                entries(one.get("messages") or one.get("items")),
+            )
+            for one in threads
         ]
     return export
 
@@ -213,11 +218,29 @@ def _spoken(content: str, names: frozenset[str]) -> tuple[str, str, str]:
 
 def _facts(export: _Export) -> Iterator[Record]:
     known = {name: node for node in export.nodes if (name := name_of(node.get("uuid")))}
+    users = _users(export)
     for edge in _in_order(export.edges):
-        yield readable(_fact, edge, known, export.user)
+        yield readable(_fact, edge, known, export.user, users)
 
 
-def _fact(edge: Mapping[str, Any], known: Mapping[str, Any], given: str | None) -> Record:
+def _users(export: _Export) -> set[str]:
+    """Return the ids of the entities with the label User, where a user has only one of them."""
+    found: dict[str | None, set[str]] = {}
+    labelled = [(one, one.get("uuid"), one.get("labels")) for one in export.nodes]
+    labelled += [
+        (edge, edge.get(f"{end}_node_uuid"), edge.get(f"{end}_node_labels"))
+        for edge in export.edges
+        for end in ENDS
+    ]
+    for one, entity, labels in labelled:
+        if isinstance(labels, list) and "User" in labels:
+            found.setdefault(_user_of(one, export.user), set()).add(name_of(entity))
+    return {name for names in found.values() if len(names) == 1 for name in names}
+
+
+def _fact(
+    edge: Mapping[str, Any], known: Mapping[str, Any], given: str | None, users: set[str]
+) -> Record:
     """Return an edge as a fact; without the names of its entities as a statement."""
     text, name = text_of(edge.get("fact")), name_of(edge.get("uuid"))
     relation, user = name_of(edge.get("name")), _user_of(edge, given)
@@ -226,7 +249,7 @@ def _fact(edge: Mapping[str, Any], known: Mapping[str, Any], given: str | None) 
         reason = NO_TEXT if not text else NO_ID if not name else NO_TIME
         return SkippedRecord(f"edges {reason}")
     ends = moment(edge.get("invalid_at")) or moment(edge.get("expired_at"))
-    subject, object_ = (_entity(edge, end, known, user) for end in ENDS)
+    subject, object_ = (_entity(edge, end, known, given, users) for end in ENDS)
     if subject and object_ and relation:
         return FactRecord(
             user=user, key=f"zep/{name}", subject=subject, relation=relation, object=object_,
@@ -240,10 +263,11 @@ def _fact(edge: Mapping[str, Any], known: Mapping[str, Any], given: str | None) 
     )  # fmt: skip
 
 
-def _entity(edge: Mapping[str, Any], end: str, known: Mapping[str, Any], user: str | None) -> str:
+def _entity(
+    edge: Mapping[str, Any], end: str, known: Mapping[str, Any], given: str | None, users: set[str]
+) -> str:
     """Return the name of the entity at an end of an edge, "user" for the user, or ""."""
-    node = known.get(str(edge.get(f"{end}_node_uuid")), {})
-    name = name_of(edge.get(f"{end}_node_name")) or name_of(node.get("name"))
-    labels = edge.get(f"{end}_node_labels") or node.get("labels") or ()
-    is_user = "User" in labels or name.lower() in (USER, (user or USER).lower())
+    entity = name_of(edge.get(f"{end}_node_uuid"))
+    name = name_of(edge.get(f"{end}_node_name")) or name_of(known.get(entity, {}).get("name"))
+    is_user = entity in users or name.lower() in (USER, (given or USER).lower())
     return USER if name and is_user else name
