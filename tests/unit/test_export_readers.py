@@ -438,3 +438,18 @@ def test_other_people_of_a_graph_are_not_the_user(tmp_path: Path) -> None:
     assert ["Team"] == subjects(file, [team])
     apart = [{**ana, "group_id": "a"}, {**bob, "group_id": "b"}]
     assert ["user", "user"] == subjects(file, apart)  # each is the user of a graph
+
+
+def test_several_accounts_of_claude_stay_apart(tmp_path: Path) -> None:
+    said = {"uuid": "1", "sender": "human", "text": "Hello", "created_at": "2024-01-01"}
+
+    def archive(*accounts: object) -> Path:
+        with zipfile.ZipFile(tmp_path / "c.zip", "w") as packed:
+            for number, account in enumerate(accounts):
+                one = {"uuid": f"k{number}", "account": account, "chat_messages": [said]}
+                packed.writestr(f"conversations-00{number}.json", json.dumps([one]))
+        return tmp_path / "c.zip"
+
+    ana, ben = {"uuid": "a"}, {"uuid": "b"}
+    assert ["a", "b", "a"] == [one.user for one in turns(archive(ana, ben, ana))]
+    assert [None, None, None] == [one.user for one in turns(archive(ana, ana, 7))]

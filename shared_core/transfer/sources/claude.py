@@ -53,25 +53,31 @@ def read(file: JsonFile) -> Iterator[Record]:
         about: dict[str, JsonValue] = {"imported_from": "claude"}
         if title:
             about["title"] = title
+        account = conversation.get("account")
+        user = name_of(account.get("uuid")) if isinstance(account, dict) else ""
         last = moment(conversation.get("created_at"))
         branch = _branch(entries(messages))
         for message in branch:
             last = moment(message.get("created_at")) or last
-            yield readable(_turn, message, f"claude/{name}", about, last)
+            yield readable(_turn, message, user or None, f"claude/{name}", about, last)
         for _ in range(len(entries(messages)) - len(branch)):
             yield SkippedRecord(OTHER_BRANCHES)
 
 
 def _turn(
-    message: Mapping[str, Any], thread: str, about: Mapping[str, JsonValue], at: datetime | None
+    message: Mapping[str, Any],
+    user: str | None,
+    thread: str,
+    about: Mapping[str, JsonValue],
+    at: datetime | None,
 ) -> Record:
     sender = message.get("sender")
     if sender not in SPEAKERS:
         return SkippedRecord("messages of an unknown sender")
     role, author = SPEAKERS[str(sender)]
     return turn_record(
-        thread=thread, event_id=name_of(message.get("uuid")), role=role, author=author,
-        text=_text(message), at=at, metadata=about,
+        user=user, thread=thread, event_id=name_of(message.get("uuid")), role=role,
+        author=author, text=_text(message), at=at, metadata=about,
     )  # fmt: skip
 
 
