@@ -97,6 +97,7 @@ def graphiti() -> dict[str, Any]:
         for number, (source, relation, target, text, begins, ends) in enumerate(FACTS)
     ]
     return {
+        "user_id": "ana",
         "episodes": [one.model_dump(mode="json") for one in episodes],
         "nodes": [one.model_dump(mode="json") for one in nodes],
         "edges": [one.model_dump(mode="json") for one in edges],

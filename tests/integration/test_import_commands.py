@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from shared_core.cli.main import app
+from shared_core.transfer.sources import StatementRecord, open_source
 
 EXPORTS = Path(__file__).parents[1] / "exports"
 NOWHERE = "postgresql://nobody@127.0.0.1:1/none"
@@ -45,7 +46,8 @@ def test_the_counts_are_shown_as_a_table_and_as_json(dsn: str, tmp_path: Path) -
 def test_what_was_forgotten_is_shown_with_the_way_back(dsn: str) -> None:
     at = (EXPORTS / "letta.af", *TO_ANA, "--uri", dsn)
     assert 0 == run(*at).exit_code
-    keys = ("letta/guide/human/1", "letta/guide/human/2")
+    records = open_source(EXPORTS / "letta.af").records()
+    keys = [one.key for one in records if isinstance(one, StatementRecord)]
     forgot = CliRunner().invoke(app, ["forget", "app", "ana", *keys, "--uri", dsn])
     assert 0 == forgot.exit_code, forgot.output
     again = run(*at)

@@ -150,6 +150,22 @@ async def test_it_must_be_clear_who_gets_the_memories(memory: MemoryEngine) -> N
     assert 1 == len(await memory.list_memories(Scope("app", "benjamin")))
 
 
+async def test_conversations_of_another_account_of_claude_are_refused(
+    memory: MemoryEngine, tmp_path: Path
+) -> None:
+    first, second = json.loads((EXPORTS / "claude.json").read_text("utf-8"))
+    second["account"]["uuid"] = "account-2"
+    second["chat_messages"] = first["chat_messages"]
+    file = tmp_path / "claude.json"
+    file.write_text(json.dumps([first, second]), "utf-8")
+    with pytest.raises(InvalidInput, match="'account-1', 'account-2'.*--source-user"):
+        await bring(memory, file)
+    one = RecordOptions(app="app", user="ana", source_user="account-2")
+    assert 1 == (await bring(memory, file, one)).threads
+    with pytest.raises(InvalidInput, match="--user"):
+        await bring(memory, "claude.json", RecordOptions(app="app"))
+
+
 async def test_a_file_that_is_cut_off_writes_nothing(memory: MemoryEngine, tmp_path: Path) -> None:
     cut = tmp_path / "chatgpt.json"
     cut.write_text((EXPORTS / "chatgpt.json").read_text("utf-8")[:-10], "utf-8")

@@ -19,7 +19,7 @@ from shared_core.transfer.sources import (
     TurnRecord,
     open_source,
 )
-from shared_core.transfer.sources.records import moment
+from shared_core.transfer.sources.records import UNREADABLE, moment
 
 EXPORTS = Path(__file__).parents[1] / "exports"
 FILES = {
@@ -70,7 +70,9 @@ def test_chatgpts_current_branch_is_taken_without_tools_and_pictures() -> None:
     assert datetime(2023, 11, 14, 22, 13, 20, 500_000, UTC) == found[0].at
     assert found[2].at <= found[3].at  # a message without a time has that of the one before
     assert "A vet in Porto" == found[0].metadata["title"]
-    assert {"tool, system and reasoning messages": 3} == skipped(EXPORTS / "chatgpt.json")
+    assert {"tool, system and reasoning messages": 3, "messages on other branches": 2} == skipped(
+        EXPORTS / "chatgpt.json"
+    )
 
 
 def test_chinese_text_comes_over_letter_by_letter() -> None:
@@ -85,7 +87,9 @@ def test_claudes_last_branch_is_taken_without_thoughts_and_tools() -> None:
         ("m3", "user", "My sister is called Mia."),
         ("m4", "agent", "Hello Mia."),
     ] == [(one.event_id, one.role, one.text) for one in turns(EXPORTS / "claude.json")]
-    assert {"messages without text": 1} == skipped(EXPORTS / "claude.json")
+    assert {"messages without text": 1, "messages on other branches": 1} == skipped(
+        EXPORTS / "claude.json"
+    )
 
 
 def test_claudes_older_exports_have_plain_text_and_no_parents(tmp_path: Path) -> None:
@@ -156,10 +160,9 @@ def test_messages_of_a_letta_agent_are_turns_and_its_blocks_are_statements() -> 
         ("agent", "guide", "Lisbon suits you."),
         ("agent", "guide", "And Miso too."),
     ] == [(one.role, one.author, one.text) for one in turns(EXPORTS / "letta.af")]
-    assert [
-        ("letta/guide/human/1", "Name: Ana"),
-        ("letta/guide/human/2", "She is allergic to peanuts. 她喜欢喝茶。"),
-    ] == [(one.key, one.text) for one in statements(EXPORTS / "letta.af")]
+    assert [("human", "Name: Ana"), ("human", "She is allergic to peanuts. 她喜欢喝茶。")] == [
+        (one.metadata["block"], one.text) for one in statements(EXPORTS / "letta.af")
+    ]
     assert 1 == skipped(EXPORTS / "letta.af")["blocks 'persona', which describe the agent"]
 
 
@@ -186,6 +189,7 @@ def test_an_archive_is_read_without_unpacking_it(tmp_path: Path) -> None:
         (-1, None),
         (float("nan"), None),
         (1e300, None),
+        (10**400, None),
         (None, None),
         ([], None),
     ],
@@ -280,3 +284,172 @@ def test_messages_that_cannot_be_turns_are_counted_by_reason(tmp_path: Path) -> 
     assert "Miso\ufffd!" in [one.text for one in turns(file)]
     assert 1 == skipped(file)["messages without text"]
     assert 1 == skipped(file)["messages without an id"]
+
+
+def test_a_refusal_does_not_quote_the_export(tmp_path: Path) -> None:
+    file = tmp_path / "c.json"
+    file.write_bytes(b'[{"uuid": "k", "chat_messages": [{"text": "My PIN is 4711 \xff"}]}]')
+    with pytest.raises(InvalidInput, match="is no complete JSON document") as caught:
+        open_source(file)
+    assert "4711" not in str(caught.value) and "b'" not in str(caught.value)
+
+
+def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
+    archive = tmp_path / "export.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.write(EXPORTS / "claude.json", "conversations.json")
+    content = bytearray(archive.read_bytes())
+    content[60:200] = b"\xff" * 140
+    archive.write_bytes(content)
+    with pytest.raises(InvalidInput, match="cannot be unpacked"):
+        list(open_source(archive, "claude").records())
+
+
+def test_an_entry_with_odd_values_is_skipped_alone(tmp_path: Path) -> None:
+    said = {"sender": "human", "text": "Hello", "created_at": "2024-01-01T00:00:00Z"}
+    messages = [{"uuid": "1", **said, "sender": ["x"]}, {"uuid": "2", **said}]
+    file = written(tmp_path / "c.json", [{"uuid": "k", "chat_messages": messages}])
+    assert (["2"], 1) == ([one.event_id for one in turns(file)], skipped(file)[UNREADABLE])
+    odd = conversation()
+    odd["mapping"]["u1"]["message"]["author"]["role"] = ["user"]
+    odd["mapping"]["a1"]["message"]["content"]["content_type"] = {}
+    file = written(tmp_path / "chatgpt.json", [odd])
+    assert (3, 2) == (len(turns(file)), skipped(file)[UNREADABLE])
+    deep = '{"a": ' * 3000 + "7" + "}" * 3000
+    file = tmp_path / "m.json"
+    tea = '{"id": "1", "memory": "tea", "metadata": {"a": 1E+5000, "b": 7}}'
+    file.write_text(f'[{tea}, {{"id": "2", "memory": "milk", "metadata": {deep}}}]', "utf-8")
+    [kept] = statements(file)
+    assert ("1E+5000", 7) == (kept.metadata["a"], kept.metadata["b"])
+    assert 1 == skipped(file)[UNREADABLE]
+
+
+def test_a_paragraph_of_a_letta_block_keeps_its_key_when_others_move(tmp_path: Path) -> None:
+    def keys(*values: str, agents: int = 1) -> list[str]:
+        blocks = [
+            {"id": f"b{number}", "label": "human", "value": value}
+            for number, value in enumerate(values)
+        ]
+        ids = [one["id"] for one in blocks]
+        holders = [{"name": f"guide-{one}", "block_ids": ids} for one in range(agents)]
+        file = written(tmp_path / "a.af", {"agents": holders, "blocks": blocks})
+        return [one.key for one in statements(file)]
+
+    tea, milk = keys("Likes tea.\n\nLikes milk.")
+    assert [milk] == keys("Likes milk.")  # the first paragraph is gone
+    assert [tea, milk] == keys("Likes tea.", "Likes milk.")  # two blocks have one label
+    assert [tea, tea] == keys("Likes tea.", agents=2)  # agents share a block
+
+
+def test_a_broken_chain_of_parents_loses_no_message(tmp_path: Path) -> None:
+    said = {"sender": "human", "text": "Hello"}
+    messages = [
+        {"uuid": f"m{day}", **said, "created_at": f"2024-01-0{day}", "parent_message_uuid": parent}
+        for day, parent in [(1, ""), (2, "m1"), (4, None), (3, "gone"), (5, "m4")]
+    ]
+    file = written(tmp_path / "c.json", [{"uuid": "k", "chat_messages": messages}])
+    assert ["m1", "m2", "m3", "m4", "m5"] == [one.event_id for one in turns(file)]
+    messages[2]["parent_message_uuid"] = "m5"  # a circle
+    file = written(tmp_path / "c.json", [{"uuid": "k", "chat_messages": messages}])
+    assert 5 == len(turns(file))
+    nodes = {
+        f"m{day}": {
+            "parent": parent,
+            "message": {
+                "id": f"m{day}", "author": {"role": "user"}, "create_time": 1_700_000_000 + day,
+                "content": {"content_type": "text", "parts": ["Hello"]},
+            },
+        }
+        for day, parent in [(1, None), (2, "m1"), (4, "gone"), (3, "m2")]
+    }  # fmt: skip
+    document = [{"id": "k", "current_node": "m4", "mapping": nodes}]
+    file = written(tmp_path / "chatgpt.json", document)
+    assert ["m1", "m2", "m3", "m4"] == [one.event_id for one in turns(file)]
+    nodes["m4"]["parent"] = None
+    assert 4 == len(turns(written(file, document)))
+    nodes["m4"]["parent"] = "m1"
+    assert ["m1", "m4"] == [one.event_id for one in turns(written(file, document))]
+    assert {"messages on other branches": 2} == skipped(file)
+
+
+@pytest.mark.parametrize(
+    ("content", "author", "role", "text"),
+    [
+        ("One thing I love: hiking", "user", "user", "One thing I love: hiking"),
+        ("Tool: I bought a drill", "user", "user", "Tool: I bought a drill"),
+        ("One thing (really): hiking", "user", "user", "One thing (really): hiking"),
+        ("Ana: I love hiking", "Ana", "user", "I love hiking"),
+        ("THEO: I love hiking", "THEO", "user", "I love hiking"),
+        ("Sam (assistant): Noted: Ana", "Sam", "agent", "Noted: Ana"),
+        ("(assistant): Noted", "assistant", "agent", "Noted"),
+        ("assistant: Noted", "assistant", "agent", "Noted"),
+        ("Human: hello", "Human", "user", "hello"),
+    ],
+)
+def test_only_a_speaker_is_cut_off_an_episode(
+    content: str, author: str, role: str, text: str, tmp_path: Path
+) -> None:
+    episode = {"uuid": "e", "content": content, "created_at": "2024-01-01"}
+    nodes = [{"uuid": "n", "name": "Theo"}]
+    document = {"user_id": "ana", "episodes": [episode], "nodes": nodes}
+    [found] = turns(written(tmp_path / "z.json", document))
+    assert (author, role, text) == (found.author, found.role, found.text)
+
+
+def test_a_tools_episode_with_a_role_is_no_turn(tmp_path: Path) -> None:
+    episode = {"uuid": "e", "content": "search (tool): 42", "created_at": "2024-01-01"}
+    assert [] == turns(written(tmp_path / "z.json", {"episodes": [episode]}))
+
+
+def test_threads_of_several_users_stay_apart(tmp_path: Path) -> None:
+    said = {"content": "Hello", "role": "user", "created_at": "2024-01-01"}
+    threads = [
+        {"thread_id": name, "user_id": name, "messages": [{"uuid": f"of {name}", **said}]}
+        for name in ("ana", "bob", "")
+    ]
+    file = written(tmp_path / "z.json", {"user_id": "eva", "threads": threads})
+    assert ["ana", "bob", "eva"] == [one.user for one in turns(file)]
+
+
+def subjects(path: Path, nodes: list[dict[str, Any]], **document: Any) -> list[str]:
+    edges = [
+        {
+            "uuid": f"edge-{node['uuid']}", "name": "LIVES_IN", "fact": "lives in Oslo",
+            "group_id": node.get("group_id"), "created_at": "2024-01-01",
+            "source_node_uuid": node["uuid"], "target_node_uuid": "oslo",
+        }
+        for node in nodes
+    ]  # fmt: skip
+    oslo = {"uuid": "oslo", "name": "Oslo"}
+    return [
+        one.subject
+        for one in facts(written(path, {**document, "nodes": [*nodes, oslo], "edges": edges}))
+    ]
+
+
+def test_other_people_of_a_graph_are_not_the_user(tmp_path: Path) -> None:
+    file = tmp_path / "z.json"
+    ana = {"uuid": "1", "name": "Ana", "labels": ["Entity", "User"]}
+    bob = {"uuid": "2", "name": "Bob", "labels": ["Entity", "User"]}
+    team = {"uuid": "3", "name": "Team", "labels": ["Entity"], "group_id": "team"}
+    assert ["user"] == subjects(file, [ana])
+    assert ["Ana", "Bob"] == subjects(file, [ana, bob])
+    assert ["user", "Bob"] == subjects(file, [ana, bob], user_id="ana")
+    assert ["Team"] == subjects(file, [team])
+    apart = [{**ana, "group_id": "a"}, {**bob, "group_id": "b"}]
+    assert ["user", "user"] == subjects(file, apart)  # each is the user of a graph
+
+
+def test_several_accounts_of_claude_stay_apart(tmp_path: Path) -> None:
+    said = {"uuid": "1", "sender": "human", "text": "Hello", "created_at": "2024-01-01"}
+
+    def archive(*accounts: object) -> Path:
+        with zipfile.ZipFile(tmp_path / "c.zip", "w") as packed:
+            for number, account in enumerate(accounts):
+                one = {"uuid": f"k{number}", "account": account, "chat_messages": [said]}
+                packed.writestr(f"conversations-00{number}.json", json.dumps([one]))
+        return tmp_path / "c.zip"
+
+    ana, ben = {"uuid": "a"}, {"uuid": "b"}
+    assert ["a", "b", "a"] == [one.user for one in turns(archive(ana, ben, ana))]
+    assert [None, None, None] == [one.user for one in turns(archive(ana, ana, 7))]

@@ -6,24 +6,24 @@ current_node is the one that ChatGPT shows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from shared_core.core.domain import Role
+from shared_core.core.domain import JsonValue, Role
 from shared_core.transfer.sources.json_file import JsonFile
 from shared_core.transfer.sources.records import (
     NO_ID,
-    NO_TEXT,
-    NO_TIME,
+    OTHER_BRANCHES,
     UNREADABLE,
     Record,
     SkippedRecord,
-    TurnRecord,
+    by_time,
     moment,
     name_of,
-    plain,
+    readable,
     text_of,
+    turn_record,
 )
 
 SPEAKERS: Mapping[str, tuple[Role, str]] = {
@@ -55,15 +55,22 @@ def read(file: JsonFile) -> Iterator[Record]:
 
 def _turns(conversation: Mapping[str, Any], thread: str) -> Iterator[Record]:
     title = text_of(conversation.get("title"))
-    about = {"imported_from": "chatgpt", **({"title": title} if title else {})}
+    about: dict[str, JsonValue] = {
+        "imported_from": "chatgpt",
+        **({"title": title} if title else {}),
+    }
     last = moment(conversation.get("create_time"))
-    for message in _branch(conversation["mapping"], conversation.get("current_node")):
+    nodes = {name: node for name, node in conversation["mapping"].items() if isinstance(node, dict)}
+    branch = _branch(nodes, conversation.get("current_node"))
+    for message in branch:
         last = moment(message.get("create_time")) or last
-        yield _turn(message, thread, about, last)
+        yield readable(_turn, message, thread, about, last)
+    for _ in range(len(_messages(nodes.values())) - len(branch)):
+        yield SkippedRecord(OTHER_BRANCHES)
 
 
 def _turn(
-    message: Mapping[str, Any], thread: str, about: Mapping[str, Any], at: datetime | None
+    message: Mapping[str, Any], thread: str, about: Mapping[str, JsonValue], at: datetime | None
 ) -> Record:
     author, content = message.get("author"), message.get("content")
     role = author.get("role") if isinstance(author, dict) else None
@@ -71,15 +78,10 @@ def _turn(
     if role not in SPEAKERS or kind not in SPOKEN or _is_internal(message):
         return SkippedRecord(INTERNAL)
     assert isinstance(content, dict)
-    text = _text(content)
-    event_id = name_of(message.get("id"))
-    if not text or not event_id or at is None:
-        reason = NO_TEXT if not text else NO_ID if not event_id else NO_TIME
-        return SkippedRecord(f"messages {reason}")
-    speaker = SPEAKERS[str(role)]
-    return TurnRecord(
-        user=None, thread=thread, event_id=event_id, role=speaker[0], author=speaker[1], text=text,
-        at=at, metadata={name: plain(value) for name, value in about.items()},
+    speaker, name = SPEAKERS[str(role)]
+    return turn_record(
+        thread=thread, event_id=name_of(message.get("id")), role=speaker, author=name,
+        text=_text(content), at=at, metadata=about,
     )  # fmt: skip
 
 
@@ -100,20 +102,27 @@ def _text(content: Mapping[str, Any]) -> str:
     return "\n".join(filter(None, texts))
 
 
-def _branch(mapping: Mapping[str, Any], current: object) -> list[Mapping[str, Any]]:
-    """Return the messages from the root to the current node, or to the latest one without it."""
-    nodes = {name: node for name, node in mapping.items() if isinstance(node, dict)}
+def _branch(nodes: Mapping[str, Mapping[str, Any]], current: object) -> list[Mapping[str, Any]]:
+    """Return the messages from the root to the current node, or to the latest one without it.
+
+    If the chain of parents does not reach the only root, return all messages by time.
+    """
     at = current if isinstance(current, str) and current in nodes else _latest(nodes)
-    found: list[Mapping[str, Any]] = []
+    chain: list[str] = []
     seen: set[str] = set()
     while at in nodes and at not in seen:
         seen.add(at)
-        message = nodes[at].get("message")
-        if isinstance(message, dict):
-            found.append(message)
+        chain.append(at)
         parent = nodes[at].get("parent")
         at = parent if isinstance(parent, str) else ""
-    return found[::-1]
+    roots = [name for name, node in nodes.items() if node.get("parent") is None]
+    if at not in seen and roots != chain[-1:]:
+        return by_time(_messages(nodes.values()), "create_time")
+    return _messages(nodes[name] for name in reversed(chain))
+
+
+def _messages(nodes: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [one for node in nodes if isinstance(one := node.get("message"), dict)]
 
 
 def _latest(nodes: Mapping[str, Mapping[str, Any]]) -> str:

@@ -10,16 +10,17 @@ from shared_core.core.domain import JsonValue, Role
 from shared_core.transfer.sources.json_file import JsonFile
 from shared_core.transfer.sources.records import (
     NO_ID,
-    NO_TEXT,
-    NO_TIME,
+    OTHER_BRANCHES,
     UNREADABLE,
     Record,
     SkippedRecord,
-    TurnRecord,
+    by_time,
     entries,
     moment,
     name_of,
+    readable,
     text_of,
+    turn_record,
 )
 
 SPEAKERS: Mapping[str, tuple[Role, str]] = {
@@ -27,6 +28,9 @@ SPEAKERS: Mapping[str, tuple[Role, str]] = {
     "user": ("user", "user"),
     "assistant": ("agent", "Claude"),
 }
+
+NO_PARENT = "00000000-0000-4000-8000-000000000000"
+"""What the first message names as its parent."""
 
 
 def fits(kind: str, fields: Sequence[str]) -> bool:
@@ -49,26 +53,31 @@ def read(file: JsonFile) -> Iterator[Record]:
         about: dict[str, JsonValue] = {"imported_from": "claude"}
         if title:
             about["title"] = title
+        account = conversation.get("account")
+        user = name_of(account.get("uuid")) if isinstance(account, dict) else ""
         last = moment(conversation.get("created_at"))
-        for message in _branch(entries(messages)):
+        branch = _branch(entries(messages))
+        for message in branch:
             last = moment(message.get("created_at")) or last
-            yield _turn(message, f"claude/{name}", about, last)
+            yield readable(_turn, message, user or None, f"claude/{name}", about, last)
+        for _ in range(len(entries(messages)) - len(branch)):
+            yield SkippedRecord(OTHER_BRANCHES)
 
 
 def _turn(
-    message: Mapping[str, Any], thread: str, about: Mapping[str, JsonValue], at: datetime | None
+    message: Mapping[str, Any],
+    user: str | None,
+    thread: str,
+    about: Mapping[str, JsonValue],
+    at: datetime | None,
 ) -> Record:
     sender = message.get("sender")
     if sender not in SPEAKERS:
         return SkippedRecord("messages of an unknown sender")
-    text, event_id = _text(message), name_of(message.get("uuid"))
-    if not text or not event_id or at is None:
-        reason = NO_TEXT if not text else NO_ID if not event_id else NO_TIME
-        return SkippedRecord(f"messages {reason}")
     role, author = SPEAKERS[str(sender)]
-    return TurnRecord(
-        user=None, thread=thread, event_id=event_id, role=role, author=author, text=text, at=at,
-        metadata=about,
+    return turn_record(
+        user=user, thread=thread, event_id=name_of(message.get("uuid")), role=role,
+        author=author, text=_text(message), at=at, metadata=about,
     )  # fmt: skip
 
 
@@ -85,15 +94,19 @@ def _text(message: Mapping[str, Any]) -> str:
     return "\n".join(filter(None, texts)) or text_of(message.get("text"))
 
 
-def _branch(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the messages that lead to the last one; all of them if they name no known parent."""
-    by_id = {str(one.get("uuid")): one for one in messages}
-    if not any(str(one.get("parent_message_uuid")) in by_id for one in messages):
+def _branch(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the messages that lead to the last one, or all if their chain does not reach a root.
+
+    Messages of older exports name no parents.
+    """
+    by_id = {name: one for one in messages if (name := name_of(one.get("uuid")))}
+    parents = [name_of(one.get("parent_message_uuid")) for one in messages]
+    if not any(parent in by_id for parent in parents):
         return list(messages)
-    at = str(messages[-1].get("uuid"))
-    found: list[dict[str, Any]] = []
-    while at in by_id:
-        one = by_id.pop(at)
-        found.append(one)
-        at = str(one.get("parent_message_uuid"))
+    found = [messages[-1]]
+    by_id.pop(name_of(messages[-1].get("uuid")), None)
+    while (parent := name_of(found[-1].get("parent_message_uuid"))) in by_id:
+        found.append(by_id.pop(parent))
+    if parent != NO_PARENT and found[-1] is not messages[0]:
+        return by_time(messages, "created_at")
     return found[::-1]

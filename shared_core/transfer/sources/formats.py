@@ -3,31 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
 from shared_core.errors import InvalidInput
 from shared_core.transfer.sources import chatgpt, claude, letta, mem0, zep
 from shared_core.transfer.sources.json_file import JsonFile, json_files, listed_names
-from shared_core.transfer.sources.records import Record
+from shared_core.transfer.sources.records import Record, TurnRecord, name_of
 
 Reader: TypeAlias = Callable[[JsonFile], Iterator[Record]]
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How a product's export looks. fits: whether the kind and the fields of a document fit."""
+    """How a product's export looks. fits: whether the kind and the fields of a document fit.
+
+    accounts: prefix of ijson for the ids of the accounts that the records name as their users.
+    """
 
     product: str
     read: Reader
     fits: Callable[[str, Sequence[str]], bool]
     what: str
+    accounts: str = ""
 
 
 FORMATS = (
     Format("chatgpt", chatgpt.read, chatgpt.fits, "an array of conversations with 'mapping'"),
-    Format("claude", claude.read, claude.fits, "an array of conversations with 'chat_messages'"),
+    Format(
+        "claude",
+        claude.read,
+        claude.fits,
+        "an array of conversations with 'chat_messages'",
+        "item.account.uuid",
+    ),
     Format("letta", letta.read, letta.fits, "an agent file with 'agents' and 'blocks'"),
     Format("zep", zep.read, zep.fits, "an object with 'episodes', 'nodes' and 'edges'"),
     Format("mem0", mem0.read, mem0.fits, "an object with 'results', or an array with 'memory'"),
@@ -56,9 +66,18 @@ class FileSource:
         return self.format.product
 
     def records(self) -> Iterator[Record]:
-        """Yield the records of all documents, from the beginning."""
+        """Yield the records of all documents, from the beginning.
+
+        The id of an account names nobody, so it is a user only where there are several.
+        """
+        prefix = self.format.accounts
+        ids = (one for file in self.files for one in (file.items(prefix) if prefix else ()))
+        accounts = {name for one in ids if (name := name_of(one))}
         for file in self.files:
-            yield from self.format.read(file)
+            for record in self.format.read(file):
+                if len(accounts) == 1 and isinstance(record, TurnRecord):
+                    record = replace(record, user=None)
+                yield record
 
 
 def open_source(path: str | Path, product: str | None = None) -> FileSource:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from shared_core.errors import InvalidInput, NotFound
 BOM = b"\xef\xbb\xbf"
 CONVERSATIONS = re.compile(r"(?:^|/)conversations(?:-\d+)?\.json$")
 """Matches the members of an archive that hold conversations. Large exports have several."""
+DAMAGED = (zipfile.BadZipFile, zlib.error)
 SHOWN = 6
 """Maximum number of names of files or fields in a message."""
 
@@ -70,7 +72,7 @@ class JsonFile:
                 f"{self.name} is no complete JSON document, or was cut off: {_reason(error)}."
                 " Export it again"
             ) from error
-        except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+        except (*DAMAGED, EOFError, NotImplementedError, RuntimeError) as error:
             raise InvalidInput(f"{self.name} cannot be unpacked: {error}") from error
         except OSError as error:
             raise NotFound(f"the file {str(self.path)!r} cannot be read: {error}") from error
@@ -168,5 +170,6 @@ def _without_bom(file: IO[bytes]) -> IO[bytes]:
 
 def _reason(error: Exception) -> str:
     """Return the first line of a parser's message, without the excerpt below it."""
-    text = str(error.args[0] if error.args else error)
+    told = error.args[0] if error.args else error
+    text = told.decode(errors="replace") if isinstance(told, bytes) else str(told)
     return text.strip().splitlines()[0].strip().rstrip(".") if text.strip() else "it is empty"

@@ -23,6 +23,7 @@ from shared_core.transfer.sources.records import (
     entries,
     moment,
     name_of,
+    readable,
     text_of,
 )
 
@@ -48,12 +49,12 @@ def read(file: JsonFile) -> Iterator[Record]:
     kind, _ = file.outline()
     if kind == "array":
         for passage in file.items("item"):
-            yield _passage(passage)
+            yield readable(_passage, passage)
         return
     for document in file.items(""):
         agents = entries(document.get("agents")) or [document]
         written_at = moment(document.get("created_at")) if "agents" in document else None
-        shared = {str(block.get("id")): block for block in entries(document.get("blocks"))}
+        shared = {name_of(block.get("id")): block for block in entries(document.get("blocks"))}
         for agent in agents:
             yield from _agent(agent, shared, written_at)
 
@@ -63,15 +64,17 @@ def _agent(
 ) -> Iterator[Record]:
     name = name_of(agent.get("name"))[:100] or "agent"
     ids = agent.get("block_ids")
-    named = [shared[str(one)] for one in ids if str(one) in shared] if isinstance(ids, list) else []
+    named = (
+        [shared[one] for one in map(name_of, ids) if one in shared] if isinstance(ids, list) else []
+    )
     at = written_at or moment(agent.get("updated_at"))
     for block in [*named, *entries(agent.get("core_memory"))]:
-        yield from _block(block, name, at)
+        yield from _block(block, at)
     for message in entries(agent.get("messages")):
-        yield _message(message, name)
+        yield readable(_message, message, name)
 
 
-def _block(block: Mapping[str, Any], agent: str, at: datetime | None) -> Iterator[Record]:
+def _block(block: Mapping[str, Any], at: datetime | None) -> Iterator[Record]:
     label = name_of(block.get("label")) or "block"
     if label == PERSONA:
         yield SkippedRecord("blocks 'persona', which describe the agent")
@@ -79,9 +82,10 @@ def _block(block: Mapping[str, Any], agent: str, at: datetime | None) -> Iterato
     value = block.get("value")
     texts = filter(None, map(text_of, PARAGRAPH.split(value if isinstance(value, str) else "")))
     about: dict[str, JsonValue] = {"imported_from": "letta", "block": label}
-    for number, text in enumerate(texts, 1):
+    for text in texts:
+        # Paragraphs have no ids and change places, and agents share blocks.
         yield StatementRecord(
-            user=None, key=f"letta/{agent}/{label}/{number}", text=text, created_at=at, at=at,
+            user=None, key=f"letta/{_identity(label, text)}", text=text, created_at=at, at=at,
             metadata=about,
         )  # fmt: skip
 
@@ -114,17 +118,20 @@ def _message(message: Mapping[str, Any], agent: str) -> Record:
     if not text or at is None:
         return SkippedRecord("events of the agent" if at else f"messages {NO_TIME}")
     # The ids of an agent file count from 0 in each file, so the words identify a message.
-    identity = "\n".join((str(role), at.isoformat(), text))
     return TurnRecord(
         user=None,
         thread=f"letta/{agent}",
-        event_id=sha256(identity.encode()).hexdigest()[:32],
+        event_id=_identity(str(role), at.isoformat(), text),
         role="user" if role == "user" else "agent",
         author="user" if role == "user" else agent,
         text=text,
         at=at,
         metadata={"imported_from": "letta"},
     )
+
+
+def _identity(*parts: str) -> str:
+    return sha256("\n".join(parts).encode()).hexdigest()[:32]
 
 
 def _text(message: Mapping[str, Any]) -> str:

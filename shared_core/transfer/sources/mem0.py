@@ -19,6 +19,7 @@ from shared_core.transfer.sources.records import (
     moment,
     name_of,
     plain,
+    readable,
     text_of,
 )
 
@@ -42,7 +43,7 @@ def read(file: JsonFile) -> Iterator[Record]:
     """Yield the memories in the answer of get_all(), or in an array of them."""
     kind, _ = file.outline()
     for entry in file.items("item" if kind == "array" else "results.item"):
-        yield memory_record(entry)
+        yield readable(memory_record, entry)
 
 
 def memory_record(entry: object, now: datetime | None = None) -> Record:
@@ -101,4 +102,4 @@ class Mem0Store:
 
     def records(self) -> Iterator[Record]:
         """Yield a record for each memory."""
-        return map(memory_record, self.store.entries())
+        return (readable(memory_record, entry) for entry in self.store.entries())

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ParamSpec, Protocol, TypeAlias
 
 from shared_core.core.domain import JsonValue, Role
 from shared_core.core.namespaces import clean_text
@@ -20,7 +20,10 @@ MAX_ID_CHARACTERS = 500
 NO_TEXT = "without text"
 NO_ID = "without an id"
 NO_TIME = "without a readable time"
+OTHER_BRANCHES = "messages on other branches"
 UNREADABLE = "entries of an unknown form"
+MAX_INTEGER = 2**63
+"""A JSON number beyond it is kept as a text: neither an int nor a float is sure to hold it."""
 MILLISECONDS = 100_000_000_000
 """A larger number of seconds is after the year 5000, so it counts milliseconds."""
 
@@ -81,6 +84,7 @@ class SkippedRecord:
 
 
 Record: TypeAlias = TurnRecord | StatementRecord | FactRecord | SkippedRecord
+P = ParamSpec("P")
 
 
 class RecordSource(Protocol):
@@ -100,15 +104,44 @@ class RecordSource(Protocol):
         """
 
 
+def readable(read: Callable[P, Record], *args: P.args, **kwargs: P.kwargs) -> Record:
+    """Return the record that a reader makes of an entry, or a skipped one for odd values."""
+    try:
+        return read(*args, **kwargs)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return SkippedRecord(UNREADABLE)
+
+
+def turn_record(
+    *,
+    user: str | None = None,
+    thread: str,
+    event_id: str,
+    role: Role,
+    author: str,
+    text: str,
+    at: datetime | None,
+    metadata: Mapping[str, JsonValue],
+) -> Record:
+    """Return a turn, or a skipped record that tells what it lacks."""
+    if not text or not event_id or at is None:
+        reason = NO_TEXT if not text else NO_ID if not event_id else NO_TIME
+        return SkippedRecord(f"messages {reason}")
+    return TurnRecord(
+        user=user, thread=thread, event_id=event_id, role=role, author=author, text=text, at=at,
+        metadata=metadata,
+    )  # fmt: skip
+
+
 def moment(value: object) -> datetime | None:
     """Return the moment of an ISO 8601 text or of seconds since 1970, or None. UTC by default."""
     if isinstance(value, bool):
         return None
-    if isinstance(value, int | float | Decimal):
-        return _of_seconds(float(value))
-    if not isinstance(value, str):
-        return None
     try:
+        if isinstance(value, int | float | Decimal):
+            return _of_seconds(float(value))
+        if not isinstance(value, str):
+            return None
         found = datetime.fromisoformat(value.strip())
         found = found if found.tzinfo else found.replace(tzinfo=UTC)
         return found if EARLIEST < found.astimezone(UTC) < LATEST else None
@@ -134,7 +167,7 @@ def text_of(value: object) -> str:
 def name_of(value: object) -> str:
     """Return an id or a name, or "" for what can be none: blank, too long, or no text."""
     if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)
+        value = str(Decimal(value))  # str() refuses an int of very many digits
     if not isinstance(value, str) or len(value) > MAX_ID_CHARACTERS or clean_text(value) != value:
         return ""
     return value.strip()
@@ -147,8 +180,23 @@ def entries(value: object) -> list[dict[str, Any]]:
     return [one for one in value if isinstance(one, dict)]
 
 
+def by_time(messages: Sequence[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:
+    """Return messages by the time in a field; one without a time stays after the one before it."""
+    last = EARLIEST
+    timed: list[tuple[datetime, Mapping[str, Any]]] = []
+    for one in messages:
+        last = moment(one.get(name)) or last
+        timed.append((last, one))
+    return [one for _, one in sorted(timed, key=lambda pair: pair[0])]
+
+
 def plain(value: object) -> JsonValue:
-    """Return a JSON value with floats for decimals and without NUL."""
+    """Return a JSON value with floats for decimals and without NUL.
+
+    Raises RecursionError if it is nested too deeply.
+    """
+    if isinstance(value, int | Decimal) and not -MAX_INTEGER < value < MAX_INTEGER:
+        return str(Decimal(value))
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, str):

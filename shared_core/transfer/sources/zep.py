@@ -24,17 +24,21 @@ from shared_core.transfer.sources.records import (
     Record,
     SkippedRecord,
     StatementRecord,
-    TurnRecord,
     entries,
     moment,
     name_of,
+    readable,
     text_of,
+    turn_record,
 )
 
 LISTS = frozenset({"episodes", "nodes", "edges", "threads", "messages"})
-SPEAKER = re.compile(r"([^\s:][^:\n]{0,60}?)(?:\s*\((\w+)\))?: +", re.UNICODE)
-"""Matches who speaks in an episode: "Ana: ...", or "Ana (user): ..."."""
+SPEAKER = re.compile(r"([^\s:(][^:\n]{0,60}?)?(?:\s*\((\w+)\))?: +")
+"""Matches who may speak in an episode: "Ana: ...", or "Ana (user): ..."."""
 AGENTS = frozenset({"assistant", "ai", "agent", "bot", "model"})
+SPEAKERS = AGENTS | {"user", "human"}
+"""Roles that stand before a colon in place of a name, in lower case."""
+ENDS = ("source", "target")
 LATE = datetime.max.replace(tzinfo=UTC)
 
 
@@ -56,7 +60,7 @@ class _Export:
     episodes: list[dict[str, Any]] = field(default_factory=list)
     nodes: list[dict[str, Any]] = field(default_factory=list)
     edges: list[dict[str, Any]] = field(default_factory=list)
-    threads: list[tuple[str, list[dict[str, Any]]]] = field(default_factory=list)
+    threads: list[tuple[str | None, str, list[dict[str, Any]]]] = field(default_factory=list)
     unreadable: int = 0
 
 
@@ -65,11 +69,12 @@ def read(file: JsonFile) -> Iterator[Record]:
     export = _graph(file)
     for _ in range(export.unreadable):
         yield SkippedRecord(UNREADABLE)
-    for thread, messages in export.threads:
+    names = _names(export)
+    for user, thread, messages in export.threads:
         for message in _in_order(messages):
-            yield _turn(message, export.user, thread)
+            yield readable(_turn, message, user, thread, names)
     for episode in _in_order(export.episodes):
-        yield _episode(episode, export.user)
+        yield readable(_episode, episode, export.user, names)
     for node in export.nodes:
         if text_of(node.get("summary")):
             yield SkippedRecord("summaries of entities")
@@ -93,7 +98,12 @@ def _graph(file: JsonFile) -> _Export:
         if "messages" in document:
             threads.append(document)
         export.threads = [
-            (_thread_of(one), entries(one.get("messages") or one.get("items"))) for one in threads
+            (
+                name_of(one.get("user_id")) or export.user,
+                _thread_of(one),
+                entries(one.get("messages") or one.get("items")),
+            )
+            for one in threads
         ]
     return export
 
@@ -142,15 +152,22 @@ def _user_of(entry: Mapping[str, Any], user: str | None) -> str | None:
     return user or name_of(entry.get("group_id")) or None
 
 
-def _episode(episode: Mapping[str, Any], user: str | None) -> Record:
+def _names(export: _Export) -> frozenset[str]:
+    """Return the names of the entities, in lower case."""
+    found = [node.get("name") for node in export.nodes]
+    found += [edge.get(f"{end}_node_name") for edge in export.edges for end in ENDS]
+    return frozenset(name_of(one).lower() for one in found) - {""}
+
+
+def _episode(episode: Mapping[str, Any], user: str | None, names: frozenset[str]) -> Record:
     source = str(episode.get("source") or "message")
     if source in ("json", "fact_triple"):
         return SkippedRecord(f"episodes of kind {source!r}, whose facts are edges")
     if source == "text" and not episode.get("role"):
         return _document(episode, user)
-    names = ("thread_uuid", "thread_id", "session_id", "group_id", "graph_uuid")
-    thread = next((found for name in names if (found := name_of(episode.get(name)))), "episodes")
-    return _turn(episode, user, thread)
+    ids = ("thread_uuid", "thread_id", "session_id", "group_id", "graph_uuid")
+    thread = next((found for name in ids if (found := name_of(episode.get(name)))), "episodes")
+    return _turn(episode, user, thread, names)
 
 
 def _document(episode: Mapping[str, Any], user: str | None) -> Record:
@@ -166,41 +183,64 @@ def _document(episode: Mapping[str, Any], user: str | None) -> Record:
     )  # fmt: skip
 
 
-def _turn(entry: Mapping[str, Any], user: str | None, thread: str) -> Record:
+def _turn(
+    entry: Mapping[str, Any], given: str | None, thread: str, names: frozenset[str]
+) -> Record:
+    user = _user_of(entry, given)
     text, event_id, at = text_of(entry.get("content")), name_of(entry.get("uuid")), _said_at(entry)
     named = str(entry.get("role_type") or entry.get("role") or "").lower()
     author = name_of(entry.get("role_name") or entry.get("name"))
     if not named:
-        author, named, text = _spoken(text)
+        author, named, text = _spoken(text, names | {(user or USER).lower()})
     role: Role | None = "agent" if named in AGENTS else ROLES.get(named, "user")
     if role not in ("user", "agent"):
         return SkippedRecord("tool, system and reasoning messages")
-    if not text or not event_id or at is None:
-        reason = NO_TEXT if not text else NO_ID if not event_id else NO_TIME
-        return SkippedRecord(f"messages {reason}")
-    return TurnRecord(
-        user=_user_of(entry, user), thread=f"zep/{thread}", event_id=event_id, role=role,
+    return turn_record(
+        user=user, thread=f"zep/{thread}", event_id=event_id, role=role,
         author=author or ("user" if role == "user" else "assistant"), text=text, at=at,
         metadata={"imported_from": "zep"},
     )  # fmt: skip
 
 
-def _spoken(content: str) -> tuple[str, str, str]:
-    """Return the author, the role in lower case and the text of "author (role): text"."""
+def _spoken(content: str, names: frozenset[str]) -> tuple[str, str, str]:
+    """Return the author, the role in lower case and the text of "author (role): text".
+
+    Without a role, only one of the names, or a role in place of a name, is an author: other words
+    before a colon belong to the text.
+    """
     match = SPEAKER.match(content)
-    if match is None:
-        return "", "user", content
-    author, role = match[1].strip(), (match[2] or match[1]).strip().lower()
-    return author, role, content[match.end() :]
+    author, role = ((one or "").strip() for one in match.groups()) if match else ("", "")
+    named, role = author.lower(), role.lower()
+    if role not in ROLES and role not in AGENTS:
+        role = named if named in SPEAKERS else USER if named in names else ""
+    return (author, role, content[match.end() :]) if match and role else ("", USER, content)
 
 
 def _facts(export: _Export) -> Iterator[Record]:
     known = {name: node for node in export.nodes if (name := name_of(node.get("uuid")))}
+    users = _users(export)
     for edge in _in_order(export.edges):
-        yield _fact(edge, known, export.user)
+        yield readable(_fact, edge, known, export.user, users)
 
 
-def _fact(edge: Mapping[str, Any], known: Mapping[str, Any], given: str | None) -> Record:
+def _users(export: _Export) -> set[str]:
+    """Return the ids of the entities with the label User, where a user has only one of them."""
+    found: dict[str | None, set[str]] = {}
+    labelled = [(one, one.get("uuid"), one.get("labels")) for one in export.nodes]
+    labelled += [
+        (edge, edge.get(f"{end}_node_uuid"), edge.get(f"{end}_node_labels"))
+        for edge in export.edges
+        for end in ENDS
+    ]
+    for one, entity, labels in labelled:
+        if isinstance(labels, list) and "User" in labels:
+            found.setdefault(_user_of(one, export.user), set()).add(name_of(entity))
+    return {name for names in found.values() if len(names) == 1 for name in names}
+
+
+def _fact(
+    edge: Mapping[str, Any], known: Mapping[str, Any], given: str | None, users: set[str]
+) -> Record:
     """Return an edge as a fact; without the names of its entities as a statement."""
     text, name = text_of(edge.get("fact")), name_of(edge.get("uuid"))
     relation, user = name_of(edge.get("name")), _user_of(edge, given)
@@ -209,7 +249,7 @@ def _fact(edge: Mapping[str, Any], known: Mapping[str, Any], given: str | None) 
         reason = NO_TEXT if not text else NO_ID if not name else NO_TIME
         return SkippedRecord(f"edges {reason}")
     ends = moment(edge.get("invalid_at")) or moment(edge.get("expired_at"))
-    subject, object_ = (_entity(edge, end, known, user) for end in ("source", "target"))
+    subject, object_ = (_entity(edge, end, known, given, users) for end in ENDS)
     if subject and object_ and relation:
         return FactRecord(
             user=user, key=f"zep/{name}", subject=subject, relation=relation, object=object_,
@@ -223,10 +263,11 @@ def _fact(edge: Mapping[str, Any], known: Mapping[str, Any], given: str | None) 
     )  # fmt: skip
 
 
-def _entity(edge: Mapping[str, Any], end: str, known: Mapping[str, Any], user: str | None) -> str:
+def _entity(
+    edge: Mapping[str, Any], end: str, known: Mapping[str, Any], given: str | None, users: set[str]
+) -> str:
     """Return the name of the entity at an end of an edge, "user" for the user, or ""."""
-    node = known.get(str(edge.get(f"{end}_node_uuid")), {})
-    name = name_of(edge.get(f"{end}_node_name")) or name_of(node.get("name"))
-    labels = edge.get(f"{end}_node_labels") or node.get("labels") or ()
-    is_user = "User" in labels or name.lower() in (USER, (user or USER).lower())
+    entity = name_of(edge.get(f"{end}_node_uuid"))
+    name = name_of(edge.get(f"{end}_node_name")) or name_of(known.get(entity, {}).get("name"))
+    is_user = entity in users or name.lower() in (USER, (given or USER).lower())
     return USER if name and is_user else name
