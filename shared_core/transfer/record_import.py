@@ -171,7 +171,7 @@ class RecordImports:
             NotFound: the source has no record of options.source_user.
         """
         check_label(options.app, "app")
-        return await asyncio.to_thread(_checked, source, options, progress)
+        return await asyncio.to_thread(_checked, source, options, progress, self._handle.sanitizer)
 
     async def run(
         self,
@@ -196,12 +196,14 @@ class RecordImports:
                           options, report, progress, failed).all(source)  # fmt: skip
 
 
-def _checked(source: RecordSource, options: RecordOptions, progress: Progress) -> RecordReport:
+def _checked(
+    source: RecordSource, options: RecordOptions, progress: Progress, sanitizer: Intake
+) -> RecordReport:
     report = RecordReport(product=source.product)
     owners: set[str | None] = set()
     threads: set[tuple[str | None, str]] = set()
     others: set[str | None] = set()
-    for number, record in enumerate(source.records(), 1):
+    for number, record in enumerate(_masked(source.records(), sanitizer), 1):
         if number % READ_AT_ONCE == 0:
             progress("Reading", number, 0)
         if isinstance(record, SkippedRecord):
@@ -286,7 +288,8 @@ class _RecordRun:
         """Write all records, then consolidate the threads, and return the report."""
         done, total = 0, self._report.read
         self._progress("Importing", 0, total)
-        batches = _batches(source.records(), self._options)
+        records = _masked(source.records(), self._handle.sanitizer)
+        batches = _batches(records, self._options)
         while (batch := await asyncio.to_thread(next, batches, None)) is not None:
             await self._write(batch)
             done += len(batch)
@@ -427,6 +430,28 @@ class _RecordRun:
         )
         await self._items.stamp([stamp])
         return True
+
+
+def _masked(records: Iterator[Record], sanitizer: Intake) -> Iterator[Record]:
+    """Yield the records without secrets that show only beside other words.
+
+    A value alone, such as "hunter22", does not look like one.
+    """
+    for record in records:
+        if isinstance(record, FactRecord) and sanitizer.privacy.redact(record.text).found:
+            yield _without_value(record)
+        else:
+            yield record
+
+
+def _without_value(record: FactRecord) -> Record:
+    """Return the sentence of a fact as a statement, without its value and edge."""
+    if record.valid_until is not None:
+        return SkippedRecord("ended facts that tell a secret")
+    return StatementRecord(
+        user=record.user, key=record.key, text=record.text, created_at=record.valid_from,
+        at=record.valid_from, metadata={"imported_from": record.key.partition("/")[0]},
+    )  # fmt: skip
 
 
 def _batches(records: Iterator[Record], options: RecordOptions) -> Iterator[list[Memories]]:
