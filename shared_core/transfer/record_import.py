@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -59,6 +59,8 @@ BATCH_CHARACTERS = 200_000
 READ_AT_ONCE = 200
 """Number of entries that are read between two reports of progress."""
 SHOWN_USERS = 5
+DESCRIPTIONS = ("title", "described_as")
+"""Metadata in words, which is masked as a text is."""
 PATTERN = "imported"
 """Pattern of an imported fact: no rule read it from a turn."""
 
@@ -433,13 +435,20 @@ class _RecordRun:
 
 
 def _masked(records: Iterator[Record], sanitizer: Intake) -> Iterator[Record]:
-    """Yield the records without secrets that show only beside other words.
+    """Yield the records without the secrets that the mask of a text or of metadata would miss.
 
-    A value alone, such as "hunter22", does not look like one.
+    A value alone, such as "hunter22", does not look like a secret; its sentence does.
     """
     for record in records:
         if isinstance(record, FactRecord) and sanitizer.privacy.redact(record.text).found:
             yield _without_value(record)
+        elif isinstance(record, TurnRecord | StatementRecord):
+            texts = {
+                name: sanitizer.shown_text(text)
+                for name in DESCRIPTIONS
+                if isinstance(text := record.metadata.get(name), str)
+            }
+            yield replace(record, metadata={**record.metadata, **texts}) if texts else record
         else:
             yield record
 

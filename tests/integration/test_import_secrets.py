@@ -41,3 +41,18 @@ async def test_a_fact_that_tells_a_secret_keeps_only_its_masked_sentence(
     assert "Ana's password is [REDACTED: password]" in await rows(memory)
     assert "hunter22" not in await rows(memory)
     assert 1 == (await bring(memory, tmp_path, document)).statements.here
+
+
+async def test_titles_and_descriptions_are_masked_as_texts_are(
+    memory: MemoryEngine, tmp_path: Path
+) -> None:
+    title = "The password for the wifi is: hunter22"
+    said = {"uuid": "m", "sender": "human", "created_at": AT, "text": "Thank you for the wifi."}
+    chat = [{"uuid": "c", "name": title, "chat_messages": [said]}]
+    assert 1 == (await bring(memory, tmp_path, chat)).turns.written
+    noted = {"uuid": "t", "source": "text", "content": "The wifi is fast.", "created_at": AT}
+    document = {"episodes": [noted | {"source_description": title}]}
+    assert 1 == (await bring(memory, tmp_path, document)).statements.written
+    written = await rows(memory)
+    assert 2 <= written.count("The password for the wifi is: [REDACTED: password]")
+    assert "hunter22" not in written
