@@ -53,7 +53,8 @@ if TYPE_CHECKING:
     from shared_core.privacy.sanitizing import Intake
 
 BATCH = 32
-"""Maximum number of records in one write, and between two reports of progress."""
+"""Maximum number of records in one write, and between two reports of progress; an answer to the
+last of them is one more."""
 BATCH_CHARACTERS = 200_000
 """Maximum number of characters of a batch; a longer record is a batch of its own."""
 READ_AT_ONCE = 200
@@ -471,13 +472,22 @@ def _batches(records: Iterator[Record], options: RecordOptions) -> Iterator[list
         if isinstance(record, SkippedRecord) or not _is_wanted(record, options):
             continue
         full = len(waiting) >= BATCH or size + len(record.text) > BATCH_CHARACTERS
-        if waiting and (full or _place(waiting[0]) != _place(record)):
+        if waiting and (
+            _place(waiting[0]) != _place(record) or (full and not _answers(waiting[-1], record))
+        ):
             yield waiting
             waiting, size = [], 0
         waiting.append(record)
         size += len(record.text)
     if waiting:
         yield waiting
+
+
+def _answers(record: Memories, after: Memories) -> bool:
+    """Tell whether a turn may answer the one before it, and so belongs in the same write."""
+    if not isinstance(record, TurnRecord) or not isinstance(after, TurnRecord):
+        return False
+    return (record.role, after.role) == ("agent", "user")
 
 
 def _is_wanted(record: Memories, options: RecordOptions) -> bool:
