@@ -26,6 +26,38 @@ COLUMNS = {
     "deleted": ("forgotten here", "在此遗忘"), "failed": ("failed", "失败"),
 }  # fmt: skip
 ALWAYS = ("read", "written", "here")
+STEPS = {"Reading": "读取", "Importing": "导入", "Consolidating": "整理"}
+ENTRIES = {
+    "conversations": "会话", "messages": "消息", "episodes": "episode ", "edges": "边",
+    "memories": "记忆", "passages": "归档记忆",
+}  # fmt: skip
+LACKS = {
+    "without text": "没有文字", "without an id": "没有 ID",
+    "without a readable time": "时间无法识别",
+}  # fmt: skip
+REASONS = {
+    **{
+        f"{entry} {lack}": f"{of_entry}{of_lack}"
+        for entry, of_entry in ENTRIES.items()
+        for lack, of_lack in LACKS.items()
+    },
+    "entries of an unknown form": "格式无法识别",
+    "of other users": "属于其他用户",
+    "of no user (give --user)": "没有注明用户（请用 --user 指定）",
+    "tool, system and reasoning messages": "工具、系统和推理消息",
+    "messages of an unknown sender": "发送者未知的消息",
+    "messages on other branches": "其他分支上的消息",
+    "expired memories": "已到期的记忆",
+    "deleted passages": "已删除的归档记忆",
+    "blocks 'persona', which describe the agent": "描述智能体的 persona 块",
+    "events of the agent": "智能体的事件",
+    "summaries of entities": "实体摘要",
+    "episodes of kind 'json', whose facts are edges": "json 类 episode，内容已在边里",
+    "episodes of kind 'fact_triple', whose facts are edges": "fact_triple 类 episode，内容已在边里",
+    "ended edges whose entities are not in the file": "已失效、且文件里没有实体名称的边",
+    "ended facts that tell a secret": "已失效、且含有敏感信息的事实",
+}
+"""Why entries are skipped, in Chinese."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +87,7 @@ def run_record_import(task: RecordImport, *, dry_run: bool, as_json: bool) -> No
 
             def advanced(step: str, done: int, total: int) -> None:
                 if step not in bars:
-                    bars[step] = progress.add_task(step, total=total or None)
+                    bars[step] = progress.add_task(t(step, STEPS[step]), total=total or None)
                 progress.update(bars[step], completed=done)
 
             if dry_run:
@@ -105,7 +137,7 @@ def _print_report(task: RecordImport, report: RecordReport, *, dry_run: bool) ->
     heads = ("", *(t(*COLUMNS[name]) for name in names))
     table = Grid(names=heads, rows=rows, right=frozenset(range(1, len(heads))))
     after = [
-        t(f"Skipped: {number:,} {reason}.", f"跳过 {number:,}：{reason}。")
+        t(f"Skipped: {number:,} {reason}.", f"跳过 {number:,} 条：{REASONS.get(reason, reason)}。")
         for reason, number in report.skipped.most_common()
     ]
     if report.turns.deleted or report.statements.deleted or report.facts.deleted:

@@ -127,6 +127,7 @@ async def import_store(
             embedded_only=bool(tally.embedded) and not task.reembed,
             reembed=task.reembed,
             restore=task.restore,
+            mask=task.app is not None,
         )
 
         def failed(item: SourceItem, reason: str) -> None:

@@ -57,6 +57,7 @@ from shared_core.ports.items import (
 )
 from shared_core.ports.recall import RankingQuery, SearchRequest
 from shared_core.ports.storage import Clock, Storage
+from shared_core.privacy.redaction import KINDS
 from shared_core.recall.query import query_terms, read_best
 
 MAX_TTL_S = 100 * 366 * 86_400.0
@@ -688,6 +689,15 @@ class ImportedItems:
         """Return the item at each address, without a refresh of its time to live."""
         reads = [ReadItem(address=address, refresh=False) for address in addresses]
         return cast("list[Item | None]", await self._run(reads))
+
+    def masked(self, value: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+        """Return a value with the text of a memory masked; without such a field all are texts."""
+        redact = self._handle.sanitizer.privacy.redact_value
+        texts = [name for name in CONTENT_FIELDS if name in value] or list(value)
+        return {
+            name: redact(part, KINDS) if name in texts else redact(part)
+            for name, part in value.items()
+        }
 
     async def marks(self, addresses: Sequence[ItemAddress]) -> Mapping[ItemAddress, ImportMark]:
         """Return what was imported to these addresses before, and deleted there since."""

@@ -226,14 +226,14 @@ class PrivacyPolicy:
         dropped = any(self.modes[name] == "drop" for name in found)
         return Redaction(text="" if dropped else text, found=tuple(found), dropped=dropped)
 
-    def redact_value(self, value: JsonValue) -> JsonValue:
-        """Return an application's JSON value without UNMISTAKABLE secrets; ids stay as they are."""
+    def redact_value(self, value: JsonValue, kinds: Collection[str] = UNMISTAKABLE) -> JsonValue:
+        """Return a JSON value without secrets of these kinds; by default ids stay as they are."""
         if isinstance(value, str):
-            return self.marked(value, UNMISTAKABLE)
+            return self.marked(value, kinds)
         if isinstance(value, Mapping):
-            return {key: self.redact_value(part) for key, part in value.items()}
+            return {key: self.redact_value(part, kinds) for key, part in value.items()}
         if isinstance(value, Sequence):
-            return [self.redact_value(part) for part in value]
+            return [self.redact_value(part, kinds) for part in value]
         return value
 
     def marked(self, text: str, kinds: Collection[str] = KINDS) -> str:

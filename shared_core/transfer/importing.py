@@ -77,8 +77,8 @@ class ImportOptions:
     to_namespace: maps the source's labels to a namespace, or to None for no import. known: the
     embedder of the target, to keep the source's vectors. embedded_only: an item without vectors in
     the source gets none. reembed: also write items whose value is equal. restore: write items again
-    that were deleted since their import. text_of_field: the text that PostgresStore embedded under
-    a name, or None.
+    that were deleted since their import. mask: mask their texts, as those of memories.
+    text_of_field: the text that PostgresStore embedded under a name, or None.
     """
 
     to_namespace: Callable[[Sequence[str]], Namespace | None]
@@ -88,6 +88,7 @@ class ImportOptions:
     embedded_only: bool = False
     reembed: bool = False
     restore: bool = False
+    mask: bool = False
 
 
 Failed: TypeAlias = Callable[[SourceItem, str], None]
@@ -235,7 +236,11 @@ class _ItemImport:
             return None
         address: ItemAddress = (namespace, item.key)
         value = _value(item.value_json)
-        texts, words = self._texts(item, value)
+        try:
+            value = self._target.masked(value) if self._options.mask else value
+            texts, words = self._texts(item, value)
+        except RecursionError as error:
+            raise InvalidInput("its value is nested too deeply") from error
         left_s = full_s = None
         if item.expires_at is not None:
             left_s = (item.expires_at - now).total_seconds()
@@ -257,10 +262,7 @@ class _ItemImport:
         known = self._options.known
         if not item.vectors:
             return ({} if self._options.embedded_only else None), None
-        try:
-            own = texts_of_fields(value, item.vectors, self._options.text_of_field)
-        except RecursionError as error:
-            raise InvalidInput("its value is nested too deeply") from error
+        own = texts_of_fields(value, item.vectors, self._options.text_of_field)
         if known:
             kept = {
                 field: known.text_for(vector)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -53,12 +53,15 @@ if TYPE_CHECKING:
     from shared_core.privacy.sanitizing import Intake
 
 BATCH = 32
-"""Maximum number of records in one write, and between two reports of progress."""
+"""Maximum number of records in one write, and between two reports of progress; an answer to the
+last of them is one more."""
 BATCH_CHARACTERS = 200_000
 """Maximum number of characters of a batch; a longer record is a batch of its own."""
 READ_AT_ONCE = 200
 """Number of entries that are read between two reports of progress."""
 SHOWN_USERS = 5
+DESCRIPTIONS = ("title", "described_as")
+"""Metadata in words, which is masked as a text is."""
 PATTERN = "imported"
 """Pattern of an imported fact: no rule read it from a turn."""
 
@@ -171,7 +174,7 @@ class RecordImports:
             NotFound: the source has no record of options.source_user.
         """
         check_label(options.app, "app")
-        return await asyncio.to_thread(_checked, source, options, progress)
+        return await asyncio.to_thread(_checked, source, options, progress, self._handle.sanitizer)
 
     async def run(
         self,
@@ -196,12 +199,14 @@ class RecordImports:
                           options, report, progress, failed).all(source)  # fmt: skip
 
 
-def _checked(source: RecordSource, options: RecordOptions, progress: Progress) -> RecordReport:
+def _checked(
+    source: RecordSource, options: RecordOptions, progress: Progress, sanitizer: Intake
+) -> RecordReport:
     report = RecordReport(product=source.product)
     owners: set[str | None] = set()
     threads: set[tuple[str | None, str]] = set()
     others: set[str | None] = set()
-    for number, record in enumerate(source.records(), 1):
+    for number, record in enumerate(_masked(source.records(), sanitizer), 1):
         if number % READ_AT_ONCE == 0:
             progress("Reading", number, 0)
         if isinstance(record, SkippedRecord):
@@ -286,7 +291,8 @@ class _RecordRun:
         """Write all records, then consolidate the threads, and return the report."""
         done, total = 0, self._report.read
         self._progress("Importing", 0, total)
-        batches = _batches(source.records(), self._options)
+        records = _masked(source.records(), self._handle.sanitizer)
+        batches = _batches(records, self._options)
         while (batch := await asyncio.to_thread(next, batches, None)) is not None:
             await self._write(batch)
             done += len(batch)
@@ -429,6 +435,35 @@ class _RecordRun:
         return True
 
 
+def _masked(records: Iterator[Record], sanitizer: Intake) -> Iterator[Record]:
+    """Yield the records without the secrets that the mask of a text or of metadata would miss.
+
+    A value alone, such as "hunter22", does not look like a secret; its sentence does.
+    """
+    for record in records:
+        if isinstance(record, FactRecord) and sanitizer.privacy.redact(record.text).found:
+            yield _without_value(record)
+        elif isinstance(record, TurnRecord | StatementRecord):
+            texts = {
+                name: sanitizer.shown_text(text)
+                for name in DESCRIPTIONS
+                if isinstance(text := record.metadata.get(name), str)
+            }
+            yield replace(record, metadata={**record.metadata, **texts}) if texts else record
+        else:
+            yield record
+
+
+def _without_value(record: FactRecord) -> Record:
+    """Return the sentence of a fact as a statement, without its value and edge."""
+    if record.valid_until is not None:
+        return SkippedRecord("ended facts that tell a secret")
+    return StatementRecord(
+        user=record.user, key=record.key, text=record.text, created_at=record.valid_from,
+        at=record.valid_from, metadata={"imported_from": record.key.partition("/")[0]},
+    )  # fmt: skip
+
+
 def _batches(records: Iterator[Record], options: RecordOptions) -> Iterator[list[Memories]]:
     """Yield the records to import in batches of one kind, user and thread."""
     waiting: list[Memories] = []
@@ -437,13 +472,22 @@ def _batches(records: Iterator[Record], options: RecordOptions) -> Iterator[list
         if isinstance(record, SkippedRecord) or not _is_wanted(record, options):
             continue
         full = len(waiting) >= BATCH or size + len(record.text) > BATCH_CHARACTERS
-        if waiting and (full or _place(waiting[0]) != _place(record)):
+        if waiting and (
+            _place(waiting[0]) != _place(record) or (full and not _answers(waiting[-1], record))
+        ):
             yield waiting
             waiting, size = [], 0
         waiting.append(record)
         size += len(record.text)
     if waiting:
         yield waiting
+
+
+def _answers(record: Memories, after: Memories) -> bool:
+    """Tell whether a turn may answer the one before it, and so belongs in the same write."""
+    if not isinstance(record, TurnRecord) or not isinstance(after, TurnRecord):
+        return False
+    return (record.role, after.role) == ("agent", "user")
 
 
 def _is_wanted(record: Memories, options: RecordOptions) -> bool:

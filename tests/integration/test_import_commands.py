@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zipfile
 from pathlib import Path
 
@@ -27,6 +28,15 @@ def test_a_dry_run_needs_no_memory() -> None:
     assert "chatgpt.json (chatgpt), for 'ana' of 'app', in 2 threads" in ran.stdout
     assert "Skipped: 3 tool, system and reasoning messages." in ran.stdout
     assert "Nothing was written." in ran.stdout
+
+
+@pytest.mark.parametrize("file", ["chatgpt.json", "claude.json", "letta.af", "zep.json"])
+def test_what_is_skipped_is_told_in_chinese(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HIPPOCAMPUS_LANG", "zh")
+    told = run(EXPORTS / file, *TO_ANA, "--dry-run").stdout
+    skipped = [line for line in told.splitlines() if line.startswith("跳过 ")]
+    assert skipped
+    assert not [line for line in skipped if re.search(r"[A-Za-z]+ [a-z]+", line)]
 
 
 def test_the_counts_are_shown_as_a_table_and_as_json(dsn: str, tmp_path: Path) -> None:

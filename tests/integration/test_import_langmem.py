@@ -75,6 +75,26 @@ async def test_any_label_can_be_the_user(source: str, memory: MemoryEngine, dsn:
     assert "Eva is a judge." == found.memory.text
 
 
+async def test_the_texts_of_items_are_masked_and_their_other_values_stay(
+    source: str, memory: MemoryEngine, dsn: str
+) -> None:
+    told = "The wifi password is: hunter22"
+    value = {
+        "kind": "Memory",
+        "content": {"content": told, "notes": [told]},
+        "card": "4111111111111111",
+    }
+    with PostgresStore.from_conn_string(source) as store:
+        store.put(("memories", "eva"), "1", value)
+        store.put(("memories", "eva"), "2", {"note": told})
+    task = StoreImport(dsn=source, uri=dsn, app="app")
+    assert 5 == (await import_store(task)).copied
+    written = "".join([line async for line in memory.export(Scope("app", "eva"))])
+    assert "hunter22" not in written
+    assert "[REDACTED: password]" in written and "4111111111111111" in written
+    assert 5 == (await import_store(task)).here
+
+
 @pytest.mark.parametrize("namespace", ["memories", "{user}.{user}", "a..{user}", ""])
 def test_a_namespace_must_name_one_label_of_the_user(namespace: str) -> None:
     with pytest.raises(InvalidInput, match="namespace must name one label {user}"):

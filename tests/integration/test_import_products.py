@@ -11,7 +11,7 @@ import pytest
 from adk_memory import OpenMemoryService
 from shared_core import AsOf, MemoryEngine, NewMemory, Scope
 from shared_core.errors import InvalidInput, ModelUnavailable, NotFound
-from shared_core.transfer.record_import import RecordCounts, RecordOptions, RecordReport
+from shared_core.transfer.record_import import BATCH, RecordCounts, RecordOptions, RecordReport
 from shared_core.transfer.sources import open_source
 
 EXPORTS = Path(__file__).parents[1] / "exports"
@@ -262,6 +262,21 @@ async def test_an_old_wish_to_forget_does_not_forget_what_is_known_here(
     assert "Theo is a friend of Ana." in await texts(memory, ANA, "Who is Theo?")
 
 
+async def test_an_answer_at_the_border_of_two_batches_is_a_memory(
+    memory: MemoryEngine, tmp_path: Path
+) -> None:
+    said = [("human", f"I saw film number {number}.") for number in range(BATCH - 1)]
+    said += [("assistant", "Do you eat meat?"), ("human", "No.")]
+    messages = [
+        {"uuid": str(n), "sender": who, "text": text, "created_at": f"2024-01-01T00:00:{n:02}Z"}
+        for n, (who, text) in enumerate(said)
+    ]
+    file = tmp_path / "c.json"
+    file.write_text(json.dumps([{"uuid": "k", "chat_messages": messages}]), "utf-8")
+    await bring(memory, file)
+    assert "No." in [one.text for one in await memory.list_memories(ANA, limit=200)]
+
+
 async def test_huge_texts_and_repeated_ids_come_over_once(
     memory: MemoryEngine, tmp_path: Path
 ) -> None:
@@ -287,7 +302,7 @@ async def test_secrets_are_masked_in_every_kind_of_record(
     file = tmp_path / "graph.json"
     file.write_text(json.dumps(document), "utf-8")
     report = await bring(memory, file)
-    assert (4, 1, 4) == (report.turns.written, report.statements.written, report.facts.written)
+    assert (4, 2, 3) == (report.turns.written, report.statements.written, report.facts.written)
     assert secret not in "".join([line async for line in memory.export(app="app")])
 
 
