@@ -350,7 +350,7 @@ class _RecordRun:
     async def _write_statements(self, scope: Scope, records: Sequence[StatementRecord]) -> None:
         outcome, namespace = self._report.statements, memories_namespace(scope)
         distinct = {one.key: one for one in records}
-        outcome.here += len(records) - len(distinct)
+        here, deleted = len(records) - len(distinct), 0
         addresses: list[ItemAddress] = [(namespace, key) for key in distinct]
         marks = await self._items.marks(addresses)
         found = await self._items.read(addresses)
@@ -359,17 +359,20 @@ class _RecordRun:
         for address, record, known in zip(addresses, distinct.values(), found, strict=True):
             at = record.at or now
             if known is not None and (record.at is None or known.updated_at >= record.at):
-                outcome.here += 1
+                here += 1
             elif known is None and self._is_forgotten(
                 marks.get(address), record.at, record.expires_at
             ):
-                outcome.deleted += 1
+                deleted += 1
             else:
                 new.append((_memory(record, at), _stamp(address, record, at)))
         if new:
             memories, stamps = [one for one, _ in new], [stamp for _, stamp in new]
             await remember_imported(self._handle, scope, memories, stamps)
-            outcome.written += len(new)
+        # Counted after the write: a refused batch is written again, one by one.
+        outcome.here += here
+        outcome.deleted += deleted
+        outcome.written += len(new)
 
     def _is_forgotten(
         self, mark: ImportMark | None, at: datetime | None, expires_at: datetime | None

@@ -19,6 +19,7 @@ from shared_core.transfer.sources import (
     TurnRecord,
     open_source,
 )
+from shared_core.transfer.sources.json_file import JsonFile
 from shared_core.transfer.sources.records import UNREADABLE, moment
 
 EXPORTS = Path(__file__).parents[1] / "exports"
@@ -453,3 +454,16 @@ def test_several_accounts_of_claude_stay_apart(tmp_path: Path) -> None:
     ana, ben = {"uuid": "a"}, {"uuid": "b"}
     assert ["a", "b", "a"] == [one.user for one in turns(archive(ana, ben, ana))]
     assert [None, None, None] == [one.user for one in turns(archive(ana, ana, 7))]
+
+
+def test_a_number_of_thousands_of_digits_is_refused_and_in_a_text_it_is_none(
+    tmp_path: Path,
+) -> None:
+    digits = "1" * 5_000
+    file = tmp_path / "numbers.json"
+    file.write_text(f'[{{"a": "{digits}"}}]', "utf-8")
+    assert [{"a": digits}] == list(JsonFile(file).items("item"))
+    file.write_text(f'[{{"a": {digits}}}]', "utf-8")
+    with pytest.raises(InvalidInput, match="no complete JSON") as known:
+        list(JsonFile(file).items("item"))
+    assert len(str(known.value)) < 300

@@ -21,6 +21,10 @@ BOM = b"\xef\xbb\xbf"
 CONVERSATIONS = re.compile(r"(?:^|/)conversations(?:-\d+)?\.json$")
 """Matches the members of an archive that hold conversations. Large exports have several."""
 DAMAGED = (zipfile.BadZipFile, zlib.error)
+LONG_NUMBER = re.compile(rb"\d{4000}")
+"""Matches digits that may be a number of more than 4,300, which Python refuses to read."""
+CHUNK = 1 << 20
+"""Bytes that are searched for long numbers at a time."""
 SHOWN = 6
 """Maximum number of names of files or fields in a message."""
 
@@ -43,7 +47,7 @@ class JsonFile:
         Raises InvalidInput if the document is cut off or is no JSON.
         """
         with self._readable() as file:
-            yield from ijson.items(file, prefix)
+            yield from self._parser().items(file, prefix)
 
     def outline(self) -> tuple[str, list[str]]:
         """Return "array" and the fields of its first object, or "object" and its fields.
@@ -51,7 +55,7 @@ class JsonFile:
         For an array of anything else the fields are empty.
         """
         with self._readable() as file:
-            events = ijson.basic_parse(file)
+            events = self._parser().basic_parse(file)
             kind, _ = next(events, ("", None))
             if kind not in ("start_array", "start_map"):
                 raise InvalidInput(
@@ -61,6 +65,19 @@ class JsonFile:
             if kind == "start_array":
                 return "array", _first(events)
             return "object", _fields(events)
+
+    def _parser(self) -> Any:
+        """Return ijson, or its slower parser in Python for a document that may end the process.
+
+        ijson's parser in C reads a number that Python refuses through a null pointer.
+        """
+        before = b""
+        with self._opened() as file:
+            while chunk := file.read(CHUNK):
+                if LONG_NUMBER.search(before + chunk):
+                    return ijson.get_backend("python")
+                before = chunk[-4000:]
+        return ijson
 
     @contextmanager
     def _readable(self) -> Iterator[IO[bytes]]:
@@ -172,4 +189,4 @@ def _reason(error: Exception) -> str:
     """Return the first line of a parser's message, without the excerpt below it."""
     told = error.args[0] if error.args else error
     text = told.decode(errors="replace") if isinstance(told, bytes) else str(told)
-    return text.strip().splitlines()[0].strip().rstrip(".") if text.strip() else "it is empty"
+    return text.strip().splitlines()[0].strip().rstrip(".")[:100] if text.strip() else "it is empty"
