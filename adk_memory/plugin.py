@@ -30,7 +30,7 @@ from adk_memory.recall_block import (
     shown_ids,
     shown_texts,
 )
-from shared_core import InvalidInput, Memory, Scope
+from shared_core import InvalidInput, Memory, MemoryCoreError, Scope
 from shared_core.core import hint_at_inspector
 from shared_core.nlp import TokenCounter, count_tokens
 
@@ -302,6 +302,9 @@ class MemoryPlugin(BasePlugin):
         """Log and count a failure, because ADK would end the user's turn with it."""
         try:
             yield
+        except MemoryCoreError as error:  # says what to do; its traceback adds nothing
+            self.failures += 1
+            _log.warning("plugin %s: %s failed: %s", self.name, doing, error)
         except Exception:  # noqa: BLE001
             self.failures += 1
             _log.warning("plugin %s: %s failed", self.name, doing, exc_info=True)
