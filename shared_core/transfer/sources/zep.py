@@ -33,7 +33,7 @@ from shared_core.transfer.sources.records import (
 )
 
 LISTS = frozenset({"episodes", "nodes", "edges", "threads", "messages"})
-SPEAKER = re.compile(r"([^\s:(][^:\n]{0,60}?)?(?:\s*\((\w+)\))?: +")
+SPEAKER = re.compile(r"([^\s:(][^:\n]{0,60}?)?(?: {0,4}\((\w{1,40})\))?: {1,4}")
 """Matches who may speak in an episode: "Ana: ...", or "Ana (user): ..."."""
 AGENTS = frozenset({"assistant", "ai", "agent", "bot", "model"})
 SPEAKERS = AGENTS | {"user", "human"}
