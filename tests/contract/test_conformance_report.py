@@ -143,7 +143,9 @@ class Page(HTMLParser):
 
 def write_factories(folder: Path) -> None:
     """Write a module of factories, and the one that the documentation shows."""
-    shown = re.search(r"<!-- file: stores.py -->\n```python\n(.*?)```", PAGE.read_text("utf-8"), re.S)
+    shown = re.search(
+        r"<!-- file: stores.py -->\n```python\n(.*?)```", PAGE.read_text("utf-8"), re.S
+    )
     assert shown
     (folder / "stores.py").write_text(shown[1], "utf-8")
     (folder / "factories.py").write_text(FACTORIES, "utf-8")

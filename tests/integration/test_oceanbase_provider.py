@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-import re
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -298,29 +294,3 @@ async def test_a_session_that_ended_is_consolidated_by_the_worker(seekdb: Seekdb
         await memory.end_session("s")
         await memory.end_session("never begun")
     next(lent, None)
-
-
-@pytest.mark.timeout(300)
-def test_the_page_runs_as_it_is_printed(seekdb_dsn: str) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "oceanbase.md").read_text("utf-8")
-    three, loop = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
-    one_each = "\n".join(line for line in three.splitlines() if "oceanbase://" not in line)
-    program = "\n".join(
-        [
-            "import asyncio",
-            "from adk_memory import OpenMemoryService",
-            "from langgraph_store import OceanBaseHippocampusStore",
-            one_each,
-            "store.close()",
-            "async def main():",
-            "    await service.search_memory(app_name='a', user_id='u', query='q')",
-            "    await service.close()",
-            *(f"    {line}" for line in loop.splitlines()),
-            "asyncio.run(main())",
-        ]
-    ).replace("seekdb:///data/memory", seekdb_dsn)
-    ran = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=200
-    )
-    assert (0, "") == (ran.returncode, ran.stderr)
-    assert "Be kind." in ran.stdout and "User's name is Alice." in ran.stdout
