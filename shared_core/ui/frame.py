@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 
 import nicegui
 from nicegui import ui
+from nicegui.events import GenericEventArguments
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -89,7 +90,7 @@ def _frame(view: PageView, page: Page, pages: list[Page]) -> Iterator[None]:
     ui.page_title(f"{page.title(view)} · pg-hippocampus")
     ui.add_css(STYLE)
     ui.context.client.page.language = None
-    ui.dark_mode({"1": True, "0": False}.get(view.request.cookies.get(DARK_COOKIE, "")))
+    dark = ui.dark_mode({"1": True, "0": False}.get(view.request.cookies.get(DARK_COOKIE, "")))
     ui.run_javascript(f"document.documentElement.lang = '{view.language}'")
     # Without a value the library would ask each browser for it, and fail where one is slow.
     drawer = ui.left_drawer(value=False, bordered=True).classes("nav")
@@ -101,7 +102,7 @@ def _frame(view: PageView, page: Page, pages: list[Page]) -> Iterator[None]:
         _user_button(view)
         ui.space()
         _language_button(view)
-        _dark_button(view)
+        _dark_button(view, dark)
         if view.caller.token_id is not None:
             ui.html(
                 f'<form method="post" action="{LOGOUT}"><button class="plain" type="submit">'
@@ -137,16 +138,15 @@ def _language_button(view: PageView) -> None:
     button.props(f"flat dense no-caps lang={other}")
 
 
-def _dark_button(view: PageView) -> None:
-    # The browser does it alone: what it shows without a choice of the visitor is known there only.
+def _dark_button(view: PageView, dark: ui.dark_mode) -> None:
+    def choose(event: GenericEventArguments) -> None:
+        # The page shows the value of this element again at each of its updates.
+        dark.value = bool(event.args)
+        set_cookie(DARK_COOKIE, "1" if dark.value else "0")
+
     button = ui.button(icon="contrast").props("flat round dense")
-    button.on(
-        "click",
-        js_handler=f"""() => {{
-        Quasar.Dark.set(!Quasar.Dark.isActive);
-        document.cookie = '{DARK_COOKIE}=' + (Quasar.Dark.isActive ? 1 : 0) + '{COOKIE_END}';
-    }}""",
-    )
+    # What is shown without a choice of the visitor is known in the browser only.
+    button.on("click", choose, js_handler="() => emit(!Quasar.Dark.isActive)")
     name(button, view.t("Light or dark", "浅色或深色"))
 
 

@@ -120,6 +120,10 @@ def test_language_and_dark_mode_are_switched_in_place_and_kept(address: str) -> 
         expect(page.locator("main h1")).to_have_text("事实")
         page.get_by_role("button", name="浅色或深色").click()
         expect(page.locator("body.body--dark")).to_have_count(1)
+        page.get_by_role("button", name="用户：").click()  # the server sends the page new parts
+        expect(page.get_by_text("看谁的记忆？")).to_be_visible()
+        expect(page.locator("body.body--dark")).to_have_count(1)
+        page.keyboard.press("Escape")
         settled(page, of_user(address, "memories", ANA))
         expect(page.locator("main h1")).to_have_text("记忆")
         expect(page.locator("body.body--dark")).to_have_count(1)

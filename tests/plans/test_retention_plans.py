@@ -156,6 +156,7 @@ STAGES: Sequence[tuple[int, Written]] = [
 def test_a_run_writes_what_it_forgets_and_reads_little_more(
     filled: psycopg.Connection[Any], stage: int, written: Written, in_sql: bool
 ) -> None:
+    filled.execute("VACUUM")  # an index returns what a run that was rolled back has left in it
     with filled.transaction(force_rollback=True):
         filled.execute(
             "UPDATE memory_access SET stage = %s, staged_at = '2025-06-01'"
