@@ -12,6 +12,7 @@ from rich.text import Text
 from shared_core.cli import app as cli
 from shared_core.cli.app import both
 from shared_core.cli.layout import Grid
+from shared_core.cli.unknown_user import read_of
 from shared_core.core.domain import JsonValue, Scope
 from shared_core.core.ids import chosen_id, short_id, whole_id
 from shared_core.core.locale import t
@@ -70,11 +71,12 @@ def facts(
 ) -> None:
     """List the facts about a user by slot, each with its start date."""
     then = cli.as_of_options(as_of, known)
-    found = cli.with_memory(
+    scope = Scope(app_name, user)
+    found, hint = read_of(
         cli.open_memory(uri, schema=schema, worker=False),
-        lambda memory: memory.facts(
-            Scope(app_name, user), slot, history=history, as_of=then, why=why
-        ),
+        scope,
+        lambda memory: memory.facts(scope, slot, history=history, as_of=then, why=why),
+        lambda facts: not facts,
     )
     if as_json:
         cli.print_json(facts_json(found), indent=2)
@@ -83,12 +85,17 @@ def facts(
     elif found:
         cli.print_all([facts_table(found)])
     else:
+        from_conversations = t(
+            " They are drawn from conversations; hippocampus state stores one.",
+            "事实取自对话；也可以用 hippocampus state 写入。",
+        )
         in_slot = t(f" in the slot {slot!r}", f"（槽位 {slot!r}）") if slot else ""
         cli.say(
             t(
                 f"No facts are stored for {user} in {app_name}{in_slot}.",
                 f"应用 {app_name} 的用户 {user} 没有事实{in_slot}。",
             )
+            + (hint or from_conversations)
         )
 
 

@@ -10,6 +10,7 @@ import typer
 from shared_core.cli import app as cli
 from shared_core.cli.app import both
 from shared_core.cli.layout import Grid
+from shared_core.cli.unknown_user import read_of
 from shared_core.core.domain import JsonValue, Scope
 from shared_core.core.ids import short_id
 from shared_core.core.locale import t
@@ -75,8 +76,9 @@ def graph(
     """
     as_of = cli.as_of_options(valid, known, "--valid")
 
+    scope = Scope(app_name, user)
+
     async def read(memory: MemoryEngine) -> tuple[Sequence[Edge], bool]:
-        scope = Scope(app_name, user)
         if history:
             return await memory.graph.history(scope, entity, limit=limit, as_of=as_of), False
         around = await memory.graph.neighbourhood(
@@ -84,7 +86,9 @@ def graph(
         )
         return around.edges, around.more
 
-    found, more = cli.with_memory(cli.open_memory(uri, schema=schema, worker=False), read)
+    (found, more), hint = read_of(
+        cli.open_memory(uri, schema=schema, worker=False), scope, read, lambda page: not page[0]
+    )
     if as_json:
         cli.print_json(edges_json(found), indent=2)
     elif found:
@@ -97,7 +101,7 @@ def graph(
                 )
             )
     else:
-        cli.say(t(f"Nothing is known of {entity!r}.", f"没有关于 {entity!r} 的内容。"))
+        cli.say(t(f"Nothing is known of {entity!r}.", f"没有关于 {entity!r} 的内容。") + hint)
 
 
 def edges_json(edges: Sequence[Edge]) -> list[JsonValue]:

@@ -13,6 +13,7 @@ from rich.text import Text
 from shared_core.cli import app as cli
 from shared_core.cli.app import both
 from shared_core.cli.layout import Grid, Piece
+from shared_core.cli.unknown_user import read_of
 from shared_core.core.domain import SCORE_PARTS, Hit, MemoryKind, Scope
 from shared_core.core.locale import t
 from shared_core.core.validation import zone_of
@@ -98,12 +99,15 @@ def recall(
     if not query.strip():
         raise InvalidInput("the query must not be empty or blank: ask a question or give words")
     then = cli.as_of_options(as_of, known)
-    found = cli.with_memory(
+    scope = Scope(app_name, user)
+    found, hint = read_of(
         # Looking at a memory is no use of it, so retention must not count the access.
         cli.open_memory(uri, schema=schema, embedder=embedder, track_access=False),
+        scope,
         lambda memory: memory.recall(
-            Scope(app_name, user), query, limit=limit, ranking=cast("Ranking", ranking), as_of=then
+            scope, query, limit=limit, ranking=cast("Ranking", ranking), as_of=then
         ),
+        lambda hits: not hits,
     )
     if as_json:
         for hit in found:
@@ -114,6 +118,7 @@ def recall(
                 f"No memories of {user} in {app_name} match the query.",
                 f"应用 {app_name} 的用户 {user} 没有相关的记忆。",
             )
+            + hint
         )
     else:
         cli.print_all(_explained_hits(found) if explain else _hit_lines(found))
@@ -199,19 +204,22 @@ def timeline(
     as_json: cli.AsJson = False,
 ) -> None:
     """List the memories of a user from a period of time."""
-    found = cli.with_memory(
+    scope = Scope(app_name, user)
+    found, hint = read_of(
         cli.open_memory(uri, schema=schema, embedder=embedder, track_access=False),
+        scope,
         lambda memory: memory.slice(
-            Scope(app_name, user), when, begin=begin, end=end, query=query,
+            scope, when, begin=begin, end=end, query=query,
             kinds=cast(list[MemoryKind], kind) or None, order=cast("SliceOrder", order),
             limit=limit, offset=offset, bucket=cast("BucketUnit | None", by),
             zone=zone, asked_at=datetime.now().astimezone(),
         ),
+        lambda page: not page.memories,
     )  # fmt: skip
     if as_json:
         cli.print_json(found.to_dict())
     else:
-        cli.print_all(_timeline_lines(found, zone_of(zone)))
+        cli.print_all(_timeline_lines(found, zone_of(zone), hint))
 
 
 @cli.app.command()
@@ -363,7 +371,7 @@ def _joined(source: Sequence[str | None]) -> str:
     return " · ".join(part for part in source if part)
 
 
-def _timeline_lines(found: TimeSlice, zone: tzinfo | None) -> Iterator[Piece]:
+def _timeline_lines(found: TimeSlice, zone: tzinfo | None, hint: str) -> Iterator[Piece]:
     """Yield the period, a bar for each counted part of it, and each memory.
 
     zone: time zone of what is printed; None for this machine's.
@@ -385,7 +393,7 @@ def _timeline_lines(found: TimeSlice, zone: tzinfo | None) -> Iterator[Piece]:
             f"\n  {shown_text(memory)}", style="not dim"
         )
     if not found.memories:
-        yield t("No memories are stored from that period.", "这段时间没有记忆。")
+        yield t("No memories are stored from that period.", "这段时间没有记忆。") + hint
 
 
 def _bars(found: TimeSlice, zone: tzinfo | None) -> Grid:

@@ -70,10 +70,11 @@ def unknown_command(name: str, known: Iterable[str]) -> str:
     near = get_close_matches(name.lower(), known, n=2)
     if not near and MEANT.get(name.lower(), "").partition(" ")[0] in known:
         near = [MEANT[name.lower()]]
-    return t(f"No such command {name!r}.", f"没有命令 {name!r}。") + _meant(near)
+    return t(f"No such command {name!r}.", f"没有命令 {name!r}。") + did_you_mean(near)
 
 
-def _meant(near: Iterable[str]) -> str:
+def did_you_mean(near: Iterable[str]) -> str:
+    """Return the question whether one of these names is meant; "" without names."""
     names = [repr(name) for name in near]
     if not names:
         return ""
@@ -103,7 +104,7 @@ def _message(error: Any) -> str:
         near = get_close_matches(error.option_name, known, n=2)
         return t(
             f"No such option: {error.option_name}.", f"没有选项 {error.option_name}。"
-        ) + _meant(near)
+        ) + did_you_mean(near)
     parameter = getattr(error, "param", None)
     if parameter is None:
         return _translated(error.format_message())

@@ -111,7 +111,29 @@ def test_recall_explains_itself(dsn: str) -> None:
 def test_another_user_recalls_nothing(dsn: str) -> None:
     succeed("remember", *WHO, "Alice plays the cello.", "--uri", dsn)
     shown = succeed("recall", WHO[0], "bob", "cello", "--uri", dsn)
-    assert "No memories of bob in support.bot match the query.\n" == shown
+    assert shown.startswith("No memories of bob in support.bot match the query.")
+
+
+@pytest.mark.both_engines
+def test_what_finds_nothing_of_an_unknown_user_names_those_that_are_known(dsn: str) -> None:
+    app, user = WHO
+    question = ("recall", app, user, "cello", "--uri", dsn)
+    assert succeed(*question).endswith("match the query.\n")  # nobody is known yet
+    succeed("remember", app, user, "Alice plays the cello.", "--uri", dsn)
+    shown = [
+        succeed(command, *who, *more, "--uri", dsn)
+        for who in ((app, user.upper()), (app, "zoe"), (app[:-1], user), ("zoo", user))
+        for command, *more in (["recall", "cello"], ["facts"], ["timeline"], ["graph", "cello"])
+    ]
+    hints = (
+        f"The user {user.upper()!r} has no memories. Did you mean {user!r}?\n",
+        f"The user 'zoe' has no memories. Others have: {user}.\n",
+        f"No user of {app[:-1]!r} has memories. Did you mean {app!r}?\n",
+        f"No user of 'zoo' has memories. Others have: {app}.\n",
+    )
+    for n, text in enumerate(shown):
+        assert text.endswith(hints[n // 4]), text
+    assert "They are drawn from conversations" in succeed("facts", *WHO, "--uri", dsn)
 
 
 def test_the_environment_says_where_the_memory_is(
