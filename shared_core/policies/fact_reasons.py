@@ -219,7 +219,7 @@ class _Reasons:
         return FactReasons(
             stated=stated,
             doubted=self._doubted(fact) if fact.is_doubtful else None,
-            ended=self._ended(fact) if fact.superseded_at is not None else None,
+            ended=self._ended(fact, stated) if fact.superseded_at is not None else None,
         )
 
     def _doubted(self, fact: Fact) -> FactReason:
@@ -228,7 +228,7 @@ class _Reasons:
                 return self._by(one)
         return FactReason()
 
-    def _ended(self, fact: Fact) -> FactReason:
+    def _ended(self, fact: Fact, stated: FactReason) -> FactReason:
         ending = self.endings.get(fact.memory_id)
         if ending is not None and ending.kind in ("retraction", FORGET_REQUEST):
             return FactReason(extractor=ending.extractor, run_id=ending.run_id)
@@ -247,9 +247,10 @@ class _Reasons:
         for one in ends:  # the fact never held, or began only when it was said to have ended
             if fact.valid_until == fact.valid_from and one.said_at >= fact.valid_from:
                 return self._by(one)
-        return FactReason(
-            extractor=ending.extractor if ending else "", run_id=ending.run_id if ending else None
-        )
+        if ending is not None:
+            return FactReason(extractor=ending.extractor, run_id=ending.run_id)
+        # "until Friday": the end was told together with the fact
+        return stated if fact.superseded_at == fact.recorded_at else FactReason()
 
     def _against(self, fact: Fact) -> Iterator[_Retracted]:
         """Yield the retractions and doubts of a fact."""

@@ -294,6 +294,16 @@ async def test_why_explains_ends_of_the_same_run_and_chinese_ones(
     assert ["我可能要离开北京。"] == [turn.text for turn in beijing.why.doubted.turns]
 
 
+async def test_why_names_the_turn_that_told_a_fact_and_its_end(
+    memory: MemoryEngine, clock: Clock
+) -> None:
+    await say(memory, clock, 1, "I'm moving to Lisbon on 1 December 2026.")
+    [plan] = await memory.facts(ANN, history=True, why=True)
+    assert plan.valid_until and plan.why and plan.why.ended
+    assert plan.why.stated == plan.why.ended
+    assert ["e1"] == [turn.event_id for turn in plan.why.ended.turns]
+
+
 async def test_why_shows_no_turn_that_was_set_aside_or_forgotten(
     memory: MemoryEngine, clock: Clock
 ) -> None:
