@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from asyncio import timeout
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from operator import attrgetter
-from typing import Any
+from typing import Any, Final
 
 from fastapi import Depends, FastAPI
 from fastapi.security import HTTPBearer
@@ -88,10 +89,18 @@ def _name_problems(app: FastAPI) -> None:
 
 
 CLOSE = {"Connection": "close"}
+DROPPED: Final = 32_000_000
+"""Bytes of a body that are read at most, to be dropped, before it is answered."""
+SILENT_S: Final = 1.0
+"""Seconds without a part of it after which it is answered."""
 
 
 class BodyBounds:
-    """Refuses bodies that are too large (413) or not JSON (415) before they are read."""
+    """Refuses bodies that are too large (413) or not JSON (415).
+
+    What is left of a body when the answer begins is read and dropped: a client that is still
+    sending would find its connection reset, and never see the answer (RFC 9112, section 9.6).
+    """
 
     def __init__(self, app: ASGIApp, max_body: int) -> None:
         self.app = app
@@ -103,34 +112,57 @@ class BodyBounds:
             return
         headers = Headers(scope=scope)
         length = headers.get("content-length", "")
+        body = _Body(receive, send, self._max_body, self._too_large())
         if length.isdecimal() and int(length) > self._max_body:
             refused = problem(413, "too-large", self._too_large(), headers=CLOSE)
-            await refused(scope, receive, send)
+            is_huge = int(length) > DROPPED
+            await refused(scope, body.receive, send if is_huge else body.send)
             return
         has_body = "transfer-encoding" in headers or length not in ("", "0")
         if has_body and not _is_json(headers.get("content-type", "")):
             refused = problem(
                 415, "unsupported-media-type", "Send JSON, with Content-Type: application/json."
             )
-            await refused(scope, receive, send)
+            await refused(scope, body.receive, body.send)
             return
-        await self.app(scope, self._counted(receive), send)
-
-    def _counted(self, receive: Receive) -> Receive:
-        seen = 0
-
-        async def counted() -> Message:
-            nonlocal seen
-            message = await receive()
-            seen += len(message.get("body", b""))
-            if seen > self._max_body:
-                raise ProblemError(413, "too-large", self._too_large(), CLOSE)
-            return message
-
-        return counted
+        await self.app(scope, body.receive, body.send)
 
     def _too_large(self) -> str:
         return f"A body may have at most {self._max_body:,} bytes."
+
+
+class _Body:
+    """The body of one request: what was received of it, and whether all was."""
+
+    def __init__(self, receive: Receive, send: Send, max_body: int, too_large: str) -> None:
+        self._receive = receive
+        self._send = send
+        self._max_body = max_body
+        self._too_large = too_large
+        self._seen = 0
+        self._ended = False
+
+    async def receive(self) -> Message:
+        """Return the next part. Raises ProblemError once the parts are too large together."""
+        message = await self._next()
+        if self._seen > self._max_body:
+            raise ProblemError(413, "too-large", self._too_large, CLOSE)
+        return message
+
+    async def send(self, message: Message) -> None:
+        """Send a part of the answer; before the first, drop what is left of the body."""
+        if message["type"] == "http.response.start" and not self._ended:
+            with suppress(TimeoutError):
+                while not self._ended and self._seen <= DROPPED:
+                    async with timeout(SILENT_S):
+                        await self._next()
+        await self._send(message)
+
+    async def _next(self) -> Message:
+        message = await self._receive()
+        self._seen += len(message.get("body", b""))
+        self._ended = message["type"] == "http.disconnect" or not message.get("more_body", False)
+        return message
 
 
 def _is_json(content_type: str) -> bool:

@@ -120,6 +120,23 @@ def test_chunks_without_end_are_refused(dsn: str, tmp_path: Path) -> None:
         assert 200 == httpx.get(f"{server.url}/health/ready", timeout=60).status_code
 
 
+@pytest.mark.parametrize(
+    ("megabytes", "headers", "status"),
+    [(5, {}, 413), (20, {}, 413), (0.9, {"Content-Type": "text/plain"}, 415),
+     (0.9, {"Authorization": "Bearer hippo_wrong"}, 401)],
+)  # fmt: skip
+async def test_a_client_that_is_still_sending_reads_why_it_is_refused(
+    megabytes: float, headers: dict[str, str], status: int, dsn: str, tmp_path: Path
+) -> None:
+    headers = {"Content-Type": "application/json", **headers}
+    body = json.dumps({"user_id": "ana", "memories": ["a" * int(megabytes * 1_000_000)]})
+    with serving(dsn, tmp_path / "log") as server:
+        for _ in range(5):
+            async with httpx.AsyncClient(headers=headers, timeout=60) as client:
+                answer = await client.post(f"{server.url}/remember", content=body)
+            assert status == answer.status_code
+
+
 def test_a_head_without_end_is_refused(dsn: str, tmp_path: Path) -> None:
     with (
         serving(dsn, tmp_path / "log") as server,
