@@ -304,20 +304,25 @@ def context(
         cli.say(window.to_prompt())
 
 
-def _hit_lines(hits: Sequence[Hit]) -> Iterator[Text]:
-    """Yield each hit as lines: text, score with its parts, source and key."""
-    for position, hit in enumerate(hits, start=1):
-        parts = hit.parts
-        raw = f"BM25 {parts['bm25']:.2f}"
-        if "similarity" in parts:
-            raw = f"{t('cosine', '余弦')} {parts['similarity']:.2f}, {raw}"
+def _hit_lines(found: RecallResult) -> Iterator[Piece]:
+    """Yield each hit as lines: text, source and key."""
+    for position, hit in enumerate(found, start=1):
         text = Text(f"{position}. {shown_text(hit.memory)}\n", style="bold")
-        summed = " ".join(_score_parts(parts))
-        score = t("score", "得分")
-        text.append(f"   {score} {hit.score:.2f} = {summed} ({raw})\n", style="not bold")
         text.append(f"   {_hit_source(hit)}\n", style="not bold")
         text.append(f"   {t('key', '键')} {hit.memory.key}", style="not bold dim")
         yield text
+    yield from _degraded(found)
+
+
+def _degraded(found: RecallResult) -> Iterator[Text]:
+    if found.degraded:
+        yield Text(
+            t(
+                "The embedder is down: these memories match by words alone.",
+                "嵌入模型不可用：这些记忆只按词语匹配。",
+            ),
+            style="yellow",
+        )
 
 
 def _score_parts(parts: Mapping[str, float]) -> list[str]:
@@ -343,14 +348,7 @@ def _explained_hits(found: RecallResult) -> Iterator[Piece]:
     heads = ("", t("memory", "记忆"), t("score", "得分"), *names, t("cosine", "余弦"))
     numbers = frozenset(range(2, len(heads)))
     yield Grid(names=(*heads, t("words", "词")), rows=rows, right=numbers)
-    if found.degraded:
-        yield Text(
-            t(
-                "The embedder is down: these memories match by words alone.",
-                "嵌入模型不可用：这些记忆只按词语匹配。",
-            ),
-            style="yellow",
-        )
+    yield from _degraded(found)
 
 
 def _hit_source(hit: Hit) -> str:
