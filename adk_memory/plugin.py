@@ -154,7 +154,11 @@ class MemoryPlugin(BasePlugin):
             self._ended(invocation_context)
 
     async def flush(self, timeout_s: float | None = None) -> bool:
-        """Wait until all stored turns are embedded and consolidated; return False on a timeout."""
+        """Wait until all stored turns are embedded and consolidated; return False on a timeout.
+
+        Raises:
+            StorageUnavailable: the database cannot be reached.
+        """
         with self._lock:
             used = tuple(self._used)
         return all(await asyncio.gather(*(service.flush(timeout_s) for service in used)))
