@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 
 import orjson
 from fastapi import FastAPI, Request
@@ -45,6 +45,8 @@ DETAIL_OF: Mapping[str, str] = {
     "not-supported": "This server does not support that.",
 }
 """Details of server errors for callers. The log alone has the error message."""
+MOST_TOLD: Final = 3
+"""Faults of a request that `detail` names; `errors` has them all."""
 
 
 def problem(
@@ -90,7 +92,10 @@ def handle_problems(app: FastAPI) -> None:
         found = [_fault(one) for one in error.errors()]
         if any(one["type"] == "json_invalid" for one in error.errors()):
             return problem(400, "malformed-json", "The body is not JSON.", faults=found)
-        detail = "; ".join(f"{one['field']}: {one['reason']}" for one in found[:3])
+        told = [f"{one['field']}: {one['reason']}" for one in found[:MOST_TOLD]]
+        if len(found) > MOST_TOLD:
+            told.append(f"{len(found) - MOST_TOLD} more in errors")
+        detail = "; ".join(told)
         return problem(422, "invalid-input", detail, faults=found)
 
     @app.exception_handler(HTTPException)

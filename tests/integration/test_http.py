@@ -51,6 +51,15 @@ def problem_of(answer: httpx.Response, status: int, kind: str) -> dict[str, Any]
     return told
 
 
+async def test_a_problem_tells_how_many_faults_it_does_not_name(client: httpx.AsyncClient) -> None:
+    body = {"user_id": "ana", "thread_id": "t", "events": [{"role": "user", "content": "Hi."}]}
+    told = problem_of(await client.post("/events", json=body), 422, "invalid-input")
+    assert told["detail"].endswith("; 1 more in errors")
+    assert {"field": "body.events.0.content", "reason": "Extra inputs are not permitted"} in (
+        told["errors"]
+    )
+
+
 async def test_what_is_remembered_is_recalled_listed_and_forgotten(
     client: httpx.AsyncClient, memory: MemoryEngine
 ) -> None:
