@@ -1,0 +1,130 @@
+"""Chinese lines as people type them: what they state, and what they only seem to state."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from shared_core.core.domain import Event, FactDraft
+from shared_core.extraction.rule_based import RuleExtractor
+from shared_core.knowledge.revision import revised
+
+AT = datetime(2026, 5, 1, 12, tzinfo=UTC)
+IN_WORDS = {"note", "plan"}
+"""Slots whose value is a sentence, and may tell of a denial."""
+
+
+def said(*texts: str) -> list[FactDraft]:
+    """Return what the turns of one conversation state and end, in order."""
+    turns = [
+        Event(
+            event_id=f"turn-{place}",
+            author="user",
+            role="user",
+            text=text,
+            occurred_at=AT + timedelta(minutes=place),
+        )
+        for place, text in enumerate(texts)
+    ]
+    return list(revised(turns, RuleExtractor().read(turns), []).facts)
+
+
+def stated(*texts: str) -> list[tuple[str, str]]:
+    """Return the slots and values that the turns state."""
+    return [(one.slot, one.value) for one in said(*texts) if one.operation == "assert"]
+
+
+def still_held(*texts: str) -> list[tuple[str, str]]:
+    """Return the slots and values that hold after the turns, without notes and plans."""
+    held: list[tuple[str, str]] = []
+    for one in said(*texts):
+        key = (one.slot, one.value)
+        if one.operation == "retract":
+            held = [each for each in held if each[0] != one.slot or one.value not in ("", each[1])]
+        elif one.operation == "assert" and one.slot.rpartition(".")[2] not in IN_WORDS:
+            held = [each for each in held if each[0] != one.slot or not one.functional]
+            held.append(key)
+    return held
+
+
+DONE = [
+    ("我上个月搬到北京了", ("residence", "北京")),
+    ("我不得不搬到北京", ("residence", "北京")),
+    ("我没办法只好搬到北京", ("residence", "北京")),
+    ("我很快搬到了北京", ("residence", "北京")),
+    ("我没多久就搬到北京了", ("residence", "北京")),
+    ("我在北京租了个房", ("residence", "北京")),
+    ("我去年跳槽去了字节", ("employer", "字节")),
+    ("我已经入职美团了", ("employer", "美团")),
+    ("我没忍住买了一辆自行车", ("possession", "一辆自行车")),
+    ("我不小心把脚扭了", ("health", "脚扭")),
+    ("我有慢性胃炎", ("health", "胃炎")),
+    ("我改名叫王伟了", ("name", "王伟")),
+]
+NOT_DONE = [
+    "公司让我去北京，我没搬去北京",
+    "我没搬到苏州，说错了，我还在无锡",
+    "我没有搬到上海",
+    "没有搬到上海",
+    "我还没搬到成都",
+    "我差一点就搬到北京了",
+    "差点搬到北京",
+    "我马上要搬到厦门了",
+    "我快搬到北京了",
+    "我搬不搬到北京呢",
+    "我并没有搬去成都",
+    "我不搬去北京了",
+    "我不用搬去成都了",
+    "我什么时候搬去成都了",
+    "我拒绝了搬到北京",
+    "搬去成都失败了",
+    "我女儿没搬到北京",
+    "我没跳槽去美团",
+    "没跳槽去美团",
+    "我还没入职腾讯",
+    "我没加入腾讯",
+    "我差点加入腾讯",
+    "我没在北京租房",
+    "我差一点在北京租了房",
+    "我没有一套房",
+    "我没有一辆自行车",
+    "我没有痔疮",
+    "我没查出来是胃炎",
+    "我没离婚",
+    "我还没结婚",
+    "我没换了一辆宝马",
+    "我没养一只猫",
+]
+
+
+@pytest.mark.parametrize(("text", "fact"), DONE)
+def test_what_was_done_is_stated(text: str, fact: tuple[str, str]) -> None:
+    assert fact in stated(text)
+
+
+@pytest.mark.parametrize("text", NOT_DONE)
+def test_what_was_not_done_states_nothing(text: str) -> None:
+    assert still_held(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["没有搬到上海", "还没搬到成都", "差一点就搬到北京了", "我没搬到厦门", "我马上要搬到厦门了"],
+)
+def test_who_did_not_move_still_lives_there(text: str) -> None:
+    assert still_held("我住在杭州", text) == [("residence", "杭州")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["没跳槽去美团", "没入职美团", "我还没从小米离职", "我差点从小米离职", "我从小米还没离职"],
+)
+def test_who_did_not_leave_still_works_there(text: str) -> None:
+    assert still_held("我在小米上班", text) == [("employer", "小米")]
+
+
+@pytest.mark.parametrize("text", ["我下周没打算去北京", "我下周不准备去北京", "我下个月不会去北京"])
+def test_a_plan_that_is_denied_is_none(text: str) -> None:
+    assert stated(text) == []
+    assert [slot for slot, _ in stated("我下周打算去北京")] == ["plan"]
