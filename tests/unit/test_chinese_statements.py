@@ -128,3 +128,52 @@ def test_who_did_not_leave_still_works_there(text: str) -> None:
 def test_a_plan_that_is_denied_is_none(text: str) -> None:
     assert stated(text) == []
     assert [slot for slot, _ in stated("我下周打算去北京")] == ["plan"]
+
+
+NAMES = [
+    ("我妹妹小乔周五来，她吃素", "sister", "小乔"),
+    ("我闺蜜小琳周末来北京", "friend", "小琳"),
+    ("我同事小芳国庆去了云南", "colleague", "小芳"),
+    ("我哥阿强明年结婚", "brother", "阿强"),
+    ("我妹妹小乔五一来", "sister", "小乔"),
+    ("我妹妹小乔春节回家", "sister", "小乔"),
+    ("我妹妹小乔星期三来", "sister", "小乔"),
+    ("我妹妹小乔月底搬家", "sister", "小乔"),
+    ("我妹妹小乔六月结婚", "sister", "小乔"),
+    ("我妹妹叫小乔周五来", "sister", "小乔"),
+    ("我同事小周周末来", "colleague", "小周"),
+    ("我老板小周五点下班", "boss", "小周"),
+    ("我老公王建国明天出差", "husband", "王建国"),
+    ("我哥阿明明年回来", "brother", "阿明"),
+    ("我儿子李国庆今年上学", "son", "李国庆"),
+    ("我朋友张国庆是医生", "friend", "张国庆"),
+]
+NO_NAMES = [
+    "我儿子马术课周六上",
+    "我老公高血压上周查出来",
+    "我妈周末来",
+    "我哥周五晚上来",
+    "我儿子小学下周开学",
+    "我儿子高三下个月考试",
+    "我儿子夏令营每天很累",
+    "我妈小区周末停水",
+    "我老婆小产上周",
+    "我朋友小店周末开业",
+    "我爸小腿上周骨折",
+    "我女儿小名最近改了",
+    "我同事小组周五开会",
+    "我朋友高中现在在北京",
+    "我姐小孩周末生日",
+    "我妈金婚上周过的",
+]
+
+
+@pytest.mark.parametrize(("text", "relation", "name"), NAMES)
+def test_a_name_ends_where_a_time_begins(text: str, relation: str, name: str) -> None:
+    named = [one for one in stated(text) if one[0] == f"relation.{relation}"]
+    assert named == [(f"relation.{relation}", name)]
+
+
+@pytest.mark.parametrize("text", NO_NAMES)
+def test_a_thing_before_a_time_is_no_name(text: str) -> None:
+    assert [slot for slot, _ in stated(text) if slot.count(".") == 1] == []

@@ -86,10 +86,11 @@ class RuleSet:
     telling: a clause about the speaker or a person. idle: a clause with nothing to keep.
     self_correction: a sentence that corrects a word, in the groups `right` and `wrong`, or
     `wrong_first` and `right_last`. no_person: names of places, days, languages and the like.
-    surname: how a full name may begin. undone: words that deny what follows them, or put it into
-    the future. person_noun: a noun for a person. several: a clause that counts relatives, `kin`.
-    one_of: a clause about one of them, told apart by `which`, with its predicate in `rest`.
-    other_subject: where a clause about somebody else may begin after a verb.
+    surname: how a full name may begin. time_word: a word for a time, where a name before it ends.
+    undone: words that deny what follows them, or put it into the future. person_noun: a noun for a
+    person. several: a clause that counts relatives, `kin`. one_of: a clause about one of them, told
+    apart by `which`, with its predicate in `rest`. other_subject: where a clause about somebody
+    else may begin after a verb.
     """
 
     lead: re.Pattern[str]
@@ -111,6 +112,7 @@ class RuleSet:
     stranger: re.Pattern[str]
     someone: re.Pattern[str]
     thing: re.Pattern[str]
+    time_word: re.Pattern[str]
     undone: re.Pattern[str]
     further: re.Pattern[str]
     telling: re.Pattern[str]
