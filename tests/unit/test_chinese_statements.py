@@ -177,3 +177,54 @@ def test_a_name_ends_where_a_time_begins(text: str, relation: str, name: str) ->
 @pytest.mark.parametrize("text", NO_NAMES)
 def test_a_thing_before_a_time_is_no_name(text: str) -> None:
     assert [slot for slot, _ in stated(text) if slot.count(".") == 1] == []
+
+
+LASTING = [
+    ("搬来上海快俩月了", ("residence", "上海")),
+    ("我搬到北京三年了", ("residence", "北京")),
+    ("我住在杭州半年多", ("residence", "杭州")),
+    ("搬到上海之后胖了十斤", ("residence", "上海")),
+    ("我搬来上海第二周就感冒了", ("residence", "上海")),
+    ("我住在成都都三年了", ("residence", "成都")),
+    ("我搬到成都已经习惯了", ("residence", "成都")),
+    ("我搬去深圳没多久", ("residence", "深圳")),
+    ("我跳槽到美团三个月了", ("employer", "美团")),
+    ("我加入微软之后很忙", ("employer", "微软")),
+    ("我在小米上班三年了", ("employer", "小米")),
+    ("我在北京上班三年了", ("work_city", "北京")),
+    ("我妹妹住在上海三年了", ("relation.sister.place", "上海")),
+    ("我住在三里屯", ("residence", "三里屯")),
+    ("我住在二七区", ("residence", "二七区")),
+    ("我住在六安", ("residence", "六安")),
+    ("我住在快活林", ("residence", "快活林")),
+]
+NOWHERE = [
+    "我搬来快三年了",
+    "我搬来三年多了",
+    "我搬来之后很忙",
+    "我搬来第二周就感冒",
+    "我搬来已经三年",
+    "我们搬来没多久",
+    "我入职快两年了",
+    "我入职三个月了",
+    "我入职之后很忙",
+    "我加入公司之后很忙",
+    "我加入篮球队三年了",
+    "我在家上班三年了",
+    "我搬到宿舍两周了",
+    "我住在酒店三天了",
+    "我住在朋友家三天了",
+    "我搬到新家一个月了",
+    "我住在上海之前在北京",
+    "搬到上海一年后又离开了",
+]
+
+
+@pytest.mark.parametrize(("text", "fact"), LASTING)
+def test_a_place_ends_where_a_time_begins(text: str, fact: tuple[str, str]) -> None:
+    assert fact in stated(text)
+
+
+@pytest.mark.parametrize("text", NOWHERE)
+def test_a_time_is_no_place(text: str) -> None:
+    assert still_held(text) == []
