@@ -43,6 +43,8 @@ def clause_facts(
             pattern.unless and pattern.unless.search(clause)
         ):
             continue
+        if pattern.done and rules.undone.search(clause[: match.start("value")]):
+            continue
         for value in pattern.implies or values(match["value"], pattern, rules):
             read.add(pattern.slot)
             yield fact_from_match(value, match, pattern, lang, event_id)

@@ -23,7 +23,7 @@ from shared_core.extraction.reader_rules import (
     load_tags,
 )
 from shared_core.nlp.affect import fact_importance
-from shared_core.nlp.rules import kin_word, load_rules
+from shared_core.nlp.rules import RuleSet, kin_word, load_rules
 from shared_core.nlp.text import Language
 from shared_core.nlp.typed_text import load_chinese_typing
 
@@ -47,6 +47,10 @@ INSIDE: Final = re.compile(
     r".?[A-Za-z0-9'’\u00c0-\u024f][A-Za-z0-9'’\u00c0-\u024f]\Z|\d[.,]\d\Z|.\d[.,]\Z", re.DOTALL
 )
 """Characters before a place and the one after it, if the place is inside of a word or number."""
+SHORTEST_NAME: Final = 2
+"""Minimum characters of a name before a time."""
+LONGEST_TIME: Final = 4
+"""Maximum characters of a time that are read after the words."""
 PARTICLE: Final = re.compile("^[了的着過过]+")
 POSSESSOR: Final = re.compile(r"['’]s |.的.")
 POSSESSED: Final = re.compile(r"['’]s\s+$|(?<![我们們家])的$")
@@ -241,7 +245,20 @@ def whole_words(text: str, span: TaggedSpan, lang: Language) -> str:
         start -= 1
     while end < len(text) and INSIDE.match(text[max(end - 2, 0) : end + 1]):
         end += 1
+    if load_tags()[span.slot].shape == "name":
+        end = name_end(text, start, end, load_rules(lang))
     return PARTICLE.sub("", text[start:end].strip(TRAILING))
+
+
+def name_end(text: str, start: int, end: int, rules: RuleSet) -> int:
+    """Return where a name ends: before the time after it, as 小乔 in 小乔周五.
+
+    A surname before the time makes it a name: 李国庆.
+    """
+    time = rules.time_word.search(text, start + SHORTEST_NAME, end + LONGEST_TIME)
+    if time is None or time.start() >= end or rules.surname.fullmatch(text, start, time.start()):
+        return end
+    return time.start()
 
 
 def clause_around(text: str, span: TaggedSpan) -> str:

@@ -43,9 +43,10 @@ class Pattern:
     regex: has a group `value`; slot and statement may refer to its other groups. reject: searched
     in the value; needs and unless: searched in the clause. split: "any" splits the value at every
     separator, "list" only in an enumeration. free: the value is free text, so asides and fillers
-    are cut off. change: the clause reports a change. denies: it denies that the fact ever held.
-    implies: values used instead of the group: "I eat meat again" is about "vegan". functional: as
-    the slot, unless the pattern says otherwise: "my second job" stands beside the first.
+    are cut off. change: the clause reports a change. done: no words before the value may be
+    `undone`; so for every change. denies: it denies that the fact ever held. implies: values used
+    instead of the group: "I eat meat again" is about "vegan". functional: as the slot, unless the
+    pattern says otherwise: "my second job" stands beside the first.
     """
 
     id: str
@@ -63,6 +64,7 @@ class Pattern:
     split: Split
     free: bool
     change: bool
+    done: bool
     denies: bool
     implies: Sequence[str]
 
@@ -84,9 +86,11 @@ class RuleSet:
     telling: a clause about the speaker or a person. idle: a clause with nothing to keep.
     self_correction: a sentence that corrects a word, in the groups `right` and `wrong`, or
     `wrong_first` and `right_last`. no_person: names of places, days, languages and the like.
-    surname: how a full name may begin. person_noun: a noun for a person. several: a clause that
-    counts relatives, `kin`. one_of: a clause about one of them, told apart by `which`, with its
-    predicate in `rest`. other_subject: where a clause about somebody else may begin after a verb.
+    surname: how a full name may begin. time_word: a word for a time, where a name before it ends.
+    undone: words that deny what follows them, or put it into the future. person_noun: a noun for a
+    person. several: a clause that counts relatives, `kin`. one_of: a clause about one of them, told
+    apart by `which`, with its predicate in `rest`. other_subject: where a clause about somebody
+    else may begin after a verb.
     """
 
     lead: re.Pattern[str]
@@ -108,6 +112,8 @@ class RuleSet:
     stranger: re.Pattern[str]
     someone: re.Pattern[str]
     thing: re.Pattern[str]
+    time_word: re.Pattern[str]
+    undone: re.Pattern[str]
     further: re.Pattern[str]
     telling: re.Pattern[str]
     idle: re.Pattern[str]
@@ -288,6 +294,7 @@ def build_pattern(
         split=table.get("split", "never"),
         free=slot.get("free", False),
         change=table.get("change", False),
+        done=table.get("done", table.get("change", False)),
         denies=table.get("denies", False),
         implies=table.get("implies", ()),
         **{name: compiled(table[name]) if name in table else None for name in OPTIONAL},

@@ -1,0 +1,230 @@
+"""Chinese lines as people type them: what they state, and what they only seem to state."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from shared_core.core.domain import Event, FactDraft
+from shared_core.extraction.rule_based import RuleExtractor
+from shared_core.knowledge.revision import revised
+
+AT = datetime(2026, 5, 1, 12, tzinfo=UTC)
+IN_WORDS = {"note", "plan"}
+"""Slots whose value is a sentence, and may tell of a denial."""
+
+
+def said(*texts: str) -> list[FactDraft]:
+    """Return what the turns of one conversation state and end, in order."""
+    turns = [
+        Event(
+            event_id=f"turn-{place}",
+            author="user",
+            role="user",
+            text=text,
+            occurred_at=AT + timedelta(minutes=place),
+        )
+        for place, text in enumerate(texts)
+    ]
+    return list(revised(turns, RuleExtractor().read(turns), []).facts)
+
+
+def stated(*texts: str) -> list[tuple[str, str]]:
+    """Return the slots and values that the turns state."""
+    return [(one.slot, one.value) for one in said(*texts) if one.operation == "assert"]
+
+
+def still_held(*texts: str) -> list[tuple[str, str]]:
+    """Return the slots and values that hold after the turns, without notes and plans."""
+    held: list[tuple[str, str]] = []
+    for one in said(*texts):
+        key = (one.slot, one.value)
+        if one.operation == "retract":
+            held = [each for each in held if each[0] != one.slot or one.value not in ("", each[1])]
+        elif one.operation == "assert" and one.slot.rpartition(".")[2] not in IN_WORDS:
+            held = [each for each in held if each[0] != one.slot or not one.functional]
+            held.append(key)
+    return held
+
+
+DONE = [
+    ("我上个月搬到北京了", ("residence", "北京")),
+    ("我不得不搬到北京", ("residence", "北京")),
+    ("我没办法只好搬到北京", ("residence", "北京")),
+    ("我很快搬到了北京", ("residence", "北京")),
+    ("我没多久就搬到北京了", ("residence", "北京")),
+    ("我在北京租了个房", ("residence", "北京")),
+    ("我去年跳槽去了字节", ("employer", "字节")),
+    ("我已经入职美团了", ("employer", "美团")),
+    ("我没忍住买了一辆自行车", ("possession", "一辆自行车")),
+    ("我不小心把脚扭了", ("health", "脚扭")),
+    ("我有慢性胃炎", ("health", "胃炎")),
+    ("我改名叫王伟了", ("name", "王伟")),
+]
+NOT_DONE = [
+    "公司让我去北京，我没搬去北京",
+    "我没搬到苏州，说错了，我还在无锡",
+    "我没有搬到上海",
+    "没有搬到上海",
+    "我还没搬到成都",
+    "我差一点就搬到北京了",
+    "差点搬到北京",
+    "我马上要搬到厦门了",
+    "我快搬到北京了",
+    "我搬不搬到北京呢",
+    "我并没有搬去成都",
+    "我不搬去北京了",
+    "我不用搬去成都了",
+    "我什么时候搬去成都了",
+    "我拒绝了搬到北京",
+    "搬去成都失败了",
+    "我女儿没搬到北京",
+    "我没跳槽去美团",
+    "没跳槽去美团",
+    "我还没入职腾讯",
+    "我没加入腾讯",
+    "我差点加入腾讯",
+    "我没在北京租房",
+    "我差一点在北京租了房",
+    "我没有一套房",
+    "我没有一辆自行车",
+    "我没有痔疮",
+    "我没查出来是胃炎",
+    "我没离婚",
+    "我还没结婚",
+    "我没换了一辆宝马",
+    "我没养一只猫",
+]
+
+
+@pytest.mark.parametrize(("text", "fact"), DONE)
+def test_what_was_done_is_stated(text: str, fact: tuple[str, str]) -> None:
+    assert fact in stated(text)
+
+
+@pytest.mark.parametrize("text", NOT_DONE)
+def test_what_was_not_done_states_nothing(text: str) -> None:
+    assert still_held(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["没有搬到上海", "还没搬到成都", "差一点就搬到北京了", "我没搬到厦门", "我马上要搬到厦门了"],
+)
+def test_who_did_not_move_still_lives_there(text: str) -> None:
+    assert still_held("我住在杭州", text) == [("residence", "杭州")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["没跳槽去美团", "没入职美团", "我还没从小米离职", "我差点从小米离职", "我从小米还没离职"],
+)
+def test_who_did_not_leave_still_works_there(text: str) -> None:
+    assert still_held("我在小米上班", text) == [("employer", "小米")]
+
+
+@pytest.mark.parametrize("text", ["我下周没打算去北京", "我下周不准备去北京", "我下个月不会去北京"])
+def test_a_plan_that_is_denied_is_none(text: str) -> None:
+    assert stated(text) == []
+    assert [slot for slot, _ in stated("我下周打算去北京")] == ["plan"]
+
+
+NAMES = [
+    ("我妹妹小乔周五来，她吃素", "sister", "小乔"),
+    ("我闺蜜小琳周末来北京", "friend", "小琳"),
+    ("我同事小芳国庆去了云南", "colleague", "小芳"),
+    ("我哥阿强明年结婚", "brother", "阿强"),
+    ("我妹妹小乔五一来", "sister", "小乔"),
+    ("我妹妹小乔春节回家", "sister", "小乔"),
+    ("我妹妹小乔星期三来", "sister", "小乔"),
+    ("我妹妹小乔月底搬家", "sister", "小乔"),
+    ("我妹妹小乔六月结婚", "sister", "小乔"),
+    ("我妹妹叫小乔周五来", "sister", "小乔"),
+    ("我同事小周周末来", "colleague", "小周"),
+    ("我老板小周五点下班", "boss", "小周"),
+    ("我老公王建国明天出差", "husband", "王建国"),
+    ("我哥阿明明年回来", "brother", "阿明"),
+    ("我儿子李国庆今年上学", "son", "李国庆"),
+    ("我朋友张国庆是医生", "friend", "张国庆"),
+]
+NO_NAMES = [
+    "我儿子马术课周六上",
+    "我老公高血压上周查出来",
+    "我妈周末来",
+    "我哥周五晚上来",
+    "我儿子小学下周开学",
+    "我儿子高三下个月考试",
+    "我儿子夏令营每天很累",
+    "我妈小区周末停水",
+    "我老婆小产上周",
+    "我朋友小店周末开业",
+    "我爸小腿上周骨折",
+    "我女儿小名最近改了",
+    "我同事小组周五开会",
+    "我朋友高中现在在北京",
+    "我姐小孩周末生日",
+    "我妈金婚上周过的",
+]
+
+
+@pytest.mark.parametrize(("text", "relation", "name"), NAMES)
+def test_a_name_ends_where_a_time_begins(text: str, relation: str, name: str) -> None:
+    named = [one for one in stated(text) if one[0] == f"relation.{relation}"]
+    assert named == [(f"relation.{relation}", name)]
+
+
+@pytest.mark.parametrize("text", NO_NAMES)
+def test_a_thing_before_a_time_is_no_name(text: str) -> None:
+    assert [slot for slot, _ in stated(text) if slot.count(".") == 1] == []
+
+
+LASTING = [
+    ("搬来上海快俩月了", ("residence", "上海")),
+    ("我搬到北京三年了", ("residence", "北京")),
+    ("我住在杭州半年多", ("residence", "杭州")),
+    ("搬到上海之后胖了十斤", ("residence", "上海")),
+    ("我搬来上海第二周就感冒了", ("residence", "上海")),
+    ("我住在成都都三年了", ("residence", "成都")),
+    ("我搬到成都已经习惯了", ("residence", "成都")),
+    ("我搬去深圳没多久", ("residence", "深圳")),
+    ("我跳槽到美团三个月了", ("employer", "美团")),
+    ("我加入微软之后很忙", ("employer", "微软")),
+    ("我在小米上班三年了", ("employer", "小米")),
+    ("我在北京上班三年了", ("work_city", "北京")),
+    ("我妹妹住在上海三年了", ("relation.sister.place", "上海")),
+    ("我住在三里屯", ("residence", "三里屯")),
+    ("我住在二七区", ("residence", "二七区")),
+    ("我住在六安", ("residence", "六安")),
+    ("我住在快活林", ("residence", "快活林")),
+]
+NOWHERE = [
+    "我搬来快三年了",
+    "我搬来三年多了",
+    "我搬来之后很忙",
+    "我搬来第二周就感冒",
+    "我搬来已经三年",
+    "我们搬来没多久",
+    "我入职快两年了",
+    "我入职三个月了",
+    "我入职之后很忙",
+    "我加入公司之后很忙",
+    "我加入篮球队三年了",
+    "我在家上班三年了",
+    "我搬到宿舍两周了",
+    "我住在酒店三天了",
+    "我住在朋友家三天了",
+    "我搬到新家一个月了",
+    "我住在上海之前在北京",
+    "搬到上海一年后又离开了",
+]
+
+
+@pytest.mark.parametrize(("text", "fact"), LASTING)
+def test_a_place_ends_where_a_time_begins(text: str, fact: tuple[str, str]) -> None:
+    assert fact in stated(text)
+
+
+@pytest.mark.parametrize("text", NOWHERE)
+def test_a_time_is_no_place(text: str) -> None:
+    assert still_held(text) == []
