@@ -23,7 +23,7 @@ NARROW: Final = {
     code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F) if chr(code) not in KEPT_WIDE
 }
 WORD: Final = re.compile(r"(?<![\w@./'+-])[A-Za-z]+(?![\w@/'+-]|\.\w)")
-PLAIN_NAME: Final = re.compile(r"[A-Za-z]+(?: [A-Za-z]+)?")
+PLAIN_NAME: Final = re.compile(r"[^\W\d_]+(?: [^\W\d_]+){0,2}")
 SPACES: Final = re.compile(r"(?<=\s)\s+|^\s+|\s+$")
 MIN_NAME_CHARACTERS: Final = 3
 
@@ -121,6 +121,8 @@ class EnglishTyping:
     no_name: frozenset[str]
     words_too: frozenset[str]
     places: re.Pattern[str]
+    homes: re.Pattern[str]
+    now_in: re.Pattern[str]
     firms: re.Pattern[str]
 
 
@@ -168,6 +170,8 @@ def load_english_typing() -> EnglishTyping:
         words_too=words,
         no_name=frozenset(table["no_name"].split()),
         places=compiled(rf"{table['place_before']}(?P<name>{places})\b(?!')"),
+        homes=compiled(rf"{table['home_before']}(?P<name>{table['homes']})\b(?!')"),
+        now_in=compiled(table["now_in"]),
         firms=compiled(rf"{table['firm_before']}(?P<name>{firms})(?![\w'])"),
     )
 
@@ -233,6 +237,8 @@ def _read_english(text: Rewriting, names: Mapping[str, str], *, alone: bool) -> 
     text.sub(rules.named, lambda match: _capitals(match, lambda name: name not in rules.no_name))
     text.sub(rules.first_name, lambda match: _capitals(match, rules.first_names.__contains__))
     text.sub(rules.places, lambda match: _capitals(match, lambda _: True))
+    text.sub(rules.homes, lambda match: _capitals(match, lambda _: True))
+    text.sub(rules.now_in, r"\g<lead>I live in")
     text.sub(rules.firms, lambda match: _capitals(match, lambda _: True))
     if names:
         text.sub(WORD, lambda match: _known_name(match[0], names, rules.words_too))
