@@ -41,6 +41,7 @@ LOADERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("shared_core.nlp.relation_phrases._table", ()),
     ("shared_core.nlp.rules.load_rules", ("en", "zh")),
     ("shared_core.nlp.rules.revision.load_revision_rules", ("en", "zh")),
+    ("shared_core.nlp.typed_text._meanings", ()),
     ("shared_core.nlp.typed_text.load_chinese_typing", ()),
     ("shared_core.nlp.typed_text.load_english_typing", ()),
     ("shared_core.recall.supersession._words", ("change", "past", "before")),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from shared_core.nlp.rules import compiler, read_rule_file
+from shared_core.nlp.rules import compiler, load_kin_words, longest_first, read_rule_file
 from shared_core.nlp.text import Language
 
 AS_IT_IS: Final = re.compile(r"https?://|\b(?:def|const|import|return|class) \w|[{}=]|;\s*$|\w\(\)")
@@ -192,6 +192,27 @@ def load_chinese_typing() -> ChineseTyping:
         filler=compiled(table["filler"]),
         omits_i=compiled(table["omits_i"]),
     )
+
+
+def as_meant(text: str) -> str:
+    """Return a text with the words it means: "whats my wifes name" becomes "what's my wife's name".
+
+    Those who read questions begin with it; as_read() does more, for sentences that state facts.
+    """
+    if AS_IT_IS.search(text):
+        return text
+    words, possessive = _meanings()
+    text = WORD.sub(lambda match: _word(match[0], words), text.replace("’", "'"))
+    return possessive.sub(r"\g<owner>'s", text)
+
+
+@lru_cache
+def _meanings() -> tuple[Mapping[str, str], re.Pattern[str]]:
+    """Return the words that stand for others, and the pattern of a possessive without its "'"."""
+    table = read_rule_file("typed.toml")["en"]
+    kin = "|".join(map(re.escape, longest_first(load_kin_words("en"))))
+    possessive = table["possessive"].replace("{{kin}}", f"(?:{kin})")
+    return table["words"], re.compile(possessive, re.IGNORECASE)
 
 
 def as_read(

@@ -10,7 +10,7 @@ from shared_core.core.domain import Event, FactDraft
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.nlp.rules import read_rule_file
 from shared_core.nlp.text import language
-from shared_core.nlp.typed_text import as_read, load_english_typing, typed_names
+from shared_core.nlp.typed_text import as_meant, as_read, load_english_typing, typed_names
 
 
 @pytest.mark.parametrize(
@@ -59,6 +59,23 @@ def test_typed_text_is_read_as_it_is_meant(typed: str, read: str) -> None:
 )  # fmt: skip
 def test_what_is_plain_or_no_statement_stays_as_it_is(typed: str) -> None:
     assert typed == as_read(typed, language(typed)).text
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("whats my wifes name", "what's my wife's name"),
+        ("whens our little dogs birthday", "when's our little dog's birthday"),
+        ("whos ur boss", "who's your boss"),
+        ("where do I live?", "where do I live?"),
+        ("my dogs are called Rex and Bo", "my dogs are called Rex and Bo"),
+        ("how many sisters names rhyme", "how many sisters names rhyme"),
+        ("what does wheres() return {}", "what does wheres() return {}"),
+        ("我老婆叫什么", "我老婆叫什么"),
+    ],
+)
+def test_words_of_a_question_are_read_as_they_are_meant(typed: str, meant: str) -> None:
+    assert meant == as_meant(typed)
 
 
 def test_one_listed_place_alone_is_a_common_first_name() -> None:
