@@ -14,6 +14,7 @@ from shared_core.nlp.relation_phrases import asked_kin, without_kin
 from shared_core.nlp.rules import PLACEHOLDER, load_kinship, read_rule_file
 from shared_core.nlp.slots import FAVOURITE, RELATION, slot_name
 from shared_core.nlp.text import Language, language
+from shared_core.nlp.typed_text import as_meant
 
 READ_CHARACTERS: Final = 120
 """Maximum characters of a question that is read; a longer text asks for more than a fact."""
@@ -40,7 +41,7 @@ def asked_slots(question: str, among: Collection[str]) -> frozenset[str]:
     if len(question) > READ_CHARACTERS:
         return frozenset()
     lang = language(question)
-    asked = " ".join(question.replace("’", "'").strip(END).casefold().split())
+    asked = " ".join(as_meant(question).strip(END).casefold().split())
     for words, instead in THIRD_PERSON:
         asked = words.sub(instead[lang], asked)
     relations = frozenset(

@@ -9,12 +9,16 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import takewhile
 from typing import Final
 
 from shared_core.core.domain import Event, HeldFact
 from shared_core.nlp.clauses import QUOTATION, own_sentences
+from shared_core.nlp.rules import load_kin_words
 from shared_core.nlp.slots import is_name_slot, slot_of
-from shared_core.nlp.text import HAN_CHARACTER, Language, normalised, search_terms
+from shared_core.nlp.text import HAN_CHARACTER, Language, normalised, search_terms, stem
+from shared_core.nlp.typed_text import load_english_typing
 
 MAX_REQUEST_CHARACTERS: Final = 160
 """Maximum length of a sentence that is read as a request."""
@@ -53,16 +57,27 @@ ENGLISH: Final = re.compile(
     + rf"|{_FORGET_EN} {_PART_EN} {_ABOUT_EN}) "
     + _TOPIC_EN
     + rf"(?:{_FROM_MEMORY_EN})?"
+    + r"|forget about (?P<person>[\w' -]{2,40}?)"
     + r"|(?:forget|delete|erase|remove|wipe|drop|unlearn) (?:the \w+ )?about "
     + rf"(?P<known>.{{2,80}}?){_FROM_MEMORY_EN})"
     + _ENDING_EN
     + r" ?[.!?]*",
     re.IGNORECASE,
 )
-"""A whole sentence that asks to forget a topic. "Forget about X" alone means: never mind.
+"""A whole sentence that asks to forget a topic.
 
+"Forget about X" often means: never mind. It counts for somebody around the user, see _is_person().
 "Delete the part about X" is about a text that both look at, "don't remember" lacks its "I".
 """
+_BIDDEN_EN: Final = re.compile(r"\b(?:please|pls|plz|you|u|ya)\b", re.IGNORECASE)
+"""What shows that "forget about X" bids the listener, who remembers."""
+_EX_EN: Final = r"(?:ex(?:[- ](?:wife|husband|boyfriend|girlfriend|partner|gf|bf))?|gf|bf|hubby)"
+_INFLECTIONS: Final = (
+    frozenset({"", "s", "es", "d", "ed", "ing"}),
+    frozenset({"e", "es", "ed", "ing"}),
+    frozenset({"y", "ies", "ied", "ying"}),
+)
+"""Endings that forms of one English word have after what they share; equal stems share more."""
 CHINESE: Final = re.compile(
     r"(?:(?:请|麻烦|拜托|帮我|帮忙|劳驾|能不能|可不可以|可以|你|您|那就|那|对了|算了|还是|就|现在)"
     r"[，, ]?){0,5}"
@@ -92,6 +107,8 @@ _FRAME_ZH: Final = re.compile(
     r"(?:事情?儿?|话|内容|记录|信息|记忆|消息|东西|一切|部分|资料|所有)(?:们)?$"
 )
 """The topic within what is to be forgotten: 我说的阿泽的事. Without such a noun it is a thing."""
+_PART: Final = re.compile(r"[A-Za-z0-9\u00c0-\u024f]+|[\u4e00-\u9fff]+")
+_LATIN_WORD: Final = re.compile(r"[a-z]{3,40}")
 _OWN: Final = re.compile(r"^(?:(?:my|our|the|this|that) |我们?(?:家的?|的)?(?=..))", re.IGNORECASE)
 _PASSAGE: Final = re.compile(
     r"[这那上下第前后]{1,2}[一二三四五六七八九十两几\d]{0,3}[段句条个页行章节张封份]"
@@ -129,7 +146,8 @@ class ForgetRequest:
 def forget_requests(text: str) -> list[ForgetRequest]:
     """Return the requests in a user's turn."""
     found = own_sentences(QUOTATION.sub(_unasked, text)) if _HINT.search(text) else []
-    topics = [topic for sentence, lang in found for topic in _topics(sentence, lang)]
+    alone = len(found) == 1
+    topics = [topic for sentence, lang in found for topic in _topics(sentence, lang, alone=alone)]
     return [ForgetRequest(topic=topic, is_whole=len(topics) == len(found)) for topic in topics]
 
 
@@ -154,7 +172,10 @@ def is_about(request: ForgetRequest, text: str, names: Collection[str] = ()) -> 
 
     names: other names of the topic, e.g. "Mia" for "my daughter".
     """
-    return any(_spelled(one, text) for one in (request.bare_topic, *names))
+    held = normalised(text)
+    if any(_spelled(one, held) for one in names):
+        return True
+    return _spelled(request.bare_topic, held, frozenset(_LATIN_WORD.findall(held)))
 
 
 def names_of_topic(request: ForgetRequest, held: Iterable[HeldFact]) -> frozenset[str]:
@@ -180,32 +201,80 @@ def turns_to_forget(turns: Sequence[Event], held: Sequence[HeldFact]) -> frozens
     return frozenset(gone)
 
 
-def _spelled(topic: str, text: str) -> bool:
-    """Tell whether a text holds each Latin word of a topic as a word, and its Chinese as it is."""
-    held = normalised(text)
-    for part in re.findall(r"[a-z0-9\u00c0-\u024f]+|[\u4e00-\u9fff]+", normalised(topic)):
+def _spelled(topic: str, held: str, words: Collection[str] = ()) -> bool:
+    """Tell whether a text holds each Latin word of a topic as a word, and its Chinese as it is.
+
+    held: the text, normalised. words: those of it that may be another form of a word of the topic.
+    """
+    for part in _PART.findall(unicodedata.normalize("NFKC", topic)):
+        folded = part.casefold()
         is_han = bool(HAN_CHARACTER.match(part))
         if not is_han and frozenset(search_terms(part)) <= _HOLLOW:
             continue
-        whole = re.escape(part)
+        whole = re.escape(folded)
         whole = whole if is_han else rf"(?<![a-z0-9]){whole}(?:'?s|es)?(?![a-z0-9])"
-        if not re.search(whole, held):
+        if re.search(whole, held):
+            continue
+        may_inflect = not is_han and part == folded and folded not in _first_names()
+        if not (may_inflect and any(_is_form(folded, one) for one in words)):
             return False
     return True
 
 
-def _topics(sentence: str, lang: Language) -> Iterator[str]:
+def _is_form(word: str, other: str) -> bool:
+    """Tell whether two words are forms of one: "smoking" and "smoke", not "police" and "policy"."""
+    if stem(word) != stem(other):
+        return False
+    shared = sum(
+        1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(word, other, strict=False))
+    )
+    rests = {word[shared:], other[shared:]}
+    # "stopped" doubles the last letter of "stop".
+    single = {rest.removeprefix(word[shared - 1]) for rest in rests} if shared else rests
+    return any(rests <= endings or single <= endings for endings in _INFLECTIONS)
+
+
+@lru_cache
+def _first_names() -> frozenset[str]:
+    """Return common first names in lower case, without those that are words as well."""
+    return load_english_typing().first_names
+
+
+@lru_cache
+def _own_person() -> re.Pattern[str]:
+    """Return the pattern of somebody around the user: "my brother", "my ex"."""
+    kin = "|".join(map(re.escape, sorted(load_kin_words("en"), key=len, reverse=True)))
+    which = r"(?:little |big |older |younger |late |old |new )?"
+    return re.compile(rf"(?:my|our) {which}(?:{kin}|{_EX_EN})", re.IGNORECASE)
+
+
+def _topics(sentence: str, lang: Language, *, alone: bool) -> Iterator[str]:
     plain = " ".join(unicodedata.normalize("NFKC", sentence).split())
     if len(plain) > MAX_REQUEST_CHARACTERS:
         return
-    topic = _english_topic(plain) if lang == "en" else _chinese_topic(plain)
+    topic = _english_topic(plain, alone=alone) if lang == "en" else _chinese_topic(plain)
     if named := _named(topic):
         yield named
 
 
-def _english_topic(sentence: str) -> str:
+def _english_topic(sentence: str, *, alone: bool) -> str:
     match = ENGLISH.fullmatch(sentence)
-    return (match["topic"] or match["known"] or "") if match else ""
+    if match is None:
+        return ""
+    if person := match["person"]:
+        return person if _is_person(person, sentence, alone=alone) else ""
+    return match["topic"] or match["known"] or ""
+
+
+def _is_person(topic: str, sentence: str, *, alone: bool) -> bool:
+    """Tell whether "forget about X" asks to forget somebody rather than to leave a subject.
+
+    alone: the turn says nothing else. Without "please" or "you", nothing may stand before it.
+    """
+    is_bidden = bool(_BIDDEN_EN.search(sentence))
+    if _own_person().fullmatch(topic):
+        return is_bidden or (alone and sentence[:6].casefold() == "forget")
+    return is_bidden and topic.casefold() in _first_names()
 
 
 def _chinese_topic(sentence: str) -> str:

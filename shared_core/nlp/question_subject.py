@@ -46,10 +46,8 @@ def asks_about_world(question: str) -> bool:
     lang = language(question)
     if SPEAKER.search(question) or YOU.search(question) or asked_kin(question):
         return False
-    rules = load_rules(lang)
-    asks = any(one.id.endswith(".question") and one.regex.search(question) for one in rules.guards)
-    named = NAMED[lang].search(question) or rules.no_person.search(question)
-    return asks and bool(named or (lang == "zh" and FOREIGN.search(question)))
+    named = NAMED[lang].search(question) or load_rules(lang).no_person.search(question)
+    return is_question(question) and bool(named or (lang == "zh" and FOREIGN.search(question)))
 
 
 def shares_words(text: str, question: str) -> bool:

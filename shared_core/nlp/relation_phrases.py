@@ -13,6 +13,7 @@ from shared_core.nlp.coreference import SPEAKER
 from shared_core.nlp.relation_schema import slot_relations
 from shared_core.nlp.rules import kin_word, load_kin_words, load_relation_words, load_rules
 from shared_core.nlp.text import Language, language, normalised
+from shared_core.nlp.typed_text import as_meant
 from shared_core.ports.graph import Edge
 
 NAME: Final = "is_called"
@@ -43,7 +44,7 @@ def asked_kin(question: str) -> list[str]:
 
     The longest word wins: 表妹 is a cousin, not a sister; 岳母 is no mother.
     """
-    named = {match.group().casefold() for match in _any_kin().finditer(question)}
+    named = {match.group().casefold() for match in _any_kin().finditer(as_meant(question))}
     return [name for name, words in _kin_words().items() if not named.isdisjoint(words)]
 
 
@@ -55,6 +56,7 @@ def is_kin(relation: str) -> bool:
 def is_question(text: str) -> bool:
     """Tell whether a text asks something."""
     guards = load_rules(language(text)).guards
+    text = as_meant(text)
     return any(one.id.endswith(".question") and one.regex.search(text) for one in guards)
 
 
@@ -63,7 +65,7 @@ def asks_about_user(text: str) -> bool:
 
     "Where does my mother live?" and 我有狗吗 are not, "Does my mother like my job?" is.
     """
-    return bool(SPEAKER.search(_of_theirs().sub(" ", text)))
+    return bool(SPEAKER.search(_of_theirs().sub(" ", as_meant(text))))
 
 
 def work_and_home_slots(question: str) -> frozenset[str]:
@@ -72,6 +74,7 @@ def work_and_home_slots(question: str) -> frozenset[str]:
 
     Empty for a statement, or a question about somebody around the user.
     """
+    question = as_meant(question)
     if not is_question(question) or not SPEAKER.search(question) or asked_kin(question):
         return frozenset()
     return frozenset(
@@ -88,7 +91,7 @@ def names_slots(text: str, slots: Iterable[str]) -> bool:
 
 def topic_of(question: str) -> str:
     """Return a question without its kinship, relation and question words."""
-    rest = _any_kin().sub(" ", question)
+    rest = _any_kin().sub(" ", as_meant(question))
     for words in _table().values():
         rest = words.question.sub(" ", rest)
     return ASKING.sub(" ", rest)
@@ -106,7 +109,7 @@ def relations_for_question(
     user_name: what the user is called; without it the user's edges are left out. named: keys of the
     entities the question names.
     """
-    lang = language(question)
+    lang, question = language(question), as_meant(question)
     chosen = [edge for edge in edges if edge.relation != NAME]
     chosen = [edge for edge in chosen if user_name or edge.subject != USER]
     names = {*named, *({USER} if user_name and normalised(user_name) in named else ())}

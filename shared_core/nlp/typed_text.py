@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from shared_core.nlp.rules import compiler, read_rule_file
+from shared_core.nlp.rules import compiler, load_kin_words, longest_first, read_rule_file
 from shared_core.nlp.text import Language
 
 AS_IT_IS: Final = re.compile(r"https?://|\b(?:def|const|import|return|class) \w|[{}=]|;\s*$|\w\(\)")
@@ -23,7 +23,7 @@ NARROW: Final = {
     code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F) if chr(code) not in KEPT_WIDE
 }
 WORD: Final = re.compile(r"(?<![\w@./'+-])[A-Za-z]+(?![\w@/'+-]|\.\w)")
-PLAIN_NAME: Final = re.compile(r"[A-Za-z]+(?: [A-Za-z]+)?")
+PLAIN_NAME: Final = re.compile(r"[^\W\d_]+(?: [^\W\d_]+){0,2}")
 SPACES: Final = re.compile(r"(?<=\s)\s+|^\s+|\s+$")
 MIN_NAME_CHARACTERS: Final = 3
 
@@ -121,6 +121,8 @@ class EnglishTyping:
     no_name: frozenset[str]
     words_too: frozenset[str]
     places: re.Pattern[str]
+    homes: re.Pattern[str]
+    now_in: re.Pattern[str]
     firms: re.Pattern[str]
 
 
@@ -168,6 +170,8 @@ def load_english_typing() -> EnglishTyping:
         words_too=words,
         no_name=frozenset(table["no_name"].split()),
         places=compiled(rf"{table['place_before']}(?P<name>{places})\b(?!')"),
+        homes=compiled(rf"{table['home_before']}(?P<name>{table['homes']})\b(?!')"),
+        now_in=compiled(table["now_in"]),
         firms=compiled(rf"{table['firm_before']}(?P<name>{firms})(?![\w'])"),
     )
 
@@ -188,6 +192,27 @@ def load_chinese_typing() -> ChineseTyping:
         filler=compiled(table["filler"]),
         omits_i=compiled(table["omits_i"]),
     )
+
+
+def as_meant(text: str) -> str:
+    """Return a text with the words it means: "whats my wifes name" becomes "what's my wife's name".
+
+    Those who read questions begin with it; as_read() does more, for sentences that state facts.
+    """
+    if AS_IT_IS.search(text):
+        return text
+    words, possessive = _meanings()
+    text = WORD.sub(lambda match: _word(match[0], words), text.replace("’", "'"))
+    return possessive.sub(r"\g<owner>'s", text)
+
+
+@lru_cache
+def _meanings() -> tuple[Mapping[str, str], re.Pattern[str]]:
+    """Return the words that stand for others, and the pattern of a possessive without its "'"."""
+    table = read_rule_file("typed.toml")["en"]
+    kin = "|".join(map(re.escape, longest_first(load_kin_words("en"))))
+    possessive = table["possessive"].replace("{{kin}}", f"(?:{kin})")
+    return table["words"], re.compile(possessive, re.IGNORECASE)
 
 
 def as_read(
@@ -233,6 +258,8 @@ def _read_english(text: Rewriting, names: Mapping[str, str], *, alone: bool) -> 
     text.sub(rules.named, lambda match: _capitals(match, lambda name: name not in rules.no_name))
     text.sub(rules.first_name, lambda match: _capitals(match, rules.first_names.__contains__))
     text.sub(rules.places, lambda match: _capitals(match, lambda _: True))
+    text.sub(rules.homes, lambda match: _capitals(match, lambda _: True))
+    text.sub(rules.now_in, r"\g<lead>I live in")
     text.sub(rules.firms, lambda match: _capitals(match, lambda _: True))
     if names:
         text.sub(WORD, lambda match: _known_name(match[0], names, rules.words_too))

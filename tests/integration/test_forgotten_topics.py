@@ -83,6 +83,20 @@ async def test_the_name_of_a_relative_is_known(talk: Talk) -> None:
     assert "苏州" in told
 
 
+async def test_a_topic_goes_in_each_form_of_its_word(talk: Talk) -> None:
+    await talk.say("I used to smoke but I quit.")
+    await talk.say("I am a social worker and I live in Leeds.")
+    await talk.memory.consolidate(ANA, "t")
+    [gone] = (await talk.say("please forget what I told you about smoking")).set_aside
+    assert gone.done.memories >= 1
+    told = await talk.told("What did I give up?")
+    assert "smok" not in told
+    assert "Leeds" in told
+    [kept] = (await talk.say("please forget what I told you about work")).set_aside
+    assert kept.done.facts == 0
+    assert "worker" in await talk.told("What is my job?")
+
+
 async def test_undoing_the_run_brings_all_back(talk: Talk) -> None:
     await talk.say("My brother Theo is a baker.")
     await talk.memory.consolidate(ANA, "t")

@@ -11,6 +11,7 @@ from shared_core.nlp.question_subject import asks_about_world, shares_words, sta
     "question",
     [
         "What is the capital of France?", "Who wrote Hamlet?", "How tall is Mount Everest?",
+        "whats the capital of France", "whos the king of Norway",
         "What is the boiling point of water?", "中国的首都是哪里？", "水的沸点是多少？",
         "珠穆朗玛峰有多高？", "上海有多少人口？", "《红楼梦》是谁写的？",
     ],

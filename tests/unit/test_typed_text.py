@@ -10,7 +10,7 @@ from shared_core.core.domain import Event, FactDraft
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.nlp.rules import read_rule_file
 from shared_core.nlp.text import language
-from shared_core.nlp.typed_text import as_read, typed_names
+from shared_core.nlp.typed_text import as_meant, as_read, load_english_typing, typed_names
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,10 @@ from shared_core.nlp.typed_text import as_read, typed_names
         ("joined monzo as an analyst", "I joined Monzo as an analyst"),
         ("i live in new york", "i live in New York"),
         ("im 34m", "i'm 34 years old"),
+        ("i moved to york", "i moved to York"),
+        ("we moved to paris", "we moved to Paris"),
+        ("i dont live in leeds anymore, im in york now",
+         "i don't live in Leeds anymore, I live in York now"),
         ("上个月刚搬到成都，求推荐", "我上个月刚搬到成都，求推荐"),
         ("我住喺香港，鍾意飲奶茶", "我住在香港，喜欢喝奶茶"),
         ("我男票是德国人", "我男朋友是德国人"),
@@ -44,12 +48,40 @@ def test_typed_text_is_read_as_it_is_meant(typed: str, read: str) -> None:
         "Never push directly to main.", "write to deepa.r@mailbox.example", "Play some jazz.",
         "vegetarian recipes please", "vegan options?", "love it", "learning rate is 3e-4",
         "don't worry about it", "const im = { name: 'Tom' };", "see https://im.example/dont",
+        "i talked to sydney and jordan", "a letter from charlotte", "we moved to split the bill",
+        "I don't live in Leeds anymore, I'm in Sales.",
+        "I no longer live in Leeds, I'm in trouble.",
+        "I don't live in Leeds anymore, I'm in York for the week.",
+        "She doesn't live in Leeds anymore, I'm in York.",
         "the IM client and the US team", "she moved to Leeds", "training data is old",
         "我对花生过敏。", "搬家清单来一份", "住院了", "喜欢吗",
     ],
 )  # fmt: skip
 def test_what_is_plain_or_no_statement_stays_as_it_is(typed: str) -> None:
     assert typed == as_read(typed, language(typed)).text
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("whats my wifes name", "what's my wife's name"),
+        ("whens our little dogs birthday", "when's our little dog's birthday"),
+        ("whos ur boss", "who's your boss"),
+        ("where do I live?", "where do I live?"),
+        ("my dogs are called Rex and Bo", "my dogs are called Rex and Bo"),
+        ("how many sisters names rhyme", "how many sisters names rhyme"),
+        ("what does wheres() return {}", "what does wheres() return {}"),
+        ("我老婆叫什么", "我老婆叫什么"),
+    ],
+)
+def test_words_of_a_question_are_read_as_they_are_meant(typed: str, meant: str) -> None:
+    assert meant == as_meant(typed)
+
+
+def test_one_listed_place_alone_is_a_common_first_name() -> None:
+    listed = {one.lower() for one in read_rule_file("en.toml")["words"]["city_or_country"]}
+    rules = load_english_typing()
+    assert {"santiago"} == listed & rules.first_names
 
 
 def test_a_sentence_beside_somebody_else_gets_no_subject() -> None:
