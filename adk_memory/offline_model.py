@@ -13,12 +13,12 @@ from shared_core.models import offline_answer
 
 
 class OfflineModel(BaseLlm):
-    """Answers a question with the best memory it is shown, and says "Noted." to anything else.
+    """Answers a question with the best memory it is shown, and anything else with "Noted."
 
         LlmAgent(name="assistant", model=OfflineModel())
 
-    It shows what a real model would read. It calls no tools and understands nothing. It answers
-    Chinese in Chinese.
+    It shows what a real model would read. It promises to carry out a request to forget. It calls
+    no tools and understands nothing. It answers Chinese in Chinese.
     """
 
     model: str = "offline"

@@ -14,12 +14,12 @@ from shared_core.models import offline_answer
 
 
 class OfflineChatModel(BaseChatModel):
-    """Answers a question with the best memory it is shown, and says "Noted." to anything else.
+    """Answers a question with the best memory it is shown, and anything else with "Noted."
 
         create_agent(OfflineChatModel(), middleware=[HippocampusMiddleware(store, app="my_app")])
 
-    It shows what a real model would read. It takes tools and calls none. It answers Chinese in
-    Chinese.
+    It shows what a real model would read. It promises to carry out a request to forget. It takes
+    tools and calls none. It answers Chinese in Chinese.
     """
 
     @property

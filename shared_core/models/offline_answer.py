@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from shared_core.nlp import relation_phrases
+from shared_core.nlp.forget_requests import forget_requests, is_forget_request
 
 TAG: Final = re.compile(r"<(PAST_CONVERSATIONS|MEMORIES|memories|facts)>\n")
 """Begins memories, from ADK's preload_memory or from ours; `</...>` ends them."""
@@ -21,26 +22,40 @@ HAN: Final = re.compile(r"[\u4e00-\u9fff]")
 NOTED: Final = ("Noted.", "好的，记住了。")
 NOTHING: Final = ("I remember nothing about that.", "这件事我不记得。")
 QUOTED: Final = ("I remember: ", "我记得：")
-OWN_ANSWERS: Final = (*NOTED, "I remember", "我记得", "这件事我不记得")
+FORGETTING: Final = ("I'll forget what I find about that.", "好，找到的相关内容我会忘掉。")
+"""The answer comes before the turn is stored, so it promises and reports nothing.
+
+It leaves out the topic: the answer becomes a memory too, and would keep the topic in recall.
+"""
+OWN_ANSWERS: Final = (*NOTED, *FORGETTING, "I remember", "我记得", "这件事我不记得")
 """How its own answers begin. They become memories too, and say nothing new."""
 
 
 def offline_answer(texts: Sequence[str]) -> str:
     """Return the answer to the texts of a request, the user's message last.
 
-    A question gets the first memory that is neither a question nor an answer of the stand-in. Any
-    other message gets "Noted." Chinese messages get Chinese answers. Memories are the lines between
-    the tags of our blocks, or else every line of an earlier text that begins with "- ".
+    A question gets the first memory that is no question, no request to forget, and no answer of the
+    stand-in. A request to forget gets FORGETTING, any other message "Noted." Chinese messages get
+    Chinese answers. Memories are the lines between the tags of our blocks, or else every line of an
+    earlier text that begins with "- ".
     """
     message = next((text for text in reversed(texts) if not _blocks(text)), "").strip()
     is_chinese = HAN.search(message) is not None
+    if forget_requests(message):
+        return FORGETTING[is_chinese]
     if not _asks(message):
         return NOTED[is_chinese]
     for line in _memory_lines(texts):
         memory = LINE_LABEL.sub("", line)
-        if not _asks(memory) and not memory.startswith(OWN_ANSWERS):
+        if _tells(memory):
             return QUOTED[is_chinese] + memory
     return NOTHING[is_chinese]
+
+
+def _tells(memory: str) -> bool:
+    """Tell whether a memory could answer a question."""
+    own = memory.startswith(OWN_ANSWERS)
+    return not own and not _asks(memory) and not is_forget_request(memory)
 
 
 def _asks(text: str) -> bool:
