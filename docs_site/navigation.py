@@ -117,11 +117,11 @@ def list_of_pages(index: Path, in_chinese: bool) -> str:
     """
     docs = index.parents[1]
     folder = index.parent.name
-    linked = set(re.findall(r"\]\(([\w-]+\.md)\)", index.read_text("utf-8")))
+    linked = set(re.findall(r"\]\(([\w-]+)(?:\.zh)?\.md\)", index.read_text("utf-8")))
     rows = []
     for path in _pages(docs, folder, ORDER.get(folder, ())):
         page = docs / path
-        if page.name in linked or page.stem == "index":
+        if page.stem in (*linked, "index"):
             continue
         twin = page.with_suffix(".zh.md")
         has_twin = in_chinese and twin.exists()

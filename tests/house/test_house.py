@@ -161,6 +161,21 @@ def test_links_of_pages_lead_somewhere() -> None:
     assert [] == broken
 
 
+def test_chinese_pages_link_to_chinese_pages() -> None:
+    folders = (ROOT.glob("*.zh.md"), *((ROOT / one).rglob("*.zh.md") for one in ("docs", "examples")))
+    pages = [page for folder in folders for page in folder]
+    assert 40 < len(pages)
+    english = []
+    for page in pages:
+        text = page.read_text("utf-8").replace("[English](README.md)", "")
+        for path, _ in LINK.findall(text):
+            target = page.parent / path
+            target = target / "README.md" if target.is_dir() else target
+            if not path.endswith(".zh.md") and target.with_suffix(".zh.md").exists():
+                english.append(f"{page.relative_to(ROOT)}: {path}")
+    assert [] == english
+
+
 def test_no_two_files_of_tests_have_one_name() -> None:
     names = Counter(file.name for file in (ROOT / "tests").rglob("test_*.py"))
     assert [] == [name for name, count in names.items() if count > 1]
