@@ -206,7 +206,7 @@ def _checked(
     owners: set[str | None] = set()
     threads: set[tuple[str | None, str]] = set()
     others: set[str | None] = set()
-    for number, record in enumerate(_masked(source.records(), sanitizer), 1):
+    for number, record in enumerate(_masked(source.records(options.user), sanitizer), 1):
         if number % READ_AT_ONCE == 0:
             progress("Reading", number, 0)
         if isinstance(record, SkippedRecord):
@@ -291,7 +291,7 @@ class _RecordRun:
         """Write all records, then consolidate the threads, and return the report."""
         done, total = 0, self._report.read
         self._progress("Importing", 0, total)
-        records = _masked(source.records(), self._handle.sanitizer)
+        records = _masked(source.records(self._options.user), self._handle.sanitizer)
         batches = _batches(records, self._options)
         while (batch := await asyncio.to_thread(next, batches, None)) is not None:
             await self._write(batch)
