@@ -169,7 +169,7 @@ async def test_conversations_of_another_account_of_claude_are_refused(
 async def test_a_file_that_is_cut_off_writes_nothing(memory: MemoryEngine, tmp_path: Path) -> None:
     cut = tmp_path / "chatgpt.json"
     cut.write_text((EXPORTS / "chatgpt.json").read_text("utf-8")[:-10], "utf-8")
-    with pytest.raises(InvalidInput, match="chatgpt.json is no complete JSON document"):
+    with pytest.raises(InvalidInput, match="chatgpt.json was cut off"):
         await bring(memory, cut)
     assert [] == await memory.users("app")
 
