@@ -247,7 +247,7 @@ def _product_of_file(file: Path) -> Product:
 
     with opened(file) as readable:
         start = readable.read(FIRST)
-    if OURS in start or not start.strip():
+    if OURS in start:
         return Product.HIPPOCAMPUS
     return Product(open_source(file).product)
 

@@ -170,7 +170,8 @@ class RecordImports:
         """Read a source to its end and count its records; write nothing, and open no database.
 
         Raises:
-            InvalidInput: the source cannot be read, or it is not clear who gets the records.
+            InvalidInput: the source cannot be read, has entries of which none is a memory, or does
+                not make clear who gets the records.
             NotFound: the source has no record of options.source_user.
         """
         check_label(options.app, "app")
@@ -206,7 +207,7 @@ def _checked(
     owners: set[str | None] = set()
     threads: set[tuple[str | None, str]] = set()
     others: set[str | None] = set()
-    for number, record in enumerate(_masked(source.records(), sanitizer), 1):
+    for number, record in enumerate(_masked(source.records(options.user), sanitizer), 1):
         if number % READ_AT_ONCE == 0:
             progress("Reading", number, 0)
         if isinstance(record, SkippedRecord):
@@ -222,6 +223,7 @@ def _checked(
             if isinstance(record, TurnRecord):
                 threads.add((options.user or record.user, record.thread))
     _require_owner(source, options, report, owners, others)
+    _require_memories(source, report)
     named = {options.user} if options.user else owners
     report.users = sorted(one for one in named if one is not None)
     report.threads = len(threads)
@@ -252,6 +254,16 @@ def _require_owner(
             f"{source.name} holds memories of {_listed(owners)}, and --user would give all of them"
             f" to {options.user!r}: choose one with --source-user, or leave out --user to keep"
             " them apart"
+        )
+
+
+def _require_memories(source: RecordSource, report: RecordReport) -> None:
+    """Raise if the source has entries, and none of them is a memory."""
+    if report.skipped and not report.read:
+        found = ", ".join(f"{number:,} {reason}" for reason, number in report.skipped.most_common())
+        raise InvalidInput(
+            f"{source.name} holds nothing that can be imported: {found}. Check that it is an export"
+            f" of {source.product}, and a whole one"
         )
 
 
@@ -291,7 +303,7 @@ class _RecordRun:
         """Write all records, then consolidate the threads, and return the report."""
         done, total = 0, self._report.read
         self._progress("Importing", 0, total)
-        records = _masked(source.records(), self._handle.sanitizer)
+        records = _masked(source.records(self._options.user), self._handle.sanitizer)
         batches = _batches(records, self._options)
         while (batch := await asyncio.to_thread(next, batches, None)) is not None:
             await self._write(batch)

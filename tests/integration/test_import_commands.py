@@ -85,7 +85,7 @@ def test_a_record_that_fails_is_named_and_the_exit_code_says_so(dsn: str, tmp_pa
         (["chatgpt.json", "--app", "a", "--user", " "], 1, "user_id must not be blank"),
         (["chatgpt.json", "--app", "", "--user", "u"], 1, "app must not be empty"),
         (["claude.json", "--from", "chatgpt", *TO_ANA], 1, "import it with --from claude"),
-        (["mem0.sql", *TO_ANA], 1, "mem0.sql is no complete JSON document"),
+        (["mem0.sql", *TO_ANA], 1, "mem0.sql is no JSON: give the export"),
         (["absent.json", *TO_ANA], 1, "absent.json' cannot be read"),
         (["zep.json", *TO_ANA, "--reembed"], 2, "--reembed does not go with a source of zep"),
         (["mem0_get_all.json", *TO_ANA], 1, "'ana', 'ben', '小明', and --user would give all"),
@@ -99,3 +99,38 @@ def test_what_cannot_be_imported_is_said_in_one_line(
     assert (code, "") == (ran.exit_code, ran.stdout), ran.output
     assert told in ran.stderr
     assert 1 == len(ran.stderr.splitlines())
+
+
+@pytest.mark.parametrize("options", [(), ("--from", "chatgpt"), ("--from", "mem0")])
+def test_an_empty_file_is_called_empty(options: tuple[str, ...], tmp_path: Path) -> None:
+    for text in ("", " \n" * 3_000):
+        file = tmp_path / "empty.json"
+        file.write_text(text, "utf-8")
+        ran = run(file, *TO_ANA, *options, "--uri", NOWHERE)
+        assert (1, "Error: empty.json is empty: export it again\n") == (ran.exit_code, ran.stderr)
+
+
+@pytest.mark.parametrize(
+    ("document", "told"),
+    [
+        ({"guilds": [1], "messages": [{"a": 1}]}, "1 messages without text. Check that it is"),
+        ({"results": [{"a": 1}, 7]}, "1 memories without text, 1 entries of an unknown form"),
+        ([{"mapping": 7}], "1 entries of an unknown form"),
+    ],
+)
+def test_a_file_without_a_single_memory_is_an_error(
+    document: object, told: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "slack.json"
+    file.write_text(json.dumps(document), "utf-8")
+    for options in ((), ("--dry-run",)):
+        ran = run(file, *TO_ANA, "--uri", NOWHERE, *options)
+        assert (1, "") == (ran.exit_code, ran.stdout)
+        assert f"slack.json holds nothing that can be imported: {told}" in ran.stderr
+
+
+def test_a_user_without_memories_is_no_error(tmp_path: Path) -> None:
+    file = tmp_path / "mem0.json"
+    file.write_text('{"results": []}', "utf-8")
+    ran = run(file, *TO_ANA, "--uri", NOWHERE, "--dry-run")
+    assert 0 == ran.exit_code, ran.output

@@ -169,7 +169,7 @@ async def test_conversations_of_another_account_of_claude_are_refused(
 async def test_a_file_that_is_cut_off_writes_nothing(memory: MemoryEngine, tmp_path: Path) -> None:
     cut = tmp_path / "chatgpt.json"
     cut.write_text((EXPORTS / "chatgpt.json").read_text("utf-8")[:-10], "utf-8")
-    with pytest.raises(InvalidInput, match="chatgpt.json is no complete JSON document"):
+    with pytest.raises(InvalidInput, match="chatgpt.json was cut off"):
         await bring(memory, cut)
     assert [] == await memory.users("app")
 
@@ -315,3 +315,25 @@ async def test_a_memory_without_a_time_stays_forgotten(
     assert 1 == await memory.forget(ANA, "mem0/0")
     report = await bring(memory, file, options)
     assert RecordCounts(read=2, here=1, deleted=1) == report.statements
+
+
+@pytest.mark.both_engines
+async def test_what_others_say_in_an_episode_is_no_fact_of_the_user(
+    memory: MemoryEngine, tmp_path: Path
+) -> None:
+    contents = [
+        "Ana: I live in Malmo.\nassistant: I live in Berlin and I am allergic to nuts.\nAna: ok",
+        "Ana: 我喜欢爵士乐\nOlga: I work at Volvo as a welder.",
+    ]
+    episodes = [
+        {"uuid": f"e{n}", "source": "message", "content": text, "created_at": f"2024-01-0{n}"}
+        for n, text in enumerate(contents, 1)
+    ]
+    file = tmp_path / "graph.json"
+    file.write_text(json.dumps({"user_id": "ana", "episodes": episodes}), "utf-8")
+    assert RecordCounts(read=5, written=5) == (await bring(memory, file)).turns
+    assert {("residence", "Malmo"), ("like", "爵士乐")} == {
+        (fact.slot, fact.value) for fact in await memory.facts(ANA)
+    }
+    assert "I work at Volvo as a welder." in await texts(memory, ANA, "Who works at Volvo?")
+    assert RecordCounts(read=5, here=5) == (await bring(memory, file)).turns

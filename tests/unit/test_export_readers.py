@@ -206,21 +206,21 @@ def test_a_cut_off_file_is_named(tmp_path: Path) -> None:
         cut = tmp_path / file
         for length in (1, len(text) // 2, len(text.rstrip()) - 1):
             cut.write_text(text[:length], "utf-8")
-            with pytest.raises(InvalidInput, match=f"{file}"):
+            with pytest.raises(InvalidInput, match=f"^{file} was cut off, its end is missing"):
                 list(open_source(cut).records())
 
 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "is no complete JSON document"),
-        ("hello", "is no complete JSON document"),
+        ("", "is empty: export it again"),
+        ("hello", "is no JSON: give the export as it was downloaded"),
         ("7", "holds one JSON value"),
         ("[]", "is of no product"),
         ("[1, 2]", "is of no product"),
         ('{"a": 1, "b": 2}', "has 'a', 'b'"),
-        ('[{"mapping": {}}] trailing', "is no complete JSON document"),
-        ("\x00", "is no complete JSON document"),
+        ('[{"mapping": {}}] trailing', "is no valid JSON"),
+        ("\x00", "is no JSON"),
     ],
 )
 def test_a_file_of_nobody_is_refused(text: str, told: str, tmp_path: Path) -> None:
@@ -229,6 +229,26 @@ def test_a_file_of_nobody_is_refused(text: str, told: str, tmp_path: Path) -> No
     with pytest.raises(InvalidInput, match=told) as caught:
         list(open_source(file).records())
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ('[{"mapping": {}}]'.encode("utf-16"), "is UTF-16, not UTF-8: convert it"),
+        ('[{"mapping": {}}]'.encode("utf-16-be"), "is UTF-16, not UTF-8: convert it"),
+        ('[{"mapping": "上海"}]'.encode("gb18030"), "is not UTF-8 .byte 15.: convert it"),
+        ('[{"mapping": "上'.encode()[:-1], "was cut off"),
+        (b'"{\\"results\\": ', "was cut off"),
+        (b"SQLite format 3\x00", "is no JSON"),
+        (b'[{"mapping" 1}]', "is no valid JSON"),
+        (b" " * 3_000_000, "is empty"),
+    ],
+)
+def test_why_a_file_cannot_be_parsed_is_told(content: bytes, told: str, tmp_path: Path) -> None:
+    file = tmp_path / "odd.json"
+    file.write_bytes(content)
+    with pytest.raises(InvalidInput, match=f"^odd.json {told}"):
+        list(open_source(file).records())
 
 
 def test_a_file_of_another_product_is_named_with_the_way_out() -> None:
@@ -290,7 +310,7 @@ def test_messages_that_cannot_be_turns_are_counted_by_reason(tmp_path: Path) -> 
 def test_a_refusal_does_not_quote_the_export(tmp_path: Path) -> None:
     file = tmp_path / "c.json"
     file.write_bytes(b'[{"uuid": "k", "chat_messages": [{"text": "My PIN is 4711 \xff"}]}]')
-    with pytest.raises(InvalidInput, match="is no complete JSON document") as caught:
+    with pytest.raises(InvalidInput, match=r"is not UTF-8 \(byte 59\): convert it") as caught:
         open_source(file)
     assert "4711" not in str(caught.value) and "b'" not in str(caught.value)
 
@@ -464,6 +484,6 @@ def test_a_number_of_thousands_of_digits_is_refused_and_in_a_text_it_is_none(
     file.write_text(f'[{{"a": "{digits}"}}]', "utf-8")
     assert [{"a": digits}] == list(JsonFile(file).items("item"))
     file.write_text(f'[{{"a": {digits}}}]', "utf-8")
-    with pytest.raises(InvalidInput, match="no complete JSON") as known:
+    with pytest.raises(InvalidInput, match="is no valid JSON") as known:
         list(JsonFile(file).items("item"))
     assert len(str(known.value)) < 300

@@ -40,7 +40,7 @@ def fits(kind: str, fields: Sequence[str]) -> bool:
     return kind == "array" and "mapping" in fields
 
 
-def read(file: JsonFile) -> Iterator[Record]:
+def read(file: JsonFile, _user: str | None = None) -> Iterator[Record]:
     """Yield the turns of each conversation on its current branch."""
     for conversation in file.items("item"):
         if not isinstance(conversation, dict) or not isinstance(conversation.get("mapping"), dict):

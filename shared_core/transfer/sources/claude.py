@@ -38,7 +38,7 @@ def fits(kind: str, fields: Sequence[str]) -> bool:
     return kind == "array" and "chat_messages" in fields
 
 
-def read(file: JsonFile) -> Iterator[Record]:
+def read(file: JsonFile, _user: str | None = None) -> Iterator[Record]:
     """Yield the turns of each conversation, on its last branch if messages name their parents."""
     for conversation in file.items("item"):
         messages = conversation.get("chat_messages") if isinstance(conversation, dict) else None

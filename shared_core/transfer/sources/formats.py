@@ -12,7 +12,7 @@ from shared_core.transfer.sources import chatgpt, claude, letta, mem0, zep
 from shared_core.transfer.sources.json_file import JsonFile, json_files, listed_names
 from shared_core.transfer.sources.records import Record, TurnRecord, name_of
 
-Reader: TypeAlias = Callable[[JsonFile], Iterator[Record]]
+Reader: TypeAlias = Callable[[JsonFile, str | None], Iterator[Record]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +65,17 @@ class FileSource:
         """The name of the product that wrote the file."""
         return self.format.product
 
-    def records(self) -> Iterator[Record]:
+    def records(self, user: str | None = None) -> Iterator[Record]:
         """Yield the records of all documents, from the beginning.
 
+        user: the name of the user, as in RecordSource.records().
         The id of an account names nobody, so it is a user only where there are several.
         """
         prefix = self.format.accounts
         ids = (one for file in self.files for one in (file.items(prefix) if prefix else ()))
         accounts = {name for one in ids if (name := name_of(one))}
         for file in self.files:
-            for record in self.format.read(file):
+            for record in self.format.read(file, user):
                 if len(accounts) == 1 and isinstance(record, TurnRecord):
                     record = replace(record, user=None)
                 yield record

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 import zipfile
@@ -24,7 +25,13 @@ DAMAGED = (zipfile.BadZipFile, zlib.error)
 LONG_NUMBER = re.compile(rb"\d{4000}")
 """Matches digits that may be a number of more than 4,300, which Python refuses to read."""
 CHUNK = 1 << 20
-"""Bytes that are searched for long numbers at a time."""
+"""Bytes that are looked at at a time."""
+UTF_16 = (b"\xff\xfe", b"\xfe\xff", b"[\0", b"{\0", b"\0[", b"\0{")
+"""How a document in UTF-16 begins."""
+BEGINS = (b"[", b"{", b'"{')
+"""How an export begins."""
+CUT_OFF = ("premature EOF", "Incomplete", "Unterminated")
+"""Words of the parsers for a document whose end is missing."""
 SHOWN = 6
 """Maximum number of names of files or fields in a message."""
 
@@ -44,7 +51,7 @@ class JsonFile:
     def items(self, prefix: str) -> Iterator[Any]:
         """Yield the values at a prefix of ijson: "item" for the entries of an array.
 
-        Raises InvalidInput if the document is cut off or is no JSON.
+        Raises InvalidInput if the document is empty, cut off, no JSON or not UTF-8.
         """
         with self._readable() as file:
             yield from self._parser().items(file, prefix)
@@ -82,13 +89,11 @@ class JsonFile:
     @contextmanager
     def _readable(self) -> Iterator[IO[bytes]]:
         try:
-            with self._opened() as file:
-                yield file
-        except ijson.JSONError as error:
-            raise InvalidInput(
-                f"{self.name} is no complete JSON document, or was cut off: {_reason(error)}."
-                " Export it again"
-            ) from error
+            try:
+                with self._opened() as file:
+                    yield file
+            except ijson.JSONError as error:
+                raise InvalidInput(f"{self.name} {self._fault(error)}") from error
         except (*DAMAGED, EOFError, NotImplementedError, RuntimeError) as error:
             raise InvalidInput(f"{self.name} cannot be unpacked: {error}") from error
         except OSError as error:
@@ -96,12 +101,41 @@ class JsonFile:
 
     @contextmanager
     def _opened(self) -> Iterator[IO[bytes]]:
+        with self._bytes() as file:
+            yield file if self.member else _unwrapped(file)
+
+    @contextmanager
+    def _bytes(self) -> Iterator[IO[bytes]]:
         if not self.member:
             with self.path.open("rb") as file:
-                yield _unwrapped(_without_bom(file))
+                yield _without_bom(file)
             return
         with zipfile.ZipFile(self.path) as archive, closing(archive.open(self.member)) as unpacked:
             yield _without_bom(unpacked)
+
+    def _fault(self, error: ijson.JSONError) -> str:
+        """Return why the document cannot be parsed, and what to do: a phrase after its name."""
+        with self._bytes() as file:
+            chunk = file.read(CHUNK)
+            start, first = chunk[:2], chunk.lstrip()
+            while not first and (chunk := file.read(CHUNK)):
+                first = chunk.lstrip()
+        if not first:
+            return "is empty: export it again"
+        if start in UTF_16:
+            return "is UTF-16, not UTF-8: convert it, e.g. with iconv -f UTF-16 -t UTF-8"
+        if not first.startswith(BEGINS):
+            return "is no JSON: give the export as it was downloaded, a JSON file or a zip archive"
+        with self._bytes() as file:
+            at, is_whole = _first_odd_byte(file)
+        if at is not None and is_whole:
+            return (
+                f"is not UTF-8 (byte {at + 1:,}): convert it, e.g. with iconv -f GB18030 -t UTF-8"
+            )
+        reason = _reason(error)
+        if at is not None or any(sign in reason for sign in CUT_OFF):
+            return "was cut off, its end is missing: export or download it again"
+        return f"is no valid JSON: {reason}. Export it again"
 
 
 def json_files(path: Path) -> list[JsonFile]:
@@ -179,6 +213,25 @@ def _unwrapped(file: IO[bytes]) -> IO[bytes]:
         raise ijson.JSONError(str(error)) from error
 
 
+def _first_odd_byte(file: IO[bytes]) -> tuple[int | None, bool]:
+    """Return the place of the first byte that is no UTF-8, or None.
+
+    Also tell whether bytes follow that make its letter whole: a cut may leave half a letter.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    read = 0
+    while True:
+        chunk = file.read(CHUNK)
+        waiting = len(decoder.getstate()[0])
+        try:
+            decoder.decode(chunk, final=not chunk)
+        except UnicodeDecodeError as error:
+            return read - waiting + error.start, bool(chunk)
+        if not chunk:
+            return None, True
+        read += len(chunk)
+
+
 def _without_bom(file: IO[bytes]) -> IO[bytes]:
     if file.read(len(BOM)) != BOM:
         file.seek(0)
@@ -189,4 +242,4 @@ def _reason(error: Exception) -> str:
     """Return the first line of a parser's message, without the excerpt below it."""
     told = error.args[0] if error.args else error
     text = told.decode(errors="replace") if isinstance(told, bytes) else str(told)
-    return text.strip().splitlines()[0].strip().rstrip(".")[:100] if text.strip() else "it is empty"
+    return text.strip().splitlines()[0].strip().rstrip(".")[:100] if text.strip() else "no reason"

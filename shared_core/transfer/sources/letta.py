@@ -44,7 +44,7 @@ def fits(kind: str, fields: Sequence[str]) -> bool:
     return {"agents", "blocks"} <= names or {"core_memory", "messages"} <= names
 
 
-def read(file: JsonFile) -> Iterator[Record]:
+def read(file: JsonFile, _user: str | None = None) -> Iterator[Record]:
     """Yield messages as turns, and blocks and passages as statements."""
     kind, _ = file.outline()
     if kind == "array":

@@ -39,7 +39,7 @@ def fits(kind: str, fields: Sequence[str]) -> bool:
     return "results" in fields
 
 
-def read(file: JsonFile) -> Iterator[Record]:
+def read(file: JsonFile, _user: str | None = None) -> Iterator[Record]:
     """Yield the memories in the answer of get_all(), or in an array of them."""
     kind, _ = file.outline()
     for entry in file.items("item" if kind == "array" else "results.item"):
@@ -100,6 +100,6 @@ class Mem0Store:
         """The name of the store."""
         return self.store.name
 
-    def records(self) -> Iterator[Record]:
-        """Yield a record for each memory."""
+    def records(self, user: str | None = None) -> Iterator[Record]:
+        """Yield a record for each memory. user: of no use, a memory names nobody who speaks."""
         return (readable(memory_record, entry) for entry in self.store.entries())

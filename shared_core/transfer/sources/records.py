@@ -96,8 +96,11 @@ class RecordSource(Protocol):
     @property
     def product(self) -> str: ...
 
-    def records(self) -> Iterator[Record]:
+    def records(self, user: str | None = None) -> Iterator[Record]:
         """Yield all records from the beginning; may be called again.
+
+        user: the name of the user who gets them. It tells which speaker is the user in a text
+        such as "Ana: I moved", if the source does not.
 
         Raises:
             InvalidInput: the source cannot be read to its end.

@@ -7,13 +7,12 @@ EpisodicNode, EntityNode and EntityEdge, or of Zep Cloud's Episode, Node, Edge a
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from shared_core.core.domain import ROLES, USER, Role
+from shared_core.core.domain import USER
 from shared_core.transfer.sources.json_file import JsonFile
 from shared_core.transfer.sources.records import (
     NO_ID,
@@ -31,14 +30,14 @@ from shared_core.transfer.sources.records import (
     text_of,
     turn_record,
 )
+from shared_core.transfer.sources.speakers import ROLE_NAMES, Said, own_speakers, role_of, said_in
 
 LISTS = frozenset({"episodes", "nodes", "edges", "threads", "messages"})
-SPEAKER = re.compile(r"([^\s:(][^:\n]{0,60}?)?(?: {0,4}\((\w{1,40})\))?: {1,4}")
-"""Matches who may speak in an episode: "Ana: ...", or "Ana (user): ..."."""
-AGENTS = frozenset({"assistant", "ai", "agent", "bot", "model"})
-SPEAKERS = AGENTS | {"user", "human"}
-"""Roles that stand before a colon in place of a name, in lower case."""
+DATA = ("json", "fact_triple")
+"""Kinds of episodes that hold data."""
 ENDS = ("source", "target")
+THREADS = ("thread_id", "thread_uuid", "session_id", "uuid", "group_id", "graph_uuid")
+EPISODE_THREADS = ("thread_uuid", "thread_id", "session_id", "group_id", "graph_uuid")
 LATE = datetime.max.replace(tzinfo=UTC)
 
 
@@ -64,17 +63,32 @@ class _Export:
     unreadable: int = 0
 
 
-def read(file: JsonFile) -> Iterator[Record]:
-    """Yield episodes and messages as turns, text as statements, and edges as facts, by time."""
+@dataclass(frozen=True, slots=True)
+class _Speakers:
+    """Who speaks. known: names in lower case. own: those of each user."""
+
+    known: frozenset[str]
+    own: Mapping[str | None, frozenset[str]]
+
+
+def read(file: JsonFile, user: str | None = None) -> Iterator[Record]:
+    """Yield episodes and messages as turns, text as statements, and edges as facts, by time.
+
+    user: a name of the user that the document may lack.
+    """
     export = _graph(file)
     for _ in range(export.unreadable):
         yield SkippedRecord(UNREADABLE)
-    names = _names(export)
-    for user, thread, messages in export.threads:
+    speakers = _speakers(export, user)
+    for owner, thread, messages in export.threads:
         for message in _in_order(messages):
-            yield readable(_turn, message, user, thread, names)
+            yield from _readable_turns(message, _user_of(message, owner), thread, speakers)
     for episode in _in_order(export.episodes):
-        yield readable(_episode, episode, export.user, names)
+        if _is_speech(episode):
+            owner, thread = _user_of(episode, export.user), _thread_of(episode, EPISODE_THREADS)
+            yield from _readable_turns(episode, owner, thread, speakers)
+        else:
+            yield readable(_document, episode, export.user)
     for node in export.nodes:
         if text_of(node.get("summary")):
             yield SkippedRecord("summaries of entities")
@@ -134,8 +148,7 @@ def _sort(export: _Export, found: Sequence[object]) -> None:
             export.unreadable += 1
 
 
-def _thread_of(entry: Mapping[str, Any]) -> str:
-    names = ("thread_id", "thread_uuid", "session_id", "uuid", "group_id", "graph_uuid")
+def _thread_of(entry: Mapping[str, Any], names: Sequence[str] = THREADS) -> str:
     return next((found for name in names if (found := name_of(entry.get(name)))), "episodes")
 
 
@@ -156,22 +169,51 @@ def _names(export: _Export) -> frozenset[str]:
     """Return the names of the entities, in lower case."""
     found = [node.get("name") for node in export.nodes]
     found += [edge.get(f"{end}_node_name") for edge in export.edges for end in ENDS]
-    return frozenset(name_of(one).lower() for one in found) - {""}
+    return _in_lower_case(found)
 
 
-def _episode(episode: Mapping[str, Any], user: str | None, names: frozenset[str]) -> Record:
+def _speakers(export: _Export, given: str | None) -> _Speakers:
+    """Return who speaks in a document. given: a name of the user, or None."""
+    spoken: dict[str | None, list[Mapping[str, Any]]] = {}
+    for owner, _, messages in export.threads:
+        for message in messages:
+            spoken.setdefault(_user_of(message, owner), []).append(message)
+    for episode in filter(_is_speech, export.episodes):
+        spoken.setdefault(_user_of(episode, export.user), []).append(episode)
+    labelled = {user: list(one.values()) for user, one in _labelled(export).items()}
+    names = {
+        user: _in_lower_case([user, given, *(found if len(found) == 1 else ())])
+        for user in spoken
+        for found in [labelled.get(user, [])]
+    }
+    entities = _names(export)
+    known = entities.union(*names.values())
+    own = {
+        user: own_speakers(
+            (one for entry in found for one in _said(entry, known)),
+            names[user],
+            is_entity=not entities.isdisjoint(names[user]),
+        )
+        for user, found in spoken.items()
+    }
+    return _Speakers(known, own)
+
+
+def _in_lower_case(names: Iterable[object]) -> frozenset[str]:
+    return frozenset(name_of(one).lower() for one in names) - {""}
+
+
+def _is_speech(episode: Mapping[str, Any]) -> bool:
+    """Tell whether somebody says an episode. Nobody says a document or data."""
     source = str(episode.get("source") or "message")
-    if source in ("json", "fact_triple"):
-        return SkippedRecord(f"episodes of kind {source!r}, whose facts are edges")
-    if source == "text" and not episode.get("role"):
-        return _document(episode, user)
-    ids = ("thread_uuid", "thread_id", "session_id", "group_id", "graph_uuid")
-    thread = next((found for name in ids if (found := name_of(episode.get(name)))), "episodes")
-    return _turn(episode, user, thread, names)
+    return source not in DATA and (source != "text" or bool(episode.get("role")))
 
 
 def _document(episode: Mapping[str, Any], user: str | None) -> Record:
     """Return an episode of plain text, which nobody said, as a statement."""
+    source = episode.get("source")
+    if source in DATA:
+        return SkippedRecord(f"episodes of kind {source!r}, whose facts are edges")
     text, name = text_of(episode.get("content")), name_of(episode.get("uuid"))
     if not text or not name:
         return SkippedRecord(f"episodes {NO_TEXT if not text else NO_ID}")
@@ -183,37 +225,42 @@ def _document(episode: Mapping[str, Any], user: str | None) -> Record:
     )  # fmt: skip
 
 
+def _said(entry: Mapping[str, Any], known: frozenset[str]) -> list[Said]:
+    """Return what each speaker says in a message or an episode."""
+    text = text_of(entry.get("content"))
+    role = str(entry.get("role_type") or entry.get("role") or "").lower()
+    if role or not text:
+        author = name_of(entry.get("role_name") or entry.get("name")) if role else ""
+        return [Said(1, author, role or USER, text)]
+    return said_in(text, known)
+
+
+def _readable_turns(
+    entry: Mapping[str, Any], user: str | None, thread: str, speakers: _Speakers
+) -> Iterator[Record]:
+    for one in _said(entry, speakers.known):
+        yield readable(_turn, entry, one, user, thread, speakers)
+
+
 def _turn(
-    entry: Mapping[str, Any], given: str | None, thread: str, names: frozenset[str]
+    entry: Mapping[str, Any], said: Said, user: str | None, thread: str, speakers: _Speakers
 ) -> Record:
-    user = _user_of(entry, given)
-    text, event_id, at = text_of(entry.get("content")), name_of(entry.get("uuid")), _said_at(entry)
-    named = str(entry.get("role_type") or entry.get("role") or "").lower()
-    author = name_of(entry.get("role_name") or entry.get("name"))
-    if not named:
-        author, named, text = _spoken(text, names | {(user or USER).lower()})
-    role: Role | None = "agent" if named in AGENTS else ROLES.get(named, "user")
+    """Return what one speaker says. A speaker who is not the user is stored as an agent."""
+    role = role_of(said.role)
     if role not in ("user", "agent"):
         return SkippedRecord("tool, system and reasoning messages")
+    is_stated = bool(entry.get("role_type") or entry.get("role"))
+    name = said.author.lower()
+    if role == "user" and not is_stated and name and name not in ROLE_NAMES:
+        role = "user" if name in speakers.own[user] else "agent"
+    event_id = name_of(entry.get("uuid"))
+    if event_id and said.line > 1:
+        event_id = name_of(f"{event_id}/{said.line}")
     return turn_record(
         user=user, thread=f"zep/{thread}", event_id=event_id, role=role,
-        author=author or ("user" if role == "user" else "assistant"), text=text, at=at,
-        metadata={"imported_from": "zep"},
+        author=said.author or ("user" if role == "user" else "assistant"), text=said.text,
+        at=_said_at(entry), metadata={"imported_from": "zep"},
     )  # fmt: skip
-
-
-def _spoken(content: str, names: frozenset[str]) -> tuple[str, str, str]:
-    """Return the author, the role in lower case and the text of "author (role): text".
-
-    Without a role, only one of the names, or a role in place of a name, is an author: other words
-    before a colon belong to the text.
-    """
-    match = SPEAKER.match(content)
-    author, role = ((one or "").strip() for one in match.groups()) if match else ("", "")
-    named, role = author.lower(), role.lower()
-    if role not in ROLES and role not in AGENTS:
-        role = named if named in SPEAKERS else USER if named in names else ""
-    return (author, role, content[match.end() :]) if match and role else ("", USER, content)
 
 
 def _facts(export: _Export) -> Iterator[Record]:
@@ -225,17 +272,21 @@ def _facts(export: _Export) -> Iterator[Record]:
 
 def _users(export: _Export) -> set[str]:
     """Return the ids of the entities with the label User, where a user has only one of them."""
-    found: dict[str | None, set[str]] = {}
-    labelled = [(one, one.get("uuid"), one.get("labels")) for one in export.nodes]
-    labelled += [
-        (edge, edge.get(f"{end}_node_uuid"), edge.get(f"{end}_node_labels"))
-        for edge in export.edges
-        for end in ENDS
-    ]
-    for one, entity, labels in labelled:
+    found = _labelled(export).values()
+    return {entity for entities in found if len(entities) == 1 for entity in entities}
+
+
+def _labelled(export: _Export) -> dict[str | None, dict[str, object]]:
+    """Return the entities with the label User of each user: their names by their ids."""
+    found: dict[str | None, dict[str, object]] = {}
+    labelled = [(node, "") for node in export.nodes]
+    labelled += [(edge, f"{end}_node_") for edge in export.edges for end in ENDS]
+    for one, start in labelled:
+        labels, entity = one.get(f"{start}labels"), name_of(one.get(f"{start}uuid"))
         if isinstance(labels, list) and "User" in labels:
-            found.setdefault(_user_of(one, export.user), set()).add(name_of(entity))
-    return {name for names in found.values() if len(names) == 1 for name in names}
+            users = found.setdefault(_user_of(one, export.user), {})
+            users[entity] = users.get(entity) or one.get(f"{start}name")
+    return found
 
 
 def _fact(
