@@ -1,0 +1,74 @@
+"""`check.py` of the lesson "From PostgresStore" tells whether a moved store is complete."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import psycopg
+import pytest
+from langgraph.store.base import PutOp
+from langgraph.store.postgres import PostgresStore
+from pages import PAGES, blocks_of
+
+from langgraph_store import PgHippocampusStore
+from shared_core.cli import StoreImport, import_store
+
+LESSONS = [page for page in PAGES if page.name.startswith("from-postgres-store")]
+
+
+@pytest.fixture(params=LESSONS, ids=lambda page: page.name)
+def program(request: pytest.FixtureRequest, dsn: str, tmp_path: Path) -> Path:
+    """The printed program, beside a database.py that names the database of the test."""
+    [check] = [block for block in blocks_of(request.param) if block.value == "check.py"]
+    (tmp_path / "database.py").write_text(f"DSN = {dsn!r}\n", "utf-8")
+    file = tmp_path / "check.py"
+    file.write_text(check.text, "utf-8")
+    return file
+
+
+def put_many(store: PostgresStore) -> int:
+    """Write more namespaces than a listing gives, and more items than a search gives, by default.
+
+    Returns:
+        The number of items. One more has a time to live, and is not counted.
+    """
+    puts = [PutOp(("app", f"user{one:03}"), "note", {"n": one}) for one in range(110)]
+    puts += [PutOp(("app", "user007", "more"), f"{one}", {"n": one}) for one in range(1010)]
+    puts += [PutOp(("app", "user007"), "0", {"n": "above"}), PutOp(("a%2Eb",), "名前", {"n": None})]
+    store.batch(puts)
+    store.put(("app", "user007"), "gone", {"n": 1}, ttl=60)
+    return len(puts)
+
+
+def test_the_check_counts_every_item_and_names_each_that_is_lost(program: Path, dsn: str) -> None:
+    def check() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, program], capture_output=True, text=True, check=False
+        )
+
+    with PostgresStore.from_conn_string(dsn) as old:
+        old.setup()
+        count = put_many(old)
+    with psycopg.connect(dsn) as connection:
+        connection.execute(
+            "UPDATE store SET expires_at = now() - interval '1 day' WHERE key = 'gone'"
+        )
+    asyncio.run(import_store(StoreImport(dsn=dsn, uri=dsn)))
+    complete = check()
+    assert (0, f"112 namespaces, {count} items: all equal\n", "") == (
+        complete.returncode, complete.stdout, complete.stderr,
+    )  # fmt: skip
+    with PgHippocampusStore(dsn) as new:
+        new.put(("app", "user109"), "note", {"n": "another"})
+        new.put(("app", "later"), "note", {"n": "of the new store"})
+        new.delete(("app", "user007", "more"), "1009")
+    incomplete = check()
+    assert 1 == incomplete.returncode
+    assert f"2 of {count} items differ\n" == incomplete.stderr
+    assert [
+        "missing or different: ('app', 'user007', 'more') 1009",
+        "missing or different: ('app', 'user109') note",
+    ] == incomplete.stdout.splitlines()
