@@ -184,11 +184,15 @@ class RecordImports:
         *,
         progress: Progress = _quiet,
         failed: Failed = _quiet,
+        checked: Callable[[RecordReport], None] = _quiet,
     ) -> RecordReport:
         """Write the records of a source that are not here, and consolidate their threads.
 
         The source is read to its end first, so a broken one changes nothing. Idempotent. A record
         that cannot be stored is passed to failed and stops nothing.
+
+        checked: called before the first write with the report, whose counts grow from then on. An
+        import that is cancelled returns no report.
 
         Raises:
             InvalidInput, NotFound: as check().
@@ -196,6 +200,7 @@ class RecordImports:
                 the rest.
         """
         report = await self.check(source, options, progress=progress)
+        checked(report)
         return await _RecordRun(self._handle, self._turns, self._runs, self._facts, self._items,
                           options, report, progress, failed).all(source)  # fmt: skip
 
