@@ -81,6 +81,38 @@ def test_chinese_text_comes_over_letter_by_letter() -> None:
     assert ["我住在上海，我对花生过敏。", "好的，我记住了。"] == [one.text for one in found]
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Ghent is beautiful. \ue200cite\ue202turn0search1\ue201", "Ghent is beautiful."),
+        (
+            "根特很美。\ue200cite\ue202turn0search1\ue202turn0news2\ue201你去过吗？",
+            "根特很美。你去过吗？",
+        ),
+        (
+            'See \ue200entity\ue202["people", "Rik Wouters", 0]\ue201 there.',
+            "See Rik Wouters there.",
+        ),
+        ("A \ue200entity\ue202[7\ue201 b \ue200i\ue202turn0image0\ue201 c", "A b c"),
+        ("\ue203Ghent has canals.\ue204 \ue200cite\ue202turn0search1\ue201", "Ghent has canals."),
+        ("Cut \ue200cite\ue202turn0", "Cut citeturn0"),
+        ("I cite turn0search1 [1] and 【2】.", "I cite turn0search1 [1] and 【2】."),
+        ("My icon is \uf015.", "My icon is \uf015."),
+    ],
+)
+def test_chatgpts_citations_are_no_words(text: str, shown: str, tmp_path: Path) -> None:
+    odd = conversation()
+    odd["mapping"]["a1"]["message"]["content"]["parts"] = [text]
+    assert shown == turns(written(tmp_path / "c.json", [odd]))[1].text
+
+
+def test_a_message_of_citations_alone_has_no_text(tmp_path: Path) -> None:
+    odd = conversation()
+    odd["mapping"]["a1"]["message"]["content"]["parts"] = ["\ue200cite\ue202turn0search1\ue201"]
+    file = written(tmp_path / "c.json", [odd])
+    assert (4, 1) == (len(turns(file)), skipped(file)["messages without text"])
+
+
 def test_claudes_last_branch_is_taken_without_thoughts_and_tools() -> None:
     assert [
         ("m1", "user", "I moved to Lisbon."),
