@@ -12,7 +12,7 @@ import typer
 
 from shared_core.cli import app as cli
 from shared_core.cli.app import both
-from shared_core.cli.record_import import RecordImport, run_record_import
+from shared_core.cli.record_import import RecordImport, run_record_import, telling_interruption
 from shared_core.cli.store_import import MAX_BATCH, USER_LABEL, StoreImport, run_store_import
 from shared_core.cli.transfer import langgraph_fields
 from shared_core.core.locale import t
@@ -204,13 +204,15 @@ def import_(
             vectors_from=vectors_from, reembed=reembed, restore=restore, app=app_name,
             namespace=namespace,
         )  # fmt: skip
-        run_store_import(task, dry_run=dry_run, as_json=as_json)
+        with telling_interruption(lambda: _interrupted(dry_run)):
+            run_store_import(task, dry_run=dry_run, as_json=as_json)
         return
     _refuse(found, prefix=prefix, vectors_from=vectors_from, reembed=reembed)
     if found is Product.HIPPOCAMPUS:
         _refuse(found, app=app_name, user=user, source_user=source_user, later=later)
         where = (uri, schema, embedder)
-        _run_import(Path(source), where, restore=restore, dry_run=dry_run, as_json=as_json)
+        with telling_interruption(lambda: _interrupted(dry_run)):
+            _run_import(Path(source), where, restore=restore, dry_run=dry_run, as_json=as_json)
         return
     records = _record_import(
         source, found, table, app=_app(app_name, found), user=user, source_user=source_user,
@@ -218,6 +220,15 @@ def import_(
     )  # fmt: skip
     records = dataclasses.replace(records, uri=uri, schema=schema, embedder=embedder)
     run_record_import(records, dry_run=dry_run, as_json=as_json)
+
+
+def _interrupted(dry_run: bool) -> str:
+    if dry_run:
+        return t("Interrupted: nothing was written.", "已中断：没有写入任何内容。")
+    return t(
+        "Interrupted: the same command imports the rest.",
+        "已中断：再次运行同一命令即可导入其余内容。",
+    )
 
 
 def _is_database(source: str) -> bool:

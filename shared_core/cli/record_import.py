@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import typer
@@ -47,6 +48,9 @@ REASONS = {
     "tool, system and reasoning messages": "工具、系统和推理消息",
     "messages of an unknown sender": "发送者未知的消息",
     "messages on other branches": "其他分支上的消息",
+    "attached files": "附件",
+    "memories of Claude itself": "Claude 自己的记忆",
+    "projects": "项目",
     "expired memories": "已到期的记忆",
     "deleted passages": "已删除的归档记忆",
     "blocks 'persona', which describe the agent": "描述智能体的 persona 块",
@@ -93,15 +97,47 @@ def run_record_import(task: RecordImport, *, dry_run: bool, as_json: bool) -> No
             if dry_run:
                 return await memory.imports.check(task.source, task.options, progress=advanced)
             return await memory.imports.run(
-                task.source, task.options, progress=advanced, failed=_print_failure
-            )
+                task.source, task.options, progress=advanced, failed=_print_failure,
+                checked=begun.append,
+            )  # fmt: skip
 
-    report = asyncio.run(run())
+    begun: list[RecordReport] = []
+    with telling_interruption(lambda: _interrupted(begun)):
+        report = asyncio.run(run())
     if as_json:
         cli.print_json(report.to_dict())
     else:
         _print_report(task, report, dry_run=dry_run)
     raise typer.Exit(0 if report.complete else 1)
+
+
+@contextmanager
+def telling_interruption(line: Callable[[], str]) -> Iterator[None]:
+    """After Ctrl-C print a line on standard error, and exit with 130 as shells do."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        cli.print_all([line()], err=True)
+        raise typer.Exit(130) from error
+
+
+def _interrupted(begun: Sequence[RecordReport]) -> str:
+    """Return what is here after an interruption. begun: the report, once anything was written."""
+    if not begun:
+        return t("Interrupted: nothing was written.", "已中断：没有写入任何内容。")
+    found = [(kind, outcome) for kind in KINDS if (outcome := getattr(begun[0], kind)).read]
+    numbers = [
+        (kind, f"{outcome.written + outcome.here:,}", f"{outcome.read:,}")
+        for kind, outcome in found
+    ]
+    here = ", ".join(f"{number} of {total} {kind}" for kind, number, total in numbers)
+    here_zh = "，".join(
+        f"{KIND_NAMES[kind]} {number}/{total} 条" for kind, number, total in numbers
+    )
+    return t(
+        f"Interrupted: {here} are here; the same command goes on from there.",
+        f"已中断：{here_zh}已导入；再次运行同一命令即可继续。",
+    )
 
 
 def _print_failure(name: str, reason: str) -> None:

@@ -11,11 +11,13 @@ from typing import Any, Literal
 from shared_core.core.domain import USER, FactDraft, TripleDraft
 from shared_core.core.namespaces import clean_text
 from shared_core.errors import InvalidInput
-from shared_core.nlp.rules import read_rule_file
+from shared_core.nlp.rules import load_relation_words, read_rule_file
 from shared_core.nlp.slots import ABOUT, Slot, slot_for_alias, slot_of
 
 Objects = Literal["one", "many"]
 MAX_RELATION_BYTES = 400
+WAS = ("was_", "used_to_", "formerly_", "previously_")
+"""Words at the beginning of a relation that has ended."""
 
 
 class Relations:
@@ -127,6 +129,24 @@ def slot_of_relation(relation: str) -> Slot | None:
     named = next((one for one, name in slot_relations().items() if name == relation), relation)
     slot = slot_of(named)
     return slot if slot and slot.known and slot_relation(slot.name) == relation else None
+
+
+def present_relation(relation: str) -> str | None:
+    """Return the relation that a past form says has ended, "lives_in" for "lived_in", or None.
+
+    Only a relation that relation_words.toml gives a label for its end has a past form: "liked" may
+    be a single evening.
+    """
+    if DECLARED.name(relation) in slot_relations().values():
+        return None
+    bare = next((relation.removeprefix(one) for one in WAS if relation.startswith(one)), relation)
+    verb, _, rest = bare.partition("_")
+    forms = [bare] if bare != relation else []
+    if verb.endswith("ed") and rest:
+        forms += [f"{verb[:-end]}{ending}_{rest}" for end in (1, 2) for ending in ("s", "")]
+    words = load_relation_words()["relations"]
+    names = map(DECLARED.name, forms)
+    return next((name for name in names if "was_en" in words.get(name, {})), None)
 
 
 def about_person(slot: str) -> bool:

@@ -30,7 +30,12 @@ from shared_core.core.namespaces import check_label, memories_namespace, scope_p
 from shared_core.errors import InvalidInput, NotFound
 from shared_core.ingest.events import remember_imported
 from shared_core.ingest.items import ImportedItems
-from shared_core.nlp.relation_schema import relation_name, slot_of_relation
+from shared_core.nlp.relation_schema import (
+    DECLARED,
+    present_relation,
+    relation_name,
+    slot_of_relation,
+)
 from shared_core.nlp.text import language, short_name
 from shared_core.policies.importing import forget_tombstones
 from shared_core.policies.items import marks_of, select_marks
@@ -184,11 +189,15 @@ class RecordImports:
         *,
         progress: Progress = _quiet,
         failed: Failed = _quiet,
+        checked: Callable[[RecordReport], None] = _quiet,
     ) -> RecordReport:
         """Write the records of a source that are not here, and consolidate their threads.
 
         The source is read to its end first, so a broken one changes nothing. Idempotent. A record
         that cannot be stored is passed to failed and stops nothing.
+
+        checked: called before the first write with the report, whose counts grow from then on. An
+        import that is cancelled returns no report.
 
         Raises:
             InvalidInput, NotFound: as check().
@@ -196,6 +205,7 @@ class RecordImports:
                 the rest.
         """
         report = await self.check(source, options, progress=progress)
+        checked(report)
         return await _RecordRun(self._handle, self._turns, self._runs, self._facts, self._items,
                           options, report, progress, failed).all(source)  # fmt: skip
 
@@ -537,13 +547,19 @@ def _fact(record: FactRecord, sanitizer: Intake) -> tuple[FactDraft, TripleDraft
     """Return the drafts of a fact and of its edge.
 
     A relation of the user that stands for a slot ("lives_in") takes that slot, so that it is
-    compared with what the user said. Every other relation holds many values.
+    compared with what the user said. Every other relation holds many values. A past form such as
+    "lived_in" takes the slot too, and had ended when it was said.
     """
     text, subject, object_ = (
         sanitizer.memory(NewMemory(text=one)).text
         for one in (record.text, short_name(record.subject), short_name(record.object))
     )
-    relation = relation_name(record.relation)
+    relation, until = relation_name(record.relation), record.valid_until
+    if subject == USER:
+        past = present_relation(relation)
+        relation = past or DECLARED.name(relation)
+        if past and until is None:
+            until = max(record.valid_from, record.said_at or record.valid_from)
     slot = slot_of_relation(relation) if subject == USER else None
     draft = FactDraft(
         fact_type=slot.fact_type if slot else "custom",
@@ -557,7 +573,7 @@ def _fact(record: FactRecord, sanitizer: Intake) -> tuple[FactDraft, TripleDraft
         language="zh" if language(text) == "zh" else "en",
         subject=subject,
         valid_from=record.valid_from.astimezone(UTC),
-        valid_until=record.valid_until and record.valid_until.astimezone(UTC),
+        valid_until=until and until.astimezone(UTC),
     )
     triple = TripleDraft(
         subject=subject, relation=relation, object=object_, event_id="",

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from shared_core.cli.main import app
+from shared_core.transfer import record_import
 from shared_core.transfer.sources import StatementRecord, open_source
 
 EXPORTS = Path(__file__).parents[1] / "exports"
@@ -134,3 +138,39 @@ def test_a_user_without_memories_is_no_error(tmp_path: Path) -> None:
     file.write_text('{"results": []}', "utf-8")
     ran = run(file, *TO_ANA, "--uri", NOWHERE, "--dry-run")
     assert 0 == ran.exit_code, ran.output
+
+
+def press_ctrl_c(monkeypatch: pytest.MonkeyPatch, *, at_batch: int) -> None:
+    """Send this process the signal of Ctrl-C before a batch is written."""
+    written: list[int] = []
+    write = record_import._RecordRun._write
+
+    async def interrupted(self: record_import._RecordRun, batch: Sequence[object]) -> None:
+        written.append(len(batch))
+        if len(written) == at_batch:
+            os.kill(os.getpid(), signal.SIGINT)
+        await write(self, batch)  # type: ignore[arg-type] # the batch of _write()
+
+    monkeypatch.setattr(record_import._RecordRun, "_write", interrupted)
+
+
+@pytest.mark.parametrize(
+    ("language", "told"),
+    [
+        ("en", "Interrupted: 64 of 100 statements are here; the same command goes on from there."),
+        ("zh", "已中断：陈述 64/100 条已导入；再次运行同一命令即可继续。"),
+    ],
+)
+def test_ctrl_c_tells_what_is_here_and_the_same_command_goes_on(
+    language: str, told: str, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "mem0.json"
+    entries = [{"id": str(n), "memory": f"Ana saw film {n}.", "user_id": "ana"} for n in range(100)]
+    file.write_text(json.dumps(entries), "utf-8")
+    monkeypatch.setenv("HIPPOCAMPUS_LANG", language)
+    with monkeypatch.context() as patched:
+        press_ctrl_c(patched, at_batch=3)
+        ran = run(file, *TO_ANA, "--uri", dsn)
+    assert (130, "", told) == (ran.exit_code, ran.stdout, " ".join(ran.stderr.split()))
+    report = json.loads(run(file, *TO_ANA, "--uri", dsn, "--json").stdout)["statements"]
+    assert (36, 64) == (report["written"], report["here"])

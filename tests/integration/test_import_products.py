@@ -337,3 +337,35 @@ async def test_what_others_say_in_an_episode_is_no_fact_of_the_user(
     }
     assert "I work at Volvo as a welder." in await texts(memory, ANA, "Who works at Volvo?")
     assert RecordCounts(read=5, here=5) == (await bring(memory, file)).turns
+
+
+async def test_a_past_relation_is_the_history_of_its_slot(
+    memory: MemoryEngine, tmp_path: Path
+) -> None:
+    def edge(name: str, place: str, valid_at: str | None, invalid_at: str | None) -> dict[str, str]:
+        given = {"valid_at": valid_at, "invalid_at": invalid_at, "created_at": "2024-03-01"}
+        ids = {"uuid": f"{name}-{place}", "source_node_uuid": "ana", "target_node_uuid": place}
+        kept = {key: value for key, value in given.items() if value}
+        return {"name": name, "fact": f"Ana, {name}, {place}.", **ids, **kept}
+
+    places = ("ana", "Leeds", "Oslo", "Bonn", "Acme", "Zenith")
+    edges = [
+        edge("LIVES_IN", "Oslo", "2022-01-01", None),
+        edge("LIVED_IN", "Leeds", "2019-01-01", "2021-01-01"),
+        edge("LIVED_IN", "Bonn", None, None),
+        edge("WORKED_AT", "Acme", None, None),
+        edge("WORKS_FOR", "Zenith", "2023-01-01", None),
+    ]
+    nodes = [{"uuid": one, "name": one} for one in places]
+    file = tmp_path / "graph.json"
+    file.write_text(json.dumps({"user_id": "ana", "nodes": nodes, "edges": edges}), "utf-8")
+    assert RecordCounts(read=5, written=5) == (await bring(memory, file)).facts
+    assert {("residence", "Oslo"), ("employer", "Zenith")} == {
+        (fact.slot, fact.value) for fact in await memory.facts(ANA)
+    }
+    homes = {one.value: one for one in await memory.facts(ANA, "residence", history=True)}
+    assert {"Oslo", "Leeds", "Bonn"} == homes.keys()
+    assert datetime(2021, 1, 1, tzinfo=UTC) == homes["Leeds"].valid_until
+    jobs = {one.value for one in await memory.facts(ANA, "employer", history=True)}
+    assert {"Acme", "Zenith"} == jobs
+    assert RecordCounts(read=5, here=5) == (await bring(memory, file)).facts

@@ -102,6 +102,12 @@ def test_another_speaker_is_not_the_user(line: str, author: str, text: str, tmp_
     assert [*said, ("user", "user", "bye")] == turns(tmp_path, "Rex: hi", line, "user: bye")
 
 
+def test_lists_and_code_in_an_answer_are_no_speakers(tmp_path: Path) -> None:
+    answer = "Options:\nHotel Bella: 20 EUR\n```python\nfoo: int = 3\nclass A:\n```"
+    said = [("agent", "assistant", answer), ("user", "User", "Hotel Bella"), ("user", "Rex", "Ok")]
+    assert said == turns(tmp_path, f"assistant: {answer}\nUser: Hotel Bella\nRex: Ok")
+
+
 def test_the_user_is_known_by_the_id_the_option_the_label_and_the_role(tmp_path: Path) -> None:
     both = "Rex: hi\nOlga: hello"
     mine = [("user", "Rex", "hi"), ("agent", "Olga", "hello")]

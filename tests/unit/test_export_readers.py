@@ -81,6 +81,38 @@ def test_chinese_text_comes_over_letter_by_letter() -> None:
     assert ["我住在上海，我对花生过敏。", "好的，我记住了。"] == [one.text for one in found]
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Ghent is beautiful. \ue200cite\ue202turn0search1\ue201", "Ghent is beautiful."),
+        (
+            "根特很美。\ue200cite\ue202turn0search1\ue202turn0news2\ue201你去过吗？",
+            "根特很美。你去过吗？",
+        ),
+        (
+            'See \ue200entity\ue202["people", "Rik Wouters", 0]\ue201 there.',
+            "See Rik Wouters there.",
+        ),
+        ("A \ue200entity\ue202[7\ue201 b \ue200i\ue202turn0image0\ue201 c", "A b c"),
+        ("\ue203Ghent has canals.\ue204 \ue200cite\ue202turn0search1\ue201", "Ghent has canals."),
+        ("Cut \ue200cite\ue202turn0", "Cut citeturn0"),
+        ("I cite turn0search1 [1] and 【2】.", "I cite turn0search1 [1] and 【2】."),
+        ("My icon is \uf015.", "My icon is \uf015."),
+    ],
+)
+def test_chatgpts_citations_are_no_words(text: str, shown: str, tmp_path: Path) -> None:
+    odd = conversation()
+    odd["mapping"]["a1"]["message"]["content"]["parts"] = [text]
+    assert shown == turns(written(tmp_path / "c.json", [odd]))[1].text
+
+
+def test_a_message_of_citations_alone_has_no_text(tmp_path: Path) -> None:
+    odd = conversation()
+    odd["mapping"]["a1"]["message"]["content"]["parts"] = ["\ue200cite\ue202turn0search1\ue201"]
+    file = written(tmp_path / "c.json", [odd])
+    assert (4, 1) == (len(turns(file)), skipped(file)["messages without text"])
+
+
 def test_claudes_last_branch_is_taken_without_thoughts_and_tools() -> None:
     assert [
         ("m1", "user", "I moved to Lisbon."),
@@ -88,9 +120,9 @@ def test_claudes_last_branch_is_taken_without_thoughts_and_tools() -> None:
         ("m3", "user", "My sister is called Mia."),
         ("m4", "agent", "Hello Mia."),
     ] == [(one.event_id, one.role, one.text) for one in turns(EXPORTS / "claude.json")]
-    assert {"messages without text": 1, "messages on other branches": 1} == skipped(
-        EXPORTS / "claude.json"
-    )
+    assert {
+        "messages without text": 1, "attached files": 1, "messages on other branches": 1,
+    } == skipped(EXPORTS / "claude.json")  # fmt: skip
 
 
 def test_claudes_older_exports_have_plain_text_and_no_parents(tmp_path: Path) -> None:
@@ -98,6 +130,40 @@ def test_claudes_older_exports_have_plain_text_and_no_parents(tmp_path: Path) ->
     messages = [{"uuid": "1", **said}, {"uuid": "2", **said, "sender": "assistant"}]
     file = written(tmp_path / "c.json", [{"uuid": "k", "chat_messages": messages}])
     assert ["1", "2"] == [one.event_id for one in turns(file)]
+
+
+def test_pasted_text_belongs_to_claudes_turn_and_files_are_counted(tmp_path: Path) -> None:
+    said = {"sender": "human", "created_at": "2024-01-01T00:00:00Z"}
+    pasted = {"file_name": "", "file_type": "txt", "extracted_content": "I am a vet.\n\nI ski."}
+    note = {"file_name": "paste.txt", "extracted_content": "我住在上海。"}
+    report = {"file_name": "cv.pdf", "file_type": "pdf", "extracted_content": "I am Bob."}
+    text = [{"type": "text", "text": "Read this:"}]
+    messages = [
+        {"uuid": "1", "text": "Read this:", "content": text, "attachments": [pasted, note], **said},
+        {"uuid": "2", "text": "", "attachments": [note, 7], **said},
+        {"uuid": "3", "text": "And?", "attachments": [report], "files": [{"a": 1}], **said},
+        {"uuid": "4", "text": "", "attachments": [report], **said},
+    ]
+    file = written(tmp_path / "c.json", [{"uuid": "k", "chat_messages": messages}])
+    assert [
+        ("1", "Read this:\n\nI am a vet.\n\nI ski.\n\n我住在上海。"),
+        ("2", "我住在上海。"),
+        ("3", "And?"),
+    ] == [(one.event_id, one.text) for one in turns(file)]
+    assert {"attached files": 3, "messages without text": 1} == skipped(file)
+
+
+def test_claudes_projects_and_memories_in_an_archive_are_counted(tmp_path: Path) -> None:
+    archive = tmp_path / "export.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.write(EXPORTS / "claude.json", "data/conversations.json")
+        packed.writestr("data/projects.json", '[{"uuid": "p1"}, {"uuid": "p2"}]')
+        packed.writestr("data/memories.json", '[{"conversations_memory": "Ana is a vet."}]')
+        packed.writestr("data/users.json", '[{"uuid": "a"}]')
+        packed.writestr("data/projects/p3.json", '{"uuid": "p3", broken')
+    assert turns(EXPORTS / "claude.json") == turns(archive)
+    found = skipped(archive) - skipped(EXPORTS / "claude.json")
+    assert {"projects": 3, "memories of Claude itself": 1} == found
 
 
 def test_mem0s_memories_keep_users_times_and_metadata() -> None:

@@ -6,6 +6,8 @@ current_node is the one that ChatGPT shows.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -32,6 +34,10 @@ SPEAKERS: Mapping[str, tuple[Role, str]] = {
 }
 SPOKEN = frozenset({"text", "multimodal_text"})
 """Types of content that are shown as speech. Others are code, tool output and reasoning."""
+MARKER = re.compile("([ \\t]{0,4})\ue200([a-z_]{1,40})\ue202([^\ue200\ue201]{0,4000})\ue201")
+"""Matches what ChatGPT shows as a link or a picture: "cite" and places in search results."""
+MARKS = re.compile("[\ue200-\ue206]")
+"""Matches a character that has no meaning outside of ChatGPT, e.g. around a cited sentence."""
 INTERNAL = "tool, system and reasoning messages"
 
 
@@ -99,7 +105,19 @@ def _text(content: Mapping[str, Any]) -> str:
         text_of(part.get("text") if isinstance(part, dict) else part)
         for part in (parts if isinstance(parts, list) else [])
     ]
-    return "\n".join(filter(None, texts))
+    return text_of(MARKS.sub("", MARKER.sub(_shown, "\n".join(filter(None, texts)))))
+
+
+def _shown(marker: re.Match[str]) -> str:
+    """Return the words that ChatGPT shows for a marker: the name of an entity, else nothing."""
+    blanks, kind, content = marker.groups()
+    if kind != "entity":
+        return ""
+    try:
+        _, name, *_ = json.loads(content)
+    except (ValueError, TypeError, RecursionError):
+        return ""
+    return f"{blanks}{name}" if isinstance(name, str) else ""
 
 
 def _branch(nodes: Mapping[str, Mapping[str, Any]], current: object) -> list[Mapping[str, Any]]:

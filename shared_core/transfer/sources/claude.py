@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -29,6 +30,14 @@ SPEAKERS: Mapping[str, tuple[Role, str]] = {
     "assistant": ("agent", "Claude"),
 }
 
+TEXT_KINDS = frozenset({"", "txt", "md", "text", "text/plain", "text/markdown"})
+"""Kinds of attachments that hold the user's own words: text that was pasted, and notes."""
+FILES = "attached files"
+OTHERS = (
+    (re.compile(r"(?:^|/)memories(?:\.json|/[^/]{1,200}\.json)$"), "memories of Claude itself"),
+    (re.compile(r"(?:^|/)projects(?:\.json|/[^/]{1,200}\.json)$"), "projects"),
+)
+"""Matches the other members of an archive, and tells what their entries are."""
 NO_PARENT = "00000000-0000-4000-8000-000000000000"
 """What the first message names as its parent."""
 
@@ -60,6 +69,8 @@ def read(file: JsonFile, _user: str | None = None) -> Iterator[Record]:
         for message in branch:
             last = moment(message.get("created_at")) or last
             yield readable(_turn, message, user or None, f"claude/{name}", about, last)
+            for _ in _files(message):
+                yield SkippedRecord(FILES)
         for _ in range(len(entries(messages)) - len(branch)):
             yield SkippedRecord(OTHER_BRANCHES)
 
@@ -82,7 +93,7 @@ def _turn(
 
 
 def _text(message: Mapping[str, Any]) -> str:
-    """Return the texts of the content, or the field text of older exports.
+    """Return the texts of the content, or the field text of older exports, and pasted text.
 
     Tool calls, their results and thoughts are content of other types.
     """
@@ -91,7 +102,21 @@ def _text(message: Mapping[str, Any]) -> str:
         for part in entries(message.get("content"))
         if part.get("type") == "text"
     ]
-    return "\n".join(filter(None, texts)) or text_of(message.get("text"))
+    text = "\n".join(filter(None, texts)) or text_of(message.get("text"))
+    return "\n\n".join(filter(None, (text, *map(_pasted, entries(message.get("attachments"))))))
+
+
+def _pasted(attachment: Mapping[str, Any]) -> str:
+    """Return the text of an attachment, or "" for a document such as a PDF."""
+    name = text_of(attachment.get("file_name"))
+    kind = text_of(attachment.get("file_type")) or name.rpartition(".")[2] * ("." in name)
+    return text_of(attachment.get("extracted_content")) if kind.lower() in TEXT_KINDS else ""
+
+
+def _files(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the files of a message of which no text comes over."""
+    attachments = [one for one in entries(message.get("attachments")) if not _pasted(one)]
+    return [*attachments, *entries(message.get("files"))]
 
 
 def _branch(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,8 +10,8 @@ from typing import TypeAlias
 
 from shared_core.errors import InvalidInput
 from shared_core.transfer.sources import chatgpt, claude, letta, mem0, zep
-from shared_core.transfer.sources.json_file import JsonFile, json_files, listed_names
-from shared_core.transfer.sources.records import Record, TurnRecord, name_of
+from shared_core.transfer.sources.json_file import JsonFile, json_files, listed_names, member_names
+from shared_core.transfer.sources.records import Record, SkippedRecord, TurnRecord, name_of
 
 Reader: TypeAlias = Callable[[JsonFile, str | None], Iterator[Record]]
 
@@ -20,6 +21,8 @@ class Format:
     """How a product's export looks. fits: whether the kind and the fields of a document fit.
 
     accounts: prefix of ijson for the ids of the accounts that the records name as their users.
+    others: expressions for further members of an archive, with what their entries are. They are
+    counted and not read.
     """
 
     product: str
@@ -27,6 +30,7 @@ class Format:
     fits: Callable[[str, Sequence[str]], bool]
     what: str
     accounts: str = ""
+    others: Sequence[tuple[re.Pattern[str], str]] = ()
 
 
 FORMATS = (
@@ -37,6 +41,7 @@ FORMATS = (
         claude.fits,
         "an array of conversations with 'chat_messages'",
         "item.account.uuid",
+        claude.OTHERS,
     ),
     Format("letta", letta.read, letta.fits, "an agent file with 'agents' and 'blocks'"),
     Format("zep", zep.read, zep.fits, "an object with 'episodes', 'nodes' and 'edges'"),
@@ -79,6 +84,17 @@ class FileSource:
                 if len(accounts) == 1 and isinstance(record, TurnRecord):
                     record = replace(record, user=None)
                 yield record
+        for file, reason in _others(self.path, self.format):
+            for _ in range(file.count()):
+                yield SkippedRecord(reason)
+
+
+def _others(path: Path, product: Format) -> Iterator[tuple[JsonFile, str]]:
+    """Yield the members of an archive that are only counted, with what their entries are."""
+    for name in (member_names(path) or []) if product.others else ():
+        reason = next((what for one, what in product.others if one.search(name)), None)
+        if reason is not None:
+            yield JsonFile(path, name), reason
 
 
 def open_source(path: str | Path, product: str | None = None) -> FileSource:

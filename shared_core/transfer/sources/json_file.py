@@ -73,6 +73,14 @@ class JsonFile:
                 return "array", _first(events)
             return "object", _fields(events)
 
+    def count(self) -> int:
+        """Return the number of entries of an array, and 1 for any other document."""
+        try:
+            kind, _ = self.outline()
+            return sum(1 for _ in self.items("item")) if kind == "array" else 1
+        except InvalidInput:
+            return 1
+
     def _parser(self) -> Any:
         """Return ijson, or its slower parser in Python for a document that may end the process.
 
@@ -145,19 +153,9 @@ def json_files(path: Path) -> list[JsonFile]:
         NotFound: the file cannot be read.
         InvalidInput: the archive holds no document to import.
     """
-    try:
-        with path.open("rb") as file:
-            is_archive = file.read(4) == b"PK\x03\x04"
-        if not is_archive:
-            return [JsonFile(path)]
-        with zipfile.ZipFile(path) as archive:
-            names = [one.filename for one in archive.infolist() if not one.is_dir()]
-    except zipfile.BadZipFile as error:
-        raise InvalidInput(
-            f"{path.name} is a damaged zip archive ({error}): download it again"
-        ) from error
-    except (OSError, ValueError) as error:
-        raise NotFound(f"the file {str(path)!r} cannot be read: {error}") from error
+    names = member_names(path)
+    if names is None:
+        return [JsonFile(path)]
     found = sorted(name for name in names if CONVERSATIONS.search(name))
     if not found:
         found = [name for name in names if name.endswith((".json", ".af"))]
@@ -168,6 +166,28 @@ def json_files(path: Path) -> list[JsonFile]:
             " as it was downloaded, or one JSON file of it"
         )
     return [JsonFile(path, name) for name in found]
+
+
+def member_names(path: Path) -> list[str] | None:
+    """Return the names of the files in a zip archive, or None if the file is no archive.
+
+    Raises:
+        NotFound: the file cannot be read.
+        InvalidInput: the archive is damaged.
+    """
+    try:
+        with path.open("rb") as file:
+            is_archive = file.read(4) == b"PK\x03\x04"
+        if not is_archive:
+            return None
+        with zipfile.ZipFile(path) as archive:
+            return [one.filename for one in archive.infolist() if not one.is_dir()]
+    except zipfile.BadZipFile as error:
+        raise InvalidInput(
+            f"{path.name} is a damaged zip archive ({error}): download it again"
+        ) from error
+    except (OSError, ValueError) as error:
+        raise NotFound(f"the file {str(path)!r} cannot be read: {error}") from error
 
 
 def listed_names(names: list[str]) -> str:

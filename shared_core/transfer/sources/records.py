@@ -63,7 +63,8 @@ class StatementRecord:
 class FactRecord:
     """A relation between two entities, and the sentence that states it.
 
-    subject: "user" stands for the user. valid_until: None while it holds.
+    subject: "user" stands for the user. valid_until: None while it holds. said_at: when the source
+    learned it, or None.
     """
 
     user: str | None
@@ -74,6 +75,7 @@ class FactRecord:
     text: str
     valid_from: datetime
     valid_until: datetime | None = None
+    said_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

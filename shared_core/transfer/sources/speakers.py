@@ -51,8 +51,9 @@ def said_in(content: str, known: frozenset[str]) -> list[Said]:
     """Return what each speaker of an episode says, in order.
 
     A line begins with a speaker if a known name or a role stands before the colon. If the first
-    line does so, or begins with what looks like a name, other names begin a turn too. A line
-    without a speaker continues the turn before; before the first speaker the user speaks.
+    line does so, or begins with what looks like a name, other names begin a turn too, but not in
+    an answer of an agent, which may hold lists and code. A line without a speaker continues the
+    turn before; before the first speaker the user speaks.
 
     Args:
         content: The text of the episode.
@@ -60,8 +61,8 @@ def said_in(content: str, known: frozenset[str]) -> list[Said]:
     """
     found: list[tuple[int, str, str, list[str]]] = []
     for number, line in enumerate(content.splitlines(), 1):
-        is_transcript = number == 1 or bool(found and found[0][1])
-        small = number == 1 or (is_transcript and found[0][1].islower())
+        is_transcript = number == 1 or bool(found[0][1] and found[-1][2] not in AGENTS)
+        small = number == 1 or (not found[0][2] and found[0][1].islower())
         speaker = _speaker(line, known, is_transcript=is_transcript, small=small)
         if speaker is not None:
             author, role, text = speaker

@@ -305,6 +305,7 @@ def _fact(
         return FactRecord(
             user=user, key=f"zep/{name}", subject=subject, relation=relation, object=object_,
             text=text, valid_from=begins, valid_until=ends and max(begins, ends),
+            said_at=moment(edge.get("created_at")),
         )  # fmt: skip
     if ends:
         return SkippedRecord("ended edges whose entities are not in the file")
