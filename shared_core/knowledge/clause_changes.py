@@ -10,6 +10,7 @@ from typing import Final, Literal
 from shared_core.core.domain import USER, HeldFact
 from shared_core.knowledge.clause_subject import UNKNOWN, Subjects
 from shared_core.knowledge.held_index import HeldIndex, kinds_of, relation_of
+from shared_core.nlp.rules import load_rules
 from shared_core.nlp.rules.revision import (
     MENTION,
     EndRule,
@@ -161,10 +162,25 @@ class ClauseReader:
             elif match := rule.regex.search(text):
                 about = self.subjects.before(text[: match.start()], language)
                 about = USER if rule.whom == "user" else about
+                if rule.event == "born" and about is UNKNOWN:
+                    yield from self._of_unnamed(rule, text[: match.start()], language, verdict)
                 if about is UNKNOWN or (rule.whom == "partner" and about == USER):
                     continue
                 happened = _LifeEvent(rule, clause, about, rules, self.held)
                 yield from happened.changes(verdict)
+
+    def _of_unnamed(
+        self, rule: EventRule, before: str, language: Language, verdict: Verdict
+    ) -> Iterator[Change]:
+        """Yield what a birth ends of "my wife" who has no known name."""
+        words, particles = load_rules(language), load_revision_rules(language).particles
+        kin = words.kin_mention.match(before)
+        if verdict == "none" or kin is None or set(before[kin.end() :].lower().split()) - particles:
+            return
+        slot = f"{RELATION}.{words.kin[kin['kin'].lower()]}.trait"
+        for fact in self.held.of_slot(slot):
+            if is_pregnancy(fact):
+                yield Change(verdict=verdict, rule=rule.id, fact=fact)
 
     def _of_object(self, rule: EventRule, clause: SaidClause, verdict: Verdict) -> Iterator[Change]:
         people = load_revision_tables().people
@@ -323,6 +339,7 @@ class _LifeEvent:
             "eats-meat": self._eats_meat,
             "eats-animal-food": self._eats_animal_food,
             "moved-out": self._moved_out,
+            "born": self._born,
         }
         if verdict == "none":
             return
@@ -416,6 +433,16 @@ class _LifeEvent:
         if self.about == USER and not re.search(r"到|去|\bto\b|\binto\b", self.clause.text):
             yield from self.held.of_slot("residence")
 
+    def _born(self) -> Iterator[HeldFact]:
+        """Yield the pregnancy that is over; "we" had the baby of the user or a partner."""
+        partners = {f"{RELATION}.{one}.trait" for one in load_revision_tables().people["partners"]}
+        expecting = [one for one in self.held if is_pregnancy(one)]
+        if self.about != USER:
+            yield from (one for one in expecting if one.subject == self.about)
+            return
+        own = [one for one in expecting if one.slot == "trait" or one.slot in partners]
+        yield from own if len(own) == 1 else ()
+
     def _renamed(self, verdict: Verdict) -> Iterator[Change]:
         """Yield the end of a boyfriend and the beginning of a fiance, for instance."""
         tables = load_revision_tables()
@@ -465,6 +492,12 @@ def _decided(found: list[Change]) -> list[Change]:
             seen.add(fact)
         kept.append(change)
     return kept
+
+
+def is_pregnancy(fact: HeldFact) -> bool:
+    """Tell whether a fact says that somebody expects a child."""
+    is_trait = fact.slot.rpartition(".")[2] == "trait"
+    return is_trait and normalised(fact.value) in load_revision_tables().pregnant
 
 
 def _is_diet(fact: HeldFact, which: str) -> bool:

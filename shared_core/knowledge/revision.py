@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 from uuid import UUID
@@ -30,6 +30,7 @@ from shared_core.nlp.rules import RuleSet, kin_word, load_rules
 from shared_core.nlp.rules.revision import load_revision_rules, load_revision_tables, value_in
 from shared_core.nlp.slots import RELATION, slot_of
 from shared_core.nlp.text import Language, is_question, language, normalised
+from shared_core.nlp.typed_text import as_meant
 
 END_CONFIDENCE: Final = 0.8
 DOUBT_CONFIDENCE: Final = 0.5
@@ -183,16 +184,17 @@ class Revision:
             if said.setdefault((draft.operation, key), draft) is draft:
                 self._apply(event, draft)
 
+        told_of: set[str] = set()
         for clause in _clauses(event.text, self._reader):
             for change in self._reader.changes(clause):
+                told_of |= {change.fact.subject} if change.fact else set()
                 if change.fact is not None and key_of(change.fact) in stated:
                     continue
                 for draft in self._drafts(event, clause.language, change):
                     say(draft)
-        for change, lang in list(tagged_ends(over, self._held)):
-            if change.fact is not None and key_of(change.fact) not in stated:
-                for draft in self._drafts(event, lang, change):
-                    say(draft)
+        for change, lang in _tagged(over, self._held, stated, told_of):
+            for draft in self._drafts(event, lang, change):
+                say(draft)
         for draft in self._displaced(event, drafts):
             say(draft)
         return said
@@ -226,6 +228,11 @@ class Revision:
                 for rule, other in self._excluded(draft):
                     yield _end(event.event_id, lang, other, rule)
                 for other in self._rivals(draft):
+                    if _is_new_one(draft, event.text):
+                        yield _end(event.event_id, lang, other, "revise.person.new")
+                        for rule, fallen in _fallen(other, self._held, "revise.person.new"):
+                            yield _end(event.event_id, lang, fallen, rule)
+                        continue
                     end = _end(event.event_id, lang, other, "revise.person.other")
                     yield replace(end, operation="doubt", confidence=DOUBT_CONFIDENCE)
 
@@ -381,6 +388,36 @@ def _fallen(gone: HeldFact, held: HeldIndex, pattern: str) -> Iterator[tuple[str
         for one in held.people(sorted(tables.people["in_laws"])):
             yield "revise.falls.partner", one
             yield from (("revise.falls.person", about) for about in held.attributes(one))
+
+
+def _tagged(
+    over: Sequence[FactDraft], held: HeldIndex, stated: Collection[Key], told_of: Collection[str]
+) -> list[tuple[Change, Language]]:
+    """Return what the trained reader takes for over.
+
+    stated: keys that the rules read as stated. told_of: subjects of what they read as ended: "Ines
+    had the baby" ends something about Ines, who is no less a wife.
+    """
+
+    def is_over(fact: HeldFact | None) -> bool:
+        if fact is None or key_of(fact) in stated:
+            return False
+        return not (relation_of(fact) and normalised(fact.value) in told_of)
+
+    return [(change, lang) for change, lang in tagged_ends(over, held) if is_over(change.fact)]
+
+
+def _is_new_one(draft: FactDraft, text: str) -> bool:
+    """Tell whether a turn calls somebody the new one: "my new gf is called priya"."""
+    if is_proposed(draft):
+        return False
+    for sentence, lang in own_sentences(text, MAX_READ_CHARACTERS):
+        rules, value = load_revision_rules(lang), draft.value.casefold()
+        match = rules.new_one.search(as_meant(sentence)) if value in sentence.casefold() else None
+        if match is not None and not rules.rejects.second.search(sentence):
+            kin = load_rules(lang).kin.get(match["kin"].casefold())
+            return draft.slot == f"{RELATION}.{kin}"
+    return False
 
 
 def _end(event_id: str, lang: Language, fact: HeldFact, pattern: str) -> FactDraft:

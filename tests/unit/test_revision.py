@@ -66,6 +66,7 @@ ENDS = [
     ("en.job.retired", "job", "midwife", "I finally retired"),
     ("en.post.left", "relation.boss", "Maria", "Maria left the company"),
     ("en.life.died", "relation.cat", "Pixel", "Pixel passed away last night"),
+    ("en.life.born", "trait", "pregnant", "I had the baby!! a girl"),
     ("en.life.buried", "relation.dog", "Rex", "we buried Rex yesterday"),
     ("en.pet.goodbye", "relation.dog", "Rex", "we had to say goodbye to Rex"),
     ("en.pet.was-put-down", "relation.dog", "Rex", "Rex was put to sleep yesterday"),
@@ -279,6 +280,41 @@ def test_a_slot_that_was_ended_takes_a_new_value(
     assert not read([], texts[-1])
 
 
+ANNA = held("relation.girlfriend", "Anna")
+ANNAS_TOWN = held("relation.girlfriend.place", "Leeds", "anna", 2)
+GREG = held("relation.boss", "Greg", number=3)
+
+
+@pytest.mark.parametrize(
+    ("facts", "text", "ended", "doubted"),
+    [
+        ([ANNA, ANNAS_TOWN], "my new gf is called priya", {"Anna", "Leeds"}, set()),
+        ([ANNA], "my new girlfriend is Priya", {"Anna"}, set()),
+        ([ANNA], "I have a new girlfriend, Priya", {"Anna"}, set()),
+        ([ANNA, GREG], "my new boss is called priya", {"Greg"}, set()),
+        ([ANNA], "my girlfriend is called Priya", set(), {"Anna"}),
+        ([ANNA], "my new girlfriend is called Anna", set(), set()),
+        ([ANNA], "my new neighbour is called Priya", set(), set()),
+        ([ANNA], "my brother's new girlfriend is called Priya", set(), set()),
+        ([ANNA], "what if my new girlfriend is called Priya", set(), set()),
+        ([ANNA], "is my new girlfriend called Priya?", set(), set()),
+        ([ANNA], "my new boss knows that my girlfriend is called Priya", set(), {"Anna"}),
+        ([GREG], "my new boss is called Priya too", set(), {"Greg"}),
+    ],
+)
+def test_the_new_one_takes_the_place_of_the_one_before(
+    facts: list[HeldFact], text: str, ended: set[str], doubted: set[str]
+) -> None:
+    drafts = read(facts, text, by_rules=True)
+    assert ended == {one.value for one in drafts if one.operation == "retract"}
+    assert doubted == {one.value for one in drafts if one.operation == "doubt"}
+
+
+def test_what_is_told_of_somebody_is_not_their_end() -> None:
+    facts = [held(*one) for one in EXPECTING]  # type: ignore[arg-type]
+    assert INES_GAVE_BIRTH == done(read(facts, "Ines had the baby!!", by_rules=True))
+
+
 @pytest.mark.parametrize(("veto", "slot", "value", "ends", "vetoed", "left"), VETOES)
 def test_a_veto_keeps_a_fact(
     veto: str, slot: str, value: str, ends: str, vetoed: str, left: str
@@ -318,8 +354,30 @@ def test_traps_end_next_to_nothing(facts: Sequence[tuple[str, ...]], lines: Sequ
     assert len(doubted) * 10 <= len(lines), doubted
 
 
+EXPECTING: list[tuple[str, ...]] = [
+    ("relation.wife", "Ines"), ("relation.wife.trait", "pregnant", "ines"),
+    ("relation.wife.trait", "vegan", "ines"),
+]  # fmt: skip
+INES_GAVE_BIRTH = [("retract", "relation.wife.trait", "pregnant")]
 WHOM = [
     # facts, turns, what ends
+    (EXPECTING, ["Ines had the baby!!"], INES_GAVE_BIRTH),
+    (EXPECTING, ["my wife gave birth last night"], INES_GAVE_BIRTH),
+    (EXPECTING, ["we had our baby on Sunday"], INES_GAVE_BIRTH),
+    (EXPECTING, ["saw Ines today", "she had a healthy baby girl"], INES_GAVE_BIRTH),
+    (EXPECTING, ["Ines had the baby shower on Sunday"], []),
+    (EXPECTING, ["Ines might have had the baby"], [("doubt", "relation.wife.trait", "pregnant")]),
+    (EXPECTING, ["Ines hasn't had the baby yet"], []),
+    (EXPECTING, ["Ines had a baby five years ago"], []),
+    (EXPECTING, ["my sister had the baby!"], []),
+    (EXPECTING, ["my colleague gave birth yesterday"], []),
+    (EXPECTING, ["Ines had the baby monitor on"], []),
+    (EXPECTING, ["I wish Ines had had the baby"], []),
+    ([("relation.wife.trait", "pregnant"), ("trait", "pregnant")],
+     ["my wife finally had the baby"], INES_GAVE_BIRTH),
+    ([("relation.wife.trait", "pregnant")], ["my wife's sister had the baby"], []),
+    ([("relation.sister.trait", "pregnant")], ["we had the baby!!"], []),
+    ([("trait", "pregnant"), ("relation.wife.trait", "pregnant")], ["we had the baby!"], []),
     ([("like", "coffee"), ("relation.wife.like", "coffee", "anna"), ("relation.wife", "Anna")],
      ["Anna gave up coffee"], [("retract", "relation.wife.like", "coffee")]),
     ([("residence", "Berlin"), ("relation.sister", "Lena"),

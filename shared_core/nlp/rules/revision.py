@@ -127,8 +127,9 @@ class RevisionRules:
 
     particles: words between a subject and its predicate; trailing: they end a text (Chinese).
     user, pronouns, owners, strangers: words for the user, for a person by gender, "my", and for
-    people who are not the user. weak: words that alone mention no value. place: a town or country.
-    date: a date in the value of a plan.
+    people who are not the user. weak: words that alone mention no value. new_one: a word for a
+    person, in the group `kin`, who takes the place of another one. place: a town or country. date:
+    a date in the value of a plan.
     """
 
     particles: frozenset[str]
@@ -138,6 +139,7 @@ class RevisionRules:
     owners: Sequence[str]
     strangers: frozenset[str]
     weak: frozenset[str]
+    new_one: re.Pattern[str]
     place: re.Pattern[str]
     vetoes: Sequence[Veto]
     ends: Sequence[EndRule]
@@ -159,6 +161,7 @@ class RevisionTables:
     engaged: Mapping[str, str]
     married: Mapping[str, str]
     diets: Mapping[str, frozenset[str]]
+    pregnant: frozenset[str]
     falls: Mapping[str, frozenset[str]]
     wider: Mapping[str, frozenset[str]]
     amounts: Mapping[str, frozenset[str]]
@@ -175,6 +178,7 @@ def load_revision_tables() -> RevisionTables:
         engaged=table["engaged"],
         married=table["married"],
         diets=_sets(table["diets"]),
+        pregnant=frozenset(table["pregnant"]["words"]),
         falls=_sets(table["falls"]),
         wider=_sets(table["wider"]),
         amounts=_sets(table["amounts"]),
@@ -204,6 +208,7 @@ def load_revision_rules(language: Language) -> RevisionRules:
         owners=longest_first(frozenset(source["owners"])),
         strangers=frozenset(source["strangers"]),
         weak=frozenset(source["weak"]),
+        new_one=compiled(source.get("new_one", NEVER.pattern)),
         place=_places(language),
         vetoes=_built(Veto, source["vetoes"], compiled),
         ends=_built(EndRule, source["ends"], compiled),
