@@ -12,6 +12,7 @@ from typing import Final
 from shared_core.nlp import relation_phrases
 from shared_core.nlp.coreference import SPEAKER
 from shared_core.nlp.forget_requests import forget_requests, is_forget_request
+from shared_core.nlp.question_subject import is_about_another
 from shared_core.nlp.text import search_terms
 
 TAG: Final = re.compile(r"<(PAST_CONVERSATIONS|MEMORIES|memories|facts)>\n")
@@ -73,21 +74,20 @@ def _tells(memory: str) -> bool:
 def _topic_test(question: str) -> Callable[[str], bool]:
     """Return the test of a memory: whether it has to do with a question.
 
-    Any memory has, if the question is about the user, or names nothing ("so, where?"). A question
-    about somebody or something else needs a memory that shares a word or a relative with it. None
-    tells who the stand-in is.
+    A memory has that shares a word or a relative with it. Any other has too if the question names
+    nothing ("so, where?"), or is about the user and the memory not about a relative. None tells who
+    the stand-in is.
     """
     kin = set(relation_phrases.asked_kin(question))
-    if relation_phrases.asks_about_user(question) or (kin and SPEAKER.search(question)):
-        return lambda memory: True
     topic = _topic_words(ASKING_WORDS.sub(" ", relation_phrases.ASKING.sub(" ", question)))
-    if not topic and not kin:
-        is_of_agent = OF_AGENT.search(question) is not None
-        return lambda memory: not is_of_agent
+    is_of_user = relation_phrases.asks_about_user(question) or (kin and SPEAKER.search(question))
+    is_open = not (topic or kin or is_of_user or OF_AGENT.search(question))
 
     def is_about_it(memory: str) -> bool:
         shared = topic.intersection(search_terms(memory))
-        return bool(shared or kin.intersection(relation_phrases.asked_kin(memory)))
+        if is_open or shared or kin.intersection(relation_phrases.asked_kin(memory)):
+            return True
+        return bool(is_of_user) and not is_about_another(memory, slot="")
 
     return is_about_it
 

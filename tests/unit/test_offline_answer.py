@@ -110,3 +110,34 @@ def test_a_question_about_the_world_or_somebody_else_needs_a_memory_about_it(que
 def test_a_memory_about_the_question_or_its_user_answers(question: str, memory: str) -> None:
     assert asked(question, memory).endswith(memory)
     assert asked(question, "忘掉我说过的关于旺财的事", memory).endswith(memory)
+
+
+@pytest.mark.parametrize(
+    ("question", "memory"),
+    [
+        ("which food am I allergic to?", "btw my girlfriend is called sophie"),
+        ("where do i live?", "my sister moved to York"),
+        ("what's my dog called?", "my brother is called Theo"),
+        ("我对什么过敏？", "我女儿叫灿灿，五岁"),
+        ("我女儿几岁了", "我老公在银行上班"),
+    ],
+)
+def test_a_memory_about_a_relative_answers_no_question_about_others(
+    question: str, memory: str
+) -> None:
+    assert asked(question, memory) in ("I remember nothing about that.", "这件事我不记得。")
+
+
+@pytest.mark.parametrize(
+    ("question", "memory"),
+    [
+        ("who is visiting me?", "my sister Jo is visiting on Friday"),
+        ("what's my dog called?", "User's dog is called Biscuit."),
+        ("what does my sister eat?", "my sister Jo is vegan"),
+        ("where do we live?", "my sister and I moved to York"),
+        ("我女儿几岁了", "我女儿叫灿灿，五岁"),
+        ("谁来看我", "我妹妹小琳这周来看我"),
+    ],
+)
+def test_a_memory_about_the_relative_of_the_question_answers(question: str, memory: str) -> None:
+    assert asked(question, memory).endswith(memory)
