@@ -6,11 +6,14 @@ The faces wrap it as a model of their framework, so agents run without a key and
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from shared_core.nlp import relation_phrases
+from shared_core.nlp.coreference import SPEAKER
 from shared_core.nlp.forget_requests import forget_requests, is_forget_request
+from shared_core.nlp.question_subject import is_about_another
+from shared_core.nlp.text import search_terms
 
 TAG: Final = re.compile(r"<(PAST_CONVERSATIONS|MEMORIES|memories|facts)>\n")
 """Begins memories, from ADK's preload_memory or from ours; `</...>` ends them."""
@@ -18,6 +21,16 @@ LINE_LABEL: Final = re.compile(r"^- (?:\[[^\]]*\] )?")
 QUESTION_MARKS: Final = ("?", "？")
 CLAUSE_END: Final = re.compile(r"[,.!;，。！；]\s*\S")
 """Stands between clauses. Without a question mark only a single clause is taken as a question."""
+ASKING_WORDS: Final = re.compile(
+    r"\b(?:what|who|where|when|how|why)'?s\b|\b(?:remember|recall|please|again|hello|hi|hey)\b"
+    r"|记得|知道|告诉|请问|什么时候|啥|咋|何时|你好",
+    re.IGNORECASE,
+)
+"""Words around the topic of a question, beside those of relation_phrases.ASKING."""
+OF_AGENT: Final = re.compile(
+    r"\byour\b|\bwho are (?:you|u)\b|[你您](?:叫|是谁|的名字)", re.IGNORECASE
+)
+"""A question about the stand-in itself, which no memory of the user answers."""
 HAN: Final = re.compile(r"[\u4e00-\u9fff]")
 NOTED: Final = ("Noted.", "好的，记住了。")
 NOTHING: Final = ("I remember nothing about that.", "这件事我不记得。")
@@ -34,10 +47,9 @@ OWN_ANSWERS: Final = (*NOTED, *FORGETTING, "I remember", "我记得", "这件事
 def offline_answer(texts: Sequence[str]) -> str:
     """Return the answer to the texts of a request, the user's message last.
 
-    A question gets the first memory that is no question, no request to forget, and no answer of the
-    stand-in. A request to forget gets FORGETTING, any other message "Noted." Chinese messages get
-    Chinese answers. Memories are the lines between the tags of our blocks, or else every line of an
-    earlier text that begins with "- ".
+    A question gets the first memory that could answer it. A request to forget gets FORGETTING, any
+    other message "Noted." Chinese messages get Chinese answers. Memories are the lines between the
+    tags of our blocks, or else every line of an earlier text that begins with "- ".
     """
     message = next((text for text in reversed(texts) if not _blocks(text)), "").strip()
     is_chinese = HAN.search(message) is not None
@@ -45,9 +57,10 @@ def offline_answer(texts: Sequence[str]) -> str:
         return FORGETTING[is_chinese]
     if not _asks(message):
         return NOTED[is_chinese]
+    is_on_topic = _topic_test(message)
     for line in _memory_lines(texts):
         memory = LINE_LABEL.sub("", line)
-        if _tells(memory):
+        if _tells(memory) and is_on_topic(memory):
             return QUOTED[is_chinese] + memory
     return NOTHING[is_chinese]
 
@@ -56,6 +69,33 @@ def _tells(memory: str) -> bool:
     """Tell whether a memory could answer a question."""
     own = memory.startswith(OWN_ANSWERS)
     return not own and not _asks(memory) and not is_forget_request(memory)
+
+
+def _topic_test(question: str) -> Callable[[str], bool]:
+    """Return the test of a memory: whether it has to do with a question.
+
+    A memory has that shares a word or a relative with it. Any other has too if the question names
+    nothing ("so, where?"), or is about the user and the memory not about a relative. None tells who
+    the stand-in is.
+    """
+    kin = set(relation_phrases.asked_kin(question))
+    topic = _topic_words(ASKING_WORDS.sub(" ", relation_phrases.ASKING.sub(" ", question)))
+    is_of_user = relation_phrases.asks_about_user(question) or (kin and SPEAKER.search(question))
+    is_open = not (topic or kin or is_of_user or OF_AGENT.search(question))
+
+    def is_about_it(memory: str) -> bool:
+        shared = topic.intersection(search_terms(memory))
+        if is_open or shared or kin.intersection(relation_phrases.asked_kin(memory)):
+            return True
+        return bool(is_of_user) and not is_about_another(memory, slot="")
+
+    return is_about_it
+
+
+def _topic_words(text: str) -> set[str]:
+    """Return the search terms of a text; single characters only where there is nothing longer."""
+    terms = {*search_terms(text)}
+    return {term for term in terms if len(term) > 1} or terms
 
 
 def _asks(text: str) -> bool:

@@ -28,6 +28,9 @@ ASKING: Final = re.compile(
     re.IGNORECASE,
 )
 """Words of a question besides its topic."""
+LEAD_IN: Final = re.compile(r"^(?:[a-z]{1,5}|[\u4e00-\u9fff]{1,2})[,，] ?", re.IGNORECASE)
+CLAUSE_BREAK: Final = re.compile(r"[,.!?;:，。！？；：]\s*\w|\n")
+"""Stands between two clauses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,15 @@ def is_question(text: str) -> bool:
     guards = load_rules(language(text)).guards
     text = as_meant(text)
     return any(one.id.endswith(".question") and one.regex.search(text) for one in guards)
+
+
+def only_asks(text: str) -> bool:
+    """Tell whether a text is a single question, and tells nothing besides.
+
+    "hey, where do I live?" is, "I moved to York, where is the gym?" is not.
+    """
+    rest = LEAD_IN.sub("", text.strip())
+    return is_question(rest) and not CLAUSE_BREAK.search(rest)
 
 
 def asks_about_user(text: str) -> bool:

@@ -18,6 +18,7 @@ from shared_core.core.timestamps import EPOCH, microseconds
 from shared_core.nlp.asked_slots import asked_slots
 from shared_core.nlp.bm25 import spread
 from shared_core.nlp.dates import TimeRange, resolve
+from shared_core.nlp.relation_phrases import only_asks
 from shared_core.nlp.text import is_question, language, search_terms
 from shared_core.ports.recall import Candidates, Corpus, RankingQuery, TurnOrder
 from shared_core.recall.matches import Matches, has_next
@@ -195,6 +196,24 @@ def overtakings(found: Matched) -> Overtaken:
 def fuller_turns(found: Matched) -> Overtaken:
     """Return the pairs of a fact and a turn that tells it in full."""
     return told_in_full(found.candidates, found.roles)
+
+
+def repeated_questions(found: Matched) -> Flags:
+    """Return which candidates are turns in which a user has asked the same question, (K,).
+
+    They have the words of the query and no others: they differ in case and punctuation, or in
+    words that search leaves out. Such a turn answers nothing.
+    """
+    at = found.candidates.numbers
+    if not only_asks(found.asked.text):
+        return np.zeros(len(at), bool)
+    length = len(search_terms(found.asked.text))
+    flags: Flags = found.roles.is_turn & (found.corpus.length[at] == length)
+    if found.asked.terms:
+        flags &= found.words.holds(at).all(axis=-1)
+    places = np.flatnonzero(flags)
+    flags[places] = found.candidates.texts.judged(only_asks, places)
+    return flags
 
 
 def _without_names(matches: Matches, named: Collection[str], terms: Sequence[str]) -> Matches:

@@ -30,11 +30,12 @@ from shared_core.recall.features import (
     features,
     fuller_turns,
     overtakings,
+    repeated_questions,
 )
 from shared_core.recall.supersession import raised
 
 if TYPE_CHECKING:
-    from shared_core.ports.recall import Numbers, Places
+    from shared_core.ports.recall import Flags, Numbers, Places
 
 
 _PARTS: Final = {
@@ -213,6 +214,8 @@ def parts_held(run: str, held: Collection[str]) -> list[str]:
     return parts
 
 
+BELOW_LAST: Final = 0.01
+"""Distance in score between the last other hit and the best repeated question."""
 WORDS: Final = re.compile(r"\w+")
 NOTED: Final = re.compile(r"^(?:user said |用户说 ?)")
 """What stands before the words of the user in a note (slot `note`)."""
@@ -225,10 +228,11 @@ def rank(
 ) -> list[Hit]:
     """Return the best candidates, best first, with the parts of their scores.
 
-    by: "linear", the learned weights plus the gain of superseding turns (recall.supersession);
-    "fusion", standardised scores with weights set by hand; "rrf", reciprocal rank fusion; "vector"
-    or "bm25", one channel; "three_factor", relevance x recency x importance (Park et al., 2023), or
-    a ThreeFactor with weights. Of equal scores doubtful facts rank last, and the newest first.
+    by: "linear", the learned weights plus the gain of superseding turns (recall.supersession); a
+    turn that asked the same question is last; "fusion", standardised scores with weights set by
+    hand; "rrf", reciprocal rank fusion; "vector" or "bm25", one channel; "three_factor", relevance
+    x recency x importance (Park et al., 2023), or a ThreeFactor with weights. Of equal scores
+    doubtful facts rank last, and the newest first.
     """
     return [one.hit() for one in islice(ranked(recalled, asked, by=by), limit)]
 
@@ -273,6 +277,10 @@ def ranked(
         changed = _changed(found, scores)
         scores = scores + changed["raised"]
         shown |= changed | {"time": shown.get("time", 0.0) + changed["raised"]}
+        repeats = repeated_questions(found)
+        lost = scores - with_last(scores, repeats)
+        scores = scores - lost
+        shown |= {"repeats": repeats.astype(float), "form": shown.get("form", 0.0) - lost}
     table = np.array([*shown.values()])
     words = query_words(asked.text, asked.terms)
     for at in _in_order(scores, candidates):
@@ -343,6 +351,14 @@ def _changed(found: Matched, scores: Numbers) -> dict[str, Numbers]:
     for earlier, later in pairs:
         flags["is_overtaken"][earlier] = flags["overtakes"][later] = 1.0
     return {**flags, "raised": raised(scores, [*fuller_turns(found), *pairs])}
+
+
+def with_last(scores: Numbers, last: Flags) -> Numbers:
+    """Return scores with some below all others, by BELOW_LAST or more; none rises."""
+    if not last.any() or last.all():
+        return scores
+    lost = max(0.0, float(scores[last].max() - scores[~last].min()) + BELOW_LAST)
+    return np.where(last, scores - lost, scores)
 
 
 def _linear(known: Mapping[str, Numbers], *_: object) -> dict[str, Numbers]:

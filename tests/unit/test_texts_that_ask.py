@@ -1,10 +1,10 @@
-"""Which Chinese texts without a question mark ask something."""
+"""Which texts ask something: Chinese ones without a question mark, and those that only ask."""
 
 from __future__ import annotations
 
 import pytest
 
-from shared_core.nlp.relation_phrases import is_question
+from shared_core.nlp.relation_phrases import is_question, only_asks
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,26 @@ def test_it_asks(question: str) -> None:
 )  # fmt: skip
 def test_it_tells_or_complains(statement: str) -> None:
     assert not is_question(statement)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "where do i live?", "Where do I live", "hey, where do i live?", "ok, what's my name?!",
+        "我住哪里？", "对了，我住哪里", "那，我吃不吃香菜",
+    ],
+)  # fmt: skip
+def test_a_single_question_only_asks(text: str) -> None:
+    assert only_asks(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I moved to York, where is the gym?", "I live in York.", "I'm vegan. What can I eat?",
+        "where do I live? I moved to York", "我搬家了，我住哪里？", "我吃素。能吃什么？",
+        "我住在成都", "york\nwhere is it?",
+    ],
+)  # fmt: skip
+def test_a_text_that_tells_something_does_more_than_ask(text: str) -> None:
+    assert not only_asks(text)
