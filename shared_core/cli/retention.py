@@ -164,9 +164,12 @@ def curve(
         try:
             return await memory.retention.curve(scope, key, days_ahead=days)
         except NotFound as error:
+            command = f"hippocampus timeline {app_name} {user} --json"
             raise NotFound(
-                f"there is no memory {key!r} of {scope}: hippocampus timeline {app_name} {user}"
-                " --json shows keys"
+                t(
+                    f"there is no memory {key!r} of {scope}: {command} shows keys",
+                    f"{scope} 没有键为 {key!r} 的记忆：{command} 可查看键",
+                )
             ) from error
 
     found = cli.with_memory(
@@ -286,11 +289,10 @@ def _each_key(
     )
     cli.report(text, {"memories": count, "done": done, "unknown": list(unknown)}, as_json)
     for key in unknown:
+        command = f"hippocampus timeline {scope.app} {scope.user} --json"
         missing = t(
-            f"Error: {scope.app} / {scope.user} has no memory {key!r}; `hippocampus timeline"
-            " APP USER --json` shows keys",
-            f"错误：{scope.app} / {scope.user} 没有键为 {key!r} 的记忆；`hippocampus timeline"
-            " APP USER --json` 可查看键",
+            f"Error: {scope.app} / {scope.user} has no memory {key!r}; `{command}` shows keys",
+            f"错误：{scope.app} / {scope.user} 没有键为 {key!r} 的记忆；`{command}` 可查看键",
         )
         cli.say(missing, err=True)
     raise typer.Exit(0 if count and not unknown else 1)

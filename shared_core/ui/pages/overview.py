@@ -102,7 +102,7 @@ class _Overview:
                      f"应用 {view.scope.app} 的用户 {view.scope.user}。")  # fmt: skip
         elif view.caller.app is not None:
             said = t(f"Of application {view.caller.app}, as far as your token reaches.",
-                     f"应用 {view.caller.app} 中您的令牌可见的部分。")  # fmt: skip
+                     f"应用 {view.caller.app} 中你的令牌可见的部分。")  # fmt: skip
         else:
             said = t("Of the whole memory. Choose a user to see one person's.",
                      "整个记忆库。选择用户后只显示该用户。")  # fmt: skip
