@@ -340,7 +340,7 @@ def unpin(
 
 @cli.app.command()
 @cli.chinese(
-    """把已降级或归档的记忆恢复到查询中。
+    """把已降级或归档的记忆恢复到检索中。
 
     键不存在，或没有记忆恢复时，退出码为 1。
     """
@@ -361,7 +361,7 @@ def recover(
 @cli.chinese(
     """遗忘记忆，以及只由它们得出的一切。
 
-    使用 --about 时，关于某个主题的记忆立即不再被查到，30 天后删除；在此之前
+    使用 --about 时，关于某个主题的记忆立即退出检索，30 天后删除；在此之前
     `hippocampus runs APP USER --undo RUN` 可以恢复。键不存在时退出码为 1。
     """
 )
@@ -376,7 +376,9 @@ def forget(
         str | None,
         typer.Option(
             metavar="TOPIC",
-            help=both("Set aside what is about a name or a thing.", "收起关于某人或某事的记忆。"),
+            help=both(
+                "Set aside what is about a name or a thing.", "把关于某人或某事的记忆移出检索。"
+            ),
         ),
     ] = None,
     uri: cli.Uri = None,
@@ -407,13 +409,13 @@ def forget(
         text = t(
             f"{count} memories about {gone.topic} are set aside until {until}. To bring them back:"
             f" {undo}",
-            f"{count} 条关于 {gone.topic} 的记忆已收起，保留到 {until}。恢复：{undo}",
+            f"{count} 条关于 {gone.topic} 的记忆已移出检索，保留到 {until}。恢复：{undo}",
         )
     cli.report(text, gone.to_dict(), as_json)
 
 
 @cli.app.command()
-@cli.chinese("列出已淡出查询、可以恢复的记忆，最近的在前。")
+@cli.chinese("列出已淡出检索、可以恢复的记忆，最近的在前。")
 def faded(
     app_name: cli.App,
     user: cli.User,

@@ -49,7 +49,7 @@ def serve(
             "--embedded",
             help=both(
                 "Use the embedded PostgreSQL, whatever is configured.",
-                "使用内置的 PostgreSQL，不管配置了什么。",
+                "使用内嵌的 PostgreSQL，不管配置了什么。",
             ),
         ),
     ] = False,

@@ -72,7 +72,7 @@ class _Overview:
         view, t = self.view, self.view.t
         self._whose()
         with ui.element("div").classes("tiles"):
-            self._memories = _Tile(t("Memories in recall", "可召回的记忆"), "memories")
+            self._memories = _Tile(t("Memories in recall", "可检索的记忆"), "memories")
             self._users = _Tile(t("Users", "用户"), "users")
             self._week = _Tile(t("Fade within 7 days", "7 天内淡出"), "week")
             self._waiting = _Tile(t("Jobs waiting", "等待的任务"), "waiting")
@@ -226,7 +226,7 @@ class _Overview:
             )
             ui.label(
                 t(f"{fading.faded:,} have faded out of recall, {fading.pinned:,} are pinned.",
-                  f"其中 {fading.faded:,} 条已淡出召回，{fading.pinned:,} 条已固定。")
+                  f"其中 {fading.faded:,} 条已淡出检索，{fading.pinned:,} 条已固定。")
             ).classes("quiet")  # fmt: skip
 
         self._show(self._kinds, draw)
