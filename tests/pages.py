@@ -124,11 +124,13 @@ class PageRun:
     Attributes:
         folder: Where the page's files are made and its commands run.
         dsn: The database of the page.
+        language: What its readers read, `en` or `zh`.
         lend: Makes a database that is dropped with the run.
     """
 
     folder: Path
     dsn: str
+    language: str
     lend: Callable[[], Iterator[str]]
     _stack: ExitStack = field(default_factory=ExitStack)
 
@@ -230,7 +232,7 @@ class PageRun:
         return kept | proxies | {
             "no_proxy": "127.0.0.1,localhost", "HIPPOCAMPUS_URI": dsn,
             "HIPPOCAMPUS_HOME": str(home), "HOME": str(self.folder), "PATH": tools,
-            "LC_ALL": "C.UTF-8", "COLUMNS": "80",
+            "HIPPOCAMPUS_LANG": self.language, "LC_ALL": "C.UTF-8", "COLUMNS": "80",
         }  # fmt: skip
 
 
@@ -252,6 +254,11 @@ def _end(shell: subprocess.Popen[bytes]) -> None:
             os.killpg(shell.pid, kind)
         with suppress(subprocess.TimeoutExpired):
             shell.wait(30)
+
+
+def language_of(page: Path) -> str:
+    """Return the language that the readers of a page have chosen, `en` or `zh`."""
+    return "zh" if page.stem.endswith(".zh") else "en"
 
 
 def is_port_free(port: int) -> bool:

@@ -7,7 +7,7 @@ import inspect
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -25,6 +25,7 @@ from shared_core.cli.layout import (
 from shared_core.cli.progress import opening, progress_bar as progress_bar
 from shared_core.core.domain import AsOf, Scope
 from shared_core.core.locale import t
+from shared_core.core.shown import shown
 from shared_core.core.timestamps import moment_of
 from shared_core.errors import InvalidInput, MemoryCoreError
 from shared_core.settings import redacted
@@ -198,7 +199,8 @@ AsOfDate = Annotated[
         "--as-of",
         metavar="DATE",
         help=both(
-            "Show what was true then, e.g. 2024-05-01.", "显示当时成立的内容，如 2024-05-01。"
+            'Show what was true then, e.g. 2024-05-01 or "last Tuesday".',
+            "显示当时成立的内容，如 2024-05-01 或 上周三。",
         ),
     ),
 ]
@@ -222,11 +224,39 @@ def malformed() -> Iterator[None]:
 
 
 def date_option(text: str | None, option: str) -> datetime | None:
-    """Return the moment that an option names, or None. Raises Malformed for any other text."""
+    """Return the moment that an option names, or None. Raises Malformed for any other text.
+
+    A day in words is its midnight in UTC, as a date is.
+    """
     if text is None:
         return None
-    with malformed():
+    try:
         return moment_of(text, option)
+    except InvalidInput as error:
+        if (named := _day_in_words(text)) is not None:
+            return named
+        got = shown(text)
+        raise Malformed(
+            t(
+                f'{option} must be a day like 2024-05-01 or "last Tuesday", or a moment like'
+                f" 2024-05-01T09:30+02:00, got {got}",
+                f"{option} 必须是 2024-05-01、上周三 这样的一天，或 2024-05-01T09:30+08:00 这样的"
+                f"时刻，收到的是 {got}",
+            )
+        ) from error
+
+
+def _day_in_words(text: str) -> datetime | None:
+    """Return the midnight in UTC of the one day that words name here and now, or None."""
+    from shared_core.recall.time_slices import named
+
+    try:
+        begin, end = named(text, datetime.now().astimezone(), "the date")
+    except InvalidInput:
+        return None
+    first, last = begin.replace(tzinfo=UTC), end.replace(tzinfo=UTC)
+    is_day = first.time() == time.min and last - first == timedelta(days=1)
+    return first if is_day else None
 
 
 def as_of_options(
@@ -243,7 +273,12 @@ def scope_options(app_name: str | None, user: str | None) -> tuple[Scope | None,
     if user is None:
         return None, app_name
     if app_name is None:
-        raise InvalidInput("--user needs --app: a user belongs to one application")
+        raise InvalidInput(
+            t(
+                "--user needs --app: a user belongs to one application",
+                "--user 要和 --app 一起用：用户属于某一个应用",
+            )
+        )
     return Scope(app_name, user), None
 
 

@@ -189,7 +189,7 @@ def examine(
     home = settings.embedded_home
     where = redacted(settings.uri)
     if home:
-        where = t(f"embedded PostgreSQL in {home}", f"内置的 PostgreSQL，位于 {home}")
+        where = t(f"embedded PostgreSQL in {home}", f"内嵌的 PostgreSQL，位于 {home}")
     findings.append(_ok("uri", where))
     if start:
         with suppress(MemoryCoreError):  # the checks below report why

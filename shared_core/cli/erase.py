@@ -43,16 +43,16 @@ def erase(
     """
     what = t(f"user {user!r} of application {app_name!r}", f"应用 {app_name!r} 的用户 {user!r}")
     if thread is not None:
-        what = t(f"thread {thread!r} of {what}", f"{what}的会话线程 {thread!r}")
+        what = t(f"thread {thread!r} of {what}", f"{what} 的会话线程 {thread!r}")
     if not yes:
         if not cli.console().is_terminal:
             raise cli.Malformed(
                 t(
                     f"this erases {what} for good: add --yes where nobody can confirm",
-                    f"这会彻底删除{what}的数据：在无人确认的地方请加上 --yes",
+                    f"这会彻底删除{what} 的数据：在无人确认的地方请加上 --yes",
                 )
             )
-        if not cli.confirmed(t(f"Erase {what} for good?", f"彻底删除{what}的数据？")):
+        if not cli.confirmed(t(f"Erase {what} for good?", f"彻底删除{what} 的数据？")):
             raise typer.Abort
     receipt = cli.with_memory(
         cli.open_memory(uri, schema=schema, worker=False, track_access=False),
@@ -63,7 +63,7 @@ def erase(
     chinese = "、".join(f"{table} {count:,} 行" for table, count in counts) or "没有数据"
     text = t(
         f"Erased {what}: {english}. Receipt {receipt.erasure_id}.",
-        f"已删除{what}的数据：{chinese}。回执 {receipt.erasure_id}。",
+        f"已删除{what} 的数据：{chinese}。回执 {receipt.erasure_id}。",
     )
     cli.report(text, receipt.to_dict(), as_json)
 

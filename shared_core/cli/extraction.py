@@ -60,7 +60,10 @@ def extract(
         str | None,
         typer.Option(
             metavar="DATE",
-            help=both("Time of the lines, in ISO 8601.", "这些话的时间，ISO 8601 格式。"),
+            help=both(
+                "Time of the lines, e.g. 2024-05-01 or yesterday.",
+                "这些话的时间，如 2024-05-01 或 昨天。",
+            ),
             show_default=both("now", "现在"),
         ),
     ] = None,
@@ -73,7 +76,12 @@ def extract(
 
     extractor = RuleExtractor(without=without or ())
     if sys.stdin is None:
-        raise InvalidInput("standard input is closed: send lines of text, e.g. with < FILE")
+        raise InvalidInput(
+            t(
+                "standard input is closed: send lines of text, e.g. with < FILE",
+                "标准输入已关闭：请逐行送入文字，如 < FILE",
+            )
+        )
     source = typer.get_binary_stream("stdin")
     at = cli.date_option(said_at, "--said-at") or datetime.now(UTC)
     for line in read_lines(source, extractor, at, conversation=conversation):
@@ -130,9 +138,14 @@ def read_lines(
             text = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
             encoding = "UTF-16" if number == 1 and raw.startswith(UTF_16_MARKS) else "GB18030"
+            convert = f"iconv -f {encoding} -t UTF-8"
             raise InvalidInput(
-                f"line {number} is not UTF-8 (byte {error.start + 1}): convert the text first,"
-                f" e.g. with iconv -f {encoding} -t UTF-8"
+                t(
+                    f"line {number} is not UTF-8 (byte {error.start + 1}): convert the text first,"
+                    f" e.g. with {convert}",
+                    f"第 {number} 行不是 UTF-8（第 {error.start + 1} 个字节）：请先转换编码，如"
+                    f" {convert}",
+                )
             ) from None
         turn = Event(
             event_id=str(number), author="user", role="user", text=text, occurred_at=said_at

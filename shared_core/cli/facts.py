@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,10 +14,12 @@ from shared_core.cli import app as cli
 from shared_core.cli.app import both
 from shared_core.cli.layout import Grid
 from shared_core.cli.unknown_user import read_of
+from shared_core.cli.usage import did_you_mean
 from shared_core.core.domain import JsonValue, Scope
 from shared_core.core.ids import chosen_id, short_id, whole_id
 from shared_core.core.locale import t
 from shared_core.errors import NotFound
+from shared_core.nlp.slots import known_slot_names, slot_of
 from shared_core.nlp.uncertainty import uncertain
 
 if TYPE_CHECKING:
@@ -72,11 +75,13 @@ def facts(
     """List the facts about a user by slot, each with its start date."""
     then = cli.as_of_options(as_of, known)
     scope = Scope(app_name, user)
-    found, hint = read_of(
-        cli.open_memory(uri, schema=schema, worker=False),
-        scope,
-        lambda memory: memory.facts(scope, slot, history=history, as_of=then, why=why),
-        lambda facts: not facts,
+
+    async def read(memory: MemoryEngine) -> tuple[Sequence[Fact], str]:
+        found = await memory.facts(scope, slot, history=history, as_of=then, why=why)
+        return found, await _unknown_slot(memory, scope, slot) if slot and not found else ""
+
+    (found, unknown_slot), hint = read_of(
+        cli.open_memory(uri, schema=schema, worker=False), scope, read, lambda facts: not facts[0]
     )
     if as_json:
         cli.print_json(facts_json(found), indent=2)
@@ -95,8 +100,25 @@ def facts(
                 f"No facts are stored for {user} in {app_name}{in_slot}.",
                 f"应用 {app_name} 的用户 {user} 没有事实{in_slot}。",
             )
-            + (hint or from_conversations)
+            + (hint or unknown_slot or from_conversations)
         )
+
+
+async def _unknown_slot(memory: MemoryEngine, scope: Scope, slot: str) -> str:
+    """Return a hint for a slot that is neither known nor the user's own; "" for other slots."""
+    meant = slot_of(slot)
+    own = {fact.slot for fact in await memory.facts(scope, history=True)}
+    if meant is None or meant.known or meant.name in own:
+        return ""
+    # Chinese names have two or three characters: one in common is much.
+    cutoff = 0.6 if meant.name.isascii() else 0.5
+    near = get_close_matches(meant.name, sorted({*known_slot_names(), *own}), n=2, cutoff=cutoff)
+    command = f"hippocampus facts {scope.app} {scope.user}"
+    return (
+        t(" There is no such slot.", "没有这个槽位。")
+        + did_you_mean(near)
+        + t(f" {command} lists the slots in use.", f"{command} 列出已有的槽位。")
+    )
 
 
 @cli.app.command()
@@ -131,7 +153,10 @@ def state(
         str | None,
         typer.Option(
             metavar="DATE",
-            help=both("Date from which it holds.", "从哪天起成立。"),
+            help=both(
+                'Date from which it holds, e.g. 2024-05-01 or "last Tuesday".',
+                "从哪天起成立，如 2024-05-01 或 上周三。",
+            ),
             show_default=both("now", "现在"),
         ),
     ] = None,
@@ -161,7 +186,10 @@ def retract(
         str | None,
         typer.Option(
             metavar="DATE",
-            help=both("Date when it ends.", "结束的日期。"),
+            help=both(
+                "Date when it ends, e.g. 2024-05-01 or yesterday.",
+                "从哪天起不再成立，如 2024-05-01 或 昨天。",
+            ),
             show_default=both("now", "现在"),
         ),
     ] = None,
@@ -212,7 +240,10 @@ async def _change(
         return await verb(scope, name)
     except NotFound as error:
         raise NotFound(
-            f"there is no memory {key!r} of {scope}: {command} shows all facts with their keys"
+            t(
+                f"there is no memory {key!r} of {scope}: {command} shows all facts with their keys",
+                f"{scope} 没有键为 {key!r} 的记忆：{command} 列出全部事实和它们的键",
+            )
         ) from error
 
 

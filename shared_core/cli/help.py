@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -91,9 +92,11 @@ WIDEST: Final = 100
 PIPED: Final = 80
 """Columns of the help that does not go to a terminal."""
 
+BETWEEN_CHINESE: Final = re.compile(r"(?<=[\u2e80-\uffef]) (?=[\u2e80-\uffef])")
+
 OF_TYPER: Final[Mapping[str, tuple[str, str]]] = {
     "help": ("Show this help.", "显示本帮助。"),
-    "install_completion": ("Install completion for your shell.", "为您的 shell 安装命令补全。"),
+    "install_completion": ("Install completion for your shell.", "为你的 shell 安装命令补全。"),
     "show_completion": ("Print the completion for your shell.", "打印 shell 的命令补全脚本。"),
 }
 """The help of the options that Typer adds, by their names."""
@@ -149,7 +152,7 @@ def path_of(ctx: Any) -> str:
 def described(command: Any, path: str, language: Language) -> CommandHelp:
     """Return the help of a command in a language. path: what one types to call it."""
     with speaking(language):
-        paragraphs = [" ".join(one.split()) for one in _said(command.help or "").split("\n\n")]
+        paragraphs = [joined(one) for one in _said(command.help or "").split("\n\n")]
         if path == COMMAND:
             paragraphs.append(
                 t("New here? Type: hippocampus demo", "第一次使用？请输入：hippocampus demo")
@@ -160,6 +163,11 @@ def described(command: Any, path: str, language: Language) -> CommandHelp:
             sections=[*_sections(command)],
             example=EXAMPLES.get(path.removeprefix(COMMAND).strip(), ""),
         )
+
+
+def joined(text: str) -> str:
+    """Return the lines of a text as one line, without spaces between Chinese characters."""
+    return BETWEEN_CHINESE.sub("", " ".join(text.split()))
 
 
 def usage(command: Any, path: str) -> str:
@@ -177,7 +185,7 @@ def _sections(command: Any) -> Iterator[Section]:
     for name in sorted(below, key=lambda name: _PLACES.index(name) if name in _PLACES else 0):
         one = below[name]
         first = _said(one.help or "").split("\n\n")[0]
-        listed.setdefault(one.rich_help_panel, []).append((name, " ".join(first.split())))
+        listed.setdefault(one.rich_help_panel, []).append((name, joined(first)))
     if len(listed) == 1:
         yield Section(t("Commands", "命令"), *listed.values())
     else:

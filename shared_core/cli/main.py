@@ -85,7 +85,7 @@ def main(
 @cli.chinese(
     """现场演示：通过 ADK 学习两段对话，再通过 LangGraph 和 ADK 提问。
 
-    在临时文件夹中运行，结束后删除；使用 --keep 或 --uri 时写入您自己的记忆。
+    在临时文件夹中运行，结束后删除；使用 --keep 或 --uri 时写入你自己的记忆。
     """
 )
 def demo(
@@ -106,7 +106,7 @@ def demo(
             "--keep",
             help=both(
                 "Write to your own memory, and leave the data there.",
-                "写入您自己的记忆，并保留数据。",
+                "写入你自己的记忆，并保留数据。",
             ),
         ),
     ] = False,

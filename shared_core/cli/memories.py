@@ -35,7 +35,12 @@ MAX_CHARACTERS = 160
 
 
 @cli.app.command()
-@cli.chinese("把一段文字存为用户的记忆，并打印它的键。")
+@cli.chinese(
+    """把一段文字存为用户的记忆，并打印它的键。
+
+    只存原文，不提取事实。要写入事实，请用 hippocampus state。
+    """
+)
 def remember(
     app_name: cli.App,
     user: cli.User,
@@ -47,7 +52,10 @@ def remember(
     embedder: cli.Embedder = None,
     as_json: cli.AsJson = False,
 ) -> None:
-    """Store a text as a memory of a user and print its key."""
+    """Store a text as a memory of a user and print its key.
+
+    The text is kept as it is: no facts are drawn from it. hippocampus state stores a fact.
+    """
     [key] = cli.with_memory(
         cli.open_memory(uri, schema=schema, embedder=embedder),
         lambda memory: memory.remember(Scope(app_name, user), text),
@@ -97,7 +105,12 @@ def recall(
 ) -> None:
     """Find the memories of a user that answer a question, best first."""
     if not query.strip():
-        raise InvalidInput("the query must not be empty or blank: ask a question or give words")
+        raise InvalidInput(
+            t(
+                "the query must not be empty or blank: ask a question or give words",
+                "问题不能为空：请写一个问题或几个词",
+            )
+        )
     then = cli.as_of_options(as_of, known)
     scope = Scope(app_name, user)
     found, hint = read_of(

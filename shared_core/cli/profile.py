@@ -280,7 +280,11 @@ def rollback(
 
 
 def _no_profile(app: str, user: str) -> str:
-    return t(f"No profile is stored for {user} in {app}.", f"应用 {app} 的用户 {user} 没有画像。")
+    make = "hippocampus profile update"
+    return t(
+        f"No profile is stored for {user} in {app}. {make} makes one from a conversation.",
+        f"应用 {app} 的用户 {user} 没有画像。{make} 可以从一段对话生成。",
+    )
 
 
 def _with_profile(
@@ -316,7 +320,12 @@ def _conversation(file: Path | None, conversation_id: str | None) -> object:
         with file.open("rb") as source:
             conversation = read_conversation(source)
     elif sys.stdin is None:
-        raise InvalidInput("standard input is closed: give the conversation with --file")
+        raise InvalidInput(
+            t(
+                "standard input is closed: give the conversation with --file",
+                "标准输入已关闭：请用 --file 给出对话",
+            )
+        )
     else:
         conversation = read_conversation(typer.get_binary_stream("stdin"))
     if conversation_id is None:

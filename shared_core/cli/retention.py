@@ -164,9 +164,12 @@ def curve(
         try:
             return await memory.retention.curve(scope, key, days_ahead=days)
         except NotFound as error:
+            command = f"hippocampus timeline {app_name} {user} --json"
             raise NotFound(
-                f"there is no memory {key!r} of {scope}: hippocampus timeline {app_name} {user}"
-                " --json shows keys"
+                t(
+                    f"there is no memory {key!r} of {scope}: {command} shows keys",
+                    f"{scope} 没有键为 {key!r} 的记忆：{command} 可查看键",
+                )
             ) from error
 
     found = cli.with_memory(
@@ -286,11 +289,10 @@ def _each_key(
     )
     cli.report(text, {"memories": count, "done": done, "unknown": list(unknown)}, as_json)
     for key in unknown:
+        command = f"hippocampus timeline {scope.app} {scope.user} --json"
         missing = t(
-            f"Error: {scope.app} / {scope.user} has no memory {key!r}; `hippocampus timeline"
-            " APP USER --json` shows keys",
-            f"错误：{scope.app} / {scope.user} 没有键为 {key!r} 的记忆；`hippocampus timeline"
-            " APP USER --json` 可查看键",
+            f"Error: {scope.app} / {scope.user} has no memory {key!r}; `{command}` shows keys",
+            f"错误：{scope.app} / {scope.user} 没有键为 {key!r} 的记忆；`{command}` 可查看键",
         )
         cli.say(missing, err=True)
     raise typer.Exit(0 if count and not unknown else 1)
@@ -338,7 +340,7 @@ def unpin(
 
 @cli.app.command()
 @cli.chinese(
-    """把已降级或归档的记忆恢复到查询中。
+    """把已降级或归档的记忆恢复到检索中。
 
     键不存在，或没有记忆恢复时，退出码为 1。
     """
@@ -359,7 +361,7 @@ def recover(
 @cli.chinese(
     """遗忘记忆，以及只由它们得出的一切。
 
-    使用 --about 时，关于某个主题的记忆立即不再被查到，30 天后删除；在此之前
+    使用 --about 时，关于某个主题的记忆立即退出检索，30 天后删除；在此之前
     `hippocampus runs APP USER --undo RUN` 可以恢复。键不存在时退出码为 1。
     """
 )
@@ -374,7 +376,9 @@ def forget(
         str | None,
         typer.Option(
             metavar="TOPIC",
-            help=both("Set aside what is about a name or a thing.", "收起关于某人或某事的记忆。"),
+            help=both(
+                "Set aside what is about a name or a thing.", "把关于某人或某事的记忆移出检索。"
+            ),
         ),
     ] = None,
     uri: cli.Uri = None,
@@ -405,13 +409,13 @@ def forget(
         text = t(
             f"{count} memories about {gone.topic} are set aside until {until}. To bring them back:"
             f" {undo}",
-            f"{count} 条关于 {gone.topic} 的记忆已收起，保留到 {until}。恢复：{undo}",
+            f"{count} 条关于 {gone.topic} 的记忆已移出检索，保留到 {until}。恢复：{undo}",
         )
     cli.report(text, gone.to_dict(), as_json)
 
 
 @cli.app.command()
-@cli.chinese("列出已淡出查询、可以恢复的记忆，最近的在前。")
+@cli.chinese("列出已淡出检索、可以恢复的记忆，最近的在前。")
 def faded(
     app_name: cli.App,
     user: cli.User,

@@ -63,7 +63,12 @@ def runs(
     Undo later runs first if they build on the run: the error names them in order.
     """
     if undo is not None and whole_id(undo) is None and not PART_OF_ID.fullmatch(undo.strip()):
-        raise cli.Malformed(f"run_id must be a UUID, or its beginning or end, got {undo!r}")
+        raise cli.Malformed(
+            t(
+                f"run_id must be a UUID, or its beginning or end, got {undo!r}",
+                f"运行的编号必须是 UUID，或它的开头或结尾，收到的是 {undo!r}",
+            )
+        )
     scope = Scope(app_name, user)
     memory = cli.open_memory(uri, schema=schema, worker=False)
     if undo is not None:
@@ -94,7 +99,12 @@ async def _undo(memory: MemoryEngine, scope: Scope, name: str) -> UUID:
     try:
         await memory.undo_run(scope, run_id)
     except NotFound as error:
-        raise NotFound(f"there is no run {run_id} of {scope}: {command} lists the runs") from error
+        raise NotFound(
+            t(
+                f"there is no run {run_id} of {scope}: {command} lists the runs",
+                f"{scope} 没有运行 {run_id}：{command} 列出全部运行",
+            )
+        ) from error
     return run_id
 
 

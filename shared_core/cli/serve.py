@@ -49,7 +49,7 @@ def serve(
             "--embedded",
             help=both(
                 "Use the embedded PostgreSQL, whatever is configured.",
-                "使用内置的 PostgreSQL，不管配置了什么。",
+                "使用内嵌的 PostgreSQL，不管配置了什么。",
             ),
         ),
     ] = False,
@@ -113,7 +113,9 @@ def serve(
     from shared_core.http import ServerOptions, serve as run
 
     if embedded and uri is not None:
-        raise InvalidInput("give either --embedded or --uri, not both")
+        raise InvalidInput(
+            t("give either --embedded or --uri, not both", "--embedded 和 --uri 只能选一个")
+        )
     options = ServerOptions(
         host=host, port=port, auth=auth, app=app_name, max_body=max_body, rate=rate, burst=burst
     )

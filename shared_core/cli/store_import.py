@@ -71,14 +71,26 @@ class StoreImport:
             check_label(self.app, "app")
         if self.namespace.split(".").count(USER_LABEL) != 1 or not all(self.namespace.split(".")):
             raise InvalidInput(
-                f"namespace must name one label {USER_LABEL}, e.g. 'memories.{USER_LABEL}' or"
-                f" '{USER_LABEL}.memories', got {self.namespace!r}"
+                t(
+                    f"namespace must name one label {USER_LABEL}, e.g. 'memories.{USER_LABEL}' or"
+                    f" '{USER_LABEL}.memories', got {self.namespace!r}",
+                    f"namespace 里要有且只有一段 {USER_LABEL}，如 'memories.{USER_LABEL}' 或"
+                    f" '{USER_LABEL}.memories'，收到的是 {self.namespace!r}",
+                )
             )
         if not 1 <= self.batch <= MAX_BATCH:
-            raise InvalidInput(f"batch must be between 1 and {MAX_BATCH:,}, got {self.batch}")
+            raise InvalidInput(
+                t(
+                    f"batch must be between 1 and {MAX_BATCH:,}, got {self.batch}",
+                    f"batch 必须在 1 和 {MAX_BATCH:,} 之间，收到的是 {self.batch}",
+                )
+            )
         if self.reembed and self.vectors_from:
             raise InvalidInput(
-                "give either --vectors-from (keep the vectors) or --reembed (make them again)"
+                t(
+                    "give either --vectors-from (keep the vectors) or --reembed (make them again)",
+                    "--vectors-from（保留向量）和 --reembed（重新计算）只能选一个",
+                )
             )
 
 
@@ -179,7 +191,10 @@ async def _tallied(source: PostgresStoreSource, task: StoreImport, console: Cons
     tally = await source.tally()
     if task.prefix and not tally.items:
         raise NotFound(
-            f"there are no items below the prefix {task.prefix!r} at {source.location!r}"
+            t(
+                f"there are no items below the prefix {task.prefix!r} at {source.location!r}",
+                f"{source.location!r} 中前缀 {task.prefix!r} 之下没有条目",
+            )
         )
     wide = f" of {tally.dimensions} dimensions" if tally.dimensions is not None else ""
     dimensions = f"（{tally.dimensions} 维）" if tally.dimensions is not None else ""
@@ -199,26 +214,45 @@ async def _known_vectors(task: StoreImport, tally: SourceTally) -> PrecomputedVe
 
     if task.vectors_from is None:
         return None
-    way_out = "leave out --vectors-from to embed the texts again"
+    way_out = t(
+        "leave out --vectors-from to embed the texts again", "去掉 --vectors-from 就会重新计算向量"
+    )
     chosen = task.embedder
     embedder = resolve_embedder(chosen) if chosen else embedder_of(task.vectors_from)
     if embedder is None:
         raise InvalidInput(
-            f"no bundled embedder makes vectors of {task.vectors_from!r}: name the one that made"
-            f" them with --embedder, or {way_out}"
+            t(
+                f"no bundled embedder makes vectors of {task.vectors_from!r}: name the one that"
+                f" made them with --embedder, or {way_out}",
+                f"自带的嵌入模型都不生成 {task.vectors_from!r} 的向量：请用 --embedder 指明生成它们"
+                f"的模型；{way_out}",
+            )
         )
     if task.vectors_from != embedder.model:
         raise InvalidInput(
-            f"the embedder {embedder.model!r} cannot use vectors of {task.vectors_from!r}: import"
-            f" with the embedder that made them, or {way_out}"
+            t(
+                f"the embedder {embedder.model!r} cannot use vectors of {task.vectors_from!r}:"
+                f" import with the embedder that made them, or {way_out}",
+                f"嵌入模型 {embedder.model!r} 用不了 {task.vectors_from!r} 的向量：请用生成它们的"
+                f"模型导入；{way_out}",
+            )
         )
     if tally.dimensions is None:
-        raise InvalidInput("this PostgresStore has no vectors to keep: leave out --vectors-from")
+        raise InvalidInput(
+            t(
+                "this PostgresStore has no vectors to keep: leave out --vectors-from",
+                "这个 PostgresStore 里没有向量可保留：请去掉 --vectors-from",
+            )
+        )
     dimensions = (await embedder.embed_query("dimensions")).shape[1]
     if tally.dimensions != dimensions:
         raise InvalidInput(
-            f"the vectors in the store have {tally.dimensions} dimensions, those of"
-            f" {embedder.model!r} have {dimensions}: they are not from one model; {way_out}"
+            t(
+                f"the vectors in the store have {tally.dimensions} dimensions, those of"
+                f" {embedder.model!r} have {dimensions}: they are not from one model; {way_out}",
+                f"其中的向量是 {tally.dimensions} 维，{embedder.model!r} 的是 {dimensions} 维，不是"
+                f"同一个模型；{way_out}",
+            )
         )
     return PrecomputedVectors(embedder)
 
@@ -249,7 +283,11 @@ def _langgraph() -> tuple[Callable[[Sequence[str]], Namespace], TextOfField]:
         from langgraph_store.operations import text_of_field
     except ModuleNotFoundError as error:
         raise InvalidInput(
-            "importing a PostgresStore needs LangGraph: pip install 'pg-hippocampus[langgraph]'"
+            t(
+                "importing a PostgresStore needs LangGraph:"
+                " pip install 'pg-hippocampus[langgraph]'",
+                "导入 PostgresStore 需要 LangGraph：pip install 'pg-hippocampus[langgraph]'",
+            )
         ) from error
     return from_labels, text_of_field
 
@@ -280,7 +318,7 @@ def _print_result(console: Console, report: ImportReport, took_s: float) -> None
     lines: list[str | Text] = [
         t(
             f"Of {source} items {', '.join(en for en, _ in counts)} ({took} s, {rate} items/s).",
-            f"{source} 条中{'，'.join(zh for _, zh in counts)}（{took} 秒，每秒 {rate} 条）。",
+            f"共 {source} 条：{'，'.join(zh for _, zh in counts)}（{took} 秒，每秒 {rate} 条）。",
         )
     ]
     if report.complete:

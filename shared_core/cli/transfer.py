@@ -267,7 +267,13 @@ async def _export(
                     progress.update(bar, completed=count)
         if count == FRAME:
             owner = f"user {user!r} in application {app!r}" if user else f"application {app!r}"
-            raise NotFound(f"{owner} has nothing to export: check the names, --uri and --schema")
+            of_user = f" 的用户 {user!r} " if user else " "
+            raise NotFound(
+                t(
+                    f"{owner} has nothing to export: check the names, --uri and --schema",
+                    f"应用 {app!r}{of_user}没有可导出的内容：请检查名称、--uri 和 --schema",
+                )
+            )
         _write(file, chunk)
     return count - FRAME
 
@@ -289,7 +295,12 @@ def _written(out: Path | None) -> Iterator[BinaryIO]:
             yield file
         part.replace(out)
     except OSError as error:
-        raise InvalidInput(f"{str(out)!r} cannot be written: {error.strerror}") from error
+        raise InvalidInput(
+            t(
+                f"{str(out)!r} cannot be written: {error.strerror}",
+                f"无法写入 {str(out)!r}：{error.strerror}",
+            )
+        ) from error
     finally:
         part.unlink(missing_ok=True)
 

@@ -52,7 +52,7 @@ Worker = Annotated[
 @cli.chinese(
     """在浏览器中查看记忆所知的内容并修改，直到 Ctrl-C。
 
-    显示的是您自己的记忆；hippocampus demo --keep 可以先填入内容。
+    显示的是你自己的记忆；hippocampus demo --keep 可以先填入内容。
     """
 )
 def ui(
@@ -127,7 +127,11 @@ def inspector_options(
         if error.name != "nicegui":
             raise
         raise ExtraMissing(
-            "the inspector needs NiceGUI: pip install 'pg-hippocampus[ui]'", name="nicegui"
+            t(
+                "the inspector needs NiceGUI: pip install 'pg-hippocampus[ui]'",
+                "检查器需要 NiceGUI：pip install 'pg-hippocampus[ui]'",
+            ),
+            name="nicegui",
         ) from error
 
     def examine() -> Sequence[CheckResult]:

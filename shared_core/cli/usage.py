@@ -78,7 +78,7 @@ def did_you_mean(near: Iterable[str]) -> str:
     names = [repr(name) for name in near]
     if not names:
         return ""
-    return t(f" Did you mean {' or '.join(names)}?", f"您要的是不是 {' 或 '.join(names)}？")
+    return t(f" Did you mean {' or '.join(names)}?", f"你要的是不是 {' 或 '.join(names)}？")
 
 
 def _report(error: Any) -> None:
@@ -100,11 +100,7 @@ def _message(error: Any) -> str:
     """Return what is wrong, with the nearest option if one is unknown."""
     name = type(error).__name__
     if name == "NoSuchOption":
-        known = [option for one in error.ctx.command.params for option in one.opts]
-        near = get_close_matches(error.option_name, known, n=2)
-        return t(
-            f"No such option: {error.option_name}.", f"没有选项 {error.option_name}。"
-        ) + did_you_mean(near)
+        return _no_such_option(error.option_name, error.ctx.command.params)
     parameter = getattr(error, "param", None)
     if parameter is None:
         return _translated(error.format_message())
@@ -118,7 +114,24 @@ def _message(error: Any) -> str:
     )
 
 
+def _no_such_option(given: str, parameters: Iterable[Any]) -> str:
+    """Return that an option is unknown, and the argument or the nearest options that are meant."""
+    none = t(f"No such option: {given}.", f"没有选项 {given}。")
+    word, known = given.lstrip("-"), list(parameters)
+    for one in known:
+        shown = one.metavar or one.name.upper()
+        if not one.opts[0].startswith("-") and shown.lower() == word.lower():
+            return none + t(
+                f" {shown} is an argument: write it without {given}.",
+                f"{shown} 是参数：直接写出来，前面不加 {given}。",
+            )
+    # Without their dashes, which would make any two options alike.
+    names = {option.lstrip("-"): option for one in known for option in one.opts}
+    return none + did_you_mean(names[name] for name in get_close_matches(word, names, n=2))
+
+
 def _translated(message: str) -> str:
+    message = message.removeprefix("Value error, ")
     if spoken_language() == "zh":
         for pattern, chinese in MESSAGES:
             if found := re.fullmatch(pattern, message):

@@ -142,7 +142,8 @@ def jobs(
         done = cli.with_memory(
             memory, lambda memory: _change(memory, retry, cancel, scope, app_name, limit)
         )
-        text = t(done, done.replace("cancelled", "个已取消").replace("put back", "个已放回队列"))
+        in_chinese = done.replace(" cancelled", " 个已取消").replace(" put back", " 个已放回队列")
+        text = t(done, in_chinese)
         cli.report(text, {"done": done}, as_json)
         return
 
@@ -269,7 +270,9 @@ async def _change(
     Raises InvalidInput for a name that means no job or several.
     """
     if retry is not None and cancel is not None:
-        raise InvalidInput("give either --retry or --cancel, not both")
+        raise InvalidInput(
+            t("give either --retry or --cancel, not both", "--retry 和 --cancel 只能选一个")
+        )
     dead = [JobStatus.FAILED]
     if cancel is not None:
         ids = await _job_ids(memory, cancel, [JobStatus.PENDING, JobStatus.RUNNING])

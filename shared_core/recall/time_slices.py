@@ -29,7 +29,7 @@ _FROM_TO: Final = (
     ),
     re.compile(r"(?:从|自)?(.{1,99}?)(?:到|至)(.{1,99}?)(?:之间|期间|为止)?"),
 )
-_ISO: Final = re.compile(r"(\d{4})-(\d{2})(?:-(\d{2}))?")
+_ISO: Final = re.compile(r"(\d{4})([-/.])(\d{1,2})(?:\2(\d{1,2}))?")
 _BESIDE: Final = re.compile(
     r"(?:\b(?:on|in|at|the|during|of|over|around|from)\b|[在于的那时候期间里，。,.?？!！\s])+", re.I
 )
@@ -209,9 +209,9 @@ def _unread(text: str, one: TimeRange) -> str:
 
 
 def _iso(match: re.Match[str], now: datetime) -> tuple[datetime, datetime] | str:
-    unit = calendar.day if match[3] else calendar.month
+    unit = calendar.day if match[4] else calendar.month
     try:
-        span = unit(now.replace(year=int(match[1]), month=int(match[2]), day=int(match[3] or 1)))
+        span = unit(now.replace(year=int(match[1]), month=int(match[3]), day=int(match[4] or 1)))
     except (OverflowError, ValueError):
         return "names no time"
     return span.begin, span.end

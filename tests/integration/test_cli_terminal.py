@@ -266,15 +266,24 @@ def test_the_reference_lists_every_command_with_its_options_in_both_languages() 
         assert ("最多" in page) == (language == "zh")
 
 
+def test_the_chinese_reference_has_no_spaces_between_chinese_characters() -> None:
+    paragraphs = re.findall(r"^[^|`#\n].*$", reference_page("zh"), re.MULTILINE)
+    assert 40 < len(paragraphs)
+    assert [] == [one for one in paragraphs if re.search(r"[，。；：一-龥] [，。；：一-龥]", one)]
+
+
 @pytest.mark.parametrize(
     ("words", "english", "chinese"),
     [
         ("recal", "No such command 'recal'. Did you mean 'recall'?",
-         "没有命令 'recal'。您要的是不是 'recall'？"),
-        ("search", "Did you mean 'recall'?", "您要的是不是 'recall'？"),
-        ("token crate", "Did you mean 'create'?", "您要的是不是 'create'？"),
+         "没有命令 'recal'。你要的是不是 'recall'？"),
+        ("search", "Did you mean 'recall'?", "你要的是不是 'recall'？"),
+        ("token crate", "Did you mean 'create'?", "你要的是不是 'create'？"),
         ("facts a b --histroy", "No such option: --histroy. Did you mean '--history'?",
-         "没有选项 --histroy。您要的是不是 '--history'？"),
+         "没有选项 --histroy。你要的是不是 '--history'？"),
+        ("demo --nosuch", "No such option: --nosuch.\nTry: ", "没有选项 --nosuch。\n查看帮助："),
+        ("timeline a b --when x", "WHEN is an argument: write it without --when.",
+         "WHEN 是参数：直接写出来，前面不加 --when。"),
         ("recall a b", "QUERY is missing.", "缺少 QUERY。"),
         ("recall a b c d", "Got unexpected extra argument", "多出的参数：d。"),
         ("recall a b c --limit", "requires an argument", "选项 '--limit' 需要一个值。"),

@@ -7,7 +7,18 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from pages import MARKS, PAGES, PARSERS, PROGRAMS, ROOT, SHOWN, PageRun, blocks_of, is_port_free
+from pages import (
+    MARKS,
+    PAGES,
+    PARSERS,
+    PROGRAMS,
+    ROOT,
+    SHOWN,
+    PageRun,
+    blocks_of,
+    is_port_free,
+    language_of,
+)
 from postgres_databases import PostgresDatabases
 
 NAMES = {str(page.relative_to(ROOT)): page for page in PAGES}
@@ -26,7 +37,7 @@ def test_the_code_of_a_page_runs_as_it_is_printed(
             fcntl.flock(lock, fcntl.LOCK_EX)
         if taken := [port for port in ports if not is_port_free(port)]:
             pytest.skip(f"another program uses port {taken[0]}")
-        with PageRun(tmp_path / "page", dsn, postgres.lend) as page:
+        with PageRun(tmp_path / "page", dsn, language_of(NAMES[name]), postgres.lend) as page:
             page.copy_example(NAMES[name])
             for block in blocks:
                 if block.mark == "file":

@@ -126,7 +126,7 @@ def test_a_line_of_any_shape_gives_one_object(line: str) -> None:
     ("arguments", "code", "told"),
     [
         (("--without", "en.like.lvoe"), 1, "no such pattern: en.like.lvoe"),
-        (("--said-at", "yesterday"), 2, "--said-at must be a moment like"),
+        (("--said-at", "last week"), 2, "--said-at must be a day like"),
     ],
 )
 def test_a_wrong_option_is_an_error_that_names_it(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from typing import cast
 from uuid import UUID
 
 import pytest
@@ -14,6 +15,7 @@ from shared_core.cli.facts import facts_table
 from shared_core.cli.graph import edges_table
 from shared_core.cli.main import app
 from shared_core.core.domain import MemoryId
+from shared_core.core.locale import Language, speaking
 
 pytestmark = pytest.mark.both_engines
 
@@ -54,7 +56,46 @@ def test_a_fact_is_stated_shown_and_corrected(dsn: str) -> None:
         refused = run(dsn, *arguments)
         assert (1, True) == (refused.exit_code, why in refused.stderr), refused.stderr
     refused = run(dsn, "retract", current["key"], "--at", "soon")
-    assert (2, True) == (refused.exit_code, "--at must be a moment" in refused.stderr)
+    assert (2, True) == (refused.exit_code, "--at must be a day like" in refused.stderr)
+
+
+@pytest.mark.parametrize("day", ["2026-03-02", "2026/3/2", "2026年3月2日", "2 March 2026"])
+def test_a_date_is_a_day_in_figures_or_in_words(dsn: str, day: str) -> None:
+    told = run(dsn, "state", "employer", "Acme", "--since", day).stdout
+    assert told.startswith("User works at Acme. (since 2026-03-02 00:00 UTC; key ")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "last week",
+        "上周",
+        "2026",
+        "2026年3月",
+        "2 hours ago",
+        "昨天下午",
+        "每周三",
+        "2026/13/1",
+        "",
+    ],
+)
+def test_a_date_that_is_no_single_day_is_refused_in_both_languages(dsn: str, words: str) -> None:
+    for language, why in (("en", "--since must be a day like"), ("zh", "--since 必须是")):
+        with speaking(cast("Language", language)):
+            refused = run(dsn, "state", "employer", "Acme", "--since", words)
+        assert (2, True) == (refused.exit_code, why in refused.stderr), refused.stderr
+
+
+def test_a_slot_that_does_not_exist_is_named_with_the_nearest(dsn: str) -> None:
+    run(dsn, "state", "my.shelf", "left", "--since", "2026-03-01")
+    run(dsn, "retract", "my.shelf")
+    with speaking("zh"):
+        asked = run(dsn, "facts", "住哪").stdout
+    assert "没有这个槽位。你要的是不是 '住处' 或 '住址'？" in asked
+    for slot in ("employer", "公司", "my.shelf", "relation.sister"):
+        assert "There is no such slot" not in run(dsn, "facts", slot).stdout, slot
+    asked = run(dsn, "facts", "my.shelv").stdout
+    assert "There is no such slot. Did you mean 'my.shelf'? hippocampus facts my app ann" in asked
 
 
 @pytest.mark.parametrize("width", [80, 100])

@@ -115,6 +115,7 @@ def test_a_key_that_is_unknown_is_named_and_the_others_are_done(old: str) -> Non
         told = CliRunner().invoke(app, [verb, "app", "ann", "k", "no", "--uri", old])
         assert (1, done) == (told.exit_code, told.stdout.strip())
         assert "Error: app / ann has no memory 'no'" in told.stderr and "'k'" not in told.stderr
+        assert "`hippocampus timeline app ann --json` shows keys" in told.stderr
     assert "1 memory forgotten" in run("forget", "app", "ann", "f", dsn=old)
 
 

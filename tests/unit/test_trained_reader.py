@@ -22,6 +22,7 @@ from shared_core.extraction.trained_reader import (
     load_tags,
     reader_patterns,
 )
+from shared_core.nlp.rules import kin_word
 from shared_core.nlp.text import Language
 
 MOST_BYTES = 5_000_000
@@ -272,3 +273,9 @@ def test_no_frame_is_left_with_a_word_it_does_not_know(lang: Language) -> None:
         for frame in frames:
             text, _ = generator._filled(frame, slot, labels=True)
             assert "{" not in text, frame
+
+
+def test_whom_chinese_words_name_has_a_chinese_word_in_statements() -> None:
+    named = {*load_reader_rules("zh").kin.values()}
+    assert 40 < len(named)
+    assert [] == sorted(one for one in named if not kin_word(one, "zh"))

@@ -226,7 +226,7 @@ def show_closing(
     """
     said = t(
         "The temporary memory was removed. To keep it in your own, and look again:",
-        "临时记忆已删除。要把它保存到您自己的记忆中再查看，请输入：",
+        "临时记忆已删除。要把它保存到你自己的记忆中再查看，请输入：",
     )
     if kept:
         said = t(
@@ -255,7 +255,7 @@ def show_closing(
     pieces += [
         t("See what the memory knows, in a browser:", "在浏览器中查看记忆所知的内容："),
         Typed(f"hippocampus ui{where}"),
-        t("Give your own agents of Google ADK a memory:", "让您自己的 Google ADK 智能体拥有记忆："),
+        t("Give your own agents of Google ADK a memory:", "让你自己的 Google ADK 智能体拥有记忆："),
         Typed("hippocampus adk init my_agents"),
         t(f"Tutorials and reference: {SITE}", f"教程与参考：{SITE}zh/"),
     ]

@@ -242,7 +242,12 @@ async def _ask_graph(
         raise
     if reader.returncode != 0:
         last = errors.decode(errors="replace").strip().splitlines()[-1:]
-        raise StorageUnavailable(f"the process that reads through LangGraph failed: {last}")
+        raise StorageUnavailable(
+            t(
+                f"the process that reads through LangGraph failed: {last}",
+                f"通过 LangGraph 读取的进程失败了：{last}",
+            )
+        )
     return cast("dict[Language, Keys]", json.loads(output)), reader.pid
 
 

@@ -32,7 +32,7 @@ def _show(view: PageView, asked: AskedQuestion, shown: Sequence[Hit], wide: Sequ
         ui.label(
             view.t(
                 "Nothing: no other memory in recall has to do with the question.",
-                "没有：召回范围内没有其他与问题有关的记忆。",
+                "没有：检索范围内没有其他与问题有关的记忆。",
             )
         )
     scale, rank = ScoreScale(hit for _, hit in missing), len(shown)

@@ -119,7 +119,7 @@ def _properties(view: PageView, details: Details) -> None:
          view.time(memory.expires_at) if memory.expires_at else view.t("never", "从不")),
         (view.t("Author", "作者"), memory.author or "–"),
         (view.t("Importance", "重要性"), f"{memory.importance:g} / 10"),
-        (view.t("Vectors of", "向量模型"),
+        (view.t("Vectors of", "嵌入模型"),
          ", ".join(details.detail.models) or view.t("none", "无")),
         (view.t("Key", "键"), memory.key),
         (view.t("Memory id", "记忆 ID"), str(memory.memory_id)),

@@ -72,7 +72,7 @@ class _Overview:
         view, t = self.view, self.view.t
         self._whose()
         with ui.element("div").classes("tiles"):
-            self._memories = _Tile(t("Memories in recall", "可召回的记忆"), "memories")
+            self._memories = _Tile(t("Memories in recall", "可检索的记忆"), "memories")
             self._users = _Tile(t("Users", "用户"), "users")
             self._week = _Tile(t("Fade within 7 days", "7 天内淡出"), "week")
             self._waiting = _Tile(t("Jobs waiting", "等待的任务"), "waiting")
@@ -102,7 +102,7 @@ class _Overview:
                      f"应用 {view.scope.app} 的用户 {view.scope.user}。")  # fmt: skip
         elif view.caller.app is not None:
             said = t(f"Of application {view.caller.app}, as far as your token reaches.",
-                     f"应用 {view.caller.app} 中您的令牌可见的部分。")  # fmt: skip
+                     f"应用 {view.caller.app} 中你的令牌可见的部分。")  # fmt: skip
         else:
             said = t("Of the whole memory. Choose a user to see one person's.",
                      "整个记忆库。选择用户后只显示该用户。")  # fmt: skip
@@ -226,7 +226,7 @@ class _Overview:
             )
             ui.label(
                 t(f"{fading.faded:,} have faded out of recall, {fading.pinned:,} are pinned.",
-                  f"其中 {fading.faded:,} 条已淡出召回，{fading.pinned:,} 条已固定。")
+                  f"其中 {fading.faded:,} 条已淡出检索，{fading.pinned:,} 条已固定。")
             ).classes("quiet")  # fmt: skip
 
         self._show(self._kinds, draw)

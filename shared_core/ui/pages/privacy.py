@@ -31,9 +31,9 @@ async def body(view: PageView) -> None:
     if view.may_write:
         heading(view.t("Import", "导入"))
         import_part(view)
-        heading(view.t("Erase", "彻底清除"))
+        heading(view.t("Erase", "彻底删除"))
         await _erase_part(view)
-    heading(view.t("Receipts of erasures", "清除回执"))
+    heading(view.t("Receipts of erasures", "彻底删除的回执"))
     await _receipts_part(view)
     if view.caller.app is None or view.caller.users is None:
         heading(view.t("Tokens", "令牌"))
@@ -44,7 +44,9 @@ async def _erase_part(view: PageView) -> None:
     """Show what an erasure does, and the buttons for the chosen user or one of their threads."""
     if view.scope is None:
         empty(
-            view.t("Choose a user above to erase their data.", "请先在上方选择要清除数据的用户。")
+            view.t(
+                "Choose a user above to erase their data.", "请先在上方选择要彻底删除数据的用户。"
+            )
         )
         return
     thread = view.params.get("thread") or None
@@ -73,18 +75,18 @@ def _erase_button(view: PageView, thread: str | None) -> None:
         return _receipt_text(view, receipt)
 
     if thread is None:
-        label = view.t(f"Erase everything of {user}", f"清除 {user} 的全部数据")
+        label = view.t(f"Erase everything of {user}", f"彻底删除 {user} 的全部数据")
         what = view.t(
             f"Erase everything of user {user} of application {app} for good. Tokens for this user "
             "alone are revoked.",
-            f"永久清除应用 {app} 中用户 {user} 的全部数据。仅用于该用户的令牌会被吊销。",
+            f"彻底删除应用 {app} 中用户 {user} 的全部数据。仅用于该用户的令牌会被吊销。",
         )
     else:
-        label = view.t(f"Erase thread {thread}", f"清除会话线程 {thread}")
+        label = view.t(f"Erase thread {thread}", f"彻底删除会话线程 {thread}")
         what = view.t(
             f"Erase thread {thread} of user {user} of application {app} for good, and what was "
             "derived from it alone.",
-            f"永久清除应用 {app} 中用户 {user} 的会话线程 {thread}，以及只由它得出的内容。",
+            f"彻底删除应用 {app} 中用户 {user} 的会话线程 {thread}，以及只由它得出的内容。",
         )
     again = view.t(
         "\nThis cannot be undone. Export the data first if you may need it.",
@@ -102,7 +104,7 @@ def _erase_button(view: PageView, thread: str | None) -> None:
 def _receipt_text(view: PageView, receipt: ErasureReceipt) -> str:
     rows = "\n".join(f"• {count:,} {table}" for table, count in sorted(receipt.counts.items()))
     return (
-        view.t("Erased for good. Rows by table:\n", "已永久清除。各数据表的行数：\n")
+        view.t("Erased for good. Rows by table:\n", "已彻底删除。各数据表的行数：\n")
         + (rows or view.t("• there was nothing", "• 原本就没有数据"))
         + view.t("\nReceipt ", "\n回执 ")
         + str(receipt.erasure_id)
@@ -143,7 +145,7 @@ async def _receipts_part(view: PageView) -> None:
     if not found:
         empty(view.t(
             "Nothing was erased. Each erasure leaves a receipt here.",
-            "还没有清除过数据。每次清除都会在这里留下回执。",
+            "还没有彻底删除过数据。每次彻底删除都会在这里留下回执。",
         ))  # fmt: skip
 
 

@@ -107,7 +107,7 @@ def _first_warning(view: PageView) -> str:
         "From then on this inspector and the HTTP API ask for a token, here too: copy the new "
         "token before you close its window, you log in with it.",
         "⚠ 在创建第一个令牌之前，本机上的任何人都可直接访问。创建之后，本检查器和 HTTP 接口"
-        "都会要求令牌，您也不例外：请在关闭窗口前复制新令牌，之后用它登录。",
+        "都会要求令牌，你也不例外：请在关闭窗口前复制新令牌，之后用它登录。",
     )
 
 
@@ -135,7 +135,7 @@ def _expiry(view: PageView, days: str, own: ApiToken | None) -> datetime | None:
         raise InvalidInput(view.t(
             f"Your own token expires at {view.time(end)}, and a new one may not outlive it: choose "
             "a shorter time.",
-            f"您的令牌将于 {view.time(end)} 过期，新令牌的有效期不能超过它，请选择更短的时间。",
+            f"你的令牌将于 {view.time(end)} 过期，新令牌的有效期不能超过它，请选择更短的时间。",
         ))  # fmt: skip
     return until
 
@@ -187,7 +187,7 @@ def _revoke_button(view: PageView, token: ApiToken) -> None:
     if token.token_id == view.caller.token_id:
         will += view.t(
             "\n⚠ You are logged in with it: you need another token to come back.",
-            "\n⚠ 您正使用它登录：吊销后需要用其他令牌重新登录。",
+            "\n⚠ 你正使用它登录：吊销后需要用其他令牌重新登录。",
         )
     with ui.element("div"):
         action_button(

@@ -230,7 +230,7 @@ def _show_upload(view: PageView, upload: Upload) -> None:
         else view.t("Without vectors: they are computed.", "不含向量，导入时会重新计算。")
     ).classes("quiet")
     restore = ui.checkbox(view.t(
-        "Also write what was forgotten or erased here", "同时写回此处已遗忘或清除的内容"
+        "Also write what was forgotten or erased here", "同时写回此处已遗忘或彻底删除的内容"
     ))  # fmt: skip
 
     async def do() -> str:
@@ -251,7 +251,7 @@ def _show_upload(view: PageView, upload: Upload) -> None:
                 f"Write the rows of this file that are not here yet, for {whose}. Rows that are "
                 "here stay as they are. To undo it, forget or erase what was written.",
                 f"把文件中此处还没有的数据写入 {whose}。已有的数据保持不变。"
-                "如需撤销，请遗忘或清除写入的内容。",
+                "如需撤销，请遗忘或彻底删除写入的内容。",
             ),
             do=do,
         )

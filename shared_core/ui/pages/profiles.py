@@ -332,7 +332,7 @@ async def _updated(view: PageView, profile: AgentProfile, text: str, name: str) 
         " remove the conversation, erase its thread on the page Privacy.",
         f"画像已更新到第 {known.version} 版，对话保存为会话线程 {thread}。如需撤销该版本，请在"
         f"“运行与任务”页撤销运行 {result.run_id}，或直接回滚；如需删除对话，请在“隐私”页"
-        "清除该会话线程。",
+        "彻底删除该会话线程。",
     )
 
 
