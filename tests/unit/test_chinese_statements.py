@@ -228,3 +228,71 @@ def test_a_place_ends_where_a_time_begins(text: str, fact: tuple[str, str]) -> N
 @pytest.mark.parametrize("text", NOWHERE)
 def test_a_time_is_no_place(text: str) -> None:
     assert still_held(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "fact"),
+    [
+        ("我在浦东上班", ("work_city", "浦东")),
+        ("我在深圳南山上班", ("work_city", "深圳南山")),
+        ("我在朝阳区上班", ("work_city", "朝阳")),
+        ("我在招商银行上班", ("employer", "招商银行")),
+        ("我在协和医院上班", ("employer", "协和医院")),
+        ("我在瑞幸咖啡店上班", ("employer", "瑞幸咖啡店")),
+        ("我在华润超市上班", ("employer", "华润超市")),
+        ("我在教育局上班", ("employer", "教育局")),
+    ],
+)
+def test_a_district_is_no_employer(text: str, fact: tuple[str, str]) -> None:
+    assert stated(text) == [fact]
+
+
+@pytest.mark.parametrize(
+    "text", ["我在咖啡店上班", "我在奶茶店上班", "我在一家咖啡店上班", "我在石景山区上班"]
+)
+def test_the_kind_of_a_shop_is_no_employer(text: str) -> None:
+    assert still_held(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("我对芒果过敏", ["芒果"]),
+        ("我对芒果和花生过敏", ["芒果", "花生"]),
+        ("我对芒果有点过敏", ["芒果"]),
+        ("我对芒果过敏不能吃", ["芒果"]),
+        ("我对不锈钢过敏", ["不锈钢"]),
+        ("我对芒果过敏，对花生不过敏", ["芒果"]),
+        ("我对芒果不过敏", []),
+        ("对芒果不过敏", []),
+        ("我对芒果没有过敏", []),
+        ("我对芒果和花生都不过敏", []),
+        ("我对芒果并不过敏", []),
+        ("我对芒果不怎么过敏", []),
+        ("我对芒果过敏吗", []),
+        ("我对芒果会不会过敏", []),
+        ("我现在对芒果不过敏了", []),
+    ],
+)
+def test_an_allergy_that_is_denied_is_none(text: str, values: list[str]) -> None:
+    assert [value for slot, value in stated(text) if slot == "allergy"] == values
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("我喜欢喝冰美式", "喝冰美式"),
+        ("我挺喜欢吃火锅的", "吃火锅"),
+        ("我还蛮喜欢看电影的", "看电影"),
+        ("我喜欢吃清淡的", "吃清淡的"),
+        ("我喜欢吃辣的", "吃辣的"),
+        ("我喜欢喝热的", "喝热的"),
+    ],
+)
+def test_a_closing_particle_is_no_part_of_a_taste(text: str, value: str) -> None:
+    assert stated(text) == [("like", value)]
+
+
+@pytest.mark.parametrize("text", ["我分手了", "分手了", "我和男朋友分手了", "00后社畜一枚"])
+def test_a_word_that_is_no_value_is_no_state(text: str) -> None:
+    assert still_held(text) == []
