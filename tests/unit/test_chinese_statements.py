@@ -296,3 +296,96 @@ def test_a_closing_particle_is_no_part_of_a_taste(text: str, value: str) -> None
 @pytest.mark.parametrize("text", ["我分手了", "分手了", "我和男朋友分手了", "00后社畜一枚"])
 def test_a_word_that_is_no_value_is_no_state(text: str) -> None:
     assert still_held(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "从小米离职了",
+        "上周五从小米离职了，明年一月去华为",
+        "上周五我从小米离职了",
+        "昨晚从小米辞职了",
+    ],
+)
+@pytest.mark.parametrize("before", ["我在小米上班", "我女朋友叫小美，我在小米上班"])
+def test_who_left_need_not_be_named(before: str, text: str) -> None:
+    assert ("employer", "小米") not in still_held(before, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "小李从小米离职了",
+        "我朋友从小米离职了",
+        "他从小米离职了",
+        "没从小米离职",
+        "想从小米离职",
+        "从小米离职的人很多",
+        "从小米离职后会不会被告",
+    ],
+)
+def test_what_others_leave_or_nobody_left_is_kept(text: str) -> None:
+    assert ("employer", "小米") in still_held("我在小米上班", text)
+
+
+SPLIT = [
+    "跟小美分手了",
+    "和小美分手了",
+    "我跟小美分手了",
+    "小美跟我分手了",
+    "我跟小美分了 别问",
+    "跟小美掰了",
+    "上周五跟小美分手了",
+    "跟女朋友分手了",
+    "我跟我女朋友分手了",
+    "跟她分手了",
+]
+TOGETHER = [
+    "阿强跟小美分手了",
+    "我妹妹跟男朋友分手了",
+    "我妹妹跟她分手了",
+    "我和闺蜜分手了",
+    "我跟小美分了一个蛋糕",
+    "我跟小美分工",
+    "没跟小美分手",
+    "差点跟小美分手",
+    "我和女朋友没分手",
+    "别跟小美分手",
+    "跟小美分手了吗",
+    "跟小美分手的话怎么办",
+]
+
+
+@pytest.mark.parametrize("text", SPLIT)
+def test_a_couple_that_split_is_none(text: str) -> None:
+    assert still_held("我女朋友叫小美", text) == []
+
+
+@pytest.mark.parametrize("text", TOGETHER)
+def test_a_couple_that_did_not_split_is_one(text: str) -> None:
+    assert ("relation.girlfriend", "小美") in still_held("我女朋友叫小美", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [
+        ("女朋友叫小美", [("relation.girlfriend", "小美")]),
+        ("老公叫阿强，我们住杭州", [("relation.husband", "阿强"), ("residence", "杭州")]),
+        ("女儿叫甜甜", [("relation.daughter", "甜甜")]),
+        ("弟弟名叫王建国", [("relation.brother", "王建国")]),
+        ("女朋友叫我起床", []),
+        ("女朋友叫小美来接我", []),
+        ("老公叫外卖了", []),
+        ("老婆叫车去了", []),
+        ("老公叫小声点", []),
+        ("弟弟叫小点声", []),
+        ("女儿叫小心", []),
+        ("哥哥叫高兴", []),
+        ("妈妈叫我吃饭", []),
+        ("小李女朋友叫小美", []),
+        ("她老公叫阿强", []),
+        ("我朋友的老公叫阿强", []),
+    ],
+)
+def test_a_relative_at_the_beginning_is_the_users(text: str, facts: list[tuple[str, str]]) -> None:
+    assert still_held(text) == facts
