@@ -118,10 +118,22 @@ def test_who_did_not_move_still_lives_there(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["没跳槽去美团", "没入职美团", "我还没从小米离职", "我差点从小米离职", "我从小米还没离职"],
+    [
+        "没跳槽去美团",
+        "没入职美团",
+        "我还没从小米离职",
+        "我差点从小米离职",
+        "我从小米还没离职",
+        "没换到华为",
+        "换不换到华为",
+    ],
 )
 def test_who_did_not_leave_still_works_there(text: str) -> None:
     assert still_held("我在小米上班", text) == [("employer", "小米")]
+
+
+def test_what_almost_happened_raises_no_doubt() -> None:
+    assert [one.operation for one in said("我在小米上班", "差一点就换到华为了")] == ["assert"]
 
 
 @pytest.mark.parametrize("text", ["我下周没打算去北京", "我下周不准备去北京", "我下个月不会去北京"])
