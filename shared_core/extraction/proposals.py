@@ -147,6 +147,7 @@ def is_said_as_true(proposal: Proposal, lang: Language) -> bool:
         slot not in DENIED_TOO and found["denied"].search(before_in_clause(proposal)),
         tag.slot in LEFT and found["left"].search(proposal.before),
         slot == "age" and found["soon"].search(clause),
+        slot == "allergy" and found["unlike"].search(proposal.after),
         slot in PLANS and found["over"].search(clause),
         slot == "birthday" and not found["born"].search(proposal.sentence),
         tag.slot in SINGLE and len(proposal.sentence) > MAX_SENTENCE[lang],

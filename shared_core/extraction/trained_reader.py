@@ -53,8 +53,8 @@ LONGEST_TIME: Final = 4
 """Maximum characters of a time that are read after the words."""
 PARTICLE: Final = re.compile("^[了的着過过]+")
 POSSESSOR: Final = re.compile(r"['’]s |.的.")
-POSSESSED: Final = re.compile(r"['’]s\s+$|(?<![我们們家])的$")
-"""What stands before the relative of somebody else: "my sister's husband"."""
+POSSESSED: Final = re.compile(r"['’]s\s+$|(?<![我们們家])的$|[他她它你您](?:们|們)?家?$")
+"""What stands before the relative of somebody else: "my sister's husband", 她老公."""
 OF_OTHER: Final = re.compile(r"(?:['’]?s)?\s*|\s*的\s*")
 CLAUSE_END: Final = re.compile(r"[,，;；。！？\n]|(?<![.!?])[.!?]{1,8}(?=\s)|(?<=\s)[-–—](?=\s)")
 NUMERAL: Final = re.compile(r"[\d零〇一二两三四五六七八九十百千万半]")

@@ -24,7 +24,7 @@ MAX_REQUEST_CHARACTERS: Final = 160
 """Maximum length of a sentence that is read as a request."""
 
 _HINT: Final = re.compile(
-    r"forget|delet|eras|remov|wipe|drop|unlearn|remember|忘|删|清除|清掉|抹|别再?记|不要再?记",
+    r"forget|delet|eras|remov|wipe|drop|unlearn|remember|忘|删|清除|清掉|抹|别再?记|不要再?记|(?:别|不要|不许)再.{0,6}提",
     re.IGNORECASE,
 )
 _COURTESY_EN: Final = (
@@ -109,6 +109,44 @@ _FRAME_ZH: Final = re.compile(
 """The topic within what is to be forgotten: 我说的阿泽的事. Without such a noun it is a thing."""
 _PART: Final = re.compile(r"[A-Za-z0-9\u00c0-\u024f]+|[\u4e00-\u9fff]+")
 _LATIN_WORD: Final = re.compile(r"[a-z]{3,40}")
+_NICKNAME: Final = (
+    r"(?:[小阿](?![学时声姐妹弟哥心孩区组班说的气住睡病有姨公婆产号名店车腿床票费吃额事肚手包卡楼院屋便"
+    r"伤灶臂指猫狗宠米里点偷数众型程吵丑人鬼])[\u4e00-\u9fff]"
+    r"|老[王李张刘陈杨赵黄周吴徐孙胡朱林何郭马罗梁宋郑谢韩唐冯董程曹袁邓许沈彭吕苏卢蒋蔡]"
+    r"|我?的?前(?:任|女友|男友|女朋友|男朋友|夫|妻))"
+)
+"""A person by the form of the name: 小美, 阿强, 老王, and a former partner."""
+_FULL_NAME: Final = (
+    rf"(?:{_NICKNAME}|[A-Z][a-z]{{1,20}}|[王李张刘陈杨赵黄周吴徐孙胡朱林何郭罗梁宋郑谢韩唐冯董萧曹袁邓许"
+    r"傅沈曾彭吕苏卢蒋蔡贾丁魏薛叶潘杜戴汪姜姚谭廖邹陆郝崔邱秦顾侯邵孟段汤尹黎贺赖龚]"
+    r"[\u4e00-\u9fff]{1,2})"
+)
+"""Also a name after a surname, which a word may look like: only where the verb is to forget."""
+_POLITE_ZH: Final = (
+    r"(?:(?:请|麻烦|拜托|帮我|以后|今后|往后|那就|那|就|算了|还是|现在|也|都)[，, ]?){0,4}"
+)
+_SOFTLY_ZH: Final = r"(?:吧|了|好吗|好不好|行吗|谢谢|哦|啦|嘛|啊|呗){0,3}[。！!.~～]*"
+_PERSON_REQUEST: Final = re.compile(
+    rf"{_POLITE_ZH}(?:"
+    r"(?:你|您)?(?:别|不要|不许)再(?:跟我|和我|对我|向我)?提(?:起|到|及)?"
+    rf"(?P<mentioned>{_NICKNAME}|[她他])(?:的(?:事情?|名字))?{_SOFTLY_ZH}"
+    rf"|(?P<matter>{_NICKNAME}|[她他])的(?:事情?|名字)(?:就|都|也|请)?(?:别|不要|不许)再提(?:起|到|及)?"
+    rf"{_SOFTLY_ZH}"
+    rf"|(?:把|将)(?P<taken>{_FULL_NAME}|[她他])(?:这个人)?(?:都|全|彻底|给){{0,2}}忘(?:了|掉|记)吧{_SOFTLY_ZH}"
+    rf"|(?:忘了(?P<forgot>{_NICKNAME}|[她他])|(?:忘掉|忘记)(?P<after>{_FULL_NAME}|[她他]))(?:这个人)?吧"
+    rf"{_SOFTLY_ZH})"
+)
+"""A part of a sentence that asks to forget a person, or not to speak of one again."""
+_PARTS_ZH: Final = re.compile(r"[，,；;\s]+")
+_OTHERS_WORDS_ZH: Final = re.compile(
+    r"[说說劝勸叫让讓问問听聽]|告诉|觉得|认为|以为|如果|要是|假如|[吗嗎么麼][。！!]*$|[?？]|歌|电影|小说|梦"
+)
+"""What makes a request one of somebody else, or none."""
+_NAMED_ZH: Final = re.compile(
+    rf"(?:^|[，,。！!；;\s]|[跟和与对给])(?P<name>{_NICKNAME})(?=[的和跟与就是在已对把分离走死骗伤甩又还也都不没])"
+    rf"|[跟和与](?P<partner>{_FULL_NAME})(?=分手|离婚|分了|离了)"
+)
+"""A person whom a message names, but does not address."""
 _OWN: Final = re.compile(r"^(?:(?:my|our|the|this|that) |我们?(?:家的?|的)?(?=..))", re.IGNORECASE)
 _PASSAGE: Final = re.compile(
     r"[这那上下第前后]{1,2}[一二三四五六七八九十两几\d]{0,3}[段句条个页行章节张封份]"
@@ -121,6 +159,7 @@ _NO_TOPIC: Final = frozenset({
     "一切", "所有", "刚才", "之前",
 })  # fmt: skip
 """What may stand where a topic stands, and names nothing."""
+_PRONOUNS: Final = frozenset({"她", "他"})
 _HOLLOW: Final = frozenset(
     search_terms("my our the his her their some any thing stuff part story matter issue whole")
 )
@@ -147,7 +186,9 @@ def forget_requests(text: str) -> list[ForgetRequest]:
     """Return the requests in a user's turn."""
     found = own_sentences(QUOTATION.sub(_unasked, text)) if _HINT.search(text) else []
     alone = len(found) == 1
-    topics = [topic for sentence, lang in found for topic in _topics(sentence, lang, alone=alone)]
+    topics = [
+        topic for sentence, lang in found for topic in _topics(sentence, lang, text, alone=alone)
+    ]
     return [ForgetRequest(topic=topic, is_whole=len(topics) == len(found)) for topic in topics]
 
 
@@ -248,11 +289,11 @@ def _own_person() -> re.Pattern[str]:
     return re.compile(rf"(?:my|our) {which}(?:{kin}|{_EX_EN})", re.IGNORECASE)
 
 
-def _topics(sentence: str, lang: Language, *, alone: bool) -> Iterator[str]:
+def _topics(sentence: str, lang: Language, message: str, *, alone: bool) -> Iterator[str]:
     plain = " ".join(unicodedata.normalize("NFKC", sentence).split())
     if len(plain) > MAX_REQUEST_CHARACTERS:
         return
-    topic = _english_topic(plain, alone=alone) if lang == "en" else _chinese_topic(plain)
+    topic = _english_topic(plain, alone=alone) if lang == "en" else _chinese_topic(plain, message)
     if named := _named(topic):
         yield named
 
@@ -277,7 +318,9 @@ def _is_person(topic: str, sentence: str, *, alone: bool) -> bool:
     return is_bidden and topic.casefold() in _first_names()
 
 
-def _chinese_topic(sentence: str) -> str:
+def _chinese_topic(sentence: str, message: str) -> str:
+    if person := _chinese_person(sentence, message):
+        return person
     match = CHINESE.fullmatch(sentence)
     if match is None:
         return ""
@@ -288,6 +331,24 @@ def _chinese_topic(sentence: str) -> str:
         is_asked = not _OF_TEXTS_ZH.search(what) or bool(_OF_MEMORY_ZH.search(sentence))
     named = _FRAME_ZH.match(what) if is_asked else None
     return named["topic"] if named and not _PASSAGE.match(named["topic"]) else ""
+
+
+def _chinese_person(sentence: str, message: str) -> str:
+    """Return the person whom a sentence asks to forget, "" for none or several.
+
+    A pronoun stands for the one person whom the message names.
+    """
+    if _OTHERS_WORDS_ZH.search(sentence):
+        return ""
+    parts = [_PERSON_REQUEST.fullmatch(one) for one in _PARTS_ZH.split(sentence)]
+    asked = {next(filter(None, one.groups())) for one in parts if one}
+    if not asked:
+        return ""
+    names = asked - _PRONOUNS
+    if asked & _PRONOUNS:
+        named = (one["name"] or one["partner"] for one in _NAMED_ZH.finditer(message))
+        names |= set(named)
+    return names.pop() if len(names) == 1 else ""
 
 
 def _named(topic: str) -> str:

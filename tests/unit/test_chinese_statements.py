@@ -78,6 +78,12 @@ NOT_DONE = [
     "我不用搬去成都了",
     "我什么时候搬去成都了",
     "我拒绝了搬到北京",
+    "我需要搬到北京",
+    "我得搬到北京",
+    "我会搬到北京",
+    "我可以搬到北京",
+    "我决定搬到北京",
+    "我同意跳槽去美团",
     "搬去成都失败了",
     "我女儿没搬到北京",
     "我没跳槽去美团",
@@ -118,10 +124,22 @@ def test_who_did_not_move_still_lives_there(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["没跳槽去美团", "没入职美团", "我还没从小米离职", "我差点从小米离职", "我从小米还没离职"],
+    [
+        "没跳槽去美团",
+        "没入职美团",
+        "我还没从小米离职",
+        "我差点从小米离职",
+        "我从小米还没离职",
+        "没换到华为",
+        "换不换到华为",
+    ],
 )
 def test_who_did_not_leave_still_works_there(text: str) -> None:
     assert still_held("我在小米上班", text) == [("employer", "小米")]
+
+
+def test_what_almost_happened_raises_no_doubt() -> None:
+    assert [one.operation for one in said("我在小米上班", "差一点就换到华为了")] == ["assert"]
 
 
 @pytest.mark.parametrize("text", ["我下周没打算去北京", "我下周不准备去北京", "我下个月不会去北京"])
@@ -228,3 +246,164 @@ def test_a_place_ends_where_a_time_begins(text: str, fact: tuple[str, str]) -> N
 @pytest.mark.parametrize("text", NOWHERE)
 def test_a_time_is_no_place(text: str) -> None:
     assert still_held(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "fact"),
+    [
+        ("我在浦东上班", ("work_city", "浦东")),
+        ("我在深圳南山上班", ("work_city", "深圳南山")),
+        ("我在朝阳区上班", ("work_city", "朝阳")),
+        ("我在招商银行上班", ("employer", "招商银行")),
+        ("我在协和医院上班", ("employer", "协和医院")),
+        ("我在瑞幸咖啡店上班", ("employer", "瑞幸咖啡店")),
+        ("我在华润超市上班", ("employer", "华润超市")),
+        ("我在教育局上班", ("employer", "教育局")),
+    ],
+)
+def test_a_district_is_no_employer(text: str, fact: tuple[str, str]) -> None:
+    assert stated(text) == [fact]
+
+
+@pytest.mark.parametrize(
+    "text", ["我在咖啡店上班", "我在奶茶店上班", "我在一家咖啡店上班", "我在石景山区上班"]
+)
+def test_the_kind_of_a_shop_is_no_employer(text: str) -> None:
+    assert still_held(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("我对芒果过敏", ["芒果"]),
+        ("我对芒果和花生过敏", ["芒果", "花生"]),
+        ("我对芒果有点过敏", ["芒果"]),
+        ("我对芒果过敏不能吃", ["芒果"]),
+        ("我对不锈钢过敏", ["不锈钢"]),
+        ("我对芒果过敏，对花生不过敏", ["芒果"]),
+        ("我对芒果不过敏", []),
+        ("对芒果不过敏", []),
+        ("我对芒果没有过敏", []),
+        ("我对芒果和花生都不过敏", []),
+        ("我对芒果并不过敏", []),
+        ("我对芒果不怎么过敏", []),
+        ("我对芒果过敏吗", []),
+        ("我对芒果会不会过敏", []),
+        ("我现在对芒果不过敏了", []),
+    ],
+)
+def test_an_allergy_that_is_denied_is_none(text: str, values: list[str]) -> None:
+    assert [value for slot, value in stated(text) if slot == "allergy"] == values
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("我喜欢喝冰美式", "喝冰美式"),
+        ("我挺喜欢吃火锅的", "吃火锅"),
+        ("我还蛮喜欢看电影的", "看电影"),
+        ("我喜欢吃清淡的", "吃清淡的"),
+        ("我喜欢吃辣的", "吃辣的"),
+        ("我喜欢喝热的", "喝热的"),
+    ],
+)
+def test_a_closing_particle_is_no_part_of_a_taste(text: str, value: str) -> None:
+    assert stated(text) == [("like", value)]
+
+
+@pytest.mark.parametrize("text", ["我分手了", "分手了", "我和男朋友分手了", "00后社畜一枚"])
+def test_a_word_that_is_no_value_is_no_state(text: str) -> None:
+    assert still_held(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "从小米离职了",
+        "上周五从小米离职了，明年一月去华为",
+        "上周五我从小米离职了",
+        "昨晚从小米辞职了",
+    ],
+)
+@pytest.mark.parametrize("before", ["我在小米上班", "我女朋友叫小美，我在小米上班"])
+def test_who_left_need_not_be_named(before: str, text: str) -> None:
+    assert ("employer", "小米") not in still_held(before, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "小李从小米离职了",
+        "我朋友从小米离职了",
+        "他从小米离职了",
+        "没从小米离职",
+        "想从小米离职",
+        "从小米离职的人很多",
+        "从小米离职后会不会被告",
+    ],
+)
+def test_what_others_leave_or_nobody_left_is_kept(text: str) -> None:
+    assert ("employer", "小米") in still_held("我在小米上班", text)
+
+
+SPLIT = [
+    "跟小美分手了",
+    "和小美分手了",
+    "我跟小美分手了",
+    "小美跟我分手了",
+    "我跟小美分了 别问",
+    "跟小美掰了",
+    "上周五跟小美分手了",
+    "跟女朋友分手了",
+    "我跟我女朋友分手了",
+    "跟她分手了",
+]
+TOGETHER = [
+    "阿强跟小美分手了",
+    "我妹妹跟男朋友分手了",
+    "我妹妹跟她分手了",
+    "我和闺蜜分手了",
+    "我跟小美分了一个蛋糕",
+    "我跟小美分工",
+    "没跟小美分手",
+    "差点跟小美分手",
+    "我和女朋友没分手",
+    "别跟小美分手",
+    "跟小美分手了吗",
+    "跟小美分手的话怎么办",
+]
+
+
+@pytest.mark.parametrize("text", SPLIT)
+def test_a_couple_that_split_is_none(text: str) -> None:
+    assert still_held("我女朋友叫小美", text) == []
+
+
+@pytest.mark.parametrize("text", TOGETHER)
+def test_a_couple_that_did_not_split_is_one(text: str) -> None:
+    assert ("relation.girlfriend", "小美") in still_held("我女朋友叫小美", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [
+        ("女朋友叫小美", [("relation.girlfriend", "小美")]),
+        ("老公叫阿强，我们住杭州", [("relation.husband", "阿强"), ("residence", "杭州")]),
+        ("女儿叫甜甜", [("relation.daughter", "甜甜")]),
+        ("弟弟名叫王建国", [("relation.brother", "王建国")]),
+        ("女朋友叫我起床", []),
+        ("女朋友叫小美来接我", []),
+        ("老公叫外卖了", []),
+        ("老婆叫车去了", []),
+        ("老公叫小声点", []),
+        ("弟弟叫小点声", []),
+        ("女儿叫小心", []),
+        ("哥哥叫高兴", []),
+        ("妈妈叫我吃饭", []),
+        ("小李女朋友叫小美", []),
+        ("她老公叫阿强", []),
+        ("我朋友的老公叫阿强", []),
+    ],
+)
+def test_a_relative_at_the_beginning_is_the_users(text: str, facts: list[tuple[str, str]]) -> None:
+    assert still_held(text) == facts

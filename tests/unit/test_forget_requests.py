@@ -40,6 +40,15 @@ ASKED = {
     "ok please forget about sophie": "sophie",
     "delete everything about my ex": "my ex",
     "please forget what I told you about smoking": "smoking",
+    "把小美忘了吧": "小美",
+    "把林可忘了吧": "林可",
+    "忘了小美这个人吧": "小美",
+    "别再提小美了": "小美",
+    "以后请不要再跟我提我前女友了": "我前女友",
+    "小美的事就别再提了 忘了她吧": "小美",
+    "小美和我分手了，忘了她吧": "小美",
+    "我跟林可分手了，把他忘了吧": "林可",
+    "忘掉关于小美的一切": "小美",
 }
 NOT_ASKED = (
     "forget it",
@@ -117,6 +126,28 @@ NOT_ASKED = (
     "forget everything about me",
     "delete all my data please",
     "“忘掉阿泽的事”",
+    "忘了告诉你我搬家了",
+    "我忘了小美的生日",
+    "你忘了吗",
+    "别忘了我对花生过敏",
+    "忘了她吧",
+    "小美，忘了她吧",
+    "小美和阿强分手了，忘了她吧",
+    "把小美忘了",
+    "早就把小美忘了吧",
+    "你把小美忘了吧",
+    "应该是忘了小美吧",
+    "忘了小美的生日吧",
+    "我妈说，别再提小美了",
+    "如果难过，就别再提小美了",
+    "别再提小美了吗",
+    "别再提小美迟到了",
+    "别再提小米了",
+    "别再提高利贷了",
+    "别再提醒我了",
+    "别再提她了",
+    "别再提了",
+    "别提小美有多好了",
 )
 
 
@@ -134,6 +165,11 @@ def test_forgetting_in_another_sense_is_no_request(text: str) -> None:
 def test_a_request_beside_other_words_is_not_the_whole_turn() -> None:
     [request] = forget_requests("Forget what I said about Theo. Anyway, what's for dinner?")
     assert (request.topic, request.is_whole) == ("Theo", False)
+
+
+def test_a_pronoun_stands_for_the_person_whom_the_turn_names() -> None:
+    [request] = forget_requests("我跟小美分手了。别再提她了")
+    assert (request.topic, request.is_whole) == ("小美", False)
 
 
 @pytest.mark.parametrize(
