@@ -38,8 +38,6 @@ ORDER: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Names of pages that come first in their section; the others follow by name."""
 
-BOOSTS = {"tutorials": 3, "how-to": 3, "explanation": 2, "reference/api": 0.5, "decisions": 0.5}
-"""How much a hit in a folder counts in the search of the site; elsewhere 1."""
 API = "reference/api"
 """Folder of the pages that mkdocstrings fills."""
 API_ORDER = (
@@ -94,9 +92,7 @@ FIRST_SENTENCE = re.compile(r"(.+?(?:[。！？]|[.!?](?=\s|$)))", re.DOTALL)
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """List the pages of a section on its index, weigh a page for the search, widen the first."""
-    folder = page.file.src_uri.rpartition("/")[0]
-    page.meta["search"] = {"boost": BOOSTS.get(folder, 1)}
+    """List the pages of a section on its index, and widen the first page."""
     if page.file.src_uri in ("index.md", "index.zh.md"):
         page.meta["hide"] = ["navigation", "toc"]
     if LIST not in markdown:
