@@ -119,6 +119,17 @@ def test_a_page_that_is_in_english_only_says_so_in_chinese(site: Path) -> None:
         assert is_marked != page.with_suffix(".zh.md").exists(), page
 
 
+def test_the_chinese_navigation_marks_what_is_in_english(site: Path) -> None:
+    text = (site / "zh" / "reference" / "cli" / "index.html").read_text("utf-8")
+    links = re.findall(r'<a href="([^"]*)" class="md-nav__link[^>]*>(.*?)</a>', text, re.DOTALL)
+    shown = {link: re.sub(r"<[^>]*>|\s+", " ", title).strip() for link, title in links}
+    for page in (DOCS / "reference").glob("*.md"):
+        if page.stem not in ("index", "cli") and not page.stem.endswith(".zh"):
+            is_marked = shown[f"../{page.stem}/"].endswith("（英文）")
+            assert is_marked != page.with_suffix(".zh.md").exists(), page
+    assert "HTTP 接口（英文）" == shown["../http-operations/"]
+
+
 @pytest.mark.parametrize(("language", "word"), [("", "decay"), ("zh", "遗忘")])
 def test_each_language_has_an_index_of_its_own_pages(site: Path, language: str, word: str) -> None:
     entries = indexed(site / language)
@@ -322,6 +333,19 @@ def test_the_site_is_dark_where_the_reader_wants_it(address: str) -> None:
             page = context.new_page()
             page.goto(address)
             assert (page.evaluate(brightness) < 128) is dark
+
+
+@in_browser
+def test_on_a_telephone_the_title_is_whole_and_only_tables_scroll(address: str) -> None:
+    with browsing(width=390) as context:
+        page = context.new_page()
+        page.goto(address)
+        title = page.locator(".md-header__topic .md-ellipsis").first
+        assert title.evaluate("it => it.scrollWidth <= it.clientWidth")
+        page.goto(f"{address}reference/settings/")
+        table = page.locator(".md-typeset__scrollwrap").first
+        assert table.evaluate("it => it.scrollWidth > it.clientWidth")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 @in_browser
