@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import Files
 from mkdocs.structure.nav import Navigation
@@ -38,8 +40,10 @@ ORDER: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Names of pages that come first in their section; the others follow by name."""
 
-BOOSTS = {"tutorials": 3, "how-to": 3, "explanation": 2, "reference/api": 0.5, "decisions": 0.5}
-"""How much a hit in a folder counts in the search of the site; elsewhere 1."""
+ONLY_ENGLISH = "（英文）"
+"""Mark of a page in English in a Chinese list."""
+MARKED = ("reference/api", "decisions")
+"""Folders with English pages alone. Their sections are marked in mkdocs.yml, not each page."""
 API = "reference/api"
 """Folder of the pages that mkdocstrings fills."""
 API_ORDER = (
@@ -90,13 +94,32 @@ def _pages(docs: Path, folder: str, order: tuple[str, ...]) -> list[Any]:
 
 
 LIST = "<!-- made of: pages -->"
+LINK = re.compile(r"\[([^\]]+)\]\(([\w./-]+\.md)\)")
 FIRST_SENTENCE = re.compile(r"(.+?(?:[。！？]|[.!?](?=\s|$)))", re.DOTALL)
 
 
+def on_env(env: Environment, config: MkDocsConfig, files: Files) -> Environment:
+    """Mark the English pages in the Chinese navigation, and name them as the index page does."""
+    if config.theme["language"] == "zh":
+        named = labels(Path(config.docs_dir))
+        for file in files.documentation_pages():
+            path = file.src_uri
+            if file.page and not path.endswith(".zh.md") and path.rpartition("/")[0] not in MARKED:
+                file.page.title = f"{named.get(path, file.page.title)}{ONLY_ENGLISH}"
+    return env
+
+
+def labels(docs: Path) -> dict[str, str]:
+    """Return how the Chinese indexes of the sections name pages, by path below docs/."""
+    return {
+        os.path.normpath(f"{folder}/{path}"): label
+        for folder in SECTIONS
+        for label, path in LINK.findall((docs / folder / "index.zh.md").read_text("utf-8"))
+    }
+
+
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """List the pages of a section on its index, weigh a page for the search, widen the first."""
-    folder = page.file.src_uri.rpartition("/")[0]
-    page.meta["search"] = {"boost": BOOSTS.get(folder, 1)}
+    """List the pages of a section on its index, and widen the first page."""
     if page.file.src_uri in ("index.md", "index.zh.md"):
         page.meta["hide"] = ["navigation", "toc"]
     if LIST not in markdown:
@@ -126,7 +149,7 @@ def list_of_pages(index: Path, in_chinese: bool) -> str:
         twin = page.with_suffix(".zh.md")
         has_twin = in_chinese and twin.exists()
         title, purpose = title_and_purpose((twin if has_twin else page).read_text("utf-8"))
-        note = "（英文）" if in_chinese and not has_twin else ""
+        note = ONLY_ENGLISH if in_chinese and not has_twin else ""
         rows.append(f"| [{title}]({page.name}){note} | {purpose} |")
     head = "| 页面 | 内容 |" if in_chinese else "| page | about |"
     return "\n".join((head, "|---|---|", *rows)) if rows else ""

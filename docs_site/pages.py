@@ -12,9 +12,13 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import Files
 from mkdocs.structure.pages import Page
 
-ONLY_ENGLISH = """!!! note "本页目前只有英文版"
+ONLY_ENGLISH = """<aside markdown="block" data-search-exclude>
+
+!!! note "本页目前只有英文版"
 
     这一页还没有中文版，以下是英文原文。中文内容请从[中文首页]({home})进入。
+
+</aside>
 
 """
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!\w+:|#|<)([^)#\s]+)(#[^)\s]*)?\)")

@@ -78,13 +78,14 @@ def built(page: Path) -> Path:
     return (path.parent if path.name == "index" else path) / "index.html"
 
 
-def indexed(site: Path) -> list[dict[str, Any]]:
-    """Return the entries of the search index, with the set of their words."""
-    index = json.loads((site / "search" / "search_index.json").read_text("utf-8"))
+def indexed(folder: Path) -> list[dict[str, Any]]:
+    """Return the entries of the search index of a language, with the set of their words."""
+    index = json.loads((folder / "search" / "search_index.json").read_text("utf-8"))
     separator = re.compile(index["config"]["separator"])
+    texts = [re.sub(r"<[^>]*>", " ", f"{one['title']} {one['text']}") for one in index["docs"]]
     return [
-        {**one, "words": set(separator.split(f"{one['title']} {one['text']}".lower()))}
-        for one in index["docs"]
+        {**one, "words": set(separator.split(text.lower()))}
+        for one, text in zip(index["docs"], texts, strict=True)
     ]
 
 
@@ -118,13 +119,32 @@ def test_a_page_that_is_in_english_only_says_so_in_chinese(site: Path) -> None:
         assert is_marked != page.with_suffix(".zh.md").exists(), page
 
 
-def test_the_search_finds_words_of_both_languages(site: Path) -> None:
-    entries = indexed(site)
-    for word, where in (
-        ("decay", "explanation/forgetting/"),
-        ("遗忘", "zh/explanation/forgetting/"),
-    ):
-        assert any(word in one["words"] and one["location"].startswith(where) for one in entries)
+def test_the_chinese_navigation_marks_what_is_in_english(site: Path) -> None:
+    text = (site / "zh" / "reference" / "cli" / "index.html").read_text("utf-8")
+    links = re.findall(r'<a href="([^"]*)" class="md-nav__link[^>]*>(.*?)</a>', text, re.DOTALL)
+    shown = {link: re.sub(r"<[^>]*>|\s+", " ", title).strip() for link, title in links}
+    for page in (DOCS / "reference").glob("*.md"):
+        if page.stem not in ("index", "cli") and not page.stem.endswith(".zh"):
+            is_marked = shown[f"../{page.stem}/"].endswith("（英文）")
+            assert is_marked != page.with_suffix(".zh.md").exists(), page
+    assert "HTTP 接口（英文）" == shown["../http-operations/"]
+
+
+@pytest.mark.parametrize(("language", "word"), [("", "decay"), ("zh", "遗忘")])
+def test_each_language_has_an_index_of_its_own_pages(site: Path, language: str, word: str) -> None:
+    entries = indexed(site / language)
+    where = [one["location"] for one in entries]
+    assert len(set(where)) == len(where)
+    pages = {built(page).parent.as_posix() for page in ENGLISH}
+    assert pages == {place.partition("#")[0].rstrip("/") or "." for place in where}
+    assert any(
+        word in one["words"] and one["location"].startswith("explanation/forgetting/")
+        for one in entries
+    )
+
+
+def test_the_note_that_a_page_is_in_english_only_is_not_searched(site: Path) -> None:
+    assert [] == [one["location"] for one in indexed(site / "zh") if "英文版" in one["words"]]
 
 
 def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
@@ -254,21 +274,41 @@ def test_the_page_of_settings_names_the_defaults_of_the_code(
     assert rows["HIPPOCAMPUS_ANN_THRESHOLD"].startswith(f"{settings.ann_threshold};")
 
 
+SEARCHES = (
+    ("", "decay", "explanation/forgetting/", "decay"),
+    ("", "PgHippocampusStore", "reference/api/langgraph_store/#", "PgHippocampusStore"),
+    ("", "open_memory", "reference/api/memory/", "open_memory"),
+    ("", "MemoryPlugin", "reference/api/adk_memory/#", "MemoryPlugin"),
+    ("", "HIPPOCAMPUS_URI", "reference/settings/#hippocampus_uri", "HIPPOCAMPUS_URI"),
+    ("", "hippocampus extract", "reference/cli/#hippocampus-extract", "extract"),
+    ("", "import chatgpt", "how-to/import-from-another-memory/", "ChatGPT"),
+    ("", "--dry-run", "", "dry"),
+    ("", "how do I forget a user", "how-to/forget/", "Forget"),
+    ("zh/", "遗忘", "zh/explanation/forgetting/", "遗忘"),
+    ("zh/", "过敏", "zh/", "过敏"),
+    ("zh/", "腰果过敏", "zh/tutorials/from-postgres-store/", "过敏"),
+    ("zh/", "备份", "zh/how-to/backup/", "备份"),
+    ("zh/", "迁移PostgresStore", "zh/tutorials/from-postgres-store/", "迁移"),
+    ("zh/", "HIPPOCAMPUS_URI", "zh/reference/settings/#hippocampus_uri", "HIPPOCAMPUS_URI"),
+)
+"""A path of the site, what is typed there, and where the best hit leads, with what it marks."""
+
+
 @in_browser
-def test_a_reader_searches_in_both_languages(address: str) -> None:
+def test_a_reader_finds_the_page_first_that_is_meant(address: str) -> None:
     with browsing() as context:
         page = context.new_page()
-        for path, word, found in (
-            ("", "decay", "forgetting/"),
-            ("zh/", "遗忘", "zh/explanation/forgetting/"),
-        ):
+        for path, typed, found, marked in SEARCHES:
             page.goto(f"{address}{path}")
             page.locator(".md-search__input").click()
-            page.locator(".md-search__input").press_sequentially(word)
-            results = page.locator(".md-search-result__link")
-            expect(results.first).to_be_visible()
-            links = [one.get_attribute("href") or "" for one in results.all()]
-            assert any(found in link for link in links), links
+            page.locator(".md-search__input").fill(typed)
+            page.locator(".md-search__input").press("End")
+            best = page.locator(".md-search-result__item").first
+            expect(best.locator("mark").first).to_be_visible()
+            shown = best.locator("a:visible:has(mark)").first
+            link = re.sub(r"\?h=[^#]*", "", shown.get_attribute("href") or "")
+            assert link.startswith(f"{address}{found}"), (typed, link)
+            assert marked in shown.locator("mark").all_text_contents(), typed
 
 
 @in_browser
@@ -293,6 +333,19 @@ def test_the_site_is_dark_where_the_reader_wants_it(address: str) -> None:
             page = context.new_page()
             page.goto(address)
             assert (page.evaluate(brightness) < 128) is dark
+
+
+@in_browser
+def test_on_a_telephone_the_title_is_whole_and_only_tables_scroll(address: str) -> None:
+    with browsing(width=390) as context:
+        page = context.new_page()
+        page.goto(address)
+        title = page.locator(".md-header__topic .md-ellipsis").first
+        assert title.evaluate("it => it.scrollWidth <= it.clientWidth")
+        page.goto(f"{address}reference/settings/")
+        table = page.locator(".md-typeset__scrollwrap").first
+        assert table.evaluate("it => it.scrollWidth > it.clientWidth")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 @in_browser
