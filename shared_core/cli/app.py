@@ -250,13 +250,16 @@ def _day_in_words(text: str) -> datetime | None:
     """Return the midnight in UTC of the one day that words name here and now, or None."""
     from shared_core.recall.time_slices import named
 
+    now = datetime.now().astimezone()
     try:
-        begin, end = named(text, datetime.now().astimezone(), "the date")
+        begin, end = named(text, now, "the date")
     except InvalidInput:
         return None
     first, last = begin.replace(tzinfo=UTC), end.replace(tzinfo=UTC)
-    is_day = first.time() == time.min and last - first == timedelta(days=1)
-    return first if is_day else None
+    if first.time() != time.min or last - first != timedelta(days=1):
+        return None
+    # East of Greenwich today begins before it does in UTC.
+    return min(first, now.astimezone(UTC)) if begin <= now else first
 
 
 def as_of_options(

@@ -91,8 +91,9 @@ def _name_problems(app: FastAPI) -> None:
 CLOSE = {"Connection": "close"}
 DROPPED: Final = 32_000_000
 """Bytes of a body that are read at most, to be dropped, before it is answered."""
-SILENT_S: Final = 1.0
-"""Seconds without a part of it after which it is answered."""
+DROPPED_S: Final = 30.0
+SILENT_S: Final = 5.0
+"""Seconds that this may take, and seconds without a part of the body after which it ends."""
 
 
 class BodyBounds:
@@ -112,7 +113,8 @@ class BodyBounds:
             return
         headers = Headers(scope=scope)
         length = headers.get("content-length", "")
-        body = _Body(receive, send, self._max_body, self._too_large())
+        expects = "100-continue" in headers.get("expect", "").lower()
+        body = _Body(receive, send, self._max_body, self._too_large(), expects=expects)
         if length.isdecimal() and int(length) > self._max_body:
             refused = problem(413, "too-large", self._too_large(), headers=CLOSE)
             is_huge = int(length) > DROPPED
@@ -134,11 +136,14 @@ class BodyBounds:
 class _Body:
     """The body of one request: what was received of it, and whether all was."""
 
-    def __init__(self, receive: Receive, send: Send, max_body: int, too_large: str) -> None:
+    def __init__(
+        self, receive: Receive, send: Send, max_body: int, too_large: str, *, expects: bool
+    ) -> None:
         self._receive = receive
         self._send = send
         self._max_body = max_body
         self._too_large = too_large
+        self._expects = expects
         self._seen = 0
         self._ended = False
 
@@ -151,12 +156,17 @@ class _Body:
 
     async def send(self, message: Message) -> None:
         """Send a part of the answer; before the first, drop what is left of the body."""
-        if message["type"] == "http.response.start" and not self._ended:
+        waits = self._expects and not self._seen  # for "100 Continue", which it need not get
+        if message["type"] == "http.response.start" and not (self._ended or waits):
             with suppress(TimeoutError):
-                while not self._ended and self._seen <= DROPPED:
-                    async with timeout(SILENT_S):
-                        await self._next()
+                async with timeout(DROPPED_S):
+                    await self._drop()
         await self._send(message)
+
+    async def _drop(self) -> None:
+        while not self._ended and self._seen <= DROPPED:
+            async with timeout(SILENT_S):
+                await self._next()
 
     async def _next(self) -> Message:
         message = await self._receive()

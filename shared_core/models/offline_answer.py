@@ -27,6 +27,8 @@ ASKING_WORDS: Final = re.compile(
     re.IGNORECASE,
 )
 """Words around the topic of a question, beside those of relation_phrases.ASKING."""
+ASKS_WHO: Final = re.compile(r"\bwho\b|谁", re.IGNORECASE)
+"""A question that somebody around the user may answer: "who is visiting me?"."""
 OF_AGENT: Final = re.compile(
     r"\byour\b|\bwho are (?:you|u)\b|[你您](?:叫|是谁|的名字)", re.IGNORECASE
 )
@@ -75,15 +77,19 @@ def _topic_test(question: str) -> Callable[[str], bool]:
     """Return the test of a memory: whether it has to do with a question.
 
     A memory has that shares a word or a relative with it. Any other has too if the question names
-    nothing ("so, where?"), or is about the user and the memory not about a relative. None tells who
-    the stand-in is.
+    nothing ("so, where?"), or is about the user and the memory not about a relative. A memory about
+    a relative answers a question about the user only if it asks who. None tells who the stand-in
+    is.
     """
     kin = set(relation_phrases.asked_kin(question))
     topic = _topic_words(ASKING_WORDS.sub(" ", relation_phrases.ASKING.sub(" ", question)))
     is_of_user = relation_phrases.asks_about_user(question) or (kin and SPEAKER.search(question))
+    asks_who = ASKS_WHO.search(question)
     is_open = not (topic or kin or is_of_user or OF_AGENT.search(question))
 
     def is_about_it(memory: str) -> bool:
+        if is_of_user and not (kin or asks_who):
+            return not is_about_another(memory, slot="")
         shared = topic.intersection(search_terms(memory))
         if is_open or shared or kin.intersection(relation_phrases.asked_kin(memory)):
             return True

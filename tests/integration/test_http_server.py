@@ -137,6 +137,18 @@ async def test_a_client_that_is_still_sending_reads_why_it_is_refused(
             assert status == answer.status_code
 
 
+def test_a_client_that_asks_first_is_not_invited_to_send_what_is_refused(
+    dsn: str, tmp_path: Path
+) -> None:
+    head = f"POST /recall HTTP/1.1\r\n{LOCAL_JSON}\r\nExpect: 100-continue\r\n"
+    with (
+        serving(dsn, tmp_path / "log") as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection,
+    ):
+        connection.sendall(f"{head}Content-Length: 5000000\r\n\r\n".encode())
+        assert connection.recv(65536).startswith(b"HTTP/1.1 413")
+
+
 def test_a_head_without_end_is_refused(dsn: str, tmp_path: Path) -> None:
     with (
         serving(dsn, tmp_path / "log") as server,

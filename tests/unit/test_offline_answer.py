@@ -126,6 +126,7 @@ def test_a_memory_about_the_question_or_its_user_answers(question: str, memory: 
     [
         ("which food am I allergic to?", "btw my girlfriend is called sophie"),
         ("where do i live?", "my sister moved to York"),
+        ("Where do I live?", "My mother lives in Rome"),
         ("what's my dog called?", "my brother is called Theo"),
         ("我对什么过敏？", "我女儿叫灿灿，五岁"),
         ("我女儿几岁了", "我老公在银行上班"),
