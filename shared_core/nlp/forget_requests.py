@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import takewhile
 from typing import Final
@@ -69,8 +69,10 @@ ENGLISH: Final = re.compile(
 "Forget about X" often means: never mind. It counts for somebody around the user, see _is_person().
 "Delete the part about X" is about a text that both look at, "don't remember" lacks its "I".
 """
-_BIDDEN_EN: Final = re.compile(r"\b(?:please|pls|plz|you|u|ya)\b", re.IGNORECASE)
-"""What shows that "forget about X" bids the listener, who remembers."""
+_BIDDEN_EN: Final = re.compile(
+    r"\b(?:please|pls|plz|(?:can|could|would|will|like|want|need) (?:you|u|ya))\b", re.IGNORECASE
+)
+"""What shows that "forget about X" bids the listener, who remembers. "You can" may release one."""
 _EX_EN: Final = r"(?:ex(?:[- ](?:wife|husband|boyfriend|girlfriend|partner|gf|bf))?|gf|bf|hubby)"
 _INFLECTIONS: Final = (
     frozenset({"", "s", "es", "d", "ed", "ing"}),
@@ -78,6 +80,12 @@ _INFLECTIONS: Final = (
     frozenset({"y", "ies", "ied", "ying"}),
 )
 """Endings that forms of one English word have after what they share; equal stems share more."""
+_HABITS: Final = frozenset(map(stem, (
+    "bake", "climb", "crochet", "dance", "drink", "flirt", "gamble", "hike", "jog", "kayak",
+    "knit", "meditate", "run", "sew", "shoplift", "sing", "skate", "ski", "smoke", "snore",
+    "snowboard", "stutter", "surf", "swim", "vape",
+)))  # fmt: skip
+"""Verbs whose form in -ing means the same as the others; "training" is not about a train."""
 CHINESE: Final = re.compile(
     r"(?:(?:请|麻烦|拜托|帮我|帮忙|劳驾|能不能|可不可以|可以|你|您|那就|那|对了|算了|还是|就|现在)"
     r"[，, ]?){0,5}"
@@ -109,19 +117,27 @@ _FRAME_ZH: Final = re.compile(
 """The topic within what is to be forgotten: 我说的阿泽的事. Without such a noun it is a thing."""
 _PART: Final = re.compile(r"[A-Za-z0-9\u00c0-\u024f]+|[\u4e00-\u9fff]+")
 _LATIN_WORD: Final = re.compile(r"[a-z]{3,40}")
+_NO_NAME_ZH: Final = (
+    "学时声姐妹弟哥心孩区组班说的气住睡病有姨公婆产号名店车腿床票费吃额事肚手包卡楼院屋便伤灶臂指猫狗宠米里点偷"
+    "数众型程吵丑人鬼雪雨麦暑寒满年考测结菜船鱼摊贩错账奖儿女叔舅姑三爸妈爷奶伯嫂婶娘侄婿娃崽子伙妞辈兵工生"
+    "样鸟鸡鸭羊牛猪虫兔熊妖道路河溪山岛镇村城巷街国家窝灯刀碗杯瓶盒袋桶报册书画字本节段篇诗曲调品戏歌看瞧聚"
+    "坐酌试修改补动变葱蒜瓜豆枣面粉饼饺炒酒茶药痣脑肠腹计量利钱贷股户题康资草树苗球棒棍旗鞋衣裤裙帽袄桌椅柜铺"
+    "馆厂站队团圈群伞礼视胶斗拉根富司莫门尔"
+)
+"""What makes a word or a relative of 小 and 阿: 小雪, 小麦, 小舅, 阿胶, 阿拉伯."""
 _NICKNAME: Final = (
-    r"(?:[小阿](?![学时声姐妹弟哥心孩区组班说的气住睡病有姨公婆产号名店车腿床票费吃额事肚手包卡楼院屋便"
-    r"伤灶臂指猫狗宠米里点偷数众型程吵丑人鬼])[\u4e00-\u9fff]"
+    rf"(?:[小阿](?![{_NO_NAME_ZH}])[\u4e00-\u9fff]"
     r"|老[王李张刘陈杨赵黄周吴徐孙胡朱林何郭马罗梁宋郑谢韩唐冯董程曹袁邓许沈彭吕苏卢蒋蔡]"
     r"|我?的?前(?:任|女友|男友|女朋友|男朋友|夫|妻))"
 )
 """A person by the form of the name: 小美, 阿强, 老王, and a former partner."""
+_NICKNAME_ONLY: Final = re.compile(_NICKNAME)
 _FULL_NAME: Final = (
     rf"(?:{_NICKNAME}|[A-Z][a-z]{{1,20}}|[王李张刘陈杨赵黄周吴徐孙胡朱林何郭罗梁宋郑谢韩唐冯董萧曹袁邓许"
     r"傅沈曾彭吕苏卢蒋蔡贾丁魏薛叶潘杜戴汪姜姚谭廖邹陆郝崔邱秦顾侯邵孟段汤尹黎贺赖龚]"
     r"[\u4e00-\u9fff]{1,2})"
 )
-"""Also a name after a surname, which a word may look like: only where the verb is to forget."""
+"""Also what may be a city, a brand or food, as 罗马, Tesla, 黄油: only for a named partner."""
 _POLITE_ZH: Final = (
     r"(?:(?:请|麻烦|拜托|帮我|以后|今后|往后|那就|那|就|算了|还是|现在|也|都)[，, ]?){0,4}"
 )
@@ -142,11 +158,19 @@ _OTHERS_WORDS_ZH: Final = re.compile(
     r"[说說劝勸叫让讓问問听聽]|告诉|觉得|认为|以为|如果|要是|假如|[吗嗎么麼][。！!]*$|[?？]|歌|电影|小说|梦"
 )
 """What makes a request one of somebody else, or none."""
+_ASIDE_ZH: Final = re.compile(rf"{_POLITE_ZH}(?:好|唉|哎|嗯|谢谢)?{_SOFTLY_ZH}")
+"""A part of a sentence that says nothing."""
+_BEFORE_ZH: Final = r"(?:^|[，,。！!；;\s])"
+_PARTED_ZH: Final = r"(?:分手|离婚|分了|离了|分开)"
+_WHEN_ZH: Final = r"(?:已经|早就|终于|昨天|上周|上个月|最近|今天){0,2}"
 _NAMED_ZH: Final = re.compile(
-    rf"(?:^|[，,。！!；;\s]|[跟和与对给])(?P<name>{_NICKNAME})(?=[的和跟与就是在已对把分离走死骗伤甩又还也都不没])"
-    rf"|[跟和与](?P<partner>{_FULL_NAME})(?=分手|离婚|分了|离了)"
+    rf"{_BEFORE_ZH}(?P<name>{_NICKNAME})(?={_WHEN_ZH}(?:[和跟与]我们?{_WHEN_ZH}{_PARTED_ZH}"
+    r"|把我(?:甩|骗|伤|抛弃)|(?:甩|骗|伤害?|背叛|抛弃|离开|不要)了?我|走了|死了|去世|劈腿|出轨))"
+    rf"|{_BEFORE_ZH}(?:我们?)?{_WHEN_ZH}[跟和与](?P<partner>{_FULL_NAME})(?={_WHEN_ZH}{_PARTED_ZH})"
+    rf"|{_BEFORE_ZH}我{_WHEN_ZH}被(?P<leaver>{_NICKNAME})(?=甩|骗|伤|抛弃)"
 )
-"""A person whom a message names, but does not address."""
+"""A person who left the user, or died. 小美的男朋友 is somebody else."""
+_ANYBODY_ZH: Final = re.compile(rf"(?:^|[，,。！!；;\s跟和与对给把被])(?P<name>{_NICKNAME})")
 _OWN: Final = re.compile(r"^(?:(?:my|our|the|this|that) |我们?(?:家的?|的)?(?=..))", re.IGNORECASE)
 _PASSAGE: Final = re.compile(
     r"[这那上下第前后]{1,2}[一二三四五六七八九十两几\d]{0,3}[段句条个页行章节张封份]"
@@ -185,11 +209,9 @@ class ForgetRequest:
 def forget_requests(text: str) -> list[ForgetRequest]:
     """Return the requests in a user's turn."""
     found = own_sentences(QUOTATION.sub(_unasked, text)) if _HINT.search(text) else []
-    alone = len(found) == 1
-    topics = [
-        topic for sentence, lang in found for topic in _topics(sentence, lang, text, alone=alone)
-    ]
-    return [ForgetRequest(topic=topic, is_whole=len(topics) == len(found)) for topic in topics]
+    asked = [one for sentence, lang in found for one in _asked(sentence, lang, text)]
+    is_whole = len(asked) == len(found) and all(one.is_whole for one in asked)
+    return [replace(one, is_whole=is_whole) for one in asked]
 
 
 def _unasked(quotation: re.Match[str]) -> str:
@@ -263,7 +285,10 @@ def _spelled(topic: str, held: str, words: Collection[str] = ()) -> bool:
 
 
 def _is_form(word: str, other: str) -> bool:
-    """Tell whether two words are forms of one: "smoking" and "smoke", not "police" and "policy"."""
+    """Tell whether two words are forms of one: "cats" and "cat", not "police" and "policy".
+
+    Of a habit also "smoking" and "smoke".
+    """
     if stem(word) != stem(other):
         return False
     shared = sum(
@@ -272,6 +297,8 @@ def _is_form(word: str, other: str) -> bool:
     rests = {word[shared:], other[shared:]}
     # "stopped" doubles the last letter of "stop".
     single = {rest.removeprefix(word[shared - 1]) for rest in rests} if shared else rests
+    if any(rest.endswith("ing") for rest in rests) and stem(word) not in _HABITS:
+        return False
     return any(rests <= endings or single <= endings for endings in _INFLECTIONS)
 
 
@@ -289,38 +316,37 @@ def _own_person() -> re.Pattern[str]:
     return re.compile(rf"(?:my|our) {which}(?:{kin}|{_EX_EN})", re.IGNORECASE)
 
 
-def _topics(sentence: str, lang: Language, message: str, *, alone: bool) -> Iterator[str]:
-    plain = " ".join(unicodedata.normalize("NFKC", sentence).split())
+def _asked(sentence: str, lang: Language, message: str) -> Iterator[ForgetRequest]:
+    """Yield the request of a sentence. is_whole: the sentence says nothing else."""
+    plain = _plain(sentence)
     if len(plain) > MAX_REQUEST_CHARACTERS:
         return
-    topic = _english_topic(plain, alone=alone) if lang == "en" else _chinese_topic(plain, message)
+    person = _chinese_person(plain, _plain(message)) if lang == "zh" else ""
+    topic = person or (_english_topic(plain) if lang == "en" else _chinese_topic(plain))
     if named := _named(topic):
-        yield named
+        yield ForgetRequest(topic=named, is_whole=not person or _says_no_more(plain, person))
 
 
-def _english_topic(sentence: str, *, alone: bool) -> str:
+def _plain(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", text).split())
+
+
+def _english_topic(sentence: str) -> str:
     match = ENGLISH.fullmatch(sentence)
     if match is None:
         return ""
     if person := match["person"]:
-        return person if _is_person(person, sentence, alone=alone) else ""
+        return person if _is_person(person, sentence) else ""
     return match["topic"] or match["known"] or ""
 
 
-def _is_person(topic: str, sentence: str, *, alone: bool) -> bool:
-    """Tell whether "forget about X" asks to forget somebody rather than to leave a subject.
-
-    alone: the turn says nothing else. Without "please" or "you", nothing may stand before it.
-    """
-    is_bidden = bool(_BIDDEN_EN.search(sentence))
-    if _own_person().fullmatch(topic):
-        return is_bidden or (alone and sentence[:6].casefold() == "forget")
-    return is_bidden and topic.casefold() in _first_names()
+def _is_person(topic: str, sentence: str) -> bool:
+    """Tell whether "forget about X" asks to forget somebody rather than to leave a subject."""
+    is_known = _own_person().fullmatch(topic) or topic.casefold() in _first_names()
+    return bool(is_known and _BIDDEN_EN.search(sentence))
 
 
-def _chinese_topic(sentence: str, message: str) -> str:
-    if person := _chinese_person(sentence, message):
-        return person
+def _chinese_topic(sentence: str) -> str:
     match = CHINESE.fullmatch(sentence)
     if match is None:
         return ""
@@ -336,7 +362,7 @@ def _chinese_topic(sentence: str, message: str) -> str:
 def _chinese_person(sentence: str, message: str) -> str:
     """Return the person whom a sentence asks to forget, "" for none or several.
 
-    A pronoun stands for the one person whom the message names.
+    A pronoun stands for the one person whom the message names before it.
     """
     if _OTHERS_WORDS_ZH.search(sentence):
         return ""
@@ -344,11 +370,22 @@ def _chinese_person(sentence: str, message: str) -> str:
     asked = {next(filter(None, one.groups())) for one in parts if one}
     if not asked:
         return ""
+    before = message[: max(0, message.find(next(one[0] for one in parts if one)))]
+    left = {next(filter(None, one.groups())) for one in _NAMED_ZH.finditer(before)}
     names = asked - _PRONOUNS
+    if any(one not in left and not _NICKNAME_ONLY.fullmatch(one) for one in names):
+        return ""
     if asked & _PRONOUNS:
-        named = (one["name"] or one["partner"] for one in _NAMED_ZH.finditer(message))
-        names |= set(named)
+        names |= left | ({one["name"] for one in _ANYBODY_ZH.finditer(before)} if left else set())
     return names.pop() if len(names) == 1 else ""
+
+
+def _says_no_more(sentence: str, person: str) -> bool:
+    """Tell whether each part of a sentence asks to forget a person, or names the person."""
+    return all(
+        person in part or _PERSON_REQUEST.fullmatch(part) or _ASIDE_ZH.fullmatch(part)
+        for part in _PARTS_ZH.split(sentence)
+    )
 
 
 def _named(topic: str) -> str:
