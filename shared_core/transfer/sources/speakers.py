@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from shared_core.core.domain import ROLES, USER, Role
-from shared_core.nlp.rules import read_rule_file
+from shared_core.nlp.rules import load_kin_words, read_rule_file
 
 SPEAKER = re.compile(
     r"\s{0,8}([^\s:：(（][^:：]{0,60}?)?(?: {0,4}\((\w{1,40})\))?(: {1,4}|：\s{0,4}|:)"
@@ -18,6 +18,8 @@ AGENTS = frozenset({"assistant", "ai", "agent", "bot", "model", "助手"})
 USERS = frozenset({"user", "human", "用户"})
 ROLE_NAMES = AGENTS | USERS | {"system"}
 """Roles that stand before a colon in place of a name, in lower case."""
+DOUBTFUL_ROLES = frozenset({"model"})
+"""Roles that are also labels: "Model: Tesla 3"."""
 PARTICLES = frozenset({
     "al", "bin", "da", "de", "del", "den", "der", "di", "dos", "du", "el", "la", "le", "ten",
     "ter", "van", "von", "zu",
@@ -47,23 +49,31 @@ class Said:
     text: str
 
 
-def said_in(content: str, known: frozenset[str]) -> list[Said]:
+def said_in(content: str, users: frozenset[str], entities: frozenset[str]) -> list[Said]:
     """Return what each speaker of an episode says, in order.
 
-    A line begins with a speaker if a known name or a role stands before the colon. If the first
-    line does so, or begins with what looks like a name, other names begin a turn too, but not in
-    an answer of an agent, which may hold lists and code. A line without a speaker continues the
-    turn before; before the first speaker the user speaks.
+    A role or a name of the user before the colon begins a turn. On the first line, an entity or
+    what looks like a name does so too. If it does, so do other names on later lines, but in an
+    answer of an agent, which may hold lists and code, only entities. A line without a speaker
+    continues the turn before; before the first speaker the user speaks.
 
     Args:
         content: The text of the episode.
-        known: The names of the user and of entities, in lower case.
+        users: The names of the users, in lower case.
+        entities: The names of entities, in lower case.
     """
+    lines = content.splitlines()
+    roles = ROLE_NAMES if any(map(_has_capital_role, lines)) else ROLE_NAMES - DOUBTFUL_ROLES
     found: list[tuple[int, str, str, list[str]]] = []
-    for number, line in enumerate(content.splitlines(), 1):
-        is_transcript = number == 1 or bool(found[0][1] and found[-1][2] not in AGENTS)
-        small = number == 1 or (not found[0][2] and found[0][1].islower())
-        speaker = _speaker(line, known, is_transcript=is_transcript, small=small)
+    for number, line in enumerate(lines, 1):
+        speaker = _role_or_user(line, users, roles)
+        if speaker is None and (number == 1 or found[0][1].lower() not in ROLE_NAMES | {""}):
+            speaker = _other_name(
+                line,
+                entities,
+                only_entities=number > 1 and found[-1][2] in AGENTS,
+                small=number == 1 or (not found[0][2] and found[0][1].islower()),
+            )
         if speaker is not None:
             author, role, text = speaker
             found.append((number, author, role, [text]))
@@ -83,9 +93,9 @@ def role_of(named: str) -> Role:
 def own_speakers(said: Iterable[Said], names: frozenset[str], *, is_entity: bool) -> frozenset[str]:
     """Return the names, in lower case, under which the user speaks.
 
-    These are the names of the user, else the only speaker with the same first name, else those
-    with the role of the user. If there is none, and nobody speaks as "user", the only speaker
-    with a name is the user.
+    These are the names of the user, else the only speaker with the same first name, if one of
+    the two names is that first name alone. Else they are those with the role of the user. If
+    there is none, and nobody speaks as "user", the only speaker with a name is the user.
 
     Args:
         said: What all speakers of the user's episodes say.
@@ -99,10 +109,9 @@ def own_speakers(said: Iterable[Said], names: frozenset[str], *, is_entity: bool
     by_role = {name for name, roles in speakers.items() if roles & USERS}
     named = speakers.keys() - USERS - {""}
     own = named & names
-    first_names = {_first(name) for name in names}
-    alike = {name for name in named - own if _first(name) in first_names}
-    if len(alike) == 1:
-        own = own | alike
+    if not own:
+        alike = {one for one in named if any(_is_short_form(one, name) for name in names)}
+        own = alike if len(alike) == 1 else set()
     if not own:
         own = by_role or (named if len(named) == 1 and not is_entity else set())
     return frozenset(own)
@@ -112,23 +121,56 @@ def _first(name: str) -> str:
     return name.split(maxsplit=1)[0] if name.strip() else ""
 
 
-def _speaker(
-    line: str, known: frozenset[str], *, is_transcript: bool, small: bool
+def _is_short_form(one: str, other: str) -> bool:
+    """Tell whether one of two names is the first name of the other alone: "ana", "ana silva"."""
+    return _first(one) == _first(other) and _first(one) in {one, other}
+
+
+def _has_capital_role(line: str) -> bool:
+    """Tell whether a line begins with a role in capitals that is no label: "User: ..."."""
+    author = (match[1] or "").strip() if (match := SPEAKER.match(line)) else ""
+    return author != author.lower() and author.lower() in ROLE_NAMES - DOUBTFUL_ROLES
+
+
+def _role_or_user(
+    line: str, users: frozenset[str], roles: frozenset[str]
 ) -> tuple[str, str, str] | None:
-    """Return the author, the stated role and the text of a line, or None without a speaker."""
+    """Return the author, the role and the text of a line that begins with a role or the user.
+
+    roles: those that count in capitals too.
+    """
     match = SPEAKER.match(line)
     if match is None:
         return None
     author, role = ((one or "").strip() for one in match.groups()[:2])
     named, role, text = author.lower(), role.lower(), line[match.end() :]
-    if role in ROLES or role in AGENTS:
-        return author, role, text
     if role:
-        return None
-    if named in ROLE_NAMES:
+        return (author, role, text) if role in ROLES or role in AGENTS else None
+    if named in roles or author in ROLE_NAMES:
         return author, named, text
+    return (author, "", text) if named in users else None
+
+
+def _other_name(
+    line: str, entities: frozenset[str], *, only_entities: bool, small: bool
+) -> tuple[str, str, str] | None:
+    """Return the author, no role and the text of a line that begins with a name.
+
+    Args:
+        line: A line that begins with neither a role nor the user.
+        entities: The names of entities, in lower case.
+        only_entities: No other name counts.
+        small: One word in small letters counts as a name.
+    """
+    match = SPEAKER.match(line)
+    author = (match[1] or "").strip() if match else ""
+    if match is None or match[2] or not author or _is_label(author):
+        return None
+    text = line[match.end() :]
     is_apart = match[3] != ":" or not text  # no blank follows in "https://" and "12:30"
-    if named in known or (is_transcript and is_apart and _is_name(author, small=small)):
+    if author.lower() in entities or (
+        is_apart and not only_entities and _is_name(author, small=small)
+    ):
         return author, "", text
     return None
 
@@ -138,8 +180,7 @@ def _is_name(text: str, *, small: bool) -> bool:
     words = text.split()
     if not words or len(words) > MAX_NAME_WORDS or not all(map(WORD.fullmatch, words)):
         return False
-    bare = " ".join(word for word in words if not word.isdigit()).lower()
-    if not bare or not _labels().isdisjoint({bare, _first(bare)}):
+    if all(map(str.isdigit, words)):
         return False
     if not text.isascii() and any("\u4e00" <= letter <= "\u9fff" for letter in text):
         return CHINESE_NAME.fullmatch(text) is not None
@@ -150,8 +191,21 @@ def _is_name(text: str, *, small: bool) -> bool:
     )
 
 
+def _is_label(text: str) -> bool:
+    """Tell whether words before a colon are a label or a word for a relative: "Blood type: ..."."""
+    bare = " ".join(word for word in text.split() if not word.isdigit()).lower()
+    chinese_end = bare[-2:] if "\u4e00" <= bare[-1:] <= "\u9fff" else bare  # 出生日期, 家庭住址
+    return bare in _kin() or not _labels().isdisjoint({bare, _first(bare), chinese_end})
+
+
 @lru_cache
 def _labels() -> frozenset[str]:
     """Return the words before a colon that are no names."""
     tables: Iterator[str] = iter(read_rule_file("speakers.toml")["labels"].values())
     return frozenset(word for words in tables for word in words.split())
+
+
+@lru_cache
+def _kin() -> frozenset[str]:
+    """Return the words for relatives and pets: "Wife: Mia" says whose name it is."""
+    return frozenset({*load_kin_words("en"), *load_kin_words("zh")})

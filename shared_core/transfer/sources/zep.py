@@ -65,9 +65,16 @@ class _Export:
 
 @dataclass(frozen=True, slots=True)
 class _Speakers:
-    """Who speaks. known: names in lower case. own: those of each user."""
+    """Who speaks, in lower case.
 
-    known: frozenset[str]
+    Attributes:
+        users: The names of all users.
+        entities: The names of the entities.
+        own: The names under which each user speaks.
+    """
+
+    users: frozenset[str]
+    entities: frozenset[str]
     own: Mapping[str | None, frozenset[str]]
 
 
@@ -187,16 +194,16 @@ def _speakers(export: _Export, given: str | None) -> _Speakers:
         for found in [labelled.get(user, [])]
     }
     entities = _names(export)
-    known = entities.union(*names.values())
+    users = frozenset[str]().union(*names.values())
     own = {
         user: own_speakers(
-            (one for entry in found for one in _said(entry, known)),
+            (one for entry in found for one in _said(entry, users, entities)),
             names[user],
             is_entity=not entities.isdisjoint(names[user]),
         )
         for user, found in spoken.items()
     }
-    return _Speakers(known, own)
+    return _Speakers(users, entities, own)
 
 
 def _in_lower_case(names: Iterable[object]) -> frozenset[str]:
@@ -225,20 +232,20 @@ def _document(episode: Mapping[str, Any], user: str | None) -> Record:
     )  # fmt: skip
 
 
-def _said(entry: Mapping[str, Any], known: frozenset[str]) -> list[Said]:
+def _said(entry: Mapping[str, Any], users: frozenset[str], entities: frozenset[str]) -> list[Said]:
     """Return what each speaker says in a message or an episode."""
     text = text_of(entry.get("content"))
     role = str(entry.get("role_type") or entry.get("role") or "").lower()
     if role or not text:
         author = name_of(entry.get("role_name") or entry.get("name")) if role else ""
         return [Said(1, author, role or USER, text)]
-    return said_in(text, known)
+    return said_in(text, users, entities)
 
 
 def _readable_turns(
     entry: Mapping[str, Any], user: str | None, thread: str, speakers: _Speakers
 ) -> Iterator[Record]:
-    for one in _said(entry, speakers.known):
+    for one in _said(entry, speakers.users, speakers.entities):
         yield readable(_turn, entry, one, user, thread, speakers)
 
 
