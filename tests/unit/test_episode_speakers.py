@@ -122,6 +122,7 @@ def test_a_model_answers_in_small_letters_or_among_roles_in_capitals(tmp_path: P
     ("line", "author", "text"),
     [
         ("Olga: I work at Volvo.", "Olga", "I work at Volvo."),
+        ("Mom: I am allergic to nuts.", "Mom", "I am allergic to nuts."),
         ("Olga van der Berg: hi", "Olga van der Berg", "hi"),
         ("Dr. O'Neill: hi", "Dr. O'Neill", "hi"),
         ("Doctor Smith: hi", "Doctor Smith", "hi"),

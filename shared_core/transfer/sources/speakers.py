@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from shared_core.core.domain import ROLES, USER, Role
+from shared_core.nlp.coreference import SPEAKER as FIRST_PERSON
 from shared_core.nlp.rules import load_kin_words, read_rule_file
 
 SPEAKER = re.compile(
@@ -167,6 +168,8 @@ def _other_name(
     if match is None or match[2] or not author or _is_label(author):
         return None
     text = line[match.end() :]
+    if author.lower() in _kin() and not FIRST_PERSON.search(text):
+        return None  # "Wife: Mia", but not "Mom: I am allergic to nuts."
     is_apart = match[3] != ":" or not text  # no blank follows in "https://" and "12:30"
     if author.lower() in entities or (
         is_apart and not only_entities and _is_name(author, small=small)
@@ -192,10 +195,10 @@ def _is_name(text: str, *, small: bool) -> bool:
 
 
 def _is_label(text: str) -> bool:
-    """Tell whether words before a colon are a label or a word for a relative: "Blood type: ..."."""
+    """Tell whether words before a colon are a label: "Blood type: ..."."""
     bare = " ".join(word for word in text.split() if not word.isdigit()).lower()
     chinese_end = bare[-2:] if "\u4e00" <= bare[-1:] <= "\u9fff" else bare  # 出生日期, 家庭住址
-    return bare in _kin() or not _labels().isdisjoint({bare, _first(bare), chinese_end})
+    return not _labels().isdisjoint({bare, _first(bare), chinese_end})
 
 
 @lru_cache
