@@ -58,7 +58,7 @@ def test_its_history_is_shown_with_what_ended(dsn: str) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
-    [(["--depth", "9"], 1, "depth must be"), (["--valid", "soon"], 2, "--valid must be a moment")],
+    [(["--depth", "9"], 1, "depth must be"), (["--valid", "soon"], 2, "--valid must be a day")],
 )
 def test_what_cannot_be_is_one_line(dsn: str, arguments: list[str], code: int, told: str) -> None:
     refused = run(dsn, "user", *arguments)
