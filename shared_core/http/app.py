@@ -112,16 +112,12 @@ class BodyBounds:
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        length = headers.get("content-length", "")
-        expects = "100-continue" in headers.get("expect", "").lower()
-        body = _Body(receive, send, self._max_body, self._too_large(), expects=expects)
-        if length.isdecimal() and int(length) > self._max_body:
-            refused = problem(413, "too-large", self._too_large(), headers=CLOSE)
-            is_huge = int(length) > DROPPED
-            await refused(scope, body.receive, send if is_huge else body.send)
+        body = _Body(headers, receive, send, self._max_body)
+        if body.length > self._max_body:
+            refused = problem(413, "too-large", _too_large(self._max_body), headers=CLOSE)
+            await refused(scope, body.receive, send if body.length > DROPPED else body.send)
             return
-        has_body = "transfer-encoding" in headers or length not in ("", "0")
-        if has_body and not _is_json(headers.get("content-type", "")):
+        if body.is_there and not _is_json(headers.get("content-type", "")):
             refused = problem(
                 415, "unsupported-media-type", "Send JSON, with Content-Type: application/json."
             )
@@ -129,29 +125,29 @@ class BodyBounds:
             return
         await self.app(scope, body.receive, body.send)
 
-    def _too_large(self) -> str:
-        return f"A body may have at most {self._max_body:,} bytes."
-
 
 class _Body:
-    """The body of one request: what was received of it, and whether all was."""
+    """The body of one request: what was received of it, and whether all was.
 
-    def __init__(
-        self, receive: Receive, send: Send, max_body: int, too_large: str, *, expects: bool
-    ) -> None:
+    length: bytes that the head announces; 0 for chunks.
+    """
+
+    def __init__(self, headers: Headers, receive: Receive, send: Send, max_body: int) -> None:
+        told = headers.get("content-length", "")
+        self.length = int(told) if told.isdecimal() else 0
+        self.is_there = "transfer-encoding" in headers or told not in ("", "0")
+        self._expects = "100-continue" in headers.get("expect", "").lower()
         self._receive = receive
         self._send = send
         self._max_body = max_body
-        self._too_large = too_large
-        self._expects = expects
         self._seen = 0
-        self._ended = False
+        self._ended = not self.is_there
 
     async def receive(self) -> Message:
         """Return the next part. Raises ProblemError once the parts are too large together."""
         message = await self._next()
         if self._seen > self._max_body:
-            raise ProblemError(413, "too-large", self._too_large, CLOSE)
+            raise ProblemError(413, "too-large", _too_large(self._max_body), CLOSE)
         return message
 
     async def send(self, message: Message) -> None:
@@ -173,6 +169,10 @@ class _Body:
         self._seen += len(message.get("body", b""))
         self._ended = message["type"] == "http.disconnect" or not message.get("more_body", False)
         return message
+
+
+def _too_large(max_body: int) -> str:
+    return f"A body may have at most {max_body:,} bytes."
 
 
 def _is_json(content_type: str) -> bool:
