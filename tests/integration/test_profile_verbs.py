@@ -153,7 +153,10 @@ def run(dsn: str, command: str, *arguments: str, given: str | bytes | None = Non
 
 
 def test_the_command_line_shows_updates_compares_and_rolls_back(dsn: str, tmp_path: Path) -> None:
-    assert "No profile is stored for ann in my app.\n" == run(dsn, "show").stdout
+    assert run(dsn, "show").stdout == (
+        "No profile is stored for ann in my app. hippocampus profile update makes one from a"
+        " conversation.\n"
+    )
     assert ("null\n", "[]\n") == (
         run(dsn, "show", "--json").stdout, run(dsn, "versions", "--json").stdout,
     )  # fmt: skip
