@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
+from resident_users import until
 
 from shared_core import MemoryEngine, Scope, StorageUnavailable, open_memory, run_sync
 from shared_core.settings import Settings, load_settings
@@ -121,7 +122,7 @@ async def test_a_closed_memory_opens_again_at_the_next_call(dsn: str) -> None:
     memory = open_memory(dsn)
     await memory.remember(ANN, "Ann sails.")
     await memory.close()
-    assert 0 == backends(dsn)
+    await until(lambda: 0 == backends(dsn))  # the server notices a moment later
     assert 1 == len(await memory.recall(ANN, "sails"))
     await memory.close()
 
