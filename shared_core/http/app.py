@@ -99,8 +99,9 @@ SILENT_S: Final = 5.0
 class BodyBounds:
     """Refuses bodies that are too large (413) or not JSON (415).
 
-    What is left of a body when the answer begins is read and dropped: a client that is still
-    sending would find its connection reset, and never see the answer (RFC 9112, section 9.6).
+    Before an answer begins, the rest of the body is read and dropped. Otherwise the server resets
+    the connection of a client that is still sending, and the client never sees the answer (RFC
+    9112, section 9.6).
     """
 
     def __init__(self, app: ASGIApp, max_body: int) -> None:
@@ -151,7 +152,7 @@ class _Body:
         return message
 
     async def send(self, message: Message) -> None:
-        """Send a part of the answer; before the first, drop what is left of the body."""
+        """Send a part of the answer; before the first, drop the rest of the body."""
         waits = self._expects and not self._seen  # for "100 Continue", which it need not get
         if message["type"] == "http.response.start" and not (self._ended or waits):
             with suppress(TimeoutError):

@@ -76,10 +76,10 @@ def _tells(memory: str) -> bool:
 def _topic_test(question: str) -> Callable[[str], bool]:
     """Return the test of a memory: whether it has to do with a question.
 
-    A memory has that shares a word or a relative with it. Any other has too if the question names
-    nothing ("so, where?"), or is about the user and the memory not about a relative. A memory about
-    a relative answers a question about the user only if it asks who. None tells who the stand-in
-    is.
+    A memory passes if it shares a word or a relative with the question, or if the question names
+    nothing ("so, where?"). A question about the user lets every memory pass that is not about a
+    relative; one about a relative passes only if the question asks who. No memory tells who the
+    stand-in is.
     """
     kin = set(relation_phrases.asked_kin(question))
     topic = _topic_words(ASKING_WORDS.sub(" ", relation_phrases.ASKING.sub(" ", question)))

@@ -360,7 +360,7 @@ def _chinese_topic(sentence: str) -> str:
 
 
 def _chinese_person(sentence: str, message: str) -> str:
-    """Return the person whom a sentence asks to forget, "" for none or several.
+    """Return the one person that a sentence asks to forget, else "".
 
     A pronoun stands for the one person whom the message names before it.
     """

@@ -354,7 +354,7 @@ def _changed(found: Matched, scores: Numbers) -> dict[str, Numbers]:
 
 
 def with_last(scores: Numbers, last: Flags) -> Numbers:
-    """Return scores with some below all others, by BELOW_LAST or more; none rises."""
+    """Return the scores, those of `last` lowered below all others by BELOW_LAST or more."""
     if not last.any() or last.all():
         return scores
     lost = max(0.0, float(scores[last].max() - scores[~last].min()) + BELOW_LAST)

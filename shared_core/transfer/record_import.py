@@ -175,7 +175,7 @@ class RecordImports:
         """Read a source to its end and count its records; write nothing, and open no database.
 
         Raises:
-            InvalidInput: the source cannot be read, has entries of which none is a memory, or does
+            InvalidInput: the source cannot be read, has entries but no memory among them, or does
                 not make clear who gets the records.
             NotFound: the source has no record of options.source_user.
         """

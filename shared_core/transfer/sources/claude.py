@@ -114,7 +114,7 @@ def _pasted(attachment: Mapping[str, Any]) -> str:
 
 
 def _files(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the files of a message of which no text comes over."""
+    """Return the files of a message that have no text to import."""
     attachments = [one for one in entries(message.get("attachments")) if not _pasted(one)]
     return [*attachments, *entries(message.get("files"))]
 
