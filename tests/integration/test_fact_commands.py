@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import cast
 from uuid import UUID
@@ -11,6 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from shared_core import Edge, Fact
+from shared_core.cli.app import date_option
 from shared_core.cli.facts import facts_table
 from shared_core.cli.graph import edges_table
 from shared_core.cli.main import app
@@ -63,6 +66,23 @@ def test_a_fact_is_stated_shown_and_corrected(dsn: str) -> None:
 def test_a_date_is_a_day_in_figures_or_in_words(dsn: str, day: str) -> None:
     told = run(dsn, "state", "employer", "Acme", "--since", day).stdout
     assert told.startswith("User works at Acme. (since 2026-03-02 00:00 UTC; key ")
+
+
+@pytest.fixture
+def a_day_ahead(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let this machine's time be nearly a day ahead of UTC."""
+    monkeypatch.setenv("TZ", "EAST-23:59")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("a_day_ahead")
+@pytest.mark.parametrize("today", ["today", "今天"])
+def test_today_does_not_begin_in_the_future(today: str) -> None:
+    begin = date_option(today, "--since")
+    assert begin is not None and begin <= datetime.now(UTC)
 
 
 @pytest.mark.parametrize(
