@@ -1,5 +1,5 @@
-"""Gives every test that needs a database its own: a copy of a migrated template on one embedded
-PostgreSQL, which all workers of the run share."""
+"""Gives each test a user of its own in the memory of its worker, or a database of its own: a copy
+of a migrated template on one embedded PostgreSQL, which all workers of the run share."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import gc
 import os
 import shutil
 import tempfile
+import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from postgres_databases import PostgresDatabases, new_database
 from psycopg.conninfo import make_conninfo
 from run_order import ModuleAndEngineScheduling, is_quick, needs_database, on_seekdb, place
 from seekdb_databases import SeekdbDatabases
+from turns import Clock
 
 from shared_core import MemoryEngine, Scope, open_memory, run_sync
 from shared_core.storage.oceanbase.connection.embedded import has_network
@@ -35,7 +37,8 @@ os.environ["HIPPOCAMPUS_LANG"] = "en"  # whatever the locale of the machine is
 TEMPLATE = "hippocampus_template"
 UNSAFE_AND_FAST = ("fsync = off", "full_page_writes = off")
 """Settings of the shared server. Tests of durability start servers of their own."""
-ALICE = Scope("support.bot", "alice@example.com")
+ENGINE = os.environ.get("HIPPOCAMPUS_TEST_ENGINE", "postgres")
+"""The engine of tests that are about none: `postgres`, `seekdb`, or `both`, one after the other."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest and its workers choose a folder
@@ -51,7 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     marked = metafunc.definition.get_closest_marker("both_engines")
-    if marked and "on_engine" in metafunc.fixturenames:
+    if marked and "on_engine" in metafunc.fixturenames and ENGINE == "both":
         metafunc.parametrize("on_engine", ["postgres", "seekdb"], indirect=True)
 
 
@@ -143,8 +146,8 @@ def citus() -> CitusDatabases:
 
 @pytest.fixture
 def on_engine(request: pytest.FixtureRequest) -> str:
-    """The engine of a test; a test marked both_engines runs on each of them."""
-    return str(getattr(request, "param", os.environ.get("HIPPOCAMPUS_TEST_ENGINE", "postgres")))
+    """The engine of a test that is not about one."""
+    return str(getattr(request, "param", "postgres" if ENGINE == "both" else ENGINE))
 
 
 @pytest.fixture
@@ -197,8 +200,36 @@ async def memory(dsn: str) -> AsyncIterator[MemoryEngine]:
 
 
 @pytest.fixture
+def clock() -> Clock:
+    """A clock that the test moves."""
+    return Clock()
+
+
+@pytest.fixture
+async def clocked(dsn: str, clock: Clock) -> AsyncIterator[MemoryEngine]:
+    """An open memory on a fresh database that reads the clock of the test and runs no worker."""
+    async with open_memory(dsn, clock=clock, worker=False) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="session")
+def shared_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The DSN of the database of this worker, in which each test is a tenant: take `scope` too."""
+    yield from _empty(request, "postgres" if ENGINE == "both" else ENGINE)
+
+
+@pytest.fixture(scope="session")
+def shared_memory(shared_dsn: str) -> Iterator[MemoryEngine]:
+    """The open memory of this worker, in which each test is a tenant: take `scope` too."""
+    memory = open_memory(shared_dsn)
+    yield memory
+    run_sync(memory.close())
+
+
+@pytest.fixture
 def scope() -> Scope:
-    return ALICE
+    """A user of an application that no other test knows; other users of it are the test's too."""
+    return Scope(f"support.bot {uuid.uuid4().hex[:12]}", "alice@example.com")
 
 
 @pytest.fixture(autouse=True, scope="session")
