@@ -17,6 +17,7 @@ import pytest
 from both_engines import Both
 from citus_databases import CITUS_DSN, CitusDatabases
 from hypothesis import settings
+from measured_run import MeasuredRun
 from memory_disk import temporary_files_in_memory
 from postgres_databases import PostgresDatabases, new_database
 from psycopg.conninfo import make_conninfo
@@ -34,6 +35,7 @@ settings.load_profile("untimed")
 
 os.environ["HIPPOCAMPUS_LANG"] = "en"  # whatever the locale of the machine is
 
+UPSTREAM = Path(__file__).parent / "upstream"
 TEMPLATE = "hippocampus_template"
 UNSAFE_AND_FAST = ("fsync = off", "full_page_writes = off")
 """Settings of the shared server. Tests of durability start servers of their own."""
@@ -41,8 +43,14 @@ ENGINE = os.environ.get("HIPPOCAMPUS_TEST_ENGINE", "postgres")
 """The engine of tests that are about none: `postgres`, `seekdb`, or `both`, one after the other."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--measure", action="store_true", help="write the time of each module")
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest and its workers choose a folder
 def pytest_configure(config: pytest.Config) -> None:
+    if config.option.measure:
+        config.pluginmanager.register(MeasuredRun(Path(__file__).parent))
     if "PYTEST_XDIST_WORKER" in os.environ:
         return
     in_memory = temporary_files_in_memory()
@@ -59,7 +67,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    return True if config.option.markexpr == "quick" and not is_quick(collection_path) else None
+    asked = config.option.markexpr
+    left_out = asked == "quick" and not is_quick(collection_path)
+    return True if left_out or (asked == "not upstream" and collection_path == UPSTREAM) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
