@@ -6,6 +6,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import sys
 import tempfile
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -53,11 +54,21 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(MeasuredRun(Path(__file__).parent))
     if "PYTEST_XDIST_WORKER" in os.environ:
         return
+    _keep_bytecode()
     in_memory = temporary_files_in_memory()
     folder = in_memory.__enter__()
     config.add_cleanup(lambda: in_memory.__exit__(None, None, None))
     if folder and config.option.basetemp is None:
         config.option.basetemp = str(folder / "t")
+
+
+def _keep_bytecode() -> None:
+    """Let the processes of the run share compiled modules, also where the environment forbids it.
+
+    Else each of some hundred processes compiles this project, and each worker its tests, anew.
+    """
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
