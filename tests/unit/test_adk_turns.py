@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from every_case import every_case
 from google.adk.events import Event, EventActions
 from google.genai import types
 
@@ -41,49 +41,43 @@ WAITING = call(long_running_tool_ids={"c"})
 SUMMARY = EventActions(skip_summarization=True)
 
 
-@pytest.mark.parametrize(
-    ("expected", "events"),
-    [
-        (False, []),
-        (False, [ASKED]),
-        (True, [ASKED, ANSWERED]),
-        (True, [ASKED, event("bot", Part.from_bytes(data=b"", mime_type="image/png"))]),
-        (False, [ASKED, event("bot", Part(text="hm", thought=True))]),
-        (False, [ASKED, event("bot")]),
-        (False, [ASKED, event("bot", "h", partial=True)]),
-        (True, [ASKED, ANSWERED, event("bot")]),  # e.g. a state change after the answer
-        (False, [ASKED, call()]),
-        (False, [ASKED, call(), response()]),
-        (True, [ASKED, call(), response(), ANSWERED]),
-        (True, [ASKED, call(), response(actions=SUMMARY)]),  # a tool's result is the answer
-        (False, [ASKED, ANSWERED, call()]),
-        (False, [ASKED, WAITING]),
-        (False, [ASKED, WAITING, ANSWERED]),  # answered beside a call that is still open
-        (True, [ASKED, WAITING, response(), ANSWERED]),
-        (False, [ASKED, WAITING, response("user")]),
-        (True, [ASKED, WAITING, response("user"), ANSWERED]),
-        (False, [ASKED, event("bot", error_code="SAFETY")]),
-        (False, [ASKED, ANSWERED, event("bot", error_code="SAFETY")]),
-        (True, [ASKED, event("bot", error_code="503"), ANSWERED]),  # the second try
-        (False, [ASKED, event("bot", "hi", interrupted=True)]),
-        (True, [spoken("user", "hello"), spoken("bot", "hi")]),
-        (True, [spoken("bot", "hi"), spoken("user", "hello")]),  # transcriptions cross
-        (False, [spoken("user", "hello"), spoken("bot", "h", partial=True)]),
-        (False, [ASKED, ANSWERED, event("user", "and?")]),
-    ],
+@every_case(
+    (False, []),
+    (False, [ASKED]),
+    (True, [ASKED, ANSWERED]),
+    (True, [ASKED, event("bot", Part.from_bytes(data=b"", mime_type="image/png"))]),
+    (False, [ASKED, event("bot", Part(text="hm", thought=True))]),
+    (False, [ASKED, event("bot")]),
+    (False, [ASKED, event("bot", "h", partial=True)]),
+    (True, [ASKED, ANSWERED, event("bot")]),  # e.g. a state change after the answer
+    (False, [ASKED, call()]),
+    (False, [ASKED, call(), response()]),
+    (True, [ASKED, call(), response(), ANSWERED]),
+    (True, [ASKED, call(), response(actions=SUMMARY)]),  # a tool's result is the answer
+    (False, [ASKED, ANSWERED, call()]),
+    (False, [ASKED, WAITING]),
+    (False, [ASKED, WAITING, ANSWERED]),  # answered beside a call that is still open
+    (True, [ASKED, WAITING, response(), ANSWERED]),
+    (False, [ASKED, WAITING, response("user")]),
+    (True, [ASKED, WAITING, response("user"), ANSWERED]),
+    (False, [ASKED, event("bot", error_code="SAFETY")]),
+    (False, [ASKED, ANSWERED, event("bot", error_code="SAFETY")]),
+    (True, [ASKED, event("bot", error_code="503"), ANSWERED]),  # the second try
+    (False, [ASKED, event("bot", "hi", interrupted=True)]),
+    (True, [spoken("user", "hello"), spoken("bot", "hi")]),
+    (True, [spoken("bot", "hi"), spoken("user", "hello")]),  # transcriptions cross
+    (False, [spoken("user", "hello"), spoken("bot", "h", partial=True)]),
+    (False, [ASKED, ANSWERED, event("user", "and?")]),
 )
 def test_a_run_is_settled_when_it_ends_in_an_answer(expected: bool, events: list[Event]) -> None:
     assert expected == is_settled(events)
 
 
-@pytest.mark.parametrize(
-    ("expected", "events"),
-    [
-        (True, [spoken("user", "hello"), spoken("bot", "hi"), event("bot", interrupted=True)]),
-        (True, [ASKED, ANSWERED, event("user", "and?")]),
-        (False, [spoken("user", "hello")]),
-        (False, [ASKED, ANSWERED, WAITING]),
-    ],
+@every_case(
+    (True, [spoken("user", "hello"), spoken("bot", "hi"), event("bot", interrupted=True)]),
+    (True, [ASKED, ANSWERED, event("user", "and?")]),
+    (False, [spoken("user", "hello")]),
+    (False, [ASKED, ANSWERED, WAITING]),
 )
 def test_a_live_conversation_may_end_at_any_time(expected: bool, events: list[Event]) -> None:
     assert expected == is_settled(events, live=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from every_case import every_case
 from google.adk.cli.service_registry import ServiceRegistry
 
 from adk_memory import OpenMemoryService, PgSessionService, register
@@ -13,34 +14,31 @@ from shared_core import InvalidInput
 PASSWORD = "s3cret"
 
 
-@pytest.mark.parametrize(
-    ("uri", "expected"),
-    [
-        ("hippocampus://", (None, {})),
-        ("hippocampus://?", (None, {})),
-        ("HIPPOCAMPUS://?top_k=5", (None, {"top_k": 5})),
-        ("hippocampus:///srv/memory", ("embedded:///srv/memory", {})),
-        ("hippocampus:///srv/my%20memory", ("embedded:///srv/my memory", {})),
-        ("hippocampus:///srv/m?schema=bot&", ("embedded:///srv/m", {"schema": "bot"})),
-        ("hippocampus+postgresql://h/db", ("postgresql://h/db", {})),
-        ("hippocampus+postgresql://", ("postgresql://", {})),
-        (
-            "hippocampus+postgresql://u:p%40%2F%3F@h:5433/db?sslmode=require&top_k=7&options=a%20b",
-            ("postgresql://u:p%40%2F%3F@h:5433/db?sslmode=require&options=a%20b", {"top_k": 7}),
-        ),
-        (
-            "hippocampus+postgresql://u:p?top_k=1@h1,h2:5433/db?top_k=2",
-            ("postgresql://u:p?top_k=1@h1,h2:5433/db", {"top_k": 2}),
-        ),
-        (
-            "hippocampus+postgresql:///db?host=/tmp&user=a@b&wait=no",
-            ("postgresql:///db?host=/tmp&user=a@b", {"wait": False}),
-        ),
-        ("embedded", ("embedded", {})),
-        ("embedded:///folder?top_k=1", ("embedded:///folder?top_k=1", {})),
-        ("postgresql://u:p@h/db?sslmode=require", ("postgresql://u:p@h/db?sslmode=require", {})),
-        ("host=localhost dbname=db", ("host=localhost dbname=db", {})),
-    ],
+@every_case(
+    ("hippocampus://", (None, {})),
+    ("hippocampus://?", (None, {})),
+    ("HIPPOCAMPUS://?top_k=5", (None, {"top_k": 5})),
+    ("hippocampus:///srv/memory", ("embedded:///srv/memory", {})),
+    ("hippocampus:///srv/my%20memory", ("embedded:///srv/my memory", {})),
+    ("hippocampus:///srv/m?schema=bot&", ("embedded:///srv/m", {"schema": "bot"})),
+    ("hippocampus+postgresql://h/db", ("postgresql://h/db", {})),
+    ("hippocampus+postgresql://", ("postgresql://", {})),
+    (
+        "hippocampus+postgresql://u:p%40%2F%3F@h:5433/db?sslmode=require&top_k=7&options=a%20b",
+        ("postgresql://u:p%40%2F%3F@h:5433/db?sslmode=require&options=a%20b", {"top_k": 7}),
+    ),
+    (
+        "hippocampus+postgresql://u:p?top_k=1@h1,h2:5433/db?top_k=2",
+        ("postgresql://u:p?top_k=1@h1,h2:5433/db", {"top_k": 2}),
+    ),
+    (
+        "hippocampus+postgresql:///db?host=/tmp&user=a@b&wait=no",
+        ("postgresql:///db?host=/tmp&user=a@b", {"wait": False}),
+    ),
+    ("embedded", ("embedded", {})),
+    ("embedded:///folder?top_k=1", ("embedded:///folder?top_k=1", {})),
+    ("postgresql://u:p@h/db?sslmode=require", ("postgresql://u:p@h/db?sslmode=require", {})),
+    ("host=localhost dbname=db", ("host=localhost dbname=db", {})),
 )  # fmt: skip
 def test_a_uri_names_a_memory_and_its_options(uri: str, expected: tuple[str, object]) -> None:
     assert expected == parse_uri(uri)
@@ -73,37 +71,31 @@ def test_options_come_with_their_types() -> None:
     assert OPTIONS.keys() == options.keys()
 
 
-@pytest.mark.parametrize(
-    ("option", "hint"),
-    [
-        ("topk=5", "'topk'.*top_k"),
-        ("sslmode=require", "'sslmode'.*schema"),
-        ("top_k=five", "'top_k'.*whole number.*'five'"),
-        ("top_k=-1", "whole number"),
-        ("top_k=", "whole number"),
-        ("top_k=²", "whole number"),
-        ("top_k", "whole number"),
-        ("wait=maybe", "'wait'.*true or false"),
-        ("deadline_s=nan", "a number"),
-        ("deadline_s=inf", "a number"),
-        ("min_relevance=-0.1", "a number"),
-        ("schema=", "'schema'.*a text"),
-        ("top_k=1&top_k=2", "twice"),
-    ],
+@every_case(
+    ("topk=5", "'topk'.*top_k"),
+    ("sslmode=require", "'sslmode'.*schema"),
+    ("top_k=five", "'top_k'.*whole number.*'five'"),
+    ("top_k=-1", "whole number"),
+    ("top_k=", "whole number"),
+    ("top_k=²", "whole number"),
+    ("top_k", "whole number"),
+    ("wait=maybe", "'wait'.*true or false"),
+    ("deadline_s=nan", "a number"),
+    ("deadline_s=inf", "a number"),
+    ("min_relevance=-0.1", "a number"),
+    ("schema=", "'schema'.*a text"),
+    ("top_k=1&top_k=2", "twice"),
 )
 def test_an_option_that_cannot_be_meant_is_refused(option: str, hint: str) -> None:
     with pytest.raises(InvalidInput, match=hint):
         parse_uri(f"hippocampus://?{option}")
 
 
-@pytest.mark.parametrize(
-    "uri",
-    [
-        f"hippocampus://u:{PASSWORD}@host/db",
-        f"hippocampus+postgresql://u:{PASSWORD}@host/db?top_k=many",
-        f"hippocampus+postgresql://u:{PASSWORD}@host/db?password={PASSWORD}&wait=perhaps",
-        "hippocampus://folder/without/slash",
-    ],
+@every_case(
+    f"hippocampus://u:{PASSWORD}@host/db",
+    f"hippocampus+postgresql://u:{PASSWORD}@host/db?top_k=many",
+    f"hippocampus+postgresql://u:{PASSWORD}@host/db?password={PASSWORD}&wait=perhaps",
+    "hippocampus://folder/without/slash",
 )
 def test_no_message_tells_a_password(uri: str) -> None:
     with pytest.raises(InvalidInput) as refused:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-import pytest
+from every_case import every_case
 
 from shared_core.conversation.answers import ended_facts, past_relations, past_slots, past_text
 from shared_core.core.domain import MemoryId
@@ -52,17 +52,14 @@ def fact(number: int, slot: str, value: str, begin: int, end: int | None) -> Fac
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("question", "kin"),
-    [
-        ("我太太叫什么？", ["wife"]), ("我夫人叫什么？", ["wife"]),
-        ("What is my spouse's name?", ["wife", "husband", "partner"]),
-        ("我丈母娘住哪里？", ["mother_in_law"]), ("我岳母住哪里？", ["mother_in_law"]),
-        ("我表妹几岁了？", ["cousin"]), ("我舅妈是谁？", ["aunt"]),
-        ("我姐夫叫什么", ["brother_in_law"]),
-        ("Where does my mother-in-law live?", ["mother_in_law"]),
-        ("What are my kids called?", ["child"]), ("我的孩子叫什么", ["child"]),
-    ],
+@every_case(
+    ("我太太叫什么？", ["wife"]), ("我夫人叫什么？", ["wife"]),
+    ("What is my spouse's name?", ["wife", "husband", "partner"]),
+    ("我丈母娘住哪里？", ["mother_in_law"]), ("我岳母住哪里？", ["mother_in_law"]),
+    ("我表妹几岁了？", ["cousin"]), ("我舅妈是谁？", ["aunt"]),
+    ("我姐夫叫什么", ["brother_in_law"]),
+    ("Where does my mother-in-law live?", ["mother_in_law"]),
+    ("What are my kids called?", ["child"]), ("我的孩子叫什么", ["child"]),
 )  # fmt: skip
 def test_the_longest_word_for_kin_counts_and_all_words_are_known(
     question: str, kin: list[str]
@@ -70,17 +67,14 @@ def test_the_longest_word_for_kin_counts_and_all_words_are_known(
     assert sorted(kin) == sorted(asked_kin(question))
 
 
-@pytest.mark.parametrize(
-    ("question", "of_the_user"),
-    [
-        ("Where does my mother live?", False), ("Do I have a dog?", False),
-        ("Can you tell me my wife's name?", False), ("whats my wifes name", False),
-        ("wheres my office", True), ("我妈妈住在哪里？", False),
-        ("我有狗吗？", False), ("我家孩子多大？", False), ("告诉我我大女儿几岁", False),
-        ("Does my mother like my job?", True), ("Where do my wife and I live?", True),
-        ("What did my sister give me?", True), ("我和我妈妈住在哪里？", True),
-        ("我住在哪里？", True), ("我给我女儿买了什么？", True),
-    ],
+@every_case(
+    ("Where does my mother live?", False), ("Do I have a dog?", False),
+    ("Can you tell me my wife's name?", False), ("whats my wifes name", False),
+    ("wheres my office", True), ("我妈妈住在哪里？", False),
+    ("我有狗吗？", False), ("我家孩子多大？", False), ("告诉我我大女儿几岁", False),
+    ("Does my mother like my job?", True), ("Where do my wife and I live?", True),
+    ("What did my sister give me?", True), ("我和我妈妈住在哪里？", True),
+    ("我住在哪里？", True), ("我给我女儿买了什么？", True),
 )  # fmt: skip
 def test_whose_somebody_is_does_not_make_a_question_one_about_the_user(
     question: str, of_the_user: bool
@@ -88,25 +82,22 @@ def test_whose_somebody_is_does_not_make_a_question_one_about_the_user(
     assert of_the_user is asks_about_user(question)
 
 
-@pytest.mark.parametrize(
-    ("question", "text", "slot", "theirs"),
-    [
-        ("Where does my mother work?", "Grace is my mother and lives in Leeds.", "", True),
-        ("whats my mothers job", "Grace is my mother and lives in Leeds.", "", True),
-        ("wheres my mother", "Max works at Tesco.", "", False),
-        ("Where does my mother work?", "Grace moved to Hull.", "", True),
-        ("Where does my mother work?", "Max is my son and works at Tesco.", "", False),
-        ("Where does my mother work?", "Max works at Tesco.", "", False),
-        ("Where does my mother work?", "I work at Acme.", "", None),
-        ("Where does my mother work?", "We met in York.", "", None),
-        ("Where does Max work?", "User's son Ben works at Lidl.", "relation.son.employer", False),
-        ("Where does Max work?", "Max works at Tesco.", "", True),
-        ("What are my kids called?", "User's son is called Ben.", "relation.son", True),
-        ("What are my sons called?", "User's daughter is called Ida.", "relation.daughter", False),
-        ("我妈妈住在哪里？", "我哥哥住在成都", "", False),
-        ("我妈妈住在哪里？", "Grace住在成都", "", True),
-        ("我妈妈住在哪里？", "我住在北京", "", None),
-    ],
+@every_case(
+    ("Where does my mother work?", "Grace is my mother and lives in Leeds.", "", True),
+    ("whats my mothers job", "Grace is my mother and lives in Leeds.", "", True),
+    ("wheres my mother", "Max works at Tesco.", "", False),
+    ("Where does my mother work?", "Grace moved to Hull.", "", True),
+    ("Where does my mother work?", "Max is my son and works at Tesco.", "", False),
+    ("Where does my mother work?", "Max works at Tesco.", "", False),
+    ("Where does my mother work?", "I work at Acme.", "", None),
+    ("Where does my mother work?", "We met in York.", "", None),
+    ("Where does Max work?", "User's son Ben works at Lidl.", "relation.son.employer", False),
+    ("Where does Max work?", "Max works at Tesco.", "", True),
+    ("What are my kids called?", "User's son is called Ben.", "relation.son", True),
+    ("What are my sons called?", "User's daughter is called Ida.", "relation.daughter", False),
+    ("我妈妈住在哪里？", "我哥哥住在成都", "", False),
+    ("我妈妈住在哪里？", "Grace住在成都", "", True),
+    ("我妈妈住在哪里？", "我住在北京", "", None),
 )
 def test_a_memory_is_about_whom_is_asked_about_or_about_others(
     question: str, text: str, slot: str, theirs: bool | None
@@ -116,40 +107,33 @@ def test_a_memory_is_about_whom_is_asked_about_or_about_others(
     assert theirs is people.is_about(text, slot)
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["Where do I live?", "What did my mother give me?", "My mother is ill.", "Who wrote Hamlet?",
-     "我住在哪里？", "我妈妈病了"],
+@every_case(
+    "Where do I live?", "What did my mother give me?", "My mother is ill.", "Who wrote Hamlet?",
+    "我住在哪里？", "我妈妈病了",
 )  # fmt: skip
 def test_what_asks_of_nobody_around_the_user_alone_asks_of_no_people(text: str) -> None:
     assert asked_people(text, EDGES) is None
 
 
-@pytest.mark.parametrize(
-    ("text", "slot", "other"),
-    [
-        ("Max is my brother and works at Tesco.", "", True), ("我妈妈住在成都", "", True),
-        ("My wife and I live in York.", "", False), ("我和妈妈住在成都", "", False),
-        ("I live in York.", "", False), ("User lives in York.", "residence", False),
-        ("User's son lives in Hull.", "relation.son.place", True),
-    ],
+@every_case(
+    ("Max is my brother and works at Tesco.", "", True), ("我妈妈住在成都", "", True),
+    ("My wife and I live in York.", "", False), ("我和妈妈住在成都", "", False),
+    ("I live in York.", "", False), ("User lives in York.", "residence", False),
+    ("User's son lives in Hull.", "relation.son.place", True),
 )  # fmt: skip
 def test_what_tells_of_another_is_told_apart(text: str, slot: str, other: bool) -> None:
     assert other is is_about_another(text, slot)
 
 
-@pytest.mark.parametrize(
-    ("question", "relations"),
-    [
-        ("Where does my mother live?", [("Dan", "mother", "Grace")]),
-        ("Where does my son work?", [("Max", "works at", "Tesco"), ("Dan", "son", "Ben"),
-                                     ("Dan", "son", "Max")]),
-        ("我妈妈在哪里上班？", [("Dan", "妈妈", "Grace")]),
-        ("Where does my sister work?", []), ("我姐姐住在哪里？", []),
-        ("Where do I work?", [("Dan", "works at", "Acme")]),
-        ("Do my mother and I live in York?", [("Dan", "lives in", "York"),
-                                             ("Dan", "mother", "Grace")]),
-    ],
+@every_case(
+    ("Where does my mother live?", [("Dan", "mother", "Grace")]),
+    ("Where does my son work?", [("Max", "works at", "Tesco"), ("Dan", "son", "Ben"),
+                                 ("Dan", "son", "Max")]),
+    ("我妈妈在哪里上班？", [("Dan", "妈妈", "Grace")]),
+    ("Where does my sister work?", []), ("我姐姐住在哪里？", []),
+    ("Where do I work?", [("Dan", "works at", "Acme")]),
+    ("Do my mother and I live in York?", [("Dan", "lives in", "York"),
+                                         ("Dan", "mother", "Grace")]),
 )  # fmt: skip
 def test_relations_are_of_those_who_are_asked_about(
     question: str, relations: list[tuple[str, str, str]]
@@ -159,18 +143,15 @@ def test_relations_are_of_those_who_are_asked_about(
     assert relations == relations_for_question(EDGES, question, "Dan", ["user", *kin], 10)
 
 
-@pytest.mark.parametrize(
-    ("question", "slots"),
-    [
-        ("Where did I live before?", {"residence", "place"}),
-        ("Where have I lived?", {"residence", "place"}),
-        ("Where did I use to work?", {"employer", "job", "work_city"}),
-        ("What was my last job?", {"employer", "job"}),
-        ("我以前住在哪里？", {"residence", "place"}), ("我住过哪里？", {"residence", "place"}),
-        ("我之前在哪里上班？", {"employer", "work_city"}),
-        ("Where do I live?", set()), ("我住在哪里？", set()),
-        ("Where did my mother live before?", set()), ("I lived in Leeds before.", set()),
-    ],
+@every_case(
+    ("Where did I live before?", {"residence", "place"}),
+    ("Where have I lived?", {"residence", "place"}),
+    ("Where did I use to work?", {"employer", "job", "work_city"}),
+    ("What was my last job?", {"employer", "job"}),
+    ("我以前住在哪里？", {"residence", "place"}), ("我住过哪里？", {"residence", "place"}),
+    ("我之前在哪里上班？", {"employer", "work_city"}),
+    ("Where do I live?", set()), ("我住在哪里？", set()),
+    ("Where did my mother live before?", set()), ("I lived in Leeds before.", set()),
 )  # fmt: skip
 def test_a_question_asks_for_the_past(question: str, slots: set[str]) -> None:
     assert slots == past_slots(question)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-import pytest
+from every_case import every_case
 
 from shared_core.core.domain import Event, Role
 from shared_core.nlp.coreference import MAX_PRONOUNS, resolve_query
@@ -86,14 +86,14 @@ OPEN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("before", "query", "resolved"), RESOLVED)
+@every_case(*RESOLVED)
 def test_a_pronoun_becomes_the_one_it_can_mean(
     before: list[str], query: str, resolved: str
 ) -> None:
     assert resolved == resolve_query(query, said(*before))
 
 
-@pytest.mark.parametrize(("before", "query"), OPEN)
+@every_case(*OPEN)
 def test_a_pronoun_that_may_mean_two_or_nobody_stays(before: list[str], query: str) -> None:
     assert query == resolve_query(query, said(*before))
 
@@ -123,6 +123,6 @@ def test_a_text_with_too_many_pronouns_is_left_as_it_is() -> None:
     assert most + "Is he?" == resolve_query(most + "Is he?", before)
 
 
-@pytest.mark.parametrize("text", ["", "她" * 5_000, "\ud800", "she " * 3_000])
+@every_case("", "她" * 5_000, "\ud800", "she " * 3_000)
 def test_odd_queries_come_back_as_they_are(text: str) -> None:
     assert text == resolve_query(text, said("我家有只猫"))

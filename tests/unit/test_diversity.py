@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from uuid import UUID
 
-import pytest
+from every_case import every_case
 from hypothesis import given, strategies as st
 
 from shared_core.core.domain import Hit, Memory, MemoryId
@@ -33,10 +33,7 @@ TEA = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("diversity", "expected"),
-    [(0.0, [0, 1, 2, 3]), (0.2, [0, 1, 2, 3]), (0.6, [0, 2, 3, 1]), (1.0, [0, 2, 3, 1])],
-)
+@every_case((0.0, [0, 1, 2, 3]), (0.2, [0, 1, 2, 3]), (0.6, [0, 2, 3, 1]), (1.0, [0, 2, 3, 1]))
 def test_the_more_diversity_the_later_what_repeats(diversity: float, expected: list[int]) -> None:
     assert [TEA[at] for at in expected] == diversified(TEA, 4, diversity)
     assert [TEA[at] for at in expected[:2]] == diversified(TEA, 2, diversity)

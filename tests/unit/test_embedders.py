@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from every_case import every_case
 from langchain_core.embeddings import Embeddings
 
 from shared_core import CallableEmbedder, InvalidInput, ModelOutputInvalid, ModelUnavailable
@@ -48,9 +49,7 @@ async def async_function(texts: list[str]) -> list[list[float]]:
     return sync_function(texts)
 
 
-@pytest.mark.parametrize(
-    "given", [sync_function, async_function, lambda texts: async_function(texts)]
-)
+@every_case(sync_function, async_function, lambda texts: async_function(texts))
 async def test_a_function_sync_or_async_gives_normalised_vectors(given: object) -> None:
     embedder = resolve_embedder(given)
     vectors = await embedder.embed_passages(["a", "b"])
@@ -59,7 +58,7 @@ async def test_a_function_sync_or_async_gives_normalised_vectors(given: object) 
     assert (1, 2) == (await embedder.embed_query("a")).shape
 
 
-@pytest.mark.parametrize("given", [Hashed(), AsyncHashed()])
+@every_case(Hashed(), AsyncHashed())
 async def test_langchain_embeddings_embed_queries_their_own_way(given: Embeddings) -> None:
     embedder = resolve_embedder(given)
     assert embedder.model.endswith("Hashed:tiny")
@@ -86,18 +85,15 @@ def wrong(answer: object) -> Embedder:
     return CallableEmbedder(lambda texts: answer, model="wrong")
 
 
-@pytest.mark.parametrize(
-    ("answer", "complaint"),
-    [
-        ([[math.nan, 1.0]], "NaN"),
-        ([[math.inf, 1.0]], "infinite"),
-        ([[1.0], [2.0]], r"shape \(2, 1\) for 1 texts"),
-        ([[1.0, 2.0], [1.0]], "unequal length"),
-        ([], "shape"),
-        ([[]], "shape"),
-        ("text", "no numbers|shape"),
-        (None, "shape|no numbers"),
-    ],
+@every_case(
+    ([[math.nan, 1.0]], "NaN"),
+    ([[math.inf, 1.0]], "infinite"),
+    ([[1.0], [2.0]], r"shape \(2, 1\) for 1 texts"),
+    ([[1.0, 2.0], [1.0]], "unequal length"),
+    ([], "shape"),
+    ([[]], "shape"),
+    ("text", "no numbers|shape"),
+    (None, "shape|no numbers"),
 )
 async def test_an_answer_that_cannot_be_used_is_refused_by_name(
     answer: object, complaint: str
@@ -114,7 +110,7 @@ async def test_a_failing_embedder_is_named_with_its_reason() -> None:
         await CallableEmbedder(refuses, model="shy").embed_query("a")
 
 
-@pytest.mark.parametrize("given", [42, "gpt", object()])
+@every_case(42, "gpt", object())
 def test_an_embedder_of_no_known_form_is_refused(given: object) -> None:
     with pytest.raises(InvalidInput, match="'use', 'e5', 'google:MODEL'"):
         resolve_embedder(given)

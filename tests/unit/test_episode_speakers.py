@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
+from every_case import every_case
 
 from shared_core.transfer.sources import SkippedRecord, TurnRecord, open_source
 
@@ -61,47 +61,25 @@ def test_a_line_without_a_speaker_continues_the_turn_before(tmp_path: Path) -> N
     )
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "One thing I love: hiking",
-        "Note: I moved to Oslo",
-        "Step 2: mix the eggs",
-        "My new address: 5 Main Street",
-        "https://a.example is my page",
-        "At 12:30 I eat",
-        "- Olga: a friend",
-        "I had lunch.\nDessert: cake\nOlga paid: 20",
-        "备注：我搬到上海了",
-        "我的地址：上海",
-        "我最喜欢的城市：上海",
-        "Todo: call Olga\nTomorrow: call Ben",
-        "Wife: Mia\nSon: Leo",
-        "Best friend: Olga",
-        "妻子：小美",
-        "血型：A",
-        "出生日期：1990年5月1日",
-        "家庭住址：上海",
-        "Blood Type: A",
-        "Model: Tesla 3",
-        "My car:\nModel: Tesla 3\nI love it",
-        "My trip:\nLondon: 3 days",
-        "My Trip:\nLondon: 3 days",
-    ],
-)
+@every_case(
+    "One thing I love: hiking", "Note: I moved to Oslo", "Step 2: mix the eggs",
+    "My new address: 5 Main Street", "https://a.example is my page", "At 12:30 I eat",
+    "- Olga: a friend", "I had lunch.\nDessert: cake\nOlga paid: 20", "备注：我搬到上海了",
+    "我的地址：上海", "我最喜欢的城市：上海", "Todo: call Olga\nTomorrow: call Ben",
+    "Wife: Mia\nSon: Leo", "Best friend: Olga", "妻子：小美", "血型：A", "出生日期：1990年5月1日",
+    "家庭住址：上海", "Blood Type: A", "Model: Tesla 3", "My car:\nModel: Tesla 3\nI love it",
+    "My trip:\nLondon: 3 days", "My Trip:\nLondon: 3 days",
+)  # fmt: skip
 def test_other_words_before_a_colon_are_no_speaker(content: str, tmp_path: Path) -> None:
     assert [("user", "user", content)] == turns(tmp_path, content, names=("London", "Model"))
 
 
-@pytest.mark.parametrize(
-    ("speaker", "text"),
-    [
-        ("user", "Here is my profile:\nWeight: 70 kg\nWife: Mia\nI live in York"),
-        ("user", "My trip:\nLondon: 3 days\nBerlin: 2 days\nI live in York"),
-        ("user", "My car:\nModel: Tesla 3\nI love it"),
-        ("用户", "我的资料\n体重：70\n小美：我妻子\n我住在杭州"),
-        ("Rex", "My family:\nWife: Mia\nHeight: 180 cm\nModel: Tesla 3\nI live in York"),
-    ],
+@every_case(
+    ("user", "Here is my profile:\nWeight: 70 kg\nWife: Mia\nI live in York"),
+    ("user", "My trip:\nLondon: 3 days\nBerlin: 2 days\nI live in York"),
+    ("user", "My car:\nModel: Tesla 3\nI love it"),
+    ("用户", "我的资料\n体重：70\n小美：我妻子\n我住在杭州"),
+    ("Rex", "My family:\nWife: Mia\nHeight: 180 cm\nModel: Tesla 3\nI live in York"),
 )
 def test_a_list_of_the_user_stays_in_the_turn(speaker: str, text: str, tmp_path: Path) -> None:
     said = ("user", speaker, text)
@@ -118,20 +96,17 @@ def test_a_model_answers_in_small_letters_or_among_roles_in_capitals(tmp_path: P
     assert said[1:] == turns(tmp_path, "model: I live in Berlin.")
 
 
-@pytest.mark.parametrize(
-    ("line", "author", "text"),
-    [
-        ("Olga: I work at Volvo.", "Olga", "I work at Volvo."),
-        ("Mom: I am allergic to nuts.", "Mom", "I am allergic to nuts."),
-        ("Olga van der Berg: hi", "Olga van der Berg", "hi"),
-        ("Dr. O'Neill: hi", "Dr. O'Neill", "hi"),
-        ("Doctor Smith: hi", "Doctor Smith", "hi"),
-        ("王老师：我在华为上班", "王老师", "我在华为上班"),
-        ("Anne-Marie: hi", "Anne-Marie", "hi"),
-        ("王小明：我在华为上班", "王小明", "我在华为上班"),
-        ("olga: hi", "olga", "hi"),
-        ("Olga:\nI work at Volvo.", "Olga", "I work at Volvo."),
-    ],
+@every_case(
+    ("Olga: I work at Volvo.", "Olga", "I work at Volvo."),
+    ("Mom: I am allergic to nuts.", "Mom", "I am allergic to nuts."),
+    ("Olga van der Berg: hi", "Olga van der Berg", "hi"),
+    ("Dr. O'Neill: hi", "Dr. O'Neill", "hi"),
+    ("Doctor Smith: hi", "Doctor Smith", "hi"),
+    ("王老师：我在华为上班", "王老师", "我在华为上班"),
+    ("Anne-Marie: hi", "Anne-Marie", "hi"),
+    ("王小明：我在华为上班", "王小明", "我在华为上班"),
+    ("olga: hi", "olga", "hi"),
+    ("Olga:\nI work at Volvo.", "Olga", "I work at Volvo."),
 )
 def test_another_speaker_is_not_the_user(line: str, author: str, text: str, tmp_path: Path) -> None:
     said = [("user", "Rex", "hi"), ("agent", author, text)]
@@ -172,16 +147,13 @@ def test_the_only_speaker_with_a_name_is_the_user_unless_the_user_has_another(
     assert [*other, ("user", "user", "ok")] == turns(tmp_path, talk, "user: ok", user_id="ana")
 
 
-@pytest.mark.parametrize(
-    ("user", "speakers", "own"),
-    [
-        ("Ana Silva", ("Ana Silva", "Ana Costa"), "Ana Silva"),
-        ("Ana Silva", ("Bob", "Ana Costa"), None),
-        ("Ana Silva", ("Ana", "Ana Costa"), "Ana"),
-        ("Ana", ("Bob", "Ana Costa"), "Ana Costa"),
-        ("Ana", ("Ana", "Ana Costa"), "Ana"),
-        ("Ana", ("Ana Silva", "Ana Costa"), None),
-    ],
+@every_case(
+    ("Ana Silva", ("Ana Silva", "Ana Costa"), "Ana Silva"),
+    ("Ana Silva", ("Bob", "Ana Costa"), None),
+    ("Ana Silva", ("Ana", "Ana Costa"), "Ana"),
+    ("Ana", ("Bob", "Ana Costa"), "Ana Costa"),
+    ("Ana", ("Ana", "Ana Costa"), "Ana"),
+    ("Ana", ("Ana Silva", "Ana Costa"), None),
 )
 def test_a_first_name_alone_tells_the_user_from_others(
     user: str, speakers: tuple[str, str], own: str | None, tmp_path: Path

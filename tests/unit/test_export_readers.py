@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from every_case import every_case
 
 from shared_core.errors import InvalidInput, NotFound
 from shared_core.transfer.sources import (
@@ -54,7 +55,7 @@ def written(path: Path, document: object) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("product", "file"), FILES.items())
+@every_case(*FILES.items())
 def test_a_file_shows_which_product_wrote_it(product: str, file: str) -> None:
     assert product == open_source(EXPORTS / file).product
 
@@ -81,24 +82,18 @@ def test_chinese_text_comes_over_letter_by_letter() -> None:
     assert ["我住在上海，我对花生过敏。", "好的，我记住了。"] == [one.text for one in found]
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("Ghent is beautiful. \ue200cite\ue202turn0search1\ue201", "Ghent is beautiful."),
-        (
-            "根特很美。\ue200cite\ue202turn0search1\ue202turn0news2\ue201你去过吗？",
-            "根特很美。你去过吗？",
-        ),
-        (
-            'See \ue200entity\ue202["people", "Rik Wouters", 0]\ue201 there.',
-            "See Rik Wouters there.",
-        ),
-        ("A \ue200entity\ue202[7\ue201 b \ue200i\ue202turn0image0\ue201 c", "A b c"),
-        ("\ue203Ghent has canals.\ue204 \ue200cite\ue202turn0search1\ue201", "Ghent has canals."),
-        ("Cut \ue200cite\ue202turn0", "Cut citeturn0"),
-        ("I cite turn0search1 [1] and 【2】.", "I cite turn0search1 [1] and 【2】."),
-        ("My icon is \uf015.", "My icon is \uf015."),
-    ],
+@every_case(
+    ("Ghent is beautiful. \ue200cite\ue202turn0search1\ue201", "Ghent is beautiful."),
+    (
+        "根特很美。\ue200cite\ue202turn0search1\ue202turn0news2\ue201你去过吗？",
+        "根特很美。你去过吗？",
+    ),
+    ('See \ue200entity\ue202["people", "Rik Wouters", 0]\ue201 there.', "See Rik Wouters there."),
+    ("A \ue200entity\ue202[7\ue201 b \ue200i\ue202turn0image0\ue201 c", "A b c"),
+    ("\ue203Ghent has canals.\ue204 \ue200cite\ue202turn0search1\ue201", "Ghent has canals."),
+    ("Cut \ue200cite\ue202turn0", "Cut citeturn0"),
+    ("I cite turn0search1 [1] and 【2】.", "I cite turn0search1 [1] and 【2】."),
+    ("My icon is \uf015.", "My icon is \uf015."),
 )
 def test_chatgpts_citations_are_no_words(text: str, shown: str, tmp_path: Path) -> None:
     odd = conversation()
@@ -186,7 +181,7 @@ def test_expired_memories_of_mem0_are_left_out(tmp_path: Path) -> None:
     assert {"expired memories": 1} == skipped(file)
 
 
-@pytest.mark.parametrize("file", ["graphiti.json", "zep.json"])
+@every_case("graphiti.json", "zep.json")
 def test_edges_are_facts_with_their_times_and_the_user_is_recognised(file: str) -> None:
     found = {(one.subject, one.relation, one.object): one for one in facts(EXPORTS / file)}
     leeds = found["user", "LIVES_IN", "Leeds"]
@@ -243,23 +238,20 @@ def test_an_archive_is_read_without_unpacking_it(tmp_path: Path) -> None:
     assert turns(EXPORTS / "chatgpt.json") == turns(archive)
 
 
-@pytest.mark.parametrize(
-    ("given", "moments"),
-    [
-        (1_700_000_000, "2023-11-14T22:13:20+00:00"),
-        (1_700_000_000_000, "2023-11-14T22:13:20+00:00"),
-        ("2024-05-01T10:00:00+02:00", "2024-05-01T10:00:00+02:00"),
-        ("2024-05-01", "2024-05-01T00:00:00+00:00"),
-        ("yesterday", None),
-        ("0001-01-01T00:00:00+23:59", None),
-        (True, None),
-        (-1, None),
-        (float("nan"), None),
-        (1e300, None),
-        (10**400, None),
-        (None, None),
-        ([], None),
-    ],
+@every_case(
+    (1_700_000_000, "2023-11-14T22:13:20+00:00"),
+    (1_700_000_000_000, "2023-11-14T22:13:20+00:00"),
+    ("2024-05-01T10:00:00+02:00", "2024-05-01T10:00:00+02:00"),
+    ("2024-05-01", "2024-05-01T00:00:00+00:00"),
+    ("yesterday", None),
+    ("0001-01-01T00:00:00+23:59", None),
+    (True, None),
+    (-1, None),
+    (float("nan"), None),
+    (1e300, None),
+    (10**400, None),
+    (None, None),
+    ([], None),
 )
 def test_what_is_no_time_is_none(given: object, moments: str | None) -> None:
     found = moment(given)
@@ -276,18 +268,15 @@ def test_a_cut_off_file_is_named(tmp_path: Path) -> None:
                 list(open_source(cut).records())
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("", "is empty: export it again"),
-        ("hello", "is no JSON: give the export as it was downloaded"),
-        ("7", "holds one JSON value"),
-        ("[]", "is of no product"),
-        ("[1, 2]", "is of no product"),
-        ('{"a": 1, "b": 2}', "has 'a', 'b'"),
-        ('[{"mapping": {}}] trailing', "is no valid JSON"),
-        ("\x00", "is no JSON"),
-    ],
+@every_case(
+    ("", "is empty: export it again"),
+    ("hello", "is no JSON: give the export as it was downloaded"),
+    ("7", "holds one JSON value"),
+    ("[]", "is of no product"),
+    ("[1, 2]", "is of no product"),
+    ('{"a": 1, "b": 2}', "has 'a', 'b'"),
+    ('[{"mapping": {}}] trailing', "is no valid JSON"),
+    ("\x00", "is no JSON"),
 )
 def test_a_file_of_nobody_is_refused(text: str, told: str, tmp_path: Path) -> None:
     file = tmp_path / "odd.json"
@@ -297,18 +286,15 @@ def test_a_file_of_nobody_is_refused(text: str, told: str, tmp_path: Path) -> No
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        ('[{"mapping": {}}]'.encode("utf-16"), "is UTF-16, not UTF-8: convert it"),
-        ('[{"mapping": {}}]'.encode("utf-16-be"), "is UTF-16, not UTF-8: convert it"),
-        ('[{"mapping": "上海"}]'.encode("gb18030"), "is not UTF-8 .byte 15.: convert it"),
-        ('[{"mapping": "上'.encode()[:-1], "was cut off"),
-        (b'"{\\"results\\": ', "was cut off"),
-        (b"SQLite format 3\x00", "is no JSON"),
-        (b'[{"mapping" 1}]', "is no valid JSON"),
-        (b" " * 3_000_000, "is empty"),
-    ],
+@every_case(
+    ('[{"mapping": {}}]'.encode("utf-16"), "is UTF-16, not UTF-8: convert it"),
+    ('[{"mapping": {}}]'.encode("utf-16-be"), "is UTF-16, not UTF-8: convert it"),
+    ('[{"mapping": "上海"}]'.encode("gb18030"), "is not UTF-8 .byte 15.: convert it"),
+    ('[{"mapping": "上'.encode()[:-1], "was cut off"),
+    (b'"{\\"results\\": ', "was cut off"),
+    (b"SQLite format 3\x00", "is no JSON"),
+    (b'[{"mapping" 1}]', "is no valid JSON"),
+    (b" " * 3_000_000, "is empty"),
 )
 def test_why_a_file_cannot_be_parsed_is_told(content: bytes, told: str, tmp_path: Path) -> None:
     file = tmp_path / "odd.json"
@@ -459,19 +445,16 @@ def test_a_broken_chain_of_parents_loses_no_message(tmp_path: Path) -> None:
     assert {"messages on other branches": 2} == skipped(file)
 
 
-@pytest.mark.parametrize(
-    ("content", "author", "role", "text"),
-    [
-        ("One thing I love: hiking", "user", "user", "One thing I love: hiking"),
-        ("Tool: I bought a drill", "user", "user", "Tool: I bought a drill"),
-        ("One thing (really): hiking", "user", "user", "One thing (really): hiking"),
-        ("Ana: I love hiking", "Ana", "user", "I love hiking"),
-        ("THEO: I love hiking", "THEO", "user", "I love hiking"),
-        ("Sam (assistant): Noted: Ana", "Sam", "agent", "Noted: Ana"),
-        ("(assistant): Noted", "assistant", "agent", "Noted"),
-        ("assistant: Noted", "assistant", "agent", "Noted"),
-        ("Human: hello", "Human", "user", "hello"),
-    ],
+@every_case(
+    ("One thing I love: hiking", "user", "user", "One thing I love: hiking"),
+    ("Tool: I bought a drill", "user", "user", "Tool: I bought a drill"),
+    ("One thing (really): hiking", "user", "user", "One thing (really): hiking"),
+    ("Ana: I love hiking", "Ana", "user", "I love hiking"),
+    ("THEO: I love hiking", "THEO", "user", "I love hiking"),
+    ("Sam (assistant): Noted: Ana", "Sam", "agent", "Noted: Ana"),
+    ("(assistant): Noted", "assistant", "agent", "Noted"),
+    ("assistant: Noted", "assistant", "agent", "Noted"),
+    ("Human: hello", "Human", "user", "hello"),
 )
 def test_only_a_speaker_is_cut_off_an_episode(
     content: str, author: str, role: str, text: str, tmp_path: Path

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from every_case import every_case
 
 from benchmarks.extraction import OWN_DATA, Tally, score
 
@@ -32,33 +33,33 @@ def read_tallies(data: dict[str, list[dict[str, Any]]]) -> dict[str, Tally]:
     return score(data, reader=True)
 
 
-@pytest.mark.parametrize("language", FLOORS)
+@every_case(*FLOORS)
 def test_the_trained_reader_draws_little_beside_the_labels(
-    read_tallies: dict[str, Tally], language: str
+    language: str, read_tallies: dict[str, Tally]
 ) -> None:
     tally = read_tallies[language]
     assert tally.figures()["precision"] >= READ_FLOORS[language], tally.misses
     assert tally.loud <= MOST_LOUD, tally.misses
 
 
-@pytest.mark.parametrize("language", FLOORS)
-def test_precision_and_recall_stay(tallies: dict[str, Tally], language: str) -> None:
+@every_case(*FLOORS)
+def test_precision_and_recall_stay(language: str, tallies: dict[str, Tally]) -> None:
     figures = tallies[language].figures()
     precision, recall = FLOORS[language]
     assert figures["precision"] >= precision, tallies[language].misses
     assert figures["recall"] >= recall, tallies[language].misses
 
 
-@pytest.mark.parametrize("language", FLOORS)
+@every_case(*FLOORS)
 def test_nothing_is_drawn_from_what_states_no_fact(
-    tallies: dict[str, Tally], language: str
+    language: str, tallies: dict[str, Tally]
 ) -> None:
     assert 0 == tallies[language].loud, tallies[language].misses
 
 
-@pytest.mark.parametrize("language", FLOORS)
+@every_case(*FLOORS)
 def test_questions_tasks_and_attacks_want_no_model(
-    tallies: dict[str, Tally], language: str
+    language: str, tallies: dict[str, Tally]
 ) -> None:
     needs = tallies[language].figures()["needs"]
     assert isinstance(needs, dict)
@@ -67,9 +68,9 @@ def test_questions_tasks_and_attacks_want_no_model(
     assert needs["story"] >= 0.6
 
 
-@pytest.mark.parametrize("language", FLOORS)
+@every_case(*FLOORS)
 def test_the_utterances_are_many_and_two_fifths_state_nothing(
-    data: dict[str, list[dict[str, Any]]], language: str
+    language: str, data: dict[str, list[dict[str, Any]]]
 ) -> None:
     rows = data[language]
     silent = [row for row in rows if not row["expect"]]

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
+from every_case import every_case
 
 from shared_core.core.domain import MemoryId, MemoryKind, Role
 from shared_core.core.ids import uuid7
@@ -40,7 +41,7 @@ def said(
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("question", ["Where do I live now?", "我现在住在哪里？"])
+@every_case("Where do I live now?", "我现在住在哪里？")
 def test_a_question_that_asks_the_same_is_an_echo(question: str) -> None:
     turns = said(0, question), said(1, "I live in Leeds.")
     assert [1.0, 0.0] == found("Where do I live?", *turns, similarity=0.7)["echo"]
@@ -51,10 +52,7 @@ def test_a_question_that_asks_the_same_is_an_echo(question: str) -> None:
     assert [0.0, 0.0] == telling["echo"], "who says so much tells something"
 
 
-@pytest.mark.parametrize(
-    ("query", "counts"),
-    [("Where do I live?", 0.5), ("Where did I live before?", 0.0), ("我以前住在哪里？", 0.0)],
-)
+@every_case(("Where do I live?", 0.5), ("Where did I live before?", 0.0), ("我以前住在哪里？", 0.0))
 def test_what_ended_counts_where_it_is_asked_how_it_is(query: str, counts: float) -> None:
     turns = said(0, "I live in Leeds and love tea.", ended=0.5), said(1, "I live in York.")
     assert [counts, 0.0] == found(query, *turns)["ended"]

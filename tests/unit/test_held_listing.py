@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-import pytest
+from every_case import every_case
 
 from shared_core.core.domain import HeldFact
 from shared_core.extraction.held_listing import HELD_TOKENS, listing_of
@@ -50,17 +50,14 @@ def test_an_ended_fact_is_shown_without_an_id_where_the_turns_mention_it() -> No
     assert "Acme" not in listing_of(facts, "I had lunch").text
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("Song7 is great", "song7"),
-        ("我不喜欢 song7 了", "song7"),
-        ("my boss is leaving", "Greg"),
-        ("老板换人了", "Greg"),
-        ("mia turned six", "five"),
-        ("sorry, 33", "Boston"),
-        ("my shoe size", "44"),
-    ],
+@every_case(
+    ("Song7 is great", "song7"),
+    ("我不喜欢 song7 了", "song7"),
+    ("my boss is leaving", "Greg"),
+    ("老板换人了", "Greg"),
+    ("mia turned six", "five"),
+    ("sorry, 33", "Boston"),
+    ("my shoe size", "44"),
 )
 def test_of_many_facts_those_are_shown_that_the_turns_touch(text: str, shown: str) -> None:
     facts = [
@@ -99,15 +96,12 @@ def test_a_long_fact_is_cut_where_it_is_shown() -> None:
     assert "…" in listing.text
 
 
-@pytest.mark.parametrize(
-    ("text", "slots"),
-    [
-        ("My boss moved", {"relation.boss"}),
-        ("我老板换人了", {"relation.boss"}),
-        ("what is your address", {"residence"}),
-        ("the agenda", set()),
-        ("", set()),
-    ],
+@every_case(
+    ("My boss moved", {"relation.boss"}),
+    ("我老板换人了", {"relation.boss"}),
+    ("what is your address", {"residence"}),
+    ("the agenda", set()),
+    ("", set()),
 )
 def test_the_slots_that_a_text_mentions(text: str, slots: set[str]) -> None:
     assert slots <= slots_named(text)

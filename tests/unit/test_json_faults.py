@@ -7,6 +7,7 @@ from functools import reduce
 from typing import Any
 
 import pytest
+from every_case import every_case
 
 from shared_core import InvalidInput
 from shared_core.core.json_text import fault_path, to_json
@@ -26,7 +27,7 @@ FAULTS: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize(("value", "path"), FAULTS.values(), ids=FAULTS)
+@every_case(*FAULTS.values())
 def test_the_path_of_the_first_fault_is_named(value: Any, path: str) -> None:
     assert path == fault_path(value)
     with pytest.raises(InvalidInput) as refused:
@@ -34,11 +35,7 @@ def test_the_path_of_the_first_fault_is_named(value: Any, path: str) -> None:
     assert f"the value of 'k' cannot be stored as JSON at {path}: " in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    "value",
-    [None, {}, {"a": [True, 1, 1.5, "x", None, {"b": ()}]}, [[0]] * 3, DEEP],
-    ids=["null", "empty", "all types", "twice the same", "deep"],
-)
+@every_case(None, {}, {"a": [True, 1, 1.5, "x", None, {"b": ()}]}, [[0]] * 3, DEEP)
 def test_what_json_can_say_has_no_fault(value: Any) -> None:
     assert fault_path(value) is None
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-import pytest
+from every_case import every_case
 
 from benchmarks.kill_checks import Check, Rows
 from benchmarks.kill_clients import Notes
@@ -67,7 +67,7 @@ DAMAGE: list[tuple[str, Callable[[Any], object]]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "damage"), DAMAGE)
+@every_case(*DAMAGE)
 def test_each_damage_is_found(kind: str, damage: Callable[[Any], object]) -> None:
     rows = whole()
     damage(rows)

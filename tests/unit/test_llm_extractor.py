@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from every_case import every_case
 
 from shared_core.context.assembler import memory_block
 from shared_core.core.domain import Emotion, Memory, MemoryId, ModelUsage
@@ -115,24 +116,20 @@ async def test_chinese_stays_chinese() -> None:
     assert "Chinese" not in model.asked[0].prompt
 
 
-@pytest.mark.parametrize(
-    ("wrong", "why"),
-    [
-        (fact([7], "name", "Zhu"), "turn that does not exist"),
-        (fact([-1, 0], "name", "Zhu"), "no number of a turn"),
-        (fact([2], "residence", "California"), "what the agent said"),
-        (fact([1], "name", "Bob"), "value nobody said"),
-        (fact([1], "name", "Zhu", user_id="bob"), "another user's id"),
-        (fact([1], "name", "Zhu", namespace=["app", "bob"]), "another namespace"),
-        (fact([1], "employer", "Meta", subject="bob@example.com"), "somebody nobody named"),
-        (fact([1], "admin password", "Zhu"), "secret slot"),
-        (fact([1], "custom", "Zhu", "The admin password is Zhu."), "secret statement"),
-        (fact([1], "name", ""), "no value"),
-        (fact([1], "", "Zhu"), "no slot"),
-        (fact([1], "like", "", op="end"), "end of every liking"),
-        (fact([1], "made up", "Google", op="end"), "end of an unknown slot"),
-    ],
-    ids=lambda given: given if isinstance(given, str) else "",
+@every_case(
+    (fact([7], "name", "Zhu"), "turn that does not exist"),
+    (fact([-1, 0], "name", "Zhu"), "no number of a turn"),
+    (fact([2], "residence", "California"), "what the agent said"),
+    (fact([1], "name", "Bob"), "value nobody said"),
+    (fact([1], "name", "Zhu", user_id="bob"), "another user's id"),
+    (fact([1], "name", "Zhu", namespace=["app", "bob"]), "another namespace"),
+    (fact([1], "employer", "Meta", subject="bob@example.com"), "somebody nobody named"),
+    (fact([1], "admin password", "Zhu"), "secret slot"),
+    (fact([1], "custom", "Zhu", "The admin password is Zhu."), "secret statement"),
+    (fact([1], "name", ""), "no value"),
+    (fact([1], "", "Zhu"), "no slot"),
+    (fact([1], "like", "", op="end"), "end of every liking"),
+    (fact([1], "made up", "Google", op="end"), "end of an unknown slot"),
 )
 async def test_a_model_is_not_believed(wrong: dict[str, Any], why: str) -> None:
     extractor, _ = reading({"facts": [wrong, fact([1], "name", "Zhu")]})
@@ -241,14 +238,11 @@ async def test_long_sessions_are_read_in_parts() -> None:
     assert "thing0" in model.asked[1].prompt.split("<turns>")[0]
 
 
-@pytest.mark.parametrize(
-    ("answer", "why"),
-    [
-        ("", "returned an empty answer"),
-        (" \n", "returned an empty answer"),
-        (ModelReply(text="", finish="length"), "used up its output tokens"),
-        (ModelReply(text='{"facts": []}', finish="refused"), "refused"),
-    ],
+@every_case(
+    ("", "returned an empty answer"),
+    (" \n", "returned an empty answer"),
+    (ModelReply(text="", finish="length"), "used up its output tokens"),
+    (ModelReply(text='{"facts": []}', finish="refused"), "refused"),
 )
 async def test_no_answer_is_not_asked_for_again(answer: object, why: str) -> None:
     extractor, model = reading(answer)
@@ -257,18 +251,15 @@ async def test_no_answer_is_not_asked_for_again(answer: object, why: str) -> Non
     assert 1 == len(model.asked) == extractor.usage.calls
 
 
-@pytest.mark.parametrize(
-    ("answer", "why"),
-    [
-        ("I'm sorry, but I can't process personal data of Zhu.", "it refused"),
-        ("抱歉，我无法处理个人信息。", "it refused"),
-        ("The user works at Meta.", "no JSON object"),
-        ('{"memories": []}', "no JSON object with any of facts"),
-        ('{"facts": [{"value": 1}]}', "no element can be used: facts element 0: turns"),
-        ('{"facts": [{"turns": [1], "slot": "na', "cut off"),
-        (ModelReply(text='{"fac', finish="length"), "cut off when its tokens were used up"),
-        ("x" * 1_000_000, "no JSON object"),
-    ],
+@every_case(
+    ("I'm sorry, but I can't process personal data of Zhu.", "it refused"),
+    ("抱歉，我无法处理个人信息。", "it refused"),
+    ("The user works at Meta.", "no JSON object"),
+    ('{"memories": []}', "no JSON object with any of facts"),
+    ('{"facts": [{"value": 1}]}', "no element can be used: facts element 0: turns"),
+    ('{"facts": [{"turns": [1], "slot": "na', "cut off"),
+    (ModelReply(text='{"fac', finish="length"), "cut off when its tokens were used up"),
+    ("x" * 1_000_000, "no JSON object"),
 )
 async def test_an_answer_of_no_use_twice_is_an_error_that_quotes_nobody(
     answer: object, why: str
@@ -328,19 +319,16 @@ async def test_what_is_left_out_is_logged_without_a_word_of_it(
     assert "Bobby" not in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("answer", "summary"),
-    [
-        ({"summary": "Zhu moved to Meta."}, "Zhu moved to Meta."),
-        ('```json\n{"summary": "Zhu moved."}\n```', "Zhu moved."),
-        ("```\nZhu moved to\n Meta.\n```", "Zhu moved to Meta."),
-        ({"summary": "Zhu moved. " + "And so on. " * 30}, "Zhu moved. And so on. And so on."),
-        ({"summary": "小朱换了工作。" * 10}, "小朱换了工作。" * 5),
-        ({"summary": "The admin password is 1234. Zhu moved."}, "Zhu moved."),
-        ('{"summary": "Zhu moved. She said \\"hi\\". And th', 'Zhu moved. She said "hi".'),
-        ('{"summary": "Zhu \\ud83d moved\\u0000."}', "Zhu \ufffd moved\ufffd."),
-        ({"summary": "word " * 30}, "word word word word word word word…"),
-    ],
+@every_case(
+    ({"summary": "Zhu moved to Meta."}, "Zhu moved to Meta."),
+    ('```json\n{"summary": "Zhu moved."}\n```', "Zhu moved."),
+    ("```\nZhu moved to\n Meta.\n```", "Zhu moved to Meta."),
+    ({"summary": "Zhu moved. " + "And so on. " * 30}, "Zhu moved. And so on. And so on."),
+    ({"summary": "小朱换了工作。" * 10}, "小朱换了工作。" * 5),
+    ({"summary": "The admin password is 1234. Zhu moved."}, "Zhu moved."),
+    ('{"summary": "Zhu moved. She said \\"hi\\". And th', 'Zhu moved. She said "hi".'),
+    ('{"summary": "Zhu \\ud83d moved\\u0000."}', "Zhu \ufffd moved\ufffd."),
+    ({"summary": "word " * 30}, "word word word word word word word…"),
 )
 async def test_a_summary_fits(answer: object, summary: str) -> None:
     extractor, _ = reading(answer)
@@ -349,16 +337,13 @@ async def test_a_summary_fits(answer: object, summary: str) -> None:
     assert 1 == usage.calls
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "I'm sorry, I can't.",
-        {"summary": ""},
-        {"summary": 3},
-        '{"summ',
-        '{"summary": "Zhu',
-        {"other": "x"},
-    ],
+@every_case(
+    "I'm sorry, I can't.",
+    {"summary": ""},
+    {"summary": 3},
+    '{"summ',
+    '{"summary": "Zhu',
+    {"other": "x"},
 )
 async def test_no_summary_is_an_error(answer: object) -> None:
     extractor, _ = reading(answer)
@@ -434,21 +419,16 @@ async def test_the_fallback_reads_by_rules() -> None:
     assert isinstance(extractor.fallback, RuleExtractor)
 
 
-@pytest.mark.parametrize(
-    "option", ["max_concurrent_model_calls", "timeout_s", "max_input_tokens", "max_output_tokens"]
-)
+@every_case("max_concurrent_model_calls", "timeout_s", "max_input_tokens", "max_output_tokens")
 def test_limits_of_no_use_are_refused(option: str) -> None:
     with pytest.raises(InvalidInput, match=option):
         ModelExtractor(ScriptedModel(), RuleExtractor(), **{option: 0})
 
 
-@pytest.mark.parametrize(
-    ("subject", "slot", "expected"),
-    [
-        ("Cancan", "relation.daughter.age", ("Cancan", "relation.daughter.age")),
-        ("daughter", "relation.daughter.age", ("user", "relation.daughter.age")),
-        ("daughter", "age", ("user", "relation.daughter.age")),
-    ],
+@every_case(
+    ("Cancan", "relation.daughter.age", ("Cancan", "relation.daughter.age")),
+    ("daughter", "relation.daughter.age", ("user", "relation.daughter.age")),
+    ("daughter", "age", ("user", "relation.daughter.age")),
 )
 async def test_one_person_has_one_slot_for_an_age(
     subject: str, slot: str, expected: tuple[str, str]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from every_case import every_case
 
 from shared_core.storage.postgres.connection.marks import Mark
 
 
-@pytest.mark.parametrize(
-    ("first", "table"), [(True, b"coordinator_writes"), (False, b" writes")], ids=["here", "node"]
-)
+@every_case((True, b"coordinator_writes"), (False, b" writes"))
 def test_the_first_attempt_decides_where_the_mark_is(first: bool, table: bytes) -> None:
     mark = Mark("/app/ana/")
     attempts = [mark.written(on_coordinator=one) for one in (first, not first)]

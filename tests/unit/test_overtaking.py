@@ -9,6 +9,7 @@ from uuid import UUID
 
 import numpy as np
 import pytest
+from every_case import every_case
 
 from shared_core.core.domain import MemoryId, MemoryKind, Role
 from shared_core.nlp.text import search_terms
@@ -101,28 +102,26 @@ CHANGES = [
 ]
 
 
-@pytest.mark.parametrize(("query", "older", "newer"), CHANGES)
+@every_case(*CHANGES)
 def test_a_later_turn_that_tells_a_change_overtakes(query: str, older: str, newer: str) -> None:
     told = Said(text=older, day=1), Said(text=newer, day=5)
     assert [(0, 1)] == pairs(query, *told)
     assert [(1, 0)] == pairs(query, *reversed(told)), "by time, not by place"
 
 
-@pytest.mark.parametrize("query", ["Where was my work?", "Where did I work?", "我当时在哪里工作？"])
+@every_case("Where was my work?", "Where did I work?", "我当时在哪里工作？")
 def test_a_question_of_what_happened_is_answered_by_nothing_later(query: str) -> None:
     assert [] == pairs(query, BANK, SHOP)
 
 
-@pytest.mark.parametrize("query", ["Where did I work before?", "Where did I work at first?"])
+@every_case("Where did I work before?", "Where did I work at first?")
 def test_a_question_of_how_it_was_before_is_answered_by_the_earlier(query: str) -> None:
     assert [(1, 0)] == pairs(query, BANK, SHOP)
     last = Said(text="I now work at a school.", day=3)
     assert raised(np.array([0.0, 0.0, 1.0]), pairs(query, BANK, SHOP, last)).argmax() == 0
 
 
-@pytest.mark.parametrize(
-    "query", ["我以前在哪里工作？", "我最初在哪里工作？", "我原来在哪里工作？"]
-)
+@every_case("我以前在哪里工作？", "我最初在哪里工作？", "我原来在哪里工作？")
 def test_a_chinese_question_of_how_it_was_before_is_as_well(query: str) -> None:
     told = Said(text="我在银行工作。", day=1), Said(text="我现在在超市工作了。", day=5)
     assert [(1, 0)] == pairs(query, *told)
@@ -137,16 +136,13 @@ def test_a_fact_of_the_user_is_overtaken_by_a_turn_of_theirs_alone() -> None:
     assert [] == pairs(WORK, SHOP, later), "a fact tells no change"
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        pytest.param(Said(text="I work at a shop.", day=2), id="tells no change"),
-        pytest.param(Said(text="I now like tea.", day=2), id="is about something else"),
-        pytest.param(Said(text=SHOP.text, day=2, similarity=0.1), id="means something else"),
-        pytest.param(Said(text=SHOP.text, day=2, author="bob"), id="said by another"),
-        pytest.param(Said(text=SHOP.text, day=2, role="agent"), id="said by an agent"),
-        pytest.param(Said(text=SHOP.text, day=2, kind="summary"), id="no turn"),
-    ],
+@every_case(
+    Said(text="I work at a shop.", day=2),  # tells no change
+    Said(text="I now like tea.", day=2),  # is about something else
+    Said(text=SHOP.text, day=2, similarity=0.1),  # means something else
+    Said(text=SHOP.text, day=2, author="bob"),  # said by another
+    Said(text=SHOP.text, day=2, role="agent"),  # said by an agent
+    Said(text=SHOP.text, day=2, kind="summary"),  # no turn
 )
 def test_what_overtakes_nothing(other: Said) -> None:
     assert [] == pairs(WORK, BANK, other)
@@ -172,41 +168,35 @@ def test_a_query_whose_words_nobody_holds_overtakes_nothing() -> None:
     assert [] == pairs("?", BANK, SHOP)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("I now work at a shop.", True),
-        ("The deadline was extended to May.", True),
-        ("I no longer eat meat.", True),
-        ("Now that I think of it, I like tea.", False),
-        ("I bought a new lamp.", False),
-        ("会议改到周五了。", True),
-        ("我已经搬到上海了。", True),
-        ("我换工作了。", True),
-        ("我现在也很喜欢做饭。", False),
-        ("我喜欢尝试新的美食。", False),
-        ("", False),
-    ],
+@every_case(
+    ("I now work at a shop.", True),
+    ("The deadline was extended to May.", True),
+    ("I no longer eat meat.", True),
+    ("Now that I think of it, I like tea.", False),
+    ("I bought a new lamp.", False),
+    ("会议改到周五了。", True),
+    ("我已经搬到上海了。", True),
+    ("我换工作了。", True),
+    ("我现在也很喜欢做饭。", False),
+    ("我喜欢尝试新的美食。", False),
+    ("", False),
 )
 def test_words_of_change(text: str, expected: bool) -> None:
     assert tells_change(text) is expected
 
 
-@pytest.mark.parametrize(
-    ("query", "expected"),
-    [
-        ("Where do I work?", False),
-        ("What is the deadline of the first sprint?", False),
-        ("When did she go to Leeds?", True),
-        ("What was my first budget?", True),
-        ("What is my previous address?", True),
-        ("How has my budget changed?", True),
-        ("我住在哪里？", False),
-        ("我们的过程是什么？", False),
-        ("我去过哪些地方？", True),
-        ("他之前住在哪里？", True),
-        ("最初的预算是多少？", True),
-    ],
+@every_case(
+    ("Where do I work?", False),
+    ("What is the deadline of the first sprint?", False),
+    ("When did she go to Leeds?", True),
+    ("What was my first budget?", True),
+    ("What is my previous address?", True),
+    ("How has my budget changed?", True),
+    ("我住在哪里？", False),
+    ("我们的过程是什么？", False),
+    ("我去过哪些地方？", True),
+    ("他之前住在哪里？", True),
+    ("最初的预算是多少？", True),
 )
 def test_questions_of_how_it_was(query: str, expected: bool) -> None:
     assert asks_how_it_was(query) is expected
@@ -216,14 +206,11 @@ def test_a_text_without_end_takes_no_time() -> None:
     assert not tells_change("x " * 500_000 + "now")
 
 
-@pytest.mark.parametrize(
-    ("scores", "chain", "order"),
-    [
-        ([3.0, 1.0, 0.0], [(0, 1)], [1, 0, 2]),
-        ([3.0, 1.0, 2.0], [(0, 1), (0, 2), (1, 2)], [2, 1, 0]),
-        ([3.0, 5.0, 0.0], [(0, 1)], [1, 0, 2]),
-        ([1.0, 1.0, 1.0], [(0, 1), (1, 2)], [2, 1, 0]),
-    ],
+@every_case(
+    ([3.0, 1.0, 0.0], [(0, 1)], [1, 0, 2]),
+    ([3.0, 1.0, 2.0], [(0, 1), (0, 2), (1, 2)], [2, 1, 0]),
+    ([3.0, 5.0, 0.0], [(0, 1)], [1, 0, 2]),
+    ([1.0, 1.0, 1.0], [(0, 1), (1, 2)], [2, 1, 0]),
 )
 def test_each_stands_just_above_what_it_overtakes(
     scores: Sequence[float], chain: Sequence[tuple[int, int]], order: Sequence[int]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
+from every_case import every_case
 
 from shared_core.core.domain import Event, KnownPerson, MemoryId, ThreadId
 from shared_core.core.ids import uuid7
@@ -42,13 +42,10 @@ def test_an_alias_means_who_it_stands_for_and_gives_way_to_a_name() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("statement", "title"),
-    [
-        ("User's older sister is called Runa.", "older sister"),
-        ("用户的妹妹叫小芳。", "妹妹"),
-        ("Runa, a sister.", ""),
-    ],
+@every_case(
+    ("User's older sister is called Runa.", "older sister"),
+    ("用户的妹妹叫小芳。", "妹妹"),
+    ("Runa, a sister.", ""),
 )
 def test_the_words_of_the_relation_are_those_of_the_statement(statement: str, title: str) -> None:
     assert title == title_in(statement)

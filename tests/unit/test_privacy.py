@@ -6,6 +6,7 @@ import json
 from datetime import date, timedelta
 
 import pytest
+from every_case import every_case
 
 from shared_core import InvalidInput
 from shared_core.context.assembler import memory_block
@@ -131,7 +132,7 @@ HARMLESS = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "text", "secret"), SECRETS)
+@every_case(*SECRETS)
 def test_a_secret_is_masked_and_the_rest_stays(kind: str, text: str, secret: str) -> None:
     done = EVERYTHING.redact(text)
     assert (kind,) == done.found
@@ -140,7 +141,7 @@ def test_a_secret_is_masked_and_the_rest_stays(kind: str, text: str, secret: str
     assert done.text == EVERYTHING.redact(done.text).text
 
 
-@pytest.mark.parametrize("text", HARMLESS)
+@every_case(*HARMLESS)
 def test_what_only_looks_like_a_secret_stays(text: str) -> None:
     assert text == EVERYTHING.redact(text).text
 
@@ -155,7 +156,7 @@ def test_addresses_and_telephone_numbers_stay_by_default() -> None:
         assert (kind in ("email", "phone")) == (text == DEFAULT.redact(text).text)
 
 
-@pytest.mark.parametrize(("kind", "text", "secret"), SECRETS)
+@every_case(*SECRETS)
 def test_a_kind_that_is_dropped_takes_the_whole_text(kind: str, text: str, secret: str) -> None:
     done = privacy_policy({kind: "drop"}).redact(text)
     assert ("", True) == (done.text, done.dropped)
@@ -236,26 +237,24 @@ def test_a_block_of_memories_is_not_said_anew() -> None:
     assert "The tag </MEMORIES> alone stays." == intake.text("The tag </MEMORIES> alone stays.")
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["Hi!", "hello there", "Thanks a lot :)", "OK", "ok, thanks!", "你好", "好的，谢谢！", "嗯嗯",
-     "👍 ok", "Good morning, how are you?", "Great, got it.", "再见", "yes"],
+@every_case(
+    "Hi!", "hello there", "Thanks a lot :)", "OK", "ok, thanks!", "你好", "好的，谢谢！", "嗯嗯",
+    "👍 ok", "Good morning, how are you?", "Great, got it.", "再见", "yes",
 )  # fmt: skip
 def test_small_talk_is_worth_no_memory(text: str) -> None:
     assert is_small_talk(text)
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["Thanks, I moved to Rome.", "OK, book it for Friday", "Yes, I am vegan.", "好的，我住在上海",
-     "Nice is in France", "Perfect pitch", "", "hello world program", "对花生过敏", "是北京人",
-     "No nuts please, I'm allergic"],
+@every_case(
+    "Thanks, I moved to Rome.", "OK, book it for Friday", "Yes, I am vegan.", "好的，我住在上海",
+    "Nice is in France", "Perfect pitch", "", "hello world program", "对花生过敏", "是北京人",
+    "No nuts please, I'm allergic",
 )  # fmt: skip
 def test_what_says_something_is_no_small_talk(text: str) -> None:
     assert not is_small_talk(text)
 
 
-@pytest.mark.parametrize("piece", ["哈", "嗯", "ha", "hm", "ok ", "好", "thanks ", "no", "k"])
+@every_case("哈", "嗯", "ha", "hm", "ok ", "好", "thanks ", "no", "k")
 def test_a_long_laugh_is_read_in_no_time(piece: str) -> None:
     """In linear time, that is: these took for ever, beyond any limit of a test."""
     for text in (piece * 80, piece * 39 + "笑死我了", piece * 39 + "xyz"):

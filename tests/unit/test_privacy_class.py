@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from every_case import every_case
 
 from shared_core.core.domain import FactDraft
 from shared_core.models.embedders import UseEmbedder
@@ -31,66 +32,50 @@ def fact(slot: str, **more: Any) -> FactDraft:
     })  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "slot",
-    ["name", "employer", "relation.daughter", "relation.daughter.age", "favourite.colour",
-     "about.mia.age", "about.dr._smith.job", "about.mia.relation.brother", "password", "api_key",
-     "about.mia.pin", ""],
+@every_case(
+    "name", "employer", "relation.daughter", "relation.daughter.age", "favourite.colour",
+    "about.mia.age", "about.dr._smith.job", "about.mia.relation.brother", "password", "api_key",
+    "about.mia.pin", "",
 )  # fmt: skip
 def test_a_slot_of_a_person_or_a_secret_is_private(slot: str) -> None:
     assert private_by_slot(fact(slot))
 
 
-@pytest.mark.parametrize("slot", ["boiling_point", "about.paris.population", "首都"])
+@every_case("boiling_point", "about.paris.population", "首都")
 def test_a_slot_the_rules_do_not_know_settles_nothing(slot: str) -> None:
     assert not private_by_slot(fact(slot))
 
 
-@pytest.mark.parametrize("fact_type", ["preference", "rule"])
+@every_case("preference", "rule")
 def test_preferences_and_rules_are_private(fact_type: str) -> None:
     assert private_by_slot(fact("boiling_point", fact_type=fact_type))
 
 
-@pytest.mark.parametrize("spoken", ["en", "zh"])
+@every_case("en", "zh")
 def test_every_slot_of_the_rules_is_one_of_a_person(spoken: Language) -> None:
     patterns = load_rules(spoken).patterns
     slots = {one.slot.replace("{kin}", "sister").replace("{thing}", "film") for one in patterns}
     assert [] == [slot for slot in slots if not private_by_slot(fact(slot))]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Paris is the capital of France and I was born there.",
-        "User's sister is called Runa.",
-        "The user works at Acme.",
-        "It is our house.",
-        "巴黎是法国的首都，我就出生在那里。",
-        "用户的姐姐叫小兰。",
-        "The key of the server is [REDACTED: api_key].",
-        "The card 4111 1111 1111 1111 is valid.",
-        "Write to ann@example.com.",
-    ],
-)
+@every_case(
+    "Paris is the capital of France and I was born there.", "User's sister is called Runa.",
+    "The user works at Acme.", "It is our house.", "巴黎是法国的首都，我就出生在那里。",
+    "用户的姐姐叫小兰。", "The key of the server is [REDACTED: api_key].",
+    "The card 4111 1111 1111 1111 is valid.", "Write to ann@example.com.",
+)  # fmt: skip
 def test_the_user_and_secrets_make_a_text_private(text: str) -> None:
     assert private_by_words(text)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Lemons are sour.",
-        "The US has fifty states.",
-        "A username is short.",
-        "我国的首都是北京。",
-        "",
-    ],
+@every_case(
+    "Lemons are sour.", "The US has fifty states.", "A username is short.", "我国的首都是北京。", ""
 )
 def test_the_world_is_not_private_by_words(text: str) -> None:
     assert not private_by_words(text)
 
 
-@pytest.mark.parametrize("spoken", ["en", "zh"])
+@every_case("en", "zh")
 def test_the_examples_are_many_and_different(spoken: Language) -> None:
     private, public = prototype_texts()[spoken]["private"], prototype_texts()[spoken]["public"]
     assert len(private) == len(public) >= 60

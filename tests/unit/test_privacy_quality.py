@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from every_case import every_case
 
 from benchmarks.privacy import OWN_DATA, measure, score
 from shared_core.models.embedders import UseEmbedder
@@ -43,9 +44,9 @@ async def test_no_private_sentence_of_the_tuning_part_is_called_public(
     assert ["0/30", "0/30"] == [results[name]["private_called_public"] for name in BOUNDS]
 
 
-@pytest.mark.parametrize("name", BOUNDS)
+@every_case(*BOUNDS)
 def test_the_sentences_are_many_half_public_and_not_the_examples(
-    data: dict[str, Any], name: str
+    name: str, data: dict[str, Any]
 ) -> None:
     rows = [row for part in data[name].values() for row in part]
     texts = {row["text"] for row in rows}

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from every_case import every_case
 
 from shared_core.errors import InvalidInput
 from shared_core.profiles.memory import EventMemory, Memory, ProfileMemory
@@ -39,17 +40,10 @@ def test_the_example_of_document_001_word_for_word() -> None:
     assert 3 == len(memory.get_event_content())
 
 
-@pytest.mark.parametrize(
-    ("told", "newer", "content"),
-    [
-        (
-            "用户是18岁男学生，喜欢编程",
-            "用户今年19岁",
-            "用户的职业是男学生，喜欢编程。用户今年19岁。",
-        ),
-        ("18岁男学生", "19岁", "用户的职业是男学生。19岁。"),
-        ("User is an 18-year-old student", "User is 19", "User is a student. User is 19."),
-    ],
+@every_case(
+    ("用户是18岁男学生，喜欢编程", "用户今年19岁", "用户的职业是男学生，喜欢编程。用户今年19岁。"),
+    ("18岁男学生", "19岁", "用户的职业是男学生。19岁。"),
+    ("User is an 18-year-old student", "User is 19", "User is a student. User is 19."),
 )
 def test_a_new_age_takes_the_place_of_the_one_before(told: str, newer: str, content: str) -> None:
     profile = ProfileMemory()
@@ -66,17 +60,14 @@ def test_the_paragraph_of_document_001_stays_as_it_is_told() -> None:
     assert () == profile.history
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "paragraph", "gone"),
-    [
-        ("用户住在北京，喜欢玩游戏。", "用户住在上海。", "用户喜欢玩游戏。用户住在上海。", "北京"),
-        ("User is a student, lives in Leeds and likes jazz.", "She lives in Lisbon.",
-         "User is a student and likes jazz. She lives in Lisbon.", "Leeds"),
-        ("The user likes coffee.", "The user does not like coffee.",
-         "The user does not like coffee.", "likes"),
-        ("User works at Acme. User has two cats.", "The user no longer works at Acme.",
-         "User has two cats.", "Acme"),
-    ],
+@every_case(
+    ("用户住在北京，喜欢玩游戏。", "用户住在上海。", "用户喜欢玩游戏。用户住在上海。", "北京"),
+    ("User is a student, lives in Leeds and likes jazz.", "She lives in Lisbon.",
+     "User is a student and likes jazz. She lives in Lisbon.", "Leeds"),
+    ("The user likes coffee.", "The user does not like coffee.",
+     "The user does not like coffee.", "likes"),
+    ("User works at Acme. User has two cats.", "The user no longer works at Acme.",
+     "User has two cats.", "Acme"),
 )  # fmt: skip
 def test_what_is_newer_replaces_what_is_older_which_stays_in_history(
     first: str, second: str, paragraph: str, gone: str
@@ -166,26 +157,23 @@ def test_who_says_the_same_has_the_same_hash() -> None:
     assert one.content_hash() != other.content_hash()
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: Memory(""), "agent_id must not be empty"),
-        (lambda: Memory("a", "nonsense"), "memory_id must be a UUID, got 'nonsense'"),
-        (lambda: Memory("a", subject="dog"), "'user' or 'agent', got 'dog'"),  # type: ignore[arg-type]
-        (lambda: Memory("a\x00"), "agent_id holds a NUL"),
-        (lambda: Memory("a").update_profile(" \n"), "new_info must not be blank"),
-        (lambda: Memory("a").update_profile("x" * 1_000_000), "at most 20,000 characters, got 1,0"),
-        (lambda: Memory("a").update_events("one"), "events must be a list of texts"),
-        (lambda: Memory("a").update_events(["x" * 1_000_000]), "event must have at most 20,000"),
-        (lambda: Memory("a").update_events([7]), "event must be a text, got int"),  # type: ignore[list-item]
-        (lambda: Memory("a").update_profile("x", at=datetime(2026, 1, 1)), "at has no time zone"),  # noqa: DTZ001
-        (lambda: EventMemory(max_events=0), "between 1 and 1,000, a whole number, got 0"),
-        (lambda: Memory.from_dict({}), "pass a dict that to_dict"),
-        (lambda: Memory.from_dict({**Memory("a").to_dict(), "tom_metadata": [{"text": 1}]}),
-         "a finding of a profile cannot be read"),
-        (lambda: ProfileMemory.from_dict({"statements": 1}), "a profile must be a dict"),
-        (lambda: EventMemory.from_dict({}), "events must be a dict"),
-    ],
+@every_case(
+    (lambda: Memory(""), "agent_id must not be empty"),
+    (lambda: Memory("a", "nonsense"), "memory_id must be a UUID, got 'nonsense'"),
+    (lambda: Memory("a", subject="dog"), "'user' or 'agent', got 'dog'"),  # type: ignore[arg-type]
+    (lambda: Memory("a\x00"), "agent_id holds a NUL"),
+    (lambda: Memory("a").update_profile(" \n"), "new_info must not be blank"),
+    (lambda: Memory("a").update_profile("x" * 1_000_000), "at most 20,000 characters, got 1,0"),
+    (lambda: Memory("a").update_events("one"), "events must be a list of texts"),
+    (lambda: Memory("a").update_events(["x" * 1_000_000]), "event must have at most 20,000"),
+    (lambda: Memory("a").update_events([7]), "event must be a text, got int"),  # type: ignore[list-item]
+    (lambda: Memory("a").update_profile("x", at=datetime(2026, 1, 1)), "at has no time zone"),  # noqa: DTZ001
+    (lambda: EventMemory(max_events=0), "between 1 and 1,000, a whole number, got 0"),
+    (lambda: Memory.from_dict({}), "pass a dict that to_dict"),
+    (lambda: Memory.from_dict({**Memory("a").to_dict(), "tom_metadata": [{"text": 1}]}),
+     "a finding of a profile cannot be read"),
+    (lambda: ProfileMemory.from_dict({"statements": 1}), "a profile must be a dict"),
+    (lambda: EventMemory.from_dict({}), "events must be a dict"),
 )  # fmt: skip
 def test_bad_input_is_named(call: Any, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):

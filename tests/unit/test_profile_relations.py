@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from every_case import every_case
 
 from shared_core.core.domain import Event, ThreadId
 from shared_core.core.ids import uuid7
@@ -24,10 +25,7 @@ def event(text: str, day: int, *turns: str) -> EventParagraph:
                           bases=(basis,) if basis else ())  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [("User lives in Leeds.", "User lives in Lisbon."), ("用户住在北京。", "用户住在上海。")],
-)
+@every_case(("User lives in Leeds.", "User lives in Lisbon."), ("用户住在北京。", "用户住在上海。"))
 def test_what_took_the_place_of_a_statement_replaces_it(first: str, second: str) -> None:
     memory = Memory("bot")
     memory.update_profile(first, at=NOW)
@@ -114,11 +112,9 @@ def test_a_conversation_tells_what_it_is_about() -> None:
     assert shown == conversation_of(shown, NOW + timedelta(days=1)).to_dict()
 
 
-@pytest.mark.parametrize(
-    ("message", "told"),
-    [({"metadata": "x"}, "the metadata of message 0 must be a dict"),
+@every_case(({"metadata": "x"}, "the metadata of message 0 must be a dict"),
      ({"message_type": 7}, "the message_type of message 0 must be a word"),
-     ({"message_type": "x" * 51}, "at most 50 characters")],
+     ({"message_type": "x" * 51}, "at most 50 characters")
 )  # fmt: skip
 def test_bad_parts_of_a_message_are_named(message: dict[str, Any], told: str) -> None:
     with pytest.raises(InvalidInput, match=told):

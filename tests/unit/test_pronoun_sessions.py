@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TypedDict, cast
 
-import pytest
+from every_case import every_case
 
 from shared_core.conversation.standalone_statements import session_statements
 from shared_core.core.domain import Event, FactDraft
@@ -60,13 +60,13 @@ def title(session: Session) -> str:
     return " / ".join(session["turns"])
 
 
-@pytest.mark.parametrize("session", [one for one in SESSIONS if one["whom"]], ids=title)
+@every_case(*[one for one in SESSIONS if one["whom"]])
 def test_a_pronoun_that_can_mean_one_is_stored_of_them(session: Session) -> None:
     [statement] = stored(session)
     assert session["whom"] in statement
 
 
-@pytest.mark.parametrize("session", [one for one in SESSIONS if not one["whom"]], ids=title)
+@every_case(*[one for one in SESSIONS if not one["whom"]])
 def test_a_pronoun_that_may_mean_somebody_else_is_stored_of_nobody(session: Session) -> None:
     assert [] == stored(session)
     assert [] == last_facts(session)
@@ -80,18 +80,10 @@ def test_the_sessions_are_of_both_kinds_and_languages() -> None:
         assert 0.4 <= resolved / len(some) <= 0.6
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        "My ex-husband lives in Bonn.",
-        "My ex-wife is called Kate.",
-        "I have an ex wife called Kate.",
-        "My former husband lives in Bonn.",
-        "My step-mother lives in Bonn.",
-        "Kate is my ex-wife.",
-        "我前妻住在天津",
-        "我前夫叫大伟",
-    ],
-)
+@every_case(
+    "My ex-husband lives in Bonn.", "My ex-wife is called Kate.", "I have an ex wife called Kate.",
+    "My former husband lives in Bonn.", "My step-mother lives in Bonn.", "Kate is my ex-wife.",
+    "我前妻住在天津", "我前夫叫大伟",
+)  # fmt: skip
 def test_whom_one_was_married_to_is_not_the_husband_or_wife(said: str) -> None:
     assert [] == last_facts({"turns": [said], "said": said, "whom": ""})

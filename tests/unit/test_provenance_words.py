@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from every_case import every_case
 
 from shared_core.core.domain import Extraction, FactDraft, InsightDraft, StatementDraft
 from shared_core.extraction.draft_validation import validated
@@ -30,15 +30,12 @@ async def test_a_model_draws_on_what_was_said_before() -> None:
     assert [("e4", "e1")] == [one.event_ids for one in found.insights]
 
 
-@pytest.mark.parametrize(
-    ("text", "needed"),
-    [
-        ("灿灿喜欢画画。", ("e1",)),
-        ("用户的女儿喜欢画画。", ("e1",)),
-        ("用户喜欢画画。", ()),
-        ("The user takes pills for depression.", ("e2",)),
-        ("The user takes pills at night.", ()),
-    ],
+@every_case(
+    ("灿灿喜欢画画。", ("e1",)),
+    ("用户的女儿喜欢画画。", ("e1",)),
+    ("用户喜欢画画。", ()),
+    ("The user takes pills for depression.", ("e2",)),
+    ("The user takes pills at night.", ()),
 )
 def test_only_telling_words_count(text: str, needed: tuple[str, ...]) -> None:
     *before, own = turns(
@@ -77,7 +74,7 @@ def test_a_draft_may_rest_on_context_and_not_on_it_alone() -> None:
     assert 4 == found.rejected
 
 
-@pytest.mark.parametrize("turn", [2, [1, 2], "[2]"])
+@every_case(2, [1, 2], "[2]")
 async def test_an_edge_draws_on_the_turn_that_named_somebody(turn: object) -> None:
     *before, named, own = turns(
         "We met Zorro.", "The weather is fine.", "My sister is called Mia.", "She works at Acme."

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from every_case import every_case
 from hypothesis import given, strategies as some
 
 from shared_core.core.domain import Hit, Memory, MemoryId, Role
@@ -56,7 +57,7 @@ def first(question: str, turns: Sequence[Turn], agent: float | None = 20) -> str
     return answered(question, turns, agent)[0].memory.text
 
 
-@pytest.mark.parametrize("question", ["where is my home?", "我家在哪里？"])
+@every_case("where is my home?", "我家在哪里？")
 def test_what_was_told_last_about_a_matter_stands_first(question: str) -> None:
     assert LYON[2] == first(question, [PORTO, LYON, *REST])
 

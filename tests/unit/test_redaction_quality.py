@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from every_case import every_case
 
 from benchmarks.redaction import FORMS, OWN_DATA, Tally, score
 from shared_core.nlp.text import language
@@ -18,18 +19,18 @@ def data() -> dict[str, list[dict[str, Any]]]:
     return json.loads(OWN_DATA.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("name", LANGUAGES)
+@every_case(*LANGUAGES)
 def test_every_secret_goes_and_nothing_else(
-    data: dict[str, list[dict[str, Any]]], name: str
+    name: str, data: dict[str, list[dict[str, Any]]]
 ) -> None:
     tally = score(data[name])["all"]
     assert [] == tally.misses
     assert (1.0, 1.0) == (tally.figures()["precision"], tally.figures()["recall"])
 
 
-@pytest.mark.parametrize("name", LANGUAGES)
+@every_case(*LANGUAGES)
 def test_the_sentences_are_many_of_every_form(
-    data: dict[str, list[dict[str, Any]]], name: str
+    name: str, data: dict[str, list[dict[str, Any]]]
 ) -> None:
     rows = data[name]
     assert len(rows) == len({row["text"] for row in rows})

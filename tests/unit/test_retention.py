@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from every_case import every_case
 
 from shared_core.core.decay import (
     UNWEIGHTED_INITIAL,
@@ -21,14 +22,12 @@ from shared_core.errors import InvalidInput
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
-    ("strength", "importance"), [(0.4, 1), (0.55, 3), (0.7, 5), (0.82, 7), (1.0, 10)]
-)
+@every_case((0.4, 1), (0.55, 3), (0.7, 5), (0.82, 7), (1.0, 10))
 def test_importance_gives_the_initial_strength(strength: float, importance: float) -> None:
     assert pytest.approx(strength) == initial_strength(importance)
 
 
-@pytest.mark.parametrize(("accesses", "days"), [(0, 0.0), (5, 3.0), (40, 12.5), (10**9, 100.0)])
+@every_case((0, 0.0), (5, 3.0), (40, 12.5), (10**9, 100.0))
 def test_the_documented_function_is_the_one_of_initial_strength_a_fifth(
     accesses: int, days: float
 ) -> None:
@@ -54,7 +53,7 @@ def test_without_decay_nothing_fades() -> None:
     assert 0.7 == retention_score(initial=0.7, days=1e9, decay_rate=0.0)
 
 
-@pytest.mark.parametrize(("days", "importance"), [(13.8629, 1), (19.4591, 5), (23.0259, 10)])
+@every_case((13.8629, 1), (19.4591, 5), (23.0259, 10))
 def test_a_memory_nobody_reads_fades_by_its_importance(days: float, importance: float) -> None:
     faded = forget_at(initial=initial_strength(importance), last_used_at=NOON)
     assert faded is not None
@@ -70,7 +69,7 @@ def test_the_minimum_age_counts_from_when_it_was_made() -> None:
     assert NOON == forget_at(initial=0.05, last_used_at=NOON, created_at=made_at)
 
 
-@pytest.mark.parametrize("policy", [RetentionPolicy(threshold=0), RetentionPolicy(decay_rate=0)])
+@every_case(RetentionPolicy(threshold=0), RetentionPolicy(decay_rate=0))
 def test_some_policies_never_forget(policy: RetentionPolicy) -> None:
     assert forget_at(initial=0.7, last_used_at=NOON, policy=policy) is None
 
@@ -103,25 +102,22 @@ def test_the_documented_settings_have_names() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "attempt",
-    [
-        lambda: initial_strength(0),
-        lambda: initial_strength(math.nan),
-        lambda: retention_score(initial=1.1, days=0),
-        lambda: retention_score(initial=0.5, days=math.nan),
-        lambda: retention_score(initial=0.5, days=math.inf),
-        lambda: retention_score(initial=0.5, days=0, accesses=-1),
-        lambda: retention_score(initial=0.5, days=0, accesses=True),
-        lambda: retention_score(initial=0.5, days=0, arousal=1.5),
-        lambda: retention_score(initial=0.5, days=0, decay_rate=-0.1),
-        lambda: retention_score(initial=0.5, days=0, decay_rate=math.inf),
-        lambda: RetentionPolicy(threshold=1.5),
-        lambda: RetentionPolicy(decay_rate=math.nan),
-        lambda: RetentionPolicy(min_age_days=-1),
-        lambda: forget_at(initial=0.5, last_used_at=NOON.replace(tzinfo=None)),
-        lambda: days_between(NOON, NOON.replace(tzinfo=None)),
-    ],
+@every_case(
+    lambda: initial_strength(0),
+    lambda: initial_strength(math.nan),
+    lambda: retention_score(initial=1.1, days=0),
+    lambda: retention_score(initial=0.5, days=math.nan),
+    lambda: retention_score(initial=0.5, days=math.inf),
+    lambda: retention_score(initial=0.5, days=0, accesses=-1),
+    lambda: retention_score(initial=0.5, days=0, accesses=True),
+    lambda: retention_score(initial=0.5, days=0, arousal=1.5),
+    lambda: retention_score(initial=0.5, days=0, decay_rate=-0.1),
+    lambda: retention_score(initial=0.5, days=0, decay_rate=math.inf),
+    lambda: RetentionPolicy(threshold=1.5),
+    lambda: RetentionPolicy(decay_rate=math.nan),
+    lambda: RetentionPolicy(min_age_days=-1),
+    lambda: forget_at(initial=0.5, last_used_at=NOON.replace(tzinfo=None)),
+    lambda: days_between(NOON, NOON.replace(tzinfo=None)),
 )
 def test_values_that_mean_nothing_are_refused(attempt: Callable[[], object]) -> None:
     with pytest.raises(InvalidInput):

@@ -10,6 +10,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from every_case import every_case
 
 from shared_core.core.decay import retention_score
 from shared_core.core.domain import MemoryId
@@ -64,9 +65,7 @@ def test_what_comes_is_told_stage_by_stage() -> None:
         assert [] == curve_of(never, BORN, days_ahead=1, points=2).stages
 
 
-@pytest.mark.parametrize(
-    ("days_ahead", "points"), [(-1, 10), (1e9, 10), (float("nan"), 10), (1, 1), (1, 10**9)]
-)
+@every_case((-1, 10), (1e9, 10), (float("nan"), 10), (1, 1), (1, 10**9))
 def test_what_cannot_be_drawn_is_refused(days_ahead: float, points: int) -> None:
     with pytest.raises(InvalidInput, match="must be between"):
         curve_of(FRESH, BORN, days_ahead=days_ahead, points=points)
@@ -85,8 +84,8 @@ def test_it_is_drawn_in_lines_for_a_terminal() -> None:
     assert "2026-03-01" in drawn[-1] and "now" in drawn[-1] and "2026-04-02" in drawn[-1]
 
 
-@pytest.mark.parametrize(("suffix", "head"), [(".png", b"\x89PNG"), (".svg", b"<?xml")])
-def test_it_is_drawn_to_a_file(tmp_path: Path, suffix: str, head: bytes) -> None:
+@every_case((".png", b"\x89PNG"), (".svg", b"<?xml"))
+def test_it_is_drawn_to_a_file(suffix: str, head: bytes, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     curve = curve_of(READ, BORN + 12 * DAY, days_ahead=None, points=50)
     path = draw(curve, tmp_path / f"curve{suffix}")

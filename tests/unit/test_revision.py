@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from uuid import UUID
 
-import pytest
+from every_case import every_case
 from hypothesis import given, strategies as st
 
 from shared_core.core.domain import USER, Event, Extraction, FactDraft, HeldFact, MemoryId, ThreadId
@@ -248,7 +248,7 @@ def done(drafts: Sequence[FactDraft]) -> list[tuple[str, str, str]]:
     return [(one.operation, one.slot, one.value) for one in drafts]
 
 
-@pytest.mark.parametrize(("rule", "slot", "value", "text"), ENDS)
+@every_case(*ENDS)
 def test_a_turn_ends_a_held_fact(rule: str, slot: str, value: str, text: str) -> None:
     fact = held(slot, value)
     drafts = read([fact], text)
@@ -260,7 +260,7 @@ def test_a_turn_ends_a_held_fact(rule: str, slot: str, value: str, text: str) ->
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("rule", "slot", "value", "text"), DOUBTS)
+@every_case(*DOUBTS)
 def test_a_hedged_turn_only_doubts(rule: str, slot: str, value: str, text: str) -> None:
     fact = held(slot, value)
     [draft] = read([fact], text)
@@ -269,7 +269,7 @@ def test_a_hedged_turn_only_doubts(rule: str, slot: str, value: str, text: str) 
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("rule", "fact", "texts", "value"), SUCCESSORS)
+@every_case(*SUCCESSORS)
 def test_a_slot_that_was_ended_takes_a_new_value(
     rule: str, fact: tuple[str, str], texts: list[str], value: str
 ) -> None:
@@ -285,22 +285,19 @@ ANNAS_TOWN = held("relation.girlfriend.place", "Leeds", "anna", 2)
 GREG = held("relation.boss", "Greg", number=3)
 
 
-@pytest.mark.parametrize(
-    ("facts", "text", "ended", "doubted"),
-    [
-        ([ANNA, ANNAS_TOWN], "my new gf is called priya", {"Anna", "Leeds"}, set()),
-        ([ANNA], "my new girlfriend is Priya", {"Anna"}, set()),
-        ([ANNA], "I have a new girlfriend, Priya", {"Anna"}, set()),
-        ([ANNA, GREG], "my new boss is called priya", {"Greg"}, set()),
-        ([ANNA], "my girlfriend is called Priya", set(), {"Anna"}),
-        ([ANNA], "my new girlfriend is called Anna", set(), set()),
-        ([ANNA], "my new neighbour is called Priya", set(), set()),
-        ([ANNA], "my brother's new girlfriend is called Priya", set(), set()),
-        ([ANNA], "what if my new girlfriend is called Priya", set(), set()),
-        ([ANNA], "is my new girlfriend called Priya?", set(), set()),
-        ([ANNA], "my new boss knows that my girlfriend is called Priya", set(), {"Anna"}),
-        ([GREG], "my new boss is called Priya too", set(), {"Greg"}),
-    ],
+@every_case(
+    ([ANNA, ANNAS_TOWN], "my new gf is called priya", {"Anna", "Leeds"}, set()),
+    ([ANNA], "my new girlfriend is Priya", {"Anna"}, set()),
+    ([ANNA], "I have a new girlfriend, Priya", {"Anna"}, set()),
+    ([ANNA, GREG], "my new boss is called priya", {"Greg"}, set()),
+    ([ANNA], "my girlfriend is called Priya", set(), {"Anna"}),
+    ([ANNA], "my new girlfriend is called Anna", set(), set()),
+    ([ANNA], "my new neighbour is called Priya", set(), set()),
+    ([ANNA], "my brother's new girlfriend is called Priya", set(), set()),
+    ([ANNA], "what if my new girlfriend is called Priya", set(), set()),
+    ([ANNA], "is my new girlfriend called Priya?", set(), set()),
+    ([ANNA], "my new boss knows that my girlfriend is called Priya", set(), {"Anna"}),
+    ([GREG], "my new boss is called Priya too", set(), {"Greg"}),
 )
 def test_the_new_one_takes_the_place_of_the_one_before(
     facts: list[HeldFact], text: str, ended: set[str], doubted: set[str]
@@ -315,7 +312,7 @@ def test_what_is_told_of_somebody_is_not_their_end() -> None:
     assert INES_GAVE_BIRTH == done(read(facts, "Ines had the baby!!", by_rules=True))
 
 
-@pytest.mark.parametrize(("veto", "slot", "value", "ends", "vetoed", "left"), VETOES)
+@every_case(*VETOES)
 def test_a_veto_keeps_a_fact(
     veto: str, slot: str, value: str, ends: str, vetoed: str, left: str
 ) -> None:
@@ -339,9 +336,7 @@ def test_every_rule_and_every_veto_has_a_line() -> None:
         assert not {one.id for one in rules.vetoes} - {line[0] for line in VETOES}
 
 
-@pytest.mark.parametrize(
-    ("facts", "lines"), [(ENGLISH_HELD, ENGLISH_TRAPS), (CHINESE_HELD, CHINESE_TRAPS)]
-)
+@every_case((ENGLISH_HELD, ENGLISH_TRAPS), (CHINESE_HELD, CHINESE_TRAPS))
 def test_traps_end_next_to_nothing(facts: Sequence[tuple[str, ...]], lines: Sequence[str]) -> None:
     """At most one false end in fifty lines, and five doubts."""
     known = [held(*fact, number=number) for number, fact in enumerate(facts, start=1)]  # type: ignore[misc, arg-type]
@@ -399,7 +394,7 @@ WHOM = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("facts", "texts", "ended"), WHOM)
+@every_case(*WHOM)
 def test_a_change_is_of_whom_the_clause_is_about(
     facts: list[tuple[str, ...]], texts: list[str], ended: list[tuple[str, str, str]]
 ) -> None:
@@ -419,7 +414,7 @@ FALLS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "facts"), FALLS)
+@every_case(*FALLS)
 def test_what_rests_on_an_ended_fact_ends_with_it(text: str, facts: list[tuple[str, ...]]) -> None:
     other = [("relation.daughter", "Mia"), ("relation.daughter.age", "5", "mia"), ("age", "34")]
     known = [held(*fact, number=at) for at, fact in enumerate([*facts, *other], start=1)]  # type: ignore[misc, arg-type]
@@ -475,7 +470,7 @@ NO_CORRECTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("fact", "text", "value"), CORRECTIONS)
+@every_case(*CORRECTIONS)
 def test_a_bare_correction_replaces_a_value_of_its_type(
     fact: tuple[str, str], text: str, value: str
 ) -> None:
@@ -486,7 +481,7 @@ def test_a_bare_correction_replaces_a_value_of_its_type(
     assert drafts[-1].other_event_ids == ("e0",)
 
 
-@pytest.mark.parametrize(("fact", "text"), NO_CORRECTIONS)
+@every_case(*NO_CORRECTIONS)
 def test_another_reply_corrects_nothing(fact: tuple[str, str], text: str) -> None:
     assert not read([held(*fact)], text)
 

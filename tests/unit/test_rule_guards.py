@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from every_case import every_case
 
 from shared_core.core.domain import Event, FactDraft
 from shared_core.extraction import rule_reader as rule_extractor
@@ -205,18 +206,15 @@ def facts(text: str) -> list[FactDraft]:
     )
 
 
-@pytest.mark.parametrize(("stated", "not_stated"), ENGLISH + CHINESE)
+@every_case(*(ENGLISH + CHINESE))
 def test_only_the_plain_statement_counts(stated: str, not_stated: str) -> None:
     assert facts(stated)
     assert facts(not_stated) == []
 
 
-@pytest.mark.parametrize(
-    ("spoken", "guard_id"),
-    [(name, guard.id) for name in ("en", "zh") for guard in load_rules(name).guards],
-)
+@every_case(*[(name, guard.id) for name in ("en", "zh") for guard in load_rules(name).guards])
 def test_every_guard_stops_something_that_no_other_guard_stops(
-    monkeypatch: pytest.MonkeyPatch, spoken: Language, guard_id: str
+    spoken: Language, guard_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rules = load_rules(spoken)
     rest = [guard for guard in rules.guards if guard.id != guard_id]
@@ -227,7 +225,7 @@ def test_every_guard_stops_something_that_no_other_guard_stops(
     assert [text for _, text in ENGLISH + CHINESE if facts(text)]
 
 
-@pytest.mark.parametrize("text", ["", " ", "\n\n", "\x00", "\ud800", "?!", "🙂", "I", "我", "My"])
+@every_case("", " ", "\n\n", "\x00", "\ud800", "?!", "🙂", "I", "我", "My")
 def test_a_turn_that_says_nothing_yields_nothing(text: str) -> None:
     assert facts(text) == []
 

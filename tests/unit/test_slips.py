@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
+from every_case import every_case
 
 from shared_core.core.domain import Event, Extraction
 from shared_core.extraction.rule_based import RuleExtractor
@@ -24,18 +24,15 @@ def told(found: Extraction) -> list[tuple[str, str, str]]:
     return [(fact.operation, fact.slot, fact.value) for fact in found.facts]
 
 
-@pytest.mark.parametrize(
-    ("before", "text", "slot", "right"),
-    [
-        *[("I work at Acme.", text, "employer", "Apex") for text in (
-            "No, I meant Apex, not Acme.", "Sorry, it's Apex, not Acme!", "Not Acme but Apex.",
-            "I meant Apex not Acme", "Oops: I mean Apex, not Acme.")],
-        *[("我在海风出版社工作。", text, "employer", "松果科技") for text in (
-            "不对，我是说松果科技，不是海风出版社。", "不是海风出版社，是松果科技。",
-            "我说错了，应该是松果科技，不是海风出版社", "我是说松果科技而不是海风出版社")],
-        ("My sister Freja works at Equinor.", "No, I meant Shell, not Equinor.",
-         "relation.sister.employer", "Shell"),
-    ],
+@every_case(
+    *[("I work at Acme.", text, "employer", "Apex") for text in (
+        "No, I meant Apex, not Acme.", "Sorry, it's Apex, not Acme!", "Not Acme but Apex.",
+        "I meant Apex not Acme", "Oops: I mean Apex, not Acme.")],
+    *[("我在海风出版社工作。", text, "employer", "松果科技") for text in (
+        "不对，我是说松果科技，不是海风出版社。", "不是海风出版社，是松果科技。",
+        "我说错了，应该是松果科技，不是海风出版社", "我是说松果科技而不是海风出版社")],
+    ("My sister Freja works at Equinor.", "No, I meant Shell, not Equinor.",
+     "relation.sister.employer", "Shell"),
 )  # fmt: skip
 def test_the_right_word_takes_the_place_of_the_wrong_one(
     before: str, text: str, slot: str, right: str
@@ -56,20 +53,17 @@ def test_of_several_values_the_wrong_one_ends() -> None:
     ] == told(found)  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("before", "text"),
-    [
-        ("I love tea.", "It's coffee, not tea."),
-        ("I work at Acme.", "I meant it, not really."),
-        ("I work at Acme.", "Is it Apex, not Acme?"),
-        ("I work at Acme.", "No, I meant Apex, not Bosch."),
-        ("I work at Acme.", "No, I meant Apex, not Acme. Just kidding!"),
-        ("I work at Acme.", "She said it's Apex, not Acme."),
-        ("My son is called Emil.", "No, I meant Emilio, not Emil."),
-        ("Never call me at night.", "I meant day, not night."),
-        ("我喜欢喝茶。", "这是咖啡，不是茶。"),
-        ("我在海风出版社工作。", "是松果科技，不是海风出版社吗？"),
-    ],
+@every_case(
+    ("I love tea.", "It's coffee, not tea."),
+    ("I work at Acme.", "I meant it, not really."),
+    ("I work at Acme.", "Is it Apex, not Acme?"),
+    ("I work at Acme.", "No, I meant Apex, not Bosch."),
+    ("I work at Acme.", "No, I meant Apex, not Acme. Just kidding!"),
+    ("I work at Acme.", "She said it's Apex, not Acme."),
+    ("My son is called Emil.", "No, I meant Emilio, not Emil."),
+    ("Never call me at night.", "I meant day, not night."),
+    ("我喜欢喝茶。", "这是咖啡，不是茶。"),
+    ("我在海风出版社工作。", "是松果科技，不是海风出版社吗？"),
 )
 def test_what_takes_nothing_back_changes_nothing(before: str, text: str) -> None:
     assert {"0"} == {fact.event_id for fact in RuleExtractor().read(turns(before, text)).facts}

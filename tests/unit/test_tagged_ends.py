@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import uuid4
 
-import pytest
+from every_case import every_case
 
 from shared_core.core.domain import USER, FactDraft, HeldFact, MemoryId, ThreadId
 from shared_core.knowledge.held_index import HeldIndex
@@ -56,14 +56,11 @@ FACTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("draft", "value"),
-    [
-        (over("like", "coffee", "coffee isn't for me now"), "coffee"),
-        (over("kin_name", "mog", "we said goodbye to mog on saturday"), "Mog"),
-        (over("residence", "深水埗劏房", "深水埗劏房交返鎖匙", language="zh"), "深水埗劏房"),
-        (over("car", "桑塔纳", "桑塔纳报废了", language="zh"), "桑塔纳"),
-    ],
+@every_case(
+    (over("like", "coffee", "coffee isn't for me now"), "coffee"),
+    (over("kin_name", "mog", "we said goodbye to mog on saturday"), "Mog"),
+    (over("residence", "深水埗劏房", "深水埗劏房交返鎖匙", language="zh"), "深水埗劏房"),
+    (over("car", "桑塔纳", "桑塔纳报废了", language="zh"), "桑塔纳"),
 )
 def test_the_value_of_a_fact_of_the_kind_ends_it(draft: FactDraft, value: str) -> None:
     [(change, _)] = tagged_ends([draft], HeldIndex(FACTS))
@@ -72,13 +69,10 @@ def test_the_value_of_a_fact_of_the_kind_ends_it(draft: FactDraft, value: str) -
     assert change.rule == draft.pattern
 
 
-@pytest.mark.parametrize(
-    ("draft", "value"),
-    [
-        (over("tool", "the old nokia brick", "the nokia brick is in the recycling"), "Nokia 3310"),
-        (over("residence", "深水埗間", "深水埗間交返鎖匙", language="zh"), "深水埗劏房"),
-        (over("like", "coffee machine", "the coffee machine died"), "coffee"),
-    ],
+@every_case(
+    (over("tool", "the old nokia brick", "the nokia brick is in the recycling"), "Nokia 3310"),
+    (over("residence", "深水埗間", "深水埗間交返鎖匙", language="zh"), "深水埗劏房"),
+    (over("like", "coffee machine", "the coffee machine died"), "coffee"),
 )
 def test_words_that_only_mention_a_value_raise_a_doubt(draft: FactDraft, value: str) -> None:
     [(change, _)] = tagged_ends([draft], HeldIndex(FACTS))
@@ -92,16 +86,13 @@ def test_a_reading_that_is_not_sure_raises_a_doubt() -> None:
     assert change.verdict == "doubt"
 
 
-@pytest.mark.parametrize(
-    "draft",
-    [
-        over("employer", "handed my badge in", "handed my badge in on friday"),
-        over("plan", "coffee on thursday", "coffee on thursday is off"),
-        over("tool", "coffee maker", "the coffee maker is on the tip"),
-        over("kin_employer", "amazon warehouse", "dad left the amazon warehouse"),
-        over("plan", "去日本旅游", "去日本旅游取消了", language="zh"),
-        over("tool", "工商银行", "工商银行卡注销了", language="zh"),
-    ],
+@every_case(
+    over("employer", "handed my badge in", "handed my badge in on friday"),
+    over("plan", "coffee on thursday", "coffee on thursday is off"),
+    over("tool", "coffee maker", "the coffee maker is on the tip"),
+    over("kin_employer", "amazon warehouse", "dad left the amazon warehouse"),
+    over("plan", "去日本旅游", "去日本旅游取消了", language="zh"),
+    over("tool", "工商银行", "工商银行卡注销了", language="zh"),
 )
 def test_words_that_mention_nothing_of_the_kind_end_nothing(draft: FactDraft) -> None:
     assert list(tagged_ends([draft], HeldIndex(FACTS))) == []

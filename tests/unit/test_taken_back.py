@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
+from every_case import every_case
 
 from shared_core.core.domain import Event, MemoryId
 from shared_core.core.ids import uuid7
@@ -37,28 +37,25 @@ def current(*texts: str) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize(
-    ("said", "holds"),
-    [
-        (["我住在北京", "我在北京工作", "我搬到上海了"], {"residence": "上海"}),
-        (["我在北京工作", "我搬到上海了"], {"residence": "上海"}),
-        (["I work in Leeds.", "I moved to Oslo."], {"residence": "Oslo"}),
-        (["I live in Leeds.", "I work in Leeds.", "I live in Oslo."], {"residence": "Oslo"}),
-        # The city one comes to, and that of who went to work in another one anyway.
-        (["我住在天津", "我在北京工作", "我搬到北京了"],
-         {"residence": "北京", "work_city": "北京"}),
-        (["I live in Luton.", "I work in London.", "I moved to Reading."],
-         {"residence": "Reading", "work_city": "London"}),
-        # Names of places, not parts of names.
-        (["I live in York.", "I work in New York.", "I moved to Boston."],
-         {"residence": "Boston", "work_city": "New York"}),
-        (["I live in London, England.", "I work in London.", "I moved to Boston."],
-         {"residence": "Boston"}),
-        # Where one lives tells of no move.
-        (["我在北京工作", "我住在廊坊"], {"residence": "廊坊", "work_city": "北京"}),
-        (["我住在北京", "我在北京工作", "我搬到上海了", "我在上海工作"],
-         {"residence": "上海", "work_city": "上海"}),
-    ],
+@every_case(
+    (["我住在北京", "我在北京工作", "我搬到上海了"], {"residence": "上海"}),
+    (["我在北京工作", "我搬到上海了"], {"residence": "上海"}),
+    (["I work in Leeds.", "I moved to Oslo."], {"residence": "Oslo"}),
+    (["I live in Leeds.", "I work in Leeds.", "I live in Oslo."], {"residence": "Oslo"}),
+    # The city one comes to, and that of who went to work in another one anyway.
+    (["我住在天津", "我在北京工作", "我搬到北京了"],
+     {"residence": "北京", "work_city": "北京"}),
+    (["I live in Luton.", "I work in London.", "I moved to Reading."],
+     {"residence": "Reading", "work_city": "London"}),
+    # Names of places, not parts of names.
+    (["I live in York.", "I work in New York.", "I moved to Boston."],
+     {"residence": "Boston", "work_city": "New York"}),
+    (["I live in London, England.", "I work in London.", "I moved to Boston."],
+     {"residence": "Boston"}),
+    # Where one lives tells of no move.
+    (["我在北京工作", "我住在廊坊"], {"residence": "廊坊", "work_city": "北京"}),
+    (["我住在北京", "我在北京工作", "我搬到上海了", "我在上海工作"],
+     {"residence": "上海", "work_city": "上海"}),
 )  # fmt: skip
 def test_a_move_ends_the_city_one_lived_and_worked_in(
     said: list[str], holds: dict[str, str]
@@ -66,12 +63,8 @@ def test_a_move_ends_the_city_one_lived_and_worked_in(
     assert holds == current(*said)
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        ["I work at Barclays.", "I never worked at Barclays."],
-        ["我在华为工作", "我从来没在华为上过班"],
-    ],
+@every_case(
+    ["I work at Barclays.", "I never worked at Barclays."], ["我在华为工作", "我从来没在华为上过班"]
 )
 def test_what_never_was_held_at_no_moment(said: list[str]) -> None:
     [employer] = planned(*said).opened
@@ -88,6 +81,6 @@ def test_another_employer_stays() -> None:
     assert {"employer": "Siemens"} == current("I work at Siemens.", "I never worked at Barclays.")
 
 
-@pytest.mark.parametrize("said", [["我是18岁男学生", "我今年19岁"], ["我是18岁男学生", "我19岁了"]])
+@every_case(["我是18岁男学生", "我今年19岁"], ["我是18岁男学生", "我19岁了"])
 def test_a_student_grows_older(said: list[str]) -> None:
     assert {"age": "19岁", "job": "男学生"} == current(*said)

