@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import pytest
 from every_case import every_case
-from google.adk.cli.service_registry import ServiceRegistry
 
-from adk_memory import OpenMemoryService, PgSessionService, register
-from adk_memory.registry import close_shared, make_memory_service
 from adk_memory.uri import OPTIONS, parse_uri
 from shared_core import InvalidInput
 
@@ -52,20 +49,11 @@ def test_options_come_with_their_types() -> None:
     )
     _, options = parse_uri(f"hippocampus://?{query}")
     expected = {
-        "schema": "a_b",
-        "embedder": "google:gemini-embedding-001",
-        "top_k": 3,
-        "max_chars": 200,
-        "pool_size": 2,
-        "min_relevance": 0.25,
-        "deadline_s": 2.0,
-        "include_tool_results": True,
-        "wait": False,
-        "fail_open": True,
-        "delete_memories": True,
-        "llm": "adk:gemini-3.5-flash",
+        "schema": "a_b", "embedder": "google:gemini-embedding-001", "top_k": 3, "max_chars": 200,
+        "pool_size": 2, "min_relevance": 0.25, "deadline_s": 2.0, "include_tool_results": True,
+        "wait": False, "fail_open": True, "delete_memories": True, "llm": "adk:gemini-3.5-flash",
         "memories": "turns",
-    }
+    }  # fmt: skip
     assert expected == options
     assert {"llm": "langchain:openai:m"} == parse_uri("hippocampus://?llm=langchain:openai:m")[1]
     assert OPTIONS.keys() == options.keys()
@@ -108,6 +96,11 @@ def test_no_message_tells_a_password(uri: str) -> None:
     "uri", ["hippocampus://", "hippocampus+postgresql://u:p@h/db?connect_timeout=1"]
 )
 async def test_memory_and_sessions_of_one_uri_share_one_memory(uri: str) -> None:
+    from google.adk.cli.service_registry import ServiceRegistry
+
+    from adk_memory import OpenMemoryService, PgSessionService, register
+    from adk_memory.registry import close_shared
+
     registry = ServiceRegistry()
     register(registry)
     uri += "&top_k=3&delete_memories=yes" if "?" in uri else "?top_k=3&delete_memories=yes"
@@ -119,6 +112,8 @@ async def test_memory_and_sessions_of_one_uri_share_one_memory(uri: str) -> None
 
 
 async def test_other_addresses_and_schemas_are_other_memories() -> None:
+    from adk_memory.registry import close_shared, make_memory_service
+
     uris = ["hippocampus://", "hippocampus:///a", "hippocampus:///b", "hippocampus://?schema=other"]
     assert 4 == len({id(make_memory_service(uri).engine) for uri in uris})
     first, second = make_memory_service("hippocampus://?top_k=1"), make_memory_service(uris[0])
@@ -128,5 +123,7 @@ async def test_other_addresses_and_schemas_are_other_memories() -> None:
 
 
 def test_a_value_that_the_service_refuses_is_an_error() -> None:
+    from adk_memory.registry import make_memory_service
+
     with pytest.raises(InvalidInput, match="top_k"):
         make_memory_service("hippocampus://?top_k=0")

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-
 from every_case import every_case
+from turns import said as turn
 
-from shared_core.core.domain import Event, FactDraft
+from shared_core.core.domain import FactDraft
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.knowledge.revision import revised
 
-AT = datetime(2026, 5, 1, 12, tzinfo=UTC)
 IN_WORDS = {"note", "plan"}
 """Slots whose value is a sentence, and may tell of a denial."""
 
 
 def said(*texts: str) -> list[FactDraft]:
     """Return what the turns of one conversation state and end, in order."""
-    turns = [
-        Event(
-            event_id=f"turn-{place}",
-            author="user",
-            role="user",
-            text=text,
-            occurred_at=AT + timedelta(minutes=place),
-        )
-        for place, text in enumerate(texts)
-    ]
+    turns = [turn(place, text) for place, text in enumerate(texts)]
     return list(revised(turns, RuleExtractor().read(turns), []).facts)
 
 

@@ -11,11 +11,13 @@ from uuid import UUID
 
 import pytest
 from every_case import every_case
+from memories import memory
+from turns import said
 
 from shared_core.context.assembler import ContextAssembler
 from shared_core.context.window import ContextWindow
 from shared_core.core.delimiters import Section
-from shared_core.core.domain import Event, Hit, Memory, MemoryId, Role
+from shared_core.core.domain import Event, Hit, MemoryId, Role
 from shared_core.errors import InvalidInput
 from shared_core.nlp.tokenizer import count_tokens
 from shared_core.ports.runs import Fact
@@ -24,48 +26,24 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 def turn(minute: int, text: str, role: Role = "user", author: str = "ann") -> Event:
-    return Event(
-        event_id=f"e{minute}",
-        author=author,
-        role=role,
-        text=text,
-        occurred_at=NOON + timedelta(minutes=minute),
-    )
+    return said(minute, text, NOON + timedelta(minutes=minute), author=author, role=role)
 
 
 def hit(number: int, text: str, author: str | None = "ann") -> Hit:
-    memory = Memory(
-        memory_id=MemoryId(UUID(int=number)),
-        namespace=("app", "ann", "memories"),
-        key=str(number),
-        kind="episodic",
-        text=text,
-        value={},
-        author=author,
-        importance=7.0,
-        occurred_at=NOON - timedelta(days=number),
-        created_at=NOON,
-        updated_at=NOON,
+    stored = memory(
+        number, text, NOON - timedelta(days=number), author=author, importance=7.0,
         source_event_ids=(f"old{number}",),
-    )
-    return Hit(memory=memory, score=2.5, parts={"meaning": 2.0, "words": 0.5})
+    )  # fmt: skip
+    return Hit(memory=stored, score=2.5, parts={"meaning": 2.0, "words": 0.5})
 
 
 def fact(number: int, statement: str, valid_until: datetime | None = None) -> Fact:
     return Fact(
-        memory_id=MemoryId(UUID(int=number)),
-        fact_type="preference",
-        slot="like",
-        value="tea",
-        statement=statement,
-        confidence=0.9,
-        extractor="rules-v1",
-        pattern="en.like",
-        valid_from=NOON - timedelta(days=30),
-        valid_until=valid_until,
-        thread_id=None,
+        memory_id=MemoryId(UUID(int=number)), fact_type="preference", slot="like", value="tea",
+        statement=statement, confidence=0.9, extractor="rules-v1", pattern="en.like",
+        valid_from=NOON - timedelta(days=30), valid_until=valid_until, thread_id=None,
         source_event_ids=("e1",),
-    )
+    )  # fmt: skip
 
 
 def words(text: str) -> int:
@@ -347,16 +325,11 @@ def test_what_a_tokenizer_raises_is_passed_on() -> None:
     lambda: ContextAssembler(shares={"memories": 0.6, "history": 0.6}),
     lambda: ContextAssembler(shares={"memories": -0.1}),
     lambda: ContextAssembler(shares={"memories": float("nan")}),
-    lambda: assemble(history=[turn(1, "Hi."), naive_turn()]),
+    lambda: assemble(history=[turn(1, "Hi."), said("e0", "Hi.", NOON.replace(tzinfo=None))]),
 )
 def test_values_that_mean_nothing_are_refused(attempt: Callable[[], object]) -> None:
     with pytest.raises(InvalidInput):
         attempt()
-
-
-def naive_turn() -> Event:
-    moment = NOON.replace(tzinfo=None)
-    return Event(event_id="e0", author="ann", role="user", text="Hi.", occurred_at=moment)
 
 
 def test_the_window_is_known_by_the_documented_names() -> None:

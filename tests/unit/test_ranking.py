@@ -4,89 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import get_args
-from uuid import UUID
 
 import pytest
 from every_case import every_case
+from memories import Said, recalled
 
-from shared_core.core.domain import SCORE_PARTS, Hit, JsonValue, Memory, MemoryId, MemoryKind, Role
+from shared_core.core.domain import SCORE_PARTS, Hit, JsonValue, MemoryKind, Role
 from shared_core.errors import InvalidInput
 from shared_core.nlp.text import is_question
-from shared_core.ports.recall import (
-    Candidate,
-    Candidates,
-    Corpus,
-    Ranking,
-    RankingQuery,
-    Recalled,
-    ThreeFactor,
-)
+from shared_core.ports.recall import Ranking, RankingQuery, Recalled, ThreeFactor
 from shared_core.recall.ranking import PART_OF, nearest, rank, relevance, weights
 
 NOW = datetime(2026, 3, 31, tzinfo=UTC)
 EVERY_RANKING = get_args(Ranking)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Said:
-    """A memory, how near it is to the query and which words of the query it holds."""
-
-    key: str
-    similarity: float | None = 0.3
-    holds: Sequence[int] = ()
-    text: str = "a statement."
-    kind: MemoryKind = "episodic"
-    author: str | None = None
-    role: Role | None = None
-    opens: bool = True
-    length: int = 8
-    day: int = 1
-    importance: float = 5.0
-    value: dict[str, JsonValue] | None = None
-
-
-def recalled(*said: Said, terms: int = 4) -> Recalled:
-    return Recalled(
-        candidates=Candidates.of([_candidate(number, one) for number, one in enumerate(said)]),
-        corpus=Corpus.of(
-            similarity=[one.similarity for one in said],
-            length=[one.length for one in said],
-            opens=[one.opens for one in said],
-            holders=[number for number, one in enumerate(said) for _ in one.holds],
-            words=[word for one in said for word in one.holds],
-            terms=terms,
-        ),
-    )
-
-
-def _candidate(number: int, one: Said) -> Candidate:
-    moment = datetime(2026, 3, one.day, tzinfo=UTC)
-    memory = Memory(
-        memory_id=MemoryId(UUID(int=number + 1)),
-        namespace=("app", "ann", "memories"),
-        key=one.key,
-        kind=one.kind,
-        text=one.text,
-        value=one.value or {},
-        author=one.author,
-        importance=one.importance,
-        occurred_at=moment,
-        created_at=moment,
-        updated_at=moment,
-    )
-    return Candidate(
-        memory_id=memory.memory_id,
-        kind=one.kind,
-        text=one.text,
-        author=one.author,
-        occurred_at=moment,
-        number=number,
-        memory=lambda: memory,
-        role=one.role,
-    )
 
 
 def ranked(

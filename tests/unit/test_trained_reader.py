@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from importlib.resources import files
 
 import numpy as np
 import pytest
 from every_case import every_case
+from turns import said
 
 from benchmarks.reader.generate import Generator, load_source
-from shared_core.core.domain import Event, FactDraft
+from shared_core.core.domain import FactDraft
 from shared_core.errors import InvalidInput
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.extraction.span_tagger import allowed, best_path, load_tagger, tokens
@@ -76,14 +76,7 @@ SILENT = [
 
 
 def drafts(text: str, *, reader: bool = True, without: tuple[str, ...] = ()) -> Sequence[FactDraft]:
-    turn = Event(
-        event_id="1",
-        author="user",
-        role="user",
-        text=text,
-        occurred_at=datetime(2026, 3, 10, tzinfo=UTC),
-    )
-    return RuleExtractor(reader=reader, without=without).read([turn]).facts
+    return RuleExtractor(reader=reader, without=without).read([said("1", text)]).facts
 
 
 @every_case(*FOUND)

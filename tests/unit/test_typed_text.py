@@ -1,13 +1,16 @@
-"""What people type, as the patterns read it, and what is quoted of it."""
+"""What people type, as the patterns read it, what is quoted of it, and three whole stories."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from every_case import every_case
+from turns import said
 
-from shared_core.core.domain import Event, FactDraft
+from shared_core.core.domain import FactDraft
 from shared_core.extraction.rule_based import RuleExtractor
+from shared_core.nlp.relation_schema import triples_of
 from shared_core.nlp.rules import read_rule_file
 from shared_core.nlp.text import language
 from shared_core.nlp.typed_text import as_meant, as_read, load_english_typing, typed_names
@@ -97,13 +100,8 @@ def test_a_value_is_quoted_as_it_was_typed(typed: str, value: str, quoted: str) 
     assert quoted == as_read(typed, language(typed)).quoted(value)
 
 
-def facts(*texts: str) -> list[FactDraft]:
-    events = [
-        Event(event_id=f"e{place}", author="u", role="user", text=text,
-              occurred_at=datetime(2026, 3, 10, 10, place, tzinfo=UTC))
-        for place, text in enumerate(texts)
-    ]  # fmt: skip
-    return RuleExtractor().read(events).facts
+def facts(*texts: str) -> Sequence[FactDraft]:
+    return RuleExtractor().read([said(n, text) for n, text in enumerate(texts)]).facts
 
 
 def test_a_fact_and_its_sentence_quote_the_turn() -> None:
@@ -133,3 +131,43 @@ def test_the_table_of_characters_has_each_traditional_one_once() -> None:
     old, new = pairs[::2], pairs[1::2]
     assert len(old) == len(new) == len(set(old)) > 2_000
     assert set(old).isdisjoint(new)
+
+
+def told(*texts: str) -> list[tuple[str, str, str]]:
+    return [(one.operation, one.slot, one.value) for one in facts(*texts)]
+
+
+def test_a_student_is_known_by_age_taste_and_character() -> None:
+    found = told("我是一名18岁的男学生，喜欢玩RPG游戏，比较内向，对科技和编程很感兴趣")
+    assert found == [
+        ("assert", "age", "18岁"), ("assert", "job", "男学生"), ("assert", "like", "玩RPG游戏"),
+        ("assert", "trait", "内向"), ("assert", "like", "科技"), ("assert", "like", "编程"),
+    ]  # fmt: skip
+
+
+def test_who_moves_for_an_internship_lives_in_the_city() -> None:
+    assert [("assert", "residence", "上海")] == told("我上个月搬到上海实习")
+
+
+@every_case("我不再喜欢游戏了", "我不再喜欢游戏")
+def test_a_taste_that_is_over_ends(text: str) -> None:
+    assert [("retract", "like", "游戏")] == told(text)
+
+
+def test_a_skill_is_an_edge_of_the_graph() -> None:
+    [edge] = triples_of(facts("我会 Python"))
+    assert ("user", "has_skill", "Python") == (edge.subject, edge.relation, edge.object)
+
+
+@every_case(
+    ["hi im tom", "my daughter's called Mia", "shes 5"],
+    ["Hi, I'm Tom.", "My daughter is called Mia.", "She is 5."],
+    ["tom here", "my daughter's called mia and shes 5"],
+    ["im tom, my daughter is called mia", "mia is 5"],
+)
+def test_a_father_and_his_daughter_are_known_however_he_types(texts: list[str]) -> None:
+    found = {(one.slot, one.value, one.subject) for one in facts(*texts)}
+    assert found == {
+        ("name", "Tom", "user"), ("relation.daughter", "Mia", "user"),
+        ("relation.daughter.age", "5", "Mia"),
+    }  # fmt: skip
