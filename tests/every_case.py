@@ -18,7 +18,8 @@ SHOWN.maxstring = SHOWN.maxother = SHOWN.maxlist = SHOWN.maxtuple = 300
 def every_case(*cases: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Run a test with each case, and fail with the list of all cases that failed.
 
-    A case is the first argument of the test, or a tuple of its first arguments; fixtures follow.
+    A case is the first argument of the test, or a tuple of its first arguments; those of a table
+    above it follow, and fixtures come last.
     A table costs one test instead of thousands. Parametrize what takes seconds a case, and what
     needs fixtures of its own.
     """
@@ -26,29 +27,29 @@ def every_case(*cases: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]
 
     def decorate(test: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(test)
-        def check(**fixtures: Any) -> None:
+        def check(*given: Any, **fixtures: Any) -> None:
             failed = []
             for row in rows:
                 try:
-                    test(*row, **fixtures)
+                    test(*row, *given, **fixtures)
                 except FAILURES as error:
                     failed.append(_told(row, error))
             _report(failed, len(rows))
 
         @wraps(test)
-        async def check_async(**fixtures: Any) -> None:
+        async def check_async(*given: Any, **fixtures: Any) -> None:
             failed = []
             for row in rows:
                 try:
-                    await test(*row, **fixtures)
+                    await test(*row, *given, **fixtures)
                 except FAILURES as error:
                     failed.append(_told(row, error))
             _report(failed, len(rows))
 
         made = check_async if inspect.iscoroutinefunction(test) else check
-        given = inspect.signature(test)
-        fixtures = list(given.parameters.values())[len(rows[0]) if rows else 1 :]
-        made.__signature__ = given.replace(parameters=fixtures)  # type: ignore[union-attr]
+        taken = inspect.signature(test)
+        rest = list(taken.parameters.values())[len(rows[0]) if rows else 1 :]
+        made.__signature__ = taken.replace(parameters=rest)  # type: ignore[union-attr]
         return made
 
     return decorate

@@ -8,13 +8,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from every_case import every_case
 from growth import grows_in_line
+from long_forms import LONG
 from turns import said
 
 from shared_core.core.domain import Emotion, Event, Extraction, MemoryId
 from shared_core.core.ids import uuid7
 from shared_core.errors import InvalidInput
+from shared_core.extraction import rule_reader
 from shared_core.extraction.rule_based import RuleExtractor
-from shared_core.extraction.rule_reader import MAX_READ_CLAUSES, MAX_STATING_CLAUSES, RULES_VERSION
+from shared_core.extraction.rule_reader import RULES_VERSION
 from shared_core.knowledge.fact_planning import FactPlan, plan_facts
 from shared_core.knowledge.reflection import RuleReflector
 from shared_core.nlp.affect import emotion_of
@@ -348,7 +350,7 @@ def test_a_very_long_turn_is_read_in_part_and_wants_a_model() -> None:
     ("The garden of that city was full of things. ", "I work at Acme.", "Acme"),
     ("今天的天气很不错，适合出去走走。", "我在腾讯工作。", "腾讯"),
 ])  # fmt: skip
-@pytest.mark.parametrize("length", [27_680, 190_000])
+@pytest.mark.parametrize("length", [27_680, *[190_000] * LONG])
 def test_what_a_long_turn_tells_at_its_end_is_read(
     filler: str, fact: str, value: str, length: int
 ) -> None:
@@ -362,13 +364,13 @@ def test_a_shorter_form_of_a_value_just_given_says_nothing_new() -> None:
     assert ["Ghent, Belgium", "Ghent"] == [value for *_, value in found if "Ghent" in value]
 
 
-@pytest.mark.parametrize(
-    ("filler", "most", "of_filler"),
-    [("Rain.\n", MAX_READ_CLAUSES, 0), ("I like tea.\n", MAX_STATING_CLAUSES, 1)],
-)
+@every_case(("Rain.\n", 60, 3_000, 0), ("I like tea.\n", 25_000, 60, 1))
 def test_of_a_turn_of_very_many_clauses_the_rest_wants_a_model(
-    filler: str, most: int, of_filler: int
+    filler: str, most_read: int, most_stating: int, of_filler: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(rule_reader, "MAX_READ_CLAUSES", most_read)
+    monkeypatch.setattr(rule_reader.read_turn, "__defaults__", ((), most_stating))
+    most = min(most_read, most_stating)
     cut = read(filler * most + "I live in Porto.")
     assert (of_filler, ["0"]) == (len(cut.facts), cut.needs_model)
     whole = read(filler * (most - 1) + "I live in Porto.")

@@ -6,7 +6,7 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -87,41 +87,36 @@ def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hints, "_is_shown", False)
 
 
-@pytest.fixture
-def at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], str]]:
-    """Make standard error a terminal; the function returns what it shows."""
+def at_a_terminal(start: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> str:
+    """Start with a terminal as standard error, and return what it shows."""
     ours, theirs = pty.openpty()
     with os.fdopen(ours, "rb", buffering=0) as screen, os.fdopen(theirs, "w") as stderr:
-        monkeypatch.setattr(sys, "stderr", stderr)
-
-        def shown() -> str:
-            stderr.write("the end\n")
-            stderr.flush()
-            found = b""
-            while b"the end" not in found:
-                found += screen.read(4096)
-            return found.decode()
-
-        yield shown
+        with monkeypatch.context() as patched:
+            patched.setattr(sys, "stderr", stderr)
+            start()
+        stderr.write("the end\n")
+        stderr.flush()
+        shown = b""
+        while b"the end" not in shown:
+            shown += screen.read(4096)
+    return shown.decode()
 
 
 @starters
 def test_a_terminal_shows_the_command_once(
-    start: Callable[[], None], at_a_terminal: Callable[[], str]
+    start: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start()
-    shown = at_a_terminal()
+    shown = at_a_terminal(start, monkeypatch)
     assert 1 == shown.count("`hippocampus ui`"), shown
     assert 1 == shown.count("HIPPOCAMPUS_HINTS=off")
 
 
 @starters
 def test_the_variable_switches_it_off(
-    start: Callable[[], None], at_a_terminal: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+    start: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HIPPOCAMPUS_HINTS", "off")
-    start()
-    assert "hippocampus ui" not in at_a_terminal()
+    assert "hippocampus ui" not in at_a_terminal(start, monkeypatch)
 
 
 @starters

@@ -175,7 +175,7 @@ def test_lone_surrogates_and_nul_count_like_any_character() -> None:
 @every_case("a", "的", "😀", " ", "\n", "-", "\x00", "\ud800")
 def test_a_long_run_without_a_break_takes_no_quadratic_time(character: str) -> None:
     assert 0 < count_tokens(character * 100_000) <= 300_000
-    assert grows_in_line(count_tokens, character * 100_000)
+    assert grows_in_line(count_tokens, character * 20_000)
 
 
 def test_nothing_is_loaded_before_the_first_count() -> None:
