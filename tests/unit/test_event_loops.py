@@ -1,14 +1,15 @@
-"""until_done: a cancelled caller waits for the end of its work, but not for ever."""
+"""until_done: a cancelled caller waits for the end of its work; LoopThread: the loop goes on."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 from collections.abc import AsyncIterator
 
 import pytest
 
-from shared_core.core.event_loops import until_done
+from shared_core.core.event_loops import LoopThread, until_done
 
 
 class Work:
@@ -56,7 +57,7 @@ async def test_a_cancelled_caller_waits_for_the_end(unhandled: list[object]) -> 
     work.may_end.set()
     await asyncio.wait([caller])
     assert caller.cancelled() and not work.was_cancelled
-    gc.collect()
+    gc.collect(1)  # of what this test made
     assert [] == unhandled
 
 
@@ -70,7 +71,7 @@ async def test_after_the_grace_the_work_is_cancelled_too(
     assert caller.cancelled() and work.was_cancelled
     work.may_end.set()
     await asyncio.sleep(0.01)
-    gc.collect()
+    gc.collect(1)  # of what this test made
     assert [] == unhandled
 
 
@@ -86,7 +87,7 @@ async def test_a_second_cancellation_ends_the_wait(
     work.may_end.set()
     for _ in range(3):
         await asyncio.sleep(0)
-    gc.collect()
+    gc.collect(1)  # of what this test made
     assert [] == unhandled
 
 
@@ -99,3 +100,34 @@ async def test_a_result_and_an_error_reach_the_caller() -> None:
     work.may_end.set()
     with pytest.raises(OSError, match="the answer is an error"):
         await until_done(work.run())
+
+
+async def forty_two() -> int:
+    return 42
+
+
+@pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt()])
+async def test_what_tries_to_end_the_process_does_not_end_the_loop(error: BaseException) -> None:
+    bridge = LoopThread()
+
+    async def leave() -> None:
+        raise error
+
+    def leave_at_once() -> None:
+        sys.exit(1)
+
+    with pytest.raises(type(error)):
+        await bridge.arun(leave())
+    bridge.start(leave_at_once)
+    assert 42 == await bridge.arun(forty_two())
+
+
+def test_a_thread_that_died_is_replaced() -> None:
+    bridge = LoopThread()
+    assert 42 == bridge.run(forty_two())
+    loop, thread = bridge._loop, bridge._thread
+    assert loop is not None and thread is not None
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(60)
+    assert 42 == bridge.run(forty_two())
+    assert bridge._thread is not thread
