@@ -1,9 +1,11 @@
-"""Provides the storage port on both engines, so that one test compares their behaviour."""
+"""Provides the storage port on both engines, and users of the memory of a worker."""
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
 
@@ -11,9 +13,12 @@ import psycopg
 import pytest
 from embedded_users import User, empty_folder, lent, prepared_folder, users
 from operation_rows import BEN, MEMORY, NOW, memory, write
+from person import Opens, Person
 from postgres_databases import PostgresDatabases
 from standing_clock import StandingClock
+from turns import Clock
 
+from shared_core import MemoryEngine, Scope, open_memory, run_sync
 from shared_core.ports.operations import Insert
 from shared_core.ports.storage import Storage
 from shared_core.settings import Settings
@@ -96,3 +101,46 @@ async def five(storage: Storage) -> Storage:
     await write(storage, Insert("memories", MEMORY, rows))
     await write(storage, Insert("memories", MEMORY, rows), tenant=BEN)
     return storage
+
+
+@pytest.fixture
+def ann(shared_memory: MemoryEngine, shared_dsn: str, scope: Scope) -> Person:
+    """A user whom no other test knows, in the memory of this worker."""
+    return Person(shared_memory, scope, shared_dsn)
+
+
+@pytest.fixture(scope="session")
+def still_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The DSN of a database of this worker whose memories run no jobs: take `scope` too."""
+    on_seekdb = os.environ.get("HIPPOCAMPUS_TEST_ENGINE") == "seekdb"
+    yield from request.getfixturevalue("seekdb" if on_seekdb else "postgres").lend()
+
+
+@pytest.fixture(scope="session")
+def still_memory(still_dsn: str) -> Iterator[tuple[MemoryEngine, Clock]]:
+    """A memory that reads the clock beside it and runs no jobs: take `ann_by_clock`."""
+    clock = Clock()
+    memory = open_memory(still_dsn, clock=clock, worker=False)
+    yield memory, clock
+    run_sync(memory.close())
+
+
+@pytest.fixture
+def ann_by_clock(still_memory: tuple[MemoryEngine, Clock], still_dsn: str, scope: Scope) -> Person:
+    """A user whom no other test knows, in a memory whose clock the test moves."""
+    memory, clock = still_memory
+    clock.day = 0
+    return Person(memory, scope, still_dsn, clock)
+
+
+@pytest.fixture
+async def ann_with(still_dsn: str, scope: Scope) -> AsyncIterator[Opens]:
+    """Opens memories with options: `ann_with(llm=model)`, with `clock=` that of the person."""
+    async with AsyncExitStack() as stack:
+
+        def opened(clock: Clock | None = None, **options: object) -> Person:
+            memory = open_memory(still_dsn, worker=False, clock=clock, **options)  # type: ignore[arg-type]
+            stack.push_async_callback(memory.close)
+            return Person(memory, scope, still_dsn, clock or Clock())
+
+        yield opened
