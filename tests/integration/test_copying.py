@@ -223,6 +223,7 @@ def test_the_command_counts_and_compares(dsn: str, other_dsn: str) -> None:
     assert "same memory" in same.stderr
 
 
+@pytest.mark.tail
 @pytest.mark.parametrize("to_seekdb", [True, False], ids=["to seekdb", "from seekdb"])
 async def test_from_one_engine_to_the_other(
     postgres_dsn: str, seekdb_dsn: str, to_seekdb: bool

@@ -286,10 +286,10 @@ async def test_a_process_that_writes_looks_in_the_background(
 
 @pytest.mark.parametrize("text", ["", "off"])
 async def test_nothing_is_forgotten_unless_it_is_asked_for(
-    text: str, shared_dsn: str, monkeypatch: pytest.MonkeyPatch
+    text: str, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HIPPOCAMPUS_CLEANUP_HOURS", text)
-    async with open_memory(shared_dsn) as memory:
+    async with open_memory(dsn) as memory:
         assert await memory.retention.schedule.run_if_due() is None
         assert await memory.retention.schedule.last() is None
 
@@ -301,6 +301,7 @@ def test_hours_that_are_none_are_refused(text: str, monkeypatch: pytest.MonkeyPa
         load_settings("embedded")
 
 
+@pytest.mark.tail
 @pytest.mark.usefixtures("every_day")
 async def test_the_worker_command_forgets(dsn: str) -> None:
     then = Clock(datetime.now(UTC) - timedelta(days=21))

@@ -115,8 +115,8 @@ async def test_weights_decide_what_counts(
 async def test_only_the_proportions_of_weights_count(searcher: MemorySearcher) -> None:
     one = await searcher.hybrid_search("hotel", {"semantic": 1, "time": 2})
     other = await searcher.hybrid_search("hotel", {"semantic": 10, "time": 20})
-    assert [(hit.text, round(hit.score, 9)) for hit in one] == [
-        (hit.text, round(hit.score, 9)) for hit in other
+    assert [(hit.text, pytest.approx(hit.score, abs=1e-6)) for hit in one] == [
+        (hit.text, hit.score) for hit in other
     ]
 
 

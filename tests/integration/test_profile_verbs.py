@@ -84,7 +84,7 @@ async def test_what_fills_a_profile_becomes_facts_and_a_graph_as_well(
     client: httpx.AsyncClient, shared_memory: MemoryEngine, ana: str
 ) -> None:
     await updated(client, ana, MONDAY, conversation_id="monday")
-    assert await shared_memory.flush(60)
+    await shared_memory.flush(60)
     facts = await shared_memory.facts(Scope("default", ana))
     assert "Leeds" in {fact.value for fact in facts}
     assert "Leeds" in (await client.get(f"/graph/{ana}")).text
@@ -133,6 +133,7 @@ async def test_every_route_of_profiles_has_an_example(shared_memory: MemoryEngin
         assert told["components"]["schemas"][name]["examples"], name
 
 
+@pytest.mark.tail
 async def test_a_client_of_mcp_updates_and_reads_the_profile(shared_dsn: str, ana: str) -> None:
     async with asked("--user", ana, "--uri", shared_dsn) as client:
         nothing = await answer(client, "get_user_profile")

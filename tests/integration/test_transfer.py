@@ -87,8 +87,8 @@ def plain(source: MemoryEngine) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def whole(source: MemoryEngine) -> list[str]:
-    """The same export, with vectors."""
+def whole(source: MemoryEngine, plain: list[str]) -> list[str]:
+    """The same export, made at the same time, with vectors."""
     return run_sync(lines_of(source, vectors=True))
 
 
