@@ -1,4 +1,4 @@
-"""The session services that ship with ADK in one suite: who differs where, and why."""
+"""The memory and session services that ship with ADK in our suites: who differs where, and why."""
 
 from __future__ import annotations
 
@@ -11,30 +11,83 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from google.adk.memory import BaseMemoryService, InMemoryMemoryService
+from google.adk.memory._sqlite_memory_service import SqliteMemoryService
 from google.adk.sessions import BaseSessionService, DatabaseSessionService, InMemorySessionService
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from adk_memory import PgSessionService
-from adk_memory.conformance import SessionServiceSuite
+from adk_memory.conformance import MemoryServiceSuite, SessionServiceSuite
 
-ships_with_adk = pytest.mark.skipif(
-    not version("google-adk").startswith("2.13."), reason="divergences are those of google-adk 2.13"
-)
+pytestmark = [
+    pytest.mark.upstream,
+    pytest.mark.skipif(
+        not version("google-adk").startswith("2.13."),
+        reason="divergences are those of google-adk 2.13",
+    ),
+]
 
-# Why tests of the suite fail, where one reason is shared.
+# Why tests of the suites fail, where one reason is shared.
+REWIND = "knows nothing of rewinds"
+LOCAL_TIME = "writes naive local time"
+BESIDE = "returns an event's whole content, what was said and what was not"
+LIVE = "reads content only; live turns have none"
 BY_TIME = "sorts by timestamp"
 SAME_MOMENT = "a revision is the time of the last event"
 AUTH = "an auth scheme comes back as a CustomAuthScheme: it is written by Python names"
 
 
-class TestPgSessionService(SessionServiceSuite):
+class TestInMemoryMemoryService(MemoryServiceSuite):
+    unsupported = {"add_memory": "not implemented"}
+    divergences = {
+        "test_a_live_turn_is_remembered_by_its_transcription": LIVE,
+        "test_a_session_without_events_deletes_nothing": "a session replaces what it was before",
+        "test_a_time_that_cannot_be_spoils_no_search": "every search that finds it raises",
+        "test_a_truncated_session_deletes_nothing": "a session replaces what it was before",
+        "test_a_turn_that_is_rewound_later_is_forgotten": REWIND,
+        "test_a_turn_that_was_rewound_is_not_remembered": REWIND,
+        "test_deleting_a_turn_spares_its_namesake_in_another_session": "deletes by event id alone",
+        "test_partial_events_are_not_remembered": "keeps the pieces and the whole",
+        "test_the_secrets_of_a_request_to_the_user_stay_out": BESIDE,
+        "test_times_carry_their_offset": LOCAL_TIME,
+        "test_what_comes_back_can_be_sent_to_a_model": "returns lone surrogates",
+        "test_what_stands_beside_a_text_does_not_come_back_with_it": BESIDE,
+        "test_what_was_not_said_is_not_remembered[thought]": "indexes thoughts",
+    }
+
     @pytest.fixture
-    async def service(self, dsn: str) -> AsyncIterator[BaseSessionService]:
-        async with PgSessionService(dsn) as service:
-            yield service
+    def service(self) -> BaseMemoryService:
+        return InMemoryMemoryService()
+
+
+class TestSqliteMemoryService(MemoryServiceSuite):
+    unsupported = {"add_memory": "not implemented", "delete_memory": "not implemented"}
+    divergences = {
+        "test_a_character_no_database_takes_does_not_lose_the_turn[surrogate]": (
+            "refuses the event, and all that were added with it"
+        ),
+        "test_a_live_turn_is_remembered_by_its_transcription": LIVE,
+        "test_a_text_is_found_by_its_words_and_comes_back_whole[chinese]": (
+            "a run of Chinese is one word to its index"
+        ),
+        "test_a_time_that_cannot_be_spoils_no_search[endless]": "every search that finds it raises",
+        "test_a_time_that_cannot_be_spoils_no_search[far]": "every search that finds it raises",
+        "test_a_turn_that_is_rewound_later_is_forgotten": REWIND,
+        "test_a_turn_that_was_rewound_is_not_remembered": REWIND,
+        "test_partial_events_are_not_remembered": "keeps the pieces and the whole",
+        "test_the_secrets_of_a_request_to_the_user_stay_out": BESIDE,
+        "test_times_carry_their_offset": LOCAL_TIME,
+        "test_what_comes_back_can_be_sent_to_a_model": "refuses lone surrogates",
+        "test_what_stands_beside_a_text_does_not_come_back_with_it": BESIDE,
+    }
+
+    @pytest.fixture
+    async def service(self, tmp_path: Path) -> AsyncIterator[BaseMemoryService]:
+        service = SqliteMemoryService(str(tmp_path / "memory.db"))
+        yield service
+        await service.close()
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +100,6 @@ def database(server: str) -> Iterator[dict[str, Any]]:
         admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-@ships_with_adk
 class TestInMemorySessionService(SessionServiceSuite):
     divergences = {
         "test_an_event_that_changes_later_is_kept_as_it_was": "keeps the object it is given",
@@ -60,7 +112,6 @@ class TestInMemorySessionService(SessionServiceSuite):
         return InMemorySessionService()
 
 
-@ships_with_adk
 @pytest.mark.skipif(sys.version_info >= (3, 14), reason="google-adk 2.13 binds ?1 by position")
 class TestSqliteSessionService(SessionServiceSuite):
     divergences = {
@@ -92,7 +143,6 @@ DATABASE = {
 }
 
 
-@ships_with_adk
 class TestDatabaseSessionServiceOnSqlite(SessionServiceSuite):
     divergences = {
         **DATABASE,
@@ -106,7 +156,6 @@ class TestDatabaseSessionServiceOnSqlite(SessionServiceSuite):
             yield service
 
 
-@ships_with_adk
 class TestDatabaseSessionServiceOnPostgres(SessionServiceSuite):
     divergences = {
         **DATABASE,

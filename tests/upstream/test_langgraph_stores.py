@@ -1,4 +1,4 @@
-"""The stores that ship with LangGraph, and ours, in one suite: who differs where, and why."""
+"""The stores that ship with LangGraph in the suite for stores: who differs where, and why."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
 from langgraph.store.postgres import AsyncPostgresStore, PostgresStore
 
-from langgraph_store import PgHippocampusStore
 from langgraph_store.conformance import StoreSuite
 from langgraph_store.conformance.factories import Factory
 from langgraph_store.conformance.loops import Serving
@@ -30,11 +29,14 @@ def _installed(package: str, prefix: str) -> bool:
         return False
 
 
-known_versions = pytest.mark.skipif(
-    not version("langgraph-checkpoint").startswith("4.3.")
-    or not version("langgraph-checkpoint-postgres").startswith("3.2."),
-    reason="divergences are those of langgraph-checkpoint 4.3 and its PostgreSQL store 3.2",
-)
+pytestmark = [
+    pytest.mark.upstream,
+    pytest.mark.skipif(
+        not version("langgraph-checkpoint").startswith("4.3.")
+        or not version("langgraph-checkpoint-postgres").startswith("3.2."),
+        reason="divergences are those of langgraph-checkpoint 4.3 and its PostgreSQL store 3.2",
+    ),
+]
 
 # Why tests of the suite fail, where one reason is shared.
 KEEPS_OBJECTS = "keeps Python objects as they are, whatever they are"
@@ -51,22 +53,6 @@ FEW_CANDIDATES = "counts pages among too few candidates"
 TIES = "equal scores and times have no order"
 
 
-class TestPgHippocampusStore(StoreSuite):
-    @pytest.fixture
-    def factory(self, dsn: str) -> Factory:
-        return lambda **options: PgHippocampusStore(dsn, **options)
-
-
-class TestPgHippocampusStoreOfALoop(Serving):
-    unsupported = {"sync_on_loop": "opened by async with"}
-
-    @pytest.fixture
-    async def store(self, dsn: str) -> AsyncIterator[BaseStore]:
-        async with PgHippocampusStore(dsn) as store:
-            yield store
-
-
-@known_versions
 class TestInMemoryStore(StoreSuite):
     unsupported = {
         "distances": "cosine only",
@@ -113,7 +99,6 @@ class TestInMemoryStore(StoreSuite):
         return lambda index: InMemoryStore(index=index)
 
 
-@known_versions
 class TestPostgresStore(StoreSuite):
     unsupported = {"operators": "BaseStore's six only"}
     divergences = {
@@ -164,7 +149,6 @@ class TestPostgresStore(StoreSuite):
         return opened
 
 
-@known_versions
 class TestAsyncPostgresStore(Serving):
     unsupported = {"sync_on_loop": "raises InvalidStateError"}
     divergences = {
@@ -179,7 +163,6 @@ class TestAsyncPostgresStore(Serving):
             yield store
 
 
-@known_versions
 @pytest.mark.skipif(
     not _installed("langgraph-checkpoint-sqlite", "3.1.") or pysqlite3 is None,
     reason="needs langgraph-checkpoint-sqlite 3.1 and a SQLite that loads extensions",
