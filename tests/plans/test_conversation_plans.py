@@ -8,7 +8,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
+from policy_plans import Node, connections, explained, of_table
+from postgres_databases import PostgresDatabases
 
 from shared_core.storage.postgres.connection.statements import statement
 
@@ -22,13 +23,9 @@ TURN: dict[str, object] = {
 
 
 @pytest.fixture(scope="module")
-def filled(server: str, template: str) -> Iterator[psycopg.Connection[Any]]:
+def filled(postgres: PostgresDatabases) -> Iterator[psycopg.Connection[Any]]:
     """20,000 sessions of 500 users, one of each active, and five of those over."""
-    with psycopg.connect(server, autocommit=True) as admin:
-        admin.execute(f"CREATE DATABASE conversation_plans TEMPLATE {template}")
-    dsn = make_conninfo(server, dbname="conversation_plans")
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("SET search_path TO hippocampus, public")
+    for connection in connections(postgres):
         connection.execute(
             "INSERT INTO conversations (tenant_id, thread_id, status, event_count, created_at,"
             " last_active_at, ends_at)"
@@ -40,33 +37,22 @@ def filled(server: str, template: str) -> Iterator[psycopg.Connection[Any]]:
         )
         connection.execute("ANALYZE")
         yield connection
-    with psycopg.connect(server, autocommit=True) as admin:
-        admin.execute("DROP DATABASE conversation_plans WITH (FORCE)")
 
 
-def scans(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the nodes of a plan that read conversations."""
-    if node.get("Relation Name") == "conversations" and "Scan" in node["Node Type"]:
-        yield node
-    for inner in node.get("Plans", ()):
-        yield from scans(inner)
-
-
-def plan(connection: psycopg.Connection[Any], name: str, values: dict[str, object]) -> Any:
-    explain = b"EXPLAIN (ANALYZE, FORMAT JSON) " + statement(name)
+def scans(connection: psycopg.Connection[Any], name: str, values: dict[str, object]) -> list[Node]:
+    """Return the nodes of the plan of a statement that read conversations."""
     with connection.transaction(force_rollback=True):
-        [[[found]]] = connection.execute(explain, values).fetchall()
-    return found["Plan"]
+        read = of_table(explained(connection, statement(name), values), "conversations")
+    return [node for node in read if "Scan" in node["Node Type"]]
 
 
 def test_a_look_reads_the_sessions_that_are_over(filled: psycopg.Connection[Any]) -> None:
-    found = list(scans(plan(filled, "conversations_over", {"now": "2026-03-01", "limit": 100})))
-    assert ["conversations_ending"] == [node["Index Name"] for node in found]
-    assert OVER == found[0]["Actual Rows"]
+    [found] = scans(filled, "conversations_over", {"now": "2026-03-01", "limit": 100})
+    assert ("conversations_ending", OVER) == (found["Index Name"], found["Actual Rows"])
 
 
 def test_an_input_reads_its_session(filled: psycopg.Connection[Any]) -> None:
-    found = list(scans(plan(filled, "hear_turn", TURN)))
+    found = scans(filled, "hear_turn", TURN)
     assert found
     assert {"conversations_one_active"} == {node.get("Index Name") for node in found}
     assert all(node["Actual Rows"] <= 1 for node in found)

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
 import pytest
-from policy_plans import reads_of
-from psycopg.conninfo import make_conninfo
+from policy_plans import (
+    BIND,
+    Node,
+    add_memories,
+    connections,
+    explained,
+    kinds,
+    of_table,
+    reads_of,
+    touched,
+)
+from postgres_databases import PostgresDatabases
 
 from shared_core.policies.edges import edges_of
 from shared_core.policies.facts import FactQuery
@@ -19,28 +29,13 @@ from shared_core.storage.postgres.connection.statements import statement
 
 NOW = datetime(2100, 1, 1, tzinfo=UTC)
 HUB = 10_000
-BIND = """
-    SELECT set_config('role', 'hippocampus_app', true),
-           set_config('hippocampus.scope', '/app/ann/', true),
-           set_config('search_path', 'hippocampus, public', true)"""
+ANN = "/app/ann/"
 VALUES = {
-    "tenant": "/app/ann/",
-    "key": "hub",
-    "depth": 3,
-    "limit": 50,
-    "valid": None,
-    "known": None,
-    "now": "2100-01-01",
-    "begin": "-infinity",
-    "end": "infinity",
-    "relation": "knows",
-    "value": "p7",
-    "path": "/memories/",
-    "path_end": "/memories0",
-    "kinds": None,
-    "thread_id": None,
-    "offset": 0,
-}
+    "tenant": ANN, "key": "hub", "depth": 3, "limit": 50, "valid": None, "known": None,
+    "now": "2100-01-01", "begin": "-infinity", "end": "infinity", "relation": "knows",
+    "value": "p7", "path": "/memories/", "path_end": "/memories0", "kinds": None,
+    "thread_id": None, "offset": 0,
+}  # fmt: skip
 EDGES = """
     INSERT INTO edges (tenant_id, edge_id, subject, relation, object, subject_key, object_key,
                        valid_from, recorded_at, valid_until, superseded_at)
@@ -50,79 +45,59 @@ EDGES = """
 
 
 @pytest.fixture(scope="module")
-def hubs(server: str, template: str) -> Iterator[psycopg.Connection[Any]]:
+def hubs(postgres: PostgresDatabases) -> Iterator[psycopg.Connection[Any]]:
     """Two hubs that know the same 10,000 people, one that knew them, and 50 other tenants."""
-    with psycopg.connect(server, autocommit=True) as admin:
-        admin.execute(f"CREATE DATABASE hubs TEMPLATE {template}")
-    with psycopg.connect(make_conninfo(server, dbname="hubs"), autocommit=True) as connection:
-        connection.execute("SET search_path TO hippocampus, public")
+    for connection in connections(postgres):
         for name, end in (("hub", None), ("other hub", None), ("past", "2026-06-01")):
-            connection.execute(EDGES, ["/app/ann/", name, name, end, end, HUB])
+            connection.execute(EDGES, [ANN, name, name, end, end, HUB])
         for number in range(50):
             connection.execute(EDGES, [f"/app/u{number}/", "hub", "hub", None, None, 200])
         connection.execute("ANALYZE")
         yield connection
-    with psycopg.connect(server, autocommit=True) as admin:
-        admin.execute("DROP DATABASE hubs WITH (FORCE)")
 
 
 def scans(
     connection: psycopg.Connection[Any],
     query: bytes,
     table: str,
-    values: Mapping[str, Any] = VALUES,
+    values: Any = VALUES,
     *,
     in_order: bool = True,
-) -> list[tuple[str, float]]:
-    """How a statement reads a table, and how many rows of it, those it leaves out included."""
+) -> list[Node]:
+    """Return the nodes of the plan of a statement that read a table, or an index as a bitmap."""
     with connection.transaction(force_rollback=True):
-        connection.execute(BIND)
+        connection.execute(BIND, [ANN])
         if in_order:
             connection.execute(statement("read_in_order"))
-        found = connection.execute(b"EXPLAIN (ANALYZE, FORMAT JSON) " + query, values).fetchone()
-    assert found is not None
-    waiting, read = [found[0][0]["Plan"]], []
-    while waiting:
-        node = waiting.pop()
-        waiting += node.get("Plans", [])
-        if node.get("Relation Name") == table or node["Node Type"] == "Bitmap Index Scan":
-            rows = node["Actual Rows"] + node.get("Rows Removed by Filter", 0)
-            read.append((node["Node Type"], rows * node["Actual Loops"]))
-    return read
+        found = explained(connection, query, values)
+    bitmaps = [node for node in found if node["Node Type"] == "Bitmap Index Scan"]
+    return of_table(found, table) + bitmaps
 
 
 def test_a_walk_from_a_hub_costs_what_is_returned_of_it(hubs: psycopg.Connection[Any]) -> None:
     read = scans(hubs, statement("walk"), "edges")
-    assert "Seq Scan" not in {kind for kind, _ in read}
-    assert 0 < sum(rows for _, rows in read) <= 2_000
+    assert "Seq Scan" not in kinds(read)
+    assert 0 < touched(read) <= 2_000
 
 
-def test_the_last_edges_of_a_hub_cost_what_is_returned_of_them(
-    hubs: psycopg.Connection[Any],
+@pytest.mark.parametrize(
+    ("policy", "most"),
+    [
+        (edges_of("hub", 50, NOW, None), 200),
+        (known_spells("hub", "knows", "", alone=False, now=NOW), HUB * 1.5),
+    ],
+    ids=["the last edges", "the spells by relation"],
+)
+def test_the_edges_of_a_hub_are_looked_up_by_an_index(
+    hubs: psycopg.Connection[Any], policy: Any, most: float
 ) -> None:
-    read = reads_of(hubs, "/app/ann/", edges_of("hub", 50, NOW, None))
-    edges = [one for one in read if one["Relation Name"] == "edges"]
-    assert edges
-    assert "Seq Scan" not in {one["Node Type"] for one in edges}
-    assert 0 < sum(one["Actual Rows"] for one in edges) <= 200
-
-
-def test_the_spells_of_a_hub_are_looked_up_by_relation(hubs: psycopg.Connection[Any]) -> None:
-    read = reads_of(hubs, "/app/ann/", known_spells("hub", "knows", "", alone=False, now=NOW))
-    edges = [one for one in read if one["Relation Name"] == "edges"]
-    assert edges
-    assert "Seq Scan" not in {one["Node Type"] for one in edges}
-    rows = sum(one["Actual Rows"] + one.get("Rows Removed by Filter", 0) for one in edges)
-    assert 0 < rows <= HUB * 1.5
+    edges = of_table(reads_of(hubs, ANN, policy), "edges")
+    assert edges and "Seq Scan" not in kinds(edges)
+    assert 0 < touched(edges) <= most
 
 
 def test_a_slot_is_looked_up_by_its_index(hubs: psycopg.Connection[Any]) -> None:
-    hubs.execute(
-        """INSERT INTO memories (tenant_id, memory_id, namespace, key, kind, text, value, terms,
-               term_count, occurred_at, created_at, updated_at)
-           SELECT '/app/ann/', gen_random_uuid(), '/memories/', n::text, 'semantic', '', '{}', '',
-               0, now(), now(), now() FROM generate_series(1, 2000) n"""
-    )
+    add_memories(hubs, "generate_series(1, 2000) n", tenant_id=f"'{ANN}'", kind="'semantic'")
     hubs.execute(
         """INSERT INTO facts (tenant_id, memory_id, fact_type, slot, key, value, functional,
                confidence, extractor, pattern, valid_from, recorded_at)
@@ -131,19 +106,16 @@ def test_a_slot_is_looked_up_by_its_index(hubs: psycopg.Connection[Any]) -> None
     )
     hubs.execute("ANALYZE memories, facts")
     for asked in FactQuery(now=NOW, slot="employer").selects():
-        query, values = compiled(asked, "/app/ann/")
-        read = scans(hubs, query.replace(b")b", b")s"), "facts", values)
-        assert 0 < sum(rows for _, rows in read) < 10
+        query, values = compiled(asked, ANN)
+        assert 0 < touched(scans(hubs, query.replace(b")b", b")s"), "facts", values)) < 10
 
 
 def test_ends_that_came_as_they_were_known_are_not_looked_at(hubs: psycopg.Connection[Any]) -> None:
     """Only ends that were known before are compared with now, and they have an index."""
-    hubs.execute(
-        """INSERT INTO memories (tenant_id, memory_id, namespace, key, kind, text, value, terms,
-               term_count, occurred_at, created_at, updated_at, superseded_at)
-           SELECT '/app/ann/', gen_random_uuid(), '/memories/', 'ended ' || n, 'semantic', '', '{}',
-               '', 0, now(), now(), now(), now() FROM generate_series(1, 5000) n"""
-    )
+    add_memories(
+        hubs, "generate_series(1, 5000) n", tenant_id=f"'{ANN}'", kind="'semantic'",
+        key="'ended ' || n", superseded_at="now()",
+    )  # fmt: skip
     hubs.execute(
         """INSERT INTO facts (tenant_id, memory_id, fact_type, slot, key, value, functional,
                confidence, extractor, pattern, valid_from, recorded_at, valid_until, superseded_at)
@@ -153,8 +125,7 @@ def test_ends_that_came_as_they_were_known_are_not_looked_at(hubs: psycopg.Conne
            FROM memories WHERE key LIKE 'ended %'"""
     )
     hubs.execute("ANALYZE memories, facts")
-    read = scans(
-        hubs, statement("list_memories", literals=(("direction", "DESC"),)), "facts", in_order=False
-    )
-    assert "Seq Scan" not in {kind for kind, _ in read}
-    assert sum(rows for _, rows in read) <= 2
+    listed = statement("list_memories", literals=(("direction", "DESC"),))
+    read = scans(hubs, listed, "facts", in_order=False)
+    assert "Seq Scan" not in kinds(read)
+    assert touched(read) <= 2

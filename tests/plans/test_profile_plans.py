@@ -10,7 +10,8 @@ from uuid import UUID
 
 import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
+from policy_plans import add_memories, connections, give_statistics, reads_of, touched
+from postgres_databases import PostgresDatabases
 
 from shared_core.core.domain import Scope, ThreadId
 from shared_core.policies.profile_versions import drop_profile, save_profile
@@ -25,7 +26,6 @@ from shared_core.policies.profiles import (
 )
 from shared_core.ports.operations import Policy
 from shared_core.ports.profiles import NewVersion, ProfileRun, ProfileVersion
-from tests.plans.policy_plans import reads_of, touched
 
 TENANTS, VERSIONS, MEMORIES = 40, 60, 60
 """As many versions as memories, so that one series fills all tables."""
@@ -37,42 +37,29 @@ EMPTY = {"threads", "events", "memory_bases"}
 
 
 @pytest.fixture(scope="module")
-def filled(server: str, template: str) -> Iterator[psycopg.Connection[Any]]:
+def filled(postgres: PostgresDatabases) -> Iterator[psycopg.Connection[Any]]:
     """40 users with a profile of 60 versions, each of 60 memories, and a log of every run."""
-    with psycopg.connect(server, autocommit=True) as admin:
-        admin.execute(f"CREATE DATABASE profile_plans TEMPLATE {template}")
-    dsn = make_conninfo(server, dbname="profile_plans")
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("SET search_path TO hippocampus, public")
-        ids = "('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid"
-        many = f"generate_series(1, {TENANTS}) t, generate_series(1, {MEMORIES}) n"
-        of = "SELECT '/app/u' || t || '/'"
-        connection.execute(
-            "INSERT INTO memories (tenant_id, memory_id, namespace, key, kind, text, value, terms,"
-            f" term_count, occurred_at, created_at, updated_at) {of}, {ids}, '{NAMESPACE}',"
-            f" n::text, 'item', 'text', '{{}}', '', 0, now(), now(), now() FROM {many}"
-        )
-        connection.execute(f"INSERT INTO memory_sources {of}, {ids}, 't', 'e' || n FROM {many}")
-        connection.execute(
+    ids = "('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid"
+    many = f"generate_series(1, {TENANTS}) t, generate_series(1, {MEMORIES}) n"
+    of = "SELECT '/app/u' || t || '/'"
+    for connection in connections(postgres):
+        add_memories(connection, many, memory_id=ids, namespace=f"'{NAMESPACE}'")
+        for query in (
+            f"INSERT INTO memory_sources {of}, {ids}, 't', 'e' || n FROM {many}",
             "INSERT INTO profiles (tenant_id, subject_kind, subject_id, version, content_hash,"
             f" run_id, created_at, memory_id, entries) {of}, 'user', 'bot', n, '', {ids}, now(),"
             f" '{ONE}', (SELECT jsonb_agg(jsonb_build_object('id', '00000000-0000-7000-8000-'"
             " || lpad(x::text, 12, '0'), 'role', 'event')) FROM generate_series(1, 60) x)"
-            f" FROM {many}"
-        )
-        connection.execute(
+            f" FROM {many}",
             "INSERT INTO runs (tenant_id, run_id, kind, extractor, started_at, finished_at)"
-            f" {of}, {ids}, 'profile', 'x', now(), now() FROM {many}"
-        )
-        connection.execute(
+            f" {of}, {ids}, 'profile', 'x', now(), now() FROM {many}",
             "INSERT INTO pipeline_log (tenant_id, run_id, step, stage, started_at, duration_s,"
-            f" memory_id) {of}, {ids}, 1, 's', now() + n * interval '1 s', 1, '{ONE}' FROM {many}"
-        )
-        connection.execute(f"INSERT INTO tombstones {of}, 't', 'x' || n, now() FROM {many}")
-        connection.execute("ANALYZE")
+            f" memory_id) {of}, {ids}, 1, 's', now() + n * interval '1 s', 1, '{ONE}' FROM {many}",
+            f"INSERT INTO tombstones {of}, 't', 'x' || n, now() FROM {many}",
+            "ANALYZE",
+        ):
+            connection.execute(query.encode())
         yield connection
-    with psycopg.connect(server, autocommit=True) as admin:
-        admin.execute("DROP DATABASE profile_plans WITH (FORCE)")
 
 
 NEWEST = ProfileVersion(
@@ -104,10 +91,7 @@ def test_a_policy_reads_rows_of_its_profile_by_an_index(
     filled: psycopg.Connection[Any], name: str, has_statistics: bool
 ) -> None:
     policy, most = POLICIES[name]
-    if has_statistics:
-        filled.execute("ANALYZE")
-    else:
-        filled.execute("DELETE FROM pg_statistic")
+    give_statistics(filled, has=has_statistics)
     read = reads_of(filled, "/app/u7/", policy())
     scanned = {node["Relation Name"] for node in read if node["Node Type"] == "Seq Scan"}
     assert not scanned - EMPTY

@@ -10,7 +10,8 @@ from uuid import UUID
 
 import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
+from policy_plans import BIND, add_memories, connections
+from postgres_databases import PostgresDatabases
 
 from shared_core.core.namespaces import from_path
 from shared_core.policies import fading, retention_counts
@@ -20,10 +21,6 @@ from shared_core.storage.postgres.connection.operations import compiled
 from shared_core.storage.postgres.connection.statements import statement
 
 TENANTS, PER_TENANT, DUE = 100, 100, 100
-BIND = """
-    SELECT set_config('role', 'hippocampus_app', true), set_config('hippocampus.scope', %s, true),
-           set_config('search_path', 'hippocampus, public', true),
-           set_config('plan_cache_mode', 'force_generic_plan', true)"""
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 VALUES: dict[str, object] = {
     "tenant": "/", "tenant_end": "0", "now": NOW, "limit": 1000,
@@ -39,20 +36,16 @@ WORK = """
 
 
 @pytest.fixture(scope="module")
-def filled(server: str, template: str) -> Iterator[psycopg.Connection[Any]]:
+def filled(postgres: PostgresDatabases) -> Iterator[psycopg.Connection[Any]]:
     """10,000 turns with sources, events, vectors and counters; one in a hundred is due."""
-    with psycopg.connect(server, autocommit=True) as admin:
-        admin.execute(f"CREATE DATABASE retention_plans TEMPLATE {template}")
-    dsn = make_conninfo(server, dbname="retention_plans")
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("SET search_path TO hippocampus, public")
+    for connection in connections(postgres):
+        add_memories(
+            connection, f"generate_series(1, {TENANTS}) t, generate_series(1, {PER_TENANT}) n",
+            kind="'episodic'", terms="'word'", term_count="1", thread_id="'t'",
+            **dict.fromkeys(("occurred_at", "created_at", "updated_at"), "'2025-01-01'"),
+        )  # fmt: skip
         for query in (
             "INSERT INTO embedding_models VALUES ('m', 3, true, now())",
-            "INSERT INTO memories (tenant_id, memory_id, namespace, key, kind, text, value, terms,"
-            " term_count, thread_id, occurred_at, created_at, updated_at)"
-            " SELECT '/app/u' || t || '/', gen_random_uuid(), '/memories/', n::text, 'episodic',"
-            " 'text ' || n, '{}', 'word', 1, 't', '2025-01-01', '2025-01-01', '2025-01-01'"
-            f" FROM generate_series(1, {TENANTS}) t, generate_series(1, {PER_TENANT}) n",
             "INSERT INTO embeddings"
             " SELECT tenant_id, 'm', memory_id, 'text', '[1,2,3]' FROM memories",
             "INSERT INTO memory_sources SELECT tenant_id, memory_id, 't', key FROM memories",
@@ -70,8 +63,6 @@ def filled(server: str, template: str) -> Iterator[psycopg.Connection[Any]]:
         ):
             connection.execute(query.encode())
         yield connection
-    with psycopg.connect(server, autocommit=True) as admin:
-        admin.execute("DROP DATABASE retention_plans WITH (FORCE)")
 
 
 def work(connection: psycopg.Connection[Any]) -> dict[str, tuple[int, ...]]:
@@ -79,10 +70,15 @@ def work(connection: psycopg.Connection[Any]) -> dict[str, tuple[int, ...]]:
     return {row[0]: row[1:] for row in connection.execute(WORK.encode()).fetchall()}
 
 
+def bind(connection: psycopg.Connection[Any], path: str) -> None:
+    connection.execute(BIND, [path])
+    connection.execute("SELECT set_config('plan_cache_mode', 'force_generic_plan', true)")
+
+
 def across(connection: psycopg.Connection[Any], name: str, **values: object) -> list[Any]:
     """Return the rows of a statement that reads memories of many users."""
     path = str(values.get("tenant", "/"))
-    connection.execute(BIND, [path])
+    bind(connection, path)
     connection.execute(statement("by_index"))
     sent = statement(name, one_tenant=len(from_path(path)) == 2)
     rows = connection.execute(sent, {**VALUES, **values}).fetchall()
@@ -126,29 +122,13 @@ def changed(
     }
 
 
+NEW, MOVED, GONE = (DUE, 0, 0), (0, DUE, 0), (0, 0, DUE)
 STAGES: Sequence[tuple[int, Written]] = [
-    (0, {"memories": (0, DUE, 0), "memory_access": (0, DUE, 0)}),
-    (
-        1,
-        {
-            "memories": (0, DUE, 0),
-            "memory_access": (0, DUE, 0),
-            "memory_archive": (DUE, 0, 0),
-            "embeddings": (0, 0, DUE),
-        },
-    ),
-    (
-        2,
-        {
-            "memories": (0, 0, DUE),
-            "memory_access": (0, 0, DUE),
-            "embeddings": (0, 0, DUE),
-            "memory_sources": (0, 0, DUE),
-            "tombstones": (DUE, 0, 0),
-            "events": (0, 0, DUE),
-        },
-    ),
-]
+    (0, {"memories": MOVED, "memory_access": MOVED}),
+    (1, {"memories": MOVED, "memory_access": MOVED, "memory_archive": NEW, "embeddings": GONE}),
+    (2, {"memories": GONE, "memory_access": GONE, "embeddings": GONE, "memory_sources": GONE,
+         "tombstones": NEW, "events": GONE}),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("stage", "written"), STAGES)
@@ -165,7 +145,7 @@ def test_a_run_writes_what_it_forgets_and_reads_little_more(
         )
         before = work(filled)
         if in_sql:
-            filled.execute(BIND, ["/"])
+            bind(filled, "/")
             call = "SELECT * FROM forget_faded('/', %s, 1000)"
             [(_, _, count)] = filled.execute(call, [NOW]).fetchall()
         else:
@@ -211,15 +191,11 @@ def test_counting_reads_looks_each_memory_up(filled: psycopg.Connection[Any]) ->
               "moments": ["2026-01-01"] * 10}  # fmt: skip
     with filled.transaction(force_rollback=True):
         before = work(filled)
-        filled.execute(BIND, ["/app/u7/"])
+        bind(filled, "/app/u7/")
         for name in ("add_accesses", "time_accesses"):
             filled.execute(statement(name).replace(b")b", b")s"), values)
-        after = work(filled)
-    change = {
-        table: [now - then for now, then in zip(row, before[table], strict=True)]
-        for table, row in after.items()
-    }
-    assert {"memory_access": [0, 20, 0]} == {
+        change = changed(before, work(filled))
+    assert {"memory_access": (0, 20, 0)} == {
         t: row[:3] for t, row in change.items() if any(row[:3])
     }
     assert 0 == change["memories"][3] == change["memory_access"][3]
@@ -246,24 +222,19 @@ def test_statistics_look_up_the_memories_below_a_path_alone(
         assert done[table][4] <= 3 * everything
 
 
-def test_a_page_of_due_memories_reads_no_further_than_its_limit(
-    filled: psycopg.Connection[Any],
+@pytest.mark.parametrize(
+    ("name", "table", "most", "after"),
+    [
+        ("due_memories", "memory_access", DUE + 1, {}),  # all of them are due at the same moment
+        ("memories_below", "memories", 20, {"after_tenant": "/app/u5/"}),
+    ],
+)
+def test_a_page_reads_no_further_than_its_limit(
+    filled: psycopg.Connection[Any], name: str, table: str, most: int, after: dict[str, object]
 ) -> None:
     with filled.transaction(force_rollback=True):
         before = work(filled)
-        rows = across(filled, "due_memories", limit=10)
+        rows = across(filled, name, limit=10, **after)
         done = changed(before, work(filled))
     assert 10 == len(rows)
-    assert 0 == done["memory_access"][3]
-    assert done["memory_access"][4] <= DUE + 1  # all of them are due at the same moment
-
-
-def test_a_page_of_memories_reads_no_further_than_its_limit(
-    filled: psycopg.Connection[Any],
-) -> None:
-    with filled.transaction(force_rollback=True):
-        before = work(filled)
-        rows = across(filled, "memories_below", limit=10, after_tenant="/app/u5/")
-        done = changed(before, work(filled))
-    assert 10 == len(rows)
-    assert 0 == done["memories"][3] and done["memories"][4] <= 20
+    assert 0 == done[table][3] and done[table][4] <= most
