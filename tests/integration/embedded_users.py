@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import os
 import shutil
@@ -17,8 +19,10 @@ import psutil
 import psycopg
 import pytest
 
+from shared_core import open_memory, run_sync
 from shared_core.errors import StorageUnavailable
 from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres, describe
+from shared_core.storage.postgres.connection.embedded_server import CLUSTER, EmbeddedServer
 from shared_core.storage.postgres.connection.server_process import SUPERVISOR_LOCK
 
 if sys.platform != "win32":
@@ -150,14 +154,39 @@ def empty_folder() -> Iterator[Path]:
     assert left == []
 
 
+@functools.cache
+def cluster() -> Path:
+    """Return the files of a database with our schema and one note, made once a process."""
+    folder = Path(tempfile.mkdtemp(prefix="hippo-")).resolve()
+    folder.chmod(0o711)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    server = EmbeddedPostgres(folder)
+    with psycopg.connect(server.acquire()) as session:
+        session.execute("CREATE TABLE note AS SELECT 'committed' AS text")
+    memory = open_memory(folder, worker=False)
+    run_sync(memory.open())
+    run_sync(memory.close())
+    server.release()
+    return folder / CLUSTER
+
+
+def copy_cluster(home: Path) -> None:
+    """Give a folder a copy of cluster()."""
+    subprocess.run(["cp", "-Rp", cluster(), home / CLUSTER], check=True)
+
+
+@pytest.fixture
+def copied_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each new embedded PostgreSQL of this process copy cluster(), which is made by initdb."""
+    cluster()
+    monkeypatch.setattr(EmbeddedServer, "_initialise", lambda server: copy_cluster(server.home))
+
+
 @contextmanager
 def prepared_folder() -> Iterator[Path]:
-    """Yield a folder with a database that holds one note, without a server."""
+    """Yield a folder with a copy of cluster(), without a server."""
     with empty_folder() as folder:
-        server = EmbeddedPostgres(folder)
-        with psycopg.connect(server.acquire()) as session:
-            session.execute("CREATE TABLE note AS SELECT 'committed' AS text")
-        server.release()
+        copy_cluster(folder)
         yield folder
 
 

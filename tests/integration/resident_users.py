@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
+from waiting import until
 
 from shared_core import MemoryEngine, Scope
 from shared_core.core.namespaces import memories_namespace, scope_path
@@ -18,7 +18,6 @@ from shared_core.storage.postgres.storage import PostgresStorage
 
 DIMENSIONS = 8
 MODEL = "drawn from the text"
-TRIES = 3_000
 ALL = 100_000
 """As many candidates as there are memories."""
 
@@ -39,15 +38,6 @@ class DrawnVectors:
         words = [zlib.crc32(word.encode()) for word in search_terms(text)] or [0]
         vector = sum(np.random.default_rng(word).normal(size=DIMENSIONS) for word in words)
         return vector / np.linalg.norm(vector)
-
-
-async def until(done: Callable[[], object]) -> None:
-    """Poll until `done` returns a true value."""
-    for _ in range(TRIES):
-        if done():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("the condition never became true")
 
 
 def indexes(memory: MemoryEngine) -> ResidentIndexes:

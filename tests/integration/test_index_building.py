@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import sys
 import uuid
-from collections.abc import Callable
 
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
+from waiting import until
+from warm_python import warm_python
 
 from shared_core import Scope, StorageReadOnly, StorageUnavailable
 from shared_core.jobs import index_maintenance as indexes
@@ -34,22 +34,19 @@ __all__ = ["threshold"]
 
 
 def command(dsn: str, *options: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "shared_core.cli.main", "index", "--uri", dsn, *options]
-    return subprocess.run(line, capture_output=True, text=True, timeout=100)
+    line = [*warm_python(), "-m", "shared_core.cli.main", "index", "--uri", dsn, *options]
+    return subprocess.run(line, capture_output=True, text=True)
+
+
+def filled(dsn: str, count: int = 400) -> None:
+    """Store so many items of one tenant, who earns an index."""
+    with store_at(dsn) as store:
+        fill(store, count=count)
 
 
 def usable_indexes(dsn: str) -> int:
     with psycopg.connect(dsn, options="-c search_path=hippocampus") as connection:
         return len(sorted_out(connection.execute(statement("tenant_indexes")).fetchall())[0])
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Wait for what is going on elsewhere; a minute at most."""
-    for _ in range(3_000):
-        if holds():
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError("it did not come true in a minute")
 
 
 def test_the_command_lists_and_builds_what_is_earned(dsn: str) -> None:
@@ -92,8 +89,7 @@ async def test_a_long_tail_makes_a_new_index_and_erasure_takes_it_away(dsn: str)
 
 
 async def test_of_two_builders_one_builds(dsn: str) -> None:
-    with store_at(dsn) as store:
-        fill(store, count=400)
+    filled(dsn)
     async with memory_at(dsn) as one, memory_at(dsn) as other:
         done = await asyncio.gather(one.indexes.refresh(), other.indexes.refresh())
         actions = [[step.action for step in steps] for steps in done if steps is not None]
@@ -108,8 +104,7 @@ async def test_of_two_builders_one_builds(dsn: str) -> None:
 
 
 async def test_what_an_interrupted_build_left_goes_with_the_next(dsn: str) -> None:
-    with store_at(dsn) as store:
-        fill(store, count=400)
+    filled(dsn)
     with psycopg.connect(dsn, autocommit=True) as admin:
         for name in ("embeddings_near_uncommented", "embeddings_near_invalid", "mine"):
             admin.execute(
@@ -145,8 +140,7 @@ async def test_a_build_that_is_interrupted_leaves_everything_usable(dsn: str) ->
 
 
 async def test_only_the_owner_builds_and_others_hear_why_not(dsn: str) -> None:
-    with store_at(dsn) as store:
-        fill(store, count=400)
+    filled(dsn)
     guest = f"guest_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(dsn, autocommit=True) as admin:
         admin.execute(f"CREATE ROLE {guest} LOGIN IN ROLE {APP_ROLE}")
@@ -162,8 +156,7 @@ async def test_only_the_owner_builds_and_others_hear_why_not(dsn: str) -> None:
 
 
 async def test_where_nothing_can_be_written_nothing_is_built(dsn: str) -> None:
-    with store_at(dsn) as store:
-        fill(store, count=400)
+    filled(dsn)
     read_only = make_conninfo(dsn, options="-c default_transaction_read_only=on")
     async with memory_at(read_only) as memory:
         with pytest.raises(StorageReadOnly, match="primary"):
@@ -179,7 +172,7 @@ async def test_the_background_builds_when_it_is_time_and_not_before(
         monkeypatch.setattr(indexes, "FIRST_LOOK_S", 0.0)
         async with memory_at(dsn) as memory:  # worker=False
             memory.indexes.nudge()
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.3)  # an index would take as long
         assert [] == index_names(dsn)
     with store_at(dsn) as store:
         store.get(BIG, "3")
@@ -187,10 +180,9 @@ async def test_the_background_builds_when_it_is_time_and_not_before(
 
 
 async def test_the_worker_builds_too(dsn: str) -> None:
-    with store_at(dsn) as store:
-        fill(store, count=400)
+    filled(dsn)
     worker = subprocess.Popen(
-        [sys.executable, "-m", "shared_core.cli.main", "worker", "--uri", dsn, "--poll", "0.05"],
+        [*warm_python(), "-m", "shared_core.cli.main", "worker", "--uri", dsn, "--poll", "0.05"],
         stderr=subprocess.PIPE,
         text=True,
     )
@@ -198,7 +190,7 @@ async def test_the_worker_builds_too(dsn: str) -> None:
         await until(lambda: usable_indexes(dsn) == 1)
     finally:
         worker.terminate()
-        _, log = worker.communicate(timeout=60)
+        _, log = worker.communicate()
     assert 0 == worker.returncode, log
     assert 1 == len(index_names(dsn))
 
@@ -208,8 +200,7 @@ async def test_a_failing_look_is_told_and_ends_no_worker(
 ) -> None:
     stop = asyncio.Event()
     read_only = make_conninfo(dsn, options="-c default_transaction_read_only=on")
-    with store_at(dsn) as store:
-        fill(store, count=400)
+    filled(dsn)
     async with memory_at(read_only) as memory:
         keeping = asyncio.create_task(memory.indexes.keep(stop, every_s=0.01))
         await until(lambda: caplog.text.count("not maintained") >= 2)
@@ -218,8 +209,7 @@ async def test_a_failing_look_is_told_and_ends_no_worker(
 
 
 async def test_large_tenants_are_found_in_a_sample(dsn: str) -> None:
-    with store_at(dsn) as store:
-        fill(store, count=1_500)
+    filled(dsn, 1_500)
     with psycopg.connect(dsn, autocommit=True) as admin:
         admin.execute("ANALYZE hippocampus.embeddings")
     async with memory_at(dsn) as memory:
@@ -227,20 +217,17 @@ async def test_large_tenants_are_found_in_a_sample(dsn: str) -> None:
     assert [(BIG, 1_500)] == [(one.namespace, one.vectors) for one in found]
 
 
+def index_of(model: str, dimensions: int) -> TenantIndex:
+    cutoff = uuid.UUID(int=0)
+    return TenantIndex(name="i", tenant="/a/u/", model=model, dimensions=dimensions, cutoff=cutoff)
+
+
 def tenant(vectors: int, *, tail: int | None = None, dimensions: int = 384) -> TenantVectors:
-    index = None
-    if tail is not None:
-        index = TenantIndex(
-            name="i", tenant="/a/u/", model="m", dimensions=dimensions, cutoff=uuid.UUID(int=0)
-        )
+    index = None if tail is None else index_of("m", dimensions)
     return TenantVectors(
-        namespace=("a", "u"),
-        model="m",
-        dimensions=dimensions,
-        vectors=vectors,
-        tail=vectors if tail is None else tail,
-        index=index,
-    )
+        namespace=("a", "u"), model="m", dimensions=dimensions, vectors=vectors,
+        tail=vectors if tail is None else tail, index=index,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -262,7 +249,7 @@ def test_what_is_earned(one: TenantVectors, action: str) -> None:
     assert action == step.action
 
 
-def test_an_index_of_a_model_that_is_no_longer_used_goes(dsn: str) -> None:
-    old = TenantIndex(name="i", tenant="/a/u/", model="old", dimensions=8, cutoff=uuid.UUID(int=0))
+def test_an_index_of_a_model_that_is_no_longer_used_goes() -> None:
+    old = index_of("old", 8)
     gone, built = plan_indexes([tenant(30_000)], [old], 20_000)
     assert ("drop", old, "build") == (gone.action, gone.old, built.action)
