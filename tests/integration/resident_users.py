@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 from waiting import until
 
-from shared_core import MemoryEngine, Scope
+from shared_core import MemoryEngine, Scope, open_memory
 from shared_core.core.namespaces import memories_namespace, scope_path
 from shared_core.nlp.text import search_terms
 from shared_core.ports.recall import AnswerOutdated, Recalled, SearchRequest
@@ -18,8 +18,14 @@ from shared_core.storage.postgres.storage import PostgresStorage
 
 DIMENSIONS = 8
 MODEL = "drawn from the text"
+ANN, BOB = Scope("app", "ann"), Scope("app", "bob")
 ALL = 100_000
 """As many candidates as there are memories."""
+
+
+def drawn(dsn: str, **options: Any) -> MemoryEngine:
+    """Return a memory with drawn vectors and without a worker."""
+    return open_memory(dsn, embedder=DrawnVectors(), worker=False, **options)
 
 
 class DrawnVectors:
@@ -48,6 +54,17 @@ async def make_resident(memory: MemoryEngine, scope: Scope) -> None:
     """Ask until the index of a user answers."""
     await memory.recall(scope, "tea")
     await until(lambda: scope_path(scope) in indexes(memory).users)
+
+
+def index_of(memory: MemoryEngine, scope: Scope = ANN) -> Any:
+    """Return the index of a user."""
+    return indexes(memory)._entries[scope_path(scope), MODEL].index
+
+
+async def differs(memory: MemoryEngine, query: str, scope: Scope = ANN) -> bool | None:
+    """Return whether index and statement answer differently; None if no index answered."""
+    answer = await by_index(memory, scope, query)
+    return None if answer is None else answer != await by_statement(memory, scope, query)
 
 
 async def request(scope: Scope, query: str, **options: Any) -> SearchRequest:

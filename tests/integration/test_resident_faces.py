@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, TypeAlias
 
 import pytest
-from resident_users import DrawnVectors, indexes, make_resident
+from resident_users import ANN, drawn, indexes, make_resident
+from turns import START, said
 
 from adk_memory import OpenMemoryService
 from langgraph_store import PgHippocampusStore, memories_namespace
-from shared_core import Event, MemoryEngine, Scope, open_memory
+from shared_core import MemoryEngine
 from shared_core.core.domain import MemoryKind
 from shared_core.ports.recall import Recalled, SearchRequest
 from shared_core.profiles.search import Filters
 from shared_core.storage._resident import KEPT_VIEWS
 
-ANN = Scope("app", "ann")
-START = datetime(2026, 3, 1, 9, tzinfo=UTC)
 SAID = (
     "My daughter is called Mia.", "I live in Rome, near the river.", "I drink green tea all day.",
     "I moved to Bonn last week.", "我住在上海，喜欢喝绿茶。", "Mia likes green tea too.",
@@ -76,15 +75,12 @@ async def text_store(memory: MemoryEngine, question: str) -> Any:
 
 @pytest.fixture
 async def memory(dsn: str) -> AsyncIterator[MemoryEngine]:
-    async with open_memory(dsn, embedder=DrawnVectors(), worker=False) as memory:
+    async with drawn(dsn) as memory:
         for day in range(3):
             events = [
-                Event(
-                    event_id=f"{day}-{at}", author="user", role="user", text=text,
-                    occurred_at=START + timedelta(days=day, minutes=at),
-                )
+                said(f"{day}-{at}", text, START + timedelta(days=day, minutes=at))
                 for at, text in enumerate(SAID)
-            ]  # fmt: skip
+            ]
             await memory.append_events(ANN, f"t{day}", events)
             await memory.consolidate(ANN, f"t{day}")
         await memory.remember(ANN, ["Ann likes the sea.", "Ann plays the violin."])

@@ -5,29 +5,32 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from random import Random
 from typing import Any
 
 import pytest
-from resident_users import DrawnVectors, by_index, by_statement, indexes, make_resident, until
-
-from shared_core import (
-    AsOf,
-    EmbeddingMismatch,
-    Event,
-    InvalidInput,
-    MemoryEngine,
-    Scope,
-    open_memory,
+from resident_users import (
+    ANN,
+    BOB,
+    DrawnVectors,
+    by_index,
+    by_statement,
+    drawn,
+    index_of,
+    indexes,
+    make_resident,
+    until,
 )
+from turns import START, said
+
+from shared_core import AsOf, EmbeddingMismatch, InvalidInput, MemoryEngine, Scope
 from shared_core.core.namespaces import scope_path
 from shared_core.nlp.text import search_terms
 from shared_core.ports.recall import ThreeFactor
 from shared_core.settings import RESIDENT_MB, load_settings
 
-ANN, BOB, CAT = Scope("app", "ann"), Scope("app", "bob"), Scope("app", "cat")
-START = datetime(2026, 3, 1, 9, tzinfo=UTC)
+CAT = Scope("app", "cat")
 TALK = (
     ("ann", "I live in Rome, near the river."), ("bot", "Rome is lovely! What do you do there?"),
     ("ann", "I work as a nurse, and I drink green tea all day."), ("ann", "I live in Rome."),
@@ -46,18 +49,25 @@ QUESTIONS = (
 
 @pytest.fixture
 async def memory(dsn: str) -> AsyncIterator[MemoryEngine]:
-    async with open_memory(dsn, embedder=DrawnVectors(), worker=False) as memory:
+    async with drawn(dsn) as memory:
         yield memory
+
+
+@pytest.fixture
+async def talked(memory: MemoryEngine) -> MemoryEngine:
+    """A memory with an index of Ann, who talked."""
+    await talk(memory, ANN, 1)
+    await make_resident(memory, ANN)
+    return memory
 
 
 async def talk(memory: MemoryEngine, scope: Scope, copies: int = 3) -> None:
     """Hold the same talk in several threads, and draw facts from it."""
     for copy in range(copies):
         events = [
-            Event(
-                event_id=f"{copy}-{at}", author=who, role="agent" if who == "bot" else "user",
-                text=text, occurred_at=START + timedelta(days=copy, hours=at % 5),
-                importance=1 + at % 9,
+            said(
+                f"{copy}-{at}", text, START + timedelta(days=copy, hours=at % 5), author=who,
+                role="agent" if who == "bot" else "user", importance=1 + at % 9,
             )
             for at, (who, text) in enumerate(TALK)
         ]  # fmt: skip
@@ -131,7 +141,7 @@ async def test_an_index_learns_of_new_names_in_the_graph(memory: MemoryEngine, d
     await make_resident(memory, ANN)
     question = "What about Zelda?"
     assert not (await memory.recall(ANN, question)).graph_results
-    async with open_memory(dsn, embedder=DrawnVectors(), worker=False) as other:
+    async with drawn(dsn) as other:
         await other.graph.add(ANN, "Zelda", "works_at", "Harbour")
         assert [edge.subject for edge in (await memory.recall(ANN, question)).graph_results]
         await other.graph.merge_aliases(ANN, "Zelda", ["Zee"])
@@ -151,14 +161,12 @@ async def test_a_lapsed_plan_ends_nothing_in_the_arrays_either(memory: MemoryEng
     assert not ended["We fly to Lisbon on 9 March."] and any(ended.values())
 
 
-async def test_the_statement_answers_what_arrays_cannot(memory: MemoryEngine) -> None:
-    await talk(memory, ANN, 1)
-    await make_resident(memory, ANN)
+async def test_the_statement_answers_what_arrays_cannot(talked: MemoryEngine) -> None:
     for options in (
         {"as_of": AsOf(known=START)}, {"filter": {"a": 1}}, {"namespace": ("app", "ann", "notes")},
     ):  # fmt: skip
-        assert await by_index(memory, ANN, "tea", **options) is None
-    assert await by_index(memory, ANN, "tea") is not None
+        assert await by_index(talked, ANN, "tea", **options) is None
+    assert await by_index(talked, ANN, "tea") is not None
 
 
 async def test_the_statement_answers_the_first_question_of_a_user(memory: MemoryEngine) -> None:
@@ -247,21 +255,18 @@ async def test_old_vectors_that_are_dropped_leave_the_arrays(memory: MemoryEngin
     assert {9.0} == {*found[1][0]}  # no vector
 
 
-async def test_an_index_that_answers_nothing_is_dropped(memory: MemoryEngine) -> None:
-    await talk(memory, ANN, 1)
-    before = time.monotonic()
-    await make_resident(memory, ANN)
-    indexes(memory).drop_idle(before)
-    assert [scope_path(ANN)] == indexes(memory).users
-    indexes(memory).drop_idle(time.monotonic())
-    assert [] == indexes(memory).users and 0 == indexes(memory).nbytes
+async def test_an_index_that_answers_nothing_is_dropped(talked: MemoryEngine) -> None:
+    indexes(talked).drop_idle(0)
+    assert [scope_path(ANN)] == indexes(talked).users
+    indexes(talked).drop_idle(time.monotonic())
+    assert [] == indexes(talked).users and 0 == indexes(talked).nbytes
 
 
 async def test_nothing_of_a_forgotten_memory_stays_in_the_arrays(memory: MemoryEngine) -> None:
     await talk(memory, ANN, 1)
     [key] = await memory.remember(ANN, ["The parrot is called Polly."])
     await make_resident(memory, ANN)
-    index = indexes(memory)._entries[scope_path(ANN), DrawnVectors.model].index
+    index = index_of(memory)
     vector = (await DrawnVectors().embed_passages(["The parrot is called Polly."]))[0]
     cosines = index._vectors @ vector
     assert b"Polly" in index._texts.tobytes() and cosines.max() > 0.99
@@ -274,20 +279,18 @@ async def test_nothing_of_a_forgotten_memory_stays_in_the_arrays(memory: MemoryE
     assert hash(term) not in index._words.tolist() and not words.any()
 
 
-async def test_an_erasure_empties_the_arrays_at_once(memory: MemoryEngine) -> None:
-    await talk(memory, ANN, 1)
-    await make_resident(memory, ANN)
-    index = indexes(memory)._entries[scope_path(ANN), DrawnVectors.model].index
-    await memory.erase(ANN)
-    assert [] == indexes(memory).users
+async def test_an_erasure_empties_the_arrays_at_once(talked: MemoryEngine) -> None:
+    index = index_of(talked)
+    await talked.erase(ANN)
+    assert [] == indexes(talked).users
     assert not index._texts.any() and not index._words.any() and not index._vectors.any()
 
 
 async def test_a_closed_memory_keeps_no_index(dsn: str) -> None:
-    async with open_memory(dsn, embedder=DrawnVectors(), worker=False) as memory:
+    async with drawn(dsn) as memory:
         await talk(memory, ANN, 1)
         await make_resident(memory, ANN)
-        index = indexes(memory)._entries[scope_path(ANN), DrawnVectors.model].index
+        index = index_of(memory)
     assert [] == indexes(memory).users and not index._texts.any() and not index._words.any()
     async with memory:
         await make_resident(memory, ANN)
@@ -296,14 +299,12 @@ async def test_a_closed_memory_keeps_no_index(dsn: str) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform does not fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
-async def test_a_forked_child_has_no_index(memory: MemoryEngine) -> None:
-    await talk(memory, ANN, 1)
-    await make_resident(memory, ANN)
+async def test_a_forked_child_has_no_index(talked: MemoryEngine) -> None:
     child = os.fork()
     if child == 0:
-        os._exit(0 if [] == indexes(memory).users else 1)
+        os._exit(0 if [] == indexes(talked).users else 1)
     assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert [scope_path(ANN)] == indexes(memory).users
+    assert [scope_path(ANN)] == indexes(talked).users
 
 
 def test_the_setting_is_in_megabytes(monkeypatch: pytest.MonkeyPatch) -> None:

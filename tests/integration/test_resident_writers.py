@@ -7,24 +7,23 @@ import multiprocessing
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from random import Random
 from typing import Any
 from uuid import UUID
 
 import psycopg
 import pytest
-from resident_users import MODEL, DrawnVectors, indexes, make_resident, request, until
+from long_forms import LONG
+from resident_users import ANN, MODEL, drawn, indexes, make_resident, request, until
+from turns import START, said
 
-from shared_core import Event, Memory, MemoryEngine, Scope, open_memory
+from shared_core import Event, Memory, MemoryEngine
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import scope_path
 from shared_core.storage._resident import PackedMemories, UserIndex
 from shared_core.storage.postgres.resident import packed, read_steps
 
-ANN = Scope("app", "ann")
 TENANT = scope_path(ANN)
-NOW = datetime(2026, 3, 1, 9, tzinfo=UTC)
 WORDS = ("tea", "green", "york", "茶", "喝茶", "cat", "run")
 WRITTEN = """
     INSERT INTO memories (tenant_id, memory_id, namespace, key, kind, text, value, terms,
@@ -38,14 +37,12 @@ NOTED = """
     ON CONFLICT (tenant_id) DO UPDATE SET write_ids = excluded.write_ids || c.write_ids[:49],
                                           memory_ids = excluded.memory_ids || c.memory_ids[:49]
 """
-WRITES = 30
+WRITES = 30 if LONG else 12
 
 
-def said(word: str) -> Event:
+def a_turn(word: str) -> Event:
     """A turn under an id of its own."""
-    return Event(
-        event_id=str(uuid7()), author="ann", role="user", text=f"{word} today", occurred_at=NOW
-    )
+    return said(str(uuid7()), f"{word} today")
 
 
 def write_and_forget(dsn: str, seed: int) -> None:
@@ -55,11 +52,11 @@ def write_and_forget(dsn: str, seed: int) -> None:
 
 async def _write_and_forget(dsn: str, random: Random) -> None:
     keys: list[str] = []
-    async with open_memory(dsn, embedder=DrawnVectors(), worker=False) as memory:
+    async with drawn(dsn) as memory:
         for _ in range(WRITES):
             thread, what = random.choice(["t1", "t2"]), random.random()
             if what < 0.4:
-                some = [said(random.choice(WORDS)) for _ in range(random.choice([1, 1, 5]))]
+                some = [a_turn(random.choice(WORDS)) for _ in range(random.choice([1, 1, 5]))]
                 await memory.append_events(ANN, thread, some)
             elif what < 0.7 or not keys:
                 keys += await memory.remember(ANN, [" ".join(random.sample(WORDS, 3))])
@@ -94,8 +91,8 @@ def _write(connection: psycopg.Connection[Any], memory_id: UUID, random: Random)
 
 @pytest.fixture
 async def memory(dsn: str) -> AsyncIterator[MemoryEngine]:
-    async with open_memory(dsn, embedder=DrawnVectors(), worker=False) as memory:
-        await memory.append_events(ANN, "t1", [said("tea")])
+    async with drawn(dsn) as memory:
+        await memory.append_events(ANN, "t1", [a_turn("tea")])
         yield memory
 
 
@@ -106,7 +103,7 @@ def unread(memory_id: UUID | None = None) -> Memory:
 async def held(index: UserIndex) -> Any:
     """Return all that an index answers from, in a form that can be compared."""
     asked = await request(ANN, " ".join(WORDS))
-    _, corpus, scored = index.scored(asked, NOW, memory_of=unread)
+    _, corpus, scored = index.scored(asked, START, memory_of=unread)
     if corpus is None:
         return []
     holders = sorted(zip(corpus.holders.tolist(), corpus.words.tolist(), strict=True))
@@ -124,7 +121,7 @@ async def read_both(
     memory: MemoryEngine, since: UUID
 ) -> tuple[PackedMemories | None, PackedMemories]:
     """Return what changed since a write, and everything, as of one moment."""
-    sent = read_steps(TENANT, MODEL, NOW, since), read_steps(TENANT, MODEL, NOW, None)
+    sent = read_steps(TENANT, MODEL, START, since), read_steps(TENANT, MODEL, START, None)
     database = indexes(memory)._database
     answers = await database.run(TENANT, *sent[0], *sent[1], one_moment=True)
     whole = packed(answers[len(sent[0]) :], None)
@@ -135,9 +132,9 @@ async def read_both(
 async def test_what_changed_added_to_what_was_is_all_that_there_is(
     memory: MemoryEngine, dsn: str
 ) -> None:
-    spawn = multiprocessing.get_context("spawn")
+    fork = multiprocessing.get_context("fork")
     writers = [
-        spawn.Process(target=target, args=(dsn, seed))
+        fork.Process(target=target, args=(dsn, seed))
         for seed, target in enumerate([write_and_forget, roll_back_and_wait] * 2)
     ]
     index, compared = UserIndex(), 0
@@ -174,7 +171,7 @@ async def test_each_recall_sees_what_was_committed_before_it_and_nothing_that_is
             found = await memory.recall(ANN, word)
             assert not any(word in hit.memory.text for hit in found), word
 
-    async with open_memory(dsn, embedder=DrawnVectors(), worker=False) as other:
+    async with drawn(dsn) as other:
         await make_resident(memory, ANN)
         tasks = [write_and_ask((memory, other)[number % 2], number) for number in range(6)]
         await asyncio.gather(*tasks)
