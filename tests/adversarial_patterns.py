@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import os
 import pkgutil
 import re
 import re._constants as ops  # type: ignore[import-not-found]
@@ -24,9 +25,9 @@ from types import FrameType, ModuleType
 from typing import Any
 
 PACKAGES = ("shared_core", "adk_memory", "langgraph_store")
-LENGTH, SHORT, WORST = 100_000, 2_000, 2
-LIMIT_S = 5.0
-"""Processor time for a text of full length. Linear ones take at most a tenth of it."""
+LENGTH, LIMIT_S = (100_000, 5.0) if "HIPPOCAMPUS_LONG" in os.environ else (20_000, 1.0)
+"""Characters of a text, and processor time for it. Linear ones take at most a tenth of it."""
+SHORT, WORST = 500, 2
 LOADERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("shared_core.extraction.reader_rules.load_reader_rules", ("en", "zh")),
     ("shared_core.nlp.affect._any_feeling", ("en", "zh")),

@@ -6,13 +6,14 @@ The database is the first argument. The processor time of this process is limite
 from __future__ import annotations
 
 import asyncio
+import os
 import resource
 import sys
 from datetime import UTC, datetime
 
 from shared_core import Event, Scope, open_memory
 
-LENGTH, LIMIT_S = 100_000, 60
+LENGTH, LIMIT_S = (100_000, 60) if "HIPPOCAMPUS_LONG" in os.environ else (25_000, 20)
 """Characters of a text, and processor time in seconds for all. They take a quarter of it."""
 ANN = Scope("app", "ann")
 BODIES = ("my name is ", "the quick brown fox ", "a-", "我喜欢北京的天气", "\t ")

@@ -1,4 +1,4 @@
-"""No text of 100,000 characters keeps a processor busy, whichever way it comes in."""
+"""No long text keeps a processor busy: not a verb, nor a regular expression."""
 
 from __future__ import annotations
 
@@ -7,13 +7,35 @@ import sys
 from pathlib import Path
 
 import pytest
+from warm_python import warm_python
+
+pytestmark = [pytest.mark.tail, pytest.mark.timeout(900)]
 
 READER = Path(__file__).parent.parent / "long_texts.py"
 
 
-@pytest.mark.timeout(900)
 def test_texts_without_punctuation_are_read_within_a_bound_of_processor_time(dsn: str) -> None:
     """The system stops the process at the bound, so that it cannot end well."""
-    found = subprocess.run([sys.executable, READER, dsn], capture_output=True, text=True)
-    sys.stdout.write(found.stdout)
+    found = subprocess.run([*warm_python(), READER, dsn], capture_output=True, text=True)
     assert found.returncode == 0, found.stderr[-2000:]
+
+
+FINDER = Path(__file__).parent.parent / "adversarial_patterns.py"
+NOT_TRIED = [
+    "shared_core.cli.usage._translated",  # one line that Typer says of an argument
+    "shared_core.http.bodies.check",  # the patterns of its callers are tried
+    # Escaped names: nothing in them repeats.
+    "shared_core.nlp.discourse.begin_turn",
+    "shared_core.nlp.forget_requests._spelled",
+    "shared_core.nlp.question_subject.holds_name",
+]
+"""Functions with expressions made of local names, each with the reason why it is harmless."""
+
+
+def test_every_pattern_reads_a_long_text_once() -> None:
+    """Each on long repetitive texts made for it, in seconds of processor time."""
+    found = subprocess.run([sys.executable, FINDER], capture_output=True, text=True, check=True)
+    *told, summary = found.stdout.splitlines()
+    assert [] == [line for line in told if line.startswith("slow: ")]
+    assert NOT_TRIED == [line.removeprefix("unknown: ") for line in told]
+    assert int(summary.split()[0]) > 800

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
 import psycopg
 import pytest
+from langgraph.store.base import PutOp
 from pgvector import HalfVector
 from policy_plans import (
     BIND,
@@ -24,6 +26,8 @@ from policy_plans import (
 )
 from postgres_databases import PostgresDatabases
 
+from langgraph_store import PgHippocampusStore
+from langgraph_store.conformance.samples import HERE, INDEX
 from shared_core.storage.postgres.connection.statements import statement
 
 TENANTS = 60
@@ -158,3 +162,110 @@ def test_a_claim_touches_few_of_many_jobs(filled: psycopg.Connection[Any]) -> No
     assert "Seq Scan" not in kinds(scans)
     assert touched(scans) <= 4 * TENANTS
     assert ("/app/u3/",) == taken
+
+
+USERS, PER_USER, OVER = 500, 40, 5
+TURN: dict[str, object] = {
+    "tenant": "/app/u7/", "thread_id": "new", "event_id": "e", "author": "user", "role": "user",
+    "text": "tea", "metadata": "{}", "occurred_at": "2026-03-01", "importance": 5.0,
+    "expires_at": None, "context": 5, "once": True, "now": "2026-03-01", "max_events": 100,
+    "timeout": timedelta(minutes=30), "max_duration": timedelta(hours=24),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def sessions(postgres: PostgresDatabases) -> Iterator[psycopg.Connection[Any]]:
+    """20,000 sessions of 500 users, one of each active, and five of those over."""
+    for connection in connections(postgres):
+        connection.execute(
+            "INSERT INTO conversations (tenant_id, thread_id, status, event_count, created_at,"
+            " last_active_at, ends_at)"
+            " SELECT '/app/u' || u || '/', 't' || n,"
+            " CASE WHEN n = 1 THEN 'active' ELSE 'ended' END,"
+            f" 9, '2026-01-01', '2026-01-01', CASE WHEN u <= {OVER} THEN '2026-01-02'"
+            " ELSE '2026-04-01' END::timestamptz"
+            f" FROM generate_series(1, {USERS}) u, generate_series(1, {PER_USER}) n"
+        )
+        connection.execute("ANALYZE")
+        yield connection
+
+
+def scans(connection: psycopg.Connection[Any], name: str, values: dict[str, object]) -> list[Node]:
+    """Return the nodes of the plan of a statement that read conversations."""
+    with connection.transaction(force_rollback=True):
+        read = of_table(explained(connection, statement(name), values), "conversations")
+    return [node for node in read if "Scan" in node["Node Type"]]
+
+
+def test_a_look_reads_the_sessions_that_are_over(sessions: psycopg.Connection[Any]) -> None:
+    [found] = scans(sessions, "conversations_over", {"now": "2026-03-01", "limit": 100})
+    assert ("conversations_ending", OVER) == (found["Index Name"], found["Actual Rows"])
+
+
+def test_an_input_reads_its_session(sessions: psycopg.Connection[Any]) -> None:
+    found = scans(sessions, "hear_turn", TURN)
+    assert found
+    assert {"conversations_one_active"} == {node.get("Index Name") for node in found}
+    assert all(node["Actual Rows"] <= 1 for node in found)
+
+
+PEOPLE, TASTES = 12, 3_000
+ANN = "/app/ann/"
+OF_ANN = {"tenant": ANN, "people": 200, "now": "2100-01-01"}
+FILL_PEOPLE = f"""
+    INSERT INTO threads (tenant_id, thread_id, created_at, updated_at)
+    SELECT '{ANN}', 't', now(), now();
+    INSERT INTO events (tenant_id, thread_id, seq, event_id, author, role, text, occurred_at,
+                        recorded_at, memory_seq)
+    SELECT tenant_id, 't', key::int, 'e' || key, 'u', 'user', 'x', now(), now(), key::int
+    FROM memories;
+    INSERT INTO memory_sources (tenant_id, memory_id, thread_id, event_id)
+    SELECT tenant_id, memory_id, 't', 'e' || key FROM memories;
+    INSERT INTO facts (tenant_id, memory_id, fact_type, slot, key, value, functional, confidence,
+                       extractor, pattern, valid_from, recorded_at)
+    SELECT tenant_id, memory_id, 'profile', s.slot, s.slot || ':p' || key,
+           to_jsonb('p' || key), false, 1, 'x', 'p', now(), now()
+    FROM memories CROSS JOIN LATERAL (
+        SELECT CASE WHEN key::int <= {PEOPLE} THEN 'relation.son' ELSE 'trait' END AS slot) s;
+    ANALYZE;"""
+
+
+def test_people_are_looked_up_among_the_relations_alone(postgres: PostgresDatabases) -> None:
+    for connection in connections(postgres):
+        rows = f"generate_series(1, {PEOPLE + TASTES}) n"
+        add_memories(connection, rows, tenant_id=f"'{ANN}'", kind="'semantic'")
+        connection.execute(FILL_PEOPLE)
+        with connection.transaction(force_rollback=True):
+            connection.execute(BIND, [ANN])
+            query = statement("known_people")
+            assert PEOPLE == len(connection.execute(query, OF_ANN).fetchall())
+            read = [one for one in explained(connection, query, OF_ANN) if "Relation Name" in one]
+    scanned = [one for one in read if one["Node Type"] == "Seq Scan"]
+    assert scanned == of_table(scanned, "entity_aliases")
+    assert PEOPLE <= touched(read) <= 6 * PEOPLE
+
+
+BATCHES, SIZE = 6, 500
+ROWS_READ = """
+    SELECT sum(t.seq_tup_read) + (SELECT sum(i.idx_tup_read) FROM pg_stat_user_indexes i
+                                  WHERE i.schemaname = 'hippocampus' AND i.relname = 'memories')
+    FROM pg_stat_user_tables t WHERE t.schemaname = 'hippocampus' AND t.relname = 'memories'"""
+
+
+async def test_bulk_after_single_calls_reads_few_rows_per_item(dsn: str) -> None:
+    """Each item is looked up by its key, not among all of its tenant: 90 rows, and not 980."""
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        admin.execute("ALTER TABLE hippocampus.memories SET (autovacuum_enabled = false)")
+    async with PgHippocampusStore(dsn, index=INDEX, pool_size=1) as store:
+        await store.aput(HERE, "first", {"text": "one item, while there are no others"})
+        await store.aget(HERE, "first")
+        for batch in range(BATCHES):
+            await store.abatch(
+                [PutOp(HERE, f"{batch}-{n}", {"text": f"item {n}"}) for n in range(SIZE)]
+            )
+        for n in range(20):
+            await store.aput(HERE, f"0-{n}", {"text": "rewritten"})
+            assert await store.aget(HERE, f"0-{n}") is not None
+    with psycopg.connect(dsn) as connection:
+        [read] = connection.execute(ROWS_READ).fetchone() or [0]
+    assert read < 300 * BATCHES * SIZE
