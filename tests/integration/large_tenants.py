@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import psycopg
 import pytest
 from langgraph.store.base import PutOp
+from postgres_admin import column
 
 from langgraph_store import PgHippocampusStore
 from shared_core import MemoryEngine, open_memory, run_sync
@@ -108,13 +108,7 @@ def memory_at(dsn: str) -> MemoryEngine:
 
 
 def index_names(dsn: str) -> list[str]:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        return [
-            row[0]
-            for row in connection.execute(
-                "SELECT indexname FROM pg_indexes WHERE indexname LIKE 'embeddings_near_%'"
-            )
-        ]
+    return column(dsn, "SELECT indexname FROM pg_indexes WHERE indexname ^@ 'embeddings_near_'")
 
 
 def keys(found: Sequence[Any]) -> list[tuple[tuple[str, ...], str]]:

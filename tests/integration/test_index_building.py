@@ -8,6 +8,7 @@ import uuid
 
 import psycopg
 import pytest
+from postgres_admin import column, execute, new_user
 from psycopg.conninfo import make_conninfo
 from waiting import until
 from warm_python import warm_python
@@ -105,20 +106,16 @@ async def test_of_two_builders_one_builds(dsn: str) -> None:
 
 async def test_what_an_interrupted_build_left_goes_with_the_next(dsn: str) -> None:
     filled(dsn)
-    with psycopg.connect(dsn, autocommit=True) as admin:
-        for name in ("embeddings_near_uncommented", "embeddings_near_invalid", "mine"):
-            admin.execute(
-                f"CREATE INDEX {name} ON hippocampus.embeddings"
-                " USING hnsw ((embedding::halfvec(24)) halfvec_cosine_ops)"
-            )
-        admin.execute(
-            "UPDATE pg_index SET indisvalid = false"
-            " WHERE indexrelid = 'hippocampus.embeddings_near_invalid'::regclass"
-        )
+    on = "ON hippocampus.embeddings USING hnsw ((embedding::halfvec(24)) halfvec_cosine_ops)"
+    names = ("embeddings_near_uncommented", "embeddings_near_invalid", "mine")
+    invalid = "UPDATE pg_index SET indisvalid = false WHERE indexrelid"
+    execute(
+        dsn, *(f"CREATE INDEX {name} {on}" for name in names),
+        f"{invalid} = 'hippocampus.embeddings_near_invalid'::regclass",
+    )  # fmt: skip
     assert ["build"] == build(dsn)
     assert 1 == len(index_names(dsn))
-    with psycopg.connect(dsn) as admin:
-        assert admin.execute("SELECT to_regclass('hippocampus.mine')").fetchone() != (None,)
+    assert [None] != column(dsn, "SELECT to_regclass('hippocampus.mine')")
 
 
 async def test_a_build_that_is_interrupted_leaves_everything_usable(dsn: str) -> None:
@@ -141,17 +138,11 @@ async def test_a_build_that_is_interrupted_leaves_everything_usable(dsn: str) ->
 
 async def test_only_the_owner_builds_and_others_hear_why_not(dsn: str) -> None:
     filled(dsn)
-    guest = f"guest_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(dsn, autocommit=True) as admin:
-        admin.execute(f"CREATE ROLE {guest} LOGIN IN ROLE {APP_ROLE}")
-    try:
+    with new_user(dsn, f"IN ROLE {APP_ROLE}") as guest:
         async with memory_at(make_conninfo(dsn, user=guest)) as memory:
             assert ["build"] == [step.action for step in await memory.indexes.plan()]
             with pytest.raises(StorageUnavailable, match=r"owner.*hippocampus index --uri"):
                 await memory.indexes.refresh()
-    finally:
-        with psycopg.connect(dsn, autocommit=True) as admin:
-            admin.execute(f"DROP ROLE {guest}")
     assert [] == index_names(dsn)
 
 
@@ -210,8 +201,7 @@ async def test_a_failing_look_is_told_and_ends_no_worker(
 
 async def test_large_tenants_are_found_in_a_sample(dsn: str) -> None:
     filled(dsn, 1_500)
-    with psycopg.connect(dsn, autocommit=True) as admin:
-        admin.execute("ANALYZE hippocampus.embeddings")
+    execute(dsn, "ANALYZE hippocampus.embeddings")
     async with memory_at(dsn) as memory:
         found = await memory._storage.indexes.large_tenants(1_200, [])
     assert [(BIG, 1_500)] == [(one.namespace, one.vectors) for one in found]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from postgres_admin import execute, rows
 from psycopg.conninfo import make_conninfo
 from resident_users import until
 
@@ -27,12 +28,8 @@ ANN = Scope("app", "ann")
 
 
 def backends(dsn: str) -> int:
-    with psycopg.connect(dsn) as connection:
-        row = connection.execute(
-            "SELECT count(*) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND application_name = 'hippocampus'"
-        ).fetchone()
-    return row[0] if row else 0
+    where = "WHERE datname = current_database() AND application_name = 'hippocampus'"
+    return len(rows(dsn, f"SELECT FROM pg_stat_activity {where}"))
 
 
 def test_many_loops_one_after_the_other_share_one_connection(dsn: str) -> None:
@@ -78,7 +75,7 @@ async def test_a_call_goes_on_after_the_server_hung_up(dsn: str, memory: MemoryE
     hang_up(dsn)
     assert 1 == len(await memory.recall(ANN, "sails"))
     hang_up(dsn)
-    await asyncio.sleep(0.6)
+    await asyncio.sleep(0.6)  # such a connection is looked at before it is used
     await memory.remember(ANN, "Ann rows.")
     assert 2 == len(await memory.recall(ANN, "Ann"))
 
@@ -192,11 +189,10 @@ def test_a_loop_that_ends_while_it_waits_hands_its_turn_on(dsn: str) -> None:
 
 
 def hang_up(dsn: str) -> None:
-    with psycopg.connect(dsn) as connection:
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
+    execute(
+        dsn, "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    )  # fmt: skip
 
 
 async def test_a_temporary_table_of_another_client_hides_no_table(dsn: str) -> None:

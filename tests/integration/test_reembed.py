@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-import psycopg
 import pytest
+from postgres_admin import rows
 from typer.testing import CliRunner, Result
 
 from shared_core import (
@@ -53,11 +53,8 @@ class Letters:
 
 
 def vectors(dsn: str) -> dict[str, int]:
-    with psycopg.connect(dsn) as connection:
-        rows = connection.execute(
-            "SELECT model, count(*) FROM hippocampus.embeddings GROUP BY model"
-        ).fetchall()
-    return {model.partition("/")[0].partition(":")[0]: count for model, count in rows}
+    counted = rows(dsn, "SELECT model, count(*) FROM hippocampus.embeddings GROUP BY model")
+    return {model.partition("/")[0].partition(":")[0]: count for model, count in counted}
 
 
 @pytest.fixture

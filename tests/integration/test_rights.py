@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import psycopg
 import pytest
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from postgres_admin import column, execute, name_of
+from psycopg.conninfo import make_conninfo
+from warm_python import warm_python
 
 from adk_memory import OpenMemoryService
 from shared_core import (
@@ -29,12 +30,6 @@ from shared_core.storage.postgres.connection.migrations import APP_ROLE, migrati
 from shared_core.storage.postgres.connection.statements import Step
 
 ANN = Scope("app", "ann")
-
-
-def execute(dsn: str, *statements: str) -> None:
-    with psycopg.connect(dsn, autocommit=True) as admin:
-        for statement in statements:
-            admin.execute(statement.encode())
 
 
 @pytest.fixture
@@ -79,15 +74,10 @@ async def test_a_right_that_is_revoked_later_is_named_too(
         assert 2 == len(await memory.list_memories(ANN))
 
 
-async def test_a_row_of_another_scope_needs_no_grant(dsn: str) -> None:
-    database = PostgresDatabase(load_settings(dsn))
-    await database.open()
+async def test_a_row_of_another_scope_needs_no_grant(database: PostgresDatabase) -> None:
     wrong = b"INSERT INTO extraction_counts VALUES ('/app/bob/', 1)"
-    try:
-        with pytest.raises(InvalidInput, match="another scope"):
-            await database.run("/app/ann/", Step("wrong", wrong, {}))
-    finally:
-        await database.close()
+    with pytest.raises(InvalidInput, match="another scope"):
+        await database.run("/app/ann/", Step("wrong", wrong, {}))
 
 
 async def test_a_search_that_fails_open_returns_nothing(as_guest: str) -> None:
@@ -102,8 +92,8 @@ async def test_a_search_that_fails_open_returns_nothing(as_guest: str) -> None:
 
 
 def test_a_command_prints_one_line_and_no_traceback(as_guest: str) -> None:
-    line = [sys.executable, "-m", "shared_core.cli.main", "recall", "app", "ann", "tea"]
-    ran = subprocess.run([*line, "--uri", as_guest], capture_output=True, text=True, timeout=100)
+    line = [*warm_python(), "-m", "shared_core.cli.main", "recall", "app", "ann", "tea"]
+    ran = subprocess.run([*line, "--uri", as_guest], capture_output=True, text=True)
     assert 1 == ran.returncode and 1 == len(ran.stderr.splitlines()), ran.stderr
     assert ran.stderr.startswith("Error: database user") and "run GRANT" in ran.stderr
 
@@ -119,15 +109,14 @@ def test_a_command_prints_one_line_and_no_traceback(as_guest: str) -> None:
 def test_the_doctor_tries_what_migrate_needs(
     empty_dsn: str, guest: str, given: str, expected: str | None
 ) -> None:
-    execute(empty_dsn, given.format(database=conninfo_to_dict(empty_dsn)["dbname"], guest=guest))
+    execute(empty_dsn, given.format(database=name_of(empty_dsn), guest=guest))
     as_guest = make_conninfo(empty_dsn, user=guest)
-    line = [sys.executable, "-m", "shared_core.cli.main", "migrate", "--uri", as_guest]
+    line = [*warm_python(), "-m", "shared_core.cli.main", "migrate", "--uri", as_guest]
     try:
         [rights] = [one for one in examine(as_guest) if one.check == "rights"]
-        with psycopg.connect(empty_dsn) as admin:  # the doctor left nothing
-            table = "SELECT to_regclass('hippocampus.memories')"
-            assert (None,) == admin.execute(table).fetchone()
-        migrated = subprocess.run(line, capture_output=True, text=True, timeout=100)
+        left = column(empty_dsn, "SELECT to_regclass('hippocampus.memories')")
+        assert [None] == left  # by the doctor
+        migrated = subprocess.run(line, capture_output=True, text=True)
         assert (expected is None) == (migrated.returncode == 0), migrated.stderr
         if expected is None:
             assert "ok" == rights.status
@@ -154,7 +143,7 @@ async def test_a_run_time_user_is_told_to_migrate_as_the_owner(
 ) -> None:
     execute(dsn, f"GRANT {APP_ROLE} TO {guest}")
     if create:
-        execute(dsn, f"GRANT CREATE ON DATABASE {conninfo_to_dict(dsn)['dbname']} TO {guest}")
+        execute(dsn, f"GRANT CREATE ON DATABASE {name_of(dsn)} TO {guest}")
     more = Migration(2, "more", "ALTER TABLE threads ADD COLUMN note text")
     newer = (*migrations(), more)
     monkeypatch.setattr(
@@ -220,9 +209,8 @@ async def test_the_tables_of_a_violated_key_are_known_without_its_name(
 async def test_opening_a_memory_writes_nothing_that_all_share(
     dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ann = Scope("app", "ann")
     async with open_memory(dsn, worker=False) as memory:
-        await memory.remember(ann, "Ann sails.")
+        await memory.remember(ANN, "Ann sails.")
     sent: list[str] = []
     run = PostgresDatabase.run
 
@@ -232,7 +220,7 @@ async def test_opening_a_memory_writes_nothing_that_all_share(
 
     monkeypatch.setattr(PostgresDatabase, "run", noted)
     async with open_memory(dsn, worker=False, track_access=False) as memory:
-        assert await memory.recall(ann, "sails")
+        assert await memory.recall(ANN, "sails")
     assert "active_model" in sent
     assert not {name for name in sent if name.startswith(("add_", "drop_", "put_"))}
 
@@ -248,15 +236,14 @@ FULL = """
 
 
 async def test_a_full_disk_is_named_and_nothing_is_half_stored(dsn: str) -> None:
-    ann = Scope("app", "ann")
     async with open_memory(dsn, worker=False) as memory:
-        await memory.remember(ann, "Ann sails.")
+        await memory.remember(ANN, "Ann sails.")
         with psycopg.connect(dsn, autocommit=True) as admin:
             admin.execute(FULL.format("embeddings").encode())
             with pytest.raises(StorageUnavailable, match="disk of the server.*is full"):
-                await memory.remember(ann, "Ann keeps bees.")
+                await memory.remember(ANN, "Ann keeps bees.")
             assert (1,) == admin.execute("SELECT count(*) FROM hippocampus.memories").fetchone()
-            assert 1 == len(await memory.recall(ann, "sails"))
+            assert 1 == len(await memory.recall(ANN, "sails"))
             admin.execute("DROP TRIGGER disk_full ON hippocampus.embeddings")
-        await memory.remember(ann, "Ann keeps bees.")
-        assert 2 == len(await memory.list_memories(ann))
+        await memory.remember(ANN, "Ann keeps bees.")
+        assert 2 == len(await memory.list_memories(ANN))

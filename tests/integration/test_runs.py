@@ -10,9 +10,9 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-import psycopg
 import pytest
 from long_forms import LONG
+from postgres_admin import execute, rows
 from turns import START, Clock, said as said_at
 from warm_python import warm_python
 
@@ -103,11 +103,6 @@ async def tell(memory: MemoryEngine, number: int, text: str = "", thread: str = 
     turn = said(number, text or f"Turn {number} of the story.")
     await memory.append_events(ANN, thread, [turn])
     return await memory.consolidate(ANN, thread)
-
-
-def rows(dsn: str, query: str) -> list[tuple[Any, ...]]:
-    with psycopg.connect(dsn) as superuser:
-        return superuser.execute(query.encode()).fetchall()
 
 
 def snapshot(dsn: str) -> dict[str, list[str]]:
@@ -620,12 +615,11 @@ async def test_a_kill_at_any_step_loses_nothing_and_doubles_nothing(dsn: str, st
         await memory.append_events(ANN, "t", turns)
         killed = await asyncio.to_thread(subprocess.run, [*warm_python(), "-c", KILLED, dsn, step])
         assert killed.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL)
-        with psycopg.connect(dsn, autocommit=True) as superuser:  # else its sleep goes on
-            superuser.execute(
-                "SELECT pg_cancel_backend(pid) FROM pg_stat_activity"
-                " WHERE query LIKE '%pg_sleep%' AND pid <> pg_backend_pid()"
-                " AND datname = current_database()"
-            )
+        execute(  # else its sleep goes on
+            dsn, "SELECT pg_cancel_backend(pid) FROM pg_stat_activity"
+            " WHERE query LIKE '%pg_sleep%' AND pid <> pg_backend_pid()"
+            " AND datname = current_database()",
+        )  # fmt: skip
         report = await memory.consolidate(ANN, "t")
         assert (0 if step == "after" else 2) == report.events
         facts = sorted(one.statement for one in await memory.facts(ANN, history=True))

@@ -11,9 +11,13 @@ from typing import Any
 
 import psycopg
 import pytest
+from postgres_admin import column, rows
+from postgres_databases import PostgresDatabases
+from psycopg.conninfo import make_conninfo
+from turns import Clock, said
 
 import benchmarks
-from shared_core import Event, NewMemory, Scope, open_memory, run_sync
+from shared_core import NewMemory, Scope, open_memory, run_sync
 from shared_core.nlp.tokenizer import count_tokens
 from tests.integration import doubting
 
@@ -31,20 +35,15 @@ TALK = [
 
 
 @pytest.fixture(scope="module")
-def filled(server: str, template: str) -> Iterator[psycopg.Connection[Any]]:
-    from psycopg.conninfo import make_conninfo
-
-    with psycopg.connect(server, autocommit=True) as admin:
-        admin.execute(f"CREATE DATABASE sql_context TEMPLATE {template}")
-    dsn = make_conninfo(server, dbname="sql_context")
+def filled(postgres: PostgresDatabases) -> Iterator[psycopg.Connection[Any]]:
+    dsn = next(lending := postgres.lend())
 
     async def fill() -> None:
         async with open_memory(dsn, worker=False) as memory:
             turns = [
-                Event(event_id=f"e{n}", author="ann", role="user", text=text,
-                      occurred_at=NOW - timedelta(hours=len(TALK) - n))
+                said(n, text, NOW - timedelta(hours=len(TALK) - n), author="ann")
                 for n, text in enumerate(TALK)
-            ]  # fmt: skip
+            ]
             await memory.append_events(ANN, "t", turns)
             await memory.consolidate(ANN, "t")
             await memory.remember(Scope("my/app", "bob"), "Bob keeps bees too.")
@@ -53,8 +52,7 @@ def filled(server: str, template: str) -> Iterator[psycopg.Connection[Any]]:
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("SET search_path TO hippocampus, public")
         yield connection
-    with psycopg.connect(server, autocommit=True) as admin:
-        admin.execute("DROP DATABASE sql_context WITH (FORCE)")
+    next(lending, None)
 
 
 def window(
@@ -113,12 +111,9 @@ def texts_of(value: object) -> Iterator[str]:
 
 
 DATA = Path(benchmarks.__file__).parent / "data"
-said_in = json.loads((DATA / "utterances.json").read_text())
 SAID = {
-    language: [
-        said["text"] for said in json.loads((DATA / "utterances.json").read_text())[language]
-    ]
-    for language in ("EN", "ZH")
+    language: [one["text"] for one in told]
+    for language, told in json.loads((DATA / "utterances.json").read_text()).items()
 }
 CHATS = [text for text in texts_of(json.loads((DATA / "assistant.json").read_text())) if text]
 
@@ -231,27 +226,21 @@ async def test_doubtful_facts_are_marked(dsn: str) -> None:
         )
         for day, text in enumerate(texts, 1):
             await doubting.say(memory, clock, day, text)
-    with psycopg.connect(dsn) as superuser:
-        superuser.execute("SET search_path = hippocampus, public")
-        rows = superuser.execute(
-            "SELECT content FROM get_context_window('ann', 'app', 'Where?')"
-        ).fetchall()
-    shown = {content for (content,) in rows}
+    in_schema = make_conninfo(dsn, options="-c search_path=hippocampus,public")
+    shown = set(column(in_schema, "SELECT content FROM get_context_window('ann', 'app', 'Where?')"))
     assert {"User lives in Boston. (uncertain)", "用户喜欢爵士乐。（不确定）", *texts} <= shown
 
 
 @pytest.fixture
 async def old(dsn: str) -> str:
     """Two users; each said something 21 days ago, and something today."""
-    for days, said in ((21, "I sail."), (0, "I ski.")):
-        then = NOW - timedelta(days=days)
-        async with open_memory(dsn, clock=lambda: then, worker=False) as memory:  # noqa: B023
+    clock = Clock(NOW - timedelta(days=21))
+    async with open_memory(dsn, clock=clock, worker=False) as memory:
+        for text in ("I sail.", "I ski."):
             for scope in (Scope("app", "ann"), Scope("app", "b/ob")):
-                await memory.append_events(
-                    scope, "t",
-                    [Event(event_id=said, author="user", role="user", text=said, occurred_at=then)],
-                )  # fmt: skip
-                await memory.remember(scope, NewMemory(text=f"Fact: {said}"))
+                await memory.append_events(scope, "t", [said(text, text, clock())])
+                await memory.remember(scope, NewMemory(text=f"Fact: {text}"))
+            clock.now = NOW
     return dsn
 
 
@@ -266,11 +255,8 @@ def called(dsn: str, arguments: str = "", before: str = "SELECT 1") -> int:
 
 
 def left(dsn: str) -> list[tuple[object, ...]]:
-    with psycopg.connect(dsn) as connection:
-        return connection.execute(
-            "SELECT tenant_id, text, demoted_at IS NULL FROM hippocampus.memories"
-            " WHERE kind = 'episodic' ORDER BY 1, 2"
-        ).fetchall()
+    query = "SELECT tenant_id, text, demoted_at IS NULL FROM hippocampus.memories"
+    return rows(dsn, f"{query} WHERE kind = 'episodic' ORDER BY 1, 2")
 
 
 @pytest.mark.parametrize("role", ["SELECT 1", "SET role TO hippocampus_app"])

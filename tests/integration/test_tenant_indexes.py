@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import psycopg
 import pytest
 from langgraph.store.base import PutOp
+from postgres_admin import execute, rows
 from psycopg.conninfo import make_conninfo
 
 from langgraph_store import OceanBaseHippocampusStore, PgHippocampusStore
@@ -109,12 +109,8 @@ def test_the_expired_and_the_dead_are_never_shown(dsn: str, asked: Asked) -> Non
         fill(store)
         build(dsn)
         nearest = [item.key for item in store.search(BIG, query="who", limit=40)]
-        with psycopg.connect(dsn, autocommit=True) as admin:
-            admin.execute(
-                "UPDATE hippocampus.memories SET expires_at = now() - interval '1 hour'"
-                " WHERE key = ANY(%s)",
-                [nearest[::2]],
-            )
+        expire = "UPDATE hippocampus.memories SET expires_at = now() - interval '1 hour'"
+        assert 20 == len(rows(dsn, f"{expire} WHERE key = ANY(%s) RETURNING key", [nearest[::2]]))
         found = [item.key for item in store.search(BIG, query="who", limit=15)]
         assert nearest[1:30:2] == found
         assert found == [item.key for item in exact.search(BIG, query="who", limit=15)]
@@ -171,9 +167,8 @@ def test_an_index_that_vanishes_is_not_missed(dsn: str, asked: Asked) -> None:
         fill(store)
         build(dsn)
         store.search(BIG, query="before", limit=5)
-        with psycopg.connect(dsn, autocommit=True) as admin:
-            [name] = index_names(dsn)
-            admin.execute(f"DROP INDEX hippocampus.{name}")
+        [name] = index_names(dsn)
+        execute(dsn, f"DROP INDEX hippocampus.{name}")
         assert 1.0 == recall(store, exact)
         assert all(asked.by_index)
 
@@ -183,9 +178,8 @@ def test_what_cannot_be_used_is_not_used(dsn: str, asked: Asked) -> None:
         fill(store)
         build(dsn)
         [name] = index_names(dsn)
-        with psycopg.connect(dsn, autocommit=True) as admin:
-            admin.execute("UPDATE pg_index SET indisvalid = false WHERE indexrelid ="
-                          " ('hippocampus.' || %s)::regclass", [name])  # fmt: skip
+        invalid = "UPDATE pg_index SET indisvalid = false"
+        execute(dsn, f"{invalid} WHERE indexrelid = 'hippocampus.{name}'::regclass")
         store.search(BIG, query="note 3", limit=10)
         assert ["build"] == build(dsn)
         assert [False] == asked.by_index and name not in index_names(dsn)
