@@ -166,13 +166,6 @@ async def test_a_migration_that_fails_leaves_the_release_before(
     assert [None] == column(dsn, "SELECT to_regclass('hippocampus.notes')")
 
 
-async def test_opening_twice_migrates_once(dsn: str) -> None:
-    for _ in range(2):
-        async with open_memory(dsn):
-            pass
-    assert [step.version for step in migrations()] == [version for version, _ in applied(dsn)]
-
-
 WRITER = """
 import asyncio, sys
 from shared_core import Scope, open_memory
@@ -352,24 +345,6 @@ async def test_a_server_without_pgvector_is_named_and_opening_can_be_repeated(
     execute(empty_dsn, f"{alter} RESET extension_control_path")
     async with memory:
         assert (await memory.report()).schema_version == len(migrations())
-
-
-def test_every_table_follows_the_rules_of_distribution() -> None:
-    """Each key begins with the tenant, so the same schema distributes by it unchanged."""
-    script = "".join(migration.sql for migration in migrations())
-    tables = re.findall(r"CREATE TABLE (\w+) \((.*?)\n\)", script, re.DOTALL)
-    assert len(tables) >= 15
-    for name, body in tables:
-        if name == "embedding_models":
-            continue
-        keys = re.findall(r"(?:PRIMARY KEY|UNIQUE|FOREIGN KEY) \(([^)]*)\)", body)
-        assert keys, name
-        assert all(key.startswith("tenant_id") for key in keys), (name, keys)
-        assert f"protect('{name}'" in script, name
-    for columns in re.findall(
-        r"CREATE UNIQUE INDEX (?!embedding_models)\w+ ON \w+ \(([^)]*)", script
-    ):
-        assert columns.startswith("tenant_id")
 
 
 async def test_migrations_run_in_a_database_that_others_use(dsn: str) -> None:

@@ -614,21 +614,20 @@ async def hand_over(memory: MemoryEngine, as_admin: Execute, *tenants: str) -> N
 
 @pytest.mark.both_engines
 async def test_a_worker_buries_jobs_it_cannot_read_and_goes_on(
-    dsn: str, as_admin: Execute, caplog: pytest.LogCaptureFixture
+    idle: MemoryEngine, as_admin: Execute, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with open_memory(dsn, worker=False) as memory:
-        memory.jobs.learn(done, JobType.REFLECTION)
-        await hand_over(memory, as_admin, *TENANTS)
-        tally = await memory.jobs.serve(once=True)
-        assert (1, len(TENANTS)) == (tally.done, tally.failed)
-        dead = dead_jobs(as_admin)
-        assert set(TENANTS) == set(dead)
-        assert all("cannot be read" in error and tenant in error for tenant, error in dead.items())
-        for tenant in TENANTS:
-            [line] = [one.message for one in caplog.records if f"tenant {tenant!r}" in one.message]
-            assert "cannot be read" in line
-        [ours] = await memory.jobs.list(statuses=[*JobStatus])
-        assert (ANN, JobStatus.COMPLETED) == (ours.scope, ours.status)
+    idle.jobs.learn(done, JobType.REFLECTION)
+    await hand_over(idle, as_admin, *TENANTS)
+    tally = await idle.jobs.serve(once=True)
+    assert (1, len(TENANTS)) == (tally.done, tally.failed)
+    dead = dead_jobs(as_admin)
+    assert set(TENANTS) == set(dead)
+    assert all("cannot be read" in error and tenant in error for tenant, error in dead.items())
+    for tenant in TENANTS:
+        [line] = [one.message for one in caplog.records if f"tenant {tenant!r}" in one.message]
+        assert "cannot be read" in line
+    [ours] = await idle.jobs.list(statuses=[*JobStatus])
+    assert (ANN, JobStatus.COMPLETED) == (ours.scope, ours.status)
 
 
 @pytest.mark.both_engines
@@ -647,19 +646,18 @@ async def test_a_background_worker_outlives_a_job_it_cannot_read(
 
 @pytest.mark.both_engines
 async def test_jobs_are_listed_beside_one_that_cannot_be_read(
-    dsn: str, as_admin: Execute, caplog: pytest.LogCaptureFixture
+    idle: MemoryEngine, as_admin: Execute, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with open_memory(dsn, worker=False) as memory:
-        await hand_over(memory, as_admin, TENANTS[0])
-        assert [ANN] == [job.scope for job in await memory.jobs.list()]
-        [line] = [one for one in caplog.records if one.levelno == logging.WARNING]
-        assert "is not listed" in line.message and TENANTS[0] in line.message
-        transport = httpx.ASGITransport(create_app(memory))
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            answer = await client.get("/jobs", params={"app": "app"})
-        assert (200, ["ann"]) == (
-            answer.status_code, [job["user_id"] for job in answer.json()["jobs"]]
-        )  # fmt: skip
+    await hand_over(idle, as_admin, TENANTS[0])
+    assert [ANN] == [job.scope for job in await idle.jobs.list()]
+    [line] = [one for one in caplog.records if one.levelno == logging.WARNING]
+    assert "is not listed" in line.message and TENANTS[0] in line.message
+    transport = httpx.ASGITransport(create_app(idle))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        answer = await client.get("/jobs", params={"app": "app"})
+    assert (200, ["ann"]) == (
+        answer.status_code, [job["user_id"] for job in answer.json()["jobs"]]
+    )  # fmt: skip
 
 
 MOMENTS = {
@@ -671,22 +669,21 @@ MOMENTS = {
 
 @pytest.mark.both_engines
 async def test_a_moment_that_python_does_not_know_hides_no_jobs(
-    dsn: str, as_admin: Execute, on_engine: str
+    idle: MemoryEngine, as_admin: Execute, on_engine: str
 ) -> None:
-    async with open_memory(dsn, worker=False) as memory:
-        memory.jobs.learn(done, JobType.REFLECTION)
-        for moment in MOMENTS[on_engine]:
-            await hand_over(memory, as_admin, "/a/ben/")
-            as_admin(
-                f"UPDATE consolidation_jobs SET run_after = '{moment}', created_at = '{moment}'"
-                " WHERE tenant_id = '/a/ben/'"
-            )
-            assert {"ann", "ben"} == {job.scope.user for job in await memory.jobs.list()}
-            stats = await memory.jobs.stats()
-            assert stats.oldest_due_s is not None and isfinite(stats.oldest_due_s)
-            tally = await memory.jobs.serve(once=True)
-            assert 0 == tally.failed < tally.done
-            as_admin("DELETE FROM consolidation_jobs")
+    idle.jobs.learn(done, JobType.REFLECTION)
+    for moment in MOMENTS[on_engine]:
+        await hand_over(idle, as_admin, "/a/ben/")
+        as_admin(
+            f"UPDATE consolidation_jobs SET run_after = '{moment}', created_at = '{moment}'"
+            " WHERE tenant_id = '/a/ben/'"
+        )
+        assert {"ann", "ben"} == {job.scope.user for job in await idle.jobs.list()}
+        stats = await idle.jobs.stats()
+        assert stats.oldest_due_s is not None and isfinite(stats.oldest_due_s)
+        tally = await idle.jobs.serve(once=True)
+        assert 0 == tally.failed < tally.done
+        as_admin("DELETE FROM consolidation_jobs")
 
 
 async def test_conversations_end_beside_one_whose_user_cannot_be_read(
@@ -709,47 +706,48 @@ async def test_conversations_end_beside_one_whose_user_cannot_be_read(
 
 
 DEEP = "[" * 5_000 + "]" * 5_000
-LONG = f'{{"n": {"9" * 5_000}}}'
+MANY_DIGITS = f'{{"n": {"9" * 5_000}}}'
 
 
 @pytest.mark.both_engines
-@pytest.mark.parametrize("value", ["{", "[]", DEEP, LONG], ids=["broken", "list", "deep", "long"])
+@pytest.mark.parametrize(
+    "value", ["{", "[]", DEEP, MANY_DIGITS], ids=["broken", "list", "deep", "long"]
+)
 async def test_a_payload_that_cannot_be_read_is_a_reason(
-    dsn: str, as_admin: Execute, on_engine: str, value: str
+    idle: MemoryEngine, as_admin: Execute, on_engine: str, value: str
 ) -> None:
     if on_engine == "postgres" and value == "{":
         pytest.skip("a column of PostgreSQL holds no broken JSON")
-    async with open_memory(dsn, worker=False) as memory:
-        memory.jobs.learn(done, JobType.REFLECTION)
-        await memory.jobs.request(ANN, None, JobType.REFLECTION)
-        as_admin(f"UPDATE consolidation_jobs SET payload = '{value}'")
-        assert 1 == (await memory.jobs.serve(once=True)).failed
-        [job] = await memory.jobs.list()
-        assert JobStatus.FAILED is job.status
-        assert job.error and "cannot be read" in job.error
+    idle.jobs.learn(done, JobType.REFLECTION)
+    await idle.jobs.request(ANN, None, JobType.REFLECTION)
+    as_admin(f"UPDATE consolidation_jobs SET payload = '{value}'")
+    assert 1 == (await idle.jobs.serve(once=True)).failed
+    [job] = await idle.jobs.list()
+    assert JobStatus.FAILED is job.status
+    assert job.error and "cannot be read" in job.error
 
 
 @pytest.mark.parametrize("result", [None, [1], {"at": object()}])
-async def test_a_worker_outlives_code_that_returns_no_result(dsn: str, result: Any) -> None:
+async def test_a_worker_outlives_code_that_returns_no_result(
+    idle: MemoryEngine, result: Any
+) -> None:
     async def perform(job: Job) -> Any:
         return result
 
-    async with open_memory(dsn, worker=False) as memory:
-        memory.jobs.learn(perform)
-        await memory.jobs.ask(ANN, "t", {})
-        assert 1 == (await memory.jobs.serve(once=True)).failed
-        [job] = await memory.jobs.list()
-        assert JobStatus.PENDING is job.status
-        assert job.error and "its " in job.error
+    idle.jobs.learn(perform)
+    await idle.jobs.ask(ANN, "t", {})
+    assert 1 == (await idle.jobs.serve(once=True)).failed
+    [job] = await idle.jobs.list()
+    assert JobStatus.PENDING is job.status
+    assert job.error and "its " in job.error
 
 
-async def test_a_job_whose_code_was_unregistered_meanwhile_goes_back(dsn: str) -> None:
-    async with open_memory(dsn, worker=False) as memory:
-        await memory.jobs.ask(ANN, "t", {})
-        storage = memory._storage
-        known = [Capability(JobType.CALLBACK, "reflector")]
-        job = await storage.jobs.claim_job("w", 300, known, None)
-        assert job
-        assert Outcome.LOST is await JobRunner(storage, system_clock, {}).run(job, "w", 300)
-        [job_now] = await memory.jobs.list()
-        assert (JobStatus.PENDING, 0) == (job_now.status, job_now.attempts)
+async def test_a_job_whose_code_was_unregistered_meanwhile_goes_back(idle: MemoryEngine) -> None:
+    await idle.jobs.ask(ANN, "t", {})
+    storage = idle._storage
+    known = [Capability(JobType.CALLBACK, "reflector")]
+    job = await storage.jobs.claim_job("w", 300, known, None)
+    assert job
+    assert Outcome.LOST is await JobRunner(storage, system_clock, {}).run(job, "w", 300)
+    [job_now] = await idle.jobs.list()
+    assert (JobStatus.PENDING, 0) == (job_now.status, job_now.attempts)

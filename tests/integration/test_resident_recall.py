@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
@@ -300,16 +299,6 @@ async def test_a_closed_memory_keeps_no_index(dsn: str) -> None:
     async with memory:
         await make_resident(memory, ANN)
         assert await by_index(memory, ANN, "tea") is not None
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform does not fork")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
-async def test_a_forked_child_has_no_index(talked: MemoryEngine) -> None:
-    child = os.fork()
-    if child == 0:
-        os._exit(0 if [] == indexes(talked).users else 1)
-    assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert [scope_path(ANN)] == indexes(talked).users
 
 
 def test_the_setting_is_in_megabytes(monkeypatch: pytest.MonkeyPatch) -> None:
