@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
+from postgres_databases import PostgresDatabases
 from turns import said
 
-from shared_core import AsOf, Event, MemoryEngine, Scope, open_memory
+from shared_core import AsOf, Event, MemoryEngine, Scope, open_memory, run_sync
 from shared_core.context.assembler import ContextAssembler
 from shared_core.context.window import ContextWindow
 
@@ -29,14 +30,21 @@ def turns(count: int) -> list[Event]:
     ]  # fmt: skip
 
 
-@pytest.fixture
-async def memory(dsn: str) -> AsyncIterator[MemoryEngine]:
-    async with open_memory(dsn, worker=False) as engine:
+@pytest.fixture(scope="module")
+def memory(postgres: PostgresDatabases) -> Iterator[MemoryEngine]:
+    """A memory of one long thread, from which the tests read."""
+
+    async def talk() -> None:
         told = turns(400)
         for start in range(0, 400, 50):
-            await engine.append_events(ANN, "long", told[start : start + 50])
-            await engine.consolidate(ANN, "long")
-        yield engine
+            await memory.append_events(ANN, "long", told[start : start + 50])
+            await memory.consolidate(ANN, "long")
+
+    for dsn in postgres.lend():
+        memory = open_memory(dsn, worker=False)
+        run_sync(talk())
+        yield memory
+        run_sync(memory.close())
 
 
 def told_twice(window: ContextWindow) -> list[str]:

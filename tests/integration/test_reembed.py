@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from postgres_admin import rows
+from postgres_admin import name_of, rows
+from postgres_databases import PostgresDatabases
 from typer.testing import CliRunner, Result
 
 from shared_core import (
@@ -20,6 +21,7 @@ from shared_core import (
     NewMemory,
     Scope,
     open_memory,
+    run_sync,
 )
 from shared_core.cli.main import app
 from shared_core.ingest.items import WriteItem
@@ -57,18 +59,36 @@ def vectors(dsn: str) -> dict[str, int]:
     return {model.partition("/")[0].partition(":")[0]: count for model, count in counted}
 
 
-@pytest.fixture
-async def filled(memory: MemoryEngine) -> MemoryEngine:
-    await memory.remember(ANA, TEXTS)
-    await memory.remember(BO, "Bo skis.")
+async def fill(dsn: str) -> None:
     place = ("app", "ana", "notes")
     fields = {"title": "A title", "body": "of a book"}
-    await memory.run_item_ops([WriteItem(address=(place, "k"), value=fields, texts=fields)])
-    return memory
+    async with open_memory(dsn, worker=False) as memory:
+        await memory.remember(ANA, TEXTS)
+        await memory.remember(BO, "Bo skis.")
+        await memory.run_item_ops([WriteItem(address=(place, "k"), value=fields, texts=fields)])
+
+
+@pytest.fixture(scope="module")
+def many(server: str, postgres: PostgresDatabases) -> Iterator[PostgresDatabases]:
+    """Databases with 453 vectors, which are made once."""
+    for dsn in postgres.lend():
+        run_sync(fill(dsn))
+        yield PostgresDatabases(server, name_of(dsn))
+
+
+@pytest.fixture
+def dsn_of_many(many: PostgresDatabases) -> Iterator[str]:
+    yield from many.lend()
+
+
+@pytest.fixture
+async def filled(dsn_of_many: str) -> AsyncIterator[MemoryEngine]:
+    async with open_memory(dsn_of_many) as memory:
+        yield memory
 
 
 async def test_the_new_model_answers_as_if_it_had_always_been_there(
-    filled: MemoryEngine, dsn: str
+    filled: MemoryEngine, dsn_of_many: str
 ) -> None:
     told: list[int] = []
     report = await filled.reembed(
@@ -76,25 +96,25 @@ async def test_the_new_model_answers_as_if_it_had_always_been_there(
     )
     assert (453, 0, 0) == (report.embedded, report.left, report.dropped)
     assert told == sorted(told) and told[-1] == 453
-    async with open_memory(dsn, embedder=Letters(), worker=False) as new:
+    async with open_memory(dsn_of_many, embedder=Letters(), worker=False) as new:
         [hit, *_] = await new.search(ANA, TEXTS[44])
         assert 1.0 == round(hit.score, 3)  # digits are no letters: it is one of several
         [hit] = await new.search(BO, "Bo skis.")
         assert 1.0 == round(hit.score, 3)
         await new.remember(ANA, "Stored with the new model.")
-    async with open_memory(dsn, worker=False) as old:
+    async with open_memory(dsn_of_many, worker=False) as old:
         with pytest.raises(EmbeddingMismatch, match="hippocampus reembed"):
             await old.search(ANA, "birds")
-    assert {453, 454} == set(vectors(dsn).values())
+    assert {453, 454} == set(vectors(dsn_of_many).values())
 
 
 async def test_until_it_is_done_the_old_model_serves_and_the_next_run_does_the_rest(
-    filled: MemoryEngine, dsn: str
+    filled: MemoryEngine, dsn_of_many: str
 ) -> None:
     with pytest.raises(ModelUnavailable, match="gone"):
         await filled.reembed(Letters(dies_after=300))
-    assert 200 == vectors(dsn)["letters"]
-    async with open_memory(dsn, worker=False) as old:
+    assert 200 == vectors(dsn_of_many)["letters"]
+    async with open_memory(dsn_of_many, worker=False) as old:
         [hit, *_] = await old.search(ANA, TEXTS[44])
         assert TEXTS[44] == hit.memory.text
         await old.remember(ANA, "Stored meanwhile.")
@@ -121,13 +141,13 @@ async def test_what_is_rewritten_meanwhile_gets_the_vector_of_its_new_text(
 
 
 async def test_what_was_stored_with_the_old_model_later_is_caught_up(
-    filled: MemoryEngine, dsn: str
+    filled: MemoryEngine, dsn_of_many: str
 ) -> None:
     await filled.reembed(Letters())
     await filled.remember(ANA, "By who was open before.")  # its model was declared before
     report = await filled.reembed(Letters(), drop_old=True)
     assert (1, 452) == (report.embedded, report.dropped)
-    assert 452 == vectors(dsn)["letters"]
+    assert 452 == vectors(dsn_of_many)["letters"]
 
 
 async def test_one_name_stands_for_one_model(filled: MemoryEngine) -> None:
@@ -143,9 +163,9 @@ async def test_an_empty_memory_changes_its_model_too(memory: MemoryEngine, dsn: 
         assert "letters" == (await new.report()).model
 
 
-async def test_the_command_tells_what_it_did(filled: MemoryEngine, dsn: str) -> None:
+async def test_the_command_tells_what_it_did(filled: MemoryEngine, dsn_of_many: str) -> None:
     async def run(*arguments: str) -> Result:
-        command = ["reembed", "--uri", dsn, *arguments]
+        command = ["reembed", "--uri", dsn_of_many, *arguments]
         return await asyncio.to_thread(CliRunner().invoke, app, command)
 
     ran = await run("--embedder", "e5", "--json")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import timedelta
 from random import Random
 from typing import Any, TypeAlias
 
 import pytest
+from postgres_databases import PostgresDatabases
 from resident_users import (
     ANN,
     BOB,
@@ -25,7 +26,7 @@ from turns import START, said
 
 from adk_memory import OpenMemoryService
 from langgraph_store import PgHippocampusStore, memories_namespace
-from shared_core import AsOf, EmbeddingMismatch, InvalidInput, MemoryEngine, Scope
+from shared_core import AsOf, EmbeddingMismatch, InvalidInput, MemoryEngine, Scope, run_sync
 from shared_core.core.domain import MemoryKind
 from shared_core.core.namespaces import scope_path
 from shared_core.nlp.text import search_terms
@@ -80,6 +81,16 @@ async def talk(memory: MemoryEngine, scope: Scope, copies: int = 3) -> None:
     await memory.remember(scope, ["Ann likes the sea.", "Ann may be away in May."])
 
 
+@pytest.fixture(scope="module")
+def talked_thrice(postgres: PostgresDatabases) -> Iterator[MemoryEngine]:
+    """A memory of three talks, from which the tests read."""
+    for dsn in postgres.lend():
+        memory = drawn(dsn)
+        run_sync(talk(memory, ANN))
+        yield memory
+        run_sync(memory.close())
+
+
 def without_index(memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(indexes(memory), "_most_bytes", 0)
 
@@ -97,9 +108,9 @@ def without_index(memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch) -> None
     ids=lambda options: "reranker" if "reranker" in options else str(options),
 )  # fmt: skip
 async def test_recall_returns_the_same_with_an_index(
-    memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+    talked_thrice: MemoryEngine, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
 ) -> None:
-    await talk(memory, ANN)
+    memory = talked_thrice
     await make_resident(memory, ANN)
     found = [await memory.recall(ANN, question, **options) for question in QUESTIONS]
     near = [await memory.search(ANN, question) for question in QUESTIONS]
@@ -130,9 +141,9 @@ async def test_recall_returns_the_same_with_an_index(
     ids=str,
 )  # fmt: skip
 async def test_an_index_answers_with_the_candidates_of_the_statement(
-    memory: MemoryEngine, options: dict[str, Any]
+    talked_thrice: MemoryEngine, options: dict[str, Any]
 ) -> None:
-    await talk(memory, ANN)
+    memory = talked_thrice
     await make_resident(memory, ANN)
     for question in QUESTIONS:
         answer = await by_index(memory, ANN, question, **options)
@@ -364,10 +375,11 @@ async def text_store(memory: MemoryEngine, question: str) -> Any:
     return [one.key for one in found]
 
 
-@pytest.fixture
-async def asked(dsn: str) -> AsyncIterator[MemoryEngine]:
+@pytest.fixture(scope="module")
+def asked(postgres: PostgresDatabases) -> Iterator[MemoryEngine]:
     """A memory that is asked in every way."""
-    async with drawn(dsn) as memory:
+
+    async def talk() -> None:
         for day in range(3):
             events = [
                 said(f"{day}-{at}", text, START + timedelta(days=day, minutes=at))
@@ -376,7 +388,12 @@ async def asked(dsn: str) -> AsyncIterator[MemoryEngine]:
             await memory.append_events(ANN, f"t{day}", events)
             await memory.consolidate(ANN, f"t{day}")
         await memory.remember(ANN, ["Ann likes the sea.", "Ann plays the violin."])
+
+    for dsn in postgres.lend():
+        memory = drawn(dsn)
+        run_sync(talk())
         yield memory
+        run_sync(memory.close())
 
 
 def watched(memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
@@ -411,8 +428,8 @@ async def test_the_index_answers_and_as_the_statement_does(
     assert sum(answered) == len(ASKED)
 
 
-async def test_the_views_asked_last_are_kept_until_something_changes(asked: MemoryEngine) -> None:
-    memory = asked
+async def test_the_views_asked_last_are_kept_until_something_changes(memory: MemoryEngine) -> None:
+    await talk(memory, ANN)
 
     async def texts(kind: MemoryKind) -> list[str]:
         return [hit.memory.text for hit in await memory.recall(ANN, "green tea", kinds=[kind])]

@@ -15,22 +15,22 @@ from tests.integration.large_tenants import (
     asked,
     both,
     build,
+    built,
     embed,
     fill,
     index_names,
     keys,
+    large,
     recall,
     store_at,
     threshold,
 )
 
-__all__ = ["asked", "threshold"]
+__all__ = ["asked", "built", "large", "threshold"]
 
 
-def test_an_index_finds_what_reading_all_finds(dsn: str, asked: Asked) -> None:
-    with both(dsn) as (store, exact):
-        fill(store)
-        assert ["build"] == build(dsn)
+def test_an_index_finds_what_reading_all_finds(built: str, asked: Asked) -> None:
+    with both(built) as (store, exact):
         assert recall(store, exact) >= 0.99
         assert all(asked.by_index) and len(asked.by_index) == 20
 
@@ -76,10 +76,8 @@ def test_what_a_filter_leaves_few_of_is_found_whole(dsn: str, asked: Asked) -> N
         assert [False, False] == asked.by_index
 
 
-def test_pages_follow_one_another_and_deep_ones_are_exact(dsn: str, asked: Asked) -> None:
-    with both(dsn) as (store, exact):
-        fill(store)
-        build(dsn)
+def test_pages_follow_one_another_and_deep_ones_are_exact(built: str, asked: Asked) -> None:
+    with both(built) as (store, exact):
         pages = [store.search(BIG, query="pages", limit=20, offset=n) for n in range(0, 160, 20)]
         right = keys(exact.search(BIG, query="pages", limit=160))
         found = [key for page in pages for key in keys(page)]
@@ -88,10 +86,8 @@ def test_pages_follow_one_another_and_deep_ones_are_exact(dsn: str, asked: Asked
         assert [True] * 5 + [False] * 3 == asked.by_index
 
 
-def test_what_is_written_after_the_build_is_found_at_once(dsn: str, asked: Asked) -> None:
-    with both(dsn) as (store, exact):
-        fill(store)
-        build(dsn)
+def test_what_is_written_after_the_build_is_found_at_once(built: str, asked: Asked) -> None:
+    with both(built) as (store, exact):
         fill(store, count=100, start=20_000)  # younger than the index
         store.batch([PutOp(BIG, f"{n}", {"text": f"another {n}"}) for n in range(0, 900, 3)])
         for number in range(1, 900, 9):
@@ -103,14 +99,12 @@ def test_what_is_written_after_the_build_is_found_at_once(dsn: str, asked: Asked
         assert all(asked.by_index)
 
 
-def test_the_expired_and_the_dead_are_never_shown(dsn: str, asked: Asked) -> None:
-    with both(dsn) as (store, exact):
+def test_the_expired_and_the_dead_are_never_shown(built: str, asked: Asked) -> None:
+    with both(built) as (store, exact):
         store.ttl_config = exact.ttl_config = {"omit_expired": True}
-        fill(store)
-        build(dsn)
         nearest = [item.key for item in store.search(BIG, query="who", limit=40)]
         expire = "UPDATE hippocampus.memories SET expires_at = now() - interval '1 hour'"
-        assert 20 == len(rows(dsn, f"{expire} WHERE key = ANY(%s) RETURNING key", [nearest[::2]]))
+        assert 20 == len(rows(built, f"{expire} WHERE key = ANY(%s) RETURNING key", [nearest[::2]]))
         found = [item.key for item in store.search(BIG, query="who", limit=15)]
         assert nearest[1:30:2] == found
         assert found == [item.key for item in exact.search(BIG, query="who", limit=15)]
@@ -162,48 +156,38 @@ def test_a_tenant_may_have_any_name(dsn: str, asked: Asked, label: str) -> None:
         assert [True] == asked.by_index
 
 
-def test_an_index_that_vanishes_is_not_missed(dsn: str, asked: Asked) -> None:
-    with both(dsn) as (store, exact):
-        fill(store)
-        build(dsn)
+def test_an_index_that_vanishes_is_not_missed(built: str, asked: Asked) -> None:
+    with both(built) as (store, exact):
         store.search(BIG, query="before", limit=5)
-        [name] = index_names(dsn)
-        execute(dsn, f"DROP INDEX hippocampus.{name}")
+        [name] = index_names(built)
+        execute(built, f"DROP INDEX hippocampus.{name}")
         assert 1.0 == recall(store, exact)
         assert all(asked.by_index)
 
 
-def test_what_cannot_be_used_is_not_used(dsn: str, asked: Asked) -> None:
-    with both(dsn) as (store, _):
-        fill(store)
-        build(dsn)
-        [name] = index_names(dsn)
+def test_what_cannot_be_used_is_not_used(built: str, asked: Asked) -> None:
+    with both(built) as (store, _):
+        [name] = index_names(built)
         invalid = "UPDATE pg_index SET indisvalid = false"
-        execute(dsn, f"{invalid} WHERE indexrelid = 'hippocampus.{name}'::regclass")
+        execute(built, f"{invalid} WHERE indexrelid = 'hippocampus.{name}'::regclass")
         store.search(BIG, query="note 3", limit=10)
-        assert ["build"] == build(dsn)
-        assert [False] == asked.by_index and name not in index_names(dsn)
+        assert ["build"] == build(built)
+        assert [False] == asked.by_index and name not in index_names(built)
 
 
-def test_a_session_that_only_reads_uses_what_is_there(dsn: str, asked: Asked) -> None:
-    with store_at(dsn) as store:
-        fill(store)
-    build(dsn)
-    with store_at(make_conninfo(dsn, options="-c default_transaction_read_only=on")) as reader:
+def test_a_session_that_only_reads_uses_what_is_there(built: str, asked: Asked) -> None:
+    with store_at(make_conninfo(built, options="-c default_transaction_read_only=on")) as reader:
         assert "3" == reader.search(BIG, query="note 3", limit=10)[0].key
         assert [True] == asked.by_index
 
 
-def test_off_means_no_index_is_used(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with store_at(dsn) as store:
-        fill(store)
-    build(dsn)
+def test_off_means_no_index_is_used(built: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HIPPOCAMPUS_ANN_THRESHOLD", "off")
     used: list[str] = []
     monkeypatch.setattr(
         "shared_core.storage.postgres.indexes.search_text", lambda *_: used.append("used")
     )
-    with store_at(dsn) as store:
+    with store_at(built) as store:
         assert "3" == store.search(BIG, query="note 3", limit=10)[0].key
     assert [] == used
 
