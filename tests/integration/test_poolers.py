@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
-from contextlib import ExitStack, aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 
 import psycopg
 import pytest
 from pgbouncer import pgbouncer
+from postgres_admin import column, rows
 from resident_users import DrawnVectors, by_index, by_statement, make_resident
 from standing_clock import StandingClock
 from typer.testing import CliRunner
@@ -18,6 +19,7 @@ from typer.testing import CliRunner
 from shared_core import MemoryEngine, Scope, StorageUnavailable, open_memory
 from shared_core.cli.doctor import examine
 from shared_core.cli.main import app
+from shared_core.ports.storage import Storage
 from shared_core.settings import Settings
 from shared_core.storage import open_storage
 from shared_core.storage.postgres.connection import connecting, pooling
@@ -26,8 +28,6 @@ from shared_core.storage.postgres.connection.pooling import Pooling, probe_pooli
 
 ANN = Scope("app", "ann")
 BOB = Scope("app", "bob")
-LONG_S = 60
-"""Ends a test that hangs; no test waits for it."""
 
 
 @pytest.fixture
@@ -49,6 +49,18 @@ def single(postgres_dsn: str) -> Iterator[str]:
     """The DSN of a database behind a pooler that lends its only session as a whole."""
     with pgbouncer(postgres_dsn, sessions=1, pool_mode="session") as pooled:
         yield pooled
+
+
+@asynccontextmanager
+async def opened(dsn: str) -> AsyncIterator[Storage]:
+    storage = open_storage(Settings(uri=dsn, home=Path()), StandingClock())
+    await storage.open()
+    yield storage
+    await storage.close()
+
+
+def connecting_to(dsn: str) -> Callable[[], Awaitable[Connection]]:
+    return connecting_to(dsn)
 
 
 async def use(memory: MemoryEngine, scope: Scope, begin: int) -> None:
@@ -78,8 +90,7 @@ def open_sessions(dsn: str, sessions: int) -> None:
 
 def statements(dsn: str) -> list[str]:
     """Return the names of the prepared statements of the pooler's sessions, found by chance."""
-    with psycopg.connect(dsn, prepare_threshold=None) as connection:
-        return [name for (name,) in connection.execute("SELECT name FROM pg_prepared_statements")]
+    return column(dsn, "SELECT name FROM pg_prepared_statements")
 
 
 async def test_a_pooler_that_loses_statements_is_noticed_and_all_calls_succeed(
@@ -141,7 +152,7 @@ async def test_a_probe_tells_what_a_pooler_does(
     request: pytest.FixtureRequest, pooled: str, keeps: bool
 ) -> None:
     dsn = request.getfixturevalue(pooled)
-    found = await probe_pooling(lambda: Connection.connect(dsn, autocommit=True))
+    found = await probe_pooling(connecting_to(dsn))
     assert Pooling(shares_sessions=True, keeps_statements=keeps) == found
 
 
@@ -151,12 +162,12 @@ async def test_a_pooler_that_takes_its_sessions_in_turn_is_noticed(
 ) -> None:
     with pgbouncer(postgres_dsn, sessions=sessions, server_round_robin=1) as pooled:
         open_sessions(pooled, sessions)
-        found = await probe_pooling(lambda: Connection.connect(pooled, autocommit=True))
+        found = await probe_pooling(connecting_to(pooled))
     assert Pooling(shares_sessions=True, keeps_statements=False) == found
 
 
 async def test_a_server_without_a_pooler_shares_nothing(postgres_dsn: str) -> None:
-    found = await probe_pooling(lambda: Connection.connect(postgres_dsn, autocommit=True))
+    found = await probe_pooling(connecting_to(postgres_dsn))
     assert Pooling(shares_sessions=False, keeps_statements=True) == found
 
 
@@ -164,9 +175,7 @@ async def test_a_server_without_a_pooler_shares_nothing(postgres_dsn: str) -> No
 async def test_a_pooler_of_whole_sessions_shares_nothing(postgres_dsn: str, sessions: int) -> None:
     """With one session the second connection gets none while the first is open."""
     with pgbouncer(postgres_dsn, sessions=sessions, pool_mode="session") as pooled:
-        found = await asyncio.wait_for(
-            probe_pooling(lambda: Connection.connect(pooled, autocommit=True)), LONG_S
-        )
+        found = await probe_pooling(connecting_to(pooled))
     assert Pooling(shares_sessions=False, keeps_statements=True) == found
 
 
@@ -176,19 +185,17 @@ async def test_a_probe_waits_for_its_first_session_as_long_as_a_statement(
     monkeypatch.setattr(pooling, "_WAIT_S", 0.1)  # for the second session
     with psycopg.connect(single, autocommit=True) as holder:
         holder.execute("SELECT 1")
-        probing = asyncio.create_task(
-            probe_pooling(lambda: Connection.connect(single, autocommit=True))
-        )
+        probing = asyncio.create_task(probe_pooling(connecting_to(single)))
         ended, _ = await asyncio.wait([probing], timeout=0.6)
         assert not ended
-    found = await asyncio.wait_for(probing, LONG_S)
+    found = await probing
     assert Pooling(shares_sessions=False, keeps_statements=True) == found
 
 
 async def test_a_memory_works_with_one_session_and_leaves_it(single: str) -> None:
     for begin in (0, 5):
         async with open_memory(single, pool_size=1) as memory:
-            await asyncio.wait_for(use(memory, ANN, begin), LONG_S)
+            await use(memory, ANN, begin)
             assert begin + 5 == len(await memory.recall(ANN, "note", limit=20))
 
 
@@ -196,34 +203,30 @@ async def test_an_index_is_built_and_a_worker_listens_with_whole_sessions(
     postgres_dsn: str,
 ) -> None:
     with pgbouncer(postgres_dsn, sessions=3, pool_mode="session") as pooled:
-        storage = open_storage(Settings(uri=pooled, home=Path()), StandingClock())
-        await storage.open()
-        await storage.report()  # its connection keeps a session
-        async with asyncio.timeout(LONG_S), storage.indexes.index_builder() as builder:
-            assert builder is not None
-        async with aclosing(storage.jobs.job_hints()) as hints:  # type: ignore[type-var]
-            assert None is await asyncio.wait_for(anext(hints), LONG_S)
-        await storage.close()
+        async with opened(pooled) as storage:
+            await storage.report()  # its connection keeps a session
+            async with storage.indexes.index_builder() as builder:
+                assert builder is not None
+            async with aclosing(storage.jobs.job_hints()) as hints:  # type: ignore[type-var]
+                assert None is await anext(hints)
 
 
 async def test_without_a_free_session_calls_end_and_say_why(
     single: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storage = open_storage(Settings(uri=single, home=Path()), StandingClock())
-    await storage.open()
-    await storage.report()  # its connection keeps the session
-    monkeypatch.setattr(connecting, "ANSWER_GRACE_S", 0.1)
-    monkeypatch.setattr(connecting, "silence_s", lambda _: 0.1)  # of the connections from now on
-    impatient = Settings(uri=single, home=Path(), statement_timeout_s=0.1)
-    why = "pooler .* smaller pool_size, got 16"
-    with pytest.raises(StorageUnavailable, match=why):
-        await asyncio.wait_for(open_storage(impatient, StandingClock()).open(), LONG_S)
-    with pytest.raises(StorageUnavailable, match=why):
-        await asyncio.wait_for(anext(storage.jobs.job_hints()), LONG_S)
-    with pytest.raises(StorageUnavailable, match=why):
-        async with asyncio.timeout(LONG_S), storage.indexes.index_builder():
-            pass
-    await storage.close()
+    async with opened(single) as storage:
+        await storage.report()  # its connection keeps the session
+        monkeypatch.setattr(connecting, "ANSWER_GRACE_S", 0.1)
+        monkeypatch.setattr(connecting, "silence_s", lambda _: 0.1)  # of connections from now on
+        impatient = Settings(uri=single, home=Path(), statement_timeout_s=0.1)
+        why = "pooler .* smaller pool_size, got 16"
+        with pytest.raises(StorageUnavailable, match=why):
+            await open_storage(impatient, StandingClock()).open()
+        with pytest.raises(StorageUnavailable, match=why):
+            await anext(storage.jobs.job_hints())
+        with pytest.raises(StorageUnavailable, match=why):
+            async with storage.indexes.index_builder():
+                pass
 
 
 async def test_opening_names_a_pooler_that_ends_those_who_wait(postgres_dsn: str) -> None:
@@ -252,30 +255,21 @@ def test_the_doctor_needs_one_session(single: str, monkeypatch: pytest.MonkeyPat
 
 
 async def test_an_index_is_not_built_through_a_pooler_and_leaves_nothing(losing: str) -> None:
-    storage = open_storage(Settings(uri=losing, home=Path()), StandingClock())
-    await storage.open()
-    with pytest.raises(StorageUnavailable, match="pooler"):
-        async with storage.indexes.index_builder():
-            pass
-    await storage.close()
-    with psycopg.connect(losing) as connection:
-        held = connection.execute(  # other tests hold locks in other databases of the server
-            "SELECT FROM pg_locks JOIN pg_database ON pg_database.oid = database"
-            " WHERE locktype = 'advisory' AND datname = current_database()"
-        ).fetchall()
-        assert [] == held
-        assert ('"$user", public',) == connection.execute("SHOW search_path").fetchone()
+    async with opened(losing) as storage:
+        with pytest.raises(StorageUnavailable, match="pooler"):
+            async with storage.indexes.index_builder():
+                pass
+    # Other tests hold locks in other databases of the server.
+    here = "JOIN pg_database ON pg_database.oid = database WHERE datname = current_database()"
+    assert [] == rows(losing, f"SELECT FROM pg_locks {here} AND locktype = 'advisory'")
+    assert ['"$user", public'] == column(losing, "SHOW search_path")
 
 
 async def test_a_listener_behind_a_pooler_leaves_nothing_and_says_so(losing: str) -> None:
-    storage = open_storage(Settings(uri=losing, home=Path()), StandingClock())
-    await storage.open()
-    with pytest.raises(StorageUnavailable, match="pooler"):
-        async for _ in storage.jobs.job_hints():
-            pass
-    await storage.close()
-    with psycopg.connect(losing) as connection:
-        assert [] == connection.execute("SELECT pg_listening_channels()").fetchall()
+    async with opened(losing) as storage:
+        with pytest.raises(StorageUnavailable, match="pooler"):
+            await anext(storage.jobs.job_hints())
+    assert [] == rows(losing, "SELECT pg_listening_channels()")
 
 
 async def test_a_schema_is_made_through_a_pooler(empty_dsn: str) -> None:
