@@ -55,6 +55,12 @@ async def idle(dsn: str) -> AsyncIterator[MemoryEngine]:
         yield memory
 
 
+@pytest.fixture
+def now() -> Clock:
+    """A clock that stands at the present: the server's clock tells when a job is due."""
+    return Clock(datetime.now(UTC))
+
+
 def execute(dsn: str, query: str) -> list[tuple[Any, ...]]:
     """Run a statement as the superuser; return its rows."""
     with psycopg.connect(dsn, autocommit=True) as superuser:

@@ -42,12 +42,13 @@ from tests.integration.test_queue import (
     idle,
     jobs,
     later,
+    now,
     statements,
     told,
     until_done,
 )
 
-__all__ = ["idle"]
+__all__ = ["idle", "now"]
 LATER = ExtractionStrategy(delay_s=600, event_count=None, token_threshold=None)
 
 
@@ -57,12 +58,6 @@ def listening(dsn: str) -> list[tuple[Any, ...]]:
         "SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
         " AND datname = current_database()",
     )
-
-
-@pytest.fixture
-def now() -> Clock:
-    """A clock that stands at the present: the server's clock tells when a job is due."""
-    return Clock(datetime.now(UTC))
 
 
 def done_order(seen: list[tuple[str, str]]) -> Callable[[Job], Awaitable[dict[str, JsonValue]]]:
