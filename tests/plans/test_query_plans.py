@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -20,15 +20,22 @@ from policy_plans import (
     add_vectors,
     connections,
     explained,
+    give_statistics,
     kinds,
     of_table,
+    reads_of,
     touched,
 )
 from postgres_databases import PostgresDatabases
+from psycopg.conninfo import make_conninfo
 
 from langgraph_store import PgHippocampusStore
 from langgraph_store.conformance.samples import HERE, INDEX
+from shared_core import Scope, open_memory, run_sync
+from shared_core.core.namespaces import path_end
+from shared_core.policies.derivation import derivation
 from shared_core.storage.postgres.connection.statements import statement
+from shared_core.storage.postgres.indexes import search_text, sorted_out
 
 TENANTS = 60
 PER_TENANT = 100
@@ -269,3 +276,229 @@ async def test_bulk_after_single_calls_reads_few_rows_per_item(dsn: str) -> None
     with psycopg.connect(dsn) as connection:
         [read] = connection.execute(ROWS_READ).fetchone() or [0]
     assert read < 300 * BATCHES * SIZE
+
+
+MEMORIES = 20_000
+PER_DAY = 40
+BEGIN = datetime(2025, 1, 1, tzinfo=UTC)
+PAGE = 20
+SLICE = statement("list_memories", literals=(("direction", "DESC"),))
+COUNTS = statement("count_memories")
+THREAD = statement("list_memories", literals=(("direction", "DESC"),), of_thread=True)
+IN_THREAD = 30
+ALL_TENANTS = 51
+WITH_STATISTICS = pytest.mark.parametrize("has_statistics", [True, False])
+MODES = pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+
+
+@pytest.fixture(scope="module")
+def slices(postgres: PostgresDatabases) -> Iterator[psycopg.Connection[Any]]:
+    """One user of 20,000 memories, 40 a day, among 50 of 200."""
+    for connection in connections(postgres):
+        add_memories(
+            connection, "generate_series(0, 50) t"
+            f" CROSS JOIN generate_series(1, CASE WHEN t = 7 THEN {MEMORIES} ELSE 200 END) n",
+            kind="'episodic'", occurred_at=f"timestamptz '{BEGIN}' + n * interval '36 minutes'",
+        )  # fmt: skip
+        connection.execute(
+            "INSERT INTO memory_sources (tenant_id, memory_id, thread_id, event_id)"
+            " SELECT tenant_id, memory_id, CASE WHEN key::int <= %s THEN 'first' ELSE 'other' END,"
+            " key FROM memories",
+            [IN_THREAD],
+        )
+        connection.execute("ANALYZE")
+        yield connection
+
+
+def scan(
+    connection: psycopg.Connection[Any], text: bytes, begin: object, end: object, mode: str
+) -> tuple[str, float]:
+    """Return which index a statement reads memories by, and how many rows of it."""
+    values = {
+        "tenant": "/app/u7/", "path": "/memories/", "path_end": "/memories0", "kinds": None,
+        "now": datetime.now(UTC), "begin": begin, "end": end, "limit": PAGE, "offset": 0,
+        "bounds": [begin], "thread_id": "first",
+    }  # fmt: skip
+    with connection.transaction(force_rollback=True):
+        connection.execute(BIND, ["/app/u7/"])
+        connection.execute(f"SET LOCAL plan_cache_mode = {mode}")
+        if text == SLICE:
+            connection.execute(statement("walk_index"))
+        found = explained(connection, text, values, prepare=True)
+    [read] = [
+        node for node in found
+        if node.get("Index Name", "").startswith("memories_") and node["Actual Loops"]
+    ]  # fmt: skip
+    return read["Index Name"], touched([read])
+
+
+@WITH_STATISTICS
+@MODES
+@pytest.mark.parametrize(
+    ("text", "begin", "end", "most"),
+    [
+        (SLICE, "-infinity", "infinity", PAGE),
+        (SLICE, BEGIN + timedelta(days=100), BEGIN + timedelta(days=101), PAGE),
+        (SLICE, BEGIN + timedelta(days=9000), "infinity", 0),
+        (COUNTS, BEGIN + timedelta(days=100), BEGIN + timedelta(days=103), 3 * PER_DAY + 1),
+    ],
+)
+def test_a_slice_reads_its_page_and_no_more(
+    slices: psycopg.Connection[Any],
+    text: bytes,
+    begin: object,
+    end: object,
+    most: int,
+    mode: str,
+    has_statistics: bool,
+) -> None:
+    give_statistics(slices, "memories", has=has_statistics)
+    index, rows = scan(slices, text, begin, end, mode)
+    assert "memories_in_time" == index
+    assert rows <= most
+
+
+@WITH_STATISTICS
+@MODES
+@pytest.mark.parametrize("text", [THREAD, statement("count_memories", of_thread=True)])
+def test_a_thread_is_read_by_its_turns(
+    slices: psycopg.Connection[Any], text: bytes, mode: str, has_statistics: bool
+) -> None:
+    give_statistics(slices, "memories", "memory_sources", has=has_statistics)
+    found = scan(slices, text, "-infinity", "infinity", mode)
+    assert ("memories_pkey", IN_THREAD) == found
+
+
+@WITH_STATISTICS
+def test_one_memory_is_read_with_its_relatives_alone(
+    slices: psycopg.Connection[Any], has_statistics: bool
+) -> None:
+    give_statistics(slices, has=has_statistics)
+    found = slices.execute("SELECT memory_id FROM memories WHERE tenant_id = '/app/u7/' LIMIT 1")
+    row = found.fetchone()
+    assert row is not None
+    scope = Scope("app", "u7")
+    plans = reads_of(slices, "/app/u7/", derivation(scope, row[0], datetime.now(UTC)))
+    read = [*of_table(plans, "memories"), *of_table(plans, "memory_sources")]
+    assert read and "Seq Scan" not in kinds(read)
+    assert touched(read) <= 20
+
+
+@WITH_STATISTICS
+@MODES
+@pytest.mark.parametrize(("scope", "limit"), [("/", 20), ("/app/", 1000)])
+def test_tenants_are_found_by_one_row_of_each(
+    slices: psycopg.Connection[Any], scope: str, limit: int, mode: str, has_statistics: bool
+) -> None:
+    give_statistics(slices, "memories", has=has_statistics)
+    values = {"after": scope, "tenant_end": path_end(scope), "limit": limit}
+    with slices.transaction(force_rollback=True):
+        slices.execute(BIND, [scope])
+        slices.execute(statement("by_index"))
+        slices.execute(f"SET LOCAL plan_cache_mode = {mode}")
+        found = slices.execute(statement("tenants"), values, prepare=True).fetchall()
+        read = of_table(explained(slices, statement("tenants"), values, prepare=True), "memories")
+    assert len(found) == min(limit, ALL_TENANTS) == round(touched(read))
+    assert found == sorted(found)
+
+
+LARGE = 4_000
+SMALL = 100
+NEAR = {
+    "with_expired": False,
+    "path": "/", "path_end": "0", "now": "2100-01-01", "limit": 10, "offset": 0, "candidates": 40,
+    "few": 500, "model": "m", "embedding": HalfVector(np.ones(DIMENSIONS)),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def indexed(postgres: PostgresDatabases) -> Iterator[psycopg.Connection[Any]]:
+    """A tenant with an index among forty without, one memory in four below /deep/."""
+    for connection in connections(postgres):
+        add_memories(
+            connection, "generate_series(1, 40) t,"
+            f" generate_series(1, CASE t WHEN 7 THEN {LARGE} ELSE {SMALL} END) n",
+            memory_id="('00000000-' || substr(gen_random_uuid()::text, 10))::uuid",
+            namespace="CASE n % 4 WHEN 0 THEN '/deep/' ELSE '/notes/' END",
+        )  # fmt: skip
+        add_vectors(connection, DIMENSIONS)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("HIPPOCAMPUS_ANN_THRESHOLD", "1000")
+            run_sync(_build(make_conninfo(connection.info.dsn)))
+        yield connection
+
+
+async def _build(dsn: str) -> None:
+    async with open_memory(dsn, worker=False) as memory:
+        await memory.indexes.refresh()
+
+
+def searched(
+    connection: psycopg.Connection[Any], query: bytes, tenant: str, **values: Any
+) -> list[Node]:
+    """The plan of a search as the application runs it: its role, its settings, in the scope."""
+    with connection.transaction(force_rollback=True):
+        connection.execute(BIND, [tenant])
+        connection.execute("SELECT set_config('plan_cache_mode', 'force_generic_plan', true)")
+        if b"halfvec(" in query:
+            tuning = {"ef_search": "100", "max_scan": "20000"}
+            connection.execute(statement("tune_index_search"), tuning)
+        return explained(connection, query, NEAR | {"tenant": tenant} | values)
+
+
+def index_of(connection: psycopg.Connection[Any]) -> Any:
+    [[index], _] = sorted_out(connection.execute(statement("tenant_indexes")).fetchall())
+    return index
+
+
+@pytest.mark.parametrize("analysed", [True, False])
+def test_a_large_tenant_is_searched_by_its_index(
+    indexed: psycopg.Connection[Any], analysed: bool
+) -> None:
+    index = index_of(indexed)
+    give_statistics(indexed, "embeddings", "memories", has=analysed)
+    found = searched(indexed, search_text(index), index.tenant)
+    indexed.execute("ANALYZE embeddings, memories")
+    assert index.name in {node.get("Index Name") for node in found}
+    assert "Seq Scan" not in kinds(found)
+    assert touched(of_table(found, "embeddings")) <= 2 * 40
+    assert touched(of_table(found, "memories")) <= 2 * 40
+
+
+def test_below_a_path_the_scan_goes_on_until_the_page_is_full(
+    indexed: psycopg.Connection[Any],
+) -> None:
+    index = index_of(indexed)
+    found = searched(indexed, search_text(index), index.tenant, path="/deep/", path_end="/deep0")
+    assert index.name in {node.get("Index Name") for node in found}
+    assert 10 == found[0]["Actual Rows"]
+    assert touched(of_table(found, "embeddings")) <= 10 * 40
+
+
+def test_a_path_with_few_memories_is_left_to_the_exact_search(
+    indexed: psycopg.Connection[Any],
+) -> None:
+    index = index_of(indexed)
+    found = searched(
+        indexed, search_text(index), index.tenant, path="/deep/", path_end="/deep0", few=2_000
+    )
+    assert 0 == found[0]["Actual Rows"]
+    [counted] = [node for node in found if node["Node Type"] == "Index Only Scan"]
+    assert LARGE / 4 == counted["Actual Rows"] and 0 == touched(of_table(found, "embeddings"))
+
+
+@pytest.mark.parametrize("tenant", ["/app/u3/", "/app/u7/"])
+def test_the_exact_search_never_takes_the_index(
+    indexed: psycopg.Connection[Any], tenant: str
+) -> None:
+    found = searched(indexed, statement("search_items", literals=EXACT), tenant)
+    found += searched(indexed, statement("search_nearest", literals=NEAREST), tenant, most=140)
+    assert not {node.get("Index Name") for node in found} & {index_of(indexed).name}
+
+
+def test_another_tenant_sees_nothing_through_the_index(indexed: psycopg.Connection[Any]) -> None:
+    index = index_of(indexed)
+    with indexed.transaction(force_rollback=True):
+        indexed.execute(BIND, ["/app/u3/"])
+        values = NEAR | {"tenant": "/app/u3/"}
+        assert [] == indexed.execute(search_text(index), values).fetchall()
