@@ -22,6 +22,7 @@ from shared_core import MemoryEngine, Scope, StorageReadOnly, StorageUnavailable
 from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres
 from shared_core.storage.postgres.connection.embedded_server import CLUSTER
 
+__all__ = ["copied_clusters"]
 ANN = Scope("app", "ann")
 
 

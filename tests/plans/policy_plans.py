@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import numpy as np
 import psycopg
-from pgvector import HalfVector
 from pgvector.psycopg import register_vector
 from postgres_databases import PostgresDatabases
 
@@ -51,15 +49,12 @@ def add_memories(connection: psycopg.Connection[Any], rows: str, **columns: str)
 def add_vectors(connection: psycopg.Connection[Any], dimensions: int) -> None:
     """Give each memory a random vector of the model m."""
     register_vector(connection)
-    model = "INSERT INTO embedding_models VALUES ('m', %s, true, now())"
-    connection.execute(model, [dimensions])
-    noise = np.random.default_rng(1)
-    rows = connection.execute("SELECT tenant_id, memory_id FROM memories").fetchall()
-    with connection.cursor() as cursor:
-        cursor.executemany(
-            "INSERT INTO embeddings VALUES (%s, 'm', %s, 'text', %s)",
-            [(*row, HalfVector(noise.normal(size=dimensions))) for row in rows],
-        )
+    connection.execute(
+        f"INSERT INTO embedding_models VALUES ('m', {dimensions}, true, now());"
+        " SELECT setseed(0.5); INSERT INTO embeddings SELECT tenant_id, 'm', memory_id, 'text',"
+        f" (SELECT array_agg(random() - 0.5) FROM generate_series(1, {dimensions})"
+        " WHERE key <> '')::halfvec FROM memories"
+    )
 
 
 def give_statistics(connection: psycopg.Connection[Any], *tables: str, has: bool) -> None:

@@ -247,7 +247,7 @@ def turns(postgres: PostgresDatabases) -> Iterator[psycopg.Connection[Any]]:
             **dict.fromkeys(("occurred_at", "created_at", "updated_at"), "'2025-01-01'"),
         )  # fmt: skip
         for query in (
-            "INSERT INTO embedding_models OF_ALL ('m', 3, true, now())",
+            "INSERT INTO embedding_models VALUES ('m', 3, true, now())",
             "INSERT INTO embeddings"
             " SELECT tenant_id, 'm', memory_id, 'text', '[1,2,3]' FROM memories",
             "INSERT INTO memory_sources SELECT tenant_id, memory_id, 't', key FROM memories",
@@ -260,7 +260,7 @@ def turns(postgres: PostgresDatabases) -> Iterator[psycopg.Connection[Any]]:
             " SELECT tenant_id, memory_id, CASE WHEN key = '7' THEN timestamptz '2026-01-01'"
             " ELSE '2027-01-01' END FROM memories",
             "INSERT INTO retention_policies"
-            " OF_ALL ('/', 'episodic', true, 0.1, 0.1, 7, 1, 0, 1, 0, true, now())",
+            " VALUES ('/', 'episodic', true, 0.1, 0.1, 7, 1, 0, 1, 0, true, now())",
             "VACUUM ANALYZE",
         ):
             connection.execute(query.encode())
