@@ -80,7 +80,7 @@ def die_in_initdb():
     def dying(command, **options):
         if not str(command[0]).endswith("initdb"):
             return run(command, **options)
-        subprocess.Popen(command, **options)
+        initdb = subprocess.Popen(command, **options)  # its end would warn
         while not (is_supervised() and list(home.glob("postgres-18.partial-*/base/1"))):
             time.sleep(0.001)
         os.kill(os.getpid(), signal.SIGKILL)

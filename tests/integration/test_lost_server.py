@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import psycopg
 import pytest
-from embedded_users import copy_cluster, pid_of
+from embedded_users import copied_clusters, copy_cluster, pid_of
 from langgraph.store.base import GetOp, ListNamespacesOp, PutOp, SearchOp
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from resident_users import DrawnVectors, by_index, by_statement, make_resident
