@@ -57,6 +57,7 @@ def stranger() -> Iterator[int]:
         process.kill()
 
 
+pytestmark = pytest.mark.tail
 __all__ = ["copied_clusters"]
 
 

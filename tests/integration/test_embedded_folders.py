@@ -25,6 +25,7 @@ from shared_core.storage import _server_account as server_account
 from shared_core.storage.postgres.connection import embedded_server
 from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres, describe
 
+pytestmark = pytest.mark.tail
 __all__ = ["copied_clusters"]
 NOBODY = 65534
 NAMELESS = 12345

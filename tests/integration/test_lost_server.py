@@ -16,6 +16,7 @@ from shared_core import MemoryEngine, Scope, StorageUnavailable, open_memory
 from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres
 from tests.integration.test_read_only import standby, until_replayed
 
+pytestmark = pytest.mark.tail
 __all__ = ["copied_clusters", "standby"]
 ANN = Scope("app", "ann")
 

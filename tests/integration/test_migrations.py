@@ -176,6 +176,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.tail
 def test_processes_that_start_together_migrate_once(empty_dsn: str) -> None:
     command = [*warm_python(), "-c", WRITER, empty_dsn]
     running = [

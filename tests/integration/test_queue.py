@@ -224,6 +224,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.tail
 async def test_a_job_of_a_killed_process_is_done_once_by_the_next(dsn: str, moment: str) -> None:
     """Killed in the middle of embedding, or as soon as its facts are there."""
     killed = subprocess.run([*warm_python(), "-c", CRASHING, dsn, moment], check=False)
@@ -254,6 +255,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.tail
 async def test_two_processes_share_the_work_and_nothing_is_doubled(dsn: str) -> None:
     both = [subprocess.Popen([*warm_python(), "-c", SHARING, dsn]) for _ in range(2)]
     assert [0, 0] == [await asyncio.to_thread(process.wait) for process in both]

@@ -298,6 +298,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.tail
 async def test_every_so_many_extractions_ask_for_one_reflection(dsn: str) -> None:
     """Of all threads and processes together, each counted once."""
     both = [

@@ -146,6 +146,7 @@ async def read_both(
     return packed(answers[: len(sent[0])], since), whole
 
 
+@pytest.mark.tail
 async def test_what_changed_added_to_what_was_is_all_that_there_is(
     memory: MemoryEngine, dsn: str
 ) -> None:
@@ -256,6 +257,7 @@ async def compare(memory: MemoryEngine, writer: Any) -> tuple[int, int]:
     return answered, same
 
 
+@pytest.mark.tail
 def test_two_loops_in_two_threads_ask_while_another_process_writes(dsn: str) -> None:
     memory = drawn(dsn)
     run_sync(memory.remember(ANN, ["green tea"]))
@@ -488,6 +490,7 @@ async def differences(writer: Writer, asking: MemoryEngine, steps: int) -> list[
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.tail
 async def test_after_each_write_of_another_process_the_index_answers_as_the_statement(
     pair: tuple[Writer, MemoryEngine], seed: int
 ) -> None:

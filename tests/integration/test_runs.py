@@ -399,6 +399,7 @@ async def test_a_model_builds_on_the_summary_before(dsn: str) -> None:
         assert ("e00001", "e00002", "e00003") == summary.source_event_ids
 
 
+@pytest.mark.tail
 async def test_turns_of_two_windows_and_one_of_a_megabyte(dsn: str) -> None:
     count = 10_000 if LONG else 2 * WINDOW
     async with open_memory(
@@ -609,6 +610,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("step", ["extract", "summarise", "before", "within", "after"])
+@pytest.mark.tail
 async def test_a_kill_at_any_step_loses_nothing_and_doubles_nothing(dsn: str, step: str) -> None:
     async with open_memory(dsn, worker=False) as memory:
         turns = [said(1, "I live in Leeds."), said(2, "I love green tea.")]
@@ -810,6 +812,7 @@ async def test_runs_on_one_relation_meet(dsn: str) -> None:
     assert 3 == await tries_of_two_at_once(dsn, Relating(), *turns)
 
 
+@pytest.mark.tail
 async def test_many_runs_on_one_matter_all_come_through(dsn: str) -> None:
     """Each of 32 threads tells a value of one slot; a text is embedded once for all its tries."""
     embedded: list[str] = []

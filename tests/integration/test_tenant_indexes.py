@@ -238,6 +238,7 @@ def fill_numbered(store: PgHippocampusStore) -> None:
 
 
 @pytest.mark.both_engines
+@pytest.mark.tail
 def test_what_is_left_of_a_large_user_is_found_whole(
     dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -282,6 +283,7 @@ def usable_indexes(dsn: str) -> int:
         return len(sorted_out(connection.execute(statement("tenant_indexes")).fetchall())[0])
 
 
+@pytest.mark.tail
 def test_the_command_lists_and_builds_what_is_earned(dsn: str) -> None:
     assert "No tenant is large enough" in command(dsn, "--dry-run").stdout
     with store_at(dsn) as store:
