@@ -84,6 +84,7 @@ def dsn_of_many(many: PostgresDatabases) -> Iterator[str]:
 @pytest.fixture
 async def filled(dsn_of_many: str) -> AsyncIterator[MemoryEngine]:
     async with open_memory(dsn_of_many) as memory:
+        await memory.recall(BO, "skis")  # it uses the old model
         yield memory
 
 
