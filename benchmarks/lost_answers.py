@@ -58,6 +58,9 @@ class Proxy:
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
+    def close(self) -> None:
+        self._server.close()
+
     def arm(self, cut_at: int | None) -> None:
         """Count messages anew; cut the connection at this one."""
         self.messages, self.cut_at, self.was_cut = 0, cut_at, False
@@ -424,6 +427,7 @@ async def compared(
         while comparison.counts["cuts"] < cuts:
             await comparison.user(number, cuts)
             number += 1
+    proxy.close()
     return comparison
 
 
