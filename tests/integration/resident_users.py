@@ -101,8 +101,22 @@ async def by_statement(memory: MemoryEngine, scope: Scope, query: str, **options
     return told(await memory._storage.recall.recall(await request(scope, query, **options)))
 
 
+class Near:
+    """Numbers that equal others within a hundred-thousandth: index and server round differently."""
+
+    def __init__(self, numbers: Any) -> None:
+        self.numbers = np.asarray(numbers, float)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Near) or self.numbers.shape != other.numbers.shape:
+            return False
+        return np.allclose(self.numbers, other.numbers, rtol=0, atol=1e-5, equal_nan=True)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 def told(found: Recalled) -> Any:
-    """Return an answer in a form that can be compared: cosines as whole millionths of 10."""
+    """Return an answer in a form that can be compared."""
     corpus = found.corpus
     if corpus is None or found.candidates is None:
         return {}, ()
@@ -111,9 +125,8 @@ def told(found: Recalled) -> Any:
                         round(one.ended, 9), one.is_doubtful, one.slot, one.memory())
         for one in found.candidates
     }  # fmt: skip
-    cosines = np.where(np.isnan(corpus.similarity), 9.0, corpus.similarity)
     return candidates, (
-        np.round(cosines, 5).tolist(),
+        Near(corpus.similarity),
         corpus.length.tolist(),
         corpus.opens.tolist(),
         sorted(zip(corpus.holders.tolist(), corpus.words.tolist(), strict=True)),

@@ -8,6 +8,7 @@ from datetime import timedelta
 from random import Random
 from typing import Any, TypeAlias
 
+import numpy as np
 import pytest
 from postgres_databases import PostgresDatabases
 from resident_users import (
@@ -267,7 +268,7 @@ async def test_old_vectors_that_are_dropped_leave_the_arrays(memory: MemoryEngin
     await until(lambda: [scope_path(ANN)] == indexes(memory).users)
     found = await by_index(memory, ANN, "tea")
     assert found == await by_statement(memory, ANN, "tea")
-    assert {9.0} == {*found[1][0]}  # no vector
+    assert np.isnan(found[1][0].numbers).all()  # no vector
 
 
 async def test_an_index_that_answers_nothing_is_dropped(talked: MemoryEngine) -> None:

@@ -20,6 +20,7 @@ from long_forms import LONG
 from resident_users import (
     ANN,
     MODEL,
+    Near,
     by_index,
     by_statement,
     differs,
@@ -124,10 +125,9 @@ async def held(index: UserIndex) -> Any:
     if corpus is None:
         return []
     holders = sorted(zip(corpus.holders.tolist(), corpus.words.tolist(), strict=True))
-    cosines = [round(float(one), 5) for one in corpus.similarity]
     return [
         [replace(one, memory=unread) for one in scored],
-        repr(cosines),
+        Near(corpus.similarity),
         corpus.length.tolist(),
         corpus.opens.tolist(),
         holders,
