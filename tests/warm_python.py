@@ -339,9 +339,15 @@ def _load() -> None:
     from shared_core.models.embedders import E5Embedder
 
     E5Embedder()._loaded()
-    reads = "_get_params_name_from_function"  # most of the 80 ms that the tree of commands takes
-    if hasattr(typer.main, reads):
-        setattr(typer.main, reads, functools.cache(getattr(typer.main, reads)))
+    if hasattr(typer.main, "_get_params_name_from_function"):
+        read = functools.cache(typer.main._get_params_name_from_function)
+
+        def read_once(command: Any) -> tuple[list[Any], Any]:
+            """Read the signature of a command: most of the 80 ms that the tree of them takes."""
+            parameters, name = read(command)
+            return list(parameters), name
+
+        typer.main._get_params_name_from_function = read_once
 
 
 def _run(job: CodeType | tuple[str, str]) -> None:

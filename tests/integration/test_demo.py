@@ -30,7 +30,7 @@ from shared_core.cli.demo.script import Language, load_script
 from shared_core.cli.demo.tour import APP, learn, to_session
 from shared_core.storage.postgres.connection.embedded import describe
 
-pytestmark = pytest.mark.usefixtures("practised")
+pytestmark = [pytest.mark.tail, pytest.mark.usefixtures("practised")]
 COLD = sys.executable
 
 

@@ -12,7 +12,7 @@ import pytest
 from practised import practised  # noqa: F401
 from warm_python import run_warm
 
-pytestmark = pytest.mark.usefixtures("practised")
+pytestmark = [pytest.mark.tail, pytest.mark.usefixtures("practised")]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
