@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
+from collections.abc import Iterator
 from urllib.parse import urlencode
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from browser import browsing, in_browser
-from inspector import ANA, LIN, fill, inspecting
+from inspector import ANA, LIN, fill, inspecting, now
 from playwright.sync_api import BrowserContext, Page, expect
+from postgres_databases import PostgresDatabases
 
 from shared_core import Scope
 
-pytestmark = [in_browser, pytest.mark.timeout(600)]
+pytestmark = [in_browser, pytest.mark.tail, pytest.mark.timeout(600)]
 
 TITLES = {
     "": ("Overview", "概览"),
@@ -53,15 +53,18 @@ def settled(page: Page, url: str) -> None:
     page.wait_for_load_state("networkidle")
 
 
-@pytest.fixture
-async def address(dsn: str, tmp_path: Path) -> AsyncIterator[str]:
-    await fill(dsn)
-    await fill(dsn, {HOSTILE: [f"I live in {SCRIPT}.", f"My dog is called Rex {SCRIPT}."]})
-    with inspecting(dsn, tmp_path / "ui.log") as found:
+@pytest.fixture(scope="module")
+def address(postgres: PostgresDatabases, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of one inspector for all tests, which write nothing."""
+    databases = postgres.lend()
+    dsn = next(databases)
+    now(fill(dsn))
+    now(fill(dsn, {HOSTILE: [f"I live in {SCRIPT}.", f"My dog is called Rex {SCRIPT}."]}))
+    with inspecting(dsn, tmp_path_factory.mktemp("inspector") / "ui.log") as found:
         yield found
+    next(databases, None)
 
 
-@pytest.mark.both_engines
 @pytest.mark.parametrize("locale", QUESTIONS)
 def test_each_page_speaks_the_language_of_the_browser_and_is_accessible(
     locale: str, address: str
@@ -80,10 +83,9 @@ def test_each_page_speaks_the_language_of_the_browser_and_is_accessible(
     assert [] == faults
 
 
-@pytest.mark.parametrize("is_dark", [False, True], ids=["light", "dark"])
-def test_each_page_fits_a_phone_and_a_dark_screen(is_dark: bool, address: str) -> None:
+def test_each_page_fits_a_phone_and_a_dark_screen(address: str) -> None:
     faults: list[str] = []
-    with browsing(width=390, height=844, dark=is_dark) as context:
+    with browsing(width=390, height=844, dark=True) as context:
         page = opened(context, faults)
         for path in TITLES:
             question = {"q": QUESTIONS["en"]} if path == "ask" else {}
