@@ -37,6 +37,13 @@ OPEN = ServerOptions(auth=False)
 
 
 @pytest.fixture
+async def free(shared_memory: MemoryEngine) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of an application of its own that needs no token."""
+    async with client_of(shared_memory) as found:
+        yield found
+
+
+@pytest.fixture
 def ana(scope: Scope) -> Scope:
     """The user ana of the application of the client."""
     return Scope(scope.app, "ana")
@@ -541,7 +548,7 @@ async def test_faults_of_the_server_tell_nothing_and_are_logged(
 
 
 async def test_it_is_ready_once_the_model_is_loaded(
-    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+    free: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, may_end, load = threading.Event(), threading.Event(), E5Embedder._load
 
@@ -552,9 +559,9 @@ async def test_it_is_ready_once_the_model_is_loaded(
 
     monkeypatch.setattr(E5Embedder, "_network", None)
     monkeypatch.setattr(E5Embedder, "_load", slow)
-    asked = asyncio.ensure_future(client.get("/health/ready"))
+    asked = asyncio.ensure_future(free.get("/health/ready"))
     await asyncio.to_thread(begun.wait, 60)
-    assert 200 == (await client.get("/health/live")).status_code
+    assert 200 == (await free.get("/health/live")).status_code
     assert not asked.done()
     may_end.set()
     assert 200 == (await asked).status_code
@@ -565,7 +572,7 @@ async def test_it_is_ready_once_the_model_is_loaded(
     "fault", [ModelUnavailable("its secret file is gone"), OSError("its secret file is gone")]
 )
 async def test_it_is_not_ready_while_the_model_cannot_be_loaded(
-    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, fault: Exception
+    free: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, fault: Exception
 ) -> None:
     for kind in (E5Embedder, UseEmbedder):
         monkeypatch.setattr(kind, "_network", None)
@@ -574,20 +581,20 @@ async def test_it_is_not_ready_while_the_model_cannot_be_loaded(
         mock.patch.object(UseEmbedder, "_load", side_effect=fault),
     ):
         for _ in range(2):
-            answer = await client.get("/health/ready")
+            answer = await free.get("/health/ready")
             assert "secret" not in str(problem_of(answer, 503, "model-unavailable"))
-        assert 200 == (await client.get("/health/live")).status_code
-    assert 200 == (await client.get("/health/ready")).status_code
+        assert 200 == (await free.get("/health/live")).status_code
+    assert 200 == (await free.get("/health/ready")).status_code
 
 
 async def test_it_is_ready_while_the_database_answers(
-    client: httpx.AsyncClient, shared_memory: MemoryEngine
+    free: httpx.AsyncClient, shared_memory: MemoryEngine
 ) -> None:
     away = StorageUnavailable("away")
     with mock.patch.object(shared_memory.tokens, "any", side_effect=away):
-        problem_of(await client.get("/health/ready"), 503, "storage-unavailable")
-        assert 200 == (await client.get("/health/live")).status_code
-    assert 200 == (await client.get("/health/ready")).status_code
+        problem_of(await free.get("/health/ready"), 503, "storage-unavailable")
+        assert 200 == (await free.get("/health/live")).status_code
+    assert 200 == (await free.get("/health/ready")).status_code
 
 
 @pytest.mark.parametrize(("chunk_s", "makes_room"), [(4.9, True), (3.9, False)])
@@ -651,13 +658,6 @@ async def test_a_log_line_has_the_route_and_no_words(
 
 NAMES_AN_ID = ("/retract", "/restore", "/undo-run")
 """The examples of these name something that no memory has."""
-
-
-@pytest.fixture
-async def free(memory: MemoryEngine) -> AsyncIterator[httpx.AsyncClient]:
-    """A client that needs no token."""
-    async with client_of(memory) as found:
-        yield found
 
 
 async def test_every_route_is_told_with_an_example(free: httpx.AsyncClient) -> None:
