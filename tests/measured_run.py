@@ -10,6 +10,7 @@ import csv
 import resource
 import time
 from collections.abc import Generator, Mapping
+from operator import sub
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ class MeasuredRun:
         finally:
             figures = [float(phase == "call"), 0.0, 0.0, 0.0, 0.0, 0.0]
             figures[PHASES[phase]] = time.perf_counter() - begun
-            figures[4:] = [now - then for now, then in zip(_processor_seconds(), spent, strict=True)]
+            figures[4:] = map(sub, _processor_seconds(), spent)
             self._add(item.path.relative_to(self._tests).as_posix(), figures)
 
     def _add(self, module: str, figures: list[float]) -> None:
