@@ -32,11 +32,9 @@ LONGEST_FIRST = (
     "test_ui_facts.py",
     "test_worker_command.py",
     "test_store_conformance.py",
-    "test_oceanbase_recall.py",
+    "test_oceanbase_processes.py",
     "test_runs.py",
     "test_keeping_bad_input.py",
-    "test_oceanbase_running.py",
-    "test_oceanbase_kills.py",
     "test_embedded.py",
 )
 """The modules that take longest; most of them start processes."""

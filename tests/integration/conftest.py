@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
-from datetime import timedelta
 from pathlib import Path
 
 import psycopg
 import pytest
 from embedded_users import User, empty_folder, lent, prepared_folder, users
-from operation_rows import BEN, MEMORY, NOW, memory, write
-from postgres_databases import PostgresDatabases
 from standing_clock import StandingClock
 
-from shared_core.ports.operations import Insert
 from shared_core.ports.storage import Storage
 from shared_core.settings import Settings
 from shared_core.storage import open_storage
@@ -37,12 +33,6 @@ async def storage(
     yield storage
     await storage.close()
     next(lent, None)
-
-
-@pytest.fixture
-def dsn_of_source(postgres: PostgresDatabases) -> Iterator[str]:
-    """The DSN of another PostgreSQL database with the schema and no rows."""
-    yield from postgres.lend()
 
 
 @pytest.fixture
@@ -86,13 +76,3 @@ def user_of() -> Iterator[Callable[..., User]]:
             return started[-1]
 
         yield start
-
-
-@pytest.fixture
-async def five(storage: Storage) -> Storage:
-    """Five memories, of which the third has a thread and ended one second after NOW."""
-    ends = {3: {"thread_id": "t", "superseded_at": NOW + timedelta(seconds=1)}}
-    rows = [memory(place, **ends.get(place, {})) for place in range(1, 6)]
-    await write(storage, Insert("memories", MEMORY, rows))
-    await write(storage, Insert("memories", MEMORY, rows), tenant=BEN)
-    return storage
