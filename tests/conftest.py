@@ -15,7 +15,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from both_engines import Both
 from citus_databases import CITUS_DSN, CitusDatabases
 from hypothesis import settings
 from measured_run import MeasuredRun
@@ -187,18 +186,6 @@ def other_dsn(request: pytest.FixtureRequest, on_engine: str) -> Iterator[str]:
 def seekdb_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
     """The DSN of a SeekDB database, whichever engine the test runs on."""
     yield from _empty(request, "seekdb")
-
-
-@pytest.fixture
-async def both(postgres: PostgresDatabases, seekdb: SeekdbDatabases) -> AsyncIterator[Both]:
-    """A storage on each engine, over empty databases."""
-    lent = postgres.lend(), seekdb.lend()
-    both = Both(*map(next, lent))
-    await both.open()
-    yield both
-    await both.close()
-    for one in lent:
-        next(one, None)
 
 
 @pytest.fixture

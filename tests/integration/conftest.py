@@ -6,48 +6,15 @@ import os
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
-from datetime import timedelta
 from pathlib import Path
 
 import psycopg
 import pytest
 from embedded_users import User, empty_folder, lent, prepared_folder, users
-from operation_rows import BEN, MEMORY, NOW, memory, write
 from person import Opens, Person
-from postgres_databases import PostgresDatabases
-from standing_clock import StandingClock
 from turns import Clock
 
 from shared_core import MemoryEngine, Scope, open_memory, run_sync
-from shared_core.ports.operations import Insert
-from shared_core.ports.storage import Storage
-from shared_core.settings import Settings
-from shared_core.storage import open_storage
-
-
-@pytest.fixture
-def storage_clock() -> StandingClock:
-    """The clock of the fixture storage."""
-    return StandingClock()
-
-
-@pytest.fixture(params=["postgres", "seekdb"])
-async def storage(
-    request: pytest.FixtureRequest, storage_clock: StandingClock
-) -> AsyncIterator[Storage]:
-    """An open storage on an empty database, of each engine in turn."""
-    lent = request.getfixturevalue(request.param).lend()
-    storage = open_storage(Settings(uri=next(lent), home=Path()), storage_clock)
-    await storage.open()
-    yield storage
-    await storage.close()
-    next(lent, None)
-
-
-@pytest.fixture
-def dsn_of_source(postgres: PostgresDatabases) -> Iterator[str]:
-    """The DSN of another PostgreSQL database with the schema and no rows."""
-    yield from postgres.lend()
 
 
 @pytest.fixture
@@ -91,16 +58,6 @@ def user_of() -> Iterator[Callable[..., User]]:
             return started[-1]
 
         yield start
-
-
-@pytest.fixture
-async def five(storage: Storage) -> Storage:
-    """Five memories, of which the third has a thread and ended one second after NOW."""
-    ends = {3: {"thread_id": "t", "superseded_at": NOW + timedelta(seconds=1)}}
-    rows = [memory(place, **ends.get(place, {})) for place in range(1, 6)]
-    await write(storage, Insert("memories", MEMORY, rows))
-    await write(storage, Insert("memories", MEMORY, rows), tenant=BEN)
-    return storage
 
 
 @pytest.fixture

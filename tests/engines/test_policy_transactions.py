@@ -77,46 +77,36 @@ async def test_later_batches_see_earlier_ones(storage: Storage) -> None:
     assert await places(storage) == [1, 2]
 
 
-async def test_no_rows_are_sent_after_the_last_batch(five: Storage) -> None:
-    def policy() -> Policy[object]:
+async def test_a_policy_without_a_last_batch_writes_nothing(five: Storage) -> None:
+    """And after the last batch no rows are sent."""
+    closed = []
+
+    def ends_with_rows() -> Policy[object]:
         return (yield Last([Select("memories", ("key",))]))
 
-    assert await five.transact(ANA, policy) == []
-
-
-async def test_a_policy_without_a_last_batch_writes_nothing(storage: Storage) -> None:
-    def policy() -> Policy[str]:
-        yield [memories(1), thread("t")]
+    def changes_its_mind() -> Policy[str]:
+        yield [memories(7), thread("t")]
         return "changed its mind"
 
-    assert await storage.transact(ANA, policy) == "changed its mind"
-    assert await places(storage) == []
-    assert await rows_of(storage, "threads", "thread_id") == []
-
-
-async def test_a_policy_may_do_nothing(storage: Storage) -> None:
-    def policy() -> Policy[int]:
+    def does_nothing() -> Policy[int]:
         return 7
         yield []
 
-    assert await storage.transact(ANA, policy) == 7
-    assert await storage.query(ANA, policy) == 7
-
-
-async def test_a_policy_that_raises_writes_nothing(storage: Storage) -> None:
-    closed = []
-
-    def policy() -> Policy[None]:
+    def raises() -> Policy[None]:
         try:
-            yield [memories(1)]
+            yield [memories(7)]
             raise LookupError("half-way")
         finally:
             closed.append(True)
 
+    assert await five.transact(ANA, ends_with_rows) == []
+    assert await five.transact(ANA, changes_its_mind) == "changed its mind"
+    assert await five.transact(ANA, does_nothing) == await five.query(ANA, does_nothing) == 7
     with pytest.raises(LookupError, match="half-way"):
-        await storage.transact(ANA, policy)
+        await five.transact(ANA, raises)
     assert closed == [True]
-    assert await places(storage) == []
+    assert await places(five) == [1, 2, 3, 4, 5]
+    assert await rows_of(five, "threads", "thread_id") == []
 
 
 async def test_a_query_reads_one_moment(storage: Storage) -> None:

@@ -1,20 +1,15 @@
-"""An export of one engine is an import of the other, letter by letter."""
+"""Both engines have the tables that the ports describe, and write values as PostgreSQL does."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import aclosing
 from typing import Any
 
 import psycopg
 import pytest
-from seekdb_databases import SeekdbDatabases
-from whole_user import WholeClock, populate, write_the_rest
 
-from shared_core import Conflict, InvalidInput, MemoryEngine, Scope, open_memory
 from shared_core.core.row_text import (
     double_text,
     fields_of,
@@ -24,43 +19,41 @@ from shared_core.core.row_text import (
     value_text,
 )
 from shared_core.ports.tables import NOW, tables
-from shared_core.ports.transfer import TABLES
 from shared_core.storage._rows import to_tsvector
+from shared_core.storage.oceanbase.connection import columns as oceanbase
+from shared_core.storage.oceanbase.connection.columns import ColumnType
+from shared_core.storage.postgres.connection.operations import column_types
 
-ANA = Scope("app", "ana/ü%")
-TENANT = "/app/ana%2Fü%25/"
-
-Exports = dict[bool, list[str]]
-_made: Exports = {}
-
-
-@pytest.fixture
-async def exports(request: pytest.FixtureRequest) -> Exports:
-    """Exports, without vectors and with them, of a user with rows in every table.
-
-    From PostgreSQL, made once.
-    """
-    if not _made:
-        dsn, clock = request.getfixturevalue("postgres_dsn"), WholeClock()
-        async with open_memory(dsn, clock=clock, worker=False) as memory:
-            await populate(memory, ANA, clock)
-            write_the_rest(dsn, TENANT)
-            for vectors in (False, True):
-                _made[vectors] = await lines_of(memory, vectors=vectors)
-    return _made
-
-
-@pytest.fixture
-async def seek(seekdb: SeekdbDatabases) -> AsyncIterator[MemoryEngine]:
-    """A memory on SeekDB, with nothing in it."""
-    lent = seekdb.lend()
-    async with open_memory(next(lent), clock=WholeClock(), worker=False) as memory:
-        yield memory
-    next(lent, None)
+OF_POSTGRES = {"embeddings", "writes", "coordinator_writes", "memory_changes"}
+OF_OCEANBASE = {"tenants", "writes", "embeddings"}  # the last stands for all vector tables
+MATCHING = {
+    "text": {ColumnType.TEXT, ColumnType.LONG_TEXT},
+    "tsvector": {ColumnType.LONG_TEXT},
+    "uuid": {ColumnType.UUID},
+    "timestamptz": {ColumnType.MOMENT},
+    "jsonb": {ColumnType.JSON},
+    "json": {ColumnType.JSON},
+    "text[]": {ColumnType.LIST},
+    "boolean": {ColumnType.BOOLEAN},
+    "smallint": {ColumnType.INTEGER},
+    "integer": {ColumnType.INTEGER},
+    "bigint": {ColumnType.INTEGER},
+    "real": {ColumnType.NUMBER},
+    "double precision": {ColumnType.NUMBER},
+    "bytea": {ColumnType.BYTES, ColumnType.HASH},
+}
 
 
-async def lines_of(memory: MemoryEngine, **options: Any) -> list[str]:
-    return [line async for line in memory.export(ANA, **options)]
+def test_both_engines_have_the_same_tables() -> None:
+    assert column_types().keys() - OF_POSTGRES == oceanbase.tables().keys() - OF_OCEANBASE
+
+
+@pytest.mark.parametrize("table", sorted(column_types().keys() - OF_POSTGRES))
+def test_a_table_has_the_same_columns_on_both_engines(table: str) -> None:
+    postgres, ours = column_types()[table], oceanbase.tables()[table].columns
+    assert postgres.keys() == ours.keys()
+    for column, declared in postgres.items():
+        assert ours[column] in MATCHING[declared], column
 
 
 SHOWN = {"timestamp with time zone": "timestamptz", "public.halfvec": "halfvec"}
@@ -158,104 +151,6 @@ def test_the_choices_and_ranges_are_those_of_postgresql(postgres_dsn: str) -> No
     columns = [(name, one) for name, shape in tables().items() for one in shape.columns.values()]
     assert choices == {(name, one.name): one.choices for name, one in columns if one.choices}
     assert bounded == {(name, one.name) for name, one in columns if one.low >= 0}
-
-
-@pytest.mark.parametrize("vectors", [False, True])
-async def test_an_export_goes_to_the_other_engine_and_back(
-    exports: Exports, seek: MemoryEngine, postgres_dsn: str, vectors: bool
-) -> None:
-    lines = exports[vectors]
-    tables = Counter(json.loads(line).get("table") for line in lines)
-    assert {None, *TABLES} == set(tables), {*TABLES} - {*tables}
-
-    def text_of_field(value: Any, name: str) -> Any:
-        return value[name]
-
-    report = await seek.import_lines(lines, text_of_field=text_of_field)
-    assert (len(lines) - 2, 0, 0) == (report.written, report.here, report.unembedded)
-    again = await seek.import_lines(lines, text_of_field=text_of_field)
-    assert (0, len(lines) - 2, 0) == (again.written, again.here, again.differ)
-    assert lines == await lines_of(seek, vectors=vectors)
-    async with open_memory(postgres_dsn, clock=WholeClock(), worker=False) as back:
-        await back.import_lines(await lines_of(seek, vectors=True))
-        assert lines == await lines_of(back, vectors=vectors)
-
-
-async def test_what_was_forgotten_here_comes_back_if_that_is_asked(
-    exports: Exports, seek: MemoryEngine
-) -> None:
-    lines = exports[True]
-    await seek.import_lines(lines)
-    database: Any = seek._storage
-    await database._database.write(
-        lambda tx: tx.run("INSERT INTO tombstones VALUES (%s, 't1', 'e2', '2026-01-01')", [TENANT])
-    )
-    number = 1 + next(n for n, line in enumerate(lines) if '"event_id":"e2"' in line)
-    with pytest.raises(Conflict, match=f"line {number}, a row of events: this turn was forgotten"):
-        await seek.import_lines(lines)
-    report = await seek.import_lines(lines, restore=True)
-    assert 0 == report.written
-    assert lines == await lines_of(seek, vectors=True)
-
-
-async def test_what_something_else_has_the_place_of_is_refused(
-    exports: Exports, seek: MemoryEngine
-) -> None:
-    lines = exports[True]
-    await seek.import_lines(lines)
-    number, row = next(
-        (n, json.loads(line)) for n, line in enumerate(lines) if '"table": "memories"' in line
-    )
-    row["row"]["memory_id"] = "00000000-0000-4000-8000-000000000000"
-    with pytest.raises(
-        Conflict, match=r"a row of memories: something else has its place .* is of '/.*/', .*key '"
-    ):
-        await seek.import_lines([*lines[:number], json.dumps(row), *lines[number + 1 :]])
-
-
-REFUSED = [
-    ("text", None, "null value"),
-    ("kind", "no kind", "violates check constraint"),
-    ("created_at", "yesterday-ish", "date/time|timestamp"),
-    ("importance", "high", "invalid input syntax"),
-    ("importance", 11, "violates check constraint"),
-    ("text", "\ud800", "cannot be|invalid|surrogate"),
-    ("value", {"a": "\0"}, "NUL"),
-    ("mystery", 1, "memories has no 'mystery'"),
-]
-
-
-@pytest.mark.parametrize(("column", "value", "told"), REFUSED)
-async def test_a_row_that_fits_no_table_is_named(
-    seek: MemoryEngine, exports: Exports, column: str, value: object, told: str
-) -> None:
-    lines = [*exports[False]]
-    bad = next(n for n, line in enumerate(lines) if '"table": "memories"' in line)
-    row = json.loads(lines[bad])
-    row["row"][column] = value
-    lines[bad] = json.dumps(row)
-    with pytest.raises(InvalidInput, match=f"line {bad + 1}, a row of memories: .*({told})"):
-        await seek.import_lines(lines)
-
-
-async def test_a_fact_that_ends_before_it_begins_is_refused(
-    seek: MemoryEngine, exports: Exports
-) -> None:
-    lines = [*exports[False]]
-    bad = next(n for n, line in enumerate(lines) if '"table": "facts"' in line)
-    row = json.loads(lines[bad])
-    row["row"]["valid_until"] = "1970-01-01T00:00:00+00:00"
-    lines[bad] = json.dumps(row)
-    with pytest.raises(InvalidInput, match=f"line {bad + 1}, a row of facts: OceanBase cannot"):
-        await seek.import_lines(lines)
-
-
-async def test_an_export_may_be_left_early(exports: Exports, seek: MemoryEngine) -> None:
-    lines = exports[True]
-    await seek.import_lines(lines)
-    for wanted in (1, 2, len(lines) - 1):
-        async with aclosing(seek.export(ANA, vectors=True)) as some:
-            assert lines[:wanted] == [await anext(some) for _ in range(wanted)]
 
 
 NUMBERS = [
