@@ -249,7 +249,7 @@ async def _export(
 ) -> int:
     """Write an export to a file or to standard output, and return its number of rows.
 
-    The file appears only when it is complete. Raises NotFound if there is nothing to export.
+    A file appears only when it is complete. Raises NotFound if there is nothing to export.
     """
     scope = None if user is None else Scope(app, user)
     of_app = app if scope is None else None
@@ -289,11 +289,14 @@ def _written(out: Path | None) -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    part = out.with_name(out.name + ".part")
+    # A device or a pipe takes the lines itself: a rename would put a file in its place.
+    is_stream = out.exists() and not out.is_file()
+    part = out if is_stream else out.with_name(out.name + ".part")
     try:
         with part.open("wb") as file:
             yield file
-        part.replace(out)
+        if not is_stream:
+            part.replace(out)
     except OSError as error:
         raise InvalidInput(
             t(
@@ -302,7 +305,8 @@ def _written(out: Path | None) -> Iterator[BinaryIO]:
             )
         ) from error
     finally:
-        part.unlink(missing_ok=True)
+        if not is_stream:
+            part.unlink(missing_ok=True)
 
 
 def _copied_lines(done: Copied) -> Sequence[str]:

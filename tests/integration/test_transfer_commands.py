@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,16 @@ def test_a_file_goes_from_one_database_to_another(
     assert 0 == run("export", *WHO, "--out", back, "--uri", other_dsn).exit_code
     assert file.read_bytes() == back.read_bytes()
     assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_pipe_takes_the_lines_and_stays_a_pipe(filled: str, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as readers:
+        lines = readers.submit(pipe.read_bytes)
+        assert 0 == run("export", *WHO, "--out", pipe, "--uri", filled).exit_code
+        assert 702 <= len(lines.result().splitlines())
+    assert pipe.is_fifo()
 
 
 def test_without_out_the_lines_are_printed(filled: str) -> None:
