@@ -1,4 +1,4 @@
-"""What only OpenMemoryService promises: what it takes out of events, and a real Runner on it.
+"""What only OpenMemoryService promises: what it takes, refuses and bounds, and a real Runner on it.
 
 What every memory service should do is in test_conformance.py.
 """
@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -23,34 +25,40 @@ from google.adk.memory import BaseMemoryService, InMemoryMemoryService
 from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.models import BaseLlm, LlmRequest, LlmResponse
 from google.adk.runners import Runner
-from google.adk.sessions import InMemorySessionService
+from google.adk.sessions import InMemorySessionService, Session
 from google.adk.tools import load_memory, preload_memory
 from google.genai import types
+from langchain_core.messages import SystemMessage
+from psycopg.conninfo import conninfo_to_dict
 from pydantic import Field
+from turns import said as core_said
 
-from adk_memory import OpenMemoryService, invocation_cache
+from adk_memory import OpenMemoryService as Service, PgSessionService, invocation_cache
 from adk_memory.conformance.samples import WHO, entry, event, session, texts, turns
 from adk_memory.events import MAX_TOOL_CHARACTERS, live_events, to_core_events
 from langgraph_store import PgHippocampusStore
 from langgraph_store.conformance.samples import word_vectors
-from shared_core import InvalidInput, StorageUnavailable, open_memory
+from langgraph_store.run_identity import RunIdentity
+from langgraph_store.turn_feed import TurnFeed
+from shared_core import InvalidInput, MemoryEngine, Scope, StorageUnavailable, open_memory
+from shared_core.core.retention_policy import RetentionPolicy
 from shared_core.recall.service import Recall
 
 Part = types.Part
 
 
 @pytest.fixture
-async def ours(dsn: str) -> AsyncIterator[OpenMemoryService]:
-    async with OpenMemoryService(dsn, embedder=word_vectors) as service:
+async def ours(dsn: str) -> AsyncIterator[Service]:
+    async with Service(dsn, embedder=word_vectors) as service:
         yield service
 
 
 @pytest.fixture(params=["ours", pytest.param("in_memory", marks=pytest.mark.upstream)])
-async def service(request: pytest.FixtureRequest, dsn: str) -> AsyncIterator[BaseMemoryService]:
+async def either(request: pytest.FixtureRequest, dsn: str) -> AsyncIterator[BaseMemoryService]:
     if request.param == "in_memory":
         yield InMemoryMemoryService()
         return
-    async with OpenMemoryService(dsn, embedder=word_vectors) as service:
+    async with Service(dsn, embedder=word_vectors) as service:
         yield service
 
 
@@ -68,24 +76,24 @@ def test_the_methods_have_the_signatures_of_the_base_class() -> None:
     bases = inspect.getmembers(BaseMemoryService, inspect.iscoroutinefunction)
     assert 4 <= len(bases) <= 5  # delete_memory is there from google-adk 2.13 on
     for name, base in bases:
-        mine = getattr(OpenMemoryService, name)
+        mine = getattr(Service, name)
         assert inspect.iscoroutinefunction(mine)
         assert inspect.signature(mine) == inspect.signature(base)
 
 
-async def test_of_two_events_with_one_id_the_first_counts(ours: OpenMemoryService) -> None:
+async def test_of_two_events_with_one_id_the_first_counts(ours: Service) -> None:
     said = event("e1", "tea is what I drink")
     for events in ([said, event("e1", "tea again")], [event("e1", "tea once more")]):
         await ours.add_events_to_memory(events=events, **WHO)
     assert await turns(ours, "tea") == ["tea is what I drink"]
 
 
-async def test_a_search_returns_ten_memories_at_most(ours: OpenMemoryService) -> None:
+async def test_a_search_returns_ten_memories_at_most(ours: Service) -> None:
     await ours.add_session_to_memory(session(*(event(f"e{n}", f"tea {n}") for n in range(30))))
     assert len(await search(ours, "tea")) == 10
 
 
-async def test_a_session_added_by_many_at_once_is_remembered_once(ours: OpenMemoryService) -> None:
+async def test_a_session_added_by_many_at_once_is_remembered_once(ours: Service) -> None:
     store = PgHippocampusStore(engine=ours.engine)
     for n in range(5):
         said = session(event("e1", f"My name is Ann {n}"), event("e2", "tea"), session_id=str(n))
@@ -94,7 +102,7 @@ async def test_a_session_added_by_many_at_once_is_remembered_once(ours: OpenMemo
 
 
 async def test_a_turn_that_a_store_rewrote_and_deleted_is_gone_for_good(
-    ours: OpenMemoryService, dsn: str
+    ours: Service, dsn: str
 ) -> None:
     said = session(event("e1", "My name is Ann and I like tea"))
     await ours.add_session_to_memory(said)
@@ -119,12 +127,12 @@ def test_the_live_events_are_the_ones_adk_shows_its_model() -> None:
         assert live_events(events) == _apply_rewinds(events)
 
 
-async def test_top_k_bounds_a_search(ours: OpenMemoryService) -> None:
+async def test_top_k_bounds_a_search(ours: Service) -> None:
     await ours.add_memory(memories=[entry(f"tea {n}") for n in range(8)], **WHO)
-    three = OpenMemoryService(engine=ours.engine, top_k=3)
+    three = Service(engine=ours.engine, top_k=3)
     assert len(await search(three, "tea")) == 3
     with pytest.raises(InvalidInput, match="top_k"):
-        OpenMemoryService(top_k=0)
+        Service(top_k=0)
 
 
 @pytest.mark.parametrize(
@@ -134,14 +142,14 @@ async def test_top_k_bounds_a_search(ours: OpenMemoryService) -> None:
             entry("tea", custom_metadata={"hippocampus": {"importance": 11}})],
 )  # fmt: skip
 async def test_an_entry_that_cannot_be_kept_is_refused_with_its_neighbours(
-    ours: OpenMemoryService, dsn: str, bad: MemoryEntry
+    ours: Service, dsn: str, bad: MemoryEntry
 ) -> None:
     with pytest.raises(InvalidInput):
         await ours.add_memory(memories=[entry("good tea"), bad], **WHO)
     assert rows(dsn) == 0
 
 
-async def test_an_entry_keeps_its_id_and_is_deleted_by_it(ours: OpenMemoryService) -> None:
+async def test_an_entry_keeps_its_id_and_is_deleted_by_it(ours: Service) -> None:
     given = entry("tea", id="my/id", author="bot", custom_metadata={"tags": ["a"]})
     before = given.model_dump()
     await ours.add_memory(memories=[given, entry("coffee or tea")], **WHO)
@@ -157,7 +165,7 @@ async def test_an_entry_keeps_its_id_and_is_deleted_by_it(ours: OpenMemoryServic
 
 
 async def test_a_closed_service_opens_again_at_its_next_use(dsn: str) -> None:
-    service = OpenMemoryService(dsn, embedder=word_vectors)
+    service = Service(dsn, embedder=word_vectors)
     await service.close()
     await service.add_memory(memories=[entry("tea")], **WHO)
     await service.close()
@@ -167,7 +175,7 @@ async def test_a_closed_service_opens_again_at_its_next_use(dsn: str) -> None:
 
 async def test_closing_a_service_leaves_a_shared_memory_open(dsn: str) -> None:
     async with open_memory(dsn, embedder=word_vectors) as engine:
-        async with OpenMemoryService(engine=engine) as service:
+        async with Service(engine=engine) as service:
             await service.add_memory(memories=[entry("tea")], **WHO)
         connections = engine._storage._database._pool  # type: ignore[attr-defined]
         assert texts(await search(service, "tea")) == ["tea"]
@@ -178,10 +186,10 @@ def answer(name: str, response: dict[str, Any]) -> Part:
     return Part.from_function_response(name=name, response=response)
 
 
-async def test_what_tools_answered_is_remembered_when_asked_for(ours: OpenMemoryService) -> None:
+async def test_what_tools_answered_is_remembered_when_asked_for(ours: Service) -> None:
     said = [event("e1", answer("weather", {"city": "Lisbon", "degrees": 21}), author="bot")]
     for wanted, expected in ((False, []), (True, ['weather: {"city": "Lisbon", "degrees": 21}'])):
-        service = OpenMemoryService(engine=ours.engine, include_tool_results=wanted)
+        service = Service(engine=ours.engine, include_tool_results=wanted)
         await service.add_events_to_memory(**WHO, events=said, session_id="s")
         assert expected == texts(await search(service, "weather Lisbon degrees"))
 
@@ -207,7 +215,7 @@ def test_what_adk_made_to_save_space_is_no_memory() -> None:
 
 
 async def test_an_invocation_asks_the_same_once_until_something_is_written(
-    ours: OpenMemoryService, monkeypatch: pytest.MonkeyPatch
+    ours: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
     recall = Recall.__call__
@@ -237,7 +245,7 @@ async def test_an_invocation_asks_the_same_once_until_something_is_written(
 
 
 async def test_a_failed_search_is_asked_again(
-    ours: OpenMemoryService, monkeypatch: pytest.MonkeyPatch
+    ours: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await ours.add_events_to_memory(**WHO, events=[event("e1", "tea")], session_id="s")
     invocation_cache.begin("i2")
@@ -250,6 +258,307 @@ async def test_a_failed_search_is_asked_again(
         assert [] == await search(ours, "tea")
     assert ["tea"] == texts(await search(ours, "tea"))
     invocation_cache.end("i2")
+
+
+def said(text: str, **fields: Any) -> Event:
+    content = types.Content(role="user", parts=[types.Part(text=text)])
+    return Event(**{"author": "user", "invocation_id": "i", "content": content, **fields})
+
+
+@pytest.fixture
+def service(memory: MemoryEngine) -> Service:
+    return Service(engine=memory)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"top_k": 0}, "top_k"),
+        ({"max_chars": 0}, "max_chars"),
+        ({"min_relevance": 1.5}, "min_relevance"),
+        ({"deadline_s": 0}, "deadline_s"),
+        ({"uri": "mysql://host"}, "mysql"),
+    ],
+)
+def test_an_option_that_cannot_be_is_named_at_once(options: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(InvalidInput, match=complaint):
+        Service(**options)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "complaint"),
+    [
+        ({"ttl": "soon"}, "ttl"),
+        ({"ttl": -1}, "ttl"),
+        ({"ttl": True}, "ttl"),
+        ({"ttl": timedelta(days=99_999)}, "ttl"),
+        ({"hippocampus": {"ttl": "soon"}}, "ttl"),
+        ({"hippocampus": {"importance": 11}}, "importance must be a number from 1 to 10, got 11"),
+        ({"hippocampus": {"importance": True}}, "importance"),
+        ({"hippocampus": {"kind": "dream"}}, "kind must be one of episodic.*dream"),
+        ({"hippocampus": {"wait": "yes"}}, "wait must be True or False"),
+        ({"hippocampus": {"tags": 3}}, "a dict of importance, kind, ttl, wait.*tags"),
+        ({"hippocampus": "on"}, "a dict of importance, kind, ttl, wait"),
+    ],
+)
+async def test_an_option_of_no_use_is_named_and_nothing_is_remembered(
+    service: Service, metadata: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(InvalidInput, match=complaint):
+        await service.add_events_to_memory(
+            **WHO, events=[said("tea")], session_id="s", custom_metadata=metadata
+        )
+    assert [] == await service.list_memories(**WHO)
+
+
+async def test_the_words_of_a_caller_come_back_and_serve_where_they_fit(service: Service) -> None:
+    own = {"kind": "episodic", "importance": 9, "score": 0.5}
+    shared = {"tags": "drinks", "importance": 2, "by": "hand"}
+    await service.add_memory(
+        **WHO, memories=[entry("green tea", custom_metadata=own)], custom_metadata=shared
+    )
+    words = {"tags": ["x"], "kind": "preference", "importance": "high", "source": "form"}
+    await service.add_events_to_memory(
+        **WHO, events=[said("black tea")], session_id="s", custom_metadata=words
+    )
+    ours = {"kind": "episodic", "importance": 9.0}
+    theirs = {"kind": "episodic", "importance": 5.0, "source": "s"}
+    listed = await service.list_memories(**WHO, memory_type="episodic")
+    assert {
+        "green tea": {**shared, **own, "hippocampus": ours},
+        "black tea": {**words, "hippocampus": theirs},
+    } == {texts([one])[0]: one.custom_metadata for one in listed}
+    for one in await service.list_memories(**WHO, memory_type="summary"):
+        assert {"hippocampus"} == one.custom_metadata.keys()
+    found_words = {
+        one.id: {k: v for k, v in one.custom_metadata.items() if k != "hippocampus"}
+        for one in (await service.search_memory(**WHO, query="tea")).memories
+    }
+    assert {**shared, **own} in found_words.values() and words in found_words.values()
+
+
+async def test_metadata_of_any_shape_is_kept_as_json(service: Service) -> None:
+    endless: dict[str, Any] = {}
+    endless["self"] = endless
+    given = {
+        "at": datetime(2026, 1, 1, tzinfo=UTC),
+        "set": {"one"},
+        "deep": {"list": [1, None, {"x": 2.5}]},
+        "nan": float("nan"),
+        "bytes": b"\xff",
+        "object": object,
+        "endless": endless,
+        "nul": "a\x00b",
+    }
+    await service.add_memory(**WHO, memories=[entry("tea", custom_metadata=given)])
+    [one] = (await service.search_memory(**WHO, query="tea")).memories
+    back = one.custom_metadata
+    assert given.keys() | {"hippocampus"} == back.keys()
+    assert "2026-01-01T00:00:00Z" == back["at"]
+    assert ["one"] == back["set"]
+    assert given["deep"] == back["deep"]
+    assert ("NaN", "a\ufffdb") == (back["nan"], back["nul"])
+
+
+class MovableClock:
+    """The time of this machine, and what a test has added to it."""
+
+    ahead = timedelta(0)
+
+    def __call__(self) -> datetime:
+        return datetime.now(UTC) + self.ahead
+
+
+async def test_what_has_a_time_to_live_goes_with_all_that_was_drawn_from_it(dsn: str) -> None:
+    clock = MovableClock()
+    async with open_memory(dsn, clock=clock) as memory:
+        service = Service(engine=memory)
+        await service.add_events_to_memory(
+            **WHO, events=[said("I live in Lisbon.")], session_id="s", custom_metadata={"ttl": 3600}
+        )
+        hour = {"ttl": "3600s"}
+        await service.add_memory(**WHO, memories=[entry("Lisbon tram")], custom_metadata=hour)
+        assert {"I live in Lisbon.", "User lives in Lisbon.", "Lisbon tram"} == set(
+            texts(await search(service, "Lisbon"))
+        )
+        clock.ahead = timedelta(hours=2)
+        assert [] == await search(service, "Lisbon")
+        assert [] == await memory.facts(Scope(*WHO.values()))
+        await memory.sweep_expired()
+        again = [said("I live in Lisbon.")]
+        await service.add_events_to_memory(**WHO, events=again, session_id="s2")
+        assert "User lives in Lisbon." in texts(await search(service, "Lisbon"))
+
+
+async def test_a_fact_said_again_for_good_outlives_the_turn_that_expires(dsn: str) -> None:
+    clock = MovableClock()
+    async with open_memory(dsn, clock=clock) as memory:
+        service = Service(engine=memory)
+        for ttl in ({"ttl": 3600}, {}):
+            await service.add_events_to_memory(
+                **WHO, events=[said("I live in Lisbon.")], session_id="s", custom_metadata=ttl
+            )
+        clock.ahead = timedelta(hours=2)
+        assert ["I live in Lisbon.", "User lives in Lisbon."] == sorted(
+            texts(await search(service, "Lisbon"))
+        )
+
+
+@pytest.mark.parametrize("given", ["yesterday", "in March 2026", "2026-13-01"])
+async def test_a_time_in_words_is_kept_as_it_was_given(service: Service, given: str) -> None:
+    await service.add_memory(**WHO, memories=[entry("tea time", timestamp=given)])
+    [back] = await search(service, "tea time")
+    assert given == back.custom_metadata["hippocampus"]["timestamp"]
+    assert datetime.fromisoformat(back.timestamp).tzinfo is not None
+
+
+async def test_a_search_is_bounded_by_characters_as_well(memory: MemoryEngine) -> None:
+    service = Service(engine=memory, max_chars=1000)
+    for n in range(5):
+        await service.add_memory(**WHO, memories=[entry(f"tea {n} " + "leaf " * 60)])
+    shown = texts(await search(service, "tea"))
+    assert 3 == len(shown)
+    assert 1000 >= sum(map(len, shown))
+    [cut] = texts(await search(Service(engine=memory, max_chars=20), "tea"))
+    assert 20 == len(cut)
+    assert cut.endswith("…")
+
+
+async def test_the_same_words_are_shown_once_and_a_not_makes_other_words(service: Service) -> None:
+    same = [
+        "I drink green tea",
+        "I drink green tea!",
+        "i DRINK  green tea",
+        "我喝绿茶",
+        "我喝绿茶。",
+    ]
+    told = [entry(text) for text in (*same, "I do not drink green tea", "我不喝绿茶")]
+    await service.add_memory(**WHO, memories=told)
+    shown = texts(await search(service, "green tea 绿茶"))
+    assert 4 == len(shown)
+    assert {"I do not drink green tea", "我不喝绿茶"} < set(shown)
+
+
+async def test_what_has_nothing_to_do_with_the_question_is_left_out(memory: MemoryEngine) -> None:
+    told = ["My sister plays the cello.", "我妹妹会拉大提琴。"]
+    service = Service(engine=memory)
+    await service.add_memory(**WHO, memories=[entry(text) for text in told])
+    assert set(told) == set(texts(await search(service, "Who plays an instrument? 谁会乐器？")))
+    assert [] == await search(service, "boiling point of mercury")
+    everything = Service(engine=memory, min_relevance=0)
+    assert set(told) == set(texts(await search(everything, "boiling point of mercury")))
+
+
+async def test_memories_are_listed_in_pages_and_by_kind(service: Service) -> None:
+    for n in range(7):
+        await service.add_memory(**WHO, memories=[entry(f"tea {n}", timestamp=f"2026-01-0{n + 1}")])
+    await service.add_events_to_memory(**WHO, events=[said("I live in Lisbon.")], session_id="s")
+    pages = [await service.list_memories(**WHO, memory_type="semantic", limit=3, offset=start)
+             for start in (0, 3, 6, 9)]  # fmt: skip
+    assert [3, 3, 2, 0] == [len(page) for page in pages]
+    assert ["User lives in Lisbon.", *(f"tea {n}" for n in range(6, -1, -1))] == texts(
+        [entry for page in pages for entry in page]
+    )
+    assert ["I live in Lisbon."] == texts(await service.list_memories(**WHO, memory_type="summary"))
+    for wrong in ({"memory_type": "dream"}, {"limit": -1}, {"offset": -1}):
+        with pytest.raises(InvalidInput):
+            await service.list_memories(**WHO, **wrong)  # type: ignore[arg-type]
+
+
+async def test_a_database_that_is_away_fails_open_on_search_and_loudly_on_ingestion(
+    server: str, dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = conninfo_to_dict(dsn)["dbname"]
+    event = said("I drink tea.")
+    async with Service(dsn) as service:
+        await service.add_events_to_memory(**WHO, events=[event], session_id="s")
+        strict = Service(engine=service.engine, fail_open=False)
+        sessions = PgSessionService(engine=service.engine)
+        session = await sessions.create_session(**WHO)
+        with psycopg.connect(server, autocommit=True) as admin:
+            admin.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false".encode())
+            admin.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name]
+            )
+            with caplog.at_level(logging.ERROR, "hippocampus"):
+                assert [] == await search(service, "tea")
+            assert "cannot be used" in caplog.text
+            assert 1 == service.failed_searches
+            with pytest.raises(StorageUnavailable, match="could not be searched"):
+                await search(strict, "tea")
+            given = Session(id="s", events=[event, said("And coffee.")], **WHO)
+            with pytest.raises(StorageUnavailable):
+                await service.add_session_to_memory(given)
+            with pytest.raises(StorageUnavailable):
+                await sessions.append_event(session, event)
+            assert [] == session.events
+            admin.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true".encode())
+        await service.add_session_to_memory(given)
+        await sessions.append_event(session, event)
+        assert {"And coffee.", "I drink tea."} <= set(texts(await search(service, "coffee tea")))
+        assert 1 == service.failed_searches
+
+
+async def test_what_stores_nothing_needs_no_database() -> None:
+    """Nothing listens at the port, so each statement would raise StorageUnavailable."""
+    memory = open_memory("postgresql://nobody@127.0.0.1:1/nothing?connect_timeout=2")
+    service = Service(engine=memory)
+    await service.add_session_to_memory(Session(id="s", **WHO))
+    await service.add_events_to_memory(**WHO, events=[said(" ")], custom_metadata={"ttl": 60})
+    with pytest.raises(InvalidInput, match="text part"):
+        await service.add_memory(
+            **WHO, memories=[entry("tea"), entry(" ")], custom_metadata={"ttl": 60}
+        )
+    feed = TurnFeed(memory, RunIdentity("app"))
+    assert not await feed.append(Scope(*WHO.values()), "t", [SystemMessage("Be brief.")])
+    with pytest.raises(StorageUnavailable):
+        await service.add_memory(**WHO, memories=[entry("tea")])
+
+
+async def test_a_search_during_a_migration_gives_up_and_the_next_one_works(empty_dsn: str) -> None:
+    async with Service(empty_dsn, deadline_s=1) as service:
+        with psycopg.connect(empty_dsn) as other:
+            other.execute("CREATE SCHEMA hippocampus")  # not committed: whoever migrates waits
+            assert [] == await search(service, "tea")
+            assert 1 == service.failed_searches
+            other.rollback()
+        await service.add_memory(**WHO, memories=[entry("tea")])
+        assert ["tea"] == texts(await search(service, "tea"))
+        assert 1 == service.failed_searches
+
+
+async def test_a_wrong_schema_is_no_reason_to_answer_with_nothing(dsn: str) -> None:
+    with psycopg.connect(dsn) as superuser:
+        superuser.execute("UPDATE hippocampus.schema_migrations SET checksum = 'x'")
+    async with Service(dsn) as service:
+        with pytest.raises(Exception, match="a development version"):
+            await search(service, "tea")
+
+
+async def test_cleanup_takes_what_faded_and_leaves_the_facts(dsn: str) -> None:
+    ann, day = Scope(*WHO.values()), timedelta(days=1)
+    now = datetime.now(UTC)
+    async with open_memory(dsn, clock=lambda: now - 30 * day) as then:
+        turn = core_said("e1", "I live in Lisbon.", now - 30 * day)
+        await then.append_events(ann, "s", [turn])
+        await then.consolidate(ann, "s")
+    async with Service(dsn) as service:
+        await service.add_memory(
+            **WHO, memories=[entry("fresh", custom_metadata={"kind": "episodic"})]
+        )
+        report = {"total_memories": 3, "cleaned_count": 2}
+        for dry_run in (True, False):
+            told = await service.cleanup_memories(**WHO, dry_run=dry_run)
+            assert 0.2 < told.pop("avg_retention_score") < 0.3
+            assert report == told
+        assert {"fresh", "User lives in Lisbon."} == set(texts(await service.list_memories(**WHO)))
+        await service.engine.append_events(ann, "s", [turn])
+        assert {"fresh", "User lives in Lisbon."} == set(texts(await service.list_memories(**WHO)))
+        kept = await service.engine.cleanup(ann, RetentionPolicy(threshold=0))
+        assert () == tuple(kept.forgotten)
+
+
+# --- a real Runner
 
 
 class Model(BaseLlm):
@@ -286,16 +595,16 @@ async def ask(runner: Runner, session_id: str, text: str) -> str:
     return "".join(part.text or "" for part in said[-1])
 
 
-async def test_a_runner_shows_the_model_an_earlier_session(service: BaseMemoryService) -> None:
+async def test_a_runner_shows_the_model_an_earlier_session(either: BaseMemoryService) -> None:
     model = Model(model="m")
-    bot = runner(service, model, [preload_memory])
+    bot = runner(either, model, [preload_memory])
     await ask(bot, "s1", "my parrot is called Rio")
     await ask(bot, "s2", "what is my parrot called?")
     assert "<PAST_CONVERSATIONS>" not in model.shown[0]
     assert "user: my parrot is called Rio" in model.shown[1]
 
 
-async def test_the_model_may_ask_the_memory_itself(service: BaseMemoryService) -> None:
+async def test_the_model_may_ask_the_memory_itself(either: BaseMemoryService) -> None:
     def answer(request: LlmRequest) -> Part:
         [*_, last] = request.contents[-1].parts or []
         if last.function_response:
@@ -305,13 +614,13 @@ async def test_the_model_may_ask_the_memory_itself(service: BaseMemoryService) -
             return Part.from_function_call(name="load_memory", args={"query": "parrot"})
         return Part(text="noted")
 
-    bot = runner(service, Model(model="m", answer=answer), [load_memory])
+    bot = runner(either, Model(model="m", answer=answer), [load_memory])
     await ask(bot, "s1", "my parrot is called Rio")
     assert "my parrot is called Rio" in await ask(bot, "s2", "what is it called?")
 
 
 def test_a_service_built_without_a_loop_serves_the_sync_runner_again_and_again(dsn: str) -> None:
-    service = OpenMemoryService(dsn, embedder=word_vectors)
+    service = Service(dsn, embedder=word_vectors)
     model = Model(model="m")
     bot = runner(service, model, [preload_memory])
     for n in range(3):

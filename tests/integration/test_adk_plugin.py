@@ -181,6 +181,9 @@ async def test_what_one_session_tells_the_next_one_is_shown(
     assert "" == first
     assert "Rio" in second and "user]" in second and "+00:00" in second
     assert WHICH == model.shown[1][-1] and second == model.shown[1][-2]
+    assert [PARROT, "Noted.", WHICH, "Noted."] == await turns()  # what was recalled is no turn
+    session = await runner.session_service.get_session(session_id="s2", **WHO)
+    assert session and "MEMORIES" not in session.model_dump_json()
 
 
 async def test_a_turn_is_handed_over_without_waiting_for_it(service: Service) -> None:
@@ -190,17 +193,6 @@ async def test_a_turn_is_handed_over_without_waiting_for_it(service: Service) ->
     assert ["user", "bot"] == [event.author for event in events]
     assert {"hippocampus": {"wait": False}} == given["custom_metadata"]
     assert WHO | {"session_id": "s1"} == {k: v for k, v in given.items() if k != "custom_metadata"}
-
-
-async def test_what_was_recalled_is_never_remembered(service: Service, turns: Any) -> None:
-    model = Model()
-    runner = make(model, service)
-    await ask(runner, "s1", PARROT)
-    await ask(runner, "s2", WHICH)
-    assert blocks(model)[1]
-    assert [PARROT, "Noted.", WHICH, "Noted."] == await turns()
-    session = await runner.session_service.get_session(session_id="s2", **WHO)
-    assert session and "MEMORIES" not in session.model_dump_json()
 
 
 def test_the_sync_runner_remembers_and_recalls_from_loop_to_loop(dsn: str) -> None:
