@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from benchmarks import client_code
 from shared_core import wire
 from shared_core.client import HippocampusClient
 from shared_core.client.calls import READS
-from shared_core.http.problems import DETAIL_OF
 from shared_core.wire import STATUS_OF
 
 
 @pytest.fixture(scope="module")
 def openapi() -> dict[str, Any]:
+    from benchmarks import client_code  # imports the server: not while tests are collected
+
     return client_code.openapi()
 
 
@@ -48,6 +48,8 @@ def methods() -> dict[str, Any]:
 
 
 def test_the_committed_files_are_what_the_description_makes(openapi: dict[str, Any]) -> None:
+    from benchmarks import client_code
+
     made = client_code.sources(openapi)
     kept = {one.name: one.read_text("utf-8") for one in client_code.FOLDER.glob("*.py")}
     assert {"base.py"} == kept.keys() - made.keys(), "run python -m benchmarks.client_code"
@@ -90,6 +92,8 @@ def test_what_may_be_sent_again_is_a_path_of_the_server(openapi: dict[str, Any])
 
 
 def test_every_error_of_the_server_has_a_kind_of_its_own() -> None:
+    from shared_core.http.problems import DETAIL_OF
+
     kinds = [kind for _, kind in STATUS_OF.values()]
     assert len(set(kinds)) == len(kinds)
     assert DETAIL_OF.keys() <= set(kinds)

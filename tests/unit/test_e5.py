@@ -99,7 +99,8 @@ def test_odd_texts_are_cut_as_the_package_cuts_them_and_give_a_vector(
 
 
 def test_a_vector_does_not_depend_on_the_texts_beside_it(network: E5Network) -> None:
-    texts = [*ENGLISH, *CHINESE, " ".join(ENGLISH), "".join(CHINESE), " ".join(ENGLISH * 4)]
+    texts = [*ENGLISH[::2], *CHINESE[::2], " ".join(ENGLISH), "".join(CHINESE)]
+    texts.append(" ".join(ENGLISH * 4))
     alone = np.concatenate([network.vectors([text], "passage") for text in texts])
     assert np.allclose(alone, network.vectors(texts, "passage"), atol=1e-6)
     assert np.allclose(alone[::-1], network.vectors(texts[::-1], "passage"), atol=1e-6)

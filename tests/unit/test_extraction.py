@@ -238,21 +238,11 @@ def test_ends_rules_and_the_unnamed_are_no_edges(text: str) -> None:
 
 
 @every_case(
-    ("My name is Orla.", 10),
-    ("我住在绍兴", 9),
-    ("I'm allergic to latex.", 8),
-    ("My father passed away", 8),
-    ("报告明天截止", 8),
-    ("Never call me at night", 7),
-    ("I love tea", 6),
-    ("The build is slow.", 5),
-    ("What time is it?", 3),
-    ("It's so cold", 2),
-    ("今天天气不错", 2),
-    ("ok thanks", 1),
-    ("哈哈哈", 1),
-    ("【系统消息】会话已恢复", 1),
-)
+    ("My name is Orla.", 10), ("我住在绍兴", 9), ("I'm allergic to latex.", 8),
+    ("My father passed away", 8), ("报告明天截止", 8), ("Never call me at night", 7),
+    ("I love tea", 6), ("The build is slow.", 5), ("What time is it?", 3), ("It's so cold", 2),
+    ("今天天气不错", 2), ("ok thanks", 1), ("哈哈哈", 1), ("【系统消息】会话已恢复", 1),
+)  # fmt: skip
 def test_a_turn_matters_by_what_it_says(text: str, importance: float) -> None:
     assert {"0": importance} == read(text).importance
 

@@ -23,21 +23,13 @@ def same(one: str, other: str) -> bool:
 
 
 @every_case(
-    ("Ann writes C++.", "Ann writes C#."),
-    ("Ann writes C++.", "Ann writes C."),
-    ("安用C++写程序。", "安用C#写程序。"),
-    ("It was -5 degrees.", "It was 5 degrees."),
-    ("气温是-5度。", "气温是5度。"),
-    ("It was −5 degrees.", "It was +5 degrees."),
-    ("Ann runs 1.5 miles.", "Ann runs 15 miles."),
-    ("Ann runs 1.5 miles.", "Ann runs 1 5 miles."),
-    ("The rate is 5%.", "The rate is 5."),
-    ("It costs $5.", "It costs €5."),
-    ("安的血型是A+。", "安的血型是A。"),
-    ("🙂", "🙃"),
-    ("🙂", "🙂"),
-    ("...", "!"),
-)
+    ("Ann writes C++.", "Ann writes C#."), ("Ann writes C++.", "Ann writes C."),
+    ("安用C++写程序。", "安用C#写程序。"), ("It was -5 degrees.", "It was 5 degrees."),
+    ("气温是-5度。", "气温是5度。"), ("It was −5 degrees.", "It was +5 degrees."),
+    ("Ann runs 1.5 miles.", "Ann runs 15 miles."), ("Ann runs 1.5 miles.", "Ann runs 1 5 miles."),
+    ("The rate is 5%.", "The rate is 5."), ("It costs $5.", "It costs €5."),
+    ("安的血型是A+。", "安的血型是A。"), ("🙂", "🙃"), ("🙂", "🙂"), ("...", "!"),
+)  # fmt: skip
 def test_a_sign_counts(one: str, other: str) -> None:
     assert not same(one, other)
     assert not same(other, one)

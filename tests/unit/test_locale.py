@@ -9,11 +9,8 @@ from shared_core.core.locale import language_of, speaking, spoken_language, t
 
 
 @every_case(
-    ({}, "en"),
-    ({"LANG": "en_GB.UTF-8"}, "en"),
-    ({"LANG": "fr_FR.UTF-8"}, "en"),
-    ({"LANG": "zh_CN.UTF-8"}, "zh"),
-    ({"LANG": "zh_TW"}, "zh"),
+    ({}, "en"), ({"LANG": "en_GB.UTF-8"}, "en"), ({"LANG": "fr_FR.UTF-8"}, "en"),
+    ({"LANG": "zh_CN.UTF-8"}, "zh"), ({"LANG": "zh_TW"}, "zh"),
     ({"LANG": "zh_CN.UTF-8", "LC_MESSAGES": "en_US.UTF-8"}, "en"),
     ({"LANG": "en_US.UTF-8", "LC_MESSAGES": "zh_CN.UTF-8"}, "zh"),
     ({"LC_ALL": "C", "LC_MESSAGES": "zh_CN.UTF-8", "LANG": "zh_CN.UTF-8"}, "en"),
@@ -24,7 +21,7 @@ from shared_core.core.locale import language_of, speaking, spoken_language, t
     ({"LANG": "en_US.UTF-8", "HIPPOCAMPUS_LANG": "zh"}, "zh"),
     ({"LANG": "zh_CN.UTF-8", "HIPPOCAMPUS_LANG": "en"}, "en"),
     ({"LANG": "zh_CN.UTF-8", "HIPPOCAMPUS_LANG": ""}, "zh"),
-)
+)  # fmt: skip
 def test_the_language_is_chinese_only_where_the_environment_says_so(
     environment: dict[str, str], expected: str
 ) -> None:

@@ -76,24 +76,17 @@ def test_a_question_about_the_world_or_somebody_else_needs_a_memory_about_it(que
     ("What does my sister eat?", "Jo is vegan"),
     ("which city do I live in now?", "big news: we moved to Lisbon last week!"),
     ("where are we flying to?", "the trip to Kyoto is booked for May"),
-    ("what do you know about me", "hey, im tom"),
-    ("what do you remember?", "hey, im tom"),
-    ("Where does Ada live?", "Ada 住在成都"),
-    ("谁吃素？", "我妹妹小琳这周来玩，她吃素。"),
-    ("旺财几岁了", "旺财三岁了，特别能吃"),
-    ("妈妈生日几号", "我妈16号过生日"),
-    ("猫叫什么", "我的猫叫豆豆"),
-    ("我们要飞去哪里", "五一京都之行订好了"),
-    ("我住哪", "上周搬到杭州了"),
-    ("我吃不吃香菜", "香菜闻着就难受"),
-    # ... and so does one about the relative of the question.
+    ("what do you know about me", "hey, im tom"), ("what do you remember?", "hey, im tom"),
+    ("Where does Ada live?", "Ada 住在成都"), ("谁吃素？", "我妹妹小琳这周来玩，她吃素。"),
+    ("旺财几岁了", "旺财三岁了，特别能吃"), ("妈妈生日几号", "我妈16号过生日"),
+    ("猫叫什么", "我的猫叫豆豆"), ("我们要飞去哪里", "五一京都之行订好了"),
+    ("我住哪", "上周搬到杭州了"), ("我吃不吃香菜", "香菜闻着就难受"),
     ("who is visiting me?", "my sister Jo is visiting on Friday"),
     ("what's my dog called?", "User's dog is called Biscuit."),
     ("what does my sister eat?", "my sister Jo is vegan"),
-    ("where do we live?", "my sister and I moved to York"),
-    ("我女儿几岁了", "我女儿叫灿灿，五岁"),
+    ("where do we live?", "my sister and I moved to York"), ("我女儿几岁了", "我女儿叫灿灿，五岁"),
     ("谁来看我", "我妹妹小琳这周来看我"),
-)
+)  # fmt: skip
 def test_a_memory_about_the_question_or_its_user_answers(question: str, memory: str) -> None:
     assert asked(question, memory).endswith(memory)
     assert asked(question, "忘掉我说过的关于旺财的事", memory).endswith(memory)

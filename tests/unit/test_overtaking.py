@@ -131,35 +131,23 @@ def test_a_query_whose_words_nobody_holds_overtakes_nothing() -> None:
 
 
 @every_case(
-    ("I now work at a shop.", True),
-    ("The deadline was extended to May.", True),
-    ("I no longer eat meat.", True),
-    ("Now that I think of it, I like tea.", False),
-    ("I bought a new lamp.", False),
-    ("会议改到周五了。", True),
-    ("我已经搬到上海了。", True),
-    ("我换工作了。", True),
-    ("我现在也很喜欢做饭。", False),
-    ("我喜欢尝试新的美食。", False),
+    ("I now work at a shop.", True), ("The deadline was extended to May.", True),
+    ("I no longer eat meat.", True), ("Now that I think of it, I like tea.", False),
+    ("I bought a new lamp.", False), ("会议改到周五了。", True), ("我已经搬到上海了。", True),
+    ("我换工作了。", True), ("我现在也很喜欢做饭。", False), ("我喜欢尝试新的美食。", False),
     ("", False),
-)
+)  # fmt: skip
 def test_words_of_change(text: str, expected: bool) -> None:
     assert tells_change(text) is expected
 
 
 @every_case(
-    ("Where do I work?", False),
-    ("What is the deadline of the first sprint?", False),
-    ("When did she go to Leeds?", True),
-    ("What was my first budget?", True),
-    ("What is my previous address?", True),
-    ("How has my budget changed?", True),
-    ("我住在哪里？", False),
-    ("我们的过程是什么？", False),
-    ("我去过哪些地方？", True),
-    ("他之前住在哪里？", True),
-    ("最初的预算是多少？", True),
-)
+    ("Where do I work?", False), ("What is the deadline of the first sprint?", False),
+    ("When did she go to Leeds?", True), ("What was my first budget?", True),
+    ("What is my previous address?", True), ("How has my budget changed?", True),
+    ("我住在哪里？", False), ("我们的过程是什么？", False), ("我去过哪些地方？", True),
+    ("他之前住在哪里？", True), ("最初的预算是多少？", True),
+)  # fmt: skip
 def test_questions_of_how_it_was(query: str, expected: bool) -> None:
     assert asks_how_it_was(query) is expected
 

@@ -456,16 +456,12 @@ def test_where_one_works_is_no_home(text: str) -> None:
 @every_case(
     ("I have a son called Tim and a daughter called Eve", True),
     ("I have two kids, Anna (7) and Ben (9)", True),
-    ("我有一个儿子叫东东，还有一个女儿叫小红", True),
-    ("我有一个儿子叫小明和一个女儿叫小红", True),
+    ("我有一个儿子叫东东，还有一个女儿叫小红", True), ("我有一个儿子叫小明和一个女儿叫小红", True),
     ("I moved to Bern last year but came back to Lyon in March", True),
-    ("我去年搬到泉州，后来又回到绍兴了", True),
-    ("I have a son called Tim", False),
-    ("We have two cats, Miso and Soba", False),
-    ("My husband Pavel and I cook.", False),
-    ("我有一个儿子叫东东", False),
-    ("From now on never verify my identity", False),
-)
+    ("我去年搬到泉州，后来又回到绍兴了", True), ("I have a son called Tim", False),
+    ("We have two cats, Miso and Soba", False), ("My husband Pavel and I cook.", False),
+    ("我有一个儿子叫东东", False), ("From now on never verify my identity", False),
+)  # fmt: skip
 def test_what_was_read_in_part_wants_a_model(text: str, wants: bool) -> None:
     assert read_turn(said("e1", text), DiscourseState()).unread is wants
 

@@ -25,23 +25,16 @@ from shared_core.nlp.text import Language
 
 
 @every_case(
-    ("employer", "employer", True),
-    ("Works At", "employer", True),
-    ("公司", "employer", True),
-    ("current-location", "residence", True),
-    ("居住地", "residence", True),
-    ("date of birth", "birthday", True),
-    ("hobbies", "activity", False),
-    ("喜好", "like", False),
+    ("employer", "employer", True), ("Works At", "employer", True), ("公司", "employer", True),
+    ("current-location", "residence", True), ("居住地", "residence", True),
+    ("date of birth", "birthday", True), ("hobbies", "activity", False), ("喜好", "like", False),
     ("favorite_movie", "favourite.film", True),
     ("favourite.ice cream", "favourite.ice cream", True),
-    ("最喜欢的颜色", "favourite.colour", True),
-    ("mom", "relation.mother", False),
+    ("最喜欢的颜色", "favourite.colour", True), ("mom", "relation.mother", False),
     ("relation.女儿.年龄", "relation.daughter.age", True),
     ("daughter_age", "relation.daughter.age", True),
-    ("family.wife.city", "relation.wife.place", True),
-    ("instruction", "rule", False),
-)
+    ("family.wife.city", "relation.wife.place", True), ("instruction", "rule", False),
+)  # fmt: skip
 def test_a_name_of_a_model_is_a_slot_of_the_rules(given: str, name: str, functional: bool) -> None:
     slot = slot_of(given)
     assert slot is not None
@@ -105,16 +98,10 @@ def test_edges_have_one_object_where_the_slot_holds_one_value() -> None:
 
 
 @every_case(
-    ("lived_in", "lives_in"),
-    ("resided_in", "lives_in"),
-    ("used_to_live_in", "lives_in"),
-    ("formerly_lived_in", "lives_in"),
-    ("was_based_in", "lives_in"),
-    ("worked_at", "works_at"),
-    ("worked_for", "works_at"),
-    ("was_employed_by", "works_at"),
-    ("worked_as", "works_as"),
-)
+    ("lived_in", "lives_in"), ("resided_in", "lives_in"), ("used_to_live_in", "lives_in"),
+    ("formerly_lived_in", "lives_in"), ("was_based_in", "lives_in"), ("worked_at", "works_at"),
+    ("worked_for", "works_at"), ("was_employed_by", "works_at"), ("worked_as", "works_as"),
+)  # fmt: skip
 def test_a_past_form_has_its_present_one(past: str, present: str) -> None:
     assert present == present_relation(past)
 
@@ -149,15 +136,13 @@ def test_every_slot_has_a_sentence(spoken: Language, value: str, subject: str, s
 
 @every_case(
     ("age", "30", "en", "User is 30 years old."),
-    ("age", "30 years old", "en", "User is 30 years old."),
-    ("age", "30", "zh", "用户30岁。"),
-    ("age", "三十岁", "zh", "用户三十岁。"),
-    ("job", "engineer", "en", "User is an engineer."),
+    ("age", "30 years old", "en", "User is 30 years old."), ("age", "30", "zh", "用户30岁。"),
+    ("age", "三十岁", "zh", "用户三十岁。"), ("job", "engineer", "en", "User is an engineer."),
     ("relation.daughter", "米娅", "zh", "用户的女儿叫米娅。"),
     ("favourite.colour", "蓝色", "zh", "用户最喜欢的颜色是蓝色。"),
     ("rule", "Answer briefly.", "en", "Rule from the user: Answer briefly."),
     ("employer", "Yahoo!", "en", "User works at Yahoo!."),
-)
+)  # fmt: skip
 def test_a_sentence_says_a_value(slot: str, value: str, spoken: Language, expected: str) -> None:
     assert expected == sentence(stated_slot(slot), value, USER, spoken)
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from every_case import every_case
 
 from benchmarks.conversations import Question
-from benchmarks.kill_checks import Check, Rows
-from benchmarks.kill_clients import Notes
 from benchmarks.retrieval import summary
 from benchmarks.tally import Tally
 from benchmarks.train_ranking import FOLDS, fold_weights, left_out
 from benchmarks.training_set import TRAINED, TrainingQuestion, load, save
+
+if TYPE_CHECKING:
+    from benchmarks.kill_checks import Rows
+    from benchmarks.kill_clients import Notes
 
 
 def question(**given: frozenset[str]) -> Question:
@@ -130,9 +132,17 @@ def whole() -> dict[str, list[dict[str, Any]]]:
     return rows
 
 
-def kinds(rows: Rows, notes: Notes | None = None) -> list[str]:
+def notes(**given: Any) -> Notes:
+    from benchmarks.kill_clients import Notes  # imports ADK: not while tests are collected
+
+    return Notes(**given)
+
+
+def kinds(rows: Rows, noted: Notes | None = None) -> list[str]:
+    from benchmarks.kill_checks import Check
+
     ops = {1: {**TURNS, "texts": TEXTS}, 2: KEYED}
-    found = Check("app", notes or Notes(ops=ops, acked={1, 2}), rows).run()
+    found = Check("app", noted or notes(ops=ops, acked={1, 2}), rows).run()
     return [kind for kind, of_kind in found.by_kind().items() if of_kind]
 
 
@@ -168,15 +178,15 @@ def test_each_damage_is_found(kind: str, damage: Callable[[Any], object]) -> Non
 def test_what_was_forgotten_may_not_come_back() -> None:
     forget = {"op": 3, "kind": "forget", "user": "u1", "items": ["k1"]}
     ops = {1: {**TURNS, "texts": TEXTS}, 2: KEYED, 3: forget}
-    assert kinds(whole(), Notes(ops=ops, acked={1, 2, 3})) == ["resurrected"]
-    assert kinds(whole(), Notes(ops=ops, acked={1, 2})) == []
+    assert kinds(whole(), notes(ops=ops, acked={1, 2, 3})) == ["resurrected"]
+    assert kinds(whole(), notes(ops=ops, acked={1, 2})) == []
 
 
 def test_an_interrupted_write_may_be_there_or_not_but_not_in_part() -> None:
     rows = whole()
-    assert kinds(rows, Notes(ops={1: {**TURNS, "texts": TEXTS}, 2: KEYED})) == []
+    assert kinds(rows, notes(ops={1: {**TURNS, "texts": TEXTS}, 2: KEYED})) == []
     for table in ("memories", "embeddings"):
         rows[table].pop()
-    assert kinds(rows, Notes(ops={1: {**TURNS, "texts": TEXTS}, 2: KEYED}, acked={1})) == []
+    assert kinds(rows, notes(ops={1: {**TURNS, "texts": TEXTS}, 2: KEYED}, acked={1})) == []
     rows["events"].pop()
-    assert "halved" in kinds(rows, Notes(ops={1: {**TURNS, "texts": TEXTS}, 2: KEYED}))
+    assert "halved" in kinds(rows, notes(ops={1: {**TURNS, "texts": TEXTS}, 2: KEYED}))

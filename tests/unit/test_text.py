@@ -25,21 +25,12 @@ from shared_core.nlp.tokenizer import count_tokens
 
 
 @every_case(
-    ("I live in Porto", "en"),
-    ("我住在绍兴", "zh"),
-    ("我在Google上班", "zh"),
-    ("I live in 上海.", "en"),
-    ("My name is 王伟", "en"),
-    ("灿灿 loves 画画", "en"),
-    ("How old is 灿灿?", "en"),
-    ("我喜欢 The Beatles", "zh"),
-    ("The Beatles 是我最喜欢的乐队", "zh"),
-    ("I like 我是歌手", "en"),
-    ("我 love 火锅", "zh"),
-    ("Please translate the word 你 for me and for my sister", "en"),
-    ("12345 ?!", "en"),
-    ("", "en"),
-)
+    ("I live in Porto", "en"), ("我住在绍兴", "zh"), ("我在Google上班", "zh"),
+    ("I live in 上海.", "en"), ("My name is 王伟", "en"), ("灿灿 loves 画画", "en"),
+    ("How old is 灿灿?", "en"), ("我喜欢 The Beatles", "zh"),
+    ("The Beatles 是我最喜欢的乐队", "zh"), ("I like 我是歌手", "en"), ("我 love 火锅", "zh"),
+    ("Please translate the word 你 for me and for my sister", "en"), ("12345 ?!", "en"), ("", "en"),
+)  # fmt: skip
 def test_the_words_between_names_and_values_tell_the_language(text: str, expected: str) -> None:
     assert language(text) == expected
 

@@ -60,13 +60,12 @@ def test_what_is_plain_or_no_statement_stays_as_it_is(typed: str) -> None:
 @every_case(
     ("whats my wifes name", "what's my wife's name"),
     ("whens our little dogs birthday", "when's our little dog's birthday"),
-    ("whos ur boss", "who's your boss"),
-    ("where do I live?", "where do I live?"),
+    ("whos ur boss", "who's your boss"), ("where do I live?", "where do I live?"),
     ("my dogs are called Rex and Bo", "my dogs are called Rex and Bo"),
     ("how many sisters names rhyme", "how many sisters names rhyme"),
     ("what does wheres() return {}", "what does wheres() return {}"),
     ("我老婆叫什么", "我老婆叫什么"),
-)
+)  # fmt: skip
 def test_words_of_a_question_are_read_as_they_are_meant(typed: str, meant: str) -> None:
     assert meant == as_meant(typed)
 

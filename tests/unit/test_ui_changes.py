@@ -7,18 +7,21 @@ from datetime import UTC, datetime
 import pytest
 from every_case import every_case
 
-pytest.importorskip("nicegui")
-
 from shared_core.errors import InvalidInput
-from shared_core.ui.pages.fact_picture import Belief, State, blocks, lanes
-from shared_core.ui.pages.profile_changes import word_changes
-from shared_core.ui.pages.slot_words import split_slot
-from shared_core.ui.pages.time_ranges import Range
+
+
+@pytest.fixture(autouse=True)
+def inspector() -> None:
+    """The tests import its modules themselves: that takes seconds."""
+    pytest.importorskip("nicegui")
+
 
 DAY = [datetime(2026, 3, day, tzinfo=UTC) for day in range(1, 10)]
 
 
 def test_values_that_follow_each_other_share_a_lane_and_a_rectangle_grows_with_time() -> None:
+    from shared_core.ui.pages.fact_picture import Belief, State, blocks, lanes
+
     leeds = Belief("a", "Leeds", DAY[0], None, is_doubtful=False)
     ended = Belief("a", "Leeds", DAY[0], DAY[3], is_doubtful=False)
     lisbon = Belief("b", "Lisbon", DAY[3], None, is_doubtful=False)
@@ -30,6 +33,8 @@ def test_values_that_follow_each_other_share_a_lane_and_a_rectangle_grows_with_t
 
 
 def test_values_that_hold_together_have_a_lane_each() -> None:
+    from shared_core.ui.pages.fact_picture import Belief, State, lanes
+
     tea, jazz = (Belief(key, key, DAY[0], None, is_doubtful=False) for key in ("tea", "jazz"))
     found = [State(DAY[0], (tea,)), State(DAY[1], (tea, jazz))]
     first, second = lanes(found)
@@ -38,6 +43,8 @@ def test_values_that_hold_together_have_a_lane_each() -> None:
 
 
 def test_words_that_changed_are_marked_in_both_languages() -> None:
+    from shared_core.ui.pages.profile_changes import word_changes
+
     assert list(word_changes("User lives in Leeds.", "User lives in Lisbon.")) == [
         ("", "User lives in "), ("-", "Leeds"), ("+", "Lisbon"), ("", "."),
     ]  # fmt: skip
@@ -47,6 +54,8 @@ def test_words_that_changed_are_marked_in_both_languages() -> None:
 
 
 def test_no_range_is_before_the_first_year_or_after_the_last() -> None:
+    from shared_core.ui.pages.time_ranges import Range
+
     long = Range(DAY[0].replace(year=1000), DAY[0])
     assert long.moved(-1) is None
     assert long.moved(1) == Range(DAY[0], DAY[0] + long.length)
@@ -63,4 +72,6 @@ def test_no_range_is_before_the_first_year_or_after_the_last() -> None:
     ("about.mia.employer", "mia", "employer"),
 )
 def test_a_slot_says_whom_it_is_about(slot: str, subject: str, own: str) -> None:
+    from shared_core.ui.pages.slot_words import split_slot
+
     assert split_slot(slot) == (subject, own)
