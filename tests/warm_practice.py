@@ -30,7 +30,7 @@ COMMANDS = (
     "context practice ana monday 'Where do I live?'",
     "profile practice ana",
     "runs practice ana",
-    "export practice --out /dev/null",
+    "export practice",
     "policy",
     "forget practice ana --about Leeds",
     "erase practice ana --yes",

@@ -76,7 +76,7 @@ def test_a_terminated_api_server_leaves_no_embedded_server(agents: Path, tmp_pat
     options = ["--session_service_uri=memory://", "--memory_service_uri=hippocampus://"]
     with server("api_server", agents, *options, env=env, end=signal.SIGTERM) as client:
         say(client, new_session(client), WHICH)
-        assert describe(home).running
+        assert describe(home).running, (tmp_path / "api_server.log").read_text("utf-8")
     until_unused(home)
     assert not describe(home).running
 
