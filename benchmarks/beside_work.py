@@ -48,7 +48,7 @@ def measure(turns: int, seconds: float) -> dict[str, float]:
         memory = open_memory(Path(folder))
         run_sync(memory.remember(READER, "Ann likes tea."))
         run_sync(memory.recall(READER, "tea"))
-        alone = recalls(memory, 2)
+        alone = recalls(memory, min(2.0, seconds))
         run_sync(memory.append_events(WRITER, "thread", events, later=True))
         busy = recalls(memory, seconds)
         run_sync(memory.close())

@@ -58,6 +58,9 @@ class Proxy:
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
+    def close(self) -> None:
+        self._server.close()
+
     def arm(self, cut_at: int | None) -> None:
         """Count messages anew; cut the connection at this one."""
         self.messages, self.cut_at, self.was_cut = 0, cut_at, False
@@ -355,6 +358,8 @@ class Comparison:
         kept: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
         self._known = Counter[str]()
         for name, work in CALLS:
+            if number > 0 and self.counts["cuts"] >= cuts:
+                return
             self._clock.now += timedelta(hours=1)
             expected = await self._told(work, self._plain, scope, kept[0])
             most = self._messages[name]
@@ -394,54 +399,79 @@ class Comparison:
         self._known = lost + more
 
 
+Target = Callable[[int | None, str], str]
+"""Names a database of a server, directly or behind a port of this machine."""
+Connect = Callable[[], Awaitable[Any]]
+
+
 async def run(arguments: argparse.Namespace, folder: Path) -> Comparison:
-    server, targets, connect = SERVERS[arguments.engine](folder)
-    proxy, clock = Proxy(connect), Clock()
-    port = await proxy.listen()
-    options: dict[str, Any] = {"worker": False, "clock": clock}
-    plain = open_memory(targets(None, "plain"), **options)
-    cut = open_memory(targets(port, "cut"), **options)
-    async with plain, cut:
-        comparison = Comparison(cut, plain, proxy, clock, arguments.seed)
-        number = 0
-        while comparison.counts["cuts"] < arguments.cuts:
-            await comparison.user(number, arguments.cuts)
-            number += 1
+    server, target, connect = SERVERS[arguments.engine](folder)
+    names = ("plain", "cut")
+    comparison = await compared(target, connect, names, arguments.cuts, arguments.seed)
     server.release()
     return comparison
 
 
-def postgres_server(folder: Path) -> tuple[Any, Any, Any]:
+async def compared(
+    target: Target, connect: Connect, names: tuple[str, str], cuts: int, seed: int
+) -> Comparison:
+    """Cut calls to the second of two empty databases of a server, and compare it with the first."""
+    proxy, clock = Proxy(connect), Clock()
+    port = await proxy.listen()
+    options: dict[str, Any] = {"worker": False, "clock": clock}
+    plain = open_memory(target(None, names[0]), **options)
+    cut = open_memory(target(port, names[1]), **options)
+    async with plain, cut:
+        comparison = Comparison(cut, plain, proxy, clock, seed)
+        number = 0
+        while comparison.counts["cuts"] < cuts:
+            await comparison.user(number, cuts)
+            number += 1
+    proxy.close()
+    return comparison
+
+
+def postgres_server(folder: Path) -> tuple[Any, Target, Connect]:
     """Start a PostgreSQL; return it, the DSNs of its databases, and what connects to it."""
     server = EmbeddedPostgres(folder / "pg")
     dsn = server.acquire()
-    given = conninfo_to_dict(dsn)
-    socket = f"{given['host']}/.s.PGSQL.{given['port']}"
     with psycopg.connect(dsn, autocommit=True) as admin:
         for name in ("plain", "cut"):
             admin.execute(f"CREATE DATABASE {name}".encode())
+    return server, *on_postgres(dsn)
+
+
+def on_postgres(dsn: str) -> tuple[Target, Connect]:
+    """Return the DSNs of the databases of a server, and what connects to it."""
+    given = conninfo_to_dict(dsn)
+    socket = f"{given['host']}/.s.PGSQL.{given['port']}"
 
     def target(port: int | None, name: str) -> str:
         if port is None:
             return make_conninfo(dsn, dbname=name)
         return make_conninfo(dsn, dbname=name, host="127.0.0.1", port=port, sslmode="disable")
 
-    return server, target, lambda: asyncio.open_unix_connection(socket)
+    return target, lambda: asyncio.open_unix_connection(socket)
 
 
-def seekdb_server(folder: Path) -> tuple[Any, Any, Any]:
+def seekdb_server(folder: Path) -> tuple[Any, Target, Connect]:
     """Start a SeekDB; return it, the uris of its databases, and what connects to it."""
     server = EmbeddedSeekdb(folder / "s")
     server.acquire()
-    directory = os.open(folder / "s" / "run", os.O_PATH | os.O_CLOEXEC)
+    return server, *on_seekdb(folder / "s")
+
+
+def on_seekdb(home: Path) -> tuple[Target, Connect]:
+    """Return the uris of the databases of the server of a folder, and what connects to it."""
+    directory = os.open(home / "run", os.O_PATH | os.O_CLOEXEC)
     socket = f"/proc/self/fd/{directory}/sql.sock"
 
     def target(port: int | None, name: str) -> str:
         if port is None:
-            return f"seekdb://{folder / 's'}?database={name}"
+            return f"seekdb://{home}?database={name}"
         return f"seekdb://root@127.0.0.1:{port}/{name}"
 
-    return server, target, lambda: asyncio.open_unix_connection(socket)
+    return target, lambda: asyncio.open_unix_connection(socket)
 
 
 SERVERS: Final = {"postgres": postgres_server, "seekdb": seekdb_server}

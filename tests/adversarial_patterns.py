@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import os
 import pkgutil
 import re
 import re._constants as ops  # type: ignore[import-not-found]
@@ -18,15 +19,15 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
 PACKAGES = ("shared_core", "adk_memory", "langgraph_store")
-LENGTH, SHORT, WORST = 100_000, 2_000, 2
-LIMIT_S = 5.0
-"""Processor time for a text of full length. Linear ones take at most a tenth of it."""
+LENGTH, LIMIT_S = (100_000, 5.0) if "HIPPOCAMPUS_LONG" in os.environ else (10_000, 0.8)
+"""Characters of a text, and processor time for it. Linear ones take at most a tenth of it."""
+SHORT, WORST = 500, 2
 LOADERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("shared_core.extraction.reader_rules.load_reader_rules", ("en", "zh")),
     ("shared_core.nlp.affect._any_feeling", ("en", "zh")),
@@ -150,15 +151,21 @@ def modules() -> Iterator[ModuleType]:
                 yield importlib.import_module(found.name)
 
 
-@lru_cache
+@cache
 def nodes_of(file: str) -> list[ast.AST]:
     return list(ast.walk(ast.parse(Path(file).read_text())))
 
 
+@cache
+def assignments_of(file: str) -> list[ast.Assign | ast.AnnAssign]:
+    return [node for node in nodes_of(file) if isinstance(node, ast.Assign | ast.AnnAssign)]
+
+
 def calls_of_re(module: ModuleType) -> Iterator[ast.Call]:
     for node in nodes_of(str(module.__file__)):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("re."):
-            yield from [node] if ast.unparse(node.func)[3:] in METHODS | {"compile"} else []
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr=name)):
+                yield from [node] if name in METHODS | {"compile"} else []
 
 
 def methods_of(place: Place, uses: dict[str, set[str]]) -> set[str]:
@@ -167,9 +174,7 @@ def methods_of(place: Place, uses: dict[str, set[str]]) -> set[str]:
     if function in METHODS:
         return {function}
     methods: set[str] = set()
-    for node in nodes_of(str(sys.modules[module].__file__)):
-        if not isinstance(node, ast.Assign | ast.AnnAssign):
-            continue
+    for node in assignments_of(str(sys.modules[module].__file__)):
         if node.lineno <= line <= (node.end_lineno or 0):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             methods |= set().union(*(uses[ast.unparse(target)] for target in targets))

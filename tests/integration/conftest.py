@@ -1,38 +1,20 @@
-"""Provides the storage port on both engines, so that one test compares their behaviour."""
+"""Provides the storage port on both engines, and users of the memory of a worker."""
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import psycopg
 import pytest
 from embedded_users import User, empty_folder, lent, prepared_folder, users
-from standing_clock import StandingClock
+from person import Opens, Person
+from turns import Clock
 
-from shared_core.ports.storage import Storage
-from shared_core.settings import Settings
-from shared_core.storage import open_storage
-
-
-@pytest.fixture
-def storage_clock() -> StandingClock:
-    """The clock of the fixture storage."""
-    return StandingClock()
-
-
-@pytest.fixture(params=["postgres", "seekdb"])
-async def storage(
-    request: pytest.FixtureRequest, storage_clock: StandingClock
-) -> AsyncIterator[Storage]:
-    """An open storage on an empty database, of each engine in turn."""
-    lent = request.getfixturevalue(request.param).lend()
-    storage = open_storage(Settings(uri=next(lent), home=Path()), storage_clock)
-    await storage.open()
-    yield storage
-    await storage.close()
-    next(lent, None)
+from shared_core import MemoryEngine, Scope, open_memory, run_sync
 
 
 @pytest.fixture
@@ -76,3 +58,46 @@ def user_of() -> Iterator[Callable[..., User]]:
             return started[-1]
 
         yield start
+
+
+@pytest.fixture
+def ann(shared_memory: MemoryEngine, shared_dsn: str, scope: Scope) -> Person:
+    """A user whom no other test knows, in the memory of this worker."""
+    return Person(shared_memory, scope, shared_dsn)
+
+
+@pytest.fixture(scope="session")
+def still_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The DSN of a database of this worker whose memories run no jobs: take `scope` too."""
+    on_seekdb = os.environ.get("HIPPOCAMPUS_TEST_ENGINE") == "seekdb"
+    yield from request.getfixturevalue("seekdb" if on_seekdb else "postgres").lend()
+
+
+@pytest.fixture(scope="session")
+def still_memory(still_dsn: str) -> Iterator[tuple[MemoryEngine, Clock]]:
+    """A memory that reads the clock beside it and runs no jobs: take `ann_by_clock`."""
+    clock = Clock()
+    memory = open_memory(still_dsn, clock=clock, worker=False)
+    yield memory, clock
+    run_sync(memory.close())
+
+
+@pytest.fixture
+def ann_by_clock(still_memory: tuple[MemoryEngine, Clock], still_dsn: str, scope: Scope) -> Person:
+    """A user whom no other test knows, in a memory whose clock the test moves."""
+    memory, clock = still_memory
+    clock.day = 0
+    return Person(memory, scope, still_dsn, clock)
+
+
+@pytest.fixture
+async def ann_with(still_dsn: str, scope: Scope) -> AsyncIterator[Opens]:
+    """Opens memories with options: `ann_with(llm=model)`, with `clock=` that of the person."""
+    async with AsyncExitStack() as stack:
+
+        def opened(clock: Clock | None = None, **options: object) -> Person:
+            memory = open_memory(still_dsn, worker=False, clock=clock, **options)  # type: ignore[arg-type]
+            stack.push_async_callback(memory.close)
+            return Person(memory, scope, still_dsn, clock or Clock())
+
+        yield opened

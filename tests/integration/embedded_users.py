@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import os
 import shutil
@@ -17,8 +19,10 @@ import psutil
 import psycopg
 import pytest
 
+from shared_core import open_memory, run_sync
 from shared_core.errors import StorageUnavailable
 from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres, describe
+from shared_core.storage.postgres.connection.embedded_server import CLUSTER, EmbeddedServer
 from shared_core.storage.postgres.connection.server_process import SUPERVISOR_LOCK
 
 if sys.platform != "win32":
@@ -28,7 +32,7 @@ ROOT = Path(__file__).parents[2]
 
 # Privileges are dropped after the imports: another user may not be able to reach the interpreter.
 USER_PROGRAM = """
-import json, logging, os, signal, sys, time
+import fcntl, json, logging, os, signal, subprocess, sys, time
 # As in a terminal: what a shell starts in the background is deaf to it, and so are its children.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from pathlib import Path
@@ -63,6 +67,25 @@ def fork(stay_s):
     time.sleep(stay_s)
     server.release()
     sys.exit()
+
+def is_supervised():
+    with open(home / "supervisor.lock") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+
+def die_in_initdb():
+    run = subprocess.run
+    def dying(command, **options):
+        if not str(command[0]).endswith("initdb"):
+            return run(command, **options)
+        initdb = subprocess.Popen(command, **options)  # its end would warn
+        while not (is_supervised() and list(home.glob("postgres-18.partial-*/base/1"))):
+            time.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGKILL)
+    subprocess.run = dying
+    server.acquire()
 
 for line in sys.stdin:
     try:
@@ -150,14 +173,39 @@ def empty_folder() -> Iterator[Path]:
     assert left == []
 
 
+@functools.cache
+def cluster() -> Path:
+    """Return the files of a database with our schema and one note, made once a process."""
+    folder = Path(tempfile.mkdtemp(prefix="hippo-")).resolve()
+    folder.chmod(0o711)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    server = EmbeddedPostgres(folder)
+    with psycopg.connect(server.acquire()) as session:
+        session.execute("CREATE TABLE note AS SELECT 'committed' AS text")
+    memory = open_memory(folder, worker=False)
+    run_sync(memory.open())
+    run_sync(memory.close())
+    server.release()
+    return folder / CLUSTER
+
+
+def copy_cluster(home: Path) -> None:
+    """Give a folder a copy of cluster()."""
+    subprocess.run(["cp", "-Rp", cluster(), home / CLUSTER], check=True)
+
+
+@pytest.fixture
+def copied_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each new embedded PostgreSQL of this process copy cluster(), which is made by initdb."""
+    cluster()
+    monkeypatch.setattr(EmbeddedServer, "_initialise", lambda server: copy_cluster(server.home))
+
+
 @contextmanager
 def prepared_folder() -> Iterator[Path]:
-    """Yield a folder with a database that holds one note, without a server."""
+    """Yield a folder with a copy of cluster(), without a server."""
     with empty_folder() as folder:
-        server = EmbeddedPostgres(folder)
-        with psycopg.connect(server.acquire()) as session:
-            session.execute("CREATE TABLE note AS SELECT 'committed' AS text")
-        server.release()
+        copy_cluster(folder)
         yield folder
 
 

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import psycopg
 import pytest
 from langgraph.store.base import PutOp
+from postgres_admin import column, name_of
+from postgres_databases import PostgresDatabases
 
 from langgraph_store import PgHippocampusStore
 from shared_core import MemoryEngine, open_memory, run_sync
@@ -39,6 +40,24 @@ def embed(texts: Sequence[str]) -> list[list[float]]:
 @pytest.fixture(autouse=True)
 def threshold(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HIPPOCAMPUS_ANN_THRESHOLD", str(THRESHOLD))
+
+
+@pytest.fixture(scope="module")
+def large(server: str, postgres: PostgresDatabases) -> Iterator[PostgresDatabases]:
+    """Databases of a tenant with 900 items and an index, which are made once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HIPPOCAMPUS_ANN_THRESHOLD", str(THRESHOLD))
+        for dsn in postgres.lend():
+            with store_at(dsn) as store:
+                fill(store)
+            assert ["build"] == build(dsn)
+            yield PostgresDatabases(server, name_of(dsn))
+
+
+@pytest.fixture
+def built(large: PostgresDatabases) -> Iterator[str]:
+    """The DSN of a database of a tenant with 900 items and an index."""
+    yield from large.lend()
 
 
 class Asked:
@@ -108,13 +127,7 @@ def memory_at(dsn: str) -> MemoryEngine:
 
 
 def index_names(dsn: str) -> list[str]:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        return [
-            row[0]
-            for row in connection.execute(
-                "SELECT indexname FROM pg_indexes WHERE indexname LIKE 'embeddings_near_%'"
-            )
-        ]
+    return column(dsn, "SELECT indexname FROM pg_indexes WHERE indexname ^@ 'embeddings_near_'")
 
 
 def keys(found: Sequence[Any]) -> list[tuple[tuple[str, ...], str]]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
+from waiting import until
 
-from shared_core import MemoryEngine, Scope
+from shared_core import MemoryEngine, Scope, open_memory
 from shared_core.core.namespaces import memories_namespace, scope_path
 from shared_core.nlp.text import search_terms
 from shared_core.ports.recall import AnswerOutdated, Recalled, SearchRequest
@@ -18,9 +18,14 @@ from shared_core.storage.postgres.storage import PostgresStorage
 
 DIMENSIONS = 8
 MODEL = "drawn from the text"
-TRIES = 3_000
+ANN, BOB = Scope("app", "ann"), Scope("app", "bob")
 ALL = 100_000
 """As many candidates as there are memories."""
+
+
+def drawn(dsn: str, **options: Any) -> MemoryEngine:
+    """Return a memory with drawn vectors and without a worker."""
+    return open_memory(dsn, embedder=DrawnVectors(), worker=False, **options)
 
 
 class DrawnVectors:
@@ -41,15 +46,6 @@ class DrawnVectors:
         return vector / np.linalg.norm(vector)
 
 
-async def until(done: Callable[[], object]) -> None:
-    """Poll until `done` returns a true value."""
-    for _ in range(TRIES):
-        if done():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("the condition never became true")
-
-
 def indexes(memory: MemoryEngine) -> ResidentIndexes:
     return cast(PostgresStorage, memory._storage).resident
 
@@ -58,6 +54,17 @@ async def make_resident(memory: MemoryEngine, scope: Scope) -> None:
     """Ask until the index of a user answers."""
     await memory.recall(scope, "tea")
     await until(lambda: scope_path(scope) in indexes(memory).users)
+
+
+def index_of(memory: MemoryEngine, scope: Scope = ANN) -> Any:
+    """Return the index of a user."""
+    return indexes(memory)._entries[scope_path(scope), MODEL].index
+
+
+async def differs(memory: MemoryEngine, query: str, scope: Scope = ANN) -> bool | None:
+    """Return whether index and statement answer differently; None if no index answered."""
+    answer = await by_index(memory, scope, query)
+    return None if answer is None else answer != await by_statement(memory, scope, query)
 
 
 async def request(scope: Scope, query: str, **options: Any) -> SearchRequest:
@@ -94,8 +101,22 @@ async def by_statement(memory: MemoryEngine, scope: Scope, query: str, **options
     return told(await memory._storage.recall.recall(await request(scope, query, **options)))
 
 
+class Near:
+    """Numbers that equal others within a hundred-thousandth: index and server round differently."""
+
+    def __init__(self, numbers: Any) -> None:
+        self.numbers = np.asarray(numbers, float)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Near) or self.numbers.shape != other.numbers.shape:
+            return False
+        return np.allclose(self.numbers, other.numbers, rtol=0, atol=1e-5, equal_nan=True)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 def told(found: Recalled) -> Any:
-    """Return an answer in a form that can be compared: cosines as whole millionths of 10."""
+    """Return an answer in a form that can be compared."""
     corpus = found.corpus
     if corpus is None or found.candidates is None:
         return {}, ()
@@ -104,9 +125,8 @@ def told(found: Recalled) -> Any:
                         round(one.ended, 9), one.is_doubtful, one.slot, one.memory())
         for one in found.candidates
     }  # fmt: skip
-    cosines = np.where(np.isnan(corpus.similarity), 9.0, corpus.similarity)
     return candidates, (
-        np.round(cosines, 5).tolist(),
+        Near(corpus.similarity),
         corpus.length.tolist(),
         corpus.opens.tolist(),
         sorted(zip(corpus.holders.tolist(), corpus.words.tolist(), strict=True)),

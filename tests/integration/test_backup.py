@@ -10,7 +10,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from postgres_admin import column, execute, name_of, new_user, rows
+from psycopg.conninfo import make_conninfo
 from typer.testing import CliRunner
 from whole_user import WholeClock, populate
 
@@ -31,12 +32,7 @@ from shared_core.storage.postgres.connection.migrations import APP_ROLE
 from tests.postgres_databases import new_database
 
 ANA, BOB = Scope("app", "ana"), Scope("app", "bob")
-
-
-def execute(dsn: str, *statements: str) -> None:
-    with psycopg.connect(dsn, autocommit=True) as admin:
-        for statement in statements:
-            admin.execute(statement.encode())
+COUNT = "SELECT count(*) FROM hippocampus.memories"
 
 
 @pytest.fixture
@@ -81,8 +77,7 @@ def target(server: str, names: tuple[str, str]) -> Iterator[str]:
 
 
 def give(dsn: str, owner: str) -> None:
-    database = conninfo_to_dict(dsn)["dbname"]
-    execute(dsn, f"CREATE EXTENSION vector; GRANT CREATE ON DATABASE {database} TO {owner}")
+    execute(dsn, f"CREATE EXTENSION vector; GRANT CREATE ON DATABASE {name_of(dsn)} TO {owner}")
 
 
 async def migrated(dsn: str) -> None:
@@ -91,19 +86,17 @@ async def migrated(dsn: str) -> None:
 
 
 def call(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=100)
+    return subprocess.run([program, *arguments], capture_output=True, text=True)
 
 
 def rows_of(dsn: str) -> dict[str, list[tuple[object, ...]]]:
     """Return all rows by table, read by a superuser."""
-    with psycopg.connect(make_conninfo(dsn, user="postgres")) as admin:
-        admin.execute("SET search_path TO hippocampus, public")
-        query = "SELECT relname FROM pg_class WHERE relnamespace = 'hippocampus'::regnamespace"
-        tables = [str(name) for (name,) in admin.execute(f"{query} AND relkind = 'r'".encode())]
-        return {
-            name: sorted(admin.execute(f"SELECT t::text FROM {name} t".encode()).fetchall())
-            for name in tables
-        }
+    admin = make_conninfo(dsn, user="postgres", options="-c search_path=hippocampus,public")
+    query = "SELECT relname FROM pg_class WHERE relnamespace = 'hippocampus'::regnamespace"
+    return {
+        name: sorted(rows(admin, f"SELECT t::text FROM {name} t"))
+        for name in column(admin, f"{query} AND relkind = 'r'")
+    }
 
 
 async def test_a_dump_by_the_backup_role_restores_everything_elsewhere(
@@ -144,13 +137,12 @@ def test_the_backup_role_reads_and_does_not_write(owned: str, names: tuple[str, 
     assert tables == len(rows_of(owned)) > 30
     assert tables == allow_backup(owned, "hippocampus", names[1])  # as after an upgrade
     with psycopg.connect(make_conninfo(owned, user=names[1]), autocommit=True) as backup:
-        assert (1,) == backup.execute("SELECT count(*) FROM hippocampus.memories").fetchone()
+        assert (1,) == backup.execute(COUNT).fetchone()
         for harm in ("DELETE FROM", "UPDATE", "INSERT INTO"):
             rest = {"UPDATE": " SET text = ''", "INSERT INTO": " DEFAULT VALUES"}.get(harm, "")
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 backup.execute(f"{harm} hippocampus.memories{rest}".encode())
-    with psycopg.connect(owned) as owner:
-        assert (0,) == owner.execute("SELECT count(*) FROM hippocampus.memories").fetchone()
+    assert [0] == column(owned, COUNT)
 
 
 async def remembered(dsn: str) -> None:
@@ -188,25 +180,20 @@ def test_a_superuser_does_not_open_the_memory_to_those_who_write_to_it(
     )
     with pytest.raises(InvalidInput, match=f"must be a role of its own: '{backup}'"):
         allow_backup(empty_dsn, "hippocampus", backup)
-    with psycopg.connect(empty_dsn) as admin:
-        policies = "SELECT policyname FROM pg_policies WHERE policyname ^@ 'backup_'"
-        assert [] == admin.execute(policies.encode()).fetchall()
+    policies = "SELECT policyname FROM pg_policies WHERE policyname ^@ 'backup_'"
+    assert [] == column(empty_dsn, policies)
 
 
 @pytest.mark.parametrize("rights", ["SELECT, UPDATE, DELETE", "SELECT", "TRUNCATE"])
 def test_a_user_without_insert_is_no_member_of_the_backup_role(
-    owned: str, server: str, names: tuple[str, str], rights: str
+    empty_dsn: str, owned: str, names: tuple[str, str], rights: str
 ) -> None:
-    user, backup = f"user_{uuid.uuid4().hex}", names[1]
-    execute(server, f"CREATE ROLE {user} LOGIN IN ROLE {backup}")
-    try:
+    backup = names[1]
+    with new_user(empty_dsn, f"IN ROLE {backup}") as user:
         allow_backup(owned, "hippocampus", backup)  # a member that has only the backup's rights
         execute(owned, f"GRANT {rights} ON ALL TABLES IN SCHEMA hippocampus TO {user}")
         with pytest.raises(InvalidInput, match=f'REVOKE "{backup}" FROM "{user}"'):
             allow_backup(owned, "hippocampus", backup)
-    finally:
-        execute(owned, f"REVOKE ALL ON ALL TABLES IN SCHEMA hippocampus FROM {user}")
-        execute(server, f"DROP ROLE {user}")
 
 
 @pytest.mark.parametrize("letter", ["r", "é"])
@@ -222,9 +209,7 @@ def test_roles_with_long_names_have_a_policy_each(
         for role in roles:
             allow_backup(empty_dsn, "hippocampus", role)
         for role in roles:
-            with psycopg.connect(make_conninfo(owned, user=role)) as backup:
-                count = "SELECT count(*) FROM hippocampus.memories"
-                assert (1,) == backup.execute(count.encode()).fetchone()
+            assert [1] == column(make_conninfo(owned, user=role), COUNT)
         with pytest.raises(NotFound):
             allow_backup(empty_dsn, "hippocampus", f"{roles[0]}, cut at 63 bytes")
     finally:

@@ -6,17 +6,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-import uuid
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeAlias
 
 import psycopg
 import pytest
+from postgres_admin import new_user
 from psycopg.conninfo import make_conninfo
+from turns import said
 from typer.testing import CliRunner
 
-from shared_core import CapabilityMissing, Event, Scope, StorageUnavailable, open_memory, run_sync
+from shared_core import CapabilityMissing, Scope, StorageUnavailable, open_memory, run_sync
 from shared_core.cli.main import app
 from shared_core.storage.postgres.connection.citus import (
     ON_COORDINATOR,
@@ -28,25 +29,20 @@ from tests.contract.test_row_security import FILL, fill
 
 STAND_IN = Path(__file__).with_name("citus_stand_in.sql").read_text("utf-8")
 ANA, BEN, ZHU = Scope("app", "ana"), Scope("app", "ben"), Scope("app", "朱莉")
-NOW = datetime(2026, 3, 1, 9, tzinfo=UTC)
 
 
-def said(number: int, text: str) -> Event:
-    return Event(event_id=f"e{number}", author="user", role="user", text=text, occurred_at=NOW)
+Admin: TypeAlias = psycopg.Connection[tuple[object, ...]]
 
 
 @pytest.fixture
 def owner(server: str) -> Iterator[str]:
     """The name of a user who is no superuser."""
-    name = f"owner_{uuid.uuid4().hex}"
-    with psycopg.connect(server, autocommit=True) as admin:
-        admin.execute(f"CREATE ROLE {name} LOGIN".encode())
+    with new_user(server) as name:
         yield name
-        admin.execute(f"DROP ROLE {name}".encode())
 
 
 @pytest.fixture
-def admin(owner: str, empty_dsn: str) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
+def admin(owner: str, empty_dsn: str) -> Iterator[Admin]:
     """A superuser in a database of the owner, with the stand-in and a migrated schema."""
     with psycopg.connect(empty_dsn, autocommit=True) as connection:
         connection.execute("CREATE EXTENSION vector")
@@ -67,11 +63,11 @@ async def _migrate(dsn: str) -> None:
         pass
 
 
-def rows_of(admin: psycopg.Connection[tuple[object, ...]], query: str) -> list[object]:
+def rows_of(admin: Admin, query: str) -> list[object]:
     return [row[0] for row in admin.execute(query.encode()).fetchall()]
 
 
-def state(admin: psycopg.Connection[tuple[object, ...]]) -> dict[str, object]:
+def state(admin: Admin) -> dict[str, object]:
     """Return what a run that fails must leave as it was."""
     tables = rows_of(
         admin, "SELECT tablename FROM pg_tables WHERE schemaname = 'hippocampus' ORDER BY 1"
@@ -91,14 +87,14 @@ def state(admin: psycopg.Connection[tuple[object, ...]]) -> dict[str, object]:
     }
 
 
-def calls(admin: psycopg.Connection[tuple[object, ...]]) -> list[tuple[object, ...]]:
+def calls(admin: Admin) -> list[tuple[object, ...]]:
     made = admin.execute("SELECT call, relation FROM stand_in_calls ORDER BY number").fetchall()
     admin.execute("DELETE FROM stand_in_calls")
     return made
 
 
 def test_tables_with_rows_are_moved_once_and_in_an_order_that_keeps_their_keys(
-    admin: psycopg.Connection[tuple[object, ...]], own_dsn: str
+    admin: Admin, own_dsn: str
 ) -> None:
     admin.execute("INSERT INTO embedding_models VALUES ('m', 1, true, now())")
     for tenant in ("/app/ana/", "/app/朱莉/"):
@@ -118,8 +114,8 @@ def test_tables_with_rows_are_moved_once_and_in_an_order_that_keeps_their_keys(
     assert made[: len(first)] == first
     spread_tables = [one.table for one in found if one.place != "coordinator"]
     policies = "SELECT qual, with_check FROM pg_policies WHERE tablename = ANY(%s)"
-    said = admin.execute(policies, [spread_tables]).fetchall()
-    assert said and not any("SELECT" in str(one) for one in said)
+    written = admin.execute(policies, [spread_tables]).fetchall()
+    assert written and not any("SELECT" in str(one) for one in written)
     assert sorted(made) == sorted(
         [("reference", name) for name in REFERENCES]
         + [("distribute", one.table) for one in found if one.place == "distributed"]
@@ -133,7 +129,7 @@ def test_tables_with_rows_are_moved_once_and_in_an_order_that_keeps_their_keys(
 
 
 def test_a_table_of_a_later_version_is_moved_by_the_next_run(
-    admin: psycopg.Connection[tuple[object, ...]], own_dsn: str, owner: str
+    admin: Admin, own_dsn: str, owner: str
 ) -> None:
     spread(own_dsn, "hippocampus")
     calls(admin)
@@ -148,7 +144,7 @@ def test_a_table_of_a_later_version_is_moved_by_the_next_run(
 
 @pytest.mark.parametrize("table", ["embedding_models", "threads", "facts", "run_changes"])
 def test_a_run_that_fails_midway_changes_nothing_and_may_be_repeated(
-    table: str, admin: psycopg.Connection[tuple[object, ...]], own_dsn: str
+    table: str, admin: Admin, own_dsn: str
 ) -> None:
     before = state(admin)
     admin.execute("INSERT INTO stand_in_fails_at VALUES (%s)", [table])
@@ -160,17 +156,13 @@ def test_a_run_that_fails_midway_changes_nothing_and_may_be_repeated(
     assert all(one.moved or one.place == "coordinator" for one in spread(own_dsn, "hippocampus"))
 
 
-def test_what_no_schema_has_is_not_spread(
-    admin: psycopg.Connection[tuple[object, ...]], own_dsn: str
-) -> None:
+def test_what_no_schema_has_is_not_spread(admin: Admin, own_dsn: str) -> None:
     with pytest.raises(CapabilityMissing, match="hippocampus migrate"):
         spread(own_dsn, "elsewhere")
     assert [] == calls(admin)
 
 
-async def test_the_memory_works_without_the_keys_that_went(
-    admin: psycopg.Connection[tuple[object, ...]], own_dsn: str
-) -> None:
+async def test_the_memory_works_without_the_keys_that_went(admin: Admin, own_dsn: str) -> None:
     async with open_memory(own_dsn) as memory:
         await memory.append_events(ANA, "before", [said(0, "I live in Oslo.")], later=True)
     command = ["migrate", "--distribute", "--json", "--uri", own_dsn]
@@ -205,9 +197,7 @@ async def test_the_memory_works_without_the_keys_that_went(
         assert [] == _threads_of_jobs(admin, "/app/朱莉/")
 
 
-async def test_a_session_that_ends_takes_its_jobs_along(
-    admin: psycopg.Connection[tuple[object, ...]], own_dsn: str
-) -> None:
+async def test_a_session_that_ends_takes_its_jobs_along(admin: Admin, own_dsn: str) -> None:
     spread(own_dsn, "hippocampus")
     async with open_memory(own_dsn, worker=False) as memory:
         await memory.append_events(ANA, "kept", [said(1, "I sail.")], later=True)
@@ -218,6 +208,6 @@ async def test_a_session_that_ends_takes_its_jobs_along(
         assert {"kept"} == set(_threads_of_jobs(admin, "/app/ana/"))
 
 
-def _threads_of_jobs(admin: psycopg.Connection[tuple[object, ...]], tenant: str) -> list[object]:
+def _threads_of_jobs(admin: Admin, tenant: str) -> list[object]:
     found = admin.execute("SELECT thread_id FROM consolidation_jobs WHERE tenant_id = %s", [tenant])
     return [thread for (thread,) in found.fetchall()]

@@ -19,12 +19,14 @@ import pytest
 if sys.platform == "win32":
     pytest.skip("the embedded server needs POSIX", allow_module_level=True)
 
-from embedded_users import User, error_of, lent, notes, pid_of, servers_of
+from embedded_users import User, copied_clusters, error_of, lent, notes, pid_of, servers_of
 
 from shared_core.storage import _server_account as server_account
 from shared_core.storage.postgres.connection import embedded_server
 from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres, describe
 
+pytestmark = pytest.mark.tail
+__all__ = ["copied_clusters"]
 NOBODY = 65534
 NAMELESS = 12345
 """An OS user that is not in the user database, as in a container."""
@@ -74,6 +76,7 @@ def test_root_opens_the_folder_of_the_memory_alone(prepared: Path, empty_home: P
 
 
 @needs_root
+@pytest.mark.usefixtures("copied_clusters")
 @pytest.mark.parametrize("place", ["below/a folder", ""])
 def test_root_is_asked_to_open_what_is_not_the_memorys(empty_home: Path, place: str) -> None:
     private = empty_home / "private"
@@ -140,6 +143,7 @@ def test_no_os_user_is_made_for_a_folder_that_is_refused(
 
 
 @needs_root
+@pytest.mark.usefixtures("copied_clusters")
 def test_closed_programs_are_copied_and_stay_closed(
     empty_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from google.adk.events import Event
 from google.adk.sessions.session import Session
 from google.genai import types
+from turns import Clock
 
 from adk_memory import OpenMemoryService
 from shared_core import ModelQuotaExceeded, ModelUnavailable, Scope, open_memory
-from tests.integration.test_queue import jobs
+from tests.integration.test_queue import jobs, now
+
+__all__ = ["now"]
 
 ANN = Scope("app", "ann")
 READ = {"facts": [{"turns": [1], "slot": "city", "value": "Oslo", "statement": "In Oslo."}]}
@@ -40,6 +44,13 @@ class Answering:
         return str(answer)
 
 
+@asynccontextmanager
+async def served(dsn: str, clock: Clock, wait: bool = True, **options: Any) -> AsyncIterator[Any]:
+    engine = open_memory(dsn, clock=clock, worker=False, **options)
+    async with engine, OpenMemoryService(engine=engine, wait=wait) as service:
+        yield service
+
+
 async def values(service: OpenMemoryService) -> list[object]:
     return [fact.value for fact in await service.engine.facts(ANN)]
 
@@ -49,12 +60,10 @@ async def values(service: OpenMemoryService) -> list[object]:
     [(ModelUnavailable("down"), (2, 4)), (ModelQuotaExceeded("full", retry_after_s=90), (90, 99))],
 )
 async def test_a_waiting_caller_hears_of_the_failure_and_the_queue_tries_again(
-    dsn: str, error: Exception, wait_s: tuple[float, float]
+    dsn: str, now: Clock, error: Exception, wait_s: tuple[float, float]
 ) -> None:
-    now = datetime.now(UTC)
     model = Answering(error, *ANSWERS)
-    engine = open_memory(dsn, llm=model, clock=lambda: now, worker=False)
-    async with engine, OpenMemoryService(engine=engine) as service:
+    async with served(dsn, now, llm=model) as service:
         with pytest.raises(type(error), match=str(error)) as raised:
             await service.add_session_to_memory(session())
         assert ["The turns are stored, and a job in the queue tries again."] == (
@@ -62,25 +71,21 @@ async def test_a_waiting_caller_hears_of_the_failure_and_the_queue_tries_again(
         )
         assert (await service.search_memory(app_name="app", user_id="ann", query="Oslo")).memories
         assert [("pending", 0)] == jobs(dsn)
-        [job] = await engine.jobs.list()
-        assert wait_s[0] <= (job.run_after - now).total_seconds() <= wait_s[1]
-        now += timedelta(seconds=100)
-        assert 1 == (await engine.jobs.serve(once=True)).done
+        [job] = await service.engine.jobs.list()
+        assert wait_s[0] <= (job.run_after - now()).total_seconds() <= wait_s[1]
+        now.forward(100)
+        assert 1 == (await service.engine.jobs.serve(once=True)).done
         assert ["Oslo"] == await values(service)
 
 
-async def test_the_rules_stand_in_at_the_last_try(dsn: str) -> None:
-    now = datetime.now(UTC)
-    engine = open_memory(
-        dsn, llm=Answering(ModelUnavailable("down")), clock=lambda: now, worker=False
-    )
-    async with engine, OpenMemoryService(engine=engine) as service:
+async def test_the_rules_stand_in_at_the_last_try(dsn: str, now: Clock) -> None:
+    async with served(dsn, now, llm=Answering(ModelUnavailable("down"))) as service:
         with pytest.raises(ModelUnavailable, match="down"):
             await service.add_session_to_memory(session())
         for _ in range(5):
             assert [] == await values(service)
-            now += timedelta(minutes=10)
-            await engine.jobs.serve(once=True)
+            now.forward(minutes=10)
+            await service.engine.jobs.serve(once=True)
         assert ["Oslo"] == await values(service)
         assert [("completed", 5)] == jobs(dsn)
 
@@ -113,8 +118,7 @@ async def test_a_caller_who_gives_up_waiting_leaves_the_rest_to_the_queue(dsn: s
         assert [("pending", 0)] == jobs(dsn)
 
 
-async def test_an_embedder_that_fails_loses_no_turn(dsn: str) -> None:
-    now = datetime.now(UTC)
+async def test_an_embedder_that_fails_loses_no_turn(dsn: str, now: Clock) -> None:
     answers: list[object] = [ModelUnavailable("away")]
 
     def embed(texts: Sequence[str]) -> list[list[float]]:
@@ -122,52 +126,47 @@ async def test_an_embedder_that_fails_loses_no_turn(dsn: str) -> None:
             raise answers.pop()  # type: ignore[misc]
         return [[1.0, 2.0] for _ in texts]
 
-    engine = open_memory(dsn, embedder=embed, clock=lambda: now, worker=False)
-    async with engine, OpenMemoryService(engine=engine) as service:
+    async with served(dsn, now, embedder=embed) as service:
         with pytest.raises(ModelUnavailable, match="away"):
             await service.add_session_to_memory(session())
         assert [("pending", 0)] == jobs(dsn)
-        [hit] = await engine.recall(ANN, "Oslo")
+        [hit] = await service.engine.recall(ANN, "Oslo")
         assert "similarity" not in hit.parts
-        now += timedelta(minutes=1)
-        assert 1 == (await engine.jobs.serve(once=True)).done
-        [hit] = await engine.recall(ANN, "Oslo", kinds=["episodic"])
+        now.forward(minutes=1)
+        assert 1 == (await service.engine.jobs.serve(once=True)).done
+        [hit] = await service.engine.recall(ANN, "Oslo", kinds=["episodic"])
         assert "similarity" in hit.parts
         assert ["Oslo"] == await values(service)
 
 
 @pytest.mark.parametrize("error", [ModelQuotaExceeded("full", retry_after_s=90), OSError("cut")])
 async def test_what_was_read_before_the_summary_failed_is_kept_and_not_asked_again(
-    dsn: str, error: Exception
+    dsn: str, now: Clock, error: Exception
 ) -> None:
-    now = datetime.now(UTC)
     read, summary = ANSWERS
     model = Answering(read, error, summary)
-    engine = open_memory(dsn, llm=model, clock=lambda: now, worker=False)
-    async with engine, OpenMemoryService(engine=engine, wait=False) as service:
+    async with served(dsn, now, llm=model, wait=False) as service:
         await service.add_session_to_memory(session())
-        await engine.jobs.serve(once=True)
+        await service.engine.jobs.serve(once=True)
         assert ["Oslo"] == await values(service)
-        now += timedelta(seconds=100)
-        assert 0 == (await engine.jobs.serve(once=True)).failed
-        [told] = await engine.list_memories(ANN, kinds=["summary"])
+        now.forward(100)
+        assert 0 == (await service.engine.jobs.serve(once=True)).failed
+        [told] = await service.engine.list_memories(ANN, kinds=["summary"])
         assert "She lives in Oslo." == told.text
-        assert [] == await engine.jobs.list()
-        assert [1, 1] == [run.counts["model_calls"] for run in await engine.runs(ANN)]
+        assert [] == await service.engine.jobs.list()
+        assert [1, 1] == [run.counts["model_calls"] for run in await service.engine.runs(ANN)]
 
 
 async def test_a_summary_that_fails_while_a_caller_waits_is_raised_and_tried_again(
-    dsn: str,
+    dsn: str, now: Clock
 ) -> None:
-    now = datetime.now(UTC)
     read, summary = ANSWERS
     model = Answering(read, *[ModelQuotaExceeded("full", retry_after_s=90)] * 2, summary)
-    engine = open_memory(dsn, llm=model, clock=lambda: now, worker=False)
-    async with engine, OpenMemoryService(engine=engine) as service:
+    async with served(dsn, now, llm=model) as service:
         with pytest.raises(ModelQuotaExceeded, match="full"):
             await service.add_session_to_memory(session())
         assert ["Oslo"] == await values(service)
-        now += timedelta(seconds=100)
-        assert 1 == (await engine.jobs.serve(once=True)).done
-        [told] = await engine.list_memories(ANN, kinds=["summary"])
+        now.forward(100)
+        assert 1 == (await service.engine.jobs.serve(once=True)).done
+        [told] = await service.engine.list_memories(ANN, kinds=["summary"])
         assert "She lives in Oslo." == told.text

@@ -2,45 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
+from postgres_databases import PostgresDatabases
+from turns import said
 
-from shared_core import AsOf, Event, MemoryEngine, Scope, open_memory
+from shared_core import AsOf, Event, MemoryEngine, Scope, open_memory, run_sync
 from shared_core.context.assembler import ContextAssembler
 from shared_core.context.window import ContextWindow
 
 ANN = Scope("app", "ann")
-START = datetime(2026, 3, 1, 9, tzinfo=UTC)
 FACT = "My sister Mia keeps bees on the roof of the bakery."
 TOPICS = ("the weather", "a film", "the garden", "football", "an old song", "the train", "dinner")
 
 
 def turns(count: int) -> list[Event]:
     texts = {3: FACT, 4: "Noted, bees on the roof."}
+    told = "Turn {} of our talk was about {} once more."
     return [
-        Event(
-            event_id=f"e{number}",
-            author="ann" if number % 2 else "bot",
-            role="user" if number % 2 else "agent",
-            text=texts.get(
-                number, f"Turn {number} of our talk was about {TOPICS[number % 7]} once more."
-            ),
-            occurred_at=START + timedelta(minutes=number),
+        said(
+            number, texts.get(number, told.format(number, TOPICS[number % 7])),
+            author="ann" if number % 2 else "bot", role="user" if number % 2 else "agent",
         )
         for number in range(1, count + 1)
-    ]
+    ]  # fmt: skip
 
 
-@pytest.fixture
-async def memory(dsn: str) -> AsyncIterator[MemoryEngine]:
-    async with open_memory(dsn, worker=False) as engine:
-        said = turns(400)
+@pytest.fixture(scope="module")
+def memory(postgres: PostgresDatabases) -> Iterator[MemoryEngine]:
+    """A memory of one long thread, from which the tests read."""
+
+    async def talk() -> None:
+        told = turns(400)
         for start in range(0, 400, 50):
-            await engine.append_events(ANN, "long", said[start : start + 50])
-            await engine.consolidate(ANN, "long")
-        yield engine
+            await memory.append_events(ANN, "long", told[start : start + 50])
+            await memory.consolidate(ANN, "long")
+
+    for dsn in postgres.lend():
+        memory = open_memory(dsn, worker=False)
+        run_sync(talk())
+        yield memory
+        run_sync(memory.close())
 
 
 def told_twice(window: ContextWindow) -> list[str]:

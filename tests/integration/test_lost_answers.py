@@ -10,9 +10,11 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from postgres_admin import column, execute
 from standing_clock import StandingClock
+from turns import said
 
-from shared_core import Event, Scope
+from shared_core import Scope
 from shared_core.core.domain import MemoryId, ThreadId
 from shared_core.errors import Conflict, StorageUnavailable
 from shared_core.ports.events import EventRow
@@ -31,19 +33,23 @@ LOST = "server closed the connection unexpectedly"
 class Cutter:
     """Cuts the connection of the next commits, before they reach the server or behind it.
 
-    cuts: "before" or "behind" for each commit to come. away: connections that cannot be opened.
+    cuts: "before" or "behind" for each commit to come, or, with cuts_writes, for each exchange that
+    marks a write. away: connections that cannot be opened.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.cuts: list[str] = []
         self.away = 0
+        self.cuts_writes = False
         exchange, connect = Connection.exchange, policies.PostgresDatabase._connect
 
         async def cutting(
             connection: Connection, steps: list[Statement], **options: Any
         ) -> list[Rows]:
-            is_commit = steps[-1][0] == b"COMMIT"
-            cut = self.cuts.pop(0) if is_commit and self.cuts else ""
+            is_last = steps[-1][0] == b"COMMIT"
+            if self.cuts_writes:
+                is_last = any(b"INSERT INTO writes" in text for text, _ in steps)
+            cut = self.cuts.pop(0) if is_last and self.cuts else ""
             rows = [] if cut == "before" else await exchange(connection, steps, **options)
             if cut:
                 connection.pgconn.finish()
@@ -151,32 +157,21 @@ async def test_a_write_that_is_still_under_way_counts(
 
 
 async def test_an_append_whose_answer_was_lost_names_the_new_turns(
-    storage: PostgresStorage, monkeypatch: pytest.MonkeyPatch
+    storage: PostgresStorage, cutter: Cutter
 ) -> None:
-    exchange, cuts = Connection.exchange, ["behind", "before", "behind"]
-
-    async def cutting(connection: Connection, steps: list[Statement], **options: Any) -> list[Rows]:
-        is_write = any(b"INSERT INTO writes" in text for text, _ in steps)
-        cut = cuts.pop(0) if is_write and cuts else ""
-        rows = [] if cut == "before" else await exchange(connection, steps, **options)
-        if cut:
-            connection.pgconn.finish()
-            raise psycopg.OperationalError(LOST)
-        return rows
-
-    monkeypatch.setattr(Connection, "exchange", cutting)
+    cutter.cuts, cutter.cuts_writes = ["behind", "before", "behind"], True
     scope, thread = Scope("app", "ann"), ThreadId("t")
     rows = [row(text) for text in ("one", "two", "")]
     assert {"one", "two", ""} == await storage.events.append_events(scope, thread, rows, None)
-    assert ["before", "behind"] == cuts
+    assert ["before", "behind"] == cutter.cuts
     rows = [row("two"), row("three")]
     assert {"three"} == await storage.events.append_events(scope, thread, rows, None)
-    assert not cuts
+    assert not cutter.cuts
 
 
 def row(text: str) -> EventRow:
     """Return a turn with its text as its id; a blank one has no memory."""
-    event = Event(event_id=text, author="u", role="user", text=text, occurred_at=NOW)
+    event = said(text, text)
     memory_id = MemoryId(uuid4()) if text else None
     return EventRow(event=event, memory_id=memory_id, logged=False, value={}, terms=text.split())
 
@@ -217,10 +212,6 @@ async def test_old_marks_are_removed(
 ) -> None:
     monkeypatch.setattr(marks, "_DROPPED_EVERY", 1)
     await storage.transact(ANN, lambda: add("tone"))
-    with psycopg.connect(dsn, autocommit=True) as admin:
-        admin.execute(
-            "UPDATE hippocampus.writes SET write_id = '00000000-0000-7000-8000-000000000000'"
-        )
+    execute(dsn, "UPDATE hippocampus.writes SET write_id = '00000000-0000-7000-8000-000000000000'")
     await storage.transact(ANN, lambda: add("tone"))
-    with psycopg.connect(dsn) as admin:
-        assert (1,) == admin.execute("SELECT count(*) FROM hippocampus.writes").fetchone()
+    assert [1] == column(dsn, "SELECT count(*) FROM hippocampus.writes")

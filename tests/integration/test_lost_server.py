@@ -2,48 +2,42 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from pathlib import Path
 
+import psutil
 import psycopg
 import pytest
-from embedded_users import pid_of
+from embedded_users import copied_clusters, pid_of
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from resident_users import DrawnVectors, by_index, by_statement, make_resident
 
 from shared_core import MemoryEngine, Scope, StorageUnavailable, open_memory
 from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres
-from shared_core.storage.postgres.connection.embedded_server import CLUSTER
-from shared_core.storage.postgres.connection.server_process import is_server
-from tests.integration.test_read_only import standby
+from tests.integration.test_read_only import standby, until_replayed
 
-__all__ = ["standby"]
+pytestmark = pytest.mark.tail
+__all__ = ["copied_clusters", "standby"]
 ANN = Scope("app", "ann")
 
 
 def kill(home: Path) -> None:
-    """Kill the server of a folder, and wait for its end."""
-    pid = pid_of(home)
-    os.kill(pid, signal.SIGKILL)
-    while is_server(pid, home / CLUSTER):
+    """Kill the server of a folder, and wait for its end and that of its sessions.
+
+    A session answers one more call if that comes before it hears that its server has died.
+    """
+    server = psutil.Process(pid_of(home))
+    processes = [server, *server.children(recursive=True)]
+    server.kill()
+    while any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in processes):
         time.sleep(0.01)
-
-
-def until_replayed(primary: str, replica: str) -> None:
-    """Return when a standby shows all that its primary has committed."""
-    with psycopg.connect(primary) as here, psycopg.connect(replica, autocommit=True) as there:
-        position = here.execute("SELECT pg_current_wal_insert_lsn()").fetchone()
-        reached = b"SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn"
-        while there.execute(reached, position).fetchone() != (True,):
-            time.sleep(0.05)
 
 
 async def texts(memory: MemoryEngine) -> set[str]:
     return {one.text for one in await memory.list_memories(ANN)}
 
 
+@pytest.mark.usefixtures("copied_clusters")
 async def test_calls_go_on_after_the_server_was_killed_and_started_again(empty_home: Path) -> None:
     server = EmbeddedPostgres(empty_home)
     dsn = server.acquire()
@@ -83,6 +77,7 @@ async def found(memory: MemoryEngine) -> set[str]:
     return {text for _, text, *_ in answer[0].values()}
 
 
+@pytest.mark.usefixtures("copied_clusters")
 async def test_an_index_answers_nothing_without_its_server_and_goes_on_with_it(
     empty_home: Path,
 ) -> None:

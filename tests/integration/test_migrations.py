@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 import subprocess
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import count
@@ -13,11 +12,13 @@ from typing import Any
 
 import psycopg
 import pytest
+from postgres_admin import column, execute, name_of, new_user, rows
 from psycopg.conninfo import make_conninfo
 from seekdb_databases import SeekdbDatabases
+from turns import said
+from warm_python import warm_python
 
 from shared_core import (
-    Event,
     InvalidInput,
     MemoryEngine,
     NewMemory,
@@ -36,7 +37,7 @@ from shared_core.storage.postgres.connection.migrations import _migrate, migrati
 from shared_core.storage.postgres.connection.statements import named_pieces, statement
 from tests.contract.test_citus_rules import LITERALS
 
-NOW = datetime.now(UTC)
+ANN = Scope("app", "ann")
 NOTES = """
     CREATE TABLE notes (tenant_id text COLLATE "C" PRIMARY KEY, note text NOT NULL);
     INSERT INTO notes SELECT DISTINCT tenant_id, 'was here' FROM memories;
@@ -56,9 +57,7 @@ def next_release(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def applied(dsn: str) -> list[tuple[Any, ...]]:
-    with psycopg.connect(dsn) as connection:
-        query = "SELECT version, name FROM hippocampus.schema_migrations ORDER BY version"
-        return connection.execute(query).fetchall()
+    return rows(dsn, "SELECT version, name FROM hippocampus.schema_migrations ORDER BY version")
 
 
 def test_the_number_of_the_schema_is_that_of_the_newest_migration() -> None:
@@ -69,29 +68,23 @@ def test_the_number_of_the_schema_is_that_of_the_newest_migration() -> None:
 async def test_a_database_of_the_release_before_is_upgraded_once(
     dsn: str, request: pytest.FixtureRequest
 ) -> None:
-    ann = Scope("app", "ann")
     async with open_memory(dsn, worker=False) as memory:
-        await memory.remember(ann, "Ann sails.")
+        await memory.remember(ANN, "Ann sails.")
     assert [(1, "schema")] == applied(dsn)
     request.getfixturevalue("next_release")
     memories = [open_memory(dsn, worker=False) for _ in range(4)]
     await asyncio.gather(*(memory.open() for memory in memories))
     assert [(1, "schema"), (2, "notes")] == applied(dsn)
-    assert ["Ann sails."] == [hit.memory.text for hit in await memories[0].recall(ann, "sails")]
+    assert ["Ann sails."] == [hit.memory.text for hit in await memories[0].recall(ANN, "sails")]
     await asyncio.gather(*(memory.close() for memory in memories))
-    with psycopg.connect(dsn) as superuser:
-        found = superuser.execute("SELECT * FROM hippocampus.notes").fetchall()
-        superuser.execute("SET ROLE hippocampus_app")
-        hidden = superuser.execute("SELECT * FROM hippocampus.notes").fetchall()
-    assert ([("/app/ann/", "was here")], []) == (found, hidden)
+    notes = "SELECT * FROM hippocampus.notes"
+    assert [("/app/ann/", "was here")] == rows(dsn, notes)
+    assert [] == rows(make_conninfo(dsn, options="-c role=hippocampus_app"), notes)
 
 
 async def use(memory: MemoryEngine, user: Scope) -> None:
     """Call the verbs that a server is asked for most, and erase the user."""
-    turn = Event(
-        event_id="e1", author="user", role="user", text="I live in Leeds.", occurred_at=NOW
-    )
-    await memory.append_events(user, "thread", [turn])
+    await memory.append_events(user, "thread", [said(1, "I live in Leeds.")])
     await memory.consolidate(user, "thread")
     assert ["Leeds"] == [fact.value for fact in await memory.facts(user)]
     [key] = await memory.remember(user, [NewMemory(text="Tea is green.", key="tea")])
@@ -147,15 +140,14 @@ async def test_a_process_of_the_release_before_works_on_after_an_upgrade(
     dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its prepared statements outlive new columns. A process that starts anew is refused."""
-    ann = Scope("app", "ann")
     newer = (*migrations(), Migration(2, "more_columns", more_columns()))
     async with open_memory(dsn, worker=False) as old:
-        await use(old, ann)
+        await use(old, ANN)
         with monkeypatch.context() as patched:
             patched.setattr(MIGRATIONS, lambda: newer)
             async with open_memory(dsn, worker=False) as new:
-                await new.remember(ann, "Ann keeps bees.")
-        assert "Ann keeps bees." in {hit.memory.text for hit in await old.recall(ann, "bees")}
+                await new.remember(ANN, "Ann keeps bees.")
+        assert "Ann keeps bees." in {hit.memory.text for hit in await old.recall(ANN, "bees")}
         await use(old, Scope("app", "bob"))
         with pytest.raises(SchemaOutOfDate, match=r"version 2.*pip install -U"):
             await open_memory(dsn, worker=False).open()
@@ -171,58 +163,41 @@ async def test_a_migration_that_fails_leaves_the_release_before(
             await open_memory(dsn, worker=False).open()
     async with open_memory(dsn, worker=False) as memory:
         assert 1 == (await memory.report()).schema_version
-    with psycopg.connect(dsn) as superuser:
-        assert (None,) == superuser.execute("SELECT to_regclass('hippocampus.notes')").fetchone()
+    assert [None] == column(dsn, "SELECT to_regclass('hippocampus.notes')")
 
 
-async def test_opening_twice_migrates_once(dsn: str) -> None:
-    for _ in range(2):
-        async with open_memory(dsn):
-            pass
-    with psycopg.connect(dsn) as connection:
-        rows = connection.execute("SELECT version FROM hippocampus.schema_migrations").fetchall()
-    assert sorted(row[0] for row in rows) == [step.version for step in migrations()]
+WRITER = """
+import asyncio, sys
+from shared_core import Scope, open_memory
+async def main():
+    async with open_memory(sys.argv[1]) as memory:
+        await memory.remember(Scope('app', sys.argv[2]), 'I was here')
+asyncio.run(main())
+"""
 
 
-@pytest.mark.timeout(300)
-async def test_processes_that_start_together_migrate_once(empty_dsn: str) -> None:
-    code = (
-        "import asyncio, sys\n"
-        "from shared_core import Scope, open_memory\n"
-        "async def main():\n"
-        "    async with open_memory(sys.argv[1]) as memory:\n"
-        "        await memory.remember(Scope('app', sys.argv[2]), 'I was here')\n"
-        "asyncio.run(main())\n"
-    )
+@pytest.mark.tail
+def test_processes_that_start_together_migrate_once(empty_dsn: str) -> None:
+    command = [*warm_python(), "-c", WRITER, empty_dsn]
     running = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, empty_dsn, str(number)], stderr=subprocess.PIPE
-        )
-        for number in range(4)
+        subprocess.Popen([*command, str(number)], stderr=subprocess.PIPE) for number in range(4)
     ]
-    errors = [process.communicate(timeout=280)[1].decode() for process in running]
-    assert [""] * 4 == errors
-    with psycopg.connect(empty_dsn) as connection:
-        [count] = connection.execute("SELECT count(*) FROM hippocampus.memories").fetchone() or [0]
-    assert count == 4
+    assert [b""] * 4 == [process.communicate()[1] for process in running]
+    assert [4] == column(empty_dsn, "SELECT count(*) FROM hippocampus.memories")
 
 
 async def test_two_schemas_of_one_database_are_two_memories(empty_dsn: str) -> None:
-    ann = Scope("app", "ann")
     async with (
         open_memory(empty_dsn, schema="one") as one,
         open_memory(empty_dsn, schema="two") as two,
     ):
-        await one.remember(ann, "Ann sails.")
-        assert ["Ann sails."] == [hit.memory.text for hit in await one.recall(ann, "sails")]
-        assert [] == await two.recall(ann, "sails")
+        await one.remember(ANN, "Ann sails.")
+        assert ["Ann sails."] == [hit.memory.text for hit in await one.recall(ANN, "sails")]
+        assert [] == await two.recall(ANN, "sails")
 
 
 async def test_a_schema_of_a_newer_library_is_refused(dsn: str) -> None:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(
-            "INSERT INTO hippocampus.schema_migrations VALUES (999, 'from_the_future', 'x')"
-        )
+    execute(dsn, "INSERT INTO hippocampus.schema_migrations VALUES (999, 'from_the_future', 'x')")
     with pytest.raises(SchemaOutOfDate, match=r"version 999.*pip install -U"):
         await open_memory(dsn).open()
 
@@ -246,13 +221,10 @@ async def test_a_schema_of_a_development_version_is_refused_with_the_way_out(
     dsn: str, newest: int
 ) -> None:
     """Their first migration was another one, and there were up to 34."""
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("TRUNCATE hippocampus.schema_migrations")
-        connection.execute(
-            "INSERT INTO hippocampus.schema_migrations"
-            " SELECT n, 'threads_and_events', md5(n::text) FROM generate_series(1, %s) n",
-            [newest],
-        )
+    execute(
+        dsn, "TRUNCATE hippocampus.schema_migrations", "INSERT INTO hippocampus.schema_migrations"
+        f" SELECT n, 'threads_and_events', md5(n::text) FROM generate_series(1, {newest}) n",
+    )  # fmt: skip
     with pytest.raises(SchemaOutOfDate, match=WAY_OUT):
         await open_memory(dsn).open()
 
@@ -287,8 +259,7 @@ async def test_a_database_of_a_development_version_is_refused_on_seekdb(seekdb_d
 
 async def test_a_schema_is_looked_at_again_under_the_lock(dsn: str) -> None:
     """Another process may have been first, and it may have been a development version."""
-    with psycopg.connect(dsn) as connection:
-        connection.execute("UPDATE hippocampus.schema_migrations SET checksum = 'other'")
+    execute(dsn, "UPDATE hippocampus.schema_migrations SET checksum = 'other'")
     async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as late:
         with pytest.raises(SchemaOutOfDate, match=WAY_OUT):
             await _migrate(late, "hippocampus")
@@ -329,35 +300,23 @@ async def test_a_stopped_migration_goes_on_where_it_stopped_on_seekdb(
     ],
 )
 async def test_missing_rights_are_named(empty_dsn: str, rights: str, expected: str) -> None:
-    guest = f"guest_{psycopg.conninfo.conninfo_to_dict(empty_dsn)['dbname']}"
-    with psycopg.connect(empty_dsn, autocommit=True) as admin:
-        admin.execute(f"CREATE ROLE {guest} LOGIN; {rights}")
-    try:
+    with new_user(empty_dsn) as guest:
+        execute(empty_dsn, rights)
         with pytest.raises(StorageUnavailable, match=expected):
             await open_memory(make_conninfo(empty_dsn, user=guest)).open()
-    finally:
-        with psycopg.connect(empty_dsn, autocommit=True) as admin:
-            admin.execute(f"DROP OWNED BY {guest}; DROP ROLE {guest}")
 
 
 async def test_an_ordinary_owner_works_under_row_security(empty_dsn: str) -> None:
-    database = psycopg.conninfo.conninfo_to_dict(empty_dsn)["dbname"]
-    owner = f"owner_{database}"
-    with psycopg.connect(empty_dsn, autocommit=True) as admin:
-        admin.execute(f"CREATE ROLE {owner} LOGIN; CREATE EXTENSION vector")
-        admin.execute(f"GRANT CREATE ON DATABASE {database} TO {owner}")
-    try:
-        async with open_memory(make_conninfo(empty_dsn, user=owner)) as memory:
+    with new_user(empty_dsn) as owner:
+        grant = f"GRANT CREATE ON DATABASE {name_of(empty_dsn)} TO {owner}"
+        execute(empty_dsn, "CREATE EXTENSION vector", grant)
+        as_owner = make_conninfo(empty_dsn, user=owner)
+        async with open_memory(as_owner) as memory:
             assert (await memory.report()).role == "none"
-            await memory.remember(Scope("app", "ann"), "Ann sails.")
+            await memory.remember(ANN, "Ann sails.")
             assert [] == await memory.recall(Scope("app", "bob"), "sails")
-            assert 1 == len(await memory.recall(Scope("app", "ann"), "sails"))
-        with psycopg.connect(make_conninfo(empty_dsn, user=owner)) as connection:
-            rows = connection.execute("SELECT * FROM hippocampus.memories").fetchall()
-        assert rows == []
-    finally:
-        with psycopg.connect(empty_dsn, autocommit=True) as admin:
-            admin.execute(f"DROP OWNED BY {owner} CASCADE; DROP ROLE {owner}")
+            assert 1 == len(await memory.recall(ANN, "sails"))
+        assert [] == rows(as_owner, "SELECT * FROM hippocampus.memories")
 
 
 @pytest.mark.parametrize(
@@ -374,52 +333,24 @@ async def test_a_wrong_dsn_is_named_without_its_password(uri: str, expected: str
     assert "secret" not in str(failure.value)
 
 
-async def test_a_server_without_pgvector_is_named(empty_dsn: str) -> None:
-    database = psycopg.conninfo.conninfo_to_dict(empty_dsn)["dbname"]
-    with psycopg.connect(empty_dsn, autocommit=True) as admin:
-        admin.execute(f"ALTER DATABASE {database} SET extension_control_path = '/nowhere'")
-    with pytest.raises(StorageUnavailable, match=r"has no pgvector: install it.*uri='embedded'"):
-        await open_memory(empty_dsn).open()
-
-
-async def test_a_failed_opening_leaves_nothing_behind_and_can_be_repeated(empty_dsn: str) -> None:
-    database = psycopg.conninfo.conninfo_to_dict(empty_dsn)["dbname"]
+async def test_a_server_without_pgvector_is_named_and_opening_can_be_repeated(
+    empty_dsn: str,
+) -> None:
+    """It leaves nothing behind."""
+    alter = f"ALTER DATABASE {name_of(empty_dsn)}"
+    execute(empty_dsn, f"{alter} SET extension_control_path = '/nowhere'")
     memory = open_memory(empty_dsn)
-    with psycopg.connect(empty_dsn, autocommit=True) as admin:
-        admin.execute(f"ALTER DATABASE {database} SET extension_control_path = '/nowhere'")
-        with pytest.raises(StorageUnavailable):
-            await memory.open()
-        assert admin.execute("SELECT to_regnamespace('hippocampus')").fetchone() == (None,)
-        admin.execute(f"ALTER DATABASE {database} RESET extension_control_path")
+    with pytest.raises(StorageUnavailable, match=r"has no pgvector: install it.*uri='embedded'"):
+        await memory.open()
+    assert [None] == column(empty_dsn, "SELECT to_regnamespace('hippocampus')")
+    execute(empty_dsn, f"{alter} RESET extension_control_path")
     async with memory:
         assert (await memory.report()).schema_version == len(migrations())
 
 
-def test_every_table_follows_the_rules_of_distribution() -> None:
-    """Each key begins with the tenant, so the same schema distributes by it unchanged."""
-    script = "".join(migration.sql for migration in migrations())
-    tables = re.findall(r"CREATE TABLE (\w+) \((.*?)\n\)", script, re.DOTALL)
-    assert len(tables) >= 15
-    for name, body in tables:
-        if name == "embedding_models":
-            continue
-        keys = re.findall(r"(?:PRIMARY KEY|UNIQUE|FOREIGN KEY) \(([^)]*)\)", body)
-        assert keys, name
-        assert all(key.startswith("tenant_id") for key in keys), (name, keys)
-        assert f"protect('{name}'" in script, name
-    for columns in re.findall(
-        r"CREATE UNIQUE INDEX (?!embedding_models)\w+ ON \w+ \(([^)]*)", script
-    ):
-        assert columns.startswith("tenant_id")
-
-
 async def test_migrations_run_in_a_database_that_others_use(dsn: str) -> None:
     """Own schema: ADK's and LangGraph's tables of the same names are not touched."""
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(
-            "CREATE TABLE public.events (id int); CREATE TABLE public.store (id int)"
-        )
+    execute(dsn, "CREATE TABLE public.events (id int); CREATE TABLE public.store (id int)")
     async with open_memory(dsn) as memory:
         await asyncio.gather(*(memory.remember(Scope("a", str(n)), "hello") for n in range(5)))
-    with psycopg.connect(dsn) as connection:
-        assert connection.execute("SELECT count(*) FROM public.events").fetchone() == (0,)
+    assert [0] == column(dsn, "SELECT count(*) FROM public.events")

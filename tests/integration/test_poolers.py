@@ -1,33 +1,330 @@
-"""Behind a pooler of transactions, with prepared statements or without, or of whole sessions."""
+"""Connections: shared by loops and threads, replaced when they die, few, and behind poolers."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
-from contextlib import ExitStack, aclosing
+import os
+import threading
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 
 import psycopg
 import pytest
 from pgbouncer import pgbouncer
-from resident_users import DrawnVectors, by_index, by_statement, make_resident
+from postgres_admin import column, execute, name_of, rows
+from psycopg.conninfo import make_conninfo
+from resident_users import DrawnVectors, by_index, by_statement, make_resident, until
 from standing_clock import StandingClock
 from typer.testing import CliRunner
 
-from shared_core import MemoryEngine, Scope, StorageUnavailable, open_memory
+from shared_core import MemoryEngine, Scope, StorageUnavailable, open_memory, run_sync
 from shared_core.cli.doctor import examine
 from shared_core.cli.main import app
-from shared_core.settings import Settings
+from shared_core.ports.storage import Storage
+from shared_core.settings import Settings, load_settings
 from shared_core.storage import open_storage
-from shared_core.storage.postgres.connection import connecting, pooling
+from shared_core.storage.postgres.connection import (
+    connecting,
+    database as database_module,
+    pool as pools,
+    pooling,
+)
+from shared_core.storage.postgres.connection.database import PostgresDatabase
+from shared_core.storage.postgres.connection.migrations import PreparedSchema
 from shared_core.storage.postgres.connection.pipeline import Connection
+from shared_core.storage.postgres.connection.pool import NoFreeSlot
 from shared_core.storage.postgres.connection.pooling import Pooling, probe_pooling
+from shared_core.storage.postgres.connection.statements import Step
 
 ANN = Scope("app", "ann")
+
+
+def backends(dsn: str) -> int:
+    where = "WHERE datname = current_database() AND application_name = 'hippocampus'"
+    return len(rows(dsn, f"SELECT FROM pg_stat_activity {where}"))
+
+
+def test_many_loops_one_after_the_other_share_one_connection(dsn: str) -> None:
+    memory = open_memory(dsn)
+    for number in range(5):
+        asyncio.run(memory.remember(ANN, f"note {number}"))
+    assert 1 == backends(dsn)
+    assert 5 == len(asyncio.run(memory.recall(ANN, "note")))
+    asyncio.run(memory.close())
+
+
+def test_loops_in_several_threads_and_sync_callers_work_at_once(dsn: str) -> None:
+    memory = open_memory(dsn, pool_size=3)
+
+    def on_own_loop(number: int) -> None:
+        async def work() -> None:
+            for turn in range(5):
+                await memory.remember(ANN, f"thread {number} turn {turn}")
+
+        asyncio.run(work())
+
+    def without_loop(number: int) -> None:
+        for turn in range(5):
+            run_sync(memory.remember(ANN, f"sync {number} turn {turn}"))
+
+    with ThreadPoolExecutor(8) as threads:
+        waiting = [threads.submit(on_own_loop, n) for n in range(4)]
+        waiting += [threads.submit(without_loop, n) for n in range(4)]
+        for done in waiting:
+            done.result()
+    assert backends(dsn) <= 3
+    assert 40 == len(run_sync(memory.recall(ANN, "turn", limit=100)))
+    run_sync(memory.close())
+
+
+async def test_a_sync_call_inside_a_running_loop_works(memory: MemoryEngine) -> None:
+    await memory.remember(ANN, "Ann sails.")
+    assert ["Ann sails."] == [hit.memory.text for hit in run_sync(memory.recall(ANN, "sails"))]
+
+
+async def test_a_call_goes_on_after_the_server_hung_up(dsn: str, memory: MemoryEngine) -> None:
+    await memory.remember(ANN, "Ann sails.")
+    hang_up(dsn)
+    assert 1 == len(await memory.recall(ANN, "sails"))
+    hang_up(dsn)
+    await asyncio.sleep(0.6)  # such a connection is looked at before it is used
+    await memory.remember(ANN, "Ann rows.")
+    assert 2 == len(await memory.recall(ANN, "Ann"))
+
+
+async def test_a_connection_that_is_lost_while_a_memory_opens_is_told_and_tried_again(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    preparing = database_module.prepare
+
+    async def hung_up(connection: Connection, *given: str, **options: bool) -> PreparedSchema:
+        with psycopg.connect(dsn, autocommit=True) as admin:
+            pid = connection.info.backend_pid
+            admin.execute("SELECT pg_terminate_backend(%s, 60000)", [pid])
+        return await preparing(connection, *given, **options)
+
+    async with open_memory(dsn) as other:
+        await other.remember(ANN, "note")
+    memory = open_memory(dsn)
+    monkeypatch.setattr(database_module, "prepare", hung_up)
+    with pytest.raises(StorageUnavailable, match="terminating connection"):
+        await memory.recall(ANN, "note")
+    monkeypatch.undo()
+    assert len(await memory.recall(ANN, "note")) == 1
+    await memory.close()
+
+
+async def test_a_cancelled_call_gives_its_connection_back(dsn: str) -> None:
+    async with open_memory(dsn, pool_size=1) as memory:
+        await memory.remember(ANN, "Ann sails.")
+        for _ in range(5):
+            call = asyncio.create_task(memory.recall(ANN, "sails"))
+            await asyncio.sleep(0.004)
+            call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+        assert 1 == len(await memory.recall(ANN, "sails"))
+
+
+async def test_waiting_callers_are_served_in_turn(dsn: str) -> None:
+    async with open_memory(dsn, pool_size=1) as memory:
+        keys = await asyncio.gather(*(memory.remember(ANN, f"note {n}") for n in range(30)))
+        assert 30 == len({key for [key] in keys})
+
+
+async def test_a_closed_memory_opens_again_at_the_next_call(dsn: str) -> None:
+    memory = open_memory(dsn)
+    await memory.remember(ANN, "Ann sails.")
+    await memory.close()
+    await until(lambda: 0 == backends(dsn))  # the server notices a moment later
+    assert 1 == len(await memory.recall(ANN, "sails"))
+    await memory.close()
+
+
+def test_a_forked_child_opens_its_own_connections(dsn: str) -> None:
+    memory = open_memory(dsn)
+    asyncio.run(memory.remember(ANN, "Ann sails."))
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:  # whatever happens, the child must not go on with the tests of its parent
+            found = run_sync(memory.recall(ANN, "sails"))
+            os.write(writer, str(len(found)).encode())
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert b"1" == os.read(reader, 10)
+    assert 1 == len(asyncio.run(memory.recall(ANN, "sails")))
+    asyncio.run(memory.close())
+    for end in (reader, writer):
+        os.close(end)
+
+
+async def test_a_full_pool_is_an_error_that_names_the_way_out(dsn: str) -> None:
+    database = PostgresDatabase(Settings(uri=dsn, home=Path(), pool_size=1, connect_timeout_s=0.2))
+    await database.open()
+    slow = asyncio.create_task(database.run("/", Step("sleep", b"SELECT pg_sleep(60)", {})))
+    sleeps = "SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = %s"
+    await until(lambda: rows(dsn, sleeps, [name_of(dsn)]))
+    with pytest.raises(StorageUnavailable, match="raise pool_size"):
+        await database.run("/", Step("one", b"SELECT 1", {}))
+    slow.cancel()
+    await asyncio.wait([slow])
+    await database.close()
+
+
+async def test_a_long_queue_that_moves_is_served_to_its_end(dsn: str) -> None:
+    """Together they wait for longer than one of them may."""
+    database = PostgresDatabase(Settings(uri=dsn, home=Path(), pool_size=1, connect_timeout_s=1))
+    await database.open()
+    naps = (database.run("/", Step("sleep", b"SELECT pg_sleep(0.1)", {})) for _ in range(12))
+    assert 12 == len(await asyncio.gather(*naps))
+    await database.close()
+
+
+def test_a_loop_that_ends_while_it_waits_hands_its_turn_on(dsn: str) -> None:
+    memory = open_memory(dsn, pool_size=1)
+    asyncio.run(memory.remember(ANN, "Ann sails."))
+
+    async def give_up() -> None:
+        calls = [asyncio.create_task(memory.recall(ANN, "sails")) for _ in range(8)]
+        await asyncio.sleep(0.01)
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+
+    threads = [threading.Thread(target=lambda: asyncio.run(give_up())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert 1 == len(asyncio.run(memory.recall(ANN, "sails")))
+    asyncio.run(memory.close())
+
+
+def hang_up(dsn: str) -> None:
+    execute(
+        dsn, "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    )  # fmt: skip
+
+
+async def test_a_temporary_table_of_another_client_hides_no_table(dsn: str) -> None:
+    database = PostgresDatabase(load_settings(dsn, pool_size=1))
+    await database.open()
+    try:
+        hide = b"CREATE TEMP TABLE memories (LIKE hippocampus.memories)"
+        await database.run("/app/ann/", Step("hide", hide, {}))
+        where = b"SELECT 'memories'::regclass::oid = 'hippocampus.memories'::regclass"
+        [[[is_ours]]] = await database.run("/app/ann/", Step("where", where, {}))
+        paths = (
+            b"SELECT array_agg(p.proconfig::text) FROM pg_proc p WHERE"
+            b" p.proconfig::text LIKE '%%search_path%%'"
+            b" AND p.pronamespace = 'hippocampus'::regnamespace"
+        )
+        [[[functions]]] = await database.run("/app/ann/", Step("paths", paths, {}))
+    finally:
+        await database.close()
+    assert is_ours and len(functions) > 1
+    assert not [path for path in functions if not path.rstrip('"}').endswith(", pg_temp")]
+
+
+SLOTS = 3
+ONE = Step("one", b"SELECT 1", {})
+NAP = Step("nap", b"SELECT pg_sleep(0.05)", {})
+
+
+@pytest.fixture
+def tight(postgres_dsn: str) -> Iterator[str]:
+    """The DSN of a user who may have no more than SLOTS connections."""
+    name = f"tight_{uuid.uuid4().hex}"
+    with psycopg.connect(postgres_dsn, autocommit=True) as admin:
+        admin.execute(f"CREATE ROLE {name} LOGIN CONNECTION LIMIT {SLOTS} IN ROLE hippocampus_app")
+        yield make_conninfo(postgres_dsn, user=name)
+        admin.execute(f"SELECT pg_terminate_backend(pid, 60000) FROM {of_user(name)}")
+        admin.execute(f"DROP ROLE {name}")
+
+
+def of_user(name: str) -> str:
+    return f"pg_stat_activity WHERE usename = '{name}'"
+
+
+@pytest.fixture
+async def waiting(tight: str) -> AsyncIterator[PostgresDatabase]:
+    """An open database whose pool has no connection yet."""
+    database = PostgresDatabase(Settings(uri=tight, home=Path(), pool_size=8))
+    await database.open()
+    yield database
+    await database.close()
+
+
+async def test_callers_share_the_slots_that_there_are(waiting: PostgresDatabase) -> None:
+    naps = (waiting.run("/", NAP) for _ in range(24))
+    assert 24 == len(await asyncio.gather(*naps))
+
+
+async def test_processes_that_write_at_once_lose_nothing(tight: str) -> None:
+    async with open_memory(tight) as one, open_memory(tight) as other:
+        writes = [memory.remember(ANN, f"note {n}") for n in range(20) for memory in (one, other)]
+        keys = await asyncio.gather(*writes)
+        assert 40 == len({key for [key] in keys})
+
+
+async def test_idle_connections_are_closed_for_others(
+    tight: str, waiting: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pools, "IDLE_S", 0.05)
+    await asyncio.gather(*(waiting.run("/", NAP) for _ in range(24)))
+    other = PostgresDatabase(Settings(uri=tight, home=Path()))
+    await other.open()
+    held = [await other.connect() for _ in range(SLOTS - 1)]  # one stays with the first
+    assert [[[(1,)]]] == [await waiting.run("/", ONE)]
+    for connection in held:
+        await connection.close()
+    await other.close()
+
+
+async def test_a_slot_that_comes_free_is_taken(tight: str, waiting: PostgresDatabase) -> None:
+    held = [await psycopg.AsyncConnection.connect(tight) for _ in range(SLOTS)]
+    call = asyncio.create_task(waiting.run("/", ONE))
+    await asyncio.wait([call], timeout=0.2)
+    assert not call.done()
+    for connection in held:
+        await connection.close()
+    assert [[(1,)]] == await call
+
+
+async def test_without_a_slot_the_error_names_both_limits(tight: str) -> None:
+    held = [await psycopg.AsyncConnection.connect(tight) for _ in range(SLOTS)]
+    database = PostgresDatabase(Settings(uri=tight, home=Path(), connect_timeout_s=0.2))
+    with pytest.raises(NoFreeSlot, match=r"raise its max_connections.* pool_size"):
+        await database.open()
+    with pytest.raises(NoFreeSlot):
+        await database.connect()
+    for connection in held:
+        await connection.close()
+
+
+async def test_a_caller_that_gives_up_leaves_its_turn(tight: str) -> None:
+    database = PostgresDatabase(Settings(uri=tight, home=Path(), pool_size=2))
+    await database.open()
+    held = [await psycopg.AsyncConnection.connect(tight) for _ in range(SLOTS)]
+    calls = [asyncio.create_task(database.run("/", ONE)) for _ in range(6)]
+    await asyncio.wait(calls, timeout=0.1)
+    for call in calls:
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+    for connection in held:
+        await connection.close()
+    again = (database.run("/", ONE) for _ in range(6))
+    assert 6 == len(await asyncio.gather(*again))
+    await database.close()
+
+
 BOB = Scope("app", "bob")
-LONG_S = 60
-"""Ends a test that hangs; no test waits for it."""
 
 
 @pytest.fixture
@@ -49,6 +346,18 @@ def single(postgres_dsn: str) -> Iterator[str]:
     """The DSN of a database behind a pooler that lends its only session as a whole."""
     with pgbouncer(postgres_dsn, sessions=1, pool_mode="session") as pooled:
         yield pooled
+
+
+@asynccontextmanager
+async def opened(dsn: str) -> AsyncIterator[Storage]:
+    storage = open_storage(Settings(uri=dsn, home=Path()), StandingClock())
+    await storage.open()
+    yield storage
+    await storage.close()
+
+
+def connecting_to(dsn: str) -> Callable[[], Awaitable[Connection]]:
+    return lambda: Connection.connect(dsn, autocommit=True)
 
 
 async def use(memory: MemoryEngine, scope: Scope, begin: int) -> None:
@@ -78,8 +387,7 @@ def open_sessions(dsn: str, sessions: int) -> None:
 
 def statements(dsn: str) -> list[str]:
     """Return the names of the prepared statements of the pooler's sessions, found by chance."""
-    with psycopg.connect(dsn, prepare_threshold=None) as connection:
-        return [name for (name,) in connection.execute("SELECT name FROM pg_prepared_statements")]
+    return column(dsn, "SELECT name FROM pg_prepared_statements")
 
 
 async def test_a_pooler_that_loses_statements_is_noticed_and_all_calls_succeed(
@@ -141,7 +449,7 @@ async def test_a_probe_tells_what_a_pooler_does(
     request: pytest.FixtureRequest, pooled: str, keeps: bool
 ) -> None:
     dsn = request.getfixturevalue(pooled)
-    found = await probe_pooling(lambda: Connection.connect(dsn, autocommit=True))
+    found = await probe_pooling(connecting_to(dsn))
     assert Pooling(shares_sessions=True, keeps_statements=keeps) == found
 
 
@@ -151,12 +459,12 @@ async def test_a_pooler_that_takes_its_sessions_in_turn_is_noticed(
 ) -> None:
     with pgbouncer(postgres_dsn, sessions=sessions, server_round_robin=1) as pooled:
         open_sessions(pooled, sessions)
-        found = await probe_pooling(lambda: Connection.connect(pooled, autocommit=True))
+        found = await probe_pooling(connecting_to(pooled))
     assert Pooling(shares_sessions=True, keeps_statements=False) == found
 
 
 async def test_a_server_without_a_pooler_shares_nothing(postgres_dsn: str) -> None:
-    found = await probe_pooling(lambda: Connection.connect(postgres_dsn, autocommit=True))
+    found = await probe_pooling(connecting_to(postgres_dsn))
     assert Pooling(shares_sessions=False, keeps_statements=True) == found
 
 
@@ -164,9 +472,7 @@ async def test_a_server_without_a_pooler_shares_nothing(postgres_dsn: str) -> No
 async def test_a_pooler_of_whole_sessions_shares_nothing(postgres_dsn: str, sessions: int) -> None:
     """With one session the second connection gets none while the first is open."""
     with pgbouncer(postgres_dsn, sessions=sessions, pool_mode="session") as pooled:
-        found = await asyncio.wait_for(
-            probe_pooling(lambda: Connection.connect(pooled, autocommit=True)), LONG_S
-        )
+        found = await probe_pooling(connecting_to(pooled))
     assert Pooling(shares_sessions=False, keeps_statements=True) == found
 
 
@@ -176,19 +482,17 @@ async def test_a_probe_waits_for_its_first_session_as_long_as_a_statement(
     monkeypatch.setattr(pooling, "_WAIT_S", 0.1)  # for the second session
     with psycopg.connect(single, autocommit=True) as holder:
         holder.execute("SELECT 1")
-        probing = asyncio.create_task(
-            probe_pooling(lambda: Connection.connect(single, autocommit=True))
-        )
+        probing = asyncio.create_task(probe_pooling(connecting_to(single)))
         ended, _ = await asyncio.wait([probing], timeout=0.6)
         assert not ended
-    found = await asyncio.wait_for(probing, LONG_S)
+    found = await probing
     assert Pooling(shares_sessions=False, keeps_statements=True) == found
 
 
 async def test_a_memory_works_with_one_session_and_leaves_it(single: str) -> None:
     for begin in (0, 5):
         async with open_memory(single, pool_size=1) as memory:
-            await asyncio.wait_for(use(memory, ANN, begin), LONG_S)
+            await use(memory, ANN, begin)
             assert begin + 5 == len(await memory.recall(ANN, "note", limit=20))
 
 
@@ -196,34 +500,30 @@ async def test_an_index_is_built_and_a_worker_listens_with_whole_sessions(
     postgres_dsn: str,
 ) -> None:
     with pgbouncer(postgres_dsn, sessions=3, pool_mode="session") as pooled:
-        storage = open_storage(Settings(uri=pooled, home=Path()), StandingClock())
-        await storage.open()
-        await storage.report()  # its connection keeps a session
-        async with asyncio.timeout(LONG_S), storage.indexes.index_builder() as builder:
-            assert builder is not None
-        async with aclosing(storage.jobs.job_hints()) as hints:  # type: ignore[type-var]
-            assert None is await asyncio.wait_for(anext(hints), LONG_S)
-        await storage.close()
+        async with opened(pooled) as storage:
+            await storage.report()  # its connection keeps a session
+            async with storage.indexes.index_builder() as builder:
+                assert builder is not None
+            async with aclosing(storage.jobs.job_hints()) as hints:  # type: ignore[type-var]
+                assert None is await anext(hints)
 
 
 async def test_without_a_free_session_calls_end_and_say_why(
     single: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storage = open_storage(Settings(uri=single, home=Path()), StandingClock())
-    await storage.open()
-    await storage.report()  # its connection keeps the session
-    monkeypatch.setattr(connecting, "ANSWER_GRACE_S", 0.1)
-    monkeypatch.setattr(connecting, "silence_s", lambda _: 0.1)  # of the connections from now on
-    impatient = Settings(uri=single, home=Path(), statement_timeout_s=0.1)
-    why = "pooler .* smaller pool_size, got 16"
-    with pytest.raises(StorageUnavailable, match=why):
-        await asyncio.wait_for(open_storage(impatient, StandingClock()).open(), LONG_S)
-    with pytest.raises(StorageUnavailable, match=why):
-        await asyncio.wait_for(anext(storage.jobs.job_hints()), LONG_S)
-    with pytest.raises(StorageUnavailable, match=why):
-        async with asyncio.timeout(LONG_S), storage.indexes.index_builder():
-            pass
-    await storage.close()
+    async with opened(single) as storage:
+        await storage.report()  # its connection keeps the session
+        monkeypatch.setattr(connecting, "ANSWER_GRACE_S", 0.1)
+        monkeypatch.setattr(connecting, "silence_s", lambda _: 0.1)  # of connections from now on
+        impatient = Settings(uri=single, home=Path(), statement_timeout_s=0.1)
+        why = "pooler .* smaller pool_size, got 16"
+        with pytest.raises(StorageUnavailable, match=why):
+            await open_storage(impatient, StandingClock()).open()
+        with pytest.raises(StorageUnavailable, match=why):
+            await anext(storage.jobs.job_hints())
+        with pytest.raises(StorageUnavailable, match=why):
+            async with storage.indexes.index_builder():
+                pass
 
 
 async def test_opening_names_a_pooler_that_ends_those_who_wait(postgres_dsn: str) -> None:
@@ -243,7 +543,7 @@ def test_the_doctor_says_what_a_pooler_loses(losing: str) -> None:
 
 
 def test_the_doctor_needs_one_session(single: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert {"ok", "note"} == {one.status for one in examine(single)}
+    assert {one.status for one in examine(single)} <= {"ok", "note"}
     monkeypatch.setattr(connecting, "silence_s", lambda _: 0.1)
     with psycopg.connect(single, autocommit=True) as holder:
         holder.execute("SELECT 1")
@@ -252,30 +552,21 @@ def test_the_doctor_needs_one_session(single: str, monkeypatch: pytest.MonkeyPat
 
 
 async def test_an_index_is_not_built_through_a_pooler_and_leaves_nothing(losing: str) -> None:
-    storage = open_storage(Settings(uri=losing, home=Path()), StandingClock())
-    await storage.open()
-    with pytest.raises(StorageUnavailable, match="pooler"):
-        async with storage.indexes.index_builder():
-            pass
-    await storage.close()
-    with psycopg.connect(losing) as connection:
-        held = connection.execute(  # other tests hold locks in other databases of the server
-            "SELECT FROM pg_locks JOIN pg_database ON pg_database.oid = database"
-            " WHERE locktype = 'advisory' AND datname = current_database()"
-        ).fetchall()
-        assert [] == held
-        assert ('"$user", public',) == connection.execute("SHOW search_path").fetchone()
+    async with opened(losing) as storage:
+        with pytest.raises(StorageUnavailable, match="pooler"):
+            async with storage.indexes.index_builder():
+                pass
+    # Other tests hold locks in other databases of the server.
+    here = "JOIN pg_database ON pg_database.oid = database WHERE datname = current_database()"
+    assert [] == rows(losing, f"SELECT FROM pg_locks {here} AND locktype = 'advisory'")
+    assert ['"$user", public'] == column(losing, "SHOW search_path")
 
 
 async def test_a_listener_behind_a_pooler_leaves_nothing_and_says_so(losing: str) -> None:
-    storage = open_storage(Settings(uri=losing, home=Path()), StandingClock())
-    await storage.open()
-    with pytest.raises(StorageUnavailable, match="pooler"):
-        async for _ in storage.jobs.job_hints():
-            pass
-    await storage.close()
-    with psycopg.connect(losing) as connection:
-        assert [] == connection.execute("SELECT pg_listening_channels()").fetchall()
+    async with opened(losing) as storage:
+        with pytest.raises(StorageUnavailable, match="pooler"):
+            await anext(storage.jobs.job_hints())
+    assert [] == rows(losing, "SELECT pg_listening_channels()")
 
 
 async def test_a_schema_is_made_through_a_pooler(empty_dsn: str) -> None:

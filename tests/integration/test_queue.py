@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import subprocess
-import sys
-import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
 import psycopg
 import pytest
+from turns import Clock, said
+from waiting import until
+from warm_python import warm_python
 
 from shared_core import (
     CallableEmbedder,
@@ -36,16 +36,42 @@ ANN = Scope("app", "ann")
 
 
 def told(event_id: str, text: str) -> Event:
-    return Event(
-        event_id=event_id, author="user", role="user", text=text, occurred_at=datetime.now(UTC)
+    return said(event_id, text, datetime.now(UTC))
+
+
+async def later(memory: MemoryEngine, text: str, key: str = "e1", thread: str = "t") -> set[str]:
+    """Append a turn of Ann, and leave the rest to the queue."""
+    return await memory.append_events(ANN, thread, [told(key, text)], later=True)
+
+
+def embed(texts: Sequence[str]) -> list[list[float]]:
+    return [[1.0, 2.0] for _ in texts]
+
+
+@pytest.fixture
+async def idle(dsn: str) -> AsyncIterator[MemoryEngine]:
+    """An open memory without a worker, with a model that costs nothing."""
+    async with open_memory(dsn, embedder=embed, worker=False) as memory:
+        yield memory
+
+
+@pytest.fixture
+def now() -> Clock:
+    """A clock that stands at the present: the server's clock tells when a job is due."""
+    return Clock(datetime.now(UTC))
+
+
+def execute(dsn: str, query: str) -> list[tuple[Any, ...]]:
+    """Run a statement as the superuser; return its rows."""
+    with psycopg.connect(dsn, autocommit=True) as superuser:
+        cursor = superuser.execute(query)
+        return cursor.fetchall() if cursor.description else []
+
+
+def jobs(dsn: str) -> list[tuple[Any, ...]]:
+    return execute(
+        dsn, "SELECT status, attempts FROM hippocampus.consolidation_jobs ORDER BY created_at"
     )
-
-
-def jobs(dsn: str) -> list[tuple[str, int]]:
-    with psycopg.connect(dsn) as superuser:
-        return superuser.execute(
-            "SELECT status, attempts FROM hippocampus.consolidation_jobs ORDER BY created_at"
-        ).fetchall()
 
 
 async def statements(memory: MemoryEngine) -> set[str]:
@@ -77,7 +103,7 @@ async def test_machines_whose_clocks_differ_share_the_queue(
         monkeypatch.setattr(timestamps, "system_clock", clock)
         async with open_memory(dsn, worker=False) as memory:
             if not claimed:
-                await memory.append_events(ANN, "t", [told("e1", "tea")], later=True)
+                await later(memory, "tea")
                 [waiting] = await memory.jobs.list()
                 assert timedelta(minutes=1) > abs(waiting.run_after - datetime.now(UTC))
             jobs_of_all = memory._storage.jobs
@@ -86,36 +112,34 @@ async def test_machines_whose_clocks_differ_share_the_queue(
 
 
 @pytest.mark.both_engines
-async def test_work_that_is_cancelled_keeps_nobody_waiting(dsn: str) -> None:
+async def test_work_that_is_cancelled_keeps_nobody_waiting(idle: MemoryEngine) -> None:
     """At any moment: before its claim is answered, at work, or before its result is stored."""
-    async with open_memory(dsn, worker=False) as memory:  # a worker would take the returned job
-        await memory.append_events(ANN, "t", [told("e1", "I live in Lisbon.")])
-        for delay_s in [0, 0, 0.002, 0.005, 0.01, 0.02]:
-            working = asyncio.create_task(memory.jobs.run(ANN, "t"))
-            await asyncio.sleep(delay_s)
-            working.cancel()
-            await asyncio.wait([working])
-            running = await memory.jobs.list(ANN, thread_id="t", statuses=[JobStatus.RUNNING])
-            assert [] == running
-        record = await memory.jobs.run(ANN, "t")
-        assert JobStatus.COMPLETED is record.status
+    await idle.append_events(ANN, "t", [told("e1", "I live in Lisbon.")])
+    for delay_s in [0, 0, 0.002, 0.005, 0.01, 0.02]:
+        working = asyncio.create_task(idle.jobs.run(ANN, "t"))
+        await asyncio.sleep(delay_s)
+        working.cancel()
+        await asyncio.wait([working])
+        running = await idle.jobs.list(ANN, thread_id="t", statuses=[JobStatus.RUNNING])
+        assert [] == running
+    record = await idle.jobs.run(ANN, "t")
+    assert JobStatus.COMPLETED is record.status
 
 
 @pytest.mark.both_engines
-async def test_a_worker_that_is_cancelled_keeps_no_job(dsn: str) -> None:
+async def test_a_worker_that_is_cancelled_keeps_no_job(idle: MemoryEngine) -> None:
     async def perform(job: Job) -> dict[str, JsonValue]:
         return await asyncio.Future()
 
-    async with open_memory(dsn, worker=False) as memory:
-        memory.jobs.learn(perform, JobType.FULL_CONSOLIDATION)
-        await memory.append_events(ANN, "t", [told("e1", "tea")], later=True)
-        for delay_s in [0, 0.002, 0.005, 0.01, 0.02]:
-            serving = asyncio.create_task(memory.jobs.serve(once=True))
-            await asyncio.sleep(delay_s)
-            serving.cancel()
-            await asyncio.wait([serving])
-            [job] = await memory.jobs.list()
-            assert JobStatus.PENDING is job.status
+    idle.jobs.learn(perform, JobType.FULL_CONSOLIDATION)
+    await later(idle, "tea")
+    for delay_s in [0, 0.002, 0.005, 0.01, 0.02]:
+        serving = asyncio.create_task(idle.jobs.serve(once=True))
+        await asyncio.sleep(delay_s)
+        serving.cancel()
+        await asyncio.wait([serving])
+        [job] = await idle.jobs.list()
+        assert JobStatus.PENDING is job.status
 
 
 @pytest.mark.both_engines
@@ -137,20 +161,20 @@ async def test_a_job_that_another_one_follows_at_once_is_no_unknown_thread(
     assert JobStatus.COMPLETED is record.status
 
 
-async def test_requests_that_wait_for_one_thread_become_one(dsn: str) -> None:
-    async with open_memory(dsn, worker=False) as idle:
-        for n in range(5):
-            await idle.append_events(ANN, "t", [told(f"e{n}", f"tea {n}")], later=True)
-        assert [("pending", 0)] == jobs(dsn)
-    async with open_memory(dsn) as memory:
+async def test_requests_that_wait_for_one_thread_become_one(idle: MemoryEngine, dsn: str) -> None:
+    for n in range(5):
+        await later(idle, f"tea {n}", f"e{n}")
+    assert [("pending", 0)] == jobs(dsn)
+    async with open_memory(dsn, embedder=embed) as memory:
         assert await memory.flush(60)
         assert [("completed", 1)] == jobs(dsn)
 
 
-async def test_what_a_process_left_is_done_by_whoever_writes_next(dsn: str) -> None:
-    async with open_memory(dsn, worker=False) as idle:
-        await idle.append_events(ANN, "t", [told("e1", "I live in Lisbon.")], later=True)
-    async with open_memory(dsn) as memory:
+async def test_what_a_process_left_is_done_by_whoever_writes_next(
+    idle: MemoryEngine, dsn: str
+) -> None:
+    await later(idle, "I live in Lisbon.")
+    async with open_memory(dsn, embedder=embed) as memory:
         await memory.append_events(ANN, "other", [told("e2", "Nothing much.")])
         await until_done(dsn)
         assert {"User lives in Lisbon."} == await statements(memory)
@@ -163,13 +187,12 @@ async def test_who_writes_all_the_time_still_gets_facts(
     monkeypatch.setattr("shared_core.ingest.events.EMBED_BATCHES", 1)
     monkeypatch.setattr("shared_core.knowledge.consolidation.WINDOW", 5)
     async with open_memory(dsn) as memory:
-        for n in range(30):
-            turn = told(f"e{n}", f"I live in Lisbon, house {n}.")
-            await memory.append_events(ANN, "t", [turn], later=True)
+        for n in range(12):  # more than two windows
+            await later(memory, f"I live in Lisbon, house {n}.", f"e{n}")
         assert await memory.flush(60)
         found = await memory.list_memories(ANN, kinds=["episodic"])
-        assert 30 == len(found)
-        hits = await memory.recall(ANN, "Lisbon house", kinds=["episodic"], limit=30)
+        assert 12 == len(found)
+        hits = await memory.recall(ANN, "Lisbon house", kinds=["episodic"], limit=12)
         assert all("similarity" in hit.parts for hit in hits)
         runs = await memory.facts(ANN)
         assert any("Lisbon" in fact.statement for fact in runs)
@@ -178,7 +201,7 @@ async def test_who_writes_all_the_time_still_gets_facts(
 CRASHING = """
 import asyncio, os, signal, sys
 from shared_core import CallableEmbedder, Scope, open_memory
-from tests.integration.test_queue import told
+from tests.turns import said
 
 def embed(texts):
     if "before" == sys.argv[2]:
@@ -188,7 +211,7 @@ def embed(texts):
 async def main():
     memory = open_memory(sys.argv[1], embedder=CallableEmbedder(embed, model="tiny"))
     await memory.open()
-    turn = told("e1", "I live in Lisbon.")
+    turn = said("e1", "I live in Lisbon.")
     await memory.append_events(Scope("app", "ann"), "t", [turn], later=True)
     if "after" == sys.argv[2]:
         while not await memory.facts(Scope("app", "ann")):
@@ -201,18 +224,14 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.tail
 async def test_a_job_of_a_killed_process_is_done_once_by_the_next(dsn: str, moment: str) -> None:
     """Killed in the middle of embedding, or as soon as its facts are there."""
-    killed = subprocess.run([sys.executable, "-c", CRASHING, dsn, moment], check=False)
-    assert -signal.SIGKILL == killed.returncode
-    with psycopg.connect(dsn, autocommit=True) as superuser:
-        superuser.execute("UPDATE hippocampus.consolidation_jobs SET lease_until = now()")
-
-    def embed(texts: Sequence[str]) -> list[list[float]]:
-        return [[1.0, 2.0] for _ in texts]
-
+    killed = subprocess.run([*warm_python(), "-c", CRASHING, dsn, moment], check=False)
+    assert killed.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL)
+    execute(dsn, "UPDATE hippocampus.consolidation_jobs SET lease_until = now()")
     async with open_memory(dsn, embedder=CallableEmbedder(embed, model="tiny")) as memory:
-        await memory.append_events(ANN, "t", [told("e2", "Nothing much.")], later=True)
+        await later(memory, "Nothing much.", "e2")
         await until_done(dsn)
         assert {"User lives in Lisbon."} == await statements(memory)
         found = await memory.recall(ANN, "Lisbon", kinds=["episodic"])
@@ -220,50 +239,47 @@ async def test_a_job_of_a_killed_process_is_done_once_by_the_next(dsn: str, mome
     assert {"completed"} == {status for status, _ in jobs(dsn)}
 
 
+SHARING = """
+import asyncio, sys
+from shared_core import Scope, open_memory
+from tests.turns import said
+
+async def main():
+    async with open_memory(sys.argv[1], embedder=lambda texts: [[1.0]] * len(texts)) as memory:
+        for n in range(8):
+            turn = said(n, "I live in Lisbon.")
+            await memory.append_events(Scope("app", "ann"), f"t{n}", [turn], later=True)
+        assert await memory.flush(100)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.tail
 async def test_two_processes_share_the_work_and_nothing_is_doubled(dsn: str) -> None:
-    script = (
-        "import asyncio, sys\n"
-        "from shared_core import Scope, open_memory\n"
-        "from tests.integration.test_queue import told\n"
-        "async def main():\n"
-        "    async with open_memory(sys.argv[1]) as memory:\n"
-        "        for n in range(20):\n"
-        "            turn = told(f'e{n}', 'I live in Lisbon.')\n"
-        "            await memory.append_events(Scope('app', 'ann'), f't{n}', [turn], later=True)\n"
-        "        assert await memory.flush(100)\n"
-        "asyncio.run(main())\n"
-    )
-    both = [subprocess.Popen([sys.executable, "-c", script, dsn]) for _ in range(2)]
+    both = [subprocess.Popen([*warm_python(), "-c", SHARING, dsn]) for _ in range(2)]
     assert [0, 0] == [await asyncio.to_thread(process.wait) for process in both]
     await until_done(dsn)
-    with psycopg.connect(dsn) as superuser:
-        kinds = superuser.execute(
-            "SELECT kind, count(*) FROM hippocampus.memories GROUP BY kind ORDER BY kind"
-        ).fetchall()
-    assert [("episodic", 20), ("semantic", 1), ("summary", 20)] == kinds
+    count = "SELECT kind, count(*) FROM hippocampus.memories GROUP BY kind ORDER BY kind"
+    assert [("episodic", 8), ("semantic", 1), ("summary", 8)] == execute(dsn, count)
 
 
 async def test_a_failing_job_is_tried_again_and_its_reason_is_kept(dsn: str) -> None:
-    failed = asyncio.Event()
-    loop = asyncio.get_running_loop()
+    errors = [ModelUnavailable("out of quota")]
 
-    def embed(texts: list[str]) -> list[list[float]]:
-        if not failed.is_set():
-            loop.call_soon_threadsafe(failed.set)
-            raise ModelUnavailable("out of quota")
-        return [[1.0, 2.0] for _ in texts]
+    def failing(texts: list[str]) -> list[list[float]]:
+        if errors:
+            raise errors.pop()
+        return embed(texts)
 
-    async with open_memory(dsn, embedder=embed) as memory:
-        await memory.append_events(ANN, "t", [told("e1", "I live in Lisbon.")], later=True)
-        await failed.wait()
-        assert not await memory.flush(0.2)
-        [(status, attempts)] = jobs(dsn)
-        assert ("pending", 1) == (status, attempts)
-        with psycopg.connect(dsn) as superuser:
-            error = superuser.execute("SELECT error FROM hippocampus.consolidation_jobs").fetchone()
-        assert error is not None
-        assert "out of quota" in error[0]
-        assert await memory.flush(60)
+    async with open_memory(dsn, embedder=failing, worker=False) as memory:
+        await later(memory, "I live in Lisbon.")
+        assert 1 == (await memory.jobs.serve(once=True)).failed
+        [job] = await memory.jobs.list()
+        assert (JobStatus.PENDING, 1) == (job.status, job.attempts)
+        assert "out of quota" in (job.error or "")
+        execute(dsn, "UPDATE hippocampus.consolidation_jobs SET run_after = now()")
+        assert 1 == (await memory.jobs.serve(once=True)).done
         assert {"User lives in Lisbon."} == await statements(memory)
 
 
@@ -271,30 +287,27 @@ async def test_closing_gives_a_job_in_work_back_to_the_queue(dsn: str) -> None:
     begun = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    async def embed(texts: list[str]) -> list[list[float]]:
+    async def slow(texts: list[str]) -> list[list[float]]:
         loop.call_soon_threadsafe(begun.set)
-        await asyncio.sleep(60)
-        return [[1.0, 2.0] for _ in texts]
+        return await asyncio.Future()
 
-    memory = open_memory(dsn, embedder=embed)
-    await memory.append_events(ANN, "t", [told("e1", "I live in Lisbon.")], later=True)
+    memory = open_memory(dsn, embedder=slow)
+    await later(memory, "I live in Lisbon.")
     await begun.wait()
     await memory.close()
     assert [("pending", 1)] == jobs(dsn)
 
 
 async def until_done(dsn: str) -> None:
-    deadline = time.monotonic() + 90
-    while {status for status, _ in jobs(dsn)} & {"pending", "running"}:
-        assert time.monotonic() < deadline, (jobs(dsn), os.getpid())
-        await asyncio.sleep(0.05)
+    """Return when no job is left to do."""
+    await until(lambda: not {status for status, _ in jobs(dsn)} & {"pending", "running"})
 
 
 async def test_of_the_work_done_on_a_thread_the_last_is_kept(
     memory: MemoryEngine, dsn: str
 ) -> None:
     for n in range(3):
-        await memory.append_events(ANN, "t", [told(f"e{n}", f"tea {n}")], later=True)
+        await later(memory, f"tea {n}", f"e{n}")
         assert await memory.flush(60)
     assert [("completed", 1)] == jobs(dsn)
 
@@ -305,30 +318,27 @@ async def test_a_newer_turn_moves_the_job_and_flush_does_not_wait_for_it(dsn: st
             ANN, "t", [told("e1", "I live in Lisbon.")], later=True, delay_s=60
         )
         [first] = await memory.jobs.list()
-        await asyncio.sleep(0.05)
         await memory.append_events(ANN, "t", [told("e2", "I like tea.")], later=True, delay_s=60)
         [second] = await memory.jobs.list()
-        assert first.job_id == second.job_id
-        assert timedelta(seconds=0.05) <= second.run_after - first.run_after
-        await asyncio.sleep(0.2)
+        assert first.job_id == second.job_id and first.run_after < second.run_after
         assert [("pending", 0)] == jobs(dsn)
         assert await memory.flush(60)
         assert {"User lives in Lisbon.", "User likes tea."} == await statements(memory)
         assert [("completed", 1)] == jobs(dsn)
 
 
-async def test_a_thread_that_never_rests_is_worked_on_all_the_same(dsn: str) -> None:
-    now = datetime(2030, 1, 1, tzinfo=UTC)
-    async with open_memory(dsn, clock=lambda: now, worker=False) as memory:
-        for n in range(30):
-            await memory.append_events(ANN, "t", [told(f"e{n}", "tea")], later=True, delay_s=10)
-            now += timedelta(seconds=5)
-        [job] = await memory.jobs.list()
-        assert timedelta(seconds=100) == job.run_after - job.created_at
+async def test_a_thread_that_never_rests_is_worked_on_all_the_same(
+    clocked: MemoryEngine, clock: Clock
+) -> None:
+    for n in range(30):
+        await clocked.append_events(ANN, "t", [said(n, "tea")], later=True, delay_s=10)
+        clock.forward(5)
+    [job] = await clocked.jobs.list()
+    assert timedelta(seconds=100) == job.run_after - job.created_at
 
 
 async def test_turns_that_come_again_ask_for_no_work_that_was_done(dsn: str) -> None:
-    async with open_memory(dsn) as memory:
+    async with open_memory(dsn, embedder=embed) as memory:
         turn = told("e1", "I live in Lisbon.")
         assert {"e1"} == await memory.append_events(ANN, "t", [turn], later=True)
         assert await memory.flush(60)
@@ -345,7 +355,7 @@ async def test_turns_that_come_again_ask_for_no_work_that_was_done(dsn: str) -> 
 
 
 async def test_turns_that_are_likely_unseen_take_one_round_trip(
-    dsn: str, monkeypatch: pytest.MonkeyPatch
+    idle: MemoryEngine, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trips: list[object] = []
     run = PostgresDatabase.run
@@ -354,29 +364,27 @@ async def test_turns_that_are_likely_unseen_take_one_round_trip(
         trips.append(steps)
         return await run(self, scope, *steps, **options)
 
-    async with open_memory(dsn, worker=False) as memory:
-        monkeypatch.setattr(PostgresDatabase, "run", counted)
-        turns = [told(f"e{n}", f"tea {n}") for n in range(2)]
-        new = await memory.append_events(ANN, "t", turns, later=True, unseen=True)
-        assert {"e0", "e1"} == new
-        assert 1 == len(trips)
+    monkeypatch.setattr(PostgresDatabase, "run", counted)
+    turns = [said(n, f"tea {n}") for n in range(2)]
+    assert {"e0", "e1"} == await idle.append_events(ANN, "t", turns, later=True, unseen=True)
+    assert 1 == len(trips)
     assert [("pending", 0)] == jobs(dsn)
 
 
 async def test_a_job_that_takes_longer_than_its_lease_is_done_once(dsn: str) -> None:
     calls = 0
 
-    async def embed(texts: list[str]) -> list[list[float]]:
+    async def slow(texts: list[str]) -> list[list[float]]:
         nonlocal calls
         calls += 1
-        await asyncio.sleep(1.5)
-        return [[1.0, 2.0] for _ in texts]
+        await asyncio.sleep(1)
+        return embed(texts)
 
     stop = asyncio.Event()
-    async with open_memory(dsn, embedder=embed) as one, open_memory(dsn, embedder=embed) as other:
+    async with open_memory(dsn, embedder=slow) as one, open_memory(dsn, embedder=slow) as other:
         for memory in (one, other):
             memory._worker._lease_s = 0.6
-        await one.append_events(ANN, "t", [told("e1", "Nothing much.")], later=True)
+        await later(one, "Nothing much.")
         serving = asyncio.create_task(other.jobs.serve(stop, poll_s=0.05))
         assert await one.flush(60)
         stop.set()
@@ -391,60 +399,60 @@ async def test_work_that_another_worker_took_over_is_ended(dsn: str) -> None:
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    async def embed(texts: list[str]) -> list[list[float]]:
+    async def slow(texts: list[str]) -> list[list[float]]:
         loop.call_soon_threadsafe(begun.set)
         try:
-            await asyncio.sleep(60)
+            return await asyncio.Future()
         finally:
             loop.call_soon_threadsafe(ended.set)
-        return [[1.0, 2.0] for _ in texts]
 
-    async with open_memory(dsn, embedder=embed) as memory:
+    async with open_memory(dsn, embedder=slow) as memory:
         memory._worker._lease_s = 0.3
-        await memory.append_events(ANN, "t", [told("e1", "Nothing much.")], later=True)
+        await later(memory, "Nothing much.")
         await begun.wait()
-        with psycopg.connect(dsn, autocommit=True) as superuser:
-            superuser.execute("UPDATE hippocampus.consolidation_jobs SET worker_id = 'another'")
-        await asyncio.wait_for(ended.wait(), 30)
-        with psycopg.connect(dsn) as superuser:
-            held = superuser.execute("SELECT worker_id, status FROM hippocampus.consolidation_jobs")
-            assert [("another", "running")] == held.fetchall()
+        execute(dsn, "UPDATE hippocampus.consolidation_jobs SET worker_id = 'another'")
+        await ended.wait()
+        held = execute(dsn, "SELECT worker_id, status FROM hippocampus.consolidation_jobs")
+        assert [("another", "running")] == held
 
 
-async def test_a_job_that_kills_every_worker_is_given_up(dsn: str) -> None:
-    async with open_memory(dsn, worker=False) as memory:
-        await memory.append_events(ANN, "t", [told("e1", "Nothing much.")], later=True)
-        with psycopg.connect(dsn, autocommit=True) as superuser:
-            superuser.execute(
-                "UPDATE hippocampus.consolidation_jobs"
-                " SET status = 'running', attempts = 5, worker_id = 'x', lease_until = now()"
-            )
-        tally = await memory.jobs.serve(once=True)
-        assert (0, 1) == (tally.done, tally.failed)
-        [record] = await memory.jobs.list()
-        assert ("failed", 6) == (record.status, record.attempts)
-        assert "died" in (record.error or "")
+async def test_a_job_that_kills_every_worker_is_given_up(idle: MemoryEngine, dsn: str) -> None:
+    await later(idle, "Nothing much.")
+    execute(
+        dsn,
+        "UPDATE hippocampus.consolidation_jobs"
+        " SET status = 'running', attempts = 5, worker_id = 'x', lease_until = now()",
+    )
+    tally = await idle.jobs.serve(once=True)
+    assert (0, 1) == (tally.done, tally.failed)
+    [record] = await idle.jobs.list()
+    assert ("failed", 6) == (record.status, record.attempts)
+    assert "died" in (record.error or "")
 
 
-async def test_a_memory_without_a_worker_leaves_the_work_to_others(dsn: str) -> None:
-    async with open_memory(dsn, worker=False) as memory:
-        await memory.append_events(ANN, "t", [told("e1", "I live in Lisbon.")], later=True)
-        assert not await memory.flush(0.2)
-        assert [("pending", 0)] == jobs(dsn)
-        async with open_memory(dsn) as other:
-            assert 1 == (await other.jobs.serve(once=True)).done
-        assert await memory.flush(10)
+async def test_a_memory_without_a_worker_leaves_the_work_to_others(
+    idle: MemoryEngine, dsn: str
+) -> None:
+    await later(idle, "I live in Lisbon.")
+    assert not await idle.flush(0.2)
+    assert [("pending", 0)] == jobs(dsn)
+    async with open_memory(dsn, embedder=embed) as other:
+        assert 1 == (await other.jobs.serve(once=True)).done
+    assert await idle.flush(60)
 
 
-async def test_a_new_turn_wakes_a_worker_that_waits_for_another(dsn: str) -> None:
-    async with open_memory(dsn) as memory:
-        await memory.append_events(ANN, "slow", [told("e1", "I like tea.")], later=True, delay_s=25)
+async def test_a_new_turn_wakes_a_worker_that_waits_for_another(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would wait until tomorrow."""
+    monkeypatch.setattr("shared_core.jobs.worker.LONGEST_SLEEP_S", 86_400)
+    async with open_memory(dsn, embedder=embed) as memory:
+        slow = [told("e1", "I like tea.")]
+        await memory.append_events(ANN, "slow", slow, later=True, delay_s=86_400)
         await asyncio.sleep(0.2)
-        await memory.append_events(ANN, "t", [told("e1", "I live in Lisbon.")], later=True)
-        deadline = time.monotonic() + 20
-        while {"User lives in Lisbon."} != await statements(memory):
-            assert time.monotonic() < deadline
-            await asyncio.sleep(0.05)
+        await later(memory, "I live in Lisbon.")
+        await until(lambda: ("completed", 1) in jobs(dsn))
+        assert {"User lives in Lisbon."} == await statements(memory)
 
 
 @pytest.mark.parametrize("delay_s", [-1, float("nan"), float("inf"), "soon", 1e12])

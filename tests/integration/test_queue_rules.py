@@ -1,24 +1,29 @@
-"""The rules of the queue: fair turns, one job per thread, quota apart from poison, and triggers."""
+"""The rules of the queue: fair turns, one job per thread, triggers, and bad jobs and rows."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import re
 import subprocess
-import sys
-import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from math import isfinite
 from typing import Any
 
+import httpx
 import psycopg
 import pytest
+from turns import Clock
+from waiting import until
+from warm_python import warm_python
 
 from shared_core import (
     ExtractionStrategy,
     InvalidInput,
-    JobStatus,
     JobType,
     MemoryConsolidationWorker,
+    MemoryEngine,
     ModelQuotaExceeded,
     NotFound,
     Scope,
@@ -26,20 +31,25 @@ from shared_core import (
     open_memory,
 )
 from shared_core.core.domain import JsonValue
-from shared_core.ports.jobs import Job
-from tests.integration.test_queue import ANN, jobs, statements, told, until_done
+from shared_core.core.timestamps import system_clock
+from shared_core.http.app import create_app
+from shared_core.jobs.runner import JobRunner, Outcome
+from shared_core.ports.jobs import Capability, Job, JobStatus
+from tests.integration.test_queue import (
+    ANN,
+    embed,
+    execute,
+    idle,
+    jobs,
+    later,
+    now,
+    statements,
+    told,
+    until_done,
+)
 
+__all__ = ["idle", "now"]
 LATER = ExtractionStrategy(delay_s=600, event_count=None, token_threshold=None)
-
-
-def embed(texts: Sequence[str]) -> list[list[float]]:
-    return [[1.0, 2.0] for _ in texts]
-
-
-def execute(dsn: str, query: str) -> list[tuple[Any, ...]]:
-    with psycopg.connect(dsn, autocommit=True) as superuser:
-        cursor = superuser.execute(query)
-        return cursor.fetchall() if cursor.description else []
 
 
 def listening(dsn: str) -> list[tuple[Any, ...]]:
@@ -50,13 +60,6 @@ def listening(dsn: str) -> list[tuple[Any, ...]]:
     )
 
 
-async def until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.02)
-
-
 def done_order(seen: list[tuple[str, str]]) -> Callable[[Job], Awaitable[dict[str, JsonValue]]]:
     async def perform(job: Job) -> dict[str, JsonValue]:
         seen.append((job.scope.user, job.thread_id or ""))
@@ -65,30 +68,28 @@ def done_order(seen: list[tuple[str, str]]) -> Callable[[Job], Awaitable[dict[st
     return perform
 
 
-async def test_a_tenant_with_many_jobs_does_not_keep_others_waiting(dsn: str) -> None:
+async def test_a_tenant_with_many_jobs_does_not_keep_others_waiting(idle: MemoryEngine) -> None:
     seen: list[tuple[str, str]] = []
-    async with open_memory(dsn, worker=False) as memory:
-        memory.jobs.learn(done_order(seen))
-        for n in range(20):
-            await memory.jobs.ask(Scope("app", "big"), f"t{n:02}", {})
-        for user in ("ann", "zoe"):
-            for n in range(2):
-                await memory.jobs.ask(Scope("app", user), f"t{n}", {})
-        assert 24 == (await memory.jobs.serve(once=True)).done
+    idle.jobs.learn(done_order(seen))
+    for user, count in (("big", 20), ("ann", 2), ("zoe", 2)):
+        for n in range(count):
+            await idle.jobs.ask(Scope("app", user), f"t{n:02}", {})
+    assert 24 == (await idle.jobs.serve(once=True)).done
     assert ["ann", "big", "zoe", "ann", "big", "zoe"] == [user for user, _ in seen[:6]]
     assert [f"t{n:02}" for n in range(20)] == [thread for user, thread in seen if "big" == user]
 
 
-async def test_what_is_asked_for_by_hand_goes_first_and_a_session_end_next(dsn: str) -> None:
+async def test_what_is_asked_for_by_hand_goes_first_and_a_session_end_next(
+    idle: MemoryEngine,
+) -> None:
     seen: list[tuple[str, str]] = []
-    async with open_memory(dsn, worker=False) as memory:
-        turn = told("e1", "tea")
-        await memory.append_events(ANN, "turn", [turn], later=True)
-        await memory.append_events(ANN, "end", [turn], later=True, session_end=True)
-        await memory.append_events(Scope("app", "zoe"), "hand", [turn], later=True)
-        await memory.jobs.request(Scope("app", "zoe"), "hand")
-        memory.jobs.learn(done_order(seen), JobType.FULL_CONSOLIDATION)
-        await memory.jobs.serve(once=True)
+    turn = told("e1", "tea")
+    await idle.append_events(ANN, "turn", [turn], later=True)
+    await idle.append_events(ANN, "end", [turn], later=True, session_end=True)
+    await idle.append_events(Scope("app", "zoe"), "hand", [turn], later=True)
+    await idle.jobs.request(Scope("app", "zoe"), "hand")
+    idle.jobs.learn(done_order(seen), JobType.FULL_CONSOLIDATION)
+    await idle.jobs.serve(once=True)
     assert ["hand", "end", "turn"] == [thread for _, thread in seen]
 
 
@@ -100,12 +101,12 @@ async def test_two_jobs_of_one_thread_never_run_at_once(dsn: str) -> None:
         nonlocal most
         running.append(job.job_type)
         most = max(most, len(running))
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.1)
         running.remove(job.job_type)
         return {}
 
     async with open_memory(dsn, worker=False) as one, open_memory(dsn, worker=False) as other:
-        await one.append_events(ANN, "t", [told("e1", "tea")], later=True)
+        await later(one, "tea")
         for job_type in (JobType.FAST_REPLAY, JobType.DEEP_REFLECTION):
             await one.jobs.request(ANN, "t", job_type)
         stop = asyncio.Event()
@@ -136,74 +137,73 @@ class Refusing:
 @pytest.mark.parametrize(
     "error", [ModelQuotaExceeded("no more for now", retry_after_s=1), StorageUnavailable("away")]
 )
-async def test_what_is_not_the_fault_of_a_job_counts_as_no_try(dsn: str, error: Exception) -> None:
-    now = datetime.now(UTC)
+async def test_what_is_not_the_fault_of_a_job_counts_as_no_try(
+    dsn: str, now: Clock, error: Exception
+) -> None:
     model = Refusing(*[error] * 7)
-    async with open_memory(dsn, embedder=model, clock=lambda: now, worker=False) as memory:
-        await memory.append_events(ANN, "t", [told("e1", "I live in Lisbon.")], later=True)
+    async with open_memory(dsn, embedder=model, clock=now, worker=False) as memory:
+        await later(memory, "I live in Lisbon.")
         for _ in range(7):
             tally = await memory.jobs.serve(once=True)
             assert (0, 1) == (tally.done, tally.failed)
             [job] = await memory.jobs.list()
             assert (JobStatus.PENDING, 0) == (job.status, job.attempts)
             assert type(error).__name__ in (job.error or "")
-            assert job.run_after > now
-            now = job.run_after + timedelta(seconds=1)
+            assert job.run_after > now()
+            now.now = job.run_after + timedelta(seconds=1)
         assert 1 == (await memory.jobs.serve(once=True)).done
     assert [("completed", 1)] == jobs(dsn)
 
 
-async def test_a_model_that_takes_no_more_is_left_alone_and_other_work_goes_on(dsn: str) -> None:
-    now = datetime.now(UTC)
+async def test_a_model_that_takes_no_more_is_left_alone_and_other_work_goes_on(
+    dsn: str, now: Clock
+) -> None:
     seen: list[tuple[str, str]] = []
     model = Refusing(ModelQuotaExceeded("no more", retry_after_s=100))
-    async with open_memory(dsn, embedder=model, clock=lambda: now, worker=False) as memory:
+    async with open_memory(dsn, embedder=model, clock=now, worker=False) as memory:
         memory.jobs.learn(done_order(seen))
         for thread in ("t1", "t2"):
-            await memory.append_events(ANN, thread, [told("e1", "I live in Lisbon.")], later=True)
+            await later(memory, "I live in Lisbon.", thread=thread)
         await memory.jobs.ask(ANN, "zz", {})
         tally = await memory.jobs.serve(once=True)
         assert (1, 1) == (tally.done, tally.failed)
         assert [("ann", "zz")] == seen
         waiting = {job.attempts for job in await memory.jobs.list()}
         assert {0} == waiting
-        now += timedelta(seconds=111)
+        now.forward(111)
         assert 2 == (await memory.jobs.serve(once=True)).done
 
 
-async def test_a_models_pause_grows_whatever_other_work_is_done(dsn: str) -> None:
-    now = datetime.now(UTC)
+async def test_a_models_pause_grows_whatever_other_work_is_done(dsn: str, now: Clock) -> None:
     model = Refusing(*[ModelQuotaExceeded("no more")] * 6)
     waits = []
-    async with open_memory(dsn, embedder=model, clock=lambda: now, worker=False) as memory:
+    async with open_memory(dsn, embedder=model, clock=now, worker=False) as memory:
         memory.jobs.learn(done_order([]))
-        await memory.append_events(ANN, "t", [told("e1", "I live in Lisbon.")], later=True)
+        await later(memory, "I live in Lisbon.")
         for _ in range(6):
             await memory.jobs.serve(once=True)
             [job] = await memory.jobs.list()
-            waits.append((job.run_after - now).total_seconds())
+            waits.append((job.run_after - now()).total_seconds())
             await memory.jobs.ask(ANN, "zz", {})
             assert 1 == (await memory.jobs.serve(once=True)).done
-            now = job.run_after + timedelta(seconds=1)
+            now.now = job.run_after + timedelta(seconds=1)
     assert waits[-1] > 4 * waits[0]
 
 
-async def test_poison_is_tried_later_each_time_and_given_up(dsn: str) -> None:
-    now = datetime.now(UTC)
-
+async def test_poison_is_tried_later_each_time_and_given_up(dsn: str, now: Clock) -> None:
     async def perform(job: Job) -> dict[str, JsonValue]:
         raise ValueError("cannot read 'I live in Lisbon.'")
 
     waits: list[float] = []
-    async with open_memory(dsn, clock=lambda: now, worker=False) as memory:
-        await memory.append_events(ANN, "t", [told("e1", "I live in Lisbon.")], later=True)
+    async with open_memory(dsn, clock=now, worker=False) as memory:
+        await later(memory, "I live in Lisbon.")
         memory.jobs.learn(perform, JobType.FULL_CONSOLIDATION)
         for attempt in range(1, 6):
             await memory.jobs.serve(once=True)
             [job] = await memory.jobs.list()
             assert attempt == job.attempts
-            waits.append((job.run_after - now).total_seconds())
-            now = job.run_after
+            waits.append((job.run_after - now()).total_seconds())
+            now.now = job.run_after
         assert JobStatus.FAILED is job.status
         assert "ValueError at test_queue_rules.py" in (job.error or "")
         assert "Lisbon" not in (job.error or "")
@@ -218,10 +218,10 @@ async def test_poison_is_tried_later_each_time_and_given_up(dsn: str) -> None:
 async def test_a_new_turn_does_not_hurry_a_job_that_failed(dsn: str) -> None:
     model = Refusing(ModelQuotaExceeded("no more", retry_after_s=500))
     async with open_memory(dsn, embedder=model, worker=False) as memory:
-        await memory.append_events(ANN, "t", [told("e1", "tea")], later=True)
+        await later(memory, "tea")
         await memory.jobs.serve(once=True)
         [before] = await memory.jobs.list()
-        await memory.append_events(ANN, "t", [told("e2", "tea")], later=True)
+        await later(memory, "tea", "e2")
         [after] = await memory.jobs.list()
         assert before.run_after == after.run_after
 
@@ -238,20 +238,19 @@ async def test_a_new_turn_does_not_hurry_a_job_that_failed(dsn: str) -> None:
     ],
 )
 async def test_enough_turns_or_tokens_are_worked_on_at_once(
-    dsn: str, strategy: ExtractionStrategy, texts: list[str]
+    dsn: str, now: Clock, strategy: ExtractionStrategy, texts: list[str]
 ) -> None:
-    now = datetime(2030, 1, 1, tzinfo=UTC)
     async with open_memory(
-        dsn, embedder=embed, clock=lambda: now, worker=False, strategy=strategy
+        dsn, embedder=embed, clock=now, worker=False, strategy=strategy
     ) as memory:
         for lap in range(2):
             for n, text in enumerate(texts):
                 [*before] = await memory.jobs.list()
-                assert all(job.run_after > now for job in before)
-                now += timedelta(seconds=1)
-                await memory.append_events(ANN, "t", [told(f"{lap}-{n}", text)], later=True)
+                assert all(job.run_after > now() for job in before)
+                now.forward(1)
+                await later(memory, text, f"{lap}-{n}")
             [job] = await memory.jobs.list()
-            assert job.run_after <= now
+            assert job.run_after <= now()
             assert 1 == (await memory.jobs.serve(once=True)).done  # and counts anew
 
 
@@ -274,32 +273,37 @@ async def test_the_end_of_a_session_is_worked_on_at_once(dsn: str) -> None:
         assert {"User lives in Lisbon.", "User likes tea."} == await statements(memory)
 
 
+REFLECTING = """
+import asyncio, sys
+from shared_core import ExtractionStrategy, Scope, open_memory
+from shared_core.core.domain import NO_USAGE
+from shared_core.extraction.rule_based import RuleExtractor
+from tests.turns import said
+
+class Reflecting(RuleExtractor):
+    async def reflect(self, memories):
+        print("reflected", flush=True)
+        return [], NO_USAGE
+
+async def main():
+    rule = ExtractionStrategy(reflection_interval=4)
+    async with open_memory(sys.argv[1], embedder=lambda t: [[1.0]] * len(t),
+                           extractor=Reflecting(), strategy=rule) as memory:
+        for n in range(6):
+            turn, thread = said("e", f"I live in Lisbon, {n}."), f"{sys.argv[2]}{n}"
+            await memory.append_events(Scope("app", "ann"), thread, [turn], later=True)
+            assert await memory.flush(100)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.tail
 async def test_every_so_many_extractions_ask_for_one_reflection(dsn: str) -> None:
     """Of all threads and processes together, each counted once."""
-    script = (
-        "import asyncio, sys\n"
-        "from shared_core import ExtractionStrategy, Scope, open_memory\n"
-        "from shared_core.core.domain import NO_USAGE\n"
-        "from shared_core.extraction.rule_based import RuleExtractor\n"
-        "from tests.integration.test_queue import told\n"
-        "class Reflecting(RuleExtractor):\n"
-        "    async def reflect(self, memories):\n"
-        "        print('reflected', flush=True)\n"
-        "        return [], NO_USAGE\n"
-        "async def main():\n"
-        "    rule = ExtractionStrategy(reflection_interval=4)\n"
-        "    async with open_memory(sys.argv[1], embedder=lambda t: [[1.0]] * len(t),\n"
-        "                           extractor=Reflecting(), strategy=rule) as memory:\n"
-        "        for n in range(6):\n"
-        "            turn = told('e', f'I live in Lisbon, {n}.')\n"
-        "            thread = f'{sys.argv[2]}{n}'\n"
-        "            await memory.append_events(Scope('app', 'ann'), thread, [turn], later=True)\n"
-        "            assert await memory.flush(100)\n"
-        "asyncio.run(main())\n"
-    )
     both = [
         subprocess.Popen(
-            [sys.executable, "-c", script, dsn, name], stdout=subprocess.PIPE, text=True
+            [*warm_python(), "-c", REFLECTING, dsn, name], stdout=subprocess.PIPE, text=True
         )
         for name in "ab"
     ]
@@ -317,7 +321,7 @@ async def test_consolidating_by_hand_returns_the_job(dsn: str) -> None:
         worker = MemoryConsolidationWorker(memory, ANN)
         with pytest.raises(NotFound, match="nowhere"):
             await worker.consolidate("nowhere")
-        await memory.append_events(ANN, "t", [told("e1", "I live in Lisbon.")], later=True)
+        await later(memory, "I live in Lisbon.")
         replay = await worker.consolidate("t", JobType.FAST_REPLAY)
         assert JobStatus.COMPLETED is replay.status
         assert set() == await statements(memory)
@@ -339,7 +343,7 @@ async def test_consolidating_by_hand_waits_for_the_job_in_work_and_tells_a_failu
 ) -> None:
     model = Refusing(RuntimeError("broken"))
     async with open_memory(dsn, embedder=model, worker=False) as memory:
-        await memory.append_events(ANN, "t", [told("e1", "I live in Lisbon.")], later=True)
+        await later(memory, "I live in Lisbon.")
         execute(
             dsn,
             "UPDATE hippocampus.consolidation_jobs SET status = 'running', worker_id = 'x',"
@@ -366,7 +370,7 @@ async def test_a_job_in_work_is_finished_when_the_memory_closes(dsn: str) -> Non
 
     memory = open_memory(dsn, embedder=slow)
     for thread in ("t1", "t2"):
-        await memory.append_events(ANN, thread, [told("e1", "I live in Lisbon.")], later=True)
+        await later(memory, "I live in Lisbon.", thread=thread)
     await begun.wait()
     await memory.close(drain_s=60)
     assert ["completed", "pending"] == sorted(status for status, _ in jobs(dsn))
@@ -383,7 +387,7 @@ async def test_a_cancelled_job_is_not_done_and_one_in_work_ends(dsn: str) -> Non
         return {}
 
     async with open_memory(dsn, worker=False, strategy=LATER) as memory:
-        await memory.append_events(ANN, "t", [told("e1", "tea")], later=True)
+        await later(memory, "tea")
         [waiting] = await memory.jobs.list()
         assert 1 == await memory.jobs.cancel([waiting.job_id])
         assert [] == await memory.jobs.list()
@@ -395,13 +399,15 @@ async def test_a_cancelled_job_is_not_done_and_one_in_work_ends(dsn: str) -> Non
         await until(lambda: "running" in {status for status, _ in jobs(dsn)})
         [running] = await memory.jobs.list()
         assert 1 == await memory.jobs.cancel([running.job_id])
-        await asyncio.wait_for(ended.wait(), 30)
+        await ended.wait()
         stop.set()
         assert 0 == (await serving).done
 
 
 @pytest.mark.parametrize("asks", [False, True])
-async def test_a_job_whose_code_cancels_itself_fails_as_any_other(dsn: str, asks: bool) -> None:
+async def test_a_job_whose_code_cancels_itself_fails_as_any_other(
+    idle: MemoryEngine, asks: bool
+) -> None:
     runs, stop = 0, asyncio.Event()
 
     async def perform(job: Job) -> dict[str, JsonValue]:
@@ -415,14 +421,13 @@ async def test_a_job_whose_code_cancels_itself_fails_as_any_other(dsn: str, asks
             await asyncio.sleep(0)
         raise asyncio.CancelledError
 
-    async with open_memory(dsn, worker=False) as memory:
-        memory.jobs.learn(perform)
-        await memory.jobs.ask(ANN, "t", {})
-        tally = await memory.jobs.serve(stop, once=True)
-        assert (1, 0, 1) == (runs, tally.done, tally.failed)
-        [job] = await memory.jobs.list()
-        assert (JobStatus.PENDING, 1) == (job.status, job.attempts)
-        assert "its code was cancelled" in (job.error or "")
+    idle.jobs.learn(perform)
+    await idle.jobs.ask(ANN, "t", {})
+    tally = await idle.jobs.serve(stop, once=True)
+    assert (1, 0, 1) == (runs, tally.done, tally.failed)
+    [job] = await idle.jobs.list()
+    assert (JobStatus.PENDING, 1) == (job.status, job.attempts)
+    assert "its code was cancelled" in (job.error or "")
 
 
 HINTED = """
@@ -442,56 +447,57 @@ asyncio.run(main())
 """
 
 
-async def test_a_worker_that_rests_hears_of_jobs_of_other_processes(dsn: str) -> None:
+async def test_a_worker_that_rests_hears_of_jobs_of_other_processes(
+    idle: MemoryEngine, dsn: str
+) -> None:
     """It looks by itself every ten minutes only, and is killed in the end."""
-    worker = subprocess.Popen([sys.executable, "-c", HINTED, dsn], stdout=subprocess.PIPE)
+    worker = subprocess.Popen([*warm_python(), "-c", HINTED, dsn], stdout=subprocess.PIPE)
     assert worker.stdout is not None
     await asyncio.to_thread(worker.stdout.readline)
     try:
         await until(lambda: listening(dsn))
-        async with open_memory(dsn, embedder=embed, worker=False) as memory:
-            for n, delay_s in enumerate((0, 1, 0)):
-                turn = told(f"e{n}", "I live in Lisbon.")
-                await memory.append_events(ANN, f"t{n}", [turn], later=True, delay_s=delay_s)
-                await until_done(dsn)
+        for n, delay_s in enumerate((0, 1, 0)):
+            turn = told(f"e{n}", "I live in Lisbon.")
+            await idle.append_events(ANN, f"t{n}", [turn], later=True, delay_s=delay_s)
+            await until_done(dsn)
     finally:
         worker.kill()
         await asyncio.to_thread(worker.communicate)
 
 
 async def test_a_worker_without_hints_looks_often_and_says_so_once(
-    dsn: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    idle: MemoryEngine, dsn: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("shared_core.storage.postgres.jobs.PROOF_S", 0.1)
     monkeypatch.setattr("shared_core.jobs.worker.RELISTEN_S", 0.1)
     # As a transaction pooler: it takes LISTEN, and what is sent to another channel never comes.
     monkeypatch.setattr("shared_core.storage.postgres.jobs.LISTEN", "LISTEN elsewhere")
-    async with open_memory(dsn, embedder=embed, worker=False) as memory:
-        stop = asyncio.Event()
-        serving = asyncio.create_task(memory.jobs.serve(stop, poll_s=0.05))
-        await asyncio.sleep(1)
-        await memory.append_events(ANN, "t", [told("e1", "tea")], later=True)
-        await until_done(dsn)
-        stop.set()
-        await serving
+    stop = asyncio.Event()
+    serving = asyncio.create_task(idle.jobs.serve(stop, poll_s=0.05))
+    await until(lambda: "no hints" in caplog.text)
+    await later(idle, "tea")
+    await until_done(dsn)
+    await asyncio.sleep(0.3)  # it listens again meanwhile
+    stop.set()
+    await serving
     assert 1 == len([record for record in caplog.records if "no hints" in record.message])
 
 
 async def test_hints_come_back_after_the_listening_connection_was_lost(
-    dsn: str, monkeypatch: pytest.MonkeyPatch
+    idle: MemoryEngine, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shared_core.jobs.worker.RELISTEN_S", 0.05)
-    async with open_memory(dsn, embedder=embed, worker=False) as memory:
-        stop = asyncio.Event()
-        serving = asyncio.create_task(memory.jobs.serve(stop, poll_s=0.2))
-        for n in range(2):
-            await until(lambda: listening(dsn))
-            await memory.append_events(ANN, f"t{n}", [told("e1", "tea")], later=True)
-            await until_done(dsn)
-            execute(dsn, f"SELECT pg_terminate_backend({listening(dsn)[0][0]})")
-            await asyncio.sleep(0.2)
-        stop.set()
-        assert 2 == (await serving).done
+    stop = asyncio.Event()
+    serving = asyncio.create_task(idle.jobs.serve(stop, poll_s=0.2))
+    for n in range(2):
+        await until(lambda: listening(dsn))
+        await later(idle, "tea", thread=f"t{n}")
+        await until_done(dsn)
+        [[lost]] = listening(dsn)
+        execute(dsn, f"SELECT pg_terminate_backend({lost})")
+        await until(lambda lost=lost: (lost,) not in listening(dsn))  # type: ignore[misc]
+    stop.set()
+    assert 2 == (await serving).done
 
 
 @pytest.mark.parametrize(
@@ -515,7 +521,7 @@ async def failing(job: Job) -> dict[str, JsonValue]:
 
 async def test_flush_tells_that_what_another_left_failed_here(dsn: str) -> None:
     async with open_memory(dsn, worker=False) as idle:
-        await idle.append_events(ANN, "t", [told("e1", "I live in Lisbon.")], later=True)
+        await later(idle, "I live in Lisbon.")
     async with open_memory(dsn) as memory:
         memory.jobs.learn(failing, JobType.FULL_CONSOLIDATION)
         assert not await memory.flush(60)
@@ -527,20 +533,217 @@ async def test_flush_tells_that_what_another_left_failed_here(dsn: str) -> None:
         assert await memory.flush(60)
 
 
-async def test_flush_tells_that_another_gave_up_what_it_took_over(dsn: str) -> None:
-    now = datetime.now(UTC)
+async def test_flush_tells_that_another_gave_up_what_it_took_over(dsn: str, now: Clock) -> None:
     async with (
-        open_memory(dsn, clock=lambda: now, worker=False) as idle,
-        open_memory(dsn, clock=lambda: now, worker=False) as other,
+        open_memory(dsn, clock=now, worker=False) as idle,
+        open_memory(dsn, clock=now, worker=False) as other,
     ):
         other.jobs.learn(failing, JobType.FULL_CONSOLIDATION)
-        await idle.append_events(ANN, "t", [told("e1", "I live in Lisbon.")], later=True)
+        await later(idle, "I live in Lisbon.")
         while [job for job in await other.jobs.list() if job.is_open]:
             await other.jobs.serve(once=True)
-            now += timedelta(minutes=1)
+            now.forward(60)
         assert [("failed", 5)] == jobs(dsn)
         assert not await idle.flush(60)
         assert await idle.flush(60)
-        await idle.append_events(ANN, "t", [told("e2", "I like tea.")], later=True)
+        await later(idle, "I like tea.", "e2")
         assert 1 == (await idle.jobs.serve(once=True)).done
         assert await idle.flush(60)
+
+
+BAD = Scope("a", "ana")
+TENANTS = ["/a/ana/x/", "/a/", "/a//", "/a/ana", "/a/ana%2/"]
+"""Tenants that are not the path of an application and a user."""
+Execute = Callable[[str], list[tuple[Any, ...]]]
+
+
+@pytest.fixture
+def as_admin(request: pytest.FixtureRequest, dsn: str, on_engine: str) -> Iterator[Execute]:
+    """Runs a statement as an administrator; the table of jobs accepts any tenant meanwhile."""
+    if on_engine == "postgres":
+        with psycopg.connect(dsn, options="-c search_path=hippocampus", autocommit=True) as admin:
+            admin.execute("ALTER TABLE consolidation_jobs DROP CONSTRAINT tenant_labels")
+
+            def on_postgres(statement: str) -> list[tuple[Any, ...]]:
+                cursor = admin.execute(statement)
+                return cursor.fetchall() if cursor.description else []
+
+            yield on_postgres
+        return
+    with request.getfixturevalue("seekdb").connection(dsn) as cursor:
+
+        def on_seekdb(statement: str) -> list[tuple[Any, ...]]:
+            cursor.execute(statement)
+            return list(cursor.fetchall())
+
+        [[_, table]] = on_seekdb("SHOW CREATE TABLE consolidation_jobs")
+        name, condition = re.findall(r"CONSTRAINT `(\w+)` CHECK (.+?),?\n", table)[0]
+        on_seekdb(f"ALTER TABLE consolidation_jobs DROP CONSTRAINT {name}")
+        yield on_seekdb
+        on_seekdb("DELETE FROM consolidation_jobs")  # the next test gets the same tables
+        on_seekdb(f"ALTER TABLE consolidation_jobs ADD CONSTRAINT {name} CHECK {condition}")
+
+
+async def done(job: Job) -> dict[str, JsonValue]:
+    return {"done": 1}
+
+
+def dead_jobs(as_admin: Execute) -> dict[str, str]:
+    """Return the reason of each dead job by its tenant."""
+    rows = as_admin("SELECT tenant_id, error FROM consolidation_jobs WHERE status = 'failed'")
+    return {_text(tenant): _text(error) for tenant, error in rows}
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+async def hand_over(memory: MemoryEngine, as_admin: Execute, *tenants: str) -> None:
+    """Enqueue a reflection for each tenant, and one for ANN, which is due last."""
+    for tenant in tenants:
+        await memory.jobs.request(BAD, None, JobType.REFLECTION)
+        as_admin(
+            f"UPDATE consolidation_jobs SET tenant_id = '{tenant}' WHERE tenant_id = '/a/ana/'"
+        )
+    await memory.jobs.request(ANN, None, JobType.REFLECTION)
+
+
+@pytest.mark.both_engines
+async def test_a_worker_buries_jobs_it_cannot_read_and_goes_on(
+    idle: MemoryEngine, as_admin: Execute, caplog: pytest.LogCaptureFixture
+) -> None:
+    idle.jobs.learn(done, JobType.REFLECTION)
+    await hand_over(idle, as_admin, *TENANTS)
+    tally = await idle.jobs.serve(once=True)
+    assert (1, len(TENANTS)) == (tally.done, tally.failed)
+    dead = dead_jobs(as_admin)
+    assert set(TENANTS) == set(dead)
+    assert all("cannot be read" in error and tenant in error for tenant, error in dead.items())
+    for tenant in TENANTS:
+        [line] = [one.message for one in caplog.records if f"tenant {tenant!r}" in one.message]
+        assert "cannot be read" in line
+    [ours] = await idle.jobs.list(statuses=[*JobStatus])
+    assert (ANN, JobStatus.COMPLETED) == (ours.scope, ours.status)
+
+
+@pytest.mark.both_engines
+async def test_a_background_worker_outlives_a_job_it_cannot_read(
+    dsn: str, as_admin: Execute
+) -> None:
+    async with open_memory(dsn, worker=False) as idle:
+        await hand_over(idle, as_admin, TENANTS[0])
+    async with open_memory(dsn) as memory:
+        memory.jobs.learn(done, JobType.REFLECTION)
+        await memory.append_events(ANN, "t", [], later=True, session_end=True)
+        assert await memory.flush(60)
+        jobs = await memory.jobs.list(statuses=[*JobStatus])
+        assert JobStatus.COMPLETED in {one.status for one in jobs if one.thread_id is None}
+
+
+@pytest.mark.both_engines
+async def test_jobs_are_listed_beside_one_that_cannot_be_read(
+    idle: MemoryEngine, as_admin: Execute, caplog: pytest.LogCaptureFixture
+) -> None:
+    await hand_over(idle, as_admin, TENANTS[0])
+    assert [ANN] == [job.scope for job in await idle.jobs.list()]
+    [line] = [one for one in caplog.records if one.levelno == logging.WARNING]
+    assert "is not listed" in line.message and TENANTS[0] in line.message
+    transport = httpx.ASGITransport(create_app(idle))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        answer = await client.get("/jobs", params={"app": "app"})
+    assert (200, ["ann"]) == (
+        answer.status_code, [job["user_id"] for job in answer.json()["jobs"]]
+    )  # fmt: skip
+
+
+MOMENTS = {
+    "postgres": ["infinity", "-infinity", "294000-01-01", "4000-01-01 BC"],
+    "seekdb": ["9999-12-31 23:59:59.999999", "0001-01-01", "0000-00-00"],
+}
+"""The ends of what a column of each engine holds, of which Python knows the years 1 to 9999."""
+
+
+@pytest.mark.both_engines
+async def test_a_moment_that_python_does_not_know_hides_no_jobs(
+    idle: MemoryEngine, as_admin: Execute, on_engine: str
+) -> None:
+    idle.jobs.learn(done, JobType.REFLECTION)
+    for moment in MOMENTS[on_engine]:
+        await hand_over(idle, as_admin, "/a/ben/")
+        as_admin(
+            f"UPDATE consolidation_jobs SET run_after = '{moment}', created_at = '{moment}'"
+            " WHERE tenant_id = '/a/ben/'"
+        )
+        assert {"ann", "ben"} == {job.scope.user for job in await idle.jobs.list()}
+        stats = await idle.jobs.stats()
+        assert stats.oldest_due_s is not None and isfinite(stats.oldest_due_s)
+        tally = await idle.jobs.serve(once=True)
+        assert 0 == tally.failed < tally.done
+        as_admin("DELETE FROM consolidation_jobs")
+
+
+async def test_conversations_end_beside_one_whose_user_cannot_be_read(
+    dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    yesterday = datetime.now(UTC) - timedelta(days=1)
+    async with open_memory(dsn, worker=False, clock=lambda: yesterday) as memory:
+        for user in ("ana", "ben"):
+            await memory.process_memory("tea", user, app="a")
+    with psycopg.connect(dsn, options="-c search_path=hippocampus") as admin:
+        admin.execute("ALTER TABLE conversations DROP CONSTRAINT tenant_labels")
+        admin.execute("SET session_replication_role = replica")  # no foreign keys
+        admin.execute(
+            f"UPDATE conversations SET tenant_id = '{TENANTS[0]}' WHERE tenant_id = '/a/ana/'"
+        )
+    async with open_memory(dsn, worker=False) as memory:
+        assert 1 == await memory.conversations.expiry.run()
+    logged = [one.message for one in caplog.records if TENANTS[0] in one.message]
+    assert logged and all("a conversation that is over is left out" in one for one in logged)
+
+
+DEEP = "[" * 5_000 + "]" * 5_000
+MANY_DIGITS = f'{{"n": {"9" * 5_000}}}'
+
+
+@pytest.mark.both_engines
+@pytest.mark.parametrize(
+    "value", ["{", "[]", DEEP, MANY_DIGITS], ids=["broken", "list", "deep", "long"]
+)
+async def test_a_payload_that_cannot_be_read_is_a_reason(
+    idle: MemoryEngine, as_admin: Execute, on_engine: str, value: str
+) -> None:
+    if on_engine == "postgres" and value == "{":
+        pytest.skip("a column of PostgreSQL holds no broken JSON")
+    idle.jobs.learn(done, JobType.REFLECTION)
+    await idle.jobs.request(ANN, None, JobType.REFLECTION)
+    as_admin(f"UPDATE consolidation_jobs SET payload = '{value}'")
+    assert 1 == (await idle.jobs.serve(once=True)).failed
+    [job] = await idle.jobs.list()
+    assert JobStatus.FAILED is job.status
+    assert job.error and "cannot be read" in job.error
+
+
+@pytest.mark.parametrize("result", [None, [1], {"at": object()}])
+async def test_a_worker_outlives_code_that_returns_no_result(
+    idle: MemoryEngine, result: Any
+) -> None:
+    async def perform(job: Job) -> Any:
+        return result
+
+    idle.jobs.learn(perform)
+    await idle.jobs.ask(ANN, "t", {})
+    assert 1 == (await idle.jobs.serve(once=True)).failed
+    [job] = await idle.jobs.list()
+    assert JobStatus.PENDING is job.status
+    assert job.error and "its " in job.error
+
+
+async def test_a_job_whose_code_was_unregistered_meanwhile_goes_back(idle: MemoryEngine) -> None:
+    await idle.jobs.ask(ANN, "t", {})
+    storage = idle._storage
+    known = [Capability(JobType.CALLBACK, "reflector")]
+    job = await storage.jobs.claim_job("w", 300, known, None)
+    assert job
+    assert Outcome.LOST is await JobRunner(storage, system_clock, {}).run(job, "w", 300)
+    [job_now] = await idle.jobs.list()
+    assert (JobStatus.PENDING, 0) == (job_now.status, job_now.attempts)

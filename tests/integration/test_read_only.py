@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from embedded_users import copy_cluster
 from langgraph.store.base import GetOp, ListNamespacesOp, PutOp, SearchOp
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
@@ -23,6 +23,15 @@ from shared_core.storage.postgres.connection.embedded_server import CLUSTER
 HERE = ("read", "alice")
 LIVING: Any = {"omit_expired": True}
 SHARED = memories_namespace("app", "alice")
+
+
+def until_replayed(primary: str, replica: str) -> None:
+    """Return when a standby shows all that its primary has committed."""
+    with psycopg.connect(primary) as here, psycopg.connect(replica, autocommit=True) as there:
+        position = here.execute("SELECT pg_current_wal_insert_lsn()").fetchone()
+        reached = b"SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn"
+        while there.execute(reached, position).fetchone() != (True,):
+            time.sleep(0.05)
 
 
 def fill(store: PgHippocampusStore) -> None:
@@ -77,19 +86,19 @@ def standby() -> Iterator[tuple[str, str]]:
     with tempfile.TemporaryDirectory(prefix="hippocampus-standby-") as folder:
         Path(folder).chmod(0o711)  # the servers of root run as another user
         homes = [Path(folder) / name for name in ("primary", "standby")]
-        with PgHippocampusStore(homes[0]):
-            pass  # made, migrated, and shut down in order
+        homes[0].mkdir(mode=0o711)
+        copy_cluster(homes[0])
         cluster = homes[1] / CLUSTER
-        shutil.copytree(homes[0] / CLUSTER, cluster, ignore=shutil.ignore_patterns("postmaster.*"))
-        owner = (homes[0] / CLUSTER).stat()
+        homes[1].mkdir(mode=0o711)
+        copy_cluster(homes[1])
         primary = EmbeddedPostgres(homes[0])
         dsn = primary.acquire()
         source = make_conninfo(**{**conninfo_to_dict(dsn), "dbname": None})
         with (cluster / "postgresql.auto.conf").open("a") as settings:
             settings.write(f"primary_conninfo = '{source}'\n")
         (cluster / "standby.signal").touch()
-        for path in [cluster, *cluster.rglob("*")]:
-            os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+        owner = cluster.stat()
+        os.chown(cluster / "standby.signal", owner.st_uid, owner.st_gid)
         replica = EmbeddedPostgres(homes[1])
         try:
             yield dsn, replica.acquire()
@@ -104,7 +113,5 @@ def test_reads_work_on_a_hot_standby_and_show_what_it_was_sent(standby: tuple[st
         with psycopg.connect(replica) as asked:
             assert (True,) == asked.execute("SELECT pg_is_in_recovery()").fetchone()
         fill(writer)
-        end = time.monotonic() + 30
-        while len(reader.search((), limit=10)) < 3 and time.monotonic() < end:
-            time.sleep(0.05)
+        until_replayed(primary, replica)
         check(reader)

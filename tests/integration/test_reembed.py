@@ -1,25 +1,31 @@
-"""One embedding model in the place of another, while everybody works on."""
+"""The model of a database: which one a memory takes, and how another takes its place."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
-import psycopg
 import pytest
+from postgres_admin import name_of, rows
+from postgres_databases import PostgresDatabases
 from typer.testing import CliRunner, Result
 
 from shared_core import (
     EmbeddingMismatch,
+    Event,
     MemoryEngine,
     ModelUnavailable,
     NewMemory,
     Scope,
     open_memory,
+    run_sync,
 )
 from shared_core.cli.main import app
 from shared_core.ingest.items import WriteItem
+from shared_core.models.embedders import CallableEmbedder, E5Embedder, resolve_embedder
 
 ANA, BO = Scope("app", "ana"), Scope("other", "bo")
 TEXTS = [f"Ana saw {number} birds in town {number % 7}." for number in range(450)]
@@ -49,25 +55,41 @@ class Letters:
 
 
 def vectors(dsn: str) -> dict[str, int]:
-    with psycopg.connect(dsn) as connection:
-        rows = connection.execute(
-            "SELECT model, count(*) FROM hippocampus.embeddings GROUP BY model"
-        ).fetchall()
-    return {model.partition("/")[0].partition(":")[0]: count for model, count in rows}
+    counted = rows(dsn, "SELECT model, count(*) FROM hippocampus.embeddings GROUP BY model")
+    return {model.partition("/")[0].partition(":")[0]: count for model, count in counted}
+
+
+async def fill(dsn: str) -> None:
+    place = ("app", "ana", "notes")
+    fields = {"title": "A title", "body": "of a book"}
+    async with open_memory(dsn, worker=False) as memory:
+        await memory.remember(ANA, TEXTS)
+        await memory.remember(BO, "Bo skis.")
+        await memory.run_item_ops([WriteItem(address=(place, "k"), value=fields, texts=fields)])
+
+
+@pytest.fixture(scope="module")
+def many(server: str, postgres: PostgresDatabases) -> Iterator[PostgresDatabases]:
+    """Databases with 453 vectors, which are made once."""
+    for dsn in postgres.lend():
+        run_sync(fill(dsn))
+        yield PostgresDatabases(server, name_of(dsn))
 
 
 @pytest.fixture
-async def filled(memory: MemoryEngine) -> MemoryEngine:
-    await memory.remember(ANA, TEXTS)
-    await memory.remember(BO, "Bo skis.")
-    place = ("app", "ana", "notes")
-    fields = {"title": "A title", "body": "of a book"}
-    await memory.run_item_ops([WriteItem(address=(place, "k"), value=fields, texts=fields)])
-    return memory
+def dsn_of_many(many: PostgresDatabases) -> Iterator[str]:
+    yield from many.lend()
+
+
+@pytest.fixture
+async def filled(dsn_of_many: str) -> AsyncIterator[MemoryEngine]:
+    async with open_memory(dsn_of_many) as memory:
+        await memory.recall(BO, "skis")  # it uses the old model
+        yield memory
 
 
 async def test_the_new_model_answers_as_if_it_had_always_been_there(
-    filled: MemoryEngine, dsn: str
+    filled: MemoryEngine, dsn_of_many: str
 ) -> None:
     told: list[int] = []
     report = await filled.reembed(
@@ -75,25 +97,25 @@ async def test_the_new_model_answers_as_if_it_had_always_been_there(
     )
     assert (453, 0, 0) == (report.embedded, report.left, report.dropped)
     assert told == sorted(told) and told[-1] == 453
-    async with open_memory(dsn, embedder=Letters(), worker=False) as new:
+    async with open_memory(dsn_of_many, embedder=Letters(), worker=False) as new:
         [hit, *_] = await new.search(ANA, TEXTS[44])
         assert 1.0 == round(hit.score, 3)  # digits are no letters: it is one of several
         [hit] = await new.search(BO, "Bo skis.")
         assert 1.0 == round(hit.score, 3)
         await new.remember(ANA, "Stored with the new model.")
-    async with open_memory(dsn, worker=False) as old:
+    async with open_memory(dsn_of_many, worker=False) as old:
         with pytest.raises(EmbeddingMismatch, match="hippocampus reembed"):
             await old.search(ANA, "birds")
-    assert {453, 454} == set(vectors(dsn).values())
+    assert {453, 454} == set(vectors(dsn_of_many).values())
 
 
 async def test_until_it_is_done_the_old_model_serves_and_the_next_run_does_the_rest(
-    filled: MemoryEngine, dsn: str
+    filled: MemoryEngine, dsn_of_many: str
 ) -> None:
     with pytest.raises(ModelUnavailable, match="gone"):
         await filled.reembed(Letters(dies_after=300))
-    assert 200 == vectors(dsn)["letters"]
-    async with open_memory(dsn, worker=False) as old:
+    assert 200 == vectors(dsn_of_many)["letters"]
+    async with open_memory(dsn_of_many, worker=False) as old:
         [hit, *_] = await old.search(ANA, TEXTS[44])
         assert TEXTS[44] == hit.memory.text
         await old.remember(ANA, "Stored meanwhile.")
@@ -120,13 +142,13 @@ async def test_what_is_rewritten_meanwhile_gets_the_vector_of_its_new_text(
 
 
 async def test_what_was_stored_with_the_old_model_later_is_caught_up(
-    filled: MemoryEngine, dsn: str
+    filled: MemoryEngine, dsn_of_many: str
 ) -> None:
     await filled.reembed(Letters())
     await filled.remember(ANA, "By who was open before.")  # its model was declared before
     report = await filled.reembed(Letters(), drop_old=True)
     assert (1, 452) == (report.embedded, report.dropped)
-    assert 452 == vectors(dsn)["letters"]
+    assert 452 == vectors(dsn_of_many)["letters"]
 
 
 async def test_one_name_stands_for_one_model(filled: MemoryEngine) -> None:
@@ -142,9 +164,9 @@ async def test_an_empty_memory_changes_its_model_too(memory: MemoryEngine, dsn: 
         assert "letters" == (await new.report()).model
 
 
-async def test_the_command_tells_what_it_did(filled: MemoryEngine, dsn: str) -> None:
+async def test_the_command_tells_what_it_did(filled: MemoryEngine, dsn_of_many: str) -> None:
     async def run(*arguments: str) -> Result:
-        command = ["reembed", "--uri", dsn, *arguments]
+        command = ["reembed", "--uri", dsn_of_many, *arguments]
         return await asyncio.to_thread(CliRunner().invoke, app, command)
 
     ran = await run("--embedder", "e5", "--json")
@@ -153,3 +175,139 @@ async def test_the_command_tells_what_it_did(filled: MemoryEngine, dsn: str) -> 
     told = (await run("--embedder", "e5")).stdout
     assert told.startswith("0 vectors made. The model in use is")
     assert 1 == (await run("--embedder", "none")).exit_code
+
+
+NOW = datetime(2026, 11, 1, 9, tzinfo=UTC)
+TEXT = "Ana keeps two canaries."
+QUERY = "Which birds does she have?"
+E5 = ("multilingual-e5-small-centred-1", 384)
+
+
+def ones(texts: Sequence[str]) -> list[list[float]]:
+    return [[1.0, 2.0, 3.0]] * len(texts)
+
+
+async def model_of(dsn: str) -> tuple[str | None, int | None]:
+    async with open_memory(dsn, worker=False) as memory:
+        report = await memory.report()
+        return report.model, report.dimensions
+
+
+@pytest.mark.both_engines
+async def test_a_database_of_another_bundled_model_keeps_it(dsn: str) -> None:
+    async with open_memory(dsn, embedder="use", worker=False) as memory:
+        await memory.remember(ANA, TEXT)
+    async with open_memory(dsn, worker=False) as memory:
+        assert [TEXT] == [hit.memory.text for hit in await memory.search(ANA, QUERY)]
+        await memory.remember(ANA, "She feeds them at noon.")
+        assert 2 == len(await memory.search(ANA, QUERY))
+    assert ("use-multilingual-v3", 512) == await model_of(dsn)
+    async with open_memory(dsn, embedder="e5", worker=False) as memory:
+        with pytest.raises(EmbeddingMismatch, match=r"use-multilingual-v3.*hippocampus reembed"):
+            await memory.search(ANA, QUERY)
+
+
+async def test_a_model_of_the_user_has_to_be_given_again(dsn: str) -> None:
+    own = CallableEmbedder(ones, model="ones")
+    async with open_memory(dsn, embedder=own, worker=False) as memory:
+        await memory.remember(ANA, TEXT)
+    async with open_memory(dsn, worker=False) as memory:
+        for call in (memory.recall(ANA, QUERY), memory.remember(ANA, "They sing.")):
+            with pytest.raises(EmbeddingMismatch, match=r"'ones' \(3 dim.*hippocampus reembed"):
+                await call
+        await memory.reembed(resolve_embedder("e5"))
+    assert E5 == await model_of(dsn)
+
+
+@pytest.mark.parametrize("model", ["use", "e5"])
+async def test_a_memory_goes_on_with_the_model_it_was_changed_to(dsn: str, model: str) -> None:
+    other = {"use": "e5", "e5": "use"}[model]
+    async with open_memory(dsn, embedder=other, worker=False) as memory:
+        await memory.remember(ANA, TEXT)
+        await memory.reembed(resolve_embedder(model))
+    async with open_memory(dsn, worker=False) as memory:
+        assert [TEXT] == [hit.memory.text for hit in await memory.search(ANA, QUERY)]
+
+
+@pytest.mark.both_engines
+async def test_imported_vectors_bring_their_model_into_a_new_database_only(
+    dsn: str, other_dsn: str
+) -> None:
+    async with open_memory(dsn, embedder="use", worker=False) as memory:
+        await memory.remember(ANA, TEXT)
+        lines = [line async for line in memory.export(ANA, vectors=True)]
+    async with open_memory(other_dsn, worker=False) as memory:
+        assert 0 == (await memory.import_lines(lines)).embedded
+        assert [TEXT] == [hit.memory.text for hit in await memory.search(ANA, QUERY)]
+    assert ("use-multilingual-v3", 512) == await model_of(other_dsn)
+
+
+@pytest.mark.both_engines
+async def test_imported_vectors_give_way_to_those_that_are_here(dsn: str, other_dsn: str) -> None:
+    async with open_memory(dsn, embedder="use", worker=False) as memory:
+        await memory.remember(ANA, TEXT)
+        lines = [line async for line in memory.export(ANA, vectors=True)]
+    async with open_memory(other_dsn, worker=False) as memory:
+        await memory.remember(ANA, "She feeds them at noon.")
+        assert 1 == (await memory.import_lines(lines)).embedded
+    assert E5 == await model_of(other_dsn)
+
+
+@pytest.mark.both_engines
+async def test_a_model_that_was_named_but_has_no_vectors_gives_way(dsn: str) -> None:
+    own = CallableEmbedder(ones, model="ones")
+    async with open_memory(dsn, embedder=own, worker=False) as memory:
+        assert [] == await memory.recall(ANA, QUERY)
+    async with open_memory(dsn, worker=False) as memory:
+        await memory.remember(ANA, TEXT)
+        assert [TEXT] == [hit.memory.text for hit in await memory.search(ANA, QUERY)]
+    assert E5 == await model_of(dsn)
+
+
+async def test_a_new_database_uses_the_other_model_where_the_best_cannot_run(
+    dsn: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(self: E5Embedder) -> None:
+        raise AttributeError("onnxruntime has no SessionOptions")
+
+    monkeypatch.setattr(E5Embedder, "_network", None)
+    monkeypatch.setattr(E5Embedder, "_load", fails)
+    async with open_memory(dsn, worker=False) as memory:
+        await memory.remember(ANA, TEXT)
+        assert [TEXT] == [hit.memory.text for hit in await memory.search(ANA, QUERY)]
+    assert ("use-multilingual-v3", 512) == await model_of(dsn)
+    assert "a new database uses 'use', because 'e5' cannot run" in caplog.text
+
+
+@pytest.mark.both_engines
+async def test_an_open_memory_follows_when_another_process_changes_the_model(dsn: str) -> None:
+    async with open_memory(dsn, worker=False) as memory, open_memory(dsn, worker=False) as other:
+        await memory.remember(ANA, TEXT)
+        await other.reembed(resolve_embedder("use"), drop_old=True)
+        assert [TEXT] == [hit.memory.text for hit in await memory.search(ANA, QUERY)]
+        [found] = (await memory.recall(ANA, QUERY)).vector_results
+        assert TEXT == found.memory.text
+        await memory.remember(ANA, "She feeds them at noon.")
+        assert 2 == len(await memory.search(ANA, QUERY))
+
+
+async def test_an_open_memory_with_an_embedder_of_its_own_is_told_of_the_change(dsn: str) -> None:
+    async with (
+        open_memory(dsn, embedder="e5", worker=False) as memory,
+        open_memory(dsn, worker=False) as other,
+    ):
+        await memory.remember(ANA, TEXT)
+        await other.reembed(resolve_embedder("use"), drop_old=True)
+        for verb in (memory.search, memory.recall):
+            with pytest.raises(EmbeddingMismatch, match=r"use-multilingual-v3.*reembed"):
+                await verb(ANA, QUERY)
+
+
+async def test_turns_without_vectors_are_no_change_of_model(dsn: str) -> None:
+    async with open_memory(dsn, embedder="e5", worker=False) as memory:
+        await memory.remember(ANA, TEXT)
+        bob = Scope("app", "bob")
+        turn = Event(event_id="1", author="bob", role="user", text=TEXT, occurred_at=NOW)
+        await memory.append_events(bob, "t", [turn], later=True, delay_s=3600)
+        assert [] == await memory.search(bob, QUERY)
+        assert [TEXT] == [hit.memory.text for hit in await memory.recall(bob, "two canaries")]

@@ -1,33 +1,42 @@
-"""Recall by an index in the process: the hits of the statement, within its limits."""
+"""Recall by an index in the process: the hits of the statement, by every way to ask."""
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from datetime import timedelta
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
 import pytest
-from resident_users import DrawnVectors, by_index, by_statement, indexes, make_resident, until
-
-from shared_core import (
-    AsOf,
-    EmbeddingMismatch,
-    Event,
-    InvalidInput,
-    MemoryEngine,
-    Scope,
-    open_memory,
+from postgres_databases import PostgresDatabases
+from resident_users import (
+    ANN,
+    BOB,
+    DrawnVectors,
+    by_index,
+    by_statement,
+    drawn,
+    index_of,
+    indexes,
+    make_resident,
+    until,
 )
+from turns import START, said
+
+from adk_memory import OpenMemoryService
+from langgraph_store import PgHippocampusStore, memories_namespace
+from shared_core import AsOf, EmbeddingMismatch, InvalidInput, MemoryEngine, Scope, run_sync
+from shared_core.core.domain import MemoryKind
 from shared_core.core.namespaces import scope_path
 from shared_core.nlp.text import search_terms
-from shared_core.ports.recall import ThreeFactor
+from shared_core.ports.recall import Recalled, SearchRequest, ThreeFactor
+from shared_core.profiles.search import Filters
 from shared_core.settings import RESIDENT_MB, load_settings
+from shared_core.storage._resident import KEPT_VIEWS
 
-ANN, BOB, CAT = Scope("app", "ann"), Scope("app", "bob"), Scope("app", "cat")
-START = datetime(2026, 3, 1, 9, tzinfo=UTC)
+CAT = Scope("app", "cat")
 TALK = (
     ("ann", "I live in Rome, near the river."), ("bot", "Rome is lovely! What do you do there?"),
     ("ann", "I work as a nurse, and I drink green tea all day."), ("ann", "I live in Rome."),
@@ -46,24 +55,41 @@ QUESTIONS = (
 
 @pytest.fixture
 async def memory(dsn: str) -> AsyncIterator[MemoryEngine]:
-    async with open_memory(dsn, embedder=DrawnVectors(), worker=False) as memory:
+    async with drawn(dsn) as memory:
         yield memory
+
+
+@pytest.fixture
+async def talked(memory: MemoryEngine) -> MemoryEngine:
+    """A memory with an index of Ann, who talked."""
+    await talk(memory, ANN, 1)
+    await make_resident(memory, ANN)
+    return memory
 
 
 async def talk(memory: MemoryEngine, scope: Scope, copies: int = 3) -> None:
     """Hold the same talk in several threads, and draw facts from it."""
     for copy in range(copies):
         events = [
-            Event(
-                event_id=f"{copy}-{at}", author=who, role="agent" if who == "bot" else "user",
-                text=text, occurred_at=START + timedelta(days=copy, hours=at % 5),
-                importance=1 + at % 9,
+            said(
+                f"{copy}-{at}", text, START + timedelta(days=copy, hours=at % 5), author=who,
+                role="agent" if who == "bot" else "user", importance=1 + at % 9,
             )
             for at, (who, text) in enumerate(TALK)
         ]  # fmt: skip
         await memory.append_events(scope, f"t{copy}", events)
         await memory.consolidate(scope, f"t{copy}")
     await memory.remember(scope, ["Ann likes the sea.", "Ann may be away in May."])
+
+
+@pytest.fixture(scope="module")
+def talked_thrice(postgres: PostgresDatabases) -> Iterator[MemoryEngine]:
+    """A memory of three talks, from which the tests read."""
+    for dsn in postgres.lend():
+        memory = drawn(dsn)
+        run_sync(talk(memory, ANN))
+        yield memory
+        run_sync(memory.close())
 
 
 def without_index(memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,9 +109,9 @@ def without_index(memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch) -> None
     ids=lambda options: "reranker" if "reranker" in options else str(options),
 )  # fmt: skip
 async def test_recall_returns_the_same_with_an_index(
-    memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+    talked_thrice: MemoryEngine, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
 ) -> None:
-    await talk(memory, ANN)
+    memory = talked_thrice
     await make_resident(memory, ANN)
     found = [await memory.recall(ANN, question, **options) for question in QUESTIONS]
     near = [await memory.search(ANN, question) for question in QUESTIONS]
@@ -116,9 +142,9 @@ async def test_recall_returns_the_same_with_an_index(
     ids=str,
 )  # fmt: skip
 async def test_an_index_answers_with_the_candidates_of_the_statement(
-    memory: MemoryEngine, options: dict[str, Any]
+    talked_thrice: MemoryEngine, options: dict[str, Any]
 ) -> None:
-    await talk(memory, ANN)
+    memory = talked_thrice
     await make_resident(memory, ANN)
     for question in QUESTIONS:
         answer = await by_index(memory, ANN, question, **options)
@@ -131,7 +157,7 @@ async def test_an_index_learns_of_new_names_in_the_graph(memory: MemoryEngine, d
     await make_resident(memory, ANN)
     question = "What about Zelda?"
     assert not (await memory.recall(ANN, question)).graph_results
-    async with open_memory(dsn, embedder=DrawnVectors(), worker=False) as other:
+    async with drawn(dsn) as other:
         await other.graph.add(ANN, "Zelda", "works_at", "Harbour")
         assert [edge.subject for edge in (await memory.recall(ANN, question)).graph_results]
         await other.graph.merge_aliases(ANN, "Zelda", ["Zee"])
@@ -151,14 +177,12 @@ async def test_a_lapsed_plan_ends_nothing_in_the_arrays_either(memory: MemoryEng
     assert not ended["We fly to Lisbon on 9 March."] and any(ended.values())
 
 
-async def test_the_statement_answers_what_arrays_cannot(memory: MemoryEngine) -> None:
-    await talk(memory, ANN, 1)
-    await make_resident(memory, ANN)
+async def test_the_statement_answers_what_arrays_cannot(talked: MemoryEngine) -> None:
     for options in (
         {"as_of": AsOf(known=START)}, {"filter": {"a": 1}}, {"namespace": ("app", "ann", "notes")},
     ):  # fmt: skip
-        assert await by_index(memory, ANN, "tea", **options) is None
-    assert await by_index(memory, ANN, "tea") is not None
+        assert await by_index(talked, ANN, "tea", **options) is None
+    assert await by_index(talked, ANN, "tea") is not None
 
 
 async def test_the_statement_answers_the_first_question_of_a_user(memory: MemoryEngine) -> None:
@@ -244,24 +268,21 @@ async def test_old_vectors_that_are_dropped_leave_the_arrays(memory: MemoryEngin
     await until(lambda: [scope_path(ANN)] == indexes(memory).users)
     found = await by_index(memory, ANN, "tea")
     assert found == await by_statement(memory, ANN, "tea")
-    assert {9.0} == {*found[1][0]}  # no vector
+    assert np.isnan(found[1][0].numbers).all()  # no vector
 
 
-async def test_an_index_that_answers_nothing_is_dropped(memory: MemoryEngine) -> None:
-    await talk(memory, ANN, 1)
-    before = time.monotonic()
-    await make_resident(memory, ANN)
-    indexes(memory).drop_idle(before)
-    assert [scope_path(ANN)] == indexes(memory).users
-    indexes(memory).drop_idle(time.monotonic())
-    assert [] == indexes(memory).users and 0 == indexes(memory).nbytes
+async def test_an_index_that_answers_nothing_is_dropped(talked: MemoryEngine) -> None:
+    indexes(talked).drop_idle(0)
+    assert [scope_path(ANN)] == indexes(talked).users
+    indexes(talked).drop_idle(time.monotonic())
+    assert [] == indexes(talked).users and 0 == indexes(talked).nbytes
 
 
 async def test_nothing_of_a_forgotten_memory_stays_in_the_arrays(memory: MemoryEngine) -> None:
     await talk(memory, ANN, 1)
     [key] = await memory.remember(ANN, ["The parrot is called Polly."])
     await make_resident(memory, ANN)
-    index = indexes(memory)._entries[scope_path(ANN), DrawnVectors.model].index
+    index = index_of(memory)
     vector = (await DrawnVectors().embed_passages(["The parrot is called Polly."]))[0]
     cosines = index._vectors @ vector
     assert b"Polly" in index._texts.tobytes() and cosines.max() > 0.99
@@ -274,36 +295,22 @@ async def test_nothing_of_a_forgotten_memory_stays_in_the_arrays(memory: MemoryE
     assert hash(term) not in index._words.tolist() and not words.any()
 
 
-async def test_an_erasure_empties_the_arrays_at_once(memory: MemoryEngine) -> None:
-    await talk(memory, ANN, 1)
-    await make_resident(memory, ANN)
-    index = indexes(memory)._entries[scope_path(ANN), DrawnVectors.model].index
-    await memory.erase(ANN)
-    assert [] == indexes(memory).users
+async def test_an_erasure_empties_the_arrays_at_once(talked: MemoryEngine) -> None:
+    index = index_of(talked)
+    await talked.erase(ANN)
+    assert [] == indexes(talked).users
     assert not index._texts.any() and not index._words.any() and not index._vectors.any()
 
 
 async def test_a_closed_memory_keeps_no_index(dsn: str) -> None:
-    async with open_memory(dsn, embedder=DrawnVectors(), worker=False) as memory:
+    async with drawn(dsn) as memory:
         await talk(memory, ANN, 1)
         await make_resident(memory, ANN)
-        index = indexes(memory)._entries[scope_path(ANN), DrawnVectors.model].index
+        index = index_of(memory)
     assert [] == indexes(memory).users and not index._texts.any() and not index._words.any()
     async with memory:
         await make_resident(memory, ANN)
         assert await by_index(memory, ANN, "tea") is not None
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform does not fork")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
-async def test_a_forked_child_has_no_index(memory: MemoryEngine) -> None:
-    await talk(memory, ANN, 1)
-    await make_resident(memory, ANN)
-    child = os.fork()
-    if child == 0:
-        os._exit(0 if [] == indexes(memory).users else 1)
-    assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert [scope_path(ANN)] == indexes(memory).users
 
 
 def test_the_setting_is_in_megabytes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,3 +320,132 @@ def test_the_setting_is_in_megabytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HIPPOCAMPUS_RESIDENT_MB", "much")
     with pytest.raises(InvalidInput, match="HIPPOCAMPUS_RESIDENT_MB"):
         load_settings()
+
+
+SAID = (
+    "My daughter is called Mia.", "I live in Rome, near the river.", "I drink green tea all day.",
+    "I moved to Bonn last week.", "我住在上海，喜欢喝绿茶。", "Mia likes green tea too.",
+    "I am allergic to peanuts.",
+)  # fmt: skip
+ASKED = ("Where do I live?", "Who drinks green tea?", "我喜欢喝什么？", "Does Mia like tea?")
+Face: TypeAlias = Callable[[MemoryEngine, str], Awaitable[Any]]
+
+
+def near(score: float) -> Any:
+    """Return what equals this score, whichever of the two computed it, in which precision."""
+    return pytest.approx(score, abs=2e-4)
+
+
+async def process(memory: MemoryEngine, question: str) -> Any:
+    answer: Any = await memory.process_memory(question, "ann", app="app")
+    scored = [(one["content"], near(one["score"])) for one in answer["memories"]]
+    return scored, answer["relations"], answer["resolved_query"]
+
+
+async def window(memory: MemoryEngine, question: str) -> Any:
+    return (await memory.context_window(ANN, "other", question)).prompt
+
+
+async def conversations(memory: MemoryEngine, question: str) -> Any:
+    searcher = memory.profiles.searcher(ANN)
+    since = Filters(time_range=(START + timedelta(minutes=1), START + timedelta(days=9)))
+    found = await searcher.search_conversations(question, filters=since)
+    return [[hit.text for hit in one.hits] for one in found]
+
+
+async def hybrid(memory: MemoryEngine, question: str) -> Any:
+    found = await memory.profiles.searcher(ANN).hybrid_search(question, limit=20)
+    return [(one.text, near(one.score)) for one in found]
+
+
+async def agent_kit(memory: MemoryEngine, question: str) -> Any:
+    service = OpenMemoryService(engine=memory, min_relevance=0.0)
+    found = await service.search_memory(app_name="app", user_id="ann", query=question)
+    return [one.content for one in found.memories]
+
+
+async def store(memory: MemoryEngine, question: str) -> Any:
+    space = memories_namespace("app", "ann")
+    found = await PgHippocampusStore(engine=memory).asearch(space, query=question, limit=20)
+    return [(one.key, near(one.score or 0)) for one in found]
+
+
+async def text_store(memory: MemoryEngine, question: str) -> Any:
+    texts = PgHippocampusStore(engine=memory, search="text")
+    found = await texts.asearch(memories_namespace("app", "ann"), query=question, limit=2, offset=1)
+    return [one.key for one in found]
+
+
+@pytest.fixture(scope="module")
+def asked(postgres: PostgresDatabases) -> Iterator[MemoryEngine]:
+    """A memory that is asked in every way."""
+
+    async def talk() -> None:
+        for day in range(3):
+            events = [
+                said(f"{day}-{at}", text, START + timedelta(days=day, minutes=at))
+                for at, text in enumerate(SAID)
+            ]
+            await memory.append_events(ANN, f"t{day}", events)
+            await memory.consolidate(ANN, f"t{day}")
+        await memory.remember(ANN, ["Ann likes the sea.", "Ann plays the violin."])
+
+    for dsn in postgres.lend():
+        memory = drawn(dsn)
+        run_sync(talk())
+        yield memory
+        run_sync(memory.close())
+
+
+def watched(memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Return a list that grows by whether an index answered, for each request to the indexes."""
+    kept, answered = indexes(memory), []
+    recall = kept.recall
+
+    async def noting(request: SearchRequest, edges: Any) -> Recalled | None:
+        found = await recall(request, edges)
+        answered.append(found is not None)
+        return found
+
+    monkeypatch.setattr(kept, "recall", noting)
+    return answered
+
+
+@pytest.mark.parametrize(
+    "face",
+    [process, window, conversations, hybrid, agent_kit, store, text_store],
+    ids=lambda face: face.__name__,
+)
+async def test_the_index_answers_and_as_the_statement_does(
+    asked: MemoryEngine, monkeypatch: pytest.MonkeyPatch, face: Face
+) -> None:
+    memory = asked
+    await make_resident(memory, ANN)
+    answered = watched(memory, monkeypatch)
+    found = [await face(memory, question) for question in ASKED]
+    assert sum(answered) == len(ASKED) and any(found)
+    monkeypatch.setattr(indexes(memory), "_most_bytes", 0)
+    assert found == [await face(memory, question) for question in ASKED]
+    assert sum(answered) == len(ASKED)
+
+
+async def test_the_views_asked_last_are_kept_until_something_changes(memory: MemoryEngine) -> None:
+    await talk(memory, ANN)
+
+    async def texts(kind: MemoryKind) -> list[str]:
+        return [hit.memory.text for hit in await memory.recall(ANN, "green tea", kinds=[kind])]
+
+    def kept() -> list[int]:
+        [entry] = indexes(memory)._entries.values()
+        return [*map(id, entry.index._filtered.values())]
+
+    await make_resident(memory, ANN)
+    before = await texts("semantic")
+    views = kept()
+    assert before == await texts("semantic") and 1 == len(views) and views == kept()
+    for kind in ("episodic", "summary"):
+        await texts(kind)
+    assert KEPT_VIEWS == len(kept())
+    assert before == await texts("semantic")
+    await memory.remember(ANN, ["Ann grows green tea."])
+    assert "Ann grows green tea." in await texts("semantic")

@@ -1,33 +1,35 @@
-"""A database user who lacks a right: the error prints the GRANT, and the doctor finds it."""
+"""A user who lacks a right is told the GRANT, and what the server refuses is told as what it is."""
 
 from __future__ import annotations
 
 import re
 import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import psycopg
 import pytest
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from postgres_admin import column, execute, name_of
+from psycopg.conninfo import make_conninfo
+from warm_python import warm_python
 
 from adk_memory import OpenMemoryService
-from shared_core import PermissionDenied, Scope, StorageUnavailable, open_memory
+from shared_core import (
+    EmbeddingMismatch,
+    InvalidInput,
+    PermissionDenied,
+    Scope,
+    StorageUnavailable,
+    open_memory,
+)
 from shared_core.cli.doctor import examine
-from shared_core.errors import InvalidInput
 from shared_core.settings import load_settings
 from shared_core.storage._migrations import Migration
-from shared_core.storage.postgres.connection.database import PostgresDatabase
+from shared_core.storage.postgres.connection.database import Answers, PostgresDatabase, tables_of
 from shared_core.storage.postgres.connection.migrations import APP_ROLE, migrations
 from shared_core.storage.postgres.connection.statements import Step
 
 ANN = Scope("app", "ann")
-
-
-def execute(dsn: str, *statements: str) -> None:
-    with psycopg.connect(dsn, autocommit=True) as admin:
-        for statement in statements:
-            admin.execute(statement.encode())
 
 
 @pytest.fixture
@@ -72,15 +74,10 @@ async def test_a_right_that_is_revoked_later_is_named_too(
         assert 2 == len(await memory.list_memories(ANN))
 
 
-async def test_a_row_of_another_scope_needs_no_grant(dsn: str) -> None:
-    database = PostgresDatabase(load_settings(dsn))
-    await database.open()
+async def test_a_row_of_another_scope_needs_no_grant(database: PostgresDatabase) -> None:
     wrong = b"INSERT INTO extraction_counts VALUES ('/app/bob/', 1)"
-    try:
-        with pytest.raises(InvalidInput, match="another scope"):
-            await database.run("/app/ann/", Step("wrong", wrong, {}))
-    finally:
-        await database.close()
+    with pytest.raises(InvalidInput, match="another scope"):
+        await database.run("/app/ann/", Step("wrong", wrong, {}))
 
 
 async def test_a_search_that_fails_open_returns_nothing(as_guest: str) -> None:
@@ -95,8 +92,8 @@ async def test_a_search_that_fails_open_returns_nothing(as_guest: str) -> None:
 
 
 def test_a_command_prints_one_line_and_no_traceback(as_guest: str) -> None:
-    line = [sys.executable, "-m", "shared_core.cli.main", "recall", "app", "ann", "tea"]
-    ran = subprocess.run([*line, "--uri", as_guest], capture_output=True, text=True, timeout=100)
+    line = [*warm_python(), "-m", "shared_core.cli.main", "recall", "app", "ann", "tea"]
+    ran = subprocess.run([*line, "--uri", as_guest], capture_output=True, text=True)
     assert 1 == ran.returncode and 1 == len(ran.stderr.splitlines()), ran.stderr
     assert ran.stderr.startswith("Error: database user") and "run GRANT" in ran.stderr
 
@@ -112,15 +109,14 @@ def test_a_command_prints_one_line_and_no_traceback(as_guest: str) -> None:
 def test_the_doctor_tries_what_migrate_needs(
     empty_dsn: str, guest: str, given: str, expected: str | None
 ) -> None:
-    execute(empty_dsn, given.format(database=conninfo_to_dict(empty_dsn)["dbname"], guest=guest))
+    execute(empty_dsn, given.format(database=name_of(empty_dsn), guest=guest))
     as_guest = make_conninfo(empty_dsn, user=guest)
-    line = [sys.executable, "-m", "shared_core.cli.main", "migrate", "--uri", as_guest]
+    line = [*warm_python(), "-m", "shared_core.cli.main", "migrate", "--uri", as_guest]
     try:
         [rights] = [one for one in examine(as_guest) if one.check == "rights"]
-        with psycopg.connect(empty_dsn) as admin:  # the doctor left nothing
-            table = "SELECT to_regclass('hippocampus.memories')"
-            assert (None,) == admin.execute(table).fetchone()
-        migrated = subprocess.run(line, capture_output=True, text=True, timeout=100)
+        left = column(empty_dsn, "SELECT to_regclass('hippocampus.memories')")
+        assert [None] == left  # by the doctor
+        migrated = subprocess.run(line, capture_output=True, text=True)
         assert (expected is None) == (migrated.returncode == 0), migrated.stderr
         if expected is None:
             assert "ok" == rights.status
@@ -147,7 +143,7 @@ async def test_a_run_time_user_is_told_to_migrate_as_the_owner(
 ) -> None:
     execute(dsn, f"GRANT {APP_ROLE} TO {guest}")
     if create:
-        execute(dsn, f"GRANT CREATE ON DATABASE {conninfo_to_dict(dsn)['dbname']} TO {guest}")
+        execute(dsn, f"GRANT CREATE ON DATABASE {name_of(dsn)} TO {guest}")
     more = Migration(2, "more", "ALTER TABLE threads ADD COLUMN note text")
     newer = (*migrations(), more)
     monkeypatch.setattr(
@@ -155,3 +151,99 @@ async def test_a_run_time_user_is_told_to_migrate_as_the_owner(
     )
     with pytest.raises(PermissionDenied, match=r"run 'hippocampus migrate .*owner of the schema"):
         await open_memory(as_guest, worker=False).open()
+
+
+@pytest.fixture
+async def database(dsn: str) -> AsyncIterator[PostgresDatabase]:
+    database = PostgresDatabase(load_settings(dsn))
+    await database.open()
+    yield database
+    await database.close()
+
+
+async def test_a_value_that_is_too_large_is_no_key_that_is_too_long(
+    database: PostgresDatabase,
+) -> None:
+    words = b"SELECT string_agg('w' || n, ' ')::tsvector IS NULL FROM generate_series(1, 300000) n"
+    with pytest.raises(InvalidInput, match="larger than PostgreSQL takes.*tsvector"):
+        await database.run("/", Step("words", words, {}))
+
+
+async def test_a_key_that_is_too_long_for_an_index_is_told(database: PostgresDatabase) -> None:
+    thread = b"INSERT INTO threads (tenant_id, thread_id, created_at, updated_at) SELECT '/a/b/',"
+    for length in (200, 2000):  # more than a page of a B-tree takes, and more than any tuple
+        long = f" string_agg(md5(n::text), ''), now(), now() FROM generate_series(1, {length}) n"
+        with pytest.raises(InvalidInput, match="too long for an index"):
+            await database.run("/a/b/", Step("thread", thread + long.encode(), {}))
+
+
+class OfANode(psycopg.errors.IntegrityError):
+    """What a node of a Citus cluster sends on of a violation: texts that name shards."""
+
+    class diag:  # as psycopg names it
+        table_name = constraint_name = None
+        message_primary = (
+            'insert or update on table "embeddings_102167" violates foreign key constraint'
+            ' "embeddings_model_fkey_102167"'
+        )
+        message_detail = 'Key is not present in table "embedding_models_102008".'
+
+
+async def test_the_tables_of_a_violated_key_are_known_without_its_name(
+    database: PostgresDatabase,
+) -> None:
+    assert tables_of(OfANode()) == {"embeddings", "embedding_models"}
+    vector = (
+        b"INSERT INTO embeddings (tenant_id, model, memory_id, field, embedding)"
+        b" SELECT '/a/b/', model, '00000000-0000-0000-0000-000000000001', '', '[1]'"
+    )
+    with pytest.raises(EmbeddingMismatch, match="took over"):
+        await database.run("/a/b/", Step("vector", vector + b" FROM (VALUES ('x')) v(model)", {}))
+    model = b"INSERT INTO embedding_models (model, dimensions, created_at) VALUES ('x', 1, now())"
+    await database.run("/", Step("model", model, {}))
+    with pytest.raises(psycopg.errors.ForeignKeyViolation) as failed:  # there is no such memory
+        await database.run("/a/b/", Step("vector", vector + b" FROM embedding_models", {}))
+    assert tables_of(failed.value) == {"embeddings", "memories"}
+
+
+async def test_opening_a_memory_writes_nothing_that_all_share(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_memory(dsn, worker=False) as memory:
+        await memory.remember(ANN, "Ann sails.")
+    sent: list[str] = []
+    run = PostgresDatabase.run
+
+    async def noted(self: PostgresDatabase, scope: str, *steps: Step, **more: Any) -> Answers:
+        sent.extend(one.name for one in steps)
+        return await run(self, scope, *steps, **more)
+
+    monkeypatch.setattr(PostgresDatabase, "run", noted)
+    async with open_memory(dsn, worker=False, track_access=False) as memory:
+        assert await memory.recall(ANN, "sails")
+    assert "active_model" in sent
+    assert not {name for name in sent if name.startswith(("add_", "drop_", "put_"))}
+
+
+FULL = """
+    CREATE FUNCTION hippocampus.disk_full() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        RAISE EXCEPTION 'could not extend file' USING ERRCODE = 'disk_full';
+    END $$;
+    CREATE TRIGGER disk_full BEFORE INSERT ON hippocampus.{}
+        EXECUTE FUNCTION hippocampus.disk_full();
+"""
+"""Makes a table behave as one whose disk is full."""
+
+
+async def test_a_full_disk_is_named_and_nothing_is_half_stored(dsn: str) -> None:
+    async with open_memory(dsn, worker=False) as memory:
+        await memory.remember(ANN, "Ann sails.")
+        with psycopg.connect(dsn, autocommit=True) as admin:
+            admin.execute(FULL.format("embeddings").encode())
+            with pytest.raises(StorageUnavailable, match="disk of the server.*is full"):
+                await memory.remember(ANN, "Ann keeps bees.")
+            assert (1,) == admin.execute("SELECT count(*) FROM hippocampus.memories").fetchone()
+            assert 1 == len(await memory.recall(ANN, "sails"))
+            admin.execute("DROP TRIGGER disk_full ON hippocampus.embeddings")
+        await memory.remember(ANN, "Ann keeps bees.")
+        assert 2 == len(await memory.list_memories(ANN))

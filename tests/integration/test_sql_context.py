@@ -1,4 +1,4 @@
-"""get_context_window() in SQL: within the budget by the real tokenizer, and under row security."""
+"""get_context_window() and cleanup_low_value_memories(), called in SQL."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ from typing import Any
 
 import psycopg
 import pytest
+from postgres_admin import column, rows
+from postgres_databases import PostgresDatabases
+from psycopg.conninfo import make_conninfo
+from turns import Clock, said
 
 import benchmarks
-from shared_core import Event, Scope, open_memory, run_sync
+from shared_core import NewMemory, Scope, open_memory, run_sync
 from shared_core.nlp.tokenizer import count_tokens
 from tests.integration import doubting
 
@@ -31,20 +35,15 @@ TALK = [
 
 
 @pytest.fixture(scope="module")
-def filled(server: str, template: str) -> Iterator[psycopg.Connection[Any]]:
-    from psycopg.conninfo import make_conninfo
-
-    with psycopg.connect(server, autocommit=True) as admin:
-        admin.execute(f"CREATE DATABASE sql_context TEMPLATE {template}")
-    dsn = make_conninfo(server, dbname="sql_context")
+def filled(postgres: PostgresDatabases) -> Iterator[psycopg.Connection[Any]]:
+    dsn = next(lending := postgres.lend())
 
     async def fill() -> None:
         async with open_memory(dsn, worker=False) as memory:
             turns = [
-                Event(event_id=f"e{n}", author="ann", role="user", text=text,
-                      occurred_at=NOW - timedelta(hours=len(TALK) - n))
+                said(n, text, NOW - timedelta(hours=len(TALK) - n), author="ann")
                 for n, text in enumerate(TALK)
-            ]  # fmt: skip
+            ]
             await memory.append_events(ANN, "t", turns)
             await memory.consolidate(ANN, "t")
             await memory.remember(Scope("my/app", "bob"), "Bob keeps bees too.")
@@ -53,8 +52,7 @@ def filled(server: str, template: str) -> Iterator[psycopg.Connection[Any]]:
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("SET search_path TO hippocampus, public")
         yield connection
-    with psycopg.connect(server, autocommit=True) as admin:
-        admin.execute("DROP DATABASE sql_context WITH (FORCE)")
+    next(lending, None)
 
 
 def window(
@@ -113,12 +111,9 @@ def texts_of(value: object) -> Iterator[str]:
 
 
 DATA = Path(benchmarks.__file__).parent / "data"
-said_in = json.loads((DATA / "utterances.json").read_text())
 SAID = {
-    language: [
-        said["text"] for said in json.loads((DATA / "utterances.json").read_text())[language]
-    ]
-    for language in ("EN", "ZH")
+    language: [one["text"] for one in told]
+    for language, told in json.loads((DATA / "utterances.json").read_text()).items()
 }
 CHATS = [text for text in texts_of(json.loads((DATA / "assistant.json").read_text())) if text]
 
@@ -231,10 +226,69 @@ async def test_doubtful_facts_are_marked(dsn: str) -> None:
         )
         for day, text in enumerate(texts, 1):
             await doubting.say(memory, clock, day, text)
-    with psycopg.connect(dsn) as superuser:
-        superuser.execute("SET search_path = hippocampus, public")
-        rows = superuser.execute(
-            "SELECT content FROM get_context_window('ann', 'app', 'Where?')"
-        ).fetchall()
-    shown = {content for (content,) in rows}
+    in_schema = make_conninfo(dsn, options="-c search_path=hippocampus,public")
+    shown = set(column(in_schema, "SELECT content FROM get_context_window('ann', 'app', 'Where?')"))
     assert {"User lives in Boston. (uncertain)", "用户喜欢爵士乐。（不确定）", *texts} <= shown
+
+
+@pytest.fixture
+async def old(dsn: str) -> str:
+    """Two users; each said something 21 days ago, and something today."""
+    clock = Clock(NOW - timedelta(days=21))
+    async with open_memory(dsn, clock=clock, worker=False) as memory:
+        for text in ("I sail.", "I ski."):
+            for scope in (Scope("app", "ann"), Scope("app", "b/ob")):
+                await memory.append_events(scope, "t", [said(text, text, clock())])
+                await memory.remember(scope, NewMemory(text=f"Fact: {text}"))
+            clock.now = NOW
+    return dsn
+
+
+def called(dsn: str, arguments: str = "", before: str = "SELECT 1") -> int:
+    with psycopg.connect(dsn) as connection:
+        connection.execute(before.encode())
+        query = f"SELECT hippocampus.cleanup_low_value_memories({arguments})"
+        row = connection.execute(query.encode()).fetchone()
+        connection.execute("RESET role")
+    assert row
+    return int(row[0])
+
+
+def left(dsn: str) -> list[tuple[object, ...]]:
+    query = "SELECT tenant_id, text, demoted_at IS NULL FROM hippocampus.memories"
+    return rows(dsn, f"{query} WHERE kind = 'episodic' ORDER BY 1, 2")
+
+
+@pytest.mark.parametrize("role", ["SELECT 1", "SET role TO hippocampus_app"])
+async def test_without_arguments_it_goes_by_the_policies(old: str, role: str) -> None:
+    assert 2 == called(old, before=role)
+    assert 0 == called(old, before=role)
+    kept = [("I sail.", False), ("I ski.", True)]
+    assert [(path, *one) for path in ("/app/ann/", "/app/b%2Fob/") for one in kept] == left(old)
+
+
+async def test_the_documented_call_erases_at_once(old: str) -> None:
+    assert 2 == called(old, "0.1, 7")
+    assert [("/app/ann/", "I ski.", True), ("/app/b%2Fob/", "I ski.", True)] == left(old)
+
+
+async def test_it_can_be_bounded_in_number_and_to_a_path(old: str) -> None:
+    assert 1 == called(old, "p_limit => 1")
+    assert 0 == called(old, "p_scope => '/other/'")
+    assert 1 == called(old, "0.99, 0, p_scope => '/app/b%2Fob/', p_limit => 1")
+    assert 0 == called(old, "0, 0")
+    assert 0 == called(old, "p_min_age_days => 1000")
+
+
+async def test_a_bound_transaction_cleans_up_its_own_alone(old: str) -> None:
+    bound = "SET role TO hippocampus_app; SET hippocampus.scope TO '/app/ann/'"
+    assert 1 == called(old, before=bound)
+    assert 1 == called(old)
+
+
+@pytest.mark.parametrize(
+    "arguments", ["2", "-1", "'NaN'", "0.1, -1", "p_limit => -1", "p_scope => 'app'"]
+)
+def test_a_cleanup_that_means_nothing_is_refused(dsn: str, arguments: str) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="nothing can be cleaned up so"):
+        called(dsn, arguments)
