@@ -15,12 +15,14 @@ import numpy as np
 import pytest
 from both_engines import DIMENSIONS, MODEL, NOW, Both
 from long_forms import LONG
+from operation_rows import rows_of
 from postgres_databases import PostgresDatabases
 from seekdb_databases import SeekdbDatabases
 from turns import Clock, said
 
 from shared_core import (
     AsOf,
+    EmbeddingMismatch,
     Hit,
     InvalidInput,
     MemoryEngine,
@@ -36,6 +38,7 @@ from shared_core.ingest.items import write_items
 from shared_core.jobs.index_maintenance import Indexes
 from shared_core.lifecycle import Handle, StorageLifecycle
 from shared_core.policies.retention import accesses_of, select_accesses
+from shared_core.ports.events import EventRow
 from shared_core.ports.items import (
     Item,
     ItemQuery,
@@ -46,8 +49,10 @@ from shared_core.ports.items import (
 )
 from shared_core.ports.recall import SearchRequest
 from shared_core.ports.retention import Accesses, NewAccesses
+from shared_core.ports.storage import Storage
 from shared_core.recall.query import RecallOptions, recall
 from shared_core.settings import Settings
+from shared_core.storage import open_storage
 from shared_core.storage.oceanbase.connection.transactions import Transaction
 from shared_core.storage.oceanbase.storage import OceanBaseStorage
 from shared_core.storage.oceanbase.vectors import LargeTenants
@@ -106,13 +111,18 @@ async def found(both: Both, query: ItemQuery) -> list[tuple[object, ...]]:
 
 @pytest.fixture
 async def filled(both: Both) -> Both:
-    """300 items of a user in three namespaces, and some of Bob, all with two vectors each."""
+    """300 items of a user in three namespaces, and some of Bob, all with two vectors each.
+
+    Written at three moments.
+    """
     rows = [
         row(notes(both, f"box{number % 3}"), f"k{number:03}", value={"n": number % 5, "at": number})
         for number in range(300)
     ]
     rows += [row(notes(both, user="bob"), f"b{number}") for number in range(40)]
-    await stored(both, rows, vector_rows(rows, each=2))
+    for part in (2, 0, 1):
+        both.now += timedelta(seconds=1)
+        await stored(both, rows[part::3], vector_rows(rows[part::3], each=2))
     return both
 
 
@@ -180,6 +190,17 @@ async def test_distances_are_the_same(filled: Both) -> None:
         await found(filled, query)
 
 
+async def test_filters_mean_the_same(filled: Both) -> None:
+    for wanted, count in (
+        ({"n": {"$gte": 3}, "at": {"$lt": 100}}, 40),
+        ({"$or": [{"n": 1}, {"$and": [{"n": 2}, {"at": {"$ne": 2}}]}]}, 119),
+        ({"$not": {"n": {"$nin": [0, 4]}}}, 120),
+        ({"none": {"$exists": True}}, 0),
+    ):
+        query = ItemQuery(prefix=notes(filled), limit=1000, filter=wanted)  # type: ignore[arg-type]
+        assert count == len(await found(filled, query)), wanted
+
+
 async def test_what_has_a_word_follows_what_has_a_vector(filled: Both) -> None:
     rows = [row(notes(filled), key) for key in ("a wordy one", "wordy", "swordy")]
     await stored(filled, rows)
@@ -188,6 +209,36 @@ async def test_what_has_a_word_follows_what_has_a_vector(filled: Both) -> None:
     query = replace(query, model=MODEL, vector=asking(3), besides=[rows[1].memory_id])
     everything = await found(filled, query)
     assert {"a wordy one", "swordy"} == {key for _, key, _, _ in everything[300:]}
+
+
+async def test_a_model_may_stand_beside_and_a_caller_may_give_strengths(
+    storage: Storage, storage_clock: Clock
+) -> None:
+    await storage.use_model(MODEL, 3)
+    for _ in range(2):
+        await storage.add_model("beside", 2)
+    with pytest.raises(EmbeddingMismatch, match="2"):
+        await storage.add_model("beside", 4)
+    assert (MODEL, 3) == await storage.active_model()
+    rows = [row(("app", "ana", "memories"), key, kind="semantic") for key in "ab"]
+    vectors = VectorRows(
+        model="beside", addresses=[(one.namespace, one.key) for one in rows],
+        fields=["text"] * 2, vectors=np.eye(2, dtype=np.float32),
+    )  # fmt: skip
+    settings = Settings(uri=await storage.dsn(), home=Path())
+    strong = open_storage(settings, storage_clock, lambda traits: 0.25)
+    await strong.open()
+    await strong.items.put_memories(rows, vectors)
+    turn = EventRow(event=said(1, "tea"), memory_id=MemoryId(uuid7()), logged=False, value={},
+                    terms=["tea"])  # fmt: skip
+    await strong.events.append_events(Scope("app", "ana"), ThreadId("t"), [turn], None)
+    await strong.close()
+    assert {0.25} == {one for (one,) in await rows_of(storage, "memory_access", "strength")}
+    for model, near in (("beside", {0.0, 1.0}), ("unknown", {None})):
+        asked = np.array([[1, 0]], dtype=np.float32)
+        query = ItemQuery(prefix=rows[0].namespace, limit=2, model=model, vector=asked)
+        [page] = await storage.items.find_items([query])
+        assert near == {one.similarity and round(one.similarity, 3) for one in page}
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from random_runs import SLOTS, THREADS, RandomRuns
 
 from shared_core import Conflict, Scope
 from shared_core.context.service import summary_of_thread
-from shared_core.core.domain import AsOf, ThreadId
+from shared_core.core.domain import AsOf, MemoryId, ThreadId
 from shared_core.core.namespaces import memories_namespace, scope_path
 from shared_core.knowledge.run_rows import apply_run
 from shared_core.policies import summaries
@@ -260,6 +260,21 @@ async def test_undoing_the_last_run_leaves_what_was_before(
         assert "was undone already" in await undone(both, plan.run_id)
     assert times
     assert "there is no run" in await undone(both, UUID(int=1))
+
+
+async def test_the_same_words_are_as_like_as_can_be(both: Both) -> None:
+    world = RandomRuns(1, both.scope)
+    rows = [world._row(UUID(int=1), THREADS[0], MemoryId(UUID(int=n)), "semantic") for n in (2, 3)]
+    words = UUID(int=7)
+    rows = [replace(rows[0], words_key=words, expires_at=None), replace(rows[1], expires_at=None)]
+    vectors = world.vectors([(one.namespace, one.key) for one in rows])
+    await both.same(lambda s: s.items.put_memories(rows, vectors))
+    draft: ItemAddress = (memories_namespace(both.scope), "draft")
+    for kinds, count in ((["semantic"], 1), (["reflection"], 0)):
+        found = await both.same(
+            lambda s, k=kinds: s.runs.like_texts(both.scope, k, {draft: words}, None)
+        )
+        assert [1.0] * count == [one.similarity for one in found.get(draft, ())]
 
 
 def plain_run(both: Both, number: int) -> RunPlan:

@@ -20,7 +20,7 @@ from seekdb_databases import SeekdbDatabases
 
 from shared_core import Conflict, InvalidInput, RetentionPolicy, Scope, open_memory, run_sync
 from shared_core.core.domain import MemoryId, MemoryKind, ThreadId
-from shared_core.core.namespaces import profile_namespace, scope_path, to_path
+from shared_core.core.namespaces import from_path, profile_namespace, scope_path, to_path
 from shared_core.core.retention_policy import STAGES
 from shared_core.jobs.scheduled_task import ScheduledTask
 from shared_core.policies.profile_versions import drop_profile, save_profile
@@ -44,6 +44,7 @@ from shared_core.ports.profiles import PARAGRAPH_KEY, NewVersion, ProfileRun, St
 from shared_core.ports.retention import Kept, Revival, Weak
 from shared_core.ports.tables import tables
 from shared_core.ports.transfer import TABLES, ExportScope
+from shared_core.storage.oceanbase import transfer
 from tests import forgetting_calls as calls
 from tests.integration.retention_calls import Calls
 from tests.integration.whole_user import START, WholeClock, populate, said, write_the_rest
@@ -238,6 +239,18 @@ async def test_what_is_pinned_stays_what_faded_comes_back_and_what_is_weak_goes(
     assert ["nobody", "\0"] == await whole.alike(lambda one: one.unknown_names(scope, names))
     away_ids = [one.memory_id for one in faded]
     found = await whole.alike(lambda one: one.out_of_recall(scope, away_ids))
+    held = (await whole.left({"memories": "memory_id namespace key"}))["memories"]
+    places = [
+        ((scope.app, scope.user, *from_path(one["namespace"])), one["key"])
+        for one in held
+        if one["memory_id"] in away_ids
+    ]
+    assert len(places) == len(away_ids)
+
+    async def items(storage: Any) -> list[Any]:
+        return sorted(await storage.items.get_items(places), key=repr)
+
+    assert await whole.same(items)  # one that faded is read as it was
     away = [one for one in found if one.text is not None][:3]
     away += [one for one in found if one.text is None][:2]
     terms = {one.memory_id: ["some", "words", "some"] for one in away if one.is_wordless}
@@ -496,7 +509,10 @@ async def exported(whole: Whole, engine: int, *, vectors: bool) -> list[str]:
 
 
 @pytest.mark.parametrize("vectors", [False, True])
-async def test_an_export_goes_to_the_other_engine_and_back(empty: Whole, vectors: bool) -> None:
+async def test_an_export_goes_to_the_other_engine_and_back(
+    empty: Whole, vectors: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer, "FETCHED", 3)  # every table takes several pages
     lines, (postgres, seekdb) = empty.lines(vectors=vectors), empty.memories
     held = Counter(json.loads(line).get("table") for line in lines)
     assert {None, *TABLES} == set(held), {*TABLES} - {*held}

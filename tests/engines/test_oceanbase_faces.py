@@ -41,6 +41,8 @@ from shared_core import (
     open_memory,
 )
 from shared_core.cli.main import app
+from shared_core.errors import StorageReadOnly
+from shared_core.ports.retention import Accesses, NewAccesses
 from tests.integration.http_processes import command as hippocampus, serving
 
 ROOT = Path(__file__).parents[2]
@@ -142,7 +144,7 @@ async def test_agents_whose_names_look_alike_share_nothing(
 
 
 async def test_a_large_message_is_kept_whole(memory: OceanBaseMemoryProvider) -> None:
-    large = "I like tea. 我喜欢茶。 " + "x" * 11_000_000
+    large = "I like tea. 我喜欢茶。 " + "x" * 6_000_000  # in a statement of more than 16 MB
     await memory.append_event("s", large)
     [turn] = await memory.engine.list_memories(memory.scope)
     assert turn.text == large.strip()
@@ -438,6 +440,10 @@ async def test_the_whole_loop_runs_on_a_server(port: int) -> None:
             assert "Bergen" in (await read_only.recall(ANA, "Where do I live?"))[0].memory.text
             with pytest.raises(StorageUnavailable, match="reader"):
                 await read_only.append_events(ANA, "t1", [said(9, "I moved to Rome.")])
+            [one, *_] = await read_only.list_memories(ANA)
+            read = NewAccesses(ANA, one.memory_id, Accesses(1, one.occurred_at))
+            with pytest.raises(StorageReadOnly, match="reads cannot be counted"):
+                await read_only._storage.accesses.add_accesses([read])
         [run, *_] = await memory.runs(ANA)
         await memory.undo_run(ANA, run.run_id)
         assert await memory.facts(ANA) == []

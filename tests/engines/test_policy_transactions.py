@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -23,8 +25,12 @@ from operation_rows import (
     until,
     write,
 )
+from turns import said
 
-from shared_core import Conflict, Event
+from shared_core import Conflict, Scope
+from shared_core.core.domain import ThreadId
+from shared_core.policies.conversations import end_conversation
+from shared_core.ports.conversations import Session, SessionRules, SessionStatus
 from shared_core.ports.events import EventRow
 from shared_core.ports.items import VectorRows
 from shared_core.ports.jobs import JobType, NewJob
@@ -303,21 +309,10 @@ async def test_vectors_go_with_their_memories(five: Storage) -> None:
 
 async def test_a_policy_yields_verbs(storage: Storage) -> None:
     turns = [
-        EventRow(
-            event=Event(
-                event_id=str(place),
-                author="ana",
-                role="user",
-                text=f"turn {place}",
-                occurred_at=NOW,
-            ),
-            memory_id=number(place),
-            logged=False,
-            value={},
-            terms=["turn"],
-        )
+        EventRow(event=said(str(place), f"turn {place}", NOW), memory_id=number(place),
+                 logged=False, value={}, terms=["turn"])
         for place in (1, 2)
-    ]
+    ]  # fmt: skip
     job = NewJob(job_id=number(9), job_type=JobType.FAST_REPLAY, run_after=NOW)
 
     def policy() -> Policy[tuple[Sequence[Row], Sequence[Row]]]:
@@ -330,3 +325,59 @@ async def test_a_policy_yields_verbs(storage: Storage) -> None:
     assert await places(storage) == [1, 2]
     found = await rows_of(storage, "consolidation_jobs", "job_id", "status", "result", "attempts")
     assert found == [(number(9), "pending", {}, 0)]
+
+
+# A turn that comes in while a session ends is in one session, and both count right
+
+SESSIONS = Scope("app", "ana")
+RULES = SessionRules(timeout=timedelta(hours=1), max_duration=timedelta(days=1), max_events=9)
+JOB = NewJob(job_id=UUID(int=1), job_type=JobType.DEEP_REFLECTION, run_after=NOW)
+
+
+async def hear(storage: Storage, place: int) -> Session:
+    new_id = ThreadId(f"conversation:{place}")
+    heard = await storage.conversations.hear_turn(
+        SESSIONS, new_id, said(place, f"turn {place}", NOW), RULES, 0, [], once=False
+    )
+    assert heard.stored
+    return heard.session
+
+
+@pytest.mark.parametrize("turns", [0, 1])
+async def test_a_turn_that_comes_while_a_session_ends_is_in_the_next_one(
+    storage: Storage, turns: int
+) -> None:
+    for place in range(turns):
+        await hear(storage, place)
+    loop = asyncio.get_running_loop()
+    is_held, may_end = asyncio.Event(), asyncio.Event()
+
+    def ending() -> Policy[Session | None]:
+        policy = end_conversation(SESSIONS, JOB, RULES, NOW, if_over=False)
+        rows = yield next(policy)
+        loop.call_soon_threadsafe(is_held.set)
+        yield from until(may_end)
+        try:
+            last = policy.send(rows)
+            assert isinstance(last, Last)
+            rows = yield last
+            policy.send(rows)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        raise AssertionError
+
+    ends = asyncio.create_task(storage.transact(ANA, ending))
+    await is_held.wait()
+    hearing = asyncio.create_task(hear(storage, 7))
+    await asyncio.sleep(0)
+    may_end.set()
+    ended, active = await ends, await hearing
+    assert (ended is not None) == bool(turns)
+    found = await rows_of(
+        storage, "conversations", "thread_id", "status", "event_count", tenant=ANA
+    )
+    assert (active.session_id, SessionStatus.ACTIVE, 1) in found
+    assert len(found) == turns + 1
+    events = await rows_of(storage, "events", "thread_id", "event_id", tenant=ANA)
+    assert (active.session_id, "e7") in events
+    assert len(events) == turns + 1

@@ -1,33 +1,24 @@
-"""Sessions at their edges: beside an erasure, full, said again, exported, ended meanwhile."""
+"""Sessions at their edges: beside an erasure, full, said again, exported."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import emptied_databases
 import psycopg
 import pytest
 from http_clients import client_of
-from operation_rows import rows_of, until
-from standing_clock import NOW
-from turns import said
 
 from shared_core import Conflict, InvalidInput, MemoryEngine, Scope
 from shared_core.conversation.answers import ProcessedInput
 from shared_core.core.domain import ThreadId
-from shared_core.core.namespaces import scope_path
 from shared_core.policies import erasing
-from shared_core.policies.conversations import end_conversation
-from shared_core.ports.conversations import Session, SessionRules, SessionStatus
-from shared_core.ports.jobs import JobType, NewJob
-from shared_core.ports.operations import Last, Operation, Policy, Verb
-from shared_core.ports.storage import Storage
+from shared_core.ports.operations import Operation, Policy, Verb
 from shared_core.profiles.transcript import SessionConversation
 from shared_core.storage.postgres.connection.statements import Step
 from tests.integration.talking import ANN, SCOPE, Watch, info, jobs, opened, rows, statements
@@ -311,59 +302,3 @@ async def test_an_empty_session_of_an_export_leaves_nothing_to_wait_for(
         await other.process_memory("My cat is called Tom", ANN)
         await other.import_lines(lines)
         assert ([("active", 1), ("ended", 0)], []) == (sorted(rows(other_dsn)), jobs(other_dsn))
-
-
-# --- a turn comes in while a session ends: it is in one session, and both count right
-
-
-RULES = SessionRules(timeout=timedelta(hours=1), max_duration=timedelta(days=1), max_events=9)
-JOB = NewJob(job_id=UUID(int=1), job_type=JobType.DEEP_REFLECTION, run_after=NOW)
-
-
-async def hear(storage: Storage, number: int) -> Session:
-    new_id = ThreadId(f"conversation:{number}")
-    heard = await storage.conversations.hear_turn(
-        SCOPE, new_id, said(number, f"turn {number}", NOW), RULES, 0, [], once=False
-    )
-    assert heard.stored
-    return heard.session
-
-
-@pytest.mark.parametrize("turns", [0, 1])
-async def test_a_turn_that_comes_while_a_session_ends_is_in_the_next_one(
-    storage: Storage, turns: int
-) -> None:
-    for number in range(turns):
-        await hear(storage, number)
-    loop = asyncio.get_running_loop()
-    is_held, may_end = asyncio.Event(), asyncio.Event()
-
-    def ending() -> Policy[Session | None]:
-        policy = end_conversation(SCOPE, JOB, RULES, NOW, if_over=False)
-        rows = yield next(policy)
-        loop.call_soon_threadsafe(is_held.set)
-        yield from until(may_end)
-        try:
-            last = policy.send(rows)
-            assert isinstance(last, Last)
-            rows = yield last
-            policy.send(rows)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
-        raise AssertionError
-
-    ends = asyncio.create_task(storage.transact(scope_path(SCOPE), ending))
-    await is_held.wait()
-    hearing = asyncio.create_task(hear(storage, 7))
-    await asyncio.sleep(0)
-    may_end.set()
-    ended, active = await ends, await hearing
-    assert (ended is not None) == bool(turns)
-    found = await rows_of(
-        storage, "conversations", "thread_id", "status", "event_count", tenant=scope_path(SCOPE)
-    )
-    assert (active.session_id, SessionStatus.ACTIVE, 1) in found
-    assert len(found) == turns + 1
-    events = await rows_of(storage, "events", "thread_id", "event_id", tenant=scope_path(SCOPE))
-    assert (active.session_id, "e7") in events
-    assert len(events) == turns + 1
