@@ -1,4 +1,4 @@
-"""Runs the same calls on both engines, and compares their results and rows."""
+"""Runs the same calls of one user on both engines, and compares their results and rows."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import psycopg
 
+from shared_core.core.domain import Scope
+from shared_core.core.namespaces import scope_path
 from shared_core.errors import Conflict, NotFound
 from shared_core.settings import Settings
 from shared_core.storage.oceanbase.connection.transactions import Transaction
@@ -17,6 +20,7 @@ from shared_core.storage.oceanbase.storage import OceanBaseStorage
 from shared_core.storage.postgres.storage import PostgresStorage
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
+MODEL, DIMENSIONS = "m", 8
 JSON = (
     "state", "metadata", "value", "counts", "result", "payload", "entries", "before", "input",
     "output",
@@ -28,18 +32,32 @@ T = TypeVar("T")
 
 
 class Both:
-    """A storage on PostgreSQL and one on SeekDB, with one clock."""
+    """A storage on PostgreSQL and one on SeekDB, with one clock and one model of vectors.
+
+    Each test is a user of an application of its own: begin() makes one.
+    """
 
     def __init__(self, postgres: str, seekdb: str) -> None:
-        self.now = NOW
         self._dsn = postgres
+        self.begin()
         settings = [Settings(uri=uri, home=Path()) for uri in (postgres, seekdb)]
         self.postgres = PostgresStorage(settings[0], lambda: self.now)
         self.seekdb = OceanBaseStorage(settings[1], lambda: self.now)
 
+    def begin(self) -> None:
+        """Turn the clock to NOW, and take a user whom nobody knows."""
+        self.now = NOW
+        self.scope = Scope(f"app {uuid4().hex[:12]}", "ann 安")
+        self.tenant = scope_path(self.scope)
+
+    @property
+    def storages(self) -> tuple[PostgresStorage, OceanBaseStorage]:
+        return self.postgres, self.seekdb
+
     async def open(self) -> None:
-        await self.postgres.open()
-        await self.seekdb.open()
+        for storage in self.storages:
+            await storage.open()
+            await storage.use_model(MODEL, DIMENSIONS)
 
     async def close(self) -> None:
         await self.seekdb.close()
@@ -55,7 +73,7 @@ class Both:
     async def outcome(self, call: Callable[[Any], Awaitable[object]]) -> object:
         """Return the result or the text of the error, which must be equal on both storages."""
         found, why = list[object](), []
-        for storage in (self.postgres, self.seekdb):
+        for storage in self.storages:
             try:
                 found.append(await call(storage))
             except (Conflict, NotFound) as error:
@@ -64,19 +82,29 @@ class Both:
         assert found[1] == found[0], why
         return found[0]
 
-    async def put(self, tenant: str, world: World) -> None:
-        """Write rows, by table and column, into both storages."""
+    async def put(self, world: World) -> None:
+        """Write rows of the user, by table and column, into both storages."""
         with self._admin() as admin:
-            for table, names, rows in _alike(tenant, world):
+            for table, names, rows in _alike(self.tenant, world):
                 admin.cursor().executemany(
                     f"INSERT INTO {table} ({', '.join(names)})"
                     f" VALUES ({', '.join(['%s'] * len(names))})",
                     [[_postgres(name, row[name]) for name in names] for row in rows],
                 )
-        await self.seekdb._database.write(lambda tx: _put(tx, tenant, world))
+        await self.seekdb._database.write(lambda tx: _put(tx, self.tenant, world))
 
-    async def left(self, tenant: str, tables: Mapping[str, str]) -> World:
-        """Return rows, which must be equal on both storages. tables: column names by table."""
+    async def change(self, statement: str, *values: object) -> None:
+        """Run a statement on both storages; its last value is the tenant."""
+        with self._admin() as admin:
+            admin.execute(statement.encode(), [*values, self.tenant])
+        await self.seekdb._database.write(lambda tx: tx.run(statement, [*values, self.tenant]))
+
+    async def left(self, tables: Mapping[str, str], tenant: str = "") -> World:
+        """Return rows of the user, or of another tenant, which must be equal on both storages.
+
+        tables: column names by table.
+        """
+        tenant = tenant or self.tenant
         with self._admin() as admin:
             first = {
                 table: _read(

@@ -6,9 +6,10 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 
 PATIENCE_MS = 60_000
 """Milliseconds until a page that does not show what is awaited has failed."""
@@ -29,19 +30,37 @@ in_browser = pytest.mark.skipif(
 
 
 @contextmanager
-def browsing(
-    *, locale: str = "en", width: int = 1280, height: int = 800, dark: bool = False
-) -> Iterator[BrowserContext]:
-    """Yield a browser without cookies; context.new_page() opens a page in it."""
+def running_browser() -> Iterator[Browser]:
+    """Yield a browser. Its event loop holds the thread: no coroutine can run in it meanwhile."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=chromium(),
             args=["--no-sandbox", "--disable-dev-shm-usage"],  # also as root, in a small /dev/shm
         )
-        context = browser.new_context(
-            locale=locale, viewport={"width": width, "height": height},
-            color_scheme="dark" if dark else "light",
-        )  # fmt: skip
-        context.set_default_timeout(PATIENCE_MS)
-        yield context
+        yield browser
         browser.close()
+
+
+def visitor(
+    browser: Browser,
+    *,
+    locale: str = "en",
+    width: int = 1280,
+    height: int = 800,
+    dark: bool = False,
+    **options: Any,
+) -> BrowserContext:
+    """Return a window without cookies; context.new_page() opens a page in it."""
+    context = browser.new_context(
+        locale=locale, viewport={"width": width, "height": height},
+        color_scheme="dark" if dark else "light", **options,
+    )  # fmt: skip
+    context.set_default_timeout(PATIENCE_MS)
+    return context
+
+
+@contextmanager
+def browsing(**options: Any) -> Iterator[BrowserContext]:
+    """Yield a window of a browser of its own, with the options of visitor()."""
+    with running_browser() as browser:
+        yield visitor(browser, **options)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import sys
 import tempfile
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -14,9 +15,9 @@ from typing import Any
 
 import psycopg
 import pytest
-from both_engines import Both
 from citus_databases import CITUS_DSN, CitusDatabases
 from hypothesis import settings
+from measured_run import MeasuredRun
 from memory_disk import temporary_files_in_memory
 from postgres_databases import PostgresDatabases, new_database
 from psycopg.conninfo import make_conninfo
@@ -34,6 +35,7 @@ settings.load_profile("untimed")
 
 os.environ["HIPPOCAMPUS_LANG"] = "en"  # whatever the locale of the machine is
 
+UPSTREAM = Path(__file__).parent / "upstream"
 TEMPLATE = "hippocampus_template"
 UNSAFE_AND_FAST = ("fsync = off", "full_page_writes = off")
 """Settings of the shared server. Tests of durability start servers of their own."""
@@ -41,15 +43,31 @@ ENGINE = os.environ.get("HIPPOCAMPUS_TEST_ENGINE", "postgres")
 """The engine of tests that are about none: `postgres`, `seekdb`, or `both`, one after the other."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--measure", action="store_true", help="write the time of each module")
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest and its workers choose a folder
 def pytest_configure(config: pytest.Config) -> None:
+    if config.option.measure:
+        config.pluginmanager.register(MeasuredRun(Path(__file__).parent))
     if "PYTEST_XDIST_WORKER" in os.environ:
         return
+    _keep_bytecode()
     in_memory = temporary_files_in_memory()
     folder = in_memory.__enter__()
     config.add_cleanup(lambda: in_memory.__exit__(None, None, None))
     if folder and config.option.basetemp is None:
         config.option.basetemp = str(folder / "t")
+
+
+def _keep_bytecode() -> None:
+    """Let the processes of the run share compiled modules, also where the environment forbids it.
+
+    Else each of some hundred processes compiles this project, and each worker its tests, anew.
+    """
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -59,7 +77,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    return True if config.option.markexpr == "quick" and not is_quick(collection_path) else None
+    asked = config.option.markexpr
+    left_out = asked == "quick" and not is_quick(collection_path)
+    return True if left_out or (asked == "not upstream" and collection_path == UPSTREAM) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -166,18 +186,6 @@ def other_dsn(request: pytest.FixtureRequest, on_engine: str) -> Iterator[str]:
 def seekdb_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
     """The DSN of a SeekDB database, whichever engine the test runs on."""
     yield from _empty(request, "seekdb")
-
-
-@pytest.fixture
-async def both(postgres: PostgresDatabases, seekdb: SeekdbDatabases) -> AsyncIterator[Both]:
-    """A storage on each engine, over empty databases."""
-    lent = postgres.lend(), seekdb.lend()
-    both = Both(*map(next, lent))
-    await both.open()
-    yield both
-    await both.close()
-    for one in lent:
-        next(one, None)
 
 
 @pytest.fixture

@@ -1,27 +1,23 @@
-"""The inspector as a process, and a memory to look at."""
+"""Talks to look at in the inspector, the addresses of its pages, and the inspector as a process."""
 
 from __future__ import annotations
 
-import asyncio
 import re
 import subprocess
 import time
-from collections.abc import Coroutine, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
 from urllib.parse import urlencode
 
+from turns import START, said
 from warm_python import warm_python
 
-from shared_core import Event, Scope, open_memory
+from shared_core import MemoryEngine, Scope, open_memory
 
-T = TypeVar("T")
 APP = "helpdesk"
 ANA, LIN = Scope(APP, "ana"), Scope(APP, "林晓雨")
-FIRST_DAY = datetime(2026, 3, 1, 9, tzinfo=UTC)
 TALKS = {
     ANA: (
         "I live in Leeds.",
@@ -31,41 +27,39 @@ TALKS = {
     ),
     LIN: ("我住在杭州。", "我的猫叫团团。", "我上周搬到了成都。"),
 }
-"""What the users say, a turn a day."""
+"""What the users say, a turn a day from START on."""
 
 
-def now(call: Coroutine[Any, Any, T]) -> T:
-    """Return the result of a coroutine. In a thread: the browser's loop holds this one."""
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, call).result()
+def link(path: str, scope: Scope | None = None, **params: str) -> str:
+    """Return the address of a page, of a user, below the address of the inspector."""
+    named = {} if scope is None else {"app": scope.app, "user": scope.user}
+    return f"{path}?{urlencode(named | params)}"
 
 
-def place(address: str, path: str, scope: Scope = ANA, **params: str) -> str:
-    """Return the address of a page of a user."""
-    return f"{address}{path}?{urlencode({'app': scope.app, 'user': scope.user} | params)}"
+async def tell(memory: MemoryEngine, scope: Scope, texts: Sequence[str]) -> None:
+    """Store a conversation of a user, and consolidate it."""
+    turns = [
+        said(f"turn-{place}", text, START + timedelta(days=place))
+        for place, text in enumerate(texts)
+    ]
+    await memory.append_events(scope, "thread-1", turns)
+    await memory.consolidate(scope, "thread-1")
 
 
-async def fill(dsn: str, talks: dict[Scope, Sequence[str]] | None = None) -> None:
-    """Store conversations of two users, one of each in Chinese, and consolidate them."""
+async def fill(dsn: str, talks: Mapping[Scope, Sequence[str]] = TALKS) -> None:
+    """Store conversations of users, by default one in English and one in Chinese."""
     async with open_memory(dsn, worker=False) as memory:
-        for scope, texts in (talks or TALKS).items():
-            turns = [
-                Event(
-                    event_id=f"turn-{place}", author="user", role="user", text=text,
-                    occurred_at=FIRST_DAY + timedelta(days=place),
-                )
-                for place, text in enumerate(texts)
-            ]  # fmt: skip
-            await memory.append_events(scope, "thread-1", turns)
-            await memory.consolidate(scope, "thread-1")
+        for scope, texts in talks.items():
+            await tell(memory, scope, texts)
 
 
 @contextmanager
-def inspecting(dsn: str, log: Path, *options: str) -> Iterator[str]:
+def inspecting(dsn: str, log: Path, *options: str, command: str = "ui") -> Iterator[str]:
     """Yield the address of a running inspector, "http://127.0.0.1:PORT/ui"."""
+    opens = ["--no-open"] if command == "ui" else []
     with log.open("ab") as written:
         process = subprocess.Popen(
-            [*warm_python(), "-m", "shared_core.cli.main", "ui", "--no-open", "--port", "0",
+            [*warm_python(), "-m", "shared_core.cli.main", *command.split(), *opens, "--port", "0",
              "--uri", dsn, *options],
             stdout=written, stderr=subprocess.STDOUT,
         )  # fmt: skip
@@ -74,11 +68,11 @@ def inspecting(dsn: str, log: Path, *options: str) -> Iterator[str]:
     finally:
         process.terminate()
         try:
-            process.wait(30)
+            code = process.wait(60)
         finally:
             process.kill()
             process.wait()
-    assert '"level":"error"' not in log.read_text("utf-8"), log.read_text("utf-8")
+    assert code == 0 and '"level":"error"' not in log.read_text("utf-8"), log.read_text("utf-8")
 
 
 def _address(process: subprocess.Popen[bytes], log: Path) -> str:

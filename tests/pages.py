@@ -19,7 +19,6 @@ import doctest
 import json
 import os
 import re
-import shlex
 import shutil
 import signal
 import socket
@@ -30,12 +29,13 @@ import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from textwrap import dedent
 
 import psycopg
 import yaml
-from warm_python import warm_python
+from warm_python import run_warm, warm_program
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -123,28 +123,28 @@ class PageRun:
 
     Attributes:
         folder: Where the page's files are made and its commands run.
-        dsn: The database of the page.
         language: What its readers read, `en` or `zh`.
         lend: Makes a database that is dropped with the run.
     """
 
     folder: Path
-    dsn: str
     language: str
     lend: Callable[[], Iterator[str]]
     _stack: ExitStack = field(default_factory=ExitStack)
 
+    @cached_property
+    def dsn(self) -> str:
+        """The database of the page."""
+        return self._database()
+
     def __enter__(self) -> PageRun:
-        self._stack.enter_context(suppress(StopIteration))
         tools = self.folder.parent / "tools"
         tools.mkdir()
         self.folder.mkdir()
-        for name, arguments in (("python", ()), ("hippocampus", ("-m", "shared_core.cli.main"))):
-            tool = tools / name
-            command = shlex.join([*warm_python(), *arguments])
-            cold = f'[ "$1" != - ] || exec {sys.executable} "$@"\n' if name == "python" else ""
-            tool.write_text(f'#!/bin/sh\n{cold}exec {command} "$@"\n')
-            tool.chmod(0o755)
+        warm_program(tools / "python")
+        warm_program(tools / "hippocampus", "-m", "shared_core.cli.main")
+        for name in ("adk", "uvicorn"):
+            warm_program(tools / name, str(Path(sys.executable).with_name(name)))
         return self
 
     def __exit__(self, *raised: object) -> None:
@@ -172,19 +172,23 @@ class PageRun:
         file.write_text(block.text, "utf-8")
 
     def _run_python(self, block: Block) -> None:
-        databases = self.lend()
-        self._stack.callback(next, databases, None)
         folder = self.folder.parent / f"line-{block.line}"
         folder.mkdir()
-        ran = subprocess.run(
-            [*warm_python(), "-c", block.text],
-            cwd=folder, env=self._environment(next(databases)),
-            capture_output=True, text=True, timeout=PATIENCE,
-        )  # fmt: skip
+        ran = run_warm(
+            ["-c", block.text],
+            cwd=folder,
+            env=self._environment(self._database()),
+            timeout=PATIENCE,
+        )
         assert (0, "") == (ran.returncode, ran.stderr), f"line {block.line}"
         assert ran.stdout.strip(), "the program prints nothing"
         assert block.shown is not None, f"the page does not show what it prints:\n{ran.stdout}"
         check_output(block.shown, ran.stdout)
+
+    def _database(self) -> str:
+        databases = self.lend()
+        self._stack.callback(next, databases, None)
+        return next(databases)
 
     def _run_sh(self, block: Block) -> None:
         printed = self._shell(block.text, until=int(block.value) if block.mark else None)

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
-from both_engines import NOW
+from both_engines import DIMENSIONS, MODEL, NOW
 
 from shared_core import Event, Scope
 from shared_core.core.domain import Emotion, FactDraft, MemoryId, ThreadId, TripleDraft
@@ -31,7 +31,6 @@ THREADS = (ThreadId("t"), ThreadId("聊天"))
 SLOTS = ("city", "like", "dislike", "relation.son", "relation.son.age")
 VALUES = ("Rome", "Bonn", "茶", "Emil")
 NAMES = ("user", "emil", "bonn")
-MODEL = "m"
 
 
 class RandomRuns:
@@ -41,8 +40,9 @@ class RandomRuns:
     refused.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, scope: Scope = SCOPE) -> None:
         self.random = Random(seed)
+        self.scope = scope
         self.turn_counts: dict[ThreadId, int] = dict.fromkeys(THREADS, 0)
         self.read: dict[ThreadId, int] = dict.fromkeys(THREADS, 0)
         self.summed: dict[ThreadId, int] = dict.fromkeys(THREADS, 0)
@@ -91,7 +91,8 @@ class RandomRuns:
     def vectors(self, addresses: list[ItemAddress]) -> VectorRows | None:
         if not addresses:
             return None
-        numbers = [[self.random.choice((-1.0, 0.5, 1.0)) for _ in range(3)] for _ in addresses]
+        numbers = [[self.random.choice((-1.0, 0.5, 1.0)) for _ in range(DIMENSIONS)]
+                   for _ in addresses]  # fmt: skip
         return VectorRows(
             model=MODEL,
             addresses=addresses,
@@ -132,7 +133,7 @@ class RandomRuns:
         return RunPlan(
             run_id=run_id,
             kind=self.random.choice((JobType.FULL_CONSOLIDATION, "retraction")),
-            scope=SCOPE,
+            scope=self.scope,
             thread_id=thread,
             extractor="rules",
             started_at=NOW,
@@ -248,7 +249,7 @@ class RandomRuns:
         value = self.random.choice(VALUES)
         return MemoryRow(
             memory_id=memory_id,
-            namespace=memories_namespace(SCOPE),
+            namespace=memories_namespace(self.scope),
             key=str(memory_id),
             kind=kind,
             text=f"told of {value}",
@@ -266,7 +267,7 @@ class RandomRuns:
     def _summary(self, run_id: UUID, thread: ThreadId) -> MemoryRow:
         return MemoryRow(
             memory_id=MemoryId(self.id()),
-            namespace=memories_namespace(SCOPE),
+            namespace=memories_namespace(self.scope),
             key=summary_key(thread),
             kind="summary",
             text=f"chapter {run_id.int}",
@@ -292,7 +293,7 @@ class RandomRuns:
             for _ in range(self.random.randint(1, 2))
         }
         return [
-            Source(address=(memories_namespace(SCOPE), str(one)), turn=turn, basis=basis)
+            Source(address=(memories_namespace(self.scope), str(one)), turn=turn, basis=basis)
             for one, turn, basis in sorted(found)
         ]
 

@@ -1,6 +1,7 @@
-"""Which tests are quick, and in which order modules run, so that no worker waits for the last.
+"""Which tests are quick, and in which order modules run, so that all workers end together.
 
-Tests on SeekDB run last: its server takes a third of a core even when it has nothing to do.
+Modules that took longest in the last measured run (`pytest --measure`) start first. Tests on SeekDB
+run last: its server takes a third of a core even when it has nothing to do.
 """
 
 from __future__ import annotations
@@ -8,38 +9,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from measured_run import measured_seconds
 from xdist.scheduler import LoadScopeScheduling
 
 TESTS = Path(__file__).parent
 QUICK_FOLDERS = ("house", "property", "unit")
 DATABASE_FIXTURES = ("server", "seekdb", "dsn", "seekdb_dsn", "postgres_dsn")
-LONGEST_FIRST = (
-    "test_house.py",
-    "test_documentation.py",
-    "test_examples.py",
-    "test_demo.py",
-    "test_benchmarks.py",
-    "test_mcp.py",
-    "test_http_fuzz.py",
-    "test_http_server.py",
-    "test_adk_commands.py",
-    "test_adk_init.py",
-    "test_ui_memories.py",
-    "test_ui_work.py",
-    "test_ui_pages.py",
-    "test_ui_ask.py",
-    "test_ui_access.py",
-    "test_ui_facts.py",
-    "test_worker_command.py",
-    "test_store_conformance.py",
-    "test_oceanbase_recall.py",
-    "test_runs.py",
-    "test_keeping_bad_input.py",
-    "test_oceanbase_running.py",
-    "test_oceanbase_kills.py",
-    "test_embedded.py",
-)
-"""The modules that take longest; most of them start processes."""
+NEVER_MEASURED_S = 5.0
+"""Seconds that a module is taken to need before it was ever measured."""
+SECONDS = measured_seconds()
 
 
 def is_quick(path: Path) -> bool:
@@ -58,10 +36,10 @@ def on_seekdb(nodeid: str) -> bool:
     return "seekdb" in nodeid or "test_oceanbase" in nodeid
 
 
-def place(item: pytest.Item) -> tuple[bool, int]:
+def place(item: pytest.Item) -> tuple[bool, float, str]:
     """Return the rank of a test in the order of the run."""
-    names, name = LONGEST_FIRST, item.path.name
-    return on_seekdb(item.nodeid), names.index(name) if name in names else len(names)
+    module = item.path.relative_to(TESTS).as_posix()
+    return on_seekdb(item.nodeid), -SECONDS.get(module, NEVER_MEASURED_S), module
 
 
 class ModuleAndEngineScheduling(LoadScopeScheduling):

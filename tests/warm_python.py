@@ -1,21 +1,27 @@
 """Runs Python programs in forks of a process that has already imported the frameworks.
 
-A cold interpreter spends seconds on importing Google ADK, LangGraph and the embedding model. A fork
-has these modules. Everything else is as in a new process: files, environment, folder, arguments,
-`__main__`, and a normal exit. Tests of the start itself use sys.executable.
+A cold interpreter spends seconds on importing Google ADK, LangGraph and the embedding model, and on
+compiling the rules. A fork has them. Everything else is as in a new process: files, environment,
+folder, arguments, `__main__`, and a normal exit. Tests of the start itself use sys.executable.
+
+One such process serves all workers of a test run, and ends with it.
 """
 
 from __future__ import annotations
 
 import atexit
+import fcntl
 import functools
 import gc
 import importlib
-import json
+import logging
+import marshal
 import os
 import random
 import runpy
 import select
+import shlex
+import shutil
 import signal
 import socket
 import struct
@@ -23,9 +29,11 @@ import subprocess
 import sys
 import tempfile
 import threading
-from contextlib import suppress
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any, NoReturn
 
 MODULES = (
@@ -53,84 +61,149 @@ MODULES = (
 """The modules to import once. Packages of others that are not installed are skipped."""
 OURS = ("shared_core", "adk_memory", "langgraph_store")
 LENGTH = struct.Struct("!I")
+CLIENT = Path(__file__).with_name("warm_client.py")
+PRACTISE = "--practise"
+"""Asks the process itself, not a fork, to do once what programs do on a database."""
+FINALIZE = "--finalize"
+"""Lets a fork end as an interpreter does."""
+FORKS = hasattr(os, "pidfd_open")
+"""Whether this system can do it; elsewhere each program starts cold."""
 
 
-def warm_python() -> list[str]:
-    """Return the start of a command line, for use in place of [sys.executable]."""
-    if not hasattr(os, "pidfd_open"):
+def warm_python(*, finalizes: bool = False) -> list[str]:
+    """Return the start of a command line, for use in place of [sys.executable].
+
+    finalizes: the interpreter ends with all that it does at its end, for tests of the end.
+    """
+    if not FORKS:
         return [sys.executable]
-    return [sys.executable, "-I", "-S", __file__, "client", _started(os.getpid())]
+    options = [FINALIZE] if finalizes else []
+    return [sys.executable, "-I", "-S", str(CLIENT), _started(os.getpid()), *options]
+
+
+def warm_program(file: Path, *arguments: str) -> Path:
+    """Write a program that runs warm_python() with these arguments before its own; return it.
+
+    Without arguments it stands for the interpreter, and starts a cold one for other options.
+    """
+    lines = ["#!/bin/sh", f'exec {shlex.join([*warm_python(), *arguments])} "$@"', ""]
+    if not arguments:
+        lines.insert(1, f'case "$1" in -[!cm]*) exec {shlex.quote(sys.executable)} "$@";; esac')
+    file.write_text("\n".join(lines))
+    file.chmod(0o755)
+    return file
+
+
+def run_warm(
+    arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], timeout: float
+) -> subprocess.CompletedProcess[str]:
+    """Run a program in a fork without an interpreter of its own in between."""
+    if not FORKS:
+        return subprocess.run(
+            [sys.executable, *arguments], cwd=cwd, env=env, timeout=timeout, text=True,
+            capture_output=True, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    with (
+        Path(os.devnull).open("rb") as given,
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as errors,
+        socket.socket(socket.AF_UNIX) as connection,
+    ):
+        connection.settimeout(timeout)
+        connection.connect(_started(os.getpid()))
+        files = [given.fileno(), out.fileno(), errors.fileno()]
+        request = marshal.dumps((list(arguments), str(cwd), dict(env)))
+        socket.send_fds(connection, [LENGTH.pack(len(request))], files)
+        connection.sendall(request)
+        _, code = _number(connection), _number(connection)
+        for file in (out, errors):
+            file.seek(0)
+        printed = [file.read().decode() for file in (out, errors)]
+    return subprocess.CompletedProcess(arguments, code, *printed)
+
+
+def practise(dsn: str) -> None:
+    """Let the process do once what programs do, on an empty database that is then of no use."""
+    if FORKS:
+        done = run_warm([PRACTISE, dsn], cwd=Path.cwd(), env={}, timeout=300)
+        assert 0 == done.returncode, done.stderr
 
 
 @functools.cache
 def _started(pid: int) -> str:
-    """Start the process that forks, once a process of the test run; return its address."""
-    folder = tempfile.mkdtemp(prefix="warm-")
-    address = str(Path(folder, "socket"))
-    root = str(Path(__file__).parents[1])
-    environment = os.environ | {"PYTHONPATH": root, "PYTHONWARNINGS": ""}
-    complaints = Path(folder, "stderr")
+    """Return the address of the process that forks, started if no other worker has done so."""
+    owner = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else pid
+    folder = Path(tempfile.gettempdir(), f"warm-{owner}")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    address = folder / "socket"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not _answers(address):
+            _start(address, owner)
+    return str(address)
+
+
+def _answers(address: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as asked, suppress(OSError):
+        asked.connect(str(address))
+        return True
+    address.unlink(missing_ok=True)
+    return False
+
+
+def _start(address: Path, owner: int) -> None:
+    """Start the process, which ends when its owner does; return when it can fork."""
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1]), "PYTHONWARNINGS": ""}
+    complaints = address.with_name("stderr")
     with complaints.open("wb") as stderr:
         process = subprocess.Popen(
-            [sys.executable, __file__, "server", address],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, env=environment,
+            [sys.executable, __file__, str(address), str(owner)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, env=environment,
             start_new_session=True,
         )  # fmt: skip
-    assert process.stdin and process.stdout
-    atexit.register(process.wait)
-    atexit.register(process.stdin.close)  # that ends it
-    assert b"ready\n" == process.stdout.readline(), complaints.read_text("utf-8")
+    assert process.stdout
+    with process.stdout:
+        ready = process.stdout.readline()
+    process.returncode = 0  # it outlives this worker, and nobody waits for it
+    assert b"ready\n" == ready, complaints.read_text("utf-8")
     assert "" == complaints.read_text("utf-8"), "an import printed something"
-    return address
-
-
-def _client(address: str, arguments: list[str]) -> int:
-    """Run a program in a fork with this process's standard files; return its exit code."""
-    job = {"arguments": arguments, "folder": str(Path.cwd()), "environment": dict(os.environ)}
-    request = json.dumps(job).encode()
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(address)
-        socket.send_fds(connection, [LENGTH.pack(len(request))], [0, 1, 2])
-        connection.sendall(request)
-        pid = _number(connection)
-        for name in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(name, lambda number, _: os.kill(pid, number))
-        for standard in (0, 1):  # so that only the program holds the ends of its pipes
-            os.close(standard)
-        return _number(connection)
 
 
 def _number(connection: socket.socket) -> int:
     received = b""
     while len(received) < LENGTH.size:
         part = connection.recv(LENGTH.size - len(received))
-        if not part:
-            raise SystemExit("the warm interpreter is gone")
+        assert part, "the warm interpreter is gone"
         received += part
-    return LENGTH.unpack(received)[0]
+    return int(LENGTH.unpack(received)[0])
 
 
-def _serve(address: str) -> CodeType | tuple[str, str] | None:
-    """Fork for each request. Returns the job in a fork, and None at the end of the server."""
+def _serve(address: str, owner: int) -> CodeType | tuple[str, str] | None:
+    """Fork for each request. Returns the job in a fork, and None when the owner has ended."""
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(address)
     listening.listen()
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
+    living = os.pidfd_open(owner)
+    os.write(1, b"ready\n")
+    with Path(os.devnull).open("wb") as nothing:
+        os.dup2(nothing.fileno(), 1)
     running: dict[int, tuple[int, int, socket.socket]] = {}  # by pidfd
     while True:
         connections = {client.fileno(): pidfd for pidfd, (_, _, client) in running.items()}
-        ready, _, _ = select.select([0, listening, *running, *connections], [], [])
+        ready, _, _ = select.select([living, listening, *running, *connections], [], [])
         for one in ready:
-            if one == 0:
+            if one == living:
                 for pid, _, _ in running.values():
                     os.kill(pid, signal.SIGKILL)
                 return None
             if one is listening:
                 client, _ = listening.accept()
                 job, pid = _fork(client)
+                if pid is None:
+                    continue
                 if pid == 0:
                     listening.close()
+                    os.close(living)
                     for pidfd, (_, _, other) in running.items():
                         other.close()
                         os.close(pidfd)
@@ -155,12 +228,23 @@ def _serve(address: str) -> CodeType | tuple[str, str] | None:
                 break
 
 
-def _fork(client: socket.socket) -> tuple[Any, int]:
+def _fork(client: socket.socket) -> tuple[Any, int | None]:
+    """Return the job and 0 in the fork, its pid in the server, and None if there is none."""
     head, files, _, _ = socket.recv_fds(client, LENGTH.size, 3)
+    if not head:  # somebody asked whether the server is there
+        client.close()
+        return None, None
     (length,) = LENGTH.unpack(head)
     request = b""
     while len(request) < length:
         request += client.recv(length - len(request))
+    arguments, folder, environment = marshal.loads(request)
+    if arguments[:1] == [PRACTISE]:
+        with _standard_files(files):
+            code = _practise(arguments[1])
+        client.sendall(LENGTH.pack(os.getpid()) + LENGTH.pack(code))
+        client.close()
+        return None, None
     pid = os.fork()
     if pid:
         for file in files:
@@ -170,18 +254,61 @@ def _fork(client: socket.socket) -> tuple[Any, int]:
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
-    return _become(json.loads(request)), 0
+    return _become(arguments, folder, environment), 0
 
 
-def _become(request: dict[str, Any]) -> CodeType | tuple[str, str]:
+@contextmanager
+def _standard_files(files: Sequence[int]) -> Iterator[None]:
+    """Take these files as the standard ones in the block, then close them."""
+    kept = [os.dup(number) for number in range(3)]
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for number, file in enumerate(kept):
+            os.dup2(file, number)
+            os.close(file)
+
+
+def _practise(dsn: str) -> int:
+    if "warm_practice" in sys.modules:
+        return 0
+    logs = logging.root.level, logging.root.handlers[:]
+    try:
+        from warm_practice import practise_all
+
+        practise_all(dsn)
+    except BaseException:  # noqa: BLE001  the test that asked shows it
+        traceback.print_exc()
+        return 1
+    logging.root.level, logging.root.handlers[:] = logs
+    for module in list(sys.modules.values()):  # what warned once warns a fork again
+        if isinstance(module, ModuleType):
+            vars(module).pop("__warningregistry__", None)
+    gc.collect()
+    gc.freeze()
+    return 0
+
+
+def _become(
+    arguments: list[str], folder: str, environment: dict[str, str]
+) -> CodeType | tuple[str, str]:
     """Make this fork like a new process with these arguments; return its job."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.chdir(request["folder"])
+    os.chdir(folder)
     os.environ.clear()
-    os.environ.update(request["environment"])
+    os.environ.update(environment)
     tempfile.tempdir = None
     random.seed()
-    kind, *rest = request["arguments"]
+    if arguments[:1] == [FINALIZE]:
+        arguments.pop(0)
+        global _end
+        _end = sys.exit
+    kind, *rest = arguments or ["-"]
     if kind == "-m":
         sys.path[0] = str(Path.cwd())
         sys.argv = ["-m", *rest[1:]]
@@ -191,6 +318,10 @@ def _become(request: dict[str, Any]) -> CodeType | tuple[str, str]:
         sys.path[0] = ""
         sys.argv = ["-c", *rest[1:]]
         return compile(rest[0], "<string>", "exec")
+    if kind == "-":
+        sys.path[0] = ""
+        sys.argv = ["-", *rest]
+        return compile(sys.stdin.read(), "<stdin>", "exec")
     sys.path[0] = str(Path(kind).resolve().parent)
     sys.argv = [kind, *rest]
     return "path", kind
@@ -203,9 +334,20 @@ def _load() -> None:
         except ModuleNotFoundError as error:
             if (error.name or "").split(".")[0] in OURS:
                 raise
+    import typer.main
+
     from shared_core.models.embedders import E5Embedder
 
     E5Embedder()._loaded()
+    if hasattr(typer.main, "_get_params_name_from_function"):
+        read = functools.cache(typer.main._get_params_name_from_function)
+
+        def read_once(command: Any) -> tuple[list[Any], Any]:
+            """Read the signature of a command: most of the 80 ms that the tree of them takes."""
+            parameters, name = read(command)
+            return list(parameters), name
+
+        typer.main._get_params_name_from_function = read_once
 
 
 def _run(job: CodeType | tuple[str, str]) -> None:
@@ -230,12 +372,11 @@ def _end(code: object) -> NoReturn:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "client":
-        sys.exit(_client(sys.argv[2], sys.argv[3:]))
     _load()
     gc.freeze()  # so that a fork does not copy unchanged objects
-    job = _serve(sys.argv[2])
+    job = _serve(sys.argv[1], int(sys.argv[2]))
     if job is None:
+        shutil.rmtree(Path(sys.argv[1]).parent, ignore_errors=True)
         sys.exit()
     try:
         _run(job)

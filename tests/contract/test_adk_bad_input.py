@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+import turns
 from google.adk.events import Event
 from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.sessions import Session
@@ -15,7 +16,8 @@ from google.genai import types
 from langchain_core.messages import SystemMessage
 from psycopg.conninfo import conninfo_to_dict
 
-from adk_memory import OpenMemoryService, PgSessionService
+from adk_memory import OpenMemoryService as Service, PgSessionService
+from adk_memory.conformance.samples import entry, texts
 from langgraph_store.run_identity import RunIdentity
 from langgraph_store.turn_feed import TurnFeed
 from shared_core import InvalidInput, MemoryEngine, Scope, StorageUnavailable, open_memory
@@ -29,21 +31,13 @@ def said(text: str, **fields: Any) -> Event:
     return Event(**{"author": "user", "invocation_id": "i", "content": content, **fields})
 
 
-def entry(text: str, **fields: Any) -> MemoryEntry:
-    return MemoryEntry(content=types.Content(parts=[types.Part(text=text)]), **fields)
-
-
 @pytest.fixture
-def service(memory: MemoryEngine) -> OpenMemoryService:
-    return OpenMemoryService(engine=memory)
+def service(memory: MemoryEngine) -> Service:
+    return Service(engine=memory)
 
 
-async def found(service: OpenMemoryService, query: str) -> list[MemoryEntry]:
+async def found(service: Service, query: str) -> list[MemoryEntry]:
     return (await service.search_memory(**WHO, query=query)).memories
-
-
-def texts(entries: list[MemoryEntry]) -> list[str]:
-    return [part.text or "" for entry in entries for part in entry.content.parts or []]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +52,7 @@ def texts(entries: list[MemoryEntry]) -> list[str]:
 )
 def test_an_option_that_cannot_be_is_named_at_once(options: dict[str, Any], complaint: str) -> None:
     with pytest.raises(InvalidInput, match=complaint):
-        OpenMemoryService(**options)
+        Service(**options)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +72,7 @@ def test_an_option_that_cannot_be_is_named_at_once(options: dict[str, Any], comp
     ],
 )
 async def test_an_option_of_no_use_is_named_and_nothing_is_remembered(
-    service: OpenMemoryService, metadata: dict[str, Any], complaint: str
+    service: Service, metadata: dict[str, Any], complaint: str
 ) -> None:
     with pytest.raises(InvalidInput, match=complaint):
         await service.add_events_to_memory(
@@ -87,9 +81,7 @@ async def test_an_option_of_no_use_is_named_and_nothing_is_remembered(
     assert [] == await service.list_memories(**WHO)
 
 
-async def test_the_words_of_a_caller_come_back_and_serve_where_they_fit(
-    service: OpenMemoryService,
-) -> None:
+async def test_the_words_of_a_caller_come_back_and_serve_where_they_fit(service: Service) -> None:
     own = {"kind": "episodic", "importance": 9, "score": 0.5}
     shared = {"tags": "drinks", "importance": 2, "by": "hand"}
     await service.add_memory(
@@ -115,7 +107,7 @@ async def test_the_words_of_a_caller_come_back_and_serve_where_they_fit(
     assert {**shared, **own} in found_words.values() and words in found_words.values()
 
 
-async def test_metadata_of_any_shape_is_kept_as_json(service: OpenMemoryService) -> None:
+async def test_metadata_of_any_shape_is_kept_as_json(service: Service) -> None:
     endless: dict[str, Any] = {}
     endless["self"] = endless
     given = {
@@ -150,7 +142,7 @@ class MovableClock:
 async def test_what_has_a_time_to_live_goes_with_all_that_was_drawn_from_it(dsn: str) -> None:
     clock = MovableClock()
     async with open_memory(dsn, clock=clock) as memory:
-        service = OpenMemoryService(engine=memory)
+        service = Service(engine=memory)
         await service.add_events_to_memory(
             **WHO, events=[said("I live in Lisbon.")], session_id="s", custom_metadata={"ttl": 3600}
         )
@@ -171,7 +163,7 @@ async def test_what_has_a_time_to_live_goes_with_all_that_was_drawn_from_it(dsn:
 async def test_a_fact_said_again_for_good_outlives_the_turn_that_expires(dsn: str) -> None:
     clock = MovableClock()
     async with open_memory(dsn, clock=clock) as memory:
-        service = OpenMemoryService(engine=memory)
+        service = Service(engine=memory)
         for ttl in ({"ttl": 3600}, {}):
             await service.add_events_to_memory(
                 **WHO, events=[said("I live in Lisbon.")], session_id="s", custom_metadata=ttl
@@ -183,31 +175,26 @@ async def test_a_fact_said_again_for_good_outlives_the_turn_that_expires(dsn: st
 
 
 @pytest.mark.parametrize("given", ["yesterday", "in March 2026", "2026-13-01"])
-async def test_a_time_in_words_is_kept_as_it_was_given(
-    service: OpenMemoryService, given: str
-) -> None:
+async def test_a_time_in_words_is_kept_as_it_was_given(service: Service, given: str) -> None:
     await service.add_memory(**WHO, memories=[entry("tea time", timestamp=given)])
     [back] = await found(service, "tea time")
     assert given == back.custom_metadata["hippocampus"]["timestamp"]
-    assert back.timestamp is not None
     assert datetime.fromisoformat(back.timestamp).tzinfo is not None
 
 
 async def test_a_search_is_bounded_by_characters_as_well(memory: MemoryEngine) -> None:
-    service = OpenMemoryService(engine=memory, max_chars=1000)
+    service = Service(engine=memory, max_chars=1000)
     for n in range(5):
         await service.add_memory(**WHO, memories=[entry(f"tea {n} " + "leaf " * 60)])
     shown = texts(await found(service, "tea"))
     assert 3 == len(shown)
     assert 1000 >= sum(map(len, shown))
-    [cut] = texts(await found(OpenMemoryService(engine=memory, max_chars=20), "tea"))
+    [cut] = texts(await found(Service(engine=memory, max_chars=20), "tea"))
     assert 20 == len(cut)
     assert cut.endswith("…")
 
 
-async def test_the_same_words_are_shown_once_and_a_not_makes_other_words(
-    service: OpenMemoryService,
-) -> None:
+async def test_the_same_words_are_shown_once_and_a_not_makes_other_words(service: Service) -> None:
     same = [
         "I drink green tea",
         "I drink green tea!",
@@ -215,8 +202,8 @@ async def test_the_same_words_are_shown_once_and_a_not_makes_other_words(
         "我喝绿茶",
         "我喝绿茶。",
     ]
-    for text in [*same, "I do not drink green tea", "我不喝绿茶"]:
-        await service.add_memory(**WHO, memories=[entry(text)])
+    told = [entry(text) for text in (*same, "I do not drink green tea", "我不喝绿茶")]
+    await service.add_memory(**WHO, memories=told)
     shown = texts(await found(service, "green tea 绿茶"))
     assert 4 == len(shown)
     assert {"I do not drink green tea", "我不喝绿茶"} < set(shown)
@@ -224,15 +211,15 @@ async def test_the_same_words_are_shown_once_and_a_not_makes_other_words(
 
 async def test_what_has_nothing_to_do_with_the_question_is_left_out(memory: MemoryEngine) -> None:
     told = ["My sister plays the cello.", "我妹妹会拉大提琴。"]
-    service = OpenMemoryService(engine=memory)
+    service = Service(engine=memory)
     await service.add_memory(**WHO, memories=[entry(text) for text in told])
     assert set(told) == set(texts(await found(service, "Who plays an instrument? 谁会乐器？")))
     assert [] == await found(service, "boiling point of mercury")
-    everything = OpenMemoryService(engine=memory, min_relevance=0)
+    everything = Service(engine=memory, min_relevance=0)
     assert set(told) == set(texts(await found(everything, "boiling point of mercury")))
 
 
-async def test_memories_are_listed_in_pages_and_by_kind(service: OpenMemoryService) -> None:
+async def test_memories_are_listed_in_pages_and_by_kind(service: Service) -> None:
     for n in range(7):
         await service.add_memory(**WHO, memories=[entry(f"tea {n}", timestamp=f"2026-01-0{n + 1}")])
     await service.add_events_to_memory(**WHO, events=[said("I live in Lisbon.")], session_id="s")
@@ -253,9 +240,9 @@ async def test_a_database_that_is_away_fails_open_on_search_and_loudly_on_ingest
 ) -> None:
     name = conninfo_to_dict(dsn)["dbname"]
     event = said("I drink tea.")
-    async with OpenMemoryService(dsn) as service:
+    async with Service(dsn) as service:
         await service.add_events_to_memory(**WHO, events=[event], session_id="s")
-        strict = OpenMemoryService(engine=service.engine, fail_open=False)
+        strict = Service(engine=service.engine, fail_open=False)
         sessions = PgSessionService(engine=service.engine)
         session = await sessions.create_session(**WHO)
         with psycopg.connect(server, autocommit=True) as admin:
@@ -285,7 +272,7 @@ async def test_a_database_that_is_away_fails_open_on_search_and_loudly_on_ingest
 async def test_what_stores_nothing_needs_no_database() -> None:
     """Nothing listens at the port, so each statement would raise StorageUnavailable."""
     memory = open_memory("postgresql://nobody@127.0.0.1:1/nothing?connect_timeout=2")
-    service = OpenMemoryService(engine=memory)
+    service = Service(engine=memory)
     await service.add_session_to_memory(Session(id="s", **WHO))
     await service.add_events_to_memory(**WHO, events=[said(" ")], custom_metadata={"ttl": 60})
     with pytest.raises(InvalidInput, match="text part"):
@@ -299,7 +286,7 @@ async def test_what_stores_nothing_needs_no_database() -> None:
 
 
 async def test_a_search_during_a_migration_gives_up_and_the_next_one_works(empty_dsn: str) -> None:
-    async with OpenMemoryService(empty_dsn, deadline_s=1) as service:
+    async with Service(empty_dsn, deadline_s=1) as service:
         with psycopg.connect(empty_dsn) as other:
             other.execute("CREATE SCHEMA hippocampus")  # not committed: whoever migrates waits
             assert [] == await found(service, "tea")
@@ -313,22 +300,19 @@ async def test_a_search_during_a_migration_gives_up_and_the_next_one_works(empty
 async def test_a_wrong_schema_is_no_reason_to_answer_with_nothing(dsn: str) -> None:
     with psycopg.connect(dsn) as superuser:
         superuser.execute("UPDATE hippocampus.schema_migrations SET checksum = 'x'")
-    async with OpenMemoryService(dsn) as service:
+    async with Service(dsn) as service:
         with pytest.raises(Exception, match="a development version"):
             await found(service, "tea")
 
 
 async def test_cleanup_takes_what_faded_and_leaves_the_facts(dsn: str) -> None:
-    from shared_core import Event as CoreEvent, open_memory
-
     ann, day = Scope("app", "ann"), timedelta(days=1)
     now = datetime.now(UTC)
     async with open_memory(dsn, clock=lambda: now - 30 * day) as then:
-        turn = CoreEvent(event_id="e1", author="user", role="user", text="I live in Lisbon.",
-                         occurred_at=now - 30 * day)  # fmt: skip
+        turn = turns.said("e1", "I live in Lisbon.", now - 30 * day)
         await then.append_events(ann, "s", [turn])
         await then.consolidate(ann, "s")
-    async with OpenMemoryService(dsn) as service:
+    async with Service(dsn) as service:
         await service.add_memory(
             **WHO, memories=[entry("fresh", custom_metadata={"kind": "episodic"})]
         )

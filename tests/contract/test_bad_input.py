@@ -7,6 +7,7 @@ import math
 import random
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial, reduce
 from typing import Any
@@ -17,6 +18,8 @@ import pytest
 from google.adk.memory.memory_entry import MemoryEntry
 from google.genai import types
 from langgraph.store.base import GetOp, ListNamespacesOp, MatchCondition, PutOp, SearchOp
+from long_forms import LONG
+from turns import said
 
 from adk_memory import OpenMemoryService
 from langgraph_store import PgHippocampusStore, memories_namespace
@@ -24,7 +27,6 @@ from shared_core import (
     BatchError,
     CallableEmbedder,
     EmbeddingMismatch,
-    Event,
     InvalidInput,
     MemoryEngine,
     ModelUnavailable,
@@ -65,11 +67,7 @@ def rows(dsn: str) -> dict[str, int]:
         return {table: count for table, c in counts.items() for (count,) in c.fetchall() if count}
 
 
-def turn(text: str, event_id: str = "e1") -> Event:
-    return Event(event_id=event_id, author="user", role="user", text=text, occurred_at=NOW)
-
-
-LONG = random.Random(3)
+DRAWN = random.Random(3)
 TEXTS = {
     "emoji": "👍🏽 🦜 I \u2764\ufe0f tea",
     "right to left": "\u202bאני שותה תה\u202c وأحب القهوة",
@@ -80,8 +78,8 @@ TEXTS = {
     "tsquery": "tea & ! | <-> :* ( 'a'':1A",
     "1 MB of one word": "tea " * 250_000,
     "1 MB without a space": "x" * 1_000_000,
-    "1 MB of long words": " ".join(f"{LONG.getrandbits(256):064x}" for _ in range(16_000)),
-    "1 MB of Chinese": "".join(chr(LONG.randrange(0x4E00, 0x9FFF)) for _ in range(330_000)),
+    "1 MB of long words": " ".join(DRAWN.randbytes(32).hex() for _ in range(16_000)),
+    "1 MB of Chinese": "".join(map(chr, DRAWN.choices(range(0x4E00, 0x9FFF), k=330_000))),
 }
 
 
@@ -104,8 +102,11 @@ async def test_any_text_is_remembered_whole_and_found(engine: MemoryEngine, text
 async def test_any_turn_of_a_thread_is_remembered_and_consolidated(
     engine: MemoryEngine, text: str, dsn: str
 ) -> None:
-    said = [turn(text), turn("My name is Alice.", "e2"), turn("ok " + text, "e3")]
-    assert await engine.append_events(ALICE, "s", said) == {"e1", "e2", "e3"}
+    """A run reads 200,000 characters of a turn. By day one text alone has more."""
+    if not LONG:
+        text = text[: 210_000 if text.startswith("xxx") else 40_000]
+    turns = [said("e1", text), said("e2", "My name is Alice."), said("e3", "ok " + text)]
+    assert await engine.append_events(ALICE, "s", turns) == {"e1", "e2", "e3"}
     assert (await engine.consolidate(ALICE, "s")).events == rows(dsn)["events"] == 3
     assert "Alice" in [fact.value for fact in await engine.facts(ALICE)]
 
@@ -132,7 +133,7 @@ async def test_a_blank_memory_is_refused_and_a_blank_turn_is_only_logged(
     with pytest.raises(InvalidInput, match="text"):
         await engine.remember(ALICE, ["tea", blank])
     assert rows(dsn) == {}
-    await engine.append_events(ALICE, "s", [turn(blank)])
+    await engine.append_events(ALICE, "s", [said("e1", blank)])
     assert rows(dsn) == {"threads": 1, "events": 1}
     assert await engine.recall(ALICE, blank) == []
 
@@ -189,7 +190,7 @@ async def test_ids_that_look_alike_never_share_memory(engine: MemoryEngine) -> N
     for n, (app, user) in enumerate(LOOKALIKES):
         entry = MemoryEntry(content=types.Content(parts=[types.Part(text=f"tea {n}")]), id="k")
         await service.add_memory(app_name=app, user_id=user, memories=[entry])
-        await engine.append_events(Scope(app, user), "s", [turn(f"tea said {n}")])
+        await engine.append_events(Scope(app, user), "s", [said("e1", f"tea said {n}")])
     for n, (app, user) in enumerate(LOOKALIKES):
         found = (await service.search_memory(app_name=app, user_id=user, query="tea")).memories
         assert {e.content.parts[0].text for e in found} == {f"tea {n}", f"tea said {n}"}  # type: ignore[index]
@@ -208,8 +209,8 @@ async def test_long_ids_work_or_are_refused_clearly(
     engine, written = ours.engine, 0
     for write in (lambda: ours.aput((long, "a"), "k", {"text": "tea"}),
                   lambda: ours.aput((long, long), long, {"text": "tea"}),
-                  lambda: engine.append_events(Scope(long, long), long, [turn("tea", long)]),
-                  lambda: engine.append_events(ALICE, "s", [turn("tea", long)])):  # fmt: skip
+                  lambda: engine.append_events(Scope(long, long), long, [said(long, "tea")]),
+                  lambda: engine.append_events(ALICE, "s", [said(long, "tea")])):  # fmt: skip
         try:
             await write()
             written += 1
@@ -233,14 +234,16 @@ async def test_an_id_that_cannot_be_stored_is_named_in_the_error(
 ) -> None:
     for scope in (Scope(bad, "u"), Scope("a", bad)):
         for call in (partial(engine.remember, scope, "tea"), partial(engine.recall, scope, "tea"),
-                     partial(engine.append_events, scope, "s", [turn("tea")]),
+                     partial(engine.append_events, scope, "s", [said("e1", "tea")]),
                      partial(engine.forget, scope, "k")):  # fmt: skip
             with pytest.raises(InvalidInput, match=r"app_name|user_id"):
                 await call()
     with pytest.raises(InvalidInput, match="thread_id"):
-        await engine.append_events(ALICE, bad, [turn("tea")])
+        await engine.append_events(ALICE, bad, [said("e1", "tea")])
     with pytest.raises(InvalidInput, match="event_id"):
-        await engine.append_events(ALICE, "s", [turn("tea"), turn("tea", bad)])
+        await engine.append_events(
+            ALICE, "s", [said("e1", "tea"), replace(said("e2", "tea"), event_id=bad)]
+        )
     if bad is not None:
         with pytest.raises(InvalidInput, match="key"):
             await engine.remember(ALICE, ["tea", NewMemory(text="tea", key=bad)])
@@ -309,7 +312,7 @@ def test_an_argument_that_makes_no_sense_is_a_clear_error(
 def reads_and_writes(engine: MemoryEngine) -> list[Callable[[], Any]]:
     return [
         lambda: engine.remember(ALICE, ["tea", "coffee"]),
-        lambda: engine.append_events(ALICE, "s", [turn("My name is Alice.")]),
+        lambda: engine.append_events(ALICE, "s", [said("e1", "My name is Alice.")]),
         lambda: PgHippocampusStore(engine=engine).aput(HERE, "k", {"text": "tea"}),
         lambda: PgHippocampusStore(engine=engine).asearch(HERE, query="tea"),
     ]
@@ -356,7 +359,7 @@ async def test_what_a_failed_consolidation_left_undone_is_done_next_time(dsn: st
         return next(models)(texts)
 
     async with open_memory(dsn, embedder=embed) as engine:
-        await engine.append_events(ALICE, "s", [turn("My name is Alice.")])
+        await engine.append_events(ALICE, "s", [said("e1", "My name is Alice.")])
         with pytest.raises(ModelUnavailable):
             await engine.consolidate(ALICE, "s")
         assert rows(dsn) == {"threads": 1, "events": 1, "memories": 1, "embeddings": 1,

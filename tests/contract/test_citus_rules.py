@@ -1,13 +1,15 @@
 """What Citus asks of tables and statements, read from the real catalog and by PostgreSQL's parser.
 
 No Citus runs here (docs/explanation/scaling.md); tests/live/test_citus.py runs on one that is
-named. What a real cluster refused is in tests/contract/test_citus_refusals.py.
+named. The last tests are about what a real cluster refused.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 
 import psycopg
 import pytest
@@ -15,17 +17,34 @@ from pglast import ast, parse_sql
 from pglast.stream import RawStream
 from pglast.visitors import Visitor
 
-from shared_core import CapabilityMissing
+from shared_core import CapabilityMissing, Scope, open_memory
+from shared_core.jobs.scheduled_task import ScheduledTask
+from shared_core.ports.operations import (
+    Aggregate,
+    Delete,
+    Insert,
+    Join,
+    Select,
+    Update,
+    UpdateEach,
+    equal,
+    one_of,
+    one_of_rows,
+)
 from shared_core.storage.postgres.connection.citus import (
+    ABOVE_SCOPE,
     ON_COORDINATOR,
     REFERENCES,
+    WITHIN_SCOPE,
     bound_everywhere,
     place_of,
     propagated,
     spread,
 )
 from shared_core.storage.postgres.connection.migrations import migrations
+from shared_core.storage.postgres.connection.operations import compiled
 from shared_core.storage.postgres.connection.statements import named_pieces, statement
+from tests.contract.citus_refusals import Catalog, broken
 
 ACROSS_TENANTS = {
     "applications": "which there are: for a copy of all of them",
@@ -47,6 +66,7 @@ OF_BOTH_PLACES = {
 }
 """Statements that name a table of the coordinator and one that is spread: Citus plans these piece
 by piece, and they are the first that a real cluster has to be asked about."""
+TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'hippocampus'"
 SPREAD_LATE = ()
 """They set what only the statements after them on the coordinator read."""
 
@@ -58,7 +78,7 @@ def catalog(dsn: str) -> Iterator[psycopg.Connection[tuple[str, ...]]]:
 
 
 def spread_tables(catalog: psycopg.Connection[tuple[str, ...]]) -> set[str]:
-    rows = catalog.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'hippocampus'")
+    rows = catalog.execute(TABLES)
     return {name for (name,) in rows if place_of(name) == "distributed"}
 
 
@@ -70,7 +90,7 @@ def test_every_table_of_tenants_is_spread(catalog: psycopg.Connection[tuple[str,
     )
     whole = {*ON_COORDINATOR, *REFERENCES}
     assert {name for (name,) in found} - whole == spread_tables(catalog)
-    named = catalog.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'hippocampus'")
+    named = catalog.execute(TABLES)
     assert {*REFERENCES, *ON_COORDINATOR} <= {name for (name,) in named}
 
 
@@ -321,10 +341,6 @@ async def test_what_is_bound_in_literals_is_bound_as_well(
     dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same service on one node, bound in the form that Citus sends on."""
-    from dataclasses import replace
-
-    from shared_core import Scope, open_memory
-
     async with open_memory(dsn) as memory:
         database = memory._storage._database  # type: ignore[attr-defined]
         prepared = database.prepared
@@ -337,10 +353,6 @@ async def test_what_is_bound_in_literals_is_bound_as_well(
 
 
 async def test_binding_in_literals_fills_no_log(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dataclasses import replace
-
-    from shared_core import open_memory
-
     said: list[str | None] = []
     async with open_memory(dsn, worker=False) as memory:
         await memory.report()
@@ -357,11 +369,6 @@ async def test_a_transaction_of_the_coordinator_alone_has_its_mark_there(
 ) -> None:
     """With its mark on the node of a user, the jobs of that user would stop every worker while the
     node is down."""
-    from dataclasses import replace
-    from datetime import UTC, datetime
-
-    from shared_core import Scope, open_memory
-    from shared_core.jobs.scheduled_task import ScheduledTask
 
     def marks() -> list[int]:
         with psycopg.connect(dsn) as superuser:
@@ -382,3 +389,132 @@ async def test_a_transaction_of_the_coordinator_alone_has_its_mark_there(
 def test_without_citus_it_is_said_how_to_get_it(dsn: str) -> None:
     with pytest.raises(CapabilityMissing, match="no extension citus"):
         spread(dsn, "hippocampus")
+
+
+# What a real cluster refused
+
+OVER_SEVERAL_NODES = {
+    "drop_old_vectors": "vectors of a model that nobody reads any more",
+    "embedded_otherwise": "texts that a new model has to embed",
+    "erasures": "receipts of an application, or of all",
+    "expired_tenants": "whose memories are expired",
+    "tenants_of_cluster": "who has memories",
+}
+"""Statements that read rows of several users, and of which. tests/live/test_citus.py runs each."""
+ON_ONE_NODE = {
+    "large_tenants": "a cluster has no approximate indexes",
+    "tenants": "a cluster gets tenants_of_cluster",
+}
+"""Statements that a cluster never gets, and why."""
+
+FACT = (equal("memory_id", "00000000-0000-0000-0000-000000000001"),)
+PAIRS = (one_of_rows(("thread_id", "event_id"), []),)
+OPERATIONS = {
+    "select": Select("facts", ("memory_id", "slot"), FACT, order=("memory_id",), limit=3),
+    "select in": Select("facts", ("slot",), (one_of("key", ["a"]),), is_distinct=True),
+    "select pairs": Select("events", ("seq",), PAIRS, lock="update"),
+    "count": Select("facts", ("slot", Aggregate("count")), FACT),
+    "join": Select(
+        "facts", ("memory_id", "m.text"), FACT,
+        (Join("memories", "m", (("memory_id", "memory_id"),)),
+         Join("memory_access", "a", (("memory_id", "memory_id"),), is_left=True)),
+    ),
+    "lock": Select("threads", ("last_seq",), (one_of("thread_id", ["t"]),), lock="update"),
+    "skip": Select("threads", ("last_seq",), (one_of("thread_id", ["t"]),), lock="skip"),
+    "above": Select("retention_policies", ("kind",), above=True),
+    "insert": Insert("tombstones", ("thread_id", "event_id", "deleted_at"), []),
+    "keep": Insert("tombstones", ("thread_id", "event_id", "deleted_at"), [], "keep"),
+    "put": Insert("runs", ("number", "run_id"), [], "update", ("number",)),
+    "update": Update("facts", {"confidence": 1.0}, FACT, ("slot",)),
+    "update each": UpdateEach("facts", ("memory_id",), ("confidence",), []),
+    "delete": Delete("facts", FACT, ("slot",)),
+    "update pairs": Update("events", {"importance": 1.0}, PAIRS),
+    "delete pairs": Delete("memory_sources", PAIRS, ("memory_id",)),
+}  # fmt: skip
+"""Shapes of operations."""
+
+
+@pytest.fixture
+def refusing(dsn: str) -> Catalog:
+    with psycopg.connect(dsn) as connection:
+        tables = connection.execute(TABLES).fetchall()
+        functions = connection.execute(
+            "SELECT proname, prosrc FROM pg_proc WHERE pronamespace = 'hippocampus'::regnamespace"
+        ).fetchall()
+        unsteady = connection.execute("SELECT proname FROM pg_proc WHERE provolatile <> 'i'")
+        names = {name for (name,) in tables}
+        found = re.compile(rf"(?:FROM|JOIN|INTO|UPDATE)\s+(?:{'|'.join(names)})\b", re.IGNORECASE)
+        return Catalog(
+            spread={name for name in names if place_of(name) == "distributed"},
+            reading={name for name, body in functions if found.search(body)},
+            unsteady={name for (name,) in unsteady} - {"timezone"},
+        )
+
+
+def test_no_policy_of_a_spread_table_has_a_sub_select() -> None:
+    assert "SELECT" not in " ".join((WITHIN_SCOPE, *ABOVE_SCOPE.values()))
+
+
+def test_statements_keep_the_rules_that_broke_on_a_cluster(refusing: Catalog) -> None:
+    texts = {
+        name: statement(name, literals=LITERALS)
+        for name in named_pieces()[0]
+        if name not in ACROSS_TENANTS
+    }
+    refused = broken(refusing, texts)
+    known = {*OVER_SEVERAL_NODES, *ON_ONE_NODE}
+    new = {name: sorted(why) for name, why in refused.items() if name not in known}
+    assert new == {}
+    assert sorted(known - set(refused)) == [], "no longer refused, or gone: take them off the lists"
+
+
+def test_operations_keep_the_rules_that_broke_on_a_cluster(refusing: Catalog) -> None:
+    texts = {name: compiled(one, "/app/ana/")[0] for name, one in OPERATIONS.items()}
+    assert broken(refusing, texts) == {}
+
+
+@pytest.mark.parametrize(
+    ("why", "sql"),
+    [
+        ("an array of tenants", b"SELECT 1 FROM facts WHERE tenant_id = ANY(%(tenants)b::text[])"),
+        ("a function that reads a table", b"SELECT retention_rule(%(tenant)s, 'item')"),
+        (
+            "a moment moved outside of UTC in a change",
+            b"INSERT INTO facts AS f (tenant_id) VALUES (%(tenant)s) ON CONFLICT (tenant_id)"
+            b" DO UPDATE SET valid_until = f.valid_until + interval '1 second'",
+        ),
+        (
+            "a function of columns that is not IMMUTABLE in a change",
+            b"UPDATE facts SET value = jsonb_build_object('k', slot) WHERE tenant_id = %(tenant)s",
+        ),
+        (
+            "a row compared with a sub-select in a change",
+            b"DELETE FROM facts WHERE tenant_id = %(tenant)s AND (slot, key) IN"
+            b" (SELECT a, b FROM unnest(%(slots)b::text[], %(keys)b::text[]) AS g(a, b))",
+        ),
+        (
+            "INSERT ... SELECT without RETURNING",
+            b"INSERT INTO facts (tenant_id) SELECT %(tenant)s FROM unnest(%(keys)b::text[])",
+        ),
+        (
+            "an INSERT within a statement",
+            b"WITH a AS (INSERT INTO facts (tenant_id) VALUES (%(tenant)s) RETURNING 1) SELECT 1",
+        ),
+        (
+            "WITH before INSERT",
+            b"WITH a AS (SELECT slot FROM facts WHERE tenant_id = %(tenant)s) INSERT INTO facts"
+            b" (tenant_id, slot) SELECT %(tenant)s, slot FROM a RETURNING 1",
+        ),
+        (
+            "a sub-select in VALUES",
+            b"INSERT INTO runs (tenant_id, number) VALUES (%(tenant)s, (SELECT 1))",
+        ),
+        (
+            "a level that does not name its one tenant by the parameter",
+            b"SELECT 1 FROM facts f WHERE f.tenant_id = %(tenant)s AND EXISTS (SELECT FROM memories"
+            b" m WHERE m.tenant_id = f.tenant_id)",
+        ),
+    ],
+)
+def test_each_rule_is_noticed(refusing: Catalog, why: str, sql: bytes) -> None:
+    assert why in broken(refusing, {"it": sql})["it"]

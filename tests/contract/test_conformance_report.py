@@ -11,10 +11,14 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from practised import practised  # noqa: F401
+from warm_python import warm_python
 
 import adk_memory.conformance.__main__ as adk
 import langgraph_store.conformance.__main__ as langgraph
 from shared_core import __version__
+
+pytestmark = [pytest.mark.tail, pytest.mark.usefixtures("practised")]
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "conformance.md"
 
@@ -91,15 +95,6 @@ def not_opened(index=None):
 
 
 @asynccontextmanager
-async def our_memory():
-    from adk_memory import OpenMemoryService
-
-    with database() as dsn:
-        async with OpenMemoryService(dsn) as service:
-            yield service
-
-
-@asynccontextmanager
 async def our_sessions():
     from adk_memory import PgSessionService
 
@@ -159,7 +154,7 @@ def run(tmp_path: Path) -> Run:
         *arguments: str, package: str = "langgraph_store", **variables: str
     ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", f"{package}.conformance", *arguments],
+            [*warm_python(), "-m", f"{package}.conformance", *arguments],
             cwd=tmp_path,
             env={**os.environ, **variables},
             capture_output=True,
@@ -276,12 +271,7 @@ def test_an_area_that_is_none_is_bad_input_too(run: Run) -> None:
 
 @pytest.mark.parametrize(
     ("option", "factory", "passes", "area"),
-    [
-        ("--memory", "memories", False, ""),
-        ("--memory", "our_memory", True, "single memories"),
-        ("--sessions", "sessions", False, ""),
-        ("--sessions", "our_sessions", True, "Written state"),
-    ],
+    [("--memory", "memories", False, ""), ("--sessions", "our_sessions", True, "Written state")],
 )
 def test_services_of_adk_are_reported_too(
     run: Run,

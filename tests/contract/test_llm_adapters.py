@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import turns
 from google.adk.models.base_llm import BaseLlm
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
@@ -28,7 +29,6 @@ from adk_memory import OpenMemoryService
 from langgraph_store import PgHippocampusStore, make_store
 from shared_core import MemoryEngine, Scope, open_memory, run_sync
 from shared_core.cli.main import app
-from shared_core.core.domain import Event
 from shared_core.errors import InvalidInput, ModelQuotaExceeded, ModelUnavailable
 from shared_core.models.language_model import ModelReply, ModelRequest, resolve_language_model
 
@@ -81,11 +81,8 @@ async def test_adk_is_asked_for_the_schema() -> None:
     [asked] = llm.asked
     assert ("own-model", "Go.") == (asked.model, asked.contents[0].parts[0].text)
     config = asked.config
-    assert ("Be brief.", 77, 0.0) == (
-        config.system_instruction,
-        config.max_output_tokens,
-        config.temperature,
-    )
+    assert ("Be brief.", 77) == (config.system_instruction, config.max_output_tokens)
+    assert 0.0 == config.temperature
     assert ("application/json", SCHEMA) == (config.response_mime_type, config.response_schema)
 
 
@@ -293,6 +290,7 @@ def test_langchain_models_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 SCOPE = Scope("support.bot", "alice@example.com")
+TURN = turns.said("e1", "I have settled in Oslo at last.", author="alice")
 ANSWERS = [
     json.dumps(
         {"facts": [{"turns": [1], "slot": "city", "value": "Oslo", "statement": "In Oslo."}]}
@@ -301,15 +299,15 @@ ANSWERS = [
 ]
 
 
-async def learned(engine: MemoryEngine, event: Event) -> tuple[list[str], str]:
-    await engine.append_events(SCOPE, "t", [event])
+async def learned(engine: MemoryEngine) -> tuple[list[str], str]:
+    await engine.append_events(SCOPE, "t", [TURN])
     report = await engine.consolidate(SCOPE, "t")
     facts = await engine.facts(SCOPE)
     return [f"{one.slot}={one.value} by {one.extractor}" for one in facts], report.summary
 
 
 @pytest.mark.parametrize("face", ["adk", "langgraph", "core"])
-async def test_every_face_takes_a_model(face: str, dsn: str, said_once: Event) -> None:
+async def test_every_face_takes_a_model(face: str, dsn: str) -> None:
     own = OwnLlm(answers=[[LlmResponse(content=said(answer))] for answer in ANSWERS])
     fake = FakeListChatModel(responses=ANSWERS)
     texts = iter(ANSWERS)
@@ -323,14 +321,14 @@ async def test_every_face_takes_a_model(face: str, dsn: str, said_once: Event) -
         engine = open_memory(dsn, llm=lambda prompt: next(texts))
         close, name = engine.close, f"{__name__}.test_every_face_takes_a_model.<locals>.<lambda>"
     try:
-        facts, summary = await learned(engine, said_once)
+        facts, summary = await learned(engine)
     finally:
         await close()
     assert [f"residence=Oslo by llm-v2/extract.v2/{name}"] == facts
     assert "She lives in Oslo." == summary
 
 
-async def test_no_connection_is_held_while_a_model_works(dsn: str, said_once: Event) -> None:
+async def test_no_connection_is_held_while_a_model_works(dsn: str) -> None:
     texts = iter(ANSWERS)
     seen: list[int] = []
 
@@ -339,11 +337,11 @@ async def test_no_connection_is_held_while_a_model_works(dsn: str, said_once: Ev
         return next(texts)
 
     async with open_memory(dsn, llm=ask, pool_size=1) as engine:
-        await learned(engine, said_once)
+        await learned(engine)
     assert [1, 1] == seen
 
 
-async def test_a_failing_model_loses_no_turn(dsn: str, said_once: Event) -> None:
+async def test_a_failing_model_loses_no_turn(dsn: str) -> None:
     answers: list[object] = [ModelUnavailable("down"), *ANSWERS]
 
     async def ask(prompt: str) -> str:
@@ -354,7 +352,7 @@ async def test_a_failing_model_loses_no_turn(dsn: str, said_once: Event) -> None
 
     async with open_memory(dsn, llm=ask) as engine:
         with pytest.raises(ModelUnavailable, match="down"):
-            await learned(engine, said_once)
+            await learned(engine)
         assert ["e1"] == [
             hit.memory.source_event_ids[0] for hit in await engine.recall(SCOPE, "Oslo")
         ]
@@ -362,11 +360,12 @@ async def test_a_failing_model_loses_no_turn(dsn: str, said_once: Event) -> None
         assert (1, 1) == (report.events, report.facts_opened)
 
 
-def test_a_model_beside_an_engine_or_an_extractor_is_refused(memory_less: MemoryEngine) -> None:
+def test_a_model_beside_an_engine_or_an_extractor_is_refused() -> None:
+    engine = open_memory()
     with pytest.raises(InvalidInput, match="open_memory"):
-        OpenMemoryService(engine=memory_less, llm="gemini-3.5-flash")
+        OpenMemoryService(engine=engine, llm="gemini-3.5-flash")
     with pytest.raises(InvalidInput, match="open_memory"):
-        PgHippocampusStore(engine=memory_less, llm="openai:gpt-5-mini")
+        PgHippocampusStore(engine=engine, llm="openai:gpt-5-mini")
     with pytest.raises(InvalidInput, match="not both"):
         open_memory(llm=print, extractor=object())  # type: ignore[arg-type]
 
@@ -395,21 +394,3 @@ async def test_names_come_by_variable_and_command_line(
         )
         assert 1 == done.exit_code
         assert (options or ["nobody:model"])[-1].removeprefix("adk:") in done.output
-
-
-@pytest.fixture
-def said_once() -> Event:
-    from datetime import UTC, datetime
-
-    return Event(
-        event_id="e1",
-        author="alice",
-        role="user",
-        text="I have settled in Oslo at last.",
-        occurred_at=datetime(2026, 3, 1, tzinfo=UTC),
-    )
-
-
-@pytest.fixture
-def memory_less() -> MemoryEngine:
-    return open_memory()

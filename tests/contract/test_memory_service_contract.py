@@ -1,6 +1,6 @@
-"""What only OpenMemoryService promises, and how it does under a real Runner.
+"""What only OpenMemoryService promises: what it takes out of events, and a real Runner on it.
 
-What every memory service should do is in test_adk_memory_conformance.py.
+What every memory service should do is in test_conformance.py.
 """
 
 from __future__ import annotations
@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import random
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import Any
-from zlib import crc32
 
 import psycopg
 import pytest
@@ -19,71 +18,44 @@ from google.adk.agents.callback_context import CallbackContext
 from google.adk.apps import App
 from google.adk.events import Event, EventActions
 from google.adk.events._rewind_events import _apply_rewinds
+from google.adk.events.event_actions import EventCompaction
 from google.adk.memory import BaseMemoryService, InMemoryMemoryService
 from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.models import BaseLlm, LlmRequest, LlmResponse
 from google.adk.runners import Runner
-from google.adk.sessions import InMemorySessionService, Session
+from google.adk.sessions import InMemorySessionService
 from google.adk.tools import load_memory, preload_memory
 from google.genai import types
 from pydantic import Field
 
-from adk_memory import OpenMemoryService
-from adk_memory.events import live_events
+from adk_memory import OpenMemoryService, invocation_cache
+from adk_memory.conformance.samples import WHO, entry, event, session, texts, turns
+from adk_memory.events import MAX_TOOL_CHARACTERS, live_events, to_core_events
 from langgraph_store import PgHippocampusStore
-from shared_core import InvalidInput, open_memory
+from langgraph_store.conformance.samples import word_vectors
+from shared_core import InvalidInput, StorageUnavailable, open_memory
+from shared_core.recall.service import Recall
 
-WHO = {"app_name": "support.bot", "user_id": "alice@example.com"}
 Part = types.Part
 
 
-def word_vectors(texts: list[str]) -> list[list[float]]:
-    """Bags of words: texts that share words are near."""
-    bags = [[crc32(word.encode()) % 63 for word in text.lower().split()] for text in texts]
-    return [[0.1, *(float(bag.count(n)) for n in range(63))] for bag in bags]
-
-
 @pytest.fixture
-def ours(dsn: str) -> Iterator[OpenMemoryService]:
-    service = OpenMemoryService(dsn, embedder=word_vectors)
-    yield service
-    asyncio.run(service.close())
+async def ours(dsn: str) -> AsyncIterator[OpenMemoryService]:
+    async with OpenMemoryService(dsn, embedder=word_vectors) as service:
+        yield service
 
 
-@pytest.fixture(params=["ours", "in_memory"])
-def service(request: pytest.FixtureRequest) -> BaseMemoryService:
+@pytest.fixture(params=["ours", pytest.param("in_memory", marks=pytest.mark.upstream)])
+async def service(request: pytest.FixtureRequest, dsn: str) -> AsyncIterator[BaseMemoryService]:
     if request.param == "in_memory":
-        return InMemoryMemoryService()
-    service: BaseMemoryService = request.getfixturevalue("ours")
-    return service
-
-
-def event(event_id: str, *parts: str | Part, author: str = "user", **fields: Any) -> Event:
-    written = [Part(text=part) if isinstance(part, str) else part for part in parts]
-    content = types.Content(role="user" if author == "user" else "model", parts=written)
-    fields = {"invocation_id": "i", "content": content if parts else None, **fields}
-    return Event(id=event_id, author=author, **fields)
-
-
-def session(*events: Event, session_id: str = "s1", **who: str) -> Session:
-    return Session(id=session_id, events=list(events), **{**WHO, **who})
-
-
-def entry(text: str, **fields: Any) -> MemoryEntry:
-    return MemoryEntry(content=types.Content(parts=[Part(text=text)]), **fields)
-
-
-def texts(found: list[MemoryEntry]) -> list[str]:
-    return ["".join(part.text or "" for part in entry.content.parts or []) for entry in found]
+        yield InMemoryMemoryService()
+        return
+    async with OpenMemoryService(dsn, embedder=word_vectors) as service:
+        yield service
 
 
 async def search(service: BaseMemoryService, query: str, **who: str) -> list[MemoryEntry]:
     return (await service.search_memory(query=query, **{**WHO, **who})).memories
-
-
-async def turns(service: BaseMemoryService, query: str) -> list[str]:
-    """Return the turns found, sorted; facts and summaries have no author and are left out."""
-    return sorted(texts([entry for entry in await search(service, query) if entry.author]))
 
 
 def rows(dsn: str) -> int:
@@ -200,6 +172,84 @@ async def test_closing_a_service_leaves_a_shared_memory_open(dsn: str) -> None:
         connections = engine._storage._database._pool  # type: ignore[attr-defined]
         assert texts(await search(service, "tea")) == ["tea"]
         assert engine._storage._database._pool is connections  # type: ignore[attr-defined]
+
+
+def answer(name: str, response: dict[str, Any]) -> Part:
+    return Part.from_function_response(name=name, response=response)
+
+
+async def test_what_tools_answered_is_remembered_when_asked_for(ours: OpenMemoryService) -> None:
+    said = [event("e1", answer("weather", {"city": "Lisbon", "degrees": 21}), author="bot")]
+    for wanted, expected in ((False, []), (True, ['weather: {"city": "Lisbon", "degrees": 21}'])):
+        service = OpenMemoryService(engine=ours.engine, include_tool_results=wanted)
+        await service.add_events_to_memory(**WHO, events=said, session_id="s")
+        assert expected == texts(await search(service, "weather Lisbon degrees"))
+
+
+def test_a_tool_result_is_bounded_and_never_a_secret() -> None:
+    secret = answer("adk_request_credential", {"token": "hunter2"})
+    asked = Part.from_function_call(name="adk_request_confirmation", args={"pin": "4711"})
+    long = answer("read", {"page": "x" * 10_000})
+    odd = answer("odd", {"of": object, "nul": "a\x00b"})
+    parts = ([secret], [asked, Part(text="May I?")], [long], [odd])
+    given = [event(str(number), *some, author="bot") for number, some in enumerate(parts)]
+    [page, strange] = to_core_events(given, tool_results=True)
+    assert MAX_TOOL_CHARACTERS == len(page.text)
+    assert strange.text.startswith('odd: {"of": "<class')
+    assert [] == to_core_events(given)
+
+
+def test_what_adk_made_to_save_space_is_no_memory() -> None:
+    summary = types.Content(role="model", parts=[Part(text="They spoke of tea.")])
+    compaction = EventCompaction(start_timestamp=1, end_timestamp=2, compacted_content=summary)
+    made = event("e1", "tea", author="bot", actions=EventActions(compaction=compaction))
+    assert [] == to_core_events([made, Event(author="bot", actions=made.actions)])
+
+
+async def test_an_invocation_asks_the_same_once_until_something_is_written(
+    ours: OpenMemoryService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    recall = Recall.__call__
+
+    async def counted(self: Recall, scope: Any, query: str, **options: Any) -> Any:
+        asked.append(query)
+        return await recall(self, scope, query, **options)
+
+    monkeypatch.setattr(Recall, "__call__", counted)
+    tea, more = event("e1", "tea", author="bot"), event("e2", "more tea", author="bot")
+    await ours.add_events_to_memory(**WHO, events=[tea], session_id="s")
+    for _ in range(2):
+        await search(ours, "tea")
+    assert ["tea", "tea"] == asked
+    invocation_cache.begin("i1")
+    for _ in range(3):
+        assert ["tea"] == texts(await search(ours, "tea"))
+    assert 3 == len(asked)
+    await ours.add_events_to_memory(**WHO, events=[more], session_id="s")
+    found = await search(ours, "tea")
+    assert {"tea", "more tea"} <= set(texts(found))
+    [first] = [entry for entry in found if entry.content == tea.content]
+    await ours.delete_memory(**WHO, memory_id=first.id)
+    assert ["more tea"] == texts(await search(ours, "tea"))
+    invocation_cache.end("i1")
+    assert 5 == len(asked)
+
+
+async def test_a_failed_search_is_asked_again(
+    ours: OpenMemoryService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ours.add_events_to_memory(**WHO, events=[event("e1", "tea")], session_id="s")
+    invocation_cache.begin("i2")
+    with monkeypatch.context() as patched:
+
+        async def away(*_: Any, **__: Any) -> Any:
+            raise StorageUnavailable("away")
+
+        patched.setattr(ours.engine, "recall", away)
+        assert [] == await search(ours, "tea")
+    assert ["tea"] == texts(await search(ours, "tea"))
+    invocation_cache.end("i2")
 
 
 class Model(BaseLlm):

@@ -17,8 +17,9 @@ import numpy as np
 import psycopg
 import pytest
 from numpy.typing import NDArray
+from turns import said
 
-from shared_core import Event, Scope, open_memory
+from shared_core import Scope, open_memory
 from shared_core.core.domain import MemoryKind
 from shared_core.core.namespaces import memories_namespace
 from shared_core.ports.recall import Corpus, SearchRequest
@@ -28,7 +29,6 @@ from shared_core.settings import load_settings
 from shared_core.storage import open_storage
 
 ANN, BOB = Scope("app", "ann"), Scope("app", "bob")
-START = datetime(2026, 3, 1, 9, tzinfo=UTC)
 Vectors: TypeAlias = NDArray[np.float32]
 
 WORDS = [f"word{number}" for number in range(40)]
@@ -75,17 +75,11 @@ async def storage(dsn: str) -> AsyncIterator[Storage]:
         await memory.remember(ANN, texts[:200])
         await memory.remember(BOB, texts[:50])
         for thread, first in (("one", 200), ("two", 300)):
-            said = [
-                Event(
-                    event_id=f"e{number}",
-                    author="someone",
-                    role="agent" if number % 3 == 0 else "user",
-                    text=texts[number],
-                    occurred_at=START + timedelta(minutes=number),
-                )
-                for number in range(first, first + 100)
+            turns = [
+                said(n, texts[n], role="user" if n % 3 else "agent")
+                for n in range(first, first + 100)
             ]
-            await memory.append_events(ANN, thread, said)
+            await memory.append_events(ANN, thread, turns)
     with psycopg.connect(dsn, autocommit=True) as admin:
         admin.execute("SET search_path TO hippocampus, public")
         for change in (
@@ -276,11 +270,9 @@ async def test_candidates_and_scores_follow_the_formulas(
 
     around = in_context(matches, order, opens)
     around = {key: score for key, score in around.items() if key in near or key in worded}
-    assert recalled.candidates is not None
     found = {candidate.memory_id: candidate for candidate in recalled.candidates}
     assert len(found) == len(recalled.candidates)
     assert best(near) | best(worded) | best(around) == found.keys()
-    assert recalled.corpus is not None
     assert_corpus(recalled.corpus, asked_for, order)
     scores = Matches.of(recalled.corpus)
     coverage = scores.coverage(scores.holds(np.arange(len(order))))

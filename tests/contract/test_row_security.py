@@ -116,8 +116,10 @@ def app(dsn: str, superuser: Connection) -> Iterator[Connection]:
         yield connection
 
 
-def bind(connection: Connection, scope: str) -> None:
-    connection.execute("SELECT set_config('hippocampus.scope', %s, false)", [scope])
+def bind(connection: Connection, scope: str | None) -> None:
+    """Bind a scope; None is that of a connection on which none was bound."""
+    if scope is not None:
+        connection.execute("SELECT set_config('hippocampus.scope', %s, false)", [scope])
 
 
 def test_these_tests_know_every_table_with_a_tenant(superuser: Connection) -> None:
@@ -180,28 +182,20 @@ def test_nothing_in_the_schema_goes_around_row_security(superuser: Connection) -
     assert superuser.execute(role.encode()).fetchall() == [(False, False, False)]
 
 
-@pytest.mark.parametrize(
-    "scope",
-    [None, "", "/app/ali", "/app/alic", "/app/alice", "app/alice/", "/app/_lice/", "/%/", "%",
-     "/APP/ALICE/", "/app/alice/memories/", " ", "/app/carol/", "/ap"],
-)  # fmt: skip
-def test_a_scope_that_is_no_path_above_a_tenant_sees_nothing(
-    app: Connection, scope: str | None
-) -> None:
-    if scope is not None:
+def test_a_scope_that_is_no_path_above_a_tenant_sees_nothing(app: Connection) -> None:
+    for scope in (
+        None, "", "/app/ali", "/app/alic", "/app/alice", "app/alice/", "/app/_lice/", "/%/", "%",
+        "/APP/ALICE/", "/app/alice/memories/", " ", "/app/carol/", "/ap",
+    ):  # fmt: skip
         bind(app, scope)
-    assert {table: tenants(app, table) for table in FILL} == {table: set() for table in FILL}
+        assert {table: set() for table in FILL} == {t: tenants(app, t) for t in FILL}, scope
 
 
-@pytest.mark.parametrize(
-    ("scope", "seen"),
-    [(ALICE, {ALICE}), (BOB, {BOB}), ("/app/", {ALICE, BOB}), ("/", {ALICE, BOB})],
-)
-def test_a_bound_scope_sees_its_own_rows_and_no_others(
-    app: Connection, scope: str, seen: set[str]
-) -> None:
-    bind(app, scope)
-    assert {table: tenants(app, table) for table in FILL} == {table: seen for table in FILL}
+def test_a_bound_scope_sees_its_own_rows_and_no_others(app: Connection) -> None:
+    both = {ALICE, BOB}
+    for scope, seen in ((ALICE, {ALICE}), (BOB, {BOB}), ("/app/", both), ("/", both)):
+        bind(app, scope)
+        assert {table: seen for table in FILL} == {t: tenants(app, t) for t in FILL}, scope
 
 
 def test_a_scope_works_with_the_state_of_its_application_and_of_no_other(
@@ -216,13 +210,12 @@ def test_a_scope_works_with_the_state_of_its_application_and_of_no_other(
     assert {"/app/"} == tenants(app, "shared_state")
 
 
-@pytest.mark.parametrize("scope", [None, "", ALICE])
-def test_no_row_is_inserted_outside_the_scope(app: Connection, scope: str | None) -> None:
-    if scope is not None:
+def test_no_row_is_inserted_outside_the_scope(app: Connection) -> None:
+    for scope in (None, "", ALICE):
         bind(app, scope)
-    for table in FILL:
-        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security"):
-            fill(app, table, "/app/mallory/")
+        for table in FILL:
+            with pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security"):
+                fill(app, table, "/app/mallory/")
 
 
 def test_no_row_is_moved_out_of_the_scope(app: Connection) -> None:
@@ -243,30 +236,30 @@ def test_rows_of_others_are_neither_changed_nor_deleted(
         assert tenants(superuser, table) == {BOB}
 
 
-@pytest.mark.parametrize("scope", ["", ALICE, "/app/"])
-def test_a_scope_reads_the_models_and_changes_none(
-    app: Connection, superuser: Connection, scope: str
-) -> None:
+def test_a_scope_reads_the_models_and_changes_none(app: Connection, superuser: Connection) -> None:
     models = superuser.execute("TABLE embedding_models").fetchall()
-    bind(app, scope)
-    assert models == app.execute("TABLE embedding_models").fetchall() != []
-    for change in ("UPDATE embedding_models SET active = false", "DELETE FROM embedding_models"):
-        assert 0 == app.execute(change.encode()).rowcount
-    with pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security"):
-        app.execute("INSERT INTO embedding_models VALUES ('x', 1, false, now())")
+    for scope in ("", ALICE, "/app/"):
+        bind(app, scope)
+        assert models == app.execute("TABLE embedding_models").fetchall() != []
+        for change in (
+            "UPDATE embedding_models SET active = false",
+            "DELETE FROM embedding_models",
+        ):
+            assert 0 == app.execute(change.encode()).rowcount
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security"):
+            app.execute("INSERT INTO embedding_models VALUES ('x', 1, false, now())")
     assert models == superuser.execute("TABLE embedding_models").fetchall()
 
 
-@pytest.mark.parametrize(
-    "statement",
-    ["TRUNCATE memories CASCADE", "ALTER TABLE memories DISABLE ROW LEVEL SECURITY",
-     "DROP POLICY within_scope ON memories", "SELECT protect('memories')",
-     "CREATE VIEW peek AS TABLE memories", "DELETE FROM schema_migrations"],
-)  # fmt: skip
-def test_the_application_may_not_change_the_rules(app: Connection, statement: str) -> None:
+def test_the_application_may_not_change_the_rules(app: Connection) -> None:
     bind(app, ALICE)
-    with pytest.raises(psycopg.errors.InsufficientPrivilege):
-        app.execute(statement.encode())
+    for statement in (
+        "TRUNCATE memories CASCADE", "ALTER TABLE memories DISABLE ROW LEVEL SECURITY",
+        "DROP POLICY within_scope ON memories", "SELECT protect('memories')",
+        "CREATE VIEW peek AS TABLE memories", "DELETE FROM schema_migrations",
+    ):  # fmt: skip
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            app.execute(statement.encode())
 
 
 def test_switching_row_security_off_is_an_error_and_shows_nothing(app: Connection) -> None:

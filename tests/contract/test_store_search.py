@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from langgraph.store.base import PutOp
+from turns import START, Clock, said
 
 from langgraph_store import PgHippocampusStore, memories_namespace
 from langgraph_store.operations import ScoredItem
-from shared_core import CapabilityMissing, Event, InvalidInput, MemoryEngine, Scope, open_memory
+from shared_core import CapabilityMissing, InvalidInput, MemoryEngine, Scope, open_memory
 from shared_core.core.domain import SCORE_PARTS
 
 pytestmark = pytest.mark.both_engines
@@ -85,7 +86,7 @@ async def test_pages_of_any_length_are_one_total_order(
                                                for item in everything)  # fmt: skip
     if search != "text":
         assert len(keys) == (263 if not wanted else 105)
-    for step in (7, 64, 150):
+    for step in (29, 64, 150):
         pages = []
         for offset in range(0, len(keys) + step, step):
             page = await store.asearch(
@@ -130,9 +131,7 @@ async def test_an_embedder_that_is_down_leaves_the_words(dsn: str) -> None:
 async def test_turns_and_facts_of_agents_are_found_by_filter_and_question(
     store: PgHippocampusStore, memory: MemoryEngine
 ) -> None:
-    said = Event(event_id="e1", author="user", role="user", text="I moved to Lisbon.",
-                 occurred_at=datetime(2026, 3, 2, tzinfo=UTC))  # fmt: skip
-    await memory.append_events(ALICE, "s1", [said])
+    await memory.append_events(ALICE, "s1", [said("e1", "I moved to Lisbon.")])
     await memory.consolidate(ALICE, "s1")
     facts = await store.asearch(SHARED, query="Lisbon", filter={"kind": "semantic"})
     assert {"semantic"} == {item.value["kind"] for item in facts}
@@ -160,9 +159,8 @@ TIE = "I drank coffee number"
 
 async def fill_mixed(memory: MemoryEngine, items: int, turns: int) -> set[str]:
     """Items with vectors, and turns that no worker has embedded yet; all share a word."""
-    said = [Event(event_id=f"e{n}", author="user", role="user", text=f"{TIE} {n} today",
-                  occurred_at=datetime(2026, 3, 2, tzinfo=UTC)) for n in range(turns)]  # fmt: skip
-    await memory.append_events(ALICE, "s1", said, later=True)
+    talk = [said(n, f"{TIE} {n} today", START) for n in range(turns)]
+    await memory.append_events(ALICE, "s1", talk, later=True)
     store = PgHippocampusStore(engine=memory)
     await store.abatch([PutOp(SHARED, f"i{n}", {"content": f"{TIE} {n}"}) for n in range(items)])
     return {item.key for item in await store.asearch(SHARED, limit=2000)}
@@ -234,9 +232,8 @@ async def test_equal_items_have_one_order(dsn: str) -> None:
 
 async def test_a_fact_that_ended_is_read_by_its_key_and_never_found(memory: MemoryEngine) -> None:
     for day, text in ((1, "I live in Rome."), (2, "I live in Paris.")):
-        said = Event(event_id=text, author="user", role="user", text=text,
-                     occurred_at=datetime(2026, 3, day, tzinfo=UTC))  # fmt: skip
-        await memory.append_events(ALICE, f"s{day}", [said])
+        turn = said(text, text, START + timedelta(days=day))
+        await memory.append_events(ALICE, f"s{day}", [turn])
         await memory.consolidate(ALICE, f"s{day}")
     store = PgHippocampusStore(engine=memory)
     facts = await memory.facts(ALICE, history=True)
@@ -249,22 +246,21 @@ async def test_a_fact_that_ended_is_read_by_its_key_and_never_found(memory: Memo
             assert key not in {i.key for i in await store.asearch(SHARED, query=query, limit=99)}
 
 
-async def test_a_fact_of_the_future_is_found_when_it_holds(dsn: str) -> None:
-    now = [datetime(2026, 3, 1, tzinfo=UTC)]
-    async with open_memory(dsn, clock=lambda: now[0], worker=False) as memory:
-        for text, day in (("I live in Rome.", 1), ("I work at Acme.", 20), ("我喜欢喝茶。", 20)):
-            said = Event(event_id=text, author="user", role="user", text=text,
-                         occurred_at=datetime(2026, 3, day, tzinfo=UTC))  # fmt: skip
-            await memory.append_events(ALICE, "t", [said])
-        await memory.consolidate(ALICE, "t")
-        store = PgHippocampusStore(engine=memory)
-        for expected in ({"User lives in Rome."}, {"User lives in Rome.", "User works at Acme."}):
-            for space in (SHARED, SHARED[:1]):
-                for query in (None, "Where does the user live and work?"):
-                    found = await store.asearch(space, query=query, limit=99)
-                    told = {str(item.value["content"]) for item in found}
-                    assert expected == {text for text in told if text.startswith("User ")}
-            now[0] = datetime(2026, 3, 21, tzinfo=UTC)
+async def test_a_fact_of_the_future_is_found_when_it_holds(
+    clocked: MemoryEngine, clock: Clock
+) -> None:
+    for text, day in (("I live in Rome.", 0), ("I work at Acme.", 20), ("我喜欢喝茶。", 20)):
+        turn = said(text, text, START + timedelta(days=day))
+        await clocked.append_events(ALICE, "t", [turn])
+    await clocked.consolidate(ALICE, "t")
+    store = PgHippocampusStore(engine=clocked)
+    for expected in ({"User lives in Rome."}, {"User lives in Rome.", "User works at Acme."}):
+        for space in (SHARED, SHARED[:1]):
+            for query in (None, "Where does the user live and work?"):
+                found = await store.asearch(space, query=query, limit=99)
+                told = {str(item.value["content"]) for item in found}
+                assert expected == {text for text in told if text.startswith("User ")}
+        clock.day = 21
 
 
 async def test_the_only_memory_scores_what_it_is_worth(store: PgHippocampusStore) -> None:

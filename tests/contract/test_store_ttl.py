@@ -9,15 +9,16 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import psycopg
 import pytest
 from langgraph.store.base import GetOp, PutOp
+from turns import Clock, said
 
 from langgraph_store import PgHippocampusStore, memories_namespace
-from shared_core import Event, InvalidInput, Scope, StorageUnavailable, open_memory, run_sync
+from shared_core import InvalidInput, Scope, StorageUnavailable, open_memory, run_sync
 
 HERE = ("ttl", "alice")
 LIVING: Any = {"omit_expired": True}
@@ -25,23 +26,16 @@ BY_ITSELF: Any = {"default_ttl": 0.001, "sweep_interval_minutes": 0.002}
 
 
 @pytest.fixture
-def clock() -> list[datetime]:
-    """Time that passes only when told to: the first is now."""
-    return [datetime(2026, 3, 2, 8, 0, tzinfo=UTC)]
-
-
-@pytest.fixture
-def ours(dsn: str, clock: list[datetime]) -> Iterator[PgHippocampusStore]:
+def ours(dsn: str, clock: Clock) -> Iterator[PgHippocampusStore]:
     """Our store without expired items, whose time stands still."""
-    engine = open_memory(dsn, clock=lambda: clock[0])
+    engine = open_memory(dsn, clock=clock)
     yield PgHippocampusStore(engine=engine, ttl=LIVING)
     run_sync(engine.close())
 
 
 def rows(dsn: str) -> int:
     with psycopg.connect(dsn) as superuser:
-        [count] = superuser.execute("SELECT count(*) FROM hippocampus.memories").fetchone() or [0]
-    return int(count)
+        return superuser.execute("SELECT FROM hippocampus.memories").rowcount
 
 
 def soon(held: Callable[[], bool], seconds: float = 20) -> bool:
@@ -56,50 +50,46 @@ def sweepers() -> list[threading.Thread]:
 
 
 @pytest.mark.parametrize("ttl", [0.001, 0.25, 1, 1.5, 60 * 24 * 365])
-def test_minutes_may_be_fractions(
-    ours: PgHippocampusStore, clock: list[datetime], ttl: float
-) -> None:
+def test_minutes_may_be_fractions(ours: PgHippocampusStore, clock: Clock, ttl: float) -> None:
     ours.put(HERE, "k", {"n": 1}, ttl=ttl, index=False)
-    clock[0] += timedelta(minutes=ttl * 0.9)
+    clock.forward(minutes=ttl * 0.9)
     assert ours.get(HERE, "k") is not None
-    clock[0] += timedelta(minutes=ttl * 0.9)
+    clock.forward(minutes=ttl * 0.9)
     assert ours.get(HERE, "k", refresh_ttl=False) is not None
-    clock[0] += timedelta(minutes=ttl * 0.2)
+    clock.forward(minutes=ttl * 0.2)
     assert ours.get(HERE, "k") is None
     assert ours.search(HERE) == ours.list_namespaces() == []
 
 
 @pytest.mark.parametrize(("on_read", "alive"), [(True, True), (False, False)])
 def test_refresh_on_read_is_the_default_of_reads(
-    ours: PgHippocampusStore, clock: list[datetime], on_read: bool, alive: bool
+    ours: PgHippocampusStore, clock: Clock, on_read: bool, alive: bool
 ) -> None:
     ours.ttl_config = {"refresh_on_read": on_read, "default_ttl": 1, "omit_expired": True}
     for key in ("got", "found"):
         ours.put((*HERE, key), key, {"n": 1}, index=False)
     for _ in range(3):
-        clock[0] += timedelta(minutes=0.6)
+        clock.forward(minutes=0.6)
         ours.get((*HERE, "got"), "got")
         ours.search((*HERE, "found"))
     assert ["found", "got"] * alive == sorted(item.key for item in ours.search(HERE))
 
 
-def test_one_refreshing_read_of_a_batch_is_enough(
-    ours: PgHippocampusStore, clock: list[datetime]
-) -> None:
+def test_one_refreshing_read_of_a_batch_is_enough(ours: PgHippocampusStore, clock: Clock) -> None:
     ours.put(HERE, "k", {"n": 1}, ttl=1, index=False)
-    clock[0] += timedelta(minutes=0.9)
+    clock.forward(minutes=0.9)
     ours.batch([GetOp(HERE, "k", False), GetOp(HERE, "k", True), GetOp(HERE, "k", False)])
-    clock[0] += timedelta(minutes=0.9)
+    clock.forward(minutes=0.9)
     assert ours.get(HERE, "k") is not None
 
 
 @pytest.mark.parametrize("config", [{}, {"omit_expired": False}, {"omit_expired": True}])
 def test_expired_items_are_read_until_they_are_swept_unless_they_are_omitted(
-    ours: PgHippocampusStore, clock: list[datetime], dsn: str, config: Any
+    ours: PgHippocampusStore, clock: Clock, dsn: str, config: Any
 ) -> None:
     ours.ttl_config = config
     ours.put(HERE, "k", {"text": "tea"}, ttl=1)
-    clock[0] += timedelta(minutes=2)
+    clock.forward(minutes=2)
     there = [] if config.get("omit_expired") else ["k"]
     assert there == [item.key for item in (ours.get(HERE, "k", refresh_ttl=False),) if item]
     for query in (None, "tea"):
@@ -109,41 +99,34 @@ def test_expired_items_are_read_until_they_are_swept_unless_they_are_omitted(
 
 
 def test_a_refreshing_read_brings_back_what_has_expired_and_is_not_omitted(
-    ours: PgHippocampusStore, clock: list[datetime]
+    ours: PgHippocampusStore, clock: Clock
 ) -> None:
     for omit, there in ((True, False), (False, True)):
         ours.ttl_config = {"omit_expired": omit}
         ours.put(HERE, "k", {"n": 1}, ttl=1, index=False)
-        clock[0] += timedelta(minutes=2)
+        clock.forward(minutes=2)
         assert there == (ours.get(HERE, "k") is not None)
         assert 1 - there == ours.sweep_ttl()
 
 
-def test_an_expired_memory_is_never_read(ours: PgHippocampusStore, clock: list[datetime]) -> None:
+def test_an_expired_memory_is_never_read(ours: PgHippocampusStore, clock: Clock) -> None:
     ours.ttl_config = {}
     ann = Scope("app", "ann")
-    expires = clock[0] + timedelta(minutes=1)
-    turn = Event(
-        event_id="1",
-        author="ann",
-        role="user",
-        text="I like tea.",
-        occurred_at=clock[0],
-        expires_at=expires,
-    )
+    expires = clock.now + timedelta(minutes=1)
+    turn = said("1", "I like tea.", clock.now, expires_at=expires)
     run_sync(ours.engine.append_events(ann, "t", [turn]))
     [item] = ours.search(memories_namespace("app", "ann"))
-    clock[0] += timedelta(minutes=2)
+    clock.forward(minutes=2)
     assert ours.search(("app",)) == [] and ours.get(item.namespace, item.key) is None
 
 
 def test_a_sweep_takes_all_there_is_however_much(
-    ours: PgHippocampusStore, clock: list[datetime], dsn: str
+    ours: PgHippocampusStore, clock: Clock, dsn: str
 ) -> None:
     spaces = [(f"app{n % 3}", f"user{n % 7}") for n in range(2500)]
     ours.batch([PutOp(space, str(n), {"n": n}, False, 1) for n, space in enumerate(spaces)])
     ours.put(HERE, "stays", {"n": 1}, index=False)
-    clock[0] += timedelta(minutes=2)
+    clock.forward(minutes=2)
     assert 2500 == ours.sweep_ttl()
     assert (0, 1) == (ours.sweep_ttl(), rows(dsn))
 
@@ -268,18 +251,18 @@ def test_a_forked_child_sweeps_with_a_thread_of_its_own(dsn: str) -> None:
         assert store._sweeper.running
 
 
-def test_a_time_to_live_begins_when_the_item_is_written(dsn: str, clock: list[datetime]) -> None:
+def test_a_time_to_live_begins_when_the_item_is_written(dsn: str, clock: Clock) -> None:
     def embed(texts: list[str]) -> list[list[float]]:
-        clock[0] += timedelta(minutes=2)
+        clock.forward(minutes=2)
         return [[1.0, 2.0] for _ in texts]
 
-    engine = open_memory(dsn, clock=lambda: clock[0], embedder=embed)
+    engine = open_memory(dsn, clock=clock, embedder=embed)
     store = PgHippocampusStore(engine=engine, ttl=LIVING)
     try:
         store.put(HERE, "k", {"text": "tea"}, ttl=1)
-        clock[0] += timedelta(minutes=0.9)
+        clock.forward(minutes=0.9)
         assert store.get(HERE, "k", refresh_ttl=False) is not None
-        clock[0] += timedelta(minutes=0.2)
+        clock.forward(minutes=0.2)
         assert store.get(HERE, "k") is None
     finally:
         run_sync(engine.close())
@@ -287,9 +270,9 @@ def test_a_time_to_live_begins_when_the_item_is_written(dsn: str, clock: list[da
 
 @pytest.mark.parametrize(("none_is_default", "lives"), [(False, True), (True, False)])
 def test_none_is_for_ever_or_the_default_as_the_store_is_told(
-    dsn: str, clock: list[datetime], none_is_default: bool, lives: bool
+    dsn: str, clock: Clock, none_is_default: bool, lives: bool
 ) -> None:
-    engine = open_memory(dsn, clock=lambda: clock[0])
+    engine = open_memory(dsn, clock=clock)
     store = PgHippocampusStore(
         engine=engine, ttl={**LIVING, "default_ttl": 1}, none_is_default_ttl=none_is_default
     )
@@ -297,7 +280,7 @@ def test_none_is_for_ever_or_the_default_as_the_store_is_told(
     run_sync(store.aput(HERE, "async", {"n": 1}, index=False, ttl=None))
     store.put(HERE, "longer", {"n": 1}, index=False, ttl=60)
     store.put(("app", "ann", "hippocampus-instructions"), "tone", {"n": 1}, index=False, ttl=None)
-    clock[0] += timedelta(minutes=2)
+    clock.forward(minutes=2)
     assert [lives, lives] == [store.get(HERE, key) is not None for key in ("sync", "async")]
     assert store.get(HERE, "longer") is not None
     assert store.get(("app", "ann", "hippocampus-instructions"), "tone") is not None

@@ -20,17 +20,11 @@ def chatgpt_node(
 ) -> dict[str, Any]:
     """Return a node of the tree of a conversation with one message."""
     message = {
-        "id": name,
-        "author": {"role": role, "name": None, "metadata": {}},
-        "create_time": None if after_s is None else BEGIN + after_s,
-        "update_time": None,
-        "content": {"content_type": "text", "parts": parts},
-        "status": "finished_successfully",
-        "end_turn": True,
-        "weight": 1.0,
-        "metadata": {},
-        "recipient": "all",
-    }
+        "id": name, "author": {"role": role, "name": None, "metadata": {}},
+        "create_time": None if after_s is None else BEGIN + after_s, "update_time": None,
+        "content": {"content_type": "text", "parts": parts}, "status": "finished_successfully",
+        "end_turn": True, "weight": 1.0, "metadata": {}, "recipient": "all",
+    }  # fmt: skip
     return {"id": name, "message": message | more, "parent": parent, "children": []}
 
 
@@ -38,15 +32,10 @@ def chatgpt_conversation(name: str, title: str, nodes: list[dict[str, Any]]) -> 
     """Return a conversation whose current branch ends in the last node."""
     root = {"id": "root", "message": None, "parent": None, "children": []}
     return {
-        "title": title,
-        "create_time": BEGIN,
-        "update_time": BEGIN + 60,
-        "mapping": {node["id"]: node for node in [root, *nodes]},
-        "moderation_results": [],
-        "current_node": nodes[-1]["id"],
-        "conversation_id": name,
-        "id": name,
-    }
+        "title": title, "create_time": BEGIN, "update_time": BEGIN + 60,
+        "mapping": {node["id"]: node for node in [root, *nodes]}, "moderation_results": [],
+        "current_node": nodes[-1]["id"], "conversation_id": name, "id": name,
+    }  # fmt: skip
 
 
 def chatgpt() -> list[dict[str, Any]]:
@@ -55,6 +44,8 @@ def chatgpt() -> list[dict[str, Any]]:
     hidden = {"is_visually_hidden_from_conversation": True}
     picture = {"content_type": "image_asset_pointer", "asset_pointer": "file-service://file-1"}
     spoken = {"content_type": "audio_transcription", "text": "And a dog called Rex."}
+    code = {"content_type": "code", "language": "unknown", "text": "search('Miso')"}
+    seen = {"content_type": "multimodal_text", "parts": [picture, spoken]}
     english = [
         node("system", "root", "system", [""], None, metadata=hidden),
         node("u1", "system", "user", ["I live in Porto and I work as a vet."], 0),
@@ -62,24 +53,9 @@ def chatgpt() -> list[dict[str, Any]]:
         node("u2-before", "a1", "user", ["My cat is called Tom."], 20),
         node("a2-before", "u2-before", "assistant", ["Hello Tom!"], 25),
         node("u2", "a1", "user", ["My cat is called Miso."], 30),
-        node(
-            "call",
-            "u2",
-            "assistant",
-            [],
-            31,
-            recipient="browser",
-            content={"content_type": "code", "language": "unknown", "text": "search('Miso')"},
-        ),
+        node("call", "u2", "assistant", [], 31, recipient="browser", content=code),
         node("result", "call", "tool", ["nothing"], 32),
-        node(
-            "u3",
-            "result",
-            "user",
-            [picture, spoken],
-            None,
-            content={"content_type": "multimodal_text", "parts": [picture, spoken]},
-        ),
+        node("u3", "result", "user", [picture, spoken], None, content=seen),
         node("a3", "u3", "assistant", ["Hello Miso and Rex!"], 40),
     ]
     chinese = [

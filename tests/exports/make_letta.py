@@ -16,22 +16,13 @@ HERE = Path(__file__).parent
 def message(number: int, role: str, text: str, **more: Any) -> dict[str, Any]:
     """Return a message of an agent file; its id counts within the file."""
     return {
-        "type": "message",
-        "role": role,
+        "type": "message", "role": role,
         "content": [{"type": "text", "text": text}] if text else [],
-        "name": None,
-        "otid": None,
-        "sender_id": None,
-        "batch_item_id": None,
-        "group_id": None,
-        "id": f"message-{number}",
-        "model": "gpt-4o-mini",
-        "agent_id": "agent-0",
-        "tool_calls": None,
-        "tool_call_id": None,
-        "tool_returns": [],
+        "name": None, "otid": None, "sender_id": None, "batch_item_id": None, "group_id": None,
+        "id": f"message-{number}", "model": "gpt-4o-mini", "agent_id": "agent-0",
+        "tool_calls": None, "tool_call_id": None, "tool_returns": [],
         "created_at": f"2025-10-31T22:5{number}:00.459100+00:00",
-    } | more
+    } | more  # fmt: skip
 
 
 def block(number: int, label: str, value: str) -> dict[str, Any]:

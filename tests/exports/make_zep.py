@@ -33,69 +33,35 @@ def graphiti() -> dict[str, Any]:
     from graphiti_core.edges import EntityEdge
     from graphiti_core.nodes import EntityNode, EpisodeType, EpisodicNode
 
+    def episode(key: object, name: str, kind: str, text: str, about: str, days: int = 0) -> Any:
+        at = BEGIN + timedelta(days=days)
+        return EpisodicNode(
+            uuid=f"episode-{key}", name=name, group_id="ana", source=EpisodeType[kind],
+            source_description=about, content=text, valid_at=at, created_at=at,
+        )  # fmt: skip
+
     episodes = [
-        EpisodicNode(
-            uuid=f"episode-{number}",
-            name=f"message {number}",
-            group_id="ana",
-            source=EpisodeType.message,
-            source_description="chat",
-            content=text,
-            valid_at=BEGIN + timedelta(days=days),
-            created_at=BEGIN + timedelta(days=days),
-        )
+        episode(number, f"message {number}", "message", text, "chat", days)
         for number, (text, days) in enumerate(TALK)
     ]
-    episodes.append(
-        EpisodicNode(
-            uuid="episode-note",
-            name="note",
-            group_id="ana",
-            source=EpisodeType.text,
-            source_description="a note of the clinic",
-            content="Ana is allergic to peanuts.",
-            valid_at=BEGIN,
-            created_at=BEGIN,
-        )
-    )
-    episodes.append(
-        EpisodicNode(
-            uuid="episode-json",
-            name="account",
-            group_id="ana",
-            source=EpisodeType.json,
-            source_description="account",
-            content='{"plan": "free"}',
-            valid_at=BEGIN,
-            created_at=BEGIN,
-        )
-    )
+    note = ("text", "Ana is allergic to peanuts.", "a note of the clinic")
+    episodes.append(episode("note", "note", *note))
+    episodes.append(episode("json", "account", "json", '{"plan": "free"}', "account"))
     nodes = [
-        EntityNode(
-            uuid=f"node-{key}",
-            name=name,
-            group_id="ana",
-            summary=f"About {name}.",
-            created_at=BEGIN,
-        )
+        EntityNode(uuid=f"node-{key}", name=name, group_id="ana", summary=f"About {name}.",
+                   created_at=BEGIN)
         for key, name in ENTITIES.items()
-    ]
+    ]  # fmt: skip
     edges = [
         EntityEdge(
-            uuid=f"edge-{number}",
-            group_id="ana",
-            source_node_uuid=f"node-{source}",
-            target_node_uuid=f"node-{target}",
-            name=relation,
-            fact=text,
-            created_at=BEGIN,
-            valid_at=BEGIN + timedelta(days=begins),
-            episodes=[],
+            uuid=f"edge-{number}", group_id="ana", source_node_uuid=f"node-{source}",
+            target_node_uuid=f"node-{target}", name=relation, fact=text, created_at=BEGIN,
+            valid_at=BEGIN + timedelta(days=begins), episodes=[],
             invalid_at=None if ends is None else BEGIN + timedelta(days=ends),
             expired_at=None if ends is None else BEGIN + timedelta(days=ends + 1),
         )
         for number, (source, relation, target, text, begins, ends) in enumerate(FACTS)
-    ]
+    ]  # fmt: skip
     return {
         "user_id": "ana",
         "episodes": [one.model_dump(mode="json") for one in episodes],
@@ -113,41 +79,25 @@ def zep() -> dict[str, Any]:
 
     messages = [
         Message(
-            uuid=f"message-{number}",
-            content=text.partition(": ")[2],
-            created_at=iso(days),
-            name=text.partition(": ")[0],
-            thread_uuid="thread-1",
+            uuid=f"message-{number}", content=text.partition(": ")[2], created_at=iso(days),
+            name=text.partition(": ")[0], thread_uuid="thread-1",
             role="assistant" if text.startswith("assistant") else "user",
         )
         for number, (text, days) in enumerate(TALK)
-    ]
-    messages.append(
-        Message(
-            uuid="message-tool",
-            content="42",
-            created_at=iso(2),
-            role="tool",
-            thread_uuid="thread-1",
-        )
-    )
+    ]  # fmt: skip
+    tool = {"content": "42", "created_at": iso(2), "role": "tool", "thread_uuid": "thread-1"}
+    messages.append(Message(uuid="message-tool", **tool))
     edges = [
         Edge(
-            uuid=f"edge-{number}",
-            name=relation,
-            fact=text,
-            created_at=iso(0),
-            valid_at=iso(begins),
-            invalid_at=None if ends is None else iso(ends),
-            source_node_uuid=f"node-{source}",
-            source_node_name=ENTITIES[source],
+            uuid=f"edge-{number}", name=relation, fact=text, created_at=iso(0),
+            valid_at=iso(begins), invalid_at=None if ends is None else iso(ends),
+            source_node_uuid=f"node-{source}", source_node_name=ENTITIES[source],
             source_node_labels=["Entity", "User"] if source == "ana" else ["Entity"],
-            target_node_uuid=f"node-{target}",
-            target_node_name=ENTITIES[target],
+            target_node_uuid=f"node-{target}", target_node_name=ENTITIES[target],
             target_node_labels=["Entity", "User"] if target == "ana" else ["Entity"],
         )
         for number, (source, relation, target, text, begins, ends) in enumerate(FACTS)
-    ]
+    ]  # fmt: skip
     page = json.loads(MessagePage(items=messages).json())
     return {
         "threads": [{"thread_uuid": "thread-1", "messages": page["items"]}],

@@ -43,9 +43,9 @@ def server(
         )  # fmt: skip
     try:
         with httpx.Client(
-            base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False
+            base_url=f"http://127.0.0.1:{port}", timeout=100, trust_env=False
         ) as client:
-            for _ in range(300):
+            while True:
                 assert process.poll() is None, log.read_text("utf-8")
                 try:
                     client.get("/list-apps")
@@ -56,7 +56,7 @@ def server(
     finally:
         process.send_signal(end)
         try:
-            process.wait(15)
+            process.wait(60)
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -64,20 +64,27 @@ def server(
     assert "Traceback" not in log.read_text("utf-8"), log.read_text("utf-8")
 
 
-def new_session(client: httpx.Client, app: str) -> str:
-    made = client.post(f"/apps/{app}/users/ann/sessions", json={})
+def new_session(client: httpx.Client, user: str = "ann") -> str:
+    made = client.post(f"/apps/assistant/users/{user}/sessions", json={})
     assert 200 == made.status_code, made.text
     return str(made.json()["id"])
 
 
-def say(client: httpx.Client, app: str, session_id: str, text: str) -> str:
+def say(client: httpx.Client, session_id: str, text: str, user: str = "ann") -> str:
     """Return what the agent answers."""
     body = {
-        "appName": app,
-        "userId": "ann",
+        "appName": "assistant",
+        "userId": user,
         "sessionId": session_id,
         "newMessage": {"role": "user", "parts": [{"text": text}]},
     }
     ran = client.post("/run", json=body)
     assert 200 == ran.status_code, ran.text
     return str(ran.json()[-1]["content"]["parts"][0]["text"])
+
+
+def remembered(client: httpx.Client, question: str, answer: str, user: str = "ann") -> str:
+    """Ask in new sessions until the agent answers so: facts and vectors follow the answer."""
+    while answer not in (told := say(client, new_session(client, user), question, user)):
+        time.sleep(0.2)
+    return told

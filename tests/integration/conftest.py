@@ -1,48 +1,20 @@
-"""Provides the storage port on both engines, so that one test compares their behaviour."""
+"""Provides the storage port on both engines, and users of the memory of a worker."""
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
-from datetime import timedelta
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import psycopg
 import pytest
 from embedded_users import User, empty_folder, lent, prepared_folder, users
-from operation_rows import BEN, MEMORY, NOW, memory, write
-from postgres_databases import PostgresDatabases
-from standing_clock import StandingClock
+from person import Opens, Person
+from turns import Clock
 
-from shared_core.ports.operations import Insert
-from shared_core.ports.storage import Storage
-from shared_core.settings import Settings
-from shared_core.storage import open_storage
-
-
-@pytest.fixture
-def storage_clock() -> StandingClock:
-    """The clock of the fixture storage."""
-    return StandingClock()
-
-
-@pytest.fixture(params=["postgres", "seekdb"])
-async def storage(
-    request: pytest.FixtureRequest, storage_clock: StandingClock
-) -> AsyncIterator[Storage]:
-    """An open storage on an empty database, of each engine in turn."""
-    lent = request.getfixturevalue(request.param).lend()
-    storage = open_storage(Settings(uri=next(lent), home=Path()), storage_clock)
-    await storage.open()
-    yield storage
-    await storage.close()
-    next(lent, None)
-
-
-@pytest.fixture
-def dsn_of_source(postgres: PostgresDatabases) -> Iterator[str]:
-    """The DSN of another PostgreSQL database with the schema and no rows."""
-    yield from postgres.lend()
+from shared_core import MemoryEngine, Scope, open_memory, run_sync
 
 
 @pytest.fixture
@@ -89,10 +61,43 @@ def user_of() -> Iterator[Callable[..., User]]:
 
 
 @pytest.fixture
-async def five(storage: Storage) -> Storage:
-    """Five memories, of which the third has a thread and ended one second after NOW."""
-    ends = {3: {"thread_id": "t", "superseded_at": NOW + timedelta(seconds=1)}}
-    rows = [memory(place, **ends.get(place, {})) for place in range(1, 6)]
-    await write(storage, Insert("memories", MEMORY, rows))
-    await write(storage, Insert("memories", MEMORY, rows), tenant=BEN)
-    return storage
+def ann(shared_memory: MemoryEngine, shared_dsn: str, scope: Scope) -> Person:
+    """A user whom no other test knows, in the memory of this worker."""
+    return Person(shared_memory, scope, shared_dsn)
+
+
+@pytest.fixture(scope="session")
+def still_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The DSN of a database of this worker whose memories run no jobs: take `scope` too."""
+    on_seekdb = os.environ.get("HIPPOCAMPUS_TEST_ENGINE") == "seekdb"
+    yield from request.getfixturevalue("seekdb" if on_seekdb else "postgres").lend()
+
+
+@pytest.fixture(scope="session")
+def still_memory(still_dsn: str) -> Iterator[tuple[MemoryEngine, Clock]]:
+    """A memory that reads the clock beside it and runs no jobs: take `ann_by_clock`."""
+    clock = Clock()
+    memory = open_memory(still_dsn, clock=clock, worker=False)
+    yield memory, clock
+    run_sync(memory.close())
+
+
+@pytest.fixture
+def ann_by_clock(still_memory: tuple[MemoryEngine, Clock], still_dsn: str, scope: Scope) -> Person:
+    """A user whom no other test knows, in a memory whose clock the test moves."""
+    memory, clock = still_memory
+    clock.day = 0
+    return Person(memory, scope, still_dsn, clock)
+
+
+@pytest.fixture
+async def ann_with(still_dsn: str, scope: Scope) -> AsyncIterator[Opens]:
+    """Opens memories with options: `ann_with(llm=model)`, with `clock=` that of the person."""
+    async with AsyncExitStack() as stack:
+
+        def opened(clock: Clock | None = None, **options: object) -> Person:
+            memory = open_memory(still_dsn, worker=False, clock=clock, **options)  # type: ignore[arg-type]
+            stack.push_async_callback(memory.close)
+            return Person(memory, scope, still_dsn, clock or Clock())
+
+        yield opened

@@ -4,31 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
-from shared_core import Event, Fact, MemoryEngine, Scope
+from person import Person, at
+from turns import Clock
+
+from shared_core import Event, MemoryEngine, Scope
 from shared_core.core.domain import Extraction, FactDraft, HeldFact, KnownPerson
 from shared_core.extraction.rule_based import RuleExtractor
 
+__all__ = ["ANN", "PATTERN", "Clock", "Doubting", "at", "say"]
+
 ANN = Scope("app", "ann")
-START = datetime(2026, 3, 1, 9, tzinfo=UTC)
 CUES = {"I might leave": "doubt", "可能要离开": "doubt", "I left": "retract", "我离开了": "retract"}
 PATTERN = "test.held"
-
-
-def at(day: float) -> datetime:
-    return START + timedelta(days=day)
-
-
-class Clock:
-    """The time of a test, in days since its start."""
-
-    def __init__(self) -> None:
-        self.day = 0.0
-
-    def __call__(self) -> datetime:
-        return at(self.day)
 
 
 class Doubting(RuleExtractor):
@@ -67,16 +56,4 @@ async def say(
     memory: MemoryEngine, clock: Clock, day: float, text: str, *, thread: str = "t"
 ) -> None:
     """Say something on a day, and have it read now."""
-    clock.day = max(clock.day, day)
-    event = Event(event_id=f"e{day}", author="ann", role="user", text=text, occurred_at=at(day))
-    await memory.append_events(ANN, thread, [event])
-    await memory.consolidate(ANN, thread)
-
-
-async def held(memory: MemoryEngine) -> list[tuple[str, float | None]]:
-    """Return the values that hold, with the day on which each was doubted."""
-    return sorted((one.value, _day(one)) for one in await memory.facts(ANN))
-
-
-def _day(fact: Fact) -> float | None:
-    return (fact.doubted_at - START) / timedelta(days=1) if fact.doubted_at else None
+    await Person(memory, ANN, clock=clock).say(day, text, thread=thread, author="ann")

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import lru_cache
+from typing import Any
 
 import httpx
 import uvicorn
+from fastapi import FastAPI
 
 from shared_core import MemoryEngine
 from shared_core.http import ServerOptions, create_app
+
+
+@lru_cache(maxsize=8)
+def app_of(memory: MemoryEngine, options: ServerOptions) -> FastAPI:
+    """Return the application of a memory that tests share: it takes long to make one."""
+    return create_app(memory, options)
 
 
 @asynccontextmanager
@@ -21,9 +30,10 @@ async def client_of(
     *,
     token: str | None = None,
     host: str = "localhost",
+    make_app: Callable[[MemoryEngine, ServerOptions], FastAPI] = create_app,
 ) -> AsyncIterator[httpx.AsyncClient]:
     """Yield a client of the HTTP application of a memory, without sockets."""
-    app = create_app(memory, options or ServerOptions(auth=token is not None))
+    app = make_app(memory, options or ServerOptions(auth=token is not None))
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     async with (
         app.router.lifespan_context(app),
@@ -49,3 +59,12 @@ async def listening(
         yield f"http://127.0.0.1:{address.getsockname()[1]}"
         server.should_exit = True
         await serving
+
+
+def problem_of(answer: httpx.Response, status: int, kind: str) -> dict[str, Any]:
+    """Return the problem that an answer must be."""
+    told: dict[str, Any] = answer.json()
+    assert (status, f"urn:hippocampus:problem:{kind}") == (answer.status_code, told["type"]), told
+    assert "application/problem+json" == answer.headers["content-type"]
+    assert (status, answer.headers["x-request-id"]) == (told["status"], told["request_id"])
+    return told

@@ -19,9 +19,10 @@ def command() -> list[str]:
 
 
 class ServerProcess:
-    """A running server, its address and its log."""
+    """A running server, its database, its address and its log."""
 
     def __init__(self, dsn: str, log: Path, *options: str) -> None:
+        self.dsn = dsn
         self._log = log
         with log.open("ab") as stderr:
             begin = stderr.tell()

@@ -6,20 +6,22 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
 import psycopg
+from turns import START, said
 
-from shared_core import Event, MemoryEngine, RetentionPolicy, Scope, open_memory
+from shared_core import MemoryEngine, RetentionPolicy, Scope, open_memory
 from shared_core.core.namespaces import scope_path
+from shared_core.knowledge.consolidation import RunReport
 from shared_core.policies import retention
 from shared_core.ports.retention import Kept
+from shared_core.retention.service import Retention
 
 ANN, BOB = Scope("app", "ann"), Scope("app", "bob")
-START = datetime(2026, 3, 1, 9, tzinfo=UTC)
 ALL = RetentionPolicy(
     min_age_days=7, archive_threshold=1, archive_after_days=5, erase_threshold=1, erase_after_days=5
 )
@@ -42,19 +44,39 @@ class World:
     dsn: str
     now: datetime = START
 
+    @property
+    def retention(self) -> Retention:
+        return self.memory.retention
+
     def go(self, days: float) -> None:
         self.now += timedelta(days=days)
 
-    async def say(self, *texts: str, thread: str = "t", scope: Scope = ANN) -> None:
-        await self.memory.append_events(
-            scope, thread,
-            [Event(event_id=text, author="user", role="user", text=text, occurred_at=self.now)
-             for text in texts],
-        )  # fmt: skip
+    async def say(self, *texts: str, thread: str = "t", scope: Scope = ANN, **more: Any) -> None:
+        turns = [said(text, text, self.now, **more) for text in texts]
+        await self.memory.append_events(scope, thread, turns)
+
+    async def read(self, text: str) -> RunReport:
+        """Let Ann say something, and have it read now."""
+        await self.say(text)
+        return await self.memory.consolidate(ANN, "t")
+
+    async def fade(self, *days: float) -> list[dict[str, int]]:
+        """Let days go by, and forget what has faded, once for each number; return the counts."""
+        counts = []
+        for number in days:
+            self.go(number)
+            counts.append(await self.run())
+        return counts
 
     async def run(self, scope: Scope | None = None) -> dict[str, int]:
         report = await self.memory.retention.forget_faded(scope)
         return {fate: sum(kinds.values()) for fate, kinds in report.counts.items() if kinds}
+
+    async def kept(self, text: str) -> Kept:
+        """Return the retention of Ann's memory with a text."""
+        listed = await self.memory.list_memories(ANN)
+        [memory_id] = [one.memory_id for one in listed if one.text == text]
+        return await kept(self.memory, memory_id)
 
     async def listed(self, scope: Scope = ANN) -> set[str]:
         return {one.text for one in await self.memory.list_memories(scope)}

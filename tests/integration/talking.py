@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
+from turns import Clock
 
 from shared_core import ConversationSettings, MemoryEngine, Scope, open_memory
 
@@ -14,17 +15,13 @@ SCOPE = Scope("default", ANN)
 MORNING = datetime(2026, 1, 22, 10, tzinfo=UTC)
 
 
-class Watch:
+class Watch(Clock):
     """A clock that moves only when a test advances it."""
 
     def __init__(self, now: datetime = MORNING) -> None:
-        self.now = now
+        super().__init__(now)
 
-    def __call__(self) -> datetime:
-        return self.now
-
-    def advance(self, **delta: float) -> None:
-        self.now += timedelta(**delta)
+    advance = Clock.forward
 
 
 def opened(dsn: str, watch: Watch | None = None, **settings: Any) -> MemoryEngine:

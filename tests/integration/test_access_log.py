@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID, uuid4
@@ -15,6 +15,7 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
+from turns import Clock
 
 from adk_memory import OpenMemoryService
 from shared_core import InvalidInput, MemoryEngine, NewMemory, Scope, open_memory, run_sync
@@ -28,7 +29,6 @@ from shared_core.recall.access_log import AccessLog
 from shared_core.storage.postgres.connection.pipeline import Connection, Statement
 
 ANN, BOB = Scope("app", "ann"), Scope("other app", "bob")
-START = datetime(2026, 3, 1, 9, tzinfo=UTC)
 
 
 def counted(dsn: str) -> dict[str, int]:
@@ -42,45 +42,36 @@ def counted(dsn: str) -> dict[str, int]:
     return dict(rows)
 
 
-def all_rows(dsn: str) -> int:
+def all_rows(dsn: str, counting: str = "count(*)") -> int:
     with psycopg.connect(dsn) as admin:
-        found = admin.execute("SELECT count(*) FROM hippocampus.memory_access").fetchone()
-    assert found
-    return int(found[0])
+        rows = admin.execute(f"SELECT {counting} FROM hippocampus.memory_access").fetchall()
+    return int(rows[0][0])
 
 
 async def soon(dsn: str, expected: Mapping[str, int]) -> None:
     """Wait until the background has counted so much, of texts or in all."""
-    for _ in range(600):
-        found = counted(dsn)
-        if expected in (found, {"in all": sum(found.values())}):
-            return
-        await asyncio.sleep(0.05)
-    raise AssertionError(f"the background counted {counted(dsn)}")
+    while expected not in (found := counted(dsn), {"in all": sum(found.values())}):  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
 
 
-async def test_what_is_returned_is_counted_and_what_was_only_looked_at_is_not(dsn: str) -> None:
-    now = [START]
-    async with open_memory(dsn, clock=lambda: now[0]) as memory:
-        await memory.remember(ANN, ["tea", "the dog", "sails"])
-        first = await memory.recall(ANN, "tea", limit=1)
-        now[0] += timedelta(hours=1)
-        await memory.recall(ANN, "tea", limit=2)
-        await memory.search(ANN, "tea", 1)
-        await memory.list_memories(ANN)
-        assert {} == counted(dsn)
-        [tea] = first
-        known = await memory.accesses(ANN, [tea.memory.memory_id, uuid4()])
-        assert {tea.memory.memory_id: Accesses(3, now[0])} == known
-        assert 2 == len(counted(dsn)) and 3 == counted(dsn)["tea"]
-        assert {} == await memory.accesses(BOB, [str(tea.memory.memory_id)])
-        with psycopg.connect(dsn) as admin:
-            [kept] = admin.execute(
-                "SELECT count(forget_at) FROM hippocampus.memory_access"
-            ).fetchall()
-        assert (0,) == kept  # what was remembered outright does not fade
-        with pytest.raises(InvalidInput, match="memory_ids must be UUIDs"):
-            await memory.accesses(ANN, ["tea"])
+async def test_what_is_returned_is_counted_and_what_was_only_looked_at_is_not(
+    dsn: str, clocked: MemoryEngine, clock: Clock
+) -> None:
+    await clocked.remember(ANN, ["tea", "the dog", "sails"])
+    [tea] = await clocked.recall(ANN, "tea", limit=1)
+    clock.forward(hours=1)
+    await clocked.recall(ANN, "tea", limit=2)
+    await clocked.search(ANN, "tea", 1)
+    await clocked.list_memories(ANN)
+    assert {} == counted(dsn)
+    known = await clocked.accesses(ANN, [tea.memory.memory_id, uuid4()])
+    assert {tea.memory.memory_id: Accesses(3, clock.now)} == known
+    assert 2 == len(counted(dsn)) and 3 == counted(dsn)["tea"]
+    assert {} == await clocked.accesses(BOB, [str(tea.memory.memory_id)])
+    # What was remembered outright does not fade.
+    assert 0 == all_rows(dsn, "count(forget_at)")
+    with pytest.raises(InvalidInput, match="memory_ids must be UUIDs"):
+        await clocked.accesses(ANN, ["tea"])
 
 
 WATCHED = """
@@ -95,16 +86,17 @@ WATCHED = """
         FOR EACH STATEMENT EXECUTE FUNCTION public.waits()"""
 
 
-async def test_counting_does_not_wait_for_the_disk_and_remembering_does(dsn: str) -> None:
-    async with open_memory(dsn, worker=False) as memory:
-        await memory.remember(ANN, ["tea"])
-        with psycopg.connect(dsn, autocommit=True) as admin:
-            admin.execute(WATCHED)
-            await memory.recall(ANN, "tea")
-            await memory.flush()
-            counted_ones = admin.execute("SELECT DISTINCT commits FROM waits").fetchall()
-            await memory.remember(ANN, ["sails"])
-            written = admin.execute("SELECT commits FROM waits WHERE of = 'memories'").fetchall()
+async def test_counting_does_not_wait_for_the_disk_and_remembering_does(
+    dsn: str, clocked: MemoryEngine
+) -> None:
+    await clocked.remember(ANN, ["tea"])
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        admin.execute(WATCHED)
+        await clocked.recall(ANN, "tea")
+        await clocked.flush()
+        counted_ones = admin.execute("SELECT DISTINCT commits FROM waits").fetchall()
+        await clocked.remember(ANN, ["sails"])
+        written = admin.execute("SELECT commits FROM waits WHERE of = 'memories'").fetchall()
     assert [("off",)] == counted_ones
     assert {("on",)} == set(written)
 
@@ -120,37 +112,37 @@ async def test_a_search_of_adk_counts_what_it_shows(dsn: str, memory: MemoryEngi
     assert dict.fromkeys(texts, 1) == counted(dsn)
 
 
-async def test_the_background_counts_by_itself(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_background_counts_by_itself(
+    dsn: str, memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(logs, "WRITE_EVERY_S", 0.05)
-    async with open_memory(dsn) as memory:
-        await memory.remember(ANN, "tea")
-        await memory.remember(BOB, "coffee")
-        for scope, query in ((ANN, "tea"), (BOB, "coffee"), (ANN, "tea")):
-            await memory.recall(scope, query)
-        await soon(dsn, {"tea": 2, "coffee": 1})
-        await memory.recall(ANN, "tea")
-        await soon(dsn, {"tea": 3, "coffee": 1})
+    await memory.remember(ANN, "tea")
+    await memory.remember(BOB, "coffee")
+    for scope, query in ((ANN, "tea"), (BOB, "coffee"), (ANN, "tea")):
+        await memory.recall(scope, query)
+    await soon(dsn, {"tea": 2, "coffee": 1})
+    await memory.recall(ANN, "tea")
+    await soon(dsn, {"tea": 3, "coffee": 1})
 
 
 async def test_many_are_counted_before_their_time(
-    dsn: str, monkeypatch: pytest.MonkeyPatch
+    dsn: str, memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logs, "WRITE_EVERY_S", 3600.0)
     monkeypatch.setattr(logs, "FULL", 3)
-    async with open_memory(dsn) as memory:
-        await memory.remember(ANN, ["tea one", "tea two", "tea three"])
-        await memory.recall(ANN, "tea", limit=2)
-        await memory.recall(ANN, "tea", limit=3)
-        await soon(dsn, {"in all": 5})
+    await memory.remember(ANN, ["tea one", "tea two", "tea three"])
+    await memory.recall(ANN, "tea", limit=2)
+    await memory.recall(ANN, "tea", limit=3)
+    await soon(dsn, {"in all": 5})
 
 
-async def test_close_and_flush_count_what_is_left(dsn: str) -> None:
-    async with open_memory(dsn) as memory:
-        await memory.remember(ANN, "tea")
-        await memory.recall(ANN, "tea")
-        assert await memory.flush()
-        assert {"tea": 1} == counted(dsn)
-        await memory.recall(ANN, "tea")
+async def test_close_and_flush_count_what_is_left(dsn: str, memory: MemoryEngine) -> None:
+    await memory.remember(ANN, "tea")
+    await memory.recall(ANN, "tea")
+    assert await memory.flush()
+    assert {"tea": 1} == counted(dsn)
+    await memory.recall(ANN, "tea")
+    await memory.close()
     assert {"tea": 2} == counted(dsn)
     assert 1 == len(await memory.recall(ANN, "tea"))  # it opens again, and counts again
     await memory.close()
@@ -290,7 +282,7 @@ async def test_a_failure_is_logged_and_loses_one_batch(
 ) -> None:
     storage = Refusing()
     storage.errors = [error]
-    log = AccessLog(lifecycle_of(storage), lambda: START)
+    log = AccessLog(lifecycle_of(storage), Clock())
     log.record(ANN, some(2))
     await log.flush()
     assert "reads of 2 memories are not counted" in caplog.text
@@ -307,7 +299,7 @@ async def test_memory_is_bounded_and_what_is_closed_counts_nothing(
     monkeypatch.setattr(logs, "MOST", 5)
     storage = Refusing()
     lifecycle = lifecycle_of(storage)
-    log = AccessLog(lifecycle, lambda: START)
+    log = AccessLog(lifecycle, Clock())
     log.record(ANN, some(9))
     log.record(ANN, some(2))
     await log.flush()

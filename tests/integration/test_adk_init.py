@@ -5,24 +5,28 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
-from adk_processes import ADK, environment, new_session, say, server
+from adk_processes import ADK, environment, new_session, remembered, say, server
 from browser import browsing, in_browser
+from commands import run
 from google.adk.apps import App
 from google.adk.cli.utils.agent_loader import AgentLoader
 from playwright.sync_api import Page, expect
-from typer.testing import CliRunner, Result
+from postgres_databases import PostgresDatabases
+from practised import practised  # noqa: F401
+from typer.testing import Result
 from warm_python import warm_python
 
 from adk_memory import MemoryPlugin
 from shared_core.cli import adk as command
-from shared_core.cli.main import app
 from shared_core.models import offline_answer
 
 MEMORY = "--memory_service_uri=hippocampus://"
+SESSIONS = "--session_service_uri=hippocampus://"
 TALKS = {
     "en": (["My parrot is called Rio.", "I moved to Lisbon in March."], "Noted.",
            "Which city do I live in?", "Lisbon"),
@@ -33,7 +37,7 @@ TALKS = {
 
 
 def init(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, ["adk", "init", *map(str, arguments)])
+    return run("adk", "init", *arguments)
 
 
 @pytest.fixture
@@ -69,10 +73,10 @@ def test_an_agent_of_adk_create_becomes_an_app_after_a_yes(
     assert 2 == refused.exit_code and "--yes" in refused.output
     assert [] == [*(tmp_path / "agents").rglob("services.py")]  # nothing is half done
     monkeypatch.setattr(command, "_can_ask", lambda: True)
-    no = CliRunner().invoke(app, ["adk", "init", str(agent.parent)], input="n\n")
+    no = run("adk", "init", agent.parent, input="n\n")
     assert 0 == no.exit_code and "stays as it is" in no.output
     assert "from . import agent\n" == (agent / "__init__.py").read_text()
-    yes = CliRunner().invoke(app, ["adk", "init", str(agent.parent)], input="y\n")
+    yes = run("adk", "init", agent.parent, input="y\n")
     assert 0 == yes.exit_code
     assert 'App(name="helper"' in (agent / "__init__.py").read_text()
     assert "root_agent = None\n" == (agent / "agent.py").read_text()
@@ -143,26 +147,36 @@ def test_the_stand_in_does_not_quote_its_own_answers() -> None:
     assert "I remember nothing about that." == offline_answer([empty, "Where is it?"])
 
 
+@pytest.fixture(scope="module", params=["web", "api_server"])
+def served(
+    request: pytest.FixtureRequest,
+    postgres: PostgresDatabases,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[httpx.Client]:
+    """A client of `adk web` or `adk api_server` on what the command made in an empty folder."""
+    request.getfixturevalue("practised")
+    folder = tmp_path_factory.mktemp("served") / "agents"
+    assert 0 == init(folder).exit_code
+    databases = postgres.lend()
+    env = environment(next(databases), folder.parent)
+    with server(request.param, folder, MEMORY, SESSIONS, env=env) as client:
+        yield client
+    next(databases, None)
+
+
+@pytest.mark.tail
 @pytest.mark.parametrize("language", TALKS)
-@pytest.mark.parametrize("command", ["web", "api_server"])
-def test_servers_remember_over_http(
-    command: str, language: str, agents: Path, dsn: str, tmp_path: Path
-) -> None:
+def test_servers_remember_over_http(served: httpx.Client, language: str) -> None:
     facts, noted, question, answer = TALKS[language]
-    with server(command, agents, MEMORY, env=environment(dsn, tmp_path)) as client:
-        assert ["assistant"] == client.get("/list-apps").json()
-        told = new_session(client, "assistant")
-        for fact in facts:
-            assert noted == say(client, "assistant", told, fact)
-        said = ""
-        for _ in range(200):  # facts and vectors follow the answer
-            said = say(client, "assistant", new_session(client, "assistant"), question)
-            if answer in said:
-                break
-            time.sleep(0.2)
-        assert answer in said
+    assert ["assistant"] == served.get("/list-apps").json()
+    told = new_session(served, language)
+    for fact in facts:
+        assert noted == say(served, told, fact, language)
+    assert answer in remembered(served, question, answer, language)
 
 
+@pytest.mark.tail
+@pytest.mark.usefixtures("practised")
 @pytest.mark.parametrize("language", TALKS)
 def test_adk_run_remembers_from_one_process_to_the_next(
     language: str, agents: Path, dsn: str, tmp_path: Path
@@ -171,7 +185,7 @@ def test_adk_run_remembers_from_one_process_to_the_next(
     outputs = []
     for said in (facts, [question]):
         ran = subprocess.run(
-            [*warm_python(), ADK, "run", agents / "assistant", MEMORY],
+            [*warm_python(), ADK, "run", agents / "assistant", MEMORY, SESSIONS],
             input="\n".join([*said, "exit\n"]), capture_output=True, text=True, timeout=120,
             env=environment(dsn, tmp_path) | {"PYTHONIOENCODING": "utf-8"},
         )  # fmt: skip
@@ -206,26 +220,26 @@ def open_page(page: Page, url: str) -> None:
     expect(page.locator(BOX)).to_be_enabled()
 
 
+@pytest.mark.tail
 @pytest.mark.timeout(300)
 @in_browser
-@pytest.mark.parametrize("language", TALKS)
-def test_the_page_of_adk_web_remembers_in_a_real_browser(
-    language: str, agents: Path, dsn: str, tmp_path: Path
-) -> None:
-    facts, noted, question, answer = TALKS[language]
-    with (
-        server("web", agents, MEMORY, env=environment(dsn, tmp_path)) as client,
-        browsing() as browser,
-    ):
+@pytest.mark.parametrize("served", ["web"], indirect=True)
+def test_the_page_of_adk_web_remembers_in_a_real_browser(served: httpx.Client) -> None:
+    english, chinese = TALKS["en"], TALKS["zh"]
+    talks = (
+        (english[0][1], english[1], english[2], "I remember", english[3]),
+        (chinese[0][0], chinese[1], "我的鹦鹉叫什么名字？", "我记得", "里奥"),
+    )
+    with browsing() as browser:
         page = browser.new_page()
-        url = f"{client.base_url}/dev-ui/?app=assistant"
-        open_page(page, url)
-        for fact in facts:
-            ask_the_page(page, fact, noted)
-        for _ in range(50):  # facts and vectors follow the answer
+        url = f"{served.base_url}/dev-ui/?app=assistant"
+        for fact, noted, question, begins, answer in talks:
             open_page(page, url)
-            assert 0 == page.get_by_text(noted, exact=True).count()  # a new session
-            ask_the_page(page, question, {"en": "I remember", "zh": "我记得"}[language])
-            if page.get_by_text(answer).count():
-                break
-        expect(page.get_by_text(answer).first).to_be_visible()
+            ask_the_page(page, fact, noted)
+            while True:  # facts and vectors follow the answer
+                open_page(page, url)
+                assert 0 == page.get_by_text(noted, exact=True).count()  # a new session
+                ask_the_page(page, question, begins)
+                if page.get_by_text(answer).count():
+                    break
+            expect(page.get_by_text(answer).first).to_be_visible()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
 
+import emptied_databases
 import psycopg
 import pytest
 from google.adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
@@ -18,7 +19,7 @@ from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.models import BaseLlm, LlmRequest, LlmResponse
 from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.runners import Runner
-from google.adk.sessions import InMemorySessionService
+from google.adk.sessions import BaseSessionService, InMemorySessionService
 from google.adk.tools import LongRunningFunctionTool, preload_memory
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.workflow import START, Workflow
@@ -29,6 +30,8 @@ from adk_memory import MemoryPlugin, OpenMemoryService, PgSessionService, invoca
 from adk_memory.recall_block import recall_block
 from shared_core import InvalidInput
 from shared_core.nlp.tokenizer import count_tokens
+
+dsn = emptied_databases.dsn
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.* is deprecated in favor of Workflow:DeprecationWarning"),
@@ -64,6 +67,7 @@ def call_once(name: str, /, **args: Any) -> Answer:
 class Model(BaseLlm):
     """Answers by a function of the request; keeps the texts it was shown, content by content."""
 
+    model: str = "m"
     answer: Answer = noted
     shown: list[list[str]] = Field(default_factory=list)
 
@@ -121,11 +125,26 @@ async def turns(dsn: str, service: Service) -> Callable[[], Any]:
     return turns
 
 
-def make(root: BaseAgent | Model, plugin: BasePlugin, service: Any = None, **app: Any) -> Runner:
+@pytest.fixture
+def plugin() -> Iterator[MemoryPlugin]:
+    """A plugin on which nothing fails, and which forgets each run with its end."""
+    plugin = MemoryPlugin()
+    yield plugin
+    assert 0 == plugin.failures and {} == plugin._runs
+
+
+def make(
+    root: BaseAgent | Model,
+    service: Any,
+    *plugins: BasePlugin,
+    sessions: BaseSessionService | None = None,
+    **app: Any,
+) -> Runner:
+    """Return a runner of an agent with the plugins; without any, with a plugin of its own."""
     agent = LlmAgent(name="bot", model=root) if isinstance(root, Model) else root
     return Runner(
-        app=App(name=APP, root_agent=agent, plugins=[plugin], **app),
-        session_service=InMemorySessionService(),
+        app=App(name=APP, root_agent=agent, plugins=[*plugins] or [MemoryPlugin()], **app),
+        session_service=sessions or InMemorySessionService(),
         memory_service=service,
         auto_create_session=True,
     )
@@ -137,6 +156,12 @@ async def ask(runner: Runner, session_id: str, message: Any, **options: Any) -> 
     return [event async for event in run]
 
 
+async def tell(service: Service) -> None:
+    """Let a session of its own tell of the parrot."""
+    await ask(make(Model(), service), "s0", PARROT)
+    service.searches.clear()
+
+
 def blocks(model: Model) -> list[str]:
     """Return the recalled texts of each request, one per request, "" where there was none."""
     found = [[text for text in shown if "<MEMORIES>" in text] for shown in model.shown]
@@ -144,10 +169,11 @@ def blocks(model: Model) -> list[str]:
     return ["".join(texts) for texts in found]
 
 
-async def test_what_one_session_tells_the_next_one_is_shown(service: Service, turns: Any) -> None:
-    model = Model(model="m")
-    plugin = MemoryPlugin()
-    runner = make(model, plugin, service)
+async def test_what_one_session_tells_the_next_one_is_shown(
+    service: Service, turns: Any, plugin: MemoryPlugin
+) -> None:
+    model = Model()
+    runner = make(model, service, plugin)
     await ask(runner, "s1", PARROT)
     assert [PARROT, "Noted."] == await turns()
     await ask(runner, "s2", WHICH)
@@ -155,11 +181,10 @@ async def test_what_one_session_tells_the_next_one_is_shown(service: Service, tu
     assert "" == first
     assert "Rio" in second and "user]" in second and "+00:00" in second
     assert WHICH == model.shown[1][-1] and second == model.shown[1][-2]
-    assert 0 == plugin.failures
 
 
 async def test_a_turn_is_handed_over_without_waiting_for_it(service: Service) -> None:
-    runner = make(Model(model="m"), MemoryPlugin(), service)
+    runner = make(Model(), service)
     await ask(runner, "s1", PARROT)
     [(events, given)] = service.batches
     assert ["user", "bot"] == [event.author for event in events]
@@ -168,8 +193,8 @@ async def test_a_turn_is_handed_over_without_waiting_for_it(service: Service) ->
 
 
 async def test_what_was_recalled_is_never_remembered(service: Service, turns: Any) -> None:
-    model = Model(model="m")
-    runner = make(model, MemoryPlugin(), service)
+    model = Model()
+    runner = make(model, service)
     await ask(runner, "s1", PARROT)
     await ask(runner, "s2", WHICH)
     assert blocks(model)[1]
@@ -180,9 +205,9 @@ async def test_what_was_recalled_is_never_remembered(service: Service, turns: An
 
 def test_the_sync_runner_remembers_and_recalls_from_loop_to_loop(dsn: str) -> None:
     service = Service(dsn)
-    model = Model(model="m")
+    model = Model()
     plugin = MemoryPlugin(service=service)
-    runner = make(model, plugin)
+    runner = make(model, None, plugin)
     for n, message in enumerate([PARROT, "I like tea.", WHICH]):
         asked = types.UserContent(message)
         answer = runner.run(user_id=USER, session_id=f"s{n}", new_message=asked)
@@ -197,9 +222,9 @@ async def test_by_its_name_alone_it_has_a_memory_of_its_own(
     dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HIPPOCAMPUS_URI", dsn)
-    model = Model(model="m")
+    model = Model()
     plugin = MemoryPlugin(name="adk_memory.MemoryPlugin")
-    runner = make(model, plugin)
+    runner = make(model, None, plugin)
     await ask(runner, "s1", PARROT)
     await runner.close()  # it opens again
     await ask(runner, "s2", WHICH)
@@ -210,7 +235,7 @@ async def test_by_its_name_alone_it_has_a_memory_of_its_own(
 
 async def test_closing_leaves_a_memory_that_was_given_open(service: Service) -> None:
     for plugin in (MemoryPlugin(service=service), MemoryPlugin()):
-        runner = make(Model(model="m"), plugin, service)
+        runner = make(Model(), service, plugin)
         await ask(runner, "s1", PARROT)
         await runner.close()
         assert 0 == plugin.failures
@@ -221,9 +246,9 @@ async def test_closing_leaves_a_memory_that_was_given_open(service: Service) -> 
 async def test_either_half_can_be_switched_off(
     service: Service, turns: Any, ingest: bool, recall: bool
 ) -> None:
-    model = Model(model="m")
+    model = Model()
     await service.add_memory(memories=[MemoryEntry(content=types.UserContent(PARROT))], **WHO)
-    runner = make(model, MemoryPlugin(ingest=ingest, recall=recall), service)
+    runner = make(model, service, MemoryPlugin(ingest=ingest, recall=recall))
     await ask(runner, "s1", WHICH)
     assert recall == bool(blocks(model)[0])
     assert ingest == (WHICH in await turns())
@@ -234,15 +259,13 @@ async def test_either_half_can_be_switched_off(
 
 @pytest.mark.parametrize("kind", [SequentialAgent, ParallelAgent, LoopAgent])
 async def test_several_agents_search_once_and_are_remembered_once(
-    service: Service, turns: Any, kind: type[BaseAgent]
+    service: Service, turns: Any, kind: type[BaseAgent], plugin: MemoryPlugin
 ) -> None:
-    await ask(make(Model(model="m"), MemoryPlugin(), service), "s0", PARROT)
-    service.searches.clear()
-    models = [Model(model="m"), Model(model="m")]
+    await tell(service)
+    models = [Model(), Model()]
     agents = [LlmAgent(name=f"bot{n}", model=model) for n, model in enumerate(models)]
     rounds = {"max_iterations": 2} if kind is LoopAgent else {}
-    plugin = MemoryPlugin()
-    runner = make(kind(name="team", sub_agents=agents, **rounds), plugin, service)
+    runner = make(kind(name="team", sub_agents=agents, **rounds), service, plugin)
     await ask(runner, "s1", WHICH)
     assert [WHICH] == service.searches
     for model in models:
@@ -250,31 +273,27 @@ async def test_several_agents_search_once_and_are_remembered_once(
     assert 2 == len(service.batches)  # one per run
     answers = 4 if kind is LoopAgent else 2
     assert [PARROT, "Noted.", WHICH] + ["Noted."] * answers == await turns()
-    assert 0 == plugin.failures
 
 
 async def test_a_transfer_to_a_sub_agent_is_one_turn(service: Service, turns: Any) -> None:
-    expert = Model(model="m", answer=lambda request: Part(text="Rio."))
-    front = Model(model="m", answer=call_once("transfer_to_agent", agent_name="expert"))
+    expert = Model(answer=lambda request: Part(text="Rio."))
+    front = Model(answer=call_once("transfer_to_agent", agent_name="expert"))
     agent = LlmAgent(name="front", model=front, sub_agents=[LlmAgent(name="expert", model=expert)])
-    runner = make(agent, MemoryPlugin(), service)
+    runner = make(agent, service)
     await ask(runner, "s1", WHICH)
     assert 1 == len(service.batches)
     assert [WHICH, "Rio."] == await turns()
 
 
-async def test_a_workflow_is_one_turn(service: Service, turns: Any) -> None:
-    await ask(make(Model(model="m"), MemoryPlugin(), service), "s0", PARROT)
-    service.searches.clear()
-    models = [Model(model="m"), Model(model="m")]
+async def test_a_workflow_is_one_turn(service: Service, turns: Any, plugin: MemoryPlugin) -> None:
+    await tell(service)
+    models = [Model(), Model()]
     agents = [LlmAgent(name=f"bot{n}", model=model) for n, model in enumerate(models)]
-    plugin = MemoryPlugin()
-    runner = make(Workflow(name="team", edges=[(START, *agents)]), plugin, service)
+    runner = make(Workflow(name="team", edges=[(START, *agents)]), service, plugin)
     await ask(runner, "s1", WHICH)
     assert [WHICH] == service.searches
     assert all("Rio" in block for model in models for block in blocks(model) or [""])
     assert [PARROT, "Noted.", WHICH, "Noted.", "Noted."] == await turns()
-    assert {} == plugin._runs and 0 == plugin.failures
 
 
 async def test_what_one_agent_asks_another_is_not_what_the_user_said(
@@ -282,12 +301,12 @@ async def test_what_one_agent_asks_another_is_not_what_the_user_said(
 ) -> None:
     helper = LlmAgent(
         name="helper",
-        model=Model(model="m", answer=lambda request: Part(text="inner answer")),
+        model=Model(answer=lambda request: Part(text="inner answer")),
         mode="single_turn",
         description="Looks things up.",
     )
-    outer = Model(model="m", answer=call_once("helper", request="find the parrot"))
-    runner = make(LlmAgent(name="bot", model=outer, sub_agents=[helper]), MemoryPlugin(), service)
+    outer = Model(answer=call_once("helper", request="find the parrot"))
+    runner = make(LlmAgent(name="bot", model=outer, sub_agents=[helper]), service)
     events = await ask(runner, "s1", WHICH)
     assert "helper" in [event.author for event in events]
     held = await turns()
@@ -296,14 +315,14 @@ async def test_what_one_agent_asks_another_is_not_what_the_user_said(
 
 
 async def test_an_agent_used_as_a_tool_is_left_alone(service: Service, turns: Any) -> None:
-    await ask(make(Model(model="m"), MemoryPlugin(), service), "s0", PARROT)
-    inner = Model(model="m", answer=lambda request: Part(text="inner answer"))
+    await tell(service)
+    inner = Model(answer=lambda request: Part(text="inner answer"))
     helper = LlmAgent(name="helper", model=inner, description="Looks things up.")
-    outer = Model(model="m", answer=call_once("helper", request="find the parrot"))
+    outer = Model(answer=call_once("helper", request="find the parrot"))
     agent = LlmAgent(name="bot", model=outer, tools=[AgentTool(agent=helper)])
     for plugin in (MemoryPlugin(), MemoryPlugin(service=service)):
         service.searches.clear()
-        runner = make(agent, plugin, service)
+        runner = make(agent, service, plugin)
         await ask(runner, f"s{id(plugin)}", WHICH)
         assert [WHICH] == service.searches
         assert [] == [block for block in blocks(inner) if block]
@@ -319,13 +338,13 @@ async def test_an_agent_used_as_a_tool_is_left_alone(service: Service, turns: An
 async def test_an_agent_as_a_tool_of_a_sequence_is_left_alone(
     service: Service, turns: Any, own_tasks: bool
 ) -> None:
-    await ask(make(Model(model="m"), MemoryPlugin(), service), "s0", PARROT)
-    inner = Model(model="m", answer=lambda request: Part(text="inner answer"))
+    await tell(service)
+    inner = Model(answer=lambda request: Part(text="inner answer"))
     helper = LlmAgent(name="helper", model=inner, description="Looks things up.")
-    outer = Model(model="m", answer=call_once("helper", request="find the parrot"))
+    outer = Model(answer=call_once("helper", request="find the parrot"))
     agent = LlmAgent(name="bot", model=outer, tools=[AgentTool(agent=helper)])
     plugin = MemoryPlugin(service=service)
-    runner = make(SequentialAgent(name="team", sub_agents=[agent]), plugin, service)
+    runner = make(SequentialAgent(name="team", sub_agents=[agent]), service, plugin)
     run = runner.run_async(user_id=USER, session_id="s1", new_message=types.UserContent(WHICH))
     if own_tasks:  # as some servers do, to send a sign of life between two events
         with pytest.raises(StopAsyncIteration):
@@ -343,15 +362,15 @@ async def test_an_agent_as_a_tool_of_a_sequence_is_left_alone(
 
 
 async def test_recall_splits_no_call_from_its_response(service: Service) -> None:
-    await ask(make(Model(model="m"), MemoryPlugin(), service), "s0", PARROT)
+    await tell(service)
 
     def look_up(name: str) -> str:
         return f"{name} is green"
 
-    model = Model(model="m", answer=call_once("look_up", name="Rio"))
+    model = Model(answer=call_once("look_up", name="Rio"))
     agent = LlmAgent(name="bot", model=model, tools=[look_up])
     service.searches.clear()
-    await ask(make(agent, MemoryPlugin(), service), "s1", WHICH)
+    await ask(make(agent, service), "s1", WHICH)
     first, second = model.shown
     assert [WHICH] == service.searches
     assert ["<MEMORIES>" in text for text in first] == [True, False]
@@ -360,32 +379,27 @@ async def test_recall_splits_no_call_from_its_response(service: Service) -> None
 
 
 async def test_recall_shows_nothing_twice(service: Service) -> None:
-    await ask(make(Model(model="m"), MemoryPlugin(), service), "s0", PARROT)
-    model = Model(model="m")
+    await tell(service)
+    model = Model()
     agent = LlmAgent(name="bot", model=model, tools=[preload_memory])
-    await ask(make(agent, MemoryPlugin(), service), "s1", WHICH)
+    await ask(make(agent, service), "s1", WHICH)
     assert "" == blocks(model)[0]
     assert 1 == sum("<PAST_CONVERSATIONS>" in text for text in model.shown[0])
 
 
 async def test_two_plugins_show_and_remember_once(service: Service, turns: Any) -> None:
-    await ask(make(Model(model="m"), MemoryPlugin(), service), "s0", PARROT)
-    model = Model(model="m")
+    await tell(service)
+    model = Model()
     plugins = [MemoryPlugin(), MemoryPlugin("adk_memory.MemoryPlugin")]
-    runner = Runner(
-        app=App(name=APP, root_agent=LlmAgent(name="bot", model=model), plugins=plugins),
-        session_service=InMemorySessionService(),
-        memory_service=service,
-        auto_create_session=True,
-    )
+    runner = make(model, service, *plugins)
     await ask(runner, "s1", WHICH)
     assert "Rio" in blocks(model)[0]
     assert [PARROT, "Noted.", WHICH, "Noted."] == await turns()
 
 
 async def test_recall_leaves_out_what_the_conversation_shows_already(service: Service) -> None:
-    model = Model(model="m")
-    runner = make(model, MemoryPlugin(), service)
+    model = Model()
+    runner = make(model, service)
     await ask(runner, "s1", f"{PARROT} I live in Lisbon.")
     assert await service.flush(60)  # now the summary and a fact say so as well
     kinds = {entry.custom_metadata["hippocampus"]["kind"] for entry in await found(service)}
@@ -398,12 +412,12 @@ async def test_recall_leaves_out_what_the_conversation_shows_already(service: Se
 
 
 async def test_what_was_drawn_from_turns_the_request_has_lost_is_shown(service: Service) -> None:
-    model = Model(model="m")
-    runner = make(model, MemoryPlugin(), service)
+    model = Model()
+    runner = make(model, service)
     await ask(runner, "s1", f"{PARROT} I live in Lisbon.")
     assert await service.flush(60)
     # The same session in another runner: its session service knows nothing of what was said.
-    await ask(make(model, MemoryPlugin(), service), "s1", f"{WHICH} Does it live in Lisbon?")
+    await ask(make(model, service), "s1", f"{WHICH} Does it live in Lisbon?")
     assert "User lives in Lisbon." in blocks(model)[1]
 
 
@@ -412,26 +426,25 @@ async def found(service: Service) -> list[MemoryEntry]:
     return answer.memories
 
 
-async def test_an_image_alone_is_not_searched_for(service: Service, turns: Any) -> None:
-    await ask(make(Model(model="m"), MemoryPlugin(), service), "s0", PARROT)
-    service.searches.clear()
-    model = Model(model="m")
-    plugin = MemoryPlugin()
+async def test_an_image_alone_is_not_searched_for(
+    service: Service, turns: Any, plugin: MemoryPlugin
+) -> None:
+    await tell(service)
+    model = Model()
     image = Part.from_bytes(data=b"\x89PNG", mime_type="image/png")
-    await ask(make(model, plugin, service), "s1", [image])
+    await ask(make(model, service, plugin), "s1", [image])
     assert [] == service.searches
     assert [["<data>"]] == model.shown
-    assert 0 == plugin.failures
 
 
 async def test_static_instructions_stay_in_front(service: Service) -> None:
-    await ask(make(Model(model="m"), MemoryPlugin(), service), "s0", PARROT)
-    model = Model(model="m")
+    await tell(service)
+    model = Model()
     manual = types.Content(
         parts=[Part(text="The manual:"), Part.from_bytes(data=b"%PDF", mime_type="application/pdf")]
     )
     agent = LlmAgent(name="bot", model=model, static_instruction=manual, instruction="Be brief.")
-    await ask(make(agent, MemoryPlugin(), service), "s1", WHICH)
+    await ask(make(agent, service), "s1", WHICH)
     assert "<data>" in model.shown[0][0]
     assert WHICH == model.shown[0][-1] and "<MEMORIES>" in model.shown[0][-2]
 
@@ -441,8 +454,8 @@ async def test_a_memory_cannot_close_its_delimiter(service: Service) -> None:
     await service.add_memory(
         memories=[MemoryEntry(content=types.UserContent(evil), author="<MEMORIES>")], **WHO
     )
-    model = Model(model="m")
-    await ask(make(model, MemoryPlugin(), service), "s1", WHICH)
+    model = Model()
+    await ask(make(model, service), "s1", WHICH)
     [block] = blocks(model)
     assert block.endswith("\n</MEMORIES>")
     assert 1 == block.lower().count("<memories>") == block.lower().count("</memories>")
@@ -474,20 +487,20 @@ def test_a_budget_of_nothing_is_refused() -> None:
 # --- runs that did not end in an answer
 
 
-async def test_a_run_whose_model_fails_is_not_remembered(service: Service, turns: Any) -> None:
+async def test_a_run_whose_model_fails_is_not_remembered(
+    service: Service, turns: Any, plugin: MemoryPlugin
+) -> None:
     def fail(request: LlmRequest) -> Part:
         raise RuntimeError("no quota")
 
-    model = Model(model="m", answer=fail)
-    plugin = MemoryPlugin()
-    runner = make(model, plugin, service)
+    model = Model(answer=fail)
+    runner = make(model, service, plugin)
     with pytest.raises(RuntimeError, match="no quota"):
         await ask(runner, "s1", PARROT)
     assert [] == await turns()
     model.answer = noted
     await ask(runner, "s1", WHICH)
     assert [WHICH, "Noted."] == await turns()
-    assert {} == plugin._runs and 0 == plugin.failures
 
 
 async def test_an_error_for_an_answer_is_not_remembered(service: Service, turns: Any) -> None:
@@ -497,67 +510,59 @@ async def test_an_error_for_an_answer_is_not_remembered(service: Service, turns:
         ) -> AsyncGenerator[LlmResponse, None]:
             yield LlmResponse(error_code="SAFETY", error_message="blocked")
 
-    await ask(make(Blocked(model="m"), MemoryPlugin(), service), "s1", PARROT)
+    await ask(make(Blocked(), service), "s1", PARROT)
     assert [] == await turns()
 
 
 async def test_a_run_that_was_left_before_its_answer_is_not_remembered(
-    service: Service, turns: Any
+    service: Service, turns: Any, plugin: MemoryPlugin
 ) -> None:
     def look_up() -> str:
         return "green"
 
-    model = Model(model="m", answer=call_once("look_up"))
-    plugin = MemoryPlugin()
-    runner = make(LlmAgent(name="bot", model=model, tools=[look_up]), plugin, service)
+    model = Model(answer=call_once("look_up"))
+    runner = make(LlmAgent(name="bot", model=model, tools=[look_up]), service, plugin)
     run = runner.run_async(user_id=USER, session_id="s1", new_message=types.UserContent(PARROT))
     async for event in run:
         if event.get_function_calls():
             break
     await run.aclose()
     assert [] == await turns()
-    assert {} == plugin._runs and 0 == plugin.failures
 
 
 @pytest.mark.parametrize("closed", [True, False])
 async def test_a_sequence_that_was_left_half_way_is_not_remembered(
-    service: Service, turns: Any, closed: bool
+    service: Service, turns: Any, closed: bool, plugin: MemoryPlugin
 ) -> None:
-    agents = [LlmAgent(name=f"bot{n}", model=Model(model="m")) for n in range(2)]
-    plugin = MemoryPlugin()
-    runner = make(SequentialAgent(name="team", sub_agents=agents), plugin, service)
+    agents = [LlmAgent(name=f"bot{n}", model=Model()) for n in range(2)]
+    runner = make(SequentialAgent(name="team", sub_agents=agents), service, plugin)
     run = runner.run_async(user_id=USER, session_id="s1", new_message=types.UserContent(PARROT))
     async for _ in run:
         break
     if closed:
         await run.aclose()
     del run
-    for _ in range(100):  # the loop closes abandoned generators by itself, soon
-        if not plugin._runs:
-            break
-        await asyncio.sleep(0.1)
-    await asyncio.sleep(0.3)
-    assert {} == plugin._runs and 0 == plugin.failures
-    assert [] == await turns()
+    async with asyncio.timeout(60):
+        while plugin._runs:  # noqa: ASYNC110  the loop closes abandoned generators
+            await asyncio.sleep(0.02)
+    assert [] == service.batches == await turns()
 
 
-async def test_who_leaves_at_the_answer_has_heard_it(service: Service, turns: Any) -> None:
+async def test_who_leaves_at_the_answer_has_heard_it(
+    service: Service, turns: Any, plugin: MemoryPlugin
+) -> None:
     """The loop of ADK's own tutorial: break at is_final_response(), and close nothing."""
-    model = Model(model="m")
-    plugin = MemoryPlugin()
-    runner = make(model, plugin, service)
+    model = Model()
+    runner = make(model, service, plugin)
     for n, message in enumerate([PARROT, "I like tea.", WHICH]):
         content = types.UserContent(message)
         async for event in runner.run_async(user_id=USER, session_id=f"s{n}", new_message=content):
             if event.is_final_response():
                 break
-    # The loop closes abandoned generators by itself, soon.
-    for _ in range(100):
-        if 6 == len(held := await turns()):
-            break
-        await asyncio.sleep(0.1)
+    async with asyncio.timeout(60):
+        while 6 > len(held := await turns()):  # noqa: ASYNC110  it closes the abandoned
+            await asyncio.sleep(0.02)
     assert {PARROT, "I like tea.", WHICH, "Noted."} == set(held)
-    assert {} == plugin._runs and 0 == plugin.failures
 
 
 async def test_a_cancelled_run_is_not_remembered_and_the_next_one_is(
@@ -574,19 +579,19 @@ async def test_a_cancelled_run_is_not_remembered_and_the_next_one_is(
             yield LlmResponse()
 
     plugin = MemoryPlugin(service=service)
-    task = asyncio.create_task(ask(make(Slow(model="m"), plugin), "s1", PARROT))
+    task = asyncio.create_task(ask(make(Slow(), None, plugin), "s1", PARROT))
     await started.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert [] == await turns()
-    await ask(make(Model(model="m"), plugin), "s2", WHICH)
+    await ask(make(Model(), None, plugin), "s2", WHICH)
     assert [WHICH, "Noted."] == await turns()
 
 
 async def test_a_run_inside_the_loop_over_another_is_no_child(service: Service, turns: Any) -> None:
     plugin = MemoryPlugin(service=service)
-    first, second = make(Model(model="m"), plugin), make(Model(model="m"), plugin)
+    first, second = make(Model(), None, plugin), make(Model(), None, plugin)
     run = first.run_async(user_id=USER, session_id="s1", new_message=types.UserContent(PARROT))
     async for _ in run:
         await ask(second, "s2", "I like tea.")
@@ -608,10 +613,10 @@ async def test_a_turn_is_remembered_when_its_long_running_tool_has_ended(
         return Part.from_function_call(name="approve", args={"amount": 5})
 
     agent = LlmAgent(
-        name="bot", model=Model(model="m", answer=answer), tools=[LongRunningFunctionTool(approve)]
+        name="bot", model=Model(answer=answer), tools=[LongRunningFunctionTool(approve)]
     )
     config = ResumabilityConfig(is_resumable=resumable)
-    runner = make(agent, MemoryPlugin(), service, resumability_config=config)
+    runner = make(agent, service, resumability_config=config)
     events = await ask(runner, "s1", "May I spend five euros on seeds?")
     [call] = [call for event in events for call in event.get_function_calls()]
     assert [] == await turns()
@@ -628,7 +633,7 @@ async def test_a_turn_is_remembered_when_its_long_running_tool_has_ended(
 async def test_a_turn_that_was_rewound_is_forgotten_with_the_next_run(
     service: Service, turns: Any
 ) -> None:
-    runner = make(Model(model="m"), MemoryPlugin(), service)
+    runner = make(Model(), service)
     await ask(runner, "s1", "I like tea.")
     events = await ask(runner, "s1", "My parrot is called Bill.")
     assert "My parrot is called Bill." in await turns()
@@ -641,22 +646,16 @@ async def test_a_turn_that_was_rewound_is_forgotten_with_the_next_run(
 
 
 async def test_sessions_in_the_same_database_are_remembered_from_there(
-    service: Service, turns: Any
+    service: Service, turns: Any, plugin: MemoryPlugin
 ) -> None:
-    model = Model(model="m")
-    plugin = MemoryPlugin()
-    runner = Runner(
-        app=App(name=APP, root_agent=LlmAgent(name="bot", model=model), plugins=[plugin]),
-        session_service=PgSessionService(engine=service.engine),
-        memory_service=service,
-        auto_create_session=True,
-    )
+    model = Model()
+    sessions = PgSessionService(engine=service.engine)
+    runner = make(model, service, plugin, sessions=sessions)
     await ask(runner, "s1", PARROT)
     await ask(runner, "s1", "I like tea.")
     assert [PARROT, "Noted.", "I like tea.", "Noted."] == await turns()
     await ask(runner, "s2", WHICH)
     assert "Rio" in blocks(model)[2]
-    assert 0 == plugin.failures
 
 
 async def test_a_spoken_conversation_is_remembered_by_its_words(
@@ -677,32 +676,21 @@ async def test_a_spoken_conversation_is_remembered_by_its_words(
             yield heard("What a", partial=True)
             yield heard("What a lovely name!")
 
-    await ask(make(Voice(name="bot"), MemoryPlugin(), service), "s1", "(call)")
+    await ask(make(Voice(name="bot"), service), "s1", "(call)")
     assert ["(call)", PARROT, "What a lovely name!"] == await turns()
 
 
-async def test_an_answer_of_another_plugin_is_a_turn_too(service: Service, turns: Any) -> None:
+async def test_an_answer_of_another_plugin_is_a_turn_too(
+    service: Service, turns: Any, plugin: MemoryPlugin
+) -> None:
     class Greeter(BasePlugin):
         async def before_run_callback(
             self, *, invocation_context: InvocationContext
         ) -> types.Content | None:
             return types.ModelContent("We are closed.")
 
-    memory = MemoryPlugin()
-    app = App(
-        name=APP,
-        root_agent=LlmAgent(name="bot", model=Model(model="m")),
-        plugins=[Greeter(name="greeter"), memory],
-    )
-    runner = Runner(
-        app=app,
-        session_service=InMemorySessionService(),
-        memory_service=service,
-        auto_create_session=True,
-    )
-    await ask(runner, "s1", PARROT)
+    await ask(make(Model(), service, Greeter(name="greeter"), plugin), "s1", PARROT)
     assert [PARROT, "We are closed."] == await turns()
-    assert {} == memory._runs and 0 == memory.failures
 
 
 # --- nothing fails a turn
@@ -713,7 +701,7 @@ async def test_a_memory_that_cannot_be_reached_fails_no_turn(
 ) -> None:
     nowhere = OpenMemoryService("postgresql://nobody@127.0.0.1:1/nothing?connect_timeout=1")
     plugin = MemoryPlugin(service=nowhere)
-    runner = make(Model(model="m"), plugin)
+    runner = make(Model(), None, plugin)
     with caplog.at_level(logging.WARNING, "hippocampus"):
         [answer] = await ask(runner, "s1", PARROT)
     assert answer.content and "Noted." == (answer.content.parts or [])[0].text
@@ -732,7 +720,7 @@ async def test_a_slow_drain_does_not_hold_up_the_end(caplog: pytest.LogCaptureFi
             return False
 
     plugin = MemoryPlugin(service=Slow("postgresql://nobody@127.0.0.1:1/nothing"), recall=False)
-    runner = make(Model(model="m"), plugin)
+    runner = make(Model(), None, plugin)
     await ask(runner, "s1", PARROT)
     with caplog.at_level(logging.WARNING, "hippocampus"):
         await runner.close()

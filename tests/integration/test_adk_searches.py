@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+import emptied_databases
 import pytest
 from google.adk.events import Event
 from google.adk.memory.memory_entry import MemoryEntry
@@ -15,6 +16,8 @@ from adk_memory.options import LEAST_RELEVANCE
 from adk_memory.selection import looked_up, repeats
 from benchmarks.relevance import judged, kept
 from shared_core import InvalidInput, open_memory
+
+dsn = emptied_databases.dsn
 
 WHO = {"app_name": "notes", "user_id": "kim"}
 LONG = (
@@ -54,6 +57,7 @@ def kinds(entries: list[MemoryEntry]) -> list[str]:
 
 
 @pytest.mark.parametrize("embedder", ["e5", "use"])
+@pytest.mark.tail
 async def test_the_floor_tells_related_questions_from_unrelated_ones(
     embedder: str, dsn: str
 ) -> None:

@@ -2,89 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 
-import psycopg
 import pytest
+from person import Person, at, then
+from turns import said
 from typer.testing import CliRunner
 
-from shared_core import AsOf, Event, InvalidInput, MemoryEngine, NewMemory, Scope, open_memory
+from shared_core import AsOf, InvalidInput, NewMemory, run_sync
 from shared_core.cli.main import app
 
-ANN, XIAO_AN = Scope("app", "ann"), Scope("app", "小安")
-DAY = timedelta(days=1)
-START = datetime(2024, 1, 1, tzinfo=UTC)
 NAIVE = datetime(2024, 5, 1)  # noqa: DTZ001 # the fault that is tested
-LANGUAGES = {
-    ANN: ("I live in Rome.", "I moved to Paris.", "I like tea.", "Where does she live?"),
-    XIAO_AN: ("我住在上海。", "我搬到北京了。", "我喜欢喝茶。", "她住在哪里？"),
-}
-
-
-class Clock:
-    """The time of a test, in days since its start."""
-
-    def __init__(self) -> None:
-        self.day = 0.0
-
-    def __call__(self) -> datetime:
-        return START + self.day * DAY
-
-
-def at(day: float) -> datetime:
-    return START + day * DAY
-
-
-def said(text: str, day: float, **more: Any) -> Event:
-    return Event(
-        event_id=f"e{day}", author="u", role="user", text=text, occurred_at=at(day), **more
-    )
+ENGLISH = ("I live in Rome.", "I moved to Paris.", "I like tea.", "Where does she live?")
+CHINESE = ("我住在上海。", "我搬到北京了。", "我喜欢喝茶。", "她住在哪里？")
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def ann(ann_by_clock: Person) -> Person:
+    return ann_by_clock
 
 
-@pytest.fixture
-async def memory(dsn: str, clock: Clock) -> AsyncIterator[MemoryEngine]:
-    async with open_memory(dsn, clock=clock, worker=False) as engine:
-        yield engine
-
-
-async def learn(memory: MemoryEngine, clock: Clock, scope: Scope) -> None:
+async def learn(ann: Person, rome: str, paris: str, tea: str, _: str) -> None:
     """Two homes, said on days 10 and 40, learned on days 20 and 60; tea on day 61."""
-    rome, paris, tea, _ = LANGUAGES[scope]
-    for thread, text, said_on, learned_on in (
-        ("a", rome, 10, 20), ("b", paris, 40, 60), ("c", tea, 61, 61)
-    ):  # fmt: skip
-        clock.day = learned_on
-        await memory.append_events(scope, thread, [said(text, said_on)])
-        await memory.consolidate(scope, thread)
-    clock.day = 100
+    for said_on, learned_on, text in ((10, 20, rome), (40, 60, paris), (61, 61, tea)):
+        ann.clock.day = learned_on
+        await ann.say(said_on, text, thread=f"of day {said_on}")
+    ann.clock.day = 100
 
 
-def city(scope: Scope, number: int) -> str:
-    return (("Rome", "Paris") if scope == ANN else ("上海", "北京"))[number]
+async def homes(ann: Person, as_of: AsOf | None) -> list[object]:
+    return await ann.values("residence", as_of=as_of)
 
 
-async def homes(memory: MemoryEngine, scope: Scope, as_of: AsOf | None) -> list[object]:
-    return [one.value for one in await memory.facts(scope, as_of=as_of) if one.slot == "residence"]
-
-
-async def recalled(memory: MemoryEngine, scope: Scope, as_of: AsOf | None) -> set[str]:
-    hits = await memory.recall(scope, LANGUAGES[scope][3], as_of=as_of, limit=50)
+async def recalled(ann: Person, question: str, as_of: AsOf | None) -> set[str]:
+    hits = await ann.recall(question, as_of=as_of, limit=50)
     return {hit.memory.text for hit in hits if hit.memory.kind == "semantic"}
 
 
-@pytest.mark.parametrize("scope", [ANN, XIAO_AN], ids=["en", "zh"])
+@pytest.mark.parametrize(
+    ("texts", "first", "second"), [(ENGLISH, "Rome", "Paris"), (CHINESE, "上海", "北京")]
+)
 async def test_a_home_is_the_one_of_its_time_as_it_was_known_then(
-    memory: MemoryEngine, clock: Clock, scope: Scope
+    ann: Person, texts: tuple[str, str, str, str], first: str, second: str
 ) -> None:
-    await learn(memory, clock, scope)
-    first, second = city(scope, 0), city(scope, 1)
+    await learn(ann, *texts)
     for valid, known, expected in (
         (None, None, [second]),
         (9, None, []),
@@ -98,141 +60,115 @@ async def test_a_home_is_the_one_of_its_time_as_it_was_known_then(
         (50, 60, [second]),
         (5, 60, []),
     ):
-        as_of = AsOf(
-            valid=None if valid is None else at(valid), known=None if known is None else at(known)
-        )
-        assert expected == await homes(memory, scope, as_of), as_of
-        shown = await recalled(memory, scope, as_of)
+        as_of = then(valid, known)
+        assert expected == await homes(ann, as_of), as_of
+        shown = await recalled(ann, texts[3], as_of)
+        listed = await ann.list_memories(kinds=["semantic"], as_of=as_of)
+        near = await ann.search(texts[3], kinds=["semantic"], as_of=as_of)
         for name in (first, second):
             assert (name in expected) == any(name in text for text in shown), (as_of, shown)
-        listed = await memory.list_memories(scope, kinds=["semantic"], as_of=as_of)
-        near = await memory.search(scope, LANGUAGES[scope][3], kinds=["semantic"], as_of=as_of)
-        for name in (first, second):
             assert (name in expected) == any(name in one.text for one in listed), as_of
             assert (name in expected) == any(name in hit.memory.text for hit in near), as_of
-    assert await recalled(memory, scope, None) == await recalled(memory, scope, AsOf())
+    assert await recalled(ann, texts[3], None) == await recalled(ann, texts[3], AsOf())
 
 
-async def test_an_end_that_was_not_known_is_not_shown(memory: MemoryEngine, clock: Clock) -> None:
-    await learn(memory, clock, ANN)
-    [before] = await memory.facts(ANN, as_of=AsOf(known=at(59)))
+async def test_an_end_that_was_not_known_is_not_shown(ann: Person) -> None:
+    await learn(ann, *ENGLISH)
+    [before] = await ann.facts(as_of=then(known=59))
     assert (None, None, at(20)) == (before.valid_until, before.superseded_at, before.recorded_at)
-    past = {one.value: one for one in await memory.facts(ANN, history=True, as_of=AsOf())}
+    past = {one.value: one for one in await ann.facts(history=True, as_of=AsOf())}
     assert (at(40), at(60)) == (past["Rome"].valid_until, past["Rome"].superseded_at)
-    listed = await memory.list_memories(ANN, kinds=["semantic"], as_of=AsOf(known=at(59)))
+    listed = await ann.list_memories(kinds=["semantic"], as_of=then(known=59))
     assert [None] == [one.superseded_at for one in listed]
 
 
-async def test_turns_are_those_that_were_said_and_stored_by_then(
-    memory: MemoryEngine, clock: Clock
-) -> None:
-    await learn(memory, clock, ANN)
+async def test_turns_are_those_that_were_said_and_stored_by_then(ann: Person) -> None:
+    await learn(ann, *ENGLISH)
 
     async def turns(as_of: AsOf) -> int:
-        listed = await memory.list_memories(ANN, kinds=["episodic"], as_of=as_of)
-        hits = await memory.recall(
-            ANN, "Where is Rome, Paris, tea?", kinds=["episodic"], as_of=as_of
-        )
+        listed = await ann.list_memories(kinds=["episodic"], as_of=as_of)
+        hits = await ann.recall("Where is Rome, Paris, tea?", kinds=["episodic"], as_of=as_of)
         assert {one.memory_id for one in listed} == {hit.memory.memory_id for hit in hits}
         return len(listed)
 
-    assert [0, 1, 1, 2, 3] == [await turns(AsOf(valid=at(day))) for day in (9, 10, 39, 60, 61)]
-    assert [0, 1, 1, 2, 3] == [await turns(AsOf(known=at(day))) for day in (19, 20, 59, 60, 61)]
+    assert [0, 1, 1, 2, 3] == [await turns(then(day)) for day in (9, 10, 39, 60, 61)]
+    assert [0, 1, 1, 2, 3] == [await turns(then(known=day)) for day in (19, 20, 59, 60, 61)]
 
 
-async def test_the_summary_is_the_version_that_stood_then(
-    memory: MemoryEngine, clock: Clock
-) -> None:
+async def test_the_summary_is_the_version_that_stood_then(ann: Person) -> None:
     for day, text in ((1, "I live in Rome."), (2, "I like green tea."), (3, "I work at Acme.")):
-        clock.day = day
-        await memory.append_events(ANN, "t", [said(text, day)])
-        await memory.consolidate(ANN, "t")
-    clock.day = 9
+        await ann.say(day, text)
+    ann.clock.day = 9
     texts = []
     for day in (1, 2, 3):
-        [summary] = await memory.list_memories(
-            ANN, kinds=["summary"], as_of=AsOf(known=at(day + 0.5))
-        )
-        window = await memory.context_window(
-            ANN, "t", "What of Rome?", as_of=AsOf(known=at(day + 0.5))
-        )
+        [summary] = await ann.list_memories(kinds=["summary"], as_of=then(known=day + 0.5))
+        window = await ann.context_window("t", "What of Rome?", as_of=then(known=day + 0.5))
         assert summary.text in window.prompt
         texts.append(summary.text)
     assert 3 == len(set(texts))
     assert "Rome" in texts[0] and "tea" not in texts[0]
-    [current] = await memory.list_memories(ANN, kinds=["summary"])
+    [current] = await ann.list_memories(kinds=["summary"])
     assert texts[2] == current.text
 
 
-async def test_a_context_is_as_of_a_moment(memory: MemoryEngine, clock: Clock) -> None:
-    clock.day = 1
-    await memory.append_events(ANN, "t", [said("I live in Rome.", 1)])
-    await memory.consolidate(ANN, "t")
-    clock.day = 5
-    await memory.append_events(ANN, "t", [said("I moved to Paris.", 4)])
-    await memory.consolidate(ANN, "t")
-    clock.day = 9
-    for as_of in (AsOf(valid=at(2)), AsOf(known=at(2)), AsOf(valid=at(3), known=at(4.5))):
-        window = await memory.context_window(ANN, "t", "Where does she live?", as_of=as_of)
+async def test_a_context_is_as_of_a_moment(ann: Person) -> None:
+    await ann.say(1, "I live in Rome.")
+    ann.clock.day = 5
+    await ann.say(4, "I moved to Paris.")
+    ann.clock.day = 9
+    for as_of in (then(2), then(known=2), then(3, known=4.5)):
+        window = await ann.context_window("t", "Where does she live?", as_of=as_of)
         assert "Rome" in window.prompt, as_of
         assert "Paris" not in window.prompt, as_of
-    ended = await memory.context_window(ANN, "x", "Where does she live?", as_of=AsOf(valid=at(2)))
+    ended = await ann.context_window("x", "Where does she live?", as_of=then(2))
     assert f"until {at(4):%Y-%m-%d}" in ended.prompt  # when it ended, not when that was read
-    now = await memory.context_window(ANN, "t", "Where does she live?")
+    now = await ann.context_window("t", "Where does she live?")
     assert "Paris" in now.prompt
 
 
-async def test_a_fact_of_the_future_is_not_current(memory: MemoryEngine, clock: Clock) -> None:
-    clock.day = 1
-    await memory.append_events(ANN, "t", [said("I live in Rome.", 30)])
-    await memory.consolidate(ANN, "t")
-    assert [] == await homes(memory, ANN, None)
-    assert [] == await homes(memory, ANN, AsOf())
-    assert set() == await recalled(memory, ANN, None)
-    assert ["Rome"] == await homes(memory, ANN, AsOf(valid=at(31)))
-    assert 1 == len(await memory.list_memories(ANN, kinds=["episodic"]))
-    clock.day = 31
-    assert ["Rome"] == await homes(memory, ANN, None)
-    assert 1 == len(await recalled(memory, ANN, None))
+async def test_a_fact_of_the_future_is_not_current(ann: Person) -> None:
+    ann.clock.day = 1
+    await ann.append_events("t", [said("e30", "I live in Rome.", at(30))])
+    await ann.consolidate("t")
+    assert [] == await homes(ann, None)
+    assert [] == await homes(ann, AsOf())
+    assert set() == await recalled(ann, ENGLISH[3], None)
+    assert ["Rome"] == await homes(ann, then(31))
+    assert 1 == len(await ann.list_memories(kinds=["episodic"]))
+    ann.clock.day = 31
+    assert ["Rome"] == await homes(ann, None)
+    assert 1 == len(await recalled(ann, ENGLISH[3], None))
 
 
-async def test_what_was_forgotten_or_has_expired_is_gone_at_every_moment(
-    memory: MemoryEngine, clock: Clock
-) -> None:
-    await learn(memory, clock, ANN)
-    await memory.append_events(ANN, "d", [said("I work at Acme.", 99, expires_at=at(101))])
-    await memory.consolidate(ANN, "d")
-    assert "Acme" in [one.value for one in await memory.facts(ANN, as_of=AsOf())]
-    await memory.forget_turns(ANN, "a", ["e10"])
-    clock.day = 102
+async def test_what_was_forgotten_or_has_expired_is_gone_at_every_moment(ann: Person) -> None:
+    await learn(ann, *ENGLISH)
+    await ann.say(99, "I work at Acme.", expires_at=at(101))
+    assert "Acme" in await ann.values(as_of=AsOf())
+    await ann.forget_turns("of day 10", ["e10"])
+    ann.clock.day = 102
     for day in range(5, 103, 6):
-        for as_of in (AsOf(valid=at(day)), AsOf(known=at(day)), AsOf(valid=at(day), known=at(day))):
-            found = [one.text for one in await memory.list_memories(ANN, limit=99, as_of=as_of)]
-            found += [one.statement for one in await memory.facts(ANN, history=True, as_of=as_of)]
+        for as_of in (then(day), then(known=day), then(day, known=day)):
+            found = [one.text for one in await ann.list_memories(limit=99, as_of=as_of)]
+            found += [one.statement for one in await ann.facts(history=True, as_of=as_of)]
             assert not [text for text in found if "Rome" in text or "Acme" in text], as_of
 
 
-async def test_a_memory_that_was_written_over_is_shown_since_it_was(
-    memory: MemoryEngine, clock: Clock
-) -> None:
+async def test_a_memory_that_was_written_over_is_shown_since_it_was(ann: Person) -> None:
     for day, text in ((1, "The code name is Falcon."), (5, "The code name is Osprey.")):
-        clock.day = day
-        await memory.remember(ANN, NewMemory(text=text, key="k", occurred_at=at(0)))
-    clock.day = 9
-    shown = [
-        [one.text for one in await memory.list_memories(ANN, as_of=AsOf(known=at(day)))]
-        for day in (3, 5)
-    ]
+        ann.clock.day = day
+        await ann.remember(NewMemory(text=text, key="k", occurred_at=at(0)))
+    ann.clock.day = 9
+    shown = [[one.text for one in await ann.list_memories(as_of=then(known=day))] for day in (3, 5)]
     assert [[], ["The code name is Osprey."]] == shown
 
 
-async def test_moments_of_any_zone_are_the_same_moment(memory: MemoryEngine, clock: Clock) -> None:
-    await learn(memory, clock, ANN)
+async def test_moments_of_any_zone_are_the_same_moment(ann: Person) -> None:
+    await learn(ann, *ENGLISH)
     for hours in (-11, 0, 14):
         zone = timezone(timedelta(hours=hours))
         edge = at(40).astimezone(zone)
-        assert ["Paris"] == await homes(memory, ANN, AsOf(valid=edge))
-        assert ["Rome"] == await homes(memory, ANN, AsOf(valid=edge - timedelta(microseconds=1)))
+        assert ["Paris"] == await homes(ann, AsOf(valid=edge))
+        assert ["Rome"] == await homes(ann, AsOf(valid=edge - timedelta(microseconds=1)))
 
 
 @pytest.mark.parametrize("as_of", [
@@ -240,14 +176,14 @@ async def test_moments_of_any_zone_are_the_same_moment(memory: MemoryEngine, clo
     AsOf(valid=datetime.max.replace(tzinfo=timezone(-timedelta(hours=5)))),
     AsOf(known=datetime.min.replace(tzinfo=timezone(timedelta(hours=5)))),
 ], ids=str)  # type: ignore[arg-type] # fmt: skip
-async def test_moments_that_are_none_are_refused_by_name(memory: MemoryEngine, as_of: Any) -> None:
+async def test_moments_that_are_none_are_refused_by_name(ann: Person, as_of: Any) -> None:
     for reading in (
-        memory.facts(ANN, as_of=as_of),
-        memory.list_memories(ANN, as_of=as_of),
-        memory.recall(ANN, "tea", as_of=as_of),
-        memory.recall(ANN, "", as_of=as_of),
-        memory.search(ANN, "", as_of=as_of),
-        memory.context_window(ANN, "t", "tea", as_of=as_of),
+        ann.facts(as_of=as_of),
+        ann.list_memories(as_of=as_of),
+        ann.recall("tea", as_of=as_of),
+        ann.recall("", as_of=as_of),
+        ann.search("", as_of=as_of),
+        ann.context_window("t", "tea", as_of=as_of),
     ):
         with pytest.raises(InvalidInput, match="as_of"):
             await reading
@@ -260,45 +196,36 @@ def test_what_is_no_moment_with_a_time_zone_is_refused_by_name(line: str, moment
         AsOf(**{line: moment})
 
 
-async def test_the_ends_of_time_are_moments(memory: MemoryEngine, clock: Clock) -> None:
-    await learn(memory, clock, ANN)
+async def test_the_ends_of_time_are_moments(ann: Person) -> None:
+    await learn(ann, *ENGLISH)
     first, last = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
-    assert [] == await homes(memory, ANN, AsOf(valid=first))
-    assert [] == await homes(memory, ANN, AsOf(known=first))
-    assert ["Paris"] == await homes(memory, ANN, AsOf(valid=last, known=last))
+    assert [] == await homes(ann, AsOf(valid=first))
+    assert [] == await homes(ann, AsOf(known=first))
+    assert ["Paris"] == await homes(ann, AsOf(valid=last, known=last))
 
 
-async def test_of_two_values_of_one_time_the_one_that_began_last_holds(
-    memory: MemoryEngine, clock: Clock, dsn: str
-) -> None:
+async def test_of_two_values_of_one_time_the_one_that_began_last_holds(ann: Person) -> None:
     """As threads read in any order leave them."""
-    await learn(memory, clock, ANN)
-    with psycopg.connect(dsn) as superuser:
-        superuser.execute(
-            "UPDATE hippocampus.facts SET valid_until = %s WHERE value = '\"Rome\"'", [at(50)]
-        )
-    shown = [await homes(memory, ANN, AsOf(valid=at(day))) for day in (39, 40, 49, 50)]
+    await learn(ann, *ENGLISH)
+    ann.sql(
+        "UPDATE hippocampus.facts SET valid_until = %(at)s"
+        " WHERE tenant_id = %(tenant)s AND value = '\"Rome\"'", at=at(50),
+    )  # fmt: skip
+    shown = [await homes(ann, then(day)) for day in (39, 40, 49, 50)]
     assert [["Rome"], ["Paris"], ["Paris"], ["Paris"]] == shown
 
 
-def test_the_command_recalls_as_of_dates(dsn: str) -> None:
-    from shared_core import run_sync
-
-    async def fill() -> None:
-        clock = Clock()
-        async with open_memory(dsn, clock=clock, worker=False) as memory:
-            await learn(memory, clock, ANN)
+def test_the_command_recalls_as_of_dates(ann: Person) -> None:
+    run_sync(learn(ann, *ENGLISH))
 
     def recall(*options: str) -> Any:
-        return CliRunner().invoke(
-            app, ["recall", "app", "ann", "Where does she live?", "--uri", dsn, *options]
-        )
+        asked = ("recall", ann.scope.app, ann.scope.user, ENGLISH[3], "--uri", ann.dsn, *options)
+        return CliRunner().invoke(app, asked)
 
-    run_sync(fill())
     assert "Paris" in recall().stdout
-    then = recall("--as-of", "2024-01-31")  # day 30
-    assert "Rome" in then.stdout and "Paris" not in then.stdout
-    known = recall("--known", "2024-02-20T08:00+08:00")
+    valid = recall("--as-of", "2026-03-31")  # day 30
+    assert "Rome" in valid.stdout and "Paris" not in valid.stdout
+    known = recall("--known", "2026-04-20T17:00+08:00")  # day 50
     assert "Rome" in known.stdout and "Paris" not in known.stdout
     for option in ("--as-of", "--known"):
         refused = recall(option, "soon")

@@ -1,4 +1,7 @@
-"""What several turns say, together or each alone: it stays as long as one basis is whole."""
+"""What an extractor drafts from one turn or several: it stays as long as one basis is whole.
+
+Whatever an extractor returns is stored, within the bounds of the database.
+"""
 
 from __future__ import annotations
 
@@ -8,30 +11,35 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import psycopg
 import pytest
+from person import Opens, Person
+from turns import said
 
-from shared_core import Event, MemoryEngine, Scope, open_memory
-from shared_core.core.domain import Extraction, InsightDraft, StatementDraft, TripleDraft
+from shared_core import Event
+from shared_core.core.domain import Extraction, FactDraft, InsightDraft, StatementDraft, TripleDraft
 from shared_core.extraction.llm_extractor import ModelExtractor
 from shared_core.extraction.rule_based import RuleExtractor
+from shared_core.knowledge.edge_planning import stated_edges
 from shared_core.models.language_model import ModelReply, ModelRequest
-from tests.integration.test_runs import Scripted, fact, living, snapshot
+from shared_core.nlp.relation_schema import DECLARED
+from tests.integration.test_runs import Scripted, fact
 
-ANN = Scope("app", "ann")
-START = datetime(2026, 3, 1, 9, tzinfo=UTC)
 BRUNO = "Bruno is Ann's dog and fears thunder."
 
 
-def said(number: int, **more: Any) -> Event:
-    return Event(
-        event_id=f"e{number}",
-        author="user",
-        role="user",
-        text=f"Turn {number} of the story.",
-        occurred_at=START + timedelta(minutes=number),
-        **more,
-    )
+@pytest.fixture
+def reader() -> Scripted:
+    return Scripted({})
+
+
+@pytest.fixture
+def ann(ann_with: Opens, reader: Scripted) -> Person:
+    """Ann, whose turns the reader reads."""
+    return ann_with(extractor=reader)
+
+
+def turn(number: int, **more: Any) -> Event:
+    return said(number, f"Turn {number} of the story.", **more)
 
 
 def told(kind: str, *event_ids: str) -> Extraction:
@@ -51,140 +59,117 @@ def told(kind: str, *event_ids: str) -> Extraction:
 KINDS = ("fact", "statement", "insight", "edge")
 
 
-async def kept(memory: MemoryEngine, dsn: str, kind: str) -> bool:
+async def kept(ann: Person, kind: str) -> bool:
     """Tell whether what was told is there, and that nothing is left of it where it is not."""
-    with psycopg.connect(dsn) as superuser:
-        edges = superuser.execute("SELECT FROM hippocampus.edges").fetchall()
-        sources = superuser.execute(
-            "SELECT event_id FROM hippocampus.edge_sources UNION ALL"
-            " SELECT event_id FROM hippocampus.memory_sources"
-            " JOIN hippocampus.memories USING (tenant_id, memory_id)"
-            " WHERE kind IN ('semantic', 'reflection')"
-        ).fetchall()
-    rows = await living(memory, "semantic") | await living(memory, "reflection")
-    assert bool(rows or edges) == bool(sources)
-    return bool(edges if kind == "edge" else rows)
+    edges = ann.rows("edges")["edges"]
+    sources = ann.sql(
+        "SELECT event_id FROM hippocampus.edge_sources WHERE tenant_id = %(tenant)s UNION ALL"
+        " SELECT event_id FROM hippocampus.memory_sources"
+        " JOIN hippocampus.memories USING (tenant_id, memory_id)"
+        " WHERE tenant_id = %(tenant)s AND kind IN ('semantic', 'reflection')"
+    )
+    texts = await ann.texts("semantic", "reflection")
+    assert bool(texts or edges) == bool(sources)
+    return bool(edges if kind == "edge" else texts)
 
 
-async def tell(memory: MemoryEngine, reader: Scripted, kind: str, *bases: Sequence[int]) -> None:
+async def tell(ann: Person, reader: Scripted, kind: str, *bases: Sequence[int]) -> None:
     """Let runs read in turn what the turns of each basis say together."""
     for turns in bases:
         ids = [f"e{number}" for number in turns]
         reader.script[ids[-1]] = told(kind, *ids)
-        await memory.append_events(ANN, "t", [said(number) for number in turns])
-        await memory.consolidate(ANN, "t")
-    await memory.forget(ANN, "summary/t")
+        await ann.append_events("t", [turn(number) for number in turns])
+        await ann.consolidate("t")
+    await ann.forget("summary/t")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("first", [1, 2])
-async def test_a_second_basis_is_an_alternative(dsn: str, kind: str, first: int) -> None:
-    reader = Scripted({})
-    async with open_memory(dsn, extractor=reader, worker=False) as memory:
-        await tell(memory, reader, kind, (1, 2), (3, 4))
-        assert await kept(memory, dsn, kind)
-        await memory.forget_turns(ANN, "t", [f"e{first}"])
-        assert await kept(memory, dsn, kind)
-        if kind != "edge":
-            [one] = await memory.list_memories(ANN, kinds=["semantic", "reflection"])
-            assert ("e3", "e4") == one.source_event_ids
-        await memory.forget_turns(ANN, "t", ["e3"])
-        assert not await kept(memory, dsn, kind)
+@pytest.mark.parametrize(
+    ("bases", "forgotten"),
+    [
+        pytest.param([(1, 2), (3, 4)], [[1], [3]], id="a second basis is an alternative"),
+        pytest.param([(1, 2), (3, 4)], [[2], [4]], id="each turn of a basis is needed"),
+        pytest.param([(1, 2), (3, 4), (5,)], [[2, 3], [5]], id="one turn of each takes all"),
+        pytest.param([(1, 2), (1, 3)], [[], [2], [1]], id="two bases may share a turn"),
+        # After "Mia loves art" "she loves art" says nothing without it.
+        pytest.param([(1,), (1, 2)], [[1]], id="what only adds to a basis is none"),
+    ],
+)
+async def test_what_was_told_stays_as_long_as_one_basis_is_whole(
+    ann: Person, reader: Scripted, kind: str, bases: list[Sequence[int]], forgotten: list[list[int]]
+) -> None:
+    await tell(ann, reader, kind, *bases)
+    assert await kept(ann, kind)
+    gone: set[int] = set()
+    for numbers in forgotten:
+        gone.update(numbers)
+        await ann.forget_turns("t", [f"e{number}" for number in numbers])
+        whole = [basis for basis in bases if gone.isdisjoint(basis)]
+        assert bool(whole) == await kept(ann, kind)
+        if whole and kind != "edge":
+            [one] = await ann.list_memories(kinds=["semantic", "reflection"])
+            turns = sorted({number for basis in whole for number in basis})
+            assert tuple(f"e{number}" for number in turns) == one.source_event_ids
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_one_turn_of_each_basis_takes_all(dsn: str, kind: str) -> None:
-    reader = Scripted({})
-    async with open_memory(dsn, extractor=reader, worker=False) as memory:
-        await tell(memory, reader, kind, (1, 2), (3, 4), (5,))
-        await memory.forget_turns(ANN, "t", ["e2", "e3"])
-        assert await kept(memory, dsn, kind)
-        await memory.forget_turns(ANN, "t", ["e5"])
-        assert not await kept(memory, dsn, kind)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-async def test_what_only_adds_to_a_basis_is_none(dsn: str, kind: str) -> None:
-    """After "Mia loves art" "she loves art" says nothing without it."""
-    reader = Scripted({})
-    async with open_memory(dsn, extractor=reader, worker=False) as memory:
-        await tell(memory, reader, kind, (1,), (1, 2))
-        await memory.forget_turns(ANN, "t", ["e1"])
-        assert not await kept(memory, dsn, kind)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-async def test_two_bases_may_share_a_turn(dsn: str, kind: str) -> None:
-    reader = Scripted({})
-    async with open_memory(dsn, extractor=reader, worker=False) as memory:
-        await tell(memory, reader, kind, (1, 2), (1, 3))
-        if kind != "edge":
-            [one] = await memory.list_memories(ANN, kinds=["semantic", "reflection"])
-            assert ("e1", "e2", "e3") == one.source_event_ids
-        await memory.forget_turns(ANN, "t", ["e2"])
-        assert await kept(memory, dsn, kind)
-        await memory.forget_turns(ANN, "t", ["e1"])
-        assert not await kept(memory, dsn, kind)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-async def test_undo_takes_the_basis_of_its_run_alone(dsn: str, kind: str) -> None:
-    reader = Scripted({"e2": told(kind, "e1", "e2"), "e3": told(kind, "e1", "e3")})
-    async with open_memory(dsn, extractor=reader, worker=False) as memory:
-        await memory.append_events(ANN, "t", [said(1), said(2)])
-        await memory.consolidate(ANN, "t")
-        await memory.append_events(ANN, "t", [said(3)])
-        before = snapshot(dsn)
-        run = await memory.consolidate(ANN, "t")
-        assert before != snapshot(dsn)
-        assert run.run_id
-        await memory.undo_run(ANN, run.run_id)
-        assert before == snapshot(dsn)
-        await memory.forget_turns(ANN, "t", ["e2"])
-        assert not await kept(memory, dsn, kind)
+async def test_undo_takes_the_basis_of_its_run_alone(
+    ann: Person, reader: Scripted, kind: str
+) -> None:
+    reader.script = {"e2": told(kind, "e1", "e2"), "e3": told(kind, "e1", "e3")}
+    await ann.append_events("t", [turn(1), turn(2)])
+    await ann.consolidate("t")
+    await ann.append_events("t", [turn(3)])
+    before = ann.rows()
+    run = await ann.consolidate("t")
+    assert before != ann.rows()
+    await ann.undo_run(run.run_id)
+    assert before == ann.rows()
+    await ann.forget_turns("t", ["e2"])
+    assert not await kept(ann, kind)
 
 
 @pytest.mark.parametrize("kind", KINDS[:3])
-async def test_a_basis_expires_with_the_first_of_its_turns(dsn: str, kind: str) -> None:
+async def test_a_basis_expires_with_the_first_of_its_turns(
+    ann: Person, reader: Scripted, kind: str
+) -> None:
     soon, later, last = (datetime.now(UTC) + timedelta(hours=hours) for hours in (1, 2, 3))
-    reader = Scripted({"e2": told(kind, "e1", "e2"), "e4": told(kind, "e3", "e4")})
-    async with open_memory(dsn, extractor=reader, worker=False) as memory:
-        for turns in ({1: soon, 2: last}, {3: later, 4: last}):
-            await memory.append_events(
-                ANN, "t", [said(number, expires_at=at) for number, at in turns.items()]
-            )
-            await memory.consolidate(ANN, "t")
-        [one] = await memory.list_memories(ANN, kinds=["semantic", "reflection"])
-        assert later == one.expires_at
+    reader.script = {"e2": told(kind, "e1", "e2"), "e4": told(kind, "e3", "e4")}
+    for turns in ({1: soon, 2: last}, {3: later, 4: last}):
+        await ann.append_events("t", [turn(number, expires_at=at) for number, at in turns.items()])
+        await ann.consolidate("t")
+    [one] = await ann.list_memories(kinds=["semantic", "reflection"])
+    assert later == one.expires_at
 
 
-async def test_what_a_user_wrote_does_not_go_with_a_turn_that_says_it(dsn: str) -> None:
-    reader = Scripted({"e1": told("statement", "e1")})
-    async with open_memory(dsn, extractor=reader, worker=False) as memory:
-        await memory.remember(ANN, BRUNO)
-        await memory.append_events(ANN, "t", [said(1)])
-        assert 0 == (await memory.consolidate(ANN, "t")).statements
-        await memory.forget_turns(ANN, "t", ["e1"])
-        assert {BRUNO} == await living(memory, "semantic")
+async def test_what_a_user_wrote_does_not_go_with_a_turn_that_says_it(
+    ann: Person, reader: Scripted
+) -> None:
+    reader.script = {"e1": told("statement", "e1")}
+    await ann.remember(BRUNO)
+    await ann.append_events("t", [turn(1)])
+    assert 0 == (await ann.consolidate("t")).statements
+    await ann.forget_turns("t", ["e1"])
+    assert [BRUNO] == await ann.texts("semantic")
 
 
-async def test_an_edge_outlives_its_fact_by_what_says_it_alone(dsn: str) -> None:
+async def test_an_edge_outlives_its_fact_by_what_says_it_alone(
+    ann: Person, reader: Scripted
+) -> None:
     both = Extraction(
         facts=[fact("e1", "dog", "Bruno")],
         triples=[TripleDraft(subject="Ann", relation="owns", object="Bruno", event_id="e1")],
     )
-    reader = Scripted({"e1": both, "e2": told("edge", "e2")})
-    async with open_memory(dsn, extractor=reader, worker=False) as memory:
-        for number in (1, 2):
-            await memory.append_events(ANN, "t", [said(number)])
-            await memory.consolidate(ANN, "t")
-        await memory.forget_turns(ANN, "t", ["e1"])
-        assert [] == await memory.facts(ANN)
-        left = "SELECT object FROM hippocampus.edges"
-        with psycopg.connect(dsn, autocommit=True) as superuser:
-            assert [("Bruno",)] == superuser.execute(left).fetchall()
-            await memory.forget_scope(ANN)
-            assert [] == superuser.execute(left).fetchall()
+    reader.script = {"e1": both, "e2": told("edge", "e2")}
+    for number in (1, 2):
+        await ann.append_events("t", [turn(number)])
+        await ann.consolidate("t")
+    await ann.forget_turns("t", ["e1"])
+    assert [] == await ann.facts()
+    left = "SELECT object FROM hippocampus.edges WHERE tenant_id = %(tenant)s"
+    assert [("Bruno",)] == ann.sql(left)
+    await ann.forget_scope()
+    assert [] == ann.sql(left)
 
 
 class Model:
@@ -210,17 +195,57 @@ NAMED = {
 @pytest.mark.parametrize("at_once", [True, False])
 @pytest.mark.parametrize("language", ["en", "zh"])
 async def test_an_edge_goes_with_the_turn_that_told_whom_she_means(
-    dsn: str, language: str, at_once: bool
+    ann_with: Opens, language: str, at_once: bool
 ) -> None:
     *texts, name, company = NAMED[language]
-    turns = [replace(said(number), text=text) for number, text in enumerate(texts, 1)]
+    turns = [said(number, text) for number, text in enumerate(texts, 1)]
     edge = {"subject": name, "relation": "works_at", "object": company}
     model = Model([{**edge, "turn": 2}]) if at_once else Model([], [{**edge, "turn": 1}])
-    extractor = ModelExtractor(model, RuleExtractor())
-    async with open_memory(dsn, extractor=extractor, worker=False) as memory:
-        for given in [turns] if at_once else [[turn] for turn in turns]:
-            await memory.append_events(ANN, "t", given)
-            await memory.consolidate(ANN, "t")
-        assert await kept(memory, dsn, "edge")
-        await memory.forget_turns(ANN, "t", ["e1"])
-        assert not await kept(memory, dsn, "edge")
+    ann = ann_with(extractor=ModelExtractor(model, RuleExtractor()))
+    for given in [turns] if at_once else [[turn] for turn in turns]:
+        await ann.append_events("t", given)
+        await ann.consolidate("t")
+    assert await kept(ann, "edge")
+    await ann.forget_turns("t", ["e1"])
+    assert not await kept(ann, "edge")
+
+
+LONG = "".join(chr(0x4E00 + number * 7919 % 20_000) for number in range(1_500))
+FACT = fact("e1", "like", "tea", fact_type="preference", functional=False)
+EDGE = TripleDraft(subject="ann", relation="knows", object="ben", event_id="e1")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        replace(FACT, value=LONG),
+        replace(FACT, slot="sl\x00ot", subject="su\x00b\ud800", pattern="p\x00"),
+        replace(FACT, slot=LONG, subject=LONG, value=LONG),
+        replace(FACT, subject="\ufdfa" * 300, value="\ufdfa" * 2_000),
+        replace(EDGE, subject="a\x00b", relation="r\x00", object="o\x00"),
+        replace(EDGE, subject=LONG, relation=LONG, object=LONG),
+        replace(EDGE, object="\ufdfa" * 300),
+        replace(EDGE, subject=" "),
+    ],
+)
+async def test_no_draft_fails_a_run(
+    ann: Person, reader: Scripted, wrong: FactDraft | TripleDraft
+) -> None:
+    facts = [FACT, *([wrong] if isinstance(wrong, FactDraft) else [])]
+    triples = [EDGE, *([wrong] if isinstance(wrong, TripleDraft) else [])]
+    reader.script = {"e1": Extraction(facts=facts, triples=triples)}
+    await ann.append_events("t", [turn(1)])
+    report = await ann.consolidate("t")
+    relations = stated_edges(reader.script["e1"], DECLARED)
+    named = [triple for triple in relations if triple.subject.strip()]
+    assert (len(facts), len(named)) == (report.facts_opened, report.edges)
+    assert 1 == sum("'object': 'ben'" in row for row in ann.rows("edges")["edges"])
+
+
+async def test_long_values_that_begin_alike_are_two_facts(ann: Person, reader: Scripted) -> None:
+    values = [LONG[:1_400] + end for end in "甲乙乙"]
+    facts = [replace(FACT, value=value) for value in values]
+    reader.script = {"e1": Extraction(facts=facts)}
+    await ann.append_events("t", [turn(1)])
+    assert 2 == (await ann.consolidate("t")).facts_opened
+    assert {*values} == {*await ann.values()}

@@ -6,22 +6,25 @@ import asyncio
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import CancelledError, Future
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
+import emptied_databases
 import pytest
 from langchain_core.messages import HumanMessage
+from turns import Clock
 
-from langgraph_store import DurableReflectionExecutor, PgHippocampusStore
+from langgraph_store import DurableReflectionExecutor, PgHippocampusStore as Store
 from langgraph_store.executor import ReflectionFailed
 from shared_core import (
     Conflict,
     InvalidInput,
     JobStatus,
     JobType,
+    MemoryEngine,
     Scope,
     StorageUnavailable,
     open_memory,
@@ -34,6 +37,8 @@ from shared_core.storage.postgres.connection.database import Answers, PostgresDa
 from shared_core.storage.postgres.connection.statements import Step
 from tests.integration.test_queue import ANN
 from tests.integration.test_queue_rules import embed, execute
+
+dsn = emptied_databases.dsn
 
 EMBED: Any = {"embed": embed, "dims": 2}
 
@@ -61,20 +66,27 @@ class Noting:
 
 
 @pytest.fixture
-def store(dsn: str) -> Iterator[PgHippocampusStore]:
-    with PgHippocampusStore(dsn, index=EMBED) as open_store:
+def store(dsn: str) -> Iterator[Store]:
+    with Store(dsn, index=EMBED) as open_store:
         yield open_store
 
 
 @pytest.fixture
-def idle(dsn: str) -> Iterator[PgHippocampusStore]:
+async def memory(dsn: str, clock: Clock) -> AsyncIterator[MemoryEngine]:
+    """A memory without a worker, whose clock the test moves."""
+    async with open_memory(dsn, embedder=embed, clock=clock, worker=False) as memory:
+        yield memory
+
+
+@pytest.fixture
+def idle(dsn: str) -> Iterator[Store]:
     """A store that leaves all work to others."""
-    with PgHippocampusStore(engine=open_memory(dsn, embedder=embed, worker=False)) as open_store:
+    with Store(engine=open_memory(dsn, embedder=embed, worker=False)) as open_store:
         yield open_store
         run_sync(open_store.engine.close())
 
 
-def served(store: PgHippocampusStore) -> int:
+def served(store: Store) -> int:
     return run_sync(store.engine.jobs.serve(once=True)).done
 
 
@@ -86,7 +98,7 @@ def wait(holds: Callable[[], object]) -> None:
 
 
 def test_a_payload_goes_to_the_reflector_of_its_application_alone(
-    store: PgHippocampusStore, idle: PgHippocampusStore
+    store: Store, idle: Store
 ) -> None:
     shops, banks = Noting("shop"), Noting("bank")
     DurableReflectionExecutor(store, app="shop", reflector=shops)
@@ -100,7 +112,7 @@ def test_a_payload_goes_to_the_reflector_of_its_application_alone(
     assert ([], ["My balance is 5."]) == (shops.seen, banks.seen)
 
 
-def test_two_reflectors_of_an_application_have_names(idle: PgHippocampusStore) -> None:
+def test_two_reflectors_of_an_application_have_names(idle: Store) -> None:
     facts, moods = Noting("facts"), Noting("moods")
     one = DurableReflectionExecutor(idle, app="app", reflector=facts)
     with pytest.raises(Conflict, match="another name"):
@@ -116,9 +128,7 @@ def test_two_reflectors_of_an_application_have_names(idle: PgHippocampusStore) -
         one.submit(said("Three."), config())
 
 
-def test_a_reflector_of_many_applications_has_a_name(
-    store: PgHippocampusStore, idle: PgHippocampusStore
-) -> None:
+def test_a_reflector_of_many_applications_has_a_name(store: Store, idle: Store) -> None:
     def tenant(config: Any, context: Any) -> str:
         return str(config["configurable"]["tenant"])
 
@@ -131,13 +141,11 @@ def test_a_reflector_of_many_applications_has_a_name(
     asking.submit(said("From b."), of_b)
     DurableReflectionExecutor(idle, app="b", reflector=own).submit(said("Own."), config())
     served(store)  # or the store's own worker did it
-    deadline = time.monotonic() + 30
-    while not every.seen and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait(lambda: every.seen)
     assert (["From b."], []) == (every.seen, own.seen)
 
 
-def test_closing_the_store_ends_the_waiting_and_stays_closed(store: PgHippocampusStore) -> None:
+def test_closing_the_store_ends_the_waiting_and_stays_closed(store: Store) -> None:
     executor = DurableReflectionExecutor(store, app="app")
     future = executor.submit(said("I live in Lisbon."), config(), after_seconds=300)
     time.sleep(0.2)
@@ -150,7 +158,7 @@ def test_closing_the_store_ends_the_waiting_and_stays_closed(store: PgHippocampu
 
 def test_a_sweeper_does_not_open_what_was_closed(dsn: str) -> None:
     engine = open_memory(dsn, embedder=embed)
-    store = PgHippocampusStore(engine=engine)
+    store = Store(engine=engine)
     store.setup()
     swept: list[bool] = []
     sweep = store._sweep
@@ -175,7 +183,7 @@ def test_a_sweeper_does_not_open_what_was_closed(dsn: str) -> None:
 def test_a_reflector_left_behind_does_not_open_what_was_closed(dsn: str) -> None:
     begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
     raised: list[BaseException] = []
-    store = PgHippocampusStore(dsn, index=EMBED)
+    store = Store(dsn, index=EMBED)
     store.setup()
 
     class Slow:
@@ -199,79 +207,71 @@ def test_a_reflector_left_behind_does_not_open_what_was_closed(dsn: str) -> None
 
 
 def test_what_a_crashed_process_left_is_done_without_a_new_submission(
-    dsn: str, idle: PgHippocampusStore
+    dsn: str, idle: Store
 ) -> None:
     left = DurableReflectionExecutor(idle, app="app", reflector=Noting())
     left.submit(said("One."), config("t1"))
     seen = Noting()
-    with PgHippocampusStore(dsn, index=EMBED) as opened_before:
+    with Store(dsn, index=EMBED) as opened_before:
         DurableReflectionExecutor(opened_before, app="app", reflector=seen)
         wait(lambda: ["One."] == seen.seen)
     left.submit(said("Two."), config("t2"))
-    late = PgHippocampusStore(dsn, index=EMBED)
+    late = Store(dsn, index=EMBED)
     DurableReflectionExecutor(late, app="app", reflector=seen)
     with late:
         wait(lambda: ["One.", "Two."] == seen.seen)
 
 
-async def test_a_new_payload_begins_anew(dsn: str) -> None:
-    now = datetime(2030, 1, 1, tzinfo=UTC)
+async def test_a_new_payload_begins_anew(memory: MemoryEngine, clock: Clock) -> None:
     seen: list[tuple[JsonValue, int]] = []
 
     async def perform(job: Job) -> dict[str, JsonValue]:
         seen.append(((job.payload or {})["n"], job.attempts))
         raise ValueError("away")
 
-    async with open_memory(dsn, embedder=embed, clock=lambda: now, worker=False) as memory:
-        memory.jobs.learn(perform)
-        first = await memory.jobs.ask(ANN, "t", {"n": 1}, delay_s=10)
-        for _ in range(3):
-            now += timedelta(seconds=1000)
-            await memory.jobs.serve(once=True)
-        [job] = await memory.jobs.list()
-        assert (3, first) == (job.attempts, job.job_id)
-        second = await memory.jobs.ask(ANN, "t", {"n": 2}, delay_s=10)
-        [job] = await memory.jobs.list()
-        assert (0, None, second, now) == (job.attempts, job.error, job.job_id, job.created_at)
-        assert timedelta(seconds=10) == job.run_after - now
-        now += timedelta(seconds=10)
+    memory.jobs.learn(perform)
+    first = await memory.jobs.ask(ANN, "t", {"n": 1}, delay_s=10)
+    for _ in range(3):
+        clock.forward(1000)
         await memory.jobs.serve(once=True)
-        assert ([1, 2, 3], (2, 1)) == ([tries for _, tries in seen[:3]], seen[3])
+    [job] = await memory.jobs.list()
+    assert (3, first) == (job.attempts, job.job_id)
+    second = await memory.jobs.ask(ANN, "t", {"n": 2}, delay_s=10)
+    [job] = await memory.jobs.list()
+    assert (0, None, second, clock.now) == (job.attempts, job.error, job.job_id, job.created_at)
+    assert timedelta(seconds=10) == job.run_after - clock.now
+    clock.forward(10)
+    await memory.jobs.serve(once=True)
+    assert ([1, 2, 3], (2, 1)) == ([tries for _, tries in seen[:3]], seen[3])
 
 
-async def test_a_callback_that_fails_is_tried_for_minutes(dsn: str) -> None:
-    begun = now = datetime(2030, 1, 1, tzinfo=UTC)
-
+async def test_a_callback_that_fails_is_tried_for_minutes(
+    memory: MemoryEngine, clock: Clock
+) -> None:
     async def perform(job: Job) -> dict[str, JsonValue]:
         raise ValueError("away")
 
-    async with open_memory(dsn, embedder=embed, clock=lambda: now, worker=False) as memory:
-        memory.jobs.learn(perform)
-        await memory.jobs.ask(ANN, "t", {})
-        for _ in range(5):
-            await memory.jobs.serve(once=True)
-            [job] = await memory.jobs.list()
-            now = job.run_after
-        assert JobStatus.FAILED is job.status
-        assert timedelta(minutes=10) < now - begun < timedelta(hours=1)
+    memory.jobs.learn(perform)
+    await memory.jobs.ask(ANN, "t", {})
+    for _ in range(5):
+        await memory.jobs.serve(once=True)
+        [job] = await memory.jobs.list()
+        clock.now = job.run_after
+    assert JobStatus.FAILED is job.status
+    assert timedelta(minutes=10) < clock.now - clock.start < timedelta(hours=1)
 
 
-def test_a_new_payload_while_the_old_one_is_never_tried_waits_ten_delays_at_most(dsn: str) -> None:
-    now = datetime(2030, 1, 1, tzinfo=UTC)
-
-    async def ask() -> timedelta:
-        nonlocal now
-        async with open_memory(dsn, embedder=embed, clock=lambda: now, worker=False) as memory:
-            for n in range(30):
-                await memory.jobs.ask(ANN, "t", {"n": n}, delay_s=10)
-                now += timedelta(seconds=5)
-            [job] = await memory.jobs.list()
-            return job.run_after - job.created_at
-
-    assert timedelta(seconds=100) == run_sync(ask())
+async def test_a_new_payload_while_the_old_one_is_never_tried_waits_ten_delays_at_most(
+    memory: MemoryEngine, clock: Clock
+) -> None:
+    for n in range(30):
+        await memory.jobs.ask(ANN, "t", {"n": n}, delay_s=10)
+        clock.forward(5)
+    [job] = await memory.jobs.list()
+    assert timedelta(seconds=100) == job.run_after - job.created_at
 
 
-def test_what_nobody_waits_for_is_not_kept(store: PgHippocampusStore) -> None:
+def test_what_nobody_waits_for_is_not_kept(store: Store) -> None:
     reflector = Noting("done")
     executor = DurableReflectionExecutor(store, app="app", reflector=reflector)
     for n in range(5):
@@ -281,9 +281,7 @@ def test_what_nobody_waits_for_is_not_kept(store: PgHippocampusStore) -> None:
     assert ({}, {}) == (executor._reflected, executor._futures)
 
 
-def test_a_future_tells_of_its_own_payload(
-    store: PgHippocampusStore, idle: PgHippocampusStore
-) -> None:
+def test_a_future_tells_of_its_own_payload(store: Store, idle: Store) -> None:
     """Also when another process does the next one of the thread."""
     here, there = Noting("here"), Noting(["there"])
     executor = DurableReflectionExecutor(idle, app="app", reflector=here)
@@ -295,13 +293,11 @@ def test_a_future_tells_of_its_own_payload(
     assert (["First."], ["Second."]) == (here.seen, there.seen)
 
 
-def test_a_payload_replaced_by_another_process_is_not_waited_for(
-    dsn: str, idle: PgHippocampusStore
-) -> None:
+def test_a_payload_replaced_by_another_process_is_not_waited_for(dsn: str, idle: Store) -> None:
     old = DurableReflectionExecutor(idle, app="app", reflector=Noting()).submit(
         said("Old."), config(), after_seconds=0.5
     )
-    with PgHippocampusStore(engine=open_memory(dsn, embedder=embed, worker=False)) as other:
+    with Store(engine=open_memory(dsn, embedder=embed, worker=False)) as other:
         executor = DurableReflectionExecutor(other, app="app", reflector=Noting())
         executor.submit(said("New."), config(), after_seconds=300)
         with pytest.raises(CancelledError):
@@ -309,7 +305,7 @@ def test_a_payload_replaced_by_another_process_is_not_waited_for(
         run_sync(other.engine.close())
 
 
-def test_uuids_of_a_config_reach_the_reflector(store: PgHippocampusStore) -> None:
+def test_uuids_of_a_config_reach_the_reflector(store: Store) -> None:
     reflector = Noting("done")
     executor = DurableReflectionExecutor(store, app="app", reflector=reflector)
     user, thread = uuid4(), uuid4()
@@ -318,9 +314,7 @@ def test_uuids_of_a_config_reach_the_reflector(store: PgHippocampusStore) -> Non
     assert (str(thread), str(user)) == (seen["thread_id"], seen["langgraph_user_id"])
 
 
-def test_many_futures_ask_the_queue_rarely(
-    store: PgHippocampusStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_futures_ask_the_queue_rarely(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     executor = DurableReflectionExecutor(store, app="app", reflector=Noting())
     for n in range(30):
         executor.submit(said("Hi."), config(f"t{n}"), after_seconds=300)
@@ -339,43 +333,47 @@ def test_many_futures_ask_the_queue_rarely(
     assert not executor._futures
 
 
-@pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt(), StopIteration()])
-def test_a_reflector_that_tries_to_end_the_process_only_fails(
-    dsn: str, store: PgHippocampusStore, error: BaseException
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(SystemExit(1), ""), (KeyboardInterrupt(), ""), (StopIteration(), ""),
+     (ValueError("out of tokens"), ".*out of tokens")],
+)  # fmt: skip
+def test_a_reflector_that_fails_or_tries_to_end_the_process_only_fails(
+    dsn: str, store: Store, error: BaseException, told: str
 ) -> None:
-    class Exiting:
+    class Failing:
         def invoke(self, input: Any, config: Any = None) -> None:
             raise error
 
-    executor = DurableReflectionExecutor(store, app="app", reflector=Exiting())
+    executor = DurableReflectionExecutor(store, app="app", reflector=Failing())
     future = executor.submit(said("Hi."), config())
     query = "SELECT status, attempts FROM hippocampus.consolidation_jobs"
     wait(lambda: [("pending", 1)] == execute(dsn, query))
     execute(dsn, "UPDATE hippocampus.consolidation_jobs SET attempts = 4, run_after = now()")
     store.engine._worker.wake()
-    with pytest.raises(ReflectionFailed, match="failed after all retries"):
+    with pytest.raises(ReflectionFailed, match=f"failed after all retries{told}"):
         future.result(30)
-    with PgHippocampusStore(dsn, index=EMBED) as other:
+    assert ["failed"] == [job.status for job in run_sync(store.engine.jobs.list())]
+    with Store(dsn, index=EMBED) as other:
         assert other.get(("a", "b"), "nothing") is None
 
 
-async def test_a_callback_that_calls_exit_ends_no_worker(dsn: str) -> None:
+async def test_a_callback_that_calls_exit_ends_no_worker(memory: MemoryEngine) -> None:
     async def perform(job: Job) -> dict[str, JsonValue]:
         if "bad" == job.thread_id:
             sys.exit("done with it")
         return {}
 
-    async with open_memory(dsn, embedder=embed, worker=False) as memory:
-        memory.jobs.learn(perform)
-        for thread in ("bad", "good"):
-            await memory.jobs.ask(ANN, thread, {})
-        tally = await memory.jobs.serve(once=True)
-        assert (1, 1) == (tally.done, tally.failed)
-        [job] = await memory.jobs.list()
-        assert "SystemExit" in (job.error or "") and "done with it" not in (job.error or "")
+    memory.jobs.learn(perform)
+    for thread in ("bad", "good"):
+        await memory.jobs.ask(ANN, thread, {})
+    tally = await memory.jobs.serve(once=True)
+    assert (1, 1) == (tally.done, tally.failed)
+    [job] = await memory.jobs.list()
+    assert "SystemExit" in (job.error or "") and "done with it" not in (job.error or "")
 
 
-def test_shutting_down_waits_for_no_other_process(idle: PgHippocampusStore) -> None:
+def test_shutting_down_waits_for_no_other_process(idle: Store) -> None:
     with DurableReflectionExecutor(idle, app="app") as executor:
         future = executor.submit(said("I live in Lisbon."), config())
     assert not future.done()
@@ -383,7 +381,7 @@ def test_shutting_down_waits_for_no_other_process(idle: PgHippocampusStore) -> N
     assert 1 == future.result(30)["events"]
 
 
-def test_shutting_down_waits_so_long_at_most(store: PgHippocampusStore) -> None:
+def test_shutting_down_waits_so_long_at_most(store: Store) -> None:
     release = threading.Event()
 
     class Slow:
@@ -408,7 +406,7 @@ def test_the_same_messages_are_tried_again_after_a_give_up(dsn: str) -> None:
         return embed(texts)
 
     index: Any = {"embed": flaky, "dims": 2}
-    with PgHippocampusStore(dsn, index=index) as store:
+    with Store(dsn, index=index) as store:
         executor = DurableReflectionExecutor(store, app="app")
         payload = {"messages": [HumanMessage("I live in Lisbon.", id="1")]}
         first: Future[Any] = executor.submit(payload, config())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
-import sys
 from pathlib import Path
 
 import psycopg
@@ -12,20 +12,27 @@ import pytest
 from langgraph.store.base import PutOp
 from langgraph.store.postgres import PostgresStore
 from pages import PAGES, blocks_of
+from warm_python import run_warm
 
 from langgraph_store import PgHippocampusStore
 from shared_core.cli import StoreImport, import_store
 
-LESSONS = [page for page in PAGES if page.name.startswith("from-postgres-store")]
+CHECKS = {
+    block.text
+    for page in PAGES
+    if page.name.startswith("from-postgres-store")
+    for block in blocks_of(page)
+    if block.value == "check.py"
+}
+"""The program as the pages print it, once if they agree."""
 
 
-@pytest.fixture(params=LESSONS, ids=lambda page: page.name)
+@pytest.fixture(params=sorted(CHECKS), ids=[f"check{n}" for n in range(len(CHECKS))])
 def program(request: pytest.FixtureRequest, dsn: str, tmp_path: Path) -> Path:
     """The printed program, beside a database.py that names the database of the test."""
-    [check] = [block for block in blocks_of(request.param) if block.value == "check.py"]
     (tmp_path / "database.py").write_text(f"DSN = {dsn!r}\n", "utf-8")
     file = tmp_path / "check.py"
-    file.write_text(check.text, "utf-8")
+    file.write_text(request.param, "utf-8")
     return file
 
 
@@ -45,9 +52,7 @@ def put_many(store: PostgresStore) -> int:
 
 def test_the_check_counts_every_item_and_names_each_that_is_lost(program: Path, dsn: str) -> None:
     def check() -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, program], capture_output=True, text=True, check=False
-        )
+        return run_warm([str(program)], cwd=program.parent, env=dict(os.environ), timeout=100)
 
     with PostgresStore.from_conn_string(dsn) as old:
         old.setup()

@@ -15,7 +15,7 @@ from uuid import UUID
 
 import pytest
 import typer
-from typer.testing import CliRunner, Result
+from commands import run
 
 from shared_core.cli.help import EXAMPLES
 from shared_core.cli.main import app
@@ -38,10 +38,6 @@ def commands(group: Any, above: str = "") -> Iterator[tuple[str, Any]]:
 
 
 ALL = dict(commands(typer.main.get_command(app)))
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, list(map(str, arguments)))
 
 
 def options_of(command: Any) -> set[str]:
@@ -165,18 +161,6 @@ def test_what_is_changed_is_told_as_json(dsn: str, tmp_path: Path) -> None:
     assert {"done"} == set(told("jobs", "--retry", "all"))
     token = told("token", "create", "--app", "app")["token_id"]
     assert {"revoked": token} == told("token", "revoke", token)
-
-
-@pytest.mark.timeout(300)
-def test_the_demo_tells_its_answers_as_json() -> None:
-    pytest.importorskip("google.adk")
-    ran = run("demo", "--language", "en", "--json")
-    assert 0 == ran.exit_code, ran.output
-    answers = json.loads(ran.stdout)
-    assert 8 == len(answers)
-    assert 6 <= sum(one["adk"]["answered"] for one in answers)
-    assert all(one["langgraph"]["found"] for one in answers)
-    assert "One memory, two frameworks" in ran.stderr
 
 
 @pytest.mark.parametrize(

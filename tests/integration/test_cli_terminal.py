@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
 import typer
+from commands import run, succeed
 from postgres_databases import PostgresDatabases
 from rich.cells import cell_len
-from typer.testing import CliRunner, Result
+from typer.testing import Result
+from warm_python import warm_program
 
 from adk_memory import OpenMemoryService
 from langgraph_store import PgHippocampusStore, memories_namespace
-from shared_core import MemoryEngine, Scope, open_memory, run_sync
+from shared_core import Scope, open_memory, run_sync
 from shared_core.cli.app import CHINESE
 from shared_core.cli.demo.script import load_script
 from shared_core.cli.demo.tour import learn
@@ -55,7 +57,7 @@ def printed(arguments: list[str], language: str, width: int | None = COLUMNS) ->
     """Run a command on a terminal of some columns, or into a pipe without any."""
     environment = {"HIPPOCAMPUS_LANG": language, "TERM": "xterm", "COLUMNS": str(width or 40)}
     environment |= {"FORCE_COLOR": "1"} if width else {}
-    return CliRunner().invoke(app, arguments, env=environment, input="我搬到了里斯本。\nI sail.\n")
+    return run(*arguments, env=environment, input="我搬到了里斯本。\nI sail.\n")
 
 
 def plain(text: str) -> list[str]:
@@ -113,33 +115,39 @@ async def _fill(dsn: str) -> None:
         )
 
 
+@pytest.fixture(scope="module")
+def ids(filled: str) -> dict[str, str]:
+    """The id of a run and the key of a fact, in place of the id in an example."""
+
+    async def find() -> dict[str, str]:
+        async with open_memory(filled, worker=False) as memory:
+            [fact] = [one for one in await memory.facts(ANA, "employer") if one.value[0] == "Z"]
+            return {"runs": str((await memory.runs(ANA, limit=1))[0].run_id), "facts": fact.key}
+
+    return run_sync(find())
+
+
 @pytest.fixture
 def typed(
-    filled: str, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    filled: str, ids: dict[str, str], tmp_path: Path, request: pytest.FixtureRequest
 ) -> Callable[[str], list[str]]:
     """Return the example of a command, with names of the filled memory where it has others."""
-    monkeypatch.chdir(tmp_path)
-
-    async def ids(memory: MemoryEngine) -> tuple[str, str]:
-        [fact] = [one for one in await memory.facts(ANA, "employer") if one.value[0] == "Z"]
-        return fact.key, str((await memory.runs(ANA, limit=1))[0].run_id)
+    request.getfixturevalue("monkeypatch").chdir(tmp_path)
 
     def words(name: str) -> list[str]:
         command = [
             word for word in shlex.split(EXAMPLES[name].partition("<")[0]) if word != "--json"
         ]
-        fact, run_id = _with(filled, ids)
-        named = {"0198f2c4": run_id if name == "runs" else fact}
+        named = {"0198f2c4": ids.get(name, ids["facts"])}
         options = {one for parameter in LEAVES[name].params for one in parameter.opts}
         arguments = [named.get(word, word) for word in command[1:]]
         if name == "copy":
-            return ["copy", "--from", filled, "--to", dsn, "--app", "my_app"]
+            other = request.getfixturevalue("dsn")
+            return ["copy", "--from", filled, "--to", other, "--app", "my_app"]
         if name == "import":
-            run = CliRunner().invoke(
-                app, ["export", *["my_app", "ana", "--out", "ana.jsonl", "--uri"], filled]
-            )
-            assert 0 == run.exit_code, run.output
-            return ["import", "ana.jsonl", "--uri", dsn]
+            export = ["export", "my_app", "ana", "--out", "ana.jsonl", "--uri", filled]
+            succeed(*export)
+            return ["import", "ana.jsonl", "--uri", request.getfixturevalue("dsn")]
         if name == "erase":
             arguments = ["erase", "my_app", "leaving", "--yes"]
         if name == "migrate":
@@ -147,14 +155,6 @@ def typed(
         return [*arguments, "--uri", filled] if "--uri" in options else arguments
 
     return words
-
-
-def _with(dsn: str, call: Callable[[MemoryEngine], Any]) -> Any:
-    async def run() -> Any:
-        async with open_memory(dsn, worker=False) as memory:
-            return await call(memory)
-
-    return run_sync(run())
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -175,9 +175,10 @@ def test_no_line_of_a_command_is_wider_than_the_terminal(
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_the_demo_fits_the_terminal_and_ends_with_what_to_type_next(
-    language: str, dsn: str, monkeypatch: pytest.MonkeyPatch
+    language: str, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HIPPOCAMPUS_URI", dsn)
+    monkeypatch.setattr(sys, "executable", str(warm_program(tmp_path / "python")))
     ran = printed(["demo", "--language", language, "--keep"], language)
     assert 0 == ran.exit_code, ran.output
     assert [] == too_wide(ran.stdout)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -43,8 +43,8 @@ class RecordingClient(HippocampusClient):
 
 
 @pytest.fixture
-async def client(memory: MemoryEngine) -> AsyncIterator[HippocampusClient]:
-    async with listening(memory) as url, HippocampusClient(url, app="my_app") as found:
+async def client(shared_memory: MemoryEngine, scope: Scope) -> AsyncIterator[HippocampusClient]:
+    async with listening(shared_memory) as url, HippocampusClient(url, app=scope.app) as found:
         yield found
 
 
@@ -243,48 +243,28 @@ async def test_every_operation_answers_in_english_and_chinese(
     assert operations - public == called
 
 
-ERRORS: list[
-    tuple[
-        type[errors.MemoryCoreError],
-        Callable[[HippocampusClient], Awaitable[object]],
-        Callable[[MemoryEngine], Awaitable[object]],
-    ]
-] = [
-    (
-        errors.NotFound,
-        lambda client: client.show_memory(user_id="ana", key="nothing"),
-        lambda memory: memory.memory(ANA, "nothing"),
-    ),
-    (
-        errors.NotFound,
-        lambda client: client.retract_fact(user_id="ana", key="nothing"),
-        lambda memory: memory.retract(ANA, "nothing"),
-    ),
-    (
-        errors.InvalidInput,
-        lambda client: client.state_fact(user_id="ana", slot="emplyer", value="Acme"),
-        lambda memory: memory.state_fact(ANA, "emplyer", "Acme"),
-    ),
-    (
-        errors.InvalidInput,
-        lambda client: client.show_timeline(user_id="ana", when="blue"),
-        lambda memory: memory.slice(ANA, "blue"),
-    ),
-]
-
-
-@pytest.mark.parametrize(("kind", "over_http", "in_python"), ERRORS)
+@pytest.mark.parametrize(
+    ("kind", "over_http", "in_python", "given"),
+    [
+        (errors.NotFound, "show_memory", "memory", {"key": "nothing"}),
+        (errors.NotFound, "retract_fact", "retract", {"key": "nothing"}),
+        (errors.InvalidInput, "state_fact", "state_fact", {"slot": "emplyer", "value": "Acme"}),
+        (errors.InvalidInput, "show_timeline", "slice", {"when": "blue"}),
+    ],
+)
 async def test_an_error_has_the_class_and_the_words_that_it_has_in_python(
     client: HippocampusClient,
-    memory: MemoryEngine,
+    shared_memory: MemoryEngine,
+    scope: Scope,
     kind: type[errors.MemoryCoreError],
-    over_http: Callable[[HippocampusClient], Awaitable[object]],
-    in_python: Callable[[MemoryEngine], Awaitable[object]],
+    over_http: str,
+    in_python: str,
+    given: dict[str, str],
 ) -> None:
     with pytest.raises(kind) as there:
-        await over_http(client)
+        await getattr(client, over_http)(user_id=scope.user, **given)
     with pytest.raises(kind) as here:
-        await in_python(memory)
+        await getattr(shared_memory, in_python)(scope, *given.values())
     assert (type(here.value), str(here.value)) == (type(there.value), str(there.value))
     [note] = there.value.__notes__
     assert "http://127.0.0.1:" in note and "request" in note
@@ -329,20 +309,21 @@ async def test_any_user_id_reaches_the_server_as_it_is(
 
 
 async def test_the_application_of_a_call_goes_before_that_of_the_client(
-    client: HippocampusClient, memory: MemoryEngine
+    client: HippocampusClient, shared_memory: MemoryEngine, scope: Scope
 ) -> None:
-    await client.remember(user_id="ana", memories=["Ana sails."], app="other")
-    await client.remember(user_id="ana", memories=["Ana rows."])
-    assert 1 == len(await memory.list_memories(Scope("other", "ana")))
-    assert 1 == len(await memory.list_memories(ANA))
-    assert 1 == (await client.count_memories(user_id="ana", app="other")).count
+    other = Scope(f"the other {scope.app}", scope.user)
+    await client.remember(user_id=scope.user, memories=["Ana sails."], app=other.app)
+    await client.remember(user_id=scope.user, memories=["Ana rows."])
+    assert 1 == len(await shared_memory.list_memories(other))
+    assert 1 == len(await shared_memory.list_memories(scope))
+    assert 1 == (await client.count_memories(user_id=scope.user, app=other.app)).count
 
 
 async def test_a_token_is_needed_and_opens_its_own_application_and_users(
-    memory: MemoryEngine,
+    shared_memory: MemoryEngine, scope: Scope
 ) -> None:
-    some = (await memory.tokens.create("my_app", users=["ana"])).text
-    async with listening(memory, ServerOptions(auth=True)) as url:
+    some = (await shared_memory.tokens.create(scope.app, users=["ana"])).text
+    async with listening(shared_memory, ServerOptions(auth=True)) as url:
         async with HippocampusClient(url) as client:
             with pytest.raises(errors.AccessDenied, match="token=") as refused:
                 await client.recall(user_id="ana", query="tea")
@@ -360,10 +341,12 @@ async def test_a_token_is_needed_and_opens_its_own_application_and_users(
             assert some not in repr(client)
 
 
-async def test_too_many_requests_say_how_long_to_wait(memory: MemoryEngine) -> None:
-    token = (await memory.tokens.create("my_app")).text
+async def test_too_many_requests_say_how_long_to_wait(
+    shared_memory: MemoryEngine, scope: Scope
+) -> None:
+    token = (await shared_memory.tokens.create(scope.app)).text
     async with (
-        listening(memory, ServerOptions(auth=True, rate=0.001, burst=1)) as url,
+        listening(shared_memory, ServerOptions(auth=True, rate=0.001, burst=1)) as url,
         HippocampusClient(url, token=token) as client,
     ):
         await client.count_memories(user_id="ana")
@@ -372,21 +355,23 @@ async def test_too_many_requests_say_how_long_to_wait(memory: MemoryEngine) -> N
     assert refused.value.retry_after_s is not None and 900 < refused.value.retry_after_s <= 1000
 
 
-async def test_what_is_too_large_is_refused_with_the_way_out(memory: MemoryEngine) -> None:
+async def test_what_is_too_large_is_refused_with_the_way_out(shared_memory: MemoryEngine) -> None:
     async with (
-        listening(memory, ServerOptions(auth=False, max_body=1000)) as url,
+        listening(shared_memory, ServerOptions(auth=False, max_body=1000)) as url,
         HippocampusClient(url) as client,
     ):
         with pytest.raises(errors.InvalidInput, match="--max-body"):
             await client.remember(user_id="ana", memories=["x" * 2000])
 
 
-async def test_many_requests_at_once_share_a_small_pool(memory: MemoryEngine) -> None:
+async def test_many_requests_at_once_share_a_small_pool(
+    shared_memory: MemoryEngine, scope: Scope
+) -> None:
     limits = httpx.Limits(max_connections=4)
     async with (
-        listening(memory) as url,
+        listening(shared_memory) as url,
         httpx.AsyncClient(limits=limits, timeout=60) as http,
-        HippocampusClient(url, http_client=http) as client,
+        HippocampusClient(url, http_client=http, app=scope.app) as client,
     ):
         await asyncio.gather(
             *(
@@ -400,48 +385,56 @@ async def test_many_requests_at_once_share_a_small_pool(memory: MemoryEngine) ->
         assert {8} == {one.count for one in counts}
 
 
-async def test_an_export_keeps_every_line_and_is_read_by_an_import(
-    client: HippocampusClient, memory: MemoryEngine, empty_dsn: str, tmp_path: Path
+def lengths(texts: list[str]) -> list[list[float]]:
+    """Stand in for a model where many memories need some vector."""
+    return [[1.0, len(text)] for text in texts]
+
+
+async def test_an_export_keeps_every_line_is_imported_and_may_be_left_early(
+    dsn: str, other_dsn: str, tmp_path: Path
 ) -> None:
     odd = "one\u2028two\u2029three\x85four\x0bfive\x1csix\r\nseven 灿灿"
-    await memory.remember(ANA, [f"{odd} {n}" for n in range(900)])
-    lines = [line async for line in client.export(user_id="ana")]
-    assert [line async for line in memory.export(ANA)] == lines and 900 < len(lines)
-    file = tmp_path / "ana.jsonl"
-    file.write_text("\n".join([*lines, ""]), "utf-8", newline="")
-    async with open_memory(empty_dsn, worker=False) as other:
+    async with (
+        open_memory(dsn, embedder=lengths, worker=False) as memory,
+        open_memory(other_dsn, embedder=lengths, worker=False) as other,
+        listening(memory) as url,
+        HippocampusClient(url, app="my_app") as client,
+    ):
+        await memory.remember(ANA, [f"{odd} {n}" for n in range(900)])
+        lines = [line async for line in client.export(user_id="ana")]
+        assert [line async for line in memory.export(ANA)] == lines and 900 < len(lines)
+        file = tmp_path / "ana.jsonl"
+        file.write_text("\n".join([*lines, ""]), "utf-8", newline="")
         await other.import_lines(file)
         assert 900 == await other.count_memories(ANA)
+        for _ in range(2 * export.MAX_AT_ONCE):  # an export that is left early gives its place back
+            async with aclosing(client.export(user_id="ana")) as left:
+                assert (await anext(left)).startswith("{")
+        with pytest.raises(errors.InvalidInput):
+            await anext(client.export(user_id=""))
 
 
-async def test_an_export_that_is_left_early_gives_its_place_back(
-    client: HippocampusClient, memory: MemoryEngine
+async def test_a_client_in_process_asks_the_application_itself(
+    shared_memory: MemoryEngine, scope: Scope
 ) -> None:
-    await memory.remember(ANA, [f"Note {n}." for n in range(300)])
-    for _ in range(2 * export.MAX_AT_ONCE):
-        async with aclosing(client.export(user_id="ana")) as lines:
-            assert (await anext(lines)).startswith("{")
-    with pytest.raises(errors.InvalidInput):
-        await anext(client.export(user_id=""))
-
-
-async def test_a_client_in_process_asks_the_application_itself(memory: MemoryEngine) -> None:
-    app = create_app(memory, ServerOptions(auth=False))
+    app = create_app(shared_memory, ServerOptions(auth=False))
     transport = httpx.ASGITransport(app)
     async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport) as http:
-        async with HippocampusClient("http://localhost", http_client=http) as client:
+        async with HippocampusClient("http://localhost", http_client=http, app=scope.app) as client:
             await client.remember(user_id="ana", memories=["Ana rows."])
         assert not http.is_closed
-        async with HippocampusClient("http://localhost", http_client=http) as client:
+        async with HippocampusClient("http://localhost", http_client=http, app=scope.app) as client:
             assert 1 == (await client.count_memories(user_id="ana")).count
 
 
-async def test_the_address_may_have_a_path_in_front(memory: MemoryEngine) -> None:
-    inner = create_app(memory, ServerOptions(auth=False))
+async def test_the_address_may_have_a_path_in_front(
+    shared_memory: MemoryEngine, scope: Scope
+) -> None:
+    inner = create_app(shared_memory, ServerOptions(auth=False))
     outer = Starlette(routes=[Mount("/memory", inner)])
     async with (
         httpx.AsyncClient(transport=httpx.ASGITransport(outer)) as http,
-        HippocampusClient("http://localhost/memory/", http_client=http) as client,
+        HippocampusClient("http://localhost/memory/", http_client=http, app=scope.app) as client,
     ):
         assert 0 == (await client.count_memories(user_id="ana")).count
         fact = await client.state_fact(user_id="ana", slot="employer", value="Acme")

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
+import contextlib
+import io
 import sys
-from pathlib import Path
+import warnings
 
 import pytest
 
 from adk_memory.conformance import MemoryServiceSuite, SessionServiceSuite
 from langgraph_store.conformance import StoreSuite
-
-ROOT = Path(__file__).parents[2]
 
 THIRD_PARTY = """
 import pytest
@@ -56,12 +54,21 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> str:
     """What a project shows that has pytest-asyncio in auto mode, and of this one the suites."""
     folder = tmp_path_factory.mktemp("theirs")
     (folder / "test_theirs.py").write_text(THIRD_PARTY, "utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-rA", "--asyncio-mode=auto", "-p", "no:xdist",
-         "-p", "no:cacheprovider", *(f"test_theirs.py::{test}" for test in RUN)],
-        cwd=folder, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    return done.stdout + done.stderr
+    told = io.StringIO()
+    unused = ("xdist", "cacheprovider", "schemathesis", "langsmith_plugin")
+    options = ["-q", "-rA", "--asyncio-mode=auto", *(f"-pno:{plugin}" for plugin in unused)]
+    with (
+        pytest.MonkeyPatch.context() as patched,
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(told),
+        contextlib.redirect_stderr(told),
+    ):
+        warnings.simplefilter("default")
+        patched.chdir(folder)
+        patched.setattr(sys, "path", [*sys.path])
+        pytest.main([*options, *(f"test_theirs.py::{test}" for test in RUN)])
+    sys.modules.pop("test_theirs", None)
+    return told.getvalue()
 
 
 def test_a_known_divergence_is_expected_to_fail_with_its_reason(shown: str) -> None:

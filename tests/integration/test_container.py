@@ -30,6 +30,8 @@ from shared_core import Scope, open_memory
 from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres
 from shared_core.storage.postgres.connection.embedded_server import find_binaries
 
+pytestmark = pytest.mark.tail
+
 ROOT = Path(__file__).parents[2]
 NAMELESS = 12_345
 ANA = Scope("app", "ana")
@@ -147,6 +149,10 @@ def image() -> Iterator[Image]:
 
 def until_healthy(image: Image, server: subprocess.Popen[str]) -> None:
     """Return when the health check of the image succeeds."""
+    with socket.socket() as asked:
+        while asked.connect_ex(("127.0.0.1", image.port)) != 0:  # each check is a new interpreter
+            assert server.poll() is None, server.communicate()
+            time.sleep(0.02)
     while image.run(*image.words("HEALTHCHECK"))[0] != 0:
         assert server.poll() is None, server.communicate()
         time.sleep(0.1)

@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
-import resource
 import shlex
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 
 import psutil
 import pytest
+from commands import run, succeed
+from practised import practised  # noqa: F401
 from rich.cells import cell_len
 from rich.console import Console
-from typer.testing import CliRunner
+from warm_python import warm_program, warm_python
 
 from adk_memory import OpenMemoryService
 from shared_core import MemoryEngine, Scope
 from shared_core.cli.demo.pages import Learned, show_closing, show_learned
 from shared_core.cli.demo.script import Language, load_script
 from shared_core.cli.demo.tour import APP, learn, to_session
-from shared_core.cli.main import app
+from shared_core.storage.postgres.connection.embedded import describe
 
-COMMAND = [sys.executable, "-m", "shared_core.cli.main"]
+pytestmark = [pytest.mark.tail, pytest.mark.usefixtures("practised")]
+COLD = sys.executable
+
+
+@pytest.fixture(autouse=True)
+def warm_reader(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a demo that runs in this process start its reader in a fork of warm_python.py."""
+    program = warm_program(tmp_path_factory.mktemp("tools") / "python")
+    monkeypatch.setattr(sys, "executable", str(program))
 
 
 @dataclass(frozen=True)
@@ -38,7 +49,6 @@ class Played:
     errors: str
     code: int
     pid: int
-    processor_s: float
 
     def of_language(self, title: str) -> str:
         return self.output[self.output.index(title) :]
@@ -50,23 +60,20 @@ class Played:
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
-    """One run of the whole demo, with a home and a temporary folder of its own."""
+    """One run of the whole demo from a cold start, with a home and temporary folder of its own."""
     folder = tmp_path_factory.mktemp("demo")
     folder.chmod(0o711)  # the servers of root run as another user
     (folder / "tmp").mkdir()
     environment = {name: value for name, value in os.environ.items() if name != "HIPPOCAMPUS_URI"}
     environment |= {"HIPPOCAMPUS_HOME": str(folder / "home"), "TMPDIR": str(folder / "tmp")}
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with subprocess.Popen(
-        [*COMMAND, "demo"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=environment,
+        [COLD, "-m", "shared_core.cli.main", "demo"], env=environment, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     ) as demo:  # fmt: skip
         output, errors = demo.communicate(timeout=180)
     assert not (folder / "home").exists(), "the demo touched the user's own memory"
     assert [] == list((folder / "tmp").iterdir()), "the demo left its temporary folder behind"
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    processor_s = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
-    return Played(output, errors, demo.returncode, demo.pid, processor_s)
+    return Played(output, errors, demo.returncode, demo.pid)
 
 
 def test_it_succeeds_in_silence_on_stderr(played: Played) -> None:
@@ -131,17 +138,20 @@ def test_questions_are_answered_through_langgraph_too(played: Played) -> None:
     assert "Both order by the score" in played.output
 
 
-def test_it_takes_less_than_a_minute_of_one_processor(played: Played) -> None:
-    assert played.processor_s < 60
-
-
-@pytest.mark.parametrize("after_s", [1.0, 3.0])
-def test_an_interrupted_demo_leaves_nothing_behind(after_s: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "begun", [Path.exists, lambda home: describe(home).running], ids=["folder", "server"]
+)
+def test_an_interrupted_demo_leaves_nothing_behind(
+    begun: Callable[[Path], bool], tmp_path: Path
+) -> None:
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     with subprocess.Popen(
-        [*COMMAND, "demo"], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as demo:
-        time.sleep(after_s)
+        [*warm_python(), "-m", "shared_core.cli.main", "demo"],
+        env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    ) as demo:  # fmt: skip
+        while not any(map(begun, tmp_path.glob("hippocampus-demo-*"))):
+            assert demo.poll() is None
+            time.sleep(0.01)
         demo.send_signal(signal.SIGINT)
         demo.wait(timeout=60)
     assert [] == list(tmp_path.iterdir())
@@ -155,11 +165,11 @@ def test_every_hint_at_the_end_works_as_it_is_printed(
 ) -> None:
     monkeypatch.setenv("HIPPOCAMPUS_HOME", str(tmp_path / "my home"))
     script = load_script("zh")
-    shown = run("demo", "--language", "zh", "--engine", engine, "--schema", "mine")
+    shown = succeed("demo", "--language", "zh", "--engine", engine, "--schema", "mine")
     hints = re.findall(r"^  hippocampus (.*)$", shown, re.MULTILINE)
     names = [hint.partition(" ")[0] for hint in hints]
     assert ["demo", "recall", "doctor", "ui", "adk"] == names
-    demo, recall, doctor = (run(*shlex.split(hint)) for hint in hints[:3])
+    demo, recall, doctor = (succeed(*shlex.split(hint)) for hint in hints[:3])
     assert script.title in demo
     assert script.questions[0].expect in recall
     assert ("SeekDB" if engine == "seekdb" else "PostgreSQL") in doctor
@@ -174,21 +184,20 @@ def test_a_hint_has_no_password_and_says_where_it_goes() -> None:
     assert "geheim" not in page.getvalue() and "***" not in page.getvalue()
 
 
-def run(*arguments: str) -> str:
-    ran = CliRunner().invoke(app, list(arguments))
-    assert 0 == ran.exit_code, ran.output
-    return ran.stdout
-
-
-def test_on_a_database_it_stays_and_is_not_doubled_the_next_time(dsn: str) -> None:
-    first = run("demo", "--language", "en", "--uri", dsn)
-    second = run("demo", "--language", "en", "--uri", dsn)
+def test_on_a_database_it_stays_is_not_doubled_and_can_be_told_as_json(dsn: str) -> None:
+    first = succeed("demo", "--language", "en", "--uri", dsn)
+    second = run("demo", "--language", "en", "--json", "--uri", dsn)
+    answers = json.loads(second.stdout)
+    assert 8 == len(answers)
+    assert 6 <= sum(one["adk"]["answered"] for one in answers)
+    assert all(one["langgraph"]["found"] for one in answers)
+    assert "One memory, two frameworks" in second.stderr
     assert "The memory stays where it is." in first
     assert "晓雨" not in first
-    learned = re.findall(r"(\d+) turns", first + second)
+    learned = re.findall(r"(\d+) turns", first + second.stderr)
     assert 2 == len(learned)
     assert learned[0] == learned[1]
-    assert "lives in Edinburgh" in run(
+    assert "lives in Edinburgh" in succeed(
         "recall", APP, "maya", "User lives in Edinburgh", "--uri", dsn
     )
 
@@ -213,7 +222,7 @@ def test_without_a_framework_it_says_what_to_install(
     missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
-    ran = CliRunner().invoke(app, ["demo"])
+    ran = run("demo")
     assert 1 == ran.exit_code
     assert "pip install 'pg-hippocampus[all]'" in ran.stderr
     assert 1 == len(ran.stderr.splitlines())
@@ -232,7 +241,7 @@ def test_a_conversation_becomes_the_session_a_runner_would_have_left() -> None:
 
 
 def test_the_own_memory_is_used_when_asked_for(tmp_path: Path) -> None:
-    output = run("demo", "--language", "zh", "--keep")
+    output = succeed("demo", "--language", "zh", "--keep")
     assert str(tmp_path / "home") in output.replace("\n", "")
     assert (tmp_path / "home" / "postgres-18" / "PG_VERSION").exists()
-    assert "云杉书坊" in run("recall", APP, "林晓雨", "用户在云杉书坊工作")
+    assert "云杉书坊" in succeed("recall", APP, "林晓雨", "用户在云杉书坊工作")

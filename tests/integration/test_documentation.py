@@ -20,15 +20,18 @@ from pages import (
     language_of,
 )
 from postgres_databases import PostgresDatabases
+from practised import practised  # noqa: F401
 
 NAMES = {str(page.relative_to(ROOT)): page for page in PAGES}
 WITH_PROGRAMS = [name for name, page in NAMES.items() if any(b.runs for b in blocks_of(page))]
 
 
+@pytest.mark.tail
 @pytest.mark.timeout(900)
+@pytest.mark.usefixtures("practised")
 @pytest.mark.parametrize("name", WITH_PROGRAMS)
 def test_the_code_of_a_page_runs_as_it_is_printed(
-    name: str, dsn: str, postgres: PostgresDatabases, tmp_path: Path
+    name: str, postgres: PostgresDatabases, tmp_path: Path
 ) -> None:
     blocks = blocks_of(NAMES[name])
     ports = [int(block.value) for block in blocks if block.mark == "background"]
@@ -37,7 +40,7 @@ def test_the_code_of_a_page_runs_as_it_is_printed(
             fcntl.flock(lock, fcntl.LOCK_EX)
         if taken := [port for port in ports if not is_port_free(port)]:
             pytest.skip(f"another program uses port {taken[0]}")
-        with PageRun(tmp_path / "page", dsn, language_of(NAMES[name]), postgres.lend) as page:
+        with PageRun(tmp_path / "page", language_of(NAMES[name]), postgres.lend) as page:
             page.copy_example(NAMES[name])
             for block in blocks:
                 if block.mark == "file":

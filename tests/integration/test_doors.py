@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from shared_core import MemoryEngine
+from shared_core import MemoryEngine, Scope
 from shared_core.core.domain import ROLES
 from shared_core.http import ServerOptions
 from shared_core.mcp.tools import Message
@@ -23,8 +23,8 @@ NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 @pytest.fixture
-async def client(memory: MemoryEngine) -> AsyncIterator[httpx.AsyncClient]:
-    async with client_of(memory) as found:
+async def client(shared_memory: MemoryEngine) -> AsyncIterator[httpx.AsyncClient]:
+    async with client_of(shared_memory) as found:
         yield found
 
 
@@ -36,11 +36,7 @@ async def client(memory: MemoryEngine) -> AsyncIterator[httpx.AsyncClient]:
         ("/recall", {"user_id": "a\x00", "query": "x"}, "body.user_id: must not be blank"),
         ("/recall", {"user_id": " ", "query": "x"}, "body.user_id: must not be blank"),
         ("/forget", {"user_id": "a", "keys": ["\x00"]}, "body.keys.0: must not contain NUL"),
-        (
-            "/recall",
-            {"query": "x"},
-            "user_id is missing: it is optional only with a token for one user",
-        ),
+        ("/recall", {"query": "x"}, "user_id is missing: it is optional only with a token for one"),
         ("/erase", {}, "body.user_id: Field required"),
     ],
 )
@@ -72,13 +68,16 @@ async def test_a_token_for_one_user_says_whose_memory_it_is(memory: MemoryEngine
 
 
 @pytest.mark.parametrize("given", ["user", "human", "agent", "assistant", "ai", "tool", "system"])
-async def test_every_door_takes_the_same_roles(client: httpx.AsyncClient, given: str) -> None:
+async def test_every_door_takes_the_same_roles(
+    client: httpx.AsyncClient, scope: Scope, given: str
+) -> None:
     turn = {"event_id": "1", "role": given, "text": "Tea.", "occurred_at": "2026-03-01T12:00:00Z"}
-    body = {"user_id": "ana", "thread_id": "t", "events": [turn], "later": False}
+    whose = {"app": scope.app, "user_id": scope.user}
+    body = {**whose, "thread_id": "t", "events": [turn], "later": False}
     told = await client.post("/events", json=body)
     assert (200, ["1"]) == (told.status_code, told.json().get("new")), told.text
     message = {"role": given, "content": "Tea."}
-    update = {"user_id": "ana", "messages": [message]}
+    update = {**whose, "messages": [message]}
     assert 200 == (await client.post("/profile-update", json=update)).status_code
     assert given in ROLES and Message(role=given, content="Tea.").role == given  # type: ignore[arg-type]
     assert ROLES[given] == conversation_of([message], NOW).events[0].role  # type: ignore[index]

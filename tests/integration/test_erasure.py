@@ -1,17 +1,22 @@
-"""Erasing a user or a thread: nothing is left in any table but marks and receipts."""
+"""Erasing a user or a thread: nothing is left in any table but marks and receipts.
+
+Nor do words remain where rows are no more: in statistics, indexes and files.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+import sys
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from uuid import UUID
 
 import psycopg
 import pytest
 from langchain_core.messages import HumanMessage
+from psycopg import sql
 from psycopg.rows import dict_row
 from typer.testing import CliRunner, Result
 from whole_user import START, WholeClock, populate, said, write_the_rest
@@ -19,32 +24,38 @@ from whole_user import START, WholeClock, populate, said, write_the_rest
 from langgraph_store.messages import turns_of
 from shared_core import InvalidInput, MemoryEngine, Scope, open_memory
 from shared_core.cli.main import app
+from shared_core.core.namespaces import scope_path
 from shared_core.ports.session_logs import Seen
+from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres
+from tests.integration.large_tenants import THRESHOLD, build, fill, store_at
 
-ANA, BOB, CAT = Scope("app", "ana/ü%"), Scope("app", "bob"), Scope("app", "cat")
+ANA, BOB = Scope("app", "ana/ü%"), Scope("app", "bob")
 TENANT = "/app/ana%2Fü%25/"
 MARKS = {"writes", "memory_changes"}
 STAYS = {"tombstones", "erasures", "import_marks", *MARKS}
 """Tables that keep rows of who was erased: marks without words, and receipts."""
+WORDS = ("Lisbon", "cello", "Acme", "fado", "jazz", "上海", "Mia", "Leeds", "buy milk", "Be brief")
+KEPT = {"tenant_id", "kind", "role", "status", "job_type", "fact_type", "change", "model"}
+"""Columns of text with statistics: the tenant, which receipts name, and fixed words."""
+SAMPLED = """
+    SELECT s.tablename, s.attname, t.oid::regtype::text,
+           concat(s.most_common_vals, s.histogram_bounds, s.most_common_elems)
+    FROM pg_stats s
+    JOIN pg_attribute a ON a.attrelid = format('%I.%I', s.schemaname, s.tablename)::regclass
+        AND a.attname = s.attname
+    JOIN pg_type t ON t.oid = a.atttypid
+    WHERE s.schemaname = 'hippocampus'"""
+HARMLESS = {
+    "boolean", "smallint", "integer", "bigint", "real", "double precision", "uuid",
+    "timestamp with time zone",
+}  # fmt: skip
 
 
-@pytest.fixture
-async def memory(dsn: str) -> AsyncIterator[MemoryEngine]:
-    """Ana, of whom every table holds something, and Bob."""
-    clock = WholeClock()
-    async with open_memory(dsn, clock=clock, worker=False) as memory:
-        await populate(memory, ANA, clock)
-        write_the_rest(dsn, TENANT)
-        with psycopg.connect(dsn) as connection:
-            connection.execute(
-                "INSERT INTO hippocampus.schedules (tenant_id, task, next_at)"
-                " VALUES (%s, 'x', now())",
-                [TENANT],
-            )
-        clock.now = START + timedelta(days=900)
-        await memory.append_events(BOB, "t1", [said(1, "My name is Bob. I live in Rome.")])
-        await memory.consolidate(BOB, "t1")
-        yield memory
+async def fill_with_ana_and_bob(memory: MemoryEngine, clock: WholeClock, dsn: str) -> None:
+    await populate(memory, ANA, clock)
+    write_the_rest(dsn, TENANT)
+    await memory.append_events(BOB, "t1", [said(1, "My name is Bob. I live in Rome.")])
+    await memory.consolidate(BOB, "t1")
 
 
 def rows_of(dsn: str, tenant: str) -> dict[str, list[dict[str, object]]]:
@@ -64,36 +75,55 @@ def rows_of(dsn: str, tenant: str) -> dict[str, list[dict[str, object]]]:
     return found
 
 
-async def test_a_user_goes_from_every_table_and_the_receipt_counts_it(
-    memory: MemoryEngine, dsn: str
+async def test_a_user_goes_from_every_table_and_the_receipt_counts_it(dsn: str) -> None:
+    clock = WholeClock()
+    async with open_memory(dsn, clock=clock, worker=False) as memory:
+        await fill_with_ana_and_bob(memory, clock, dsn)
+        with psycopg.connect(dsn) as connection:
+            connection.execute(
+                "INSERT INTO hippocampus.schedules (tenant_id, task, next_at)"
+                " VALUES (%s, 'x', now())",
+                [TENANT],
+            )
+        clock.now = START + timedelta(days=900)
+        before, others = rows_of(dsn, TENANT), rows_of(dsn, "/app/bob/")
+        assert {"shared_state", "schedules", "pipeline_log", "profiles", "conversations"} < {
+            *before
+        }
+        receipt = await memory.erase(ANA)
+        after = rows_of(dsn, TENANT)
+        assert {*after} <= STAYS
+        assert others == rows_of(dsn, "/app/bob/")
+        gone = {
+            name: len(rows) for name, rows in before.items() if name not in STAYS | {"schedules"}
+        }
+        assert gone == {name: n for name, n in receipt.counts.items() if name not in STAYS}
+        assert (
+            receipt.counts["tombstones"] == len(after["tombstones"]) - len(before["tombstones"]) > 0
+        )
+        words = json.dumps([row for name in STAYS for row in after.get(name, [])], default=str)
+        assert not [word for word in ("Lisbon", "cello", "Acme", "tea", "上海") if word in words]
+        assert receipt.is_intact and not replace(receipt, counts={"memories": 1}).is_intact
+        stored = await memory.erasures(ANA)
+        assert receipt == stored[0] and 2 == len(stored)  # one was there before
+        assert [] == await memory.erasures(BOB)
+        assert stored == await memory.erasures(app="app") == await memory.erasures()
+        with pytest.raises(InvalidInput, match="not both"):
+            await memory.erasures(ANA, app="app")
+
+
+async def test_what_comes_again_after_an_erasure_is_not_remembered(
+    shared_memory: MemoryEngine, scope: Scope
 ) -> None:
-    before, others = rows_of(dsn, TENANT), rows_of(dsn, "/app/bob/")
-    assert {"shared_state", "schedules", "pipeline_log", "profiles", "conversations"} < {*before}
-    receipt = await memory.erase(ANA)
-    after = rows_of(dsn, TENANT)
-    assert {*after} <= STAYS
-    assert others == rows_of(dsn, "/app/bob/")
-    gone = {name: len(rows) for name, rows in before.items() if name not in STAYS | {"schedules"}}
-    assert gone == {name: n for name, n in receipt.counts.items() if name not in STAYS}
-    assert receipt.counts["tombstones"] == len(after["tombstones"]) - len(before["tombstones"]) > 0
-    words = json.dumps([row for name in STAYS for row in after.get(name, [])], default=str)
-    assert not [word for word in ("Lisbon", "cello", "Acme", "tea", "上海") if word in words]
-    assert receipt.is_intact and not replace(receipt, counts={"memories": 1}).is_intact
-    stored = await memory.erasures(ANA)
-    assert receipt == stored[0] and 2 == len(stored)  # one was there before
-    assert [] == await memory.erasures(BOB)
-    assert stored == await memory.erasures(app="app") == await memory.erasures()
-    with pytest.raises(InvalidInput, match="not both"):
-        await memory.erasures(ANA, app="app")
-
-
-async def test_what_comes_again_after_an_erasure_is_not_remembered(memory: MemoryEngine) -> None:
-    again = [said(1, "My name is Ana. I live in Leeds."), said(20, "Logged only")]
-    await memory.erase(ANA)
-    assert set() == await memory.append_events(ANA, "t1", again[:1])
-    assert set() == await memory.append_events(ANA, "s", again[1:])
-    assert [] == await memory.list_memories(ANA)
-    second = await memory.erase(ANA)
+    memory, told, logged = shared_memory, said(1, "I live in Leeds."), said(20, "Logged only")
+    await memory.append_events(scope, "t1", [told])
+    log = await memory.sessions.create(scope, "s")
+    await memory.sessions.append(scope, "s", logged, "{}", seen=Seen(version=log.version))
+    await memory.erase(scope)
+    assert set() == await memory.append_events(scope, "t1", [told])
+    assert set() == await memory.append_events(scope, "s", [logged])
+    assert [] == await memory.list_memories(scope)
+    second = await memory.erase(scope)
     assert {} == {name: n for name, n in second.counts.items() if name not in ("threads",)}
 
 
@@ -114,67 +144,139 @@ async def test_tokens_lose_the_name_and_those_for_nobody_else_end(memory: Memory
 
 
 async def test_a_thread_goes_with_its_session_log_and_no_other_does(
-    memory: MemoryEngine, dsn: str
+    shared_memory: MemoryEngine, shared_dsn: str, scope: Scope
 ) -> None:
-    log = await memory.sessions.create(ANA, "t4")
-    turn = said(40, "I bought a red kayak.")
-    await memory.sessions.append(ANA, "t4", turn, "{}", seen=Seen(version=log.version))
-    await memory.append_events(ANA, "t4", [turn])
-    before = rows_of(dsn, TENANT)
-    receipt = await memory.erase(ANA, "t4")
+    memory, tenant, turn = shared_memory, scope_path(scope), said(40, "I bought a red kayak.")
+    await memory.append_events(scope, "t1", [said(1, "I live in Leeds."), said(2, "I love tea.")])
+    await memory.consolidate(scope, "t1")
+    for thread, event in (("t4", turn), ("t5", said(50, "Logged only"))):
+        log = await memory.sessions.create(scope, thread)
+        await memory.sessions.append(scope, thread, event, "{}", seen=Seen(version=log.version))
+    await memory.append_events(scope, "t4", [turn])
+    before = rows_of(shared_dsn, tenant)
+    receipt = await memory.erase(scope, "t4")
     assert "t4" == receipt.thread_id and receipt.is_intact
     assert (1, 1, 1) == tuple(receipt.counts[name] for name in ("threads", "events", "tombstones"))
-    assert await memory.sessions.load(ANA, "t4") is None
-    assert not [one for one in await memory.list_memories(ANA, limit=500) if "kayak" in one.text]
-    after = rows_of(dsn, TENANT)
-    changed = {name for name in before if len(before[name]) != len(after.get(name, []))}
+    assert await memory.sessions.load(scope, "t4") is None
+    assert not [one for one in await memory.list_memories(scope) if "kayak" in one.text]
+    after = rows_of(shared_dsn, tenant)
+    changed = {name for name in after if len(before.get(name, [])) != len(after[name])}
     assert changed - MARKS == {*receipt.counts} | {"erasures"}
-    assert set() == await memory.append_events(ANA, "t4", [turn])
-    assert receipt in await memory.erasures(ANA)
+    assert set() == await memory.append_events(scope, "t4", [turn])
+    assert receipt in await memory.erasures(scope)
 
 
-async def test_the_commands_erase_only_when_it_is_meant(memory: MemoryEngine, dsn: str) -> None:
+async def test_the_commands_erase_only_when_it_is_meant(
+    shared_memory: MemoryEngine, shared_dsn: str, scope: Scope
+) -> None:
     async def call(*arguments: str) -> Result:
-        return await asyncio.to_thread(CliRunner().invoke, app, [*arguments, "--uri", dsn])
+        return await asyncio.to_thread(CliRunner().invoke, app, [*arguments, "--uri", shared_dsn])
 
-    refused = await call("erase", ANA.app, ANA.user)
+    await shared_memory.remember(scope, "Ana skis.")
+    refused = await call("erase", scope.app, scope.user)
     assert 2 == refused.exit_code and "--yes" in refused.output
-    assert await memory.list_memories(ANA)
-    done = await call("erase", ANA.app, ANA.user, "--yes", "--json")
+    assert await shared_memory.list_memories(scope)
+    done = await call("erase", scope.app, scope.user, "--yes", "--json")
     assert 0 == done.exit_code, done.output
-    [newest, _] = await memory.erasures(ANA)
-    assert newest.to_dict() == json.loads(done.output)
-    shown = await call("erasures", "--app", ANA.app, "--json")
-    assert newest.to_dict() == json.loads(shown.output.splitlines()[0])
-    assert str(newest.erasure_id)[:8] in (await call("erasures")).output
+    [receipt] = await shared_memory.erasures(scope)
+    assert receipt.to_dict() == json.loads(done.output)
+    shown = await call("erasures", "--app", scope.app, "--json")
+    assert receipt.to_dict() == json.loads(shown.output.splitlines()[0])
+    assert str(receipt.erasure_id)[:8] in (await call("erasures")).output
     assert 2 == (await call("erasures", "--user", "ana")).exit_code
 
 
-async def test_no_id_or_hash_that_is_made_of_words_stays(memory: MemoryEngine, dsn: str) -> None:
+async def test_no_id_or_hash_that_is_made_of_words_stays(
+    shared_memory: MemoryEngine, shared_dsn: str, scope: Scope
+) -> None:
+    memory, tenant = shared_memory, scope_path(scope)
     secret = {"role": "user", "content": "My diagnosis is gout."}
     other = {"role": "user", "content": "I live in Leeds."}
-    profiles = memory.profiles.repository(CAT)
+    profiles = memory.profiles.repository(scope)
     known = await profiles.load_or_create("app")
     for name, messages in (("sick", [secret]), ("home", [other]), (None, [secret])):
         talk = {"conversation_id": name, "messages": messages}
         known, _ = await profiles.update_with_pipeline(known, talk)
     turns = turns_of([HumanMessage("I have gout.")], "graph", START)
-    await memory.append_events(CAT, "graph", turns)
-    assert await memory.append_events(CAT, "graph", turns) == set()
-    before = rows_of(dsn, "/app/cat/")
+    await memory.append_events(scope, "graph", turns)
+    assert await memory.append_events(scope, "graph", turns) == set()
+    before = rows_of(shared_dsn, tenant)
     made = [str(row["event_id"]) for row in before["events"] if row["thread_id"] != "graph"]
     assert 2 == len([one for one in made if one.startswith("words-")]) and 3 == len(made)
     assert turns[0].event_id.startswith("words-")
     hashes = {bytes(row["content_hash"]) for row in before["profiles"]}  # type: ignore[call-overload]
-    await memory.forget_thread(CAT, "graph")
-    await memory.erase(CAT, "sick")
-    after = rows_of(dsn, "/app/cat/")
+    await memory.forget_thread(scope, "graph")
+    await memory.erase(scope, "sick")
+    after = rows_of(shared_dsn, tenant)
     assert not [one for one in after["tombstones"] if "sick" == one["thread_id"]]
     assert ["graph"] == [one["thread_id"] for one in after["tombstones"]]
     kept = [bytes(row["content_hash"]) for row in after["profiles"]]  # type: ignore[call-overload]
     assert len(kept) == len(before["profiles"]) and not hashes & {*kept}
-    receipt = await memory.erase(CAT)
-    left = rows_of(dsn, "/app/cat/")
+    receipt = await memory.erase(scope)
+    left = rows_of(shared_dsn, tenant)
     assert {"tombstones", "erasures", *MARKS} == {*left}
     ids = [str(one["event_id"]) for one in left["tombstones"]]
     assert 1 == len(ids) == receipt.counts["tombstones"] and 7 == UUID(ids[0]).version
+
+
+async def test_the_planner_samples_no_words(dsn: str) -> None:
+    clock = WholeClock()
+    async with open_memory(dsn, clock=clock, worker=False) as memory:
+        await fill_with_ana_and_bob(memory, clock, dsn)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("ANALYZE")
+        sampled = connection.execute(SAMPLED).fetchall()
+        everything = connection.execute("SELECT s::text FROM pg_statistic s").fetchall()
+        extended = connection.execute("SELECT FROM pg_statistic_ext").fetchall()
+    assert {("memories", "tenant_id"), ("facts", "valid_from")} < {row[:2] for row in sampled}
+    assert [] == [row for row in sampled if row[2] not in HARMLESS and row[1] not in KEPT]
+    # The digest of what a run wrote is a uuid, and would confirm a guess of the words.
+    assert [] == extended == [row for row in sampled if row[1] == "words_key"]
+    assert not [word for word in WORDS if word in str(everything)]
+
+
+def test_the_index_of_a_large_tenant_has_no_sample_of_vectors(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HIPPOCAMPUS_ANN_THRESHOLD", str(THRESHOLD))
+    with store_at(dsn) as store:
+        fill(store, count=600)
+    build(dsn)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("ANALYZE")
+        sampled = {row[0] for row in connection.execute(SAMPLED).fetchall()}
+    assert "embeddings" in sampled
+    assert not [name for name in sampled if name.startswith("embeddings_near_")]
+
+
+def files_with_words(empty_home: Path) -> dict[str, list[str]]:
+    """Return the words in each file of a data directory and its log, the write-ahead log aside."""
+    found = {}
+    for path in empty_home.rglob("*"):
+        if path.is_file() and "pg_wal" not in path.parts:
+            content = path.read_bytes()
+            if words := [word for word in WORDS if word.encode() in content]:
+                found[str(path.relative_to(empty_home))] = words
+    return found
+
+
+@pytest.mark.tail
+@pytest.mark.skipif(sys.platform == "win32", reason="the embedded server needs POSIX")
+async def test_after_a_full_vacuum_no_file_holds_a_word_of_an_erased_user(empty_home: Path) -> None:
+    server, clock = EmbeddedPostgres(empty_home), WholeClock()
+    dsn = server.acquire()
+    try:
+        uri = f"embedded://{empty_home}"
+        async with open_memory(uri, clock=clock, worker=False) as memory:
+            await fill_with_ana_and_bob(memory, clock, dsn)
+            await memory.erase(ANA)
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute("CHECKPOINT")
+            assert {*WORDS} == {
+                one for words in files_with_words(empty_home).values() for one in words
+            }
+            for command in ("VACUUM FULL", "ANALYZE", "CHECKPOINT"):
+                connection.execute(sql.SQL(command))  # type: ignore[arg-type] # one of three
+        assert {} == files_with_words(empty_home)
+    finally:
+        server.release()

@@ -9,7 +9,10 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from warm_python import warm_python
+from practised import practised  # noqa: F401
+from warm_python import run_warm
+
+pytestmark = [pytest.mark.tail, pytest.mark.usefixtures("practised")]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -19,13 +22,15 @@ def run(program: str, dsn: str | None, *messages: str) -> str:
 
     Without a DSN it runs in a new interpreter, which has imported and loaded nothing.
     """
+    file = str(EXAMPLES / program)
     environment = {k: v for k, v in os.environ.items() if not k.endswith("_API_KEY")}
     environment |= {f"{kind}_proxy": "http://127.0.0.1:1" for kind in ("http", "https", "all")}
     environment |= {"HIPPOCAMPUS_URI": dsn} if dsn else {}
-    ran = subprocess.run(
-        [*(warm_python() if dsn else [sys.executable]), EXAMPLES / program, *messages],
-        capture_output=True, text=True, env=environment, timeout=180,
-    )  # fmt: skip
+    if dsn:
+        ran = run_warm([file, *messages], cwd=Path.cwd(), env=environment, timeout=180)
+    else:
+        command = [sys.executable, file, *messages]
+        ran = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert (0, "") == (ran.returncode, ran.stderr)
     return ran.stdout
 

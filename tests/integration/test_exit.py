@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import psycopg
 import pytest
+from practised import practised  # noqa: F401
+from warm_python import warm_python
 
 from shared_core.storage.postgres.connection.embedded import describe
+
+pytestmark = pytest.mark.usefixtures("practised")
 
 REFLECTING = """
 import sys, threading, time
@@ -34,7 +37,7 @@ begun.wait()
 EMBEDDING = """
 import asyncio, sys, threading, time
 from shared_core import Scope, open_memory, run_sync
-from tests.integration.test_queue import told
+from tests.turns import said
 
 begun = threading.Event()
 
@@ -44,12 +47,13 @@ async def embed(texts):
         await asyncio.to_thread(time.sleep, 0.1)
 
 memory = open_memory(sys.argv[1], embedder=embed)
-turn = told("e1", "I live in Lisbon.")
+turn = said("e1", "I live in Lisbon.")
 run_sync(memory.append_events(Scope("app", "ann"), "t", [turn], later=True))
 begun.wait()
 """
 FORKED = """
-import os
+import os, warnings
+warnings.filterwarnings("ignore", "This process", DeprecationWarning)  # of Python 3.12
 store.put(("a", "b"), "key", {"text": "by the parent"})
 child = os.fork()
 if child:
@@ -58,19 +62,16 @@ if child:
     assert store.get(("a", "b"), "key") is not None
     sys.exit(0)
 """
-FORKS = "ignore:This process:DeprecationWarning"
-"""Python 3.12 warns of a fork of a process with threads. A script here forks on purpose."""
 CLOSED = """
 store.put(("a", "b"), "key", {"text": "x"})
 store.close()
 """
 
 
-def run(script: str, uri: str, timeout_s: int = 60) -> str:
+def run(script: str, uri: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-W", FORKS, "-c", script, uri],
-        capture_output=True, text=True, timeout=timeout_s,
-    )  # fmt: skip
+        [*warm_python(finalizes=True), "-c", script, uri], capture_output=True, text=True
+    )
     assert 0 == done.returncode, done.stderr
     return done.stderr
 

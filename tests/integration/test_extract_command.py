@@ -7,15 +7,15 @@ import subprocess
 import sys
 
 import pytest
-from typer.testing import CliRunner, Result
-
-from shared_core.cli.main import app
+from commands import run
+from typer.testing import Result
+from warm_python import warm_python
 
 KEYS = {"kind", "value", "slot", "confidence", "pattern"}
 
 
 def extract(text: str | bytes, *arguments: str) -> Result:
-    return CliRunner().invoke(app, ["extract", *arguments], input=text)
+    return run("extract", *arguments, input=text)
 
 
 def objects(text: str | bytes, *arguments: str) -> list[dict[str, object]]:
@@ -153,6 +153,6 @@ def test_control_characters_and_lone_halves_of_emoji_do_no_harm() -> None:
 
 def test_the_benchmark_measures_the_same_reader() -> None:
     ran = subprocess.run(
-        [sys.executable, "-m", "benchmarks.extraction", "--json"], capture_output=True, text=True
+        [*warm_python(), "-m", "benchmarks.extraction", "--json"], capture_output=True, text=True
     )
     assert {"EN", "ZH", "speed"} == set(json.loads(ran.stdout)), ran.stderr

@@ -1,33 +1,44 @@
-"""`hippocampus facts`, `state`, `retract` and `restore` on a real database."""
+"""`hippocampus facts`, `state`, `retract`, `restore`, `graph` and `runs` on a real database."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import cast
 from uuid import UUID
 
+import commands
 import pytest
-from typer.testing import CliRunner, Result
+from turns import said
+from typer.testing import Result
 
-from shared_core import Edge, Fact
+from shared_core import Edge, Fact, Scope, open_memory, run_sync
 from shared_core.cli.app import date_option
 from shared_core.cli.facts import facts_table
 from shared_core.cli.graph import edges_table
-from shared_core.cli.main import app
 from shared_core.core.domain import MemoryId
 from shared_core.core.locale import Language, speaking
 
 pytestmark = pytest.mark.both_engines
 
+ANN = Scope("my app", "ann")
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)
 ID = UUID("01a2033d-0b84-7bd9-b9e1-f0eeb10dbe5c")
 
 
 def run(dsn: str, command: str, *arguments: str) -> Result:
-    return CliRunner().invoke(app, [command, "my app", "ann", *arguments, "--uri", dsn])
+    return commands.run(command, "my app", "ann", *arguments, "--uri", dsn)
+
+
+async def learn(dsn: str) -> None:
+    """Consolidate a home in Leeds, and a day later one in Shanghai."""
+    async with open_memory(dsn) as memory:
+        for day, text in enumerate(("I live in Leeds.", "我住在上海。")):
+            turn = said(f"e{day}", text, START + timedelta(days=day))
+            await memory.append_events(ANN, "t", [turn])
+            await memory.consolidate(ANN, "t")
 
 
 def test_a_fact_is_stated_shown_and_corrected(dsn: str) -> None:
@@ -87,22 +98,15 @@ def test_today_does_not_begin_in_the_future(today: str) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [
-        "last week",
-        "上周",
-        "2026",
-        "2026年3月",
-        "2 hours ago",
-        "昨天下午",
-        "每周三",
-        "2026/13/1",
-        "",
-    ],
-)
-def test_a_date_that_is_no_single_day_is_refused_in_both_languages(dsn: str, words: str) -> None:
+    ["last week", "上周", "2026", "2026年3月", "2 hours ago", "昨天下午", "每周三", "2026/13/1",
+     ""],
+)  # fmt: skip
+def test_a_date_that_is_no_single_day_is_refused_in_both_languages(
+    shared_dsn: str, words: str
+) -> None:
     for language, why in (("en", "--since must be a day like"), ("zh", "--since 必须是")):
         with speaking(cast("Language", language)):
-            refused = run(dsn, "state", "employer", "Acme", "--since", words)
+            refused = run(shared_dsn, "state", "employer", "Acme", "--since", words)
         assert (2, True) == (refused.exit_code, why in refused.stderr), refused.stderr
 
 
@@ -138,3 +142,99 @@ def test_no_word_is_broken_in_a_narrow_terminal(width: int) -> None:
         assert all(word in shown for word in ("2026-03-01", str(ID)[-8:]))
         assert max(map(len, shown.splitlines())) <= width
         assert "favourite_restaurant" in shown or table.names[0] == "key"
+
+
+async def add_china(dsn: str) -> None:
+    async with open_memory(dsn) as memory:
+        await memory.graph.add(ANN, "上海", "lies_in", "China", valid_from=START)
+
+
+def test_the_graph_around_an_entity_is_shown(dsn: str) -> None:
+    assert "Nothing is known of 'user'.\n" == run(dsn, "graph", "user").stdout
+    run_sync(learn(dsn))
+    run_sync(add_china(dsn))
+    near, far = json.loads(run(dsn, "graph", "USER", "--json").stdout)
+    assert ("user", "lives_in", "上海", 1, ["e1"], None) == (
+        near["subject"], near["relation"], near["object"], near["hops"],
+        near["source_event_ids"], near["valid_until"])  # fmt: skip
+    assert ("China", 2) == (far["object"], far["hops"])
+    assert 1 == len(json.loads(run(dsn, "graph", "user", "--depth", "1", "--json").stdout))
+    table = run(dsn, "graph", "user").stdout
+    assert all(word in table for word in ("lives_in", "上海", "2026-03-02"))
+    assert "There are more edges" in run(dsn, "graph", "user", "--limit", "1").stdout
+    then = json.loads(run(dsn, "graph", "user", "--valid", "2026-03-01T12:00", "--json").stdout)
+    assert ["Leeds"] == [one["object"] for one in then]
+
+
+def test_its_history_is_shown_with_what_ended(dsn: str) -> None:
+    run_sync(learn(dsn))
+    old, new = json.loads(run(dsn, "graph", "user", "--history", "--json").stdout)
+    assert [("Leeds", False), ("上海", True)] == [
+        (one["object"], one["current"]) for one in (old, new)
+    ]
+    assert old["edge_id"][-8:] in run(dsn, "graph", "user", "--history").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [(["--depth", "9"], 1, "depth must be"), (["--valid", "soon"], 2, "--valid must be a day")],
+)
+def test_what_cannot_be_is_one_line(
+    shared_dsn: str, arguments: list[str], code: int, told: str
+) -> None:
+    refused = run(shared_dsn, "graph", "user", *arguments)
+    assert code == refused.exit_code
+    assert told in " ".join(refused.stderr.split())
+
+
+async def cities(dsn: str) -> list[object]:
+    async with open_memory(dsn) as memory:
+        return [fact.value for fact in await memory.facts(ANN)]
+
+
+def test_runs_are_shown_and_undone_in_order(dsn: str) -> None:
+    assert "There are no runs yet.\n" == run(dsn, "runs").stdout
+    run_sync(learn(dsn))
+    second, first = json.loads(run(dsn, "runs", "--json", "--thread", "t").stdout)
+    assert ("full_consolidation", "t", None) == (
+        second["kind"], second["thread_id"], second["undone_at"])  # fmt: skip
+    assert {"events": 1, "facts": 1, "closed": 1}.items() <= second["counts"].items()
+    assert second["run_id"] in run(dsn, "runs").stdout.replace("\n", "")
+    refused = run(dsn, "runs", "--undo", first["run_id"])
+    assert 1 == refused.exit_code
+    assert second["run_id"] in refused.stderr
+    assert (
+        f"Run {second['run_id']} is undone.\n"
+        == run(dsn, "runs", "--undo", second["run_id"]).stdout
+    )
+    assert ["Leeds"] == run_sync(cities(dsn))
+    assert "undone" in run(dsn, "runs").stdout
+
+
+def test_a_run_is_named_by_either_end_of_its_id(dsn: str) -> None:
+    run_sync(learn(dsn))
+    second, first = (run["run_id"] for run in json.loads(run(dsn, "runs", "--json").stdout))
+    both = next(n for n in range(36, 0, -1) if first[:n] == second[:n])
+    refused = run(dsn, "runs", "--undo", first[:both])
+    assert 1 == refused.exit_code
+    assert f"{first[:both]!r} matches 2 runs, {second}, {first}: give more" in refused.stderr
+    assert f"Run {second} is undone.\n" == run(dsn, "runs", "--undo", second[-12:].upper()).stdout
+    assert f"Run {first} is undone.\n" == run(dsn, "runs", "--undo", first[:both]).stdout
+    gone = run(dsn, "runs", "--undo", first[:both])
+    assert f"{first[:both]!r} matches no run: 'hippocampus runs" in " ".join(gone.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("run_id", "told", "code"),
+    [("last", "run_id must be a UUID", 2), ("0" * 32, "there is no run", 1)],
+)
+def test_an_unknown_run_is_an_error_that_says_so(
+    shared_dsn: str, run_id: str, told: str, code: int
+) -> None:
+    refused = run(shared_dsn, "runs", "--undo", run_id)
+    assert code == refused.exit_code
+    assert told in " ".join(refused.stderr.split())
+
+
+def test_no_other_thread_is_shown(shared_dsn: str) -> None:
+    assert "[]\n" == run(shared_dsn, "runs", "--thread", "elsewhere", "--json").stdout

@@ -2,45 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
+from person import Opens, Person, at
+from turns import said
 
-from shared_core import Conflict, Event, InvalidInput, MemoryEngine, Scope, open_memory
+from shared_core import Conflict, Event, InvalidInput
 from shared_core.core.domain import Extraction
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.retention.forget_requests import NewTurns
 
 pytestmark = pytest.mark.both_engines
 
-ANA = Scope("app", "ana")
-START = datetime(2026, 3, 1, 9, tzinfo=UTC)
-
 
 class Talk:
-    """A user who talks, and the clock."""
+    """A user who talks, a turn a minute."""
 
-    def __init__(self, memory: MemoryEngine) -> None:
-        self.memory = memory
-        self.now = START
+    def __init__(self, ann: Person) -> None:
+        self.ann = ann
         self.said = 0
 
     async def say(self, text: str, thread: str = "t", role: str = "user") -> NewTurns:
-        self.now += timedelta(minutes=1)
         self.said += 1
-        turn: dict[str, Any] = {"author": role, "role": role}
-        event = Event(event_id=f"e{self.said}", text=text, occurred_at=self.now, **turn)
-        return await self.memory.append_events(ANA, thread, [event])
+        turn = said(self.said, text, author=role, role=role)
+        return await self.ann.append_events(thread, [turn])
+
+    async def learn(self, *texts: str) -> None:
+        """Say texts, and have them read."""
+        for text in texts:
+            await self.say(text)
+        await self.ann.consolidate("t")
 
     async def told(self, query: str) -> str:
         """Return everything that memory tells of a query, in every way."""
-        hits = await self.memory.recall(ANA, query, limit=50)
-        listed = await self.memory.list_memories(ANA, limit=100)
-        facts = await self.memory.facts(ANA)
-        walked = await self.memory.graph.neighbourhood(ANA, "user")
-        context = await self.memory.context_window(ANA, "other", query)
+        hits = await self.ann.recall(query, limit=50)
+        listed = await self.ann.list_memories(limit=100)
+        facts = await self.ann.facts()
+        walked = await self.ann.graph.neighbourhood("user")
+        context = await self.ann.context_window("other", query)
         return "\n".join([
             *(hit.memory.text for hit in hits), *(one.text for one in listed),
             *(one.statement for one in facts), *(edge.object for edge in walked.edges),
@@ -49,15 +49,14 @@ class Talk:
 
 
 @pytest.fixture
-async def talk(dsn: str) -> AsyncIterator[Talk]:
-    async with open_memory(dsn, worker=False) as memory:
-        yield Talk(memory)
+def talk(ann: Person) -> Talk:
+    return Talk(ann)
 
 
 async def test_what_is_about_a_person_leaves_recall_at_once(talk: Talk) -> None:
-    for text in ("My brother Theo is a baker.", "I live in Leeds.", "Theo came round on Sunday."):
-        await talk.say(text)
-    await talk.memory.consolidate(ANA, "t")
+    await talk.learn(
+        "My brother Theo is a baker.", "I live in Leeds.", "Theo came round on Sunday."
+    )
     assert "Theo" in await talk.told("What do you know about Theo?")
     new = await talk.say("Forget what I said about Theo")
     [gone] = new.set_aside
@@ -66,16 +65,12 @@ async def test_what_is_about_a_person_leaves_recall_at_once(talk: Talk) -> None:
     told = await talk.told("What do you know about Theo?")
     assert "Theo" not in told
     assert "Leeds" in told
-    await talk.say("I love tea.")
-    await talk.memory.consolidate(ANA, "t")
+    await talk.learn("I love tea.")
     assert "Theo" not in await talk.told("Who is Theo?")
 
 
 async def test_the_name_of_a_relative_is_known(talk: Talk) -> None:
-    await talk.say("我弟弟叫阿泽。")
-    await talk.say("我住在苏州。")
-    await talk.say("阿泽下周来看我。")
-    await talk.memory.consolidate(ANA, "t")
+    await talk.learn("我弟弟叫阿泽。", "我住在苏州。", "阿泽下周来看我。")
     [gone] = (await talk.say("把我弟弟的事忘了吧")).set_aside
     assert gone.topic == "我弟弟"
     told = await talk.told("阿泽是谁？")
@@ -84,9 +79,7 @@ async def test_the_name_of_a_relative_is_known(talk: Talk) -> None:
 
 
 async def test_a_topic_goes_in_each_form_of_its_word(talk: Talk) -> None:
-    await talk.say("I used to smoke but I quit.")
-    await talk.say("I am a social worker and I live in Leeds.")
-    await talk.memory.consolidate(ANA, "t")
+    await talk.learn("I used to smoke but I quit.", "I am a social worker and I live in Leeds.")
     [gone] = (await talk.say("please forget what I told you about smoking")).set_aside
     assert gone.done.memories >= 1
     told = await talk.told("What did I give up?")
@@ -98,99 +91,83 @@ async def test_a_topic_goes_in_each_form_of_its_word(talk: Talk) -> None:
 
 
 async def test_undoing_the_run_brings_all_back(talk: Talk) -> None:
-    await talk.say("My brother Theo is a baker.")
-    await talk.memory.consolidate(ANA, "t")
-    before = [one.statement for one in await talk.memory.facts(ANA)]
+    await talk.learn("My brother Theo is a baker.")
+    before = [one.statement for one in await talk.ann.facts()]
     [gone] = (await talk.say("forget everything about theo please")).set_aside
-    assert await talk.memory.facts(ANA) == []
-    [run, *_] = await talk.memory.runs(ANA)
+    assert await talk.ann.facts() == []
+    [run, *_] = await talk.ann.runs()
     assert (run.run_id, run.kind) == (gone.done.run_id, "forget")
     assert "Theo" not in str(run.counts)
-    await talk.memory.undo_run(ANA, run.run_id)
-    assert [one.statement for one in await talk.memory.facts(ANA)] == before
+    await talk.ann.undo_run(run.run_id)
+    assert [one.statement for one in await talk.ann.facts()] == before
     assert "Theo" in await talk.told("Who is Theo?")
 
 
-async def test_it_is_erased_after_thirty_days(dsn: str) -> None:
-    now = [START]
-    async with open_memory(dsn, worker=False, clock=lambda: now[0]) as memory:
-        talk = Talk(memory)
-        await talk.say("My brother Theo is a baker.")
-        await talk.say("I live in Leeds.")
-        await memory.consolidate(ANA, "t")
-        await talk.say("Forget what I said about Theo.")
-        now[0] += timedelta(days=29)
-        assert await memory.sweep_expired(("app", "ana")) == 0
-        now[0] += timedelta(days=2)
-        assert await memory.sweep_expired(("app", "ana")) >= 2
-        exported = [line async for line in memory.export(ANA)]
-        assert "Theo" not in "".join(exported)
-        assert "Leeds" in "".join(exported)
+async def test_it_is_erased_after_thirty_days(ann_by_clock: Person) -> None:
+    ann = ann_by_clock
+    talk, owned = Talk(ann), (ann.scope.app, ann.scope.user)
+    await talk.learn("My brother Theo is a baker.", "I live in Leeds.")
+    await talk.say("Forget what I said about Theo.")
+    ann.clock.day = 29
+    assert await ann.memory.sweep_expired(owned) == 0
+    ann.clock.day = 31
+    assert await ann.memory.sweep_expired(owned) >= 2
+    exported = [line async for line in ann.export()]
+    assert "Theo" not in "".join(exported)
+    assert "Leeds" in "".join(exported)
 
 
 async def test_turns_that_no_run_has_read_draw_no_facts(talk: Talk) -> None:
-    await talk.say("My brother Theo is a baker.")
-    await talk.say("I live in Leeds.")
-    await talk.say("Forget what I said about Theo")
-    await talk.memory.consolidate(ANA, "t")
+    await talk.learn(
+        "My brother Theo is a baker.", "I live in Leeds.", "Forget what I said about Theo"
+    )
     assert "Theo" not in await talk.told("Who is Theo?")
-    assert [one.slot for one in await talk.memory.facts(ANA)] == ["residence"]
+    assert [one.slot for one in await talk.ann.facts()] == ["residence"]
 
 
 async def test_what_is_said_after_a_request_stays(talk: Talk) -> None:
     texts = ("My brother Theo is a baker.", "Forget what I said about Theo",
              "I have a new friend called Theo.")  # fmt: skip
-    events = [
-        Event(event_id=str(place), author="user", role="user", text=text, occurred_at=START)
-        for place, text in enumerate(texts)
-    ]
-    new = await talk.memory.append_events(ANA, "t", events)
+    events = [said(str(place), text) for place, text in enumerate(texts)]
+    new = await talk.ann.append_events("t", events)
     assert [one.done.memories for one in new.set_aside] == [2]
-    await talk.memory.consolidate(ANA, "t")
-    assert [one.slot for one in await talk.memory.facts(ANA)] == ["relation.friend"]
+    await talk.ann.consolidate("t")
+    assert [one.slot for one in await talk.ann.facts()] == ["relation.friend"]
 
 
 async def test_a_topic_is_set_aside_once(talk: Talk) -> None:
-    await talk.say("My brother Theo is a baker.")
-    await talk.memory.consolidate(ANA, "t")
-    assert (await talk.memory.forget_about(ANA, "Theo")).done.run_id is not None
-    again = await talk.memory.forget_about(ANA, "Theo")
+    await talk.learn("My brother Theo is a baker.")
+    assert (await talk.ann.forget_about("Theo")).done.run_id is not None
+    again = await talk.ann.forget_about("Theo")
     assert (again.done.run_id, again.done.memories) == (None, 0)
 
 
 async def test_what_two_requests_set_aside_comes_back_when_both_are_undone(talk: Talk) -> None:
     await talk.say("My brother Theo plays chess.")
     await talk.say("I met a chess club in Leeds.")
-    theo = await talk.memory.forget_about(ANA, "Theo")
-    chess = await talk.memory.forget_about(ANA, "chess")
+    theo = await talk.ann.forget_about("Theo")
+    chess = await talk.ann.forget_about("chess")
     assert theo.done.run_id is not None
     assert chess.done.run_id is not None
     with pytest.raises(Conflict, match=str(chess.done.run_id)):
-        await talk.memory.undo_run(ANA, theo.done.run_id)
+        await talk.ann.undo_run(theo.done.run_id)
     assert "chess" not in await talk.told("Who plays chess?")
-    await talk.memory.undo_run(ANA, chess.done.run_id)
-    await talk.memory.undo_run(ANA, theo.done.run_id)
+    await talk.ann.undo_run(chess.done.run_id)
+    await talk.ann.undo_run(theo.done.run_id)
     assert "Theo plays chess" in await talk.told("Who plays chess?")
 
 
 async def test_what_was_forgotten_may_be_said_again(talk: Talk) -> None:
-    await talk.say("My brother Theo is a baker.")
-    await talk.memory.consolidate(ANA, "t")
-    await talk.say("Forget what I said about Theo")
-    await talk.say("My brother Theo is a baker.")
-    await talk.memory.consolidate(ANA, "t")
-    slots = [one.slot for one in await talk.memory.facts(ANA)]
+    await talk.learn("My brother Theo is a baker.")
+    await talk.learn("Forget what I said about Theo", "My brother Theo is a baker.")
+    slots = [one.slot for one in await talk.ann.facts()]
     assert slots == ["relation.brother", "relation.brother.job"]
 
 
 async def test_an_old_request_leaves_what_was_said_later(talk: Talk) -> None:
-    await talk.say("My brother Theo is a baker.")
-    await talk.memory.consolidate(ANA, "t")
-    asking = Event(
-        event_id="old", author="user", role="user", text="Forget what I said about Theo",
-        occurred_at=START - timedelta(days=1),
-    )  # fmt: skip
-    new = await talk.memory.append_events(ANA, "older", [asking])
+    await talk.learn("My brother Theo is a baker.")
+    asking = said("old", "Forget what I said about Theo", at(-1))
+    new = await talk.ann.append_events("older", [asking])
     assert [(one.done.facts, one.done.edges) for one in new.set_aside] == [(0, 0)]
     assert "Theo is a baker" in await talk.told("Who is Theo?")
 
@@ -199,26 +176,24 @@ async def test_what_was_brought_back_is_read_by_the_next_run(talk: Talk) -> None
     await talk.say("My brother Theo is a baker.")
     [gone] = (await talk.say("Forget what I said about Theo")).set_aside
     assert gone.done.run_id is not None
-    await talk.memory.undo_run(ANA, gone.done.run_id)
-    await talk.memory.consolidate(ANA, "t")
-    assert "relation.brother" in [one.slot for one in await talk.memory.facts(ANA)]
+    await talk.ann.undo_run(gone.done.run_id)
+    await talk.ann.consolidate("t")
+    assert "relation.brother" in [one.slot for one in await talk.ann.facts()]
 
 
-async def test_a_run_writes_nothing_that_was_set_aside_while_it_read(dsn: str) -> None:
+async def test_a_run_writes_nothing_that_was_set_aside_while_it_read(ann_with: Opens) -> None:
     class Interrupted(RuleExtractor):
         async def extract(self, events: Sequence[Event], context: Sequence[Event]) -> Extraction:
             found = await super().extract(events, context)
-            await memory.forget_about(ANA, "Theo")
+            await ann.forget_about("Theo")
             return found
 
-    async with open_memory(dsn, worker=False, extractor=Interrupted()) as memory:
-        talk = Talk(memory)
-        await talk.say("My brother Theo is a baker.")
-        await talk.say("I live in Leeds.")
-        await memory.consolidate(ANA, "t")
-        told = await talk.told("Who is Theo, and where do I live?")
-        assert "Theo" not in told
-        assert "Leeds" in told
+    ann = ann_with(extractor=Interrupted())
+    talk = Talk(ann)
+    await talk.learn("My brother Theo is a baker.", "I live in Leeds.")
+    told = await talk.told("Who is Theo, and where do I live?")
+    assert "Theo" not in told
+    assert "Leeds" in told
 
 
 async def test_only_the_user_may_ask(talk: Talk) -> None:
@@ -228,35 +203,35 @@ async def test_only_the_user_may_ask(talk: Talk) -> None:
     assert "Theo is a baker" in await talk.told("Who is Theo?")
 
 
-async def test_an_option_switches_it_off(dsn: str) -> None:
-    async with open_memory(dsn, worker=False, forget_requests=False) as memory:
-        talk = Talk(memory)
-        await talk.say("My brother Theo is a baker.")
-        assert (await talk.say("Forget what I said about Theo")).set_aside == ()
-        assert "baker" in await talk.told("Who is Theo?")
-        gone = await memory.forget_about(ANA, "Theo")
-        assert gone.done.memories == 2
-        assert "Theo" not in await talk.told("Who is Theo?")
+async def test_an_option_switches_it_off(ann_with: Opens) -> None:
+    ann = ann_with(forget_requests=False)
+    talk = Talk(ann)
+    await talk.say("My brother Theo is a baker.")
+    assert (await talk.say("Forget what I said about Theo")).set_aside == ()
+    assert "baker" in await talk.told("Who is Theo?")
+    gone = await ann.forget_about("Theo")
+    assert gone.done.memories == 2
+    assert "Theo" not in await talk.told("Who is Theo?")
 
 
 async def test_a_topic_nobody_spoke_of_changes_nothing(talk: Talk) -> None:
     await talk.say("I live in Leeds.")
-    gone = await talk.memory.forget_about(ANA, "Theo")
+    gone = await talk.ann.forget_about("Theo")
     assert gone.done.run_id is None
-    assert await talk.memory.runs(ANA) == []
+    assert await talk.ann.runs() == []
     with pytest.raises(InvalidInput, match="topic must name something"):
-        await talk.memory.forget_about(ANA, "it")
+        await talk.ann.forget_about("it")
 
 
-async def test_process_memory_says_what_went_and_keeps_it_out(dsn: str) -> None:
-    async with open_memory(dsn) as memory:
-        await memory.process_memory("My brother Theo is a baker.", "ana", app="app")
-        answer = await memory.process_memory("forget what i said about theo", "ana", app="app")
-        [gone] = answer["metadata"]["set_aside"]
-        assert gone["topic"] == "theo"
-        await memory.process_memory("I live in Leeds.", "ana", app="app")
-        await memory.end_session(user_id="ana", app="app")
-        assert await memory.flush()
-        told = await Talk(memory).told("Who is Theo, and where do I live?")
-        assert "Theo" not in told
-        assert "Leeds" in told
+async def test_process_memory_says_what_went_and_keeps_it_out(ann: Person) -> None:
+    user, app = ann.scope.user, ann.scope.app
+    await ann.memory.process_memory("My brother Theo is a baker.", user, app=app)
+    answer = await ann.memory.process_memory("forget what i said about theo", user, app=app)
+    [gone] = answer["metadata"]["set_aside"]
+    assert gone["topic"] == "theo"
+    await ann.memory.process_memory("I live in Leeds.", user, app=app)
+    await ann.memory.end_session(user_id=user, app=app)
+    assert await ann.memory.flush()
+    told = await Talk(ann).told("Who is Theo, and where do I live?")
+    assert "Theo" not in told
+    assert "Leeds" in told

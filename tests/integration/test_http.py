@@ -14,6 +14,7 @@ from unittest import mock
 
 import httpx
 import pytest
+from fastapi import FastAPI
 from starlette.requests import ClientDisconnect
 
 from shared_core import MemoryEngine, Scope, StorageUnavailable, open_memory
@@ -24,31 +25,36 @@ from shared_core.http.logs import JsonLines
 from shared_core.http.problems import ProblemError
 from shared_core.jobs.api_tokens import LOOK_AGAIN_S, FirstToken
 from shared_core.models.embedders import E5Embedder, UseEmbedder
-from tests.integration.http_clients import client_of
+from shared_core.transfer import lines
+from tests.integration.http_clients import app_of, client_of, problem_of
 
 ASK = {"user_id": "ana", "query": "tea"}
 TURN = {
-    "event_id": "1",
-    "role": "user",
-    "author": "ana",
-    "text": "I live in Lisbon.",
+    "event_id": "1", "role": "user", "author": "ana", "text": "I live in Lisbon.",
     "occurred_at": "2026-03-01T12:00:00Z",
-}
+}  # fmt: skip
+OPEN = ServerOptions(auth=False)
 
 
 @pytest.fixture
-async def client(memory: MemoryEngine) -> AsyncIterator[httpx.AsyncClient]:
-    async with client_of(memory) as found:
+async def free(shared_memory: MemoryEngine) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of an application of its own that needs no token."""
+    async with client_of(shared_memory) as found:
         yield found
 
 
-def problem_of(answer: httpx.Response, status: int, kind: str) -> dict[str, Any]:
-    """Return the problem that an answer must be."""
-    told: dict[str, Any] = answer.json()
-    assert (status, f"urn:hippocampus:problem:{kind}") == (answer.status_code, told["type"]), told
-    assert "application/problem+json" == answer.headers["content-type"]
-    assert (status, answer.headers["x-request-id"]) == (told["status"], told["request_id"])
-    return told
+@pytest.fixture
+def ana(scope: Scope) -> Scope:
+    """The user ana of the application of the client."""
+    return Scope(scope.app, "ana")
+
+
+@pytest.fixture
+async def client(shared_memory: MemoryEngine, scope: Scope) -> AsyncIterator[httpx.AsyncClient]:
+    """A client with a token for an application that no other test knows."""
+    new = await shared_memory.tokens.create(scope.app)
+    async with client_of(shared_memory, token=new.text, make_app=app_of) as found:
+        yield found
 
 
 async def test_a_problem_tells_how_many_faults_it_does_not_name(client: httpx.AsyncClient) -> None:
@@ -61,7 +67,7 @@ async def test_a_problem_tells_how_many_faults_it_does_not_name(client: httpx.As
 
 
 async def test_what_is_remembered_is_recalled_listed_and_forgotten(
-    client: httpx.AsyncClient, memory: MemoryEngine
+    client: httpx.AsyncClient, shared_memory: MemoryEngine, ana: Scope
 ) -> None:
     said = ["Ana drinks green tea.", {"text": "Ana has two cats.", "key": "cats", "importance": 8}]
     answer = await client.post("/remember", json={"user_id": "ana", "memories": said})
@@ -75,10 +81,10 @@ async def test_what_is_remembered_is_recalled_listed_and_forgotten(
     assert {tea, "cats"} == {one["key"] for one in listed}
     gone = await client.post("/forget", json={"user_id": "ana", "keys": ["cats", "none"]})
     assert {"forgotten": 1} == gone.json()
-    assert [tea] == [one.key for one in await memory.list_memories(Scope("default", "ana"))]
+    assert [tea] == [one.key for one in await shared_memory.list_memories(ana)]
     erased = (await client.post("/erase", json={"user_id": "ana"})).json()
     assert (1, 1, "ana") == (erased["erased"], erased["counts"]["memories"], erased["user_id"])
-    [receipt] = await memory.erasures(Scope("default", "ana"))
+    [receipt] = await shared_memory.erasures(ana)
     assert receipt.to_dict() | {"erased": 1} == erased and receipt.is_intact
     assert [] == (await client.post("/recall", json=question)).json()["hits"]
 
@@ -95,31 +101,33 @@ async def test_an_empty_question_is_refused_as_an_empty_input_is(
 
 
 async def test_turns_become_facts_a_graph_and_a_context(
-    client: httpx.AsyncClient, memory: MemoryEngine
+    client: httpx.AsyncClient, shared_memory: MemoryEngine, ana: Scope
 ) -> None:
-    body = {"user_id": "ana", "app": "a", "thread_id": "monday", "events": [TURN]}
+    of_ana = {"user_id": "ana", "app": ana.app, "thread_id": "monday"}
+    body = {**of_ana, "events": [TURN]}
     assert {"new": ["1"], "set_aside": []} == (await client.post("/events", json=body)).json()
     assert {"new": [], "set_aside": []} == (await client.post("/events", json=body)).json()
-    assert await memory.flush(60)
-    graph = (await client.get("/graph/ana", params={"app": "a"})).json()
+    assert await shared_memory.flush(60)
+    graph = (await client.get("/graph/ana", params={"app": ana.app})).json()
     assert ("success", "ana") == (graph["status"], graph["user_id"])
     assert "Lisbon" in {one["target"] for one in graph["relations"]}
-    asked = {"user_id": "ana", "app": "a", "thread_id": "monday", "query": "Where do I live?"}
-    window = (await client.post("/context", json={**asked, "max_tokens": 500})).json()
+    asked = {**of_ana, "query": "Where do I live?", "max_tokens": 500}
+    window = (await client.post("/context", json=asked)).json()
     assert "Lisbon" in window["prompt"] and window["tokens"] <= 500
-    jobs = (await client.get("/jobs", params={"app": "a", "status": "completed"})).json()["jobs"]
-    assert [("ana", "monday")] == [(one["user_id"], one["thread_id"]) for one in jobs]
-    again = {"user_id": "ana", "app": "a", "thread_id": "monday", "job_type": "fast_replay"}
+    [job] = (await client.get("/jobs", params={"status": "completed"})).json()["jobs"]
+    assert ("ana", "monday") == (job["user_id"], job["thread_id"])
+    again = {**of_ana, "job_type": "fast_replay"}
     assert 202 == (await client.post("/jobs", json=again)).status_code
-    shown = await client.get(f"/jobs/{jobs[0]['job_id']}", params={"app": "a"})
-    assert jobs[0]["job_id"] == shown.json()["job_id"]
-    done = await client.post(f"/jobs/{jobs[0]['job_id']}/retry", params={"app": "a"})
+    shown = await client.get(f"/jobs/{job['job_id']}", params={"app": ana.app})
+    assert job["job_id"] == shown.json()["job_id"]
+    done = await client.post(f"/jobs/{job['job_id']}/retry")
     assert {"changed": 0} == done.json()
-    problem_of(await client.get(f"/jobs/{jobs[0]['job_id']}"), 404, "not-found")
+    async with client_of(shared_memory, OPEN, make_app=app_of) as of_default:
+        problem_of(await of_default.get(f"/jobs/{job['job_id']}"), 404, "not-found")
 
 
 async def test_a_conversation_as_document_003_tells_it(
-    client: httpx.AsyncClient, memory: MemoryEngine
+    client: httpx.AsyncClient, shared_memory: MemoryEngine
 ) -> None:
     """Sections 5.2, 6 and 10: paths, names and order of the parts, and what they say."""
     for said in ("我叫小朱", "我女儿叫灿灿", "她今年几岁了？"):
@@ -137,7 +145,7 @@ async def test_a_conversation_as_document_003_tells_it(
     assert 3 == ended["session_info"]["event_count"]
     again = (await client.post("/end-session", json={"user_id": "user_001"})).json()
     assert {"status": "success", "message": "No active session", "session_info": None} == again
-    assert await memory.flush(60)
+    assert await shared_memory.flush(60)
     asked = {"input": "小朱的女儿叫什么？", "user_id": "user_001"}
     told = (await client.post("/process", json=asked)).json()
     assert told["metadata"]["has_memory"] and "灿灿" in json.dumps(told, ensure_ascii=False)
@@ -154,139 +162,131 @@ async def test_a_conversation_as_document_003_tells_it(
     assert "灿灿" in {one["target"] for one in graph["relations"]}
 
 
+async def test_an_export_is_what_an_import_reads(
+    shared_memory: MemoryEngine, ana: Scope, dsn: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(export, "CHUNK_CHARACTERS", 4_000)
+    monkeypatch.setattr(lines, "MOST_LINES", 30)
+    await shared_memory.remember(ana, [f"Ana has note {n}. 灿灿" for n in range(70)])
+    await shared_memory.remember(Scope(ana.app, "bob"), "Bob sails.")
+    new = await shared_memory.tokens.create(ana.app, users=["ana"])
+    async with client_of(shared_memory, token=new.text, make_app=app_of) as client:
+        answer = await client.get("/export", params={"user_id": "ana"})
+        problem_of(await client.get("/export"), 403, "forbidden")
+    assert "application/x-ndjson" == answer.headers["content-type"].partition(";")[0]
+    assert answer.text.endswith("\n") and "Bob" not in answer.text
+    expected = [line async for line in shared_memory.export(ana)]
+    assert expected == answer.text.splitlines()
+    file = tmp_path / "ana.jsonl"
+    file.write_bytes(answer.content)
+    async with open_memory(dsn, worker=False) as other:
+        await other.import_lines(file)
+        assert 70 == await other.count_memories(ana)
+    everybody = await shared_memory.tokens.create(ana.app)
+    async with client_of(shared_memory, token=everybody.text, make_app=app_of) as client:
+        assert "Bob sails." in (await client.get("/export")).text
+
+
+ASKED = {
+    "type": "http", "asgi": {"version": "3.0", "spec_version": "2.4"}, "http_version": "1.1",
+    "method": "GET", "scheme": "http", "path": "/export", "raw_path": b"/export", "root_path": "",
+    "query_string": b"user_id=ana", "headers": [(b"host", b"localhost")],
+    "server": ("localhost", 80), "client": ("127.0.0.1", 5),
+}  # fmt: skip
+
+
+@pytest.fixture
+async def exporting(
+    shared_memory: MemoryEngine, ana: Scope
+) -> AsyncIterator[tuple[FastAPI, httpx.AsyncClient]]:
+    """An application that exports the user ana, and a client of it."""
+    app = create_app(shared_memory, ServerOptions(auth=False, app=ana.app))
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
+    ):
+        yield app, client
+
+
+async def nothing_more() -> MutableMapping[str, Any]:
+    return await asyncio.Future()
+
+
+@pytest.mark.parametrize("spec_version", ["2.3", "2.4"])
 async def test_who_stops_reading_an_export_gives_its_place_back(
-    memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await memory.remember(Scope("default", "ana"), [f"Note {n}." for n in range(300)])
+    exporting: tuple[FastAPI, httpx.AsyncClient], shared_memory: MemoryEngine, ana: Scope,
+    monkeypatch: pytest.MonkeyPatch, spec_version: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(export, "CHUNK_CHARACTERS", 1_000)
     monkeypatch.setattr(export, "STALLED_S", 0.2)
-    served = create_app(memory, ServerOptions(auth=False))
-    scope = {
-        "type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "method": "GET",
-        "http_version": "1.1", "scheme": "http", "path": "/export", "raw_path": b"/export",
-        "query_string": b"user_id=ana", "root_path": "", "server": ("localhost", 80),
-        "client": ("127.0.0.1", 5), "headers": [(b"host", b"localhost")],
-    }  # fmt: skip
+    await shared_memory.remember(ana, [f"Note {n}." for n in range(30)])
+    app, _ = exporting
     asked = iter([{"type": "http.request", "body": b"", "more_body": False}])
     begun = []
 
-    async def receive() -> dict[str, object]:
-        return next(asked, None) or await asyncio.Future()
+    async def receive() -> MutableMapping[str, Any]:
+        return next(asked, None) or await nothing_more()
 
     async def send(message: MutableMapping[str, Any]) -> None:
         if message.get("body"):
             begun.append(message)
             await asyncio.Future()
 
-    async with served.router.lifespan_context(served):
-        places = served.state.exports
-        for spec_version in ("2.3", "2.4"):
-            scope["asgi"] = {"version": "3.0", "spec_version": spec_version}
-            asked = iter([{"type": "http.request", "body": b"", "more_body": False}])
-            await asyncio.wait_for(served(scope, receive, send), 60)
-            assert 0 == len(places)
-    assert 2 == len(begun)
-
-
-async def test_an_export_is_what_an_import_reads(
-    memory: MemoryEngine, empty_dsn: str, tmp_path: Path
-) -> None:
-    await memory.remember(Scope("one", "ana"), [f"Ana has note {n}. 灿灿" for n in range(900)])
-    await memory.remember(Scope("one", "bob"), "Bob sails.")
-    new = await memory.tokens.create("one", users=["ana"])
-    async with client_of(memory, token=new.text) as client:
-        answer = await client.get("/export", params={"user_id": "ana"})
-        problem_of(await client.get("/export"), 403, "forbidden")
-    assert "application/x-ndjson" == answer.headers["content-type"].partition(";")[0]
-    assert answer.text.endswith("\n") and "Bob" not in answer.text
-    expected = [line async for line in memory.export(Scope("one", "ana"))]
-    assert expected == answer.text.splitlines()
-    file = tmp_path / "ana.jsonl"
-    file.write_bytes(answer.content)
-    async with open_memory(empty_dsn, worker=False) as other:
-        await other.import_lines(file)
-        assert 900 == len(await other.list_memories(Scope("one", "ana"), limit=1000))
-    everybody = await memory.tokens.create("one")
-    async with client_of(memory, token=everybody.text) as client:
-        assert "Bob sails." in (await client.get("/export")).text
-
-
-ASKED = {
-    "type": "http",
-    "asgi": {"version": "3.0", "spec_version": "2.4"},
-    "http_version": "1.1",
-    "method": "GET",
-    "scheme": "http",
-    "path": "/export",
-    "raw_path": b"/export",
-    "root_path": "",
-    "query_string": b"user_id=ana",
-    "headers": [(b"host", b"localhost")],
-}
-
-
-async def receive_nothing() -> dict[str, Any]:
-    return {"type": "http.request", "body": b"", "more_body": False}
-
-
-async def send_to_nobody(message: object) -> None:
-    raise OSError("the client is gone")
+    asgi = {"version": "3.0", "spec_version": spec_version}
+    await asyncio.wait_for(app({**ASKED, "asgi": asgi}, receive, send), 60)
+    assert (1, 0) == (len(begun), len(app.state.exports))
 
 
 async def test_exports_that_nobody_reads_do_not_take_all_connections(
-    memory: MemoryEngine, caplog: pytest.LogCaptureFixture
+    exporting: tuple[FastAPI, httpx.AsyncClient], caplog: pytest.LogCaptureFixture
 ) -> None:
-    app = create_app(memory, ServerOptions(auth=False))
-    transport = httpx.ASGITransport(app)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
-    ):
-        for _ in range(2 * export.MAX_AT_ONCE):  # each gives its place back
-            assert 200 == (await client.get("/export?user_id=ana")).status_code
-        for _ in range(export.MAX_AT_ONCE):  # also when its client is gone before a line was sent
-            asked = {**ASKED, "app": app, "state": {}}
-            await app(asked, receive_nothing, send_to_nobody)
-        for _ in range(export.MAX_AT_ONCE):
-            app.state.exports.take()
-        answer = await client.get("/export?user_id=ana")
+    async def receive() -> MutableMapping[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: object) -> None:
+        raise OSError("the client is gone")
+
+    app, client = exporting
+    for _ in range(2 * export.MAX_AT_ONCE):  # each gives its place back
+        assert 200 == (await client.get("/export?user_id=ana")).status_code
+    for _ in range(export.MAX_AT_ONCE):  # also when its client is gone before a line was sent
+        await app({**ASKED, "app": app, "state": {}}, receive, send)
+    for _ in range(export.MAX_AT_ONCE):
+        app.state.exports.take()
+    answer = await client.get("/export?user_id=ana")
     problem_of(answer, 503, "busy")
     assert "unexpected" not in caplog.text
     assert "10" == answer.headers["retry-after"]
 
 
 async def test_a_reader_that_stalls_gives_way_to_the_next(
-    memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch
+    exporting: tuple[FastAPI, httpx.AsyncClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app = create_app(memory, ServerOptions(auth=False))
+    app, client = exporting
     stalled = asyncio.Semaphore(0)
 
-    async def read_nothing(message: MutableMapping[str, Any]) -> None:
+    async def send(message: MutableMapping[str, Any]) -> None:
         if message.get("body"):
             stalled.release()
             await asyncio.Future()
 
-    async def never() -> MutableMapping[str, Any]:
-        return await asyncio.Future()
-
     def ask() -> asyncio.Task[None]:
-        return asyncio.create_task(app({**ASKED, "app": app, "state": {}}, never, read_nothing))
+        asked = {**ASKED, "app": app, "state": {}}
+        return asyncio.create_task(app(asked, nothing_more, send))
 
-    transport = httpx.ASGITransport(app)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
-    ):
-        slow = [ask() for _ in range(export.MAX_AT_ONCE)]
-        for _ in slow:
-            await asyncio.wait_for(stalled.acquire(), 60)
-        problem_of(await client.get("/export?user_id=ana"), 503, "busy")
-        monkeypatch.setattr(export, "GIVES_WAY_S", 0.0)
-        assert 200 == (await client.get("/export?user_id=ana")).status_code
-        done, left = await asyncio.wait(slow, return_when=asyncio.FIRST_COMPLETED, timeout=60)
-        assert 1 == len(done) and export.MAX_AT_ONCE - 1 == len(left) == len(app.state.exports)
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*slow, return_exceptions=True)
+    slow = [ask() for _ in range(export.MAX_AT_ONCE)]
+    for _ in slow:
+        await asyncio.wait_for(stalled.acquire(), 60)
+    problem_of(await client.get("/export?user_id=ana"), 503, "busy")
+    monkeypatch.setattr(export, "GIVES_WAY_S", 0.0)
+    assert 200 == (await client.get("/export?user_id=ana")).status_code
+    done, left = await asyncio.wait(slow, return_when=asyncio.FIRST_COMPLETED, timeout=60)
+    assert 1 == len(done) and export.MAX_AT_ONCE - 1 == len(left) == len(app.state.exports)
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*slow, return_exceptions=True)
 
 
 async def test_chinese_goes_there_and_back(client: httpx.AsyncClient) -> None:
@@ -357,21 +357,22 @@ JSON = {"Content-Type": "application/json"}
     ],
 )
 async def test_bodies_that_cannot_be_read_are_named(
-    memory: MemoryEngine, content: bytes, headers: dict[str, str], status: int, kind: str
+    shared_memory: MemoryEngine, content: bytes, headers: dict[str, str], status: int, kind: str
 ) -> None:
-    most = 1000 if status == 413 else 200_000
-    async with client_of(memory, ServerOptions(auth=False, max_body=most)) as client:
+    options = ServerOptions(auth=False, max_body=1000 if status == 413 else 200_000)
+    async with client_of(shared_memory, options, make_app=app_of) as client:
         answer = await client.post("/recall", content=content, headers=headers)
         found = answer.json()
     assert (status, kind) == (answer.status_code, found["type"].rsplit(":")[-1][: len(kind)])
 
 
-async def test_a_body_of_untold_length_is_bounded_as_well(memory: MemoryEngine) -> None:
+async def test_a_body_of_untold_length_is_bounded_as_well(shared_memory: MemoryEngine) -> None:
     async def chunks() -> AsyncIterator[bytes]:
         for _ in range(50):
             yield b" " * 100
 
-    async with client_of(memory, ServerOptions(auth=False, max_body=1000)) as client:
+    options = ServerOptions(auth=False, max_body=1000)
+    async with client_of(shared_memory, options, make_app=app_of) as client:
         answer = await client.post("/recall", content=chunks(), headers=JSON)
     problem_of(answer, 413, "too-large")
 
@@ -392,51 +393,18 @@ async def test_a_request_keeps_its_id_and_a_bad_one_is_replaced(client: httpx.As
     assert 32 == len(made.headers["x-request-id"])
 
 
-async def test_a_token_opens_its_users_of_its_application_alone(memory: MemoryEngine) -> None:
-    await memory.remember(Scope("one", "bob"), "Bob sails.")
-    await memory.remember(Scope("two", "ana"), "Ana rows.")
-    new = await memory.tokens.create("one", users=["ana"])
-    async with client_of(memory, token=new.text) as client:
-        own = {"user_id": "ana", "query": "rows sails"}
-        assert [] == (await client.post("/recall", json=own)).json()["hits"]
-        for path, body in (
-            ("/recall", {"user_id": "bob", "query": "sails"}),
-            ("/search", {"user_id": "nobody", "query": "sails"}),
-            ("/recall", {**own, "app": "two"}),
-            ("/remember", {"user_id": "bob", "memories": ["x"]}),
-            ("/forget", {"user_id": "bob", "keys": ["x"]}),
-            ("/erase", {"user_id": "bob"}),
-            ("/context", {"user_id": "bob", "thread_id": "t", "query": "x"}),
-            ("/events", {"user_id": "bob", "thread_id": "t", "events": [TURN]}),
-            ("/jobs", {"user_id": "bob", "job_type": "reflection"}),
-            ("/process", {"user_id": "bob", "input": "x"}),
-            ("/debug", {"user_id": "bob", "input": "x"}),
-            ("/end-session", {"user_id": "bob"}),
-        ):
-            problem_of(await client.post(path, json=body), 403, "forbidden")
-        for path in (
-            "/memories?user_id=bob",
-            "/graph/bob",
-            "/session-status/bob",
-            "/jobs",
-            "/jobs?user_id=bob",
-        ):
-            problem_of(await client.get(path), 403, "forbidden")
-        assert 200 == (await client.get("/jobs?user_id=ana")).status_code
-    assert 1 == len(await memory.list_memories(Scope("one", "bob")))
-
-
-async def test_jobs_of_others_are_none(memory: MemoryEngine) -> None:
-    await memory.jobs.request(Scope("one", "bob"), None, job_type="reflection", delay_s=3600)
-    [job] = await memory.jobs.list(app="one")
-    new = await memory.tokens.create("one", users=["ana"])
-    other = await memory.tokens.create("two")
+async def test_jobs_of_others_are_none(shared_memory: MemoryEngine, scope: Scope) -> None:
+    memory, app = shared_memory, scope.app
+    await memory.jobs.request(Scope(app, "bob"), None, job_type="reflection", delay_s=3600)
+    [job] = await memory.jobs.list(app=app)
+    new = await memory.tokens.create(app, users=["ana"])
+    other = await memory.tokens.create(f"{app} two")
     for text in (new.text, other.text):
-        async with client_of(memory, token=text) as client:
+        async with client_of(memory, token=text, make_app=app_of) as client:
             problem_of(await client.get(f"/jobs/{job.job_id}"), 404, "not-found")
             problem_of(await client.post(f"/jobs/{job.job_id}/cancel"), 404, "not-found")
-    everybody = await memory.tokens.create("one")
-    async with client_of(memory, token=everybody.text) as client:
+    everybody = await memory.tokens.create(app)
+    async with client_of(memory, token=everybody.text, make_app=app_of) as client:
         assert {"changed": 1} == (await client.post(f"/jobs/{job.job_id}/cancel")).json()
 
 
@@ -444,9 +412,9 @@ async def test_jobs_of_others_are_none(memory: MemoryEngine) -> None:
     "header", [None, "", "Bearer", "Bearer hippo_0_0", "Basic YTpi", "Bearer \xff", "token"]
 )
 async def test_without_a_valid_token_nothing_opens(
-    memory: MemoryEngine, header: str | None
+    shared_memory: MemoryEngine, header: str | None
 ) -> None:
-    async with client_of(memory, ServerOptions(auth=True)) as client:
+    async with client_of(shared_memory, ServerOptions(auth=True), make_app=app_of) as client:
         headers = {} if header is None else {"Authorization": header.encode("latin-1")}
         for method, path in (("GET", "/memories?user_id=a"), ("POST", "/recall"), ("GET", "/x")):
             answer = await client.request(method, path, headers=headers)
@@ -456,12 +424,12 @@ async def test_without_a_valid_token_nothing_opens(
             assert 200 == (await client.get(path)).status_code
 
 
-async def test_a_revoked_token_closes_within_seconds(memory: MemoryEngine) -> None:
-    now = [0.0]
-    new = await memory.tokens.create("app")
-    known = KnownTokens(memory.tokens, lambda: now[0])
+async def test_a_revoked_token_closes_within_seconds(shared_memory: MemoryEngine) -> None:
+    now, tokens = [0.0], shared_memory.tokens
+    new = await tokens.create("app")
+    known = KnownTokens(tokens, lambda: now[0])
     assert new.token == await known.verify(new.text)
-    await memory.tokens.revoke(new.token.token_id)
+    await tokens.revoke(new.token.token_id)
     now[0] = KNOWN_S - 0.1
     assert new.token == await known.verify(new.text)
     now[0] = KNOWN_S
@@ -521,12 +489,12 @@ async def test_a_token_that_is_shown_is_checked_where_none_is_needed(
     ],
 )
 async def test_without_tokens_no_web_page_and_no_proxy_is_served(
-    memory: MemoryEngine, host: str, headers: dict[str, str]
+    shared_memory: MemoryEngine, host: str, headers: dict[str, str]
 ) -> None:
-    async with client_of(memory, host=host) as client:
+    async with client_of(shared_memory, host=host, make_app=app_of) as client:
         problem_of(await client.get("/memories?user_id=a", headers=headers), 403, "forbidden")
     for name in ("localhost:8420", "127.0.0.1", "[::1]:8420"):
-        async with client_of(memory, host=name) as client:
+        async with client_of(shared_memory, host=name, make_app=app_of) as client:
             assert 200 == (await client.get("/memories?user_id=a")).status_code
 
 
@@ -538,11 +506,10 @@ async def test_without_tokens_no_other_machine_is_served(memory: MemoryEngine) -
             assert status == (await asked.get("/memories?user_id=a")).status_code
 
 
-async def test_who_asks_too_often_is_told_when_to_come_back(memory: MemoryEngine) -> None:
-    new = await memory.tokens.create("app")
-    other = await memory.tokens.create("app")
+async def test_who_asks_too_often_is_told_when_to_come_back(shared_memory: MemoryEngine) -> None:
+    new, other = [await shared_memory.tokens.create("app") for _ in range(2)]
     options = ServerOptions(auth=True, rate=0.001, burst=2)
-    async with client_of(memory, options, token=new.text) as client:
+    async with client_of(shared_memory, options, token=new.text) as client:
         for _ in range(2):
             assert 200 == (await client.get("/memories?user_id=a")).status_code
         answer = await client.get("/memories?user_id=a")
@@ -565,16 +532,15 @@ def test_a_bucket_fills_again() -> None:
 
 
 async def test_faults_of_the_server_tell_nothing_and_are_logged(
-    memory: MemoryEngine, caplog: pytest.LogCaptureFixture
+    client: httpx.AsyncClient, shared_memory: MemoryEngine, caplog: pytest.LogCaptureFixture
 ) -> None:
     question = {"user_id": "ana", "query": "my secret words"}
-    async with client_of(memory) as client:
-        with mock.patch.object(memory, "recall", side_effect=KeyError("my secret words")):
-            answer = await client.post("/recall", json=question)
-        problem_of(answer, 500, "internal")
-        away = StorageUnavailable("the database at 'postgresql://db.internal' is away")
-        with mock.patch.object(memory, "recall", side_effect=away):
-            answer = await client.post("/recall", json=question)
+    with mock.patch.object(shared_memory, "recall", side_effect=KeyError("my secret words")):
+        answer = await client.post("/recall", json=question)
+    problem_of(answer, 500, "internal")
+    away = StorageUnavailable("the database at 'postgresql://db.internal' is away")
+    with mock.patch.object(shared_memory, "recall", side_effect=away):
+        answer = await client.post("/recall", json=question)
     told = problem_of(answer, 503, "storage-unavailable")
     assert "db.internal" not in json.dumps(told) and "2" == answer.headers["retry-after"]
     assert "KeyError" in caplog.text and "db.internal" in caplog.text
@@ -582,7 +548,7 @@ async def test_faults_of_the_server_tell_nothing_and_are_logged(
 
 
 async def test_it_is_ready_once_the_model_is_loaded(
-    memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch
+    free: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, may_end, load = threading.Event(), threading.Event(), E5Embedder._load
 
@@ -593,67 +559,57 @@ async def test_it_is_ready_once_the_model_is_loaded(
 
     monkeypatch.setattr(E5Embedder, "_network", None)
     monkeypatch.setattr(E5Embedder, "_load", slow)
-    async with client_of(memory) as client:
-        asked = asyncio.ensure_future(client.get("/health/ready"))
-        await asyncio.to_thread(begun.wait, 60)
-        assert 200 == (await client.get("/health/live")).status_code
-        assert not asked.done()
-        may_end.set()
-        assert 200 == (await asked).status_code
-        assert E5Embedder._network is not None
+    asked = asyncio.ensure_future(free.get("/health/ready"))
+    await asyncio.to_thread(begun.wait, 60)
+    assert 200 == (await free.get("/health/live")).status_code
+    assert not asked.done()
+    may_end.set()
+    assert 200 == (await asked).status_code
+    assert E5Embedder._network is not None
 
 
 @pytest.mark.parametrize(
     "fault", [ModelUnavailable("its secret file is gone"), OSError("its secret file is gone")]
 )
 async def test_it_is_not_ready_while_the_model_cannot_be_loaded(
-    memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch, fault: Exception
+    free: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, fault: Exception
 ) -> None:
     for kind in (E5Embedder, UseEmbedder):
         monkeypatch.setattr(kind, "_network", None)
-    async with client_of(memory) as client:
-        with (
-            mock.patch.object(E5Embedder, "_load", side_effect=fault),
-            mock.patch.object(UseEmbedder, "_load", side_effect=fault),
-        ):
-            for _ in range(2):
-                answer = await client.get("/health/ready")
-                assert "secret" not in str(problem_of(answer, 503, "model-unavailable"))
-            assert 200 == (await client.get("/health/live")).status_code
-        assert 200 == (await client.get("/health/ready")).status_code
+    with (
+        mock.patch.object(E5Embedder, "_load", side_effect=fault),
+        mock.patch.object(UseEmbedder, "_load", side_effect=fault),
+    ):
+        for _ in range(2):
+            answer = await free.get("/health/ready")
+            assert "secret" not in str(problem_of(answer, 503, "model-unavailable"))
+        assert 200 == (await free.get("/health/live")).status_code
+    assert 200 == (await free.get("/health/ready")).status_code
 
 
-async def test_it_is_ready_while_the_database_answers(memory: MemoryEngine) -> None:
-    async with client_of(memory) as client:
-        away = StorageUnavailable("away")
-        with mock.patch.object(memory.tokens, "any", side_effect=away):
-            problem_of(await client.get("/health/ready"), 503, "storage-unavailable")
-            assert 200 == (await client.get("/health/live")).status_code
-        assert 200 == (await client.get("/health/ready")).status_code
-
-
-class StandingTime:
-    """A clock that only tests move."""
-
-    now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
+async def test_it_is_ready_while_the_database_answers(
+    free: httpx.AsyncClient, shared_memory: MemoryEngine
+) -> None:
+    away = StorageUnavailable("away")
+    with mock.patch.object(shared_memory.tokens, "any", side_effect=away):
+        problem_of(await free.get("/health/ready"), 503, "storage-unavailable")
+        assert 200 == (await free.get("/health/live")).status_code
+    assert 200 == (await free.get("/health/ready")).status_code
 
 
 @pytest.mark.parametrize(("chunk_s", "makes_room"), [(4.9, True), (3.9, False)])
 async def test_exports_that_are_read_too_slowly_give_way(chunk_s: float, makes_room: bool) -> None:
-    clock = StandingTime()
-    running = export.RunningExports(clock)
+    now = [0.0]
+    running = export.RunningExports(lambda: now[0])
     places = [running.take() for _ in range(export.MAX_AT_ONCE)]
     chunk = {"type": "http.response.body", "body": b"x" * export.CHUNK_CHARACTERS}
 
     async def read(message: object) -> None:
-        clock.now_s += chunk_s
+        now[0] += chunk_s
 
     for _ in range(10):
         await places[0].send(read, chunk)
-        clock.now_s += 60.0  # the database takes its time
+        now[0] += 60.0  # the database takes its time
     if not makes_room:
         with pytest.raises(ProblemError, match="exports are running"):
             running.take()
@@ -685,11 +641,11 @@ async def test_an_export_that_ends_just_now_may_be_told_to_give_way() -> None:
 
 
 async def test_a_log_line_has_the_route_and_no_words(
-    memory: MemoryEngine, caplog: pytest.LogCaptureFixture
+    shared_memory: MemoryEngine, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "hippocampus.http")
-    new = await memory.tokens.create("app")
-    async with client_of(memory, token=new.text) as client:
+    new = await shared_memory.tokens.create("app")
+    async with client_of(shared_memory, token=new.text, make_app=app_of) as client:
         headers = {"X-Request-ID": "r1"}
         await client.get("/graph/ana@example.com", params={"entity": "Lisbon"}, headers=headers)
     [record] = [one for one in caplog.records if one.getMessage() == "request"]
@@ -704,8 +660,8 @@ NAMES_AN_ID = ("/retract", "/restore", "/undo-run")
 """The examples of these name something that no memory has."""
 
 
-async def test_every_route_is_told_with_an_example(client: httpx.AsyncClient) -> None:
-    schema = (await client.get("/openapi.json")).json()
+async def test_every_route_is_told_with_an_example(free: httpx.AsyncClient) -> None:
+    schema = (await free.get("/openapi.json")).json()
     models = schema["components"]["schemas"]
     for path, methods in schema["paths"].items():
         for method, told in methods.items():
@@ -715,6 +671,6 @@ async def test_every_route_is_told_with_an_example(client: httpx.AsyncClient) ->
                 sent = body["content"]["application/json"]["schema"]
                 for one in sent.get("oneOf", [sent]):
                     [example] = models[one["$ref"].rsplit("/")[-1]]["examples"]
-                    answer = await client.request(method, path, json=example)
+                    answer = await free.request(method, path, json=example)
                     is_of_none = path in NAMES_AN_ID and answer.status_code == 404
                     assert answer.status_code in (200, 202) or is_of_none, (path, answer.text)

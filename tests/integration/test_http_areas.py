@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from shared_core import MemoryEngine, NewMemory, RetentionPolicy, Scope, open_memory
-from tests.integration.http_clients import client_of
-from tests.integration.test_http import problem_of
+from tests.integration.http_clients import client_of, problem_of
+from tests.integration.test_http import TURN
 
 pytestmark = pytest.mark.both_engines
 
@@ -253,11 +253,28 @@ async def test_a_token_lists_its_own_application_and_users(
 async def test_a_token_for_some_users_reads_and_changes_no_others(memory: MemoryEngine) -> None:
     bob = Scope("one", "bob")
     await memory.remember(bob, NewMemory(text="Bob sails.", key="sails"))
+    await memory.remember(Scope("two", "ana"), "Ana rows.")
     fact = await memory.state_fact(bob, "employer", "Acme")
     [run] = await memory.runs(bob)
     new = await memory.tokens.create("one", users=["ana"])
     async with client_of(memory, token=new.text) as client:
+        asked = {"user_id": "ana", "query": "rows sails"}
+        assert [] == (await client.post("/recall", json=asked)).json()["hits"]
+        other = await client.post("/recall", json={**asked, "app": "two"})
+        problem_of(other, 403, "forbidden")
+        unknown = await client.post("/search", json={**asked, "user_id": "nobody"})
+        problem_of(unknown, 403, "forbidden")
         for path, body in (
+            ("/recall", {"query": "sails"}),
+            ("/remember", {"memories": ["x"]}),
+            ("/forget", {"keys": ["sails"]}),
+            ("/erase", {}),
+            ("/context", {"thread_id": "t", "query": "x"}),
+            ("/events", {"thread_id": "t", "events": [TURN]}),
+            ("/jobs", {"job_type": "reflection"}),
+            ("/process", {"input": "x"}),
+            ("/debug", {"input": "x"}),
+            ("/end-session", {}),
             ("/state", {"slot": "employer", "value": "Evil"}),
             ("/retract", {"key": fact.key}),
             ("/restore", {"key": fact.key}),
@@ -272,9 +289,11 @@ async def test_a_token_for_some_users_reads_and_changes_no_others(memory: Memory
         for path in (
             "/memories/count?user_id=bob", "/memory/bob?key=sails", "/timeline/bob", "/runs/bob",
             "/faded/bob", "/facts/bob", "/retention-stats?user_id=bob",
-            "/retention-policy?user_id=bob", "/erasures?user_id=bob",
+            "/retention-policy?user_id=bob", "/erasures?user_id=bob", "/memories?user_id=bob",
+            "/graph/bob", "/session-status/bob", "/jobs?user_id=bob",
             # about all users
             "/retention-stats", "/retention-policy", "/erasures", "/retention-stats?app=two",
+            "/jobs",
         ):  # fmt: skip
             problem_of(await client.get(path), 403, "forbidden")
         answer = await client.post("/retention-policy", json={"policy": "sensitive"})
@@ -283,7 +302,9 @@ async def test_a_token_for_some_users_reads_and_changes_no_others(memory: Memory
         problem_of(await client.post("/retract", json=own), 404, "not-found")
         pinned = await client.post("/pin", json={"user_id": "ana", "keys": ["sails"]})
         assert {"changed": 0, "unknown": ["sails"]} == pinned.json()
+        assert 200 == (await client.get("/jobs?user_id=ana")).status_code
     assert [fact] == list(await memory.facts(bob)) and 1 == len(await memory.runs(bob))
+    assert ["sails"] == [one.key for one in await memory.list_memories(bob) if one.key != fact.key]
 
 
 async def test_no_get_changes_anything(client: httpx.AsyncClient, memory: MemoryEngine) -> None:

@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 import os
 import random
-from pathlib import Path
+from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, Phase, given, settings, strategies as st
+from hypothesis import HealthCheck, Phase, given, settings
+from long_forms import LONG
+from postgres_databases import PostgresDatabases
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from benchmarks.fuzz_requests import Client, Mutator, Request
 from shared_core import open_memory, run_sync
-from tests.integration.http_processes import serving
+from tests.integration.http_processes import ServerProcess, serving
 
-EXAMPLES = 12
+EXAMPLES, ODD_REQUESTS = (12, 200) if LONG else (2, 60)
 UNTIMED = settings(
     max_examples=EXAMPLES,
     deadline=None,
@@ -42,58 +45,68 @@ async def new_token(dsn: str) -> str:
         return (await memory.tokens.create("app")).text
 
 
+@pytest.fixture(scope="module")
+def served(
+    postgres: PostgresDatabases, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerProcess]:
+    """The server of this module."""
+    lent = postgres.lend()
+    # Schemathesis takes 413 for no refusal: the bounds of the fields shall refuse what is too long.
+    options = ("--rate", "0", "--max-body", "10000000")
+    with serving(next(lent), tmp_path_factory.mktemp("fuzz") / "log", *options) as server:
+        yield server
+    next(lent, None)
+
+
+@pytest.fixture
+def token(served: ServerProcess) -> Iterator[str]:
+    """A token of the server, which must have logged no error afterwards."""
+    yield run_sync(new_token(served.dsn))
+    assert [] == [line for line in served.lines() if line.get("level") == "error"]
+
+
+@pytest.mark.tail
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 def test_no_request_breaks_the_server_or_what_it_tells_of_itself(
-    dsn: str, tmp_path: Path, mode: GenerationMode
+    served: ServerProcess, token: str, mode: GenerationMode
 ) -> None:
-    headers = {"Authorization": f"Bearer {run_sync(new_token(dsn))}"}
-    # Schemathesis takes 413 for no refusal: the bounds of the fields shall refuse what is too long.
-    options = ("--rate", "0", "--max-body", "10000000")
-    with serving(dsn, tmp_path / "log", *options) as server:
-        schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json")
-        seen = set()
-        for found in schema.get_all_operations():
-            operation = found.ok()
-            seen.add(operation.label)
-            if mode is GenerationMode.NEGATIVE and not any(
-                (operation.query, operation.path_parameters, operation.body)
-            ):
-                continue  # it takes nothing that could be wrong
+    headers = {"Authorization": f"Bearer {token}"}
+    schema = schemathesis.openapi.from_url(f"{served.url}/openapi.json")
+    seen = set()
+    for found in schema.get_all_operations():
+        operation = found.ok()
+        seen.add(operation.label)
+        if mode is GenerationMode.NEGATIVE and not any(
+            (operation.query, operation.path_parameters, operation.body)
+        ):
+            continue  # it takes nothing that could be wrong
+        excluded = [positive_data_acceptance] if operation.label in UNDERSTOOD else []
 
-            @UNTIMED
-            @given(data=st.data())
-            def ask(data: st.DataObject) -> None:
-                case = data.draw(operation.as_strategy(generation_mode=mode))  # noqa: B023
-                case.call_and_validate(headers=headers, timeout=120)
+        @UNTIMED
+        @given(case=operation.as_strategy(generation_mode=mode))
+        def ask(case: Any) -> None:
+            case.call_and_validate(
+                headers=headers,
+                timeout=120,
+                excluded_checks=excluded,  # noqa: B023
+            )
 
-            @UNTIMED
-            @given(data=st.data())
-            def ask_what_is_understood(data: st.DataObject) -> None:
-                case = data.draw(operation.as_strategy(generation_mode=mode))  # noqa: B023
-                case.call_and_validate(
-                    headers=headers, timeout=120, excluded_checks=[positive_data_acceptance]
-                )
-
-            (ask_what_is_understood if operation.label in UNDERSTOOD else ask)()
-        assert {"POST /recall", "GET /graph/{user_id}", "GET /health/ready"} <= seen
-        assert 200 == httpx.get(f"{server.url}/health/ready", timeout=60).status_code
-        assert [] == [line for line in server.lines() if line.get("level") == "error"]
+        ask()
+    assert {"POST /recall", "GET /graph/{user_id}", "GET /health/ready"} <= seen
+    assert 200 == httpx.get(f"{served.url}/health/ready", timeout=60).status_code
 
 
-def test_odd_requests_are_refused_in_the_documented_form(dsn: str, tmp_path: Path) -> None:
+@pytest.mark.tail
+def test_odd_requests_are_refused_in_the_documented_form(served: ServerProcess, token: str) -> None:
     """Odd values in every part of the examples, bodies that are no JSON, odd headers and paths."""
-    token = run_sync(new_token(dsn))
-    options = ("--rate", "0", "--max-body", "10000000")
-    with serving(dsn, tmp_path / "log", *options) as server:
-        mutator = Mutator(httpx.get(f"{server.url}/openapi.json").json())
-        client = Client(server.port, token, server.process.pid)
-        for number in range(200):
-            client.send(mutator.request(random.Random(number)))
-        client.close()
-        assert {} == client.answers.wrong
-        assert {200, 422} <= client.answers.counts.keys()
-        assert [] == [line for line in server.lines() if line.get("level") == "error"]
+    mutator = Mutator(httpx.get(f"{served.url}/openapi.json").json())
+    client = Client(served.port, token, served.process.pid)
+    for number in range(ODD_REQUESTS):
+        client.send(mutator.request(random.Random(number)))
+    client.close()
+    assert {} == client.answers.wrong
+    assert {200, 422} <= client.answers.counts.keys()
 
 
 WRONG = [

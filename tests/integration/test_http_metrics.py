@@ -17,6 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from unittest import mock
+from weakref import WeakSet
 
 import httpx
 import pytest
@@ -25,6 +26,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from prometheus_client.parser import text_string_to_metric_families
 
 from shared_core import MemoryEngine, Scope, StorageUnavailable, open_memory
+from shared_core.core import telemetry
 from shared_core.core.telemetry import METRICS
 from shared_core.http import ServerOptions, create_app, metrics
 from tests.integration.all_verbs import (
@@ -42,6 +44,12 @@ from tests.integration.telemetry_sdk import points
 
 DOCS = Path(__file__).parents[2] / "docs"
 Samples = dict[str, dict[frozenset[tuple[str, str]], float]]
+
+
+@pytest.fixture(autouse=True)
+def own_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the queues of other memories of this process out of the metrics."""
+    monkeypatch.setattr(telemetry, "_queues", WeakSet())
 
 
 def samples(text: str) -> Samples:
@@ -186,33 +194,26 @@ def test_the_page_names_each_metric() -> None:
     assert {metric.name for metric in METRICS} == named
 
 
-class Collector(BaseHTTPRequestHandler):
-    """Keeps what exporters send."""
-
-    received: dict[str, list[bytes]]
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.received.setdefault(self.path, []).append(body)
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @contextmanager
 def collector() -> Iterator[tuple[str, dict[str, list[bytes]]]]:
     """Yield the address of a collector, and the bodies that it receives by path."""
+    received: dict[str, list[bytes]] = {}
 
-    class Own(Collector):
-        received: dict[str, list[bytes]] = {}
+    class Collector(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            received.setdefault(self.path, []).append(body)
+            self.send_response(200)
+            self.end_headers()
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Own) as server:
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as server:
         serving = threading.Thread(target=server.serve_forever)
         serving.start()
         try:
-            yield f"http://127.0.0.1:{server.server_address[1]}", Own.received
+            yield f"http://127.0.0.1:{server.server_address[1]}", received
         finally:
             server.shutdown()
             serving.join()
@@ -245,11 +246,7 @@ def wait_until_sent(
 async def test_a_worker_sends_its_metrics_and_spans_to_a_collector(dsn: str) -> None:
     async with open_memory(dsn, worker=False) as memory:
         await memory.append_events(Scope("app", "ana"), "t", turns("I live in Lisbon."), later=True)
-    wanted = {
-        "hippocampus.job.duration",
-        "hippocampus.turns.consolidated",
-        "hippocampus.queue.depth",
-    }
+    wanted = {f"hippocampus.{one}" for one in ("job.duration", "turns.consolidated", "queue.depth")}
     with collector() as (address, received):
         command = [
             str(Path(sys.executable).with_name("opentelemetry-instrument")),

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import httpx
 import pytest
+from postgres_databases import PostgresDatabases
+from warm_python import warm_python
 
+from benchmarks import http as benchmark
 from shared_core import Scope, open_memory
 from tests.integration.http_processes import ServerProcess, command as hippocampus, serving
 
@@ -23,21 +27,39 @@ ANA = Scope("default", "ana")
 LOCAL_JSON = "Host: localhost\r\nContent-Type: application/json"
 
 
-def remember(url: str, key: str, client: httpx.Client | None = None) -> int:
-    body = {"user_id": "ana", "memories": [{"text": f"Note number {key}.", "key": key}]}
+@pytest.fixture(scope="module")
+def shared(
+    postgres: PostgresDatabases, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerProcess]:
+    """The server of the tests that let it run."""
+    lent = postgres.lend()
+    log = tmp_path_factory.mktemp("shared") / "log"
+    with serving(next(lent), log, "--no-auth", "--rate", "0") as server:
+        yield server
+    next(lent, None)
+
+
+def remember(url: str, key: str, client: httpx.Client | None = None, scope: Scope = ANA) -> int:
+    memories = [{"text": f"Note number {key}.", "key": key}]
+    body = {"user_id": scope.user, "app": scope.app, "memories": memories}
     answer = (client or httpx).post(f"{url}/remember", json=body, timeout=60)
     assert [key] == answer.json()["keys"]
     return answer.status_code
 
 
-async def keys_of(dsn: str) -> set[str]:
+async def keys_of(dsn: str, scope: Scope = ANA) -> set[str]:
     async with open_memory(dsn, worker=False) as memory:
-        return {one.key for one in await memory.list_memories(ANA, limit=1000)}
+        return {one.key for one in await memory.list_memories(scope, limit=1000)}
+
+
+def connected(server: ServerProcess) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.port), timeout=60)
 
 
 async def test_what_was_acknowledged_survives_a_kill(dsn: str, tmp_path: Path) -> None:
     """Killed while many requests are in work: each is there whole, or it was not answered."""
     acknowledged: set[str] = set()
+    enough = threading.Event()
 
     def write(server: ServerProcess, worker: int) -> None:
         with httpx.Client(timeout=60) as client:
@@ -48,11 +70,12 @@ async def test_what_was_acknowledged_survives_a_kill(dsn: str, tmp_path: Path) -
                 except httpx.TransportError:
                     return
                 acknowledged.add(key)
+                if len(acknowledged) >= 30:
+                    enough.set()
 
     with serving(dsn, tmp_path / "log") as server, ThreadPoolExecutor(6) as pool:
         writing = [pool.submit(write, server, worker) for worker in range(6)]
-        while len(acknowledged) < 30:
-            time.sleep(0.01)
+        assert enough.wait(60)
         server.process.kill()
         for one in writing:
             one.result()
@@ -70,7 +93,7 @@ def test_it_stops_when_told_and_answers_what_it_began(dsn: str, tmp_path: Path) 
     with serving(dsn, tmp_path / "log") as server, ThreadPoolExecutor(8) as pool:
         remember(server.url, "first")
         begun = [pool.submit(remember, server.url, str(number)) for number in range(8)]
-        time.sleep(0.05)
+        wait(begun, 60, FIRST_COMPLETED)
         server.process.send_signal(signal.SIGTERM)
         answered = [one.exception() or one.result() for one in begun]
         assert 0 == server.process.wait(60), server.log()
@@ -84,40 +107,36 @@ def test_it_stops_when_told_and_answers_what_it_began(dsn: str, tmp_path: Path) 
     assert len(done) == 1 + len(answered) - len(refused)
 
 
-async def test_clients_that_go_away_leave_nothing_half_done(dsn: str, tmp_path: Path) -> None:
+async def test_clients_that_go_away_leave_nothing_half_done(
+    shared: ServerProcess, scope: Scope
+) -> None:
     memories = [{"text": f"Half {number}.", "key": f"half-{number}"} for number in range(20)]
-    body = json.dumps({"user_id": "ana", "memories": memories}).encode()
+    body = json.dumps({"user_id": scope.user, "app": scope.app, "memories": memories}).encode()
     head = f"POST /remember HTTP/1.1\r\n{LOCAL_JSON}\r\nContent-Length: {len(body)}\r\n\r\n"
-    with serving(dsn, tmp_path / "log") as server:
-        for sent in (body, body[: len(body) // 2], b""):
-            with socket.create_connection(("127.0.0.1", server.port)) as connection:
-                connection.sendall(head.encode() + sent)
-        for _ in range(600):
-            lines = [line for line in server.lines() if line["message"] == "request"]
-            if len(lines) == 3:
-                break
-            time.sleep(0.1)
-        assert 200 == remember(server.url, "after")
-        assert [] == [line for line in server.lines() if line["level"] == "error"]
-    kept = await keys_of(dsn)
+    before = len(shared.lines())
+    for sent in (body, body[: len(body) // 2], b""):
+        with connected(shared) as connection:
+            connection.sendall(head.encode() + sent)
+    while 3 > sum(line["message"] == "request" for line in shared.lines()[before:]):
+        time.sleep(0.02)
+    assert 200 == remember(shared.url, "after", scope=scope)
+    assert [] == [line for line in shared.lines() if line["level"] == "error"]
+    kept = await keys_of(shared.dsn, scope)
     assert "after" in kept
     assert len(kept) in (1, 21)  # all of the whole request, or nothing
 
 
-def test_chunks_without_end_are_refused(dsn: str, tmp_path: Path) -> None:
+def test_chunks_without_end_are_refused(shared: ServerProcess) -> None:
     head = f"POST /recall HTTP/1.1\r\n{LOCAL_JSON}\r\nTransfer-Encoding: chunked\r\n\r\n"
-    with (
-        serving(dsn, tmp_path / "log", "--max-body", "10000") as server,
-        socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection,
-    ):
+    with connected(shared) as connection:
         connection.sendall(head.encode())
-        chunk = b"1000\r\n" + b" " * 4096 + b"\r\n"
-        for _ in range(3):
+        chunk = b"40000\r\n" + b" " * 0x40000 + b"\r\n"
+        for _ in range(5):  # of four together as large as a body may be
             connection.sendall(chunk)
         answer = connection.recv(65536)
-        assert answer.startswith(b"HTTP/1.1 413"), answer
-        assert b"connection: close" in answer.lower()
-        assert 200 == httpx.get(f"{server.url}/health/ready", timeout=60).status_code
+    assert answer.startswith(b"HTTP/1.1 413"), answer
+    assert b"connection: close" in answer.lower()
+    assert 200 == httpx.get(f"{shared.url}/health/ready", timeout=60).status_code
 
 
 @pytest.mark.parametrize(
@@ -125,40 +144,32 @@ def test_chunks_without_end_are_refused(dsn: str, tmp_path: Path) -> None:
     [(5, {}, 413), (20, {}, 413), (0.9, {"Content-Type": "text/plain"}, 415),
      (0.9, {"Authorization": "Bearer hippo_wrong"}, 401)],
 )  # fmt: skip
-async def test_a_client_that_is_still_sending_reads_why_it_is_refused(
-    megabytes: float, headers: dict[str, str], status: int, dsn: str, tmp_path: Path
+def test_a_client_that_is_still_sending_reads_why_it_is_refused(
+    megabytes: float, headers: dict[str, str], status: int, shared: ServerProcess
 ) -> None:
     headers = {"Content-Type": "application/json", **headers}
     body = json.dumps({"user_id": "ana", "memories": ["a" * int(megabytes * 1_000_000)]})
-    with serving(dsn, tmp_path / "log") as server:
-        for _ in range(5):
-            async with httpx.AsyncClient(headers=headers, timeout=60) as client:
-                answer = await client.post(f"{server.url}/remember", content=body)
-            assert status == answer.status_code
+    for _ in range(5):
+        answer = httpx.post(f"{shared.url}/remember", content=body, headers=headers, timeout=60)
+        assert status == answer.status_code
 
 
 def test_a_client_that_asks_first_is_not_invited_to_send_what_is_refused(
-    dsn: str, tmp_path: Path
+    shared: ServerProcess,
 ) -> None:
     head = f"POST /recall HTTP/1.1\r\n{LOCAL_JSON}\r\nExpect: 100-continue\r\n"
-    with (
-        serving(dsn, tmp_path / "log") as server,
-        socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection,
-    ):
+    with connected(shared) as connection:
         connection.sendall(f"{head}Content-Length: 5000000\r\n\r\n".encode())
         assert connection.recv(65536).startswith(b"HTTP/1.1 413")
 
 
-def test_a_head_without_end_is_refused(dsn: str, tmp_path: Path) -> None:
-    with (
-        serving(dsn, tmp_path / "log") as server,
-        socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection,
-    ):
+def test_a_head_without_end_is_refused(shared: ServerProcess) -> None:
+    with connected(shared) as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Long: ")
         with suppress(ConnectionError):  # it may hang up before all is sent
             connection.sendall(b"x" * 200_000)
             assert connection.recv(65536)[:12] in (b"HTTP/1.1 400", b"")
-        assert 200 == httpx.get(f"{server.url}/health", timeout=60).status_code
+    assert 200 == httpx.get(f"{shared.url}/health", timeout=60).status_code
 
 
 def test_it_is_never_open_to_other_machines_without_tokens(dsn: str, tmp_path: Path) -> None:
@@ -227,24 +238,31 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     assert 1 == done.returncode and f"cannot listen on 127.0.0.1:{port}" in done.stderr
 
 
-def test_many_clients_are_answered_without_an_error() -> None:
-    done = subprocess.run(
-        [
-            sys.executable, "-m", "benchmarks.http", "--clients", "8", "--seconds", "2",
-            "--memories", "5", "--json",
-        ],
-        capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2],
-    )  # fmt: skip
-    figures = json.loads(done.stdout.splitlines()[-1])
+def test_many_clients_are_answered_without_an_error(
+    shared: ServerProcess, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill = benchmark.fill
+    monkeypatch.setattr(benchmark, "fill", lambda uri, *rest: fill(shared.dsn, *rest))
+    monkeypatch.setattr(benchmark, "serving", lambda uri: nullcontext(shared.port))
+    monkeypatch.setattr(benchmark, "WARM_UP_S", 0.0)
+    options = ["--clients", "8", "--seconds", "0.5", "--memories", "5", "--json"]
+    monkeypatch.setattr(sys, "argv", ["benchmarks.http", *options])
+    benchmark.main()
+    figures = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (8, 0) == (figures["clients"], figures["errors"])
     assert {"requests_per_s", "p50_ms", "p99_ms"} <= figures.keys()
 
 
-def test_without_its_packages_it_says_what_to_install(tmp_path: Path) -> None:
-    (tmp_path / "uvicorn.py").write_text("raise ModuleNotFoundError(name='uvicorn')")
-    paths = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+WITHOUT_UVICORN = """
+import sys
+sys.modules["uvicorn"] = None
+from shared_core.cli.main import app
+app()
+"""
+
+
+def test_without_its_packages_it_says_what_to_install() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "shared_core.cli.main", "serve"],
-        capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths},
-    )  # fmt: skip
+        [*warm_python(), "-c", WITHOUT_UVICORN, "serve"], capture_output=True, text=True
+    )
     assert 1 == done.returncode and "pip install 'pg-hippocampus[server]'" in done.stderr

@@ -1,14 +1,18 @@
-"""`hippocampus import --from postgres-store`: a real PostgresStore into this memory."""
+"""`hippocampus import --from postgres-store`: a real PostgresStore into this memory, and again.
+
+A second import leaves out what was deleted or forgotten here since the first one.
+"""
 
 from __future__ import annotations
 
-import signal
+import asyncio
 import subprocess
-import sys
 import time
+import uuid
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from zlib import crc32
 
@@ -16,19 +20,31 @@ import psycopg
 import pytest
 from langgraph.store.base import PutOp
 from langgraph.store.postgres import PostgresStore
+from postgres_databases import PostgresDatabases, new_database
+from psycopg.conninfo import make_conninfo
 from typer.testing import CliRunner, Result
+from warm_python import warm_python
 
 from langgraph_store import PgHippocampusStore
-from shared_core import ModelUnavailable
+from shared_core import InvalidInput, MemoryEngine, ModelUnavailable, Scope, open_memory, run_sync
 from shared_core.cli import StoreImport, import_store
 from shared_core.cli.main import app
 from shared_core.ingest import items as ingest_items
 from shared_core.models.embedders import CallableEmbedder
 from shared_core.policies import items
 from shared_core.ports.operations import Update
+from shared_core.storage.postgres.connection.embedded import embedded_behind
+from shared_core.storage.postgres.connection.embedded_server import (
+    CLUSTER,
+    conninfo,
+    socket_directories,
+)
 from shared_core.storage.postgres.langgraph_tables import PostgresStoreSource
+from shared_core.transfer.importing import ImportReport
 
 ALICE = ("support%2Ebot", "alice@example%2Ecom")
+SECRET = "hunter2-secret"
+PAGE_BYTES = "shared_core.storage.postgres.langgraph_tables.PAGE_BYTES"
 
 
 def word_vectors(texts: list[str]) -> list[list[float]]:
@@ -50,6 +66,109 @@ class CountingEmbedder(CallableEmbedder):
 
 
 INDEX: Any = {"dims": 64, "embed": word_vectors, "fields": ["text"]}
+
+
+@dataclass
+class Stores:
+    """An application in a PostgresStore and in a memory of ours."""
+
+    origin: str
+    theirs: PostgresStore
+    uri: str
+    ours: PgHippocampusStore
+    app: str
+
+    def __post_init__(self) -> None:
+        self.ana = (self.app, "ana", "memories")
+        self.bob = (self.app, "bob", "memories")
+        self.task = StoreImport(
+            dsn=self.origin, uri=self.uri, embedder=CountingEmbedder(), prefix=self.app
+        )
+
+    def put(self, *keys: str, ttl: float | None = None) -> None:
+        """Put memories of Ana into the PostgresStore, each with its key as its text."""
+        for key in keys:
+            self.theirs.put(self.ana, key, {"text": key}, ttl=ttl)
+
+    def there(self, assignment: str, key: str = "%") -> None:
+        """Change rows of the PostgresStore."""
+        execute(
+            self.origin,
+            f"UPDATE store SET {assignment} WHERE prefix LIKE '{self.app}.%' AND key LIKE '{key}'",
+        )
+
+    def rows(self, columns: str, table: str = "memories") -> list[Any]:
+        """Return columns of all rows that the application has in a table of ours."""
+        query = f"SELECT {columns} FROM hippocampus.{table} WHERE tenant_id LIKE '/{self.app}/%'"
+        with psycopg.connect(self.uri) as connection:
+            return connection.execute(query.encode()).fetchall()
+
+    def expire(self, key: str) -> None:
+        """Let items of ours with a time to live expire a second ago."""
+        execute(
+            self.uri,
+            "UPDATE hippocampus.memories SET expires_at = now() - '1 s'::interval WHERE expires_at"
+            f" IS NOT NULL AND tenant_id LIKE '/{self.app}/%' AND key = '{key}'",
+        )
+
+    async def bring(self, **options: Any) -> ImportReport:
+        return await import_store(replace(self.task, **options))
+
+    async def keys(self, user: str = "ana") -> set[str]:
+        found = await self.ours.asearch((self.app, user, "memories"), limit=100)
+        return {item.key for item in found}
+
+    def run(self, *arguments: str) -> Result:
+        """Run the command for the application."""
+        at = ("--from", "postgres-store", self.origin, "--uri", self.uri)
+        return run(*at, "--prefix", self.app, *arguments)
+
+
+@pytest.fixture(scope="module")
+def origin(server: str) -> Iterator[tuple[str, PostgresStore]]:
+    """A PostgresStore with vectors, in which each test is an application."""
+    for dsn in new_database(server):
+        with PostgresStore.from_conn_string(dsn, index=INDEX) as store:
+            store.setup()
+            yield dsn, store
+
+
+@pytest.fixture(scope="module")
+def target(postgres: PostgresDatabases) -> Iterator[tuple[str, MemoryEngine]]:
+    """A memory with the model of INDEX, in which each test is an application."""
+    for dsn in postgres.lend():
+        memory = open_memory(dsn, embedder=CountingEmbedder(), worker=False)
+        yield dsn, memory
+        run_sync(memory.close())
+
+
+@pytest.fixture
+def app_name() -> str:
+    return f"a{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def stores(
+    origin: tuple[str, PostgresStore], target: tuple[str, MemoryEngine], app_name: str
+) -> Stores:
+    ours = PgHippocampusStore(engine=target[1], ttl={"omit_expired": True})
+    return Stores(*origin, target[0], ours, app_name)
+
+
+@pytest.fixture
+def filled(stores: Stores) -> Stores:
+    """Three memories of Ana and one of Bob, all there and none here."""
+    stores.put("m0", "m1", "m2")
+    stores.theirs.put(stores.bob, "m0", {"text": "tea"})
+    return stores
+
+
+@pytest.fixture
+def bundled(
+    origin: tuple[str, PostgresStore], shared_dsn: str, shared_memory: MemoryEngine, app_name: str
+) -> Stores:
+    """The same with the bundled model, as the command takes it."""
+    return Stores(*origin, shared_dsn, PgHippocampusStore(engine=shared_memory), app_name)
 
 
 @pytest.fixture
@@ -75,25 +194,25 @@ def scalar(dsn: str, query: str) -> Any:
     return value
 
 
-def fill(store: PostgresStore, count: int, *, index: bool = True) -> None:
-    for first in range(0, count, 500):
-        store.batch(
-            [
-                PutOp(
-                    ("app", f"user{number % 7}", "notes"),
-                    f"note-{number}",
-                    {"text": f"note {number} about topic{number % 50}", "number": number},
-                    index=None if index else False,
-                )
-                for number in range(first, min(first + 500, count))
-            ]
-        )
+def fill(store: PostgresStore, count: int, app_name: str = "app") -> None:
+    store.batch(
+        [
+            PutOp(
+                (app_name, f"user{number % 7}", "notes"),
+                f"note-{number}",
+                {"text": f"note {number} about topic{number % 50}", "number": number},
+            )
+            for number in range(count)
+        ]
+    )
 
 
-def everything(store: PostgresStore | PgHippocampusStore) -> dict[tuple[Any, str], Any]:
+def everything(
+    store: PostgresStore | PgHippocampusStore, *prefix: str
+) -> dict[tuple[Any, str], Any]:
     """Return all items of a store by namespace and key, in the order of a listing."""
     found: dict[tuple[Any, str], Any] = {}
-    while page := store.search((), limit=1000, offset=len(found), refresh_ttl=False):
+    while page := store.search(prefix, limit=1000, offset=len(found), refresh_ttl=False):
         found |= {
             (item.namespace, item.key): (item.value, item.created_at, item.updated_at)
             for item in page
@@ -135,17 +254,13 @@ async def test_all_that_the_reference_finds_is_found(
         assert ["hidden"] == [item.key for item in hidden]
 
 
-async def test_texts_are_embedded_anew_by_the_fields_that_had_vectors(
-    source: tuple[str, PostgresStore], dsn: str
-) -> None:
-    origin, theirs = source
-    theirs.put(ALICE, "city", {"text": "Lisbon", "content": "never embedded"})
-    theirs.put(ALICE, "hidden", {"text": "kept out"}, index=False)
+async def test_texts_are_embedded_anew_by_the_fields_that_had_vectors(stores: Stores) -> None:
+    stores.theirs.put(stores.ana, "city", {"text": "Lisbon", "content": "never embedded"})
+    stores.theirs.put(stores.ana, "hidden", {"text": "kept out"}, index=False)
     embedder = CountingEmbedder()
-    await import_store(StoreImport(dsn=origin, uri=dsn, embedder=embedder))
+    await stores.bring(embedder=embedder)
     assert ["Lisbon"] == embedder.asked
-    again = await import_store(StoreImport(dsn=origin, uri=dsn, embedder=embedder, reembed=True))
-    assert 2 == again.copied
+    assert 2 == (await stores.bring(embedder=embedder, reembed=True)).copied
     assert ["Lisbon", "Lisbon", "kept out"] == sorted(embedder.asked)
 
 
@@ -189,69 +304,69 @@ async def test_a_store_without_vectors_can_be_searched_afterwards(empty_dsn: str
     assert found.score > 0.4
 
 
-async def test_times_to_live_go_on_where_they_were(
-    source: tuple[str, PostgresStore], dsn: str
-) -> None:
-    origin, theirs = source
-    theirs.put(ALICE, "hour", {"text": "an hour"}, ttl=60)
-    theirs.put(ALICE, "gone", {"text": "gone"}, ttl=60)
-    theirs.put(ALICE, "short", {"text": "under half a minute"}, ttl=0.3)
-    theirs.put(ALICE, "ever", {"text": "for ever"})
-    execute(origin, "UPDATE store SET expires_at = now() + '20 min' WHERE key = 'hour'")
-    execute(origin, "UPDATE store SET expires_at = now() - '1 min'::interval WHERE key = 'gone'")
-    report = await import_store(StoreImport(dsn=origin, uri=dsn, embedder=word_vectors))
+async def test_times_to_live_go_on_where_they_were(stores: Stores) -> None:
+    stores.put("hour", "gone", ttl=60)
+    stores.put("short", ttl=0.3)
+    stores.put("ever")
+    stores.there("expires_at = now() + '20 min'", "hour")
+    stores.there("expires_at = now() - '1 min'::interval", "gone")
+    report = await stores.bring()
     assert (4, 3, 1, True) == (report.in_source, report.copied, report.expired, report.complete)
-    with psycopg.connect(dsn) as connection:
-        rows = connection.execute(
-            "SELECT key, expires_at, ttl_s FROM hippocampus.memories ORDER BY key"
-        ).fetchall()
-    left = {key: (expires_at, ttl_s) for key, expires_at, ttl_s in rows}
-    assert (None, None) == left["ever"]
+    left = {key: more for key, *more in stores.rows("key, expires_at, ttl_s")}
+    assert [None, None] == left["ever"]
     now = datetime.now(UTC)
     assert timedelta(minutes=19) < left["hour"][0] - now <= timedelta(minutes=20)
     assert 3600 == left["hour"][1]
     assert 0 < left["short"][1] <= 18
-    with PgHippocampusStore(dsn) as ours:
-        assert ours.get(ALICE, "gone") is None
-        assert ours.get(ALICE, "hour") is not None  # a read gives it its full hour again
-    expires_at = scalar(dsn, "SELECT expires_at FROM hippocampus.memories WHERE key = 'hour'")
-    assert expires_at - now > timedelta(minutes=59)
+    assert await stores.ours.aget(stores.ana, "gone") is None
+    # A read gives it its full hour again.
+    assert await stores.ours.aget(stores.ana, "hour") is not None
+    left = dict(stores.rows("key, expires_at"))
+    assert left["hour"] - now > timedelta(minutes=59)
 
 
+BLOCKED = """
+CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END $$;
+CREATE TRIGGER waits AFTER INSERT ON hippocampus.memories
+FOR EACH ROW WHEN (NEW.key = 'note-250') EXECUTE FUNCTION wait();
+"""
+OTHERS = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> {}"
+
+
+@pytest.mark.tail
 def test_killed_in_the_middle_and_started_again_nothing_is_doubled(
     source: tuple[str, PostgresStore], dsn: str
 ) -> None:
     origin, theirs = source
-    fill(theirs, 2000)
-    command = [
-        sys.executable,
-        "-m",
-        "shared_core.cli.main",
-        "import",
-        "--from",
-        "postgres-store",
-        origin,
-    ]
-    command += ["--uri", dsn, "--batch", "100"]
-    first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    deadline = time.monotonic() + 60
-    count = "SELECT count(*) FROM hippocampus.memories"
-    while scalar(dsn, count) < 300 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    first.send_signal(signal.SIGKILL)
-    first.communicate()
+    fill(theirs, 400)
+    options = ["--from", "postgres-store", origin, "--uri", dsn, "--batch", "50"]
+    count, others = "SELECT count(*) FROM hippocampus.memories", OTHERS.format("pg_backend_pid()")
+    waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        admin.execute(BLOCKED)
+        admin.execute("SELECT pg_advisory_lock(1)")
+        command = [*warm_python(), "-m", "shared_core.cli.main", "import", *options]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as first:
+            while admin.execute(waiting).fetchone() == (0,):
+                assert first.poll() is None, first.communicate()
+                time.sleep(0.01)
+            first.kill()
+        admin.execute("SELECT pg_advisory_unlock(1)")
+        while admin.execute(others).fetchone() != (0,):  # until its transaction has ended
+            time.sleep(0.01)
+        admin.execute("DROP FUNCTION wait CASCADE")
     there = scalar(dsn, count)
-    assert 300 <= there < 2000
-    ids = "SELECT md5(string_agg(memory_id::text, ',' ORDER BY key)) FROM hippocampus.memories"
-    second = subprocess.run(command, capture_output=True, text=True)
-    assert 0 == second.returncode, second.stderr
-    assert f"Of 2,000 items {2000 - there:,} copied, {there:,} were here already" in second.stdout
+    assert 200 <= there < 400
+    second = run(*options)
+    assert 0 == second.exit_code, second.stderr
+    assert f"Of 400 items {400 - there} copied, {there} were here already" in second.stdout
     assert "The counts agree." in second.stdout
-    assert 2000 == scalar(dsn, count)
-    assert 2000 == scalar(dsn, "SELECT count(*) FROM hippocampus.embeddings")
+    assert 400 == scalar(dsn, count)
+    assert 400 == scalar(dsn, "SELECT count(*) FROM hippocampus.embeddings")
+    ids = "SELECT md5(string_agg(memory_id::text, ',' ORDER BY key)) FROM hippocampus.memories"
     before = scalar(dsn, ids)
-    third = subprocess.run(command, capture_output=True, text=True)
-    assert "0 copied, 2,000 were here already, 0 failed" in third.stdout
+    assert "0 copied, 400 were here already, 0 failed" in run(*options).stdout
     assert before == scalar(dsn, ids)
     with PgHippocampusStore(dsn) as ours:
         assert everything(theirs) == everything(ours)
@@ -275,17 +390,15 @@ def test_the_same_database_will_do_and_the_source_stays_as_it_is(dsn: str) -> No
     assert 0 == scalar(dsn, "SELECT count(*) FROM hippocampus.memories")
 
 
-def test_a_prefix_is_of_whole_labels(source: tuple[str, PostgresStore], dsn: str) -> None:
-    origin, theirs = source
-    for labels in (("a", "b"), ("a", "b", "c"), ("a", "bb"), ("a",)):
-        theirs.put(labels, "k", {"text": "hello"})
-    at = ("--from", "postgres-store", origin, "--uri", dsn, "--prefix", "a.b")
-    assert "2 items" in run(*at, "--dry-run").stdout
-    assert 0 == scalar(dsn, "SELECT count(*) FROM hippocampus.memories")
-    ran = run(*at)
+def test_a_prefix_is_of_whole_labels(bundled: Stores) -> None:
+    name = bundled.app
+    for labels in ((name, "b"), (name, "b", "c"), (name, "bb"), (name,)):
+        bundled.theirs.put(labels, "k", {"text": "hello"})
+    assert "2 items" in bundled.run("--prefix", f"{name}.b", "--dry-run").stdout
+    assert [] == bundled.rows("key")
+    ran = bundled.run("--prefix", f"{name}.b")
     assert 0 == ran.exit_code, ran.output
-    with PgHippocampusStore(dsn) as ours:
-        assert [("a", "b"), ("a", "b", "c")] == ours.list_namespaces()
+    assert [(name, "b"), (name, "b", "c")] == bundled.ours.list_namespaces(prefix=(name,))
 
 
 def test_what_cannot_be_stored_is_listed_and_the_rest_is_copied(
@@ -320,97 +433,73 @@ def test_what_cannot_be_stored_is_listed_and_the_rest_is_copied(
     assert failed in (6, 7)  # the long key may still fit
 
 
-def test_what_was_written_here_later_stays_and_what_changed_there_comes(
-    source: tuple[str, PostgresStore], dsn: str
-) -> None:
-    origin, theirs = source
-    for key in ("ours", "theirs", "same"):
-        theirs.put(ALICE, key, {"text": f"first {key}"})
-    at = ("--from", "postgres-store", origin, "--uri", dsn)
-    assert 0 == run(*at).exit_code
-    theirs.put(ALICE, "theirs", {"text": "second theirs"})
-    with PgHippocampusStore(dsn) as ours:
-        ours.put(ALICE, "ours", {"text": "second ours"})
-        ran = run(*at)
-        assert "Of 3 items 1 copied, 1 were here already, 1 are newer here" in ran.stdout
-        assert 0 == ran.exit_code
-        values = {item.key: item.value["text"] for item in ours.search(ALICE)}
-    assert {"ours": "second ours", "theirs": "second theirs", "same": "first same"} == values
+def test_what_was_written_here_later_stays_and_what_changed_there_comes(bundled: Stores) -> None:
+    bundled.put("ours", "theirs", "same")
+    assert 0 == bundled.run().exit_code
+    bundled.theirs.put(bundled.ana, "theirs", {"text": "second theirs"})
+    bundled.ours.put(bundled.ana, "ours", {"text": "second ours"})
+    ran = bundled.run()
+    assert "Of 3 items 1 copied, 1 were here already, 1 are newer here" in ran.stdout
+    assert 0 == ran.exit_code
+    values = {item.key: item.value["text"] for item in bundled.ours.search(bundled.ana)}
+    assert {"ours": "second ours", "theirs": "second theirs", "same": "same"} == values
 
 
-async def test_items_and_their_times_come_together_or_not_at_all(
-    source: tuple[str, PostgresStore], dsn: str, monkeypatch: pytest.MonkeyPatch
+async def test_items_their_times_and_their_marks_come_together_or_not_at_all(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    origin, theirs = source
-    fill(theirs, 30)
+    fill(stores.theirs, 30, stores.app)
     real = items._stamped
-
-    def late(*given: Any, **named: Any) -> Any:
-        return [*real(*given, **named), Update("memories", {"importance": None}, ())]
-
-    task = StoreImport(dsn=origin, uri=dsn, embedder=word_vectors)
-    with monkeypatch.context() as patched:
-        patched.setattr(items, "_stamped", late)
-        with pytest.raises(psycopg.errors.NotNullViolation):
-            await import_store(task)
-    assert 0 == scalar(dsn, "SELECT count(*) FROM hippocampus.memories")
-    assert 30 == (await import_store(task)).copied
-    with PgHippocampusStore(dsn) as ours:
-        assert everything(theirs) == everything(ours)
+    wrong = Update("memories", {"importance": None}, ())
+    for steps in (lambda *given, **more: [*real(*given, **more), wrong], lambda *_, **__: [wrong]):
+        with monkeypatch.context() as patched:
+            patched.setattr(items, "_stamped", steps)
+            with pytest.raises(psycopg.errors.NotNullViolation):
+                await stores.bring()
+        assert [] == stores.rows("key")
+    assert 30 == (await stores.bring()).copied
+    assert 30 == len(stores.rows("address_hash", "import_marks"))
+    assert everything(stores.theirs, stores.app) == everything(stores.ours, stores.app)
 
 
 async def test_an_item_that_was_written_here_is_never_changed(
-    source: tuple[str, PostgresStore], dsn: str, monkeypatch: pytest.MonkeyPatch
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    origin, theirs = source
-    for key in ("first", "since", "race"):
-        theirs.put(ALICE, key, {"text": "tea"}, ttl=60)
-    task = StoreImport(dsn=origin, uri=dsn, embedder=word_vectors)
-    index: Any = {"embed": word_vectors}
-    async with PgHippocampusStore(dsn, index=index) as ours:
-        put = ingest_items.write_items
-        written: list[str] = []
+    stores.put("first", "since", "race", ttl=60)
+    put = ingest_items.write_items
+    written: list[str] = []
 
-        async def followed(storage: Any, rows: Any, *more: Any) -> None:
-            await put(storage, rows, *more)
-            if any("race" == row.key for row in rows) and not written:
-                written.append("race")
-                await ours.aput(ALICE, "race", {"text": "coffee"})
+    async def followed(storage: Any, rows: Any, *more: Any) -> None:
+        await put(storage, rows, *more)
+        if any("race" == row.key for row in rows) and not written:
+            written.append("race")
+            await stores.ours.aput(stores.ana, "race", {"text": "coffee"})
 
-        await ours.aput(ALICE, "first", {"text": "tea"})
-        monkeypatch.setattr(ingest_items, "write_items", followed)
-        await import_store(task)
-        await ours.aput(ALICE, "since", {"text": "tea"})
-        rows = "SELECT string_agg(m::text, ',' ORDER BY key) FROM hippocampus.memories m"
-        before = scalar(dsn, rows)
-        assert 0 == scalar(dsn, "SELECT count(expires_at) FROM hippocampus.memories")
-        for reembed in (False, True):
-            again = await import_store(replace(task, reembed=reembed))
-            assert (2, 1, 0, True) == (again.here, again.newer, again.copied, again.complete)
-        assert before == scalar(dsn, rows)
+    await stores.ours.aput(stores.ana, "first", {"text": "first"})
+    monkeypatch.setattr(ingest_items, "write_items", followed)
+    await stores.bring()
+    await stores.ours.aput(stores.ana, "since", {"text": "since"})
+    before = sorted(stores.rows("memories::text"))
+    assert [(None,)] * 3 == stores.rows("expires_at")
+    for reembed in (False, True):
+        again = await stores.bring(reembed=reembed)
+        assert (2, 1, 0, True) == (again.here, again.newer, again.copied, again.complete)
+    assert before == sorted(stores.rows("memories::text"))
 
 
 async def test_what_lives_longer_there_lives_longer_here_after_the_next_import(
-    source: tuple[str, PostgresStore], dsn: str
+    stores: Stores,
 ) -> None:
-    origin, theirs = source
-    for key in ("ever", "read", "shorter", "read here", "same"):
-        theirs.put(ALICE, key, {"text": "tea"}, ttl=60)
-    execute(origin, "UPDATE store SET expires_at = now() + '5 min'")
-    task = StoreImport(dsn=origin, uri=dsn, embedder=word_vectors)
-    await import_store(task)
-    theirs.put(ALICE, "ever", {"text": "tea"}, ttl=None)
-    assert theirs.get(ALICE, "read", refresh_ttl=True) is not None
-    theirs.put(ALICE, "shorter", {"text": "tea"}, ttl=2)
-    async with PgHippocampusStore(dsn) as ours:
-        assert await ours.aget(ALICE, "read here") is not None
-    again = await import_store(task)
+    stores.put("ever", "read", "shorter", "read here", "same", ttl=60)
+    stores.there("expires_at = now() + '5 min'")
+    await stores.bring()
+    stores.put("ever")
+    assert stores.theirs.get(stores.ana, "read", refresh_ttl=True) is not None
+    stores.put("shorter", ttl=2)
+    assert await stores.ours.aget(stores.ana, "read here") is not None
+    again = await stores.bring()
     assert (5, 0, True) == (again.here, again.copied, again.complete)
-    with psycopg.connect(dsn) as connection:
-        rows = connection.execute(
-            "SELECT key, expires_at - now() FROM hippocampus.memories"
-        ).fetchall()
-    left = dict(rows)
+    left = dict(stores.rows("key, expires_at - now()"))
     assert left["ever"] is None
     hour, five, two = (timedelta(minutes=minutes) for minutes in (59, 5, 2))
     assert left["read"] > hour and left["read here"] > hour
@@ -420,22 +509,20 @@ async def test_what_lives_longer_there_lives_longer_here_after_the_next_import(
 
 @pytest.mark.parametrize(("vectors", "largest"), [(True, 6), (False, 30)])
 async def test_vectors_count_as_what_a_page_holds(
-    source: tuple[str, PostgresStore], monkeypatch: pytest.MonkeyPatch, vectors: bool, largest: int
+    stores: Stores, monkeypatch: pytest.MonkeyPatch, vectors: bool, largest: int
 ) -> None:
-    origin, theirs = source
-    fill(theirs, 30)
-    monkeypatch.setattr("shared_core.storage.postgres.langgraph_tables.PAGE_BYTES", 12_000)
-    async with PostgresStoreSource(origin) as opened:
+    fill(stores.theirs, 30, stores.app)
+    monkeypatch.setattr(PAGE_BYTES, 12_000)
+    async with PostgresStoreSource(stores.origin, below=stores.app) as opened:
         pages = [len(page) async for page in opened.pages(500, vectors=vectors)]
     assert 30 == sum(pages)
     assert largest == max(pages)
 
 
 async def test_an_embedder_that_is_down_ends_the_import_and_the_next_goes_on(
-    source: tuple[str, PostgresStore], dsn: str
+    stores: Stores,
 ) -> None:
-    origin, theirs = source
-    fill(theirs, 60)
+    fill(stores.theirs, 60, stores.app)
     calls: list[int] = []
 
     def failing(texts: list[str]) -> list[list[float]]:
@@ -444,32 +531,249 @@ async def test_an_embedder_that_is_down_ends_the_import_and_the_next_goes_on(
             raise OSError("no route to the model")
         return word_vectors(texts)
 
-    task = {"dsn": origin, "uri": dsn, "batch": 20}
     broken = CallableEmbedder(failing, model="words-64")
     with pytest.raises(ModelUnavailable, match="no route"):
-        await import_store(StoreImport(**task, embedder=broken))
+        await stores.bring(batch=20, embedder=broken)
     assert len(calls) < 30
-    report = await import_store(StoreImport(**task, embedder=CountingEmbedder()))
+    report = await stores.bring(batch=20)
     assert (20, 40, True) == (report.copied, report.here, report.complete)
 
 
-def test_a_store_from_before_times_to_live_can_be_read(empty_dsn: str, dsn: str) -> None:
+def test_a_store_from_before_times_to_live_can_be_read(
+    empty_dsn: str, shared_dsn: str, shared_memory: MemoryEngine, app_name: str
+) -> None:
     execute(empty_dsn, "CREATE TABLE store (prefix text NOT NULL, key text NOT NULL, value jsonb"
                        " NOT NULL, created_at timestamptz, updated_at timestamptz,"
                        " PRIMARY KEY (prefix, key))")  # fmt: skip
-    execute(empty_dsn, """INSERT INTO store VALUES ('a.b', 'k', '{"text": "old"}')""")
-    ran = run("--from", "postgres-store", empty_dsn, "--uri", dsn)
+    execute(empty_dsn, f"""INSERT INTO store VALUES ('{app_name}.b', 'k', '{{"text": "old"}}')""")
+    ran = run("--from", "postgres-store", empty_dsn, "--uri", shared_dsn)
     assert 0 == ran.exit_code, ran.output
-    with PgHippocampusStore(dsn) as ours:
-        assert {"text": "old"} == ours.get(("a", "b"), "k").value
+    ours = PgHippocampusStore(engine=shared_memory)
+    assert {"text": "old"} == ours.get((app_name, "b"), "k").value
 
 
-def test_large_values_come_in_small_pages(
-    source: tuple[str, PostgresStore], dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    origin, theirs = source
-    monkeypatch.setattr("shared_core.storage.postgres.langgraph_tables.PAGE_BYTES", 1000)
-    fill(theirs, 30)
-    theirs.put(ALICE, "large", {"text": "word", "rest": [crc32(b"%d" % n) for n in range(5000)]})
-    ran = run("--from", "postgres-store", origin, "--uri", dsn)
+def test_large_values_come_in_small_pages(bundled: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PAGE_BYTES, 1000)
+    fill(bundled.theirs, 30, bundled.app)
+    large = {"text": "word", "rest": [crc32(b"%d" % n) for n in range(5000)]}
+    bundled.theirs.put(bundled.ana, "large", large)
+    ran = bundled.run()
     assert "Of 31 items 31 copied" in ran.stdout, ran.output
+
+
+async def test_what_was_deleted_here_stays_deleted_unless_it_is_asked_for(filled: Stores) -> None:
+    assert 4 == (await filled.bring()).copied
+    await filled.ours.adelete(filled.ana, "m0")
+    assert 1 == await filled.ours.engine.forget(Scope(filled.app, "ana"), "m1")
+    for reembed in (False, True):
+        report = await filled.bring(reembed=reembed)
+        assert (2, 0, True) == (report.deleted, report.failed, report.complete)
+        assert {"m2"} == await filled.keys()
+    assert {"m0"} == await filled.keys("bob")
+    report = await filled.bring(restore=True)
+    assert (2, 0, True) == (report.copied, report.deleted, report.complete)
+    assert {"m0", "m1", "m2"} == await filled.keys()
+    await filled.ours.adelete(filled.ana, "m0")
+    assert 1 == (await filled.bring()).deleted
+    assert {"m1", "m2"} == await filled.keys()
+
+
+async def test_a_user_who_was_erased_stays_erased_and_leaves_no_address(filled: Stores) -> None:
+    await filled.bring()
+    await filled.ours.engine.forget_scope(Scope(filled.app, "ana"))
+    report = await filled.bring()
+    assert (3, 1, True) == (report.deleted, report.here, report.complete)
+    assert set() == await filled.keys()
+    marks = filled.rows("tenant_id, address_hash", "import_marks")
+    ana = f"/{filled.app}/ana/"
+    assert [(ana, b"")] == [row for row in marks if row[0] == ana]
+    assert 3 == (await filled.bring(restore=True)).copied
+
+
+async def test_what_was_new_there_before_a_user_was_erased_does_not_come(filled: Stores) -> None:
+    await filled.bring()
+    filled.put("m3")
+    await filled.ours.engine.forget_scope(Scope(filled.app, "ana"))
+    filled.put("m4")
+    report = await filled.bring()
+    assert (4, 1) == (report.deleted, report.copied)
+    assert {"m4"} == await filled.keys()
+
+
+async def test_what_came_both_ways_after_a_user_was_erased_can_be_deleted(filled: Stores) -> None:
+    await filled.bring()
+    await filled.ours.engine.forget_scope(Scope(filled.app, "ana"))
+    filled.put("m0")
+    await filled.ours.aput(filled.ana, "m0", {"text": "m0"})
+    assert (2, 2) == ((report := await filled.bring()).here, report.deleted)
+    await filled.ours.adelete(filled.ana, "m0")
+    assert 3 == (await filled.bring()).deleted
+    assert set() == await filled.keys()
+
+
+async def test_a_deletion_outlasts_what_was_put_in_its_place(filled: Stores) -> None:
+    filled.put("k", ttl=60)
+    await filled.bring()
+    await filled.ours.adelete(filled.ana, "k")
+    await filled.ours.aput(filled.ana, "k", {"text": "another"}, ttl=60)
+    assert 1 == (await filled.bring()).newer
+    filled.expire("k")
+    filled.there("expires_at = now() + '2 h'::interval", "k")
+    assert 1 == (await filled.bring()).deleted
+    assert await filled.ours.aget(filled.ana, "k") is None
+
+
+async def test_what_was_written_there_after_it_was_deleted_here_comes(filled: Stores) -> None:
+    await filled.bring()
+    await filled.ours.adelete(filled.ana, "m0")
+    filled.theirs.put(filled.ana, "m0", {"text": "new"})
+    assert 1 == (await filled.bring()).copied
+    found = await filled.ours.aget(filled.ana, "m0")
+    assert found is not None
+    assert {"text": "new"} == found.value
+
+
+async def test_what_was_here_before_an_import_counts_as_well(filled: Stores) -> None:
+    await filled.ours.aput(filled.ana, "m0", {"text": "m0"})
+    await filled.ours.aput(filled.ana, "m1", {"text": "another"})
+    first = await filled.bring()
+    assert (1, 1, 2) == (first.here, first.newer, first.copied)
+    await filled.ours.adelete(filled.ana, "m0")
+    await filled.ours.adelete(filled.ana, "m1")
+    assert 2 == (await filled.bring()).deleted
+    assert {"m2"} == await filled.keys()
+
+
+async def test_what_was_replaced_here_and_has_expired_does_not_come_back(filled: Stores) -> None:
+    await filled.bring()
+    await filled.ours.aput(filled.ana, "m0", {"text": "for a moment"}, ttl=60)
+    filled.expire("m0")
+    for swept in (0, 1):
+        assert 1 == (await filled.bring()).deleted
+        assert (1 - swept) == await filled.ours.engine.sweep_expired((filled.app,))
+    assert {"m1", "m2"} == await filled.keys()
+
+
+async def test_what_expired_here_and_was_read_there_comes_again(filled: Stores) -> None:
+    filled.put("kept", "gone", ttl=60)
+    await filled.bring()
+    await filled.ours.adelete(filled.ana, "gone")
+    filled.expire("kept")
+    await filled.ours.engine.sweep_expired((filled.app,))
+    filled.there("expires_at = CASE WHEN ttl_minutes > 0 THEN now() + '2 h'::interval END")
+    report = await filled.bring()
+    assert (1, 1) == (report.copied, report.deleted)
+    assert {"m0", "m1", "m2", "kept"} == await filled.keys()
+
+
+def test_the_command_says_what_it_left_out(bundled: Stores) -> None:
+    bundled.put("m0", "m1", "m2", "m3")
+    assert 0 == bundled.run().exit_code
+    at = ["forget", bundled.app, "ana", "m1", "--uri", bundled.uri]
+    gone = CliRunner().invoke(app, at)
+    assert 0 == gone.exit_code, gone.output
+    ran = bundled.run()
+    assert 0 == ran.exit_code
+    assert "0 copied, 3 were here already, 1 were deleted here since" in ran.stdout
+    assert "1 copied" in bundled.run("--restore").stdout
+
+
+@pytest.mark.tail
+def test_the_command_reads_an_embedded_database_that_nobody_else_runs(tmp_path: Path) -> None:
+    home = f"embedded://{tmp_path}/home"
+    with PgHippocampusStore(home, index={"embed": word_vectors, "dims": 64}) as ours:
+        origin = asyncio.run(ours.engine.dsn())
+        with PostgresStore.from_conn_string(origin) as theirs:
+            theirs.setup()
+            theirs.put(ALICE, "m0", {"text": "tea"})
+    with pytest.raises(psycopg.OperationalError):
+        psycopg.connect(make_conninfo(origin, connect_timeout=2))
+    at = ["import", "--from", "postgres-store", origin, "--uri", home]
+    counted = CliRunner().invoke(app, [*at, "--dry-run"])
+    assert "1 items" in counted.stdout, counted.output
+    ran = CliRunner().invoke(app, at)
+    assert 0 == ran.exit_code, ran.output
+    assert "Of 1 items 1 copied" in ran.stdout
+    with pytest.raises(psycopg.OperationalError):
+        psycopg.connect(make_conninfo(origin, connect_timeout=2))
+
+
+def test_an_embedded_database_is_known_by_its_sockets(tmp_path: Path) -> None:
+    home = tmp_path.resolve()
+    in_folder, *elsewhere = socket_directories(home / CLUSTER)
+    in_folder.mkdir()
+    assert embedded_behind(conninfo(in_folder, "any"), None) is None  # never initialised
+    (in_folder / "PG_VERSION").write_text("18")
+    assert embedded_behind(conninfo(in_folder, "any"), None) is not None
+    for sockets in elsewhere:
+        assert embedded_behind(conninfo(sockets, "any"), home) is not None
+        assert embedded_behind(conninfo(sockets, "any"), home.parent) is None
+    for other in ("postgresql://localhost/any", "host=/var/run/postgresql", "no DSN"):
+        assert embedded_behind(other, home) is None
+
+
+@pytest.mark.parametrize(
+    ("prefix", "message"),
+    [
+        ("{}..ana", "a label of the prefix '{}..ana' is empty"),
+        (".{}", "is empty"),
+        ("{}.", "is empty"),
+        ("{}.nope", "there are no items below the prefix '{}.nope'"),
+        ("gdp", "there are no items below the prefix 'gdp'"),
+    ],
+)
+def test_a_prefix_that_names_nothing_is_told(bundled: Stores, prefix: str, message: str) -> None:
+    bundled.put("m0")
+    for options in ([], ["--dry-run"]):
+        ran = bundled.run("--prefix", prefix.format(bundled.app), *options)
+        assert 1 == ran.exit_code
+        assert message.format(bundled.app) in ran.stderr
+        assert 1 == len(ran.stderr.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"vectors_from": "words-63"}, "'words-64' cannot use vectors of 'words-63'"),
+        ({"vectors_from": "words-64", "reembed": True}, "give either --vectors-from"),
+        ({"batch": 0}, "batch must be"),
+        (
+            {"embedder": CallableEmbedder(lambda texts: [[1.0, 2.0] for _ in texts], model="short"),
+             "vectors_from": "short"},
+            "64 dimensions, those of 'short' have 2",
+        ),
+    ],
+)  # fmt: skip
+async def test_options_that_make_no_sense_are_refused(
+    filled: Stores, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        await filled.bring(**options)
+
+
+def test_wrong_addresses_are_told_without_the_password(shared_dsn: str) -> None:
+    user = f"postgresql://alice:{SECRET}@"
+    for address, message in (
+        (f"{user}127.0.0.1:1/memory?connect_timeout=2", "cannot be read"),
+        (f"{user}127.0.0.1:1/memory?nonsense=1", "check it"),
+        (f"{SECRET}", "has an unknown form"),
+        (f"password={SECRET} {SECRET}", "check it"),
+        (shared_dsn, "there is no PostgresStore"),
+        (make_conninfo(shared_dsn, dbname="not_there"), "does not exist"),
+    ):
+        ran = run("--from", "postgres-store", address, "--uri", shared_dsn)
+        assert 1 == ran.exit_code, address
+        assert message in ran.stderr
+        assert SECRET not in ran.output
+        assert 1 == len(ran.stderr.splitlines())
+
+
+def test_a_role_without_rights_is_told(bundled: Stores, guest: str) -> None:
+    bundled.put("city")
+    poor = replace(bundled, origin=make_conninfo(bundled.origin, user=guest))
+    ran = poor.run()
+    assert 1 == ran.exit_code
+    assert "may not read the PostgresStore" in ran.stderr
+    execute(bundled.origin, f"GRANT SELECT ON store, store_vectors TO {guest}")
+    assert 0 == poor.run().exit_code
+    execute(bundled.origin, f"DROP OWNED BY {guest}")

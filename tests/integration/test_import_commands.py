@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from commands import run
 
-from shared_core.cli.main import app
 from shared_core.transfer import record_import
 from shared_core.transfer.sources import StatementRecord, open_source
 
@@ -22,12 +21,8 @@ NOWHERE = "postgresql://nobody@127.0.0.1:1/none"
 TO_ANA = ("--app", "app", "--user", "ana")
 
 
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["import", *map(str, arguments)])
-
-
 def test_a_dry_run_needs_no_memory() -> None:
-    ran = run(EXPORTS / "chatgpt.json", *TO_ANA, "--dry-run", "--uri", NOWHERE)
+    ran = run("import", EXPORTS / "chatgpt.json", *TO_ANA, "--dry-run", "--uri", NOWHERE)
     assert 0 == ran.exit_code, ran.output
     assert "chatgpt.json (chatgpt), for 'ana' of 'app', in 2 threads" in ran.stdout
     assert "Skipped: 3 tool, system and reasoning messages." in ran.stdout
@@ -37,7 +32,7 @@ def test_a_dry_run_needs_no_memory() -> None:
 @pytest.mark.parametrize("file", ["chatgpt.json", "claude.json", "letta.af", "zep.json"])
 def test_what_is_skipped_is_told_in_chinese(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HIPPOCAMPUS_LANG", "zh")
-    told = run(EXPORTS / file, *TO_ANA, "--dry-run").stdout
+    told = run("import", EXPORTS / file, *TO_ANA, "--dry-run").stdout
     skipped = [line for line in told.splitlines() if line.startswith("跳过 ")]
     assert skipped
     assert not [line for line in skipped if re.search(r"[A-Za-z]+ [a-z]+", line)]
@@ -47,11 +42,11 @@ def test_the_counts_are_shown_as_a_table_and_as_json(dsn: str, tmp_path: Path) -
     archive = tmp_path / "export.zip"
     with zipfile.ZipFile(archive, "w") as packed:
         packed.write(EXPORTS / "claude.json", "conversations.json")
-    first = run(archive, *TO_ANA, "--uri", dsn, "--json")
+    first = run("import", archive, *TO_ANA, "--uri", dsn, "--json")
     report = json.loads(first.stdout)
     assert {"read": 4, "written": 4, "here": 0, "deleted": 0, "failed": 0} == report["turns"]
     assert ("claude", ["ana"], True) == (report["product"], report["users"], report["complete"])
-    again = run(archive, *TO_ANA, "--uri", dsn)
+    again = run("import", archive, *TO_ANA, "--uri", dsn)
     [row] = [line for line in again.stdout.splitlines() if line.startswith("turns")]
     assert ["turns", "4", "0", "4"] == row.split()
     assert max(map(len, again.stdout.splitlines())) <= 80
@@ -59,15 +54,17 @@ def test_the_counts_are_shown_as_a_table_and_as_json(dsn: str, tmp_path: Path) -
 
 def test_what_was_forgotten_is_shown_with_the_way_back(dsn: str) -> None:
     at = (EXPORTS / "letta.af", *TO_ANA, "--uri", dsn)
-    assert 0 == run(*at).exit_code
+    assert 0 == run("import", *at).exit_code
     records = open_source(EXPORTS / "letta.af").records()
     keys = [one.key for one in records if isinstance(one, StatementRecord)]
-    forgot = CliRunner().invoke(app, ["forget", "app", "ana", *keys, "--uri", dsn])
+    forgot = run("forget", "app", "ana", *keys, "--uri", dsn)
     assert 0 == forgot.exit_code, forgot.output
-    again = run(*at)
+    again = run("import", *at)
     assert "forgotten here" in again.stdout
     assert "--restore brings back what was forgotten here." in again.stdout
-    assert 2 == json.loads(run(*at, "--restore", "--json").stdout)["statements"]["written"]
+    assert (
+        2 == json.loads(run("import", *at, "--restore", "--json").stdout)["statements"]["written"]
+    )
 
 
 def test_a_record_that_fails_is_named_and_the_exit_code_says_so(dsn: str, tmp_path: Path) -> None:
@@ -75,7 +72,7 @@ def test_a_record_that_fails_is_named_and_the_exit_code_says_so(dsn: str, tmp_pa
     document["edges"][0]["name"] = "!!!"
     file = tmp_path / "zep.json"
     file.write_text(json.dumps(document), "utf-8")
-    ran = run(file, *TO_ANA, "--uri", dsn)
+    ran = run("import", file, *TO_ANA, "--uri", dsn)
     assert 1 == ran.exit_code
     assert "✗ 'zep/edge-0': relation must have a letter" in ran.stderr
     assert "failed" in ran.stdout
@@ -99,7 +96,7 @@ def test_what_cannot_be_imported_is_said_in_one_line(
     arguments: list[str], code: int, told: str
 ) -> None:
     name, *rest = arguments
-    ran = run(EXPORTS / name, *rest, "--uri", NOWHERE)
+    ran = run("import", EXPORTS / name, *rest, "--uri", NOWHERE)
     assert (code, "") == (ran.exit_code, ran.stdout), ran.output
     assert told in ran.stderr
     assert 1 == len(ran.stderr.splitlines())
@@ -110,7 +107,7 @@ def test_an_empty_file_is_called_empty(options: tuple[str, ...], tmp_path: Path)
     for text in ("", " \n" * 3_000):
         file = tmp_path / "empty.json"
         file.write_text(text, "utf-8")
-        ran = run(file, *TO_ANA, *options, "--uri", NOWHERE)
+        ran = run("import", file, *TO_ANA, *options, "--uri", NOWHERE)
         assert (1, "Error: empty.json is empty: export it again\n") == (ran.exit_code, ran.stderr)
 
 
@@ -128,7 +125,7 @@ def test_a_file_without_a_single_memory_is_an_error(
     file = tmp_path / "slack.json"
     file.write_text(json.dumps(document), "utf-8")
     for options in ((), ("--dry-run",)):
-        ran = run(file, *TO_ANA, "--uri", NOWHERE, *options)
+        ran = run("import", file, *TO_ANA, "--uri", NOWHERE, *options)
         assert (1, "") == (ran.exit_code, ran.stdout)
         assert f"slack.json holds nothing that can be imported: {told}" in ran.stderr
 
@@ -136,7 +133,7 @@ def test_a_file_without_a_single_memory_is_an_error(
 def test_a_user_without_memories_is_no_error(tmp_path: Path) -> None:
     file = tmp_path / "mem0.json"
     file.write_text('{"results": []}', "utf-8")
-    ran = run(file, *TO_ANA, "--uri", NOWHERE, "--dry-run")
+    ran = run("import", file, *TO_ANA, "--uri", NOWHERE, "--dry-run")
     assert 0 == ran.exit_code, ran.output
 
 
@@ -170,7 +167,7 @@ def test_ctrl_c_tells_what_is_here_and_the_same_command_goes_on(
     monkeypatch.setenv("HIPPOCAMPUS_LANG", language)
     with monkeypatch.context() as patched:
         press_ctrl_c(patched, at_batch=3)
-        ran = run(file, *TO_ANA, "--uri", dsn)
+        ran = run("import", file, *TO_ANA, "--uri", dsn)
     assert (130, "", told) == (ran.exit_code, ran.stdout, " ".join(ran.stderr.split()))
-    report = json.loads(run(file, *TO_ANA, "--uri", dsn, "--json").stdout)["statements"]
+    report = json.loads(run("import", file, *TO_ANA, "--uri", dsn, "--json").stdout)["statements"]
     assert (36, 64) == (report["written"], report["here"])

@@ -3,238 +3,265 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
+from typer.testing import CliRunner, Result
 
 from adk_memory import OpenMemoryService
-from shared_core import AsOf, MemoryEngine, NewMemory, Scope
+from shared_core import AsOf, MemoryEngine, NewMemory, Scope, open_memory
+from shared_core.cli.main import app
 from shared_core.errors import InvalidInput, ModelUnavailable, NotFound
 from shared_core.transfer.record_import import BATCH, RecordCounts, RecordOptions, RecordReport
 from shared_core.transfer.sources import open_source
 
 EXPORTS = Path(__file__).parents[1] / "exports"
-ANA = Scope("app", "ana")
-TO_ANA = RecordOptions(app="app", user="ana")
+AT = "2024-05-01T00:00:00Z"
 
 
-async def bring(
-    memory: MemoryEngine, file: str | Path, options: RecordOptions = TO_ANA
-) -> RecordReport:
-    return await memory.imports.run(open_source(EXPORTS / file), options)
+@dataclass
+class Imports:
+    """Imports into a memory, for Ana unless a file names its users."""
+
+    memory: MemoryEngine
+    ana: Scope
+    folder: Path
+
+    async def bring(self, given: object, **options: Any) -> RecordReport:
+        """Import a file of tests/exports, a path, or a document as JSON."""
+        file = EXPORTS / given if isinstance(given, str | Path) else self.written(given)
+        return await self.run(file, RecordOptions(app=self.ana.app, **{"user": "ana"} | options))
+
+    async def run(self, file: Path, options: RecordOptions, **calls: Any) -> RecordReport:
+        return await self.memory.imports.run(open_source(file), options, **calls)
+
+    def written(self, document: object) -> Path:
+        file = self.folder / "export.json"
+        file.write_text(json.dumps(document), "utf-8")
+        return file
+
+    def user(self, name: str) -> Scope:
+        return Scope(self.ana.app, name)
+
+    async def texts(self, query: str, user: str = "ana") -> list[str]:
+        hits = await self.memory.recall(self.user(user), query, limit=20)
+        return [hit.memory.text for hit in hits]
+
+    async def listed(self) -> list[str]:
+        return [one.text for one in await self.memory.list_memories(self.ana, limit=200)]
+
+    async def facts(self, *slot: str, **options: Any) -> dict[str, Any]:
+        """Return Ana's facts by their values."""
+        found = await self.memory.facts(self.ana, *slot, **options)
+        return {one.value: one for one in found}
+
+    async def lines(self) -> list[str]:
+        return [line async for line in self.memory.export(app=self.ana.app)]
 
 
-async def texts(memory: MemoryEngine, scope: Scope, query: str) -> list[str]:
-    return [hit.memory.text for hit in await memory.recall(scope, query, limit=20)]
+@pytest.fixture
+def imports(shared_memory: MemoryEngine, scope: Scope, tmp_path: Path) -> Imports:
+    return Imports(shared_memory, Scope(scope.app, "ana"), tmp_path)
+
+
+def claude(*messages: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a conversation as Claude exports it."""
+    said = {"sender": "human", "created_at": "2024-01-01T00:00:00Z"}
+    chat = [{"uuid": str(number), **said, **one} for number, one in enumerate(messages)]
+    return [{"uuid": "k", "chat_messages": chat}]
+
+
+def films(count: int) -> list[dict[str, str]]:
+    """Return memories of mem0 without times."""
+    return [
+        {"id": str(number), "memory": f"Ana saw film number {number}.", "user_id": "ana"}
+        for number in range(count)
+    ]
+
+
+def export(file: str) -> Any:
+    return json.loads((EXPORTS / file).read_text("utf-8"))
 
 
 @pytest.mark.both_engines
-async def test_conversations_become_turns_and_facts_of_their_own_time(memory: MemoryEngine) -> None:
-    report = await bring(memory, "chatgpt.json")
+async def test_conversations_become_turns_and_facts_of_their_own_time(imports: Imports) -> None:
+    report = await imports.bring("chatgpt.json")
     assert RecordCounts(read=7, written=7) == report.turns
     assert (["ana"], 2, True) == (report.users, report.threads, report.complete)
-    turns = await memory.thread_turns(ANA, "chatgpt/c-en")
+    turns = await imports.memory.thread_turns(imports.ana, "chatgpt/c-en")
     assert datetime(2023, 11, 14, 22, 13, 20, 500_000, UTC) == turns[0].occurred_at
-    assert "I live in Porto and I work as a vet." in await texts(memory, ANA, "What is her job?")
-    facts = {(fact.slot, fact.value) for fact in await memory.facts(ANA)}
+    assert "I live in Porto and I work as a vet." in await imports.texts("What is her job?")
+    facts = {(fact.slot, value) for value, fact in (await imports.facts()).items()}
     assert {("job", "vet"), ("relation.cat", "Miso")} <= facts
-    found = await OpenMemoryService(engine=memory).search_memory(
-        app_name="app", user_id="ana", query="花生"
+    found = await OpenMemoryService(engine=imports.memory).search_memory(
+        app_name=imports.ana.app, user_id="ana", query="花生"
     )
     assert any("花生" in str(one.content) for one in found.memories)
 
 
 @pytest.mark.both_engines
-async def test_a_second_import_changes_nothing(memory: MemoryEngine) -> None:
+async def test_a_second_import_changes_nothing(imports: Imports) -> None:
     every = ("chatgpt.json", "claude.json", "letta.af", "zep.json", "mem0_get_all.json")
-    options = [RecordOptions(app="app", user=None if "mem0" in file else "ana") for file in every]
-    for file, one in zip(every, options, strict=True):
-        await bring(memory, file, one)
-    before = [line async for line in memory.export(app="app")]
-    for file, one in zip(every, options, strict=True):
-        report = await bring(memory, file, one)
+    users = {"mem0_get_all.json": None}
+    for file in every:
+        await imports.bring(file, user=users.get(file, "ana"))
+    before = await imports.lines()
+    for file in every:
+        report = await imports.bring(file, user=users.get(file, "ana"))
         for outcome in (report.turns, report.statements, report.facts):
             assert RecordCounts(read=outcome.read, here=outcome.read) == outcome, file
-    assert before == [line async for line in memory.export(app="app")]
+    assert before == await imports.lines()
 
 
 @pytest.mark.both_engines
-async def test_facts_of_a_graph_hold_when_they_held(memory: MemoryEngine) -> None:
-    report = await bring(memory, "zep.json")
+async def test_facts_of_a_graph_hold_when_they_held(imports: Imports) -> None:
+    report = await imports.bring("zep.json")
     assert RecordCounts(read=4, written=4) == report.facts
-    homes = {one.value: one for one in await memory.facts(ANA, "residence", history=True)}
+    homes = await imports.facts("residence", history=True)
     assert {"Leeds", "Lisbon"} == homes.keys()
     assert datetime(2024, 5, 23, 9, tzinfo=UTC) == homes["Leeds"].valid_until
     assert "Ana lives in Lisbon." == homes["Lisbon"].statement
     then = AsOf(valid=datetime(2024, 4, 1, tzinfo=UTC))
-    [home] = await memory.facts(ANA, "residence", as_of=then)
-    assert "Leeds" == home.value
-    edges = (await memory.graph.neighbourhood(ANA, "Theo", depth=1)).edges
+    assert ["Leeds"] == [*await imports.facts("residence", as_of=then)]
+    edges = (await imports.memory.graph.neighbourhood(imports.ana, "Theo", depth=1)).edges
     assert [("plays_chess_with", "user")] == [(one.relation, one.object) for one in edges]
-    assert "Theo plays chess with Ana." in await texts(memory, ANA, "Who plays chess?")
-    assert "Ana lives in Leeds." not in await texts(memory, ANA, "Where does Ana live?")
+    assert "Theo plays chess with Ana." in await imports.texts("Who plays chess?")
+    assert "Ana lives in Leeds." not in await imports.texts("Where does Ana live?")
 
 
-async def test_what_is_known_here_later_stays_and_history_comes_before_it(
-    memory: MemoryEngine,
-) -> None:
-    now = await memory.state_fact(
-        ANA, "residence", "Oslo", valid_from=datetime(2025, 1, 1, tzinfo=UTC)
-    )
-    await bring(memory, "graphiti.json")
-    assert ["Oslo"] == [one.value for one in await memory.facts(ANA, "residence")]
-    homes = {one.value: one for one in await memory.facts(ANA, "residence", history=True)}
+async def test_what_is_known_here_later_stays_and_history_comes_before_it(imports: Imports) -> None:
+    since = datetime(2025, 1, 1, tzinfo=UTC)
+    now = await imports.memory.state_fact(imports.ana, "residence", "Oslo", valid_from=since)
+    await imports.bring("graphiti.json")
+    assert ["Oslo"] == [*await imports.facts("residence")]
+    homes = await imports.facts("residence", history=True)
     assert now.valid_from == homes["Lisbon"].valid_until
 
 
 @pytest.mark.both_engines
 async def test_statements_keep_their_times_and_what_was_changed_here_stays(
-    memory: MemoryEngine, tmp_path: Path
+    imports: Imports,
 ) -> None:
-    def export(text: str, day: int) -> Path:
+    async def bring(text: str, day: int) -> RecordCounts:
         at = f"2024-05-{day:02}T00:00:00Z"
-        entry = {"id": "1", "memory": text, "user_id": "ana", "created_at": "2024-05-01T00:00:00Z"}
-        file = tmp_path / "mem0.json"
-        file.write_text(json.dumps({"results": [{**entry, "updated_at": at}]}), "utf-8")
-        return file
+        entry = {"id": "1", "memory": text, "user_id": "ana", "created_at": AT, "updated_at": at}
+        return (await imports.bring({"results": [entry]}, user=None)).statements
 
-    options = RecordOptions(app="app")
-    assert 1 == (await bring(memory, export("Ana likes tea.", 1), options)).statements.written
-    [first] = await memory.list_memories(ANA, kinds=["semantic"])
+    assert 1 == (await bring("Ana likes tea.", 1)).written
+    [first] = await imports.memory.list_memories(imports.ana, kinds=["semantic"])
     assert ("mem0/1", datetime(2024, 5, 1, tzinfo=UTC)) == (first.key, first.created_at)
     assert first.occurred_at == first.created_at
-    assert 1 == (await bring(memory, export("Ana likes coffee.", 3), options)).statements.written
-    assert ["Ana likes coffee."] == [one.text for one in await memory.list_memories(ANA)]
-    await memory.remember(ANA, NewMemory(text="Ana likes cocoa.", key="mem0/1"))
-    assert 1 == (await bring(memory, export("Ana likes milk.", 4), options)).statements.here
-    assert ["Ana likes cocoa."] == [one.text for one in await memory.list_memories(ANA)]
+    assert 1 == (await bring("Ana likes coffee.", 3)).written
+    assert ["Ana likes coffee."] == await imports.listed()
+    await imports.memory.remember(imports.ana, NewMemory(text="Ana likes cocoa.", key="mem0/1"))
+    assert 1 == (await bring("Ana likes milk.", 4)).here
+    assert ["Ana likes cocoa."] == await imports.listed()
 
 
 @pytest.mark.both_engines
-async def test_what_was_forgotten_here_stays_away_unless_it_is_restored(
-    memory: MemoryEngine,
-) -> None:
-    await bring(memory, "zep.json")
-    await bring(memory, "letta.af")
-    await memory.forget_scope(ANA)
-    assert [] == await memory.list_memories(ANA)
-    zep, letta = await bring(memory, "zep.json"), await bring(memory, "letta.af")
+async def test_what_was_forgotten_here_stays_away_unless_it_is_restored(imports: Imports) -> None:
+    async def bring(**options: Any) -> tuple[RecordReport, RecordReport]:
+        files = ("zep.json", "letta.af")
+        zep, letta = [await imports.bring(file, **options) for file in files]
+        return zep, letta
+
+    await bring()
+    await imports.memory.forget_scope(imports.ana)
+    assert [] == await imports.listed()
+    zep, letta = await bring()
     assert (0, 0, 4) == (zep.turns.written, zep.facts.written, zep.facts.deleted)
     assert (0, 2) == (letta.statements.written, letta.statements.deleted)
-    assert [] == await memory.list_memories(ANA)
-    options = RecordOptions(app="app", user="ana", restore=True)
-    zep, letta = await bring(memory, "zep.json", options), await bring(memory, "letta.af", options)
+    assert [] == await imports.listed()
+    zep, letta = await bring(restore=True)
     assert (4, 4, 2) == (zep.turns.written, zep.facts.written, letta.statements.written)
 
 
-async def test_each_user_of_mem0_gets_their_own_memories(memory: MemoryEngine) -> None:
-    report = await bring(memory, "mem0_get_all.json", RecordOptions(app="app"))
+async def test_each_user_of_mem0_gets_their_own_memories(imports: Imports) -> None:
+    report = await imports.bring("mem0_get_all.json", user=None)
     assert ["ana", "ben", "小明"] == report.users
-    assert 3 == len(await memory.list_memories(ANA))
-    assert ["I am allergic to peanuts."] == await texts(memory, Scope("app", "ben"), "allergies")
-    assert any("龙井" in one for one in await texts(memory, Scope("app", "小明"), "喝什么茶？"))
+    assert 3 == len(await imports.listed())
+    assert ["I am allergic to peanuts."] == await imports.texts("allergies", "ben")
+    assert any("龙井" in one for one in await imports.texts("喝什么茶？", "小明"))
 
 
-async def test_it_must_be_clear_who_gets_the_memories(memory: MemoryEngine) -> None:
-    with pytest.raises(InvalidInput, match="does not say whose memories .* --user"):
-        await bring(memory, "chatgpt.json", RecordOptions(app="app"))
-    with pytest.raises(InvalidInput, match="of 'ana', 'ben', '小明', and --user would give all"):
-        await bring(memory, "mem0_get_all.json")
+async def test_it_must_be_clear_who_gets_the_memories(imports: Imports) -> None:
+    for file, options, complaint in (
+        ("chatgpt.json", {"user": None}, "does not say whose memories .* --user"),
+        ("mem0_get_all.json", {}, "of 'ana', 'ben', '小明', and --user would give all"),
+        ("chatgpt.json", {"user": " "}, "user_id"),
+        ("claude.json", {"user": None}, "--user"),
+    ):
+        with pytest.raises(InvalidInput, match=complaint):
+            await imports.bring(file, **options)
     with pytest.raises(NotFound, match="nothing of 'eva', but of 'ana', 'ben', '小明'"):
-        await bring(memory, "mem0_get_all.json", RecordOptions(app="app", source_user="eva"))
-    with pytest.raises(InvalidInput, match="user_id"):
-        await bring(memory, "chatgpt.json", RecordOptions(app="app", user=" "))
-    one = RecordOptions(app="app", user="benjamin", source_user="ben")
-    assert 1 == (await bring(memory, "mem0_get_all.json", one)).statements.written
-    assert 1 == len(await memory.list_memories(Scope("app", "benjamin")))
+        await imports.bring("mem0_get_all.json", user=None, source_user="eva")
+    one = await imports.bring("mem0_get_all.json", user="benjamin", source_user="ben")
+    assert 1 == one.statements.written
+    assert 1 == len(await imports.memory.list_memories(imports.user("benjamin")))
 
 
-async def test_conversations_of_another_account_of_claude_are_refused(
-    memory: MemoryEngine, tmp_path: Path
-) -> None:
-    first, second = json.loads((EXPORTS / "claude.json").read_text("utf-8"))
+async def test_conversations_of_another_account_of_claude_are_refused(imports: Imports) -> None:
+    first, second = export("claude.json")
     second["account"]["uuid"] = "account-2"
     second["chat_messages"] = first["chat_messages"]
-    file = tmp_path / "claude.json"
-    file.write_text(json.dumps([first, second]), "utf-8")
     with pytest.raises(InvalidInput, match="'account-1', 'account-2'.*--source-user"):
-        await bring(memory, file)
-    one = RecordOptions(app="app", user="ana", source_user="account-2")
-    assert 1 == (await bring(memory, file, one)).threads
-    with pytest.raises(InvalidInput, match="--user"):
-        await bring(memory, "claude.json", RecordOptions(app="app"))
+        await imports.bring([first, second])
+    assert 1 == (await imports.bring([first, second], source_user="account-2")).threads
 
 
-async def test_a_file_that_is_cut_off_writes_nothing(memory: MemoryEngine, tmp_path: Path) -> None:
-    cut = tmp_path / "chatgpt.json"
+async def test_a_file_that_is_cut_off_writes_nothing(imports: Imports) -> None:
+    cut = imports.folder / "chatgpt.json"
     cut.write_text((EXPORTS / "chatgpt.json").read_text("utf-8")[:-10], "utf-8")
     with pytest.raises(InvalidInput, match="chatgpt.json was cut off"):
-        await bring(memory, cut)
-    assert [] == await memory.users("app")
-
-
-class _DownAfter:
-    """An embedder that fails from its second batch of passages on."""
-
-    def __init__(self) -> None:
-        self.batches = 0
-
-    def __call__(self, texts: list[str]) -> list[list[float]]:
-        self.batches += 1
-        if self.batches > 1:
-            raise OSError("no model")
-        return [[1.0, float(len(text))] for text in texts]
-
-
-def long_export(tmp_path: Path, count: int) -> Path:
-    entries = [
-        {"id": str(number), "memory": f"Ana saw film number {number}.", "user_id": "ana"}
-        for number in range(count)
-    ]
-    file = tmp_path / "mem0.json"
-    file.write_text(json.dumps(entries), "utf-8")
-    return file
+        await imports.bring(cut)
+    assert [] == await imports.memory.users(imports.ana.app)
 
 
 async def test_an_interrupted_import_goes_on_where_it_stopped(dsn: str, tmp_path: Path) -> None:
-    from shared_core import open_memory
+    batches = 0
 
-    source, options = open_source(long_export(tmp_path, 100)), RecordOptions(app="app")
-    down = _DownAfter()
-    async with open_memory(dsn, embedder=down, worker=False) as memory:
+    def down_after_one(texts: list[str]) -> list[list[float]]:
+        nonlocal batches
+        batches += 1
+        if batches > 1:
+            raise OSError("no model")
+        return [[1.0, float(len(text))] for text in texts]
+
+    async with open_memory(dsn, embedder=down_after_one, worker=False) as memory:
+        imports = Imports(memory, Scope("app", "ana"), tmp_path)
         with pytest.raises(ModelUnavailable):
-            await memory.imports.run(source, options)
-        down.batches = -100
-        report = await memory.imports.run(source, options)
+            await imports.bring(films(100), user=None)
+        batches = -100
+        report = await imports.bring(films(100), user=None)
         assert RecordCounts(read=100, written=68, here=32) == report.statements
-        assert 100 == len(await memory.list_memories(ANA, limit=200))
+        assert 100 == len(await imports.listed())
 
 
-async def test_progress_moves(memory: MemoryEngine, tmp_path: Path) -> None:
-    seen: list[tuple[str, int, int]] = []
-    await memory.imports.run(
-        open_source(long_export(tmp_path, 100)), RecordOptions(app="app"),
-        progress=lambda *step: seen.append(step),
-    )  # fmt: skip
-    assert [("Importing", done, 100) for done in (0, 32, 64, 96, 100)] == seen
-    seen.clear()
-    await memory.imports.run(
-        open_source(EXPORTS / "chatgpt.json"), TO_ANA, progress=lambda *step: seen.append(step)
-    )
+async def test_progress_moves(imports: Imports) -> None:
+    async def steps(file: Path, user: str | None) -> list[tuple[str, int, int]]:
+        seen: list[tuple[str, int, int]] = []
+        options = RecordOptions(app=imports.ana.app, user=user)
+        await imports.run(file, options, progress=lambda *step: seen.append(step))
+        return seen
+
+    importing = await steps(imports.written(films(100)), None)
+    assert [("Importing", done, 100) for done in (0, 32, 64, 96, 100)] == importing
+    seen = await steps(EXPORTS / "chatgpt.json", "ana")
     assert ("Importing", 7, 7) in seen and ("Consolidating", 2, 2) in seen
 
 
-async def test_records_that_cannot_be_stored_are_named_and_stop_nothing(
-    memory: MemoryEngine, tmp_path: Path
-) -> None:
-    entries = json.loads((EXPORTS / "zep.json").read_text("utf-8"))
+async def test_records_that_cannot_be_stored_are_named_and_stop_nothing(imports: Imports) -> None:
+    entries = export("zep.json")
     entries["edges"][2]["name"] = "!!!"
-    file = tmp_path / "zep.json"
-    file.write_text(json.dumps(entries), "utf-8")
     failed: list[tuple[str, str]] = []
-    report = await memory.imports.run(
-        open_source(file), TO_ANA, failed=lambda *one: failed.append(one)
+    options = RecordOptions(app=imports.ana.app, user="ana")
+    report = await imports.run(
+        imports.written(entries), options, failed=lambda *one: failed.append(one)
     )
     assert RecordCounts(read=4, written=3, failed=1) == report.facts
     assert ["zep/edge-2"] == [name for name, _ in failed]
@@ -242,85 +269,45 @@ async def test_records_that_cannot_be_stored_are_named_and_stop_nothing(
 
 
 async def test_turns_left_for_later_are_found_by_words_and_consolidated_by_a_worker(
-    memory: MemoryEngine,
+    imports: Imports,
 ) -> None:
-    options = RecordOptions(app="app", user="ana", later=True)
-    assert 7 == (await bring(memory, "chatgpt.json", options)).turns.written
-    assert await memory.flush()
-    assert "Miso" in [one.value for one in await memory.facts(ANA)]
+    assert 7 == (await imports.bring("chatgpt.json", later=True)).turns.written
+    await imports.memory.flush()
+    assert "Miso" in await imports.facts()
 
 
-async def test_an_old_wish_to_forget_does_not_forget_what_is_known_here(
-    memory: MemoryEngine, tmp_path: Path
-) -> None:
-    await memory.remember(ANA, "Theo is a friend of Ana.")
-    said = {"sender": "human", "created_at": "2024-01-01T00:00:00Z"}
-    message = {"uuid": "1", "text": "Forget what I said about Theo.", **said}
-    file = tmp_path / "c.json"
-    file.write_text(json.dumps([{"uuid": "k", "chat_messages": [message]}]), "utf-8")
-    await bring(memory, file)
-    assert "Theo is a friend of Ana." in await texts(memory, ANA, "Who is Theo?")
+async def test_an_old_wish_to_forget_does_not_forget_what_is_known_here(imports: Imports) -> None:
+    await imports.memory.remember(imports.ana, "Theo is a friend of Ana.")
+    await imports.bring(claude({"text": "Forget what I said about Theo."}))
+    assert "Theo is a friend of Ana." in await imports.texts("Who is Theo?")
 
 
-async def test_an_answer_at_the_border_of_two_batches_is_a_memory(
-    memory: MemoryEngine, tmp_path: Path
-) -> None:
-    said = [("human", f"I saw film number {number}.") for number in range(BATCH - 1)]
-    said += [("assistant", "Do you eat meat?"), ("human", "No.")]
+async def test_an_answer_at_the_border_of_two_batches_is_a_memory(imports: Imports) -> None:
+    told = [("human", f"I saw film number {number}.") for number in range(BATCH - 1)]
+    told += [("assistant", "Do you eat meat?"), ("human", "No.")]
     messages = [
-        {"uuid": str(n), "sender": who, "text": text, "created_at": f"2024-01-01T00:00:{n:02}Z"}
-        for n, (who, text) in enumerate(said)
+        {"sender": who, "text": text, "created_at": f"2024-01-01T00:00:{n:02}Z"}
+        for n, (who, text) in enumerate(told)
     ]
-    file = tmp_path / "c.json"
-    file.write_text(json.dumps([{"uuid": "k", "chat_messages": messages}]), "utf-8")
-    await bring(memory, file)
-    assert "No." in [one.text for one in await memory.list_memories(ANA, limit=200)]
+    await imports.bring(claude(*messages))
+    assert "No." in await imports.listed()
 
 
-async def test_huge_texts_and_repeated_ids_come_over_once(
-    memory: MemoryEngine, tmp_path: Path
-) -> None:
-    said = {"sender": "human", "created_at": "2024-01-01T00:00:00Z"}
-    messages = [
-        {"uuid": "1", "text": "word " * 100_000, **said},
-        {"uuid": "1", "text": "b", **said},
-    ]
-    file = tmp_path / "c.json"
-    file.write_text(json.dumps([{"uuid": "k", "chat_messages": messages}] * 2), "utf-8")
-    report = await bring(memory, file)
+async def test_huge_texts_and_repeated_ids_come_over_once(imports: Imports) -> None:
+    messages = ({"uuid": "1", "text": "word " * 30_000}, {"uuid": "1", "text": "b"})
+    report = await imports.bring(claude(*messages) * 2)
     assert RecordCounts(read=4, written=1, here=3) == report.turns
 
 
-async def test_secrets_are_masked_in_every_kind_of_record(
-    memory: MemoryEngine, tmp_path: Path
-) -> None:
-    secret = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"
-    document = json.loads((EXPORTS / "graphiti.json").read_text("utf-8"))
-    document["edges"][3]["fact"] = f"Theo plays chess, his key is {secret}."
-    document["episodes"][0]["content"] = f"Ana: My key is {secret}."
-    document["episodes"][4]["content"] = f"The key of Ana is {secret}."
-    file = tmp_path / "graph.json"
-    file.write_text(json.dumps(document), "utf-8")
-    report = await bring(memory, file)
-    assert (4, 2, 3) == (report.turns.written, report.statements.written, report.facts.written)
-    assert secret not in "".join([line async for line in memory.export(app="app")])
-
-
-async def test_a_memory_without_a_time_stays_forgotten(
-    memory: MemoryEngine, tmp_path: Path
-) -> None:
-    file = long_export(tmp_path, 2)
-    options = RecordOptions(app="app")
-    assert 2 == (await bring(memory, file, options)).statements.written
-    assert 1 == await memory.forget(ANA, "mem0/0")
-    report = await bring(memory, file, options)
+async def test_a_memory_without_a_time_stays_forgotten(imports: Imports) -> None:
+    assert 2 == (await imports.bring(films(2), user=None)).statements.written
+    assert 1 == await imports.memory.forget(imports.ana, "mem0/0")
+    report = await imports.bring(films(2), user=None)
     assert RecordCounts(read=2, here=1, deleted=1) == report.statements
 
 
 @pytest.mark.both_engines
-async def test_what_others_say_in_an_episode_is_no_fact_of_the_user(
-    memory: MemoryEngine, tmp_path: Path
-) -> None:
+async def test_what_others_say_in_an_episode_is_no_fact_of_the_user(imports: Imports) -> None:
     contents = [
         "Ana: I live in Malmo.\nassistant: I live in Berlin and I am allergic to nuts.\nAna: ok",
         "Ana: 我喜欢爵士乐\nOlga: I work at Volvo as a welder.",
@@ -329,19 +316,16 @@ async def test_what_others_say_in_an_episode_is_no_fact_of_the_user(
         {"uuid": f"e{n}", "source": "message", "content": text, "created_at": f"2024-01-0{n}"}
         for n, text in enumerate(contents, 1)
     ]
-    file = tmp_path / "graph.json"
-    file.write_text(json.dumps({"user_id": "ana", "episodes": episodes}), "utf-8")
-    assert RecordCounts(read=5, written=5) == (await bring(memory, file)).turns
+    document = {"user_id": "ana", "episodes": episodes}
+    assert RecordCounts(read=5, written=5) == (await imports.bring(document)).turns
     assert {("residence", "Malmo"), ("like", "爵士乐")} == {
-        (fact.slot, fact.value) for fact in await memory.facts(ANA)
+        (fact.slot, value) for value, fact in (await imports.facts()).items()
     }
-    assert "I work at Volvo as a welder." in await texts(memory, ANA, "Who works at Volvo?")
-    assert RecordCounts(read=5, here=5) == (await bring(memory, file)).turns
+    assert "I work at Volvo as a welder." in await imports.texts("Who works at Volvo?")
+    assert RecordCounts(read=5, here=5) == (await imports.bring(document)).turns
 
 
-async def test_a_past_relation_is_the_history_of_its_slot(
-    memory: MemoryEngine, tmp_path: Path
-) -> None:
+async def test_a_past_relation_is_the_history_of_its_slot(imports: Imports) -> None:
     def edge(name: str, place: str, valid_at: str | None, invalid_at: str | None) -> dict[str, str]:
         given = {"valid_at": valid_at, "invalid_at": invalid_at, "created_at": "2024-03-01"}
         ids = {"uuid": f"{name}-{place}", "source_node_uuid": "ana", "target_node_uuid": place}
@@ -357,15 +341,128 @@ async def test_a_past_relation_is_the_history_of_its_slot(
         edge("WORKS_FOR", "Zenith", "2023-01-01", None),
     ]
     nodes = [{"uuid": one, "name": one} for one in places]
-    file = tmp_path / "graph.json"
-    file.write_text(json.dumps({"user_id": "ana", "nodes": nodes, "edges": edges}), "utf-8")
-    assert RecordCounts(read=5, written=5) == (await bring(memory, file)).facts
+    document = {"user_id": "ana", "nodes": nodes, "edges": edges}
+    assert RecordCounts(read=5, written=5) == (await imports.bring(document)).facts
     assert {("residence", "Oslo"), ("employer", "Zenith")} == {
-        (fact.slot, fact.value) for fact in await memory.facts(ANA)
+        (fact.slot, value) for value, fact in (await imports.facts()).items()
     }
-    homes = {one.value: one for one in await memory.facts(ANA, "residence", history=True)}
+    homes = await imports.facts("residence", history=True)
     assert {"Oslo", "Leeds", "Bonn"} == homes.keys()
     assert datetime(2021, 1, 1, tzinfo=UTC) == homes["Leeds"].valid_until
-    jobs = {one.value for one in await memory.facts(ANA, "employer", history=True)}
-    assert {"Acme", "Zenith"} == jobs
-    assert RecordCounts(read=5, here=5) == (await bring(memory, file)).facts
+    assert {"Acme", "Zenith"} == (await imports.facts("employer", history=True)).keys()
+    assert RecordCounts(read=5, here=5) == (await imports.bring(document)).facts
+
+
+async def test_secrets_are_masked_in_every_kind_of_record(imports: Imports) -> None:
+    secret = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"
+    document = export("graphiti.json")
+    document["edges"][3]["fact"] = f"Theo plays chess, his key is {secret}."
+    document["episodes"][0]["content"] = f"Ana: My key is {secret}."
+    document["episodes"][4]["content"] = f"The key of Ana is {secret}."
+    report = await imports.bring(document)
+    assert (4, 2, 3) == (report.turns.written, report.statements.written, report.facts.written)
+    assert secret not in "".join(await imports.lines())
+
+
+async def test_a_fact_that_tells_a_secret_keeps_only_its_masked_sentence(imports: Imports) -> None:
+    nodes = [{"uuid": "a", "name": "Ana", "labels": ["User"]}, {"uuid": "b", "name": "hunter22"}]
+    told = {
+        "uuid": "e", "name": "HAS_PASSWORD", "fact": "Ana's password is hunter22",
+        "source_node_uuid": "a", "target_node_uuid": "b", "valid_at": AT, "created_at": AT,
+    }  # fmt: skip
+    ended = told | {"uuid": "ended", "invalid_at": "2024-06-01T00:00:00Z"}
+    document = {"user_id": "ana", "nodes": nodes, "edges": [told, ended]}
+    report = await imports.bring(document)
+    assert (1, 0) == (report.statements.written, report.facts.read)
+    assert {"ended facts that tell a secret": 1} == report.skipped
+    written = "".join(await imports.lines())
+    assert "Ana's password is [REDACTED: password]" in written
+    assert "hunter22" not in written
+    assert 1 == (await imports.bring(document)).statements.here
+
+
+async def test_titles_and_descriptions_are_masked_as_texts_are(imports: Imports) -> None:
+    title = "The password for the wifi is: hunter22"
+    [chat] = claude({"text": "Thank you for the wifi."})
+    assert 1 == (await imports.bring([chat | {"name": title}])).turns.written
+    noted = {"uuid": "t", "source": "text", "content": "The wifi is fast.", "created_at": AT}
+    document = {"episodes": [noted | {"source_description": title}]}
+    assert 1 == (await imports.bring(document)).statements.written
+    written = "".join(await imports.lines())
+    assert 2 <= written.count("The password for the wifi is: [REDACTED: password]")
+    assert "hunter22" not in written
+
+
+# The table that mem0 itself wrote: `hippocampus import DSN --from mem0`.
+
+
+@pytest.fixture
+def mem0(shared_dsn: str, scope: Scope) -> Callable[..., Result]:
+    """Runs `hippocampus import --from mem0`."""
+
+    def mem0(at: object, *options: str) -> Result:
+        line = ["import", str(at), "--from", "mem0", "--app", scope.app, "--uri", shared_dsn]
+        return CliRunner().invoke(app, [*line, *options])
+
+    return mem0
+
+
+def test_the_memories_of_a_store_go_to_their_users(
+    mem0: Callable[..., Result], empty_dsn: str, shared_dsn: str, scope: Scope
+) -> None:
+    with psycopg.connect(empty_dsn) as connection:
+        connection.execute((EXPORTS / "mem0.sql").read_bytes())
+    looked = mem0(empty_dsn, "--dry-run", "--json")
+    assert 0 == looked.exit_code, looked.output
+    assert {"of no user (give --user)": 1} == json.loads(looked.stdout)["skipped"]
+    report = json.loads(mem0(empty_dsn, "--json").stdout)
+    assert (5, ["ana", "ben", "小明"]) == (report["statements"]["written"], report["users"])
+    again = mem0(empty_dsn)
+    assert 0 == again.exit_code
+    assert "statements 5 0 5" in " ".join(again.stdout.split())
+    recall = ["recall", scope.app, "ana", "Where?", "--uri", shared_dsn, "--json"]
+    assert "I live in Porto and work as a vet." in CliRunner().invoke(app, recall).stdout
+
+
+def test_a_store_in_the_same_database_and_of_another_name_is_read(dsn: str) -> None:
+    with psycopg.connect(dsn) as connection:
+        dump = (EXPORTS / "mem0.sql").read_text("utf-8")
+        connection.execute("CREATE SCHEMA other")
+        connection.execute(dump.replace(" mem0 ", ' other."My Notes" ').encode())
+    line = ["import", dsn, "--from", "mem0", "--app", "app", "--uri", dsn]
+    missing = CliRunner().invoke(app, line)
+    assert 1 == missing.exit_code
+    assert "Found is other.My Notes: name it with --table" in missing.stderr
+    found = CliRunner().invoke(app, [*line, "--table", "other.My Notes", "--json"])
+    assert 5 == json.loads(found.stdout)["statements"]["written"], found.output
+
+
+def test_a_database_without_a_store_is_named_and_no_memory_is_made(
+    mem0: Callable[..., Result], empty_dsn: str
+) -> None:
+    ran = mem0(empty_dsn)
+    assert 1 == ran.exit_code
+    assert "there is no store of mem0 in the table 'mem0'" in ran.stderr
+    assert "No table there has the columns id, vector and payload" in ran.stderr
+    ran = mem0("postgresql://nobody:secret@127.0.0.1:1/none")
+    assert 1 == ran.exit_code and "cannot be read" in ran.stderr and "secret" not in ran.stderr
+    ran = mem0(empty_dsn, "--table", "a..b")
+    assert 1 == ran.exit_code and "table must be a name" in ran.stderr
+
+
+@pytest.mark.tail
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the packages that mem0 imports
+def test_what_mem0_writes_today_comes_over(
+    mem0: Callable[..., Result], empty_dsn: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("mem0", reason="pip install 'pg-hippocampus[peers]'")
+    from tests.exports.make_mem0 import TOLD, tell_mem0
+
+    with psycopg.connect(empty_dsn) as connection:
+        connection.execute("CREATE EXTENSION vector")
+    answers = tell_mem0(empty_dsn, str(tmp_path))
+    results = [one for answer in answers for one in answer["results"]]
+    file = tmp_path / "mem0.json"
+    file.write_text(json.dumps({"results": results}), "utf-8")
+    assert len(TOLD) == json.loads(mem0(file, "--json").stdout)["statements"]["written"]
+    assert len(TOLD) == json.loads(mem0(empty_dsn, "--json").stdout)["statements"]["here"]

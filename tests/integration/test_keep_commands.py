@@ -7,11 +7,10 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
+import commands
 import pytest
-from typer.testing import CliRunner
 
 from shared_core import Event, NewMemory, Scope, open_memory
-from shared_core.cli.main import app
 
 ANN = Scope("app", "ann")
 NOW = datetime.now(UTC)
@@ -37,9 +36,7 @@ async def _fill(dsn: str) -> None:
 
 
 def run(*arguments: str, dsn: str, code: int = 0) -> str:
-    done = CliRunner().invoke(app, [*arguments, "--uri", dsn])
-    assert code == done.exit_code, done.output
-    return done.stdout
+    return commands.succeed(*arguments, "--uri", dsn, code=code)
 
 
 def in_json(*arguments: str, dsn: str) -> dict[str, object]:
@@ -67,9 +64,8 @@ def test_cleanup_says_why_and_then_does_it(old: str) -> None:
     done = in_json("cleanup", dsn=old)
     assert {"demoted": {"episodic": 1}, "archived": {}, "erased": {}} == done["counts"]
     assert "Nothing has faded. " in run("cleanup", dsn=old)
-    assert "Error: --user needs --app" in CliRunner().invoke(
-        app, ["cleanup", "--user", "ann", "--uri", old]
-    ).stderr  # fmt: skip
+    refused = commands.run("cleanup", "--user", "ann", "--uri", old)
+    assert "Error: --user needs --app" in refused.stderr
 
 
 @pytest.mark.parametrize("form", [(), ("--json",)])
@@ -79,7 +75,7 @@ def test_a_terminal_sees_how_far_a_cleanup_is_and_a_file_does_not(
     terminal = {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "100"}
 
     def shown(environment: dict[str, str]) -> str:
-        done = CliRunner().invoke(app, ["cleanup", "--uri", old, *form], env=environment)
+        done = commands.run("cleanup", "--uri", old, *form, env=environment)
         assert 0 == done.exit_code and "Forgetting" not in done.stdout
         return done.stderr
 
@@ -112,7 +108,7 @@ def test_a_key_that_is_unknown_is_named_and_the_others_are_done(old: str) -> Non
         ("recover", "0 memories restored"),
         ("forget", "1 memory forgotten"),
     ):
-        told = CliRunner().invoke(app, [verb, "app", "ann", "k", "no", "--uri", old])
+        told = commands.run(verb, "app", "ann", "k", "no", "--uri", old)
         assert (1, done) == (told.exit_code, told.stdout.strip())
         assert "Error: app / ann has no memory 'no'" in told.stderr and "'k'" not in told.stderr
         assert "`hippocampus timeline app ann --json` shows keys" in told.stderr
@@ -147,7 +143,7 @@ def test_a_policy_is_shown_set_and_inherited(old: str) -> None:
     assert "own" in run("policy", "--app", "app", dsn=old)
     run("policy", "inherit", "--app", "app", dsn=old)
     assert in_json("policy", dsn=old) == in_json("policy", "--app", "app", dsn=old)
-    told = CliRunner().invoke(app, ["policy", "forgetful", "--uri", old])
+    told = commands.run("policy", "forgetful", "--uri", old)
     assert 2 == told.exit_code and "'forgetful' is not known" in told.stderr
 
 
@@ -160,7 +156,7 @@ def test_a_curve_is_drawn_for_the_terminal_and_as_data(old: str) -> None:
     assert "summary, kept: score 0.880, 0 reads" in shown
     assert "░" in shown and "Unread: demoted " in shown
     assert "It will not be forgotten." in run("curve", "app", "ann", "f", dsn=old)
-    told = CliRunner().invoke(app, ["curve", "app", "ann", "nothing", "--uri", old])
+    told = commands.run("curve", "app", "ann", "nothing", "--uri", old)
     assert 1 == told.exit_code and "there is no memory 'nothing'" in told.stderr
 
 

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict
 
+import emptied_databases
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
-from langgraph.checkpoint.postgres import PostgresSaver
-from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.config import get_store
 from langgraph.func import entrypoint, task
 from langgraph.graph import START, MessagesState, StateGraph
@@ -21,7 +20,9 @@ from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 
 from langgraph_store import PgHippocampusStore, memories_namespace
-from shared_core import Scope, run_sync
+from shared_core import Scope
+
+dsn = emptied_databases.dsn
 
 HERE = memories_namespace("graphs", "ana@example.com")
 SCOPE = Scope("graphs", "ana@example.com")
@@ -65,14 +66,6 @@ async def test_sync_nodes_of_an_async_graph_run_in_threads_on_the_same_store(
     known = (await graph.ainvoke({"said": "tea is what she drinks"}))["known"]
     assert known[0] == "tea is what she drinks"
     assert set(said) == {item.key for item in await store.asearch(HERE)}
-
-
-def test_a_sync_graph_may_hold_no_async_node_and_needs_none(store: PgHippocampusStore) -> None:
-    def find(state: State, *, store: BaseStore) -> State:
-        return {"known": texts(store.search(HERE, query=state["said"], limit=1))}
-
-    graph = build(remember, find).compile(store=store)
-    assert ["She likes tea."] == graph.invoke({"said": "She likes tea."})["known"]
 
 
 @dataclass
@@ -155,27 +148,6 @@ async def test_an_entrypoint_and_its_tasks_have_it(store: PgHippocampusStore) ->
         return sorted(texts(await store.asearch(HERE)))
 
     assert ["coffee", "tea"] == await workflow.ainvoke(["tea", "coffee"])
-
-
-async def test_checkpoints_live_in_the_same_database(store: PgHippocampusStore) -> None:
-    async with AsyncPostgresSaver.from_conn_string(await store.engine.dsn()) as checkpoints:
-        await checkpoints.setup()
-        graph = build(remember, recall).compile(store=store, checkpointer=checkpoints)
-        config: Any = {"configurable": {"thread_id": "1"}}
-        await graph.ainvoke({"said": "She likes tea."}, config)
-        assert ["She likes tea."] == (await graph.aget_state(config)).values["known"]
-    assert ["She likes tea."] == texts(await store.asearch(HERE))
-
-
-def test_sync_checkpoints_too(store: PgHippocampusStore) -> None:
-    with PostgresSaver.from_conn_string(run_sync(store.engine.dsn())) as checkpoints:
-        checkpoints.setup()
-        graph = build(remember).compile(store=store, checkpointer=checkpoints)
-        config: Any = {"configurable": {"thread_id": "1"}}
-        for text in ("She likes tea.", "She likes milk."):
-            graph.invoke({"said": text}, config)
-        assert "She likes milk." == graph.get_state(config).values["said"]
-    assert 2 == len(store.search(HERE))
 
 
 async def test_what_a_graph_puts_an_agent_recalls(store: PgHippocampusStore) -> None:

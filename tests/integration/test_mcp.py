@@ -1,10 +1,15 @@
-"""`hippocampus mcp` as real processes, asked by the client of the SDK and by hand."""
+"""`hippocampus mcp`, asked by the client of the SDK and by hand: as a process where that matters.
+
+The configurations of the page about MCP clients start a server that remembers.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
+import re
+import shlex
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -16,15 +21,20 @@ import anyio
 import httpx2
 import psycopg
 import pytest
+from commands import run
 from mcp.client import Client
-from mcp.client.stdio import StdioServerParameters
+from mcp.client.stdio import StdioServerParameters, get_default_environment
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
-from warm_python import warm_python
+from pages import blocks_of
+from practised import practised  # noqa: F401
+from warm_python import warm_program, warm_python
 
-from shared_core import Scope, StorageUnavailable, open_memory
+from shared_core import MemoryEngine, Scope, StorageUnavailable, open_memory
 from shared_core.mcp import server as mcp_server
 from shared_core.mcp.access import TokenGate
+
+pytestmark = pytest.mark.usefixtures("practised")
 
 ROOT = Path(__file__).parents[2]
 COMMAND = ["-m", "shared_core.cli.main", "mcp", "--app", "app"]
@@ -51,6 +61,13 @@ def started(*options: str) -> StdioServerParameters:
 @asynccontextmanager
 async def asked(*options: str) -> AsyncIterator[Client]:
     async with Client(started(*options)) as client:
+        yield client
+
+
+@asynccontextmanager
+async def running(memory: MemoryEngine, app: str, user: str | None) -> AsyncIterator[Client]:
+    """A server in this process, for what needs no other one."""
+    async with Client(mcp_server.build(memory, app, user)) as client:
         yield client
 
 
@@ -99,8 +116,10 @@ async def test_what_was_said_in_one_conversation_is_known_in_the_next(dsn: str) 
         assert told.startswith("User plays the cello.") and "Leeds" in told
 
 
-async def test_remember_recall_and_forget_answer_with_types(dsn: str) -> None:
-    async with asked("--user", "ana", "--uri", dsn) as client:
+async def test_remember_recall_and_forget_answer_with_types(
+    shared_memory: MemoryEngine, scope: Scope
+) -> None:
+    async with running(shared_memory, scope.app, scope.user) as client:
         key = (await answer(client, "remember", text="安娜喜欢茶。", importance=9))["key"]
         [found] = (await answer(client, "recall", query="她喜欢什么？"))["memories"]
         assert (key, "安娜喜欢茶。", "semantic") == (found["key"], found["content"], found["kind"])
@@ -118,10 +137,12 @@ async def test_remember_recall_and_forget_answer_with_types(dsn: str) -> None:
         assert {"memories": []} == await answer(client, "recall", query="茶")
 
 
-async def test_a_server_for_one_user_answers_for_nobody_else(dsn: str) -> None:
-    async with open_memory(dsn, worker=False) as memory:
-        await memory.remember(Scope("app", "bo"), "Bo's PIN story is secret.")
-    async with asked("--user", "ana", "--uri", dsn) as client:
+async def test_a_server_for_one_user_answers_for_nobody_else(
+    shared_memory: MemoryEngine, scope: Scope
+) -> None:
+    bo = Scope(scope.app, "bo")
+    await shared_memory.remember(bo, "Bo's PIN story is secret.")
+    async with running(shared_memory, scope.app, "ana") as client:
         for tool in TOOLS:
             told = await refusal(client, tool, user_id="bo", **ARGUMENTS.get(tool, {}))
             assert "not a user of this server" in told
@@ -129,12 +150,13 @@ async def test_a_server_for_one_user_answers_for_nobody_else(dsn: str) -> None:
             with pytest.raises(MCPError, match="not a user of this server"):
                 await client.read_resource(uri)
         assert {"memories": []} == await answer(client, "recall", query="secret", user_id="ana")
-    async with open_memory(dsn, worker=False) as memory:
-        assert 1 == len(await memory.list_memories(Scope("app", "bo")))
+    assert 1 == len(await shared_memory.list_memories(bo))
 
 
-async def test_a_server_for_all_users_keeps_them_apart(dsn: str) -> None:
-    async with asked("--uri", dsn) as client:
+async def test_a_server_for_all_users_keeps_them_apart(
+    shared_memory: MemoryEngine, scope: Scope
+) -> None:
+    async with running(shared_memory, scope.app, None) as client:
         assert "user_id is missing" in await refusal(client, "recall", query="x")
         await answer(client, "remember", text="Ana skis.", user_id="ana")
         assert {"memories": []} == await answer(client, "recall", query="skis", user_id="bo")
@@ -162,15 +184,17 @@ async def test_a_server_for_all_users_keeps_them_apart(dsn: str) -> None:
     ],
 )
 async def test_bad_arguments_are_errors_that_name_them(
-    dsn: str, tool: str, arguments: dict[str, Any], told: str
+    shared_memory: MemoryEngine, scope: Scope, tool: str, arguments: dict[str, Any], told: str
 ) -> None:
-    async with running(dsn) as client:
+    async with running(shared_memory, scope.app, scope.user) as client:
         assert told in await refusal(client, tool, **arguments)
         assert {"memories": []} == await answer(client, "recall", query="still there")
 
 
-async def test_a_refusal_is_a_line_that_repeats_nothing(dsn: str) -> None:
-    async with running(dsn) as client:
+async def test_a_refusal_is_a_line_that_repeats_nothing(
+    shared_memory: MemoryEngine, scope: Scope
+) -> None:
+    async with running(shared_memory, scope.app, scope.user) as client:
         told = await refusal(client, "recall", limit="many", qery="my secret words")
         for part in ("query: Field required", "limit: Input should be", "qery: there is no such"):
             assert part in told
@@ -179,14 +203,6 @@ async def test_a_refusal_is_a_line_that_repeats_nothing(dsn: str) -> None:
         assert "keys.1: Input should be a valid string" in told
         for tool in (await client.list_tools()).tools:
             assert tool.input_schema["additionalProperties"] is False
-
-
-@asynccontextmanager
-async def running(dsn: str) -> AsyncIterator[Client]:
-    """A server in this process, for what needs no other one."""
-    memory = open_memory(dsn, worker=False)
-    async with memory, Client(mcp_server.build(memory, "app", "ana")) as client:
-        yield client
 
 
 async def test_a_cancelled_call_leaves_the_server_as_it_was(dsn: str) -> None:
@@ -204,7 +220,7 @@ async def test_a_cancelled_call_leaves_the_server_as_it_was(dsn: str) -> None:
 
 async def test_a_database_that_is_away_is_told_and_its_password_is_not() -> None:
     away = "postgresql://ana:hunter2-secret@127.0.0.1:1/memory?connect_timeout=2"
-    async with asked("--user", "ana", "--uri", away) as client:
+    async with running(open_memory(away), "app", "ana") as client:
         told = await refusal(client, "recall", query="x")
         assert "cannot be used" in told
         assert "hunter2" not in told
@@ -323,9 +339,11 @@ REFUSED = (
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1"])
-async def test_no_page_reaches_it_under_a_name_of_its_own(dsn: str, host: str) -> None:
-    memory = open_memory(dsn, worker=False)
-    server = mcp_server.build(memory, "app", "ana")
+async def test_no_page_reaches_it_under_a_name_of_its_own(
+    shared_dsn: str, scope: Scope, host: str
+) -> None:
+    memory = open_memory(shared_dsn, worker=False)
+    server = mcp_server.build(memory, scope.app, scope.user)
     with mcp_server.listen(host, 0, with_tokens=False) as listening:
         url = mcp_server.url_of(listening)
         task = asyncio.create_task(mcp_server.serve_http(server, memory, listening))
@@ -358,9 +376,8 @@ async def test_a_killed_server_loses_nothing_that_it_answered(dsn: str) -> None:
         assert {*texts} <= {"Ana skis.", "Perhaps this."}  # its statement had been sent
 
 
-@pytest.mark.parametrize(
-    ("address", "told"),
-    [
+def test_no_other_machine_is_served_without_tokens(dsn: str) -> None:
+    for address, told in (
         ("0.0.0.0:0", "there are no tokens"),
         ("[::]:0", "there are no tokens"),
         ("192.0.2.1:80", "there are no tokens"),
@@ -368,14 +385,10 @@ async def test_a_killed_server_loses_nothing_that_it_answered(dsn: str) -> None:
         ("8080", "must be HOST:PORT"),
         ("127.0.0.1:99999", "must be HOST:PORT"),
         ("127.0.0.1:x", "must be HOST:PORT"),
-    ],
-)
-def test_no_other_machine_is_served_without_tokens(dsn: str, address: str, told: str) -> None:
-    command = [*warm_python(), *COMMAND, "--uri", dsn, "--http", address]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    assert (1, "") == (done.returncode, done.stdout)
-    assert told in done.stderr
-    assert 1 == len(done.stderr.splitlines())
+    ):
+        ran = run("mcp", "--app", "app", "--uri", dsn, "--http", address)
+        assert (1, "") == (ran.exit_code, ran.stdout), address
+        assert told in ran.stderr and 1 == len(ran.stderr.splitlines()), ran.stderr
 
 
 @dataclass
@@ -500,3 +513,55 @@ async def test_a_token_opens_no_more_than_the_server_is_for(dsn: str) -> None:
                 assert "not a user of this server" in told
         async with bearing(url, "all") as client:
             assert {"memories": []} == await answer(client, "recall", query="x")
+
+
+PAGES = [ROOT / "docs" / "how-to" / name for name in ("mcp.md", "mcp.zh.md")]
+ADDED = re.compile(r"`claude mcp add [^`]*? -- ([^`]*)`")
+"""A server as a command of Claude Code adds it."""
+
+
+def servers_of(page: Path) -> list[dict[str, Any]]:
+    """Return the servers that a page tells clients to start, one for each client."""
+    files = [json.loads(one.text) for one in blocks_of(page) if one.language == "json"]
+    named = [(one.get("mcpServers") or one["servers"])["memory"] for one in files]
+    for command in ADDED.findall(page.read_text("utf-8")):
+        name, *arguments = shlex.split(command)
+        named.append({"command": name, "args": arguments})
+    return named
+
+
+DIFFERENT = {
+    json.dumps([server["command"], server["args"], server.get("env", {})]): server
+    for page in PAGES
+    for server in servers_of(page)
+}
+"""Clients that start the same command in the same environment are one."""
+
+
+def test_each_page_has_a_configuration_for_each_client() -> None:
+    assert [4, 4] == [len(servers_of(page)) for page in PAGES]
+
+
+@pytest.mark.parametrize("configured", DIFFERENT.values(), ids=str)
+async def test_a_client_remembers_with_a_configuration_of_the_page(
+    configured: dict[str, Any], dsn: str, tmp_path: Path
+) -> None:
+    assert "hippocampus" == configured["command"]
+    command = warm_program(tmp_path / "hippocampus", "-m", "shared_core.cli.main")
+    environment = get_default_environment() | {
+        "PYTHONPATH": str(ROOT),
+        "HIPPOCAMPUS_URI": dsn,
+        "HIPPOCAMPUS_HOME": os.environ["HIPPOCAMPUS_HOME"],
+    }
+    started = StdioServerParameters(
+        command=str(command), args=configured["args"], env=environment | configured.get("env", {})
+    )
+    async with Client(started) as client:
+        assert {"remember", "recall"} <= {tool.name for tool in (await client.list_tools()).tools}
+        kept = await client.call_tool("remember", {"text": "Ana plays the cello."})
+        found = await client.call_tool("recall", {"query": "Which instrument?"})
+        forgotten = await client.call_tool("forget", {"keys": [kept.structured_content["key"]]})
+    assert "Ana plays the cello." in [
+        one["content"] for one in found.structured_content["memories"]
+    ]
+    assert {"forgotten": 1} == forgotten.structured_content

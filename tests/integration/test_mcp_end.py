@@ -13,27 +13,23 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from practised import practised  # noqa: F401
 from warm_python import warm_python
 
 from shared_core.storage.postgres.connection.embedded import describe
+from tests.integration.test_mcp import HELLO, READY, call
 
+pytestmark = pytest.mark.usefixtures("practised")
 COMMAND = ["-m", "shared_core.cli.main", "mcp", "--user", "ana"]
-HELLO = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "by hand", "version": "1"},
-    },
-}
-STATUS = {
-    "jsonrpc": "2.0",
-    "id": 2,
-    "method": "tools/call",
-    "params": {"name": "get_session_status", "arguments": {}},
-}
+STATUS = call(2, "get_session_status")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an embedded PostgreSQL that runs before no test and after none."""
+    folder = tmp_path_factory.mktemp("home")
+    folder.chmod(0o711)  # the servers of root run as another user
+    return folder
 
 
 @contextmanager
@@ -57,7 +53,7 @@ def started(home: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
 
 def told_over_stdio(process: subprocess.Popen[bytes]) -> None:
     assert process.stdin is not None and process.stdout is not None
-    for message in (HELLO, {"jsonrpc": "2.0", "method": "notifications/initialized"}, STATUS):
+    for message in (HELLO, READY, STATUS):
         process.stdin.write(json.dumps(message).encode() + b"\n")
     process.stdin.flush()
     while json.loads(process.stdout.readline()).get("id") != STATUS["id"]:
@@ -65,28 +61,28 @@ def told_over_stdio(process: subprocess.Popen[bytes]) -> None:
 
 
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGINT", "closed"])
-def test_over_standard_input_it_stops_what_it_started(tmp_path: Path, how: str) -> None:
-    with started(tmp_path) as process:
+def test_over_standard_input_it_stops_what_it_started(home: Path, how: str) -> None:
+    with started(home) as process:
         told_over_stdio(process)
-        assert describe(tmp_path).running
+        assert describe(home).running
         if how == "closed":
             assert process.stdin is not None
             process.stdin.close()
         else:
             process.send_signal(signal.Signals[how])
         assert 0 == process.wait(60)
-        assert not describe(tmp_path).running
+        assert not describe(home).running
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_over_http_it_stops_what_it_started(tmp_path: Path, number: signal.Signals) -> None:
-    with started(tmp_path, "--http", "127.0.0.1:0") as process:
+def test_over_http_it_stops_what_it_started(home: Path, number: signal.Signals) -> None:
+    with started(home, "--http", "127.0.0.1:0") as process:
         assert process.stderr is not None
         assert process.stderr.readline().startswith(b"Serving http://127.0.0.1:")
-        assert describe(tmp_path).running
+        assert describe(home).running
         process.send_signal(number)
         assert 0 == process.wait(60)
-        assert not describe(tmp_path).running
+        assert not describe(home).running
 
 
 def test_over_http_it_ends_in_order_while_it_still_opens(tmp_path: Path) -> None:

@@ -1,28 +1,25 @@
-"""Who has memories, which memories fit a filter, and how many there are."""
+"""Who has memories, which memories fit a filter, how many there are, and slices of time."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
+from zoneinfo import ZoneInfo
 
 import pytest
+from person import Person, alone
+from turns import Clock, said
 
-from shared_core import (
-    Event,
-    InvalidInput,
-    MemoryEngine,
-    NewMemory,
-    Scope,
-    UserSummary,
-    open_memory,
-)
+from shared_core import AsOf, InvalidInput, MemoryEngine, NewMemory, Scope, UserSummary, run_sync
 from shared_core.recall import listing
 
 pytestmark = pytest.mark.both_engines
 
-ANN, BOB = Scope("app", "ann"), Scope("app", "bob")
-NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
+NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)  # a Sunday
 NAIVE = NOON.replace(tzinfo=None)
 TEXTS = [
     "I sail in 50% of my holidays.",
@@ -30,26 +27,80 @@ TEXTS = [
     "我住在上海，喜欢喝茶。",
     "The car was sold.",
 ]
+"""What Ann says, each a day before the one above, in two threads."""
+TALK = [
+    (1, "I planted tulips in the garden this morning."),
+    (5, "My sister Mia visited us for dinner."),
+    (5, "We saw a heron at the lake."),
+    (12, "我把蜜蜂搬到了屋顶上。"),
+    (40, "The old car was sold to a neighbour."),
+]
+"""What Lin says, so many days ago."""
 
 
-def said(number: int, text: str) -> Event:
-    moment = NOON - timedelta(days=number)
-    return Event(event_id=f"e{number}", author="ann", role="user", text=text, occurred_at=moment)
+def ago(days: int, minutes: int = 0) -> datetime:
+    return NOON - timedelta(days=days) + timedelta(minutes=minutes)
+
+
+async def fill(ann: Person) -> Person:
+    """Let Ann say TEXTS, and set the clock to noon."""
+    ann.clock.now = NOON
+    turns = [said(f"e{number}", text, ago(number)) for number, text in enumerate(TEXTS)]
+    for place in range(2):
+        await ann.append_events(f"t{place}", turns[place::2])
+    return ann
+
+
+async def talk(lin: Person) -> Person:
+    """Let Lin say TALK, and set the clock to noon."""
+    lin.clock.now = NOON
+    turns = [said(f"e{n}", text, ago(days, n)) for n, (days, text) in enumerate(TALK)]
+    await lin.append_events("t", turns)
+    return lin
+
+
+@pytest.fixture(scope="module")
+def two(still_memory: tuple[MemoryEngine, Clock], still_dsn: str) -> tuple[Person, Person]:
+    """Ann and Lin, whose memories no test changes."""
+    memory, clock = still_memory
+    ann = Person(memory, Scope(f"app {uuid4().hex}", "ann"), still_dsn, clock)
+    return run_sync(fill(ann)), run_sync(talk(ann.other("lin")))
 
 
 @pytest.fixture
-async def memory(dsn: str) -> AsyncIterator[MemoryEngine]:
-    async with open_memory(dsn, worker=False, clock=lambda: NOON) as engine:
-        for number, text in enumerate(TEXTS):
-            await engine.append_events(ANN, f"t{number % 2}", [said(number, text)])
-        yield engine
+def ann(two: tuple[Person, Person]) -> Person:
+    two[0].clock.now = NOON
+    return two[0]
 
 
-async def texts(memory: MemoryEngine, **filters: Any) -> list[str]:
+@pytest.fixture
+def lin(two: tuple[Person, Person]) -> Person:
+    two[1].clock.now = NOON
+    return two[1]
+
+
+@pytest.fixture
+async def new_ann(ann_by_clock: Person) -> Person:
+    """An Ann of this test, who has said TEXTS."""
+    return await fill(ann_by_clock)
+
+
+@pytest.fixture
+async def only_ann(dsn: str, clock: Clock) -> AsyncIterator[Person]:
+    """The only user of a database, who has said TEXTS."""
+    async with alone(dsn, clock) as ann:
+        yield await fill(ann)
+
+
+async def texts(ann: Person, **filters: Any) -> list[str]:
     """Return the texts of the listed memories, which must be as many as are counted."""
-    found = await memory.list_memories(ANN, **filters)
-    assert len(found) == await memory.count_memories(ANN, **filters)
+    found = await ann.list_memories(**filters)
+    assert len(found) == await ann.count_memories(**filters)
     return [one.text for one in found]
+
+
+async def sliced(ann: Person, *args: Any, **options: Any) -> list[str]:
+    return [one.text for one in (await ann.slice(*args, **options)).memories]
 
 
 @pytest.mark.parametrize(
@@ -71,55 +122,64 @@ async def texts(memory: MemoryEngine, **filters: Any) -> list[str]:
     ],
 )
 async def test_a_part_of_the_text_is_found_in_any_case_and_without_wildcards(
-    memory: MemoryEngine, part: str, numbers: list[int]
+    ann: Person, part: str, numbers: list[int]
 ) -> None:
-    assert [TEXTS[number] for number in numbers] == await texts(memory, contains=part)
+    assert [TEXTS[number] for number in numbers] == await texts(ann, contains=part)
 
 
-async def test_a_thread_has_what_was_drawn_from_its_turns(memory: MemoryEngine) -> None:
-    await memory.append_events(ANN, "t2", [said(9, "I live in Porto."), said(8, "Bye.")])
-    await memory.consolidate(ANN, "t2")
-    of_thread = await memory.list_memories(ANN, thread_id="t2")
+async def test_a_thread_has_what_was_drawn_from_its_turns(new_ann: Person) -> None:
+    ann = new_ann
+    await ann.append_events(
+        "t2", [said("e9", "I live in Porto.", ago(9)), said("e8", "Bye.", ago(8))]
+    )
+    await ann.consolidate("t2")
+    of_thread = await ann.list_memories(thread_id="t2")
     assert {"episodic", "semantic", "summary"} == {one.kind for one in of_thread}
     assert {"t2"} == {one.thread_id for one in of_thread}
-    assert ["User lives in Porto."] == await texts(memory, thread_id="t2", kinds=["semantic"])
-    assert [TEXTS[1], TEXTS[3]] == await texts(memory, thread_id="t1")
-    assert [] == await texts(memory, thread_id="t1", contains="sail")
-    assert [] == await texts(memory, thread_id="t%")
+    assert ["User lives in Porto."] == await texts(ann, thread_id="t2", kinds=["semantic"])
+    assert [TEXTS[1], TEXTS[3]] == await texts(ann, thread_id="t1")
+    assert [] == await texts(ann, thread_id="t1", contains="sail")
+    assert [] == await texts(ann, thread_id="t%")
 
 
-async def test_a_period_ends_before_its_end(memory: MemoryEngine) -> None:
-    begin, end = NOON - timedelta(days=2), NOON
-    assert TEXTS[1:3] == await texts(memory, begin=begin, end=end)
-    assert TEXTS[:3] == await texts(memory, begin=begin)
-    assert TEXTS[3:] == await texts(memory, end=begin)
+async def test_a_period_ends_before_its_end(ann: Person) -> None:
+    begin, end = ago(2), NOON
+    assert TEXTS[1:3] == await texts(ann, begin=begin, end=end)
+    assert TEXTS[:3] == await texts(ann, begin=begin)
+    assert TEXTS[3:] == await texts(ann, end=begin)
 
 
-async def test_pages_have_one_order(memory: MemoryEngine) -> None:
-    pages = [await memory.list_memories(ANN, contains=" ", limit=1, offset=n) for n in range(4)]
+async def test_pages_have_one_order(ann: Person) -> None:
+    pages = [await ann.list_memories(contains=" ", limit=1, offset=n) for n in range(4)]
     assert [TEXTS[0], TEXTS[1], TEXTS[3]] == [one.text for page in pages for one in page]
 
 
-async def test_memories_are_counted_by_period(memory: MemoryEngine) -> None:
-    await memory.remember(ANN, NewMemory(text="Ann rows.", occurred_at=NOON))
-    days = [NOON - timedelta(days=number) for number in (3, 2, 1)]
-    assert 5 == await memory.count_memories(ANN)
-    assert [1, 1, 3] == list(await memory.count_memories(ANN, days))
-    assert [1, 1, 2] == list(await memory.count_memories(ANN, days, kinds=["episodic"]))
-    assert [1, 0, 1] == list(await memory.count_memories(ANN, days, thread_id="t1"))
-    assert [0] == list(await memory.count_memories(BOB, [NOON]))
-    assert [] == list(await memory.count_memories(ANN, []))
+async def test_memories_are_counted_by_period(new_ann: Person) -> None:
+    ann = new_ann
+    await ann.remember(NewMemory(text="Ann rows.", occurred_at=NOON))
+    days = [ago(3), ago(2), ago(1)]
+    assert 5 == await ann.count_memories()
+    assert [1, 1, 3] == list(await ann.count_memories(days))
+    assert [1, 1, 2] == list(await ann.count_memories(days, kinds=["episodic"]))
+    assert [1, 0, 1] == list(await ann.count_memories(days, thread_id="t1"))
+    assert [0] == list(await ann.other("bob").count_memories([NOON]))
+    assert [] == list(await ann.count_memories([]))
 
 
-async def test_users_come_by_application_and_name_in_pages(memory: MemoryEngine) -> None:
-    others = [BOB, Scope("app", "a/b%"), Scope("app.2", "ann"), Scope("zoo", "李雷")]
-    for number, scope in enumerate(others):
-        moment = NOON + timedelta(days=number)
-        await memory.remember(scope, NewMemory(text="I sail.", occurred_at=moment))
+async def test_users_come_by_application_and_name_in_pages(only_ann: Person) -> None:
+    memory, scope = only_ann.memory, only_ann.scope
+    others = [
+        Scope("app", "bob"),
+        Scope("app", "a/b%"),
+        Scope("app.2", "ann"),
+        Scope("zoo", "李雷"),
+    ]
+    for number, other in enumerate(others):
+        await memory.remember(other, NewMemory(text="I sail.", occurred_at=ago(-number)))
     found = await memory.users()
-    assert {ANN, *others} == {one.scope for one in found}
-    assert UserSummary(ANN, 4, NOON) in found
-    assert UserSummary(others[2], 1, NOON + timedelta(days=2)) in found
+    assert {scope, *others} == {one.scope for one in found}
+    assert UserSummary(scope, 4, NOON) in found
+    assert UserSummary(others[2], 1, ago(-2)) in found
     pages: list[UserSummary] = []
     after = None
     while page := await memory.users(limit=2, after=after):
@@ -127,13 +187,14 @@ async def test_users_come_by_application_and_name_in_pages(memory: MemoryEngine)
         after = page[-1].scope
     assert found == pages
     assert ["a/b%", "ann", "bob"] == [one.scope.user for one in await memory.users("app")]
-    assert ["bob"] == [one.scope.user for one in await memory.users("app", after=ANN)]
+    assert ["bob"] == [one.scope.user for one in await memory.users("app", after=scope)]
     assert [] == await memory.users("ap") == await memory.users("app", after=Scope("zoo", "x"))
 
 
 async def test_a_user_is_found_by_a_part_of_the_name(
-    memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch
+    only_ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    memory = only_ann.memory
     monkeypatch.setattr(listing, "WALKED", 2)
     named = [Scope("app", name) for name in ("Jo/Ann", "25%", "李雷", "zoe")]
     for scope in named:
@@ -149,39 +210,43 @@ async def test_a_user_is_found_by_a_part_of_the_name(
     assert ["李雷"] == await found("雷") and [] == await found("2F")
 
 
-async def test_users_are_found_among_named_ones(memory: MemoryEngine) -> None:
-    for scope in (BOB, Scope("app", "cleo"), Scope("zoo", "bob")):
-        await memory.remember(scope, "I sail.")
+async def test_users_are_found_among_named_ones(new_ann: Person) -> None:
+    ann = new_ann
+    app, me, bob = ann.scope.app, ann.scope.user, ann.other("bob")
+    for other in (bob, ann.other("cleo"), replace(ann, scope=Scope(f"zoo {app}", "bob"))):
+        await other.remember("I sail.")
 
     async def found(**options: Any) -> list[str]:
-        return [one.scope.user for one in await memory.users("app", **options)]
+        return [one.scope.user for one in await ann.memory.users(app, **options)]
 
-    assert ["ann", "cleo"] == await found(among=["cleo", "nobody", "ann"])
-    assert ["cleo"] == await found(among=["cleo", "ann"], after=BOB)
-    assert ["ann"] == await found(among=["cleo", "ann"], limit=1)
-    assert ["cleo"] == await found(among=["cleo", "ann"], contains="L") and [] == await found(
-        among=[]
-    )
+    assert [me, "cleo"] == await found(among=["cleo", "nobody", me])
+    assert ["cleo"] == await found(among=["cleo", me], after=bob.scope)
+    assert [me] == await found(among=["cleo", me], limit=1)
+    assert ["cleo"] == await found(among=["cleo", me], contains="EO")
+    assert [] == await found(among=[])
     with pytest.raises(InvalidInput, match="app"):
-        await memory.users(among=["ann"])
+        await ann.memory.users(among=[me])
 
 
-async def test_a_user_without_memories_is_no_user_of_them(memory: MemoryEngine) -> None:
+async def test_a_user_without_memories_is_no_user_of_them(only_ann: Person) -> None:
     from langgraph_store import PgHippocampusStore
 
+    memory, ann, bob = only_ann.memory, only_ann.scope, only_ann.other("bob")
     store = PgHippocampusStore(engine=memory)
     await store.aput(("docs", "shelf"), "a", {"text": "not a memory"})
     await store.aput(("docs",), "b", {"text": "no user at all"})
-    await memory.remember(BOB, NewMemory(text="gone", expires_at=NOON + timedelta(seconds=1)))
-    assert [ANN, BOB] == [one.scope for one in await memory.users(limit=2)]
-    await memory.forget_scope(BOB)
-    assert [ANN] == [one.scope for one in await memory.users()]
+    await bob.remember(NewMemory(text="gone", expires_at=NOON + timedelta(seconds=1)))
+    assert [ann, bob.scope] == [one.scope for one in await memory.users(limit=2)]
+    await bob.forget_scope()
+    assert [ann] == [one.scope for one in await memory.users()]
 
 
-async def test_a_user_is_listed_while_no_memory_can_be_recalled(memory: MemoryEngine) -> None:
-    await memory.remember(BOB, "Theo sails.")
-    await memory.forget_about(BOB, "Theo")
-    assert UserSummary(BOB, 0, NOON) in await memory.users("app")
+async def test_a_user_is_listed_while_no_memory_can_be_recalled(new_ann: Person) -> None:
+    ann = new_ann
+    bob = ann.other("bob")
+    await bob.remember("Theo sails.")
+    await bob.forget_about("Theo")
+    assert UserSummary(bob.scope, 0, NOON) in await ann.memory.users(ann.scope.app)
 
 
 @pytest.mark.parametrize(
@@ -192,21 +257,130 @@ async def test_a_user_is_listed_while_no_memory_can_be_recalled(memory: MemoryEn
         {"kinds": "episodic"},
     ],
 )  # fmt: skip
-async def test_filters_that_mean_nothing_are_refused(
-    memory: MemoryEngine, options: dict[str, Any]
-) -> None:
+async def test_filters_that_mean_nothing_are_refused(ann: Person, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match=next(iter(options))[:4]):
-        await memory.list_memories(ANN, **options)
+        await ann.list_memories(**options)
     with pytest.raises(InvalidInput, match=next(iter(options))[:4]):
-        await memory.count_memories(ANN, **options)
+        await ann.count_memories(**options)
 
 
-async def test_bounds_and_pages_that_mean_nothing_are_refused(memory: MemoryEngine) -> None:
+async def test_bounds_and_pages_that_mean_nothing_are_refused(ann: Person) -> None:
     wrong: list[Any] = [[NOON, NOON], [NAIVE], NOON, "2026", [NOON] * 10_001]
     for bounds in wrong:
         with pytest.raises(InvalidInput, match="bounds"):
-            await memory.count_memories(ANN, bounds)
+            await ann.count_memories(bounds)
     pages: list[Any] = [{"limit": 0}, {"limit": 1001}, {"after": "ann"}, {"contains": 7}]
     for options in [*pages, {"app": ""}]:
         with pytest.raises(InvalidInput):
-            await memory.users(**options)
+            await ann.memory.users(**options)
+
+
+@pytest.mark.parametrize(
+    ("when", "numbers"),
+    [
+        ("last Tuesday", [2, 1]),
+        ("yesterday", [0]),
+        ("last month", [4]),
+        ("上周二", [3]),
+        ("最近六天", [0, 2, 1]),
+        ("from last month to yesterday", [0, 2, 1, 3, 4]),
+        ("in 1999", []),
+    ],
+)
+async def test_words_find_what_was_said_then_newest_first(
+    lin: Person, when: str, numbers: list[int]
+) -> None:
+    assert [TALK[number][1] for number in numbers] == await sliced(lin, when)
+
+
+async def test_ends_are_exclusive_and_pages_are_of_one_order(lin: Person) -> None:
+    first = ago(40, 4)
+    last = ago(1)
+    assert [TALK[n][1] for n in (4, 3, 1, 2)] == await sliced(
+        lin, begin=first, end=last, order="oldest"
+    )
+    everything = await sliced(lin)
+    pages = [one for n in range(0, 6, 2) for one in await sliced(lin, limit=2, offset=n)]
+    assert 5 == len(everything) and everything == pages
+    assert everything[::-1] == await sliced(lin, order="oldest")
+    assert everything[1:] == await sliced(lin, end=last)
+
+
+async def test_a_query_puts_the_most_relevant_first_and_stays_within(lin: Person) -> None:
+    found = await lin.slice("from last month to yesterday", query="bees on the roof? 蜜蜂")
+    assert TALK[3][1] == found.memories[0].text
+    assert found.hits[0].parts and [hit.memory for hit in found.hits] == [*found.memories]
+    within = await lin.slice("last Tuesday", query="蜜蜂")
+    assert {TALK[1][1], TALK[2][1]} == {one.text for one in within.memories}
+    rest = await lin.slice("last Tuesday", query="蜜蜂", offset=1)
+    assert within.memories[1:] == rest.memories
+    assert found.to_dict() == json.loads(json.dumps(found.to_dict()))
+    assert await sliced(lin, "last Tuesday") == await sliced(lin, "last Tuesday", query=" ")
+
+
+async def test_parts_are_counted_whichever_page_is_asked_for(lin: Person) -> None:
+    found = await lin.slice("from 2026-11-09 to 2026-11-22", bucket="week", limit=1)
+    assert [1, 3] == [one.count for one in found.buckets]
+    assert datetime(2026, 11, 16, tzinfo=UTC) == found.buckets[1].begin == found.buckets[0].end
+    whole = await lin.slice(bucket="month", kinds=["episodic"])
+    assert [1, 4] == [one.count for one in whole.buckets]
+    assert 5 == sum(one.count for one in (await lin.slice(bucket="day")).buckets)
+    assert () == (await lin.other("bob").slice(bucket="day")).buckets
+    zone = ZoneInfo("Pacific/Kiritimati")  # already the next day
+    [day] = (await lin.slice(begin=ago(1), bucket="day", zone=zone)).buckets
+    assert (22, 1) == (day.begin.day, day.count)
+
+
+async def test_the_hour_that_comes_twice_is_two_parts(ann_by_clock: Person) -> None:
+    berlin = ZoneInfo("Europe/Berlin")
+    begin = datetime(2026, 10, 25, 2, 45, tzinfo=berlin)  # summer time
+    end = begin.replace(minute=15, fold=1)  # half an hour later
+    moments = [begin, begin.replace(minute=0, fold=1), end]
+    notes = [
+        NewMemory(text=f"note {number}", occurred_at=moment)
+        for number, moment in enumerate(moments)
+    ]
+    ann_by_clock.clock.now = NOON
+    await ann_by_clock.remember(notes)
+    found = await ann_by_clock.slice(begin=begin, end=end, bucket="hour", zone=berlin)
+    assert ["note 1", "note 0"] == [one.text for one in found.memories]
+    assert [(0, 1), (1, 1)] == [(one.begin.fold, one.count) for one in found.buckets]
+    assert [900, 900] == [one.end.timestamp() - one.begin.timestamp() for one in found.buckets]
+
+
+async def test_a_slice_shows_what_is_current_and_of_its_user(ann_by_clock: Person) -> None:
+    lin = await talk(ann_by_clock)
+    stranger = lin.other(f"{lin.scope.user} ")
+    await stranger.remember(NewMemory(text="Not Lin's.", occurred_at=NOON))
+    gone = NewMemory(text="Gone.", occurred_at=NOON, expires_at=NOON - timedelta(seconds=1))
+    later = NewMemory(text="A plan.", key="plan", occurred_at=NOON, kind="reflection")
+    await lin.remember([gone, later])
+    assert ["A plan."] == await sliced(lin, begin=NOON - timedelta(hours=1))
+    assert ["A plan."] == await sliced(lin, kinds=["reflection"])
+    assert [] == await sliced(lin, kinds=[])
+    then = AsOf(known=ago(1))
+    assert [] == await sliced(lin, as_of=then)
+    await lin.forget("plan")
+    assert [] == await sliced(lin, kinds=["reflection"])
+
+
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [
+        ({"when": "every Friday"}, "a recurring time"),
+        ({"begin": NOON.replace(tzinfo=None)}, "time zone"),
+        ({"begin": NOON, "end": ago(1)}, "end must be after begin"),
+        ({"bucket": "fortnight"}, "bucket must be one of"),
+        ({"order": "best"}, "order must be 'newest' or 'oldest'"),
+        ({"kinds": ["turns"]}, "kind 'turns' is not known"),
+        ({"limit": -1}, "limit must be between"),
+        ({"offset": -1}, "offset must be between"),
+        ({"asked_at": NOON.replace(tzinfo=None)}, "asked_at has no time zone"),
+        ({"begin": "1700-01-01", "end": "2026-01-01", "bucket": "day"}, "more than 10,000 times"),
+    ],
+)
+async def test_a_slice_that_means_nothing_is_refused(
+    lin: Person, options: dict[str, Any], wrong: str
+) -> None:
+    with pytest.raises(InvalidInput, match=wrong):
+        await lin.slice(**options)

@@ -8,18 +8,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from person import Opens, Person, at
+from turns import said
 
-from shared_core import Event, MemoryEngine, Scope, open_memory
 from shared_core.models import FunctionModel
 
 pytestmark = pytest.mark.both_engines
 
-ANA = Scope("app", "ana")
-START = datetime(2026, 3, 1, 9, tzinfo=UTC)
 SHOWN = re.compile(r"^\[(f\d+)\] (\(doubtful\) )?([^,]+), ([^:]+): (.*?) \| ", re.MULTILINE)
 
 Day = tuple[str, list[dict[str, Any]]]
@@ -57,197 +55,146 @@ class RightModel:
         return json.dumps({"facts": answer}, ensure_ascii=False)
 
 
-async def played(memory: MemoryEngine, days: Sequence[Day]) -> list[str]:
+async def played(ann: Person, days: Sequence[Day]) -> list[str]:
     """Append and consolidate the days; return the facts that hold as "slot=value"."""
     for number, (text, _) in enumerate(days):
-        said = Event(
-            event_id=f"e{number}",
-            author="ana",
-            role="user",
-            text=text,
-            occurred_at=START + timedelta(days=30 * number),
-        )
-        await memory.append_events(ANA, f"day{number}", [said], later=True)
-        report = await memory.consolidate(ANA, f"day{number}")
+        turn = said(f"e{number}", text, at(30 * number))
+        await ann.append_events(f"day{number}", [turn], later=True)
+        report = await ann.consolidate(f"day{number}")
         assert report.usage.calls <= 2
-    return sorted(f"{one.slot}={one.value}" for one in await memory.facts(ANA))
+    return sorted(f"{one.slot}={one.value}" for one in await ann.facts())
 
 
 CONVERSATIONS: dict[str, tuple[list[Day], list[str]]] = {
-    "divorce": (
-        [
-            (
-                "my husband tom and i live in Leeds, wedding day was May 2",
-                [
-                    add("relation.husband", "tom", "The user's husband is called Tom."),
-                    add("residence", "Leeds", "The user lives in Leeds."),
-                    add("wedding_day", "May 2", "They married on May 2.", single=True),
-                ],
-            ),
-            (
-                "we signed the papers, it's over. moved out to York",
-                [
-                    does("end", "tom"),
-                    does("end", "May 2"),
-                    does("update", "Leeds", value="York"),
-                ],
-            ),
-        ],
-        ["residence=York"],
-    ),
-    "离婚": (
-        [
-            (
-                "我老公叫大伟，我们住在洛阳",
-                [
-                    add("relation.husband", "大伟", "用户的老公叫大伟。"),
-                    add("residence", "洛阳", "用户住在洛阳。"),
-                ],
-            ),
-            (
-                "手续办完了，以后各过各的。我搬到珠海了",
-                [does("end", "大伟"), does("update", "洛阳", value="珠海")],
-            ),
-        ],
-        ["residence=珠海"],
-    ),
-    "correction": (
-        [
-            ("my boss greg is 34", [
-                add("relation.boss", "greg", "The user's boss is called Greg."),
-                add("age", "34", "Greg is 34.", subject="greg"),
-            ]),
-            ("sorry, 33", [does("update", "34", value="33")]),
-        ],
-        ["relation.boss.age=33", "relation.boss=greg"],
-    ),
-    "更正": (
-        [
-            ("我今年34", [add("age", "34", "用户34岁。")]),
-            ("打错了，33", [does("update", "34", value="33")]),
-        ],
-        ["age=33"],
-    ),
-    "custom slot": (
-        [
-            ("broke my leg skiing, shoe size 43 btw", [
-                add("injury", "broke my leg", "The user broke a leg."),
-                add("shoe_size", "43", "The user wears 43.", single=True),
-            ]),
-            ("cast is off! and my feet grew, 44 now", [
-                does("end", "broke my leg"), add("shoe_size", "44", "The user wears 44."),
-            ]),
-        ],
-        ["shoe_size=44"],
-    ),
-    "自定": (
-        [
-            ("我滑雪把腿摔断了，车位在B2", [
-                add("injury", "腿摔断", "用户摔断了腿。"),
-                add("parking", "B2", "用户的车位在B2。", single=True),
-            ]),
-            ("石膏拆了。车位换到C1了", [does("end", "腿摔断"), does("update", "B2", value="C1")]),
-        ],
-        ["parking=C1"],
-    ),
-    "doubt": (
-        [
-            ("I work at Acme", [add("employer", "Acme", "The user works at Acme.")]),
-            ("thinking of handing in my notice", [does("doubt", "Acme")]),
-            ("decided to stay after all", [does("keep", "Acme")]),
-        ],
-        ["employer=Acme"],
-    ),
-    "怀疑": (
-        [
-            ("我在腾讯上班", [add("employer", "腾讯", "用户在腾讯工作。")]),
-            ("在考虑辞职", [does("doubt", "腾讯")]),
-            ("想了想还是不走了", [does("keep", "腾讯")]),
-        ],
-        ["employer=腾讯"],
-    ),
-    "pet": (
-        [
-            ("our cat Pixel is 15", [
-                add("relation.cat", "Pixel", "The user's cat is called Pixel."),
-                add("age", "15", "Pixel is 15.", subject="Pixel"),
-            ]),
-            ("she passed away last night", [does("end", "Pixel")]),
-            ("we adopted a kitten, his name is Bagel", [
-                add("relation.cat", "Bagel", "The user's cat is called Bagel."),
-            ]),
-        ],
-        ["relation.cat=Bagel"],
-    ),
-    "宠物": (
-        [
-            ("我养了只猫叫灰灰，13岁", [
-                add("relation.cat", "灰灰", "用户的猫叫灰灰。"),
-                add("age", "13", "灰灰13岁。", subject="灰灰"),
-            ]),
-            ("它昨晚走了", [does("end", "灰灰")]),
-            ("又领养了一只，叫年糕", [add("relation.cat", "年糕", "用户的猫叫年糕。")]),
-        ],
-        ["relation.cat=年糕"],
-    ),
+    "divorce": ([
+        ("my husband tom and i live in Leeds, wedding day was May 2", [
+            add("relation.husband", "tom", "The user's husband is called Tom."),
+            add("residence", "Leeds", "The user lives in Leeds."),
+            add("wedding_day", "May 2", "They married on May 2.", single=True),
+        ]),
+        ("we signed the papers, it's over. moved out to York", [
+            does("end", "tom"), does("end", "May 2"), does("update", "Leeds", value="York"),
+        ]),
+    ], ["residence=York"]),
+    "离婚": ([
+        ("我老公叫大伟，我们住在洛阳", [
+            add("relation.husband", "大伟", "用户的老公叫大伟。"),
+            add("residence", "洛阳", "用户住在洛阳。"),
+        ]),
+        ("手续办完了，以后各过各的。我搬到珠海了",
+         [does("end", "大伟"), does("update", "洛阳", value="珠海")]),
+    ], ["residence=珠海"]),
+    "correction": ([
+        ("my boss greg is 34", [
+            add("relation.boss", "greg", "The user's boss is called Greg."),
+            add("age", "34", "Greg is 34.", subject="greg"),
+        ]),
+        ("sorry, 33", [does("update", "34", value="33")]),
+    ], ["relation.boss.age=33", "relation.boss=greg"]),
+    "更正": ([
+        ("我今年34", [add("age", "34", "用户34岁。")]),
+        ("打错了，33", [does("update", "34", value="33")]),
+    ], ["age=33"]),
+    "custom slot": ([
+        ("broke my leg skiing, shoe size 43 btw", [
+            add("injury", "broke my leg", "The user broke a leg."),
+            add("shoe_size", "43", "The user wears 43.", single=True),
+        ]),
+        ("cast is off! and my feet grew, 44 now", [
+            does("end", "broke my leg"), add("shoe_size", "44", "The user wears 44."),
+        ]),
+    ], ["shoe_size=44"]),
+    "自定": ([
+        ("我滑雪把腿摔断了，车位在B2", [
+            add("injury", "腿摔断", "用户摔断了腿。"),
+            add("parking", "B2", "用户的车位在B2。", single=True),
+        ]),
+        ("石膏拆了。车位换到C1了", [does("end", "腿摔断"), does("update", "B2", value="C1")]),
+    ], ["parking=C1"]),
+    "doubt": ([
+        ("I work at Acme", [add("employer", "Acme", "The user works at Acme.")]),
+        ("thinking of handing in my notice", [does("doubt", "Acme")]),
+        ("decided to stay after all", [does("keep", "Acme")]),
+    ], ["employer=Acme"]),
+    "怀疑": ([
+        ("我在腾讯上班", [add("employer", "腾讯", "用户在腾讯工作。")]),
+        ("在考虑辞职", [does("doubt", "腾讯")]),
+        ("想了想还是不走了", [does("keep", "腾讯")]),
+    ], ["employer=腾讯"]),
+    "pet": ([
+        ("our cat Pixel is 15", [
+            add("relation.cat", "Pixel", "The user's cat is called Pixel."),
+            add("age", "15", "Pixel is 15.", subject="Pixel"),
+        ]),
+        ("she passed away last night", [does("end", "Pixel")]),
+        ("we adopted a kitten, his name is Bagel", [
+            add("relation.cat", "Bagel", "The user's cat is called Bagel."),
+        ]),
+    ], ["relation.cat=Bagel"]),
+    "宠物": ([
+        ("我养了只猫叫灰灰，13岁", [
+            add("relation.cat", "灰灰", "用户的猫叫灰灰。"),
+            add("age", "13", "灰灰13岁。", subject="灰灰"),
+        ]),
+        ("它昨晚走了", [does("end", "灰灰")]),
+        ("又领养了一只，叫年糕", [add("relation.cat", "年糕", "用户的猫叫年糕。")]),
+    ], ["relation.cat=年糕"]),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CONVERSATIONS)
-async def test_what_is_held_follows_what_people_say(dsn: str, name: str) -> None:
+async def test_what_is_held_follows_what_people_say(ann_with: Opens, name: str) -> None:
     days, expected = CONVERSATIONS[name]
     model = RightModel(days)
-    async with open_memory(dsn, llm=FunctionModel(model, name="right"), worker=False) as memory:
-        assert expected == await played(memory, days)
-        if name in ("doubt", "怀疑"):
-            assert "[f1] (doubtful) user, employer" in model.prompts[2]
-            assert [None] == [getattr(one, "doubted_at", "?") for one in await memory.facts(ANA)]
-        history = await memory.facts(ANA, history=True)
-        assert {"llm-v2/extract.v2/right"} == {one.extractor for one in history}
+    ann = ann_with(llm=FunctionModel(model, name="right"))
+    assert expected == await played(ann, days)
+    if name in ("doubt", "怀疑"):
+        assert "[f1] (doubtful) user, employer" in model.prompts[2]
+        assert [None] == [getattr(one, "doubted_at", "?") for one in await ann.facts()]
+    history = await ann.facts(history=True)
+    assert {"llm-v2/extract.v2/right"} == {one.extractor for one in history}
     assert {} == model.shown[0]
 
 
-async def test_a_run_by_ids_is_undone_and_the_fact_holds_again(dsn: str) -> None:
+async def test_a_run_by_ids_is_undone_and_the_fact_holds_again(ann_with: Opens) -> None:
     days, _ = CONVERSATIONS["custom slot"]
-    async with open_memory(dsn, llm=RightModel(days), worker=False) as memory:
-        await played(memory, days)
-        [last, *_] = await memory.runs(ANA)
-        await memory.undo_run(ANA, last.run_id)
-        facts = await memory.facts(ANA)
-        assert ["broke my leg", "43"] == [one.value for one in sorted(facts, key=lambda f: f.slot)]
+    ann = ann_with(llm=RightModel(days))
+    await played(ann, days)
+    [last, *_] = await ann.runs()
+    await ann.undo_run(last.run_id)
+    facts = await ann.facts()
+    assert ["broke my leg", "43"] == [one.value for one in sorted(facts, key=lambda f: f.slot)]
 
 
-async def test_a_confirmation_that_says_no_value_keeps_no_fact_alive(dsn: str) -> None:
+async def test_a_confirmation_that_says_no_value_keeps_no_fact_alive(ann_with: Opens) -> None:
     days: list[Day] = [
         ("I work at Acme", [add("employer", "Acme", "The user works at Acme.")]),
         ("yep, still there", [does("keep", "Acme")]),
         ("Acme, like I said", [does("keep", "Acme")]),
     ]
-    async with open_memory(dsn, llm=RightModel(days), worker=False) as memory:
-        await played(memory, days)
-        [fact] = await memory.facts(ANA)
-        assert ("e0", "e2") == fact.source_event_ids
+    ann = ann_with(llm=RightModel(days))
+    await played(ann, days)
+    [fact] = await ann.facts()
+    assert ("e0", "e2") == fact.source_event_ids
 
 
-async def test_facts_of_another_user_are_not_shown(dsn: str) -> None:
+async def test_facts_of_another_user_are_not_shown(ann_with: Opens) -> None:
     days: list[Day] = [
         ("I work at Acme", [add("employer", "Acme", "The user works at Acme.")]),
         ("hello", []),
     ]
     model = RightModel(days)
-    async with open_memory(dsn, llm=model, worker=False) as memory:
-        await played(memory, days[:1])
-        said = Event(event_id="b", author="bob", role="user", text="hello", occurred_at=START)
-        await memory.append_events(Scope("app", "bob"), "b", [said], later=True)
-        await memory.consolidate(Scope("app", "bob"), "b")
+    ann = ann_with(llm=model)
+    await played(ann, days[:1])
+    await played(ann.other("bob"), [("hello", [])])
     assert "Acme" not in model.prompts[1].rsplit("<facts>", 1)[1]
 
 
-async def test_rows_that_rules_and_models_formed_are_shown_alike(dsn: str) -> None:
-    async with open_memory(dsn, worker=False) as memory:
-        assert ["employer=Acme"] == await played(memory, [("I work at Acme.", [])])
+async def test_rows_that_rules_and_models_formed_are_shown_alike(ann_with: Opens) -> None:
+    ann = ann_with()
+    assert ["employer=Acme"] == await played(ann, [("I work at Acme.", [])])
     days: list[Day] = [("I work at Acme.", []), ("that place let me go", [does("end", "Acme")])]
     model = RightModel(days[1:])
-    async with open_memory(dsn, llm=model, worker=False) as memory:
-        assert [] == await played(memory, days)
+    ann = ann_with(llm=model)
+    assert [] == await played(ann, days)
     assert ["Acme"] == [*model.shown[0]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta, tzinfo
 
 import pytest
@@ -13,8 +14,8 @@ from adk_memory import OpenMemoryService
 from langgraph_store.turn_feed import RunIdentity, TurnFeed
 from shared_core import MemoryEngine, OceanBaseMemoryProvider, Scope, open_memory
 from shared_core.core import timestamps
-from tests.integration.test_queue import ANN
 
+ANN = Scope("app", "ann")
 AHEAD = timedelta(days=3)
 NEAR = timedelta(hours=1)
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
@@ -39,40 +40,38 @@ def wrong_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timestamps, "datetime", Fast)
 
 
+@pytest.fixture
+async def old(dsn: str) -> AsyncIterator[MemoryEngine]:
+    async with open_memory(dsn, worker=False, clock=lambda: LONG_AGO) as memory:
+        yield memory
+
+
 async def said_at(memory: MemoryEngine, scope: Scope) -> datetime:
     [turn] = await memory.list_memories(scope, kinds=["episodic"])
     return turn.occurred_at
 
 
-async def test_an_event_of_an_agent_has_the_time_of_the_server(seekdb_dsn: str) -> None:
-    async with OceanBaseMemoryProvider(seekdb_dsn, agent_id="ann", worker=False) as memory:
+@pytest.mark.parametrize("clock", [None, lambda: LONG_AGO], ids=["server", "argument"])
+async def test_an_event_of_an_agent_on_seekdb_has_the_time_of_the_server_or_the_clock(
+    seekdb_dsn: str, clock: Callable[[], datetime] | None
+) -> None:
+    options = {"clock": clock, "worker": False}
+    async with OceanBaseMemoryProvider(seekdb_dsn, agent_id="ann", **options) as memory:
         await memory.append_event("s", "I like tea.")
-        assert abs(await said_at(memory.engine, memory.scope) - datetime.now(UTC)) < NEAR
+        expected = clock() if clock else datetime.now(UTC)
+        assert abs(await said_at(memory.engine, memory.scope) - expected) < NEAR
 
 
-async def test_an_event_of_an_agent_has_the_time_of_the_argument_clock(seekdb_dsn: str) -> None:
-    def clock() -> datetime:
-        return LONG_AGO
-
-    memory = OceanBaseMemoryProvider(seekdb_dsn, agent_id="ann", worker=False, clock=clock)
-    async with memory:
-        await memory.append_event("s", "I like tea.")
-        assert LONG_AGO == await said_at(memory.engine, memory.scope)
+async def test_a_turn_of_a_graph_has_the_time_of_its_memory(old: MemoryEngine) -> None:
+    feed = TurnFeed(old, RunIdentity("app"))
+    assert await feed.append(ANN, "t", [HumanMessage("I like tea.", id="m1")])
+    assert LONG_AGO == await said_at(old, ANN)
 
 
-async def test_a_turn_of_a_graph_has_the_time_of_its_memory(dsn: str) -> None:
-    async with open_memory(dsn, worker=False, clock=lambda: LONG_AGO) as memory:
-        feed = TurnFeed(memory, RunIdentity("app"))
-        assert await feed.append(ANN, "t", [HumanMessage("I like tea.", id="m1")])
-        assert LONG_AGO == await said_at(memory, ANN)
-
-
-async def test_a_lifetime_begins_by_the_clock_of_the_memory(dsn: str) -> None:
-    async with open_memory(dsn, worker=False, clock=lambda: LONG_AGO) as memory:
-        content = types.Content(role="user", parts=[types.Part(text="I like tea.")])
-        entry = MemoryEntry(content=content, custom_metadata={"ttl": "3600s"})
-        await OpenMemoryService(engine=memory).add_memory(
-            app_name="app", user_id="ann", memories=[entry]
-        )
-        [stored] = await memory.list_memories(ANN)
-        assert LONG_AGO + timedelta(hours=1) == stored.expires_at
+async def test_a_lifetime_begins_by_the_clock_of_the_memory(old: MemoryEngine) -> None:
+    content = types.Content(role="user", parts=[types.Part(text="I like tea.")])
+    entry = MemoryEntry(content=content, custom_metadata={"ttl": "3600s"})
+    service = OpenMemoryService(engine=old)
+    await service.add_memory(app_name="app", user_id="ann", memories=[entry])
+    [stored] = await old.list_memories(ANN)
+    assert LONG_AGO + timedelta(hours=1) == stored.expires_at

@@ -1,19 +1,39 @@
-"""What must not be stored reaches no table, no index and no fact, whichever way it comes."""
+"""The privacy class of what a run writes, in English and Chinese, with the bundled embedder.
+
+What must not be stored reaches no table, no index and no fact, whichever way it comes.
+"""
 
 from __future__ import annotations
 
+import logging
 import threading
+import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
 import pytest
+from turns import said
 
+from langgraph_store import PgHippocampusStore, memories_namespace
 from shared_core import Event, InvalidInput, MemoryEngine, NewMemory, Scope, open_memory
-from shared_core.core.domain import JsonValue
+from shared_core.core.domain import (
+    NO_USAGE,
+    Extraction,
+    FactDraft,
+    InsightDraft,
+    JsonValue,
+    Memory,
+    ModelUsage,
+    StatementDraft,
+)
+from shared_core.extraction.rule_based import RuleExtractor
+from shared_core.models.embedders import CallableEmbedder, UseEmbedder
+from shared_core.nlp.text import language
 from shared_core.ports.jobs import Job
 from shared_core.ports.session_logs import Seen
+from shared_core.privacy.classifier import examples
 from shared_core.privacy.redaction import PrivacyPolicy, Redaction
 
 ANN = Scope("app", "ann")
@@ -21,15 +41,199 @@ CARD = "4111 1111 1111 1111"
 KEY = "AKIAIOSFODNN7EXAMPLE"
 
 
-def said(event_id: str, text: str, role: str = "user") -> Event:
-    return Event(
-        event_id=event_id,
-        author="user",
-        role=role,  # type: ignore[arg-type]
-        text=text,
-        occurred_at=datetime(2026, 3, 1, 9, tzinfo=UTC),
-        metadata={"raw": f"key {KEY}"},
+async def tell(memory: MemoryEngine, *texts: str, first: int = 0, scope: Scope = ANN) -> None:
+    turns = [said(number, text) for number, text in enumerate(texts, first)]
+    await memory.append_events(scope, "t", turns)
+    await memory.consolidate(scope, "t")
+
+
+async def classes(memory: MemoryEngine, scope: Scope = ANN) -> dict[str, Any]:
+    """Return the class of every memory that was derived, by its text."""
+    found = await memory.list_memories(scope, kinds=["semantic", "reflection"], limit=1000)
+    return {one.text: dict(one.value.get("metadata", {})).get("privacy") for one in found}  # type: ignore[arg-type, call-overload]
+
+
+class Scripted(RuleExtractor):
+    """A fake that finds what the test wrote, and concludes from memories what it wrote."""
+
+    name = "fake-v1"
+
+    def __init__(self, *found: Extraction, concluded: Mapping[str, str] | None = None) -> None:
+        super().__init__()
+        self.found = list(found)
+        self.concluded = concluded or {}
+
+    async def extract(self, events: Sequence[Event], context: Sequence[Event]) -> Extraction:
+        return self.found.pop(0)
+
+    async def reflect(
+        self, memories: Sequence[Memory]
+    ) -> tuple[Sequence[InsightDraft], ModelUsage]:
+        return [
+            InsightDraft(text=self.concluded[one.text], memory_ids=(one.memory_id,))
+            for one in memories
+            if one.text in self.concluded
+        ], NO_USAGE
+
+
+def fact(slot: str, statement: str, **more: Any) -> FactDraft:
+    return FactDraft(**{
+        "fact_type": "custom", "slot": slot, "value": statement, "statement": statement,
+        "event_id": "e0", "functional": False, "confidence": 0.9, "pattern": "fake",
+        "language": language(statement), **more,
+    })  # fmt: skip
+
+
+def statement(text: str, **more: Any) -> StatementDraft:
+    return StatementDraft(text=text, event_ids=("e0",), **more)
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (
+            ("My daughter is called Cancan.", "She is five.", "She loves art.", "I work at Google.",
+             "Beijing is the capital of China.", "Clara is the mother of Ben."),
+            {"Beijing is the capital of China.": "public", "Clara is the mother of Ben.": "private",
+             "Cancan is my daughter, is five and loves art.": "private",
+             "User works at Google.": "private"},
+        ),
+        (
+            ("我女儿叫灿灿", "她今年5岁", "她喜欢画画", "北京是中国的首都",
+             "林悦是上海分公司的经理"),
+            {"北京是中国的首都": "public", "林悦是上海分公司的经理": "private",
+             "灿灿是我的女儿，今年5岁，喜欢画画": "private"},
+        ),
+    ],
+)  # fmt: skip
+async def test_what_the_rules_read_has_a_class(
+    shared_memory: MemoryEngine, scope: Scope, texts: tuple[str, ...], expected: dict[str, str]
+) -> None:
+    await tell(shared_memory, *texts, scope=scope)
+    found = await classes(shared_memory, scope)
+    assert expected.items() <= found.items()
+    assert {"private", "public"} == set(found.values())
+
+
+async def test_whatever_an_extractor_leaves_open_gets_a_class(
+    shared_dsn: str, scope: Scope
+) -> None:
+    found = Extraction(
+        facts=[
+            fact("about.paris.population", "Paris is the largest city of France."),
+            fact("residence", "Beijing is the capital of China.", privacy="public"),
+            fact("首都", "堪培拉是澳大利亚的首都。"),
+            fact("小名", "小虎怕打雷。"),
+            fact("diagnosis", "The sea is salty.", privacy="private"),
+        ],
+        statements=[
+            statement("Canberra is the capital of Australia."),
+            statement("The user said that Oslo is a city.", privacy="public"),
+            statement("小虎在学校跟同学打架了。"),
+        ],
+        insights=[
+            InsightDraft(text="Kyoto is the old capital of Japan.", event_ids=("e0",)),
+            InsightDraft(text="Family comes first for Maya.", event_ids=("e0",)),
+        ],
     )
+    async with open_memory(shared_dsn, extractor=Scripted(found), worker=False) as memory:
+        await tell(memory, "A long story.", scope=scope)
+        assert {
+            "Paris is the largest city of France.": "public",
+            "Beijing is the capital of China.": "private",  # the slot knows better
+            "堪培拉是澳大利亚的首都。": "public",
+            "小虎怕打雷。": "private",
+            "The sea is salty.": "private",
+            "Canberra is the capital of Australia.": "public",
+            "The user said that Oslo is a city.": "private",
+            "小虎在学校跟同学打架了。": "private",
+            "Kyoto is the old capital of Japan.": "public",
+            "Family comes first for Maya.": "private",
+        } == await classes(memory, scope)
+
+
+async def test_what_is_concluded_from_a_private_memory_is_private(
+    shared_dsn: str, scope: Scope
+) -> None:
+    concluded = {
+        "Canberra is the capital of Australia.": "Paris is the largest city of France.",
+        "Maya has a toothache.": "Kyoto is the old capital of Japan.",
+    }
+    found = Extraction(statements=[statement(text) for text in concluded])
+    extractor = Scripted(found, concluded=concluded)
+    async with open_memory(shared_dsn, extractor=extractor, worker=False) as memory:
+        await tell(memory, "A long story.", scope=scope)
+        await memory.reflect(scope)
+        known = await classes(memory, scope)
+        assert "public" == known["Paris is the largest city of France."]
+        assert "private" == known["Kyoto is the old capital of Japan."]
+
+
+async def test_an_embedder_that_fails_on_the_examples_leaves_all_private(
+    dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: list[str] = []
+    broken = True
+    bundled = UseEmbedder()
+
+    async def embed(texts: list[str]) -> Any:
+        asked.extend(texts)
+        if broken and examples("en")[0] in texts:
+            raise RuntimeError("no more for today")
+        return await bundled.embed_passages(texts)
+
+    embedder = CallableEmbedder(embed, model="flaky")
+    async with open_memory(dsn, embedder=embedder, worker=False) as memory:
+        with caplog.at_level(logging.WARNING, "hippocampus"):
+            await tell(memory, "Beijing is the capital of China.", "Rome is the capital of Italy.")
+        assert {"private"} == set((await classes(memory)).values())
+        assert 1 == asked.count(examples("en")[0])
+        assert "every text counts as private: embedder 'flaky'" in caplog.text
+        broken = False
+        await tell(memory, "Canberra is the capital of Australia.", first=10)
+        await tell(memory, "Kyoto is the old capital of Japan.", first=20)
+        known = await classes(memory)
+        assert ("private", "public", "public") == (
+            known["Beijing is the capital of China."],
+            known["Canberra is the capital of Australia."],
+            known["Kyoto is the old capital of Japan."],
+        )
+        assert 2 == asked.count(examples("en")[0])  # once in vain, once for good
+        assert 0 == asked.count(examples("zh")[0])
+        turn_and_statement = 2
+        assert turn_and_statement == asked.count("Kyoto is the old capital of Japan.")
+
+
+async def test_an_embedder_without_meaning_leaves_all_private(dsn: str) -> None:
+    def lengths(texts: list[str]) -> list[list[float]]:
+        return [[float(len(text)), float(len(text) % 7), 1.0] for text in texts]
+
+    embedder = CallableEmbedder(lengths, model="lengths")
+    async with open_memory(dsn, embedder=embedder) as memory:
+        await tell(memory, "Beijing is the capital of China.", "北京是中国的首都")
+        found = await classes(memory)
+        assert 2 == len(found)
+        assert {"private"} == set(found.values())
+
+
+async def test_a_reader_leaves_out_what_is_public(
+    shared_memory: MemoryEngine, scope: Scope
+) -> None:
+    await tell(shared_memory, "Beijing is the capital of China.", "I love rowing.", scope=scope)
+    kept = await PgHippocampusStore(engine=shared_memory).asearch(
+        memories_namespace(scope.app, scope.user),
+        filter={"$not": {"metadata": {"privacy": "public"}}},
+        limit=50,
+    )
+    shown = {(one.value["kind"], one.value["content"]) for one in kept}
+    assert ("semantic", "User likes rowing.") in shown
+    assert ("episodic", "Beijing is the capital of China.") in shown
+    assert ("semantic", "Beijing is the capital of China.") not in shown
+
+
+def keyed(event_id: str, text: str, **more: Any) -> Event:
+    """Return a turn whose metadata hold a secret."""
+    return said(event_id, text, metadata={"raw": f"key {KEY}"}, **more)
 
 
 def everything(dsn: str) -> str:
@@ -46,9 +250,9 @@ def everything(dsn: str) -> str:
 
 
 async def test_masked_before_anything_is_stored(memory: MemoryEngine, dsn: str) -> None:
-    await memory.append_events(ANN, "t", [said("a", f"I live in Leeds. My card is {CARD}.")])
+    await memory.append_events(ANN, "t", [keyed("a", f"I live in Leeds. My card is {CARD}.")])
     await memory.append_events(
-        ANN, "t", [said("b", "我的密码是abc12345。我住在上海。")], later=True
+        ANN, "t", [keyed("b", "我的密码是abc12345。我住在上海。")], later=True
     )
     await memory.remember(ANN, NewMemory(text=f"Her key is {KEY}.", key="k"))
     assert await memory.flush(60)
@@ -60,13 +264,15 @@ async def test_masked_before_anything_is_stored(memory: MemoryEngine, dsn: str) 
     assert "I live in Leeds. My card is [REDACTED: card]." in [hit.memory.text for hit in hits]
     [fact] = await memory.facts(ANN)
     assert "上海" in fact.value
-    await memory.append_events(ANN, "t", [said("a", f"I live in Leeds. My card is {CARD}.")])
+    await memory.append_events(ANN, "t", [keyed("a", f"I live in Leeds. My card is {CARD}.")])
     assert 2 == len(await memory.list_memories(ANN, kinds=["episodic"]))  # the same turn, once
 
 
 async def test_dropped_turns_stay_in_no_table(dsn: str) -> None:
     async with open_memory(dsn, privacy="strict") as memory:
-        new = await memory.append_events(ANN, "t", [said("a", f"card {CARD}"), said("b", "I ski.")])
+        new = await memory.append_events(
+            ANN, "t", [keyed("a", f"card {CARD}"), keyed("b", "I ski.")]
+        )
         assert {"a", "b"} == new
         assert ["I ski."] == [one.text for one in await memory.list_memories(ANN)]
         with pytest.raises(InvalidInput, match=r"contains card, which the privacy setting refuses"):
@@ -74,47 +280,51 @@ async def test_dropped_turns_stay_in_no_table(dsn: str) -> None:
         assert CARD not in everything(dsn)
 
 
-async def test_off_leaves_what_was_said(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_off_leaves_what_was_keyed(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HIPPOCAMPUS_PRIVACY", "off")
     async with open_memory(dsn) as memory:
-        await memory.append_events(ANN, "t", [said("a", f"card {CARD}")])
+        await memory.append_events(ANN, "t", [keyed("a", f"card {CARD}")])
         assert [f"card {CARD}"] == [one.text for one in await memory.list_memories(ANN)]
 
 
-async def test_small_talk_and_system_text_are_history_and_no_memory(memory: MemoryEngine) -> None:
+async def test_small_talk_and_system_text_are_history_and_no_memory(
+    shared_memory: MemoryEngine, scope: Scope
+) -> None:
     turns = [
-        said("a", "Hello!"),
-        said("b", "You are a helpful assistant. I live in Oslo.", role="system"),
-        said("c", "I live in Leeds."),
-        said("d", "好的，谢谢"),
+        keyed("a", "Hello!"),
+        keyed("b", "You are a helpful assistant. I live in Oslo.", role="system"),
+        keyed("c", "I live in Leeds."),
+        keyed("d", "好的，谢谢"),
     ]
-    await memory.append_events(ANN, "t", turns)
-    await memory.consolidate(ANN, "t")
-    kept = await memory.list_memories(ANN, kinds=["episodic"])
+    await shared_memory.append_events(scope, "t", turns)
+    await shared_memory.consolidate(scope, "t")
+    kept = await shared_memory.list_memories(scope, kinds=["episodic"])
     assert ["I live in Leeds."] == [one.text for one in kept]
-    window = await memory.context_window(ANN, "t", "Where?")
+    window = await shared_memory.context_window(scope, "t", "Where?")
     assert "Hello!" in str(window)
-    assert ["Leeds"] == [fact.value for fact in await memory.facts(ANN)]
+    assert ["Leeds"] == [fact.value for fact in await shared_memory.facts(scope)]
 
 
-async def test_a_nod_that_answers_a_question_is_kept(memory: MemoryEngine) -> None:
+async def test_a_nod_that_answers_a_question_is_kept(
+    shared_memory: MemoryEngine, scope: Scope
+) -> None:
     turns = [
-        said("a", "Are you allergic to nuts?", role="agent"),
-        said("b", "No"),
-        said("c", "你住在上海吗？", role="agent"),
-        said("d", "对"),
-        said("e", "Noted.", role="agent"),
-        said("f", "Nice"),
+        keyed("a", "Are you allergic to nuts?", role="agent"),
+        keyed("b", "No"),
+        keyed("c", "你住在上海吗？", role="agent"),
+        keyed("d", "对"),
+        keyed("e", "Noted.", role="agent"),
+        keyed("f", "Nice"),
     ]
-    await memory.append_events(ANN, "t", turns)
-    kept = await memory.list_memories(ANN, kinds=["episodic"])
+    await shared_memory.append_events(scope, "t", turns)
+    kept = await shared_memory.list_memories(scope, kinds=["episodic"])
     assert {"No", "对"} == {one.text for one in kept if one.source_event_ids[0] in "bdf"}
 
 
 async def test_authors_callbacks_and_shown_logs_hold_no_secret(
     memory: MemoryEngine, dsn: str
 ) -> None:
-    await memory.append_events(ANN, "t", [replace(said("a", "Ben is here."), author=f"me {KEY}")])
+    await memory.append_events(ANN, "t", [replace(keyed("a", "Ben is here."), author=f"me {KEY}")])
     await memory.remember(ANN, NewMemory(text="Ben likes tea.", author=f"me {KEY}"))
     payload = {"messages": [{"content": f"card {CARD}, {KEY}", "id": CARD}], "other": KEY}
     memory.jobs.learn(nothing)
@@ -124,7 +334,7 @@ async def test_authors_callbacks_and_shown_logs_hold_no_secret(
     assert f"card {CARD}" not in stored
     assert CARD in stored  # an id
     log = await memory.sessions.create(ANN, "s")
-    logged = said("b", f"My card is {CARD}.")
+    logged = keyed("b", f"My card is {CARD}.")
     await memory.sessions.append(ANN, "s", logged, "{}", seen=Seen(version=log.version))
     window = await memory.context_window(ANN, "s", "Which card?")
     assert "My card is [REDACTED: card]." in str(window)
@@ -136,23 +346,23 @@ async def nothing(job: Job) -> dict[str, JsonValue]:
 
 
 async def test_long_texts_are_redacted_beside_the_event_loop(
-    memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch
+    shared_memory: MemoryEngine, scope: Scope, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    word = f"hunter{uuid.uuid4().hex}"
     threads: list[bool] = []
     redact = PrivacyPolicy.redact
 
     def noted(policy: PrivacyPolicy, text: str, *kinds: Any) -> Redaction:
-        threads.append(threading.current_thread() is threading.main_thread())
+        if word in text:  # others use the class too
+            threads.append(threading.current_thread() is threading.main_thread())
         return redact(policy, text, *kinds)
 
     monkeypatch.setattr(PrivacyPolicy, "redact", noted)
-    await memory.append_events(ANN, "t", [said("short", "My password is hunter2.")])
-    await memory.remember(ANN, ["I like tea."])
-    assert {True} == set(threads)
-    threads.clear()
-    blanks = f"My password is {' ' * 100_000}hunter2."
-    await memory.append_events(ANN, "t", [said("long", blanks)])
-    await memory.remember(ANN, [f"My password is {' ' * 100_000}hunter3."])
-    assert {False} == set(threads)
-    for hit in await memory.recall(ANN, "password"):
+    for blanks, is_main in ((" ", True), (" " * 100_000, False)):
+        threads.clear()
+        turn = said(f"e{len(blanks)}", f"My password is{blanks}{word}.")
+        await shared_memory.append_events(scope, "t", [turn])
+        await shared_memory.remember(scope, [f"My other password is{blanks}{word}."])
+        assert {is_main} == set(threads)
+    for hit in await shared_memory.recall(scope, "password"):
         assert "hunter" not in hit.memory.text

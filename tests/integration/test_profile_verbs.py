@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+import uuid
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,74 +24,80 @@ MONDAY = [
     {"role": "assistant", "content": "What brings you here?"},
 ]
 MOVED = [{"role": "user", "content": "I live in Lisbon now."}]
-ANA = {"user_id": "ana"}
 
 
 @pytest.fixture
-async def client(memory: MemoryEngine) -> AsyncIterator[httpx.AsyncClient]:
-    async with client_of(memory) as found:
+def ana() -> str:
+    """A user whom no other test knows."""
+    return f"ana-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+async def client(shared_memory: MemoryEngine) -> AsyncIterator[httpx.AsyncClient]:
+    async with client_of(shared_memory) as found:
         yield found
 
 
-async def updated(client: httpx.AsyncClient, messages: Any, **more: Any) -> dict[str, Any]:
-    told = await client.post("/profile-update", json={**ANA, "messages": messages, **more})
+async def updated(client: httpx.AsyncClient, ana: str, messages: Any, **more: Any) -> Any:
+    body = {"user_id": ana, "messages": messages, **more}
+    told = await client.post("/profile-update", json=body)
     assert 200 == told.status_code, told.text
-    result: dict[str, Any] = told.json()
-    return result
+    return told.json()
 
 
 async def test_a_profile_is_updated_shown_compared_and_rolled_back(
-    client: httpx.AsyncClient,
+    client: httpx.AsyncClient, ana: str
 ) -> None:
-    problem_of(await client.get("/profile/ana"), 404, "not-found")
-    first = await updated(client, MONDAY, conversation_id="monday")
+    problem_of(await client.get(f"/profile/{ana}"), 404, "not-found")
+    first = await updated(client, ana, MONDAY, conversation_id="monday")
     assert (True, 0, 2, "monday") == (
         first["changed"], first["previous_version"], first["new_turns"], first["conversation_id"],
     )  # fmt: skip
     assert "User lives in Leeds." == first["profile"]["profile"]
     assert 4 == len(first["stages"])
-    again = await updated(client, MONDAY, conversation_id="monday")
+    again = await updated(client, ana, MONDAY, conversation_id="monday")
     assert (False, 0) == (again["changed"], again["new_turns"])
-    await updated(client, MOVED)
-    shown = (await client.get("/profile/ana")).json()
+    await updated(client, ana, MOVED)
+    shown = (await client.get(f"/profile/{ana}")).json()
     assert (2, "default", "User lives in Lisbon.") == (
         shown["version"], shown["agent_id"], shown["profile"],
     )  # fmt: skip
     assert {"intent", "trend"} <= {one["dimension"] for one in shown["findings"]}
     assert "replaces" in {one["kind"] for one in shown["relations"]}
-    assert (await client.get("/profile/ana?language=zh")).json()["prompt"].startswith("## 用户画像")
-    assert "Leeds" in (await client.get("/profile/ana?version=1")).json()["profile"]
-    listed = (await client.get("/profile-versions/ana")).json()["versions"]
+    chinese = (await client.get(f"/profile/{ana}?language=zh")).json()
+    assert chinese["prompt"].startswith("## 用户画像")
+    assert "Leeds" in (await client.get(f"/profile/{ana}?version=1")).json()["profile"]
+    listed = (await client.get(f"/profile-versions/{ana}")).json()["versions"]
     assert [2, 1] == [one["version"] for one in listed]
     asked = {"from_version": 1, "to_version": 2}
-    changed = (await client.get("/profile-diff/ana", params=asked)).json()
+    changed = (await client.get(f"/profile-diff/{ana}", params=asked)).json()
     assert (["User lives in Lisbon."], ["User lives in Leeds."]) == (
         changed["added"], changed["removed"],
     )  # fmt: skip
-    back = (await client.post("/profile-rollback", json={**ANA, "version": 1})).json()
+    back = (await client.post("/profile-rollback", json={"user_id": ana, "version": 1})).json()
     assert (3, "User lives in Leeds.") == (back["version"], back["profile"])
-    missing = await client.post("/profile-rollback", json={**ANA, "version": 9})
+    missing = await client.post("/profile-rollback", json={"user_id": ana, "version": 9})
     assert "1 to 3" in problem_of(missing, 404, "not-found")["detail"]
 
 
 async def test_what_fills_a_profile_becomes_facts_and_a_graph_as_well(
-    client: httpx.AsyncClient, memory: MemoryEngine
+    client: httpx.AsyncClient, shared_memory: MemoryEngine, ana: str
 ) -> None:
-    await updated(client, MONDAY, conversation_id="monday")
-    assert await memory.flush(60)
-    facts = await memory.facts(Scope("default", "ana"))
+    await updated(client, ana, MONDAY, conversation_id="monday")
+    await shared_memory.flush(60)
+    facts = await shared_memory.facts(Scope("default", ana))
     assert "Leeds" in {fact.value for fact in facts}
-    assert "Leeds" in (await client.get("/graph/ana")).text
+    assert "Leeds" in (await client.get(f"/graph/{ana}")).text
 
 
 async def test_an_agent_and_another_agent_have_profiles_of_their_own(
-    client: httpx.AsyncClient,
+    client: httpx.AsyncClient, ana: str
 ) -> None:
     said = [{"role": "assistant", "content": "I speak Portuguese."}, *MOVED]
-    told = await updated(client, said, agent_id="guide", subject="agent")
+    told = await updated(client, ana, said, agent_id="guide", subject="agent")
     assert "Portuguese" in told["profile"]["profile"] and "Lisbon" not in told["profile"]["profile"]
-    problem_of(await client.get("/profile/ana?agent_id=guide"), 404, "not-found")
-    found = await client.get("/profile/ana?agent_id=guide&subject=agent")
+    problem_of(await client.get(f"/profile/{ana}?agent_id=guide"), 404, "not-found")
+    found = await client.get(f"/profile/{ana}?agent_id=guide&subject=agent")
     assert ("agent", "guide") == (found.json()["subject"], found.json()["agent_id"])
 
 
@@ -101,32 +108,34 @@ async def test_an_agent_and_another_agent_have_profiles_of_their_own(
      {"messages": MOVED, "agent_id": ""}, {"messages": MOVED * 501}, {"messages": MOVED, "x": 1}],
 )  # fmt: skip
 async def test_what_is_no_conversation_is_refused(
-    client: httpx.AsyncClient, body: dict[str, Any]
+    client: httpx.AsyncClient, ana: str, body: dict[str, Any]
 ) -> None:
-    problem_of(await client.post("/profile-update", json={**ANA, **body}), 422, "invalid-input")
+    told = await client.post("/profile-update", json={"user_id": ana, **body})
+    problem_of(told, 422, "invalid-input")
 
 
-async def test_a_token_opens_the_profiles_of_its_users_alone(memory: MemoryEngine) -> None:
-    token = (await memory.tokens.create("app", users=["ana"])).text
+async def test_a_token_opens_the_profiles_of_its_users_alone(
+    memory: MemoryEngine, ana: str
+) -> None:
+    token = (await memory.tokens.create("app", users=[ana])).text
     async with client_of(memory) as client:
         client.headers["Authorization"] = f"Bearer {token}"
-        await updated(client, MONDAY)
+        await updated(client, ana, MONDAY)
         for path in ("profile", "profile-versions"):
             problem_of(await client.get(f"/{path}/bob"), 403, "forbidden")
-        problem_of(
-            await client.post("/profile-update", json={"user_id": "bob", "messages": MOVED}),
-            403, "forbidden",
-        )  # fmt: skip
+        body = {"user_id": "bob", "messages": MOVED}
+        problem_of(await client.post("/profile-update", json=body), 403, "forbidden")
 
 
-async def test_every_route_of_profiles_has_an_example(memory: MemoryEngine) -> None:
-    told = create_app(memory).openapi()
+async def test_every_route_of_profiles_has_an_example(shared_memory: MemoryEngine) -> None:
+    told = create_app(shared_memory).openapi()
     for name in ("ProfileUpdateBody", "ProfileRollbackBody", "ProfileAnswer", "ProfileDiffAnswer"):
         assert told["components"]["schemas"][name]["examples"], name
 
 
-async def test_a_client_of_mcp_updates_and_reads_the_profile(dsn: str) -> None:
-    async with asked("--user", "ana", "--uri", dsn) as client:
+@pytest.mark.tail
+async def test_a_client_of_mcp_updates_and_reads_the_profile(shared_dsn: str, ana: str) -> None:
+    async with asked("--user", ana, "--uri", shared_dsn) as client:
         nothing = await answer(client, "get_user_profile")
         assert (0, "", []) == (nothing["version"], nothing["profile"], nothing["findings"])
         told = await answer(client, "update_user_profile", messages=MONDAY, conversation_id="c")
@@ -147,49 +156,57 @@ async def test_a_client_of_mcp_updates_and_reads_the_profile(dsn: str) -> None:
         assert "User lives in Leeds." in page.contents[0].text  # type: ignore[union-attr]
 
 
-def run(dsn: str, command: str, *arguments: str, given: str | bytes | None = None) -> Result:
-    line = ["profile", command, "my app", "ann", *arguments, "--uri", dsn]
-    return CliRunner().invoke(app, line, input=given)
+@pytest.fixture
+def run(shared_dsn: str, ana: str) -> Callable[..., Result]:
+    """Runs `hippocampus profile`."""
+
+    def run(command: str, *arguments: str, given: str | bytes | None = None) -> Result:
+        line = ["profile", command, "my app", ana, *arguments, "--uri", shared_dsn]
+        return CliRunner().invoke(app, line, input=given)
+
+    return run
 
 
-def test_the_command_line_shows_updates_compares_and_rolls_back(dsn: str, tmp_path: Path) -> None:
-    assert run(dsn, "show").stdout == (
-        "No profile is stored for ann in my app. hippocampus profile update makes one from a"
+def test_the_command_line_shows_updates_compares_and_rolls_back(
+    run: Callable[..., Result], shared_dsn: str, ana: str, tmp_path: Path
+) -> None:
+    assert run("show").stdout == (
+        f"No profile is stored for {ana} in my app. hippocampus profile update makes one from a"
         " conversation.\n"
     )
-    assert ("null\n", "[]\n") == (
-        run(dsn, "show", "--json").stdout, run(dsn, "versions", "--json").stdout,
-    )  # fmt: skip
+    assert ("null\n", "[]\n") == (run("show", "--json").stdout, run("versions", "--json").stdout)
     talk = "我住在北京。\n助手：你好！\n\nuser: I want to learn Rust.\n"
-    told = run(dsn, "update", "--conversation", "c", given=talk)
+    told = run("update", "--conversation", "c", given=talk)
     assert told.stdout.startswith("The profile is at version 1.\n## 用户画像\n用户住在北京。"), told
-    listed = CliRunner().invoke(app, ["facts", "my app", "ann", "--uri", dsn])
+    listed = CliRunner().invoke(app, ["facts", "my app", ana, "--uri", shared_dsn])
     assert "北京" in listed.stdout
-    assert "Nothing is new" in run(dsn, "update", "--conversation", "c", given=talk).stdout
+    assert "Nothing is new" in run("update", "--conversation", "c", given=talk).stdout
     file = tmp_path / "talk.json"
     file.write_text(
         json.dumps({"messages": [{"role": "user", "content": "我搬到上海了。"}]}), "utf-8"
     )
-    result = json.loads(run(dsn, "update", "--file", str(file), "--json").stdout)
+    result = json.loads(run("update", "--file", str(file), "--json").stdout)
     assert (True, "用户住在上海。") == (result["changed"], result["profile"]["profile"])
-    shown = run(dsn, "show").stdout
+    shown = run("show").stdout
     assert "用户住在上海。" in shown and "intent 0.6" in shown
-    assert "用户住在北京。" in run(dsn, "show", "--version", "1").stdout
-    table = run(dsn, "versions").stdout
+    assert "用户住在北京。" in run("show", "--version", "1").stdout
+    table = run("versions").stdout
     assert "repeated" in table and table.index("\n2 ") < table.index("\n1 ")
-    changed = run(dsn, "diff", "1", "2").stdout
+    changed = run("diff", "1", "2").stdout
     assert "- 用户住在北京。" in changed and "+ 用户住在上海。" in changed
-    assert "have the same content" in run(dsn, "diff", "2", "2").stdout
-    assert "Version 3 has the content of version 1.\n" == run(dsn, "rollback", "1").stdout
-    assert "用户住在北京。" == json.loads(run(dsn, "show", "--json").stdout)["profile"]
-    refused = run(dsn, "rollback", "9")
+    assert "have the same content" in run("diff", "2", "2").stdout
+    assert "Version 3 has the content of version 1.\n" == run("rollback", "1").stdout
+    assert "用户住在北京。" == json.loads(run("show", "--json").stdout)["profile"]
+    refused = run("rollback", "9")
     assert (1, True) == (refused.exit_code, "has no version 9" in refused.stderr)
 
 
-def test_a_conversation_that_tells_nothing_of_the_user_is_said_to(dsn: str) -> None:
-    told = run(dsn, "update", given="assistant: Good morning!")
+def test_a_conversation_that_tells_nothing_of_the_user_is_said_to(
+    run: Callable[..., Result], ana: str
+) -> None:
+    told = run("update", given="assistant: Good morning!")
     assert told.exit_code == 0, told.output
-    assert "The conversation says nothing about who ann is." in told.stdout
+    assert f"The conversation says nothing about who {ana} is." in told.stdout
 
 
 @pytest.mark.parametrize(
@@ -201,6 +218,8 @@ def test_a_conversation_that_tells_nothing_of_the_user_is_said_to(dsn: str) -> N
      (b'[{"content": ' + b"[" * 600 + b"]" * 600 + b"}]", "over 500 levels"),
      (b'[{"role": ' + b"9" * 5_000 + b"}]", "is not valid JSON")],
 )  # fmt: skip
-def test_what_is_no_conversation_is_named(dsn: str, given: bytes, why: str) -> None:
-    refused = run(dsn, "update", given=given)
+def test_what_is_no_conversation_is_named(
+    run: Callable[..., Result], given: bytes, why: str
+) -> None:
+    refused = run("update", given=given)
     assert (1, True) == (refused.exit_code, why in refused.stderr), refused.output

@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from commands import run, succeed
 
 from langgraph_store import PgHippocampusStore, memory_tools
 from shared_core import Event, Scope, open_memory, run_sync
 from shared_core.nlp.tokenizer import count_tokens
 from tests.integration.test_adk_tools import Caller
-from tests.integration.test_cli import run, succeed
 
 pytestmark = pytest.mark.both_engines
 

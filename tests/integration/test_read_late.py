@@ -5,52 +5,44 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from itertools import permutations
 from typing import Any
 
-import psycopg
 import pytest
+from person import Opens, Person, at
 
-from shared_core import Conflict, Event, MemoryEngine, Scope, open_memory
+from shared_core import Conflict
 from shared_core.core.domain import Extraction, StatementDraft, TripleDraft
-from tests.integration.test_runs import Scripted, fact, living, snapshot
+from tests.integration.test_runs import Scripted, fact
 from tests.integration.two_at_once import meeting
 
-ANN = Scope("app", "ann")
-START = datetime(2026, 3, 2, 9, tzinfo=UTC)
+TURN = "A turn of the story."
 
 
-def said(thread: str, day: int, text: str) -> Event:
-    return Event(
-        event_id=f"{thread}{day}",
-        author="user",
-        role="user",
-        text=text,
-        occurred_at=START + timedelta(days=day),
+def lives(rows: Sequence[Any]) -> list[tuple[str, int, int | None]]:
+    """Return values with the days on which they began and ended."""
+    return sorted(
+        (value, (begins - at(0)).days, ends and (ends - at(0)).days) for value, begins, ends in rows
     )
 
 
-async def history(memory: MemoryEngine) -> list[tuple[str, int, int | None]]:
-    return sorted(
-        (one.value, (one.valid_from - START).days,
-         None if one.valid_until is None else (one.valid_until - START).days)
-        for one in await memory.facts(ANN, history=True)
-    )  # fmt: skip
+async def history(ann: Person) -> list[tuple[str, int, int | None]]:
+    found = await ann.facts(history=True)
+    return lives([(one.value, one.valid_from, one.valid_until) for one in found])
 
 
-def edges(dsn: str) -> list[tuple[Any, ...]]:
-    with psycopg.connect(dsn) as superuser:
-        rows = superuser.execute("SELECT object, valid_from, valid_until FROM hippocampus.edges")
-        return sorted(
-            (value, (begins - START).days, None if ends is None else (ends - START).days)
-            for value, begins, ends in rows.fetchall()
-        )
+def edges(ann: Person) -> list[tuple[str, int, int | None]]:
+    columns = "SELECT object, valid_from, valid_until FROM hippocampus.edges"
+    return lives(ann.sql(f"{columns} WHERE tenant_id = %(tenant)s"))
 
 
-def retractions(dsn: str) -> int:
-    with psycopg.connect(dsn) as superuser:
-        return len(superuser.execute("SELECT FROM hippocampus.retractions").fetchall())
+def retractions(ann: Person) -> int:
+    return len(ann.rows("retractions")["retractions"])
+
+
+def sizes(ann: Person) -> dict[str, int]:
+    """Return how many rows each table has."""
+    return {table: len(rows) for table, rows in ann.rows().items()}
 
 
 JOB = {
@@ -60,133 +52,111 @@ JOB = {
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-async def test_what_was_retracted_before_it_was_read_is_history(
-    memory: MemoryEngine, dsn: str, language: str
-) -> None:
+async def test_what_was_retracted_before_it_was_read_is_history(ann: Person, language: str) -> None:
     works, left, name = JOB[language]
-    await memory.append_events(ANN, "a", [said("a", 0, works)])
-    await memory.append_events(ANN, "b", [said("b", 4, left)])
-    retracted = await memory.consolidate(ANN, "b")
-    assert (1, []) == (retractions(dsn), await history(memory))
-    late = await memory.consolidate(ANN, "a")
-    assert [(name, 0, 4)] == await history(memory) == edges(dsn)
-    assert [] == [one for one in await memory.list_memories(ANN, kinds=["semantic"])]
+    await ann.tell(0, works, thread="a")
+    await ann.tell(4, left, thread="b")
+    retracted = await ann.consolidate("b")
+    assert (1, []) == (retractions(ann), await history(ann))
+    late = await ann.consolidate("a")
+    assert [(name, 0, 4)] == await history(ann) == edges(ann)
+    assert [] == [one for one in await ann.list_memories(kinds=["semantic"])]
     assert retracted.run_id and late.run_id
     with pytest.raises(Conflict, match=str(late.run_id)):  # it builds on the retraction
-        await memory.undo_run(ANN, retracted.run_id)
-    before = snapshot(dsn)
-    await memory.undo_run(ANN, late.run_id)
-    assert [] == await history(memory)
-    await memory.consolidate(ANN, "a")
-    assert [(name, 0, 4)] == await history(memory)
-    assert {table: len(rows) for table, rows in before.items()} == {
-        table: len(rows) for table, rows in snapshot(dsn).items()
-    }
+        await ann.undo_run(retracted.run_id)
+    before = sizes(ann)
+    await ann.undo_run(late.run_id)
+    assert [] == await history(ann)
+    await ann.consolidate("a")
+    assert [(name, 0, 4)] == await history(ann)
+    assert before == sizes(ann)
 
 
 @pytest.mark.parametrize("order", list(permutations("abc")))
-async def test_places_in_any_order(memory: MemoryEngine, dsn: str, order: Sequence[str]) -> None:
-    turns = {"a": (0, "I live in Leeds."), "b": (2, "I live in York."),
-             "c": (4, "I don't live in York any more.")}  # fmt: skip
-    for thread, (day, text) in turns.items():
-        await memory.append_events(ANN, thread, [said(thread, day, text)])
+async def test_places_in_any_order(ann: Person, order: Sequence[str]) -> None:
+    await ann.tell(0, "I live in Leeds.", thread="a")
+    await ann.tell(2, "I live in York.", thread="b")
+    await ann.tell(4, "I don't live in York any more.", thread="c")
     for thread in order:
-        await memory.consolidate(ANN, thread)
-    assert [("Leeds", 0, 2), ("York", 2, 4)] == await history(memory) == edges(dsn)
+        await ann.consolidate(thread)
+    assert [("Leeds", 0, 2), ("York", 2, 4)] == await history(ann) == edges(ann)
 
 
-async def test_edges_of_a_model_in_any_order(dsn: str) -> None:
+async def test_edges_of_a_model_in_any_order(ann_with: Opens) -> None:
     script = {
-        f"{thread}{day}": Extraction(triples=[
+        event_id: Extraction(triples=[
             TripleDraft(subject="Mia", relation="lives_in", object=place, functional=True,
-                        event_id=f"{thread}{day}")])
-        for thread, day, place in (("a", 0, "Leeds"), ("b", 2, "York"), ("c", 4, "Rome"))
+                        event_id=event_id)])
+        for event_id, place in (("e0", "Leeds"), ("e2", "York"), ("e4", "Rome"))
     }  # fmt: skip
-    async with open_memory(dsn, extractor=Scripted(script), worker=False) as memory:
-        for thread, day in (("c", 4), ("a", 0), ("b", 2)):
-            await memory.append_events(ANN, thread, [said(thread, day, "A turn of the story.")])
-            await memory.consolidate(ANN, thread)
-    assert [("Leeds", 0, 4), ("Rome", 4, None), ("York", 2, 4)] == edges(dsn)
+    ann = ann_with(extractor=Scripted(script))
+    for day in (4, 0, 2):
+        await ann.say(day, TURN, thread=f"day {day}")
+    assert [("Leeds", 0, 4), ("Rome", 4, None), ("York", 2, 4)] == edges(ann)
 
 
-async def test_a_retraction_goes_with_its_turn_its_run_and_its_user(
-    memory: MemoryEngine, dsn: str
-) -> None:
+async def test_a_retraction_goes_with_its_turn_its_run_and_its_user(ann: Person) -> None:
     left = JOB["en"][1]
-    for day in range(3):
-        await memory.append_events(ANN, f"b{day}", [said("b", day, left)])
-    runs = [(await memory.consolidate(ANN, f"b{day}")).run_id for day in range(3)]
-    assert 3 == retractions(dsn)
-    await memory.forget_turns(ANN, "b0", ["b0"])
-    assert 2 == retractions(dsn)
-    assert runs[1]
-    await memory.undo_run(ANN, runs[1])
-    assert 1 == retractions(dsn)
-    await memory.append_events(ANN, "a", [said("a", 0, JOB["en"][0])])
-    await memory.forget_thread(ANN, "b2")
-    assert 0 == retractions(dsn)
-    await memory.consolidate(ANN, "a")
-    assert [("Acme", 0, None)] == await history(memory)
-    await memory.append_events(ANN, "c", [said("c", 5, left)])
-    await memory.consolidate(ANN, "c")
-    await memory.forget_scope(ANN)
-    assert 0 == retractions(dsn)
+    runs = [await ann.say(day, left, thread=f"b{day}") for day in range(3)]
+    assert 3 == retractions(ann)
+    await ann.forget_turns("b0", ["e0"])
+    assert 2 == retractions(ann)
+    await ann.undo_run(runs[1])
+    assert 1 == retractions(ann)
+    await ann.tell(0, JOB["en"][0], thread="a")
+    await ann.forget_thread("b2")
+    assert 0 == retractions(ann)
+    await ann.consolidate("a")
+    assert [("Acme", 0, None)] == await history(ann)
+    await ann.say(5, left, thread="c")
+    await ann.forget_scope()
+    assert 0 == retractions(ann)
 
 
-async def test_a_retraction_that_another_worker_reads_at_the_same_time_counts(dsn: str) -> None:
+async def test_a_retraction_that_another_worker_reads_at_the_same_time_counts(
+    ann_with: Opens,
+) -> None:
     employed, gone = (Scripted({}), Scripted({}))
-    async with (
-        open_memory(dsn, extractor=employed, worker=False) as one,
-        open_memory(dsn, extractor=gone, worker=False) as other,
-    ):
-        await one.append_events(ANN, "a", [said("a", 0, JOB["en"][0])])
-        await one.append_events(ANN, "b", [said("b", 4, JOB["en"][1])])
-        barrier = asyncio.Barrier(2)
-        for memory in (one, other):
-            meeting(memory, "known", barrier)
-        await asyncio.gather(one.consolidate(ANN, "a"), other.consolidate(ANN, "b"))
-        assert [("Acme", 0, 4)] == await history(one)
-        assert [1, 1] == [len(reader.seen) for reader in (employed, gone)]
+    one, other = ann_with(extractor=employed), ann_with(extractor=gone)
+    await one.tell(0, JOB["en"][0], thread="a")
+    await one.tell(4, JOB["en"][1], thread="b")
+    barrier = asyncio.Barrier(2)
+    for ann in (one, other):
+        meeting(ann.memory, "known", barrier)
+    await asyncio.gather(one.consolidate("a"), other.consolidate("b"))
+    assert [("Acme", 0, 4)] == await history(one)
+    assert [1, 1] == [len(reader.seen) for reader in (employed, gone)]
 
 
-async def test_a_retraction_read_late_leaves_what_was_said_after_it(memory: MemoryEngine) -> None:
-    for thread, day in (("a", 0), ("c", 4)):
-        await memory.append_events(ANN, thread, [said(thread, day, JOB["en"][0])])
-        await memory.consolidate(ANN, thread)
-    await memory.append_events(ANN, "b", [said("b", 2, JOB["en"][1])])
-    await memory.consolidate(ANN, "b")
-    assert [("Acme", 0, None)] == await history(memory)
+async def test_a_retraction_read_late_leaves_what_was_said_after_it(ann: Person) -> None:
+    for day, text in ((0, JOB["en"][0]), (4, JOB["en"][0]), (2, JOB["en"][1])):
+        await ann.say(day, text, thread=f"day {day}")
+    assert [("Acme", 0, None)] == await history(ann)
 
 
-async def test_a_value_that_holds_two_facts_of_a_script_is_read_in_order(dsn: str) -> None:
+async def test_a_value_that_holds_two_facts_of_a_script_is_read_in_order(ann_with: Opens) -> None:
     """A model's facts of slots the rules do not know follow the same rules."""
     script = {
-        "a0": Extraction(facts=[fact("a0", "guitar", "Fender")]),
-        "b4": Extraction(facts=[fact("b4", "guitar", "Gibson")]),
-        "c8": Extraction(facts=[fact("c8", "guitar", "", operation="retract")]),
+        "e0": Extraction(facts=[fact("e0", "guitar", "Fender")]),
+        "e4": Extraction(facts=[fact("e4", "guitar", "Gibson")]),
+        "e8": Extraction(facts=[fact("e8", "guitar", "", operation="retract")]),
     }
-    async with open_memory(dsn, extractor=Scripted(script), worker=False) as memory:
-        for thread, day in (("c", 8), ("b", 4), ("a", 0)):
-            await memory.append_events(ANN, thread, [said(thread, day, "A turn of the story.")])
-            await memory.consolidate(ANN, thread)
-        assert [("Fender", 0, 4), ("Gibson", 4, 8)] == await history(memory)
+    ann = ann_with(extractor=Scripted(script))
+    for day in (8, 4, 0):
+        await ann.say(day, TURN, thread=f"day {day}")
+    assert [("Fender", 0, 4), ("Gibson", 4, 8)] == await history(ann)
 
 
 async def test_what_made_history_of_a_fact_may_be_said_again_before_the_fact_is_undone(
-    memory: MemoryEngine,
+    ann: Person,
 ) -> None:
-    for thread, day, text in (
-        ("b", 4, "I live in York."),
-        ("a", 0, "I live in Leeds."),
-        ("c", 6, "I live in York."),
-    ):
-        await memory.append_events(ANN, thread, [said(thread, day, text)])
-        await memory.consolidate(ANN, thread)
-    _, late, first = await memory.runs(ANN)
+    for day, text in ((4, "I live in York."), (0, "I live in Leeds."), (6, "I live in York.")):
+        await ann.say(day, text, thread=f"day {day}")
+    _, late, first = await ann.runs()
     with pytest.raises(Conflict, match="2 later runs build on"):
-        await memory.undo_run(ANN, first.run_id)
-    await memory.undo_run(ANN, late.run_id)  # the one that said York again touched nothing of it
-    assert [("York", 4, None)] == await history(memory)
+        await ann.undo_run(first.run_id)
+    await ann.undo_run(late.run_id)  # the one that said York again touched nothing of it
+    assert [("York", 4, None)] == await history(ann)
 
 
 NEAR = {
@@ -198,7 +168,7 @@ NEAR = {
 def story(language: str) -> dict[str, Extraction]:
     """Return what four turns tell: of a place, of another one, and of the first again, twice."""
     here, there, near = NEAR[language]
-    homes = {"a0": here, "b4": there, "c2": here, "d6": here}
+    homes = {"e0": here, "e4": there, "e2": here, "e6": here}
     return {
         event_id: Extraction(
             facts=[fact(event_id, "home", home)],
@@ -209,49 +179,45 @@ def story(language: str) -> dict[str, Extraction]:
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-@pytest.mark.parametrize("order", [["a0 b4"], ["b4", "a0"], ["b4", "a0 c2"], ["a0", "b4", "c2"]])
+@pytest.mark.parametrize("order", [[(0, 4)], [(4,), (0,)], [(4,), (0, 2)], [(0,), (4,), (2,)]])
 async def test_a_statement_goes_with_a_fact_that_is_history(
-    dsn: str, language: str, order: Sequence[str]
+    ann_with: Opens, language: str, order: Sequence[tuple[int, ...]]
 ) -> None:
     """Closed by the run itself, written as history, or history that is said once more."""
-    async with open_memory(dsn, extractor=Scripted(story(language)), worker=False) as memory:
-        for number, ids in enumerate(order):
-            turns = [said(one[0], int(one[1]), "A turn of the story.") for one in ids.split()]
-            await memory.append_events(ANN, f"t{number}", turns)
-            before = snapshot(dsn)
-            last = await memory.consolidate(ANN, f"t{number}")
-        home = f"User: home is {NEAR[language][1]}."
-        assert {home} == await living(memory, "semantic")
-        after = snapshot(dsn)
-        assert last.run_id
-        await memory.undo_run(ANN, last.run_id)
-        assert before == snapshot(dsn)
-        await memory.consolidate(ANN, f"t{number}")
-        assert {table: len(rows) for table, rows in after.items()} == {
-            table: len(rows) for table, rows in snapshot(dsn).items()
-        }
+    ann = ann_with(extractor=Scripted(story(language)))
+    for thread, days in enumerate(order):
+        for day in days:
+            await ann.tell(day, TURN, thread=f"t{thread}")
+        before = ann.rows()
+        last = await ann.consolidate(f"t{thread}")
+    home = f"User: home is {NEAR[language][1]}."
+    assert [home] == await ann.texts("semantic")
+    after = sizes(ann)
+    await ann.undo_run(last.run_id)
+    assert before == ann.rows()
+    await ann.consolidate(f"t{thread}")
+    assert after == sizes(ann)
 
 
-async def test_a_statement_that_was_told_since_stays(dsn: str) -> None:
-    async with open_memory(dsn, extractor=Scripted(story("en")), worker=False) as memory:
-        for thread, day in (("b", 4), ("d", 6), ("a", 0)):
-            await memory.append_events(ANN, thread, [said(thread, day, "A turn of the story.")])
-            await memory.consolidate(ANN, thread)
-        here, _, near = NEAR["en"]
-        assert {near, f"User: home is {here}."} == await living(memory, "semantic")
+async def test_a_statement_that_was_told_since_stays(ann_with: Opens) -> None:
+    ann = ann_with(extractor=Scripted(story("en")))
+    for day in (4, 6, 0):
+        await ann.say(day, TURN, thread=f"day {day}")
+    here, _, near = NEAR["en"]
+    assert [near, f"User: home is {here}."] == await ann.texts("semantic")
 
 
 SAID_AGAIN = {
-    "fact": Extraction(facts=[fact("a8", "home", "York", other_event_ids=("a0",))]),
+    "fact": Extraction(facts=[fact("e8", "home", "York", other_event_ids=("e0",))]),
     "edge": Extraction(triples=[
         TripleDraft(subject="Mia", relation="lives_in", object="York", functional=True,
-                    event_id="a8", other_event_ids=("a0",))]),
+                    event_id="e8", other_event_ids=("e0",))]),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", ["fact", "edge"])
 async def test_what_rests_on_an_earlier_turn_was_said_again_all_the_same(
-    dsn: str, kind: str
+    ann_with: Opens, kind: str
 ) -> None:
     """Day 8 needs day 0 to be understood; what is said of day 4 is read last."""
 
@@ -265,21 +231,21 @@ async def test_what_rests_on_an_earlier_turn_was_said_again_all_the_same(
             ],
         )
 
-    script = {"a0": alone("a0", "York"), "a8": SAID_AGAIN[kind], "b4": alone("b4", "Rome")}
-    async with open_memory(dsn, extractor=Scripted(script), worker=False) as memory:
+    script = {"e0": alone("e0", "York"), "e8": SAID_AGAIN[kind], "e4": alone("e4", "Rome")}
+    ann = ann_with(extractor=Scripted(script))
 
-        async def now() -> list[tuple[Any, ...]]:
-            return edges(dsn) if kind == "edge" else list(await history(memory))
+    async def now() -> list[tuple[Any, ...]]:
+        return edges(ann) if kind == "edge" else list(await history(ann))
 
-        for thread, day in (("a", 0), ("a", 8), ("b", 4)):
-            await memory.append_events(ANN, thread, [said(thread, day, "A turn of the story.")])
-            before = snapshot(dsn)
-            await memory.consolidate(ANN, thread)
-            if day:
-                [run, *_] = await memory.runs(ANN)
-                await memory.undo_run(ANN, run.run_id)
-                assert before == snapshot(dsn)
-                await memory.consolidate(ANN, thread)
-        assert [("Rome", 4, 8), ("York", 0, None)] == await now()
-        await memory.forget_turns(ANN, "a", ["a0"])
-        assert [("Rome", 4, 8)] == await now()
+    for thread, day in (("a", 0), ("a", 8), ("b", 4)):
+        await ann.tell(day, TURN, thread=thread)
+        before = ann.rows()
+        await ann.consolidate(thread)
+        if day:
+            [run, *_] = await ann.runs()
+            await ann.undo_run(run.run_id)
+            assert before == ann.rows()
+            await ann.consolidate(thread)
+    assert [("Rome", 4, 8), ("York", 0, None)] == await now()
+    await ann.forget_turns("a", ["e0"])
+    assert [("Rome", 4, 8)] == await now()

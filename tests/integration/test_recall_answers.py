@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from functools import partial
+from uuid import uuid4
 
 import pytest
+from person import Person, alone, at
 
 from shared_core import (
-    Event,
     Hit,
     InvalidInput,
     MemoryEngine,
     ModelUnavailable,
     NewMemory,
     Scope,
-    open_memory,
+    run_sync,
 )
 from shared_core.ports.recall import RecallResult, ThreeFactor
 from shared_core.recall.ranking import relevance
 
 pytestmark = pytest.mark.both_engines
 
-ANN = Scope("app", "ann")
-NOW = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
 TEA = "Ann drinks green tea every morning."
 
 
@@ -34,17 +33,19 @@ def texts(hits: object) -> list[str]:
     return [hit.memory.text for hit in hits if isinstance(hit, Hit)]
 
 
-@pytest.fixture
-async def filled(memory: MemoryEngine) -> MemoryEngine:
-    said = [
+@pytest.fixture(scope="module")
+def filled(shared_memory: MemoryEngine) -> Person:
+    """A user with five memories, which no test changes."""
+    user = Person(shared_memory, Scope(f"app {uuid4().hex}", "ann"))
+    texts = [
         TEA,
         "The dog is called Rex.",
         "Bob sails on Sundays.",
         "她喜欢喝绿茶。",
         "ann drinks green tea, every morning",
     ]
-    await memory.remember(ANN, said)
-    return memory
+    run_sync(user.remember(texts))
+    return user
 
 
 class Breaking:
@@ -60,17 +61,17 @@ class Breaking:
 
 
 @pytest.fixture
-async def broken(dsn: str) -> AsyncIterator[MemoryEngine]:
-    """A memory of two texts whose embedder has failed since."""
+async def broken(dsn: str) -> AsyncIterator[Person]:
+    """A user with two memories, whose embedder has failed since."""
     embedder = Breaking()
-    async with open_memory(dsn, embedder=embedder) as memory:
-        await memory.remember(ANN, [TEA, "The dog is called Rex."])
+    async with alone(dsn, embedder=embedder) as user:
+        await user.remember([TEA, "The dog is called Rex."])
         embedder.works = False
-        yield memory
+        yield user
 
 
-async def test_the_answer_is_a_sequence_of_ranked_hits(filled: MemoryEngine) -> None:
-    found = await filled.recall(ANN, "What tea does Ann drink?", limit=3)
+async def test_the_answer_is_a_sequence_of_ranked_hits(filled: Person) -> None:
+    found = await filled.recall("What tea does Ann drink?", limit=3)
     hits = list(found)
     assert 3 == len(found) == len(hits)
     assert found == hits and hits == found and found == found["merged"]
@@ -78,12 +79,12 @@ async def test_the_answer_is_a_sequence_of_ranked_hits(filled: MemoryEngine) -> 
     assert hits == sorted(hits, key=lambda hit: hit.score, reverse=True)
     assert found != hits[:2] and found and hits[0] in found
     assert (False, False, ()) == (found.degraded, found.reranked, found.graph_results)
-    nothing = await filled.recall(Scope("app", "nobody"), "tea")
+    nothing = await filled.other("nobody").recall("tea")
     assert not nothing and nothing == [] and [] == nothing
 
 
-async def test_the_documented_results_come_by_name(filled: MemoryEngine) -> None:
-    found = await filled.recall(ANN, "What tea does Ann drink?", limit=3)
+async def test_the_documented_results_come_by_name(filled: Person) -> None:
+    found = await filled.recall("What tea does Ann drink?", limit=3)
     told = found.to_dict()
     assert ["vector_results", "graph_results", "merged"] == list(told)
     assert told == json.loads(json.dumps(told))
@@ -97,89 +98,77 @@ async def test_the_documented_results_come_by_name(filled: MemoryEngine) -> None
         found["results"]  # type: ignore[call-overload]
 
 
-async def test_search_finds_by_meaning_alone(filled: MemoryEngine) -> None:
-    found = await filled.search(ANN, "What tea does Ann drink?", 2)
-    by_vector = await filled.recall(ANN, "What tea does Ann drink?", limit=2, ranking="vector")
+async def test_search_finds_by_meaning_alone(filled: Person) -> None:
+    found = await filled.search("What tea does Ann drink?", 2)
+    by_vector = await filled.recall("What tea does Ann drink?", limit=2, ranking="vector")
     assert texts(found) == texts(by_vector) == texts(by_vector.vector_results)
-    assert [hit.score for hit in found] == pytest.approx([hit.score for hit in by_vector])
-    assert 5 == len(await filled.search(ANN, "animals"))
-    assert [] == await filled.search(ANN, "animals", kinds=["summary"])
-    assert [] == await filled.search(ANN, "🦜") == await filled.search(ANN, "tea", limit=0)
+    scores = [hit.score for hit in by_vector]
+    assert pytest.approx(scores, abs=1e-4) == [hit.score for hit in found]
+    assert 5 == len(await filled.search("animals"))
+    assert [] == await filled.search("animals", kinds=["summary"])
+    assert [] == await filled.search("🦜") == await filled.search("tea", limit=0)
 
 
-async def test_search_without_an_embedder_names_the_way_out(broken: MemoryEngine) -> None:
+async def test_search_without_an_embedder_names_the_way_out(broken: Person) -> None:
     with pytest.raises(ModelUnavailable, match=r"no route.*recall\(\)"):
-        await broken.search(ANN, "tea")
+        await broken.search("tea")
 
 
 @pytest.mark.parametrize("ranking", ["linear", "vector"])
 async def test_recall_without_an_embedder_says_so_and_goes_on_by_words(
-    broken: MemoryEngine, ranking: str
+    broken: Person, ranking: str
 ) -> None:
-    found = await broken.recall(ANN, "tea", ranking=ranking)  # type: ignore[arg-type]
+    found = await broken.recall("tea", ranking=ranking)  # type: ignore[arg-type]
     assert (True, ()) == (found.degraded, found.vector_results)
     assert TEA == found[0].memory.text
     assert ("tea",) == found[0].matched and "similarity" not in found[0].parts
 
 
-async def test_every_hit_says_why_it_was_found(memory: MemoryEngine) -> None:
+async def test_every_hit_says_why_it_was_found(ann: Person) -> None:
     lines = ["I live in Lisbon.", "今天去喝茶了。"]
-    events = [
-        Event(event_id=f"e{n}", author="user", role="user", text=text, occurred_at=NOW)
-        for n, text in enumerate(lines)
-    ]
-    await memory.append_events(ANN, "t", events)
-    await memory.consolidate(ANN, "t")
-    found = await memory.recall(ANN, "Who lives in Lisbon? 她喝什么茶？")
+    await ann.say(0, *lines)
+    found = await ann.recall("Who lives in Lisbon? 她喝什么茶？")
     by_text = {hit.memory.text: hit for hit in found}
     turn, fact = by_text["I live in Lisbon."], by_text["User lives in Lisbon."]
     assert ("lives", "Lisbon") == turn.matched == fact.matched
     assert ("喝", "茶") == by_text[lines[1]].matched
-    assert (None, NOW) == (turn.valid_from, fact.valid_from)
+    assert (None, at(0)) == (turn.valid_from, fact.valid_from)
     for shown in ("words: lives, Lisbon", "episodic by user", "session t", "from e0", " meaning"):
         assert shown in turn.explain()
-    assert "holds since 2026-03-02" in fact.explain()
+    assert "holds since 2026-03-01" in fact.explain()
     assert "\n" not in turn.explain() and f"{turn.score:.2f} = " in turn.explain()
 
 
-async def test_a_question_about_nothing_finds_nothing_above_a_floor(filled: MemoryEngine) -> None:
+async def test_a_question_about_nothing_finds_nothing_above_a_floor(filled: Person) -> None:
     unrelated = "quantum chromodynamics on the lattice"
-    assert await filled.recall(ANN, unrelated)
-    assert [] == await filled.recall(ANN, unrelated, min_relevance=0.4)
+    assert await filled.recall(unrelated)
+    assert [] == await filled.recall(unrelated, min_relevance=0.4)
     question = "What tea does Ann drink?"
-    every = await filled.recall(ANN, question)
-    some = await filled.recall(ANN, question, min_relevance=0.4)
+    every = await filled.recall(question)
+    some = await filled.recall(question, min_relevance=0.4)
     assert texts(some) == texts([hit for hit in every if relevance(hit) >= 0.4])
     assert 0 < len(some) < len(every)
+    near = [hit.memory for hit in every.vector_results if hit.score >= 0.4]
+    assert near == [hit.memory for hit in some.vector_results]
+    assert 0 < len(near) < len(every.vector_results)
 
 
-async def test_the_nearest_are_above_the_floor_as_well(filled: MemoryEngine) -> None:
-    question = "What tea does Ann drink?"
-    every = (await filled.recall(ANN, question)).vector_results
-    some = (await filled.recall(ANN, question, min_relevance=0.4)).vector_results
-    assert [hit.memory for hit in every if hit.score >= 0.4] == [hit.memory for hit in some]
-    assert 0 < len(some) < len(every)
-
-
-async def test_the_floor_comes_before_the_limit(memory: MemoryEngine) -> None:
+async def test_the_floor_comes_before_the_limit(ann: Person) -> None:
     """What the ranking puts first and has little to do with the question takes no place."""
     vital = NewMemory(text="The dog is called Rex.", importance=10)
-    await memory.remember(ANN, [NewMemory(text=TEA, importance=1), vital])
-    asked = partial(memory.recall, ANN, "What tea does Ann drink?", ranking="three_factor", limit=1)
+    await ann.remember([NewMemory(text=TEA, importance=1), vital])
+    asked = partial(ann.recall, "What tea does Ann drink?", ranking="three_factor", limit=1)
     assert [vital.text] == texts(await asked())
     assert [TEA] == texts(await asked(min_relevance=0.4))
 
 
-async def test_what_matters_little_is_left_out_before_the_limit(memory: MemoryEngine) -> None:
-    await memory.remember(
-        ANN,
+async def test_what_matters_little_is_left_out_before_the_limit(ann: Person) -> None:
+    await ann.remember(
         [NewMemory(text=f"{TEA} ({number})", importance=1.5) for number in range(40)]
-        + [NewMemory(text="Tea at last.", importance=importance) for importance in (5.7, 9)],
+        + [NewMemory(text="Tea at last.", importance=importance) for importance in (5.7, 9)]
     )
     found = {
-        least: [
-            hit.memory.importance for hit in await memory.recall(ANN, TEA, min_importance=least)
-        ]
+        least: [hit.memory.importance for hit in await ann.recall(TEA, min_importance=least)]
         for least in (0, 1.5, 5.7, 5.71, 10)
     }
     assert [10, 10] == [len(found[0]), len(found[1.5])]
@@ -187,29 +176,29 @@ async def test_what_matters_little_is_left_out_before_the_limit(memory: MemoryEn
     assert [9] == found[5.71] and [] == found[10]
     for least in (-1, 11, None, float("nan")):
         with pytest.raises(InvalidInput, match="min_importance"):
-            await memory.recall(ANN, TEA, min_importance=least)  # type: ignore[arg-type]
+            await ann.recall(TEA, min_importance=least)  # type: ignore[arg-type]
 
 
-async def test_a_turn_of_no_thread_is_recalled(memory: MemoryEngine) -> None:
-    await memory.remember(ANN, [NewMemory(text=TEA, kind="episodic"), "Bob sails."])
-    assert TEA == (await memory.recall(ANN, "green tea"))[0].memory.text
+async def test_a_turn_of_no_thread_is_recalled(ann: Person) -> None:
+    await ann.remember([NewMemory(text=TEA, kind="episodic"), "Bob sails."])
+    assert TEA == (await ann.recall("green tea"))[0].memory.text
 
 
-async def test_repeats_are_left_out_on_request(filled: MemoryEngine) -> None:
-    every = await filled.recall(ANN, "green tea in the morning")
-    distinct = await filled.recall(ANN, "green tea in the morning", distinct=True, limit=4)
+async def test_repeats_are_left_out_on_request(filled: Person) -> None:
+    every = await filled.recall("green tea in the morning")
+    distinct = await filled.recall("green tea in the morning", distinct=True, limit=4)
     assert (5, 4) == (len(every), len(distinct))
     assert 1 == sum("morning" in text for text in texts(distinct))
     assert [text for text in texts(every) if text in texts(distinct)] == texts(distinct)
 
 
-async def test_diversity_puts_likeness_last(filled: MemoryEngine) -> None:
+async def test_diversity_puts_likeness_last(filled: Person) -> None:
     question = "green tea in the morning"
-    plain = await filled.recall(ANN, question, limit=2)
-    diverse = await filled.recall(ANN, question, limit=2, diversity=1.0)
+    plain = await filled.recall(question, limit=2)
+    diverse = await filled.recall(question, limit=2, diversity=1.0)
     assert all("morning" in text for text in texts(plain))
     assert plain[0].memory == diverse[0].memory and "morning" not in diverse[1].memory.text
-    same = await filled.recall(ANN, question, limit=2, diversity=0.0)
+    same = await filled.recall(question, limit=2, diversity=0.0)
     assert texts(plain) == texts(same)
 
 
@@ -236,23 +225,23 @@ async def test_diversity_puts_likeness_last(filled: MemoryEngine) -> None:
     ],
 )
 async def test_what_cannot_be_meant_is_refused(
-    memory: MemoryEngine, options: dict[str, object], complaint: str
+    ann: Person, options: dict[str, object], complaint: str
 ) -> None:
     with pytest.raises(InvalidInput, match=complaint):
-        await memory.recall(ANN, "tea", **options)  # type: ignore[arg-type]
+        await ann.recall("tea", **options)  # type: ignore[arg-type]
 
 
-async def test_repeats_do_not_take_the_places_of_answers(memory: MemoryEngine) -> None:
-    await memory.remember(ANN, ["What is my tea?"] * 160)
-    await memory.remember(ANN, ["My tea is sencha.", "Bob sails on Sundays."])
-    found = await memory.recall(ANN, "What is my tea?", distinct=True, limit=5)
+async def test_repeats_do_not_take_the_places_of_answers(ann: Person) -> None:
+    await ann.remember(["What is my tea?"] * 160)
+    await ann.remember(["My tea is sencha.", "Bob sails on Sundays."])
+    found = await ann.recall("What is my tea?", distinct=True, limit=5)
     assert ["What is my tea?", "My tea is sencha.", "Bob sails on Sundays."] == texts(found)
 
 
-async def test_the_three_factors_can_be_weighed(memory: MemoryEngine) -> None:
+async def test_the_three_factors_can_be_weighed(ann: Person) -> None:
     new = [NewMemory(text=TEA, importance=1), NewMemory(text="Tea is fine.", importance=10)]
-    await memory.remember(ANN, new)
-    asked = partial(memory.recall, ANN, "What tea does Ann drink?")
+    await ann.remember(new)
+    asked = partial(ann.recall, "What tea does Ann drink?")
     assert TEA == texts(await asked(ranking=ThreeFactor(importance=0)))[0]
     assert TEA == texts(await asked(ranking=ThreeFactor(relevance=0)))[1]
 
@@ -273,20 +262,17 @@ CHANGES = {
 
 @pytest.mark.parametrize("language", CHANGES)
 async def test_what_tells_a_change_stands_above_what_it_overtakes(
-    memory: MemoryEngine, language: str
+    ann: Person, language: str
 ) -> None:
-    said, now, before = CHANGES[language]
-    older, newer, other = said
-    for number, text in enumerate([older, other, newer]):
-        moment = datetime(2026, 3, 1 + number, tzinfo=UTC)
-        told = Event(event_id="e", author="ann", role="user", text=text, occurred_at=moment)
-        await memory.append_events(ANN, f"thread {number}", [told])
-    hits = await memory.recall(ANN, now, limit=3)
+    (older, newer, other), now, before = CHANGES[language]
+    for day, text in enumerate([older, other, newer]):
+        await ann.tell(day, text, thread=f"thread {day}")
+    hits = await ann.recall(now, limit=3)
     assert [newer, older] == texts(hits)[:2]
     marks = [(hit.parts["overtakes"], hit.parts["is_overtaken"]) for hit in hits]
     assert [(1.0, 0.0), (0.0, 1.0), (0.0, 0.0)] == marks
     assert hits[0].parts["raised"] > 0, "without it the older stands above"
-    of_before = await memory.recall(ANN, before, limit=3)
+    of_before = await ann.recall(before, limit=3)
     assert older == of_before[0].memory.text
     assert 1.0 == of_before[0].parts["overtakes"]
 
@@ -299,15 +285,12 @@ ENDED = {
 
 @pytest.mark.parametrize("language", ENDED)
 async def test_a_summary_of_what_has_ended_stands_below_what_holds(
-    memory: MemoryEngine, language: str
+    ann: Person, language: str
 ) -> None:
     before, after, question, place = ENDED[language]
-    for number, text in enumerate([before, after]):
-        moment = datetime(2026, 2, 1 + 20 * number, tzinfo=UTC)
-        told = Event(event_id="e", author="ann", role="user", text=text, occurred_at=moment)
-        await memory.append_events(ANN, f"thread {number}", [told])
-        await memory.consolidate(ANN, f"thread {number}")
-    hits = await memory.recall(ANN, question, asked_at=NOW)
+    for day, text in ((0, before), (20, after)):
+        await ann.say(day, text, thread=f"thread {day}")
+    hits = await ann.recall(question, asked_at=at(29))
     assert place in hits[0].memory.text
     marks = {(hit.memory.kind, hit.memory.text): hit.parts["ended"] for hit in hits}
     assert 1.0 == marks["summary", before] == marks["episodic", before]

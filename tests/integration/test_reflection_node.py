@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from operator import add
@@ -14,6 +13,7 @@ from random import Random
 from string import ascii_letters
 from typing import Annotated, Any, TypedDict
 
+import emptied_databases
 import psycopg
 import pytest
 from langchain_core.messages import (
@@ -28,26 +28,29 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
+from warm_python import warm_python
 
-from langgraph_store import PgHippocampusStore, create_reflection_node, memories_namespace
+from langgraph_store import PgHippocampusStore as Store, create_reflection_node, memories_namespace
 from langgraph_store.reflection import ReflectionNode
 from shared_core import InvalidInput, Scope, StorageUnavailable, open_memory, run_sync
 from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.statements import Step
+
+dsn = emptied_databases.dsn
 
 ANN = Scope("app", "ann")
 CONFIG: Any = {"configurable": {"thread_id": "t", "user_id": "ann"}}
 
 
 @pytest.fixture
-def store(dsn: str) -> Iterator[PgHippocampusStore]:
-    with PgHippocampusStore(dsn) as open_store:
+def store(dsn: str) -> Iterator[Store]:
+    with Store(dsn) as open_store:
         yield open_store
 
 
 @pytest.fixture
-async def astore(dsn: str) -> AsyncIterator[PgHippocampusStore]:
-    async with PgHippocampusStore(dsn) as open_store:
+async def astore(dsn: str) -> AsyncIterator[Store]:
+    async with Store(dsn) as open_store:
         yield open_store
 
 
@@ -66,11 +69,11 @@ def turns(dsn: str) -> list[tuple[str, str, str]]:
         ).fetchall()
 
 
-def statements(store: PgHippocampusStore) -> set[str]:
+def statements(store: Store) -> set[str]:
     return {fact.statement for fact in run_sync(store.engine.facts(ANN))}
 
 
-def test_a_sync_graph_remembers_each_turn_once(store: PgHippocampusStore, dsn: str) -> None:
+def test_a_sync_graph_remembers_each_turn_once(store: Store, dsn: str) -> None:
     node = create_reflection_node(store, app="app")
     graph = graph_with(node)
     state = graph.invoke({"messages": [HumanMessage("I live in Lisbon.")]}, CONFIG)
@@ -89,9 +92,7 @@ def test_a_sync_graph_remembers_each_turn_once(store: PgHippocampusStore, dsn: s
     assert 0 == node.failures
 
 
-async def test_an_async_graph_remembers_each_turn_once(
-    astore: PgHippocampusStore, dsn: str
-) -> None:
+async def test_an_async_graph_remembers_each_turn_once(astore: Store, dsn: str) -> None:
     graph = graph_with(create_reflection_node(astore, app="app"))
     for text in ("I live in Lisbon.", "I like tea."):
         await graph.ainvoke({"messages": [HumanMessage(text)]}, CONFIG)
@@ -101,7 +102,7 @@ async def test_an_async_graph_remembers_each_turn_once(
     assert {"User lives in Lisbon.", "User likes tea."} == facts
 
 
-async def test_a_sync_graph_inside_a_running_loop(astore: PgHippocampusStore, dsn: str) -> None:
+async def test_a_sync_graph_inside_a_running_loop(astore: Store, dsn: str) -> None:
     @dataclass
     class Context:
         user_id: str
@@ -116,7 +117,7 @@ async def test_a_sync_graph_inside_a_running_loop(astore: PgHippocampusStore, ds
 
 
 def test_another_process_sends_the_history_again_and_nothing_is_doubled(
-    store: PgHippocampusStore, dsn: str
+    store: Store, dsn: str
 ) -> None:
     said = [HumanMessage(f"I like tea {n}.", id=f"m{n}") for n in range(40)]
     for _ in range(2):  # a new node knows nothing, as a new process does
@@ -125,18 +126,14 @@ def test_another_process_sends_the_history_again_and_nothing_is_doubled(
     assert 40 == len(turns(dsn))
 
 
-def test_messages_without_ids_are_the_same_turns_every_time(
-    store: PgHippocampusStore, dsn: str
-) -> None:
+def test_messages_without_ids_are_the_same_turns_every_time(store: Store, dsn: str) -> None:
     said = [HumanMessage("yes"), AIMessage("Sure?"), HumanMessage("yes")]
     for length in (1, 2, 3, 3):
         create_reflection_node(store, app="app").invoke({"messages": said[:length]}, CONFIG)
     assert ["yes", "Sure?", "yes"] == [text for _, _, text in turns(dsn)]
 
 
-def test_a_history_that_a_client_keeps_is_remembered_once(
-    store: PgHippocampusStore, dsn: str
-) -> None:
+def test_a_history_that_a_client_keeps_is_remembered_once(store: Store, dsn: str) -> None:
     def graph() -> CompiledStateGraph[Any]:  # without a checkpointer: new ids in every run
         node = create_reflection_node(store, app="app")
         builder = StateGraph(MessagesState).add_node("reflect", node)
@@ -158,7 +155,7 @@ def test_a_history_that_a_client_keeps_is_remembered_once(
         assert said == [text for _, _, text in turns(dsn)]
 
 
-def test_a_turn_alone_is_new_however_often_it_was_said(store: PgHippocampusStore, dsn: str) -> None:
+def test_a_turn_alone_is_new_however_often_it_was_said(store: Store, dsn: str) -> None:
     node = create_reflection_node(store, app="app")
     builder = StateGraph(MessagesState).add_node("reflect", node).add_edge(START, "reflect")
     for _ in range(3):
@@ -167,7 +164,7 @@ def test_a_turn_alone_is_new_however_often_it_was_said(store: PgHippocampusStore
 
 
 async def test_ids_that_stay_the_same_cost_no_second_question(
-    astore: PgHippocampusStore, dsn: str, monkeypatch: pytest.MonkeyPatch
+    astore: Store, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
     run = PostgresDatabase.run
@@ -188,7 +185,7 @@ async def test_ids_that_stay_the_same_cost_no_second_question(
     assert 6 == len(turns(dsn))
 
 
-def test_ids_of_any_length_fail_no_turn(store: PgHippocampusStore, dsn: str) -> None:
+def test_ids_of_any_length_fail_no_turn(store: Store, dsn: str) -> None:
     random = Random(1)
     ids = ["".join(random.choices(ascii_letters, k=6_000)) for _ in range(2)]
     said = [HumanMessage("One.", id=ids[0]), HumanMessage("Two."), HumanMessage("One.", id=ids[1])]
@@ -199,16 +196,14 @@ def test_ids_of_any_length_fail_no_turn(store: PgHippocampusStore, dsn: str) -> 
     assert 0 == node.failures
 
 
-def test_what_a_middleware_says_in_a_users_name_is_no_turn(
-    store: PgHippocampusStore, dsn: str
-) -> None:
+def test_what_a_middleware_says_in_a_users_name_is_no_turn(store: Store, dsn: str) -> None:
     summary = HumanMessage("A summary.", additional_kwargs={"lc_source": "summarization"})
     node = create_reflection_node(store, app="app")
     node.invoke({"messages": [summary, HumanMessage("Go on.")]}, CONFIG)
     assert [("t", "user", "Go on.")] == turns(dsn)
 
 
-def test_only_what_was_said_is_a_turn(store: PgHippocampusStore, dsn: str) -> None:
+def test_only_what_was_said_is_a_turn(store: Store, dsn: str) -> None:
     call = {"name": "weather", "args": {"city": "Lisbon"}, "id": "c1"}
     said: list[Any] = [
         SystemMessage("You are kind."),
@@ -244,9 +239,7 @@ def test_only_what_was_said_is_a_turn(store: PgHippocampusStore, dsn: str) -> No
     assert 6 == len(with_tools)
 
 
-def test_what_is_removed_from_the_state_stays_remembered(
-    store: PgHippocampusStore, dsn: str
-) -> None:
+def test_what_is_removed_from_the_state_stays_remembered(store: Store, dsn: str) -> None:
     graph = graph_with(create_reflection_node(store, app="app"))
     state = graph.invoke({"messages": [HumanMessage("I live in Lisbon.")]}, CONFIG)
     gone = [RemoveMessage(id=message.id) for message in state["messages"]]
@@ -254,7 +247,7 @@ def test_what_is_removed_from_the_state_stays_remembered(
     assert 4 == len(turns(dsn))
 
 
-def test_whose_memory_it_is(store: PgHippocampusStore) -> None:
+def test_whose_memory_it_is(store: Store) -> None:
     class State(TypedDict):
         said: Annotated[list[AnyMessage], add]
 
@@ -286,20 +279,20 @@ def test_whose_memory_it_is(store: PgHippocampusStore) -> None:
         run(node, {})
 
 
-def test_a_run_without_a_thread_is_told_what_is_missing(store: PgHippocampusStore) -> None:
+def test_a_run_without_a_thread_is_told_what_is_missing(store: Store) -> None:
     node = create_reflection_node(store, app="app", user_id="ann")
     with pytest.raises(InvalidInput, match="thread_id"):
         node.invoke({"messages": [HumanMessage("Hello.")]}, {})
 
 
-def test_as_a_hook_of_an_agent(store: PgHippocampusStore, dsn: str) -> None:
+def test_as_a_hook_of_an_agent(store: Store, dsn: str) -> None:
     node = create_reflection_node(store, app="app", user_id="ann", thread_id="fixed")
     assert {} == node({"messages": [HumanMessage("I like tea.")]}, Runtime())
     assert [("fixed", "user", "I like tea.")] == turns(dsn)
 
 
 def test_a_database_that_is_away_fails_no_turn(
-    store: PgHippocampusStore, dsn: str, monkeypatch: pytest.MonkeyPatch
+    store: Store, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = create_reflection_node(store, app="app")
     graph = graph_with(node)
@@ -332,20 +325,13 @@ with PgHippocampusStore(sys.argv[1]) as store:
 """
 
 
+@pytest.mark.tail
 async def test_what_a_killed_process_left_for_later_is_done_by_a_worker(dsn: str) -> None:
-    killed = subprocess.run([sys.executable, "-c", CRASHING, dsn], check=False)
-    assert -signal.SIGKILL == killed.returncode
+    killed = subprocess.run([*warm_python(), "-c", CRASHING, dsn], check=False)
+    assert 128 + signal.SIGKILL == killed.returncode
     assert [("t", "user", "I live in Lisbon.")] == turns(dsn)
-    command = [
-        sys.executable,
-        "-m",
-        "shared_core.cli.main",
-        "worker",
-        "--uri",
-        dsn,
-        "--poll",
-        "0.05",
-    ]
+    cli = ("-m", "shared_core.cli.main")
+    command = [*warm_python(), *cli, "worker", "--uri", dsn, "--poll", "0.05"]
     worker = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=dict(os.environ))
     try:
         async with open_memory(dsn, worker=False) as memory:

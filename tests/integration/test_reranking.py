@@ -6,17 +6,19 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from langchain_core.documents import BaseDocumentCompressor, Document
+from person import Opens, Person
 
-from shared_core import InvalidInput, MemoryEngine, Scope, open_memory
+from shared_core import InvalidInput, Memory, MemoryEngine, Scope, run_sync
+from shared_core.ports.recall import RecallResult
 from shared_core.recall import reranking
 from shared_core.recall.query import RERANKED
 
 pytestmark = pytest.mark.both_engines
 
-ANN = Scope("app", "ann")
 BLOCKED = threading.Event()
 SAID = ["Ann drinks green tea.", "Tea is grown in Assam and Darjeeling.", "Bob sails."]
 
@@ -63,6 +65,14 @@ class Compressor(BaseDocumentCompressor):
         ]
 
 
+@pytest.fixture(scope="module")
+def filled(shared_memory: MemoryEngine) -> Person:
+    """A user with three memories, which no test changes."""
+    user = Person(shared_memory, Scope(f"app {uuid4().hex}", "ann"))
+    run_sync(user.remember(SAID))
+    return user
+
+
 @pytest.mark.parametrize(
     "reranker",
     [
@@ -73,30 +83,39 @@ class Compressor(BaseDocumentCompressor):
         pytest.param(Compressor(tells_scores=False), id="compressor without scores"),
     ],
 )
-async def test_every_form_gives_order_and_scores(dsn: str, reranker: object) -> None:
-    async with open_memory(dsn, reranker=reranker) as memory:
-        await memory.remember(ANN, SAID)
-        found = await memory.recall(ANN, "Bob sails where tea is grown")
-        assert ["Bob", "Tea", "Ann"] == [hit.memory.text[:3] for hit in found]
-        assert found.reranked and not found.degraded
-        assert all(hit.score == hit.parts["rerank"] for hit in found)
-        assert sorted((hit.score for hit in found), reverse=True) == [hit.score for hit in found]
-        assert " = +" in found[0].explain() and " rerank" in found[0].explain()
-        assert "meaning" in found[0].parts
-        plain = await memory.recall(ANN, "Bob sails where tea is grown", reranker=False)
-        assert not plain.reranked and all("rerank" not in hit.parts for hit in plain)
-        assert found.vector_results == plain.vector_results
+async def test_every_form_gives_order_and_scores(ann_with: Opens, reranker: object) -> None:
+    ann = ann_with(reranker=reranker)
+    await ann.remember(SAID)
+    found = await ann.recall("Bob sails where tea is grown")
+    assert ["Bob", "Tea", "Ann"] == [hit.memory.text[:3] for hit in found]
+    assert found.reranked and not found.degraded
+    assert all(hit.score == hit.parts["rerank"] for hit in found)
+    assert sorted((hit.score for hit in found), reverse=True) == [hit.score for hit in found]
+    assert " = +" in found[0].explain() and " rerank" in found[0].explain()
+    assert "meaning" in found[0].parts
+    plain = await ann.recall("Bob sails where tea is grown", reranker=False)
+    assert not plain.reranked and all("rerank" not in hit.parts for hit in plain)
+    assert memories(found.vector_results) == memories(plain.vector_results)
 
 
 async def test_without_one_nothing_is_reranked_and_one_call_may_have_its_own(
-    memory: MemoryEngine,
+    filled: Person,
 ) -> None:
-    await memory.remember(ANN, SAID)
-    assert not (await memory.recall(ANN, "tea")).reranked
-    shortest = await memory.recall(ANN, "tea", reranker=lambda _, texts: [-len(t) for t in texts])
+    assert not (await filled.recall("tea")).reranked
+    shortest = await filled.recall("tea", reranker=lambda _, texts: [-len(t) for t in texts])
     assert shortest.reranked and "Bob sails." == shortest[0].memory.text
-    assert not (await memory.recall(ANN, "tea")).reranked
-    assert not (await memory.recall(Scope("app", "bob"), "tea", reranker=overlap)).reranked
+    assert not (await filled.recall("tea")).reranked
+    assert not (await filled.other("bob").recall("tea", reranker=overlap)).reranked
+
+
+def memories(hits: Any) -> list[Memory]:
+    return [hit.memory for hit in hits]
+
+
+def assert_in_order_of(plain: RecallResult, found: RecallResult) -> None:
+    """Compare answers; the index in the process, if it gives one, rounds scores otherwise."""
+    assert not found.reranked and memories(found) == memories(plain)
+    assert pytest.approx([hit.score for hit in plain], abs=1e-3) == [hit.score for hit in found]
 
 
 def fails(_: str, __: Sequence[str]) -> list[float]:
@@ -119,12 +138,11 @@ async def gives_up(_: str, __: Sequence[str]) -> list[float]:
     ],
 )
 async def test_a_failing_reranker_leaves_the_order(
-    memory: MemoryEngine, caplog: pytest.LogCaptureFixture, reranker: Callable[..., Any], told: str
+    filled: Person, caplog: pytest.LogCaptureFixture, reranker: Callable[..., Any], told: str
 ) -> None:
-    await memory.remember(ANN, SAID)
-    plain = await memory.recall(ANN, "tea")
-    found = await memory.recall(ANN, "tea", reranker=reranker)
-    assert found == plain and not found.reranked
+    plain = await filled.recall("tea")
+    found = await filled.recall("tea", reranker=reranker)
+    assert_in_order_of(plain, found)
     assert told in caplog.text and "recall goes on without" in caplog.text
 
 
@@ -140,25 +158,23 @@ def blocks(_: str, __: Sequence[str]) -> list[float]:
 
 @pytest.mark.parametrize("reranker", [never, blocks])
 async def test_a_reranker_that_never_answers_leaves_the_order(
-    memory: MemoryEngine,
+    filled: Person,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
     reranker: Callable[..., Any],
 ) -> None:
     monkeypatch.setattr(reranking, "TIMEOUT_S", 0.05)
     BLOCKED.clear()
-    await memory.remember(ANN, SAID)
-    plain = await memory.recall(ANN, "tea")
+    plain = await filled.recall("tea")
     try:
-        found = await asyncio.wait_for(memory.recall(ANN, "tea", reranker=reranker), 60)
+        found = await asyncio.wait_for(filled.recall("tea", reranker=reranker), 60)
     finally:
         BLOCKED.set()
-    assert found == plain and not found.reranked
+    assert_in_order_of(plain, found)
     assert "TimeoutError" in caplog.text and "recall goes on without" in caplog.text
 
 
-async def test_who_gives_up_a_recall_gives_up_its_reranker(memory: MemoryEngine) -> None:
-    await memory.remember(ANN, SAID)
+async def test_who_gives_up_a_recall_gives_up_its_reranker(filled: Person) -> None:
     begun, ended, loop = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
 
     async def waits(query: str, texts: Sequence[str]) -> list[float]:
@@ -168,7 +184,7 @@ async def test_who_gives_up_a_recall_gives_up_its_reranker(memory: MemoryEngine)
         finally:
             loop.call_soon_threadsafe(ended.set)
 
-    recalling = asyncio.ensure_future(memory.recall(ANN, "tea", reranker=waits))
+    recalling = asyncio.ensure_future(filled.recall("tea", reranker=waits))
     await asyncio.wait_for(begun.wait(), 60)
     recalling.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -176,50 +192,46 @@ async def test_who_gives_up_a_recall_gives_up_its_reranker(memory: MemoryEngine)
     await asyncio.wait_for(ended.wait(), 60)
 
 
-async def test_no_connection_is_held_while_it_works(dsn: str) -> None:
-    async with open_memory(dsn, pool_size=1) as memory:
-        await memory.remember(ANN, SAID)
+async def test_no_connection_is_held_while_it_works(ann_with: Opens) -> None:
+    ann = ann_with(pool_size=1)
+    await ann.remember(SAID)
 
-        async def asks_back(query: str, texts: Sequence[str]) -> list[float]:
-            assert 3 == len(await memory.list_memories(ANN))
-            return overlap(query, texts)
+    async def asks_back(query: str, texts: Sequence[str]) -> list[float]:
+        assert 3 == len(await ann.list_memories())
+        return overlap(query, texts)
 
-        found = await asyncio.wait_for(memory.recall(ANN, "tea", reranker=asks_back), 60)
-        assert found.reranked
+    found = await asyncio.wait_for(ann.recall("tea", reranker=asks_back), 60)
+    assert found.reranked
 
 
-async def test_it_reads_the_best_ones_alone_and_the_floor_comes_first(memory: MemoryEngine) -> None:
-    await memory.remember(ANN, [f"tea number {number}" for number in range(RERANKED + 10)])
+async def test_it_reads_the_best_ones_alone_and_the_floor_comes_first(ann: Person) -> None:
+    await ann.remember([f"tea number {number}" for number in range(RERANKED + 10)])
     read: list[int] = []
 
     def counts(_: str, texts: Sequence[str]) -> list[float]:
         read.append(len(texts))
         return [1.0] * len(texts)
 
-    plain = await memory.recall(ANN, "tea number 7", limit=5)
-    found = await memory.recall(ANN, "tea number 7", limit=5, reranker=counts)
+    plain = await ann.recall("tea number 7", limit=5)
+    found = await ann.recall("tea number 7", limit=5, reranker=counts)
     assert [hit.memory.key for hit in plain] == [hit.memory.key for hit in found]
     assert RERANKED + 5 == len(
-        await memory.recall(ANN, "tea number 7", limit=RERANKED + 5, reranker=counts)
+        await ann.recall("tea number 7", limit=RERANKED + 5, reranker=counts)
     )
-    assert [] == await memory.recall(ANN, "zygote", min_relevance=0.99, reranker=counts)
+    assert [] == await ann.recall("zygote", min_relevance=0.99, reranker=counts)
     assert [RERANKED, RERANKED + 5] == read
 
 
-async def test_it_reads_as_many_as_repeats_may_take(memory: MemoryEngine) -> None:
+async def test_it_reads_as_many_as_repeats_may_take(ann: Person) -> None:
     said = [f"tea number {number // 2}" for number in range(2 * RERANKED)]
-    await memory.remember(ANN, said)
-    found = await memory.recall(
-        ANN,
-        "tea number",
-        limit=RERANKED,
-        distinct=True,
-        reranker=lambda _, texts: [1.0] * len(texts),
+    await ann.remember(said)
+    found = await ann.recall(
+        "tea number", limit=RERANKED, distinct=True, reranker=lambda _, texts: [1.0] * len(texts)
     )
     assert found.reranked and RERANKED == len(found)
 
 
 @pytest.mark.parametrize("reranker", ["cohere", 5, Overlap])
-def test_what_is_no_reranker_is_refused(dsn: str, reranker: object) -> None:
+def test_what_is_no_reranker_is_refused(ann_with: Opens, reranker: object) -> None:
     with pytest.raises(InvalidInput, match=r"is of no known form: give an object with 'async"):
-        open_memory(dsn, reranker=reranker)
+        ann_with(reranker=reranker)

@@ -11,17 +11,10 @@ from typing import Any
 
 import psycopg
 import pytest
+from turns import Clock, said
 from typer.testing import CliRunner
 
-from shared_core import (
-    Event,
-    InvalidInput,
-    MemoryEngine,
-    NewMemory,
-    RetentionPolicy,
-    Scope,
-    open_memory,
-)
+from shared_core import InvalidInput, MemoryEngine, NewMemory, RetentionPolicy, Scope, open_memory
 from shared_core.cli.main import app
 from shared_core.context.assembler import ContextAssembler
 from shared_core.ports.retention import Accesses, NewAccesses
@@ -34,10 +27,11 @@ AGE = timedelta(days=3650)
 @pytest.fixture
 async def memory(dsn: str) -> AsyncIterator[MemoryEngine]:
     """Ann's summary of ten years ago, never read, and one of today."""
-    for then, key in ((NOW - AGE, "old"), (NOW, "new")):
-        async with open_memory(dsn, clock=lambda: then, worker=False) as engine:  # noqa: B023
+    clock = Clock(NOW - AGE)
+    async with open_memory(dsn, clock=clock, worker=False, track_access=False) as engine:
+        for key in ("old", "new"):
             await engine.remember(ANN, NewMemory(text=f"An {key} one.", key=key, kind="summary"))
-    async with open_memory(dsn, clock=lambda: NOW, worker=False, track_access=False) as engine:
+            clock.now = NOW
         yield engine
 
 
@@ -92,11 +86,11 @@ async def test_a_huge_decay_forgets_what_is_past_its_minimum_age(
 
 
 @pytest.mark.parametrize("negative", [-0.1, -1e308])
-async def test_a_negative_decay_is_refused(memory: MemoryEngine, dsn: str, negative: float) -> None:
+def test_a_negative_decay_is_refused(shared_dsn: str, negative: float) -> None:
     with pytest.raises(InvalidInput, match="decay_rate must be a finite number from 0"):
         RetentionPolicy(decay_rate=negative)
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="no retention can be told"):
-        asked(dsn, "calculate_retention_score(0, now(), %(rate)s)", rate=negative)
+        asked(shared_dsn, "calculate_retention_score(0, now(), %(rate)s)", rate=negative)
 
 
 async def test_a_threshold_of_zero_forgets_nothing_and_of_one_all_that_is_old_enough(
@@ -124,13 +118,18 @@ async def test_a_threshold_of_zero_forgets_nothing_and_of_one_all_that_is_old_en
             asked(dsn, f"cleanup_low_value_memories({wrong})")
 
 
+async def read(memory: MemoryEngine, times: int, at: datetime) -> None:
+    """Count reads of the old summary."""
+    [kept] = [one for one in await memory.list_memories(ANN) if one.key == "old"]
+    accesses = NewAccesses(ANN, kept.memory_id, Accesses(times, at))
+    await memory._storage.accesses.add_accesses([accesses])
+
+
 @pytest.mark.parametrize("reads", [1, 10**9])
 async def test_a_read_in_the_future_counts_as_one_just_now(
     memory: MemoryEngine, dsn: str, reads: int
 ) -> None:
-    [kept] = [one for one in await memory.list_memories(ANN) if one.key == "old"]
-    ahead = Accesses(reads, NOW + AGE)
-    await memory._storage.accesses.add_accesses([NewAccesses(ANN, kept.memory_id, ahead)])
+    await read(memory, reads, NOW + AGE)
     assert 1 == await score(memory)
     stats = await memory.retention.stats(ANN)
     assert [0] * 7 + [1, 0, 1] == [*stats.total.buckets]
@@ -144,9 +143,7 @@ async def test_a_read_in_the_future_counts_as_one_just_now(
 async def test_a_billion_reads_ten_years_ago_do_not_overflow(
     memory: MemoryEngine, dsn: str
 ) -> None:
-    [kept] = [one for one in await memory.list_memories(ANN) if one.key == "old"]
-    read = Accesses(10**9, NOW - AGE)
-    await memory._storage.accesses.add_accesses([NewAccesses(ANN, kept.memory_id, read)])
+    await read(memory, 10**9, NOW - AGE)
     curve = await memory.retention.curve(ANN, "old")
     assert 10**9 == curve.kept.access_count and 0 < curve.score < 1e-100
     told = "calculate_retention_score(1000000000, %(at)s, 0.1, %(now)s, 0.7)"
@@ -157,63 +154,62 @@ async def test_a_billion_reads_ten_years_ago_do_not_overflow(
 
 @pytest.mark.parametrize("budget", [0, -1, 63])
 async def test_a_budget_that_holds_nothing_is_refused(
-    memory: MemoryEngine, dsn: str, budget: int
+    shared_memory: MemoryEngine, shared_dsn: str, budget: int
 ) -> None:
     with pytest.raises(InvalidInput, match=f"max_tokens must be at least 64, got {budget}"):
-        await memory.context_window(ANN, "t", "?", max_tokens=budget)
+        await shared_memory.context_window(ANN, "t", "?", max_tokens=budget)
     call = "count(*) FROM get_context_window('ann', 'app', '?', p_max_tokens => %(n)s)"
     if budget < 1:
         with pytest.raises(psycopg.errors.InvalidParameterValue, match="p_max_tokens must be"):
-            asked(dsn, call, n=budget)
+            asked(shared_dsn, call, n=budget)
     command = ("context", "app", "ann", "t", "?", "--max-tokens", str(budget))
-    assert "max_tokens must be at least 64" in await asyncio.to_thread(error_of, dsn, *command)
+    refused = await asyncio.to_thread(error_of, shared_dsn, *command)
+    assert "max_tokens must be at least 64" in refused
 
 
 async def test_a_budget_below_the_system_prompt_says_by_how_much(
-    memory: MemoryEngine, dsn: str, tmp_path: Path
+    shared_memory: MemoryEngine, shared_dsn: str, tmp_path: Path
 ) -> None:
     prompt = "word " * 100
     with pytest.raises(InvalidInput, match=r"system prompt \(101 tokens\)"):
-        await memory.context_window(ANN, "t", "", system_prompt=prompt, max_tokens=64)
+        await shared_memory.context_window(ANN, "t", "", system_prompt=prompt, max_tokens=64)
     written = tmp_path / "system.txt"
     written.write_text(prompt)
     command = ("context", "app", "ann", "t", "--system", str(written), "--max-tokens", "64")
-    assert "system prompt (101 tokens)" in await asyncio.to_thread(error_of, dsn, *command)
+    refused = await asyncio.to_thread(error_of, shared_dsn, *command)
+    assert "system prompt (101 tokens)" in refused
 
 
 async def test_an_item_larger_than_everything_leaves_its_room_to_the_others(
-    memory: MemoryEngine, dsn: str
+    shared_memory: MemoryEngine, shared_dsn: str, scope: Scope
 ) -> None:
     huge = "A tale of bees without an end. " * 400
-    turns = [
-        Event(event_id=f"e{n}", author="ann", role="user", text=text,
-              occurred_at=NOW - timedelta(minutes=9 - n))
-        for n, text in enumerate(["I like bees.", huge, "I like tea."])
-    ]  # fmt: skip
-    await memory.append_events(ANN, "t", turns)
-    window = await memory.context_window(ANN, "t", "What of bees?", max_tokens=400)
+    texts = ["I like bees.", huge, "I like tea."]
+    turns = [said(f"e{n}", text, NOW - timedelta(minutes=9 - n)) for n, text in enumerate(texts)]
+    await shared_memory.append_events(scope, "t", turns)
+    window = await shared_memory.context_window(scope, "t", "What of bees?", max_tokens=400)
     assert window.total_tokens <= 400
     shown = {item.text for item in window.items}
     assert {"I like bees.", "I like tea."} <= shown and huge.strip() not in shown
     assert {"over budget"} == {
         one.reason for one in window.dropped if one.item.text[:6] == "A tale"
     }
-    found = asked(
-        dsn, "array_agg(content) FROM get_context_window('ann', 'app', 'bees', p_max_tokens => 400)"
-    )
+    call = "get_context_window(%(user)s, %(app)s, 'bees', p_max_tokens => 400)"
+    found = asked(shared_dsn, f"array_agg(content) FROM {call}", user=scope.user, app=scope.app)
     assert {"I like bees.", "I like tea."} <= {*found} and huge not in found
-    told = await asyncio.to_thread(
-        run, dsn, "context", "app", "ann", "t", "What of bees?", "--max-tokens", "400"
-    )
+    command = ("context", scope.app, scope.user, "t", "What of bees?", "--max-tokens", "400")
+    told = await asyncio.to_thread(run, shared_dsn, *command)
     assert told["total_tokens"] == told["tokens"] <= 400
     assert "over budget" in {one["reason"] for one in told["dropped"]}
 
 
-async def test_a_tokenizer_that_raises_is_named_through_the_engine(memory: MemoryEngine) -> None:
+async def test_a_tokenizer_that_raises_is_named_through_the_engine(
+    shared_memory: MemoryEngine,
+) -> None:
     def my_tokenizer(text: str) -> int:
         raise LookupError("no such model")
 
     assembler = ContextAssembler(400, count=my_tokenizer)
     with pytest.raises(LookupError, match="no such model") as raised:
-        await memory.context_window(ANN, "t", "?", assembler=assembler)
+        await shared_memory.context_window(ANN, "t", "?", assembler=assembler)
     assert any("my_tokenizer" in note for note in raised.value.__notes__)

@@ -23,19 +23,17 @@ async def world(dsn: str) -> AsyncIterator[World]:
 
 async def demoted(world: World, text: str = "I sail on Sundays.") -> str:
     """Say something, and let it be demoted; it may be archived from now on."""
-    await world.memory.retention.set_policy(ALL)
+    await world.retention.set_policy(ALL)
     await world.say(text)
-    world.go(20)
-    assert {"demoted": 1} == await world.run()
+    assert [{"demoted": 1}] == await world.fade(20)
     world.go(6)
-    return (await world.memory.retention.list_faded(ANN))[0].key
+    return (await world.retention.list_faded(ANN))[0].key
 
 
 async def test_a_new_text_is_not_replaced_by_the_one_archived_meanwhile(world: World) -> None:
-    await world.memory.retention.set_policy({"semantic": ALL})
+    await world.retention.set_policy({"semantic": ALL})
     await world.memory.remember(ANN, NewMemory(text="The old address is in Oslo.", key="addr"))
-    world.go(20)
-    await world.run()
+    await world.fade(20)
     world.go(6)
     with world.other() as other:
         assert [("semantic", "archived", 1)] == world.forgets(other)
@@ -43,11 +41,9 @@ async def test_a_new_text_is_not_replaced_by_the_one_archived_meanwhile(world: W
         await world.meeting(other, world.memory.remember(ANN, new))
     assert [] == world.ask("SELECT FROM memory_archive")
     assert [(0, None)] == world.ask("SELECT stage, staged_at FROM memory_access")
-    for days in (60, 6):
-        world.go(days)
-        await world.run()
+    await world.fade(60, 6)
     assert {"The new address is in Bergen.": "archived"} == await world.faded()
-    await world.memory.retention.revive(ANN, "addr")
+    await world.retention.revive(ANN, "addr")
     assert {"The new address is in Bergen."} == await world.listed()
 
 
@@ -68,7 +64,7 @@ async def test_what_is_archived_while_it_is_restored_comes_back_whole(world: Wor
     before = world.ask("SELECT text, value, terms, term_count FROM memories")
     with world.other() as other:
         assert [("episodic", "archived", 1)] == world.forgets(other)
-        assert 1 == await world.meeting(other, world.memory.retention.revive(ANN, key))
+        assert 1 == await world.meeting(other, world.retention.revive(ANN, key))
     assert before == world.ask("SELECT text, value, terms, term_count FROM memories")
     assert [] == world.ask("SELECT FROM memory_archive")
     assert [(1,)] == world.ask("SELECT count(*) FROM embeddings")
@@ -88,15 +84,14 @@ async def test_what_moved_on_since_it_was_looked_at_is_looked_at_again(
             if stage == "demoted":
                 assert {"archived": 1} == await world.run()
             else:
-                world.go(6)
-                assert {"erased": 1} == await world.run()
+                assert [{"erased": 1}] == await world.fade(6)
         return found
 
     if stage == "archived":
         await world.run()
     monkeypatch.setattr(reviving, "read_faded", looks)
     gone = stage == "archived"
-    assert (0 if gone else 1) == await world.memory.retention.revive(ANN, key)
+    assert (0 if gone else 1) == await world.retention.revive(ANN, key)
     assert (set() if gone else {"I sail on Sundays."}) == await world.listed()
 
 
@@ -113,21 +108,20 @@ async def test_a_memory_that_never_rests_is_a_conflict(
     await world.run()
     monkeypatch.setattr(reviving, "read_faded", stale)
     with pytest.raises(Conflict, match="a memory was moved on meanwhile"):
-        await world.memory.retention.revive(ANN, key)
+        await world.retention.revive(ANN, key)
     assert {"I sail on Sundays.": "archived"} == await world.faded()
 
 
 async def test_a_pin_that_waits_for_a_run_brings_back_what_the_run_demoted(world: World) -> None:
-    await world.memory.retention.set_policy(ALL)
+    await world.retention.set_policy(ALL)
     await world.say("I sail.")
     [one] = await world.memory.list_memories(ANN)
     world.go(20)
     with world.other() as other:
         assert [("episodic", "demoted", 1)] == world.forgets(other)
-        assert 1 == await world.meeting(other, world.memory.retention.pin(ANN, one.key))
+        assert 1 == await world.meeting(other, world.retention.pin(ANN, one.key))
     assert {"I sail."} == await world.listed()
-    world.go(400)
-    assert {} == await world.run()
+    assert [{}] == await world.fade(400)
 
 
 async def test_cleanup_at_once_spares_what_was_pinned_before_it_was_judged(
@@ -140,7 +134,7 @@ async def test_cleanup_at_once_spares_what_was_pinned_before_it_was_judged(
 
     async def pinned(*given: Any) -> Any:
         weak = await found(*given)
-        assert 1 == await world.memory.retention.pin(ANN, keys["I sail."])
+        assert 1 == await world.retention.pin(ANN, keys["I sail."])
         return weak
 
     monkeypatch.setattr(pages, "weak_below", pinned)
@@ -167,20 +161,19 @@ async def test_erasing_in_sql_waits_for_no_pin_and_erases_none(world: World) -> 
 
 
 async def test_pinned_history_stays_when_its_fact_is_erased(world: World) -> None:
-    await world.memory.retention.set_policy({"semantic": FACTS})
+    await world.retention.set_policy({"semantic": FACTS})
     for city in ("Oslo", "Bergen", "Rome"):
         await world.memory.state_fact(ANN, "residence", city)
         world.go(0.1)
     ended = [one for one in await world.memory.facts(ANN, history=True) if one.valid_until]
     assert {"Oslo", "Bergen"} == {one.value for one in ended}
     [oslo] = [one for one in ended if one.value == "Oslo"]
-    assert 1 == await world.memory.retention.pin(ANN, oslo.key)
+    assert 1 == await world.retention.pin(ANN, oslo.key)
+    await world.fade(2)
     world.go(2)
-    await world.run()
-    world.go(2)
-    told = await world.memory.retention.forget_faded(dry_run=True)
+    told = await world.retention.forget_faded(dry_run=True)
     assert (1, {"semantic": 1}) == (told.of("erased"), told.along)
-    report = await world.memory.retention.forget_faded()
+    report = await world.retention.forget_faded()
     assert (told.counts, told.along) == (
         {fate: dict(kinds) for fate, kinds in report.counts.items()}, report.along,
     )  # fmt: skip
@@ -188,22 +181,20 @@ async def test_pinned_history_stays_when_its_fact_is_erased(world: World) -> Non
 
 
 async def test_pinned_summaries_that_were_replaced_stay(world: World) -> None:
-    await world.memory.retention.set_policy({"summary": FACTS, "episodic": None})
+    await world.retention.set_policy({"summary": FACTS, "episodic": None})
     for text in ("I keep bees in Oslo.", "Carla moved to Lisbon.", "I painted the fence."):
-        await world.say(text)
-        await world.memory.consolidate(ANN, "t")
+        await world.read(text)
     replaced = "SELECT memory_id FROM memories WHERE superseded_at IS NOT NULL AND kind = 'summary'"
     rows = world.ask(replaced)
     assert 2 == len(rows)
-    assert 1 == await world.memory.retention.pin(ANN, rows[0][0])
+    assert 1 == await world.retention.pin(ANN, rows[0][0])
     for fate in ("demoted", "erased"):
-        world.go(2)
-        assert {fate: 1} == await world.run()
+        assert [{fate: 1}] == await world.fade(2)
     assert rows[:1] == world.ask(replaced)
 
 
 async def test_history_that_somebody_pins_right_now_is_left_alone(world: World) -> None:
-    await world.memory.retention.set_policy({"semantic": FACTS})
+    await world.retention.set_policy({"semantic": FACTS})
     for city in ("Oslo", "Bergen"):
         await world.memory.state_fact(ANN, "residence", city)
     for days in (2, 2):
@@ -215,21 +206,18 @@ async def test_history_that_somebody_pins_right_now_is_left_alone(world: World) 
 
 
 async def test_undoing_a_run_takes_what_was_archived_of_it_along(world: World) -> None:
-    await world.memory.retention.set_policy({"summary": ALL, "episodic": None})
-    await world.say("I keep bees on the roof in Oslo.")
-    first = (await world.memory.consolidate(ANN, "t")).summary
+    await world.retention.set_policy({"summary": ALL, "episodic": None})
+    first = (await world.read("I keep bees on the roof in Oslo.")).summary
     world.go(1)
-    await world.say("My sister Carla moved to Lisbon and works at a bakery there.")
-    run = await world.memory.consolidate(ANN, "t")
+    run = await world.read("My sister Carla moved to Lisbon and works at a bakery there.")
     assert "Carla" in run.summary and run.run_id
     for days, fate in ((20, "demoted"), (6, "archived")):
-        world.go(days)
-        assert {fate: 1} == await world.run()
+        assert [{fate: 1}] == await world.fade(days)
     await world.memory.undo_run(ANN, run.run_id)
     assert {} == await world.faded()
     summaries = await world.memory.list_memories(ANN, kinds=["summary"])
     assert [first] == [one.text for one in summaries]
-    assert 0 == await world.memory.retention.revive(ANN, summaries[0].key)
+    assert 0 == await world.retention.revive(ANN, summaries[0].key)
     assert [(0, True)] == world.ask(
         "SELECT stage, a.forget_at IS NOT NULL FROM memory_access a JOIN memories m"
         " USING (memory_id) WHERE kind = 'summary' AND m.superseded_at IS NULL"
@@ -237,13 +225,10 @@ async def test_undoing_a_run_takes_what_was_archived_of_it_along(world: World) -
 
 
 async def test_undoing_waits_for_who_archives(world: World) -> None:
-    await world.memory.retention.set_policy({"summary": ALL, "episodic": None})
-    await world.say("I keep bees on the roof in Oslo.")
-    first = (await world.memory.consolidate(ANN, "t")).summary
-    await world.say("My sister Carla moved to Lisbon and works at a bakery there.")
-    run = await world.memory.consolidate(ANN, "t")
-    world.go(20)
-    await world.run()
+    await world.retention.set_policy({"summary": ALL, "episodic": None})
+    first = (await world.read("I keep bees on the roof in Oslo.")).summary
+    run = await world.read("My sister Carla moved to Lisbon and works at a bakery there.")
+    await world.fade(20)
     world.go(6)
     assert run.run_id
     with world.other() as other:
@@ -254,18 +239,17 @@ async def test_undoing_waits_for_who_archives(world: World) -> None:
 
 
 async def test_a_write_under_way_goes_by_the_policy_that_was_set_meanwhile(world: World) -> None:
-    await world.memory.retention.set_policy({"episodic": None})
+    await world.retention.set_policy({"episodic": None})
     await world.say("first")
     with world.other() as other:
         other.execute("SELECT FROM threads FOR UPDATE")
         waiting = asyncio.ensure_future(world.say("second"))
         await world.until(lambda: world.waits("%"))
-        policy = asyncio.ensure_future(world.memory.retention.set_policy("sensitive"))
+        policy = asyncio.ensure_future(world.retention.set_policy("sensitive"))
         await world.until(lambda: policy.done() or world.waits("advisory"))
         other.commit()
         await asyncio.gather(waiting, policy)
-    world.go(365)
-    assert {"demoted": 2} == await world.run()
+    assert [{"demoted": 2}] == await world.fade(365)
 
 
 @pytest.mark.parametrize("place", ["all", "app", "user"])
@@ -276,7 +260,7 @@ async def test_a_policy_waits_for_those_it_concerns_alone(world: World, place: s
             "SELECT pg_advisory_xact_lock_shared(hashtextextended(path, 1))"
             " FROM unnest(ARRAY['/', '/app/', '/app/ann/']) AS path"
         )
-        policy = world.memory.retention.set_policy("sensitive", **given)
+        policy = world.retention.set_policy("sensitive", **given)
         if place == "user":
             await policy
         else:
@@ -286,7 +270,7 @@ async def test_a_policy_waits_for_those_it_concerns_alone(world: World, place: s
 async def test_telling_of_a_policy_that_was_cut_short_is_finished_by_the_next_run(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await world.memory.retention.set_policy({"episodic": None})
+    await world.retention.set_policy({"episodic": None})
     await world.say("one", "two", "three")
     monkeypatch.setattr(cleanups, "RETIMED_AT_ONCE", 1)
     tell, told = pages.retime_page, []
@@ -299,16 +283,15 @@ async def test_telling_of_a_policy_that_was_cut_short_is_finished_by_the_next_ru
 
     monkeypatch.setattr(pages, "retime_page", dies)
     with pytest.raises(ConnectionError):
-        await world.memory.retention.set_policy("sensitive")
+        await world.retention.set_policy("sensitive")
     monkeypatch.undo()
     assert [(2,)] == world.ask("SELECT count(forget_at) FROM memory_access")
-    world.go(365)
-    assert {"demoted": 3} == await world.run()
+    assert [{"demoted": 3}] == await world.fade(365)
     assert [] == world.ask("SELECT FROM retimings")
 
 
 async def test_sql_alone_finishes_telling_of_a_policy(world: World) -> None:
-    await world.memory.retention.set_policy({"episodic": None})
+    await world.retention.set_policy({"episodic": None})
     await world.say("one")
     await world.memory._storage.retention.set_retention_rules("/", {"episodic": ALL})
     world.go(365)
@@ -319,18 +302,16 @@ async def test_sql_alone_finishes_telling_of_a_policy(world: World) -> None:
 
 async def test_policies_set_at_the_same_time_are_set_one_after_another(world: World) -> None:
     names = ("sensitive", "knowledge", "default", "low-interaction")
-    await asyncio.gather(
-        *(world.memory.retention.set_policy(name, app="app") for name in names * 3)
-    )
-    found = (await world.memory.retention.policy(ANN))["episodic"]
+    await asyncio.gather(*(world.retention.set_policy(name, app="app") for name in names * 3))
+    found = (await world.retention.policy(ANN))["episodic"]
     assert {found} == {
-        (await world.memory.retention.policy(app="app"))[kind]
+        (await world.retention.policy(app="app"))[kind]
         for kind in ("episodic", "summary", "reflection")
     }
 
 
 async def test_many_who_do_all_of_it_at_once_leave_every_memory_whole(world: World) -> None:
-    await world.memory.retention.set_policy(ALL)
+    await world.retention.set_policy(ALL)
     for thread in ("a", "b"):
         await world.say(
             *(f"I sail {number} boats, {thread}." for number in range(60)), thread=thread
@@ -338,7 +319,7 @@ async def test_many_who_do_all_of_it_at_once_leave_every_memory_whole(world: Wor
     for _ in range(3):
         world.go(30)
         ids = [str(row[0]) for row in world.ask("SELECT memory_id FROM memories")]
-        retention, accesses = world.memory.retention, world.memory.accesses
+        retention, accesses = world.retention, world.memory.accesses
         await asyncio.gather(
             retention.forget_faded(), retention.forget_faded(),
             accesses.record_now(ANN, ids[:50]), retention.revive(ANN, ids[:40]),

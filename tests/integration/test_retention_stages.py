@@ -1,58 +1,58 @@
-"""What has faded leaves recall, is compacted, and is erased: a stage a time, as policies say."""
+"""What has faded leaves recall, is compacted, and is erased: a stage a time, as policies say.
+
+What is demoted is out of recall and listings, and comes back when it is written again.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from uuid import uuid4
 
 import psycopg
 import pytest
 
-from shared_core import InvalidInput, MemoryEngine, NewMemory, RetentionPolicy, Scope, open_memory
+from langgraph_store import PgHippocampusStore, memories_namespace
+from shared_core import (
+    AsOf,
+    InvalidInput,
+    MemoryEngine,
+    MemoryRetentionManager,
+    MemoryStats,
+    NewMemory,
+    RetentionPolicy,
+    Scope,
+    open_memory,
+)
+from shared_core.core.namespaces import scope_path
 from shared_core.core.retention_policy import POLICIES
-from tests.integration import retention_world
-from tests.integration.retention_world import ALL, ANN, BOB
+from tests.integration.retention_world import ALL, ANN, BOB, World, opened_world
 
 EVE = Scope("other", "eve")
 
 
-class World(retention_world.World):
-    """The same, for several users."""
-
-    async def say(self, scope: Scope, *texts: str, thread: str = "t") -> None:
-        await super().say(*texts, thread=thread, scope=scope)
-
-
 @pytest.fixture
 async def world(dsn: str) -> AsyncIterator[World]:
-    async with open_memory(dsn, clock=lambda: found.now, worker=False) as memory:
-        found = World(memory, dsn)
+    async with opened_world(dsn) as found:
         yield found
 
 
 async def test_a_memory_goes_through_its_stages_and_nothing_early(world: World) -> None:
-    await world.memory.retention.set_policy(ALL)
-    await world.say(ANN, "I sail.")
-    world.go(19.4)
-    assert {} == await world.run()
-    world.go(0.1)
-    assert {"demoted": 1} == await world.run()
+    await world.retention.set_policy(ALL)
+    await world.say("I sail.")
+    assert [{}, {"demoted": 1}] == await world.fade(19.4, 0.1)
     assert {} == await world.run()
     assert (set(), {"I sail.": "demoted"}) == (await world.listed(), await world.faded())
     assert [] == await world.memory.recall(ANN, "sail")
-    world.go(4.9)
-    assert {} == await world.run()
-    world.go(0.1)
-    assert {"archived": 1} == await world.run()
+    assert [{}, {"archived": 1}] == await world.fade(4.9, 0.1)
     assert {"I sail.": "archived"} == await world.faded()
     assert [("", {}, 0)] == world.ask("SELECT text, value, term_count FROM memories")
     assert [(0,)] == world.ask("SELECT count(*) FROM embeddings")
-    world.go(5)
-    assert {"erased": 1} == await world.run()
+    assert [{"erased": 1}] == await world.fade(5)
     assert {} == await world.faded()
     for table in ("memories", "memory_access", "memory_archive", "memory_sources", "events"):
         assert [(0,)] == world.ask(f"SELECT count(*) FROM {table}"), table
-    await world.say(ANN, "I sail.")
+    await world.say("I sail.")
     assert set() == await world.listed()
 
 
@@ -60,32 +60,32 @@ async def test_one_run_moves_each_memory_once_as_a_dry_run_says(world: World) ->
     policy = RetentionPolicy(
         archive_threshold=1, archive_after_days=0, erase_threshold=1, erase_after_days=0
     )
-    await world.memory.retention.set_policy(policy)
-    await world.say(ANN, *(f"I sail {number} boats." for number in range(5)))
+    await world.retention.set_policy(policy)
+    await world.say(*(f"I sail {number} boats." for number in range(5)))
     world.go(100)
     for fate in ("demoted", "archived", "erased"):
         before = world.ask("SELECT ctid, xmin FROM memory_access ORDER BY 1")
-        told = await world.memory.retention.forget_faded(ANN, dry_run=True, limit=2)
+        told = await world.retention.forget_faded(ANN, dry_run=True, limit=2)
         assert (5, 2, {fate}) == (told.total, len(told.listed), {one.fate for one in told.listed})
         assert "score" in told.listed[0].why and "0 reads" in told.listed[0].why
         assert before == world.ask("SELECT ctid, xmin FROM memory_access ORDER BY 1")
-        report = await world.memory.retention.forget_faded(ANN)
+        report = await world.retention.forget_faded(ANN)
         assert told.counts == {name: dict(kinds) for name, kinds in report.counts.items()}
         world.go(0.001)
     assert {} == await world.run()
 
 
 async def test_what_is_restored_is_as_it_was_and_begins_anew(world: World) -> None:
-    await world.memory.retention.set_policy(ALL)
-    await world.say(ANN, "I sail on Sundays.", "我每天早上喝绿茶。")
+    await world.retention.set_policy(ALL)
+    await world.say("I sail on Sundays.", "我每天早上喝绿茶。")
     before = world.ask("SELECT text, value, terms, term_count FROM memories ORDER BY memory_id")
     for days, stage in ((20, "demoted"), (6, "archived")):
         world.go(days)
         await world.run()
-        kept = await world.memory.retention.list_faded(ANN)
+        kept = await world.retention.list_faded(ANN)
         assert {stage} == {one.stage for one in kept}
-        assert 2 == await world.memory.retention.revive(ANN, [one.key for one in kept])
-        assert 0 == await world.memory.retention.revive(ANN, [one.key for one in kept])
+        assert 2 == await world.retention.revive(ANN, [one.key for one in kept])
+        assert 0 == await world.retention.revive(ANN, [one.key for one in kept])
         assert before == world.ask(
             "SELECT text, value, terms, term_count FROM memories ORDER BY memory_id"
         )
@@ -95,88 +95,81 @@ async def test_what_is_restored_is_as_it_was_and_begins_anew(world: World) -> No
         assert "I sail on Sundays." in [
             hit.memory.text for hit in await world.memory.search(ANN, "sailing")
         ]
-        world.go(19.4)
-        assert {} == await world.run()
+        assert [{}] == await world.fade(19.4)
         if stage == "demoted":
-            world.go(20)
-            await world.run()
+            await world.fade(20)
 
 
 async def test_what_is_pinned_stays_and_comes_back(world: World) -> None:
-    await world.memory.retention.set_policy(ALL)
-    await world.say(ANN, "I sail.", "I ski.", "I row.")
+    await world.retention.set_policy(ALL)
+    await world.say("I sail.", "I ski.", "I row.")
     keys = {one.text: one.key for one in await world.memory.list_memories(ANN)}
-    assert 1 == await world.memory.retention.pin(ANN, keys["I sail."])
-    world.go(20)
-    assert {"demoted": 2} == await world.run()
-    assert 1 == await world.memory.retention.pin(ANN, keys["I ski."])
+    assert 1 == await world.retention.pin(ANN, keys["I sail."])
+    assert [{"demoted": 2}] == await world.fade(20)
+    assert 1 == await world.retention.pin(ANN, keys["I ski."])
     assert {"I sail.", "I ski."} == await world.listed()
     world.go(1000)
     await world.memory.recall(ANN, "sail")  # reading it does not unpin it
     await world.memory.flush()
-    await world.memory.retention.set_policy("sensitive", ANN)
+    await world.retention.set_policy("sensitive", ANN)
     world.go(1000)
     await world.run()
     assert {"I sail.", "I ski."} == await world.listed()
     at_once = await world.memory.cleanup(ANN, RetentionPolicy(threshold=1))
     assert {"I row."} >= {one.text for one in at_once.forgotten}
     assert {"I sail.", "I ski."} == await world.listed()
-    assert 2 == await world.memory.retention.unpin(ANN, list(keys.values()))
-    assert 0 == await world.memory.retention.unpin(ANN, list(keys.values()))
+    assert 2 == await world.retention.unpin(ANN, list(keys.values()))
+    assert 0 == await world.retention.unpin(ANN, list(keys.values()))
     world.go(1000)
     assert 2 == (await world.run())["demoted"]
-    assert 0 == await world.memory.retention.pin(ANN, ["no such key"])
+    assert 0 == await world.retention.pin(ANN, ["no such key"])
 
 
 async def test_kinds_that_never_fade_and_policies_of_a_user_an_app_and_all(world: World) -> None:
     for scope in (ANN, BOB, EVE):
-        await world.say(scope, "I sail.")
+        await world.say("I sail.", scope=scope)
         await world.memory.remember(scope, NewMemory(text="About sails.", kind="summary"))
-    await world.memory.retention.set_policy("knowledge", app="app")
-    changed = await world.memory.retention.set_policy("sensitive", BOB, never=["summary"])
+    await world.retention.set_policy("knowledge", app="app")
+    changed = await world.retention.set_policy("sensitive", BOB, never=["summary"])
     assert 2 == changed
-    world.go(20)
-    assert {"demoted": 3} == await world.run()
+    assert [{"demoted": 3}] == await world.fade(20)
     assert {"I sail.", "About sails."} == await world.listed(ANN)
     assert {"About sails."} == await world.listed(BOB)
     assert set() == await world.listed(EVE)
-    assert 0.02 == (await world.memory.retention.policy(ANN))["episodic"].decay_rate  # type: ignore[union-attr]
-    assert (await world.memory.retention.policy(BOB))["summary"] is None
-    assert POLICIES["default"] == (await world.memory.retention.policy())["episodic"]
-    await world.memory.retention.set_policy(None, BOB)
-    rules = await world.memory.retention.policy(BOB)
+    assert 0.02 == (await world.retention.policy(ANN))["episodic"].decay_rate  # type: ignore[union-attr]
+    assert (await world.retention.policy(BOB))["summary"] is None
+    assert POLICIES["default"] == (await world.retention.policy())["episodic"]
+    await world.retention.set_policy(None, BOB)
+    rules = await world.retention.policy(BOB)
     assert POLICIES["knowledge"] == rules["summary"]
 
 
 async def test_a_new_policy_holds_for_what_is_there(world: World) -> None:
-    await world.say(ANN, "I sail.")
-    world.go(10)
-    assert {} == await world.run()
-    assert 1 == await world.memory.retention.set_policy("sensitive", app="app")
-    assert 0 == await world.memory.retention.set_policy("sensitive", app="app")
+    await world.say("I sail.")
+    assert [{}] == await world.fade(10)
+    assert 1 == await world.retention.set_policy("sensitive", app="app")
+    assert 0 == await world.retention.set_policy("sensitive", app="app")
     assert {"demoted": 1} == await world.run()
 
 
 async def test_a_policy_that_was_changed_by_hand_is_looked_at_before_anything_goes(
     world: World,
 ) -> None:
-    await world.memory.retention.set_policy("default")
-    await world.say(ANN, "I sail.")
-    with psycopg.connect(world.dsn) as superuser:
-        superuser.execute("UPDATE hippocampus.retention_policies SET decay_rate = 0.05")
+    await world.retention.set_policy("default")
+    await world.say("I sail.")
+    with world.other() as superuser:
+        superuser.execute("UPDATE retention_policies SET decay_rate = 0.05")
+        superuser.commit()
     world.go(20)
-    report = await world.memory.retention.forget_faded()
+    report = await world.retention.forget_faded()
     assert (0, 1) == (report.total, report.retimed)
-    assert 0 == (await world.memory.retention.forget_faded()).retimed
+    assert 0 == (await world.retention.forget_faded()).retimed
 
 
 async def test_a_summary_leaves_its_facts_and_an_erased_turn_too(world: World) -> None:
-    await world.memory.retention.set_policy(ALL)
-    await world.say(ANN, "I live in Leeds.")
-    await world.memory.consolidate(ANN, "t")
-    for _ in range(3):
-        world.go(30)
-        await world.run()
+    await world.retention.set_policy(ALL)
+    await world.read("I live in Leeds.")
+    await world.fade(30, 30, 30)
     [fact] = await world.memory.facts(ANN)
     assert ({fact.statement}, {}) == (await world.listed(), await world.faded())
     assert "Leeds" in fact.statement
@@ -187,32 +180,28 @@ async def test_a_summary_leaves_its_facts_and_an_erased_turn_too(world: World) -
 async def test_an_erased_turn_leaves_the_summary_that_quotes_it_until_that_is_written_anew(
     world: World,
 ) -> None:
-    await world.memory.retention.set_policy({"episodic": ALL, "summary": None})
-    await world.say(ANN, "I keep bees on the roof.")
-    await world.memory.consolidate(ANN, "t")
-    for _ in range(3):
-        world.go(40)
-        await world.run()
+    await world.retention.set_policy({"episodic": ALL, "summary": None})
+    await world.read("I keep bees on the roof.")
+    await world.fade(40, 40, 40)
     summary = await world.memory.thread_summary(ANN, "t")
     assert summary and "bees" in summary.text
     await world.memory.forget(ANN, summary.key)
-    await world.say(ANN, "I moved to Ghent.")
-    assert "Ghent" in (anew := (await world.memory.consolidate(ANN, "t")).summary)
+    assert "Ghent" in (anew := (await world.read("I moved to Ghent.")).summary)
     assert "bees" not in anew
 
 
 async def test_statistics_count_kinds_stages_and_scores_of_whom_they_are_asked_for(
     world: World,
 ) -> None:
-    await world.say(ANN, "I sail.")
+    await world.say("I sail.")
     world.go(20)
     await world.run()
-    await world.say(ANN, "I row.", thread="now")
+    await world.say("I row.", thread="now")
     await world.memory.remember(ANN, NewMemory(text="Ann is tall.", key="f", importance=10))
-    await world.memory.retention.pin(ANN, "f")
-    await world.say(BOB, "I ski.")
-    await world.say(EVE, "I swim.")
-    of_ann = await world.memory.retention.stats(ANN, days=[30, 5])
+    await world.retention.pin(ANN, "f")
+    await world.say("I ski.", scope=BOB)
+    await world.say("I swim.", scope=EVE)
+    of_ann = await world.retention.stats(ANN, days=[30, 5])
     assert {"episodic", "semantic"} == set(of_ann.kinds)
     turns, facts = of_ann.kinds["episodic"], of_ann.kinds["semantic"]
     assert (2, 2, 0) == (turns.count, turns.fades, turns.pinned)
@@ -223,11 +212,11 @@ async def test_statistics_count_kinds_stages_and_scores_of_whom_they_are_asked_f
     assert (world.now, [30, 5]) == (of_ann.as_of, list(of_ann.ahead))
     assert 1 == of_ann.ahead[30]["demoted"] and 0 == of_ann.ahead[5]["demoted"]
     assert [3, 4, 5] == [
-        (await world.memory.retention.stats(scope, app=app)).total.count
+        (await world.retention.stats(scope, app=app)).total.count
         for scope, app in ((ANN, None), (None, "app"), (None, None))
     ]
     assert 3 == of_ann.to_dict()["count"]
-    nobody = await world.memory.retention.stats(Scope("app", "nobody"))
+    nobody = await world.retention.stats(Scope("app", "nobody"))
     assert (0, None) == (nobody.total.count, nobody.total.average_score)
 
 
@@ -238,12 +227,10 @@ async def test_facts_fade_if_they_are_told_to_and_take_their_history(
     policy = RetentionPolicy(
         archive_threshold=None, erase_threshold=1, erase_after_days=1, with_history=with_history
     )
-    await world.memory.retention.set_policy({"semantic": policy, "episodic": None, "summary": None})
-    await world.say(ANN, "I live in Leeds.")
-    await world.memory.consolidate(ANN, "t")
+    await world.retention.set_policy({"semantic": policy, "episodic": None, "summary": None})
+    await world.read("I live in Leeds.")
     world.go(1)
-    await world.say(ANN, "I moved to Rome.")
-    await world.memory.consolidate(ANN, "t")
+    await world.read("I moved to Rome.")
     assert 2 == len(await world.memory.facts(ANN, history=True))
     world.go(30)
     assert 1 == (await world.run())["demoted"]
@@ -256,50 +243,42 @@ async def test_facts_fade_if_they_are_told_to_and_take_their_history(
 
 async def test_runs_of_one_user_leave_the_others(world: World) -> None:
     for scope in (ANN, BOB):
-        await world.say(scope, "I sail.")
+        await world.say("I sail.", scope=scope)
     world.go(20)
     assert {"demoted": 1} == await world.run(ANN)
     assert (set(), {"I sail."}) == (await world.listed(ANN), await world.listed(BOB))
-    report = await world.memory.retention.forget_faded(app="app")
+    report = await world.retention.forget_faded(app="app")
     assert 1 == report.of("demoted")
 
 
 async def test_many_runs_at_once_move_each_memory_once(world: World, dsn: str) -> None:
-    await world.say(ANN, *(f"I sail {number} boats." for number in range(60)))
+    await world.say(*(f"I sail {number} boats." for number in range(60)))
     world.go(20)
     async with open_memory(dsn, clock=lambda: world.now, worker=False) as other:
         reports = await asyncio.gather(
             *(memory.retention.forget_faded() for memory in (world.memory, other) * 3)
         )
     await world.run()
-    with psycopg.connect(dsn) as superuser:
-        [row] = superuser.execute(
-            "SELECT count(*), min(stage), max(stage) FROM hippocampus.memory_access"
-        ).fetchall()
-    assert (60, 1, 1) == row
+    assert [(60, 1, 1)] == world.ask("SELECT count(*), min(stage), max(stage) FROM memory_access")
     assert sum(report.total for report in reports) <= 60
 
 
 async def test_what_somebody_works_on_is_left_for_the_next_run(world: World) -> None:
-    await world.say(ANN, "I sail.", "I ski.")
+    await world.say("I sail.", "I ski.")
     world.go(20)
-    with psycopg.connect(world.dsn) as busy:
-        busy.execute("SELECT FROM hippocampus.memories WHERE text = 'I ski.' FOR UPDATE")
+    with world.other() as busy:
+        busy.execute("SELECT FROM memories WHERE text = 'I ski.' FOR UPDATE")
         assert {"demoted": 1} == await asyncio.wait_for(world.run(), 30)
         assert {"I ski."} == await world.listed()
-    world.go(0.001)
-    assert {"demoted": 1} == await world.run()
+    assert [{"demoted": 1}] == await world.fade(0.001)
 
 
 async def test_an_archived_summary_is_made_anew_and_its_archive_goes(world: World) -> None:
-    await world.memory.retention.set_policy(ALL)
-    await world.say(ANN, "I live in Leeds.", "I love tea.")
+    await world.retention.set_policy(ALL)
+    await world.say("I live in Leeds.", "I love tea.")
     await world.memory.consolidate(ANN, "t")
-    for _ in range(2):
-        world.go(30)
-        await world.run()
-    await world.say(ANN, "I sail on Sundays.")
-    report = await world.memory.consolidate(ANN, "t")
+    await world.fade(30, 30)
+    report = await world.read("I sail on Sundays.")
     assert "Leeds" in report.summary
     summaries = await world.memory.list_memories(ANN, kinds=["summary"])
     assert [report.summary] == [one.text for one in summaries]
@@ -312,11 +291,9 @@ async def test_an_archived_summary_is_made_anew_and_its_archive_goes(world: Worl
 
 
 async def test_erasing_a_user_erases_archive_and_policy(world: World) -> None:
-    await world.memory.retention.set_policy(ALL, ANN)
-    await world.say(ANN, "I sail.")
-    for _ in range(2):
-        world.go(20)
-        await world.run()
+    await world.retention.set_policy(ALL, ANN)
+    await world.say("I sail.")
+    await world.fade(20, 20)
     assert [(1,)] == world.ask("SELECT count(*) FROM memory_archive")
     assert 1 == await world.memory.forget_scope(ANN)
     assert [(0,)] == world.ask("SELECT count(*) FROM memory_archive")
@@ -341,9 +318,82 @@ async def test_what_cannot_be_a_policy_is_refused(world: World) -> None:
             await attempt
 
 
-async def test_a_cleanup_takes_the_name_of_a_policy(memory: MemoryEngine) -> None:
-    named = await memory.cleanup(ANN, "sensitive", dry_run=True)
-    assert named == await memory.cleanup(ANN, POLICIES["sensitive"], dry_run=True)
+async def test_a_cleanup_takes_the_name_of_a_policy(
+    shared_memory: MemoryEngine, scope: Scope
+) -> None:
+    memory = shared_memory
+    named = await memory.cleanup(scope, "sensitive", dry_run=True)
+    assert named == await memory.cleanup(scope, POLICIES["sensitive"], dry_run=True)
     for wrong in ("gentle", 5):
         with pytest.raises(InvalidInput, match="gentle|int"):
-            await memory.cleanup(ANN, wrong)  # type: ignore[arg-type]
+            await memory.cleanup(scope, wrong)  # type: ignore[arg-type]
+
+
+def demote(dsn: str, scope: Scope, text: str) -> None:
+    query = "UPDATE hippocampus.memories SET demoted_at = now() WHERE tenant_id = %s AND text = %s"
+    with psycopg.connect(dsn) as superuser:
+        superuser.execute(query, [scope_path(scope), text])
+
+
+async def test_no_way_of_finding_finds_what_is_demoted(
+    shared_dsn: str, shared_memory: MemoryEngine, scope: Scope
+) -> None:
+    memory = shared_memory
+    await memory.remember(scope, ["green tea", "black tea"])
+    demote(shared_dsn, scope, "green tea")
+    assert ["black tea"] == [hit.memory.text for hit in await memory.recall(scope, "green tea")]
+    assert ["black tea"] == [hit.memory.text for hit in await memory.search(scope, "green tea")]
+    [black] = await memory.list_memories(scope)
+    then = await memory.list_memories(scope, as_of=AsOf(known=black.created_at))
+    assert ["black tea"] == [black.text] == [one.text for one in then]
+
+
+async def test_what_is_written_again_is_found_again(
+    shared_dsn: str, shared_memory: MemoryEngine, scope: Scope
+) -> None:
+    await shared_memory.remember(scope, NewMemory(text="green tea", key="k"))
+    demote(shared_dsn, scope, "green tea")
+    await shared_memory.remember(scope, NewMemory(text="green tea, daily", key="k"))
+    hits = await shared_memory.recall(scope, "tea")
+    assert ["green tea, daily"] == [hit.memory.text for hit in hits]
+
+
+def test_a_store_lists_and_searches_without_it_and_gets_it_by_name(
+    shared_dsn: str, shared_memory: MemoryEngine, scope: Scope
+) -> None:
+    place = memories_namespace(scope.app, scope.user)
+    store = PgHippocampusStore(engine=shared_memory)
+    store.put(place, "k", {"text": "green tea"})
+    demote(shared_dsn, scope, "green tea")
+    assert [] == store.search(place) == store.search(place, query="tea")
+    found = store.get(place, "k")
+    assert found is not None
+    assert {"text": "green tea"} == found.value
+
+
+@pytest.mark.both_engines
+async def test_a_manager_keeps_what_is_read_and_cleans_up_the_rest(dsn: str) -> None:
+    async with opened_world(dsn) as world:
+        for scope in (ANN, BOB):
+            await world.say("I sail.", "I ski.", scope=scope)
+        memory, keeper = world.memory, MemoryRetentionManager(world.memory, ANN)
+        assert {"high": 2, "medium": 0, "low": 0} == await keeper.get_retention_distribution()
+        world.go(10)
+        assert {"high": 0, "medium": 0, "low": 2} == await keeper.get_retention_distribution()
+        [sail] = [one for one in await memory.list_memories(ANN) if one.text == "I sail."]
+        await keeper.record_access(sail.memory_id)
+        await keeper.record_batch_access([str(sail.memory_id), uuid4()])
+        assert 2 == (await memory.accesses(ANN, [sail.memory_id]))[sail.memory_id].access_count
+        world.go(10)
+        planned = await keeper.cleanup_low_value_memories(dry_run=True)
+        assert (2, 1) == (planned.total_memories, planned.cleaned_count)
+        assert 0 == (await keeper.cleanup_low_value_memories(threshold=0)).cleaned_count
+        assert 0 == (await keeper.cleanup_low_value_memories(min_age_days=21)).cleaned_count
+        done = await keeper.cleanup_low_value_memories()
+        assert done == MemoryStats(
+            total_memories=1, high_value_count=0, medium_value_count=1, low_value_count=0,
+            avg_retention_score=pytest.approx(0.54, abs=0.01), cleaned_count=1,
+        )  # fmt: skip
+        assert 2 == len(await memory.list_memories(BOB))
+        with pytest.raises(InvalidInput, match="memory_ids must be UUIDs"):
+            await keeper.record_access("sail")

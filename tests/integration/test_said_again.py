@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from collections.abc import Awaitable, Callable
 
 import pytest
+from person import Person
 
-from shared_core import Conflict, Event, MemoryEngine, RetentionPolicy, Scope, open_memory
+from shared_core import Conflict, RetentionPolicy
 from shared_core.knowledge import consolidation
 from shared_core.knowledge.run_rows import apply_run
 from shared_core.ports.retention import Kept
@@ -17,111 +16,95 @@ from shared_core.ports.storage import Clock, Storage
 
 pytestmark = pytest.mark.both_engines
 
-ANN = Scope("app", "ann")
-START = datetime(2026, 3, 1, 9, tzinfo=UTC)
 QUICK = RetentionPolicy(
     min_age_days=1, threshold=1, archive_threshold=1, archive_after_days=1
 )  # demoted after a day, archived a day later
 
 
-@dataclass
-class World:
-    """An open memory whose facts fade, and its clock."""
+async def fade(ann: Person, times: int) -> None:
+    """Let as many runs go by as make facts demoted (1) or archived (2)."""
+    for _ in range(times):
+        ann.clock.forward(days=2)
+        assert 1 == (await ann.retention.forget_faded()).total
 
-    memory: MemoryEngine
-    now: datetime = START
 
-    async def fade(self, times: int) -> None:
-        """Let as many runs go by as make facts demoted (1) or archived (2)."""
-        for _ in range(times):
-            self.now += timedelta(days=2)
-            assert 1 == (await self.memory.retention.forget_faded()).total
+async def known(ann: Person) -> list[str]:
+    """Return what recall and the list of facts tell alike."""
+    facts = [one.statement for one in await ann.facts()]
+    hits = await ann.recall("Where does the user work? Acme", kinds=("semantic",))
+    assert facts == [hit.memory.text for hit in hits]
+    return facts
 
-    async def say(self, text: str, thread: str) -> None:
-        event = Event(
-            event_id=f"{thread} {text}", author="ann", role="user", text=text, occurred_at=self.now
-        )
-        await self.memory.append_events(ANN, thread, [event])
-        await self.memory.consolidate(ANN, thread)
 
-    async def known(self) -> list[str]:
-        """Return what recall and the list of facts tell alike."""
-        facts = [one.statement for one in await self.memory.facts(ANN)]
-        kinds = ("semantic",)
-        hits = await self.memory.recall(ANN, "Where does the user work? Acme", kinds=kinds)
-        assert facts == [hit.memory.text for hit in hits]
-        return facts
-
-    async def in_graph(self) -> set[str]:
-        """Return the objects of edges that hold, by every way of reading the graph alike."""
-        walked = await self.memory.graph.neighbourhood(ANN, "user")
-        found = {edge.object for edge in walked.edges}
-        entities = {one.name for one in await self.memory.graph.entities(ANN)} - {"user"}
-        hits = await self.memory.recall(ANN, "What do you know of Acme?")
-        recalled = {edge.object for edge in hits.graph_results}
-        assert found == entities == recalled
-        return found
+async def in_graph(ann: Person) -> set[str]:
+    """Return the objects of edges that hold, by every way of reading the graph alike."""
+    walked = await ann.graph.neighbourhood("user")
+    found = {edge.object for edge in walked.edges}
+    entities = {one.name for one in await ann.graph.entities()} - {"user"}
+    hits = await ann.recall("What do you know of Acme?")
+    assert found == entities == {edge.object for edge in hits.graph_results}
+    return found
 
 
 @pytest.fixture
-async def world(dsn: str) -> AsyncIterator[World]:
-    async with open_memory(dsn, clock=lambda: found.now, worker=False) as memory:
-        found = World(memory)
-        await memory.retention.set_policy({"semantic": QUICK, "episodic": None, "summary": None})
-        yield found
+async def ann(ann_by_clock: Person) -> Person:
+    """Ann, whose facts fade."""
+    rules = {"semantic": QUICK, "episodic": None, "summary": None}
+    await ann_by_clock.memory.retention.set_policy(rules, ann_by_clock.scope)
+    return ann_by_clock
 
 
-async def state(world: World) -> None:
-    fact = await world.memory.state_fact(ANN, "employer", "Acme")
+async def state(ann: Person) -> None:
+    fact = await ann.state_fact("employer", "Acme")
     assert ("Acme", True) == (fact.value, bool(fact.statement))
 
 
-async def tell(world: World) -> None:
-    await world.say("I work at Acme.", f"told on {world.now:%d}")
+async def tell(ann: Person) -> None:
+    await ann.say(ann.clock.day, "I work at Acme.", thread=f"day {ann.clock.day}")
 
 
-async def draw(world: World) -> None:
-    await world.memory.graph.add(ANN, "user", "works_at", "Acme")
+async def draw(ann: Person) -> None:
+    await ann.graph.add("user", "works_at", "Acme")
 
 
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("say", [state, tell, draw])
 async def test_what_is_said_again_is_known_again(
-    world: World, say: Callable[[World], Awaitable[None]], times: int
+    ann: Person, say: Callable[[Person], Awaitable[None]], times: int
 ) -> None:
-    await state(world)
-    said = await world.known()
-    assert 1 == len(said) and {"Acme"} == await world.in_graph()
-    await world.fade(times)
-    assert [] == await world.known() and set() == await world.in_graph()
-    await say(world)
-    assert said == await world.known()
-    assert {"Acme"} == await world.in_graph()
-    assert () == tuple(await world.memory.retention.list_faded(ANN))
+    await state(ann)
+    said = await known(ann)
+    assert 1 == len(said) and {"Acme"} == await in_graph(ann)
+    await fade(ann, times)
+    assert [] == await known(ann) and set() == await in_graph(ann)
+    await say(ann)
+    assert said == await known(ann)
+    assert {"Acme"} == await in_graph(ann)
+    assert () == tuple(await ann.retention.list_faded())
 
 
-async def test_another_value_ends_what_has_faded(world: World) -> None:
-    await state(world)
-    await world.fade(2)
-    await world.memory.state_fact(ANN, "employer", "Apex")
-    assert ["Apex"] == [one.value for one in await world.memory.facts(ANN)]
-    around = await world.memory.graph.neighbourhood(ANN, "user")
+async def test_another_value_ends_what_has_faded(ann: Person) -> None:
+    await state(ann)
+    await fade(ann, 2)
+    await ann.state_fact("employer", "Apex")
+    assert ["Apex"] == await ann.values()
+    around = await ann.graph.neighbourhood("user")
     assert {"Apex"} == {edge.object for edge in around.edges}
 
 
-async def counters(world: World) -> Kept:
+async def counters(ann: Person) -> Kept:
     """Return how the one fact is kept."""
-    [found] = await world.memory.retention.list_faded(ANN)
+    [found] = await ann.retention.list_faded()
     return found
 
 
 @pytest.mark.parametrize("times", [1, 2])
 async def test_a_run_that_fails_brings_nothing_back(
-    world: World, monkeypatch: pytest.MonkeyPatch, times: int
+    ann: Person, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
-    await state(world)
-    await world.fade(times)
-    before = await counters(world)
+    await state(ann)
+    await fade(ann, times)
+    before = await counters(ann)
 
     async def refused(storage: Storage, plan: RunPlan, clock: Clock) -> None:
         raise Conflict("another run came first, always")
@@ -129,60 +112,60 @@ async def test_a_run_that_fails_brings_nothing_back(
     monkeypatch.setattr(consolidation, "apply_run", refused)
     monkeypatch.setattr("shared_core.knowledge.run_rows.PAUSE_S", 0.0)
     with pytest.raises(Conflict):
-        await tell(world)
-    assert [] == await world.known() and set() == await world.in_graph()
-    assert before == await counters(world)
+        await tell(ann)
+    assert [] == await known(ann) and set() == await in_graph(ann)
+    assert before == await counters(ann)
 
 
 @pytest.mark.parametrize("times", [1, 2])
-async def test_undone_what_was_said_again_has_faded_again(world: World, times: int) -> None:
-    await state(world)
-    said = await world.known()
-    await world.fade(times)
-    before = await counters(world)
-    await tell(world)
-    assert said == await world.known()
-    [run, *_] = await world.memory.runs(ANN)
-    await world.memory.undo_run(ANN, run.run_id)
-    assert [] == await world.known() and set() == await world.in_graph()
-    after = await counters(world)
+async def test_undone_what_was_said_again_has_faded_again(ann: Person, times: int) -> None:
+    await state(ann)
+    said = await known(ann)
+    await fade(ann, times)
+    before = await counters(ann)
+    await tell(ann)
+    assert said == await known(ann)
+    [run, *_] = await ann.runs()
+    await ann.undo_run(run.run_id)
+    assert [] == await known(ann) and set() == await in_graph(ann)
+    after = await counters(ann)
     assert "demoted" == after.stage
     for name in ("staged_at", "access_count", "last_accessed_at"):
         assert getattr(before, name) == getattr(after, name)
     if times == 1:
         assert before == after
     else:  # its text is back; the next cleanup takes it away again
-        await world.fade(1)
-        assert "archived" == (await counters(world)).stage
+        await fade(ann, 1)
+        assert "archived" == (await counters(ann)).stage
 
 
-async def test_undone_what_was_brought_back_since_stays(world: World) -> None:
-    await state(world)
-    said = await world.known()
-    await world.fade(1)
-    await tell(world)
-    [run, *_] = await world.memory.runs(ANN)
-    [fact] = await world.memory.facts(ANN)
-    await world.memory.retention.pin(ANN, [fact.key])
-    await world.memory.undo_run(ANN, run.run_id)
-    assert said == await world.known()
+async def test_undone_what_was_brought_back_since_stays(ann: Person) -> None:
+    await state(ann)
+    said = await known(ann)
+    await fade(ann, 1)
+    await tell(ann)
+    [run, *_] = await ann.runs()
+    [fact] = await ann.facts()
+    await ann.retention.pin([fact.key])
+    await ann.undo_run(run.run_id)
+    assert said == await known(ann)
 
 
 async def test_a_revival_that_meets_another_writer_changes_nothing(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    ann: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await state(world)
-    await world.fade(1)
+    await state(ann)
+    await fade(ann, 1)
     plans: list[RunPlan] = []
 
     async def late(storage: Storage, plan: RunPlan, clock: Clock) -> None:
         plans.append(plan)
         if len(plans) == 1:
             assert plan.revival
-            await world.memory.retention.revive(ANN, [plan.revival.faded[0].key])
+            await ann.retention.revive([plan.revival.faded[0].key])
         await apply_run(storage, plan, clock)
 
     monkeypatch.setattr(consolidation, "apply_run", late)
-    await tell(world)
+    await tell(ann)
     assert [True, False] == [plan.revival is not None for plan in plans]
-    assert 1 == len(await world.known())
+    assert 1 == len(await known(ann))

@@ -1,24 +1,39 @@
-"""Sessions at their edges: beside an erasure, full, and said again after a lost answer."""
+"""Sessions at their edges: beside an erasure, full, said again, exported, ended meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
+from uuid import UUID
 
+import emptied_databases
 import psycopg
 import pytest
 from http_clients import client_of
+from operation_rows import rows_of, until
+from standing_clock import NOW
+from turns import said
 
-from shared_core import InvalidInput, MemoryEngine, Scope
+from shared_core import Conflict, InvalidInput, MemoryEngine, Scope
 from shared_core.conversation.answers import ProcessedInput
 from shared_core.core.domain import ThreadId
+from shared_core.core.namespaces import scope_path
 from shared_core.policies import erasing
-from shared_core.ports.operations import Operation, Policy, Verb
+from shared_core.policies.conversations import end_conversation
+from shared_core.ports.conversations import Session, SessionRules, SessionStatus
+from shared_core.ports.jobs import JobType, NewJob
+from shared_core.ports.operations import Last, Operation, Policy, Verb
+from shared_core.ports.storage import Storage
 from shared_core.profiles.transcript import SessionConversation
 from shared_core.storage.postgres.connection.statements import Step
-from tests.integration.talking import ANN, SCOPE, Watch, info, jobs, opened, rows
+from tests.integration.talking import ANN, SCOPE, Watch, info, jobs, opened, rows, statements
+
+dsn = emptied_databases.dsn
+
 
 GATE = 4711
 WAITING = (
@@ -151,27 +166,24 @@ async def test_an_input_under_the_id_of_a_forgotten_one_is_told_of(dsn: str, how
         assert "taken_in" not in anew["metadata"]
         [said] = await memory.conversations.events(SCOPE, 5)
         session = await memory.conversations.active(SCOPE)
-        assert session is not None
         await memory.forget_turns(SCOPE, session.session_id, [said.event_id])
         again = await memory.process_memory("I love tea", ANN, event_id="m2")
         assert again["metadata"]["taken_in"] is False
 
 
-async def test_a_session_whose_job_is_cancelled_has_ended(dsn: str) -> None:
-    async with opened(dsn, Watch()) as memory:
-        await memory.process_memory("I live in Rome", ANN)
-        await memory.end_session(ANN)
-        assert [("ending", 1)] == rows(dsn)
-        [job] = await memory.jobs.list()
-        assert 1 == await memory.jobs.cancel([job.job_id])
-        assert ([("ended", 1)], ["cancelled"]) == (rows(dsn), jobs(dsn))
+async def test_a_session_whose_job_is_cancelled_has_ended(clocked: MemoryEngine, dsn: str) -> None:
+    await clocked.process_memory("I live in Rome", ANN)
+    await clocked.end_session(ANN)
+    assert [("ending", 1)] == rows(dsn)
+    [job] = await clocked.jobs.list()
+    assert 1 == await clocked.jobs.cancel([job.job_id])
+    assert ([("ended", 1)], ["cancelled"]) == (rows(dsn), jobs(dsn))
 
 
 async def test_no_caller_writes_to_the_thread_of_a_session(dsn: str) -> None:
     async with opened(dsn, Watch()) as memory, client_of(memory) as client:
         await memory.process_memory("I live in Rome", ANN)
         session = await memory.conversations.active(SCOPE)
-        assert session is not None
         name = str(session.session_id)
         message = {"role": "user", "content": "I live in Oslo", "message_id": "z1"}
         [said] = await memory.conversations.events(SCOPE, 5)
@@ -196,16 +208,15 @@ async def test_no_caller_writes_to_the_thread_of_a_session(dsn: str) -> None:
         await memory.profiles.of(SCOPE).update(await repository.load_conversation(name))
 
 
-async def test_what_was_said_long_before_a_pronoun_is_not_read(dsn: str) -> None:
-    async with opened(dsn, Watch()) as memory:
-        for filler in ("Rain fell. " * 400, "下雨了。" * 1_100):
-            await memory.process_memory(f"My daughter is called Mia. {filler}", ANN)
-            answer = await memory.process_memory("How old is she?", ANN)
-            assert "How old is she?" == answer["resolved_query"]
-            await memory.end_session(ANN)
-        await memory.process_memory(f"{'Rain fell. ' * 400} My daughter is called Mia.", ANN)
-        answer = await memory.process_memory("How old is she?", ANN)
-        assert "How old is Mia?" == answer["resolved_query"]
+async def test_what_was_said_long_before_a_pronoun_is_not_read(clocked: MemoryEngine) -> None:
+    for filler in ("Rain fell. " * 400, "下雨了。" * 1_100):
+        await clocked.process_memory(f"My daughter is called Mia. {filler}", ANN)
+        answer = await clocked.process_memory("How old is she?", ANN)
+        assert "How old is she?" == answer["resolved_query"]
+        await clocked.end_session(ANN)
+    await clocked.process_memory(f"{'Rain fell. ' * 400} My daughter is called Mia.", ANN)
+    answer = await clocked.process_memory("How old is she?", ANN)
+    assert "How old is Mia?" == answer["resolved_query"]
 
 
 async def test_a_sentence_that_is_cut_tells_nothing(dsn: str) -> None:
@@ -224,3 +235,135 @@ async def test_users_with_a_slash_in_their_id_are_found(dsn: str) -> None:
         await memory.graph.add(Scope("default", "a/b"), "user", "lives in", "Rome")
         graph = (await client.get("/graph/a%2Fb")).json()
         assert "Rome" in str(graph)
+
+
+# --- exported, and imported where the user was erased or goes on talking
+
+
+async def exported(memory: MemoryEngine) -> list[str]:
+    return [line async for line in memory.export(SCOPE)]
+
+
+def threads(dsn: str) -> int:
+    with psycopg.connect(dsn) as superuser:
+        return superuser.execute("SELECT FROM hippocampus.threads").rowcount
+
+
+def a_file(lines: list[str], folder: Path) -> Path:
+    path = folder / "export.jsonl"
+    path.write_text("\n".join(lines))
+    return path
+
+
+@pytest.mark.parametrize("as_source", [lambda lines, _: lines, a_file])
+async def test_an_old_export_brings_nothing_back_of_who_was_erased(
+    clocked: MemoryEngine,
+    dsn: str,
+    tmp_path: Path,
+    as_source: Callable[[list[str], Path], list[str] | Path],
+) -> None:
+    await clocked.process_memory("I live in Rome", ANN)
+    source = as_source(await exported(clocked), tmp_path)
+    await clocked.forget_scope(SCOPE)
+    with pytest.raises(Conflict, match=r"line \d+, a row of events: .*Nothing was imported"):
+        await clocked.import_lines(source)
+    assert ([], 0) == (rows(dsn), threads(dsn))
+    await clocked.import_lines(source, restore=True)
+    assert [("active", 1)] == rows(dsn)
+
+
+async def test_lines_that_come_one_by_one_bring_no_erased_session_back(
+    clocked: MemoryEngine, dsn: str
+) -> None:
+    await clocked.process_memory("I live in Rome", ANN)
+    lines: Iterable[str] = iter(await exported(clocked))
+    await clocked.forget_scope(SCOPE)
+    with pytest.raises(Conflict, match="a row of conversations: this session was erased here"):
+        await clocked.import_lines(lines)
+    assert [] == rows(dsn)
+
+
+async def test_an_active_session_has_ended_where_another_one_is_active(
+    dsn: str, other_dsn: str
+) -> None:
+    async with opened(dsn, Watch()) as memory, opened(other_dsn, Watch()) as other:
+        await memory.process_memory("I live in Oslo", ANN)
+        lines = await exported(memory)
+        await other.process_memory("My cat is called Tom", ANN)
+        await other.process_memory("Good morning", ANN)
+        report = await other.import_lines(lines)
+        assert (0, 0) == (report.here, report.differ)
+        assert [("active", 2), ("ending", 1)] == sorted(rows(other_dsn))
+        assert 1 == (await other.import_lines(lines)).differ
+        assert ["pending"] == jobs(other_dsn)
+    async with opened(other_dsn) as worker:
+        assert await worker.flush(60)
+        assert [("active", 2), ("ended", 1)] == sorted(rows(other_dsn))
+        assert ["I live in Oslo."] == await statements(worker)
+
+
+async def test_an_empty_session_of_an_export_leaves_nothing_to_wait_for(
+    dsn: str, other_dsn: str
+) -> None:
+    async with opened(dsn, Watch()) as memory, opened(other_dsn, Watch()) as other:
+        await memory.conversations.open(SCOPE)
+        lines = await exported(memory)
+        await other.process_memory("My cat is called Tom", ANN)
+        await other.import_lines(lines)
+        assert ([("active", 1), ("ended", 0)], []) == (sorted(rows(other_dsn)), jobs(other_dsn))
+
+
+# --- a turn comes in while a session ends: it is in one session, and both count right
+
+
+RULES = SessionRules(timeout=timedelta(hours=1), max_duration=timedelta(days=1), max_events=9)
+JOB = NewJob(job_id=UUID(int=1), job_type=JobType.DEEP_REFLECTION, run_after=NOW)
+
+
+async def hear(storage: Storage, number: int) -> Session:
+    new_id = ThreadId(f"conversation:{number}")
+    heard = await storage.conversations.hear_turn(
+        SCOPE, new_id, said(number, f"turn {number}", NOW), RULES, 0, [], once=False
+    )
+    assert heard.stored
+    return heard.session
+
+
+@pytest.mark.parametrize("turns", [0, 1])
+async def test_a_turn_that_comes_while_a_session_ends_is_in_the_next_one(
+    storage: Storage, turns: int
+) -> None:
+    for number in range(turns):
+        await hear(storage, number)
+    loop = asyncio.get_running_loop()
+    is_held, may_end = asyncio.Event(), asyncio.Event()
+
+    def ending() -> Policy[Session | None]:
+        policy = end_conversation(SCOPE, JOB, RULES, NOW, if_over=False)
+        rows = yield next(policy)
+        loop.call_soon_threadsafe(is_held.set)
+        yield from until(may_end)
+        try:
+            last = policy.send(rows)
+            assert isinstance(last, Last)
+            rows = yield last
+            policy.send(rows)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        raise AssertionError
+
+    ends = asyncio.create_task(storage.transact(scope_path(SCOPE), ending))
+    await is_held.wait()
+    hearing = asyncio.create_task(hear(storage, 7))
+    await asyncio.sleep(0)
+    may_end.set()
+    ended, active = await ends, await hearing
+    assert (ended is not None) == bool(turns)
+    found = await rows_of(
+        storage, "conversations", "thread_id", "status", "event_count", tenant=scope_path(SCOPE)
+    )
+    assert (active.session_id, SessionStatus.ACTIVE, 1) in found
+    assert len(found) == turns + 1
+    events = await rows_of(storage, "events", "thread_id", "event_id", tenant=scope_path(SCOPE))
+    assert (active.session_id, "e7") in events
+    assert len(events) == turns + 1

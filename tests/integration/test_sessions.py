@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import signal
 import subprocess
-import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import emptied_databases
 import psycopg
 import pytest
+from turns import Clock, said
+from warm_python import warm_python
 
 from shared_core import (
     Conflict,
     ConversationSettings,
-    Event,
+    MemoryEngine,
     SessionConsolidator,
     SessionManager,
     SessionStatus,
@@ -34,91 +36,97 @@ from tests.integration.talking import (
     statements,
 )
 
-
-async def test_the_status_and_the_end_are_told_as_documented(dsn: str) -> None:
-    watch = Watch()
-    async with opened(dsn, watch) as memory:
-        await memory.process_memory("I live in Lisbon", ANN)
-        watch.advance(minutes=20)
-        await memory.process_memory("I like tea", ANN)
-        watch.advance(minutes=25)
-        status = await memory.get_session_status(ANN)
-        assert status == {
-            "status": "success",
-            "has_active_session": True,
-            "session_info": {
-                "event_count": 2,
-                "created_at": "2026-01-22T10:00:00Z",
-                "last_active_at": "2026-01-22T10:20:00Z",
-                "time_until_timeout_seconds": 300,
-            },
-        }
-        assert list(status) == ["status", "has_active_session", "session_info"]
-        ended = await memory.end_session(ANN)
-        assert ended == {
-            "status": "success",
-            "message": "Session ending, consolidation started",
-            "session_info": {
-                "event_count": 2,
-                "duration_seconds": 2700,
-                "created_at": "2026-01-22T10:00:00Z",
-                "ended_at": "2026-01-22T10:45:00Z",
-            },
-        }
-        none = {"status": "success", "message": "No active session", "session_info": None}
-        assert await memory.end_session(ANN) == none
-        assert await memory.end_session(user_id="nobody") == none
-        assert await memory.get_session_status(ANN) == {
-            "status": "success", "has_active_session": False, "session_info": None
-        }  # fmt: skip
-        assert [("ending", 2)] == rows(dsn)
+dsn = emptied_databases.dsn
 
 
-async def test_a_session_is_over_after_30_idle_minutes(dsn: str) -> None:
-    watch = Watch()
-    async with opened(dsn, watch) as memory:
-        await memory.process_memory("I live in Lisbon", ANN)
-        watch.advance(minutes=29, seconds=59)
-        await memory.process_memory("I like tea", ANN)
-        watch.advance(minutes=30)
-        assert await info(memory) == {}
-        await memory.process_memory("I have a cat", ANN)
-        assert [("ending", 2), ("active", 1)] == rows(dsn)
-        assert ["pending"] == jobs(dsn)
+@pytest.fixture
+def clock() -> Clock:
+    return Clock(MORNING)
+
+
+async def test_the_status_and_the_end_are_told_as_documented(
+    clocked: MemoryEngine, clock: Clock, dsn: str
+) -> None:
+    await clocked.process_memory("I live in Lisbon", ANN)
+    clock.forward(minutes=20)
+    await clocked.process_memory("I like tea", ANN)
+    clock.forward(minutes=25)
+    status = await clocked.get_session_status(ANN)
+    assert status == {
+        "status": "success",
+        "has_active_session": True,
+        "session_info": {
+            "event_count": 2,
+            "created_at": "2026-01-22T10:00:00Z",
+            "last_active_at": "2026-01-22T10:20:00Z",
+            "time_until_timeout_seconds": 300,
+        },
+    }
+    assert list(status) == ["status", "has_active_session", "session_info"]
+    ended = await clocked.end_session(ANN)
+    assert ended == {
+        "status": "success",
+        "message": "Session ending, consolidation started",
+        "session_info": {
+            "event_count": 2,
+            "duration_seconds": 2700,
+            "created_at": "2026-01-22T10:00:00Z",
+            "ended_at": "2026-01-22T10:45:00Z",
+        },
+    }
+    none = {"status": "success", "message": "No active session", "session_info": None}
+    assert await clocked.end_session(ANN) == none
+    assert await clocked.end_session(user_id="nobody") == none
+    assert await clocked.get_session_status(ANN) == {
+        "status": "success", "has_active_session": False, "session_info": None
+    }  # fmt: skip
+    assert [("ending", 2)] == rows(dsn)
+
+
+async def test_a_session_is_over_after_30_idle_minutes(
+    clocked: MemoryEngine, clock: Clock, dsn: str
+) -> None:
+    await clocked.process_memory("I live in Lisbon", ANN)
+    clock.forward(minutes=29, seconds=59)
+    await clocked.process_memory("I like tea", ANN)
+    clock.forward(minutes=30)
+    assert await info(clocked) == {}
+    await clocked.process_memory("I have a cat", ANN)
+    assert [("ending", 2), ("active", 1)] == rows(dsn)
+    assert ["pending"] == jobs(dsn)
 
 
 async def test_a_session_is_over_after_24_hours_however_active(dsn: str) -> None:
     watch = Watch()
     async with opened(dsn, watch, max_events=1000) as memory:
-        for _ in range(96):
+        for _ in range(50):
             await memory.process_memory("I like tea", ANN)
-            watch.advance(minutes=15)
+            watch.advance(minutes=29)
         await memory.process_memory("I like coffee", ANN)
-        assert [("ending", 96), ("active", 1)] == rows(dsn)
+        assert [("ending", 50), ("active", 1)] == rows(dsn)
 
 
-async def test_a_session_holds_100_inputs(dsn: str) -> None:
-    async with opened(dsn, Watch()) as memory:
-        sessions = SessionManager(memory)
-        for _ in range(100):
-            await sessions.add_event(ANN, "I like tea")
-        assert (await info(memory)) == {}
+async def test_a_session_holds_100_inputs(clocked: MemoryEngine, dsn: str) -> None:
+    sessions = SessionManager(clocked)
+    for _ in range(100):
         await sessions.add_event(ANN, "I like tea")
-        assert [("ending", 100), ("active", 1)] == rows(dsn)
+    assert (await info(clocked)) == {}
+    await sessions.add_event(ANN, "I like tea")
+    assert [("ending", 100), ("active", 1)] == rows(dsn)
 
 
-async def test_an_empty_session_goes_without_consolidation(dsn: str) -> None:
-    watch = Watch()
-    async with opened(dsn, watch) as memory:
-        sessions = SessionManager(memory)
-        first = await sessions.get_or_create_session(ANN)
-        assert first == await sessions.get_or_create_session(ANN)
-        assert (first.status, first.event_count, first.user_id) == (SessionStatus.ACTIVE, 0, ANN)
-        watch.advance(minutes=31)
-        assert 1 == await sessions.check_timeouts()
-        assert ([], []) == (rows(dsn), jobs(dsn))
-        skipped = await SessionConsolidator(memory).consolidate(first)
-        assert (skipped.skipped, skipped.reason) == (True, "empty_session")
+async def test_an_empty_session_goes_without_consolidation(
+    clocked: MemoryEngine, clock: Clock, dsn: str
+) -> None:
+    sessions = SessionManager(clocked)
+    first = await sessions.get_or_create_session(ANN)
+    assert first == await sessions.get_or_create_session(ANN)
+    assert (first.status, first.event_count, first.user_id) == (SessionStatus.ACTIVE, 0, ANN)
+    clock.forward(minutes=31)
+    assert 1 == await sessions.check_timeouts()
+    assert ([], []) == (rows(dsn), jobs(dsn))
+    skipped = await SessionConsolidator(clocked).consolidate(first)
+    assert (skipped.skipped, skipped.reason) == (True, "empty_session")
 
 
 async def test_idle_sessions_of_all_users_are_ended_by_whoever_looks(dsn: str) -> None:
@@ -136,11 +144,12 @@ async def test_idle_sessions_of_all_users_are_ended_by_whoever_looks(dsn: str) -
         assert ["active", "ending", "ending"] == sorted(row[0] for row in rows(dsn))
 
 
+@pytest.mark.tail
 async def test_the_worker_process_ends_and_consolidates(dsn: str) -> None:
     watch = Watch(datetime.now(UTC) - timedelta(hours=1))
     async with opened(dsn, watch) as memory:
         await memory.process_memory("My name is Ana", ANN)
-    command = [sys.executable, "-m", "shared_core.cli.main", "worker", "--uri", dsn, "--once"]
+    command = [*warm_python(), "-m", "shared_core.cli.main", "worker", "--uri", dsn, "--once"]
     done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
     assert 0 == done.returncode, done.stderr
     assert [("ended", 1)] == rows(dsn)
@@ -176,6 +185,7 @@ async def test_an_input_during_consolidation_opens_a_new_session(dsn: str) -> No
         assert [("ending", 1), ("active", 1)] == rows(dsn)
 
 
+@pytest.mark.tail
 async def test_a_killed_process_loses_nothing_between_end_and_consolidation(dsn: str) -> None:
     code = (
         "import asyncio, os, signal, sys\n"
@@ -191,9 +201,9 @@ async def test_a_killed_process_loses_nothing_between_end_and_consolidation(dsn:
         "    await memory.flush(60)\n"
         "asyncio.run(main())\n"
     )
-    command = [sys.executable, "-c", code, dsn]
+    command = [*warm_python(), "-c", code, dsn]
     done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
-    assert -signal.SIGKILL == done.returncode, done.stderr
+    assert 128 + signal.SIGKILL == done.returncode, done.stderr
     assert [("ending", 2)] == rows(dsn)
     later = Watch(datetime.now(UTC) + timedelta(minutes=10))  # the lease of the dead has ended
     async with open_memory(dsn, clock=later) as memory:
@@ -216,9 +226,10 @@ SPEAKER = (
 )
 
 
+@pytest.mark.tail
 async def test_32_inputs_at_once_from_two_processes_are_one_session(dsn: str) -> None:
     started = [
-        subprocess.Popen([sys.executable, "-c", SPEAKER, dsn, name], stderr=subprocess.PIPE)
+        subprocess.Popen([*warm_python(), "-c", SPEAKER, dsn, name], stderr=subprocess.PIPE)
         for name in ("a", "b")
     ]
     for process in started:
@@ -241,38 +252,32 @@ async def test_inputs_at_once_never_overfill_a_session(dsn: str) -> None:
         assert 1 == [status for status, _ in rows(dsn)].count("active")
 
 
-async def test_ends_at_once_end_once(dsn: str) -> None:
-    async with opened(dsn, Watch()) as memory:
-        await memory.process_memory("I like tea", ANN)
-        ends: Sequence[Any] = await asyncio.gather(*(memory.end_session(ANN) for _ in range(8)))
-        assert 1 == sum(end["session_info"] is not None for end in ends)
-        assert ["pending"] == jobs(dsn)
+async def test_ends_at_once_end_once(clocked: MemoryEngine, dsn: str) -> None:
+    await clocked.process_memory("I like tea", ANN)
+    ends: Sequence[Any] = await asyncio.gather(*(clocked.end_session(ANN) for _ in range(8)))
+    assert 1 == sum(end["session_info"] is not None for end in ends)
+    assert ["pending"] == jobs(dsn)
 
 
-async def test_an_event_that_comes_again_is_stored_once(dsn: str) -> None:
-    async with opened(dsn, Watch()) as memory:
-        sessions = SessionManager(memory)
-        event = Event(
-            event_id="e1", author="user", role="user", text="I like tea", occurred_at=MORNING
-        )
-        await sessions.add_event(ANN, event)
-        await sessions.add_event(ANN, event)
-        assert ["I like tea"] == [one.text for one in await sessions.get_session_events(ANN)]
-        assert [] == list(await sessions.get_session_events("nobody"))
+async def test_an_event_that_comes_again_is_stored_once(clocked: MemoryEngine) -> None:
+    sessions = SessionManager(clocked)
+    event = said("e1", "I like tea", MORNING)
+    await sessions.add_event(ANN, event)
+    await sessions.add_event(ANN, event)
+    assert ["I like tea"] == [one.text for one in await sessions.get_session_events(ANN)]
+    assert [] == list(await sessions.get_session_events("nobody"))
 
 
-async def test_a_session_is_consolidated_by_hand_once(dsn: str) -> None:
-    async with opened(dsn, Watch()) as memory:
-        sessions, consolidator = SessionManager(memory), SessionConsolidator(memory)
-        active = await sessions.add_event(ANN, "My name is Ana")
-        with pytest.raises(Conflict, match="is active: end it first"):
-            await consolidator.consolidate(active)
-        ended = await sessions.end_session(ANN)
-        assert ended is not None
-        result = await consolidator.consolidate(ended)
-        assert (1, 1, False) == (result.stored_count, result.total_events, result.skipped)
-        assert [("ended", 1)] == rows(dsn)
-        assert "consolidated_already" == (await consolidator.consolidate(ended)).reason
+async def test_a_session_is_consolidated_by_hand_once(clocked: MemoryEngine, dsn: str) -> None:
+    sessions, consolidator = SessionManager(clocked), SessionConsolidator(clocked)
+    active = await sessions.add_event(ANN, "My name is Ana")
+    with pytest.raises(Conflict, match="is active: end it first"):
+        await consolidator.consolidate(active)
+    ended = await sessions.end_session(ANN)
+    result = await consolidator.consolidate(ended)
+    assert (1, 1, False) == (result.stored_count, result.total_events, result.skipped)
+    assert [("ended", 1)] == rows(dsn)
+    assert "consolidated_already" == (await consolidator.consolidate(ended)).reason
 
 
 async def test_what_is_forgotten_takes_its_sessions_along(dsn: str) -> None:

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from importlib import invalidate_caches
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
+from postgres_databases import PostgresDatabases
 from tenacity import wait_fixed
 
-from shared_core import Event, InvalidInput, MemoryRecord, MemoryStrategy, open_memory
+from shared_core import (
+    ConversationSettings,
+    Event,
+    InvalidInput,
+    MemoryEngine,
+    MemoryRecord,
+    MemoryStrategy,
+    Scope,
+    open_memory,
+)
 from shared_core.core.domain import Extraction, ModelUsage, StatementDraft
-from tests.integration.talking import ANN, SCOPE, opened, rows, statements
-
-ROOT = Path(__file__).parents[2]
+from shared_core.core.namespaces import scope_path
+from tests.integration.talking import statements
 
 
 class Shout(MemoryStrategy):
@@ -54,57 +63,87 @@ class Weighing(Shout):
         return [replace(record, metadata=self.metadata)]
 
 
-async def consolidated(dsn: str, strategies: Sequence[object], *inputs: str) -> list[str]:
-    async with opened(dsn, strategies=strategies) as memory:
+@dataclass
+class User:
+    """A user who talks, and the database of all tests."""
+
+    dsn: str
+    scope: Scope
+
+    def opened(self, *strategies: object, **options: Any) -> MemoryEngine:
+        if strategies:
+            options["conversation"] = ConversationSettings(strategies=strategies)
+        return open_memory(self.dsn, **options)
+
+    async def say(self, memory: MemoryEngine, *inputs: str) -> bool:
+        """Say something in a session of its own; return whether it was consolidated."""
         for text in inputs:
-            await memory.process_memory(text, ANN)
-        await memory.end_session(ANN)
-        assert await memory.flush(60)
-        edges = await memory.graph.neighbourhood(SCOPE, "user")
-        return [*sorted(await statements(memory)), f"{len(edges.edges)} edges"]
+            await memory.process_memory(text, self.scope.user)
+        await memory.end_session(self.scope.user)
+        return await memory.flush(60)
+
+    async def statements(self, memory: MemoryEngine) -> list[str]:
+        return sorted(await statements(memory, self.scope))
+
+    def rows(self) -> list[Any]:
+        query = "SELECT status, event_count FROM hippocampus.conversations WHERE tenant_id = %s"
+        with psycopg.connect(self.dsn) as superuser:
+            return superuser.execute(query, [scope_path(self.scope)]).fetchall()
 
 
-async def test_a_strategy_of_ones_own_adds_to_what_is_remembered(dsn: str) -> None:
-    strategies = ["privacy_filter", "graph_extraction", Shout()]
-    assert ["I like tea.", "Said: I like tea", "1 edges"] == await consolidated(
-        dsn, strategies, "I like tea"
-    )
+@pytest.fixture(scope="module")
+def module_dsn(postgres: PostgresDatabases) -> Iterator[str]:
+    """A database in which each test is a user."""
+    yield from postgres.lend()
 
 
-async def test_without_the_filter_general_knowledge_is_kept(dsn: str) -> None:
-    assert ["Paris is the capital of France", "0 edges"] == await consolidated(
-        dsn, ["graph_extraction"], "Paris is the capital of France"
-    )
+@pytest.fixture
+def ann(module_dsn: str) -> User:
+    return User(module_dsn, Scope("default", f"ann {uuid.uuid4()}"))
 
 
-async def test_without_graph_extraction_there_are_no_edges(dsn: str) -> None:
-    assert ["I like tea.", "0 edges"] == await consolidated(dsn, ["privacy_filter"], "I like tea")
+@pytest.mark.parametrize(
+    ("strategies", "text", "remembered"),
+    [
+        (["privacy_filter", "graph_extraction", Shout()], "I like tea",
+         ["I like tea.", "Said: I like tea", "1 edges"]),
+        (["graph_extraction"], "Paris is the capital of France",
+         ["Paris is the capital of France", "0 edges"]),
+        (["privacy_filter"], "I like tea", ["I like tea.", "0 edges"]),
+    ],
+    ids=["one of our own", "without the filter", "without the graph"],
+)  # fmt: skip
+async def test_each_strategy_adds_what_it_does(
+    ann: User, strategies: list[object], text: str, remembered: list[str]
+) -> None:
+    async with ann.opened(*strategies) as memory:
+        assert await ann.say(memory, text)
+        edges = (await memory.graph.neighbourhood(ann.scope, "user")).edges
+        assert remembered == [*await ann.statements(memory), f"{len(edges)} edges"]
 
 
 async def test_a_strategy_that_raises_fails_its_job_and_stores_nothing_by_halves(
-    dsn: str, monkeypatch: pytest.MonkeyPatch
+    ann: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shared_core.jobs.runner.POISON", wait_fixed(0.01))
     broken = Broken()
-    async with opened(dsn, strategies=["privacy_filter", broken]) as memory:
-        await memory.process_memory("I like tea", ANN)
-        await memory.end_session(ANN)
-        assert not await memory.flush(60)
-        assert ([("ended", 1)], []) == (rows(dsn), await statements(memory))
-        [job] = await memory.jobs.list()
+    async with ann.opened("privacy_filter", broken) as memory:
+        assert not await ann.say(memory, "I like tea")
+        assert ([("ended", 1)], []) == (ann.rows(), await ann.statements(memory))
+        [job] = await memory.jobs.list(ann.scope)
         assert "RuntimeError" in (job.error or "")
         broken.broken = False
         await memory.jobs.retry([job.job_id])
         assert await memory.flush(60)
-        assert [("ended", 1)] == rows(dsn)
-        assert ["I like tea.", "Said: I like tea"] == sorted(await statements(memory))
+        assert [("ended", 1)] == ann.rows()
+        assert ["I like tea.", "Said: I like tea"] == await ann.statements(memory)
 
 
-async def test_a_strategy_that_is_not_known_is_named_at_the_first_input(dsn: str) -> None:
-    async with opened(dsn, strategies=["privacy_filter", "telepathy"]) as memory:
+async def test_a_strategy_that_is_not_known_is_named_at_the_first_input(ann: User) -> None:
+    async with ann.opened("privacy_filter", "telepathy") as memory:
         with pytest.raises(InvalidInput, match="'telepathy' is unknown: name one of privacy_f"):
-            await memory.process_memory("I like tea", ANN)
-        assert [] == rows(dsn)
+            await memory.process_memory("I like tea", ann.scope.user)
+        assert [] == ann.rows()
 
 
 PACKAGE = """
@@ -123,74 +162,51 @@ class Promises(MemoryStrategy):
             for one in events if "promise" in one.text
         ]
 """
-PROCESS = """
-import asyncio, sys
-from shared_core import open_memory
-
-
-async def main():
-    async with open_memory(sys.argv[1]) as memory:
-        await memory.process_memory("Will you wait? I promise to call", user_id="ann")
-        await memory.end_session("ann")
-        assert await memory.flush(60)
-
-
-asyncio.run(main())
-"""
 
 
 async def test_a_package_that_is_installed_is_found_by_its_entry_point(
-    dsn: str, tmp_path: Path
+    ann: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = os.pathsep.join([str(tmp_path), str(ROOT)])
-    environment = {
-        **os.environ, "MEMORY_STRATEGIES": "privacy_filter,promises", "PYTHONPATH": path
-    }  # fmt: skip
-
-    async def remembering() -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", PROCESS, dsn]
-        return await asyncio.to_thread(
-            subprocess.run, command, env=environment, capture_output=True, text=True
-        )
-
-    missing = await remembering()
-    assert "strategy 'promises' is unknown" in missing.stderr
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("MEMORY_STRATEGIES", "privacy_filter,promises")
+    text = "Will you wait? I promise to call"
+    async with ann.opened() as memory:
+        with pytest.raises(InvalidInput, match="strategy 'promises' is unknown"):
+            await ann.say(memory, text)
     (tmp_path / "our_promises.py").write_text(PACKAGE)
     info = tmp_path / "our_promises-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: our-promises\nVersion: 1.0\n")
     points = "[hippocampus.strategies]\npromises = our_promises:Promises\n"
     (info / "entry_points.txt").write_text(points)
-    done = await remembering()
-    assert 0 == done.returncode, done.stderr
-    async with opened(dsn) as memory:
-        assert "Will you wait? I promise to call" in {
-            one.text for one in await memory.list_memories(SCOPE)
-        }
+    invalidate_caches()
+    async with ann.opened() as memory:
+        assert await ann.say(memory, text)
+        assert text in {one.text for one in await memory.list_memories(ann.scope)}
+    del sys.modules["our_promises"]
 
 
-async def test_what_a_strategy_notes_is_stored_with_the_memory(dsn: str) -> None:
-    async with opened(dsn, strategies=[Weighing()]) as memory:
-        await memory.process_memory("Something about bees", ANN)
-        await memory.end_session(ANN)
-        assert await memory.flush(60)
-        found = [one.value["metadata"] for one in await memory.list_memories(SCOPE)]
+async def test_what_a_strategy_notes_is_stored_with_the_memory(ann: User) -> None:
+    async with ann.opened(Weighing()) as memory:
+        assert await ann.say(memory, "Something about bees")
+        found = [one.value["metadata"] for one in await memory.list_memories(ann.scope)]
         [kept] = [one for one in found if isinstance(one, dict) and one.get("strategy") == "shout"]
         assert {"weight": 3} == kept["strategy_metadata"]
 
 
 @pytest.mark.parametrize("noted", [7, {"weight": float("nan")}, {"at": object()}])
 async def test_what_is_no_json_is_refused_by_the_name_of_the_strategy(
-    dsn: str, noted: object
+    ann: User, noted: object
 ) -> None:
     strategy = Weighing()
     strategy.metadata = noted
-    async with opened(dsn, strategies=[strategy]) as memory:
-        await memory.process_memory("Something about bees", ANN)
-        session = await memory.conversations.end(SCOPE)
+    async with ann.opened(strategy, worker=False) as memory:
+        await memory.process_memory("Something about bees", ann.scope.user)
+        session = await memory.conversations.end(ann.scope)
         assert session is not None
         with pytest.raises(InvalidInput, match="the metadata of strategy 'shout'"):
-            await memory.consolidate(SCOPE, session.session_id)
+            await memory.consolidate(ann.scope, session.session_id)
+        await memory.forget_scope(ann.scope)  # its job too
 
 
 class Model:
@@ -214,22 +230,17 @@ class Model:
         raise AssertionError("of a session no summary is written")
 
 
-async def test_a_model_makes_its_own_statements_and_the_filter_holds(dsn: str) -> None:
-    async with open_memory(dsn, extractor=Model()) as memory:
-        await memory.process_memory("Something about bees", ANN)
-        await memory.end_session(ANN)
-        assert await memory.flush(60)
-        assert ["The user keeps bees."] == await statements(memory)
+async def test_a_model_makes_its_own_statements_and_the_filter_holds(ann: User) -> None:
+    async with ann.opened(extractor=Model()) as memory:
+        assert await ann.say(memory, "Something about bees")
+        assert ["The user keeps bees."] == await ann.statements(memory)
 
 
-async def test_only_what_is_returned_counts_as_read(dsn: str) -> None:
-    async with opened(dsn) as memory:
-        for text in ("I live in Lisbon", "I like tea", "I have a cat called Tom"):
-            await memory.process_memory(text, ANN)
-        await memory.end_session(ANN)
-        assert await memory.flush(60)
-        answer = await memory.process_memory("Where do I live?", ANN)
+async def test_only_what_is_returned_counts_as_read(ann: User) -> None:
+    async with ann.opened() as memory:
+        assert await ann.say(memory, "I live in Lisbon", "I like tea", "I have a cat called Tom")
+        answer = await memory.process_memory("Where do I live?", ann.scope.user)
         assert ["I live in Lisbon."] == [one["content"] for one in answer["memories"]]
-        known = await memory.list_memories(SCOPE)
-        read = await memory.accesses(SCOPE, [one.memory_id for one in known])
+        known = await memory.list_memories(ann.scope)
+        read = await memory.accesses(ann.scope, [one.memory_id for one in known])
         assert ["I live in Lisbon."] == [one.text for one in known if one.memory_id in read]

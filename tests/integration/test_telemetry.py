@@ -1,4 +1,4 @@
-"""Spans and metrics of the memory itself, by a real SDK of OpenTelemetry."""
+"""Spans and metrics of the memory, and of requests to it, by a real SDK of OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
+from weakref import WeakSet
 
 import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import HumanMessage
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.trace import StatusCode
+from opentelemetry.trace import SpanKind, StatusCode
 from scripted_chat import ScriptedChatModel
 
 from langgraph_store import HippocampusMiddleware, PgHippocampusStore
 from shared_core import MemoryEngine, Scope, open_memory
+from shared_core.core import telemetry
 from shared_core.core.digest_cache import DigestCache
 from shared_core.core.telemetry import METRICS
 from shared_core.errors import InvalidInput, StorageUnavailable
@@ -33,9 +35,17 @@ from tests.integration.all_verbs import (
     use,
     wait_for_a_busy_pool,
 )
+from tests.integration.http_clients import client_of
 from tests.integration.telemetry_sdk import Growth, listening, points, values
 
 QUEUE = "hippocampus.queue.depth"
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+
+
+@pytest.fixture(autouse=True)
+def own_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the queues of other memories of this process out of the metrics."""
+    monkeypatch.setattr(telemetry, "_queues", WeakSet())
 
 
 @pytest.fixture
@@ -61,17 +71,8 @@ async def test_each_verb_is_a_span_and_is_counted(
 ) -> None:
     grown = Growth()
     await use(memory, TEXTS[language])
-    operations = (
-        "append",
-        "remember",
-        "search",
-        "context",
-        "process",
-        "reflect",
-        "forget",
-        "erase",
-    )
-    for operation in operations:
+    once = ("append", "remember", "search", "context", "process", "reflect", "forget", "erase")
+    for operation in once:
         assert 1 == grown.of("hippocampus.operation.duration", of(operation)), operation
     assert 1 <= grown.of("hippocampus.operation.duration", of("consolidate"))
     assert 2 <= grown.of("hippocampus.operation.duration", of("recall"))
@@ -129,15 +130,8 @@ async def test_no_attribute_holds_a_word_or_a_name(
     told = [span.to_json() for span in spans.get_finished_spans()]
     told += [f"{name} {at}" for name, at in values() if name.startswith(("hippocampus", "db."))]
     private = (
-        "Lisbon",
-        "nurse",
-        "上海",
-        "护士",
-        "secret_app",
-        "ana_at_home",
-        "thread-one",
-        "turn-number",
-    )
+        "Lisbon", "nurse", "上海", "护士", "secret_app", "ana_at_home", "thread-one", "turn-number",
+    )  # fmt: skip
     assert [] == [one for one in told for word in private if word in one]
     [failed] = [
         span
@@ -239,6 +233,28 @@ async def test_calls_that_get_no_connection_are_counted() -> None:
     await wait_for_a_busy_pool()
     assert 1 == grown.of("db.client.connection.timeouts", {"db.system.name": "postgresql"})
     assert 1 == grown.of("db.client.connection.wait_time", {"db.system.name": "postgresql"})
+
+
+async def test_a_request_is_a_span_of_the_callers_trace(
+    memory: MemoryEngine, spans: InMemorySpanExporter
+) -> None:
+    headers = {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01"}
+    async with client_of(memory) as client:
+        question = {"user_id": "ana", "query": "my very own words"}
+        await client.post("/recall", json=question, headers=headers)
+        await client.post("/recall", content=b"{", headers={"Content-Type": "text/plain"})
+    ended = spans.get_finished_spans()
+    requests = {
+        span.attributes["http.response.status_code"]: span
+        for span in ended
+        if span.kind is SpanKind.SERVER
+    }
+    assert {200, 415} == set(requests)
+    assert "POST /recall" == requests[200].name
+    [recall] = [span for span in ended if span.name == "hippocampus.recall"]
+    assert requests[200].context.trace_id == recall.context.trace_id
+    assert TRACE == f"{requests[200].context.trace_id:032x}"
+    assert not [span for span in ended if "very own words" in str(span.to_json())]
 
 
 def test_names_are_of_one_form() -> None:

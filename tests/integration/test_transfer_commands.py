@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from commands import run
+from warm_python import warm_python
 
 from shared_core import Scope, open_memory
-from shared_core.cli.main import app
 
 WHO = ("app", "ana")
-TEXTS = [f"Ana was in town {number} of {number % 7}." for number in range(700)]
+TEXTS = [f"Ana was in town {number} of {number % 7}." for number in range(70)]
 
 
 @pytest.fixture
@@ -22,10 +22,6 @@ async def filled(dsn: str) -> str:
     async with open_memory(dsn, worker=False) as memory:
         await memory.remember(Scope(*WHO), TEXTS)
     return dsn
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, list(map(str, arguments)))
 
 
 def test_a_file_goes_from_one_database_to_another(
@@ -40,7 +36,7 @@ def test_a_file_goes_from_one_database_to_another(
     assert ("ana", rows) == (json.loads(looked.stdout)["user"], json.loads(looked.stdout)["rows"])
     assert "application 'app'" in run("import", file, "--dry-run").stdout
     first = run("import", file, "--uri", other_dsn, "--json")
-    assert {"written": rows, "here": 0, "differ": 0, "embedded": 700, "unembedded": 0} == (
+    assert {"written": rows, "here": 0, "differ": 0, "embedded": 70, "unembedded": 0} == (
         json.loads(first.stdout)
     )
     again = run("import", file, "--uri", other_dsn)
@@ -52,19 +48,8 @@ def test_a_file_goes_from_one_database_to_another(
 
 
 def test_without_out_the_lines_are_printed(filled: str) -> None:
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "shared_core.cli.main",
-            "export",
-            *WHO,
-            "--with-vectors",
-            "--uri",
-            filled,
-        ],
-        capture_output=True,
-    )
+    command = ["-m", "shared_core.cli.main", "export", *WHO, "--with-vectors", "--uri", filled]
+    done = subprocess.run([*warm_python(), *command], capture_output=True)
     assert (0, b"") == (done.returncode, done.stderr)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert 384 == lines[0]["vectors"]["dimensions"]
@@ -78,6 +63,8 @@ def test_an_import_that_was_killed_is_done_by_the_next(
     assert 0 == run("export", *WHO, "--out", file, "--with-vectors", "--uri", filled).exit_code
     killed = (
         "import os, signal, sys\n"
+        "from shared_core.transfer import lines\n"
+        "lines.MOST_LINES = 50\n"
         "from shared_core.transfer.service import _LineImport as Import\n"
         "done, write = [], Import._put_rows\n"
         "async def dying(*arguments, **options):\n"
@@ -87,10 +74,10 @@ def test_an_import_that_was_killed_is_done_by_the_next(
         "Import._put_rows = dying\n"
         "from shared_core.cli.main import app; app()"
     )
-    command = [sys.executable, "-c", killed, "import", file, "--uri", other_dsn]
-    assert -9 == subprocess.run(command, capture_output=True).returncode
+    command = [*warm_python(), "-c", killed, "import", file, "--uri", other_dsn]
+    assert 128 + signal.SIGKILL == subprocess.run(command, capture_output=True).returncode
     report = json.loads(run("import", file, "--uri", other_dsn, "--json").stdout)
-    assert 500 == report["here"] < report["written"]
+    assert 50 == report["here"] < report["written"]
     back = tmp_path / "back.jsonl"
     run("export", *WHO, "--out", back, "--with-vectors", "--uri", other_dsn)
     assert file.read_bytes() == back.read_bytes()
@@ -126,8 +113,9 @@ def test_options_that_do_not_fit_a_source_are_refused(arguments: list[str], told
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(
-    arguments: list[str], told: str, filled: str, tmp_path: Path
+    arguments: list[str], told: str, shared_dsn: str, tmp_path: Path
 ) -> None:
+    assert 0 == run("remember", *WHO, "Ana sails.", "--uri", shared_dsn).exit_code
     file = tmp_path / "bad.jsonl"
     header = {"hippocampus_export": 1, "schema_version": 1, "of": {"app": "app", "user": None}}
     file.write_text(json.dumps(header) + "\n{,\n")
@@ -136,7 +124,7 @@ def test_what_cannot_be_done_is_said_in_one_line(
         "ABSENT": str(tmp_path / "absent.jsonl"),
         "FOLDER": str(tmp_path / "absent" / "out.jsonl"),
     }
-    ran = run(*(names.get(one, one) for one in arguments), "--uri", filled)
+    ran = run(*(names.get(one, one) for one in arguments), "--uri", shared_dsn)
     assert 1 == ran.exit_code, ran.output
     [line] = ran.stderr.splitlines()
     assert told in line

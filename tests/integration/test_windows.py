@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
+from postgres_databases import PostgresDatabases
+from turns import said
 
-from shared_core import Event, JobType, Scope, open_memory
+from shared_core import Event, JobType, MemoryEngine, Scope, open_memory
 from shared_core.core.domain import NO_USAGE, ModelUsage
 from shared_core.extraction.llm_extractor import ModelExtractor
 from shared_core.extraction.rule_based import RuleExtractor
@@ -17,19 +20,28 @@ from shared_core.models.language_model import ModelReply, ModelRequest
 
 pytestmark = pytest.mark.both_engines
 
-ANN = Scope("app", "ann")
-START = datetime(2026, 3, 1, 9, tzinfo=UTC)
+Reading = Callable[..., Awaitable[MemoryEngine]]
 NOTHING = '{"facts": [], "statements": [], "insights": [], "relations": [], "feelings": []}'
 
 
-def said(number: int, text: str) -> Event:
-    return Event(
-        event_id=f"e{number}",
-        author="user",
-        role="user",
-        text=text,
-        occurred_at=START + timedelta(minutes=number),
-    )
+@pytest.fixture(scope="module")
+def module_dsn(postgres: PostgresDatabases) -> Iterator[str]:
+    """A database in which each test is a user, and no worker runs."""
+    yield from postgres.lend()
+
+
+@pytest.fixture
+async def reading(module_dsn: str, scope: Scope) -> AsyncIterator[Reading]:
+    """Opens a memory with an extractor and a thread of turns that nobody has read."""
+    async with AsyncExitStack() as stack:
+
+        async def reading(extractor: Any, *turns: Event) -> MemoryEngine:
+            opened = open_memory(module_dsn, extractor=extractor, worker=False)
+            memory = await stack.enter_async_context(opened)
+            await memory.append_events(scope, "t", turns, later=True)
+            return memory
+
+        yield reading
 
 
 class Model:
@@ -55,43 +67,43 @@ def fact(turn: int, slot: str, value: str) -> dict[str, object]:
     return {"turns": [turn], "slot": slot, "value": value, "statement": f"{slot}: {value}."}
 
 
-async def test_what_stands_behind_a_cut_off_answer_is_read_by_the_next_run(dsn: str) -> None:
+async def test_what_stands_behind_a_cut_off_answer_is_read_by_the_next_run(
+    reading: Reading, scope: Scope
+) -> None:
     whole = json.dumps({"facts": [fact(1, "employer", "Acme"), fact(2, "residence", "Rome")]})
     rest = json.dumps({"facts": [fact(1, "residence", "Rome"), fact(2, "allergy", "penicillin")]})
     model = Model(ModelReply(text=whole[:-30], finish="length"), ModelReply(text=rest))
-    extractor = ModelExtractor(model, RuleExtractor())
     talk = ("I work at Acme", "I live in Rome", "I am allergic to penicillin")
-    async with open_memory(dsn, extractor=extractor, worker=False) as memory:
-        turns = [said(number, text) for number, text in enumerate(talk)]
-        await memory.append_events(ANN, "t", turns, later=True)
-        report = await memory.consolidate(ANN, "t")
-        assert (3, 2) == (report.events, len(model.read))
-        values = {one.value: one.source_event_ids for one in await memory.facts(ANN)}
-        assert {"Acme": ("e0",), "Rome": ("e1",), "penicillin": ("e2",)} == values
+    memory = await reading(
+        ModelExtractor(model, RuleExtractor()), *(said(n, text) for n, text in enumerate(talk))
+    )
+    report = await memory.consolidate(scope, "t")
+    assert (3, 2) == (report.events, len(model.read))
+    values = {one.value: one.source_event_ids for one in await memory.facts(scope)}
+    assert {"Acme": ("e0",), "Rome": ("e1",), "penicillin": ("e2",)} == values
 
 
 async def test_a_cut_off_answer_that_came_to_no_turn_before_is_not_asked_for_for_ever(
-    dsn: str,
+    reading: Reading, scope: Scope
 ) -> None:
     cut = json.dumps({"facts": [fact(9, "like", "tea"), fact(1, "like", "tea")]})
     model = Model(*[ModelReply(text=cut[:-30], finish="length")] * 5)
     extractor = ModelExtractor(model, RuleExtractor())
-    async with open_memory(dsn, extractor=extractor, worker=False) as memory:
-        await memory.append_events(ANN, "t", [said(1, "I like tea"), said(2, "and cake")])
-        assert 2 == (await memory.consolidate(ANN, "t")).events
-        assert 1 == len(model.read)
+    memory = await reading(extractor, said(1, "I like tea"), said(2, "and cake"))
+    assert 2 == (await memory.consolidate(scope, "t")).events
+    assert 1 == len(model.read)
 
 
 @pytest.mark.parametrize("text", ["I had tea, nice", "我喜歡臺灣的龜苓膏與鹽酥雞，醫師說我過敏。"])
-async def test_every_turn_is_in_some_prompt_for_the_summary(dsn: str, text: str) -> None:
+async def test_every_turn_is_in_some_prompt_for_the_summary(
+    reading: Reading, scope: Scope, text: str
+) -> None:
     model = Model()
     extractor = ModelExtractor(model, RuleExtractor(), max_input_tokens=600)
     numbers = range(1000, 1100)
-    async with open_memory(dsn, extractor=extractor, worker=False) as memory:
-        turns = [said(number, f"T{number}T {text}") for number in numbers]
-        await memory.append_events(ANN, "t", turns, later=True)
-        await memory.append_events(ANN, "t", [said(2000, "T2000T " + "word " * 900)], later=True)
-        await memory.consolidate(ANN, "t")
+    turns = [said(number, f"T{number}T {text}") for number in numbers]
+    memory = await reading(extractor, *turns, said(2000, "T2000T " + "word " * 900))
+    await memory.consolidate(scope, "t")
     shown = set(re.findall(r"T(\d+)T", "".join(model.summed)))
     assert {*map(str, numbers), "2000"} == shown
     assert len(model.summed) == len(model.read)
@@ -112,32 +124,31 @@ class Telling(RuleExtractor):
 
 
 @pytest.mark.parametrize("reread", [0, 3])
-async def test_a_summary_written_anew_tells_of_the_whole_thread(dsn: str, reread: int) -> None:
+async def test_a_summary_written_anew_tells_of_the_whole_thread(
+    reading: Reading, scope: Scope, reread: int
+) -> None:
     extractor = Telling(window_tokens=200, reread_turns=reread)
-    numbers = range(1, 41)
-    async with open_memory(dsn, extractor=extractor, worker=False) as memory:
-        turns = [said(number, f"I was in town number {number} that day.") for number in numbers]
-        await memory.append_events(ANN, "t", turns, later=True)
-        await memory.consolidate(ANN, "t")
-        await memory.forget_turns(ANN, "t", ["e40"])
-        assert [] == await memory.list_memories(ANN, kinds=["summary"])
-        report = await memory.consolidate(ANN, "t", job_type=JobType.FAST_REPLAY)
-        told = [f"e{number}" for number in numbers if number < 40]
-        assert told == list(dict.fromkeys(report.summary.split()))
-        [summary] = await memory.list_memories(ANN, kinds=["summary"])
-        assert set(told) == set(summary.source_event_ids)
-        assert None is (await memory.consolidate(ANN, "t")).run_id
+    turns = [said(number, f"I was in town number {number} that day.") for number in range(1, 41)]
+    memory = await reading(extractor, *turns)
+    await memory.consolidate(scope, "t")
+    await memory.forget_turns(scope, "t", ["e40"])
+    assert [] == await memory.list_memories(scope, kinds=["summary"])
+    report = await memory.consolidate(scope, "t", job_type=JobType.FAST_REPLAY)
+    told = [one.event_id for one in turns[:-1]]
+    assert told == list(dict.fromkeys(report.summary.split()))
+    [summary] = await memory.list_memories(scope, kinds=["summary"])
+    assert set(told) == set(summary.source_event_ids)
+    assert None is (await memory.consolidate(scope, "t")).run_id
 
 
-async def test_a_refused_summary_costs_no_extraction(dsn: str) -> None:
+async def test_a_refused_summary_costs_no_extraction(reading: Reading, scope: Scope) -> None:
     model = Model(ModelReply(text=json.dumps({"facts": [fact(1, "employer", "Acme")]})))
     model.summary = ModelReply(text="", finish="refused")
     extractor = ModelExtractor(model, RuleExtractor())
-    async with open_memory(dsn, extractor=extractor, worker=False) as memory:
-        await memory.append_events(ANN, "t", [said(1, "Acme pays my wages these days.")])
-        report = await memory.consolidate(ANN, "t")
-        assert (1, "Acme pays my wages these days.") == (len(model.read), report.summary)
-        assert ["Acme"] == [one.value for one in await memory.facts(ANN)]
-        [run] = await memory.runs(ANN)
-        assert ("llm-v2/extract.v2/fake", True) == (run.extractor, run.counts["summed_by_rules"])
-        assert "instead_of" not in run.counts
+    memory = await reading(extractor, said(1, "Acme pays my wages these days."))
+    report = await memory.consolidate(scope, "t")
+    assert (1, "Acme pays my wages these days.") == (len(model.read), report.summary)
+    assert ["Acme"] == [one.value for one in await memory.facts(scope)]
+    [run] = await memory.runs(scope)
+    assert ("llm-v2/extract.v2/fake", True) == (run.extractor, run.counts["summed_by_rules"])
+    assert "instead_of" not in run.counts

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import psycopg
+import turns
+from turns import START
 
 from shared_core import Event, MemoryEngine, NewMemory, RetentionPolicy, Scope
 from shared_core.ingest.items import ReadItem, WriteItem
 from shared_core.ports.items import ItemStamp
 from shared_core.ports.session_logs import Seen, StateChange
 
-START = datetime(2026, 3, 1, 9, tzinfo=UTC)
 PAYLOAD = '{"id":  "s1",\n "n": 12345678901234567890.10, "text": "nested\\nline \\u4e0a"}'
 
 
@@ -28,14 +29,8 @@ class WholeClock:
 
 
 def said(number: int, text: str) -> Event:
-    return Event(
-        event_id=f"e{number}",
-        author="user",
-        role="user",
-        text=text,
-        occurred_at=START + timedelta(minutes=number),
-        metadata={"n": number, "quote": '"; DROP TABLE', "big": 10**30},
-    )
+    metadata = {"n": number, "quote": '"; DROP TABLE', "big": 10**30}
+    return turns.said(number, text, metadata=metadata)
 
 
 async def populate(memory: MemoryEngine, scope: Scope, clock: WholeClock) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TypeAlias
 from uuid import uuid4
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
+from long_forms import LONG
+from postgres_databases import PostgresDatabases
 
 from shared_core import AsOf, Conflict, InvalidInput, MemoryEngine, Scope, open_memory, run_sync
 from shared_core.core.domain import FactDraft, MemoryId
@@ -210,19 +213,20 @@ class World:
         } == {one.memory_id: one.valid_until for one in past}
 
 
-@pytest.fixture
-def world(dsn: str) -> Iterator[Callable[[], World]]:
+@pytest.fixture(scope="module")
+def world(postgres: PostgresDatabases) -> Iterator[Callable[[], World]]:
     """Makes worlds of their own on one database."""
     today = [START]
-    storage = open_storage(load_settings(dsn, pool_size=2), lambda: today[0])
-    memory = open_memory(dsn, clock=lambda: today[0], worker=False, pool_size=2)
-    run_sync(storage.open())
-    yield lambda: World(memory, storage, today)
-    run_sync(storage.close())
-    run_sync(memory.close())
+    for dsn in postgres.lend():
+        storage = open_storage(load_settings(dsn, pool_size=2), lambda: today[0])
+        memory = open_memory(dsn, clock=lambda: today[0], worker=False, pool_size=2)
+        run_sync(storage.open())
+        yield partial(World, memory, storage, today)
+        run_sync(storage.close())
+        run_sync(memory.close())
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150 if LONG else 30)
 @given(steps=STEPS, moments=MOMENTS)
 def test_facts_are_what_a_model_of_both_time_lines_says(
     world: Callable[[], World], steps: list[Step], moments: list[tuple[int | None, int | None]]

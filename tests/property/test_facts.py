@@ -1,15 +1,19 @@
-"""The rules by which what was said becomes what is known."""
+"""The rules by which what was said becomes what is known: facts, and edges of the graph."""
 
 from __future__ import annotations
 
 import random
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from uuid import uuid4
+from typing import Any
+from uuid import UUID, uuid4
 
+import pytest
 from hypothesis import given, settings, strategies as st
+from long_forms import LONG
 
-from shared_core.core.domain import USER, FactDraft, MemoryId
+from shared_core.core.domain import USER, FactDraft, MemoryId, TripleDraft
+from shared_core.knowledge.edge_planning import plan_edges
 from shared_core.knowledge.fact_planning import (
     FactPlan,
     fact_key,
@@ -18,7 +22,7 @@ from shared_core.knowledge.fact_planning import (
     without_moot,
 )
 from shared_core.nlp.text import normalised
-from shared_core.ports.runs import KnownFact, Retraction
+from shared_core.ports.runs import KnownEdge, KnownFact, PlannedFact, Retraction
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -49,6 +53,14 @@ def draft(
     )
 
 
+def job(value: str, day: int = 1, **more: Any) -> FactDraft:
+    return draft("employer", value, day, functional=True, **more)
+
+
+def days_of(moment: datetime | None) -> int | None:
+    return None if moment is None else (moment - START).days
+
+
 def plan(drafts: list[FactDraft], known: list[KnownFact] | None = None) -> FactPlan:
     said_at = {one.event_id: START + timedelta(days=int(one.event_id)) for one in drafts}
     return plan_facts(drafts, known or [], said_at, lambda: MemoryId(uuid4()))
@@ -67,141 +79,106 @@ def known(
     )
 
 
-def test_a_new_value_of_a_functional_slot_ends_the_old_one() -> None:
-    google = known("employer", "Google")
-    found = plan([draft("employer", "Meta", 3, functional=True)], [google])
-    assert {google.memory_id: START + timedelta(days=3)} == found.closed
-    assert ["Meta"] == [fact.draft.value for fact in found.opened]
-
-
 def test_the_same_value_again_is_noted_and_changes_nothing() -> None:
     google = known("employer", "Google")
-    found = plan([draft("employer", " google. ", 3, functional=True)], [google])
+    found = plan([job(" google. ", 3)], [google])
     assert ([], {}) == (found.opened, found.closed)
     assert [(google.memory_id, ("3",))] == found.seen_again
 
 
-def test_values_of_an_open_slot_live_side_by_side() -> None:
-    found = plan([draft("language", "German"), draft("language", "French")])
-    assert [None, None] == [fact.valid_until for fact in found.opened]
+AGE = "relation.daughter.age"
+GOOGLE, JAZZ = known("employer", "Google", 1), known("dislike", "jazz", functional=False)
+DRINKS = [known("like", drink, functional=False) for drink in ("tea", "coffee")]
+DAUGHTERS = [known("relation.daughter", name, functional=False) for name in ("Mia", "Ann")]
+MIA_IS_FIVE = known(AGE, "five", subject="Mia")
+
+# What was said, what was known, which values end on which day, and what is opened: key, from, until
+PLANS: dict[str, tuple[list[FactDraft], list[KnownFact], dict[str, int], list[Any]]] = {
+    "a new value of a functional slot ends the old one": (
+        [job("Meta", 3)], [GOOGLE], {"Google": 3}, [("employer", 3, None)]
+    ),
+    "values of an open slot live side by side": (
+        [draft("language", "German"), draft("language", "French")],
+        [], {}, [("language:german", 1, None), ("language:french", 1, None)],
+    ),
+    "a value said before the current one becomes history": (
+        [job("Google", 2)], [known("employer", "Meta", 5)], {}, [("employer", 2, 5)]
+    ),
+    "two changes in one run leave one current value and its history": (
+        [job(name, day) for day, name in enumerate("ABC", 1)],
+        [], {}, [("employer", 1, 2), ("employer", 2, 3), ("employer", 3, None)],
+    ),
+    "a retraction ends the value it names and no other": (
+        [draft("like", "Coffee", operation="retract")], DRINKS, {"coffee": 1}, []
+    ),
+    "a retraction without a value ends the whole slot": (
+        [draft("like", "", operation="retract")], DRINKS, {"tea": 1, "coffee": 1}, []
+    ),
+    "to like something now is to dislike it no more": (
+        [draft("like", "Jazz")], [JAZZ], {"jazz": 1}, [("like:jazz", 1, None)]
+    ),
+    "a liking said before the dislike that holds is history": (
+        [draft("like", "coffee")], [known("dislike", "coffee", 5, functional=False)],
+        {}, [("like:coffee", 1, 5)],
+    ),
+    "a fact of another slot is never ended": (
+        [job("Northwind")], [known("residence", "Leeds"), known("name", "Maya")],
+        {}, [("employer", 1, None)],
+    ),
+    "a fact about another person is not ended": (
+        [draft(AGE, "eight", functional=True, subject="Ann")], [MIA_IS_FIVE],
+        {}, [(f"{AGE}@ann", 1, None)],
+    ),
+    "a fact about the same person is ended": (
+        [draft(AGE, "six", functional=True, subject="Mia")], [MIA_IS_FIVE],
+        {"five": 1}, [(f"{AGE}@mia", 1, None)],
+    ),
+    "what is told of my daughter is told of the only one known": (
+        [draft(AGE, "six", functional=True)], [DAUGHTERS[0], MIA_IS_FIVE],
+        {"five": 1}, [(f"{AGE}@mia", 1, None)],
+    ),
+    "what is told of my daughter is told of neither of two": (
+        [draft(AGE, "six", functional=True)], [*DAUGHTERS, MIA_IS_FIVE], {}, [(AGE, 1, None)]
+    ),
+    "the opposite taste of one person ends only theirs": (
+        [draft("relation.son.like", "jazz", subject="Leo")],
+        [known("relation.son.dislike", "Jazz", functional=False, subject="Leo"), JAZZ],
+        {"Jazz": 1}, [("relation.son.like@leo:jazz", 1, None)],
+    ),
+    "a fact begins when it is said to have begun, and what it replaces ends then": (
+        [job("Meta", 9, since=4)], [GOOGLE], {"Google": 4}, [("employer", 4, None)]
+    ),
+    "the newer statement holds even if it tells of an earlier time": (
+        [job("Meta", 9, since=4)], [known("employer", "Google", 6)],
+        {"Google": 9}, [("employer", 9, None)],
+    ),
+    "a fact never begins after it was said": (
+        [job("Meta", 2, since=8)], [], {}, [("employer", 2, None)]
+    ),
+    "a retraction ends a fact when it is said to have ended": (
+        [job("Google", 9, operation="retract", since=4)], [GOOGLE], {"Google": 4}, []
+    ),
+}  # fmt: skip
 
 
-def test_a_value_said_before_the_current_one_becomes_history() -> None:
-    meta = known("employer", "Meta", day=5)
-    [fact] = plan([draft("employer", "Google", 2, functional=True)], [meta]).opened
-    assert meta.valid_from == fact.valid_until
-
-
-def test_two_changes_in_one_run_leave_one_current_value_and_its_history() -> None:
-    found = plan([draft("home", city, day, functional=True) for day, city in enumerate("ABC", 1)])
-    assert [("A", 2), ("B", 3), ("C", None)] == [
-        (fact.draft.value, fact.valid_until and (fact.valid_until - START).days)
-        for fact in found.opened
+@pytest.mark.parametrize("case", PLANS)
+def test_what_is_said_opens_and_ends_facts(case: str) -> None:
+    drafts, held, ends, opens = PLANS[case]
+    found = plan(drafts, held)
+    values = {fact.memory_id: fact.value for fact in held}
+    assert ends == {values[one]: days_of(until) for one, until in found.closed.items()}
+    assert opens == [
+        (fact.key, days_of(fact.valid_from), days_of(fact.valid_until)) for fact in found.opened
     ]
 
 
-def test_a_retraction_ends_the_value_it_names_and_no_other() -> None:
-    tea, coffee = (known("like", drink, functional=False) for drink in ("tea", "coffee"))
-    found = plan([draft("like", "Coffee", operation="retract")], [tea, coffee])
-    assert [coffee.memory_id] == list(found.closed)
-
-
-def test_a_retraction_without_a_value_ends_the_whole_slot() -> None:
-    tea, coffee = (known("like", drink, functional=False) for drink in ("tea", "coffee"))
-    found = plan([draft("like", "", operation="retract")], [tea, coffee])
-    assert {tea.memory_id, coffee.memory_id} == set(found.closed)
-
-
-def test_to_like_something_now_is_to_dislike_it_no_more() -> None:
-    hated = known("dislike", "jazz", functional=False)
-    found = plan([draft("like", "Jazz")], [hated])
-    assert [hated.memory_id] == list(found.closed)
+def test_what_is_said_of_a_slot_needs_the_facts_of_others() -> None:
     assert ["dislike", "like"] == slots_to_read([draft("like", "Jazz")])
-
-
-def test_a_liking_said_before_the_dislike_that_holds_is_history() -> None:
-    hated = known("dislike", "coffee", day=5, functional=False)
-    found = plan([draft("like", "coffee", 1)], [hated])
-    assert {} == found.closed
-    assert [hated.valid_from] == [fact.valid_until for fact in found.opened]
-
-
-def test_a_fact_of_another_slot_is_never_ended() -> None:
-    others = [known("residence", "Leeds"), known("name", "Maya")]
-    assert {} == plan([draft("employer", "Northwind", functional=True)], others).closed
-
-
-AGE = "relation.daughter.age"
-
-
-def test_only_a_fact_about_the_same_person_is_ended() -> None:
-    mia = known(AGE, "five", subject="Mia")
-    assert {} == plan([draft(AGE, "eight", functional=True, subject="Ann")], [mia]).closed
-    found = plan([draft(AGE, "six", functional=True, subject="Mia")], [mia])
-    assert [mia.memory_id] == list(found.closed)
-
-
-def test_what_is_told_of_my_daughter_is_told_of_the_only_one_known() -> None:
-    mia = known("relation.daughter", "Mia", functional=False)
-    young = known(AGE, "five", subject="Mia")
-    found = plan([draft(AGE, "six", functional=True)], [mia, young])
-    assert [young.memory_id] == list(found.closed)
-    assert [f"{AGE}@mia"] == [fact.key for fact in found.opened]
-
-
-def test_what_is_told_of_my_daughter_is_told_of_neither_of_two() -> None:
-    sisters = [known("relation.daughter", name, functional=False) for name in ("Mia", "Ann")]
-    young = known(AGE, "five", subject="Mia")
-    found = plan([draft(AGE, "six", functional=True)], [*sisters, young])
-    assert {} == found.closed
-    assert [AGE] == [fact.key for fact in found.opened]
-
-
-def test_the_names_of_a_relation_are_read_with_what_is_told_of_it() -> None:
-    assert [AGE, "relation.daughter"][::-1] == slots_to_read([draft(AGE, "six")])
-
-
-def test_the_opposite_taste_of_one_person_ends_only_theirs() -> None:
-    hers, mine = (
-        known("relation.son.dislike", "jazz", functional=False, subject="Leo"),
-        known("dislike", "jazz", functional=False),
-    )
-    found = plan([draft("relation.son.like", "jazz", subject="Leo")], [hers, mine])
-    assert [hers.memory_id] == list(found.closed)
-
-
-def test_a_fact_begins_when_it_is_said_to_have_begun() -> None:
-    [fact] = plan([draft("employer", "Meta", 9, functional=True, since=4)]).opened
-    assert START + timedelta(days=4) == fact.valid_from
-
-
-def test_what_it_replaces_ends_when_the_new_one_began() -> None:
-    google = known("employer", "Google", day=1)
-    found = plan([draft("employer", "Meta", 9, functional=True, since=4)], [google])
-    assert {google.memory_id: START + timedelta(days=4)} == found.closed
-
-
-def test_the_newer_statement_holds_even_if_it_tells_of_an_earlier_time() -> None:
-    google = known("employer", "Google", day=6)
-    found = plan([draft("employer", "Meta", 9, functional=True, since=4)], [google])
-    assert {google.memory_id: START + timedelta(days=9)} == found.closed
-    assert [None] == [fact.valid_until for fact in found.opened]
-
-
-def test_a_fact_never_begins_after_it_was_said() -> None:
-    [fact] = plan([draft("employer", "Meta", 2, functional=True, since=8)]).opened
-    assert START + timedelta(days=2) == fact.valid_from
-
-
-def test_a_retraction_ends_a_fact_when_it_is_said_to_have_ended() -> None:
-    google = known("employer", "Google", day=1)
-    leaving = draft("employer", "Google", 9, functional=True, operation="retract", since=4)
-    assert {google.memory_id: START + timedelta(days=4)} == plan([leaving], [google]).closed
+    assert ["relation.daughter", AGE] == slots_to_read([draft(AGE, "six")])
 
 
 def test_an_end_is_moot_where_the_same_turn_gives_the_next_value() -> None:
-    left = draft("employer", "Stripe", functional=True, operation="retract")
-    joined = draft("employer", "Figma", functional=True)
+    left, joined = job("Stripe", operation="retract"), job("Figma")
     unlike = draft("like", "coffee", operation="retract")
     assert [joined, unlike] == without_moot([left, joined, unlike])
     assert [joined, left] == without_moot([joined, left])
@@ -367,7 +344,7 @@ def turns_of(said: list[tuple[str, str, str, int | None]]) -> list[FactDraft]:
     ]
 
 
-@settings(max_examples=400)
+@settings(max_examples=400 if LONG else 150)
 @given(TURNS, st.randoms(use_true_random=False))
 def test_the_order_in_which_turns_are_read_does_not_count(
     said: list[tuple[str, str, str, int | None]], order: random.Random
@@ -391,15 +368,13 @@ def test_what_ended_before_a_turn_and_was_said_after_it_still_speaks_against_it(
 
 def days(so_far: Read) -> list[tuple[str, int, int | None]]:
     return sorted(
-        (fact.value, (fact.valid_from - START).days,
-         None if fact.valid_until is None else (fact.valid_until - START).days)
+        (fact.value, days_of(fact.valid_from), days_of(fact.valid_until))
         for fact in so_far.facts.values()
-    )  # fmt: skip
+    )
 
 
 def test_what_is_read_late_and_was_retracted_since_is_history() -> None:
-    told = draft("employer", "Acme", 1, functional=True)
-    left = draft("employer", "Acme", 5, functional=True, operation="retract")
+    told, left = job("Acme"), job("Acme", 5, operation="retract")
     assert [("Acme", 1, 5)] == days(read([left, told]))
     to_come = replace(left, valid_from=START + timedelta(days=9))
     assert [("Acme", 1, 5)] == days(read([to_come, told]))
@@ -425,3 +400,103 @@ def test_what_was_said_again_between_ends_what_it_speaks_against() -> None:
     first, again = (draft("dislike", "tea", day) for day in (2, 6))
     liked, no_more = draft("like", "tea", 3), draft("dislike", "", 7, operation="retract")
     assert [] == read([first, no_more, liked, again]).current()
+
+
+# --- edges
+
+
+def triple(
+    place: str, day: int, *, functional: bool = True, since: int | None = None
+) -> TripleDraft:
+    return TripleDraft(
+        subject="Mia",
+        relation="lives_in" if functional else "knows",
+        object=place,
+        event_id=str(day),
+        functional=functional,
+        valid_from=None if since is None else START + timedelta(days=since),
+    )
+
+
+def edges_of(drafts: list[TripleDraft]) -> list[KnownEdge]:
+    """Return what is known after the turns that were read, each in a run of its own."""
+    edges: dict[UUID, KnownEdge] = {}
+    for draft in drafts:
+        at = START + timedelta(days=int(draft.event_id))
+        known = [one for one in edges.values() if one.relation == draft.relation]
+        found = plan_edges([draft], known, [], {draft.event_id: at}, uuid4)
+        for edge_id, until in found.closed.items():
+            edges[edge_id] = replace(edges[edge_id], valid_until=until)
+        for one in found.opened:
+            edges[one.edge_id] = KnownEdge(
+                edge_id=one.edge_id,
+                subject=one.draft.subject,
+                relation=one.draft.relation,
+                object=one.draft.object,
+                valid_from=one.valid_from,
+                valid_until=one.valid_until,
+            )
+        for edge_id, _ in found.sources:
+            edges[edge_id] = replace(edges[edge_id], stated_at=[*edges[edge_id].stated_at, at])
+        assert all(one.valid_until is None or one.valid_until >= one.valid_from
+                   for one in edges.values())  # fmt: skip
+    return list(edges.values())
+
+
+def holding(edges: list[KnownEdge]) -> list[tuple[str, str]]:
+    return sorted((one.relation, one.object) for one in edges if one.valid_until is None)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abc"), st.booleans(), st.sampled_from([None, 0, 3, 12])),
+        max_size=8,
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_the_order_in_which_edges_are_read_does_not_count(
+    said: list[tuple[str, bool, int | None]], order: random.Random
+) -> None:
+    drafts = [
+        triple(place, day, functional=functional, since=since)
+        for day, (place, functional, since) in enumerate(said, 1)
+    ]
+    as_said = holding(edges_of(drafts))
+    assert 1 >= sum(relation == "lives_in" for relation, _ in as_said)
+    order.shuffle(drafts)
+    assert as_said == holding(edges_of(drafts))
+
+
+def test_an_edge_ends_with_the_fact_of_its_turn() -> None:
+    fact = PlannedFact(
+        memory_id=MemoryId(uuid4()),
+        draft=draft("residence", "Leeds", functional=True),
+        key="residence",
+        valid_from=START,
+        valid_until=START + timedelta(days=4),
+    )
+    lives = triple("Leeds", 1)
+    said_at = {"1": START + timedelta(days=1), "0": START}
+    for turns, rests in (((), True), (("0",), False)):
+        [edge] = plan_edges(
+            [replace(lives, other_event_ids=turns)], [], [fact], said_at, uuid4
+        ).opened
+        assert (fact.valid_from, fact.valid_until) == (edge.valid_from, edge.valid_until)
+        assert (fact.memory_id, rests) == (edge.fact_id, edge.memory_id is not None)
+
+
+def test_an_edge_ends_with_a_fact_that_was_known() -> None:
+    for days, ends in ((2, 2), (0, 1)):  # the fact may end before its edge was said
+        fact = PlannedFact(
+            memory_id=MemoryId(uuid4()),
+            draft=draft("residence", "Leeds", functional=True),
+            key="residence",
+            valid_from=START - timedelta(days=5),
+            valid_until=START + timedelta(days=days),
+        )
+        at = START + timedelta(days=1)
+        found = plan_edges([triple("Leeds", 1)], [], [], {"1": at}, uuid4, [fact])
+        [edge] = found.opened
+        assert (fact.memory_id, None) == (edge.fact_id, edge.memory_id)
+        assert (at, START + timedelta(days=ends)) == (edge.valid_from, edge.valid_until)
+        assert [(edge.edge_id, ("1",))] == found.sources

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from itertools import count
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
 from langgraph.store.base import PutOp
+from long_forms import LONG
+from postgres_databases import PostgresDatabases
 
 from langgraph_store import PgHippocampusStore
 from shared_core import InvalidInput
 
 MISSING = object()
+
+
+@pytest.fixture(scope="module")
+def store(postgres: PostgresDatabases) -> Iterator[PgHippocampusStore]:
+    """One store for all examples, each of which has a namespace of its own."""
+    for dsn in postgres.lend():
+        with PgHippocampusStore(dsn, pool_size=2) as store:
+            yield store
 
 
 def kind(value: Any) -> str:
@@ -120,7 +130,7 @@ documents = st.lists(st.dictionaries(names, values, max_size=4), min_size=1, max
 spaces = count()
 
 
-@settings(max_examples=250, suppress_health_check=list(HealthCheck))
+@settings(max_examples=250 if LONG else 80)
 @given(held=documents, wanted=filters)
 def test_a_filter_finds_what_its_rules_say(
     store: PgHippocampusStore, held: list[dict[str, Any]], wanted: dict[str, Any]
@@ -131,7 +141,7 @@ def test_a_filter_finds_what_its_rules_say(
     assert expected == {item.key for item in store.search(here, filter=wanted, limit=100)}
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60 if LONG else 20)
 @given(held=documents, wanted=filters)
 def test_not_finds_all_the_others(
     store: PgHippocampusStore, held: list[dict[str, Any]], wanted: dict[str, Any]

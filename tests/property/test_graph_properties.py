@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from typing import Any, TypeAlias
 from uuid import UUID, uuid5
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, example, given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
+from long_forms import LONG
+from postgres_databases import PostgresDatabases
 
 from shared_core import AsOf, MemoryEngine, Scope, open_memory, run_sync
 from shared_core.core.namespaces import scope_path
@@ -23,6 +26,7 @@ NOW = 50
 NAMES = ["Mia", "MIA", "ｍｉａ", "Tom", "张伟", "張偉", "user", "Zoë", "Zoe"]
 SPACE = UUID(int=7)
 numbers = count()
+Filling: TypeAlias = tuple[MemoryEngine, psycopg.Connection[Any]]
 
 
 def day(number: float) -> datetime:
@@ -65,36 +69,33 @@ merges = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES)), max
 
 
 @pytest.fixture(scope="module")
-def memory(server: str, template: str) -> Iterator[tuple[MemoryEngine, str]]:
-    dsn = psycopg.conninfo.make_conninfo(server, dbname=f"graphs_{uuid5(SPACE, template).hex}")
-    name = psycopg.conninfo.conninfo_to_dict(dsn)["dbname"]
-    with psycopg.connect(server, autocommit=True) as admin:
-        admin.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+def memory(postgres: PostgresDatabases) -> Iterator[Filling]:
+    """A memory of day NOW, and a connection that writes edges past it."""
+    for dsn in postgres.lend():
         engine = open_memory(dsn, clock=lambda: day(NOW), worker=False)
-        yield engine, dsn
+        run_sync(engine.open())
+        with psycopg.connect(dsn, autocommit=True) as superuser:
+            yield engine, superuser
         run_sync(engine.close())
-        admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-def filled(memory: tuple[MemoryEngine, str], graph: list[Row]) -> tuple[MemoryEngine, Scope]:
-    engine, dsn = memory
+def filled(memory: Filling, graph: list[Row]) -> tuple[MemoryEngine, Scope]:
+    engine, superuser = memory
     scope = Scope("graphs", str(next(numbers)))
-    run_sync(engine.open())
-    with psycopg.connect(dsn, autocommit=True) as superuser, superuser.cursor() as cursor:
-        cursor.executemany(
-            "INSERT INTO hippocampus.edges (tenant_id, edge_id, subject, relation, object,"
-            " subject_key, object_key, valid_from, valid_until, recorded_at, superseded_at)"
-            " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
-            [
-                (
-                    scope_path(scope), edge_id(place), row.subject, str(place), row.object,
-                    normalised(row.subject), normalised(row.object), day(row.begins),
-                    row.closed and day(row.closed[0]), day(row.recorded),
-                    row.closed and day(row.closed[1]),
-                )
-                for place, row in enumerate(graph)
-            ],
-        )  # fmt: skip
+    superuser.cursor().executemany(
+        "INSERT INTO hippocampus.edges (tenant_id, edge_id, subject, relation, object,"
+        " subject_key, object_key, valid_from, valid_until, recorded_at, superseded_at)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        [
+            (
+                scope_path(scope), edge_id(place), row.subject, str(place), row.object,
+                normalised(row.subject), normalised(row.object), day(row.begins),
+                row.closed and day(row.closed[0]), day(row.recorded),
+                row.closed and day(row.closed[1]),
+            )
+            for place, row in enumerate(graph)
+        ],
+    )  # fmt: skip
     return engine, scope
 
 
@@ -127,9 +128,7 @@ def joined(
     ]
 
 
-unhurried = settings(
-    max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
-)
+unhurried = settings(max_examples=60 if LONG else 20)
 
 
 @unhurried
@@ -144,7 +143,7 @@ unhurried = settings(
     [("Mia", "張偉")], None, None, 3, 2,
 )  # fmt: skip
 def test_a_neighbourhood_is_what_breadth_first_search_finds(
-    memory: tuple[MemoryEngine, str],
+    memory: Filling,
     graph: list[Row],
     pairs: list[tuple[str, str]],
     valid: float | None,
@@ -181,7 +180,7 @@ def test_a_neighbourhood_is_what_breadth_first_search_finds(
 @unhurried
 @given(graphs, merges, moments, moments, st.integers(1, 4))
 def test_paths_are_all_simple_paths_the_shortest_first(
-    memory: tuple[MemoryEngine, str],
+    memory: Filling,
     graph: list[Row],
     pairs: list[tuple[str, str]],
     valid: float | None,
@@ -218,10 +217,7 @@ def test_paths_are_all_simple_paths_the_shortest_first(
 @unhurried
 @given(graphs, merges, moments)
 def test_a_history_is_all_that_was_known_of_an_entity(
-    memory: tuple[MemoryEngine, str],
-    graph: list[Row],
-    pairs: list[tuple[str, str]],
-    known: float | None,
+    memory: Filling, graph: list[Row], pairs: list[tuple[str, str]], known: float | None
 ) -> None:
     engine, scope = filled(memory, graph)
     roots = merged(engine, scope, pairs, known)

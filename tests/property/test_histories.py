@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from hypothesis import given, strategies as st
+from turns import said
 
 from shared_core import Event
 from shared_core.ingest.events import known_beginning
 
-NOW = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
 
-
-def turns(said: str) -> list[Event]:
+def turns(letters: str) -> list[Event]:
     """Each letter a turn: capitals are the agent's."""
     return [
-        Event(
-            event_id=f"e{place}",
-            author="someone",
-            role="agent" if letter.isupper() else "user",
-            text=letter.lower(),
-            occurred_at=NOW,
-        )
-        for place, letter in enumerate(said)
+        said(place, letter.lower(), role="agent" if letter.isupper() else "user")
+        for place, letter in enumerate(letters)
     ]
 
 
@@ -67,16 +58,16 @@ def test_a_history_that_goes_on_in_another_way() -> None:
 CONVERSATION = st.lists(st.sampled_from(["aN", "bN", "yN", "yM", "aNN", "c"]), max_size=12)
 
 
-@given(said=CONVERSATION, then=st.sampled_from(["aN", "yN", "zN", "bb"]), window=st.integers(2, 40))
-def test_no_turn_that_is_new_is_taken_for_known(said: list[str], then: str, window: int) -> None:
-    before = "".join(said)
+@given(talk=CONVERSATION, then=st.sampled_from(["aN", "yN", "zN", "bb"]), window=st.integers(2, 40))
+def test_no_turn_that_is_new_is_taken_for_known(talk: list[str], then: str, window: int) -> None:
+    before = "".join(talk)
     handed = (before + then)[-window:]
     new = then[-window:]
     found = known(before, handed)
     assert len(handed) - len(found) >= len(new)
 
 
-@given(said=CONVERSATION.filter(lambda said: len(said) > 0), then=st.sampled_from(["zN", "zZN"]))
-def test_a_whole_history_brings_only_what_is_new(said: list[str], then: str) -> None:
-    before = "".join(said)
+@given(talk=CONVERSATION.filter(bool), then=st.sampled_from(["zN", "zZN"]))
+def test_a_whole_history_brings_only_what_is_new(talk: list[str], then: str) -> None:
+    before = "".join(talk)
     assert before == known(before, before + then)

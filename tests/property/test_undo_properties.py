@@ -10,7 +10,8 @@ from uuid import UUID
 
 import pytest
 from dictionaries import Tables, run, tables
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
+from long_forms import LONG
 
 from shared_core.core.domain import Scope
 from shared_core.core.doubts import marked
@@ -28,6 +29,7 @@ TURNS, FACTS, EDGES, DRAWN, FADED = range(1, 6), range(11, 17), range(21, 25), 3
 ARCHIVED = 33
 SUMMARY, COPY, ALIAS = UUID(int=41), UUID(int=42), UUID(int=51)
 LEFT_OUT = ("runs", "run_changes")
+few = settings(max_examples=100 if LONG else 30)
 
 
 def day(number: float) -> datetime:
@@ -275,6 +277,7 @@ def written(random: Random) -> tuple[Tables, Tables, Written]:
     return before, found, by
 
 
+@few
 @given(st.randoms(use_true_random=False))
 def test_an_undone_run_leaves_what_was_before(random: Random) -> None:
     before, found, _ = written(random)
@@ -285,6 +288,7 @@ def test_an_undone_run_leaves_what_was_before(random: Random) -> None:
         run(undo_run(SCOPE, RUN, LATER), found)
 
 
+@few
 @given(st.randoms(use_true_random=False))
 def test_a_run_that_another_builds_on_stays(random: Random) -> None:
     _, found, by = written(random)
@@ -302,6 +306,7 @@ def test_a_run_that_another_builds_on_stays(random: Random) -> None:
     assert left == held(found)
 
 
+@few
 @given(st.randoms(use_true_random=False))
 def test_a_place_that_was_taken_since_keeps_the_run(random: Random) -> None:
     _, found, by = written(random)

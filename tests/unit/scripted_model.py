@@ -7,7 +7,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from shared_core.core.domain import Event, HeldFact, MemoryId, Role
+from turns import said
+
+from shared_core.core.domain import Event, HeldFact, MemoryId
 from shared_core.extraction.llm_extractor import ModelExtractor
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.models.language_model import ModelReply, ModelRequest
@@ -44,20 +46,17 @@ def turns(*texts: str) -> list[Event]:
     """Return turns of a user; the prefixes "agent: ", "tool: " and "system: " set another role."""
     events = []
     for number, text in enumerate(texts, 1):
-        role: Role = "user"
-        for other in ("agent", "tool", "system"):
-            if text.startswith(f"{other}: "):
-                role, text = other, text.removeprefix(f"{other}: ")  # type: ignore[assignment]
-        events.append(
-            Event(
-                event_id=f"e{number}",
-                author=role,
-                role=role,
-                text=text,
-                occurred_at=NOON + timedelta(minutes=number),
-            )
-        )
+        role, found, spoken = text.partition(": ")
+        if not found or role not in ("agent", "tool", "system"):
+            role, spoken = "user", text
+        moment = NOON + timedelta(minutes=number)
+        events.append(said(f"e{number}", spoken, moment, author=role, role=role))
     return events
+
+
+def parts(one: object, names: str) -> tuple[Any, ...]:
+    """Return the attributes of these names, which blanks separate."""
+    return tuple(getattr(one, name) for name in names.split())
 
 
 def fact(turn: object, slot: str, value: str, statement: str = "", **more: Any) -> dict[str, Any]:

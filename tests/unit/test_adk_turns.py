@@ -2,48 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-import pytest
-from google.adk.events import Event, EventActions
-from google.genai import types
+from every_case import every_case
 
-from adk_memory.events import events_to_remember, is_answered, is_settled, spoken_text
-from adk_memory.recall_block import shown_ids
-
-Part = types.Part
+if TYPE_CHECKING:
+    from google.adk.events import Event
 
 
-def event(author: str, *parts: str | Part, **fields: Any) -> Event:
-    written = [Part(text=part) if isinstance(part, str) else part for part in parts]
-    role = "user" if author == "user" else "model"
-    content = types.Content(role=role, parts=written) if parts else None
-    return Event(author=author, content=content, **{"invocation_id": "i", **fields})
+def test_a_run_is_settled_when_it_ends_in_an_answer() -> None:
+    from adk_events import ANSWERED, ASKED, SUMMARY, WAITING, Part, call, event, response, spoken
 
+    from adk_memory.events import is_settled
 
-def spoken(author: str, text: str, **fields: Any) -> Event:
-    kind = "input_transcription" if author == "user" else "output_transcription"
-    return event(author, **{kind: types.Transcription(text=text)}, **fields)
-
-
-def call(**fields: Any) -> Event:
-    asked = types.FunctionCall(id="c", name="tool", args={})
-    return event("bot", Part(function_call=asked), **fields)
-
-
-def response(author: str = "bot", **fields: Any) -> Event:
-    given = types.FunctionResponse(id="c", name="tool", response={})
-    return event(author, Part(function_response=given), **fields)
-
-
-ASKED, ANSWERED = event("user", "hello"), event("bot", "hi")
-WAITING = call(long_running_tool_ids={"c"})
-SUMMARY = EventActions(skip_summarization=True)
-
-
-@pytest.mark.parametrize(
-    ("expected", "events"),
-    [
+    @every_case(
         (False, []),
         (False, [ASKED]),
         (True, [ASKED, ANSWERED]),
@@ -70,26 +42,35 @@ SUMMARY = EventActions(skip_summarization=True)
         (True, [spoken("bot", "hi"), spoken("user", "hello")]),  # transcriptions cross
         (False, [spoken("user", "hello"), spoken("bot", "h", partial=True)]),
         (False, [ASKED, ANSWERED, event("user", "and?")]),
-    ],
-)
-def test_a_run_is_settled_when_it_ends_in_an_answer(expected: bool, events: list[Event]) -> None:
-    assert expected == is_settled(events)
+    )
+    def check(expected: bool, events: list[Event]) -> None:
+        assert expected == is_settled(events)
+
+    check()
 
 
-@pytest.mark.parametrize(
-    ("expected", "events"),
-    [
+def test_a_live_conversation_may_end_at_any_time() -> None:
+    from adk_events import ANSWERED, ASKED, WAITING, event, spoken
+
+    from adk_memory.events import is_settled
+
+    @every_case(
         (True, [spoken("user", "hello"), spoken("bot", "hi"), event("bot", interrupted=True)]),
         (True, [ASKED, ANSWERED, event("user", "and?")]),
         (False, [spoken("user", "hello")]),
         (False, [ASKED, ANSWERED, WAITING]),
-    ],
-)
-def test_a_live_conversation_may_end_at_any_time(expected: bool, events: list[Event]) -> None:
-    assert expected == is_settled(events, live=True)
+    )
+    def check(expected: bool, events: list[Event]) -> None:
+        assert expected == is_settled(events, live=True)
+
+    check()
 
 
 def test_an_answer_to_another_agent_is_none_to_the_user() -> None:
+    from adk_events import ANSWERED, ASKED, WAITING, event, response
+
+    from adk_memory.events import is_answered
+
     assert is_answered([ASKED, ANSWERED])
     assert not is_answered([ASKED])
     assert not is_answered([ASKED, event("helper", "hi", isolation_scope="c")])
@@ -97,12 +78,20 @@ def test_an_answer_to_another_agent_is_none_to_the_user() -> None:
 
 
 def test_a_run_gives_its_own_events() -> None:
+    from adk_events import ANSWERED, ASKED, event
+
+    from adk_memory.events import events_to_remember
+
     before = event("user", "before", invocation_id="h")
     inner = event("user", "for a helper", invocation_id="")
     assert [ASKED, ANSWERED] == events_to_remember([before, ASKED, inner, ANSWERED], "i")
 
 
 def test_after_a_rewind_it_gives_the_session() -> None:
+    from adk_events import ANSWERED, ASKED, EventActions, event
+
+    from adk_memory.events import events_to_remember
+
     before = event("user", "before", invocation_id="h")
     inner = event("user", "for a helper", invocation_id="")
     actions = EventActions(rewind_before_invocation_id="h")
@@ -112,6 +101,10 @@ def test_after_a_rewind_it_gives_the_session() -> None:
 
 
 def test_a_message_is_its_text() -> None:
+    from adk_events import Part, types
+
+    from adk_memory.events import spoken_text
+
     image = Part.from_bytes(data=b"", mime_type="image/png")
     thought = Part(text="hm", thought=True)
     message = types.Content(parts=[Part(text="what is"), image, thought, Part(text="this?")])
@@ -121,6 +114,10 @@ def test_a_message_is_its_text() -> None:
 
 
 def test_a_turn_is_shown_where_whole_lines_of_the_request_are_what_it_said() -> None:
+    from adk_events import event
+
+    from adk_memory.recall_block import shown_ids
+
     room, long = event("user", "42", id="room"), event("bot", "Yes.\nIn Ghent.", id="long")
     turns = [room, long, event("bot", "Yes.", "No.", id="both")]
 

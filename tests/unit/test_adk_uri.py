@@ -3,44 +3,39 @@
 from __future__ import annotations
 
 import pytest
-from google.adk.cli.service_registry import ServiceRegistry
+from every_case import every_case
 
-from adk_memory import OpenMemoryService, PgSessionService, register
-from adk_memory.registry import close_shared, make_memory_service
 from adk_memory.uri import OPTIONS, parse_uri
 from shared_core import InvalidInput
 
 PASSWORD = "s3cret"
 
 
-@pytest.mark.parametrize(
-    ("uri", "expected"),
-    [
-        ("hippocampus://", (None, {})),
-        ("hippocampus://?", (None, {})),
-        ("HIPPOCAMPUS://?top_k=5", (None, {"top_k": 5})),
-        ("hippocampus:///srv/memory", ("embedded:///srv/memory", {})),
-        ("hippocampus:///srv/my%20memory", ("embedded:///srv/my memory", {})),
-        ("hippocampus:///srv/m?schema=bot&", ("embedded:///srv/m", {"schema": "bot"})),
-        ("hippocampus+postgresql://h/db", ("postgresql://h/db", {})),
-        ("hippocampus+postgresql://", ("postgresql://", {})),
-        (
-            "hippocampus+postgresql://u:p%40%2F%3F@h:5433/db?sslmode=require&top_k=7&options=a%20b",
-            ("postgresql://u:p%40%2F%3F@h:5433/db?sslmode=require&options=a%20b", {"top_k": 7}),
-        ),
-        (
-            "hippocampus+postgresql://u:p?top_k=1@h1,h2:5433/db?top_k=2",
-            ("postgresql://u:p?top_k=1@h1,h2:5433/db", {"top_k": 2}),
-        ),
-        (
-            "hippocampus+postgresql:///db?host=/tmp&user=a@b&wait=no",
-            ("postgresql:///db?host=/tmp&user=a@b", {"wait": False}),
-        ),
-        ("embedded", ("embedded", {})),
-        ("embedded:///folder?top_k=1", ("embedded:///folder?top_k=1", {})),
-        ("postgresql://u:p@h/db?sslmode=require", ("postgresql://u:p@h/db?sslmode=require", {})),
-        ("host=localhost dbname=db", ("host=localhost dbname=db", {})),
-    ],
+@every_case(
+    ("hippocampus://", (None, {})),
+    ("hippocampus://?", (None, {})),
+    ("HIPPOCAMPUS://?top_k=5", (None, {"top_k": 5})),
+    ("hippocampus:///srv/memory", ("embedded:///srv/memory", {})),
+    ("hippocampus:///srv/my%20memory", ("embedded:///srv/my memory", {})),
+    ("hippocampus:///srv/m?schema=bot&", ("embedded:///srv/m", {"schema": "bot"})),
+    ("hippocampus+postgresql://h/db", ("postgresql://h/db", {})),
+    ("hippocampus+postgresql://", ("postgresql://", {})),
+    (
+        "hippocampus+postgresql://u:p%40%2F%3F@h:5433/db?sslmode=require&top_k=7&options=a%20b",
+        ("postgresql://u:p%40%2F%3F@h:5433/db?sslmode=require&options=a%20b", {"top_k": 7}),
+    ),
+    (
+        "hippocampus+postgresql://u:p?top_k=1@h1,h2:5433/db?top_k=2",
+        ("postgresql://u:p?top_k=1@h1,h2:5433/db", {"top_k": 2}),
+    ),
+    (
+        "hippocampus+postgresql:///db?host=/tmp&user=a@b&wait=no",
+        ("postgresql:///db?host=/tmp&user=a@b", {"wait": False}),
+    ),
+    ("embedded", ("embedded", {})),
+    ("embedded:///folder?top_k=1", ("embedded:///folder?top_k=1", {})),
+    ("postgresql://u:p@h/db?sslmode=require", ("postgresql://u:p@h/db?sslmode=require", {})),
+    ("host=localhost dbname=db", ("host=localhost dbname=db", {})),
 )  # fmt: skip
 def test_a_uri_names_a_memory_and_its_options(uri: str, expected: tuple[str, object]) -> None:
     assert expected == parse_uri(uri)
@@ -54,56 +49,41 @@ def test_options_come_with_their_types() -> None:
     )
     _, options = parse_uri(f"hippocampus://?{query}")
     expected = {
-        "schema": "a_b",
-        "embedder": "google:gemini-embedding-001",
-        "top_k": 3,
-        "max_chars": 200,
-        "pool_size": 2,
-        "min_relevance": 0.25,
-        "deadline_s": 2.0,
-        "include_tool_results": True,
-        "wait": False,
-        "fail_open": True,
-        "delete_memories": True,
-        "llm": "adk:gemini-3.5-flash",
+        "schema": "a_b", "embedder": "google:gemini-embedding-001", "top_k": 3, "max_chars": 200,
+        "pool_size": 2, "min_relevance": 0.25, "deadline_s": 2.0, "include_tool_results": True,
+        "wait": False, "fail_open": True, "delete_memories": True, "llm": "adk:gemini-3.5-flash",
         "memories": "turns",
-    }
+    }  # fmt: skip
     assert expected == options
     assert {"llm": "langchain:openai:m"} == parse_uri("hippocampus://?llm=langchain:openai:m")[1]
     assert OPTIONS.keys() == options.keys()
 
 
-@pytest.mark.parametrize(
-    ("option", "hint"),
-    [
-        ("topk=5", "'topk'.*top_k"),
-        ("sslmode=require", "'sslmode'.*schema"),
-        ("top_k=five", "'top_k'.*whole number.*'five'"),
-        ("top_k=-1", "whole number"),
-        ("top_k=", "whole number"),
-        ("top_k=²", "whole number"),
-        ("top_k", "whole number"),
-        ("wait=maybe", "'wait'.*true or false"),
-        ("deadline_s=nan", "a number"),
-        ("deadline_s=inf", "a number"),
-        ("min_relevance=-0.1", "a number"),
-        ("schema=", "'schema'.*a text"),
-        ("top_k=1&top_k=2", "twice"),
-    ],
+@every_case(
+    ("topk=5", "'topk'.*top_k"),
+    ("sslmode=require", "'sslmode'.*schema"),
+    ("top_k=five", "'top_k'.*whole number.*'five'"),
+    ("top_k=-1", "whole number"),
+    ("top_k=", "whole number"),
+    ("top_k=²", "whole number"),
+    ("top_k", "whole number"),
+    ("wait=maybe", "'wait'.*true or false"),
+    ("deadline_s=nan", "a number"),
+    ("deadline_s=inf", "a number"),
+    ("min_relevance=-0.1", "a number"),
+    ("schema=", "'schema'.*a text"),
+    ("top_k=1&top_k=2", "twice"),
 )
 def test_an_option_that_cannot_be_meant_is_refused(option: str, hint: str) -> None:
     with pytest.raises(InvalidInput, match=hint):
         parse_uri(f"hippocampus://?{option}")
 
 
-@pytest.mark.parametrize(
-    "uri",
-    [
-        f"hippocampus://u:{PASSWORD}@host/db",
-        f"hippocampus+postgresql://u:{PASSWORD}@host/db?top_k=many",
-        f"hippocampus+postgresql://u:{PASSWORD}@host/db?password={PASSWORD}&wait=perhaps",
-        "hippocampus://folder/without/slash",
-    ],
+@every_case(
+    f"hippocampus://u:{PASSWORD}@host/db",
+    f"hippocampus+postgresql://u:{PASSWORD}@host/db?top_k=many",
+    f"hippocampus+postgresql://u:{PASSWORD}@host/db?password={PASSWORD}&wait=perhaps",
+    "hippocampus://folder/without/slash",
 )
 def test_no_message_tells_a_password(uri: str) -> None:
     with pytest.raises(InvalidInput) as refused:
@@ -116,6 +96,11 @@ def test_no_message_tells_a_password(uri: str) -> None:
     "uri", ["hippocampus://", "hippocampus+postgresql://u:p@h/db?connect_timeout=1"]
 )
 async def test_memory_and_sessions_of_one_uri_share_one_memory(uri: str) -> None:
+    from google.adk.cli.service_registry import ServiceRegistry
+
+    from adk_memory import OpenMemoryService, PgSessionService, register
+    from adk_memory.registry import close_shared
+
     registry = ServiceRegistry()
     register(registry)
     uri += "&top_k=3&delete_memories=yes" if "?" in uri else "?top_k=3&delete_memories=yes"
@@ -127,6 +112,8 @@ async def test_memory_and_sessions_of_one_uri_share_one_memory(uri: str) -> None
 
 
 async def test_other_addresses_and_schemas_are_other_memories() -> None:
+    from adk_memory.registry import close_shared, make_memory_service
+
     uris = ["hippocampus://", "hippocampus:///a", "hippocampus:///b", "hippocampus://?schema=other"]
     assert 4 == len({id(make_memory_service(uri).engine) for uri in uris})
     first, second = make_memory_service("hippocampus://?top_k=1"), make_memory_service(uris[0])
@@ -136,5 +123,7 @@ async def test_other_addresses_and_schemas_are_other_memories() -> None:
 
 
 def test_a_value_that_the_service_refuses_is_an_error() -> None:
+    from adk_memory.registry import make_memory_service
+
     with pytest.raises(InvalidInput, match="top_k"):
         make_memory_service("hippocampus://?top_k=0")

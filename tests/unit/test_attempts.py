@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pymysql
-import pytest
+from every_case import every_case
 
 from shared_core.storage.oceanbase.connection.attempts import TRIES, Attempts
 
@@ -19,13 +19,13 @@ def failed(attempts: Attempts, code: int, *, wrote: bool = False, has_looked: bo
     return attempts.go_on(error)
 
 
-@pytest.mark.parametrize("code", [1213, 6235, 2006, 2013])
+@every_case(1213, 6235, 2006, 2013)
 def test_what_may_fail_for_ever_is_tried_so_many_times(code: int) -> None:
     attempts = Attempts(time.monotonic() + HOUR)
     assert [failed(attempts, code) for _ in range(TRIES)] == [True] * (TRIES - 1) + [False]
 
 
-@pytest.mark.parametrize("code", [1205, 4038, 6225])
+@every_case(1205, 4038, 6225)
 def test_what_passes_by_itself_is_waited_for(code: int) -> None:
     attempts = Attempts(time.monotonic() + HOUR)
     assert all(failed(attempts, code) for _ in range(10 * TRIES))
@@ -49,6 +49,6 @@ def test_an_answer_in_doubt_is_asked_for_as_long_as_there_is_time() -> None:
     assert not failed(attempts, 2003, has_looked=False)
 
 
-@pytest.mark.parametrize("code", [1146, 2003, 4012, 1062])
+@every_case(1146, 2003, 4012, 1062)
 def test_the_rest_is_told_at_once(code: int) -> None:
     assert not failed(Attempts(time.monotonic() + HOUR), code)

@@ -1,26 +1,27 @@
-"""Whom and what a pronoun means, and when that is left open."""
+"""Whom and what a pronoun or a name means, and of whom a turn is stored: of nobody in doubt."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import tomllib
+from datetime import timedelta
+from pathlib import Path
+from typing import TypedDict, cast
 
-import pytest
+from every_case import every_case
+from turns import START, said as turn
 
-from shared_core.core.domain import Event, Role
+from shared_core.conversation.standalone_statements import session_statements
+from shared_core.core.domain import Event, FactDraft, KnownPerson, MemoryId, Role, ThreadId
+from shared_core.core.ids import uuid7
+from shared_core.extraction.rule_based import RuleExtractor
+from shared_core.extraction.rule_reader import read_turn
 from shared_core.nlp.coreference import MAX_PRONOUNS, resolve_query
+from shared_core.nlp.discourse import DiscourseState
+from shared_core.nlp.kinship import entities_of, title_in
 
 
 def said(*texts: str, role: Role = "user") -> list[Event]:
-    return [
-        Event(
-            event_id=str(number),
-            author=role,
-            role=role,
-            text=text,
-            occurred_at=datetime(2026, 5, 13, tzinfo=UTC),
-        )
-        for number, text in enumerate(texts)
-    ]
+    return [turn(n, text, author=role, role=role) for n, text in enumerate(texts)]
 
 
 RESOLVED = [
@@ -86,14 +87,14 @@ OPEN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("before", "query", "resolved"), RESOLVED)
+@every_case(*RESOLVED)
 def test_a_pronoun_becomes_the_one_it_can_mean(
     before: list[str], query: str, resolved: str
 ) -> None:
     assert resolved == resolve_query(query, said(*before))
 
 
-@pytest.mark.parametrize(("before", "query"), OPEN)
+@every_case(*OPEN)
 def test_a_pronoun_that_may_mean_two_or_nobody_stays(before: list[str], query: str) -> None:
     assert query == resolve_query(query, said(*before))
 
@@ -123,6 +124,109 @@ def test_a_text_with_too_many_pronouns_is_left_as_it_is() -> None:
     assert most + "Is he?" == resolve_query(most + "Is he?", before)
 
 
-@pytest.mark.parametrize("text", ["", "她" * 5_000, "\ud800", "she " * 3_000])
+@every_case("", "她" * 5_000, "\ud800", "she " * 3_000)
 def test_odd_queries_come_back_as_they_are(text: str) -> None:
     assert text == resolve_query(text, said("我家有只猫"))
+
+
+class Session(TypedDict):
+    """turns: what the user says. said: what the last turn tells; whom: of whom, "" for nobody."""
+
+    turns: list[str]
+    said: str
+    whom: str
+
+
+def sessions() -> list[Session]:
+    text = Path(__file__).with_name("pronoun_sessions.toml").read_text(encoding="utf-8")
+    return cast("list[Session]", [one for found in tomllib.loads(text).values() for one in found])
+
+
+SESSIONS = sessions()
+
+
+def stored(session: Session) -> list[str]:
+    """Return the statements that tell what the last turn does."""
+    told = session_statements(said(*session["turns"]))
+    return [one.text for one in told if session["said"] in one.text]
+
+
+def last_facts(session: Session) -> list[FactDraft]:
+    discourse = DiscourseState()
+    return [read_turn(event, discourse).facts for event in said(*session["turns"])][-1]
+
+
+@every_case(*[one for one in SESSIONS if one["whom"]])
+def test_a_pronoun_that_can_mean_one_is_stored_of_them(session: Session) -> None:
+    [statement] = stored(session)
+    assert session["whom"] in statement
+
+
+@every_case(*[one for one in SESSIONS if not one["whom"]])
+def test_a_pronoun_that_may_mean_somebody_else_is_stored_of_nobody(session: Session) -> None:
+    assert [] == stored(session)
+    assert [] == last_facts(session)
+
+
+def test_the_sessions_are_of_both_kinds_and_languages() -> None:
+    chinese = [one for one in SESSIONS if not one["turns"][0].isascii()]
+    assert 50 <= len(chinese) <= len(SESSIONS) - 50
+    for some in (chinese, [one for one in SESSIONS if one not in chinese]):
+        resolved = sum(bool(one["whom"]) for one in some)
+        assert 0.4 <= resolved / len(some) <= 0.6
+
+
+@every_case(
+    "My ex-husband lives in Bonn.", "My ex-wife is called Kate.", "I have an ex wife called Kate.",
+    "My former husband lives in Bonn.", "My step-mother lives in Bonn.", "Kate is my ex-wife.",
+    "我前妻住在天津", "我前夫叫大伟",
+)  # fmt: skip
+def test_whom_one_was_married_to_is_not_the_husband_or_wife(said: str) -> None:
+    assert [] == last_facts({"turns": [said], "said": said, "whom": ""})
+
+
+def known(name: str, relation: str = "son", *aliases: str, day: int = 0) -> KnownPerson:
+    return KnownPerson(
+        memory_id=MemoryId(uuid7()), relation=relation, name=name,
+        statement=f"User's {relation} is called {name}.", turns=((ThreadId("a"), "e0"),),
+        told_at=START + timedelta(days=day), aliases=aliases,
+    )  # fmt: skip
+
+
+def names(*people: KnownPerson) -> dict[str, str]:
+    return {name: one.subject for name, one in entities_of(people).items()}
+
+
+def test_a_name_of_two_is_left_out_whatever_its_case() -> None:
+    assert {"Mia": "Mia"} == names(known("Emil"), known("EMIL", "neighbour"), known("Mia"))
+
+
+def test_an_alias_means_who_it_stands_for_and_gives_way_to_a_name() -> None:
+    mia, emil = known("Mia", "daughter", "Mimi", "emil"), known("Emil")
+    assert {"Mia": "Mia", "Mimi": "Mia", "Emil": "Emil"} == names(mia, emil)
+    assert {"Mia": "Mia", "Eva": "Eva"} == names(
+        known("Mia", "daughter", "Mimi"), known("Eva", "sister", "Mimi")
+    )
+
+
+@every_case(
+    ("User's older sister is called Runa.", "older sister"),
+    ("用户的妹妹叫小芳。", "妹妹"),
+    ("Runa, a sister.", ""),
+)
+def test_the_words_of_the_relation_are_those_of_the_statement(statement: str, title: str) -> None:
+    assert title == title_in(statement)
+
+
+def test_each_turn_knows_who_had_been_named_by_then() -> None:
+    emil, mia = known("Emil", day=2), known("Mia", "daughter", day=4)
+    turns = [
+        turn(str(day), text, START + timedelta(days=day))
+        for day, text in ((1, "Emil is six."), (3, "Emil is eight. Mia is two."),
+                          (5, "Mia is three."), (1.5, "Emil is seven."))
+    ]  # fmt: skip
+    read = RuleExtractor().knowing([mia, emil]).read(turns)
+    assert [("Emil", "eight", (emil.memory_id,)), ("Mia", "three", (mia.memory_id,))] == [
+        (fact.subject, fact.value, fact.people) for fact in read.facts
+    ]
+    assert [] == RuleExtractor().read(turns).facts

@@ -1,13 +1,18 @@
-"""Expressions of time, resolved against the moment they were said."""
+"""Expressions of time, resolved against the moment they were said, and what fits them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
 
+import numpy as np
 import pytest
+from every_case import every_case
 from hypothesis import given, strategies as st
 
-from shared_core.nlp.dates import begins_at, resolve
+from shared_core.core.timestamps import microseconds
+from shared_core.nlp.dates import TimeRange, begins_at, resolve
+from shared_core.recall.features import named_times, time_fit
 
 NOW = datetime(2026, 5, 13, 15, 0, tzinfo=UTC)
 """A Wednesday."""
@@ -64,8 +69,8 @@ SINCE = [
 ]
 AMBIGUOUS = [
     "on Friday", "next Friday", "a few days ago", "I stayed for two weeks", "31 February",
-    "in two weeks' time", "by Friday", "it may rain", "until last week", "at 3 pm", "",
-    "周五", "几天前", "三月前", "13月5日", "直到去年", "下午三点", "一点也不",
+    "in two weeks' time", "by Friday", "it may rain", "until last week", "at 3 pm", "", "周五",
+    "几天前", "三月前", "13月5日", "直到去年", "下午三点", "一点也不",
 ]  # fmt: skip
 
 
@@ -73,7 +78,7 @@ def day(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
-@pytest.mark.parametrize(("said", "begin", "days"), AT)
+@every_case(*AT)
 def test_an_expression_names_a_range(said: str, begin: str, days: int) -> None:
     [found] = resolve(said, NOW)
     assert ("at", day(begin), timedelta(days=days)) == (
@@ -84,23 +89,23 @@ def test_an_expression_names_a_range(said: str, begin: str, days: int) -> None:
     assert said[found.start :].startswith(found.text)
 
 
-@pytest.mark.parametrize(("said", "begin"), MINUTES)
+@every_case(*MINUTES)
 def test_a_time_of_day_names_a_minute(said: str, begin: str) -> None:
     assert [day(begin)] == [one.begin for one in resolve(said, NOW)]
 
 
-@pytest.mark.parametrize(("said", "begin"), SINCE)
+@every_case(*SINCE)
 def test_what_began_and_goes_on_lasts_to_the_moment_it_was_said(said: str, begin: str) -> None:
     [found] = resolve(said, NOW)
     assert ("since", day(begin), NOW) == (found.kind, found.begin, found.end)
 
 
-@pytest.mark.parametrize("said", AMBIGUOUS)
+@every_case(*AMBIGUOUS)
 def test_what_has_two_readings_or_none_is_left_out(said: str) -> None:
     assert [] == resolve(said, NOW)
 
 
-@pytest.mark.parametrize("said", ["every Friday", "每周五"])
+@every_case("every Friday", "每周五")
 def test_what_repeats_names_its_next_time(said: str) -> None:
     [found] = resolve(said, NOW)
     assert ("every", day("2026-05-15")) == (found.kind, found.begin)
@@ -117,16 +122,10 @@ def test_a_day_begins_in_the_zone_of_the_moment() -> None:
     assert [datetime(2026, 5, 12, tzinfo=tokyo)] == [one.begin for one in resolve("昨天", late)]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "去年八九十月我们去了哪里？",
-        "我八九十月要去上海出差。",
-        "我十一二月搬到上海了",
-        "十个月前",
-        "一二十年前",
-    ],
-)
+@every_case(
+    "去年八九十月我们去了哪里？", "我八九十月要去上海出差。", "我十一二月搬到上海了", "十个月前",
+    "一二十年前",
+)  # fmt: skip
 def test_a_number_that_is_none_names_no_time_and_breaks_nothing(text: str) -> None:
     list(resolve(text, NOW))
 
@@ -136,17 +135,14 @@ def test_a_naive_moment_is_refused() -> None:
         resolve("yesterday", datetime(2026, 1, 1))  # noqa: DTZ001
 
 
-@pytest.mark.parametrize(
-    ("said", "began", "to_come"),
-    [
-        ("I moved last month", day("2026-04-01"), False),
-        ("I have lived here since 2019", day("2019-01-01"), False),
-        ("I moved this year", None, False),
-        ("I move next month", None, True),
-        ("I moved last year and again last month", None, False),
-        ("I swim every Friday", None, False),
-        ("I moved", None, False),
-    ],
+@every_case(
+    ("I moved last month", day("2026-04-01"), False),
+    ("I have lived here since 2019", day("2019-01-01"), False),
+    ("I moved this year", None, False),
+    ("I move next month", None, True),
+    ("I moved last year and again last month", None, False),
+    ("I swim every Friday", None, False),
+    ("I moved", None, False),
 )
 def test_only_what_is_over_or_lasts_dates_a_fact(
     said: str, began: datetime | None, to_come: bool
@@ -164,3 +160,37 @@ def test_any_text_at_any_moment_gives_ranges_that_begin_before_they_end(
     text: str, now: datetime
 ) -> None:
     assert all(one.begin < one.end for one in resolve(text, now))
+
+
+EAST = timezone(timedelta(hours=8))
+
+
+def fit(times: Sequence[TimeRange], *moments: datetime) -> list[float]:
+    found: list[float] = time_fit(times, np.array([microseconds(one) for one in moments])).tolist()
+    return found
+
+
+@every_case("What happened in December?", "1月1日发生了什么？")
+@every_case(1, 9999)
+def test_what_happened_at_the_ends_of_time_is_ranked(year: int, query: str) -> None:
+    [time] = named_times(query, datetime(2026, 3, 31, tzinfo=UTC))
+    assert fit([time], datetime(year, 6, 1, tzinfo=UTC)) == [0.0]
+    assert fit([time], time.begin.replace(year=year)) == [1.0]
+
+
+def test_a_year_begins_in_the_zone_of_the_question() -> None:
+    [time] = named_times("What was on January 1?", datetime(2026, 3, 31, tzinfo=EAST))
+    for year in (2024, 2025, 2026):
+        assert fit([time], datetime(year - 1, 12, 31, 17, tzinfo=UTC)) == [1.0]
+        assert fit([time], datetime(year - 1, 12, 31, 15, tzinfo=UTC)) == [0.0]
+
+
+@every_case(
+    "What did I do yesterday, last year?", "Last year, I mean yesterday?", "去年还是昨天发生的？"
+)
+def test_of_times_that_contradict_each_is_looked_at(query: str) -> None:
+    times = named_times(query, datetime(2026, 3, 31, 12, tzinfo=UTC))
+    fits = fit(times, *(datetime(2026, 3, day, 9, tzinfo=UTC) for day in (29, 30)))
+    assert [0.0, 1.0] == fits
+    assert fit(times, datetime(2025, 7, 1, tzinfo=UTC)) == [1.0]
+    assert fit(times, datetime(2024, 7, 1, tzinfo=UTC)) == [0.0]

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
+from every_case import every_case
 from rich.cells import cell_len
 
 from shared_core import InvalidInput
@@ -35,32 +36,26 @@ def test_a_script_is_read_whole() -> None:
     assert [Question(ask="Did Ana move?", expect="moved")] == script.questions
 
 
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        ("", "begins with"),
-        (SESSION, "begins with"),
-        ("# t\nuser: a\nbot: b\n", "line 3: expected 'agent: ...'"),
-        ("# t\nuser:\nagent: b\n", "line 2: expected 'user: ...'"),
-        (
-            OPENING + "## Monday, 8:40\nuser: hi\n",
-            "line 4: '## Monday, 8:40' is not the head of a session",
-        ),
-        (
-            OPENING + "## 2026-03-02 08:40 monday\nuser: hi\n",
-            "line 4: .* is not the head of a session",
-        ),
-        (OPENING + SESSION + "said by nobody\n", "line 7: a turn begins with"),
-        (OPENING + QUESTIONS + "- ask: And?\n", "line 7: every 'ask' needs an 'expect'"),
-        (OPENING + "## Questions\nexpect: x\n- ask: y\n", "line 5: expected '- ask: ...'"),
-    ],
+@every_case(
+    ("", "begins with"),
+    (SESSION, "begins with"),
+    ("# t\nuser: a\nbot: b\n", "line 3: expected 'agent: ...'"),
+    ("# t\nuser:\nagent: b\n", "line 2: expected 'user: ...'"),
+    (
+        OPENING + "## Monday, 8:40\nuser: hi\n",
+        "line 4: '## Monday, 8:40' is not the head of a session",
+    ),
+    (OPENING + "## 2026-03-02 08:40 monday\nuser: hi\n", "line 4: .* is not the head of a session"),
+    (OPENING + SESSION + "said by nobody\n", "line 7: a turn begins with"),
+    (OPENING + QUESTIONS + "- ask: And?\n", "line 7: every 'ask' needs an 'expect'"),
+    (OPENING + "## Questions\nexpect: x\n- ask: y\n", "line 5: expected '- ask: ...'"),
 )
 def test_what_is_no_script_is_refused_with_its_line(text: str, complaint: str) -> None:
     with pytest.raises(InvalidInput, match=complaint):
         parse_script(text)
 
 
-@pytest.mark.parametrize("spoken", ["en", "zh"])
+@every_case("en", "zh")
 def test_the_conversations_that_ship_are_complete(spoken: Language) -> None:
     script = load_script(spoken)
     turns = [turn for conversation in script.conversations for turn in conversation.turns]
@@ -70,7 +65,7 @@ def test_the_conversations_that_ship_are_complete(spoken: Language) -> None:
     assert {"en", "zh"} == {language(question.ask) for question in script.questions}
 
 
-@pytest.mark.parametrize("spoken", ["en", "zh"])
+@every_case("en", "zh")
 def test_no_question_holds_its_answer_and_every_answer_was_said(spoken: Language) -> None:
     script = load_script(spoken)
     said = [turn.text for c in script.conversations for turn in c.turns if turn.speaker == "user"]
@@ -86,9 +81,9 @@ def test_a_question_is_answered_whatever_the_case() -> None:
     assert not question.is_answered_by("No meetings on Friday.")
 
 
-@pytest.mark.parametrize("filler", ["word ", "字"])
-@pytest.mark.parametrize("before", [0, 30, 200])
-def test_an_excerpt_is_short_and_keeps_the_answer(filler: str, before: int) -> None:
+@every_case("word ", "字")
+@every_case(0, 30, 200)
+def test_an_excerpt_is_short_and_keeps_the_answer(before: int, filler: str) -> None:
     text = f"{filler * before}Northwind {filler * 60}"
     shown = excerpt(text, "northwind", 100)
     assert "Northwind" in shown

@@ -9,7 +9,7 @@ from itertools import count, permutations
 from typing import Any
 from uuid import UUID
 
-import pytest
+from every_case import every_case
 
 from shared_core.context.assembler import ContextAssembler
 from shared_core.context.window import rendered_item
@@ -74,16 +74,13 @@ def plan(
     )
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {},
-        {"value": ""},
-        LIKES | {"value": "jazz"},
-        LIKES | {"value": "爵士乐", "language": "zh"},
-        AGE_OF_MIA,
-        {"fact_type": "custom", "slot": "rent", "value": "900"},
-    ],
+@every_case(
+    {},
+    {"value": ""},
+    LIKES | {"value": "jazz"},
+    LIKES | {"value": "爵士乐", "language": "zh"},
+    AGE_OF_MIA,
+    {"fact_type": "custom", "slot": "rent", "value": "900"},
 )
 def test_a_doubt_marks_the_fact_that_holds_and_ends_nothing(given: dict[str, Any]) -> None:
     held = known(draft(1, **({**given, "value": given.get("value") or "Boston"})), 1)
@@ -95,23 +92,18 @@ def test_a_doubt_marks_the_fact_that_holds_and_ends_nothing(given: dict[str, Any
         kept.is_doubt, kept.pattern, kept.said_at, event_ids)  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "other", [{"value": "Austin"}, {"slot": "origin"}, {"fact_type": "custom"}, {"subject": "Mia"}]
-)
+@every_case({"value": "Austin"}, {"slot": "origin"}, {"fact_type": "custom"}, {"subject": "Mia"})
 def test_a_doubt_of_another_value_slot_type_or_person_marks_nothing(other: dict[str, Any]) -> None:
     assert {} == plan([doubt(3, **other)], [known(draft(1), 1)]).doubted
 
 
-@pytest.mark.parametrize(
-    ("stated", "before", "at", "expected"),
-    [
-        ([1], None, 3, {HELD: day(3)}),
-        ([1, 4], None, 3, {}),  # stated again after the doubt
-        ([3], None, 3, {HELD: day(3)}),  # in one turn the later reading counts
-        ([1], 2, 3, {HELD: day(3)}),  # the latest doubt counts, whatever is read first
-        ([1], 4, 3, {}),
-        ([1], 3, 3, {}),
-    ],
+@every_case(
+    ([1], None, 3, {HELD: day(3)}),
+    ([1, 4], None, 3, {}),  # stated again after the doubt
+    ([3], None, 3, {HELD: day(3)}),  # in one turn the later reading counts
+    ([1], 2, 3, {HELD: day(3)}),  # the latest doubt counts, whatever is read first
+    ([1], 4, 3, {}),
+    ([1], 3, 3, {}),
 )
 def test_the_times_of_the_turns_decide_about_a_doubt(
     stated: list[float], before: float | None, at: float, expected: dict[UUID, datetime]
@@ -119,7 +111,7 @@ def test_the_times_of_the_turns_decide_about_a_doubt(
     assert expected == plan([doubt(at)], [known(draft(1), *stated, doubted=before)]).doubted
 
 
-@pytest.mark.parametrize(("at", "expected"), [(4, {HELD: None}), (3, {HELD: None}), (2, {})])
+@every_case((4, {HELD: None}), (3, {HELD: None}), (2, {}))
 def test_stating_it_again_settles_an_earlier_doubt(
     at: float, expected: dict[UUID, datetime | None]
 ) -> None:
@@ -175,16 +167,13 @@ def test_a_doubt_is_kept_for_a_turn_that_is_read_later() -> None:
     assert [(None, None)] == [(one.doubted_at, one.valid_until) for one in other.opened]
 
 
-@pytest.mark.parametrize(
-    ("said", "expected"),
-    [
-        ([draft(1), doubt(2)], ("Boston", day(2))),
-        ([draft(1), doubt(2), draft(3)], ("Boston", None)),
-        ([draft(1), draft(3), doubt(2)], ("Boston", None)),
-        ([draft(1), doubt(2), doubt(4), draft(3)], ("Boston", day(4))),
-        ([draft(1), doubt(2), draft(3, value="Austin")], ("Austin", None)),
-        ([draft(1), draft(2, value="Austin"), doubt(3, value="Austin")], ("Austin", day(3))),
-    ],
+@every_case(
+    ([draft(1), doubt(2)], ("Boston", day(2))),
+    ([draft(1), doubt(2), draft(3)], ("Boston", None)),
+    ([draft(1), draft(3), doubt(2)], ("Boston", None)),
+    ([draft(1), doubt(2), doubt(4), draft(3)], ("Boston", day(4))),
+    ([draft(1), doubt(2), draft(3, value="Austin")], ("Austin", None)),
+    ([draft(1), draft(2, value="Austin"), doubt(3, value="Austin")], ("Austin", day(3))),
 )
 def test_the_order_of_reading_does_not_matter(
     said: list[FactDraft], expected: tuple[str, datetime | None]
@@ -249,13 +238,10 @@ def test_the_mark_is_shown_in_the_language_of_the_text() -> None:
     assert "用户住在波士顿。（不确定）" == uncertain("用户住在波士顿。")
 
 
-@pytest.mark.parametrize(
-    ("given", "certain", "doubtful"),
-    [
-        ({}, "User lives in Boston.", "User lives in Boston (uncertain)."),
-        ({"value": "波士顿", "statement": "用户住在波士顿。", "language": "zh"},
-         "用户住在波士顿。", "用户住在波士顿（不确定）。"),
-    ],
+@every_case(
+    ({}, "User lives in Boston.", "User lives in Boston (uncertain)."),
+    ({"value": "波士顿", "statement": "用户住在波士顿。", "language": "zh"},
+     "用户住在波士顿。", "用户住在波士顿（不确定）。"),
 )  # fmt: skip
 def test_a_profile_marks_a_doubtful_fact(
     given: dict[str, Any], certain: str, doubtful: str
@@ -276,12 +262,9 @@ def test_a_profile_marks_a_doubtful_fact(
     assert [certain] == [one.text for one in profile.history]
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("User lives in Boston.", "User lives in Boston. (uncertain)"),
-        ("用户住在波士顿。", "用户住在波士顿。（不确定）"),
-    ],
+@every_case(
+    ("User lives in Boston.", "User lives in Boston. (uncertain)"),
+    ("用户住在波士顿。", "用户住在波士顿。（不确定）"),
 )
 def test_a_context_window_marks_a_doubtful_fact_and_counts_the_mark(text: str, line: str) -> None:
     certain = Fact(

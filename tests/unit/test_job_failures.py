@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from every_case import every_case
 
 from shared_core import CallableEmbedder, ModelOutputInvalid, ModelQuotaExceeded, ModelUnavailable
 from shared_core.jobs.retries import LONGEST_PAUSE_S, OUTAGE, POISON, pause_s, reason, wait_s
@@ -17,7 +18,7 @@ def test_a_reason_keeps_our_words_and_no_others() -> None:
     assert 400 > len(reason(ModelUnavailable("x" * 10_000)))
 
 
-@pytest.mark.parametrize(("status", "kind"), [(429, ModelQuotaExceeded), (500, ModelUnavailable)])
+@every_case((429, ModelQuotaExceeded), (500, ModelUnavailable))
 async def test_an_embedder_that_fails_is_quoted_by_its_type(
     status: int, kind: type[Exception]
 ) -> None:
@@ -35,7 +36,7 @@ async def test_an_embedder_that_fails_is_quoted_by_its_type(
     assert "Lisbon" not in told and "茶" not in told
 
 
-@pytest.mark.parametrize("said", [SAID, f"{SAID} " * 50, f"{{'prompt': {SAID!r}}}", ""])
+@every_case(SAID, f"{SAID} " * 50, f"{{'prompt': {SAID!r}}}", "")
 def test_a_language_model_that_fails_is_quoted_by_its_type(said: str) -> None:
     class Refused(Exception):
         status_code = 503

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-import pytest
+from every_case import every_case
 from rich.cells import cell_len
 from rich.text import Text
 
@@ -19,8 +19,8 @@ def shown(piece: str | Text | Grid | Typed, width: int) -> list[str]:
     return [line.plain for line in lines_of(piece, width)]
 
 
-@pytest.mark.parametrize("width", [20, 37, 60, 80])
-@pytest.mark.parametrize("text", [ENGLISH, CHINESE, f"{CHINESE} {ENGLISH}", ID, "x" * 200])
+@every_case(20, 37, 60, 80)
+@every_case(ENGLISH, CHINESE, f"{CHINESE} {ENGLISH}", ID, "x" * 200)
 def test_no_line_is_wider_than_the_terminal_and_nothing_is_lost(text: str, width: int) -> None:
     lines = shown(f"   {text}", width)
     assert max(map(cell_len, lines)) <= width
@@ -33,7 +33,7 @@ def test_words_stay_whole_and_no_line_begins_with_punctuation() -> None:
     assert all(line[0] not in "，。！" for width in range(10, 60) for line in shown(CHINESE, width))
 
 
-@pytest.mark.parametrize("width", [50, 60, 80, 120])
+@every_case(50, 60, 80, 120)
 def test_a_table_keeps_ids_whole_at_every_width(width: int) -> None:
     rows = [(ID, "2026-05-01", "fact", ENGLISH), ("cello", "2026-05-02", "fact", CHINESE)]
     table = Grid(names=("key", "since", "kind", "memory"), rows=rows)

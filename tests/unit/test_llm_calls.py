@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from every_case import every_case
 
 from shared_core.core.domain import ModelUsage
 from shared_core.core.event_loops import run_sync
@@ -72,10 +73,12 @@ async def test_a_call_that_takes_too_long_is_given_up_and_frees_its_place() -> N
             await asyncio.Event().wait()
             raise AssertionError
 
-    calls = ModelCalls(Slow(), max_concurrent_model_calls=1, timeout_s=0.05)
+    model = Slow()
+    hasty = ModelCalls(model, max_concurrent_model_calls=1, timeout_s=0.05)
     with pytest.raises(ModelUnavailable, match="'slow' did not answer within 0.05 s"):
-        await calls.complete(REQUEST)
-    assert "" == (await calls.complete(REQUEST))[0].text
+        await hasty.complete(REQUEST)
+    patient = ModelCalls(model, max_concurrent_model_calls=1)
+    assert "" == (await patient.complete(REQUEST))[0].text
 
 
 async def test_a_call_that_is_cancelled_frees_its_place() -> None:
@@ -87,7 +90,7 @@ async def test_a_call_that_is_cancelled_frees_its_place() -> None:
     await calls.complete(REQUEST)
 
 
-@pytest.mark.parametrize("kind", ["sync", "async", "awaitable"])
+@every_case("sync", "async", "awaitable")
 async def test_a_function_is_a_model(kind: str) -> None:
     asked: list[str] = []
 
@@ -143,9 +146,8 @@ class Keyed:
         return "Keyed(api_key='sk-123')"
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [("gpt-5", "'gpt-5'"), ("", "''"), (3, "type int"), (Keyed(), "type Keyed"), (Keyed, "type")],
+@every_case(
+    ("gpt-5", "'gpt-5'"), ("", "''"), (3, "type int"), (Keyed(), "type Keyed"), (Keyed, "type")
 )
 def test_what_is_no_model_is_refused_by_name(given: object, said: str) -> None:
     with pytest.raises(InvalidInput, match=said) as caught:
@@ -171,16 +173,13 @@ class APIError(Exception):
         self.__dict__ |= said
 
 
-@pytest.mark.parametrize(
-    ("error", "after"),
-    [
-        (RateLimitError("slow down"), None),
-        (APIError(status_code=429), None),
-        (APIError("429 RESOURCE_EXHAUSTED {'retryDelay': '34s'}", code=429), 34.0),
-        (APIError("x", status="RESOURCE_EXHAUSTED"), None),
-        (APIError("x", response=_Response(429, retry_after="12")), 12.0),
-        (APIError("Please retry in 350ms.", response=_Response(429, retry_after="Mon")), 0.35),
-    ],
+@every_case(
+    (RateLimitError("slow down"), None),
+    (APIError(status_code=429), None),
+    (APIError("429 RESOURCE_EXHAUSTED {'retryDelay': '34s'}", code=429), 34.0),
+    (APIError("x", status="RESOURCE_EXHAUSTED"), None),
+    (APIError("x", response=_Response(429, retry_after="12")), 12.0),
+    (APIError("Please retry in 350ms.", response=_Response(429, retry_after="Mon")), 0.35),
 )
 def test_a_quota_is_told_from_a_failure(error: Exception, after: float | None) -> None:
     found = model_failure("m", error)
@@ -200,14 +199,11 @@ def test_any_other_failure_is_one_and_is_quoted_briefly() -> None:
         assert "\n" not in str(found)
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        APIError("no", status_code=401),
-        APIError("400 INVALID_ARGUMENT. API key not valid. Please pass a valid API key.", code=400),
-        ValueError("No API key was provided. Please pass a valid API key."),
-        APIError("Incorrect API key provided: sk-x", response=_Response(401)),
-    ],
+@every_case(
+    APIError("no", status_code=401),
+    APIError("400 INVALID_ARGUMENT. API key not valid. Please pass a valid API key.", code=400),
+    ValueError("No API key was provided. Please pass a valid API key."),
+    APIError("Incorrect API key provided: sk-x", response=_Response(401)),
 )
 def test_a_key_that_is_missing_or_wrong_is_named_with_the_way_out(error: Exception) -> None:
     found = model_failure("m", error)
@@ -215,7 +211,7 @@ def test_a_key_that_is_missing_or_wrong_is_named_with_the_way_out(error: Excepti
     assert "no valid key, set the variable its client reads, e.g. GOOGLE" in str(found)
 
 
-@pytest.mark.parametrize("error", [APIError("x", code=403), ValueError("the keys of the dict")])
+@every_case(APIError("x", code=403), ValueError("the keys of the dict"))
 def test_other_failures_are_no_matter_of_a_key(error: Exception) -> None:
     assert "valid key" not in str(model_failure("m", error))
 

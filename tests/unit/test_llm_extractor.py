@@ -1,4 +1,4 @@
-"""Tier "fake": what answers come to that a test wrote down itself."""
+"""Tier "fake": what answers come to that a test wrote down itself, and which turns they name."""
 
 from __future__ import annotations
 
@@ -10,9 +10,20 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from every_case import every_case
+from memories import memory
 
 from shared_core.context.assembler import memory_block
-from shared_core.core.domain import Emotion, Memory, MemoryId, ModelUsage
+from shared_core.core.domain import (
+    Emotion,
+    Extraction,
+    FactDraft,
+    InsightDraft,
+    Memory,
+    MemoryId,
+    ModelUsage,
+    StatementDraft,
+)
 from shared_core.core.ids import uuid7
 from shared_core.errors import (
     InvalidInput,
@@ -20,11 +31,13 @@ from shared_core.errors import (
     ModelQuotaExceeded,
     ModelUnavailable,
 )
+from shared_core.extraction.draft_validation import validated
+from shared_core.extraction.earlier_turns import EarlierTurns
 from shared_core.extraction.llm_extractor import ModelExtractor
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.knowledge.fact_planning import plan_facts
 from shared_core.models.language_model import ModelReply
-from tests.unit.scripted_model import NOON, ScriptedModel, fact, reading, turns
+from tests.unit.scripted_model import NOON, ScriptedModel, fact, parts, reading, turns
 
 TALK = turns(
     "Hi, I'm Zhu. I moved from Google to Meta last month, so excited!",
@@ -34,18 +47,11 @@ TALK = turns(
 
 
 async def test_an_answer_becomes_drafts() -> None:
+    more = {"since": "2026-02", "confidence": 0.95, "importance": 7, "privacy": "public"}
     extractor, _ = reading(
         {
             "facts": [
-                fact(
-                    [1],
-                    "company",
-                    "Meta",
-                    since="2026-02",
-                    confidence=0.95,
-                    importance=7,
-                    privacy="public",
-                ),
+                fact([1], "company", "Meta", **more),
                 fact([3], "age", "five", "Cancan is five.", subject="Cancan"),
                 fact([1], "employer", "Google", op="end"),
             ],
@@ -60,36 +66,17 @@ async def test_an_answer_becomes_drafts() -> None:
     found = await extractor.extract(TALK, [])
     excited = Emotion(valence=0.8, arousal=0.7, label="excited")
     meta, google, cancan = found.facts
-    assert ("employer", "profile", True, "Meta") == (
-        meta.slot,
-        meta.fact_type,
-        meta.functional,
-        meta.value,
-    )
+    assert ("employer", "profile", True, "Meta") == parts(meta, "slot fact_type functional value")
     assert datetime(2026, 2, 1, tzinfo=UTC) == meta.valid_from
-    assert (0.95, 7.0, excited, "public") == (
-        meta.confidence,
-        meta.importance,
-        meta.emotion,
-        meta.privacy,
-    )
+    assert (0.95, 7.0, excited, "public") == parts(meta, "confidence importance emotion privacy")
     assert ("extract.v2", "e1", "en") == (meta.pattern, meta.event_id, meta.language)
     assert ("retract", "Google") == (google.operation, google.value)
     assert ("Cancan", "about.cancan.age", "e3") == (cancan.subject, cancan.slot, cancan.event_id)
     [statement] = found.statements
-    assert (("e1", "e3"), excited, "private") == (
-        statement.event_ids,
-        statement.emotion,
-        statement.privacy,
-    )
+    assert (("e1", "e3"), excited, "private") == parts(statement, "event_ids emotion privacy")
     assert ["summary"] == [insight.category for insight in found.insights]
     [edge] = found.triples
-    assert ("user", "works_at", "Meta", True) == (
-        edge.subject,
-        edge.relation,
-        edge.object,
-        edge.functional,
-    )
+    assert ("user", "works_at", "Meta", True) == parts(edge, "subject relation object functional")
     assert {"e1": excited} == found.emotions
     assert {"e1": 8.0, "e3": 8.0} == found.importance
     assert ModelUsage(calls=1, input_tokens=100, output_tokens=10) == found.usage
@@ -115,24 +102,20 @@ async def test_chinese_stays_chinese() -> None:
     assert "Chinese" not in model.asked[0].prompt
 
 
-@pytest.mark.parametrize(
-    ("wrong", "why"),
-    [
-        (fact([7], "name", "Zhu"), "turn that does not exist"),
-        (fact([-1, 0], "name", "Zhu"), "no number of a turn"),
-        (fact([2], "residence", "California"), "what the agent said"),
-        (fact([1], "name", "Bob"), "value nobody said"),
-        (fact([1], "name", "Zhu", user_id="bob"), "another user's id"),
-        (fact([1], "name", "Zhu", namespace=["app", "bob"]), "another namespace"),
-        (fact([1], "employer", "Meta", subject="bob@example.com"), "somebody nobody named"),
-        (fact([1], "admin password", "Zhu"), "secret slot"),
-        (fact([1], "custom", "Zhu", "The admin password is Zhu."), "secret statement"),
-        (fact([1], "name", ""), "no value"),
-        (fact([1], "", "Zhu"), "no slot"),
-        (fact([1], "like", "", op="end"), "end of every liking"),
-        (fact([1], "made up", "Google", op="end"), "end of an unknown slot"),
-    ],
-    ids=lambda given: given if isinstance(given, str) else "",
+@every_case(
+    (fact([7], "name", "Zhu"), "turn that does not exist"),
+    (fact([-1, 0], "name", "Zhu"), "no number of a turn"),
+    (fact([2], "residence", "California"), "what the agent said"),
+    (fact([1], "name", "Bob"), "value nobody said"),
+    (fact([1], "name", "Zhu", user_id="bob"), "another user's id"),
+    (fact([1], "name", "Zhu", namespace=["app", "bob"]), "another namespace"),
+    (fact([1], "employer", "Meta", subject="bob@example.com"), "somebody nobody named"),
+    (fact([1], "admin password", "Zhu"), "secret slot"),
+    (fact([1], "custom", "Zhu", "The admin password is Zhu."), "secret statement"),
+    (fact([1], "name", ""), "no value"),
+    (fact([1], "", "Zhu"), "no slot"),
+    (fact([1], "like", "", op="end"), "end of every liking"),
+    (fact([1], "made up", "Google", op="end"), "end of an unknown slot"),
 )
 async def test_a_model_is_not_believed(wrong: dict[str, Any], why: str) -> None:
     extractor, _ = reading({"facts": [wrong, fact([1], "name", "Zhu")]})
@@ -241,14 +224,11 @@ async def test_long_sessions_are_read_in_parts() -> None:
     assert "thing0" in model.asked[1].prompt.split("<turns>")[0]
 
 
-@pytest.mark.parametrize(
-    ("answer", "why"),
-    [
-        ("", "returned an empty answer"),
-        (" \n", "returned an empty answer"),
-        (ModelReply(text="", finish="length"), "used up its output tokens"),
-        (ModelReply(text='{"facts": []}', finish="refused"), "refused"),
-    ],
+@every_case(
+    ("", "returned an empty answer"),
+    (" \n", "returned an empty answer"),
+    (ModelReply(text="", finish="length"), "used up its output tokens"),
+    (ModelReply(text='{"facts": []}', finish="refused"), "refused"),
 )
 async def test_no_answer_is_not_asked_for_again(answer: object, why: str) -> None:
     extractor, model = reading(answer)
@@ -257,18 +237,15 @@ async def test_no_answer_is_not_asked_for_again(answer: object, why: str) -> Non
     assert 1 == len(model.asked) == extractor.usage.calls
 
 
-@pytest.mark.parametrize(
-    ("answer", "why"),
-    [
-        ("I'm sorry, but I can't process personal data of Zhu.", "it refused"),
-        ("抱歉，我无法处理个人信息。", "it refused"),
-        ("The user works at Meta.", "no JSON object"),
-        ('{"memories": []}', "no JSON object with any of facts"),
-        ('{"facts": [{"value": 1}]}', "no element can be used: facts element 0: turns"),
-        ('{"facts": [{"turns": [1], "slot": "na', "cut off"),
-        (ModelReply(text='{"fac', finish="length"), "cut off when its tokens were used up"),
-        ("x" * 1_000_000, "no JSON object"),
-    ],
+@every_case(
+    ("I'm sorry, but I can't process personal data of Zhu.", "it refused"),
+    ("抱歉，我无法处理个人信息。", "it refused"),
+    ("The user works at Meta.", "no JSON object"),
+    ('{"memories": []}', "no JSON object with any of facts"),
+    ('{"facts": [{"value": 1}]}', "no element can be used: facts element 0: turns"),
+    ('{"facts": [{"turns": [1], "slot": "na', "cut off"),
+    (ModelReply(text='{"fac', finish="length"), "cut off when its tokens were used up"),
+    ("x" * 1_000_000, "no JSON object"),
 )
 async def test_an_answer_of_no_use_twice_is_an_error_that_quotes_nobody(
     answer: object, why: str
@@ -328,19 +305,16 @@ async def test_what_is_left_out_is_logged_without_a_word_of_it(
     assert "Bobby" not in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("answer", "summary"),
-    [
-        ({"summary": "Zhu moved to Meta."}, "Zhu moved to Meta."),
-        ('```json\n{"summary": "Zhu moved."}\n```', "Zhu moved."),
-        ("```\nZhu moved to\n Meta.\n```", "Zhu moved to Meta."),
-        ({"summary": "Zhu moved. " + "And so on. " * 30}, "Zhu moved. And so on. And so on."),
-        ({"summary": "小朱换了工作。" * 10}, "小朱换了工作。" * 5),
-        ({"summary": "The admin password is 1234. Zhu moved."}, "Zhu moved."),
-        ('{"summary": "Zhu moved. She said \\"hi\\". And th', 'Zhu moved. She said "hi".'),
-        ('{"summary": "Zhu \\ud83d moved\\u0000."}', "Zhu \ufffd moved\ufffd."),
-        ({"summary": "word " * 30}, "word word word word word word word…"),
-    ],
+@every_case(
+    ({"summary": "Zhu moved to Meta."}, "Zhu moved to Meta."),
+    ('```json\n{"summary": "Zhu moved."}\n```', "Zhu moved."),
+    ("```\nZhu moved to\n Meta.\n```", "Zhu moved to Meta."),
+    ({"summary": "Zhu moved. " + "And so on. " * 30}, "Zhu moved. And so on. And so on."),
+    ({"summary": "小朱换了工作。" * 10}, "小朱换了工作。" * 5),
+    ({"summary": "The admin password is 1234. Zhu moved."}, "Zhu moved."),
+    ('{"summary": "Zhu moved. She said \\"hi\\". And th', 'Zhu moved. She said "hi".'),
+    ('{"summary": "Zhu \\ud83d moved\\u0000."}', "Zhu \ufffd moved\ufffd."),
+    ({"summary": "word " * 30}, "word word word word word word word…"),
 )
 async def test_a_summary_fits(answer: object, summary: str) -> None:
     extractor, _ = reading(answer)
@@ -349,17 +323,10 @@ async def test_a_summary_fits(answer: object, summary: str) -> None:
     assert 1 == usage.calls
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "I'm sorry, I can't.",
-        {"summary": ""},
-        {"summary": 3},
-        '{"summ',
-        '{"summary": "Zhu',
-        {"other": "x"},
-    ],
-)
+@every_case(
+    "I'm sorry, I can't.", {"summary": ""}, {"summary": 3}, '{"summ', '{"summary": "Zhu',
+    {"other": "x"},
+)  # fmt: skip
 async def test_no_summary_is_an_error(answer: object) -> None:
     extractor, _ = reading(answer)
     with pytest.raises(ModelOutputInvalid, match="'scripted'"):
@@ -374,21 +341,8 @@ async def test_a_summary_goes_on_from_the_one_before() -> None:
     assert "at most 123 characters" in prompt
 
 
-def remembered(number: int, text: str) -> Memory:
-    moment = NOON.replace(day=number)
-    return Memory(
-        memory_id=MemoryId(UUID(int=number)),
-        namespace=("app", "user", "memories"),
-        key=str(number),
-        kind="semantic",
-        text=text,
-        value={},
-        author=None,
-        importance=5,
-        occurred_at=moment,
-        created_at=moment,
-        updated_at=moment,
-    )
+def remembered(day: int, text: str) -> Memory:
+    return memory(day, text, NOON.replace(day=day), kind="semantic")
 
 
 async def test_reflections_rest_on_memories_that_were_shown() -> None:
@@ -434,21 +388,16 @@ async def test_the_fallback_reads_by_rules() -> None:
     assert isinstance(extractor.fallback, RuleExtractor)
 
 
-@pytest.mark.parametrize(
-    "option", ["max_concurrent_model_calls", "timeout_s", "max_input_tokens", "max_output_tokens"]
-)
+@every_case("max_concurrent_model_calls", "timeout_s", "max_input_tokens", "max_output_tokens")
 def test_limits_of_no_use_are_refused(option: str) -> None:
     with pytest.raises(InvalidInput, match=option):
         ModelExtractor(ScriptedModel(), RuleExtractor(), **{option: 0})
 
 
-@pytest.mark.parametrize(
-    ("subject", "slot", "expected"),
-    [
-        ("Cancan", "relation.daughter.age", ("Cancan", "relation.daughter.age")),
-        ("daughter", "relation.daughter.age", ("user", "relation.daughter.age")),
-        ("daughter", "age", ("user", "relation.daughter.age")),
-    ],
+@every_case(
+    ("Cancan", "relation.daughter.age", ("Cancan", "relation.daughter.age")),
+    ("daughter", "relation.daughter.age", ("user", "relation.daughter.age")),
+    ("daughter", "age", ("user", "relation.daughter.age")),
 )
 async def test_one_person_has_one_slot_for_an_age(
     subject: str, slot: str, expected: tuple[str, str]
@@ -457,3 +406,97 @@ async def test_one_person_has_one_slot_for_an_age(
     extractor, _ = reading({"facts": [told]})
     found = await extractor.extract(TALK, [])
     assert [(one.subject, one.slot) for one in found.facts] == [expected]
+
+
+async def test_a_model_draws_on_what_was_said_before() -> None:
+    *before, own = turns(
+        "My lover is called Zorro.", "agent: How nice!", "The weather is fine.", "He moves to Bonn."
+    )
+    extractor, _ = reading(
+        {
+            "facts": [
+                fact([1], "city", "Bonn", "Zorro lives in Bonn.", subject="Zorro"),
+                fact([1], "city", "Bonn", "User moves to Bonn."),
+            ],
+            "statements": [{"turns": [1], "text": "Zorro, the user's lover, moves to Bonn."}],
+            "insights": [{"turns": [1], "category": "insight", "text": "The user may miss Zorro."}],
+        }
+    )
+    found = await extractor.extract([own], before)
+    assert [("e1",), ()] == [one.other_event_ids for one in found.facts]
+    assert [("e4", "e1")] == [one.event_ids for one in found.statements]
+    assert [("e4", "e1")] == [one.event_ids for one in found.insights]
+
+
+@every_case(
+    ("灿灿喜欢画画。", ("e1",)),
+    ("用户的女儿喜欢画画。", ("e1",)),
+    ("用户喜欢画画。", ()),
+    ("The user takes pills for depression.", ("e2",)),
+    ("The user takes pills at night.", ()),
+)
+def test_only_telling_words_count(text: str, needed: tuple[str, ...]) -> None:
+    *before, own = turns(
+        "我女儿叫灿灿，我喜欢她。", "I have had a depression.", "画画：pills at night, I take them"
+    )
+    assert needed == EarlierTurns(before).needed(text, [own])
+
+
+def test_a_draft_may_rest_on_context_and_not_on_it_alone() -> None:
+    def told(event_id: str, *others: str) -> FactDraft:
+        return FactDraft(
+            fact_type="profile", slot="city", value="Bonn", statement="User lives in Bonn.",
+            event_id=event_id, other_event_ids=others, functional=True, confidence=1.0,
+            pattern="fake", language="en",
+        )  # fmt: skip
+
+    found = validated(
+        Extraction(
+            facts=[told("new", "before", "new", "nowhere"), told("before", "new")],
+            statements=[
+                StatementDraft(text="Both.", event_ids=("before", "new")),
+                StatementDraft(text="Old.", event_ids=("before",)),
+                StatementDraft(text="Neither.", event_ids=("new", "nowhere")),
+            ],
+            insights=[
+                InsightDraft(text="Both, too.", event_ids=("new", "before")),
+                InsightDraft(text="Old, too.", event_ids=("before",)),
+            ],
+        ),
+        {"new"},
+        {"before"},
+    )
+    assert [("before",)] == [one.other_event_ids for one in found.extraction.facts]
+    assert ["Both."] == [one.text for one in found.extraction.statements]
+    assert ["Both, too."] == [one.text for one in found.extraction.insights]
+    assert 4 == found.rejected
+
+
+@every_case(2, [1, 2], "[2]")
+async def test_an_edge_draws_on_the_turn_that_named_somebody(turn: object) -> None:
+    *before, named, own = turns(
+        "We met Zorro.", "The weather is fine.", "My sister is called Mia.", "She works at Acme."
+    )
+    edges = [
+        {"turn": turn, "subject": "Mia", "relation": "works_at", "object": "Acme"},
+        {"turn": 2, "subject": "Mia", "relation": "knows", "object": "Zorro"},
+        {"turn": 2, "subject": "user", "relation": "visits", "object": "Acme"},
+    ]
+    extractor, _ = reading({"facts": [], "relations": edges})
+    found = await extractor.extract([named, own], before)
+    needed = {one.relation: (one.event_id, {*one.other_event_ids}) for one in found.triples}
+    assert {
+        "works_at": (own.event_id, {named.event_id}),
+        "knows": (own.event_id, {named.event_id, before[0].event_id}),
+        "visits": (own.event_id, set()),
+    } == needed
+
+
+async def test_one_edge_of_two_turns_is_drafted_for_each() -> None:
+    said = turns("Mia works at Acme.", "At Acme they know Mia.")
+    edge = {"subject": "Mia", "relation": "works_at", "object": "Acme"}
+    extractor, _ = reading({"relations": [{**edge, "turn": 2}, {**edge, "turn": 1}]})
+    found = await extractor.extract(said, [])
+    assert [("e1", ()), ("e2", ())] == [
+        (one.event_id, one.other_event_ids) for one in found.triples
+    ]

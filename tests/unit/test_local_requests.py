@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-import pytest
+from every_case import every_case
 
 from shared_core.core.local_requests import fault_of_local_request
 
 LOCAL = [("host", "localhost:8420")]
 
 
-@pytest.mark.parametrize(
-    "host", ["localhost", "LOCALHOST:1", "127.0.0.1", "127.0.0.2:80", "[::1]:9"]
-)
+@every_case("localhost", "LOCALHOST:1", "127.0.0.1", "127.0.0.2:80", "[::1]:9")
 def test_a_name_of_this_machine_is_served(host: str) -> None:
     assert fault_of_local_request([("host", host)], "127.0.0.1") is None
     assert fault_of_local_request([*LOCAL, ("origin", f"http://{host}")]) is None
 
 
-@pytest.mark.parametrize(
-    "host",
-    ["", "evil.example", "x@127.0.0.1", "127.0.0.1@evil.example", "localhost:x", "localhost:1:2",
-     "127.0.0.1.evil.example", "[::1", "::1", "localhost ", "localhost/", "localhost,evil.example"],
+@every_case(
+    "", "evil.example", "x@127.0.0.1", "127.0.0.1@evil.example", "localhost:x", "localhost:1:2",
+    "127.0.0.1.evil.example", "[::1", "::1", "localhost ", "localhost/", "localhost,evil.example",
 )  # fmt: skip
 def test_any_other_name_is_refused(host: str) -> None:
     assert "only localhost" in str(fault_of_local_request([("host", host)]))
     assert "no web page" in str(fault_of_local_request([*LOCAL, ("origin", f"http://{host}")]))
 
 
-@pytest.mark.parametrize(
-    "origin", ["null", "", "file://localhost", "http:localhost", "http://localhost:1@evil.example"]
-)
+@every_case("null", "", "file://localhost", "http:localhost", "http://localhost:1@evil.example")
 def test_an_origin_of_another_form_is_refused(origin: str) -> None:
     assert "no web page" in str(fault_of_local_request([*LOCAL, ("origin", origin)]))
 

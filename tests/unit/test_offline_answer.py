@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
+from every_case import every_case
 
 from shared_core.models.offline_answer import offline_answer
 
 SHOWN = "<MEMORIES>\n- where is my cat\n- I remember: rain\n- Ana lives in Porto.\n</MEMORIES>"
 
 
-@pytest.mark.parametrize(
-    "message",
-    ["Where do I live?", "where do i live", "whats my wifes name", "so, where?", "我住哪"],
-)
+@every_case("Where do I live?", "where do i live", "whats my wifes name", "so, where?", "我住哪")
 def test_a_question_gets_the_first_memory_that_tells_something(message: str) -> None:
     assert offline_answer([SHOWN, message]).endswith("Ana lives in Porto.")
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        "I moved to Porto.",
-        "my wifes name is Ana",
-        "what a day, I quit my job",
-        "你知道吗，我搬家了",
-    ],
+@every_case(
+    "I moved to Porto.", "my wifes name is Ana", "what a day, I quit my job", "你知道吗，我搬家了"
 )
 def test_any_other_message_is_noted(message: str) -> None:
     assert offline_answer([SHOWN, message]) in ("Noted.", "好的，记住了。")
@@ -35,39 +26,26 @@ def test_a_question_without_memories_says_so() -> None:
     assert "这件事我不记得。" == offline_answer(["我住哪"])
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        "please forget what I told you about peanuts",
-        "I moved to Porto. Forget everything I said about Leeds.",
-        "can you forget everything I said about Theo?",
-        "忘掉我说过的关于花生的事",
-        "请把阿泽的事忘了",
-    ],
-)
+@every_case(
+    "please forget what I told you about peanuts",
+    "I moved to Porto. Forget everything I said about Leeds.",
+    "can you forget everything I said about Theo?", "忘掉我说过的关于花生的事", "请把阿泽的事忘了",
+)  # fmt: skip
 def test_a_request_to_forget_gets_a_promise_without_the_topic(message: str) -> None:
     answer = offline_answer([SHOWN, message])
     assert answer in ("I'll forget what I find about that.", "好，找到的相关内容我会忘掉。")
     assert answer.isascii() == message.isascii()
 
 
-@pytest.mark.parametrize(
-    "message",
-    ["I forgot my keys", "don't forget the milk", "forget it", "我忘了带伞", "别忘了买菜"],
-)
+@every_case("I forgot my keys", "don't forget the milk", "forget it", "我忘了带伞", "别忘了买菜")
 def test_a_message_that_only_speaks_of_forgetting_is_noted(message: str) -> None:
     assert offline_answer([SHOWN, message]) in ("Noted.", "好的，记住了。")
 
 
-@pytest.mark.parametrize(
-    "memory",
-    [
-        "please forget what I told you about peanuts",
-        "忘掉我说过的关于花生的事",
-        "I'll forget what I find about that.",
-        "好，找到的相关内容我会忘掉。",
-    ],
-)
+@every_case(
+    "please forget what I told you about peanuts", "忘掉我说过的关于花生的事",
+    "I'll forget what I find about that.", "好，找到的相关内容我会忘掉。",
+)  # fmt: skip
 def test_a_request_to_forget_and_its_answer_are_not_quoted(memory: str) -> None:
     assert "I remember nothing about that." == asked("What am I allergic to?", memory)
 
@@ -78,76 +56,58 @@ def asked(question: str, *memories: str) -> str:
     return offline_answer([f"<MEMORIES>\n{lines}</MEMORIES>", question])
 
 
-@pytest.mark.parametrize(
-    "question",
-    [
-        "whats the capital of france?", "do you know the capital of France?", "tell me a joke",
-        "What's the weather like today?", "who won the world cup in 2018", "what time is it",
-        "how do you boil an egg", "can you tell me who the president is?", "are you a robot?",
-        "What is your name?", "who are you", "what does Jo eat?", "how old is mom",
-        "法国的首都是哪里", "今天天气怎么样", "谁是美国总统", "你叫什么名字", "你是谁",
-        "旺财几岁了", "妈妈生日几号",
-    ],
+@every_case(
+    "whats the capital of france?", "do you know the capital of France?", "tell me a joke",
+    "What's the weather like today?", "who won the world cup in 2018", "what time is it",
+    "how do you boil an egg", "can you tell me who the president is?", "are you a robot?",
+    "What is your name?", "who are you", "what does Jo eat?", "how old is mom", "法国的首都是哪里",
+    "今天天气怎么样", "谁是美国总统", "你叫什么名字", "你是谁", "旺财几岁了", "妈妈生日几号",
 )  # fmt: skip
 def test_a_question_about_the_world_or_somebody_else_needs_a_memory_about_it(question: str) -> None:
     answer = asked(question, "hey, im tom and i work as a nurse in leeds", "我是护士，住在成都")
     assert answer in ("I remember nothing about that.", "这件事我不记得。")
 
 
-@pytest.mark.parametrize(
-    ("question", "memory"),
-    [
-        ("Who is vegan?", "My sister Jo is visiting, she's vegan."),
-        ("what does Jo eat?", "my sister Jo is coming on Friday, she's vegan"),
-        ("Do you remember which part leaks?", "Hi, the steam wand of my Aurelia leaks"),
-        ("how old is mom", "my mother turned 60 last week"),
-        ("What does my sister eat?", "Jo is vegan"),
-        ("which city do I live in now?", "big news: we moved to Lisbon last week!"),
-        ("where are we flying to?", "the trip to Kyoto is booked for May"),
-        ("what do you know about me", "hey, im tom"),
-        ("what do you remember?", "hey, im tom"),
-        ("Where does Ada live?", "Ada 住在成都"),
-        ("谁吃素？", "我妹妹小琳这周来玩，她吃素。"),
-        ("旺财几岁了", "旺财三岁了，特别能吃"),
-        ("妈妈生日几号", "我妈16号过生日"),
-        ("猫叫什么", "我的猫叫豆豆"),
-        ("我们要飞去哪里", "五一京都之行订好了"),
-        ("我住哪", "上周搬到杭州了"),
-        ("我吃不吃香菜", "香菜闻着就难受"),
-    ],
+@every_case(
+    ("Who is vegan?", "My sister Jo is visiting, she's vegan."),
+    ("what does Jo eat?", "my sister Jo is coming on Friday, she's vegan"),
+    ("Do you remember which part leaks?", "Hi, the steam wand of my Aurelia leaks"),
+    ("how old is mom", "my mother turned 60 last week"),
+    ("What does my sister eat?", "Jo is vegan"),
+    ("which city do I live in now?", "big news: we moved to Lisbon last week!"),
+    ("where are we flying to?", "the trip to Kyoto is booked for May"),
+    ("what do you know about me", "hey, im tom"),
+    ("what do you remember?", "hey, im tom"),
+    ("Where does Ada live?", "Ada 住在成都"),
+    ("谁吃素？", "我妹妹小琳这周来玩，她吃素。"),
+    ("旺财几岁了", "旺财三岁了，特别能吃"),
+    ("妈妈生日几号", "我妈16号过生日"),
+    ("猫叫什么", "我的猫叫豆豆"),
+    ("我们要飞去哪里", "五一京都之行订好了"),
+    ("我住哪", "上周搬到杭州了"),
+    ("我吃不吃香菜", "香菜闻着就难受"),
+    # ... and so does one about the relative of the question.
+    ("who is visiting me?", "my sister Jo is visiting on Friday"),
+    ("what's my dog called?", "User's dog is called Biscuit."),
+    ("what does my sister eat?", "my sister Jo is vegan"),
+    ("where do we live?", "my sister and I moved to York"),
+    ("我女儿几岁了", "我女儿叫灿灿，五岁"),
+    ("谁来看我", "我妹妹小琳这周来看我"),
 )
 def test_a_memory_about_the_question_or_its_user_answers(question: str, memory: str) -> None:
     assert asked(question, memory).endswith(memory)
     assert asked(question, "忘掉我说过的关于旺财的事", memory).endswith(memory)
 
 
-@pytest.mark.parametrize(
-    ("question", "memory"),
-    [
-        ("which food am I allergic to?", "btw my girlfriend is called sophie"),
-        ("where do i live?", "my sister moved to York"),
-        ("Where do I live?", "My mother lives in Rome"),
-        ("what's my dog called?", "my brother is called Theo"),
-        ("我对什么过敏？", "我女儿叫灿灿，五岁"),
-        ("我女儿几岁了", "我老公在银行上班"),
-    ],
+@every_case(
+    ("which food am I allergic to?", "btw my girlfriend is called sophie"),
+    ("where do i live?", "my sister moved to York"),
+    ("Where do I live?", "My mother lives in Rome"),
+    ("what's my dog called?", "my brother is called Theo"),
+    ("我对什么过敏？", "我女儿叫灿灿，五岁"),
+    ("我女儿几岁了", "我老公在银行上班"),
 )
 def test_a_memory_about_a_relative_answers_no_question_about_others(
     question: str, memory: str
 ) -> None:
     assert asked(question, memory) in ("I remember nothing about that.", "这件事我不记得。")
-
-
-@pytest.mark.parametrize(
-    ("question", "memory"),
-    [
-        ("who is visiting me?", "my sister Jo is visiting on Friday"),
-        ("what's my dog called?", "User's dog is called Biscuit."),
-        ("what does my sister eat?", "my sister Jo is vegan"),
-        ("where do we live?", "my sister and I moved to York"),
-        ("我女儿几岁了", "我女儿叫灿灿，五岁"),
-        ("谁来看我", "我妹妹小琳这周来看我"),
-    ],
-)
-def test_a_memory_about_the_relative_of_the_question_answers(question: str, memory: str) -> None:
-    assert asked(question, memory).endswith(memory)

@@ -1,8 +1,11 @@
-"""What the compiler of PostgreSQL writes into the text of a statement, and what it sends beside."""
+"""What goes to PostgreSQL: statements, the values beside them, and the mark of a write."""
 
 from __future__ import annotations
 
+from every_case import every_case
+
 from shared_core.ports.operations import Delete, Select, equal, is_not_null, one_of_rows
+from shared_core.storage.postgres.connection.marks import Mark
 from shared_core.storage.postgres.connection.operations import compiled
 
 
@@ -28,3 +31,11 @@ def test_turns_that_are_deleted_are_looked_up_one_by_one() -> None:
     assert b"USING unnest(%(p1)b::text[], %(p2)b::text[])" in text
     assert b"ANY" not in text
     assert {"p0": "/app/ana/", "p1": ["t", "t"], "p2": ["e1", "e2"]} == values
+
+
+@every_case((True, b"coordinator_writes"), (False, b" writes"))
+def test_the_first_attempt_decides_where_the_mark_is(first: bool, table: bytes) -> None:
+    mark = Mark("/app/ana/")
+    attempts = [mark.written(on_coordinator=one) for one in (first, not first)]
+    for statements in (*attempts, [mark.looked_for()]):
+        assert all(table in text for text, _ in statements)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from uuid import UUID
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
+from every_case import every_case
+from memories import Said, recalled
 
-from shared_core.core.domain import MemoryId, MemoryKind, Role
 from shared_core.nlp.text import search_terms
-from shared_core.ports.recall import Candidate, Candidates, Corpus
 from shared_core.recall.matches import Matches
 from shared_core.recall.query import query_terms
 from shared_core.recall.ranking import use_weights, weights
@@ -27,142 +26,101 @@ from shared_core.recall.supersession import (
 FILLER = ("The weather is fine in Leeds.", "今天天气很好。", "We watched a film together.")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Said:
-    """A turn, how near it is to the query, who said it and on which day."""
-
-    text: str
-    day: int
-    similarity: float | None = 0.5
-    author: str | None = "ann"
-    role: Role | None = "user"
-    kind: MemoryKind = "episodic"
+turn = partial(Said, similarity=0.5, author="ann", role="user")
+"""A turn: its text, its day, how near it is to the query, and who said it."""
 
 
 def pairs(query: str, *said: Said) -> list[tuple[int, int]]:
     """What overtakes what among turns that stand beside others."""
-    everything = [*said, *(Said(text=text, day=1, similarity=0.1) for text in FILLER)]
+    everything = [*said, *(turn(text=text, day=1, similarity=0.1) for text in FILLER)]
     terms = query_terms(query)
+    words = [set(search_terms(one.text)).intersection(terms) for one in everything]
     held = [
-        (number, terms.index(word))
-        for number, one in enumerate(everything)
-        for word in set(search_terms(one.text)).intersection(terms)
+        replace(one, holds=[terms.index(word) for word in held])
+        for one, held in zip(everything, words, strict=True)
     ]
-    corpus = Corpus.of(
-        similarity=[one.similarity for one in everything],
-        length=[8] * len(everything),
-        opens=[True] * len(everything),
-        holders=[number for number, _ in held],
-        words=[word for _, word in held],
-        terms=len(terms),
-    )
-    candidates = Candidates.of([_candidate(number, one) for number, one in enumerate(everything)])
-    return list(overtaken(Matches.of(corpus), candidates, CandidateRoles(candidates), query))
-
-
-def _candidate(number: int, one: Said) -> Candidate:
-    return Candidate(
-        memory_id=MemoryId(UUID(int=number + 1)),
-        kind=one.kind,
-        text=one.text,
-        author=one.author,
-        occurred_at=datetime(2026, 3, one.day, tzinfo=UTC),
-        number=number,
-        memory=lambda: NotImplemented,
-        role=one.role,
-    )
+    found = recalled(*held, terms=len(terms))
+    assert found.corpus is not None
+    candidates = found.candidates
+    return list(overtaken(Matches.of(found.corpus), candidates, CandidateRoles(candidates), query))
 
 
 WORK = "Where do I work?"
-BANK = Said(text="I work at a bank.", day=1)
-SHOP = Said(text="I now work at a shop.", day=2)
+BANK = turn(text="I work at a bank.", day=1)
+SHOP = turn(text="I now work at a shop.", day=2)
 
 CHANGES = [
     (WORK, BANK.text, SHOP.text),
-    (
-        "How many sources are in my Zotero library?",
-        "My Zotero library has 45 sources.",
-        "I've added some, my Zotero library holds 52 sources.",
-    ),
-    (
-        "What time is the meeting with Danielle?",
-        "My meeting with Danielle is at 3 PM.",
-        "The meeting with Danielle was rescheduled to 4:30 PM.",
-    ),
-    (
-        "What is our kitchen budget?",
-        "Our kitchen budget is 8000 euros.",
-        "We cut the kitchen budget to 7000 euros.",
-    ),
+    ("How many sources are in my Zotero library?", "My Zotero library has 45 sources.",
+     "I've added some, my Zotero library holds 52 sources."),
+    ("What time is the meeting with Danielle?", "My meeting with Danielle is at 3 PM.",
+     "The meeting with Danielle was rescheduled to 4:30 PM."),
+    ("What is our kitchen budget?", "Our kitchen budget is 8000 euros.",
+     "We cut the kitchen budget to 7000 euros."),
     ("我在哪里工作？", "我在银行工作。", "我现在在超市工作了。"),
     ("装修预算是多少？", "装修预算是二十万。", "装修预算又砍到十八万了。"),
     ("和李娜的会议几点开始？", "和李娜的会议三点开始。", "和李娜的会议推迟到四点半了。"),
     ("我每个月的预算是多少？", "我每个月的预算是三千。", "我把每个月的预算增加到四千。"),
-]
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("query", "older", "newer"), CHANGES)
+@every_case(*CHANGES)
 def test_a_later_turn_that_tells_a_change_overtakes(query: str, older: str, newer: str) -> None:
-    told = Said(text=older, day=1), Said(text=newer, day=5)
+    told = turn(text=older, day=1), turn(text=newer, day=5)
     assert [(0, 1)] == pairs(query, *told)
     assert [(1, 0)] == pairs(query, *reversed(told)), "by time, not by place"
 
 
-@pytest.mark.parametrize("query", ["Where was my work?", "Where did I work?", "我当时在哪里工作？"])
+@every_case("Where was my work?", "Where did I work?", "我当时在哪里工作？")
 def test_a_question_of_what_happened_is_answered_by_nothing_later(query: str) -> None:
     assert [] == pairs(query, BANK, SHOP)
 
 
-@pytest.mark.parametrize("query", ["Where did I work before?", "Where did I work at first?"])
+@every_case("Where did I work before?", "Where did I work at first?")
 def test_a_question_of_how_it_was_before_is_answered_by_the_earlier(query: str) -> None:
     assert [(1, 0)] == pairs(query, BANK, SHOP)
-    last = Said(text="I now work at a school.", day=3)
+    last = turn(text="I now work at a school.", day=3)
     assert raised(np.array([0.0, 0.0, 1.0]), pairs(query, BANK, SHOP, last)).argmax() == 0
 
 
-@pytest.mark.parametrize(
-    "query", ["我以前在哪里工作？", "我最初在哪里工作？", "我原来在哪里工作？"]
-)
+@every_case("我以前在哪里工作？", "我最初在哪里工作？", "我原来在哪里工作？")
 def test_a_chinese_question_of_how_it_was_before_is_as_well(query: str) -> None:
-    told = Said(text="我在银行工作。", day=1), Said(text="我现在在超市工作了。", day=5)
+    told = turn(text="我在银行工作。", day=1), turn(text="我现在在超市工作了。", day=5)
     assert [(1, 0)] == pairs(query, *told)
 
 
 def test_a_fact_of_the_user_is_overtaken_by_a_turn_of_theirs_alone() -> None:
-    fact = Said(text="User works at a bank.", day=1, kind="semantic", author=None, role=None)
-    bobs = Said(text=SHOP.text, day=2, author="bob", role="agent")
+    fact = turn(text="User works at a bank.", day=1, kind="semantic", author=None, role=None)
+    bobs = turn(text=SHOP.text, day=2, author="bob", role="agent")
     assert [(0, 1)] == pairs(WORK, fact, SHOP)
     assert [] == pairs(WORK, fact, bobs)
-    later = Said(text="User now works at a bank.", day=5, kind="semantic", author=None, role=None)
+    later = turn(text="User now works at a bank.", day=5, kind="semantic", author=None, role=None)
     assert [] == pairs(WORK, SHOP, later), "a fact tells no change"
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        pytest.param(Said(text="I work at a shop.", day=2), id="tells no change"),
-        pytest.param(Said(text="I now like tea.", day=2), id="is about something else"),
-        pytest.param(Said(text=SHOP.text, day=2, similarity=0.1), id="means something else"),
-        pytest.param(Said(text=SHOP.text, day=2, author="bob"), id="said by another"),
-        pytest.param(Said(text=SHOP.text, day=2, role="agent"), id="said by an agent"),
-        pytest.param(Said(text=SHOP.text, day=2, kind="summary"), id="no turn"),
-    ],
+@every_case(
+    turn(text="I work at a shop.", day=2),  # tells no change
+    turn(text="I now like tea.", day=2),  # is about something else
+    turn(text=SHOP.text, day=2, similarity=0.1),  # means something else
+    turn(text=SHOP.text, day=2, author="bob"),  # said by another
+    turn(text=SHOP.text, day=2, role="agent"),  # said by an agent
+    turn(text=SHOP.text, day=2, kind="summary"),  # no turn
 )
 def test_what_overtakes_nothing(other: Said) -> None:
     assert [] == pairs(WORK, BANK, other)
 
 
 def test_without_vectors_words_alone_tell() -> None:
-    told = [Said(text=one.text, day=one.day, similarity=None) for one in (BANK, SHOP)]
+    told = [turn(text=one.text, day=one.day, similarity=None) for one in (BANK, SHOP)]
     assert [(0, 1)] == pairs(WORK, *told)
 
 
 def test_of_many_the_most_similar_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shared_core.recall.supersession.MOST_COMPARED", 2)
     told = [
-        Said(text=BANK.text, day=1, similarity=0.6),
-        Said(text=BANK.text, day=1, similarity=0.4),
-        Said(text=SHOP.text, day=2, similarity=0.5),
+        turn(text=BANK.text, day=1, similarity=0.6),
+        turn(text=BANK.text, day=1, similarity=0.4),
+        turn(text=SHOP.text, day=2, similarity=0.5),
     ]
     assert [(0, 2)] == pairs(WORK, *told)
 
@@ -172,41 +130,35 @@ def test_a_query_whose_words_nobody_holds_overtakes_nothing() -> None:
     assert [] == pairs("?", BANK, SHOP)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("I now work at a shop.", True),
-        ("The deadline was extended to May.", True),
-        ("I no longer eat meat.", True),
-        ("Now that I think of it, I like tea.", False),
-        ("I bought a new lamp.", False),
-        ("会议改到周五了。", True),
-        ("我已经搬到上海了。", True),
-        ("我换工作了。", True),
-        ("我现在也很喜欢做饭。", False),
-        ("我喜欢尝试新的美食。", False),
-        ("", False),
-    ],
+@every_case(
+    ("I now work at a shop.", True),
+    ("The deadline was extended to May.", True),
+    ("I no longer eat meat.", True),
+    ("Now that I think of it, I like tea.", False),
+    ("I bought a new lamp.", False),
+    ("会议改到周五了。", True),
+    ("我已经搬到上海了。", True),
+    ("我换工作了。", True),
+    ("我现在也很喜欢做饭。", False),
+    ("我喜欢尝试新的美食。", False),
+    ("", False),
 )
 def test_words_of_change(text: str, expected: bool) -> None:
     assert tells_change(text) is expected
 
 
-@pytest.mark.parametrize(
-    ("query", "expected"),
-    [
-        ("Where do I work?", False),
-        ("What is the deadline of the first sprint?", False),
-        ("When did she go to Leeds?", True),
-        ("What was my first budget?", True),
-        ("What is my previous address?", True),
-        ("How has my budget changed?", True),
-        ("我住在哪里？", False),
-        ("我们的过程是什么？", False),
-        ("我去过哪些地方？", True),
-        ("他之前住在哪里？", True),
-        ("最初的预算是多少？", True),
-    ],
+@every_case(
+    ("Where do I work?", False),
+    ("What is the deadline of the first sprint?", False),
+    ("When did she go to Leeds?", True),
+    ("What was my first budget?", True),
+    ("What is my previous address?", True),
+    ("How has my budget changed?", True),
+    ("我住在哪里？", False),
+    ("我们的过程是什么？", False),
+    ("我去过哪些地方？", True),
+    ("他之前住在哪里？", True),
+    ("最初的预算是多少？", True),
 )
 def test_questions_of_how_it_was(query: str, expected: bool) -> None:
     assert asks_how_it_was(query) is expected
@@ -216,14 +168,11 @@ def test_a_text_without_end_takes_no_time() -> None:
     assert not tells_change("x " * 500_000 + "now")
 
 
-@pytest.mark.parametrize(
-    ("scores", "chain", "order"),
-    [
-        ([3.0, 1.0, 0.0], [(0, 1)], [1, 0, 2]),
-        ([3.0, 1.0, 2.0], [(0, 1), (0, 2), (1, 2)], [2, 1, 0]),
-        ([3.0, 5.0, 0.0], [(0, 1)], [1, 0, 2]),
-        ([1.0, 1.0, 1.0], [(0, 1), (1, 2)], [2, 1, 0]),
-    ],
+@every_case(
+    ([3.0, 1.0, 0.0], [(0, 1)], [1, 0, 2]),
+    ([3.0, 1.0, 2.0], [(0, 1), (0, 2), (1, 2)], [2, 1, 0]),
+    ([3.0, 5.0, 0.0], [(0, 1)], [1, 0, 2]),
+    ([1.0, 1.0, 1.0], [(0, 1), (1, 2)], [2, 1, 0]),
 )
 def test_each_stands_just_above_what_it_overtakes(
     scores: Sequence[float], chain: Sequence[tuple[int, int]], order: Sequence[int]

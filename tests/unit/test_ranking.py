@@ -4,88 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import get_args
-from uuid import UUID
 
 import pytest
+from every_case import every_case
+from memories import Said, recalled
 
-from shared_core.core.domain import SCORE_PARTS, Hit, JsonValue, Memory, MemoryId, MemoryKind, Role
+from shared_core.core.domain import SCORE_PARTS, Hit, JsonValue, MemoryKind, Role
 from shared_core.errors import InvalidInput
 from shared_core.nlp.text import is_question
-from shared_core.ports.recall import (
-    Candidate,
-    Candidates,
-    Corpus,
-    Ranking,
-    RankingQuery,
-    Recalled,
-    ThreeFactor,
-)
+from shared_core.ports.recall import Ranking, RankingQuery, Recalled, ThreeFactor
 from shared_core.recall.ranking import PART_OF, nearest, rank, relevance, weights
 
 NOW = datetime(2026, 3, 31, tzinfo=UTC)
 EVERY_RANKING = get_args(Ranking)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Said:
-    """A memory, how near it is to the query and which words of the query it holds."""
-
-    key: str
-    similarity: float | None = 0.3
-    holds: Sequence[int] = ()
-    text: str = "a statement."
-    kind: MemoryKind = "episodic"
-    author: str | None = None
-    role: Role | None = None
-    opens: bool = True
-    length: int = 8
-    day: int = 1
-    importance: float = 5.0
-    value: dict[str, JsonValue] | None = None
-
-
-def recalled(*said: Said, terms: int = 4) -> Recalled:
-    return Recalled(
-        candidates=Candidates.of([_candidate(number, one) for number, one in enumerate(said)]),
-        corpus=Corpus.of(
-            similarity=[one.similarity for one in said],
-            length=[one.length for one in said],
-            opens=[one.opens for one in said],
-            holders=[number for number, one in enumerate(said) for _ in one.holds],
-            words=[word for one in said for word in one.holds],
-            terms=terms,
-        ),
-    )
-
-
-def _candidate(number: int, one: Said) -> Candidate:
-    moment = datetime(2026, 3, one.day, tzinfo=UTC)
-    memory = Memory(
-        memory_id=MemoryId(UUID(int=number + 1)),
-        namespace=("app", "ann", "memories"),
-        key=one.key,
-        kind=one.kind,
-        text=one.text,
-        value=one.value or {},
-        author=one.author,
-        importance=one.importance,
-        occurred_at=moment,
-        created_at=moment,
-        updated_at=moment,
-    )
-    return Candidate(
-        memory_id=memory.memory_id,
-        kind=one.kind,
-        text=one.text,
-        author=one.author,
-        occurred_at=moment,
-        number=number,
-        memory=lambda: memory,
-        role=one.role,
-    )
 
 
 def ranked(
@@ -109,7 +42,7 @@ def differences(hits: dict[str, Hit], first: str, second: str) -> dict[str, floa
 FILLER = (Said(key="far", similarity=0.1), Said(key="worded", similarity=0.2, holds=(1, 2)))
 
 
-@pytest.mark.parametrize("by", EVERY_RANKING)
+@every_case(*EVERY_RANKING)
 def test_the_score_is_the_sum_of_its_parts_and_orders_the_hits(by: Ranking) -> None:
     hits = ranked(
         *FILLER,
@@ -164,7 +97,7 @@ def test_the_turn_before_is_context_but_not_across_sessions_nor_for_an_agent() -
     assert "previous" not in found["system"].parts
 
 
-@pytest.mark.parametrize("by", ["fusion", "linear"])
+@every_case("fusion", "linear")
 def test_a_turn_between_two_that_match_is_found_by_them(by: Ranking) -> None:
     """The answer to a question shares no word with it, and neither does its vector."""
     asks = Said(key="asks", similarity=0.8, holds=(0, 1, 2), text="Where did you eat?", role="user")
@@ -175,17 +108,12 @@ def test_a_turn_between_two_that_match_is_found_by_them(by: Ranking) -> None:
     assert differences(hits, "told", "alone").keys() >= {"context"}
 
 
-@pytest.mark.parametrize("similarity", [(0.7, 0.3), (None, None)])
-@pytest.mark.parametrize(
-    "voices",
-    [
-        pytest.param([("user", "Ann")], id="alone"),
-        pytest.param([("user", "Ann"), ("user", "Bob")], id="people"),
-        pytest.param([("user", "ann"), ("agent", "bot")], id="with an agent"),
-    ],
+@every_case([0.7, 0.3], [None, None])
+@every_case(
+    [("user", "Ann")], [("user", "Ann"), ("user", "Bob")], [("user", "ann"), ("agent", "bot")]
 )
 def test_what_holds_all_words_outranks_its_neighbours(
-    voices: Sequence[tuple[Role, str]], similarity: tuple[float | None, float | None]
+    voices: Sequence[tuple[Role, str]], similarity: Sequence[float | None]
 ) -> None:
     """In a small memory too, where one turn is next to every other."""
 
@@ -213,7 +141,7 @@ def test_a_whole_session_about_it_lifts_its_turns() -> None:
     assert hits["in it"].parts["session"] > hits["apart"].parts["session"]
 
 
-@pytest.mark.parametrize("by", ["fusion", "linear"])
+@every_case("fusion", "linear")
 def test_a_turn_that_asks_ranks_below_one_that_tells(by: Ranking) -> None:
     asking, telling = Said(key="asks", text="Where is it?"), Said(key="tells")
     others = [Said(key=name, author=name) for name in ("Ann", "Bob")]
@@ -227,17 +155,14 @@ def test_what_the_agent_says_ranks_low() -> None:
     assert differences(hits, "agent", "user") == {"speaker": -2.0}
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("Where do you live?", True),
-        ("你住在哪里？", True),
-        ("He asked “why?” ", True),
-        ("Really?! ", False),
-        ("Where? In Leeds.", False),
-        ("", False),
-        ("?", True),
-    ],
+@every_case(
+    ("Where do you live?", True),
+    ("你住在哪里？", True),
+    ("He asked “why?” ", True),
+    ("Really?! ", False),
+    ("Where? In Leeds.", False),
+    ("", False),
+    ("?", True),
 )
 def test_a_question_is_what_ends_with_a_question_mark(text: str, expected: bool) -> None:
     assert is_question(text) is expected
@@ -247,10 +172,7 @@ def test_a_long_tail_of_closing_marks_takes_no_time() -> None:
     assert not is_question("?" + ")" * 200_000 + "x")
 
 
-@pytest.mark.parametrize(
-    ("query", "lowered"),
-    [("ann hous", {"bob"}), ("hous", set()), ("ann bob", set()), ("bob", {"ann", "ann lee"})],
-)
+@every_case(("ann hous", {"bob"}), ("hous", set()), ("ann bob", set()), ("bob", {"ann", "ann lee"}))
 def test_turns_of_others_than_the_speaker_the_query_names_rank_low(
     query: str, lowered: set[str]
 ) -> None:
@@ -280,7 +202,7 @@ def test_facts_rank_above_turns_and_turns_above_summaries() -> None:
     assert {"summary": -0.5, "episodic": 0.0, "semantic": 0.5, "item": 0.0} == found
 
 
-@pytest.mark.parametrize("by", EVERY_RANKING)
+@every_case(*EVERY_RANKING)
 def test_without_a_vector_words_alone_rank(by: Ranking) -> None:
     hits = ranked(
         Said(key="no word", similarity=None),
@@ -293,7 +215,7 @@ def test_without_a_vector_words_alone_rank(by: Ranking) -> None:
     assert relevance(hits["one word"]) == 1.0
 
 
-@pytest.mark.parametrize("by", EVERY_RANKING)
+@every_case(*EVERY_RANKING)
 def test_a_query_without_words_ranks_by_meaning(by: Ranking) -> None:
     far = Said(key="far", similarity=0.1)
     hits = ranked(far, Said(key="near", similarity=0.9), by=by, terms=0, query="")
@@ -315,14 +237,11 @@ def test_a_scope_of_one_memory_ranks_without_dividing_by_its_spread() -> None:
     assert hit.score == pytest.approx(0.5 + 1.0)  # the cosine and the coverage
 
 
-@pytest.mark.parametrize(
-    ("query", "day"),
-    [
-        ("What happened on March 5?", 5),
-        ("What did she do on 5 March 2026?", 5),
-        ("3月5号她做了什么", 5),
-        ("What did we do last week?", 25),
-    ],
+@every_case(
+    ("What happened on March 5?", 5),
+    ("What did she do on 5 March 2026?", 5),
+    ("3月5号她做了什么", 5),
+    ("What did we do last week?", 25),
 )
 def test_a_time_in_the_question_lifts_what_was_said_then(query: str, day: int) -> None:
     then, other = Said(key="then", day=day), Said(key="other", day=14)
@@ -361,7 +280,7 @@ def test_three_factors_weigh_what_they_are_told() -> None:
             ThreeFactor(**wrong)
 
 
-@pytest.mark.parametrize(("told", "counted"), [(1e308, 1.0), (7, 1.0), (-3, 0.0), ("high", 0.0)])
+@every_case((1e308, 1.0), (7, 1.0), (-3, 0.0), ("high", 0.0))
 def test_arousal_counts_from_0_to_1_whatever_a_value_says(told: JsonValue, counted: float) -> None:
     excited = Said(key="excited", similarity=0.8, day=1, value={"emotion": {"arousal": told}})
     days = (NOW - datetime(2026, 3, 1, tzinfo=UTC)) / timedelta(days=1)

@@ -1,22 +1,25 @@
-"""Chats with an agent are ranked by weights of their own: what was told last stands first."""
+"""Chats with an agent are ranked by weights and features of their own: the latest stands first."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
 
+import numpy as np
 import pytest
+from every_case import every_case
 from hypothesis import given, strategies as some
+from memories import MARCH, Said, recalled
 
-from shared_core.core.domain import Hit, Memory, MemoryId, Role
-from shared_core.core.ids import uuid7
+from shared_core.core.domain import Hit, Role
 from shared_core.nlp.text import search_terms
-from shared_core.ports.recall import Candidate, Candidates, Corpus, RankingQuery, Recalled
-from shared_core.recall.features import BRIEF_AGENT, LONG_AGENT
+from shared_core.ports.recall import RankingQuery, Recalled
+from shared_core.recall.features import BRIEF_AGENT, LONG_AGENT, Matched, features
 from shared_core.recall.ranking import PART_OF, rank, weights
 
-BEGAN = datetime(2026, 3, 1, tzinfo=UTC)
 Turn = tuple[Role, float, str, float]
 """Who speaks, on which day, what, and the cosine with the question."""
 PORTO: Turn = ("user", 1, "we have a flat in porto", 0.6)
@@ -24,39 +27,28 @@ LYON: Turn = ("user", 40, "boxes everywhere, lyon is loud at night", 0.5)
 REST: Sequence[Turn] = [("user", day, f"thing number {day}", 0.1) for day in range(2, 12)]
 
 
+def chat(turns: Sequence[Turn], agent: int) -> Recalled:
+    """Return turns of a chat; agent: length of what the agent says."""
+    said = [
+        Said(key=str(number), text=text, role=role, author=role, day=1 + day, similarity=near,
+             length=agent if role == "agent" else 6)
+        for number, (role, day, text, near) in enumerate(turns)
+    ]  # fmt: skip
+    return recalled(*said, terms=1)
+
+
 def answered(question: str, turns: Sequence[Turn], agent: float | None = 20) -> list[Hit]:
     """Return all hits; agent: length of a turn of the agent that is added, None for no agent."""
     said = [*turns, *([("agent", 20.0, "I see.", 0.1)] if agent is not None else [])]
-    lengths = [agent if role == "agent" else 6 for role, *_ in said]
-    corpus = Corpus.of(
-        similarity=[similarity for *_, similarity in said],
-        length=[int(length or 0) for length in lengths],
-        opens=[True] * len(said), holders=[], words=[], terms=1,
-    )  # fmt: skip
-    candidates = Candidates.of([candidate(number, turn) for number, turn in enumerate(said)])
-    asked = RankingQuery(text=question, terms=["home"], now=BEGAN + timedelta(days=60))
-    return rank(Recalled(candidates=candidates, corpus=corpus), asked, limit=len(said))
-
-
-def candidate(number: int, turn: Turn) -> Candidate:
-    role, day, text, _ = turn
-    moment = BEGAN + timedelta(days=day)
-    memory = Memory(
-        memory_id=MemoryId(uuid7()), namespace=("app", "ann", "memories"), key=str(number),
-        kind="episodic", text=text, value={}, author=role, importance=5.0,
-        occurred_at=moment, created_at=moment, updated_at=moment,
-    )  # fmt: skip
-    return Candidate(
-        memory_id=memory.memory_id, kind="episodic", text=text, author=role, occurred_at=moment,
-        number=number, memory=lambda: memory, role=role,
-    )  # fmt: skip
+    asked = RankingQuery(text=question, terms=["home"], now=MARCH + timedelta(days=60))
+    return rank(chat(said, int(agent or 0)), asked, limit=len(said))
 
 
 def first(question: str, turns: Sequence[Turn], agent: float | None = 20) -> str:
     return answered(question, turns, agent)[0].memory.text
 
 
-@pytest.mark.parametrize("question", ["where is my home?", "我家在哪里？"])
+@every_case("where is my home?", "我家在哪里？")
 def test_what_was_told_last_about_a_matter_stands_first(question: str) -> None:
     assert LYON[2] == first(question, [PORTO, LYON, *REST])
 
@@ -120,30 +112,23 @@ def test_a_chinese_answer_of_the_agent_is_as_long_as_its_english_one() -> None:
 
 
 def chat_share(answer: str) -> float:
-    said: list[Turn] = [PORTO, ("agent", 20, answer, 0.1)]
-    candidates = Candidates.of([candidate(number, turn) for number, turn in enumerate(said)])
-    corpus = Corpus.of(
-        similarity=[0.6, 0.1], length=[6, len(search_terms(answer))],
-        opens=[True, True], holders=[], words=[], terms=1,
-    )  # fmt: skip
-    asked = RankingQuery(text="my home?", terms=["home"], now=BEGAN)
-    [first, _] = rank(Recalled(candidates=candidates, corpus=corpus), asked, limit=2)
-    return first.parts["chat"]
+    said = chat([PORTO, ("agent", 20, answer, 0.1)], len(search_terms(answer)))
+    asked = RankingQuery(text="my home?", terms=["home"], now=MARCH)
+    return rank(said, asked, limit=2)[0].parts["chat"]
 
 
 def test_without_vectors_the_words_of_a_question_count_more_than_the_time() -> None:
-    told: list[Turn] = [("user", day, f"turn of day {day}", 0) for day in range(1, 60, 8)]
-    told.append(("agent", 60, "I see.", 0))
-    candidates = Candidates.of([candidate(number, turn) for number, turn in enumerate(told)])
-    corpus = Corpus.of(
-        similarity=[None] * len(told), length=[6] * len(told), opens=[True] * len(told),
-        holders=[0, 0, 0, 0, 1, 2, 3, 4, 5], words=[0, 1, 2, 3, 0, 0, 0, 0, 0], terms=4,
-    )  # fmt: skip
-    asked = RankingQuery(
-        text="one two three four", terms=["one", "two", "three", "four"], now=BEGAN
-    )
-    hits = rank(Recalled(candidates=candidates, corpus=corpus), asked, limit=len(told))
-    assert told[0][2] == hits[0].memory.text
+    holds = [(0, 1, 2, 3), *[(0,)] * 5, (), ()]
+    told = [
+        Said(key=str(day), text=f"turn of day {day}", role="user", day=1 + day, similarity=None,
+             length=6, holds=held)
+        for day, held in zip(range(1, 60, 8), holds, strict=True)
+    ]  # fmt: skip
+    told.append(Said(text="I see.", role="agent", day=61, similarity=None, length=6))
+    terms = ["one", "two", "three", "four"]
+    asked = RankingQuery(text=" ".join(terms), terms=terms, now=MARCH)
+    hits = rank(recalled(*told), asked, limit=len(told))
+    assert told[0].text == hits[0].memory.text
     assert {0.0} == {hit.parts["told_later"] for hit in hits}
 
 
@@ -156,3 +141,50 @@ def test_words_never_count_against_a_memory_of_a_chat() -> None:
     """The questions of the training are asked in other words than the answers, on purpose."""
     of_words = {"z_bm25", "coverage", "z_bm25_around", "coverage_around", "similar_and_worded"}
     assert all(weights("chat").get(name, 0.0) >= 0 for name in of_words)
+
+
+def found(
+    query: str, *said: Said, similarity: float = 0.5, length: int = 5
+) -> dict[str, list[float]]:
+    terms = query.lower().rstrip("?").split()
+    turns = [replace(one, similarity=similarity, length=length, opens=False) for one in said]
+    given = recalled(*turns, terms=len(terms))
+    assert given.corpus is not None
+    asked = RankingQuery(text=query, terms=terms, now=MARCH + timedelta(days=10))
+    known = features(Matched(given.corpus, given.candidates, asked))
+    return {name: np.asarray(values).tolist() for name, values in known.items()}
+
+
+turn = partial(Said, author="ana", role="user")
+
+
+@every_case("Where do I live now?", "我现在住在哪里？")
+def test_a_question_that_asks_the_same_is_an_echo(question: str) -> None:
+    turns = turn(text=question), turn(text="I live in Leeds.")
+    assert [1.0, 0.0] == found("Where do I live?", *turns, similarity=0.7)["echo"]
+    assert [0.0, 0.0] == found("Where do I live?", *turns, similarity=0.2)["echo"]
+    [half, _] = found("Where do I live?", *turns, similarity=0.45)["echo"]
+    assert half == pytest.approx(0.5)
+    telling = found("Where do I live?", *turns, similarity=0.7, length=16)
+    assert [0.0, 0.0] == telling["echo"], "who says so much tells something"
+
+
+@every_case(("Where do I live?", 0.5), ("Where did I live before?", 0.0), ("我以前住在哪里？", 0.0))
+def test_what_ended_counts_where_it_is_asked_how_it_is(query: str, counts: float) -> None:
+    turns = turn(text="I live in Leeds and love tea.", ended=0.5), turn(text="I live in York.")
+    assert [counts, 0.0] == found(query, *turns)["ended"]
+
+
+def test_within_a_month_it_tells_little_what_came_later() -> None:
+    minutes = turn(text="a", day=1), turn(text="b", day=1.01)
+    assert [0.0, pytest.approx(0.01 / 30)] == found("tea", *minutes)["recency"]
+    months = turn(text="a", day=-79), turn(text="b", day=11)
+    assert [0.0, 1.0] == found("tea", *months)["recency"]
+
+
+def test_a_fact_without_an_author_is_of_the_user_who_is_named() -> None:
+    fact = turn(text="User likes tea.", kind="semantic", author=None, role=None)
+    other = turn(text="Bob likes tea.", author="bob", role="agent")
+    mine = turn(text="I like tea.")
+    assert [1.0, 1.0, 0.0] == found("ana", mine, fact, other)["named_speaker"]
+    assert [0.0, 0.0, 1.0] == found("bob", mine, fact, other)["named_speaker"]

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import UUID
 
-import pytest
+from every_case import every_case
 from hypothesis import given, strategies as st
+from turns import said
 
 from shared_core.core.domain import USER, Event, Extraction, FactDraft, HeldFact, MemoryId, ThreadId
 from shared_core.extraction.rule_based import RuleExtractor
-from shared_core.knowledge.held_index import key_of
+from shared_core.knowledge.held_index import HeldIndex, key_of
 from shared_core.knowledge.revision import cascaded, revised
+from shared_core.knowledge.tagged_ends import SURE, tagged_ends
 from shared_core.nlp.rules.revision import load_revision_rules
 from shared_core.nlp.slots import slot_of
 from shared_core.nlp.text import Language, normalised
@@ -194,14 +197,8 @@ VETOES = [
     ("en.today", "like", "coffee", "I quit coffee", "I quit coffee for tonight", ""),
     ("en.until", "like", "coffee", "I quit coffee", "I quit coffee for lent", "doubt"),
     ("en.unsure", "like", "coffee", "I quit coffee", "I kinda quit coffee", "doubt"),
-    (
-        "en.to-come",
-        "employer",
-        "Siemens",
-        "I quit my job",
-        "I quit my job, starting over next month",
-        "doubt",
-    ),
+    ("en.to-come", "employer", "Siemens", "I quit my job",
+     "I quit my job, starting over next month", "doubt"),
     ("zh.unreal", "relation.dog", "旺财", "旺财去世了", "电影里旺财去世了", ""),
     ("zh.denied", "employer", "腾讯", "我离职了", "我没离职了", ""),
     ("zh.past", "like", "咖啡", "我戒了咖啡", "那时候我戒了咖啡", ""),
@@ -209,7 +206,7 @@ VETOES = [
     ("zh.until", "like", "咖啡", "我不喝咖啡了", "这几天我不喝咖啡了", "doubt"),
     ("zh.unsure", "employer", "腾讯", "我离职了", "听说我离职了", "doubt"),
     ("zh.to-come", "employer", "腾讯", "我离职了", "我下周离职了", "doubt"),
-]
+]  # fmt: skip
 
 
 def held(slot: str, value: str, subject: str = USER, number: int = 1) -> HeldFact:
@@ -217,21 +214,14 @@ def held(slot: str, value: str, subject: str = USER, number: int = 1) -> HeldFac
     known = slot_of(slot)
     assert known is not None
     return HeldFact(
-        memory_id=MemoryId(UUID(int=number)),
-        fact_type=known.fact_type,
-        slot=slot,
-        subject=subject,
-        value=value,
-        statement=f"{slot} is {value}",
-        functional=known.functional,
-        stated_at=NOON,
-        thread_id=HERE,
-        event_ids=("e0",),
-    )
+        memory_id=MemoryId(UUID(int=number)), fact_type=known.fact_type, slot=slot, subject=subject,
+        value=value, statement=f"{slot} is {value}", functional=known.functional, stated_at=NOON,
+        thread_id=HERE, event_ids=("e0",),
+    )  # fmt: skip
 
 
 def turn(number: int, text: str) -> Event:
-    return Event(event_id=f"e{number}", author="ana", role="user", text=text, occurred_at=NOON)
+    return said(f"e{number}", text, NOON)
 
 
 BEFORE = [turn(0, "hello")]
@@ -248,7 +238,7 @@ def done(drafts: Sequence[FactDraft]) -> list[tuple[str, str, str]]:
     return [(one.operation, one.slot, one.value) for one in drafts]
 
 
-@pytest.mark.parametrize(("rule", "slot", "value", "text"), ENDS)
+@every_case(*ENDS)
 def test_a_turn_ends_a_held_fact(rule: str, slot: str, value: str, text: str) -> None:
     fact = held(slot, value)
     drafts = read([fact], text)
@@ -260,7 +250,7 @@ def test_a_turn_ends_a_held_fact(rule: str, slot: str, value: str, text: str) ->
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("rule", "slot", "value", "text"), DOUBTS)
+@every_case(*DOUBTS)
 def test_a_hedged_turn_only_doubts(rule: str, slot: str, value: str, text: str) -> None:
     fact = held(slot, value)
     [draft] = read([fact], text)
@@ -269,7 +259,7 @@ def test_a_hedged_turn_only_doubts(rule: str, slot: str, value: str, text: str) 
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("rule", "fact", "texts", "value"), SUCCESSORS)
+@every_case(*SUCCESSORS)
 def test_a_slot_that_was_ended_takes_a_new_value(
     rule: str, fact: tuple[str, str], texts: list[str], value: str
 ) -> None:
@@ -285,22 +275,19 @@ ANNAS_TOWN = held("relation.girlfriend.place", "Leeds", "anna", 2)
 GREG = held("relation.boss", "Greg", number=3)
 
 
-@pytest.mark.parametrize(
-    ("facts", "text", "ended", "doubted"),
-    [
-        ([ANNA, ANNAS_TOWN], "my new gf is called priya", {"Anna", "Leeds"}, set()),
-        ([ANNA], "my new girlfriend is Priya", {"Anna"}, set()),
-        ([ANNA], "I have a new girlfriend, Priya", {"Anna"}, set()),
-        ([ANNA, GREG], "my new boss is called priya", {"Greg"}, set()),
-        ([ANNA], "my girlfriend is called Priya", set(), {"Anna"}),
-        ([ANNA], "my new girlfriend is called Anna", set(), set()),
-        ([ANNA], "my new neighbour is called Priya", set(), set()),
-        ([ANNA], "my brother's new girlfriend is called Priya", set(), set()),
-        ([ANNA], "what if my new girlfriend is called Priya", set(), set()),
-        ([ANNA], "is my new girlfriend called Priya?", set(), set()),
-        ([ANNA], "my new boss knows that my girlfriend is called Priya", set(), {"Anna"}),
-        ([GREG], "my new boss is called Priya too", set(), {"Greg"}),
-    ],
+@every_case(
+    ([ANNA, ANNAS_TOWN], "my new gf is called priya", {"Anna", "Leeds"}, set()),
+    ([ANNA], "my new girlfriend is Priya", {"Anna"}, set()),
+    ([ANNA], "I have a new girlfriend, Priya", {"Anna"}, set()),
+    ([ANNA, GREG], "my new boss is called priya", {"Greg"}, set()),
+    ([ANNA], "my girlfriend is called Priya", set(), {"Anna"}),
+    ([ANNA], "my new girlfriend is called Anna", set(), set()),
+    ([ANNA], "my new neighbour is called Priya", set(), set()),
+    ([ANNA], "my brother's new girlfriend is called Priya", set(), set()),
+    ([ANNA], "what if my new girlfriend is called Priya", set(), set()),
+    ([ANNA], "is my new girlfriend called Priya?", set(), set()),
+    ([ANNA], "my new boss knows that my girlfriend is called Priya", set(), {"Anna"}),
+    ([GREG], "my new boss is called Priya too", set(), {"Greg"}),
 )
 def test_the_new_one_takes_the_place_of_the_one_before(
     facts: list[HeldFact], text: str, ended: set[str], doubted: set[str]
@@ -315,7 +302,7 @@ def test_what_is_told_of_somebody_is_not_their_end() -> None:
     assert INES_GAVE_BIRTH == done(read(facts, "Ines had the baby!!", by_rules=True))
 
 
-@pytest.mark.parametrize(("veto", "slot", "value", "ends", "vetoed", "left"), VETOES)
+@every_case(*VETOES)
 def test_a_veto_keeps_a_fact(
     veto: str, slot: str, value: str, ends: str, vetoed: str, left: str
 ) -> None:
@@ -339,9 +326,7 @@ def test_every_rule_and_every_veto_has_a_line() -> None:
         assert not {one.id for one in rules.vetoes} - {line[0] for line in VETOES}
 
 
-@pytest.mark.parametrize(
-    ("facts", "lines"), [(ENGLISH_HELD, ENGLISH_TRAPS), (CHINESE_HELD, CHINESE_TRAPS)]
-)
+@every_case((ENGLISH_HELD, ENGLISH_TRAPS), (CHINESE_HELD, CHINESE_TRAPS))
 def test_traps_end_next_to_nothing(facts: Sequence[tuple[str, ...]], lines: Sequence[str]) -> None:
     """At most one false end in fifty lines, and five doubts."""
     known = [held(*fact, number=number) for number, fact in enumerate(facts, start=1)]  # type: ignore[misc, arg-type]
@@ -399,7 +384,7 @@ WHOM = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("facts", "texts", "ended"), WHOM)
+@every_case(*WHOM)
 def test_a_change_is_of_whom_the_clause_is_about(
     facts: list[tuple[str, ...]], texts: list[str], ended: list[tuple[str, str, str]]
 ) -> None:
@@ -419,7 +404,7 @@ FALLS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "facts"), FALLS)
+@every_case(*FALLS)
 def test_what_rests_on_an_ended_fact_ends_with_it(text: str, facts: list[tuple[str, ...]]) -> None:
     other = [("relation.daughter", "Mia"), ("relation.daughter.age", "5", "mia"), ("age", "34")]
     known = [held(*fact, number=at) for at, fact in enumerate([*facts, *other], start=1)]  # type: ignore[misc, arg-type]
@@ -475,7 +460,7 @@ NO_CORRECTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("fact", "text", "value"), CORRECTIONS)
+@every_case(*CORRECTIONS)
 def test_a_bare_correction_replaces_a_value_of_its_type(
     fact: tuple[str, str], text: str, value: str
 ) -> None:
@@ -486,7 +471,7 @@ def test_a_bare_correction_replaces_a_value_of_its_type(
     assert drafts[-1].other_event_ids == ("e0",)
 
 
-@pytest.mark.parametrize(("fact", "text"), NO_CORRECTIONS)
+@every_case(*NO_CORRECTIONS)
 def test_another_reply_corrects_nothing(fact: tuple[str, str], text: str) -> None:
     assert not read([held(*fact)], text)
 
@@ -580,3 +565,73 @@ def test_what_the_trained_reader_takes_for_over_ends_nothing_where_nothing_is_he
 def test_a_key_takes_subjects_and_values_as_stored() -> None:
     draft = read([held("like", "Jazz")], "I quit jazz")[0]
     assert key_of(draft) == ("like", USER, normalised("Jazz"))
+
+
+def over(
+    tag: str, words: str, said: str, sure: float = 0.79, language: Language = "en"
+) -> FactDraft:
+    return FactDraft(
+        fact_type="profile", slot={"kin_name": "relation.person"}.get(tag, tag), value=words,
+        statement=said, event_id="1", functional=False, confidence=sure,
+        pattern=f"reader.{language}.{tag}", language=language, operation="retract",
+    )  # fmt: skip
+
+
+KEPT = [
+    held("employer", "Amazon warehouse"), held("phone", "Nokia 3310"), held("like", "coffee"),
+    held("plan", "去韩国旅游"), held("bank", "招商银行"), held("relation.cat", "Mog"),
+    held("residence", "深水埗劏房"), held("car", "桑塔纳"),
+]  # fmt: skip
+
+
+@every_case(
+    (over("like", "coffee", "coffee isn't for me now"), "coffee"),
+    (over("kin_name", "mog", "we said goodbye to mog on saturday"), "Mog"),
+    (over("residence", "深水埗劏房", "深水埗劏房交返鎖匙", language="zh"), "深水埗劏房"),
+    (over("car", "桑塔纳", "桑塔纳报废了", language="zh"), "桑塔纳"),
+)
+def test_the_value_of_a_fact_of_the_kind_ends_it(draft: FactDraft, value: str) -> None:
+    [(change, _)] = tagged_ends([draft], HeldIndex(KEPT))
+    assert change.fact is not None
+    assert (change.verdict, change.fact.value) == ("end", value)
+    assert change.rule == draft.pattern
+
+
+@every_case(
+    (over("tool", "the old nokia brick", "the nokia brick is in the recycling"), "Nokia 3310"),
+    (over("residence", "深水埗間", "深水埗間交返鎖匙", language="zh"), "深水埗劏房"),
+    (over("like", "coffee machine", "the coffee machine died"), "coffee"),
+)
+def test_words_that_only_mention_a_value_raise_a_doubt(draft: FactDraft, value: str) -> None:
+    [(change, _)] = tagged_ends([draft], HeldIndex(KEPT))
+    assert change.fact is not None
+    assert (change.verdict, change.fact.value) == ("doubt", value)
+
+
+def test_a_reading_that_is_not_sure_raises_a_doubt() -> None:
+    draft = over("kin_name", "mog", "we said goodbye to mog", sure=SURE - 0.1)
+    [(change, _)] = tagged_ends([draft], HeldIndex(KEPT))
+    assert change.verdict == "doubt"
+
+
+@every_case(
+    over("employer", "handed my badge in", "handed my badge in on friday"),
+    over("plan", "coffee on thursday", "coffee on thursday is off"),
+    over("tool", "coffee maker", "the coffee maker is on the tip"),
+    over("kin_employer", "amazon warehouse", "dad left the amazon warehouse"),
+    over("plan", "去日本旅游", "去日本旅游取消了", language="zh"),
+    over("tool", "工商银行", "工商银行卡注销了", language="zh"),
+)
+def test_words_that_mention_nothing_of_the_kind_end_nothing(draft: FactDraft) -> None:
+    assert list(tagged_ends([draft], HeldIndex(KEPT))) == []
+
+
+def test_a_fact_ends_once() -> None:
+    drafts = [over("kin_name", "mog", "goodbye mog"), over("kin_name", "Mog", "miss you Mog")]
+    assert len(list(tagged_ends(drafts, HeldIndex(KEPT)))) == 1
+
+
+def test_a_veto_of_the_rules_holds_for_the_reader() -> None:
+    draft = over("like", "coffee", "dropped coffee all over my laptop")
+    spilled = replace(draft, statement="i nearly quit coffee")
+    assert list(tagged_ends([spilled], HeldIndex(KEPT))) == []

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typed_lines
+from every_case import every_case
 from growth import grows_in_line
+from turns import said
 
-from shared_core.core.domain import Event, FactDraft, Role
+from shared_core.core.domain import FactDraft, Role
 from shared_core.extraction.rule_reader import extract_facts, read_turn
 from shared_core.nlp.discourse import DiscourseState
 from shared_core.nlp.rules import load_rules
@@ -261,31 +264,24 @@ STATEMENTS = [
 ]  # fmt: skip
 
 
-def turn(text: str, role: Role = "user") -> Event:
-    return Event(
-        event_id="e1",
-        author="u",
-        role=role,
-        text=text,
-        occurred_at=datetime(2026, 1, 1, tzinfo=UTC),
-    )
+TUESDAY = datetime(2026, 3, 10, 10, tzinfo=UTC)
 
 
-def facts(text: str) -> list[FactDraft]:
-    return extract_facts(turn(text))
+def facts(text: str, **more: Any) -> list[FactDraft]:
+    return extract_facts(said("e1", text, TUESDAY, **more))
 
 
 def read(text: str) -> list[tuple[str, str, str]]:
     return [(fact.operation, fact.slot, fact.value) for fact in facts(text)]
 
 
-@pytest.mark.parametrize(("pattern", "text", "slot", "value"), ENGLISH + CHINESE)
+@every_case(*ENGLISH, *CHINESE, *typed_lines.ENGLISH, *typed_lines.CHINESE)
 def test_a_plain_statement_becomes_a_fact(pattern: str, text: str, slot: str, value: str) -> None:
     found = {(fact.pattern, fact.operation, fact.slot, fact.value) for fact in facts(text)}
     assert (pattern, "assert", slot, value) in found
 
 
-@pytest.mark.parametrize(("pattern", "text", "slot", "value"), RETRACTIONS)
+@every_case(*RETRACTIONS)
 def test_the_end_of_a_fact_becomes_a_retraction(
     pattern: str, text: str, slot: str, value: str
 ) -> None:
@@ -293,75 +289,67 @@ def test_the_end_of_a_fact_becomes_a_retraction(
     assert [(pattern, "retract", slot, value)] == found
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "I left Acme's office at five.", "I left Acme at six.", "I left Acme early.",
-        "I left Siemens a voicemail.", "I left Google Maps open.", "I left Acme out of the list.",
-        "I left Acme to pick up my son.", "I left Acme for lunch.",
-        "I left Berlin.", "I left New York in June.", "I left Germany last year.",
-        "I left Anna.", "I left Tom at the station.", "I left Monday.", "I left the Acme party.",
-        "I left home.", "I quit smoking.", "I quit Python for good.", "I quit Twitter last week.",
-        "I'm no longer with Tom.", "I'm no longer at home.", "I'm no longer at Heathrow.",
-        "I'm no longer at Berlin.", "I'm not at Acme today.", "I'm not at Acme right now.",
-        "I left Acme, but came back.", "I left Church.", "I left Aunt May.",
-        "我离开了家", "我离开了北京", "我离开北京了", "我离开了公司", "我离开了分公司",
-        "我离开了这家公司", "我离开了医院", "我离开了招商银行", "我离开腾讯大厦了",
-        "我离开了苹果店", "我离开了她", "我不在家了", "我离开了小王", "我离开了他的公司",
-    ],
+@every_case(
+    "I left Acme's office at five.", "I left Acme at six.", "I left Acme early.",
+    "I left Siemens a voicemail.", "I left Google Maps open.", "I left Acme out of the list.",
+    "I left Acme to pick up my son.", "I left Acme for lunch.", "I left Berlin.",
+    "I left New York in June.", "I left Germany last year.", "I left Anna.",
+    "I left Tom at the station.", "I left Monday.", "I left the Acme party.", "I left home.",
+    "I quit smoking.", "I quit Python for good.", "I quit Twitter last week.",
+    "I'm no longer with Tom.", "I'm no longer at home.", "I'm no longer at Heathrow.",
+    "I'm no longer at Berlin.", "I'm not at Acme today.", "I'm not at Acme right now.",
+    "I left Acme, but came back.", "I left Church.", "I left Aunt May.", "我离开了家",
+    "我离开了北京", "我离开北京了", "我离开了公司", "我离开了分公司", "我离开了这家公司",
+    "我离开了医院", "我离开了招商银行", "我离开腾讯大厦了", "我离开了苹果店", "我离开了她",
+    "我不在家了", "我离开了小王", "我离开了他的公司",
+    # How one does not work takes no employer back.
+    "I never work at night.", "I never worked with Excel.", "我没在家工作过", "我没在华为工作",
 )  # fmt: skip
 def test_leaving_a_place_a_person_or_for_the_day_ends_no_employment(text: str) -> None:
     assert [] == [fact for fact in read(text) if fact[1] == "employer"]
 
 
-@pytest.mark.parametrize(
-    "text", ["我18岁的学生很可爱", "我有一个18岁的学生", "我18岁的学生", "My 18-year-old student."]
-)
+@every_case("我18岁的学生很可爱", "我有一个18岁的学生", "我18岁的学生", "My 18-year-old student.")
 def test_the_age_of_a_student_is_not_that_of_their_teacher(text: str) -> None:
     assert [] == [fact for fact in read(text) if fact[1] in ("age", "job")]
 
 
-@pytest.mark.parametrize(
-    ("text", "denies"),
-    [
-        ("I never worked at Barclays.", True), ("I no longer work at Barclays.", False),
-        ("我没在华为上过班", True), ("我不在华为上班了", False),
-    ],
+@every_case(
+    ("I never worked at Barclays.", True), ("I no longer work at Barclays.", False),
+    ("我没在华为上过班", True), ("我不在华为上班了", False),
 )  # fmt: skip
 def test_what_never_was_is_told_from_what_is_over(text: str, denies: bool) -> None:
     assert [denies] == [fact.denies for fact in facts(text)]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "My boss is Moroccan.", "My wife is Brazilian.", "My son is Catholic.", "My boss is IT",
-        "My brother is English.", "My cousin is Portuguese", "My aunt is Christian.",
-        "我爸是马来人", "我妈是余杭人", "我爸是石匠", "我妹是高中生", "我爸是高工", "我哥是任性的",
-    ],
+@every_case(
+    "My boss is Moroccan.", "My wife is Brazilian.", "My son is Catholic.", "My boss is IT",
+    "My brother is English.", "My cousin is Portuguese", "My aunt is Christian.", "我爸是马来人",
+    "我妈是余杭人", "我爸是石匠", "我妹是高中生", "我爸是高工", "我哥是任性的",
 )  # fmt: skip
 def test_what_somebody_is_is_not_their_name(text: str) -> None:
     assert [] == [fact for fact in facts(text) if fact.slot.count(".") == 1]
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["I never work at night.", "I never worked with Excel.", "我没在家工作过", "我没在华为工作"],
-)
-def test_how_one_does_not_work_takes_no_employer_back(text: str) -> None:
-    assert [] == [fact for fact in read(text) if fact[1] == "employer"]
+@every_case(*typed_lines.RETRACTIONS)
+def test_a_rule_of_style_is_withdrawn(pattern: str, text: str, value: str) -> None:
+    found = {(fact.pattern, fact.operation, fact.slot, fact.value) for fact in facts(text)}
+    assert (pattern, "retract", "rule", value) in found
 
 
-@pytest.mark.parametrize(("pattern", "text", "value"), IMPLIED)
+@every_case(*typed_lines.SILENT)
+def test_a_line_of_the_same_words_fills_no_slot(slot: str, text: str) -> None:
+    assert [] == [(fact.value, fact.pattern) for fact in facts(text) if fact.slot == slot]
+
+
+@every_case(*IMPLIED)
 def test_what_ends_by_what_one_does_again(pattern: str, text: str, value: str) -> None:
     found = facts(text)
     assert {(pattern, "retract", "trait")} == {(f.pattern, f.operation, f.slot) for f in found}
     assert value in {fact.value for fact in found}
 
 
-@pytest.mark.parametrize(
-    "text", ["I eat meat.", "Do I eat meat again?", "我吃肉", "我又吃肉了吗？"]
-)
+@every_case("I eat meat.", "Do I eat meat again?", "我吃肉", "我又吃肉了吗？")
 def test_eating_meat_alone_ends_nothing(text: str) -> None:
     assert [] == [fact for fact in facts(text) if fact.slot == "trait"]
 
@@ -383,75 +371,60 @@ def test_the_documentation_names_every_slot_that_a_sentence_can_end() -> None:
     assert all(f"`{name}`" in part and f"`{name}`" not in never for name in names)
 
 
-@pytest.mark.parametrize(("text", "statement"), STATEMENTS)
+@every_case(*STATEMENTS)
 def test_a_statement_stands_alone_and_speaks_of_the_user(text: str, statement: str) -> None:
     assert [statement] == [fact.statement for fact in facts(text)]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (
-            "My name is Zhu and I work at Google, I love spicy food",
-            [("name", "Zhu"), ("employer", "Google"), ("like", "spicy food")],
-        ),
-        (
-            "我叫小朱，在谷歌工作，喜欢吃辣",
-            [("name", "小朱"), ("employer", "谷歌"), ("like", "吃辣")],
-        ),
-        (
-            "I live in Ghent and work at Tarn & Co",
-            [("residence", "Ghent"), ("employer", "Tarn & Co")],
-        ),
-        ("我儿子叫东东，今年五岁", [("relation.son", "东东"), ("relation.son.age", "五岁")]),
-        ("我有一个儿子，叫东东", [("relation.son", "东东")]),
-        ("I'm vegan, can you find a bistro?", [("trait", "vegan")]),
-        ("我不吃香菜，你有什么推荐？", [("dislike", "香菜")]),
-        ("Suggest a gift, because I love tea", [("like", "tea")]),
-        (
-            "My cousin Runa moved to Bergen",
-            [("relation.cousin", "Runa"), ("relation.cousin.place", "Bergen")],
-        ),
-    ],
+@every_case(
+    (
+        "My name is Zhu and I work at Google, I love spicy food",
+        [("name", "Zhu"), ("employer", "Google"), ("like", "spicy food")],
+    ),
+    ("我叫小朱，在谷歌工作，喜欢吃辣", [("name", "小朱"), ("employer", "谷歌"), ("like", "吃辣")]),
+    ("I live in Ghent and work at Tarn & Co", [("residence", "Ghent"), ("employer", "Tarn & Co")]),
+    ("我儿子叫东东，今年五岁", [("relation.son", "东东"), ("relation.son.age", "五岁")]),
+    ("我有一个儿子，叫东东", [("relation.son", "东东")]),
+    ("I'm vegan, can you find a bistro?", [("trait", "vegan")]),
+    ("我不吃香菜，你有什么推荐？", [("dislike", "香菜")]),
+    ("Suggest a gift, because I love tea", [("like", "tea")]),
+    (
+        "My cousin Runa moved to Bergen",
+        [("relation.cousin", "Runa"), ("relation.cousin.place", "Bergen")],
+    ),
 )
 def test_each_clause_of_a_sentence_is_read(text: str, expected: list[tuple[str, str]]) -> None:
     assert sorted(expected) == sorted((slot, value) for _, slot, value in read(text))
 
 
-@pytest.mark.parametrize(
-    ("text", "values"),
-    [
-        ("I'm allergic to peanuts and shellfish.", ["peanuts", "shellfish"]),
-        ("I love hiking, swimming and baking bread", ["hiking", "swimming", "baking bread"]),
-        ("I speak Danish and a little Dutch", ["Danish", "Dutch"]),
-        ("We have two cats, Miso and Soba", ["Miso", "Soba"]),
-        ("我会说法语和德语", ["法语", "德语"]),
-        ("我喜欢钓鱼、下棋、种花", ["钓鱼", "下棋", "种花"]),
-        ("我有两只猫，奶糖和芝麻", ["奶糖", "芝麻"]),
-        ("I love rock and roll", ["rock and roll"]),
-    ],
+@every_case(
+    ("I'm allergic to peanuts and shellfish.", ["peanuts", "shellfish"]),
+    ("I love hiking, swimming and baking bread", ["hiking", "swimming", "baking bread"]),
+    ("I speak Danish and a little Dutch", ["Danish", "Dutch"]),
+    ("We have two cats, Miso and Soba", ["Miso", "Soba"]),
+    ("我会说法语和德语", ["法语", "德语"]),
+    ("我喜欢钓鱼、下棋、种花", ["钓鱼", "下棋", "种花"]),
+    ("我有两只猫，奶糖和芝麻", ["奶糖", "芝麻"]),
+    ("I love rock and roll", ["rock and roll"]),
 )
 def test_an_enumeration_becomes_one_fact_each(text: str, values: list[str]) -> None:
     assert values == [value for _, _, value in read(text)]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (
-            "I used to love coffee but now I prefer green tea",
-            [("retract", "like", "coffee"), ("assert", "like", "green tea")],
-        ),
-        ("以前最爱打牌，现在只玩数独", [("retract", "like", "打牌"), ("assert", "like", "数独")]),
-        (
-            "I resigned from Halden Print and joined Corvid Maps in May.",
-            [("retract", "employer", "Halden Print"), ("assert", "employer", "Corvid Maps")],
-        ),
-        (
-            "我从松果科技离职了，现在在海风出版社上班",
-            [("retract", "employer", "松果科技"), ("assert", "employer", "海风出版社")],
-        ),
-    ],
+@every_case(
+    (
+        "I used to love coffee but now I prefer green tea",
+        [("retract", "like", "coffee"), ("assert", "like", "green tea")],
+    ),
+    ("以前最爱打牌，现在只玩数独", [("retract", "like", "打牌"), ("assert", "like", "数独")]),
+    (
+        "I resigned from Halden Print and joined Corvid Maps in May.",
+        [("retract", "employer", "Halden Print"), ("assert", "employer", "Corvid Maps")],
+    ),
+    (
+        "我从松果科技离职了，现在在海风出版社上班",
+        [("retract", "employer", "松果科技"), ("assert", "employer", "海风出版社")],
+    ),
 )
 def test_an_update_ends_the_old_and_states_the_new(
     text: str, expected: list[tuple[str, str, str]]
@@ -459,48 +432,42 @@ def test_an_update_ends_the_old_and_states_the_new(
     assert expected == read(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("I love hiking because it clears my head.", "hiking"),
-        ("I like jazz, especially in the evening", "jazz"),
-        ("I love tea so much, thanks!", "tea"),
-        ("我喜欢徒步，因为能散心", "徒步"),
-    ],
+@every_case(
+    ("I love hiking because it clears my head.", "hiking"),
+    ("I like jazz, especially in the evening", "jazz"),
+    ("I love tea so much, thanks!", "tea"),
+    ("我喜欢徒步，因为能散心", "徒步"),
 )
 def test_a_value_ends_where_the_aside_begins(text: str, value: str) -> None:
     assert [("assert", "like", value)] == read(text)
 
 
-@pytest.mark.parametrize("text", ["我在上海上班，住在苏州", "我住在苏州，在上海上班"])
+@every_case("我在上海上班，住在苏州", "我住在苏州，在上海上班")
 def test_where_one_works_is_not_where_one_lives(text: str) -> None:
     found = {("assert", "residence", "苏州"), ("assert", "work_city", "上海")}
     assert found == set(read(text))
 
 
-@pytest.mark.parametrize("text", ["我在杭州工作", "我叫陈思远，在杭州工作。", "I work in Leeds."])
+@every_case("我在杭州工作", "我叫陈思远，在杭州工作。", "I work in Leeds.")
 def test_where_one_works_is_no_home(text: str) -> None:
     assert "residence" not in {slot for _, slot, _ in read(text)}
 
 
-@pytest.mark.parametrize(
-    ("text", "wants"),
-    [
-        ("I have a son called Tim and a daughter called Eve", True),
-        ("I have two kids, Anna (7) and Ben (9)", True),
-        ("我有一个儿子叫东东，还有一个女儿叫小红", True),
-        ("我有一个儿子叫小明和一个女儿叫小红", True),
-        ("I moved to Bern last year but came back to Lyon in March", True),
-        ("我去年搬到泉州，后来又回到绍兴了", True),
-        ("I have a son called Tim", False),
-        ("We have two cats, Miso and Soba", False),
-        ("My husband Pavel and I cook.", False),
-        ("我有一个儿子叫东东", False),
-        ("From now on never verify my identity", False),
-    ],
+@every_case(
+    ("I have a son called Tim and a daughter called Eve", True),
+    ("I have two kids, Anna (7) and Ben (9)", True),
+    ("我有一个儿子叫东东，还有一个女儿叫小红", True),
+    ("我有一个儿子叫小明和一个女儿叫小红", True),
+    ("I moved to Bern last year but came back to Lyon in March", True),
+    ("我去年搬到泉州，后来又回到绍兴了", True),
+    ("I have a son called Tim", False),
+    ("We have two cats, Miso and Soba", False),
+    ("My husband Pavel and I cook.", False),
+    ("我有一个儿子叫东东", False),
+    ("From now on never verify my identity", False),
 )
 def test_what_was_read_in_part_wants_a_model(text: str, wants: bool) -> None:
-    assert read_turn(turn(text), DiscourseState()).unread is wants
+    assert read_turn(said("e1", text), DiscourseState()).unread is wants
 
 
 def test_one_marital_status_holds_at_a_time() -> None:
@@ -510,9 +477,9 @@ def test_one_marital_status_holds_at_a_time() -> None:
     }
 
 
-@pytest.mark.parametrize("role", ["agent", "tool", "system"])
+@every_case("agent", "tool", "system")
 def test_only_the_user_speaks_about_the_user(role: Role) -> None:
-    assert extract_facts(turn("My name is Orla.", role)) == []
+    assert facts("My name is Orla.", role=role) == []
 
 
 def test_the_same_fact_is_drawn_once_from_a_turn() -> None:
@@ -531,15 +498,12 @@ def test_two_daughters_are_two_facts_of_a_slot_with_many_values() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "fact_type", "functional"),
-    [
-        ("I live in Porto", "profile", True),
-        ("I love tea", "preference", False),
-        ("My favourite colour is teal", "preference", True),
-        ("Never call me at night", "rule", False),
-        ("My son is nine", "profile", True),
-    ],
+@every_case(
+    ("I live in Porto", "profile", True),
+    ("I love tea", "preference", False),
+    ("My favourite colour is teal", "preference", True),
+    ("Never call me at night", "rule", False),
+    ("My son is nine", "profile", True),
 )
 def test_the_slot_decides_the_type_and_whether_one_value_holds(
     text: str, fact_type: str, functional: bool
@@ -560,16 +524,6 @@ def test_a_sentence_of_more_than_four_hundred_characters_is_left_alone() -> None
     assert read("I love " + "very " * 80 + "old maps") == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "I love tea. " * 85_000,
-        "I like tea and " * 70_000,
-        "我喜欢吃辣，" * 160_000,
-        '"I ' * 330_000,
-        "my " * 330_000,
-    ],
-    ids=["sentences", "clauses", "chinese", "quotes", "words"],
-)
-def test_a_megabyte_on_one_line_takes_in_line_with_its_length(text: str) -> None:
-    assert grows_in_line(facts, text)
+@pytest.mark.parametrize("unit", ["I love tea. ", "I like tea and ", "我喜欢吃辣，", '"I ', "my "])
+def test_a_text_on_one_line_takes_in_line_with_its_length(unit: str) -> None:
+    assert grows_in_line(facts, unit * (32_000 // len(unit)))

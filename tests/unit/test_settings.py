@@ -1,10 +1,11 @@
-"""Where the memory lives, as told by arguments and the environment."""
+"""Where the memory lives; a URI with a mistake is refused by name and tells no password."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from every_case import every_case
 
 from shared_core import InvalidInput
 from shared_core.settings import load_settings, redacted
@@ -24,55 +25,45 @@ def test_an_argument_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) 
     assert load_settings("postgresql://argument/db").uri == "postgresql://argument/db"
 
 
-@pytest.mark.parametrize("uri", [Path("/data/memory"), "embedded:///data/memory"])
+@every_case(Path("/data/memory"), "embedded:///data/memory")
 def test_a_folder_is_an_embedded_memory_in_it(uri: str | Path) -> None:
     assert Path("/data/memory") == load_settings(uri).embedded_home
 
 
-@pytest.mark.parametrize("uri", ["postgresql://h/d", "postgres://h/d", "host=h dbname=d"])
+@every_case("postgresql://h/d", "postgres://h/d", "host=h dbname=d")
 def test_a_dsn_names_a_server(uri: str) -> None:
     assert load_settings(uri).embedded_home is None
 
 
-@pytest.mark.parametrize("uri", ["mysql://h/d", "sqlite:///x", "nonsense", "/just/a/path"])
+@every_case("mysql://h/d", "sqlite:///x", "nonsense", "/just/a/path")
 def test_another_form_is_refused_with_the_known_ones(uri: str) -> None:
     with pytest.raises(InvalidInput, match="embedded:///folder"):
         load_settings(uri)
 
 
-@pytest.mark.parametrize("schema", ["Upper", "with space", "pg_mine", "1st", "a" * 64, 'q"uote'])
+@every_case("Upper", "with space", "pg_mine", "1st", "a" * 64, 'q"uote')
 def test_a_schema_name_that_needs_quotes_is_refused(schema: str) -> None:
     with pytest.raises(InvalidInput, match="schema"):
         load_settings(schema=schema)
 
 
-@pytest.mark.parametrize(
-    "uri",
-    [
-        "postgresql://user:secret@host:5432/db",
-        "postgresql://user:sec:ret@host/db?sslmode=require",
-        "host=h user=u password=secret dbname=d",
-        "host=h password='secret with space' dbname=d",
-        "host=h password=top\\ secret dbname=d",
-        "host=h password=top&secret dbname=d",
-        "host=h password='top\\' secret' dbname=d",
-        "postgresql://host/db?user=u&password=secret",
-    ],
-)
+@every_case(
+    "postgresql://user:secret@host:5432/db", "postgresql://user:sec:ret@host/db?sslmode=require",
+    "host=h user=u password=secret dbname=d", "host=h password='secret with space' dbname=d",
+    "host=h password=top\\ secret dbname=d", "host=h password=top&secret dbname=d",
+    "host=h password='top\\' secret' dbname=d", "postgresql://host/db?user=u&password=secret",
+)  # fmt: skip
 def test_a_password_is_never_shown(uri: str) -> None:
     shown = redacted(uri)
     assert "sec" not in shown
     assert "host" in shown
 
 
-@pytest.mark.parametrize(
-    "uri",
-    [
-        "seekdb://user:secret@host/db",
-        "oceanbase://root@shop#east:sec@ret/x@host:2881/app",
-        "oceanbase://user@tenant#cluster:password@sec@host:2881/db",
-        "seekdb://user:password@sec/ret@host:2881/db",
-    ],
+@every_case(
+    "seekdb://user:secret@host/db",
+    "oceanbase://root@shop#east:sec@ret/x@host:2881/app",
+    "oceanbase://user@tenant#cluster:password@sec@host:2881/db",
+    "seekdb://user:password@sec/ret@host:2881/db",
 )
 def test_a_password_within_a_message_is_not_shown_either(uri: str) -> None:
     for shown in (redacted(uri), redacted(f"the database at '{uri}' cannot be used")):
@@ -88,29 +79,26 @@ def test_the_forms_of_a_message_stay_readable() -> None:
         assert "password@host" in told and told == redacted(told)
 
 
-@pytest.mark.parametrize(("text", "threshold"), [("", 20_000), ("500", 500), (" OFF ", None)])
+@every_case(("", 20_000), ("500", 500), (" OFF ", None))
 def test_the_threshold_of_indexes_is_a_number_or_off(
-    monkeypatch: pytest.MonkeyPatch, text: str, threshold: int | None
+    text: str, threshold: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HIPPOCAMPUS_ANN_THRESHOLD", text)
     assert threshold == load_settings().ann_threshold
 
 
-@pytest.mark.parametrize("text", ["0", "-5", "many", "1e4"])
+@every_case("0", "-5", "many", "1e4")
 def test_a_threshold_of_no_known_form_is_refused(
-    monkeypatch: pytest.MonkeyPatch, text: str
+    text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HIPPOCAMPUS_ANN_THRESHOLD", text)
     with pytest.raises(InvalidInput, match="HIPPOCAMPUS_ANN_THRESHOLD"):
         load_settings()
 
 
-@pytest.mark.parametrize(
-    ("uri", "vectors"),
-    [("embedded", 20_000), ("seekdb:///x", 100_000), ("oceanbase://root@h/x", 100_000)],
-)
+@every_case(("embedded", 20_000), ("seekdb:///x", 100_000), ("oceanbase://root@h/x", 100_000))
 def test_how_many_vectors_are_many_depends_on_the_engine(
-    monkeypatch: pytest.MonkeyPatch, uri: str, vectors: int
+    uri: str, vectors: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("HIPPOCAMPUS_ANN_THRESHOLD", raising=False)
     assert load_settings(uri).ann_threshold == vectors
@@ -118,7 +106,7 @@ def test_how_many_vectors_are_many_depends_on_the_engine(
     assert load_settings(uri).ann_threshold == 300
 
 
-@pytest.mark.parametrize("scheme", ["postgresql", "oceanbase"])
+@every_case("postgresql", "oceanbase")
 def test_a_long_token_for_a_password_is_masked(scheme: str) -> None:
     """Tokens of cloud identities have some thousand characters."""
     token = "aB3" * 2_000
@@ -157,15 +145,12 @@ def test_an_os_user_without_a_home_is_asked_for_a_folder(monkeypatch: pytest.Mon
     assert load_settings("postgresql:///shop").embedded_home is None
 
 
-@pytest.mark.parametrize(
-    ("uri", "sent", "prepares"),
-    [
-        ("postgresql://h/d?prepare=off", "postgresql://h/d", False),
-        ("postgresql://h/d?prepare=off&sslmode=require", "postgresql://h/d?sslmode=require", False),
-        ("postgres://h/d?sslmode=require&prepare=on", "postgres://h/d?sslmode=require", True),
-        ("postgresql://h/d?a=1&prepare=off&b=2", "postgresql://h/d?a=1&b=2", False),
-        ("host=h dbname=d", "host=h dbname=d", True),
-    ],
+@every_case(
+    ("postgresql://h/d?prepare=off", "postgresql://h/d", False),
+    ("postgresql://h/d?prepare=off&sslmode=require", "postgresql://h/d?sslmode=require", False),
+    ("postgres://h/d?sslmode=require&prepare=on", "postgres://h/d?sslmode=require", True),
+    ("postgresql://h/d?a=1&prepare=off&b=2", "postgresql://h/d?a=1&b=2", False),
+    ("host=h dbname=d", "host=h dbname=d", True),
 )
 def test_a_uri_says_whether_statements_are_prepared(uri: str, sent: str, prepares: bool) -> None:
     settings = load_settings(uri)
@@ -180,3 +165,55 @@ def test_the_environment_says_whether_statements_are_prepared(
     assert load_settings("postgresql://h/d?prepare=on").prepare
     with pytest.raises(InvalidInput, match="'on' or 'off', got 'no'"):
         load_settings("postgresql://h/d?prepare=no")
+
+
+HERE = Path.cwd()
+
+
+@every_case(
+    ("mysql://u:geheim@h/db", "MySQL is not supported"),
+    ("mysql+pymysql://u:ge heim@h/db", "oceanbase://user@tenant#cluster"),
+    ("postgresql+psycopg://u:geheim@h/db", "write 'postgresql://'"),
+    ("OceanBase://u:geheim@h/db", "write 'oceanbase://'"),
+    ("SEEKDB:///data", "'seekdb:///data'"),
+    ("sqlite:///x", "unknown form: take 'embedded'"),
+    ("embedded://memory", f"'embedded://{HERE}/memory'"),
+    ("embedded:memory", f"'embedded://{HERE}/memory'"),
+    ("./memory", f"'embedded://{HERE}/memory'"),
+    ("~/memory", f"'embedded://{Path.home()}/memory'"),
+    ("seekdb:memory", f"'seekdb://{HERE}/memory'"),
+    ("embedded:///", "root of all files"),
+    ("postgresql://u:***@h/db", "stars"),
+    ("oceanbase://root@shop#east:********@h/db", "stars"),
+    ("host=h password=*** user=u", "stars"),
+    ("postgresql://h/db?user=u&password=***&sslmode=require", "stars"),
+    ("postgresql://u:ge@heim@h:5432/db", "'@' as %40"),
+    ("postgresql://u:ge/heim@h/db", "'/' as %2F"),
+    ("postgresql://u:g@e/heim@h/db", "'/' as %2F"),
+    ("postgresql://u:ge/he?im@h/db", "'/' as %2F"),
+    ("postgresql://u:ge%heim@h/db", "'%' as %25"),
+    ("postgresql://u:ge heim@h/db", "a blank as %20"),
+    ("oceanbase://u:ge\theim@h/db", "a blank as %20"),
+    ("host=h password=ge heim user=u", "goes in quotes"),
+    ("host=h password=ge heim", "goes in quotes"),
+)
+def test_a_mistake_is_named_with_the_way_out(uri: str, said: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        load_settings(uri)
+    assert said in str(refused.value)
+    assert "heim" not in str(refused.value)
+
+
+@every_case(
+    "embedded", "embedded:///data/my memory", "seekdb:///data/my memory?database=app",
+    "seekdb:///my folder@home/x", "seekdb://host/db?ssl_ca=/my certs/ca@x.pem",
+    "seekdb://u:p/w@host/db?ssl_ca=/my certs/ca@x.pem", "postgresql://",
+    "postgresql:///db?host=/tmp&user=a@b", "postgresql://u:p%40%2F%3F@h:5433/db?sslmode=require",
+    "postgresql://u:p?top_k=1@h1,h2:5433/db", "postgresql://u:a:b#c*@[::1]:5432,[::2]/db",
+    "postgresql://u:%2A@h1:1,h2:2/db?options=-c%20a=b@c",
+    "oceanbase://root@shop#east:p@w/d:#@h:2881/db?ssl_ca=/ca@x.pem",
+    "host = h password = 'with a blank' user = u", "host=h password=with\\ a\\ blank user=u",
+    "password=*a* host=h",
+)  # fmt: skip
+def test_what_is_read_as_it_is_meant_is_left_alone(uri: str) -> None:
+    assert uri == load_settings(uri).uri

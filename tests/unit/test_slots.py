@@ -1,30 +1,46 @@
+"""Names of slots and relations, and the sentences of what a caller states."""
+
 from __future__ import annotations
 
-import pytest
+from every_case import every_case
 
-from shared_core.nlp.slots import about_slot, edge_relation, relation_slots, slot_about, slot_of
+from shared_core.core.domain import USER
+from shared_core.extraction.stated_facts import (
+    sentence,
+    stated_draft,
+    stated_slot,
+    statement_language,
+)
+from shared_core.nlp.relation_schema import present_relation
+from shared_core.nlp.slots import (
+    about_slot,
+    edge_relation,
+    known_slot_names,
+    near_slot,
+    relation_slots,
+    slot_about,
+    slot_of,
+)
+from shared_core.nlp.text import Language
 
 
-@pytest.mark.parametrize(
-    ("given", "name", "functional"),
-    [
-        ("employer", "employer", True),
-        ("Works At", "employer", True),
-        ("公司", "employer", True),
-        ("current-location", "residence", True),
-        ("居住地", "residence", True),
-        ("date of birth", "birthday", True),
-        ("hobbies", "activity", False),
-        ("喜好", "like", False),
-        ("favorite_movie", "favourite.film", True),
-        ("favourite.ice cream", "favourite.ice cream", True),
-        ("最喜欢的颜色", "favourite.colour", True),
-        ("mom", "relation.mother", False),
-        ("relation.女儿.年龄", "relation.daughter.age", True),
-        ("daughter_age", "relation.daughter.age", True),
-        ("family.wife.city", "relation.wife.place", True),
-        ("instruction", "rule", False),
-    ],
+@every_case(
+    ("employer", "employer", True),
+    ("Works At", "employer", True),
+    ("公司", "employer", True),
+    ("current-location", "residence", True),
+    ("居住地", "residence", True),
+    ("date of birth", "birthday", True),
+    ("hobbies", "activity", False),
+    ("喜好", "like", False),
+    ("favorite_movie", "favourite.film", True),
+    ("favourite.ice cream", "favourite.ice cream", True),
+    ("最喜欢的颜色", "favourite.colour", True),
+    ("mom", "relation.mother", False),
+    ("relation.女儿.年龄", "relation.daughter.age", True),
+    ("daughter_age", "relation.daughter.age", True),
+    ("family.wife.city", "relation.wife.place", True),
+    ("instruction", "rule", False),
 )
 def test_a_name_of_a_model_is_a_slot_of_the_rules(given: str, name: str, functional: bool) -> None:
     slot = slot_of(given)
@@ -32,7 +48,7 @@ def test_a_name_of_a_model_is_a_slot_of_the_rules(given: str, name: str, functio
     assert (name, functional, True) == (slot.name, slot.functional, slot.known)
 
 
-@pytest.mark.parametrize("given", ["shoe size", "相机型号", "relation.friend.job", "favorites"])
+@every_case("shoe size", "相机型号", "relation.friend.job", "favorites")
 def test_a_slot_the_rules_do_not_know_holds_many_values(given: str) -> None:
     slot = slot_of(given)
     assert slot is not None
@@ -46,9 +62,7 @@ def test_a_slot_of_any_length_is_cut() -> None:
     assert len(slot.name) <= 48
 
 
-@pytest.mark.parametrize(
-    "given", ["", "..", "password", "Admin Password", "api-key", "card number", "密码", "bank.pin"]
-)
+@every_case("", "..", "password", "Admin Password", "api-key", "card number", "密码", "bank.pin")
 def test_secrets_and_nothing_are_no_slots(given: str) -> None:
     assert slot_of(given) is None
 
@@ -67,13 +81,10 @@ def test_a_slot_of_a_relation_is_the_same_of_a_name() -> None:
     assert "relation.daughter.age" == slot_about("Mia", age).name
 
 
-@pytest.mark.parametrize(
-    ("subject", "slot", "of_daughter"),
-    [
-        ("Mia", "about.mia.age", "relation.daughter.age"),
-        ("灿灿", "about.灿灿.residence", "relation.daughter.place"),
-        ("Mia", "about.mia.like", "relation.daughter.like"),
-    ],
+@every_case(
+    ("Mia", "about.mia.age", "relation.daughter.age"),
+    ("灿灿", "about.灿灿.residence", "relation.daughter.place"),
+    ("Mia", "about.mia.like", "relation.daughter.like"),
 )
 def test_what_is_told_of_a_name_is_a_slot_of_a_relation(
     subject: str, slot: str, of_daughter: str
@@ -82,9 +93,7 @@ def test_what_is_told_of_a_name_is_a_slot_of_a_relation(
     assert about_slot(subject, of_daughter) == slot
 
 
-@pytest.mark.parametrize(
-    "slot", ["age", "about.leo.age", "relation.daughter.age", "about.mia.name"]
-)
+@every_case("age", "about.leo.age", "relation.daughter.age", "about.mia.name")
 def test_other_slots_are_no_relations_of_a_name(slot: str) -> None:
     assert relation_slots("Mia", slot) == {}
 
@@ -93,3 +102,91 @@ def test_edges_have_one_object_where_the_slot_holds_one_value() -> None:
     assert ("works_at", True) == edge_relation("WORKS AT")
     assert ("has_skill", False) == edge_relation("has skill")
     assert ("居住地", True) == edge_relation("居住地")
+
+
+@every_case(
+    ("lived_in", "lives_in"),
+    ("resided_in", "lives_in"),
+    ("used_to_live_in", "lives_in"),
+    ("formerly_lived_in", "lives_in"),
+    ("was_based_in", "lives_in"),
+    ("worked_at", "works_at"),
+    ("worked_for", "works_at"),
+    ("was_employed_by", "works_at"),
+    ("worked_as", "works_as"),
+)
+def test_a_past_form_has_its_present_one(past: str, present: str) -> None:
+    assert present == present_relation(past)
+
+
+@every_case(
+    "lives_in", "works_at", "works_for", "employed_by", "based_in", "studied_at", "born_in",
+    "was_born_in", "liked", "worked", "worked_on", "worked_with", "lived_with", "moved_to",
+    "married", "married_to", "visited", "was_friend_of", "used_to", "need_in", "bred_in", "曾住在",
+)  # fmt: skip
+def test_other_relations_have_none(relation: str) -> None:
+    assert present_relation(relation) is None
+
+
+SLOTS = sorted(
+    {name for name in known_slot_names() if stated_slot(name).name == name}
+    | {"favourite.colour", "relation.daughter", "relation.daughter.age", "relation.mother.place",
+       "relation.dog.like", "shoe_size", "my.own.slot"}
+)  # fmt: skip
+
+
+@every_case(*SLOTS)
+@every_case(
+    ("en", "Zenith", USER), ("en", "Zenith", "Mia"), ("zh", "苏州", USER), ("zh", "苏州", "米娅")
+)
+def test_every_slot_has_a_sentence(spoken: Language, value: str, subject: str, slot: str) -> None:
+    said = sentence(stated_slot(slot), value, subject, spoken)
+    who = {"en": "User", "zh": "用户"}[spoken] if subject == USER else subject
+    assert value in said and "{" not in said
+    assert said.endswith("。" if spoken == "zh" else ".")
+    assert who in said or slot == "rule"
+
+
+@every_case(
+    ("age", "30", "en", "User is 30 years old."),
+    ("age", "30 years old", "en", "User is 30 years old."),
+    ("age", "30", "zh", "用户30岁。"),
+    ("age", "三十岁", "zh", "用户三十岁。"),
+    ("job", "engineer", "en", "User is an engineer."),
+    ("relation.daughter", "米娅", "zh", "用户的女儿叫米娅。"),
+    ("favourite.colour", "蓝色", "zh", "用户最喜欢的颜色是蓝色。"),
+    ("rule", "Answer briefly.", "en", "Rule from the user: Answer briefly."),
+    ("employer", "Yahoo!", "en", "User works at Yahoo!."),
+)
+def test_a_sentence_says_a_value(slot: str, value: str, spoken: Language, expected: str) -> None:
+    assert expected == sentence(stated_slot(slot), value, USER, spoken)
+
+
+@every_case(
+    ("Zenith", [], "en"),
+    ("苏州", ["User likes tea."], "zh"),
+    ("Zenith", ["用户喜欢茶。", "用户会说中文。", "User likes tea."], "zh"),
+    ("Zenith", ["用户会说中文。", "User likes tea.", "User is 30 years old."], "en"),
+)
+def test_a_bare_name_is_stated_in_the_language_of_what_is_known(
+    said: str, known: list[str], expected: Language
+) -> None:
+    assert expected == statement_language(said, known)
+
+
+def test_a_slot_of_the_callers_own_holds_one_value() -> None:
+    own, known = stated_slot("shoe size"), stated_slot("likes")
+    assert ("shoe_size", "custom", True) == (own.name, own.fact_type, own.functional)
+    assert ("like", "preference", False) == (known.name, known.fact_type, known.functional)
+    draft = stated_draft(known, "tea", "Mia", None, "en")
+    assert ("about.mia.like", "Mia") == (draft.slot, draft.subject)
+
+
+@every_case(
+    ("employr", "employer"), ("emplloyer", "employer"), ("emplpyer", "employer"),
+    ("emplyoer", "employer"), ("employe", "employer"), ("xemployer", "employer"),
+    ("residnce", "residence"), ("compny", "company"), ("employer", None), ("emplyr", None),
+    ("game", None), ("mane", None), ("my.employr", None), ("鞋码", None), ("", None),
+)  # fmt: skip
+def test_one_edit_is_near(given: str, meant: str | None) -> None:
+    assert meant == near_slot(given)

@@ -6,6 +6,8 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from every_case import every_case
+from growth import grows_in_line
 
 from shared_core.extraction.llm_schema import FactOperation, FeelingItem
 from shared_core.models.json_repair import Unreadable, clamped, read_items, read_object
@@ -15,25 +17,22 @@ FACT = {"turns": [1], "slot": "employer", "value": "Meta", "statement": "Works a
 WHOLE = json.dumps({"facts": [FACT], "insights": []})
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        WHOLE,
-        f"\ufeff  {WHOLE}\n",
-        f"```json\n{WHOLE}\n```",
-        f"```\n{WHOLE}\n```\nLet me know if you need more!",
-        f"Sure! Here is the JSON you asked for:\n\n{WHOLE}\n\nI hope this helps :-)",
-        f"<think>facts? {{maybe}} not</think>{WHOLE}",
-        f'The shape is {{"title": "x"}} and so: {WHOLE}',
-        f"{WHOLE}\n{WHOLE}",
-        WHOLE.replace("]", ",]").replace("}", ",}"),
-        WHOLE.replace('"', "'"),
-        WHOLE.replace('"facts"', "facts"),
-        f'{{"result": {WHOLE}}}',
-        f"[{json.dumps(FACT)}]",
-        f"使用 {{大括号}} 的说明。{WHOLE}",
-        WHOLE.replace('"insights": []', '"insights": null, "none": None, "yes": True'),
-    ],
+@every_case(
+    WHOLE,
+    f"\ufeff  {WHOLE}\n",
+    f"```json\n{WHOLE}\n```",
+    f"```\n{WHOLE}\n```\nLet me know if you need more!",
+    f"Sure! Here is the JSON you asked for:\n\n{WHOLE}\n\nI hope this helps :-)",
+    f"<think>facts? {{maybe}} not</think>{WHOLE}",
+    f'The shape is {{"title": "x"}} and so: {WHOLE}',
+    f"{WHOLE}\n{WHOLE}",
+    WHOLE.replace("]", ",]").replace("}", ",}"),
+    WHOLE.replace('"', "'"),
+    WHOLE.replace('"facts"', "facts"),
+    f'{{"result": {WHOLE}}}',
+    f"[{json.dumps(FACT)}]",
+    f"使用 {{大括号}} 的说明。{WHOLE}",
+    WHOLE.replace('"insights": []', '"insights": null, "none": None, "yes": True'),
 )
 def test_reads_what_is_there_whatever_stands_around_it(text: str) -> None:
     reading = read_object(text, KEYS)
@@ -58,40 +57,26 @@ def test_every_cut_keeps_the_elements_that_are_whole() -> None:
     assert read_object(text[: ends[1] + 40], KEYS).value["facts"] == facts[:2]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "I'm sorry, I can't help with that.",
-        "{}",
-        "[]",
-        "[1, 2]",
-        '{"other": 1}',
-        "{" * 500,
-        "null",
-    ],
-)
+@every_case(
+    "", "I'm sorry, I can't help with that.", "{}", "[]", "[1, 2]", '{"other": 1}', "{" * 500,
+    "null",
+)  # fmt: skip
 def test_says_what_is_there_instead_and_quotes_nothing(text: str) -> None:
     with pytest.raises(Unreadable, match="no JSON object.*facts, insights") as caught:
         read_object(text, KEYS)
     assert "sorry" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"a":' * 100_000,
-        "[" * 200_000 + WHOLE,
-        '{"facts": [' + '{"a": 1},' * 60_000,
-        '{"' * 100_000,
-        "{'a" * 100_000,
-        '{"facts": ' + "9" * 100_000 + "}",
-        "{" + '"x": [1,2,3],' * 40_000,
-    ],
-)
+@every_case(
+    '{"a":' * 100_000, "[" * 200_000 + WHOLE, '{"facts": [' + '{"a": 1},' * 60_000, '{"' * 100_000,
+    "{'a" * 100_000, '{"facts": ' + "9" * 100_000 + "}", "{" + '"x": [1,2,3],' * 40_000,
+)  # fmt: skip
 def test_hostile_answers_end(text: str) -> None:
-    with suppress(Unreadable):
-        read_object(text, KEYS)
+    def read(answer: str) -> None:
+        with suppress(Unreadable):
+            read_object(answer, KEYS)
+
+    assert grows_in_line(read, text)
 
 
 def test_a_huge_answer_is_read_so_far() -> None:
@@ -101,25 +86,11 @@ def test_a_huge_answer_is_read_so_far() -> None:
     assert len(facts) > 1000
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        (0.4, 0.4),
-        ("0.4", 0.4),
-        ("40%", 0.4),
-        ("0,4", 0.4),
-        (100, 1.0),
-        (-3, 0.0),
-        (math.nan, 0.7),
-        (math.inf, 1.0),
-        (-math.inf, 0.0),
-        ("high", 0.7),
-        (None, 0.7),
-        (True, 0.7),
-        ([], 0.7),
-        (10**400, 1.0),
-    ],
-)
+@every_case(
+    (0.4, 0.4), ("0.4", 0.4), ("40%", 0.4), ("0,4", 0.4), (100, 1.0), (-3, 0.0), (math.nan, 0.7),
+    (math.inf, 1.0), (-math.inf, 0.0), ("high", 0.7), (None, 0.7), (True, 0.7), ([], 0.7),
+    (10**400, 1.0),
+)  # fmt: skip
 def test_numbers_come_into_range(given: Any, expected: float) -> None:
     assert clamped(given, 0.0, 1.0, 0.7) == expected
 

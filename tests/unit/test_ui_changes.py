@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from every_case import every_case
 
 pytest.importorskip("nicegui")
 
@@ -55,14 +56,11 @@ def test_no_range_is_before_the_first_year_or_after_the_last() -> None:
         last.parts("year")
 
 
-@pytest.mark.parametrize(
-    ("slot", "subject", "own"),
-    [
-        ("residence", "user", "residence"),
-        ("relation.daughter", "user", "relation.daughter"),
-        ("relation.daughter.age", "daughter", "age"),
-        ("about.mia.employer", "mia", "employer"),
-    ],
+@every_case(
+    ("residence", "user", "residence"),
+    ("relation.daughter", "user", "relation.daughter"),
+    ("relation.daughter.age", "daughter", "age"),
+    ("about.mia.employer", "mia", "employer"),
 )
 def test_a_slot_says_whom_it_is_about(slot: str, subject: str, own: str) -> None:
     assert split_slot(slot) == (subject, own)

@@ -1,0 +1,201 @@
+"""Both engines have the tables that the ports describe, and write values as PostgreSQL does."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from typing import Any
+
+import psycopg
+import pytest
+
+from shared_core.core.row_text import (
+    double_text,
+    fields_of,
+    jsonb_text,
+    read_value,
+    real_text,
+    value_text,
+)
+from shared_core.ports.tables import NOW, tables
+from shared_core.storage._rows import to_tsvector
+from shared_core.storage.oceanbase.connection import columns as oceanbase
+from shared_core.storage.oceanbase.connection.columns import ColumnType
+from shared_core.storage.postgres.connection.operations import column_types
+
+OF_POSTGRES = {"embeddings", "writes", "coordinator_writes", "memory_changes"}
+OF_OCEANBASE = {"tenants", "writes", "embeddings"}  # the last stands for all vector tables
+MATCHING = {
+    "text": {ColumnType.TEXT, ColumnType.LONG_TEXT},
+    "tsvector": {ColumnType.LONG_TEXT},
+    "uuid": {ColumnType.UUID},
+    "timestamptz": {ColumnType.MOMENT},
+    "jsonb": {ColumnType.JSON},
+    "json": {ColumnType.JSON},
+    "text[]": {ColumnType.LIST},
+    "boolean": {ColumnType.BOOLEAN},
+    "smallint": {ColumnType.INTEGER},
+    "integer": {ColumnType.INTEGER},
+    "bigint": {ColumnType.INTEGER},
+    "real": {ColumnType.NUMBER},
+    "double precision": {ColumnType.NUMBER},
+    "bytea": {ColumnType.BYTES, ColumnType.HASH},
+}
+
+
+def test_both_engines_have_the_same_tables() -> None:
+    assert column_types().keys() - OF_POSTGRES == oceanbase.tables().keys() - OF_OCEANBASE
+
+
+@pytest.mark.parametrize("table", sorted(column_types().keys() - OF_POSTGRES))
+def test_a_table_has_the_same_columns_on_both_engines(table: str) -> None:
+    postgres, ours = column_types()[table], oceanbase.tables()[table].columns
+    assert postgres.keys() == ours.keys()
+    for column, declared in postgres.items():
+        assert ours[column] in MATCHING[declared], column
+
+
+SHOWN = {"timestamp with time zone": "timestamptz", "public.halfvec": "halfvec"}
+"""How the catalogue of PostgreSQL shows types that have a shorter name."""
+
+
+def test_the_description_of_the_tables_is_that_of_postgresql(postgres_dsn: str) -> None:
+    with psycopg.connect(postgres_dsn) as connection:
+        connection.execute("SET search_path TO hippocampus")
+        names = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname='hippocampus'")
+        assert sorted(name for (name,) in names) == sorted([*tables(), "schema_migrations"])
+        for table, shape in tables().items():
+            rows = connection.execute(
+                "SELECT attname, format_type(atttypid, atttypmod), NOT attnotnull,"
+                " pg_get_expr(d.adbin, d.adrelid) FROM pg_attribute a LEFT JOIN pg_attrdef d"
+                " ON d.adrelid = a.attrelid AND d.adnum = a.attnum"
+                " WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped"
+                " ORDER BY attnum",
+                [table],
+            ).fetchall()
+            there = [
+                (name, SHOWN.get(kind, kind), nullable, _json(default))
+                for name, kind, nullable, default in rows
+            ]
+            columns = shape.columns.values()
+            here = [(one.name, one.type, one.is_nullable, one.default) for one in columns]
+            assert there == here, table
+
+
+def _json(default: str | None) -> str | None:
+    """Return a default as the catalogue shows it as JSON text."""
+    if default is None or default == NOW:
+        return default
+    value, _, kind = default.partition("::")
+    return value.strip("'") if kind == "jsonb" else value.replace("'", '"')
+
+
+def test_the_described_keys_are_those_of_postgresql(postgres_dsn: str) -> None:
+    with psycopg.connect(postgres_dsn) as connection:
+        connection.execute("SET search_path TO hippocampus")
+        indexes = connection.execute(
+            "SELECT c.relname, i.indisprimary, pg_get_indexdef(i.indexrelid) FROM pg_index i"
+            " JOIN pg_class c ON c.oid = i.indrelid WHERE i.indisunique"
+            " AND c.relnamespace = 'hippocampus'::regnamespace"
+        ).fetchall()
+        parents = connection.execute(
+            "SELECT conrelid::regclass::text, pg_get_constraintdef(oid) FROM pg_constraint"
+            " WHERE contype = 'f' AND connamespace = 'hippocampus'::regnamespace"
+        ).fetchall()
+    keys, unique = Counter[Any](), Counter[Any]()
+    for table, is_primary, definition in indexes:
+        columns = re.findall(r"USING btree \(([^)]*)\)", definition)[0].split(", ")
+        condition = definition.partition(" WHERE ")[2]
+        if columns[0] != "tenant_id":  # of the database
+            continue
+        place = (table, tuple(columns[1:]))
+        if is_primary:
+            keys[place] += 1
+        else:
+            unique[*place, len(re.findall(r"IS NULL|= '|functional", condition))] += 1
+    shapes = {name: one for name, one in tables().items() if "tenant_id" in one.columns}
+    assert keys == Counter((name, one.key) for name, one in shapes.items())
+    assert unique == Counter(
+        (name, one.columns, len(one.among))
+        for name, shape in shapes.items()
+        for one in shape.unique
+    )
+    there = Counter(
+        (table, *match.groups())
+        for table, definition in parents
+        if (match := re.match(r"FOREIGN KEY \(tenant_id, (.*?)\) REFERENCES (\w+)", definition))
+    )
+    assert there == Counter(
+        (name, ", ".join(one.columns), one.table)
+        for name, shape in shapes.items()
+        for one in shape.parents
+    )
+
+
+def test_the_choices_and_ranges_are_those_of_postgresql(postgres_dsn: str) -> None:
+    with psycopg.connect(postgres_dsn) as connection:
+        connection.execute("SET search_path TO hippocampus")
+        rows = connection.execute(
+            "SELECT c.conrelid::regclass::text, pg_get_constraintdef(c.oid) FROM pg_constraint c"
+            " WHERE c.contype = 'c' AND c.connamespace = 'hippocampus'::regnamespace"
+        ).fetchall()
+    choices, bounded = {}, set()
+    for table, definition in rows:
+        choice = re.fullmatch(r"CHECK \(\((\w+) = ANY \(ARRAY\[(.+)\]\)\)\)", definition)
+        bound = re.match(r"CHECK \(\(+(\w+) >=? \(?'?\d", definition)
+        if choice:
+            choices[table, choice[1]] = frozenset(re.findall(r"'(\w+)'", choice[2]))
+        elif bound:
+            bounded.add((table, bound[1]))
+    columns = [(name, one) for name, shape in tables().items() for one in shape.columns.values()]
+    assert choices == {(name, one.name): one.choices for name, one in columns if one.choices}
+    assert bounded == {(name, one.name) for name, one in columns if one.low >= 0}
+
+
+NUMBERS = [
+    0.0, -0.0, 0.1, 1.0, 5.0, 0.7, 1e-4, 1e-5, 123456.0, 999999.0, 1e6, 1234567.0, 1e14, 1e15,
+    123456789012345.0, 0.30000000000000004, 1e300, 5e-324, 7.0064923216240854e-46, -2.5, 65504.0,
+]  # fmt: skip
+
+
+def test_numbers_are_written_as_postgresql_does(postgres_dsn: str) -> None:
+    with psycopg.connect(postgres_dsn) as connection:
+        for number in NUMBERS:
+            [double] = connection.execute("SELECT %s::float8::text", [number]).fetchone() or ()
+            assert double == double_text(number)
+            if abs(number) < 1e38 and (number == 0 or abs(number) > 1e-44):
+                [real] = connection.execute("SELECT %s::float4::text", [number]).fetchone() or ()
+                assert real == real_text(number)
+
+
+DOCUMENTS = [
+    '{"b": 1, "aa": 2, "a": [1.10, 1e2, -0.0, 1.5E-3, 0e5, 12345678901234567890.10], "é": null}',
+    '{"a": 1, "a": {"x": [], "y": {}}}', '"\\u4e0a \\ud83d\\ude00 \\u0007 \\/ \\"\\\\"',
+    "[true, false]", "1e30", '{"key with \\n": "line\\u2028"}',
+]  # fmt: skip
+
+
+def test_documents_are_written_as_postgresql_does(postgres_dsn: str) -> None:
+    with psycopg.connect(postgres_dsn) as connection:
+        for document in DOCUMENTS:
+            found = connection.execute("SELECT %s::jsonb::text", [document]).fetchone()
+            assert found == (jsonb_text(document),)
+
+
+WORDS = [
+    "'a':1", "'b':2,4 'a':1", "'it''s':1 'back\\\\slash':3 '火锅':2", "", "'ab':1 'a':2 'b':3",
+]  # fmt: skip
+
+
+def test_words_are_written_as_postgresql_does(postgres_dsn: str) -> None:
+    with psycopg.connect(postgres_dsn) as connection:
+        for words in WORDS:
+            row = connection.execute("SELECT to_json(%s::tsvector::text)::text", [words]).fetchone()
+            read = read_value("terms", "tsvector", json.dumps(words))
+            assert row == (value_text("tsvector", to_tsvector(read)),)
+
+
+def test_a_value_keeps_its_letters() -> None:
+    line = '{"table": "events", "row": {"a":  {"x":1.10 , "y": [1]} ,"b" : "c\\u0041", "d":null}}'
+    assert {"a": '{"x":1.10 , "y": [1]}', "b": '"c\\u0041"', "d": "null"} == fields_of(line)

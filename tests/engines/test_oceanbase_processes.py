@@ -1,0 +1,718 @@
+"""SeekDB servers and the processes that use them: how they start and end, and kill -9 of either in
+the middle of writes, runs, erasures, imports and copies. Nothing is lost or half-written."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import shutil
+import signal
+import stat
+import subprocess
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import aclosing, suppress
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pylibseekdb
+import pymysql
+import pytest
+from long_forms import LONG
+from seekdb_databases import SeekdbDatabases
+from turns import said
+from warm_python import warm_python
+
+from shared_core import MemoryEngine, Scope, StorageUnavailable, open_memory
+from shared_core.cli.work import work
+from shared_core.copy import copy_memory
+from shared_core.errors import Conflict
+from shared_core.settings import Settings
+from shared_core.storage._server_account import find_account, give_to
+from shared_core.storage.oceanbase.connection import embedded, embedded_server
+from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
+from shared_core.storage.oceanbase.connection.embedded import EmbeddedSeekdb
+from shared_core.storage.oceanbase.connection.transactions import Transaction
+from shared_core.storage.oceanbase.storage import OceanBaseStorage
+from tests.integration.http_processes import command as hippocampus
+from tests.integration.test_exit import REFLECTING, SUBMITTED, run
+
+ANA, BOB = Scope("app", "ana"), Scope("twin", "bob")
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="root's server is another user's")
+
+
+def server_of(folder: Path) -> int:
+    """Return the pid of the server that has a folder."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if Path(os.fsdecode(words[0])).name == "seekdb" and any(
+                os.fsencode(folder) in word for word in words
+            ):
+                return int(entry.name)
+    raise AssertionError("no server runs there")
+
+
+# Start and end
+
+STAND_IN = """#!/bin/sh
+echo "$TELEMETRY_ENABLED $(umask) $(ps -o sid= -p $$)" > "${1#--base-dir=}/log/found"
+"""
+"""A program in place of SeekDB, which hides its environment from others."""
+USER = """
+import sys, time
+from pathlib import Path
+from shared_core.storage.oceanbase.connection.embedded import EmbeddedSeekdb
+
+EmbeddedSeekdb(Path(sys.argv[1])).acquire()
+print("joined", flush=True)
+time.sleep(600)
+"""
+READ_AND_LEFT = """
+import asyncio, sys
+from shared_core import Scope, open_memory
+
+reads, sys.argv[1] = sys.argv[1].split()
+memory = open_memory(reads)
+
+async def main():
+    await memory.remember(Scope("app", "ann"), "I sail on Sundays.")
+    assert await memory.recall(Scope("app", "ann"), "When do I sail?")
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.tail
+@pytest.mark.timeout(300)
+async def test_a_server_from_its_first_users_to_its_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several start it at once, root's runs as another user, and it ends with its last user."""
+    folder = tmp_path / "seekdb"
+    folder.mkdir(mode=0o755)
+    uri, texts = f"seekdb://{folder}", ["I like tea.", "我喜欢喝茶。", "I sail on Sundays."]
+    first = [
+        subprocess.Popen(
+            [*hippocampus(), "remember", "app", "ana", text, "--uri", uri],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )
+        for text in texts[1:]
+    ]  # fmt: skip
+    async with open_memory(uri, worker=False) as memory:
+        await memory.remember(ANA, texts[0])
+        for process in first:
+            told, _ = await asyncio.to_thread(process.communicate, timeout=240)
+            assert process.returncode == 0, told.decode()
+        assert set(open_to_others(folder)) <= {folder}  # root's server passes through it
+        assert stat.S_IMODE(folder.stat().st_mode) == (0o711 if os.geteuid() == 0 else 0o700)
+        server = psutil.Process(server_of(folder))
+    await asyncio.to_thread(server.wait, 120)
+    installed, closed = Path(pylibseekdb.__file__).parent, tmp_path / "closed"
+    if os.geteuid() == 0:
+        closed.mkdir(mode=0o700)
+        for name in (installed.name, f"{installed.name}.libs"):
+            shutil.copytree(installed.parent / name, closed / name)
+        monkeypatch.setattr(pylibseekdb, "__file__", str(closed / installed.name / "__init__.py"))
+    async with open_memory(uri, worker=False) as memory:
+        assert {*texts} == {one.text for one in await memory.list_memories(ANA)}
+        server = psutil.Process(server_of(folder))
+        await settings_are_ours(memory)
+        if os.geteuid() == 0:
+            assert server.username() == "pgserver"
+            assert Path(server.exe()).is_relative_to(folder)
+            assert {path.owner() for path in (folder / "store").rglob("*")} == {"pgserver"}
+        user = subprocess.Popen([*warm_python(), "-c", USER, str(folder)], stdout=subprocess.PIPE)
+        assert user.stdout and user.stdout.readline() == b"joined\n"
+    assert server.is_running()
+    user.kill()
+    user.communicate()
+    await asyncio.to_thread(server.wait, 120)
+
+
+async def settings_are_ours(memory: MemoryEngine) -> None:
+    storage: Any = memory._storage
+    level, buffer, session = await storage._database.read(
+        lambda tx: [
+            tx.rows("SHOW PARAMETERS LIKE 'syslog_level'"),
+            tx.rows("SHOW PARAMETERS LIKE '_private_buffer_size'"),
+            tx.rows("SELECT @@session.time_zone, @@session.sql_mode"),
+        ]
+    )
+    assert "ERROR" in level[0] and "0B" in buffer[0]
+    assert session == [("+00:00", "STRICT_ALL_TABLES")]
+    assert any((storage._database.location.folder / "store" / "redo").rglob("*"))
+
+
+def open_to_others(folder: Path) -> list[Path]:
+    """Return what another OS user may read, write or pass through, the folder included."""
+    modes: dict[Path, int] = {}
+    for path in (folder, *folder.rglob("*")):
+        with contextlib.suppress(FileNotFoundError):  # the running server deletes files meanwhile
+            modes[path] = path.lstat().st_mode
+    return [path for path, mode in modes.items() if not stat.S_ISLNK(mode) and mode & 0o077]
+
+
+def test_the_server_starts_apart_and_sends_nothing_home(tmp_path: Path) -> None:
+    program, folder = tmp_path / "program", tmp_path / "seekdb"
+    program.write_text(STAND_IN)
+    program.chmod(0o755)
+    account = embedded_server.make_private(folder)
+    with (
+        pytest.raises(ChildProcessError, match="ended while it started"),
+        embedded_server.running(folder, program, account),
+    ):
+        pass
+    telemetry, umask, session = (folder / "log" / "found").read_text().split()
+    assert (telemetry, umask) == ("false", "0077")
+    assert int(session) != os.getsid(0)
+
+
+def test_a_folder_with_files_of_somebody_else_stays_open_but_for_seekdbs_own(
+    tmp_path: Path,
+) -> None:
+    shared = tmp_path / "shared"
+    for name in ("store", "photos"):
+        (shared / name).mkdir(parents=True)
+        (shared / name).chmod(0o755)
+    if account := find_account(tmp_path):
+        give_to(account, shared / "store")
+    shared.chmod(0o755)
+    embedded_server.make_private(shared)
+    assert open_to_others(shared) == [shared, shared / "photos"]
+
+
+@needs_root
+def test_root_takes_nothing_that_is_not_seekdbs(tmp_path: Path) -> None:
+    secret, folder = tmp_path / "secret", tmp_path / "seekdb"
+    secret.mkdir(mode=0o700)
+    (secret / "key").touch(mode=0o600)
+    folder.mkdir(mode=0o711)
+    (folder / "store").symlink_to(secret)
+    with pytest.raises(StorageUnavailable, match="store belongs to root: .* chown -R pgserver"):
+        embedded_server.make_private(folder)
+    (folder / "store").unlink()
+    (folder / "log").mkdir()
+    with pytest.raises(StorageUnavailable, match="log belongs to root"):
+        embedded_server.make_private(folder)
+    (folder / "log").rmdir()
+    account = embedded_server.make_private(folder)
+    (folder / "run" / "seekdb.clients").symlink_to(secret / "key")
+    with pytest.raises(OSError), embedded_server.running(folder, tmp_path / "none", account):
+        pass
+    assert {secret.owner(), (secret / "key").owner()} == {"root"}
+
+
+@needs_root
+@pytest.mark.parametrize(("owner", "mode", "why"), [(65534, 0o755, "nobody"), (0, 0o777, "go-w")])
+def test_root_uses_no_folder_that_another_user_may_write_to(
+    tmp_path: Path, owner: int, mode: int, why: str
+) -> None:
+    folder = tmp_path / "seekdb"
+    folder.mkdir()
+    folder.chmod(mode)
+    os.chown(folder, owner, owner)
+    with pytest.raises(StorageUnavailable, match=why):
+        embedded_server.make_private(folder)
+    assert list(folder.iterdir()) == []
+
+
+async def test_a_full_disk_is_told_and_leaves_no_folder_that_looks_like_a_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, usage = tmp_path / "seekdb", shutil.disk_usage(tmp_path)._replace(free=5 * 1024**2)
+    monkeypatch.setattr(embedded.shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(StorageUnavailable, match=r"is full: 5 MB are free.* make room"):
+        await open_memory(f"seekdb://{folder}").open()
+    assert not folder.exists()
+    embedded_server.make_private(folder)
+    assert not embedded.is_initialised(folder)
+
+
+async def rows(uri: str, query: str) -> list[tuple[object, ...]]:
+    async with open_memory(uri, worker=False) as memory:
+        database = memory._storage._database  # type: ignore[attr-defined]
+        return [tuple(row) for row in await database.read(lambda tx: tx.rows(query))]
+
+
+@pytest.mark.tail
+@pytest.mark.timeout(240)
+async def test_a_process_that_ends_without_closing_loses_nothing(seekdb: SeekdbDatabases) -> None:
+    """Its reads are counted, and the job in work goes back to the queue; in silence."""
+    lent = [seekdb.lend(), seekdb.lend()]
+    reads, jobs = map(next, lent)
+    assert "" == run(READ_AND_LEFT + REFLECTING + SUBMITTED, f"{reads} {jobs}", 180)
+    assert [(1,)] == await rows(reads, "SELECT access_count FROM memory_access")
+    status = await rows(jobs, "SELECT status, lease_until FROM consolidation_jobs")
+    assert [("pending", None)] == status
+    for one in lent:
+        next(one, None)
+
+
+async def test_every_table_is_found_at_once_and_tells_bytes_apart(seekdb_dsn: str) -> None:
+    async with open_memory(seekdb_dsn, worker=False) as memory:
+        await memory.remember(ANA, "I like tea.")
+        storage: Any = memory._storage
+        tables = await storage._database.read(
+            lambda tx: [
+                tx.rows(f"SHOW CREATE TABLE `{name}`")[0][1] for (name,) in tx.rows("SHOW TABLES")
+            ]
+        )
+    vectors = [table for table in tables if "CREATE TABLE `embeddings_" in table]
+    assert vectors and all("hnsw_sq" in table.lower() for table in vectors)
+    for table in tables:
+        assert "ORGANIZATION INDEX" in table.upper().replace("=", "").replace("  ", " "), table
+        assert "tenant_id` varchar" not in table.lower(), table
+
+
+@pytest.mark.parametrize(
+    ("told", "is_advised"),
+    [("No memory for vector index", True), ("Table is being changed", False)],
+)
+async def test_a_cluster_without_memory_for_vectors_is_told_how_to_give_it(
+    seekdb_dsn: str, monkeypatch: pytest.MonkeyPatch, told: str, is_advised: bool
+) -> None:
+    def never() -> Any:
+        raise AssertionError("the clock is not asked")
+
+    async def define(self: OceanBaseDatabase, *statements: str) -> None:
+        error = pymysql.OperationalError(4013, told)
+        raise StorageUnavailable("'seekdb:///my/memory' cannot be used") from error
+
+    storage = OceanBaseStorage(Settings(uri=seekdb_dsn, home=Path("/memory")), never)
+    await storage.open()
+    with monkeypatch.context() as patched:
+        patched.setattr(OceanBaseDatabase, "define", define)
+        with pytest.raises(StorageUnavailable) as refused:
+            await storage.use_model("new", 17)
+    assert ("ob_vector_memory_limit_percentage" in str(refused.value)) == is_advised
+    await storage.close()
+
+
+# A server that is killed: one for all of these tests
+
+
+@pytest.fixture(scope="module")
+def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of a server that tests kill, one after the other, each on its own database."""
+    folder = tmp_path_factory.mktemp("mortal") / "seekdb"
+    for one in folder.parents[:2]:
+        one.chmod(0o711)
+    server = EmbeddedSeekdb(folder)
+    server.acquire()
+    yield folder
+    server.release()
+
+
+async def until_reachable(memory: MemoryEngine) -> None:
+    while True:
+        try:
+            await memory.list_memories(ANA, limit=1)
+        except StorageUnavailable:
+            await asyncio.sleep(0.1)
+        else:
+            return
+
+
+async def event_ids(memory: MemoryEngine, user: Scope) -> set[str]:
+    """Return the ids of the turns that a user's memories come from."""
+    found = await memory.list_memories(user, limit=1000)
+    return {event_id for one in found for event_id in one.source_event_ids}
+
+
+async def until_few(database: OceanBaseDatabase, most: int) -> None:
+    """Wait until a database has at most so many connections."""
+    while True:
+        found = await database.read(lambda tx: tx.rows("SHOW PROCESSLIST"))
+        if sum(row[3] == database.location.database for row in found) <= most:
+            return
+        await asyncio.sleep(0.1)
+
+
+def dead(server: int) -> None:
+    """Kill a server, and wait until it has ended."""
+    process = psutil.Process(server)
+    process.kill()
+    process.wait(60)
+
+
+@pytest.mark.tail
+@pytest.mark.timeout(300)
+async def test_what_was_acknowledged_survives_and_any_number_of_connections_may_be_lost(
+    mortal: Path,
+) -> None:
+    """Ten that were idle when the server died, one that wrote, and a call never sent twice."""
+    uri = f"seekdb://{mortal}?database=acknowledged"
+    acknowledged, enough = list[str](), asyncio.Event()
+    async with open_memory(uri, worker=False, track_access=False) as memory:
+        [key] = await memory.remember(ANA, "I like tea.")
+        await asyncio.gather(*(memory.list_memories(ANA) for _ in range(10)))
+
+        async def write() -> None:
+            for number in count(1):
+                event = said(number, f"Turn number {number}.")
+                try:
+                    await memory.append_events(ANA, "t1", [event])
+                except StorageUnavailable:
+                    return
+                acknowledged.append(event.event_id)
+                if len(acknowledged) == 20:
+                    enough.set()
+
+        writing = asyncio.create_task(write())
+        await enough.wait()
+        os.kill(server_of(mortal), signal.SIGKILL)
+        writing.cancel()
+        await asyncio.wait([writing])
+        await until_reachable(memory)
+        await asyncio.gather(*(memory.list_memories(ANA) for _ in range(10)))
+        dead(server_of(mortal))
+        async with open_memory(uri, worker=False) as other:  # before the first has noticed
+            assert set(acknowledged) <= await event_ids(other, ANA)
+        dead(server_of(mortal))
+        assert key in [found.key for found in await memory.list_memories(ANA, limit=1000)]
+        [hit, *_] = await memory.recall(ANA, "I like tea.", limit=3)
+        assert hit.memory.text == "I like tea."
+
+
+def until_stopped(server: int) -> None:
+    """Wait until no thread runs: one may still answer for a moment after the signal."""
+    for status in Path(f"/proc/{server}/task").glob("*/stat"):
+        while status.read_text().rpartition(")")[2].split()[0] != "T":
+            time.sleep(0.01)
+
+
+@pytest.mark.tail
+@pytest.mark.timeout(120)
+async def test_a_server_that_hangs_holds_nobody_for_ever(mortal: Path) -> None:
+    uri = f"seekdb://{mortal}?database=hanging"
+    one = OceanBaseDatabase(Settings(uri=uri, home=Path(), statement_timeout_s=0.5))
+    await one.open()
+    assert await one.read(lambda tx: tx.one("SELECT 1")) == (1,)
+    server = server_of(mortal)
+    os.kill(server, signal.SIGSTOP)
+    try:
+        until_stopped(server)
+        with pytest.raises(StorageUnavailable, match="does not answer"):
+            await one.read(lambda tx: tx.one("SELECT 2"))
+    finally:
+        os.kill(server, signal.SIGCONT)
+    assert await one.read(lambda tx: tx.one("SELECT 3")) == (3,)
+    await one.close()
+
+
+TURNS = ["I live in Leeds.", "I love green tea.", "My sister is called Ida.", "I work at Acme."]
+
+
+async def told(memory: MemoryEngine, scope: Scope, *, tag: str = "e", later: bool = False) -> None:
+    """Append the turns, under ids that begin with the tag: those of an erased user stay away."""
+    turns = [said(f"{tag}{number}", text) for number, text in enumerate(TURNS)]
+    await memory.append_events(scope, "t", turns, later=later, delay_s=0)
+
+
+async def statements(memory: MemoryEngine, scope: Scope) -> list[str]:
+    return sorted(fact.statement for fact in await memory.facts(scope, history=True))
+
+
+async def let_go(memory: MemoryEngine) -> None:
+    """End the leases of jobs, as if the time were over."""
+    await memory._storage._database.write(  # type: ignore[attr-defined]
+        lambda tx: tx.run(
+            "UPDATE consolidation_jobs SET lease_until = '2020-01-01' WHERE status = 'running'"
+        )
+    )
+
+
+@pytest.mark.tail
+@pytest.mark.timeout(300)
+async def test_a_server_that_dies_during_runs_loses_none_that_was_reported(mortal: Path) -> None:
+    uri = f"seekdb://{mortal}?database=runs"
+    async with open_memory(uri, worker=False, track_access=False) as memory:
+        users = [Scope("app", f"user {number}") for number in range(8)]
+        for user in users:
+            await told(memory, user)
+        reported, two = set[Scope](), asyncio.Event()
+
+        async def consolidate(user: Scope) -> None:
+            try:
+                if (await memory.consolidate(user, "t")).events:
+                    reported.add(user)
+            except (StorageUnavailable, Conflict):
+                return
+            if len(reported) == 2:
+                two.set()
+
+        running = [asyncio.create_task(consolidate(user)) for user in users]
+        await two.wait()
+        os.kill(server_of(mortal), signal.SIGKILL)
+        await asyncio.wait(running)
+        await until_reachable(memory)
+        for user in users:
+            found = await statements(memory, user)
+            assert len(found) in ((4,) if user in reported else (0, 4)), (user, found)
+        await let_go(memory)
+        for user in users:
+            await memory.consolidate(user, "t")
+            assert len(await statements(memory, user)) == 4
+            assert len(await memory.runs(user)) == 1
+
+
+@pytest.mark.tail
+@pytest.mark.timeout(300)
+async def test_a_server_that_dies_keeps_no_lock_of_what_was_not_committed(mortal: Path) -> None:
+    """SeekDB would, for good, once a part of a transaction is in its log."""
+    given = {"uri": f"seekdb://{mortal}?database=locks", "home": mortal}
+    database = OceanBaseDatabase(Settings(**given))  # type: ignore[arg-type]
+    await database.open()
+
+    def dying(tx: Transaction) -> None:
+        tx.lock("/app/ana/")
+        row = ("/app/ana/", "x" * 1_000_000, datetime.now(UTC))
+        tx.insert("shared_state", ("tenant_id", "state", "updated_at"), [row])
+        os.kill(server_of(mortal), signal.SIGKILL)
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        await database.write(dying)
+    await database.close()
+    database = OceanBaseDatabase(Settings(**given, statement_timeout_s=20))  # type: ignore[arg-type]
+    await database.open()
+    await database.write(lambda tx: tx.lock("/app/ana/"))
+    assert await database.read(lambda tx: tx.rows("SELECT 1 FROM shared_state")) == []
+    await database.close()
+
+
+@pytest.mark.tail
+@pytest.mark.timeout(300)
+async def test_many_that_are_cancelled_beside_a_server_that_dies_leak_and_lose_nothing(
+    mortal: Path,
+) -> None:
+    chance, users = random.Random(0), [Scope("app", f"user {number}") for number in range(4)]
+    options: dict[str, Any] = {"worker": False, "track_access": False, "pool_size": 4}
+    async with open_memory(f"seekdb://{mortal}?database=cancelled", **options) as memory:
+        await asyncio.gather(*(told(memory, user) for user in users))
+        acknowledged, numbers, over = set[tuple[Scope, str]](), count(100), False
+        calls = count()
+
+        async def append(user: Scope) -> None:
+            event = said(number := next(numbers), f"Note number {number}.")
+            await memory.append_events(user, f"t{number % 3}", [event])
+            acknowledged.add((user, event.event_id))
+
+        async def export(user: Scope) -> None:
+            async with aclosing(memory.export(user)) as exported:
+                for _ in range(chance.randrange(9)):
+                    await anext(exported, None)
+
+        async def consolidate(user: Scope) -> None:
+            await memory.consolidate(user, "t1")
+
+        async def recall(user: Scope) -> None:
+            await memory.recall(user, "note", limit=3)
+
+        async def go_on() -> None:
+            verbs = [append, append, append, export, consolidate, recall]
+            while not over:
+                call = chance.choice(verbs)(chance.choice(users))
+                limit_s = chance.choice([None, chance.uniform(0.001, 0.05)])
+                with suppress(TimeoutError, StorageUnavailable, Conflict):
+                    await asyncio.wait_for(call, limit_s)
+                next(calls)
+
+        async def written(more: int) -> None:
+            goal = len(acknowledged) + more
+            while len(acknowledged) < goal:  # noqa: ASYNC110 # the tasks count on
+                await asyncio.sleep(0.02)
+
+        tasks = [asyncio.create_task(go_on()) for _ in range(20)]
+        for _ in range(4 if LONG else 1):
+            await written(20)
+            os.kill(server_of(mortal), signal.SIGKILL)
+        await written(20)
+        over = True
+        done, pending = await asyncio.wait(tasks, timeout=200)
+        assert not pending and next(calls) > 40
+        assert [task.exception() for task in done] == [None] * len(tasks)
+        await until_reachable(memory)
+        held = {(user, one) for user in users for one in await event_ids(memory, user)}
+        assert acknowledged <= held
+        database = memory._storage._database  # type: ignore[attr-defined]
+        own = [*database._threads._pool._threads]
+        assert len(own) <= 4
+        await until_few(database, 4)
+    assert not any(one.is_alive() for one in own)
+
+
+# A process that is killed while it works
+
+POINTS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9) if LONG else (0.2, 0.5, 0.9)
+"""Of all that is sent to the server: after which part the process dies."""
+KILLED = """
+import asyncio, os, signal, sys
+from pathlib import Path
+import pymysql
+from shared_core import Scope, open_memory
+from shared_core.copy import copy_memory
+from shared_core.cli.work import work
+
+verb, last, *uris = sys.argv[1:]
+sent, send = [], pymysql.Connection._execute_command
+
+def sending(connection, *command):
+    sent.append(1)
+    send(connection, *command)
+    if len(sent) >= int(last):  # its answer is on the way
+        os.kill(os.getpid(), signal.SIGKILL)
+
+async def main():
+    ana = Scope("app", "ana")
+    async with open_memory(uris[0], worker=False, track_access=False) as memory:
+        await memory.list_memories(ana, limit=1)
+        if verb != "copy":
+            pymysql.Connection._execute_command = sending
+        if verb == "work":
+            await work(memory, once=True, poll_s=0.05)
+        elif verb == "erase":
+            await memory.erase(ana)
+        elif verb == "import":
+            await memory.import_lines(Path(uris[1]))
+        else:
+            async with open_memory(uris[1], worker=False) as target:
+                await target.list_memories(ana, limit=1)
+                pymysql.Connection._execute_command = sending
+                await copy_memory(memory, target, apps=["app"])
+
+asyncio.run(main())
+"""
+
+
+async def killed(verb: str, sent: int, *places: object) -> None:
+    """Run a verb in its own process, which kills itself after a number of commands."""
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [*warm_python(), "-c", KILLED, verb, str(max(1, sent)), *map(str, places)],
+        timeout=120,
+        capture_output=True,
+    )
+    signalled = (-signal.SIGKILL, 128 + signal.SIGKILL)
+    assert done.returncode in signalled, done.stderr.decode()
+
+
+async def commands_of(call: Callable[[], Awaitable[object]]) -> int:
+    """Return how many commands a call sends to the server."""
+    sent, send = list[int](), pymysql.Connection._execute_command  # type: ignore[attr-defined]
+
+    def sending(connection: Any, *command: Any) -> None:
+        sent.append(1)
+        send(connection, *command)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(pymysql.Connection, "_execute_command", sending)
+        await call()
+    return len(sent)
+
+
+async def lines(memory: MemoryEngine) -> list[str]:
+    async with aclosing(memory.export(app="app", vectors=True)) as exported:
+        return sorted([line async for line in exported][1:-1])
+
+
+@pytest.mark.tail
+@pytest.mark.timeout(300)
+async def test_a_killed_run_is_written_once_and_a_killed_erasure_is_whole_or_not_at_all(
+    seekdb_dsn: str,
+) -> None:
+    async with open_memory(seekdb_dsn, worker=False, track_access=False) as memory:
+        for tag in "ab":  # the first makes what later ones find: rows to lock
+            await told(memory, BOB, tag=tag, later=True)
+            of_work = await commands_of(lambda: work(memory, once=True, poll_s=0.05))
+            expected = await statements(memory, BOB)
+            assert len(expected) == 4
+            of_erasure = await commands_of(lambda: memory.erase(BOB))
+        for number, point in enumerate(POINTS):
+            await memory.erase(ANA)
+            await told(memory, ANA, tag=f"{number}/", later=True)
+            await killed("work", int(of_work * point), seekdb_dsn)
+            assert await statements(memory, ANA) in ([], expected), point
+            await let_go(memory)
+            assert await work(memory, once=True, poll_s=0.05) == 0
+            assert await statements(memory, ANA) == expected, point
+            assert len(await memory.runs(ANA)) == 1
+            assert not (await memory.consolidate(ANA, "t")).events
+            before, receipts = await lines(memory), len(await memory.erasures(scope=ANA))
+            await killed("erase", int(of_erasure * point), seekdb_dsn)
+            held = await memory.list_memories(ANA, limit=100)
+            is_erased = not held and len(await memory.erasures(scope=ANA)) > receipts
+            assert is_erased or await lines(memory) == before, point
+            await memory.erase(ANA)
+            assert not await memory.list_memories(ANA, limit=100)
+            assert not await memory.facts(ANA)
+
+
+@pytest.mark.tail
+@pytest.mark.timeout(300)
+async def test_a_killed_import_and_a_killed_copy_are_completed(
+    seekdb: SeekdbDatabases, tmp_path: Path
+) -> None:
+    lents = [seekdb.lend() for _ in range(2)]
+    source_uri, first = (next(lent) for lent in lents)
+    file = tmp_path / "lines.jsonl"
+    async with open_memory(source_uri, worker=False, track_access=False) as source:
+        await told(source, ANA)
+        await source.consolidate(ANA, "t")
+        await source.remember(ANA, [f"Ana has note {number}." for number in range(40)])
+        async with aclosing(source.export(app="app", vectors=True)) as exported:
+            file.write_text("".join([line + "\n" async for line in exported]), "utf-8")
+        expected = await lines(source)
+        async with open_memory(first, worker=False) as target:
+            await target.open()
+            commands = await commands_of(lambda: copy_memory(source, target, apps=["app"]))
+        points = (0.2, 0.4) if LONG else (0.3,)
+        for verb, point in [(verb, point) for verb in ("import", "copy") for point in points]:
+            lent = seekdb.lend()
+            uri = next(lent)
+            places = (uri, file) if verb == "import" else (source_uri, uri)
+            await killed(verb, int(commands * point), *places)
+            async with open_memory(uri, worker=False, track_access=False) as target:
+                assert set(await lines(target)) < set(expected), (verb, point)
+                if verb == "import":
+                    await target.import_lines(file)
+                else:
+                    assert (await copy_memory(source, target, apps=["app"])).complete
+                assert await lines(target) == expected, (verb, point)
+            next(lent, None)
+    for lent in lents:
+        next(lent, None)
+
+
+@pytest.mark.tail
+@pytest.mark.timeout(300)
+async def test_readers_see_a_fact_or_its_successor_and_never_both_or_none(seekdb_dsn: str) -> None:
+    async with open_memory(seekdb_dsn, worker=False, track_access=False) as memory:
+        await memory.append_events(ANA, "t0", [said(0, "I live in Oslo.")])
+        await memory.consolidate(ANA, "t0")
+        states, done = set[tuple[str, ...]](), asyncio.Event()
+
+        async def read() -> None:
+            while not done.is_set():
+                facts = await memory.facts(ANA)
+                states.add(tuple(sorted(f.value for f in facts if f.slot == "residence")))
+
+        readers = [asyncio.create_task(read()) for _ in range(2)]
+        for number, city in enumerate(["Bergen", "Rome", "Lima", "Kyoto"], start=1):
+            await memory.append_events(ANA, f"t{number}", [said(number, f"I moved to {city}.")])
+            await memory.consolidate(ANA, f"t{number}")
+        while len(states) < 2:  # noqa: ASYNC110 # the readers see the last one, too
+            await asyncio.sleep(0.01)
+        done.set()
+        await asyncio.gather(*readers)
+        assert {len(state) for state in states} == {1}, states

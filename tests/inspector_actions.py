@@ -1,0 +1,46 @@
+"""The buttons of the inspector that change a memory, as a visitor presses them."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Page, expect
+
+
+def ask(page: Page, label: str) -> str:
+    """Press the first button of an action, and return what it says it will do."""
+    page.get_by_role("button", name=label, exact=True).first.click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("button", name="Cancel", exact=True)).to_be_visible()
+    return dialog.inner_text()
+
+
+def confirm(page: Page, label: str, *, typed: str = "", closes: bool = True) -> str:
+    """Confirm an action, close its answer, and return it. typed: what it wants to be typed."""
+    dialog = page.get_by_role("dialog")
+    yes = dialog.get_by_role("button", name=label, exact=True)
+    if typed:
+        expect(yes).to_be_disabled()
+        dialog.get_by_role("textbox").fill(typed)
+    yes.click()
+    done = dialog.get_by_role("status")
+    expect(done).to_be_visible()
+    said = done.inner_text()
+    if closes:
+        close(page)
+    return said
+
+
+def act(page: Page, label: str, **confirming: object) -> str:
+    """Press the button of an action and confirm it, as confirm() does."""
+    ask(page, label)
+    return confirm(page, label, **confirming)  # type: ignore[arg-type]
+
+
+def close(page: Page) -> None:
+    """Close the answer of an action, which loads the page again."""
+    with page.expect_navigation():
+        page.get_by_role("button", name="Close", exact=True).click()
+
+
+def select(page: Page, text: str) -> None:
+    """Select a memory of a table by its text."""
+    page.get_by_role("checkbox", name=f"Select: {text}").click()

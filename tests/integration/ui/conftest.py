@@ -1,0 +1,90 @@
+"""One inspector and one browser for all tests of this folder, in which each test is a user."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from browser import running_browser, visitor
+from inspector import ANA, LIN, TALKS, fill, tell
+from inspector_thread import RunningInspector
+from playwright.sync_api import Browser, BrowserContext, Page
+from postgres_databases import PostgresDatabases
+
+from shared_core import MemoryEngine, Scope, open_memory, run_sync
+
+
+@pytest.fixture(scope="session")
+def inspector(postgres: PostgresDatabases) -> Iterator[RunningInspector]:
+    """The inspector of this process. No test changes the users ANA and LIN of its memory."""
+    lent = postgres.lend()
+    running = RunningInspector(next(lent))
+    run_sync(fill(running.dsn))
+    yield running
+    running.close()
+    next(lent, None)
+
+
+@pytest.fixture
+def whole(inspector: RunningInspector, dsn: str) -> Iterator[MemoryEngine]:
+    """An empty memory that the inspector shows, for tests of all users or of the first token."""
+    memory = open_memory(dsn, worker=False)
+    with inspector.showing(memory, auth=None):
+        yield memory
+    run_sync(memory.close())
+
+
+@pytest.fixture
+def ana(inspector: RunningInspector) -> Scope:
+    """A user with the talk of ANA, of an application that no other test knows."""
+    scope = Scope(f"helpdesk-{uuid.uuid4().hex[:12]}", ANA.user)
+    run_sync(tell(inspector.memory, scope, TALKS[ANA]))
+    return scope
+
+
+@pytest.fixture
+def lin(inspector: RunningInspector, ana: Scope) -> Scope:
+    """Another user of the same application, with the talk of LIN."""
+    scope = Scope(ana.app, LIN.user)
+    run_sync(tell(inspector.memory, scope, TALKS[LIN]))
+    return scope
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    """The browser of this folder. Its loop holds the thread, so no test here is a coroutine."""
+    with running_browser() as found:
+        yield found
+
+
+@pytest.fixture
+def window(
+    browser: Browser, inspector: RunningInspector
+) -> Iterator[Callable[..., BrowserContext]]:
+    """Returns a new window without cookies, with the options of visitor()."""
+    opened = []
+
+    def open_window(**options: Any) -> BrowserContext:
+        opened.append(visitor(browser, base_url=f"{inspector.address}/", **options))
+        return opened[-1]
+
+    yield open_window
+    for one in opened:
+        one.close()
+
+
+@pytest.fixture
+def page(window: Callable[..., BrowserContext]) -> Page:
+    """A page in a new window of an English browser."""
+    return window().new_page()
+
+
+@pytest.fixture(autouse=True)
+def no_errors(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Fail a test in which the inspector logged an error."""
+    yield
+    errors = [one for one in caplog.get_records("call") if one.levelno >= logging.ERROR]
+    assert [] == [one.getMessage() for one in errors]
