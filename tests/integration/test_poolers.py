@@ -469,8 +469,11 @@ async def test_a_server_without_a_pooler_shares_nothing(postgres_dsn: str) -> No
 
 
 @pytest.mark.parametrize("sessions", [1, 2])
-async def test_a_pooler_of_whole_sessions_shares_nothing(postgres_dsn: str, sessions: int) -> None:
+async def test_a_pooler_of_whole_sessions_shares_nothing(
+    postgres_dsn: str, monkeypatch: pytest.MonkeyPatch, sessions: int
+) -> None:
     """With one session the second connection gets none while the first is open."""
+    monkeypatch.setattr(pooling, "_WAIT_S", 0.2)
     with pgbouncer(postgres_dsn, sessions=sessions, pool_mode="session") as pooled:
         found = await probe_pooling(connecting_to(pooled))
     assert Pooling(shares_sessions=False, keeps_statements=True) == found
@@ -543,6 +546,7 @@ def test_the_doctor_says_what_a_pooler_loses(losing: str) -> None:
 
 
 def test_the_doctor_needs_one_session(single: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pooling, "_WAIT_S", 0.2)  # for a second session
     assert {one.status for one in examine(single)} <= {"ok", "note"}
     monkeypatch.setattr(connecting, "silence_s", lambda _: 0.1)
     with psycopg.connect(single, autocommit=True) as holder:
