@@ -35,7 +35,12 @@ def running_browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=chromium(),
-            args=["--no-sandbox", "--disable-dev-shm-usage"],  # also as root, in a small /dev/shm
+            args=[
+                "--no-sandbox",
+                "--disable-dev-shm-usage",  # also as root, in a small /dev/shm
+                "--disable-gpu",
+                "--renderer-process-limit=1",  # they cost more than they save
+            ],
         )
         yield browser
         browser.close()

@@ -17,10 +17,12 @@ from pathlib import Path
 import httpx
 import pytest
 from postgres_databases import PostgresDatabases
+from typer.testing import CliRunner
 from warm_python import warm_python
 
 from benchmarks import http as benchmark
 from shared_core import Scope, open_memory
+from shared_core.cli.main import app
 from tests.integration.http_processes import ServerProcess, command as hippocampus, serving
 
 ANA = Scope("default", "ana")
@@ -50,6 +52,13 @@ def remember(url: str, key: str, client: httpx.Client | None = None, scope: Scop
 async def keys_of(dsn: str, scope: Scope = ANA) -> set[str]:
     async with open_memory(dsn, worker=False) as memory:
         return {one.key for one in await memory.list_memories(scope, limit=1000)}
+
+
+def token_command(dsn: str, *arguments: str) -> str:
+    """Return what `hippocampus token` prints."""
+    ran = CliRunner().invoke(app, ["token", *arguments, "--uri", dsn])
+    assert 0 == ran.exit_code, ran.output
+    return ran.stdout
 
 
 def connected(server: ServerProcess) -> socket.socket:
@@ -179,36 +188,26 @@ def test_it_is_never_open_to_other_machines_without_tokens(dsn: str, tmp_path: P
     with serving(dsn, tmp_path / "log", "--host", "0.0.0.0") as server:
         answer = httpx.get(f"{server.url}/memories", params={"user_id": "ana"}, timeout=60)
         assert 401 == answer.status_code
-        made = subprocess.run(
-            [
-                *hippocampus(), "token", "create", "--app", "a", "--user", "ana", "--expires", "1h",
-                "--uri", dsn, "--json",
-            ],
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        token = json.loads(made.stdout)
+        made = token_command(
+            dsn, "create", "--app", "a", "--user", "ana", "--expires", "1h", "--json"
+        )
+        token = json.loads(made)
         headers = {"Authorization": f"Bearer {token['token']}"}
         for user, status in (("ana", 200), ("bob", 403)):
             answer = httpx.get(f"{server.url}/memories?user_id={user}", headers=headers, timeout=60)
             assert status == answer.status_code
-    shown = subprocess.run(
-        [*hippocampus(), "token", "list", "--uri", dsn, "--json"],
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+    shown = token_command(dsn, "list", "--json")
     [listed] = json.loads(shown)
     assert (["ana"], "a", token["token_id"]) == (listed["users"], listed["app"], listed["token_id"])
     assert token["token"] not in shown and token["token"] not in server.log()
 
 
 def test_a_running_server_closes_with_the_first_token(dsn: str, tmp_path: Path) -> None:
-    create = [*hippocampus(), "token", "create", "--app", "default", "--user", "ana", "--uri", dsn]
     with serving(dsn, tmp_path / "log") as server:
         ask = f"{server.url}/memories?user_id=bob"
         assert 200 == httpx.get(ask, timeout=60).status_code
-        token = subprocess.run(create, capture_output=True, text=True, check=True).stdout.strip()
-        for _ in range(300):
-            if httpx.get(ask, timeout=60).status_code != 200:
-                break
+        token = token_command(dsn, "create", "--app", "default", "--user", "ana").strip()
+        while httpx.get(ask, timeout=60).status_code == 200:
             time.sleep(0.1)
         assert 401 == httpx.get(ask, timeout=60).status_code
         headers = {"Authorization": f"Bearer {token}"}
@@ -255,6 +254,8 @@ def test_many_clients_are_answered_without_an_error(
 
 WITHOUT_UVICORN = """
 import sys
+for name in [one for one in sys.modules if one.startswith("shared_core.http")]:
+    del sys.modules[name]
 sys.modules["uvicorn"] = None
 from shared_core.cli.main import app
 app()

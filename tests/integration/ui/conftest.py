@@ -60,25 +60,34 @@ def browser() -> Iterator[Browser]:
         yield found
 
 
+@pytest.fixture(scope="package")
+def windows(browser: Browser) -> dict[object, BrowserContext]:
+    """The windows of the browser by their options: each has read the scripts of the pages once."""
+    return {}
+
+
 @pytest.fixture
 def window(
-    browser: Browser, inspector: RunningInspector
+    browser: Browser, windows: dict[object, BrowserContext], inspector: RunningInspector
 ) -> Iterator[Callable[..., BrowserContext]]:
-    """Returns a new window without cookies, with the options of visitor()."""
-    opened = []
+    """Returns a window without cookies, with the options of visitor()."""
 
     def open_window(**options: Any) -> BrowserContext:
-        opened.append(visitor(browser, base_url=f"{inspector.address}/", **options))
-        return opened[-1]
+        key = tuple(sorted(options.items()))
+        if key not in windows:
+            windows[key] = visitor(browser, base_url=f"{inspector.address}/", **options)
+        windows[key].clear_cookies()
+        return windows[key]
 
     yield open_window
-    for one in opened:
-        one.close()
+    for one in windows.values():
+        for page in one.pages:
+            page.close()
 
 
 @pytest.fixture
 def page(window: Callable[..., BrowserContext]) -> Page:
-    """A page in a new window of an English browser."""
+    """A page of an English browser without cookies."""
     return window().new_page()
 
 

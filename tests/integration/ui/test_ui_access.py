@@ -197,6 +197,8 @@ def test_serve_has_the_inspector_beside_the_api(dsn: str, tmp_path: Path) -> Non
 
 WITHOUT_NICEGUI = """
 import sys
+for name in [one for one in sys.modules if one.startswith("shared_core.ui")]:
+    del sys.modules[name]
 sys.modules["nicegui"] = None
 from shared_core.cli.main import app
 app()
