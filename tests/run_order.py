@@ -14,7 +14,15 @@ from xdist.scheduler import LoadScopeScheduling
 
 TESTS = Path(__file__).parent
 QUICK_FOLDERS = ("house", "property", "unit")
-DATABASE_FIXTURES = ("server", "seekdb", "dsn", "seekdb_dsn", "postgres_dsn")
+DATABASE_FIXTURES = (
+    "server",
+    "seekdb",
+    "dsn",
+    "other_dsn",
+    "seekdb_dsn",
+    "postgres_dsn",
+    "shared_dsn",
+)
 NEVER_MEASURED_S = 5.0
 """Seconds that a module is taken to need before it was ever measured."""
 SECONDS = measured_seconds()

@@ -7,7 +7,6 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
 
-import emptied_databases
 import psycopg
 import pytest
 from google.adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
@@ -30,8 +29,6 @@ from adk_memory import MemoryPlugin, OpenMemoryService, PgSessionService, invoca
 from adk_memory.recall_block import recall_block
 from shared_core import InvalidInput
 from shared_core.nlp.tokenizer import count_tokens
-
-dsn = emptied_databases.dsn
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.* is deprecated in favor of Workflow:DeprecationWarning"),

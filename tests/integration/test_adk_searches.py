@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-import emptied_databases
 import pytest
 from google.adk.events import Event
 from google.adk.memory.memory_entry import MemoryEntry
@@ -16,8 +15,6 @@ from adk_memory.options import LEAST_RELEVANCE
 from adk_memory.selection import looked_up, repeats
 from benchmarks.relevance import judged, kept
 from shared_core import InvalidInput, open_memory
-
-dsn = emptied_databases.dsn
 
 WHO = {"app_name": "notes", "user_id": "kim"}
 LONG = (

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-import emptied_databases
 import psycopg
 import pytest
 from google.adk.errors import StaleSessionError
@@ -24,8 +23,6 @@ from adk_memory.conformance.samples import reload, texts
 from shared_core import InvalidInput, MemoryEngine, Scope, open_memory
 from shared_core.storage.postgres.connection.database import Answers, PostgresDatabase
 from shared_core.storage.postgres.connection.statements import Step
-
-dsn = emptied_databases.dsn
 
 WHO = {"app_name": "support/bot", "user_id": "ana@example.com"}
 ANA = Scope(WHO["app_name"], WHO["user_id"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
-import emptied_databases
 import pytest
 from google.adk.agents import LlmAgent
 from google.adk.apps import App
@@ -17,8 +16,6 @@ from google.adk.tools.function_tool import FunctionTool
 from google.genai import types
 
 from adk_memory import OpenMemoryService, forget, recall, remember
-
-dsn = emptied_databases.dsn
 
 PARROT = "Ann's parrot is called Rio."
 

@@ -12,7 +12,6 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-import emptied_databases
 import pytest
 from langchain_core.messages import HumanMessage
 from turns import Clock
@@ -37,8 +36,6 @@ from shared_core.storage.postgres.connection.database import Answers, PostgresDa
 from shared_core.storage.postgres.connection.statements import Step
 from tests.integration.test_queue import ANN
 from tests.integration.test_queue_rules import embed, execute
-
-dsn = emptied_databases.dsn
 
 EMBED: Any = {"embed": embed, "dims": 2}
 

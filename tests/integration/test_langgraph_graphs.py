@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict
 
-import emptied_databases
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -21,8 +20,6 @@ from langgraph.store.base import BaseStore
 
 from langgraph_store import PgHippocampusStore, memories_namespace
 from shared_core import Scope
-
-dsn = emptied_databases.dsn
 
 HERE = memories_namespace("graphs", "ana@example.com")
 SCOPE = Scope("graphs", "ana@example.com")

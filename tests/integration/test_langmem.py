@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future
 from typing import Any
 
-import emptied_databases
 import psycopg
 import pytest
 from google.adk.memory.memory_entry import MemoryEntry
@@ -38,8 +37,6 @@ from shared_core.cli.main import app
 from shared_core.storage.postgres.langgraph_tables import PostgresStoreSource
 from shared_core.transfer.importing import ImportOptions, import_items
 from tests.integration.scripted_chat import ScriptedChatModel, calls
-
-dsn = emptied_databases.dsn
 
 ANN = Scope("app", "ann")
 CONFIG: Any = {"configurable": {"thread_id": "t", "langgraph_user_id": "ann"}}

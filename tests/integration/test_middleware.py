@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-import emptied_databases
 import psycopg
 import pytest
 from langchain.agents import create_agent
@@ -24,8 +23,6 @@ from langgraph_store.tools import MAX_CHARACTERS
 from shared_core import Event, Hit, InvalidInput, NewMemory, Scope, StorageUnavailable, run_sync
 from shared_core.nlp.tokenizer import count_tokens
 from tests.integration.scripted_chat import ScriptedChatModel, calls
-
-dsn = emptied_databases.dsn
 
 ANN = Scope("app", "ann")
 CONFIG: Any = {"configurable": {"thread_id": "t", "user_id": "ann"}}

@@ -13,7 +13,6 @@ from random import Random
 from string import ascii_letters
 from typing import Annotated, Any, TypedDict
 
-import emptied_databases
 import psycopg
 import pytest
 from langchain_core.messages import (
@@ -35,8 +34,6 @@ from langgraph_store.reflection import ReflectionNode
 from shared_core import InvalidInput, Scope, StorageUnavailable, open_memory, run_sync
 from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.statements import Step
-
-dsn = emptied_databases.dsn
 
 ANN = Scope("app", "ann")
 CONFIG: Any = {"configurable": {"thread_id": "t", "user_id": "ann"}}

@@ -9,7 +9,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import emptied_databases
 import psycopg
 import pytest
 from http_clients import client_of
@@ -22,9 +21,6 @@ from shared_core.ports.operations import Operation, Policy, Verb
 from shared_core.profiles.transcript import SessionConversation
 from shared_core.storage.postgres.connection.statements import Step
 from tests.integration.talking import ANN, SCOPE, Watch, info, jobs, opened, rows, statements
-
-dsn = emptied_databases.dsn
-
 
 GATE = 4711
 WAITING = (

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import emptied_databases
 import psycopg
 import pytest
 from turns import Clock, said
@@ -35,8 +34,6 @@ from tests.integration.talking import (
     rows,
     statements,
 )
-
-dsn = emptied_databases.dsn
 
 
 @pytest.fixture
