@@ -8,7 +8,8 @@ from playwright.sync_api import Page, expect
 def ask(page: Page, label: str) -> str:
     """Press the first button of an action, and return what it says it will do."""
     page.get_by_role("button", name=label, exact=True).first.click()
-    dialog = page.get_by_role("dialog")
+    cancel = page.get_by_role("button", name="Cancel", exact=True)
+    dialog = page.get_by_role("dialog").filter(has=cancel)  # not one that is just closing
     expect(dialog.get_by_role("button", name="Cancel", exact=True)).to_be_visible()
     return dialog.inner_text()
 

@@ -16,6 +16,13 @@ from postgres_databases import PostgresDatabases
 
 from shared_core import MemoryEngine, Scope, open_memory, run_sync
 
+NOTHING_MOVES = """addEventListener("DOMContentLoaded", () => {
+    const style = document.createElement("style");
+    style.textContent =
+        "*, ::before, ::after { animation: none !important; transition: none !important; }";
+    document.head.append(style);
+})"""
+
 
 @pytest.fixture(scope="session")
 def inspector(postgres: PostgresDatabases) -> Iterator[RunningInspector]:
@@ -60,6 +67,13 @@ def browser() -> Iterator[Browser]:
         yield found
 
 
+def opened(browser: Browser, inspector: RunningInspector, **options: Any) -> BrowserContext:
+    """Return a new window, with the options of visitor(), in which nothing moves."""
+    context = visitor(browser, base_url=f"{inspector.address}/", **options)
+    context.add_init_script(NOTHING_MOVES)
+    return context
+
+
 @pytest.fixture(scope="package")
 def windows(browser: Browser) -> dict[object, BrowserContext]:
     """The windows of the browser by their options: each has read the scripts of the pages once."""
@@ -75,7 +89,7 @@ def window(
     def open_window(**options: Any) -> BrowserContext:
         key = tuple(sorted(options.items()))
         if key not in windows:
-            windows[key] = visitor(browser, base_url=f"{inspector.address}/", **options)
+            windows[key] = opened(browser, inspector, **options)
         windows[key].clear_cookies()
         return windows[key]
 
@@ -85,10 +99,18 @@ def window(
             page.close()
 
 
+@pytest.fixture(scope="package")
+def one_page(browser: Browser, inspector: RunningInspector) -> Page:
+    """The page for all tests of one visitor: a new one costs two processes."""
+    return opened(browser, inspector).new_page()
+
+
 @pytest.fixture
-def page(window: Callable[..., BrowserContext]) -> Page:
+def page(one_page: Page) -> Iterator[Page]:
     """A page of an English browser without cookies."""
-    return window().new_page()
+    one_page.context.clear_cookies()
+    yield one_page
+    one_page.goto("nothing")  # the page that says so leaves the memory alone
 
 
 @pytest.fixture(autouse=True)
