@@ -23,9 +23,12 @@ DATABASE_FIXTURES = (
     "postgres_dsn",
     "shared_dsn",
 )
+INSPECTOR = "integration/ui/"
+"""The folder of tests that share one browser and one inspector, so one worker runs them."""
 NEVER_MEASURED_S = 5.0
 """Seconds that a module is taken to need before it was ever measured."""
 SECONDS = measured_seconds()
+INSPECTOR_S = sum(seconds for module, seconds in SECONDS.items() if INSPECTOR in module)
 
 
 def is_quick(path: Path) -> bool:
@@ -47,13 +50,16 @@ def on_seekdb(nodeid: str) -> bool:
 def place(item: pytest.Item) -> tuple[bool, float, str]:
     """Return the rank of a test in the order of the run."""
     module = item.path.relative_to(TESTS).as_posix()
-    return on_seekdb(item.nodeid), -SECONDS.get(module, NEVER_MEASURED_S), module
+    seconds = INSPECTOR_S if INSPECTOR in module else SECONDS.get(module, NEVER_MEASURED_S)
+    return on_seekdb(item.nodeid), -seconds, module
 
 
 class ModuleAndEngineScheduling(LoadScopeScheduling):
-    """Gives a worker the tests of a module or class on one engine, or of one page."""
+    """Gives a worker the tests of a module or class on one engine, of one page, or of a browser."""
 
     def _split_scope(self, nodeid: str) -> str:
         if "test_documentation.py" in nodeid:  # each page is independent, and some take long
             return nodeid
+        if INSPECTOR in nodeid:
+            return INSPECTOR
         return f"{super()._split_scope(nodeid)} on seekdb: {on_seekdb(nodeid)}"
