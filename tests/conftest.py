@@ -16,7 +16,6 @@ from typing import Any
 import psycopg
 import pytest
 from citus_databases import CITUS_DSN, CitusDatabases
-from emptied_databases import EmptiedDatabases
 from hypothesis import settings
 from measured_run import MeasuredRun
 from memory_disk import temporary_files_in_memory
@@ -151,12 +150,6 @@ def postgres(server: str, template: str) -> PostgresDatabases:
 
 
 @pytest.fixture(scope="session")
-def emptied(postgres: PostgresDatabases) -> EmptiedDatabases:
-    """Empty databases on that PostgreSQL, which tests of one worker use one after another."""
-    return EmptiedDatabases(postgres)
-
-
-@pytest.fixture(scope="session")
 def seekdb(testrun_uid: str, worker_id: str) -> Iterator[SeekdbDatabases]:
     """Empty databases on the SeekDB that all workers share; the last worker removes it."""
     home = Path(tempfile.gettempdir()) / f"hippocampus-seekdb-{testrun_uid[:12]}"
@@ -271,4 +264,4 @@ async def _migrate(dsn: str) -> None:
 
 
 def _empty(request: pytest.FixtureRequest, engine: str) -> Iterator[str]:
-    yield from request.getfixturevalue("emptied" if engine == "postgres" else engine).lend()
+    yield from request.getfixturevalue(engine).lend()
