@@ -144,9 +144,11 @@ def template(server: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def postgres(server: str, template: str) -> PostgresDatabases:
+def postgres(server: str, template: str) -> Iterator[PostgresDatabases]:
     """Empty databases on the PostgreSQL that all workers share."""
-    return PostgresDatabases(server, template)
+    databases = PostgresDatabases(server, template)
+    yield databases
+    databases.close()
 
 
 @pytest.fixture(scope="session")

@@ -250,7 +250,7 @@ async def test_a_process_that_ends_without_closing_loses_nothing(seekdb: SeekdbD
     """Its reads are counted, and the job in work goes back to the queue; in silence."""
     lent = [seekdb.lend(), seekdb.lend()]
     reads, jobs = map(next, lent)
-    assert "" == run(READ_AND_LEFT + REFLECTING + SUBMITTED, f"{reads} {jobs}", 180)
+    assert "" == run(READ_AND_LEFT + REFLECTING + SUBMITTED, f"{reads} {jobs}")
     assert [(1,)] == await rows(reads, "SELECT access_count FROM memory_access")
     status = await rows(jobs, "SELECT status, lease_until FROM consolidation_jobs")
     assert [("pending", None)] == status

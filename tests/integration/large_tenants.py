@@ -51,7 +51,9 @@ def large(server: str, postgres: PostgresDatabases) -> Iterator[PostgresDatabase
             with store_at(dsn) as store:
                 fill(store)
             assert ["build"] == build(dsn)
-            yield PostgresDatabases(server, name_of(dsn))
+            databases = PostgresDatabases(server, name_of(dsn))
+            yield databases
+            databases.close()
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from pathlib import Path
 import psutil
 import pytest
 from commands import run, succeed
+from long_forms import LONG
 from practised import practised  # noqa: F401
 from rich.cells import cell_len
 from rich.console import Console
@@ -159,7 +160,7 @@ def test_an_interrupted_demo_leaves_nothing_behind(
     assert [] == [command for command in running if str(tmp_path) in command]
 
 
-@pytest.mark.parametrize("engine", ["postgres", "seekdb"])
+@pytest.mark.parametrize("engine", ["postgres", "seekdb"] if LONG else ["postgres"])
 def test_every_hint_at_the_end_works_as_it_is_printed(
     engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

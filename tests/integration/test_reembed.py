@@ -73,7 +73,9 @@ def many(server: str, postgres: PostgresDatabases) -> Iterator[PostgresDatabases
     """Databases with 453 vectors, which are made once."""
     for dsn in postgres.lend():
         run_sync(fill(dsn))
-        yield PostgresDatabases(server, name_of(dsn))
+        databases = PostgresDatabases(server, name_of(dsn))
+        yield databases
+        databases.close()
 
 
 @pytest.fixture

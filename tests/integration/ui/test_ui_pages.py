@@ -10,6 +10,7 @@ from axe_playwright_python.sync_playwright import Axe
 from browser import in_browser
 from inspector import ANA, LIN, link, tell
 from inspector_thread import RunningInspector
+from long_forms import LONG
 from playwright.sync_api import BrowserContext, Page, expect
 
 from shared_core import Scope, run_sync
@@ -72,8 +73,9 @@ def test_each_page_speaks_the_language_of_the_browser_and_is_accessible(
         settled(page, link(path, scope, **ask(path, locale)))
         expect(page.locator("main h1")).to_have_text(titles[locale != "en"])
         expect(page.locator("html")).to_have_attribute("lang", locale[:2])
-        found = Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa"]})
-        assert 0 == found.violations_count, f"/{path}: {found.generate_report()}"
+        if locale == "en" or LONG:  # the pages differ in their words alone
+            found = Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa"]})
+            assert 0 == found.violations_count, f"/{path}: {found.generate_report()}"
 
 
 @pytest.mark.tail
