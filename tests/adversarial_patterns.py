@@ -5,8 +5,6 @@ Each is tried on texts made for it: a beginning that leads to one of its repeats
 repeat takes, again and again. The worst of short texts are tried at full length.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 import os

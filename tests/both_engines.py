@@ -1,7 +1,5 @@
 """Runs the same calls of one user on both engines, and compares their results and rows."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime

@@ -1,8 +1,6 @@
 """Lends one distributed schema of a Citus cluster, emptied after each test. Distributing takes
 seconds, so it is done once."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Runs commands of `hippocampus` in this process."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

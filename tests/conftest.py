@@ -1,15 +1,13 @@
 """Gives each test a user of its own in the memory of its worker, or a database of its own: a copy
 of a migrated template on one embedded PostgreSQL, which all workers of the run share."""
 
-from __future__ import annotations
-
 import gc
 import os
 import shutil
 import sys
 import tempfile
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +23,7 @@ from run_order import ModuleAndEngineScheduling, is_quick, needs_database, on_se
 from seekdb_databases import SeekdbDatabases
 from turns import Clock
 
-from shared_core import MemoryEngine, Scope, open_memory, run_sync
+from shared_core import Scope, open_memory, run_sync
 from shared_core.storage.oceanbase.connection.embedded import has_network
 from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres, describe
 
@@ -114,7 +112,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ModuleAndEng
 
 
 @pytest.fixture(scope="session")
-def server(testrun_uid: str) -> Iterator[str]:
+def server(testrun_uid):
     """The DSN of the server that all workers share; the last worker removes it."""
     home = Path(tempfile.gettempdir()) / f"hippocampus-tests-{testrun_uid[:12]}"
     embedded = EmbeddedPostgres(home)
@@ -130,7 +128,7 @@ def server(testrun_uid: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def template(server: str) -> str:
+def template(server):
     """The name of a database with the migrated schema and no rows."""
     with psycopg.connect(server, autocommit=True) as admin:
         admin.execute("SELECT pg_advisory_lock(7)")
@@ -144,7 +142,7 @@ def template(server: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def postgres(server: str, template: str) -> Iterator[PostgresDatabases]:
+def postgres(server, template):
     """Empty databases on the PostgreSQL that all workers share."""
     databases = PostgresDatabases(server, template)
     yield databases
@@ -152,7 +150,7 @@ def postgres(server: str, template: str) -> Iterator[PostgresDatabases]:
 
 
 @pytest.fixture(scope="session")
-def seekdb(testrun_uid: str, worker_id: str) -> Iterator[SeekdbDatabases]:
+def seekdb(testrun_uid, worker_id):
     """Empty databases on the SeekDB that all workers share; the last worker removes it."""
     home = Path(tempfile.gettempdir()) / f"hippocampus-seekdb-{testrun_uid[:12]}"
     databases = SeekdbDatabases(home, worker_id)
@@ -161,75 +159,75 @@ def seekdb(testrun_uid: str, worker_id: str) -> Iterator[SeekdbDatabases]:
 
 
 @pytest.fixture(scope="session")
-def citus() -> CitusDatabases:
+def citus():
     """The schema on the cluster that HIPPOCAMPUS_CITUS_DSN names."""
     return CitusDatabases(CITUS_DSN)
 
 
 @pytest.fixture
-def on_engine(request: pytest.FixtureRequest) -> str:
+def on_engine(request):
     """The engine of a test that is not about one."""
     return str(getattr(request, "param", "postgres" if ENGINE == "both" else ENGINE))
 
 
 @pytest.fixture
-def dsn(request: pytest.FixtureRequest, on_engine: str) -> Iterator[str]:
+def dsn(request, on_engine):
     """The DSN of a database with the schema and no rows."""
     yield from _empty(request, on_engine)
 
 
 @pytest.fixture
-def other_dsn(request: pytest.FixtureRequest, on_engine: str) -> Iterator[str]:
+def other_dsn(request, on_engine):
     """The DSN of a second such database on the same server."""
     yield from _empty(request, on_engine)
 
 
 @pytest.fixture
-def seekdb_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
+def seekdb_dsn(request):
     """The DSN of a SeekDB database, whichever engine the test runs on."""
     yield from _empty(request, "seekdb")
 
 
 @pytest.fixture
-def postgres_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
+def postgres_dsn(request):
     """The DSN of a PostgreSQL database, whichever engine the test runs on."""
     yield from _empty(request, "postgres")
 
 
 @pytest.fixture
-def empty_dsn(server: str) -> Iterator[str]:
+def empty_dsn(server):
     """The DSN of a new database without a schema, dropped afterwards."""
     yield from new_database(server)
 
 
 @pytest.fixture
-async def memory(dsn: str) -> AsyncIterator[MemoryEngine]:
+async def memory(dsn):
     """An open memory on a fresh database, with the bundled embedder."""
     async with open_memory(dsn) as engine:
         yield engine
 
 
 @pytest.fixture
-def clock() -> Clock:
+def clock():
     """A clock that the test moves."""
     return Clock()
 
 
 @pytest.fixture
-async def clocked(dsn: str, clock: Clock) -> AsyncIterator[MemoryEngine]:
+async def clocked(dsn, clock):
     """An open memory on a fresh database that reads the clock of the test and runs no worker."""
     async with open_memory(dsn, clock=clock, worker=False) as engine:
         yield engine
 
 
 @pytest.fixture(scope="session")
-def shared_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
+def shared_dsn(request):
     """The DSN of the database of this worker, in which each test is a tenant: take `scope` too."""
     yield from _empty(request, "postgres" if ENGINE == "both" else ENGINE)
 
 
 @pytest.fixture(scope="session")
-def shared_memory(shared_dsn: str) -> Iterator[MemoryEngine]:
+def shared_memory(shared_dsn):
     """The open memory of this worker, in which each test is a tenant: take `scope` too."""
     memory = open_memory(shared_dsn)
     yield memory
@@ -237,13 +235,13 @@ def shared_memory(shared_dsn: str) -> Iterator[MemoryEngine]:
 
 
 @pytest.fixture
-def scope() -> Scope:
+def scope():
     """A user of an application that no other test knows; other users of it are the test's too."""
     return Scope(f"support.bot {uuid.uuid4().hex[:12]}", "alice@example.com")
 
 
 @pytest.fixture(autouse=True, scope="session")
-def passable_folders(tmp_path_factory: pytest.TempPathFactory) -> None:
+def passable_folders(tmp_path_factory):
     """Let the servers of root, which run as another user, reach the folders of tests."""
     base, temporary = tmp_path_factory.getbasetemp(), Path(tempfile.gettempdir()).resolve()
     for folder in (base, *base.parents):
@@ -252,7 +250,7 @@ def passable_folders(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture(autouse=True)
-def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_home(tmp_path, monkeypatch):
     """Keep every test away from the memory of the user who runs it."""
     tmp_path.chmod(0o711)
     monkeypatch.setenv("HIPPOCAMPUS_HOME", str(tmp_path / "home"))

@@ -3,8 +3,6 @@
 Foreign keys delete along, and primary keys are kept, as the schema of PostgreSQL says.
 """
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence

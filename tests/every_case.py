@@ -1,7 +1,5 @@
 """Checks a table of labelled cases as one test, which names every case that fails."""
 
-from __future__ import annotations
-
 import inspect
 import reprlib
 from collections.abc import Callable, Sequence

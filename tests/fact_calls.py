@@ -1,7 +1,5 @@
 """The policies of facts and edges as calls of a storage, for tests of both engines."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial

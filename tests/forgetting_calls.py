@@ -1,7 +1,5 @@
 """Calls policies of forgetting, erasing and items on a storage, as the services do."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial

@@ -1,7 +1,5 @@
 """Talks to look at in the inspector, the addresses of its pages, and the inspector as a process."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """The buttons of the inspector that change a memory, as a visitor presses them."""
 
-from __future__ import annotations
-
 from playwright.sync_api import Page, expect
 
 

@@ -1,7 +1,5 @@
 """The inspector in a thread of the process of the tests, on a real socket."""
 
-from __future__ import annotations
-
 import shutil
 import socket
 import tempfile

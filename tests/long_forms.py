@@ -1,7 +1,5 @@
 """Whether tests run in their long form, as every night."""
 
-from __future__ import annotations
-
 import os
 
 LONG = bool(os.environ.get("HIPPOCAMPUS_LONG"))

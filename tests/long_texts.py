@@ -3,8 +3,6 @@
 The arguments are two databases. The processor time of each call is limited.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import resource

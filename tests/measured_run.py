@@ -4,8 +4,6 @@ Processor time is that of the test process and of the processes that it started 
 Servers that outlive a test (PostgreSQL, SeekDB, a browser) are not in it.
 """
 
-from __future__ import annotations
-
 import csv
 import resource
 import time

@@ -1,7 +1,5 @@
 """Keeps temporary files of the test run in memory: a database copy costs a tenth of one on disk."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

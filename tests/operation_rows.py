@@ -1,7 +1,5 @@
 """Rows of memories that tests write by operations, and how they read them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """A PgBouncer before the tests' server, run as the OS user of that server."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Databases for tests on one embedded PostgreSQL, which all workers of the run share."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator
 

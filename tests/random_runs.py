@@ -1,7 +1,5 @@
 """Makes random runs over a few threads, slots and names, so that the runs interact."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any

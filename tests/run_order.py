@@ -4,8 +4,6 @@ Modules that took longest in the last measured run (`pytest --measure`) start fi
 run last: its server takes a third of a core even when it has nothing to do.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

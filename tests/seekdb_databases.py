@@ -1,8 +1,6 @@
 """Lends empty databases on one embedded SeekDB. Creating their tables takes a second, so they are
 reused: the rows of a test are deleted after it."""
 
-from __future__ import annotations
-
 import fcntl
 import shutil
 from collections.abc import Iterator

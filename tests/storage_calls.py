@@ -1,7 +1,5 @@
 """Policies of jobs and conversations, as calls of a storage under test."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Turns of a conversation, and a clock that a test moves."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

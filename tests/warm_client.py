@@ -3,8 +3,6 @@
 It starts in a few milliseconds: it imports nothing that an interpreter has not at hand.
 """
 
-from __future__ import annotations
-
 import _signal
 import _socket
 import marshal

@@ -3,8 +3,6 @@
 A fork then finds modules that a first use imports, schemas that it builds, rules that it compiles.
 """
 
-from __future__ import annotations
-
 import asyncio
 import importlib
 import os

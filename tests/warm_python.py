@@ -7,8 +7,6 @@ folder, arguments, `__main__`, and a normal exit. Tests of the start itself use 
 One such process serves all workers of a test run, and ends with it.
 """
 
-from __future__ import annotations
-
 import atexit
 import fcntl
 import functools

@@ -1,17 +1,13 @@
 """Replays answers recorded from a real local server; see README.md beside this file."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from vcr import VCR
-from vcr.cassette import Cassette
 
 HERE = Path(__file__).parent
 RECORDING = os.environ.get("HIPPOCAMPUS_RECORD") == "1"
@@ -31,7 +27,7 @@ def same_json(recorded: Any, sent: Any) -> None:
 
 
 @pytest.fixture
-def cassette(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cassette]:
+def cassette(request, monkeypatch):
     """The recorded answers of a test, which must use all of them and no network."""
     vcr = VCR(
         record_mode="all" if RECORDING else "none",

@@ -3,8 +3,6 @@
 python serve.py MODEL.gguf ALIAS PORT
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 

@@ -4,8 +4,6 @@ They show the plumbing: what is sent, how answers are read, put together, repair
 counted. The model is far too small to be of use, so nothing here says how good an extraction is.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from datetime import UTC, datetime
@@ -93,7 +91,7 @@ def check_plumbing(found: Extraction) -> None:
     assert all(set(search_terms(fact.value)) & set(search_terms(said)) for fact in found.facts)
 
 
-async def test_langchain_openai_holds_the_model_to_the_schema(cassette: Cassette) -> None:
+async def test_langchain_openai_holds_the_model_to_the_schema(cassette):
     reader = extractor(chat(max_tokens=400))
     try:
         check_plumbing(await reader.knowing([], HELD).extract(EVENTS, []))
@@ -113,7 +111,7 @@ async def test_langchain_openai_holds_the_model_to_the_schema(cassette: Cassette
     assert f"llm-v2/extract.v2/{MODEL}" == reader.name
 
 
-async def test_langchain_openai_cut_off_twice_is_refused(cassette: Cassette) -> None:
+async def test_langchain_openai_cut_off_twice_is_refused(cassette):
     reader = extractor(chat(max_tokens=8))
     with pytest.raises(ModelOutputInvalid, match=rf"{MODEL}.*twice.*cut off"):
         await reader.extract(EVENTS, [])
@@ -124,7 +122,7 @@ async def test_langchain_openai_cut_off_twice_is_refused(cassette: Cassette) -> 
     assert (2, 16) == (reader.usage.calls, reader.usage.output_tokens)
 
 
-async def test_langchain_openai_sums_up(cassette: Cassette) -> None:
+async def test_langchain_openai_sums_up(cassette):
     reader = extractor(chat(max_tokens=200))
     text, usage = await reader.summarise(EVENTS, "Zhu looks for a flat.", 200)
     assert 0 < len(text) <= 200
@@ -134,7 +132,7 @@ async def test_langchain_openai_sums_up(cassette: Cassette) -> None:
     assert usage == reader.usage
 
 
-async def test_langchain_openai_streams(cassette: Cassette) -> None:
+async def test_langchain_openai_streams(cassette):
     model = resolve_language_model(chat(max_tokens=40, streaming=True, stream_usage=True))
     question = ModelRequest(system="Answer in one sentence.", prompt="What is a memory?")
     reply = await model.complete(question)
@@ -144,7 +142,7 @@ async def test_langchain_openai_streams(cassette: Cassette) -> None:
     assert ("length", 40) == (reply.finish, reply.output_tokens) and reply.input_tokens > 10
 
 
-async def test_a_sync_function_over_http_answers_in_prose(cassette: Cassette) -> None:
+async def test_a_sync_function_over_http_answers_in_prose(cassette):
     model = chat(max_tokens=60)
 
     def ask(prompt: str) -> str:
@@ -161,7 +159,7 @@ async def test_a_sync_function_over_http_answers_in_prose(cassette: Cassette) ->
     assert SHOWN in first["messages"][0]["content"]
 
 
-async def test_a_server_that_refuses_the_request_is_named(cassette: Cassette) -> None:
+async def test_a_server_that_refuses_the_request_is_named(cassette):
     long = [
         Event(
             event_id="long",
@@ -177,7 +175,7 @@ async def test_a_server_that_refuses_the_request_is_named(cassette: Cassette) ->
     assert 0 == reader.usage.calls
 
 
-def test_the_cassettes_are_of_the_prompts_that_are_in_use() -> None:
+def test_the_cassettes_are_of_the_prompts_that_are_in_use():
     recorded = json.loads((HERE / "PROVENANCE.json").read_text("utf-8"))["prompts"]
     prompts = files("shared_core.extraction.prompts")
     assert recorded == {
@@ -195,7 +193,7 @@ def gemini() -> Gemini:
     )
 
 
-async def test_adk_gemini_holds_the_model_to_the_schema(cassette: Cassette) -> None:
+async def test_adk_gemini_holds_the_model_to_the_schema(cassette):
     reader = extractor(gemini(), max_output_tokens=300)
     try:
         check_plumbing(await reader.knowing([], HELD).extract(EVENTS, []))
@@ -213,7 +211,7 @@ async def test_adk_gemini_holds_the_model_to_the_schema(cassette: Cassette) -> N
     assert reader.usage.input_tokens > 0
 
 
-async def test_adk_gemini_answers_plain_text(cassette: Cassette) -> None:
+async def test_adk_gemini_answers_plain_text(cassette):
     question = ModelRequest(
         system="Answer in one sentence.", prompt="What is a memory?", max_output_tokens=40
     )

@@ -4,12 +4,9 @@ Each test runs on ADK's InMemoryMemoryService and on ours. Where ours differs on
 reference/conformance.md says why, and a test below says how.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import unicodedata
-from collections.abc import AsyncIterator
 from datetime import datetime
 
 import pytest
@@ -31,7 +28,7 @@ TRIPS = session(said("r1", "My holidays are in Portugal.", timestamp=AT), sessio
 
 
 @pytest.fixture(params=[pytest.param("in_memory", marks=pytest.mark.upstream), "ours"])
-async def service(request: pytest.FixtureRequest, dsn: str) -> AsyncIterator[Service]:
+async def service(request, dsn):
     if request.param == "in_memory":
         yield InMemoryMemoryService()
         return
@@ -43,19 +40,19 @@ async def found(service: Service, query: str, **who: str) -> list[MemoryEntry]:
     return (await service.search_memory(query=query, **{**WHO, **who})).memories
 
 
-async def test_a_session_is_one_entry_a_turn_and_an_empty_event_none(service: Service) -> None:
+async def test_a_session_is_one_entry_a_turn_and_an_empty_event_none(service):
     await service.add_session_to_memory(TOOLS)
     entries = await found(service, "fine optimising compiler")
     assert {"t1", "t3"} == {entry.id for entry in entries}
     assert 2 == len(entries)
 
 
-async def test_a_session_without_events_is_no_error(service: Service) -> None:
+async def test_a_session_without_events_is_no_error(service):
     await service.add_session_to_memory(session())
     assert [] == await found(service, "anything")
 
 
-async def test_an_entry_has_the_words_author_time_and_nothing_else(service: Service) -> None:
+async def test_an_entry_has_the_words_author_time_and_nothing_else(service):
     await service.add_session_to_memory(TRIPS)
     [entry] = await found(service, "Portugal")
     assert ("r1", "user") == (entry.id, entry.author)
@@ -65,7 +62,7 @@ async def test_an_entry_has_the_words_author_time_and_nothing_else(service: Serv
 
 
 @pytest.mark.parametrize("session_id", ["tools", None])
-async def test_events_join_what_is_there(service: Service, session_id: str | None) -> None:
+async def test_events_join_what_is_there(service, session_id):
     await service.add_session_to_memory(TOOLS)
     more = [said("t4", "A linker came today.")]
     for _ in range(2):
@@ -74,7 +71,7 @@ async def test_events_join_what_is_there(service: Service, session_id: str | Non
     assert 2 == len(await found(service, "compiler"))
 
 
-async def test_of_two_events_with_one_id_the_first_stays(service: Service) -> None:
+async def test_of_two_events_with_one_id_the_first_stays(service):
     await service.add_session_to_memory(TRIPS)
     again = [said("r1", "My holidays are cancelled.")]
     await service.add_events_to_memory(events=again, session_id="trips", **WHO)
@@ -82,7 +79,7 @@ async def test_of_two_events_with_one_id_the_first_stays(service: Service) -> No
     assert ["My holidays are in Portugal."] == texts(await found(service, "holidays"))
 
 
-async def test_words_find_the_turns_that_hold_them(service: Service) -> None:
+async def test_words_find_the_turns_that_hold_them(service):
     for one in (TOOLS, TRIPS):
         await service.add_session_to_memory(one)
     for query, ids in {
@@ -93,7 +90,7 @@ async def test_words_find_the_turns_that_hold_them(service: Service) -> None:
         assert ids == {entry.id for entry in await found(service, query)}, query
 
 
-async def test_users_and_applications_are_apart(service: Service) -> None:
+async def test_users_and_applications_are_apart(service):
     await service.add_session_to_memory(TRIPS)
     private = session(said("p1", "The vault is blue."), user_id="lee")
     await service.add_session_to_memory(private)
@@ -101,7 +98,7 @@ async def test_users_and_applications_are_apart(service: Service) -> None:
     assert ["The vault is blue."] == texts(await found(service, "vault", user_id="lee"))
 
 
-async def test_a_slash_in_a_name_is_no_border(service: Service) -> None:
+async def test_a_slash_in_a_name_is_no_border(service):
     slashed = session(said("s1", "The vault is blue."), app_name="a/b", user_id="c")
     await service.add_session_to_memory(slashed)
     assert [] == await found(service, "vault", app_name="a", user_id="b/c")
@@ -131,15 +128,13 @@ def parted(text: str) -> str:
         (parted("제 이름은 지영입니다"), ["지영입니다"], []),
     ],
 )
-async def test_every_script_is_searched_by_its_words(
-    service: Service, text: str, finds: list[str], passes: list[str]
-) -> None:
+async def test_every_script_is_searched_by_its_words(service, text, finds, passes):
     await service.add_session_to_memory(session(said("i1", text)))
     assert [1] * len(finds) == [len(await found(service, query)) for query in finds]
     assert [0] * len(passes) == [len(await found(service, query)) for query in passes]
 
 
-async def test_more_matching_words_come_first(service: Service) -> None:
+async def test_more_matching_words_come_first(service):
     await service.add_session_to_memory(
         session(said("a", "The build is green."), said("b", "Green."),
                 said("c", "The build status is green."))
@@ -148,12 +143,12 @@ async def test_more_matching_words_come_first(service: Service) -> None:
     assert ["c", "a", "b"] == [entry.id for entry in entries]
 
 
-async def test_two_turns_with_the_same_words_are_two_entries(service: Service) -> None:
+async def test_two_turns_with_the_same_words_are_two_entries(service):
     await service.add_session_to_memory(session(said("d1", "Lunch?"), said("d2", "Lunch?")))
     assert {"d1", "d2"} == {entry.id for entry in await found(service, "lunch")}
 
 
-async def test_a_word_of_every_turn_returns_ten_with_the_best_first(service: Service) -> None:
+async def test_a_word_of_every_turn_returns_ten_with_the_best_first(service):
     events = [said(f"n{n}", f"entry {n} of the office") for n in range(20)]
     events.append(said("best", "the ledger entry of the office"))
     await service.add_session_to_memory(session(*events))
@@ -163,7 +158,7 @@ async def test_a_word_of_every_turn_returns_ten_with_the_best_first(service: Ser
 
 
 @pytest.mark.parametrize("whole", [True, False])
-async def test_neither_side_of_a_memory_follows_the_other(service: Service, whole: bool) -> None:
+async def test_neither_side_of_a_memory_follows_the_other(service, whole):
     event = said("m1", "I drink oolong.")
     given = session(event)
     if whole:
@@ -179,7 +174,7 @@ async def test_neither_side_of_a_memory_follows_the_other(service: Service, whol
     assert ["I drink oolong."] == texts(await found(service, "oolong"))
 
 
-async def test_a_deleted_turn_does_not_return_with_its_session(service: Service) -> None:
+async def test_a_deleted_turn_does_not_return_with_its_session(service):
     await service.add_session_to_memory(TOOLS)
     for memory_id in (None, "", "unknown", "t1"):
         await service.delete_memory(memory_id=memory_id, **WHO)
@@ -187,7 +182,7 @@ async def test_a_deleted_turn_does_not_return_with_its_session(service: Service)
     assert ["t3"] == [entry.id for entry in await found(service, "compiler")]
 
 
-async def test_a_deleted_id_is_gone_from_every_session(service: Service) -> None:
+async def test_a_deleted_id_is_gone_from_every_session(service):
     for name in ("one", "two"):
         await service.add_session_to_memory(
             session(said("same", f"Tickets for {name}."), session_id=name)
@@ -197,7 +192,7 @@ async def test_a_deleted_id_is_gone_from_every_session(service: Service) -> None
     assert [] == await found(service, "tickets")
 
 
-def test_threads_with_loops_of_their_own_search_while_others_add(dsn: str) -> None:
+def test_threads_with_loops_of_their_own_search_while_others_add(dsn):
     errors: list[BaseException] = []
     service = OpenMemoryService(dsn, memories="turns")
 
@@ -229,14 +224,14 @@ def test_threads_with_loops_of_their_own_search_while_others_add(dsn: str) -> No
 # What differs on purpose: docs/reference/conformance.md.
 
 
-async def test_a_question_finds_a_turn_in_other_words(dsn: str) -> None:
+async def test_a_question_finds_a_turn_in_other_words(dsn):
     async with OpenMemoryService(dsn, memories="turns") as service:
         await service.add_session_to_memory(TRIPS)
         entries = await found(service, "Where do I spend my vacation?")
         assert ["My holidays are in Portugal."] == texts(entries)
 
 
-async def test_an_added_entry_is_returned_among_the_turns_as_it_was_given(dsn: str) -> None:
+async def test_an_added_entry_is_returned_among_the_turns_as_it_was_given(dsn):
     given = MemoryEntry(
         id="mine", author="editor", content=types.Content(parts=[types.Part(text="Use metric.")]),
         custom_metadata={"kind": "preference", "importance": "high", "score": 0.5},

@@ -1,7 +1,5 @@
 """Arguments that mean nothing, of any type: an error names each of them, and nothing is done."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -10,7 +8,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from turns import Clock, said
+from turns import said
 
 from adk_memory import OpenMemoryService, PgSessionService
 from benchmarks.fuzz_calls import Caller, raw_place
@@ -42,7 +40,7 @@ Call = Callable[[MemoryEngine], Any]
 
 
 @pytest.fixture(scope="module")
-def memory(shared_memory: MemoryEngine) -> MemoryEngine:
+def memory(shared_memory):
     """The shared memory, with a memory of Ann."""
     told = NewMemory(text="Ann sails.", key="k", kind="summary")
     run_sync(shared_memory.remember(ANN, told))
@@ -127,9 +125,7 @@ CALLS: list[tuple[Call, str]] = [
 
 
 @pytest.mark.parametrize(("call", "wrong"), CALLS)
-async def test_an_argument_that_means_nothing_is_named(
-    memory: MemoryEngine, call: Call, wrong: str
-) -> None:
+async def test_an_argument_that_means_nothing_is_named(memory, call, wrong):
     with pytest.raises(InvalidInput, match=wrong):
         await call(memory)
     assert ["k"] == [one.key for one in await memory.list_memories(ANN)]
@@ -139,7 +135,7 @@ NO_SCOPES: list[Any] = [None, "app/ann", ("app", "ann"), Scope("app", None)]
 
 
 @pytest.mark.parametrize("scope", NO_SCOPES, ids=repr)
-async def test_what_is_no_scope_is_named_by_every_verb(memory: MemoryEngine, scope: Any) -> None:
+async def test_what_is_no_scope_is_named_by_every_verb(memory, scope):
     calls: list[Call] = [
         lambda m: m.retention.pin(scope, "k"),
         lambda m: m.retention.unpin(scope, "k"),
@@ -181,7 +177,7 @@ async def test_what_is_no_scope_is_named_by_every_verb(memory: MemoryEngine, sco
     ["decay_rate", "threshold", "min_age_days", "archive_threshold", "archive_after_days",
      "erase_threshold", "erase_after_days", "with_history"],
 )  # fmt: skip
-def test_a_field_of_a_policy_that_means_nothing_is_named(field: str) -> None:
+def test_a_field_of_a_policy_that_means_nothing_is_named(field):
     for value in ("x", None, True, NAN, INF, -INF, -1, [0.1]):
         given: dict[str, Any] = {field: value}
         if (value is None and field in ("archive_threshold", "erase_threshold")) or (
@@ -194,9 +190,7 @@ def test_a_field_of_a_policy_that_means_nothing_is_named(field: str) -> None:
 
 
 @pytest.mark.parametrize("options", [{"threshold": "x"}, {"min_age_days": None}, {"threshold": 2}])
-async def test_a_cleanup_of_adk_names_what_means_nothing(
-    memory: MemoryEngine, options: dict[str, Any]
-) -> None:
+async def test_a_cleanup_of_adk_names_what_means_nothing(memory, options):
     service = OpenMemoryService(engine=memory)
     with pytest.raises(InvalidInput, match=f"^{next(iter(options))} must be"):
         await service.cleanup_memories(app_name=ANN.app, user_id="ann", **options)
@@ -210,9 +204,7 @@ async def test_a_cleanup_of_adk_names_what_means_nothing(
         (None, "a_clock returned must be a datetime"),
     ],
 )
-async def test_a_clock_that_tells_no_moment_is_named(
-    shared_dsn: str, answer: Any, wrong: str
-) -> None:
+async def test_a_clock_that_tells_no_moment_is_named(shared_dsn, answer, wrong):
     def a_clock() -> Any:
         return answer
 
@@ -246,8 +238,8 @@ def strange(answer: Any) -> Callable[[Any], Any]:
     "answer", [NAN, INF, -0.1, 1.1, "high", True, [1], KeyError("mood")], ids=repr
 )
 async def test_a_strength_that_means_nothing_is_named_and_nothing_is_half_written(
-    shared_dsn: str, scope: Scope, answer: Any, later: bool
-) -> None:
+    shared_dsn, scope, answer, later
+):
     turns = [said(n, text) for n, text in enumerate(["I bake.", "I sail.", "I knit."])]
     async with open_memory(shared_dsn, worker=False, strength=strange(answer)) as memory:
         with pytest.raises(
@@ -262,9 +254,7 @@ async def test_a_strength_that_means_nothing_is_named_and_nothing_is_half_writte
         assert not (await memory.slice(scope)).memories
 
 
-async def test_turns_come_with_a_strength_that_means_something(
-    shared_dsn: str, scope: Scope
-) -> None:
+async def test_turns_come_with_a_strength_that_means_something(shared_dsn, scope):
     turns = [said(n, text) for n, text in enumerate(["I bake.", "I sail.", "I knit."])]
     async with open_memory(shared_dsn, worker=False, strength=lambda traits: 1) as memory:
         assert {"e0", "e1", "e2"} == await memory.append_events(scope, "t", turns)
@@ -289,14 +279,12 @@ OF_A_STORE: dict[str, tuple[Callable[[Any], Awaitable[object]], str]] = {
 
 
 @pytest.mark.parametrize(("call", "word"), OF_A_STORE.values(), ids=OF_A_STORE)
-async def test_an_argument_of_a_store_is_named(
-    memory: MemoryEngine, call: Callable[[Any], Awaitable[object]], word: str
-) -> None:
+async def test_an_argument_of_a_store_is_named(memory, call, word):
     with pytest.raises(ValueError, match=word):
         await call(PgHippocampusStore(engine=memory))
 
 
-async def test_an_argument_of_adk_is_named(memory: MemoryEngine) -> None:
+async def test_an_argument_of_adk_is_named(memory):
     sessions, service = PgSessionService(engine=memory), OpenMemoryService(engine=memory)
     names = {"app_name": ANN.app, "user_id": "ana"}
     with pytest.raises(TypeError, match="session_id"):
@@ -311,13 +299,13 @@ async def test_an_argument_of_adk_is_named(memory: MemoryEngine) -> None:
     assert "too deep" in str(session.state["deep"])
 
 
-def test_a_value_that_python_cannot_write_is_shown_by_its_type() -> None:
+def test_a_value_that_python_cannot_write_is_shown_by_its_type():
     assert shown(DEEP) == "(dict, too deep or too long to show)"
     assert shown(LONG) == "(int, too deep or too long to show)"
     assert shown("x" * 100) == "'" + "x" * 79
 
 
-async def test_random_calls_raise_no_internal_error(dsn: str) -> None:
+async def test_random_calls_raise_no_internal_error(dsn):
     async with open_memory(dsn) as memory:
         caller = Caller(memory, seed=1)
         for number in range(300):
@@ -326,7 +314,7 @@ async def test_random_calls_raise_no_internal_error(dsn: str) -> None:
     assert caller.outcomes.counts["returned"] > 50 < caller.outcomes.counts["InvalidInput"]
 
 
-def test_an_error_from_inside_is_told_from_one_that_is_raised_on_purpose() -> None:
+def test_an_error_from_inside_is_told_from_one_that_is_raised_on_purpose():
     with pytest.raises(AttributeError) as inside:
         _ = Scope("a", "b").nothing  # type: ignore[attr-defined]
     assert raw_place(inside.value)
@@ -347,49 +335,41 @@ def test_an_error_from_inside_is_told_from_one_that_is_raised_on_purpose() -> No
         ({"importance": NAN}, "importance must be between 1 and 10, got nan"),
     ],
 )
-async def test_an_event_says_what_is_wrong_with_it(
-    memory: MemoryEngine, scope: Scope, changed: Any, message: str
-) -> None:
+async def test_an_event_says_what_is_wrong_with_it(memory, scope, changed, message):
     with pytest.raises(InvalidInput, match=message):
         await memory.append_events(scope, "s", [SAID, replace(SAID, **changed)])
     assert [] == await memory.list_memories(scope)
 
 
 @pytest.mark.parametrize("metadata", [None, "x", 5, ["a"], [("a", 1)]])
-async def test_metadata_of_a_memory_must_be_a_mapping(
-    memory: MemoryEngine, scope: Scope, metadata: Any
-) -> None:
+async def test_metadata_of_a_memory_must_be_a_mapping(memory, scope, metadata):
     with pytest.raises(InvalidInput, match="metadata of a memory must be a mapping"):
         await memory.remember(scope, NewMemory(text="I like tea.", metadata=metadata))
     assert [] == await memory.list_memories(scope)
 
 
 @pytest.mark.parametrize("number", [1e16, -1e22, 1.5e300, 2.5, 10**30, 10**16])
-async def test_a_number_comes_back_with_its_type(
-    memory: MemoryEngine, scope: Scope, number: float
-) -> None:
+async def test_a_number_comes_back_with_its_type(memory, scope, number):
     await memory.remember(scope, NewMemory(text="I like tea.", metadata={"n": [number]}))
     [found] = await memory.list_memories(scope)
     assert repr({"n": [number]}) == repr(found.value["metadata"])
 
 
-async def test_what_is_no_event_is_shown(memory: MemoryEngine) -> None:
+async def test_what_is_no_event_is_shown(memory):
     given: Any = {"text": "I like tea."}
     with pytest.raises(InvalidInput, match="events must be Event objects, got {'text'"):
         await memory.append_events(ANN, "s", [given])
 
 
 @pytest.mark.parametrize("thread", ["", None, 5, "a\0b", "a\ud800"])
-async def test_a_thread_that_cannot_be_is_named(memory: MemoryEngine, thread: Any) -> None:
+async def test_a_thread_that_cannot_be_is_named(memory, thread):
     with pytest.raises(InvalidInput, match="^thread_id "):
         await memory.append_events(ANN, thread, [SAID])
     with pytest.raises(InvalidInput, match="^thread_id "):
         await memory.consolidate(ANN, thread)
 
 
-async def test_keys_may_be_ids_and_unknown_ones_are_passed_over_and_told(
-    memory: MemoryEngine, scope: Scope
-) -> None:
+async def test_keys_may_be_ids_and_unknown_ones_are_passed_over_and_told(memory, scope):
     await memory.remember(scope, NewMemory(text="Ann sails.", key="k"))
     [held] = await memory.list_memories(scope)
     keys, strange_id = memory.retention, uuid4()
@@ -407,9 +387,7 @@ async def test_keys_may_be_ids_and_unknown_ones_are_passed_over_and_told(
     assert ["k"] == await keys.unknown_keys(scope, ["k"])
 
 
-async def test_a_dry_run_says_how_many_it_does_not_list(
-    clocked: MemoryEngine, clock: Clock
-) -> None:
+async def test_a_dry_run_says_how_many_it_does_not_list(clocked, clock):
     keeping = clocked.retention
     for user in ("ann", "bob"):
         told = [NewMemory(text=f"{n}", kind="summary") for n in range(3)]
@@ -426,7 +404,7 @@ async def test_a_dry_run_says_how_many_it_does_not_list(
     assert (6, 0) == (done.total, done.not_listed)
 
 
-async def test_a_zone_is_of_the_words_and_of_the_days(clocked: MemoryEngine, clock: Clock) -> None:
+async def test_a_zone_is_of_the_words_and_of_the_days(clocked, clock):
     clock.now = datetime(2026, 11, 18, 12, tzinfo=UTC)
     day = datetime(2026, 11, 17, tzinfo=UTC)
     turns = [said(f"{h}", f"At {h}.", day + timedelta(hours=h)) for h in (1, 15, 17)]

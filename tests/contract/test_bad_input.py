@@ -1,12 +1,10 @@
 """What people really type and models really answer: right results or clear errors, never halves."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial, reduce
@@ -48,14 +46,14 @@ def word_vectors(texts: list[str], length: int = 64) -> list[list[float]]:
 
 
 @pytest.fixture
-def engine(dsn: str) -> Iterator[MemoryEngine]:
+def engine(dsn):
     engine = open_memory(dsn, embedder=word_vectors)
     yield engine
     asyncio.run(engine.close())
 
 
 @pytest.fixture
-def ours(engine: MemoryEngine) -> PgHippocampusStore:
+def ours(engine):
     return PgHippocampusStore(engine=engine)
 
 
@@ -91,7 +89,7 @@ def clean(text: str) -> str:
 
 
 @any_text
-async def test_any_text_is_remembered_whole_and_found(engine: MemoryEngine, text: str) -> None:
+async def test_any_text_is_remembered_whole_and_found(engine, text):
     await engine.remember(ALICE, "something else")
     await engine.remember(ALICE, NewMemory(text=text, author=text[:50], metadata={text[:9]: text}))
     [hit, *_] = await engine.recall(ALICE, text[:500])
@@ -99,9 +97,7 @@ async def test_any_text_is_remembered_whole_and_found(engine: MemoryEngine, text
 
 
 @any_text
-async def test_any_turn_of_a_thread_is_remembered_and_consolidated(
-    engine: MemoryEngine, text: str, dsn: str
-) -> None:
+async def test_any_turn_of_a_thread_is_remembered_and_consolidated(engine, text, dsn):
     """A run reads 200,000 characters of a turn. By day one text alone has more."""
     if not LONG:
         text = text[: 210_000 if text.startswith("xxx") else 40_000]
@@ -112,7 +108,7 @@ async def test_any_turn_of_a_thread_is_remembered_and_consolidated(
 
 
 @any_text
-async def test_any_text_in_a_value_comes_back(ours: PgHippocampusStore, text: str) -> None:
+async def test_any_text_in_a_value_comes_back(ours, text):
     await ours.aput(HERE, "k", {"text": text, "list": [text[:9]], text[:9]: 1})
     item = await ours.aget(HERE, "k")
     assert item is not None and str(item.value["text"]).strip() == clean(text)
@@ -120,16 +116,14 @@ async def test_any_text_in_a_value_comes_back(ours: PgHippocampusStore, text: st
 
 
 @pytest.mark.parametrize("text", ["?!…", "👍", "\u200b", "—", "٣", "ა", "\ue000"])
-async def test_the_bundled_model_takes_the_oddest_texts(memory: MemoryEngine, text: str) -> None:
+async def test_the_bundled_model_takes_the_oddest_texts(memory, text):
     await memory.remember(ALICE, ["tea", text])
     await PgHippocampusStore(engine=memory).aput(HERE, "k", {"text": text})
     assert len(await memory.recall(ALICE, f"a {text}")) == 2
 
 
 @pytest.mark.parametrize("blank", ["", " ", "\n\t\u3000", "\x1f"])
-async def test_a_blank_memory_is_refused_and_a_blank_turn_is_only_logged(
-    engine: MemoryEngine, dsn: str, blank: str
-) -> None:
+async def test_a_blank_memory_is_refused_and_a_blank_turn_is_only_logged(engine, dsn, blank):
     with pytest.raises(InvalidInput, match="text"):
         await engine.remember(ALICE, ["tea", blank])
     assert rows(dsn) == {}
@@ -139,9 +133,7 @@ async def test_a_blank_memory_is_refused_and_a_blank_turn_is_only_logged(
 
 
 @pytest.mark.parametrize("value", [{"text": ""}, {"content": " "}, {}, {"text": None}])
-async def test_an_item_without_words_is_kept_and_found_by_no_meaning(
-    ours: PgHippocampusStore, value: dict[str, Any]
-) -> None:
+async def test_an_item_without_words_is_kept_and_found_by_no_meaning(ours, value):
     await ours.aput(HERE, "k", value)
     await ours.aput(HERE, "tea", {"text": "tea"})
     assert (await ours.aget(HERE, "k")).value == value  # type: ignore[union-attr]
@@ -160,9 +152,7 @@ DEEP: dict[str, Any] = reduce(lambda inner, _: {"a": inner}, range(5_000), {})
             {"self": CIRCULAR}, {"deep": DEEP}, {"o": object()}],
     ids=lambda bad: str(next(iter(bad))),
 )  # fmt: skip
-async def test_a_value_that_is_no_json_is_refused_alone(
-    ours: PgHippocampusStore, dsn: str, bad: dict[str, Any]
-) -> None:
+async def test_a_value_that_is_no_json_is_refused_alone(ours, dsn, bad):
     await ours.aput(HERE, "old", {"text": "tea"})
     with pytest.raises(BatchError) as failed:
         await ours.abatch([PutOp(HERE, k, v) for k, v in (("a", {}), ("old", None), ("b", bad))])
@@ -185,7 +175,7 @@ LOOKALIKES = [
 ]  # fmt: skip
 
 
-async def test_ids_that_look_alike_never_share_memory(engine: MemoryEngine) -> None:
+async def test_ids_that_look_alike_never_share_memory(engine):
     service, store = OpenMemoryService(engine=engine), PgHippocampusStore(engine=engine)
     for n, (app, user) in enumerate(LOOKALIKES):
         entry = MemoryEntry(content=types.Content(parts=[types.Part(text=f"tea {n}")]), id="k")
@@ -202,9 +192,7 @@ async def test_ids_that_look_alike_never_share_memory(engine: MemoryEngine) -> N
 
 @pytest.mark.parametrize("alphabet", [range(48, 123), range(0x4E00, 0x9FFF)], ids=["en", "zh"])
 @pytest.mark.parametrize("length", [300, 1_000, 10_000])
-async def test_long_ids_work_or_are_refused_clearly(
-    ours: PgHippocampusStore, length: int, alphabet: range, dsn: str
-) -> None:
+async def test_long_ids_work_or_are_refused_clearly(ours, length, alphabet, dsn):
     long = "".join(chr(random.Random(n).choice(alphabet)) for n in range(length))
     engine, written = ours.engine, 0
     for write in (lambda: ours.aput((long, "a"), "k", {"text": "tea"}),
@@ -220,7 +208,7 @@ async def test_long_ids_work_or_are_refused_clearly(
 
 
 @pytest.mark.parametrize("blank", [" ", "\t\n", "\u3000"], ids=repr)
-async def test_a_blank_name_is_nobody(engine: MemoryEngine, blank: str) -> None:
+async def test_a_blank_name_is_nobody(engine, blank):
     for scope, name in ((Scope(blank, "u"), "app_name"), (Scope("a", blank), "user_id")):
         with pytest.raises(InvalidInput, match=f"{name} must not be blank"):
             await engine.remember(scope, "tea")
@@ -229,9 +217,7 @@ async def test_a_blank_name_is_nobody(engine: MemoryEngine, blank: str) -> None:
 
 
 @pytest.mark.parametrize("bad", ["", "a\x00b", "\ud800", None, 7], ids=repr)
-async def test_an_id_that_cannot_be_stored_is_named_in_the_error(
-    engine: MemoryEngine, dsn: str, bad: Any
-) -> None:
+async def test_an_id_that_cannot_be_stored_is_named_in_the_error(engine, dsn, bad):
     for scope in (Scope(bad, "u"), Scope("a", bad)):
         for call in (partial(engine.remember, scope, "tea"), partial(engine.recall, scope, "tea"),
                      partial(engine.append_events, scope, "s", [said("e1", "tea")]),
@@ -251,7 +237,7 @@ async def test_an_id_that_cannot_be_stored_is_named_in_the_error(
 
 
 @pytest.mark.parametrize("bad", ["", "a\x00b", "\ud800"], ids=repr)
-async def test_what_cannot_be_stored_is_never_there(ours: PgHippocampusStore, bad: str) -> None:
+async def test_what_cannot_be_stored_is_never_there(ours, bad):
     await ours.aput(HERE, "k", {"n": 1})
     assert await ours.aget(HERE, bad) is None
     await ours.adelete(HERE, bad)
@@ -261,7 +247,7 @@ async def test_what_cannot_be_stored_is_never_there(ours: PgHippocampusStore, ba
 
 
 @pytest.mark.parametrize("bad", ["", "a.b", 1, "a\x00b", "a\ud800"], ids=repr)
-async def test_a_label_that_cannot_be_used_is_an_error(ours: PgHippocampusStore, bad: Any) -> None:
+async def test_a_label_that_cannot_be_used_is_an_error(ours, bad):
     listing = ListNamespacesOp((MatchCondition("suffix", (bad,)),))
     for op in (GetOp((bad,), "k"), PutOp(("a", bad), "k", {}), SearchOp((bad,)), listing):
         with pytest.raises(ValueError, match=r"[Nn]amespace|label"):
@@ -276,7 +262,7 @@ ODD_LABELS = ["%", "_", "/", "a/b", "a%2Fb", "a'b", 'a"b', "\\", "*x", "🦜", "
 ODD_SPACES = [("odd", label) for label in ODD_LABELS]
 
 
-async def test_odd_labels_are_kept_apart_and_come_back_whole(ours: PgHippocampusStore) -> None:
+async def test_odd_labels_are_kept_apart_and_come_back_whole(ours):
     await ours.abatch([PutOp(space, "k", {"label": space[1]}) for space in ODD_SPACES])
     for space in ODD_SPACES:
         item = await ours.aget(space, "k")
@@ -301,9 +287,7 @@ NONSENSE: list[tuple[Callable[[PgHippocampusStore], Any], str]] = [
 
 
 @pytest.mark.parametrize(("call", "word"), NONSENSE)
-def test_an_argument_that_makes_no_sense_is_a_clear_error(
-    ours: PgHippocampusStore, dsn: str, call: Callable[[Any], Any], word: str
-) -> None:
+def test_an_argument_that_makes_no_sense_is_a_clear_error(ours, dsn, call, word):
     with pytest.raises(InvalidInput, match=word):
         call(ours)
     assert rows(dsn) == {}
@@ -335,7 +319,7 @@ BROKEN: dict[str, Callable[[list[str]], Any]] = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-async def test_a_broken_embedder_is_named_and_nothing_is_stored(dsn: str, name: str) -> None:
+async def test_a_broken_embedder_is_named_and_nothing_is_stored(dsn, name):
     works = False
 
     def embed(texts: list[str]) -> Any:
@@ -352,7 +336,7 @@ async def test_a_broken_embedder_is_named_and_nothing_is_stored(dsn: str, name: 
         assert len(await engine.recall(ALICE, "coffee")) == 1
 
 
-async def test_what_a_failed_consolidation_left_undone_is_done_next_time(dsn: str) -> None:
+async def test_what_a_failed_consolidation_left_undone_is_done_next_time(dsn):
     models = iter([word_vectors, broken, word_vectors])
 
     def embed(texts: list[str]) -> Any:
@@ -367,7 +351,7 @@ async def test_what_a_failed_consolidation_left_undone_is_done_next_time(dsn: st
         assert (await engine.consolidate(ALICE, "s")).facts_opened == 1
 
 
-async def test_an_embedder_that_changes_its_length_is_refused(dsn: str) -> None:
+async def test_an_embedder_that_changes_its_length_is_refused(dsn):
     length = 8
     toy = CallableEmbedder(lambda texts: word_vectors(texts, length), model="toy")
     async with open_memory(dsn, embedder=toy) as engine:
@@ -381,7 +365,7 @@ async def test_an_embedder_that_changes_its_length_is_refused(dsn: str) -> None:
         assert rows(dsn) == before
 
 
-async def test_vectors_of_another_model_are_refused_with_both_names_and_a_way_out(dsn: str) -> None:
+async def test_vectors_of_another_model_are_refused_with_both_names_and_a_way_out(dsn):
     old, new = (CallableEmbedder(word_vectors, model=name) for name in ("old", "new"))
     async with open_memory(dsn, embedder=old) as engine:
         await engine.remember(ALICE, "tea")
@@ -393,7 +377,7 @@ async def test_vectors_of_another_model_are_refused_with_both_names_and_a_way_ou
     assert rows(dsn) == before
 
 
-async def test_a_model_that_has_made_no_vector_may_be_replaced(dsn: str) -> None:
+async def test_a_model_that_has_made_no_vector_may_be_replaced(dsn):
     old, new = (CallableEmbedder(word_vectors, model=name) for name in ("old", "new"))
     async with open_memory(dsn, embedder=old) as engine:
         assert await engine.recall(ALICE, "is anybody there?") == []
@@ -402,7 +386,7 @@ async def test_a_model_that_has_made_no_vector_may_be_replaced(dsn: str) -> None
         assert len(await engine.recall(ALICE, "tea")) == 1
 
 
-def test_an_async_embedder_meets_one_loop_however_many_call_it(dsn: str) -> None:
+def test_an_async_embedder_meets_one_loop_however_many_call_it(dsn):
     met: set[asyncio.AbstractEventLoop] = set()
 
     async def embed(texts: list[str]) -> list[list[float]]:

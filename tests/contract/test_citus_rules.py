@@ -4,8 +4,6 @@ No Citus runs here (docs/explanation/scaling.md); tests/live/test_citus.py runs 
 named. The last tests are about what a real cluster refused.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -71,7 +69,7 @@ SPREAD_LATE = ()
 
 
 @pytest.fixture
-def catalog(dsn: str) -> Iterator[psycopg.Connection[tuple[str, ...]]]:
+def catalog(dsn):
     with psycopg.connect(dsn) as connection:
         yield connection
 
@@ -81,7 +79,7 @@ def spread_tables(catalog: psycopg.Connection[tuple[str, ...]]) -> set[str]:
     return {name for (name,) in rows if place_of(name) == "distributed"}
 
 
-def test_every_table_of_tenants_is_spread(catalog: psycopg.Connection[tuple[str, ...]]) -> None:
+def test_every_table_of_tenants_is_spread(catalog):
     found = catalog.execute(
         "SELECT table_name FROM information_schema.columns WHERE table_schema = 'hippocampus'"
         " AND column_name = 'tenant_id' AND is_nullable = 'NO' AND data_type = 'text'"
@@ -93,7 +91,7 @@ def test_every_table_of_tenants_is_spread(catalog: psycopg.Connection[tuple[str,
     assert {*REFERENCES, *ON_COORDINATOR} <= {name for (name,) in named}
 
 
-def test_every_key_holds_the_tenant_first(catalog: psycopg.Connection[tuple[str, ...]]) -> None:
+def test_every_key_holds_the_tenant_first(catalog):
     keys = catalog.execute(
         "SELECT c.relname, i.indexrelid::regclass::text,"
         " (SELECT attname FROM pg_attribute WHERE attrelid = c.oid AND attnum = i.indkey[0])"
@@ -106,7 +104,7 @@ def test_every_key_holds_the_tenant_first(catalog: psycopg.Connection[tuple[str,
     assert [row for row in spread_ones if row[2] != "tenant_id"] == []
 
 
-def test_what_refers_refers_within_the_tenant(catalog: psycopg.Connection[tuple[str, ...]]) -> None:
+def test_what_refers_refers_within_the_tenant(catalog):
     found = catalog.execute(
         "SELECT c.conrelid::regclass::text, c.confrelid::regclass::text,"
         " (SELECT attname FROM pg_attribute WHERE attrelid = c.conrelid AND attnum = c.conkey[1]),"
@@ -125,7 +123,7 @@ def test_what_refers_refers_within_the_tenant(catalog: psycopg.Connection[tuple[
     assert outside == []
 
 
-def test_no_trigger_is_needed(catalog: psycopg.Connection[tuple[str, ...]]) -> None:
+def test_no_trigger_is_needed(catalog):
     assert catalog.execute("SELECT tgname FROM pg_trigger WHERE NOT tgisinternal").fetchall() == []
 
 
@@ -179,7 +177,7 @@ def readable(text: bytes) -> str:
     return re.sub(r"%\((\w+)\)[sb]", numbered, text.decode()).replace("%%", "%")
 
 
-def test_every_statement_names_its_tenant(catalog: psycopg.Connection[tuple[str, ...]]) -> None:
+def test_every_statement_names_its_tenant(catalog):
     spread_ones, bare = spread_tables(catalog), {}
     for name in named_pieces()[0]:
         sql = readable(statement(name, literals=LITERALS))
@@ -190,7 +188,7 @@ def test_every_statement_names_its_tenant(catalog: psycopg.Connection[tuple[str,
     assert set(bare) == set(ACROSS_TENANTS)
 
 
-def test_a_statement_without_its_tenant_would_be_noticed() -> None:
+def test_a_statement_without_its_tenant_would_be_noticed():
     for sql in (
         "SELECT 1 FROM memories m WHERE m.key = 'a'",
         "WITH x AS (DELETE FROM memories WHERE key = 'a') SELECT 1",
@@ -202,7 +200,7 @@ def test_a_statement_without_its_tenant_would_be_noticed() -> None:
         assert levels.bare, sql
 
 
-def test_what_upserts_takes_no_time_of_the_server() -> None:
+def test_what_upserts_takes_no_time_of_the_server():
     for name in named_pieces()[0]:
         sql = readable(statement(name, literals=LITERALS))
         for _, after in re.findall(r"(ON CONFLICT)(.*?)(?=RETURNING|\Z)", sql, re.DOTALL):
@@ -240,7 +238,7 @@ class Names(Visitor):  # type: ignore[misc] # pglast ships no types
 
 
 @pytest.fixture(scope="module")
-def named() -> dict[str, Names]:
+def named():
     found = {}
     for name in named_pieces()[0]:
         found[name] = Names()
@@ -248,9 +246,7 @@ def named() -> dict[str, Names]:
     return found
 
 
-def test_the_key_of_distribution_is_alike_everywhere_and_never_changes(
-    catalog: psycopg.Connection[tuple[str, ...]], named: dict[str, Names]
-) -> None:
+def test_the_key_of_distribution_is_alike_everywhere_and_never_changes(catalog, named):
     kinds = catalog.execute(
         "SELECT DISTINCT format_type(a.atttypid, a.atttypmod), l.collname FROM pg_attribute a"
         " JOIN pg_class c ON c.oid = a.attrelid JOIN pg_collation l ON l.oid = a.attcollation"
@@ -263,16 +259,12 @@ def test_the_key_of_distribution_is_alike_everywhere_and_never_changes(
     assert [step.name for step in migrations() if re.search(changed, step.sql)] == []
 
 
-def test_ids_are_no_counters_that_workers_would_share(
-    catalog: psycopg.Connection[tuple[str, ...]],
-) -> None:
+def test_ids_are_no_counters_that_workers_would_share(catalog):
     counters = "SELECT sequencename FROM pg_sequences WHERE schemaname = 'hippocampus'"
     assert catalog.execute(counters).fetchall() == []
 
 
-def test_no_statement_merges_or_writes_what_each_node_would_make_up(
-    catalog: psycopg.Connection[tuple[str, ...]], named: dict[str, Names]
-) -> None:
+def test_no_statement_merges_or_writes_what_each_node_would_make_up(catalog, named):
     assert [name for name, found in named.items() if found.merges] == []
     volatile = {"random", "gen_random_uuid", "uuidv7", "clock_timestamp", "statement_timestamp"}
     made_up = {
@@ -283,13 +275,11 @@ def test_no_statement_merges_or_writes_what_each_node_would_make_up(
     assert made_up == set()
 
 
-def test_rows_are_locked_within_a_tenant_or_on_the_coordinator(named: dict[str, Names]) -> None:
+def test_rows_are_locked_within_a_tenant_or_on_the_coordinator(named):
     assert [name for name, found in named.items() if found.locks and name in ACROSS_TENANTS] == []
 
 
-def test_what_is_for_one_node_alone_is_asked_of_the_coordinator(
-    catalog: psycopg.Connection[tuple[str, ...]], named: dict[str, Names]
-) -> None:
+def test_what_is_for_one_node_alone_is_asked_of_the_coordinator(catalog, named):
     spread_ones = spread_tables(catalog)
     of_a_node = re.compile(r"pg_(try_)?advisory_|pg_notify|nextval")
     asked = {
@@ -301,9 +291,7 @@ def test_what_is_for_one_node_alone_is_asked_of_the_coordinator(
     assert asked == hints  # NOTIFY beside the queue: workers poll where it is lost
 
 
-def test_statements_of_both_places_are_known(
-    catalog: psycopg.Connection[tuple[str, ...]], named: dict[str, Names]
-) -> None:
+def test_statements_of_both_places_are_known(catalog, named):
     spread_ones = spread_tables(catalog)
     found = {
         name
@@ -313,7 +301,7 @@ def test_statements_of_both_places_are_known(
     assert found == set(OF_BOTH_PLACES)
 
 
-def test_settings_reach_the_workers(named: dict[str, Names]) -> None:
+def test_settings_reach_the_workers(named):
     """All that is known beforehand is sent on; "bind" has a form of its own."""
     kept = []
     for name, found in named.items():
@@ -333,7 +321,7 @@ def test_settings_reach_the_workers(named: dict[str, Names]) -> None:
     )
 
 
-def test_identities_are_literals_in_the_text_of_set_local() -> None:
+def test_identities_are_literals_in_the_text_of_set_local():
     steps = bound_everywhere(
         {"search_path": '"a"', "statement_timeout": "60000", "scope": "/it's 100%/(x)s/"}
     )
@@ -341,9 +329,7 @@ def test_identities_are_literals_in_the_text_of_set_local() -> None:
     assert steps[-1][0] == b"SET LOCAL hippocampus.scope TO '/it''s 100%%/(x)s/'"
 
 
-async def test_what_is_bound_in_literals_is_bound_as_well(
-    dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_is_bound_in_literals_is_bound_as_well(dsn, monkeypatch):
     """The same service on one node, bound in the form that Citus sends on."""
     async with open_memory(dsn) as memory:
         database = memory._storage._database  # type: ignore[attr-defined]
@@ -356,7 +342,7 @@ async def test_what_is_bound_in_literals_is_bound_as_well(
         assert await memory.list_memories(other) == []
 
 
-async def test_binding_in_literals_fills_no_log(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_binding_in_literals_fills_no_log(dsn, monkeypatch):
     said: list[str | None] = []
     async with open_memory(dsn, worker=False) as memory:
         await memory.report()
@@ -368,9 +354,7 @@ async def test_binding_in_literals_fills_no_log(dsn: str, monkeypatch: pytest.Mo
     assert said == []
 
 
-async def test_a_transaction_of_the_coordinator_alone_has_its_mark_there(
-    dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_transaction_of_the_coordinator_alone_has_its_mark_there(dsn, monkeypatch):
     """With its mark on the node of a user, the jobs of that user would stop every worker while the
     node is down."""
 
@@ -390,7 +374,7 @@ async def test_a_transaction_of_the_coordinator_alone_has_its_mark_there(
         assert marks() == [1, 1]
 
 
-def test_without_citus_it_is_said_how_to_get_it(dsn: str) -> None:
+def test_without_citus_it_is_said_how_to_get_it(dsn):
     with pytest.raises(CapabilityMissing, match="no extension citus"):
         spread(dsn, "hippocampus")
 
@@ -587,7 +571,7 @@ OPERATIONS = {
 
 
 @pytest.fixture
-def refusing(dsn: str) -> Catalog:
+def refusing(dsn):
     with psycopg.connect(dsn) as connection:
         tables = connection.execute(TABLES).fetchall()
         functions = connection.execute(
@@ -603,11 +587,11 @@ def refusing(dsn: str) -> Catalog:
         )
 
 
-def test_no_policy_of_a_spread_table_has_a_sub_select() -> None:
+def test_no_policy_of_a_spread_table_has_a_sub_select():
     assert "SELECT" not in " ".join((WITHIN_SCOPE, *ABOVE_SCOPE.values()))
 
 
-def test_statements_keep_the_rules_that_broke_on_a_cluster(refusing: Catalog) -> None:
+def test_statements_keep_the_rules_that_broke_on_a_cluster(refusing):
     texts = {
         name: statement(name, literals=LITERALS)
         for name in named_pieces()[0]
@@ -620,7 +604,7 @@ def test_statements_keep_the_rules_that_broke_on_a_cluster(refusing: Catalog) ->
     assert sorted(known - set(refused)) == [], "no longer refused, or gone: take them off the lists"
 
 
-def test_operations_keep_the_rules_that_broke_on_a_cluster(refusing: Catalog) -> None:
+def test_operations_keep_the_rules_that_broke_on_a_cluster(refusing):
     texts = {name: compiled(one, "/app/ana/")[0] for name, one in OPERATIONS.items()}
     assert broken(refusing, texts) == {}
 
@@ -668,5 +652,5 @@ def test_operations_keep_the_rules_that_broke_on_a_cluster(refusing: Catalog) ->
         ),
     ],
 )
-def test_each_rule_is_noticed(refusing: Catalog, why: str, sql: bytes) -> None:
+def test_each_rule_is_noticed(refusing, why, sql):
     assert why in broken(refusing, {"it": sql})["it"]

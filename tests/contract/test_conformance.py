@@ -3,14 +3,7 @@
 Those that ship with the frameworks: tests/upstream. HIPPOCAMPUS_LONG=1 runs the suites whole.
 """
 
-from __future__ import annotations
-
-from collections.abc import AsyncIterator
-
 import pytest
-from google.adk.memory import BaseMemoryService
-from google.adk.sessions import BaseSessionService
-from langgraph.store.base import BaseStore
 from long_forms import LONG
 
 from adk_memory import OpenMemoryService, PgSessionService
@@ -19,7 +12,6 @@ from adk_memory.conformance.memory_content import Content
 from adk_memory.conformance.memory_entries import Entries
 from langgraph_store import PgHippocampusStore
 from langgraph_store.conformance import StoreSuite
-from langgraph_store.conformance.factories import Factory
 from langgraph_store.conformance.items import Keeping
 from langgraph_store.conformance.loops import Serving
 from langgraph_store.conformance.namespaces import Naming
@@ -34,21 +26,21 @@ class TestPgHippocampusStore(StoreSuite):
     """By the async methods; each sync one hands the same batch to another loop."""
 
     @pytest.fixture(params=MODES if LONG else ["async"])
-    def mode(self, request: pytest.FixtureRequest) -> str:
+    def mode(self, request):
         return str(request.param)
 
     @pytest.fixture
-    def factory(self, dsn: str) -> Factory:
+    def factory(self, dsn):
         return lambda **options: PgHippocampusStore(dsn, **options)
 
 
 class TestPgHippocampusStoreFromThreads(Keeping, Naming):
     @pytest.fixture(params=["sync"])
-    def mode(self, request: pytest.FixtureRequest) -> str:
+    def mode(self, request):
         return str(request.param)
 
     @pytest.fixture
-    def factory(self, dsn: str) -> Factory:
+    def factory(self, dsn):
         return lambda **options: PgHippocampusStore(dsn, **options)
 
 
@@ -56,7 +48,7 @@ class TestPgHippocampusStoreOfALoop(Serving):
     unsupported = {"sync_on_loop": "opened by async with"}
 
     @pytest.fixture
-    async def store(self, dsn: str) -> AsyncIterator[BaseStore]:
+    async def store(self, dsn):
         async with PgHippocampusStore(dsn) as store:
             yield store
 
@@ -65,7 +57,7 @@ class TestOpenMemoryService(MemoryServiceSuite):
     divergences = LONG_TEXT
 
     @pytest.fixture
-    async def service(self, dsn: str) -> AsyncIterator[BaseMemoryService]:
+    async def service(self, dsn):
         async with OpenMemoryService(dsn) as service:
             yield service
 
@@ -80,13 +72,13 @@ class TestOpenMemoryServiceWithTurns(*([MemoryServiceSuite] if LONG else [Conten
     }
 
     @pytest.fixture
-    async def service(self, dsn: str) -> AsyncIterator[BaseMemoryService]:
+    async def service(self, dsn):
         async with OpenMemoryService(dsn, memories="turns") as service:
             yield service
 
 
 class TestPgSessionService(SessionServiceSuite):
     @pytest.fixture
-    async def service(self, dsn: str) -> AsyncIterator[BaseSessionService]:
+    async def service(self, dsn):
         async with PgSessionService(dsn) as service:
             yield service

@@ -1,7 +1,5 @@
 """The commands that run a conformance suite against anything, and the reports that they write."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -147,7 +145,7 @@ def write_factories(folder: Path) -> None:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def run(tmp_path):
     write_factories(tmp_path)
 
     def command(
@@ -174,9 +172,7 @@ def counts(printed: str) -> list[int]:
 @pytest.mark.parametrize(
     ("factory", "refused"), [("ours", "skipped"), ("ours_of_a_loop", "passed")]
 )
-def test_our_store_passes(
-    run: Run, server: str, template: str, tmp_path: Path, factory: str, refused: str
-) -> None:
+def test_our_store_passes(run, server, template, tmp_path, factory, refused):
     done = run(
         "--store", f"factories:{factory}", "--area", "A graph runs", "--html", "report.html",
         SERVER=server, TEMPLATE=template,
@@ -190,7 +186,7 @@ def test_our_store_passes(
     assert f"pg-hippocampus {__version__}" in done.stdout
 
 
-def test_a_report_says_what_a_store_does_not_do(run: Run, tmp_path: Path) -> None:
+def test_a_report_says_what_a_store_does_not_do(run, tmp_path):
     done = run(
         "--store", "stores:make", "--html", "report.html", "--name", "Lists & <dicts>",
         "--unsupported", "operators=BaseStore's six only", "--unsupported", "distances",
@@ -217,7 +213,7 @@ def rows_beside_tests(page: Page) -> int:
     return facts + (areas + 2) + areas
 
 
-def test_a_broken_store_fails_and_what_it_says_is_escaped(run: Run, tmp_path: Path) -> None:
+def test_a_broken_store_fails_and_what_it_says_is_escaped(run, tmp_path):
     done = run("--store", "factories:odd", *NAMESPACES, "--html", "report.html")
     assert 1 == done.returncode, done.stderr
     assert 8 == sum(counts(done.stdout)) and 0 < counts(done.stdout)[1]
@@ -245,13 +241,7 @@ def test_a_broken_store_fails_and_what_it_says_is_escaped(run: Run, tmp_path: Pa
         (("--memory", "factories:memories", "--unsupported", "ttl"), "add_memory.*got 'ttl'"),
     ],
 )  # fmt: skip
-def test_bad_input_is_one_line(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: tuple[str, ...],
-    said: str,
-) -> None:
+def test_bad_input_is_one_line(tmp_path, monkeypatch, capsys, arguments, said):
     write_factories(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     for name in ("factories", "stores"):
@@ -263,7 +253,7 @@ def test_bad_input_is_one_line(
     assert re.fullmatch(f"error: .*(?:{said}).*\n", error), error
 
 
-def test_an_area_that_is_none_is_bad_input_too(run: Run) -> None:
+def test_an_area_that_is_none_is_bad_input_too(run):
     done = run("--store", "factories:memory", "--area", "Sailing")
     assert (2, "") == (done.returncode, done.stdout)
     assert "error: --area must be in the title of an area, got 'Sailing'\n" == done.stderr
@@ -274,15 +264,8 @@ def test_an_area_that_is_none_is_bad_input_too(run: Run) -> None:
     [("--memory", "memories", False, ""), ("--sessions", "our_sessions", True, "Written state")],
 )
 def test_services_of_adk_are_reported_too(
-    run: Run,
-    server: str,
-    template: str,
-    tmp_path: Path,
-    option: str,
-    factory: str,
-    passes: bool,
-    area: str,
-) -> None:
+    run, server, template, tmp_path, option, factory, passes, area
+):
     done = run(
         option, f"factories:{factory}", "--area", area, "--html", "report.html",
         package="adk_memory", SERVER=server, TEMPLATE=template,

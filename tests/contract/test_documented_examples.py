@@ -7,10 +7,7 @@ its manager. A script answers in the place of a chat model, and words are counte
 embedding model.
 """
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict
 from uuid import uuid4
@@ -64,12 +61,12 @@ def said(text: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def store(dsn: str) -> Iterator[PgHippocampusStore]:
+def store(dsn):
     with PgHippocampusStore(dsn, index=WORDS) as store:
         yield store
 
 
-def test_memories_of_a_user_are_put_and_listed(store: PgHippocampusStore) -> None:
+def test_memories_of_a_user_are_put_and_listed(store):
     namespace = ("1", "memories")
     key = str(uuid4())
     store.put(namespace, key, {"food_preference": "I like pizza"})
@@ -79,7 +76,7 @@ def test_memories_of_a_user_are_put_and_listed(store: PgHippocampusStore) -> Non
     assert {"food_preference": "I like pizza"} == shown["value"]
 
 
-def test_a_question_in_plain_words_finds_the_memory(dsn: str) -> None:
+def test_a_question_in_plain_words_finds_the_memory(dsn):
     with PgHippocampusStore(dsn) as store:  # the model of the database
         store.put(("1", "memories"), "a", {"food_preference": "I like pizza"})
         store.put(("1", "memories"), "b", {"job": "I repair trains in Leeds"})
@@ -87,7 +84,7 @@ def test_a_question_in_plain_words_finds_the_memory(dsn: str) -> None:
         assert ["a", "b"] == [item.key for item in found]
 
 
-def test_an_item_says_what_of_it_is_embedded(dsn: str) -> None:
+def test_an_item_says_what_of_it_is_embedded(dsn):
     index: Any = {**WORDS, "fields": ["food_preference", "$"]}
     with PgHippocampusStore(dsn, index=index) as store:
         space = ("1", "memories")
@@ -100,7 +97,7 @@ def test_an_item_says_what_of_it_is_embedded(dsn: str) -> None:
         assert {"none": None} == {item.key: item.score for item in others if item.key == "none"}
 
 
-def test_a_filter_and_a_query_search_a_namespace(store: PgHippocampusStore) -> None:
+def test_a_filter_and_a_query_search_a_namespace(store):
     namespace = ("my-user", "chitchat")
     rules = ["User likes short, direct language", "User only speaks English & python"]
     store.put(namespace, "a-memory", {"rules": rules, "my-key": "my-value"})
@@ -129,7 +126,7 @@ def remembering(model: ScriptedChatModel) -> StateGraph[MessagesState, Context]:
     return builder.add_node(call_model).add_edge(START, "call_model")
 
 
-def test_what_one_thread_hears_another_knows(dsn: str) -> None:
+def test_what_one_thread_hears_another_knows(dsn):
     model = ScriptedChatModel()
     with (
         PgHippocampusStore.from_conn_string(dsn, index=WORDS) as store,
@@ -147,7 +144,7 @@ def test_what_one_thread_hears_another_knows(dsn: str) -> None:
     assert "Bob" not in first and "Bob" in second and "Bob" not in stranger
 
 
-async def test_the_same_graph_runs_async(dsn: str) -> None:
+async def test_the_same_graph_runs_async(dsn):
     model = ScriptedChatModel()
 
     async def call_model(state: MessagesState, runtime: Runtime[Context]) -> dict[str, Any]:
@@ -174,7 +171,7 @@ async def test_the_same_graph_runs_async(dsn: str) -> None:
     assert "[]" == model.asked[0][0].content and "Bob" in str(model.asked[1][0].content)
 
 
-async def test_a_node_searches_by_what_the_user_says(dsn: str) -> None:
+async def test_a_node_searches_by_what_the_user_says(dsn):
     model = ScriptedChatModel()
 
     async def chat(state: MessagesState, runtime: Runtime[None]) -> dict[str, Any]:
@@ -193,9 +190,7 @@ async def test_a_node_searches_by_what_the_user_says(dsn: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["sync", "async"])
-async def test_tools_of_an_agent_read_and_write_what_is_known_of_a_user(
-    store: PgHippocampusStore, how: str
-) -> None:
+async def test_tools_of_an_agent_read_and_write_what_is_known_of_a_user(store, how):
     @tool
     def get_user_info(runtime: ToolRuntime[Context]) -> str:
         """Look up user info."""
@@ -228,7 +223,7 @@ async def test_tools_of_an_agent_read_and_write_what_is_known_of_a_user(
     assert item is not None and {"name": "John Doe"} == item.value
 
 
-def test_get_store_finds_it_in_a_graph_and_in_a_task(store: PgHippocampusStore) -> None:
+def test_get_store_finds_it_in_a_graph_and_in_a_task(store):
     store.put(("values",), "foo", {"bar": 2})
 
     def my_node(state: Value) -> Value:
@@ -249,7 +244,7 @@ def test_get_store_finds_it_in_a_graph_and_in_a_task(store: PgHippocampusStore) 
     assert 3 == workflow.invoke(1)
 
 
-def test_a_runtime_greets_a_user_by_name(store: PgHippocampusStore) -> None:
+def test_a_runtime_greets_a_user_by_name(store):
     store.put(("users",), "user_123", {"name": "Alice"})
 
     def greet(state: Greeting, runtime: Runtime[Context]) -> Greeting:
@@ -262,7 +257,7 @@ def test_a_runtime_greets_a_user_by_name(store: PgHippocampusStore) -> None:
     assert {"response": "Hello stranger!"} == graph.invoke({}, context=Context("user_7"))
 
 
-def test_a_tool_node_injects_it(store: PgHippocampusStore) -> None:
+def test_a_tool_node_injects_it(store):
     @tool
     def save_preference(key: str, value: str, store: Annotated[Any, InjectedStore()]) -> str:
         """Save a preference."""
@@ -284,7 +279,7 @@ def test_a_tool_node_injects_it(store: PgHippocampusStore) -> None:
     assert "blue" == graph.invoke({"messages": [reading]})["messages"][-1].content
 
 
-def test_it_is_made_as_the_examples_of_postgres_store_are(empty_dsn: str) -> None:
+def test_it_is_made_as_the_examples_of_postgres_store_are(empty_dsn):
     prefs = {"theme": "dark"}
     with Connection.connect(
         empty_dsn, autocommit=True, prepare_threshold=0, row_factory=dict_row
@@ -306,7 +301,7 @@ def test_it_is_made_as_the_examples_of_postgres_store_are(empty_dsn: str) -> Non
         assert ["doc2", "doc1"] == [item.key for item in found]
 
 
-async def test_it_is_made_as_the_examples_of_async_postgres_store_are(empty_dsn: str) -> None:
+async def test_it_is_made_as_the_examples_of_async_postgres_store_are(empty_dsn):
     ttl: Any = {"default_ttl": 60, "refresh_on_read": True, "sweep_interval_minutes": 60}
     async with PgHippocampusStore.from_conn_string(
         empty_dsn, pool_config={"min_size": 1, "max_size": 3}, index=WORDS, ttl=ttl
@@ -320,7 +315,7 @@ async def test_it_is_made_as_the_examples_of_async_postgres_store_are(empty_dsn:
         await store.stop_ttl_sweeper()
 
 
-async def test_short_and_long_memory_serve_one_agent(store: PgHippocampusStore) -> None:
+async def test_short_and_long_memory_serve_one_agent(store):
     model = ScriptedChatModel()
 
     def prompt(state: MessagesState, runtime: Runtime[Context]) -> dict[str, Any]:
@@ -351,7 +346,7 @@ def user(name: str, **others: Any) -> Any:
 
 @pytest.mark.filterwarnings("ignore:create_react_agent has been moved")
 @pytest.mark.parametrize("make", [create_agent, create_react_agent])
-def test_the_agent_of_the_readme_remembers(store: PgHippocampusStore, make: Any) -> None:
+def test_the_agent_of_the_readme_remembers(store, make):
     model = ScriptedChatModel(
         answers=[
             calls("manage_memory", content=DARK, action="create"), AIMessage("Noted."),
@@ -372,9 +367,7 @@ def test_the_agent_of_the_readme_remembers(store: PgHippocampusStore, make: Any)
 
 
 @pytest.mark.filterwarnings("ignore:create_react_agent has been moved")
-async def test_the_quickstart_in_the_hot_path_shows_memories_to_the_model(
-    store: PgHippocampusStore,
-) -> None:
+async def test_the_quickstart_in_the_hot_path_shows_memories_to_the_model(store):
     model = ScriptedChatModel(
         answers=[calls("manage_memory", content=DARK, action="create"), AIMessage("Noted.")]
     )
@@ -397,9 +390,7 @@ async def test_the_quickstart_in_the_hot_path_shows_memories_to_the_model(
     assert "[]" == model.asked[0][0].content and DARK in str(model.asked[-1][0].content)
 
 
-async def test_the_quickstart_in_the_background_extracts_memories(
-    store: PgHippocampusStore,
-) -> None:
+async def test_the_quickstart_in_the_background_extracts_memories(store):
     chat = ScriptedChatModel()
     model = ScriptedChatModel(answers=[calls("Memory", content="The user has a dog, Fido.")])
     manager = create_memory_store_manager(model, namespace=("memories",))
@@ -415,7 +406,7 @@ async def test_the_quickstart_in_the_background_extracts_memories(
     assert {"kind": "Memory", "content": {"content": "The user has a dog, Fido."}} == item.value
 
 
-def test_reflection_may_run_in_a_thread(store: PgHippocampusStore) -> None:
+def test_reflection_may_run_in_a_thread(store):
     model = ScriptedChatModel(answers=[calls("Memory", content=DARK)])
     manager = create_memory_store_manager(model, namespace=("memories",))
     with ReflectionExecutor(manager, store=store) as executor:
@@ -431,7 +422,7 @@ def test_reflection_may_run_in_a_thread(store: PgHippocampusStore) -> None:
 
 
 @pytest.mark.parametrize("how", ["sync", "async"])
-async def test_its_tools_work_in_an_entrypoint(store: PgHippocampusStore, how: str) -> None:
+async def test_its_tools_work_in_an_entrypoint(store, how):
     namespace = ("project_memories", "{langgraph_user_id}")
     manage = create_manage_memory_tool(namespace=namespace)
     search = create_search_memory_tool(namespace=namespace)
@@ -470,7 +461,7 @@ class UserProfile(BaseModel):
     recent_memories: list[str] = []
 
 
-def test_a_profile_is_made_and_updated(store: PgHippocampusStore) -> None:
+def test_a_profile_is_made_and_updated(store):
     profile = create_manage_memory_tool(
         namespace=(*PER_USER, "user_profile"),
         schema=UserProfile,
@@ -492,7 +483,7 @@ def test_a_profile_is_made_and_updated(store: PgHippocampusStore) -> None:
     assert 61 == item.value["content"]["age"]
 
 
-async def test_a_searcher_asks_with_words_of_a_model(store: PgHippocampusStore) -> None:
+async def test_a_searcher_asks_with_words_of_a_model(store):
     store.put(("memories", "abcd1234"), key="preferences", value={"content": "I like sushi"})
     store.put(("memories", "other"), key="preferences", value={"content": "I like pizza"})
     model = ScriptedChatModel(answers=[calls("search_memory", query="like to eat")])
@@ -516,7 +507,7 @@ class PreferenceMemory(BaseModel):
     context: str
 
 
-async def test_a_manager_keeps_structured_memories(store: PgHippocampusStore) -> None:
+async def test_a_manager_keeps_structured_memories(store):
     kept = {"category": "ui", "preference": "dark mode", "context": "all apps"}
     manager = create_memory_store_manager(
         ScriptedChatModel(answers=[calls("PreferenceMemory", **kept)]),
@@ -536,7 +527,7 @@ async def test_a_manager_keeps_structured_memories(store: PgHippocampusStore) ->
 
 
 @pytest.mark.parametrize("how", ["default", "default_factory"])
-async def test_a_manager_begins_with_a_default(store: PgHippocampusStore, how: str) -> None:
+async def test_a_manager_begins_with_a_default(store, how):
     tone = "Use a professional tone. The user likes light mode."
     options: dict[str, Any] = {
         "default": {"default": tone},
@@ -555,7 +546,7 @@ async def test_a_manager_begins_with_a_default(store: PgHippocampusStore, how: s
     assert item is not None and {"content": tone} == item.value["content"]
 
 
-async def test_another_model_may_write_the_query(store: PgHippocampusStore) -> None:
+async def test_another_model_may_write_the_query(store):
     old = {"kind": "Memory", "content": {"content": "User prefers light mode."}}
     store.put(("memories", "user123"), "old", old)
     asking = ScriptedChatModel(answers=[calls("search_memory", query="light mode")])

@@ -1,7 +1,5 @@
 """No long text keeps a processor busy: not a verb, nor a regular expression."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
@@ -14,9 +12,7 @@ pytestmark = [pytest.mark.tail, pytest.mark.timeout(900)]
 READER = Path(__file__).parent.parent / "long_texts.py"
 
 
-def test_texts_without_punctuation_are_read_within_a_bound_of_processor_time(
-    dsn: str, other_dsn: str
-) -> None:
+def test_texts_without_punctuation_are_read_within_a_bound_of_processor_time(dsn, other_dsn):
     found = subprocess.run([*warm_python(), READER, dsn, other_dsn], capture_output=True, text=True)
     assert found.returncode == 0, found.stderr[-2000:]
 
@@ -33,7 +29,7 @@ NOT_TRIED = [
 """Functions with expressions made of local names, each with the reason why it is harmless."""
 
 
-def test_every_pattern_reads_a_long_text_once() -> None:
+def test_every_pattern_reads_a_long_text_once():
     """Each on long repetitive texts made for it, in seconds of processor time."""
     found = subprocess.run([sys.executable, FINDER], capture_output=True, text=True, check=True)
     *told, summary = found.stdout.splitlines()

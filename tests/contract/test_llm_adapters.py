@@ -1,11 +1,8 @@
 """Tier "fake": models of both frameworks that a test made up, through their own base classes."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,7 +64,7 @@ async def adk(*answers: object) -> tuple[ModelReply, OwnLlm]:
     return await resolve_language_model(llm).complete(REQUEST), llm
 
 
-async def test_adk_is_asked_for_the_schema() -> None:
+async def test_adk_is_asked_for_the_schema():
     usage = types.GenerateContentResponseUsageMetadata(
         prompt_token_count=11, candidates_token_count=5, thoughts_token_count=2
     )
@@ -86,7 +83,7 @@ async def test_adk_is_asked_for_the_schema() -> None:
     assert ("application/json", SCHEMA) == (config.response_mime_type, config.response_schema)
 
 
-async def test_adk_answers_that_stream_are_put_together() -> None:
+async def test_adk_answers_that_stream_are_put_together():
     parts = [LlmResponse(content=said(text), partial=True) for text in ('{"x"', ': "y"}')]
     assert '{"x": "y"}' == (await adk(parts))[0].text
     whole = LlmResponse(content=said('{"x": "y"}'), partial=False)
@@ -104,7 +101,7 @@ async def test_adk_answers_that_stream_are_put_together() -> None:
         (LlmResponse(content=said()), "stop"),
     ],
 )
-async def test_adk_says_how_an_answer_ended(response: LlmResponse, finish: str) -> None:
+async def test_adk_says_how_an_answer_ended(response, finish):
     assert finish == (await adk([response]))[0].finish
 
 
@@ -125,7 +122,7 @@ def status(code: int, word: str, message: str = "no") -> dict[str, Any]:
         ([LlmResponse(error_code="INTERNAL", error_message="oops")], ModelUnavailable, "oops"),
     ],
 )
-async def test_adk_failures_say_whose_and_what(answer: Any, kind: type, words: str) -> None:
+async def test_adk_failures_say_whose_and_what(answer, kind, words):
     with pytest.raises(kind, match=f"'own-model'.*{words}") as caught:
         await adk(answer)
     assert kind is type(caught.value)
@@ -133,7 +130,7 @@ async def test_adk_failures_say_whose_and_what(answer: Any, kind: type, words: s
         assert 5.0 == caught.value.retry_after_s
 
 
-async def test_adk_models_that_take_no_temperature_get_none() -> None:
+async def test_adk_models_that_take_no_temperature_get_none():
     refusal = ValueError("Unsupported value: 'temperature' does not support 0 with this model")
     fine = [LlmResponse(content=said("{}"))]
     llm = OwnLlm(answers=[refusal, fine, fine])
@@ -145,7 +142,7 @@ async def test_adk_models_that_take_no_temperature_get_none() -> None:
         await resolve_language_model(OwnLlm(answers=[refusal, refusal])).complete(REQUEST)
 
 
-def test_adk_models_by_name() -> None:
+def test_adk_models_by_name():
     LLMRegistry.register(OwnLlm)
     assert "own-1" == resolve_language_model("adk:own-1").name
     with pytest.raises(InvalidInput, match="LLMRegistry makes no model of 'nobody-1'"):
@@ -219,7 +216,7 @@ class SchemaChat(PlainChat):
         return RunnableLambda(answered)
 
 
-async def test_langchain_models_without_a_schema_are_asked_in_words() -> None:
+async def test_langchain_models_without_a_schema_are_asked_in_words():
     answer = AIMessage(
         "{}",
         usage_metadata={"input_tokens": 4, "output_tokens": 2, "total_tokens": 6},
@@ -232,25 +229,25 @@ async def test_langchain_models_without_a_schema_are_asked_in_words() -> None:
     assert threading.current_thread().name not in llm.threads
 
 
-async def test_langchain_models_that_stream() -> None:
+async def test_langchain_models_that_stream():
     llm = StreamingChat(answer=AIMessage('{"x": "y"}'), streaming=True)
     assert '{"x":"y"}' == (await resolve_language_model(llm).complete(REQUEST)).text
 
 
-async def test_langchain_models_of_an_agents_loop_are_asked_in_a_thread() -> None:
+async def test_langchain_models_of_an_agents_loop_are_asked_in_a_thread():
     for llm in (StreamingChat(answer=AIMessage("one")), AsyncChat(answer=AIMessage("one"))):
         assert "one" == (await resolve_language_model(llm).complete(REQUEST)).text
 
 
 @pytest.mark.parametrize("methods", [["json_schema", "json_mode"], ["json_mode"], []])
-async def test_langchain_models_are_held_to_the_schema_as_they_can(methods: list[str]) -> None:
+async def test_langchain_models_are_held_to_the_schema_as_they_can(methods):
     llm = SchemaChat(answer=AIMessage("{}"), methods=methods)
     assert "{}" == (await resolve_language_model(llm).complete(REQUEST)).text
     assert methods[:1] == [options["method"] for _, options in llm.held]
     assert all(schema == SCHEMA and options["include_raw"] for schema, options in llm.held)
 
 
-async def test_langchain_answers_in_blocks_calls_and_refusals() -> None:
+async def test_langchain_answers_in_blocks_calls_and_refusals():
     blocks = AIMessage([{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "{}"}])
     call = AIMessage("", tool_calls=[{"name": "Answer", "args": {"x": "日"}, "id": "1"}])
     refused = AIMessage("", additional_kwargs={"refusal": "I will not."})
@@ -262,7 +259,7 @@ async def test_langchain_answers_in_blocks_calls_and_refusals() -> None:
     assert [("{}", "stop"), ('{"x": "日"}', "stop"), ("", "refused"), ("", "refused")] == found
 
 
-async def test_langchain_fakes_and_failures() -> None:
+async def test_langchain_fakes_and_failures():
     fake = FakeListChatModel(responses=["one"])
     model = resolve_language_model(fake)
     assert ("one", "FakeListChatModel") == ((await model.complete(REQUEST)).text, model.name)
@@ -278,7 +275,7 @@ async def test_langchain_fakes_and_failures() -> None:
         await resolve_language_model(Failing(answer=AIMessage(""))).complete(REQUEST)
 
 
-def test_langchain_models_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_langchain_models_by_name(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(InvalidInput, match="credentials"):
         resolve_language_model("langchain:openai:gpt-5-mini")
@@ -307,7 +304,7 @@ async def learned(engine: MemoryEngine) -> tuple[list[str], str]:
 
 
 @pytest.mark.parametrize("face", ["adk", "langgraph", "core"])
-async def test_every_face_takes_a_model(face: str, dsn: str) -> None:
+async def test_every_face_takes_a_model(face, dsn):
     own = OwnLlm(answers=[[LlmResponse(content=said(answer))] for answer in ANSWERS])
     fake = FakeListChatModel(responses=ANSWERS)
     texts = iter(ANSWERS)
@@ -328,7 +325,7 @@ async def test_every_face_takes_a_model(face: str, dsn: str) -> None:
     assert "She lives in Oslo." == summary
 
 
-async def test_no_connection_is_held_while_a_model_works(dsn: str) -> None:
+async def test_no_connection_is_held_while_a_model_works(dsn):
     texts = iter(ANSWERS)
     seen: list[int] = []
 
@@ -341,7 +338,7 @@ async def test_no_connection_is_held_while_a_model_works(dsn: str) -> None:
     assert [1, 1] == seen
 
 
-async def test_a_failing_model_loses_no_turn(dsn: str) -> None:
+async def test_a_failing_model_loses_no_turn(dsn):
     answers: list[object] = [ModelUnavailable("down"), *ANSWERS]
 
     async def ask(prompt: str) -> str:
@@ -360,7 +357,7 @@ async def test_a_failing_model_loses_no_turn(dsn: str) -> None:
         assert (1, 1) == (report.events, report.facts_opened)
 
 
-def test_a_model_beside_an_engine_or_an_extractor_is_refused() -> None:
+def test_a_model_beside_an_engine_or_an_extractor_is_refused():
     engine = open_memory()
     with pytest.raises(InvalidInput, match="open_memory"):
         OpenMemoryService(engine=engine, llm="gemini-3.5-flash")
@@ -370,7 +367,7 @@ def test_a_model_beside_an_engine_or_an_extractor_is_refused() -> None:
         open_memory(llm=print, extractor=object())  # type: ignore[arg-type]
 
 
-def test_names_in_a_face_are_of_its_own_framework() -> None:
+def test_names_in_a_face_are_of_its_own_framework():
     with pytest.raises(InvalidInput, match="LLMRegistry"):
         OpenMemoryService(llm="nobody-1")
     with pytest.raises(InvalidInput, match="LLMRegistry"):
@@ -381,9 +378,7 @@ def test_names_in_a_face_are_of_its_own_framework() -> None:
         PgHippocampusStore(llm="adk:nobody-1")
 
 
-async def test_names_come_by_variable_and_command_line(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_names_come_by_variable_and_command_line(monkeypatch, tmp_path):
     monkeypatch.setenv("HIPPOCAMPUS_LLM", "nobody:model")
     with pytest.raises(InvalidInput, match="init_chat_model makes no model of 'nobody:model'"):
         async with make_store():

@@ -3,13 +3,11 @@
 What every memory service should do is in test_conformance.py.
 """
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import logging
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -40,7 +38,7 @@ from langgraph_store import PgHippocampusStore
 from langgraph_store.conformance.samples import word_vectors
 from langgraph_store.run_identity import RunIdentity
 from langgraph_store.turn_feed import TurnFeed
-from shared_core import InvalidInput, MemoryEngine, Scope, StorageUnavailable, open_memory
+from shared_core import InvalidInput, Scope, StorageUnavailable, open_memory
 from shared_core.core.retention_policy import RetentionPolicy
 from shared_core.recall.service import Recall
 
@@ -48,13 +46,13 @@ Part = types.Part
 
 
 @pytest.fixture
-async def ours(dsn: str) -> AsyncIterator[Service]:
+async def ours(dsn):
     async with Service(dsn, embedder=word_vectors) as service:
         yield service
 
 
 @pytest.fixture(params=["ours", pytest.param("in_memory", marks=pytest.mark.upstream)])
-async def either(request: pytest.FixtureRequest, dsn: str) -> AsyncIterator[BaseMemoryService]:
+async def either(request, dsn):
     if request.param == "in_memory":
         yield InMemoryMemoryService()
         return
@@ -72,7 +70,7 @@ def rows(dsn: str) -> int:
         return superuser.execute(query).rowcount
 
 
-def test_the_methods_have_the_signatures_of_the_base_class() -> None:
+def test_the_methods_have_the_signatures_of_the_base_class():
     bases = inspect.getmembers(BaseMemoryService, inspect.iscoroutinefunction)
     assert 4 <= len(bases) <= 5  # delete_memory is there from google-adk 2.13 on
     for name, base in bases:
@@ -81,19 +79,19 @@ def test_the_methods_have_the_signatures_of_the_base_class() -> None:
         assert inspect.signature(mine) == inspect.signature(base)
 
 
-async def test_of_two_events_with_one_id_the_first_counts(ours: Service) -> None:
+async def test_of_two_events_with_one_id_the_first_counts(ours):
     said = event("e1", "tea is what I drink")
     for events in ([said, event("e1", "tea again")], [event("e1", "tea once more")]):
         await ours.add_events_to_memory(events=events, **WHO)
     assert await turns(ours, "tea") == ["tea is what I drink"]
 
 
-async def test_a_search_returns_ten_memories_at_most(ours: Service) -> None:
+async def test_a_search_returns_ten_memories_at_most(ours):
     await ours.add_session_to_memory(session(*(event(f"e{n}", f"tea {n}") for n in range(30))))
     assert len(await search(ours, "tea")) == 10
 
 
-async def test_a_session_added_by_many_at_once_is_remembered_once(ours: Service) -> None:
+async def test_a_session_added_by_many_at_once_is_remembered_once(ours):
     store = PgHippocampusStore(engine=ours.engine)
     for n in range(5):
         said = session(event("e1", f"My name is Ann {n}"), event("e2", "tea"), session_id=str(n))
@@ -101,9 +99,7 @@ async def test_a_session_added_by_many_at_once_is_remembered_once(ours: Service)
     assert len(await store.asearch((), filter={"kind": "episodic"}, limit=100)) == 10
 
 
-async def test_a_turn_that_a_store_rewrote_and_deleted_is_gone_for_good(
-    ours: Service, dsn: str
-) -> None:
+async def test_a_turn_that_a_store_rewrote_and_deleted_is_gone_for_good(ours, dsn):
     said = session(event("e1", "My name is Ann and I like tea"))
     await ours.add_session_to_memory(said)
     store = PgHippocampusStore(engine=ours.engine)
@@ -115,7 +111,7 @@ async def test_a_turn_that_a_store_rewrote_and_deleted_is_gone_for_good(
     assert rows(dsn) == 0
 
 
-def test_the_live_events_are_the_ones_adk_shows_its_model() -> None:
+def test_the_live_events_are_the_ones_adk_shows_its_model():
     dice = random.Random(7)
     names = ["", "i1", "i2", "i3", "i4"]
     for _ in range(300):
@@ -127,7 +123,7 @@ def test_the_live_events_are_the_ones_adk_shows_its_model() -> None:
         assert live_events(events) == _apply_rewinds(events)
 
 
-async def test_top_k_bounds_a_search(ours: Service) -> None:
+async def test_top_k_bounds_a_search(ours):
     await ours.add_memory(memories=[entry(f"tea {n}") for n in range(8)], **WHO)
     three = Service(engine=ours.engine, top_k=3)
     assert len(await search(three, "tea")) == 3
@@ -141,15 +137,13 @@ async def test_top_k_bounds_a_search(ours: Service) -> None:
             MemoryEntry(content=types.Content(parts=[Part(text="hm", thought=True)])),
             entry("tea", custom_metadata={"hippocampus": {"importance": 11}})],
 )  # fmt: skip
-async def test_an_entry_that_cannot_be_kept_is_refused_with_its_neighbours(
-    ours: Service, dsn: str, bad: MemoryEntry
-) -> None:
+async def test_an_entry_that_cannot_be_kept_is_refused_with_its_neighbours(ours, dsn, bad):
     with pytest.raises(InvalidInput):
         await ours.add_memory(memories=[entry("good tea"), bad], **WHO)
     assert rows(dsn) == 0
 
 
-async def test_an_entry_keeps_its_id_and_is_deleted_by_it(ours: Service) -> None:
+async def test_an_entry_keeps_its_id_and_is_deleted_by_it(ours):
     given = entry("tea", id="my/id", author="bot", custom_metadata={"tags": ["a"]})
     before = given.model_dump()
     await ours.add_memory(memories=[given, entry("coffee or tea")], **WHO)
@@ -164,7 +158,7 @@ async def test_an_entry_keeps_its_id_and_is_deleted_by_it(ours: Service) -> None
     assert await search(ours, "tea") == []
 
 
-async def test_a_closed_service_opens_again_at_its_next_use(dsn: str) -> None:
+async def test_a_closed_service_opens_again_at_its_next_use(dsn):
     service = Service(dsn, embedder=word_vectors)
     await service.close()
     await service.add_memory(memories=[entry("tea")], **WHO)
@@ -173,7 +167,7 @@ async def test_a_closed_service_opens_again_at_its_next_use(dsn: str) -> None:
     await service.close()
 
 
-async def test_closing_a_service_leaves_a_shared_memory_open(dsn: str) -> None:
+async def test_closing_a_service_leaves_a_shared_memory_open(dsn):
     async with open_memory(dsn, embedder=word_vectors) as engine:
         async with Service(engine=engine) as service:
             await service.add_memory(memories=[entry("tea")], **WHO)
@@ -186,7 +180,7 @@ def answer(name: str, response: dict[str, Any]) -> Part:
     return Part.from_function_response(name=name, response=response)
 
 
-async def test_what_tools_answered_is_remembered_when_asked_for(ours: Service) -> None:
+async def test_what_tools_answered_is_remembered_when_asked_for(ours):
     said = [event("e1", answer("weather", {"city": "Lisbon", "degrees": 21}), author="bot")]
     for wanted, expected in ((False, []), (True, ['weather: {"city": "Lisbon", "degrees": 21}'])):
         service = Service(engine=ours.engine, include_tool_results=wanted)
@@ -194,7 +188,7 @@ async def test_what_tools_answered_is_remembered_when_asked_for(ours: Service) -
         assert expected == texts(await search(service, "weather Lisbon degrees"))
 
 
-def test_a_tool_result_is_bounded_and_never_a_secret() -> None:
+def test_a_tool_result_is_bounded_and_never_a_secret():
     secret = answer("adk_request_credential", {"token": "hunter2"})
     asked = Part.from_function_call(name="adk_request_confirmation", args={"pin": "4711"})
     long = answer("read", {"page": "x" * 10_000})
@@ -207,16 +201,14 @@ def test_a_tool_result_is_bounded_and_never_a_secret() -> None:
     assert [] == to_core_events(given)
 
 
-def test_what_adk_made_to_save_space_is_no_memory() -> None:
+def test_what_adk_made_to_save_space_is_no_memory():
     summary = types.Content(role="model", parts=[Part(text="They spoke of tea.")])
     compaction = EventCompaction(start_timestamp=1, end_timestamp=2, compacted_content=summary)
     made = event("e1", "tea", author="bot", actions=EventActions(compaction=compaction))
     assert [] == to_core_events([made, Event(author="bot", actions=made.actions)])
 
 
-async def test_an_invocation_asks_the_same_once_until_something_is_written(
-    ours: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_invocation_asks_the_same_once_until_something_is_written(ours, monkeypatch):
     asked: list[str] = []
     recall = Recall.__call__
 
@@ -244,9 +236,7 @@ async def test_an_invocation_asks_the_same_once_until_something_is_written(
     assert 5 == len(asked)
 
 
-async def test_a_failed_search_is_asked_again(
-    ours: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_failed_search_is_asked_again(ours, monkeypatch):
     await ours.add_events_to_memory(**WHO, events=[event("e1", "tea")], session_id="s")
     invocation_cache.begin("i2")
     with monkeypatch.context() as patched:
@@ -266,7 +256,7 @@ def said(text: str, **fields: Any) -> Event:
 
 
 @pytest.fixture
-def service(memory: MemoryEngine) -> Service:
+def service(memory):
     return Service(engine=memory)
 
 
@@ -280,7 +270,7 @@ def service(memory: MemoryEngine) -> Service:
         ({"uri": "mysql://host"}, "mysql"),
     ],
 )
-def test_an_option_that_cannot_be_is_named_at_once(options: dict[str, Any], complaint: str) -> None:
+def test_an_option_that_cannot_be_is_named_at_once(options, complaint):
     with pytest.raises(InvalidInput, match=complaint):
         Service(**options)
 
@@ -301,9 +291,7 @@ def test_an_option_that_cannot_be_is_named_at_once(options: dict[str, Any], comp
         ({"hippocampus": "on"}, "a dict of importance, kind, ttl, wait"),
     ],
 )
-async def test_an_option_of_no_use_is_named_and_nothing_is_remembered(
-    service: Service, metadata: dict[str, Any], complaint: str
-) -> None:
+async def test_an_option_of_no_use_is_named_and_nothing_is_remembered(service, metadata, complaint):
     with pytest.raises(InvalidInput, match=complaint):
         await service.add_events_to_memory(
             **WHO, events=[said("tea")], session_id="s", custom_metadata=metadata
@@ -311,7 +299,7 @@ async def test_an_option_of_no_use_is_named_and_nothing_is_remembered(
     assert [] == await service.list_memories(**WHO)
 
 
-async def test_the_words_of_a_caller_come_back_and_serve_where_they_fit(service: Service) -> None:
+async def test_the_words_of_a_caller_come_back_and_serve_where_they_fit(service):
     own = {"kind": "episodic", "importance": 9, "score": 0.5}
     shared = {"tags": "drinks", "importance": 2, "by": "hand"}
     await service.add_memory(
@@ -337,7 +325,7 @@ async def test_the_words_of_a_caller_come_back_and_serve_where_they_fit(service:
     assert {**shared, **own} in found_words.values() and words in found_words.values()
 
 
-async def test_metadata_of_any_shape_is_kept_as_json(service: Service) -> None:
+async def test_metadata_of_any_shape_is_kept_as_json(service):
     endless: dict[str, Any] = {}
     endless["self"] = endless
     given = {
@@ -369,7 +357,7 @@ class MovableClock:
         return datetime.now(UTC) + self.ahead
 
 
-async def test_what_has_a_time_to_live_goes_with_all_that_was_drawn_from_it(dsn: str) -> None:
+async def test_what_has_a_time_to_live_goes_with_all_that_was_drawn_from_it(dsn):
     clock = MovableClock()
     async with open_memory(dsn, clock=clock) as memory:
         service = Service(engine=memory)
@@ -390,7 +378,7 @@ async def test_what_has_a_time_to_live_goes_with_all_that_was_drawn_from_it(dsn:
         assert "User lives in Lisbon." in texts(await search(service, "Lisbon"))
 
 
-async def test_a_fact_said_again_for_good_outlives_the_turn_that_expires(dsn: str) -> None:
+async def test_a_fact_said_again_for_good_outlives_the_turn_that_expires(dsn):
     clock = MovableClock()
     async with open_memory(dsn, clock=clock) as memory:
         service = Service(engine=memory)
@@ -405,14 +393,14 @@ async def test_a_fact_said_again_for_good_outlives_the_turn_that_expires(dsn: st
 
 
 @pytest.mark.parametrize("given", ["yesterday", "in March 2026", "2026-13-01"])
-async def test_a_time_in_words_is_kept_as_it_was_given(service: Service, given: str) -> None:
+async def test_a_time_in_words_is_kept_as_it_was_given(service, given):
     await service.add_memory(**WHO, memories=[entry("tea time", timestamp=given)])
     [back] = await search(service, "tea time")
     assert given == back.custom_metadata["hippocampus"]["timestamp"]
     assert datetime.fromisoformat(back.timestamp).tzinfo is not None
 
 
-async def test_a_search_is_bounded_by_characters_as_well(memory: MemoryEngine) -> None:
+async def test_a_search_is_bounded_by_characters_as_well(memory):
     service = Service(engine=memory, max_chars=1000)
     for n in range(5):
         await service.add_memory(**WHO, memories=[entry(f"tea {n} " + "leaf " * 60)])
@@ -424,7 +412,7 @@ async def test_a_search_is_bounded_by_characters_as_well(memory: MemoryEngine) -
     assert cut.endswith("…")
 
 
-async def test_the_same_words_are_shown_once_and_a_not_makes_other_words(service: Service) -> None:
+async def test_the_same_words_are_shown_once_and_a_not_makes_other_words(service):
     same = [
         "I drink green tea",
         "I drink green tea!",
@@ -439,7 +427,7 @@ async def test_the_same_words_are_shown_once_and_a_not_makes_other_words(service
     assert {"I do not drink green tea", "我不喝绿茶"} < set(shown)
 
 
-async def test_what_has_nothing_to_do_with_the_question_is_left_out(memory: MemoryEngine) -> None:
+async def test_what_has_nothing_to_do_with_the_question_is_left_out(memory):
     told = ["My sister plays the cello.", "我妹妹会拉大提琴。"]
     service = Service(engine=memory)
     await service.add_memory(**WHO, memories=[entry(text) for text in told])
@@ -449,7 +437,7 @@ async def test_what_has_nothing_to_do_with_the_question_is_left_out(memory: Memo
     assert set(told) == set(texts(await search(everything, "boiling point of mercury")))
 
 
-async def test_memories_are_listed_in_pages_and_by_kind(service: Service) -> None:
+async def test_memories_are_listed_in_pages_and_by_kind(service):
     for n in range(7):
         await service.add_memory(**WHO, memories=[entry(f"tea {n}", timestamp=f"2026-01-0{n + 1}")])
     await service.add_events_to_memory(**WHO, events=[said("I live in Lisbon.")], session_id="s")
@@ -466,8 +454,8 @@ async def test_memories_are_listed_in_pages_and_by_kind(service: Service) -> Non
 
 
 async def test_a_database_that_is_away_fails_open_on_search_and_loudly_on_ingestion(
-    server: str, dsn: str, caplog: pytest.LogCaptureFixture
-) -> None:
+    server, dsn, caplog
+):
     name = conninfo_to_dict(dsn)["dbname"]
     event = said("I drink tea.")
     async with Service(dsn) as service:
@@ -499,7 +487,7 @@ async def test_a_database_that_is_away_fails_open_on_search_and_loudly_on_ingest
         assert 1 == service.failed_searches
 
 
-async def test_what_stores_nothing_needs_no_database() -> None:
+async def test_what_stores_nothing_needs_no_database():
     """Nothing listens at the port, so each statement would raise StorageUnavailable."""
     memory = open_memory("postgresql://nobody@127.0.0.1:1/nothing?connect_timeout=2")
     service = Service(engine=memory)
@@ -515,7 +503,7 @@ async def test_what_stores_nothing_needs_no_database() -> None:
         await service.add_memory(**WHO, memories=[entry("tea")])
 
 
-async def test_a_search_during_a_migration_gives_up_and_the_next_one_works(empty_dsn: str) -> None:
+async def test_a_search_during_a_migration_gives_up_and_the_next_one_works(empty_dsn):
     async with Service(empty_dsn, deadline_s=1) as service:
         with psycopg.connect(empty_dsn) as other:
             other.execute("CREATE SCHEMA hippocampus")  # not committed: whoever migrates waits
@@ -527,7 +515,7 @@ async def test_a_search_during_a_migration_gives_up_and_the_next_one_works(empty
         assert 1 == service.failed_searches
 
 
-async def test_a_wrong_schema_is_no_reason_to_answer_with_nothing(dsn: str) -> None:
+async def test_a_wrong_schema_is_no_reason_to_answer_with_nothing(dsn):
     with psycopg.connect(dsn) as superuser:
         superuser.execute("UPDATE hippocampus.schema_migrations SET checksum = 'x'")
     async with Service(dsn) as service:
@@ -535,7 +523,7 @@ async def test_a_wrong_schema_is_no_reason_to_answer_with_nothing(dsn: str) -> N
             await search(service, "tea")
 
 
-async def test_cleanup_takes_what_faded_and_leaves_the_facts(dsn: str) -> None:
+async def test_cleanup_takes_what_faded_and_leaves_the_facts(dsn):
     ann, day = Scope(*WHO.values()), timedelta(days=1)
     now = datetime.now(UTC)
     async with open_memory(dsn, clock=lambda: now - 30 * day) as then:
@@ -595,7 +583,7 @@ async def ask(runner: Runner, session_id: str, text: str) -> str:
     return "".join(part.text or "" for part in said[-1])
 
 
-async def test_a_runner_shows_the_model_an_earlier_session(either: BaseMemoryService) -> None:
+async def test_a_runner_shows_the_model_an_earlier_session(either):
     model = Model(model="m")
     bot = runner(either, model, [preload_memory])
     await ask(bot, "s1", "my parrot is called Rio")
@@ -604,7 +592,7 @@ async def test_a_runner_shows_the_model_an_earlier_session(either: BaseMemorySer
     assert "user: my parrot is called Rio" in model.shown[1]
 
 
-async def test_the_model_may_ask_the_memory_itself(either: BaseMemoryService) -> None:
+async def test_the_model_may_ask_the_memory_itself(either):
     def answer(request: LlmRequest) -> Part:
         [*_, last] = request.contents[-1].parts or []
         if last.function_response:
@@ -619,7 +607,7 @@ async def test_the_model_may_ask_the_memory_itself(either: BaseMemoryService) ->
     assert "my parrot is called Rio" in await ask(bot, "s2", "what is it called?")
 
 
-def test_a_service_built_without_a_loop_serves_the_sync_runner_again_and_again(dsn: str) -> None:
+def test_a_service_built_without_a_loop_serves_the_sync_runner_again_and_again(dsn):
     service = Service(dsn, embedder=word_vectors)
     model = Model(model="m")
     bot = runner(service, model, [preload_memory])

@@ -1,12 +1,10 @@
 """What recall scores, against the formulas written out over every row: any shape of its statement
 must find the same candidates and the same scores."""
 
-from __future__ import annotations
-
 import math
 import random
 import statistics
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -20,10 +18,8 @@ from numpy.typing import NDArray
 from turns import said
 
 from shared_core import Scope, open_memory
-from shared_core.core.domain import MemoryKind
 from shared_core.core.namespaces import memories_namespace
 from shared_core.ports.recall import Corpus, SearchRequest
-from shared_core.ports.storage import Storage
 from shared_core.recall.matches import Matches
 from shared_core.settings import load_settings
 from shared_core.storage import open_storage
@@ -67,7 +63,7 @@ class Row:
 
 
 @pytest.fixture
-async def storage(dsn: str) -> AsyncIterator[Storage]:
+async def storage(dsn):
     """Memories of every kind and fate, in both threads and none."""
     chance = random.Random(5)
     texts = [" ".join(chance.choices(WORDS, k=chance.randint(1, 12))) for _ in range(400)]
@@ -231,8 +227,8 @@ def assert_corpus(corpus: Corpus, rows: dict[UUID, Row], order: Sequence[UUID]) 
     ],
 )
 async def test_candidates_and_scores_follow_the_formulas(
-    storage: Storage, dsn: str, kinds: list[MemoryKind] | None, with_vector: bool, analysed: bool
-) -> None:
+    storage, dsn, kinds, with_vector, analysed
+):
     if analysed:
         with psycopg.connect(dsn, autocommit=True) as admin:
             admin.execute("ANALYZE")

@@ -1,9 +1,6 @@
 """What the database itself keeps apart, whatever the library asks: row security, on raw SQL."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterator
 from importlib.resources import files
 
 import psycopg
@@ -96,7 +93,7 @@ def tenants(connection: Connection, table: str) -> set[object]:
 
 
 @pytest.fixture
-def superuser(dsn: str) -> Iterator[Connection]:
+def superuser(dsn):
     """A connection past row security, to a database with a row of both tenants in every table."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("SET search_path TO hippocampus, public")
@@ -108,7 +105,7 @@ def superuser(dsn: str) -> Iterator[Connection]:
 
 
 @pytest.fixture
-def app(dsn: str, superuser: Connection) -> Iterator[Connection]:
+def app(dsn, superuser):
     """A connection with the rights of the application, in autocommit."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("SET search_path TO hippocampus, public")
@@ -122,14 +119,12 @@ def bind(connection: Connection, scope: str | None) -> None:
         connection.execute("SELECT set_config('hippocampus.scope', %s, false)", [scope])
 
 
-def test_these_tests_know_every_table_with_a_tenant(superuser: Connection) -> None:
+def test_these_tests_know_every_table_with_a_tenant(superuser):
     assert set(FILL) == {table for (table,) in superuser.execute(GUARDED.encode())}
     assert {table for table in FILL if tenants(superuser, table) != {ALICE, BOB}} == set()
 
 
-def test_every_table_with_a_tenant_forces_row_security_for_all_commands(
-    superuser: Connection,
-) -> None:
+def test_every_table_with_a_tenant_forces_row_security_for_all_commands(superuser):
     query = f"""
         SELECT c.relname FROM pg_class c
         WHERE c.relname IN ({GUARDED}) AND c.relnamespace = 'hippocampus'::regnamespace
@@ -141,7 +136,7 @@ def test_every_table_with_a_tenant_forces_row_security_for_all_commands(
     assert {table for (table,) in superuser.execute(query.encode())} == set(FILL)
 
 
-def test_a_tenant_has_as_many_labels_as_its_table_says(superuser: Connection) -> None:
+def test_a_tenant_has_as_many_labels_as_its_table_says(superuser):
     marks = {"writes", "coordinator_writes"}
     of_one = WITHOUT_USER | {"retimings", "schedules", "api_tokens"} | marks
     of_none = {"retention_policies", "retimings", "schedules"} | marks
@@ -159,7 +154,7 @@ def test_a_tenant_has_as_many_labels_as_its_table_says(superuser: Connection) ->
         assert taken == allowed, tenant
 
 
-def test_both_engines_check_the_same_labels() -> None:
+def test_both_engines_check_the_same_labels():
     script = files("shared_core.storage.oceanbase").joinpath("sql/0001_schema.sql").read_text()
     ends = dict(re.findall(r"CREATE TABLE IF NOT EXISTS (\w+) \([^;]+\) \{(\w+)\};", script))
     labels = {"user": "{2}", "namespace": "{1,2}", "path": "{0,2}"}
@@ -170,7 +165,7 @@ def test_both_engines_check_the_same_labels() -> None:
     assert found == expected
 
 
-def test_nothing_in_the_schema_goes_around_row_security(superuser: Connection) -> None:
+def test_nothing_in_the_schema_goes_around_row_security(superuser):
     definers = "SELECT proname FROM pg_proc WHERE prosecdef AND pronamespace = %s::regnamespace"
     views = "SELECT viewname FROM pg_views WHERE schemaname = %s"
     owned = "SELECT tablename FROM pg_tables WHERE schemaname = %s AND tableowner ~ 'hippocampus'"
@@ -182,7 +177,7 @@ def test_nothing_in_the_schema_goes_around_row_security(superuser: Connection) -
     assert superuser.execute(role.encode()).fetchall() == [(False, False, False)]
 
 
-def test_a_scope_that_is_no_path_above_a_tenant_sees_nothing(app: Connection) -> None:
+def test_a_scope_that_is_no_path_above_a_tenant_sees_nothing(app):
     for scope in (
         None, "", "/app/ali", "/app/alic", "/app/alice", "app/alice/", "/app/_lice/", "/%/", "%",
         "/APP/ALICE/", "/app/alice/memories/", " ", "/app/carol/", "/ap",
@@ -191,16 +186,14 @@ def test_a_scope_that_is_no_path_above_a_tenant_sees_nothing(app: Connection) ->
         assert {table: set() for table in FILL} == {t: tenants(app, t) for t in FILL}, scope
 
 
-def test_a_bound_scope_sees_its_own_rows_and_no_others(app: Connection) -> None:
+def test_a_bound_scope_sees_its_own_rows_and_no_others(app):
     both = {ALICE, BOB}
     for scope, seen in ((ALICE, {ALICE}), (BOB, {BOB}), ("/app/", both), ("/", both)):
         bind(app, scope)
         assert {table: seen for table in FILL} == {t: tenants(app, t) for t in FILL}, scope
 
 
-def test_a_scope_works_with_the_state_of_its_application_and_of_no_other(
-    app: Connection, superuser: Connection
-) -> None:
+def test_a_scope_works_with_the_state_of_its_application_and_of_no_other(app, superuser):
     for path in ("/app/", "/app2/", "/ap/"):
         fill(superuser, "shared_state", path)
     bind(app, ALICE)
@@ -210,7 +203,7 @@ def test_a_scope_works_with_the_state_of_its_application_and_of_no_other(
     assert {"/app/"} == tenants(app, "shared_state")
 
 
-def test_no_row_is_inserted_outside_the_scope(app: Connection) -> None:
+def test_no_row_is_inserted_outside_the_scope(app):
     for scope in (None, "", ALICE):
         bind(app, scope)
         for table in FILL:
@@ -218,16 +211,14 @@ def test_no_row_is_inserted_outside_the_scope(app: Connection) -> None:
                 fill(app, table, "/app/mallory/")
 
 
-def test_no_row_is_moved_out_of_the_scope(app: Connection) -> None:
+def test_no_row_is_moved_out_of_the_scope(app):
     bind(app, ALICE)
     for table in FILL:
         with pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security"):
             app.execute(f"UPDATE {table} SET tenant_id = '/app/mallory/'".encode())
 
 
-def test_rows_of_others_are_neither_changed_nor_deleted(
-    app: Connection, superuser: Connection
-) -> None:
+def test_rows_of_others_are_neither_changed_nor_deleted(app, superuser):
     bind(app, ALICE)
     for table in reversed(FILL):
         for change in (f"UPDATE {table} SET tenant_id = tenant_id", f"DELETE FROM {table}"):
@@ -236,7 +227,7 @@ def test_rows_of_others_are_neither_changed_nor_deleted(
         assert tenants(superuser, table) == {BOB}
 
 
-def test_a_scope_reads_the_models_and_changes_none(app: Connection, superuser: Connection) -> None:
+def test_a_scope_reads_the_models_and_changes_none(app, superuser):
     models = superuser.execute("TABLE embedding_models").fetchall()
     for scope in ("", ALICE, "/app/"):
         bind(app, scope)
@@ -251,7 +242,7 @@ def test_a_scope_reads_the_models_and_changes_none(app: Connection, superuser: C
     assert models == superuser.execute("TABLE embedding_models").fetchall()
 
 
-def test_the_application_may_not_change_the_rules(app: Connection) -> None:
+def test_the_application_may_not_change_the_rules(app):
     bind(app, ALICE)
     for statement in (
         "TRUNCATE memories CASCADE", "ALTER TABLE memories DISABLE ROW LEVEL SECURITY",
@@ -262,16 +253,14 @@ def test_the_application_may_not_change_the_rules(app: Connection) -> None:
             app.execute(statement.encode())
 
 
-def test_switching_row_security_off_is_an_error_and_shows_nothing(app: Connection) -> None:
+def test_switching_row_security_off_is_an_error_and_shows_nothing(app):
     app.execute("SET row_security = off")
     with pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security"):
         tenants(app, "memories")
 
 
 @pytest.mark.parametrize("last", ["SELECT 1", "SELECT 1 / 0"])
-async def test_a_pooled_connection_forgets_its_scope_after_the_transaction(
-    dsn: str, superuser: Connection, last: str
-) -> None:
+async def test_a_pooled_connection_forgets_its_scope_after_the_transaction(dsn, superuser, last):
     database = PostgresDatabase(load_settings(dsn, pool_size=1))
     await database.open()
     backend = b"SELECT pg_backend_pid(), current_user::text, (SELECT count(*) FROM memories)"

@@ -1,7 +1,5 @@
 """A store in the place of PostgresStore and AsyncPostgresStore: how it is opened and configured."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from concurrent.futures import Future
@@ -14,7 +12,6 @@ from langchain_core.embeddings import Embeddings
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.store.base import PutOp
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
-from turns import Clock
 
 from langgraph_store import BatchError, PgHippocampusStore
 from shared_core import InvalidInput, Scope, open_memory, run_sync
@@ -48,9 +45,7 @@ def index(**others: Any) -> Any:
         ("inner_product", ["long", "short", "other"], [10.0, 1.0, 0.0]),
     ],
 )
-def test_vectors_are_ranked_by_the_distance_that_is_asked_for(
-    dsn: str, distance: str, order: list[str], scores: list[float]
-) -> None:
+def test_vectors_are_ranked_by_the_distance_that_is_asked_for(dsn, distance, order, scores):
     with PgHippocampusStore(dsn, index=index(distance_type=distance)) as store:
         for key, text in (("long", "10 1"), ("short", "1 0"), ("other", "0 1")):
             store.put(HERE, key, {"text": text})
@@ -62,7 +57,7 @@ def test_vectors_are_ranked_by_the_distance_that_is_asked_for(
         ]
 
 
-def test_a_number_that_a_stored_vector_cannot_hold_is_refused(empty_dsn: str) -> None:
+def test_a_number_that_a_stored_vector_cannot_hold_is_refused(empty_dsn):
     with PgHippocampusStore(empty_dsn, index=index(distance_type="l2")) as store:
         with pytest.raises(Exception, match="65,504"):
             store.put(HERE, "k", {"text": "70000 1"})
@@ -85,14 +80,14 @@ def test_a_number_that_a_stored_vector_cannot_hold_is_refused(empty_dsn: str) ->
         ({"pool_config": {"kwargs": {"user": object()}}}, "names with texts"),
     ],
 )  # fmt: skip
-def test_a_configuration_that_cannot_be_used_is_refused_by_name(config: Any, said: str) -> None:
+def test_a_configuration_that_cannot_be_used_is_refused_by_name(config, said):
     others: Any = isinstance(config, dict) and config.keys() & {"ttl", "pool_config"}
     options = config if others else {"index": index(**config) if config != ["x"] else config}
     with pytest.raises(InvalidInput, match=said):
         PgHippocampusStore("postgresql://nobody@127.0.0.1:1/nothing", **options)
 
 
-def test_what_a_pool_is_told_needs_a_server_and_its_secrets_stay_out_of_errors() -> None:
+def test_what_a_pool_is_told_needs_a_server_and_its_secrets_stay_out_of_errors():
     told = {"kwargs": {"application_name": "x", "password": "s3cret", "port": object()}}
     with pytest.raises(InvalidInput, match="DSN of a server") as refused:
         PgHippocampusStore(pool_config=told)
@@ -100,22 +95,20 @@ def test_what_a_pool_is_told_needs_a_server_and_its_secrets_stay_out_of_errors()
     PgHippocampusStore(pool_config={"kwargs": {"autocommit": True}})
 
 
-def test_an_engine_has_its_embedder(empty_dsn: str) -> None:
+def test_an_engine_has_its_embedder(empty_dsn):
     engine = open_memory(empty_dsn, embedder=Plane())
     with pytest.raises(InvalidInput, match="'embed'"):
         PgHippocampusStore(engine=engine, index=index())
 
 
-def test_vectors_of_other_dimensions_than_said_are_refused_and_nothing_is_written(
-    empty_dsn: str,
-) -> None:
+def test_vectors_of_other_dimensions_than_said_are_refused_and_nothing_is_written(empty_dsn):
     with PgHippocampusStore(empty_dsn, index=index(dims=3)) as store:
         with pytest.raises(InvalidInput, match="'dims'.* is 3.*2 dimensions"):
             store.put(HERE, "k", {"text": "1 0"})
         assert store.get(HERE, "k") is None
 
 
-def test_its_configuration_can_be_read(empty_dsn: str) -> None:
+def test_its_configuration_can_be_read(empty_dsn):
     config = index(ann_index_config={"kind": "hnsw", "vector_type": "halfvec"}, fields=["text"])
     store = PgHippocampusStore(empty_dsn, index=config, ttl={"default_ttl": 1})
     assert (config, config["embed"]) == (store.index_config, store.embeddings)
@@ -126,7 +119,7 @@ def test_its_configuration_can_be_read(empty_dsn: str) -> None:
     assert named is not None and 512 == len(named.embed_query("tea"))
 
 
-def test_with_opens_what_from_conn_string_makes(empty_dsn: str) -> None:
+def test_with_opens_what_from_conn_string_makes(empty_dsn):
     with PgHippocampusStore.from_conn_string(
         empty_dsn, pool_config={"min_size": 1, "max_size": 2, "kwargs": {"connect_timeout": 5}}
     ) as store:
@@ -137,7 +130,7 @@ def test_with_opens_what_from_conn_string_makes(empty_dsn: str) -> None:
         assert store.stop_ttl_sweeper(timeout=10) == 1 and 0 == store.sweep_ttl()
 
 
-async def test_async_with_opens_it_too_and_everything_can_be_awaited(empty_dsn: str) -> None:
+async def test_async_with_opens_it_too_and_everything_can_be_awaited(empty_dsn):
     async with PgHippocampusStore.from_conn_string(empty_dsn, pipeline=True) as store:
         assert await store.setup() is None
         await store.aput(HERE, "k", {"n": 1}, index=False, ttl=1e-4)
@@ -149,9 +142,7 @@ async def test_async_with_opens_it_too_and_everything_can_be_awaited(empty_dsn: 
         assert await store.stop_ttl_sweeper() and 0 == await store.sweep_ttl()
 
 
-async def test_a_store_that_nothing_opened_can_be_called_and_awaited_on_a_loop(
-    empty_dsn: str,
-) -> None:
+async def test_a_store_that_nothing_opened_can_be_called_and_awaited_on_a_loop(empty_dsn):
     store = PgHippocampusStore(empty_dsn)
     await store.setup()
     store.put(HERE, "k", {"n": 1}, index=False)
@@ -163,7 +154,7 @@ async def test_a_store_that_nothing_opened_can_be_called_and_awaited_on_a_loop(
     await store.aclose()
 
 
-def test_a_connection_or_a_pool_of_another_names_the_database(empty_dsn: str) -> None:
+def test_a_connection_or_a_pool_of_another_names_the_database(empty_dsn):
     with (
         psycopg.connect(empty_dsn, autocommit=True) as connection,
         ConnectionPool(empty_dsn, min_size=1, max_size=3, kwargs={"autocommit": True}) as pool,
@@ -184,7 +175,7 @@ def test_a_connection_or_a_pool_of_another_names_the_database(empty_dsn: str) ->
         PgHippocampusStore(3)
 
 
-async def test_an_async_pool_does_as_well(empty_dsn: str) -> None:
+async def test_an_async_pool_does_as_well(empty_dsn):
     async with (
         AsyncConnectionPool(empty_dsn, min_size=1, max_size=2, open=False) as pool,
         PgHippocampusStore(pool) as store,
@@ -194,7 +185,7 @@ async def test_an_async_pool_does_as_well(empty_dsn: str) -> None:
 
 
 @pytest.mark.both_engines
-def test_labels_of_ours_are_nobody_elses(dsn: str) -> None:
+def test_labels_of_ours_are_nobody_elses(dsn):
     with PgHippocampusStore(dsn, index=index()) as store:
         for labels in (FAR, ("app", "ann", "instructions"), ("app", "ann", "profile")):
             store.put(labels, "k", {"text": "1 0"}, ttl=5)
@@ -205,7 +196,7 @@ def test_labels_of_ours_are_nobody_elses(dsn: str) -> None:
 
 
 @pytest.mark.both_engines
-def test_a_page_holds_what_there_is(dsn: str) -> None:
+def test_a_page_holds_what_there_is(dsn):
     with PgHippocampusStore(dsn, index=index()) as store:
         for number in range(6):
             store.put(HERE, f"near {number}", {"text": f"1 0.{number}"})
@@ -221,7 +212,7 @@ def test_a_page_holds_what_there_is(dsn: str) -> None:
 
 
 @pytest.mark.both_engines
-def test_among_many_that_are_equally_near_the_newest_comes_first(dsn: str) -> None:
+def test_among_many_that_are_equally_near_the_newest_comes_first(dsn):
     with PgHippocampusStore(dsn, index=index()) as store:
         names = [f"{number:03}" for number in range(300)]
         for begin in range(0, 300, 30):
@@ -243,7 +234,7 @@ def test_among_many_that_are_equally_near_the_newest_comes_first(dsn: str) -> No
     ],
 )  # fmt: skip
 @pytest.mark.both_engines
-def test_filters_compare_with_infinity_and_nan(dsn: str, condition: Any, kept: str) -> None:
+def test_filters_compare_with_infinity_and_nan(dsn, condition, kept):
     values: dict[str, Any] = {"a": {"n": 1}, "b": {"n": -2.5}, "c": {"n": "x"}, "d": {}}
     store = PgHippocampusStore(dsn)
     store.batch([PutOp(HERE, key, value, index=False) for key, value in values.items()])
@@ -253,7 +244,7 @@ def test_filters_compare_with_infinity_and_nan(dsn: str, condition: Any, kept: s
 
 
 @pytest.mark.both_engines
-async def test_reembed_leaves_the_model_of_a_store_alone(dsn: str) -> None:
+async def test_reembed_leaves_the_model_of_a_store_alone(dsn):
     async with open_memory(dsn, embedder="use", worker=False) as memory:
         await memory.remember(ANN, "Ann likes tea.")
         async with PgHippocampusStore(dsn, index=index()) as store:
@@ -268,9 +259,7 @@ async def test_reembed_leaves_the_model_of_a_store_alone(dsn: str) -> None:
 
 
 @pytest.mark.both_engines
-async def test_a_model_that_reembed_left_stays_with_a_store_that_takes_it(
-    dsn: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_model_that_reembed_left_stays_with_a_store_that_takes_it(dsn, caplog):
     async with open_memory(dsn, embedder=Words(), worker=False) as memory:
         await memory.remember(ANN, "Ann likes tea.")
         await memory.reembed(Letter(), drop_old=True)  # the name of "words" stays behind
@@ -285,7 +274,7 @@ async def test_a_model_that_reembed_left_stays_with_a_store_that_takes_it(
 
 
 @pytest.mark.both_engines
-async def test_the_model_of_a_store_becomes_that_of_a_database_without_one(dsn: str) -> None:
+async def test_the_model_of_a_store_becomes_that_of_a_database_without_one(dsn):
     async with (
         open_memory(dsn, embedder=Letter(), worker=False) as memory,
         PgHippocampusStore(dsn, index={"embed": Words()}) as store,  # type: ignore[typeddict-item]
@@ -300,7 +289,7 @@ async def test_the_model_of_a_store_becomes_that_of_a_database_without_one(dsn: 
 
 
 @pytest.mark.both_engines
-def test_a_search_by_both_finds_nothing_that_has_expired(dsn: str, clock: Clock) -> None:
+def test_a_search_by_both_finds_nothing_that_has_expired(dsn, clock):
     engine = open_memory(dsn, embedder=Words(), clock=clock, worker=False)
     store = PgHippocampusStore(engine=engine, search="hybrid")
     store.put(HERE, "gone", {"text": "tea"}, ttl=1)
@@ -311,7 +300,7 @@ def test_a_search_by_both_finds_nothing_that_has_expired(dsn: str, clock: Clock)
     run_sync(engine.close())
 
 
-async def test_what_cannot_be_copied_is_shared_by_equal_reads(empty_dsn: str) -> None:
+async def test_what_cannot_be_copied_is_shared_by_equal_reads(empty_dsn):
     deep: Any = {}
     for _ in range(480):
         deep = {"d": deep}
@@ -324,7 +313,7 @@ async def test_what_cannot_be_copied_is_shared_by_equal_reads(empty_dsn: str) ->
         assert found[2] is not found[3]
 
 
-async def test_writes_to_one_address_keep_their_order_however_it_is_written(empty_dsn: str) -> None:
+async def test_writes_to_one_address_keep_their_order_however_it_is_written(empty_dsn):
     async with PgHippocampusStore(empty_dsn) as store:
         ways: list[Any] = [HERE, [*HERE], HERE]
         await asyncio.gather(
@@ -333,7 +322,7 @@ async def test_writes_to_one_address_keep_their_order_however_it_is_written(empt
         assert {"n": 2} == (await store.aget(HERE, "k")).value  # type: ignore[union-attr]
 
 
-async def test_an_address_that_is_none_fails_alone(empty_dsn: str) -> None:
+async def test_an_address_that_is_none_fails_alone(empty_dsn):
     async with open_memory(empty_dsn, embedder=Words(), worker=False) as memory:
         odd: Any = (HERE, ["k"])
         with pytest.raises(BatchError) as failed:

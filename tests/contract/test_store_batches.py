@@ -1,10 +1,7 @@
 """Each operation of a batch succeeds or fails alone, whatever its neighbours do."""
 
-from __future__ import annotations
-
 import math
 import pickle
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -24,7 +21,6 @@ from langgraph_store.conformance.samples import word_vectors
 from shared_core import (
     EmbeddingMismatch,
     InvalidInput,
-    MemoryEngine,
     ModelUnavailable,
     StorageUnavailable,
     open_memory,
@@ -52,19 +48,19 @@ class Model:
 
 
 @pytest.fixture
-def model() -> Model:
+def model():
     return Model()
 
 
 @pytest.fixture
-def engine(dsn: str, model: Model) -> Iterator[MemoryEngine]:
+def engine(dsn, model):
     engine = open_memory(dsn, embedder=model)
     yield engine
     run_sync(engine.close())
 
 
 @pytest.fixture
-def store(engine: MemoryEngine) -> Store:
+def store(engine):
     return Store(engine=engine)
 
 
@@ -100,7 +96,7 @@ BAD: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-async def test_one_bad_operation_leaves_its_neighbours_alone(store: Store, name: str) -> None:
+async def test_one_bad_operation_leaves_its_neighbours_alone(store, name):
     await store.aput(HERE, "old", {"text": "tea"})
     ops = [GetOp(HERE, "old"), PutOp(HERE, "new", {"text": "coffee"}), SearchOp(HERE),
            PutOp(HERE, "old", None), ListNamespacesOp()]  # fmt: skip
@@ -117,7 +113,7 @@ async def test_one_bad_operation_leaves_its_neighbours_alone(store: Store, name:
         await store.abatch([BAD[name]])
 
 
-def test_a_failed_batch_is_an_exception_group(store: Store) -> None:
+def test_a_failed_batch_is_an_exception_group(store):
     caught: list[Exception] = []
     try:
         store.batch([PutOp(HERE, "a", {}), PutOp(HERE, "b", {"n": math.nan}), GetOp(("a.b",), "k")])
@@ -128,14 +124,14 @@ def test_a_failed_batch_is_an_exception_group(store: Store) -> None:
     assert len(caught) == 2 and held(store) == {"a"}
 
 
-def test_a_failed_batch_can_be_sent_to_another_process() -> None:
+def test_a_failed_batch_can_be_sent_to_another_process():
     error = BatchError({1: InvalidInput("no")}, ["done", None])
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.results) == (str(error), ["done", None])
     assert ["no"] == [str(inner) for inner in again.errors.values()]
 
 
-def test_what_fails_all_operations_alike_is_raised_itself(dsn: str) -> None:
+def test_what_fails_all_operations_alike_is_raised_itself(dsn):
     with Store(dsn, index={"dims": 64, "embed": Model()}) as store:
         store.put(HERE, "k", {})
         run_sync(store.engine._storage.close())  # the database is away from here on
@@ -143,7 +139,7 @@ def test_what_fails_all_operations_alike_is_raised_itself(dsn: str) -> None:
             store.batch([GetOp(HERE, "k"), SearchOp(HERE), PutOp(HERE, "k", {})])
 
 
-def test_only_what_needs_a_text_that_cannot_be_embedded_fails(store: Store, model: Model) -> None:
+def test_only_what_needs_a_text_that_cannot_be_embedded_fails(store, model):
     poisoned = {3, 40, 41, 99}
     ops = [PutOp(HERE, str(n), {"text": "poison" if n in poisoned else f"tea {n}"})
            for n in range(100)]  # fmt: skip
@@ -157,9 +153,7 @@ def test_only_what_needs_a_text_that_cannot_be_embedded_fails(store: Store, mode
     assert ["unindexed"] == [item.key for item in found if item.score is None]
 
 
-def test_an_embedder_that_is_down_is_asked_twice_and_not_for_every_text(
-    store: Store, model: Model
-) -> None:
+def test_an_embedder_that_is_down_is_asked_twice_and_not_for_every_text(store, model):
     store.put(HERE, "before", {"text": "tea"})
     model.down = True
     model.calls.clear()
@@ -171,7 +165,7 @@ def test_an_embedder_that_is_down_is_asked_twice_and_not_for_every_text(
     assert held(store) == {"before", "unindexed"}
 
 
-def test_stores_of_two_models_stand_side_by_side(store: Store, dsn: str) -> None:
+def test_stores_of_two_models_stand_side_by_side(store, dsn):
     store.put(HERE, "before", {"text": "tea"})
     with Store(dsn, index={"dims": 1, "embed": lambda texts: [[1.0]] * len(texts)}) as two:
         two.batch([PutOp(HERE, "a", {"text": "tea"}), PutOp(HERE, "b", {})])
@@ -184,13 +178,13 @@ def test_stores_of_two_models_stand_side_by_side(store: Store, dsn: str) -> None
             two.put(memories_namespace("app", "ann"), "k", {"text": "tea"})
 
 
-def test_the_last_sound_write_to_a_key_wins(store: Store) -> None:
+def test_the_last_sound_write_to_a_key_wins(store):
     with pytest.raises(BatchError):
         store.batch([PutOp(HERE, "k", {"n": 1}), PutOp(HERE, "k", {"n": math.inf})])
     assert store.get(HERE, "k").value == {"n": 1}
 
 
-def test_a_write_whose_successor_cannot_be_done_is_done_instead(store: Store, model: Model) -> None:
+def test_a_write_whose_successor_cannot_be_done_is_done_instead(store, model):
     store.put(HERE, "gone", {"n": 0})
     ops = [PutOp(HERE, "k", {"n": 1}, index=False), PutOp(HERE, "k", {"text": "tea"}),
            PutOp(HERE, "gone", None), PutOp(HERE, "gone", {"text": "poison"}),
@@ -212,7 +206,7 @@ def test_a_write_whose_successor_cannot_be_done_is_done_instead(store: Store, mo
     assert [1, 1] == model.calls and store.get(HERE, "k").value == {"n": 1}
 
 
-def test_values_of_many_megabytes_are_kept_in_one_batch(store: Store) -> None:
+def test_values_of_many_megabytes_are_kept_in_one_batch(store):
     big = {"text": "tea", "blob": "x" * 10_000_000}
     ops = [PutOp(HERE, str(n), {**big, "n": n}, index=["text"]) for n in range(5, 8)]
     assert store.batch(ops) == [None] * 3
@@ -221,7 +215,7 @@ def test_values_of_many_megabytes_are_kept_in_one_batch(store: Store) -> None:
     assert len(store.search(HERE, query="tea", filter={"n": {"$gte": 6}})) == 2
 
 
-def test_thousands_of_puts_with_a_ttl_are_one_batch(store: Store) -> None:
+def test_thousands_of_puts_with_a_ttl_are_one_batch(store):
     """By night so many that PostgreSQL could not bind their values one by one."""
     many = range(13_000 if LONG else 2_000)
     store.batch([PutOp(HERE, str(n), {"n": n}, index=False, ttl=5) for n in many])
@@ -231,7 +225,7 @@ def test_thousands_of_puts_with_a_ttl_are_one_batch(store: Store) -> None:
 
 
 @pytest.mark.parametrize("limit", [2**31, 2**63, 10**30])
-def test_a_huge_limit_means_all_there_is(store: Store, limit: int) -> None:
+def test_a_huge_limit_means_all_there_is(store, limit):
     store.put(HERE, "k", {"text": "tea"})
     assert len(store.search(HERE, limit=limit)) == len(store.search(HERE, query="tea", limit=limit))
     assert store.list_namespaces(limit=limit, max_depth=limit) == [HERE]
@@ -243,7 +237,7 @@ def zero(texts: list[str]) -> list[list[float]]:
     return [[float(text.count(letter)) for letter in "abc"] for text in texts]
 
 
-def test_a_text_that_says_nothing_to_the_model_is_kept_and_near_to_nothing(dsn: str) -> None:
+def test_a_text_that_says_nothing_to_the_model_is_kept_and_near_to_nothing(dsn):
     with Store(dsn, index={"dims": 3, "embed": zero}) as store:
         store.batch([PutOp(HERE, word, {"text": word}) for word in ("a", "b", "xyz")])
         found = store.search(HERE, query="a")
@@ -253,7 +247,7 @@ def test_a_text_that_says_nothing_to_the_model_is_kept_and_near_to_nothing(dsn: 
         assert {"a", "b", "xyz"} == held(store)
 
 
-async def test_a_refused_email_address_names_the_way_out(store: Store) -> None:
+async def test_a_refused_email_address_names_the_way_out(store):
     with pytest.raises(InvalidNamespaceError, match="memories_namespace"):
         store.put(("app", "ana@example.com"), "k", {})
     with pytest.raises(InvalidNamespaceError, match="memories_namespace"):
@@ -262,7 +256,7 @@ async def test_a_refused_email_address_names_the_way_out(store: Store) -> None:
         await store.abatch([GetOp(("app", "ana@example.com"), "k")])
 
 
-def test_the_root_langgraph_is_reserved_as_in_the_reference(store: Store) -> None:
+def test_the_root_langgraph_is_reserved_as_in_the_reference(store):
     with pytest.raises(InvalidNamespaceError, match="langgraph"):
         store.put(("langgraph", "a"), "k", {})
     store.batch([PutOp(("langgraph", "a"), "k", {"n": 1})])

@@ -1,17 +1,14 @@
 """What PgHippocampusStore keeps to beyond the suite for all stores: its clock, rows and callers."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
 import pytest
 from langgraph.store.base import PutOp
-from turns import Clock
 
 from langgraph_store import PgHippocampusStore as Store
 from langgraph_store.conformance.samples import INDEX, word_vectors
@@ -21,7 +18,7 @@ HERE = ("memories", "alice")
 
 
 @pytest.fixture
-def ours(dsn: str, clock: Clock) -> Iterator[Store]:
+def ours(dsn, clock):
     """Our store, whose time stands still."""
     engine = open_memory(dsn, embedder=word_vectors, clock=clock)
     fields: Any = {"fields": INDEX["fields"]}
@@ -38,7 +35,7 @@ def rows(dsn: str, table: str = "memories") -> int:
         return superuser.execute(f"SELECT FROM hippocampus.{table}").rowcount
 
 
-def test_a_put_keeps_the_birth_and_raises_the_update_time(ours: Store) -> None:
+def test_a_put_keeps_the_birth_and_raises_the_update_time(ours):
     stamps = []
     for n in range(3):
         ours.put(HERE, "k", {"n": n})
@@ -48,7 +45,7 @@ def test_a_put_keeps_the_birth_and_raises_the_update_time(ours: Store) -> None:
     assert stamps[0][1] < stamps[1][1] < stamps[2][1]
 
 
-async def test_a_put_without_time_to_live_is_for_ever(ours: Store, clock: Clock) -> None:
+async def test_a_put_without_time_to_live_is_for_ever(ours, clock):
     ours.ttl_config = {"default_ttl": 1.0, "refresh_on_read": False, "omit_expired": True}
     await ours.aput(HERE, "default", {"n": 1})
     await ours.aput(HERE, "ever", {"n": 1}, ttl=0.1)
@@ -66,13 +63,13 @@ def together(*jobs: Callable[[], Any]) -> list[Any]:
         return [job.result(timeout=30) for job in running]
 
 
-def test_one_store_serves_one_loop_after_the_other(ours: Store) -> None:
+def test_one_store_serves_one_loop_after_the_other(ours):
     for n in range(3):
         asyncio.run(ours.aput(HERE, str(n), {"text": "tea"}))
     assert len(asyncio.run(ours.asearch(HERE, query="tea"))) == 3
 
 
-def test_one_store_serves_two_loops_and_six_threads_at_once(ours: Store) -> None:
+def test_one_store_serves_two_loops_and_six_threads_at_once(ours):
     async def many(name: str) -> None:
         await asyncio.gather(*(ours.aput(HERE, f"{name}{n}", {"n": n}) for n in range(25)))
 
@@ -86,7 +83,7 @@ def test_one_store_serves_two_loops_and_six_threads_at_once(ours: Store) -> None
     assert len(ours.search(HERE, limit=1000)) == 8 * 25
 
 
-def test_many_writers_of_one_key_leave_one_item_with_one_vector(ours: Store, dsn: str) -> None:
+def test_many_writers_of_one_key_leave_one_item_with_one_vector(ours, dsn):
     def writer(n: int) -> None:
         for _ in range(12):
             ours.put(HERE, "same", {"text": f"writer {n}"})
@@ -97,7 +94,7 @@ def test_many_writers_of_one_key_leave_one_item_with_one_vector(ours: Store, dsn
     assert ours.search(HERE, query=item.value["text"])[0].score == pytest.approx(1, abs=1e-3)
 
 
-def test_batches_over_the_same_keys_in_any_order_do_not_block_each_other(ours: Store) -> None:
+def test_batches_over_the_same_keys_in_any_order_do_not_block_each_other(ours):
     def writer(step: int) -> None:
         for n in range(12):
             ops = [PutOp(HERE, str(key), {"n": n}) for key in range(30)][::step]

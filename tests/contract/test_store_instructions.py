@@ -1,10 +1,7 @@
 """The namespace of instructions in a store: every put is a version, the newest counts."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import reduce
 from itertools import chain
@@ -33,13 +30,13 @@ HERE = ("app", "ann", "hippocampus-instructions")
 
 
 @pytest.fixture
-def store(dsn: str) -> Iterator[PgHippocampusStore]:
+def store(dsn):
     with PgHippocampusStore(dsn, index=INDEX | {"fields": ["content"]}) as opened:
         yield opened
 
 
 @pytest.fixture(params=MODES if LONG else ["async"])
-def face(request: pytest.FixtureRequest, store: PgHippocampusStore) -> Face:
+def face(request, store):
     """The store by its async methods; by night by its sync ones too."""
     return Face(store, request.param)
 
@@ -56,7 +53,7 @@ async def said(face: Face, key: str = "tone") -> list[tuple[int, Any]]:
     return [(one.version, one.value) for one in history]
 
 
-async def test_every_put_is_a_version_and_get_returns_the_newest(face: Face) -> None:
+async def test_every_put_is_a_version_and_get_returns_the_newest(face):
     for text in ("one", "two", "two", "three"):
         await face.put(HERE, "tone", {"content": text})
         assert {"content": text} == await face.value("tone", HERE)
@@ -68,7 +65,7 @@ async def test_every_put_is_a_version_and_get_returns_the_newest(face: Face) -> 
     assert [5, 4] == [version for version, _ in await said(face)][:2]
 
 
-async def test_the_item_has_the_times_of_the_instruction(face: Face) -> None:
+async def test_the_item_has_the_times_of_the_instruction(face):
     for text in ("one", "two"):
         await face.put(HERE, "tone", {"content": text})
     item = await face.get(HERE, "tone")
@@ -76,7 +73,7 @@ async def test_the_item_has_the_times_of_the_instruction(face: Face) -> None:
     assert (item.created_at, item.updated_at) == (newest.created_at, newest.written_at)
 
 
-async def test_helpers_and_store_are_two_ways_to_the_same(store: PgHippocampusStore) -> None:
+async def test_helpers_and_store_are_two_ways_to_the_same(store):
     await asyncio.to_thread(put_instruction, store, "app", "a.b", "tone", {"content": "one"})
     here = instructions_namespace("app", "a.b")
     await store.aput(here, "tone", {"content": "two"})
@@ -91,7 +88,7 @@ async def test_helpers_and_store_are_two_ways_to_the_same(store: PgHippocampusSt
     assert "tone" == found.key and found.score is not None and found.score > 0.9
 
 
-async def test_delete_takes_all_versions(face: Face) -> None:
+async def test_delete_takes_all_versions(face):
     for text in ("one", "two"):
         await face.put(HERE, "tone", {"content": text})
     await face.delete(HERE, "tone")
@@ -102,7 +99,7 @@ async def test_delete_takes_all_versions(face: Face) -> None:
     assert [(1, {"content": "three"})] == await said(face)
 
 
-async def test_the_core_deletes_the_item_with_its_versions(face: Face) -> None:
+async def test_the_core_deletes_the_item_with_its_versions(face):
     engine = engine_of(face)
     for key in ("tone", "length", "format"):
         await face.put(HERE, key, {"content": key})
@@ -114,7 +111,7 @@ async def test_the_core_deletes_the_item_with_its_versions(face: Face) -> None:
     assert [] == await face.keys(HERE) and [] == await said(face, "length")
 
 
-async def test_search_filters_ranks_and_pages(face: Face) -> None:
+async def test_search_filters_ranks_and_pages(face):
     for number in range(7):
         await face.put(HERE, f"k{number}", {"content": f"rule {number}", "even": number % 2 == 0})
     await face.put(HERE, "k0", {"content": "always greet in portuguese", "even": True})
@@ -128,7 +125,7 @@ async def test_search_filters_ranks_and_pages(face: Face) -> None:
 
 
 @pytest.mark.parametrize("way", ["vector", "hybrid", "text"])
-async def test_every_way_of_searching_finds_them(dsn: str, way: Any) -> None:
+async def test_every_way_of_searching_finds_them(dsn, way):
     async with PgHippocampusStore(dsn, search=way, score_parts=True) as store:
         await store.aput(HERE, "tone", {"content": "回答要简短，用葡萄牙语问候"})
         await store.aput(HERE, "units", {"content": "Give lengths in metres."})
@@ -136,7 +133,7 @@ async def test_every_way_of_searching_finds_them(dsn: str, way: Any) -> None:
         assert "tone" == found[0].key and found[0].score is not None
 
 
-async def test_a_prefix_above_finds_them_in_one_order(face: Face) -> None:
+async def test_a_prefix_above_finds_them_in_one_order(face):
     await face.put(("app", "ann", "notes"), "n", {"content": "a note"})
     await face.put(HERE, "tone", {"content": "be brief"})
     await face.put(("app", "bob", "hippocampus-instructions"), "tone", {"content": "be kind"})
@@ -158,7 +155,7 @@ async def test_a_prefix_above_finds_them_in_one_order(face: Face) -> None:
     assert [] == await engine_of(face).instructions.history(ANN, "plain")
 
 
-async def test_a_batch_sees_the_state_before_it_and_the_last_put_wins(face: Face) -> None:
+async def test_a_batch_sees_the_state_before_it_and_the_last_put_wins(face):
     await face.put(HERE, "old", {"content": "old"})
     results = await face.batch(
         [
@@ -191,7 +188,7 @@ BAD: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-async def test_a_bad_operation_fails_alone(face: Face, name: str) -> None:
+async def test_a_bad_operation_fails_alone(face, name):
     ops = [PutOp(HERE, "good", {"content": "x"}), BAD[name], PutOp(HERE, "tone", {"content": "y"})]
     with pytest.raises(BatchError) as failed:
         await face.batch(ops)
@@ -201,7 +198,7 @@ async def test_a_bad_operation_fails_alone(face: Face, name: str) -> None:
     )
 
 
-async def test_a_time_to_live_is_refused_and_a_default_one_is_not_theirs(dsn: str) -> None:
+async def test_a_time_to_live_is_refused_and_a_default_one_is_not_theirs(dsn):
     with PgHippocampusStore(dsn, ttl={"default_ttl": 1e-4}) as store:
         for face in (Face(store, mode) for mode in MODES):
             await face.put(HERE, face.mode, {"content": "for ever"})
@@ -217,7 +214,7 @@ async def test_a_time_to_live_is_refused_and_a_default_one_is_not_theirs(dsn: st
 @pytest.mark.parametrize(
     "key", ["a/b", "a.b", "../..", "系统提示", "%2F", "it's; DROP TABLE", "🦜", " "]
 )
-async def test_keys_and_values_come_back_as_they_were(face: Face, key: str) -> None:
+async def test_keys_and_values_come_back_as_they_were(face, key):
     deep: Any = {"content": "深 NUL \x00", "n": [None, True, 2**80, 1e-300, {"a.b": {"/": []}}]}
     for _ in range(200):
         deep = {"d": deep, "l": [1, "二"]}
@@ -233,7 +230,7 @@ async def test_keys_and_values_come_back_as_they_were(face: Face, key: str) -> N
     assert [] == await face.keys(HERE)
 
 
-async def test_index_says_what_is_embedded(face: Face) -> None:
+async def test_index_says_what_is_embedded(face):
     await face.put(HERE, "out", {"content": "be brief"}, index=False)
     await face.put(HERE, "other", {"content": "be brief", "why": "users hurry"}, index=["why"])
     found = await face.search(HERE, query="users hurry")
@@ -241,7 +238,7 @@ async def test_index_says_what_is_embedded(face: Face) -> None:
     assert ["other", "out"] == await face.keys(HERE)
 
 
-async def test_writers_at_the_same_moment_lose_no_version(store: PgHippocampusStore) -> None:
+async def test_writers_at_the_same_moment_lose_no_version(store):
     def write(number: int) -> None:
         store.put(HERE, "tone", {"content": f"sync {number}"})
 
@@ -261,9 +258,7 @@ async def test_writers_at_the_same_moment_lose_no_version(store: PgHippocampusSt
     assert item is not None and history[0].value == item.value
 
 
-async def test_writers_and_deleters_leave_an_item_with_versions_or_neither(
-    store: PgHippocampusStore,
-) -> None:
+async def test_writers_and_deleters_leave_an_item_with_versions_or_neither(store):
     for _ in range(10):
         await asyncio.gather(
             *(store.aput(HERE, "tone", {"content": f"{number}"}) for number in range(4)),
@@ -274,7 +269,7 @@ async def test_writers_and_deleters_leave_an_item_with_versions_or_neither(
         assert (item and item.value) == (newest and newest.value)
 
 
-async def test_both_faces_see_a_put_and_adk_forgets_it_with_its_user(dsn: str) -> None:
+async def test_both_faces_see_a_put_and_adk_forgets_it_with_its_user(dsn):
     """Another process stands for an ADK agent: it has an engine and connections of its own."""
     async with PgHippocampusStore(dsn) as store, open_memory(dsn) as engine:
         adk = OpenMemoryService(engine=engine)
@@ -295,7 +290,7 @@ async def test_both_faces_see_a_put_and_adk_forgets_it_with_its_user(dsn: str) -
         assert await engine.instructions.read(ANN, "tone") is None
 
 
-async def test_an_instruction_from_elsewhere_keeps_its_times(store: PgHippocampusStore) -> None:
+async def test_an_instruction_from_elsewhere_keeps_its_times(store):
     born, changed = (datetime(2024, 1, day, tzinfo=UTC) for day in (1, 2))
     await store.engine.imported_items.write(
         [WriteItem(address=(HERE, "tone"), value={"content": "one"})],

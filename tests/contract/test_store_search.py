@@ -1,13 +1,10 @@
 """Search by meaning, by words and by both: what is found, how it scored, page after page."""
 
-from __future__ import annotations
-
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from langgraph.store.base import PutOp
-from turns import START, Clock, said
+from turns import START, said
 
 from langgraph_store import PgHippocampusStore, memories_namespace
 from langgraph_store.operations import ScoredItem
@@ -22,7 +19,7 @@ HERE = ("search", "alice")
 
 
 @pytest.fixture
-async def store(memory: MemoryEngine) -> PgHippocampusStore:
+async def store(memory):
     return PgHippocampusStore(engine=memory, score_parts=True)
 
 
@@ -40,9 +37,7 @@ async def fill(store: PgHippocampusStore, space: tuple[str, ...], count: int = 0
                         for n, (key, text) in enumerate(texts.items())])  # fmt: skip
 
 
-async def test_what_both_frameworks_remember_is_searched_as_recall_does(
-    store: PgHippocampusStore, memory: MemoryEngine
-) -> None:
+async def test_what_both_frameworks_remember_is_searched_as_recall_does(store, memory):
     await fill(store, SHARED, 30)
     for query in ("ZX-81", "what does she drink?", "where does he live"):
         hits = await memory.recall(ALICE, query, limit=5)
@@ -51,13 +46,13 @@ async def test_what_both_frameworks_remember_is_searched_as_recall_does(
         assert [hit.score for hit in hits] == pytest.approx([item.score for item in found])
 
 
-async def test_other_namespaces_are_searched_by_meaning(store: PgHippocampusStore) -> None:
+async def test_other_namespaces_are_searched_by_meaning(store):
     await fill(store, HERE)
     found = await store.asearch(HERE, query="green tea")
     assert all(-1 <= (item.score or -2) <= 1 for item in found) and found[0].key == "tea"
 
 
-async def test_the_parts_of_a_score_come_with_the_item(store: PgHippocampusStore) -> None:
+async def test_the_parts_of_a_score_come_with_the_item(store):
     await fill(store, SHARED)
     await fill(store, HERE)
     item = (await store.asearch(SHARED, query="green tea"))[0]
@@ -73,9 +68,7 @@ async def test_the_parts_of_a_score_come_with_the_item(store: PgHippocampusStore
 
 @pytest.mark.parametrize("search", ["vector", "hybrid", "text"])
 @pytest.mark.parametrize("wanted", [{}, {"n": {"$in": [1, 3]}}], ids=["all", "filtered"])
-async def test_pages_of_any_length_are_one_total_order(
-    memory: MemoryEngine, search: Any, wanted: dict[str, Any]
-) -> None:
+async def test_pages_of_any_length_are_one_total_order(memory, search, wanted):
     store = PgHippocampusStore(engine=memory, search=search)
     await fill(store, HERE, 260)
     everything = await store.asearch(
@@ -98,7 +91,7 @@ async def test_pages_of_any_length_are_one_total_order(
     assert scores == sorted(scores, reverse=True)
 
 
-async def test_words_find_what_holds_them_and_nothing_else(memory: MemoryEngine) -> None:
+async def test_words_find_what_holds_them_and_nothing_else(memory):
     store = PgHippocampusStore(engine=memory, search="text")
     await fill(store, HERE, 20)
     assert ["code"] == [item.key for item in await store.asearch(HERE, query="ZX-81")]
@@ -107,13 +100,13 @@ async def test_words_find_what_holds_them_and_nothing_else(memory: MemoryEngine)
         await store.asearch(HERE[:1], query="tea")
 
 
-async def test_a_prefix_of_one_label_is_searched_by_meaning(memory: MemoryEngine) -> None:
+async def test_a_prefix_of_one_label_is_searched_by_meaning(memory):
     store = PgHippocampusStore(engine=memory, search="hybrid")
     await fill(store, HERE)
     assert "tea" == (await store.asearch(HERE[:1], query="green tea"))[0].key
 
 
-async def test_an_embedder_that_is_down_leaves_the_words(dsn: str) -> None:
+async def test_an_embedder_that_is_down_leaves_the_words(dsn):
     down = False
 
     def embed(texts: list[str]) -> list[list[float]]:
@@ -128,9 +121,7 @@ async def test_an_embedder_that_is_down_leaves_the_words(dsn: str) -> None:
         assert "code" == (await store.asearch(SHARED, query="ZX-81"))[0].key
 
 
-async def test_turns_and_facts_of_agents_are_found_by_filter_and_question(
-    store: PgHippocampusStore, memory: MemoryEngine
-) -> None:
+async def test_turns_and_facts_of_agents_are_found_by_filter_and_question(store, memory):
     await memory.append_events(ALICE, "s1", [said("e1", "I moved to Lisbon.")])
     await memory.consolidate(ALICE, "s1")
     facts = await store.asearch(SHARED, query="Lisbon", filter={"kind": "semantic"})
@@ -139,13 +130,13 @@ async def test_turns_and_facts_of_agents_are_found_by_filter_and_question(
     assert turns and {"semantic"}.isdisjoint(item.value["kind"] for item in turns)
 
 
-async def test_hybrid_hits_live_on_when_they_are_read(store: PgHippocampusStore) -> None:
+async def test_hybrid_hits_live_on_when_they_are_read(store):
     await store.aput(SHARED, "k", {"content": "green tea"}, ttl=1)
     await store.asearch(SHARED, query="tea")
     assert (await store.aget(SHARED, "k")) is not None
 
 
-def test_a_way_to_search_that_is_unknown_is_refused() -> None:
+def test_a_way_to_search_that_is_unknown_is_refused():
     with pytest.raises(InvalidInput, match="magic"):
         PgHippocampusStore("embedded", search="magic")  # type: ignore[arg-type]
 
@@ -172,8 +163,8 @@ async def fill_mixed(memory: MemoryEngine, items: int, turns: int) -> set[str]:
     ids=["no vector", "some vectors", "words alone"],
 )
 async def test_pages_reach_what_shares_a_word_whether_it_has_a_vector_or_not(
-    dsn: str, items: int, turns: int, search: Any
-) -> None:
+    dsn, items, turns, search
+):
     async with open_memory(dsn, embedder=toy, worker=False) as memory:
         everything = await fill_mixed(memory, items, turns)
         store = PgHippocampusStore(engine=memory, search=search)
@@ -188,7 +179,7 @@ async def test_pages_reach_what_shares_a_word_whether_it_has_a_vector_or_not(
         assert keys == [item.key for page in pages for item in page]
 
 
-async def test_all_that_shares_a_word_is_found_while_the_embedder_is_down(dsn: str) -> None:
+async def test_all_that_shares_a_word_is_found_while_the_embedder_is_down(dsn):
     down = False
 
     def embed(texts: list[str]) -> list[list[float]]:
@@ -203,7 +194,7 @@ async def test_all_that_shares_a_word_is_found_while_the_embedder_is_down(dsn: s
         assert everything == {item.key for item in found}
 
 
-async def test_words_are_those_of_the_fields_that_are_named(dsn: str) -> None:
+async def test_words_are_those_of_the_fields_that_are_named(dsn):
     async with open_memory(dsn, embedder=toy) as memory:
         named = PgHippocampusStore(engine=memory, search="text", index={"fields": ["title"]})  # type: ignore[typeddict-item]
 
@@ -219,7 +210,7 @@ async def test_words_are_those_of_the_fields_that_are_named(dsn: str) -> None:
         assert (["here"], []) == (await keys("长颈鹿"), await keys("password"))
 
 
-async def test_equal_items_have_one_order(dsn: str) -> None:
+async def test_equal_items_have_one_order(dsn):
     async with open_memory(dsn, embedder=toy) as memory:
         for search, ends_first in (("vector", False), ("hybrid", True), ("text", True)):
             store = PgHippocampusStore(engine=memory, search=search)  # type: ignore[arg-type]
@@ -230,7 +221,7 @@ async def test_equal_items_have_one_order(dsn: str) -> None:
             assert (keys[::-1] if ends_first else keys) == found
 
 
-async def test_a_fact_that_ended_is_read_by_its_key_and_never_found(memory: MemoryEngine) -> None:
+async def test_a_fact_that_ended_is_read_by_its_key_and_never_found(memory):
     for day, text in ((1, "I live in Rome."), (2, "I live in Paris.")):
         turn = said(text, text, START + timedelta(days=day))
         await memory.append_events(ALICE, f"s{day}", [turn])
@@ -246,9 +237,7 @@ async def test_a_fact_that_ended_is_read_by_its_key_and_never_found(memory: Memo
             assert key not in {i.key for i in await store.asearch(SHARED, query=query, limit=99)}
 
 
-async def test_a_fact_of_the_future_is_found_when_it_holds(
-    clocked: MemoryEngine, clock: Clock
-) -> None:
+async def test_a_fact_of_the_future_is_found_when_it_holds(clocked, clock):
     for text, day in (("I live in Rome.", 0), ("I work at Acme.", 20), ("我喜欢喝茶。", 20)):
         turn = said(text, text, START + timedelta(days=day))
         await clocked.append_events(ALICE, "t", [turn])
@@ -263,7 +252,7 @@ async def test_a_fact_of_the_future_is_found_when_it_holds(
         clock.day = 21
 
 
-async def test_the_only_memory_scores_what_it_is_worth(store: PgHippocampusStore) -> None:
+async def test_the_only_memory_scores_what_it_is_worth(store):
     await store.aput(SHARED, "tea", {"content": "She prefers green tea to coffee."})
     [item] = await store.asearch(SHARED, query="green tea")
     assert isinstance(item, ScoredItem)
@@ -271,7 +260,7 @@ async def test_the_only_memory_scores_what_it_is_worth(store: PgHippocampusStore
     assert item.score == pytest.approx(sum(item.score_parts.get(part, 0) for part in SCORE_PARTS))
 
 
-async def test_a_label_that_cannot_be_is_no_empty_answer(store: PgHippocampusStore) -> None:
+async def test_a_label_that_cannot_be_is_no_empty_answer(store):
     await fill(store, HERE)
     for where in ({"prefix": ("search", "a\ud800")}, {"suffix": ("a\ud800",)}):
         with pytest.raises(InvalidInput, match="a label of a namespace holds a NUL byte or a lone"):

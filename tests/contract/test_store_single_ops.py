@@ -1,9 +1,7 @@
 """Single async operations started at once share batches, and each still stands for itself."""
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -26,7 +24,7 @@ def embed(texts: list[str]) -> list[list[float]]:
 
 
 @pytest.fixture
-def store(dsn: str) -> Iterator[PgHippocampusStore]:
+def store(dsn):
     """A store whose engine has one connection and notes the sizes of its batches."""
     engine = open_memory(dsn, embedder=embed, pool_size=1)
     with PgHippocampusStore(engine=engine) as store:
@@ -35,7 +33,7 @@ def store(dsn: str) -> Iterator[PgHippocampusStore]:
 
 
 @pytest.fixture
-def batches(store: PgHippocampusStore, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def batches(store, monkeypatch):
     """How many operations each batch had that the engine was given."""
     sizes: list[int] = []
     run = store.engine.run_item_ops
@@ -48,9 +46,7 @@ def batches(store: PgHippocampusStore, monkeypatch: pytest.MonkeyPatch) -> list[
     return sizes
 
 
-async def test_thousands_at_once_are_a_few_batches(
-    store: PgHippocampusStore, batches: list[int]
-) -> None:
+async def test_thousands_at_once_are_a_few_batches(store, batches):
     many = 2 * MAX_BATCH + 1
     puts = (store.aput(HERE, f"k{n}", {"n": n}, index=False) for n in range(many))
     await asyncio.gather(*puts)
@@ -59,13 +55,13 @@ async def test_thousands_at_once_are_a_few_batches(
     assert 2 * [MAX_BATCH, MAX_BATCH, 1] == batches
 
 
-async def test_one_alone_is_one_operation(store: PgHippocampusStore, batches: list[int]) -> None:
+async def test_one_alone_is_one_operation(store, batches):
     await store.aput(HERE, "k", {"n": 1})
     assert {"n": 1} == (await store.aget(HERE, "k")).value
     assert [1, 1] == batches
 
 
-async def test_the_last_write_wins_and_reads_see_what_was_before(store: PgHippocampusStore) -> None:
+async def test_the_last_write_wins_and_reads_see_what_was_before(store):
     await store.aput(HERE, "k", {"n": 0})
     *_, read = await asyncio.gather(
         store.aput(HERE, "k", {"n": 1}),
@@ -79,9 +75,7 @@ async def test_the_last_write_wins_and_reads_see_what_was_before(store: PgHippoc
     assert await store.aget(HERE, "gone") is None
 
 
-async def test_searches_without_a_query_are_batches_with_an_answer_each(
-    store: PgHippocampusStore, batches: list[int]
-) -> None:
+async def test_searches_without_a_query_are_batches_with_an_answer_each(store, batches):
     users = [("single", user, "notes") for user in ("ana", "王芳", "o'hara")]
     for user in users:
         await store.aput(user, "k", {"of": user[1]}, index=False)
@@ -105,9 +99,7 @@ async def test_searches_without_a_query_are_batches_with_an_answer_each(
     assert {*users} == {item.namespace for item in above}
 
 
-async def test_a_search_that_takes_too_long_fails_alone(
-    store: PgHippocampusStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_search_that_takes_too_long_fails_alone(store, monkeypatch):
     await store.aput(HERE, "k", {"n": 1}, index=False)
     items = store.engine._storage.items
     find = items.find_items
@@ -125,7 +117,7 @@ async def test_a_search_that_takes_too_long_fails_alone(
     assert [0, 1, 0, 0, 0, 0, 0, 0] == [len(one) for one in found if one is not found[7]]
 
 
-async def test_each_fails_alone_with_its_own_error(store: PgHippocampusStore) -> None:
+async def test_each_fails_alone_with_its_own_error(store):
     unfit: Any = {"n": object()}
     done = await asyncio.gather(
         store.aput(HERE, "a", {"text": "fine"}),
@@ -144,9 +136,7 @@ async def test_each_fails_alone_with_its_own_error(store: PgHippocampusStore) ->
     assert [True, True] == [await store.aget(HERE, key) is not None for key in ("a", "e")]
 
 
-async def test_what_fails_all_is_raised_by_each(
-    store: PgHippocampusStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_fails_all_is_raised_by_each(store, monkeypatch):
     async def down(ops: Sequence[ItemOp]) -> list[ItemResult]:
         raise StorageUnavailable("down")
 
@@ -158,9 +148,7 @@ async def test_what_fails_all_is_raised_by_each(
 
 
 @pytest.mark.parametrize("who", [0, 1])
-async def test_who_gives_up_takes_nothing_from_the_others(
-    store: PgHippocampusStore, who: int
-) -> None:
+async def test_who_gives_up_takes_nothing_from_the_others(store, who):
     for iterations in range(6):
         key = f"k{iterations}"
         calls = [asyncio.create_task(store.aput(HERE, f"{key}/{n}", {"n": n})) for n in range(3)]
@@ -174,9 +162,7 @@ async def test_who_gives_up_takes_nothing_from_the_others(
         assert None not in found
 
 
-async def test_work_that_nobody_waits_for_ends(
-    store: PgHippocampusStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_work_that_nobody_waits_for_ends(store, monkeypatch):
     begun, ended = asyncio.Event(), asyncio.Event()
 
     async def endless(ops: Sequence[ItemOp]) -> list[ItemResult]:
@@ -199,7 +185,7 @@ async def test_work_that_nobody_waits_for_ends(
     await asyncio.wait_for(ended.wait(), 10)
 
 
-def test_loops_in_several_threads_work_at_once(store: PgHippocampusStore) -> None:
+def test_loops_in_several_threads_work_at_once(store):
     async def work(thread: int) -> None:
         for turn in range(3):
             keys = [f"{thread}/{turn}/{n}" for n in range(40)]
@@ -216,7 +202,7 @@ def test_loops_in_several_threads_work_at_once(store: PgHippocampusStore) -> Non
             done.result(timeout=60)
 
 
-def test_a_loop_that_died_leaves_nothing_to_the_next(store: PgHippocampusStore) -> None:
+def test_a_loop_that_died_leaves_nothing_to_the_next(store):
     dead = asyncio.new_event_loop()
     lost = dead.create_task(store.aput(HERE, "lost", {"n": 1}))
     dead.call_soon(dead.stop)

@@ -1,21 +1,19 @@
 """Times to live: in minutes with fractions, refreshed by reads, swept by hand or by themselves."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import psycopg
 import pytest
 from langgraph.store.base import GetOp, PutOp
-from turns import Clock, said
+from turns import said
 
 from langgraph_store import PgHippocampusStore, memories_namespace
 from shared_core import InvalidInput, Scope, StorageUnavailable, open_memory, run_sync
@@ -26,7 +24,7 @@ BY_ITSELF: Any = {"default_ttl": 0.001, "sweep_interval_minutes": 0.002}
 
 
 @pytest.fixture
-def ours(dsn: str, clock: Clock) -> Iterator[PgHippocampusStore]:
+def ours(dsn, clock):
     """Our store without expired items, whose time stands still."""
     engine = open_memory(dsn, clock=clock)
     yield PgHippocampusStore(engine=engine, ttl=LIVING)
@@ -50,7 +48,7 @@ def sweepers() -> list[threading.Thread]:
 
 
 @pytest.mark.parametrize("ttl", [0.001, 0.25, 1, 1.5, 60 * 24 * 365])
-def test_minutes_may_be_fractions(ours: PgHippocampusStore, clock: Clock, ttl: float) -> None:
+def test_minutes_may_be_fractions(ours, clock, ttl):
     ours.put(HERE, "k", {"n": 1}, ttl=ttl, index=False)
     clock.forward(minutes=ttl * 0.9)
     assert ours.get(HERE, "k") is not None
@@ -62,9 +60,7 @@ def test_minutes_may_be_fractions(ours: PgHippocampusStore, clock: Clock, ttl: f
 
 
 @pytest.mark.parametrize(("on_read", "alive"), [(True, True), (False, False)])
-def test_refresh_on_read_is_the_default_of_reads(
-    ours: PgHippocampusStore, clock: Clock, on_read: bool, alive: bool
-) -> None:
+def test_refresh_on_read_is_the_default_of_reads(ours, clock, on_read, alive):
     ours.ttl_config = {"refresh_on_read": on_read, "default_ttl": 1, "omit_expired": True}
     for key in ("got", "found"):
         ours.put((*HERE, key), key, {"n": 1}, index=False)
@@ -75,7 +71,7 @@ def test_refresh_on_read_is_the_default_of_reads(
     assert ["found", "got"] * alive == sorted(item.key for item in ours.search(HERE))
 
 
-def test_one_refreshing_read_of_a_batch_is_enough(ours: PgHippocampusStore, clock: Clock) -> None:
+def test_one_refreshing_read_of_a_batch_is_enough(ours, clock):
     ours.put(HERE, "k", {"n": 1}, ttl=1, index=False)
     clock.forward(minutes=0.9)
     ours.batch([GetOp(HERE, "k", False), GetOp(HERE, "k", True), GetOp(HERE, "k", False)])
@@ -85,8 +81,8 @@ def test_one_refreshing_read_of_a_batch_is_enough(ours: PgHippocampusStore, cloc
 
 @pytest.mark.parametrize("config", [{}, {"omit_expired": False}, {"omit_expired": True}])
 def test_expired_items_are_read_until_they_are_swept_unless_they_are_omitted(
-    ours: PgHippocampusStore, clock: Clock, dsn: str, config: Any
-) -> None:
+    ours, clock, dsn, config
+):
     ours.ttl_config = config
     ours.put(HERE, "k", {"text": "tea"}, ttl=1)
     clock.forward(minutes=2)
@@ -98,9 +94,7 @@ def test_expired_items_are_read_until_they_are_swept_unless_they_are_omitted(
     assert (1, 0) == (ours.sweep_ttl(), rows(dsn))
 
 
-def test_a_refreshing_read_brings_back_what_has_expired_and_is_not_omitted(
-    ours: PgHippocampusStore, clock: Clock
-) -> None:
+def test_a_refreshing_read_brings_back_what_has_expired_and_is_not_omitted(ours, clock):
     for omit, there in ((True, False), (False, True)):
         ours.ttl_config = {"omit_expired": omit}
         ours.put(HERE, "k", {"n": 1}, ttl=1, index=False)
@@ -109,7 +103,7 @@ def test_a_refreshing_read_brings_back_what_has_expired_and_is_not_omitted(
         assert 1 - there == ours.sweep_ttl()
 
 
-def test_an_expired_memory_is_never_read(ours: PgHippocampusStore, clock: Clock) -> None:
+def test_an_expired_memory_is_never_read(ours, clock):
     ours.ttl_config = {}
     ann = Scope("app", "ann")
     expires = clock.now + timedelta(minutes=1)
@@ -120,9 +114,7 @@ def test_an_expired_memory_is_never_read(ours: PgHippocampusStore, clock: Clock)
     assert ours.search(("app",)) == [] and ours.get(item.namespace, item.key) is None
 
 
-def test_a_sweep_takes_all_there_is_however_much(
-    ours: PgHippocampusStore, clock: Clock, dsn: str
-) -> None:
+def test_a_sweep_takes_all_there_is_however_much(ours, clock, dsn):
     spaces = [(f"app{n % 3}", f"user{n % 7}") for n in range(2500)]
     ours.batch([PutOp(space, str(n), {"n": n}, False, 1) for n, space in enumerate(spaces)])
     ours.put(HERE, "stays", {"n": 1}, index=False)
@@ -132,14 +124,14 @@ def test_a_sweep_takes_all_there_is_however_much(
 
 
 @pytest.mark.parametrize("interval", [0, -1, float("nan"), "5", True])
-def test_an_interval_that_makes_no_sense_is_refused(interval: Any) -> None:
+def test_an_interval_that_makes_no_sense_is_refused(interval):
     with pytest.raises(InvalidInput, match="sweep_interval_minutes"):
         PgHippocampusStore("embedded", ttl={"sweep_interval_minutes": interval})
     with pytest.raises(InvalidInput, match="sweep_interval_minutes"):
         PgHippocampusStore("embedded").start_ttl_sweeper(interval)
 
 
-def test_a_sweeper_starts_with_the_first_operation_and_stops_with_the_store(dsn: str) -> None:
+def test_a_sweeper_starts_with_the_first_operation_and_stops_with_the_store(dsn):
     before = len(sweepers())
     with PgHippocampusStore(dsn, ttl=BY_ITSELF) as store:
         assert before == len(sweepers())
@@ -149,7 +141,7 @@ def test_a_sweeper_starts_with_the_first_operation_and_stops_with_the_store(dsn:
     assert before == len(sweepers())
 
 
-async def test_it_stops_with_an_async_store_too(dsn: str) -> None:
+async def test_it_stops_with_an_async_store_too(dsn):
     before = len(sweepers())
     async with PgHippocampusStore(dsn, ttl=BY_ITSELF) as store:
         await store.aput(HERE, "k", {"n": 1}, index=False)
@@ -157,7 +149,7 @@ async def test_it_stops_with_an_async_store_too(dsn: str) -> None:
     assert before == len(sweepers())
 
 
-def test_it_is_started_and_stopped_by_hand_as_the_reference(dsn: str) -> None:
+def test_it_is_started_and_stopped_by_hand_as_the_reference(dsn):
     with PgHippocampusStore(dsn) as store:
         assert store.stop_ttl_sweeper()
         store.put(HERE, "k", {"n": 1}, ttl=0.001, index=False)
@@ -169,7 +161,7 @@ def test_it_is_started_and_stopped_by_hand_as_the_reference(dsn: str) -> None:
         assert again.cancel() and soon(lambda: not store._sweeper.running)
 
 
-def test_one_that_was_stopped_by_hand_does_not_come_back_by_itself(dsn: str) -> None:
+def test_one_that_was_stopped_by_hand_does_not_come_back_by_itself(dsn):
     with PgHippocampusStore(dsn, ttl=BY_ITSELF) as store:
         store.put(HERE, "k", {"n": 1}, index=False)
         assert store.stop_ttl_sweeper(10)
@@ -177,7 +169,7 @@ def test_one_that_was_stopped_by_hand_does_not_come_back_by_itself(dsn: str) -> 
         assert not store._sweeper.running
 
 
-def test_one_that_was_cancelled_does_not_come_back_by_itself(dsn: str) -> None:
+def test_one_that_was_cancelled_does_not_come_back_by_itself(dsn):
     with PgHippocampusStore(dsn, ttl=BY_ITSELF) as store:
         store.put(HERE, "k", {"n": 1}, index=False)
         assert store.start_ttl_sweeper().cancel() and soon(lambda: not store._sweeper.running)
@@ -187,9 +179,7 @@ def test_one_that_was_cancelled_does_not_come_back_by_itself(dsn: str) -> None:
         assert store._sweeper.running
 
 
-def test_one_that_is_started_again_keeps_to_the_configuration(
-    dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_is_started_again_keeps_to_the_configuration(dsn, monkeypatch):
     with PgHippocampusStore(dsn, ttl=BY_ITSELF) as store:
         stopped = store.start_ttl_sweeper(99)
         assert store.stop_ttl_sweeper(10) and stopped.done()
@@ -207,7 +197,7 @@ def test_one_that_is_started_again_keeps_to_the_configuration(
 
 
 @pytest.mark.both_engines
-def test_a_store_that_nobody_holds_is_not_kept_alive(dsn: str) -> None:
+def test_a_store_that_nobody_holds_is_not_kept_alive(dsn):
     store = PgHippocampusStore(dsn, ttl=BY_ITSELF)
     store.put(HERE, "k", {"n": 1}, index=False)
     run_sync(store.aput(HERE, "async", {"n": 1}, index=False))
@@ -221,9 +211,7 @@ def test_a_store_that_nobody_holds_is_not_kept_alive(dsn: str) -> None:
     run_sync(engine.close())
 
 
-def test_a_sweep_that_fails_is_logged_and_the_next_one_goes_on(
-    dsn: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sweep_that_fails_is_logged_and_the_next_one_goes_on(dsn, caplog, monkeypatch):
     with PgHippocampusStore(dsn, ttl=BY_ITSELF) as store:
         sweep, failures = store.engine.sweep_expired, iter([StorageUnavailable("away"), OSError()])
 
@@ -239,7 +227,7 @@ def test_a_sweep_that_fails_is_logged_and_the_next_one_goes_on(
     assert 2 == len(caplog.records) and "away" in caplog.text
 
 
-def test_a_forked_child_sweeps_with_a_thread_of_its_own(dsn: str) -> None:
+def test_a_forked_child_sweeps_with_a_thread_of_its_own(dsn):
     with PgHippocampusStore(dsn, ttl=BY_ITSELF) as store:
         store.put(HERE, "k", {"n": 1}, index=False)
         child = os.fork()
@@ -251,7 +239,7 @@ def test_a_forked_child_sweeps_with_a_thread_of_its_own(dsn: str) -> None:
         assert store._sweeper.running
 
 
-def test_a_time_to_live_begins_when_the_item_is_written(dsn: str, clock: Clock) -> None:
+def test_a_time_to_live_begins_when_the_item_is_written(dsn, clock):
     def embed(texts: list[str]) -> list[list[float]]:
         clock.forward(minutes=2)
         return [[1.0, 2.0] for _ in texts]
@@ -269,9 +257,7 @@ def test_a_time_to_live_begins_when_the_item_is_written(dsn: str, clock: Clock) 
 
 
 @pytest.mark.parametrize(("none_is_default", "lives"), [(False, True), (True, False)])
-def test_none_is_for_ever_or_the_default_as_the_store_is_told(
-    dsn: str, clock: Clock, none_is_default: bool, lives: bool
-) -> None:
+def test_none_is_for_ever_or_the_default_as_the_store_is_told(dsn, clock, none_is_default, lives):
     engine = open_memory(dsn, clock=clock)
     store = PgHippocampusStore(
         engine=engine, ttl={**LIVING, "default_ttl": 1}, none_is_default_ttl=none_is_default
@@ -288,8 +274,6 @@ def test_none_is_for_ever_or_the_default_as_the_store_is_told(
 
 
 @pytest.mark.parametrize(("ttl", "said"), [(-1, "-1 minutes"), (0, "0 minutes"), (1e9, "1e+09 m")])
-def test_a_time_to_live_is_refused_in_minutes(
-    ours: PgHippocampusStore, ttl: float, said: str
-) -> None:
+def test_a_time_to_live_is_refused_in_minutes(ours, ttl, said):
     with pytest.raises(InvalidInput, match=f"'k'.*got {re.escape(said)}"):
         ours.put(HERE, "k", {"n": 1}, ttl=ttl)

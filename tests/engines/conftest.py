@@ -1,27 +1,21 @@
 """Provides the storage port on each engine in turn, and the same calls on both at once."""
 
-from __future__ import annotations
-
-from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from both_engines import Both
 from operation_rows import BEN, MEMORY, NOW, memory, write
-from postgres_databases import PostgresDatabases
-from seekdb_databases import SeekdbDatabases
 from turns import Clock
 
 from shared_core import run_sync
 from shared_core.ports.operations import Insert
-from shared_core.ports.storage import Storage
 from shared_core.settings import Settings
 from shared_core.storage import open_storage
 
 
 @pytest.fixture(scope="session")
-def two_storages(postgres: PostgresDatabases, seekdb: SeekdbDatabases) -> Iterator[Both]:
+def two_storages(postgres, seekdb):
     """A storage on each engine, in which each test is an application: take `both`."""
     lent = postgres.lend(), seekdb.lend()
     both = Both(*map(next, lent))
@@ -33,20 +27,20 @@ def two_storages(postgres: PostgresDatabases, seekdb: SeekdbDatabases) -> Iterat
 
 
 @pytest.fixture(params=["postgres and seekdb"])
-def both(two_storages: Both) -> Both:
+def both(two_storages):
     """A storage on each engine, and a user of an application that no other test knows."""
     two_storages.begin()
     return two_storages
 
 
 @pytest.fixture
-def storage_clock() -> Clock:
+def storage_clock():
     """The clock of the fixture storage."""
     return Clock()
 
 
 @pytest.fixture(params=["postgres", "seekdb"])
-async def storage(request: pytest.FixtureRequest, storage_clock: Clock) -> AsyncIterator[Storage]:
+async def storage(request, storage_clock):
     """An open storage on an empty database, of each engine in turn."""
     lent = request.getfixturevalue(request.param).lend()
     storage = open_storage(Settings(uri=next(lent), home=Path()), storage_clock)
@@ -57,7 +51,7 @@ async def storage(request: pytest.FixtureRequest, storage_clock: Clock) -> Async
 
 
 @pytest.fixture
-async def five(storage: Storage) -> Storage:
+async def five(storage):
     """Five memories, of which the third has a thread and ended one second after NOW."""
     ends = {3: {"thread_id": "t", "superseded_at": NOW + timedelta(seconds=1)}}
     rows = [memory(place, **ends.get(place, {})) for place in range(1, 6)]

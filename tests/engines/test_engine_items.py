@@ -1,10 +1,8 @@
 """Items are written, found and deleted alike on both engines, and memories recalled alike."""
 
-from __future__ import annotations
-
 import os
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -16,8 +14,6 @@ import pytest
 from both_engines import DIMENSIONS, MODEL, NOW, Both
 from long_forms import LONG
 from operation_rows import rows_of
-from postgres_databases import PostgresDatabases
-from seekdb_databases import SeekdbDatabases
 from turns import Clock, said
 
 from shared_core import (
@@ -49,7 +45,6 @@ from shared_core.ports.items import (
 )
 from shared_core.ports.recall import SearchRequest
 from shared_core.ports.retention import Accesses, NewAccesses
-from shared_core.ports.storage import Storage
 from shared_core.recall.query import RecallOptions, recall
 from shared_core.settings import Settings
 from shared_core.storage import open_storage
@@ -110,7 +105,7 @@ async def found(both: Both, query: ItemQuery) -> list[tuple[object, ...]]:
 
 
 @pytest.fixture
-async def filled(both: Both) -> Both:
+async def filled(both):
     """300 items of a user in three namespaces, and some of Bob, all with two vectors each.
 
     Written at three moments.
@@ -126,7 +121,7 @@ async def filled(both: Both) -> Both:
     return both
 
 
-async def test_pages_are_the_same(filled: Both) -> None:
+async def test_pages_are_the_same(filled):
     app = (filled.scope.app,)
     for prefix in (notes(filled), notes(filled, "box1"), (*app, filled.scope.user), app):
         for wanted in ({}, {"n": 3}):
@@ -142,7 +137,7 @@ async def test_pages_are_the_same(filled: Both) -> None:
                     assert await found(filled, page) == everything[offset : offset + 20]
 
 
-async def test_who_asks_for_all_namespaces_gets_the_items_of_all_tenants(filled: Both) -> None:
+async def test_who_asks_for_all_namespaces_gets_the_items_of_all_tenants(filled):
     for vector in (None, asking(2)):
         query = ItemQuery(prefix=(), limit=5000, vector=vector, model=MODEL)
         pages = [(await storage.items.find_items([query]))[0] for storage in filled.storages]
@@ -152,7 +147,7 @@ async def test_who_asks_for_all_namespaces_gets_the_items_of_all_tenants(filled:
         assert first == second and 340 == len(first)
 
 
-async def test_items_are_read_by_their_addresses_and_live_longer_then(both: Both) -> None:
+async def test_items_are_read_by_their_addresses_and_live_longer_then(both):
     ends = {"expires_at": NOW + timedelta(seconds=60), "ttl_s": 60.0}
     rows = [row(notes(both), "stays"), row(notes(both), "k"), row(notes(both, user="bob"), "k")]
     await stored(both, [rows[0], *(replace(one, **ends) for one in rows[1:])])
@@ -181,7 +176,7 @@ async def test_items_are_read_by_their_addresses_and_live_longer_then(both: Both
         assert min(limit, 2) == len(tenants)
 
 
-async def test_distances_are_the_same(filled: Both) -> None:
+async def test_distances_are_the_same(filled):
     for distance in ("cosine", "l2", "inner_product"):
         query = ItemQuery(
             prefix=notes(filled), limit=50, model=MODEL, vector=asking(3) * 2,
@@ -190,7 +185,7 @@ async def test_distances_are_the_same(filled: Both) -> None:
         await found(filled, query)
 
 
-async def test_filters_mean_the_same(filled: Both) -> None:
+async def test_filters_mean_the_same(filled):
     for wanted, count in (
         ({"n": {"$gte": 3}, "at": {"$lt": 100}}, 40),
         ({"$or": [{"n": 1}, {"$and": [{"n": 2}, {"at": {"$ne": 2}}]}]}, 119),
@@ -201,7 +196,7 @@ async def test_filters_mean_the_same(filled: Both) -> None:
         assert count == len(await found(filled, query)), wanted
 
 
-async def test_what_has_a_word_follows_what_has_a_vector(filled: Both) -> None:
+async def test_what_has_a_word_follows_what_has_a_vector(filled):
     rows = [row(notes(filled), key) for key in ("a wordy one", "wordy", "swordy")]
     await stored(filled, rows)
     query = ItemQuery(prefix=notes(filled), limit=1000, terms=["wordy", "none"])
@@ -211,9 +206,7 @@ async def test_what_has_a_word_follows_what_has_a_vector(filled: Both) -> None:
     assert {"a wordy one", "swordy"} == {key for _, key, _, _ in everything[300:]}
 
 
-async def test_a_model_may_stand_beside_and_a_caller_may_give_strengths(
-    storage: Storage, storage_clock: Clock
-) -> None:
+async def test_a_model_may_stand_beside_and_a_caller_may_give_strengths(storage, storage_clock):
     await storage.use_model(MODEL, 3)
     for _ in range(2):
         await storage.add_model("beside", 2)
@@ -242,7 +235,7 @@ async def test_a_model_may_stand_beside_and_a_caller_may_give_strengths(
 
 
 @pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def sent(monkeypatch):
     """The reads that are sent to SeekDB."""
     statements: list[str] = []
     rows = Transaction.rows
@@ -255,9 +248,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return statements
 
 
-async def test_a_large_tenant_is_searched_by_the_index(
-    filled: Both, sent: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_large_tenant_is_searched_by_the_index(filled, sent, monkeypatch):
     items: Any = filled.seekdb.items
     monkeypatch.setattr(items, "_large", LargeTenants(100))
     prefix = (filled.scope.app, filled.scope.user)
@@ -276,8 +267,8 @@ async def test_a_large_tenant_is_searched_by_the_index(
 
 
 async def test_large_tenants_are_named_and_nothing_is_counted_where_the_engine_keeps_its_index(
-    filled: Both, sent: list[str]
-) -> None:
+    filled, sent
+):
     lifecycle = StorageLifecycle(filled.seekdb, lambda: NOW)
     lifecycle._opened_in = os.getpid()
     indexes = Indexes(Handle(lifecycle, *[cast(Any, None)] * 4))
@@ -296,7 +287,7 @@ async def test_large_tenants_are_named_and_nothing_is_counted_where_the_engine_k
         assert builder is not None and [] == await builder.leftovers()
 
 
-async def test_a_key_that_exists_is_replaced(both: Both) -> None:
+async def test_a_key_that_exists_is_replaced(both):
     first = [
         row(notes(both), "plain", importance=7.0),
         row(notes(both), "said", kind="episodic", thread_id=ThreadId("t")),
@@ -333,7 +324,7 @@ async def test_a_key_that_exists_is_replaced(both: Both) -> None:
         assert 5 == len(page) and {None} == {item.score for item in page}
 
 
-async def test_reads_are_counted(both: Both) -> None:
+async def test_reads_are_counted(both):
     rows = [row(memories_namespace(both.scope), "said", kind="episodic"), row(notes(both), "plain")]
     await stored(both, rows)
     both.now += timedelta(days=1)
@@ -355,7 +346,7 @@ async def test_reads_are_counted(both: Both) -> None:
     await both.left({"memory_access": "memory_id access_count last_accessed_at stage forget_at"})
 
 
-async def test_times_of_an_import(both: Both) -> None:
+async def test_times_of_an_import(both):
     later, sooner = NOW + timedelta(days=2), NOW - timedelta(days=2)
     rows = [row(notes(both), key) for key in ("later", "sooner", "equal", "gone")]
     rows.append(row(instructions_namespace(both.scope), "told"))
@@ -387,7 +378,7 @@ async def test_times_of_an_import(both: Both) -> None:
     assert {mark.deleted_at for mark in marks.values()} == {NOW} and len(marks) == len(addresses)
 
 
-async def test_other_letters_make_a_version_and_the_same_number_does_not(both: Both) -> None:
+async def test_other_letters_make_a_version_and_the_same_number_does_not(both):
     values = ({"n": 1e16}, {"n": 10**16}, {"n": 1.0}, {"n": 1}, {"b": 1, "a": 2}, {"a": 2, "b": 1})
     for value in values:
         await stored(both, [row(instructions_namespace(both.scope), "told", value=value)])
@@ -395,7 +386,7 @@ async def test_other_letters_make_a_version_and_the_same_number_does_not(both: B
     assert [1, 2, 3, 4, 5] == [one["version"] for one in held["instructions"]]
 
 
-async def test_what_expired_is_swept_with_what_it_was(both: Both) -> None:
+async def test_what_expired_is_swept_with_what_it_was(both):
     ends = NOW + timedelta(hours=1)
     rows = [row(notes(both, f"box{n % 2}"), f"k{n}", expires_at=ends) for n in range(9)]
     rows += [row(notes(both), "stays"), row(notes(both, user="bob"), "other", expires_at=ends)]
@@ -410,7 +401,7 @@ async def test_what_expired_is_swept_with_what_it_was(both: Both) -> None:
     assert ["stays"] == [one["key"] for one in left["memories"]]
 
 
-async def test_namespaces_are_the_same(both: Both) -> None:
+async def test_namespaces_are_the_same(both):
     chance, app = random.Random(6), both.scope.app
     labels = ["a", "b", "a/b", "%", "é", "*x", "." * 40]
     spaces = [(app, *chance.choices(labels, k=chance.randint(1, 4))) for _ in range(60)]
@@ -537,7 +528,7 @@ def in_any_order(some: Sequence[Any]) -> list[str]:
 
 
 @pytest.fixture(scope="module", params=["postgres and seekdb"])
-def recalling(postgres: PostgresDatabases, seekdb: SeekdbDatabases) -> Iterator[Recalling]:
+def recalling(postgres, seekdb):
     """Memories that were written on PostgreSQL and copied to SeekDB."""
     lent, clock = (postgres.lend(), seekdb.lend()), Clock()
     dsn, uri = map(next, lent)
@@ -561,7 +552,7 @@ def recalling(postgres: PostgresDatabases, seekdb: SeekdbDatabases) -> Iterator[
         next(one, None)
 
 
-async def test_thirty_questions_have_the_same_ten_answers(recalling: Recalling) -> None:
+async def test_thirty_questions_have_the_same_ten_answers(recalling):
     for query in QUERIES[:: 1 if LONG else 2]:
         assert 10 == len(await recalling.alike(query))
 
@@ -585,13 +576,13 @@ async def test_thirty_questions_have_the_same_ten_answers(recalling: Recalling) 
     ],
     ids=str,
 )
-async def test_every_option_means_the_same(recalling: Recalling, options: dict[str, Any]) -> None:
+async def test_every_option_means_the_same(recalling, options):
     for query in QUERIES[:: 4 if LONG else 9]:
         await recalling.alike(query, **options)
 
 
 @pytest.mark.parametrize("vector", [True, False])
-async def test_a_filter_cuts_the_corpus_alike(recalling: Recalling, vector: bool) -> None:
+async def test_a_filter_cuts_the_corpus_alike(recalling, vector):
     embedding = recalling.memory._handle.embedding
     embedded, _ = await embedding.query_or_words("violin")
     assert embedded is not None
@@ -616,7 +607,7 @@ async def test_a_filter_cuts_the_corpus_alike(recalling: Recalling, vector: bool
         await recalling.seekdb.recall.recall(stranger)
 
 
-async def test_of_a_large_user_all_is_read_as_well(recalling: Recalling) -> None:
+async def test_of_a_large_user_all_is_read_as_well(recalling):
     settings = Settings(uri=recalling.uri, home=Path(), ann_threshold=20)
     large = OceanBaseStorage(settings, lambda: LATER)
     await large.open()

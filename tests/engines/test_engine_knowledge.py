@@ -1,7 +1,5 @@
 """Runs, facts and the graph are on SeekDB what they are on PostgreSQL: written, undone, read."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -66,7 +64,7 @@ UNDONE = {
 
 
 @pytest.fixture
-def copies(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
+def copies(both, monkeypatch):
     """Both engines give the copies of summaries the same ids; two of one moment have the same."""
 
     def now_as_id() -> UUID:
@@ -172,7 +170,7 @@ async def likes(
 
 
 @pytest.mark.parametrize("seed", [*range(6)] if LONG else [3, 5])
-async def test_runs_at_random_end_alike(both: Both, copies: None, seed: int) -> None:
+async def test_runs_at_random_end_alike(both, copies, seed):
     world = await begun(both, seed)
     refused = set()
     for step in range(18):
@@ -235,9 +233,7 @@ async def restored(both: Both, world: RandomRuns) -> None:
 
 
 @pytest.mark.parametrize("seed", [23, 24] if LONG else [23])
-async def test_undoing_the_last_run_leaves_what_was_before(
-    both: Both, copies: None, seed: int
-) -> None:
+async def test_undoing_the_last_run_leaves_what_was_before(both, copies, seed):
     world = await begun(both, seed)
     times = 0
     for step in range(30 if LONG else 15):
@@ -262,7 +258,7 @@ async def test_undoing_the_last_run_leaves_what_was_before(
     assert "there is no run" in await undone(both, UUID(int=1))
 
 
-async def test_the_same_words_are_as_like_as_can_be(both: Both) -> None:
+async def test_the_same_words_are_as_like_as_can_be(both):
     world = RandomRuns(1, both.scope)
     rows = [world._row(UUID(int=1), THREADS[0], MemoryId(UUID(int=n)), "semantic") for n in (2, 3)]
     words = UUID(int=7)
@@ -284,9 +280,7 @@ def plain_run(both: Both, number: int) -> RunPlan:
     )  # fmt: skip
 
 
-async def test_a_run_that_was_committed_unseen_is_not_written_again(
-    both: Both, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_run_that_was_committed_unseen_is_not_written_again(both, monkeypatch):
     lost = iter([True])
     tell, begin, statements_of = OceanBaseDatabase._once, database._begin, [()]
 
@@ -312,9 +306,7 @@ async def test_a_run_that_was_committed_unseen_is_not_written_again(
         await apply_run(both.seekdb, plain_run(both, 1), lambda: both.now)
 
 
-async def test_a_run_that_breaks_off_leaves_nothing(
-    both: Both, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_run_that_breaks_off_leaves_nothing(both, monkeypatch):
     world = await begun(both, 0)
     before = await both.left(HELD)
     insert = Transaction.insert
@@ -331,7 +323,7 @@ async def test_a_run_that_breaks_off_leaves_nothing(
     assert before == await both.left(HELD)
 
 
-async def test_runs_of_a_tenant_stand_in_line(both: Both) -> None:
+async def test_runs_of_a_tenant_stand_in_line(both):
     plans = [plain_run(both, number) for number in range(1, 9)]
     await asyncio.gather(*(apply_run(both.seekdb, one, lambda: both.now) for one in plans))
     numbers = await both.seekdb._database.read(
@@ -529,7 +521,7 @@ async def memory_reads(both: Both, world: RandomGraph) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4 if LONG else 2))
-async def test_every_moment_is_told_alike(both: Both, seed: int) -> None:
+async def test_every_moment_is_told_alike(both, seed):
     graph = RandomGraph(seed)
     world = graph.world()
     await both.put(world)

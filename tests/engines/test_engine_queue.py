@@ -1,7 +1,5 @@
 """The queue and the tokens of the storage port, the same on both engines."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import aclosing
 from datetime import timedelta
@@ -79,11 +77,11 @@ class Queue:
 
 
 @pytest.fixture
-def queue(storage: Storage, storage_clock: Clock) -> Queue:
+def queue(storage, storage_clock):
     return Queue(storage, storage_clock)
 
 
-async def test_a_job_goes_from_asked_to_done(queue: Queue) -> None:
+async def test_a_job_goes_from_asked_to_done(queue):
     asked = new(payload={"note": "火锅", "n": [1, None]})
     await queue.ask(asked)
     assert NOW == await queue.jobs.next_job_at(ALL)
@@ -109,7 +107,7 @@ async def test_a_job_goes_from_asked_to_done(queue: Queue) -> None:
     assert [] == await queue.jobs.list_jobs(JobFilter())
 
 
-async def test_of_a_thread_one_done_job_is_kept(queue: Queue) -> None:
+async def test_of_a_thread_one_done_job_is_kept(queue):
     for _ in range(3):
         await queue.ask(new())
         job = await queue.claimed()
@@ -118,7 +116,7 @@ async def test_of_a_thread_one_done_job_is_kept(queue: Queue) -> None:
     assert job.job_id == (await queue.only()).job_id
 
 
-async def test_a_request_joins_the_one_that_waits(queue: Queue) -> None:
+async def test_a_request_joins_the_one_that_waits(queue):
     first = new(60)
     await queue.ask(first)
     queue.clock.forward(30)
@@ -138,7 +136,7 @@ async def test_a_request_joins_the_one_that_waits(queue: Queue) -> None:
     assert other.job_id == (await queue.only()).job_id
 
 
-async def test_a_failed_try_waits_for_its_next_one(queue: Queue) -> None:
+async def test_a_failed_try_waits_for_its_next_one(queue):
     await queue.ask(new())
     job = await queue.claimed()
     retry_at = NOW + timedelta(seconds=500)
@@ -158,7 +156,7 @@ async def test_a_failed_try_waits_for_its_next_one(queue: Queue) -> None:
     )  # fmt: skip
 
 
-async def test_what_is_given_up_is_kept_and_can_be_tried_again(queue: Queue) -> None:
+async def test_what_is_given_up_is_kept_and_can_be_tried_again(queue):
     for error in ("first", "second"):
         await queue.ask(new())
         job = await queue.claimed()
@@ -182,7 +180,7 @@ async def test_what_is_given_up_is_kept_and_can_be_tried_again(queue: Queue) -> 
     assert JobStatus.CANCELLED is (await queue.only()).status
 
 
-async def test_a_cancelled_job_is_lost_to_its_worker(queue: Queue) -> None:
+async def test_a_cancelled_job_is_lost_to_its_worker(queue):
     await queue.ask(new())
     job = await queue.claimed()
     assert 1 == await queue.changes.cancel([job.job_id])
@@ -193,7 +191,7 @@ async def test_a_cancelled_job_is_lost_to_its_worker(queue: Queue) -> None:
     assert [] == list(await queue.changes.of_threads([(ANN, T)]))
 
 
-async def test_a_silent_worker_loses_its_job(queue: Queue) -> None:
+async def test_a_silent_worker_loses_its_job(queue):
     await queue.ask(new())
     job = await queue.claimed()
     again = await queue.claim()  # the answer was lost
@@ -205,7 +203,7 @@ async def test_a_silent_worker_loses_its_job(queue: Queue) -> None:
     assert JobStatus.RUNNING is (await queue.only()).status
 
 
-async def test_what_a_worker_gives_back_waits_again(queue: Queue) -> None:
+async def test_what_a_worker_gives_back_waits_again(queue):
     await queue.ask(new())
     await queue.ask(new(), BOB)
     for worker in ("w1", "w2"):
@@ -218,7 +216,7 @@ async def test_what_a_worker_gives_back_waits_again(queue: Queue) -> None:
     assert JobStatus.RUNNING is (await queue.only(BOB)).status
 
 
-async def test_one_job_of_a_thread_runs_at_a_time(queue: Queue) -> None:
+async def test_one_job_of_a_thread_runs_at_a_time(queue):
     await queue.ask(new())
     await queue.ask(new(job_type=JobType.FAST_REPLAY))
     assert await queue.claim()
@@ -229,7 +227,7 @@ async def test_one_job_of_a_thread_runs_at_a_time(queue: Queue) -> None:
     assert await queue.changes.start(ANN, ThreadId("none"), new(), "w3", LEASE_S) is None
 
 
-async def test_a_job_is_started_at_once(queue: Queue) -> None:
+async def test_a_job_is_started_at_once(queue):
     await queue.ask(new(job_type=JobType.FAST_REPLAY))
     assert await queue.claim()
     queue.clock.forward(LEASE_S)  # its worker was silent
@@ -244,7 +242,7 @@ async def test_a_job_is_started_at_once(queue: Queue) -> None:
     await queue.changes.complete(started, "w2", {})
 
 
-async def test_tenants_take_turns_after_priority(queue: Queue) -> None:
+async def test_tenants_take_turns_after_priority(queue):
     for scope in (ANN, BOB, CAT):
         for place, kind in enumerate((JobType.DEEP_REFLECTION, JobType.FAST_REPLAY)):
             await queue.jobs.enqueue(scope, ThreadId(f"t{place}"), new(-10 + place, job_type=kind))
@@ -263,7 +261,7 @@ async def test_tenants_take_turns_after_priority(queue: Queue) -> None:
     ]  # fmt: skip
 
 
-async def test_a_worker_takes_what_it_can_do(queue: Queue) -> None:
+async def test_a_worker_takes_what_it_can_do(queue):
     callback = {"job_type": JobType.CALLBACK, "performer": "mail"}
     await queue.ask(new(**callback))
     await queue.ask(new(**callback), CAT)
@@ -286,7 +284,7 @@ async def test_a_worker_takes_what_it_can_do(queue: Queue) -> None:
     assert await queue.claim("w4") is None  # one reflection of a user at a time
 
 
-async def test_workers_never_share_a_job(queue: Queue) -> None:
+async def test_workers_never_share_a_job(queue):
     for place in range(12):
         await queue.jobs.enqueue(ANN if place % 2 else BOB, ThreadId(f"t{place}"), new())
 
@@ -302,14 +300,14 @@ async def test_workers_never_share_a_job(queue: Queue) -> None:
     assert (12, 12) == (len(ids), len(set(ids)))
 
 
-async def test_an_unread_thread_is_asked_for_once_it_ends(queue: Queue) -> None:
+async def test_an_unread_thread_is_asked_for_once_it_ends(queue):
     assert not await queue.changes.end_session(ANN, T, new())
     await queue.ask(new(60))
     assert not await queue.changes.end_session(ANN, T, new())
     assert NOW + timedelta(seconds=60) == (await queue.only()).run_after
 
 
-async def test_hints_tell_of_new_jobs(queue: Queue) -> None:
+async def test_hints_tell_of_new_jobs(queue):
     await queue.ask(new(5), BOB)
     async with aclosing(queue.jobs.job_hints()) as hints:  # type: ignore[type-var]
         async with asyncio.timeout(30):
@@ -320,7 +318,7 @@ async def test_hints_tell_of_new_jobs(queue: Queue) -> None:
             assert NOW + timedelta(seconds=10) == await anext(hints)
 
 
-async def test_turns_make_a_thread_due_when_they_are_many(queue: Queue) -> None:
+async def test_turns_make_a_thread_due_when_they_are_many(queue):
     await queue.ask(new(60))
     turns = [said(n, "a" * size) for n, size in enumerate((100, 100, 200))]
     rows = [EventRow(event=one, memory_id=None, logged=False, value={}, terms=[]) for one in turns]
@@ -339,9 +337,7 @@ async def test_turns_make_a_thread_due_when_they_are_many(queue: Queue) -> None:
     assert {"pending": NOW + timedelta(seconds=60), "cancelled": NOW} == due
 
 
-async def test_a_row_that_cannot_be_read_is_dead_and_hides_no_other(
-    queue: Queue, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_row_that_cannot_be_read_is_dead_and_hides_no_other(queue, caplog):
     async def spoil(column: str) -> None:
         named = (equal("job_id", bad.job_id),)
         spoiled = Update("consolidation_jobs", {column: [1]}, named)
@@ -374,7 +370,7 @@ async def listed(storage: Storage, app: str) -> list[ApiToken]:
     return tokens_of(app, rows)
 
 
-async def test_tokens_are_kept_and_revoked_once(storage: Storage) -> None:
+async def test_tokens_are_kept_and_revoked_once(storage):
     assert not await storage.tokens.tokens(limit=1)
     first = ApiToken(
         token_id="a1", app="app/ü", users=("ann", "火"), label="first", created_at=NOW,
@@ -399,7 +395,7 @@ async def test_tokens_are_kept_and_revoked_once(storage: Storage) -> None:
     assert NOW == found.revoked_at
 
 
-async def test_a_second_try_finds_the_token_of_the_first(storage: Storage) -> None:
+async def test_a_second_try_finds_the_token_of_the_first(storage):
     token = ApiToken(token_id="a1", app="app", users=None, label="", created_at=NOW)
     for _ in range(2):
         await add(storage, token, b"\x00" * 32)

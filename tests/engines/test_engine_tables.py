@@ -1,7 +1,5 @@
 """Both engines have the tables that the ports describe, and write values as PostgreSQL does."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter
@@ -44,12 +42,12 @@ MATCHING = {
 }
 
 
-def test_both_engines_have_the_same_tables() -> None:
+def test_both_engines_have_the_same_tables():
     assert column_types().keys() - OF_POSTGRES == oceanbase.tables().keys() - OF_OCEANBASE
 
 
 @pytest.mark.parametrize("table", sorted(column_types().keys() - OF_POSTGRES))
-def test_a_table_has_the_same_columns_on_both_engines(table: str) -> None:
+def test_a_table_has_the_same_columns_on_both_engines(table):
     postgres, ours = column_types()[table], oceanbase.tables()[table].columns
     assert postgres.keys() == ours.keys()
     for column, declared in postgres.items():
@@ -60,7 +58,7 @@ SHOWN = {"timestamp with time zone": "timestamptz", "public.halfvec": "halfvec"}
 """How the catalogue of PostgreSQL shows types that have a shorter name."""
 
 
-def test_the_description_of_the_tables_is_that_of_postgresql(postgres_dsn: str) -> None:
+def test_the_description_of_the_tables_is_that_of_postgresql(postgres_dsn):
     with psycopg.connect(postgres_dsn) as connection:
         connection.execute("SET search_path TO hippocampus")
         names = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname='hippocampus'")
@@ -91,7 +89,7 @@ def _json(default: str | None) -> str | None:
     return value.strip("'") if kind == "jsonb" else value.replace("'", '"')
 
 
-def test_the_described_keys_are_those_of_postgresql(postgres_dsn: str) -> None:
+def test_the_described_keys_are_those_of_postgresql(postgres_dsn):
     with psycopg.connect(postgres_dsn) as connection:
         connection.execute("SET search_path TO hippocampus")
         indexes = connection.execute(
@@ -133,7 +131,7 @@ def test_the_described_keys_are_those_of_postgresql(postgres_dsn: str) -> None:
     )
 
 
-def test_the_choices_and_ranges_are_those_of_postgresql(postgres_dsn: str) -> None:
+def test_the_choices_and_ranges_are_those_of_postgresql(postgres_dsn):
     with psycopg.connect(postgres_dsn) as connection:
         connection.execute("SET search_path TO hippocampus")
         rows = connection.execute(
@@ -159,7 +157,7 @@ NUMBERS = [
 ]  # fmt: skip
 
 
-def test_numbers_are_written_as_postgresql_does(postgres_dsn: str) -> None:
+def test_numbers_are_written_as_postgresql_does(postgres_dsn):
     with psycopg.connect(postgres_dsn) as connection:
         for number in NUMBERS:
             [double] = connection.execute("SELECT %s::float8::text", [number]).fetchone() or ()
@@ -176,7 +174,7 @@ DOCUMENTS = [
 ]  # fmt: skip
 
 
-def test_documents_are_written_as_postgresql_does(postgres_dsn: str) -> None:
+def test_documents_are_written_as_postgresql_does(postgres_dsn):
     with psycopg.connect(postgres_dsn) as connection:
         for document in DOCUMENTS:
             found = connection.execute("SELECT %s::jsonb::text", [document]).fetchone()
@@ -188,7 +186,7 @@ WORDS = [
 ]  # fmt: skip
 
 
-def test_words_are_written_as_postgresql_does(postgres_dsn: str) -> None:
+def test_words_are_written_as_postgresql_does(postgres_dsn):
     with psycopg.connect(postgres_dsn) as connection:
         for words in WORDS:
             row = connection.execute("SELECT to_json(%s::tsvector::text)::text", [words]).fetchone()
@@ -196,6 +194,6 @@ def test_words_are_written_as_postgresql_does(postgres_dsn: str) -> None:
             assert row == (value_text("tsvector", to_tsvector(read)),)
 
 
-def test_a_value_keeps_its_letters() -> None:
+def test_a_value_keeps_its_letters():
     line = '{"table": "events", "row": {"a":  {"x":1.10 , "y": [1]} ,"b" : "c\\u0041", "d":null}}'
     assert {"a": '{"x":1.10 , "y": [1]}', "b": '"c\\u0041"', "d": "null"} == fields_of(line)

@@ -1,7 +1,5 @@
 """Turns, session logs and conversations are written and read on SeekDB as on PostgreSQL."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import secrets
@@ -110,7 +108,7 @@ async def forgotten(both: Both, *event_ids: str, thread: ThreadId = THREAD) -> i
     return await both.same(lambda s: calls.forget_turns(s, both.scope, thread, event_ids, both.now))
 
 
-async def test_turns_are_remembered_once(both: Both) -> None:
+async def test_turns_are_remembered_once(both):
     soon = timedelta(minutes=5)
     first = [turn(1, "tea 茶 😀", metadata={"a": {"b": 1}}), turn(2, ""), turn(3, "  ")]
     assert await append(both, first, job=job(1, soon, event_count=5)) == {"e1", "e2", "e3"}
@@ -127,7 +125,7 @@ async def test_turns_are_remembered_once(both: Both) -> None:
     assert await both.left(HELD) == held
 
 
-async def test_no_turn_takes_the_place_of_another(both: Both) -> None:
+async def test_no_turn_takes_the_place_of_another(both):
     await append(both, [turn(1, "tea"), turn(2, "coffee")])
     await both.change("UPDATE threads SET last_seq = 1 WHERE tenant_id = %s")
     held = await both.left(HELD)
@@ -137,7 +135,7 @@ async def test_no_turn_takes_the_place_of_another(both: Both) -> None:
     assert await both.left(HELD) == held
 
 
-async def test_what_was_forgotten_does_not_come_back(both: Both) -> None:
+async def test_what_was_forgotten_does_not_come_back(both):
     await append(both, [turn(1, "tea"), turn(2, "coffee")])
     assert await forgotten(both, "e1", "e9", "\x00") == 1
     assert await append(both, [turn(1, "tea"), turn(9, "new"), turn(3, "milk")]) == {"e3"}
@@ -147,7 +145,7 @@ async def test_what_was_forgotten_does_not_come_back(both: Both) -> None:
     await both.left(HELD)
 
 
-async def test_memory_takes_in_what_a_log_holds(both: Both) -> None:
+async def test_memory_takes_in_what_a_log_holds(both):
     scope = both.scope
     opened = await both.same(lambda s: open_session(s, scope, THREAD, NO_CHANGE))
     assert opened is not None
@@ -181,7 +179,7 @@ async def test_memory_takes_in_what_a_log_holds(both: Both) -> None:
         await both.left(HELD)
 
 
-async def test_turns_are_read_as_of_a_moment(both: Both) -> None:
+async def test_turns_are_read_as_of_a_moment(both):
     rows = [turn(n, " " * (n == 2) or f"text {n}") for n in range(1, 5)]
     rows.append(turn(5, "gone", expires_at=NOW + timedelta(seconds=30)))
     await append(both, rows)
@@ -206,7 +204,7 @@ async def test_turns_are_read_as_of_a_moment(both: Both) -> None:
     assert [event.event_id for event in found] == ["e3", "e4", "e6"]
 
 
-async def test_the_users_of_an_application_are_listed_with_what_they_hold(both: Both) -> None:
+async def test_the_users_of_an_application_are_listed_with_what_they_hold(both):
     scopes = [both.scope, *(Scope(both.scope.app, user) for user in ("Ann", "bob", "a%"))]
     for number, scope in enumerate(scopes):
         rows = [turn(n, f"text {n}") for n in range(number + 1)]
@@ -225,7 +223,7 @@ async def test_the_users_of_an_application_are_listed_with_what_they_hold(both: 
     ]
 
 
-async def test_turns_get_their_vectors_later(both: Both) -> None:
+async def test_turns_get_their_vectors_later(both):
     scope = both.scope
     await append(both, [turn(1, "tea"), turn(2, ""), turn(3, "milk")], vectors_of(scope, 3))
     await append(both, [turn(4, "rum")])
@@ -242,7 +240,7 @@ async def test_turns_get_their_vectors_later(both: Both) -> None:
     assert await waiting("other", 2) == ["tea", "milk"]
 
 
-async def test_an_id_that_is_too_long_is_refused(both: Both) -> None:
+async def test_an_id_that_is_too_long_is_refused(both):
     long = [turn(1, "tea"), turn(2, "x")]
     object.__setattr__(long[1].event, "event_id", secrets.token_hex(6000))
     for storage in both.storages:
@@ -254,7 +252,7 @@ async def test_an_id_that_is_too_long_is_refused(both: Both) -> None:
     assert (await both.left(HELD))["events"] == []
 
 
-async def test_what_many_do_at_once_is_done_one_after_the_other(both: Both) -> None:
+async def test_what_many_do_at_once_is_done_one_after_the_other(both):
     """On SeekDB: turns are numbered without gaps, and of those who saw the same one goes on."""
     storage, scope = both.seekdb, both.scope
     rows = [[turn(n, f"text {n}"), turn(n // 2, "twice")] for n in range(20, 40)]
@@ -304,7 +302,7 @@ async def test_what_many_do_at_once_is_done_one_after_the_other(both: Both) -> N
 # Session logs
 
 
-async def test_states_change_key_by_key(both: Both) -> None:
+async def test_states_change_key_by_key(both):
     scope = both.scope
     change = StateChange(app={"a": 1, "b": {"c": 2}}, user={"u": None}, session={"s": "茶"})
     for _ in range(2):  # the same opening may be sent twice
@@ -418,7 +416,7 @@ async def log_step(both: Both, world: RandomLogs) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4 if LONG else 1))
-async def test_any_course_of_logs_is_the_same(both: Both, seed: int) -> None:
+async def test_any_course_of_logs_is_the_same(both, seed):
     world = RandomLogs(seed, both.scope.app)
     for number in range(60):
         both.now = NOW + timedelta(seconds=number // 2)
@@ -455,7 +453,7 @@ async def status_of(both: Both, thread: str) -> SessionStatus | None:
 
 
 @pytest.mark.parametrize("seed", range(3 if LONG else 1))
-async def test_any_course_of_conversations_is_the_same(both: Both, seed: int) -> None:
+async def test_any_course_of_conversations_is_the_same(both, seed):
     chance, scope = Random(seed), both.scope
     for number in range(30):
         both.now += timedelta(minutes=chance.choice((0, 1, 4, 11)))
@@ -500,7 +498,7 @@ async def read_to_the_end(both: Both, number: int) -> None:
         await both.same(lambda s, p=plan: apply_run(s, p, lambda: both.now))
 
 
-async def test_those_that_are_over_are_told_in_order_and_no_more_than_asked(both: Both) -> None:
+async def test_those_that_are_over_are_told_in_order_and_no_more_than_asked(both):
     both.now = NOW - timedelta(days=900)  # before those of other tests
     scopes = [Scope(both.scope.app, user) for user in "cab"]
     for number, scope in enumerate(scopes):
@@ -518,7 +516,7 @@ async def test_those_that_are_over_are_told_in_order_and_no_more_than_asked(both
         assert ends_at == begun + timedelta(minutes=9)
 
 
-async def test_a_turn_that_an_earlier_one_had_is_not_said_again(both: Both) -> None:
+async def test_a_turn_that_an_earlier_one_had_is_not_said_again(both):
     async def told(said: Event, number: int, *, once: bool) -> tuple[bool, ThreadId | None]:
         one = await heard(both, said, number, once=once)
         return one.stored, one.earlier
@@ -535,7 +533,7 @@ async def test_a_turn_that_an_earlier_one_had_is_not_said_again(both: Both) -> N
     await both.left(HELD)
 
 
-async def test_what_ends_is_consolidated_once_and_is_over_when_its_jobs_are(both: Both) -> None:
+async def test_what_ends_is_consolidated_once_and_is_over_when_its_jobs_are(both):
     waiting = {
         "job_id": UUID(int=9), "thread_id": "conversation:1", "job_type": "full_consolidation",
         "run_after": NOW + timedelta(days=1), "created_at": NOW, "result": {}, "priority": 20,
@@ -567,7 +565,7 @@ async def test_what_ends_is_consolidated_once_and_is_over_when_its_jobs_are(both
     await both.left(HELD)
 
 
-async def test_the_kin_of_the_user_are_told(both: Both) -> None:
+async def test_the_kin_of_the_user_are_told(both):
     named = [("is_called", "Old"), ("is_called", "Ann"), ("has_sister", "Bea"),
              ("has_sister", "Past"), ("has_sister", "Gone"), ("has_brother", "Carl"),
              ("has_dog", "Rex")]  # fmt: skip

@@ -1,10 +1,8 @@
 """A user with rows in every table is kept, forgotten, erased and moved alike on both engines."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -15,8 +13,6 @@ from uuid import UUID
 
 import pytest
 from both_engines import NOW, Both
-from postgres_databases import PostgresDatabases
-from seekdb_databases import SeekdbDatabases
 
 from shared_core import Conflict, InvalidInput, RetentionPolicy, Scope, open_memory, run_sync
 from shared_core.core.domain import MemoryId, MemoryKind, ThreadId
@@ -126,7 +122,7 @@ def _rounded(told: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def two_memories(postgres: PostgresDatabases, seekdb: SeekdbDatabases) -> Iterator[Whole]:
+def two_memories(postgres, seekdb):
     """A memory on each engine, and the exports of a user, without vectors and with them."""
     lent, clock = [postgres.lend(), postgres.lend(), seekdb.lend()], WholeClock()
     source, *uris = map(next, lent)
@@ -150,14 +146,14 @@ def two_memories(postgres: PostgresDatabases, seekdb: SeekdbDatabases) -> Iterat
 
 
 @pytest.fixture(params=["postgres and seekdb"])
-def empty(two_memories: Whole) -> Whole:
+def empty(two_memories):
     """A memory on each engine, and a user who has not arrived there."""
     two_memories.begin()
     return two_memories
 
 
 @pytest.fixture
-async def whole(empty: Whole) -> Whole:
+async def whole(empty):
     """A user with rows in every table, the same on both engines."""
     await empty.arrive()
     return empty
@@ -171,7 +167,7 @@ async def ids_of(whole: Whole) -> list[UUID]:
     return list(await whole.alike(lambda one: one.weak(whole.scope, weak)))
 
 
-async def test_memories_go_through_their_stages(whole: Whole) -> None:
+async def test_memories_go_through_their_stages(whole):
     scope, path = whole.scope, to_path((whole.scope.app,))
     await whole.alike(lambda one: one.retention_rules(scope))
     policy = RetentionPolicy(
@@ -224,9 +220,7 @@ async def counted(whole: Whole) -> tuple[Any, Any]:
     return found[0]
 
 
-async def test_what_is_pinned_stays_what_faded_comes_back_and_what_is_weak_goes(
-    whole: Whole,
-) -> None:
+async def test_what_is_pinned_stays_what_faded_comes_back_and_what_is_weak_goes(whole):
     ids, scope = await ids_of(whole), whole.scope
     faded = await whole.alike(lambda one: one.staged(scope, STAGES[1:], None, 100, 0))
     assert ids and "archived" in {one.stage for one in faded}
@@ -270,7 +264,7 @@ async def test_what_is_pinned_stays_what_faded_comes_back_and_what_is_weak_goes(
         assert [] == await whole.alike(lambda one, w=weak: one.weak(scope, w))
 
 
-async def test_a_task_is_done_by_one_at_a_time(empty: Whole) -> None:
+async def test_a_task_is_done_by_one_at_a_time(empty):
     now, name = empty.now, empty.scope.app
     later = now + timedelta(seconds=50)
 
@@ -299,7 +293,7 @@ async def test_a_task_is_done_by_one_at_a_time(empty: Whole) -> None:
 # Forgetting and erasing
 
 
-async def test_what_is_forgotten_takes_the_same_along(whole: Whole) -> None:
+async def test_what_is_forgotten_takes_the_same_along(whole):
     scope, chance = whole.scope, Random(1)
 
     async def same(call: Callable[[Any], Awaitable[T]]) -> T:
@@ -336,7 +330,7 @@ async def erased(whole: Whole, number: int, thread: str | None = None) -> Erasur
     return receipt
 
 
-async def test_an_erased_user_is_gone_from_every_table(whole: Whole) -> None:
+async def test_an_erased_user_is_gone_from_every_table(whole):
     app, bob = whole.scope.app, Scope(whole.scope.app, "bob")
     for memory in whole.memories:
         await memory.append_events(bob, "t1", [said(1, "My name is Bob. I live in Rome.")])
@@ -367,7 +361,7 @@ async def test_an_erased_user_is_gone_from_every_table(whole: Whole) -> None:
         assert app in await storage.transfer.applications()
 
 
-async def test_a_version_that_names_no_memory_is_blurred_too(both: Both) -> None:
+async def test_a_version_that_names_no_memory_is_blurred_too(both):
     version = {
         "subject_kind": "user", "subject_id": "bot", "version": 1, "content_hash": b"told",
         "created_at": NOW, "memory_id": UUID(int=1), "entries": [{"role": "mind"}],
@@ -459,7 +453,7 @@ async def profiles_are_read(both: Both, agent: str, memory_id: UUID) -> None:
     await both.left(PROFILES)
 
 
-async def test_profiles_change_alike(both: Both) -> None:
+async def test_profiles_change_alike(both):
     refused = set[object]()
     for step in range(12):
         both.now = NOW + timedelta(minutes=step, microseconds=step)
@@ -488,7 +482,7 @@ async def test_profiles_change_alike(both: Both) -> None:
     await profiles_are_read(both, agent, memory_id)
 
 
-async def test_of_two_of_one_moment_the_same_is_shown(both: Both) -> None:
+async def test_of_two_of_one_moment_the_same_is_shown(both):
     version = {
         "subject_kind": "user", "version": 1, "content_hash": b"", "created_at": NOW,
         "entries": [], "began_at": NOW,
@@ -509,9 +503,7 @@ async def exported(whole: Whole, engine: int, *, vectors: bool) -> list[str]:
 
 
 @pytest.mark.parametrize("vectors", [False, True])
-async def test_an_export_goes_to_the_other_engine_and_back(
-    empty: Whole, vectors: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_export_goes_to_the_other_engine_and_back(empty, vectors, monkeypatch):
     monkeypatch.setattr(transfer, "FETCHED", 3)  # every table takes several pages
     lines, (postgres, seekdb) = empty.lines(vectors=vectors), empty.memories
     held = Counter(json.loads(line).get("table") for line in lines)
@@ -532,7 +524,7 @@ async def test_an_export_goes_to_the_other_engine_and_back(
             assert lines[1:wanted] == [await anext(some) for _ in range(wanted)][1:]
 
 
-async def test_what_was_forgotten_here_comes_back_if_that_is_asked(whole: Whole) -> None:
+async def test_what_was_forgotten_here_comes_back_if_that_is_asked(whole):
     lines, seekdb = whole.lines(), whole.memories[1]
     await whole.change(
         "INSERT INTO tombstones (thread_id, event_id, deleted_at, tenant_id)"
@@ -567,7 +559,7 @@ REFUSED: list[tuple[str, str, object, str]] = [
 ]
 
 
-async def test_a_row_that_fits_no_table_or_place_is_named(empty: Whole) -> None:
+async def test_a_row_that_fits_no_table_or_place_is_named(empty):
     lines, seekdb = empty.lines(vectors=False), empty.memories[1]
     assert {"memories", "facts"} < {*tables()}
     for table, column, value, told in REFUSED:

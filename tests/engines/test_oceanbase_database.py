@@ -1,12 +1,10 @@
 """Transactions on SeekDB: all or nothing, in line, held up by nobody, with connections that do not
 leak, and texts and moments as they were given."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,11 +14,9 @@ from uuid import uuid4
 
 import pymysql
 import pytest
-from both_engines import Both
-from seekdb_databases import SeekdbDatabases
 from turns import said
 
-from shared_core import InvalidInput, MemoryEngine, Scope, StorageUnavailable, run_sync
+from shared_core import InvalidInput, StorageUnavailable, run_sync
 from shared_core.errors import Conflict
 from shared_core.settings import Settings
 from shared_core.storage.oceanbase.connection import attempts, connections, database, embedded
@@ -39,19 +35,19 @@ Opened = Callable[..., Any]
 
 
 @pytest.fixture
-def db(both: Both) -> OceanBaseDatabase:
+def db(both):
     """The open database of the other tests: take `place` for names of your own."""
     return both.seekdb._database
 
 
 @pytest.fixture
-def place(both: Both) -> str:
+def place(both):
     """The tenant of this test."""
     return both.tenant
 
 
 @pytest.fixture
-async def opened(seekdb: SeekdbDatabases) -> AsyncIterator[Opened]:
+async def opened(seekdb):
     """Opens one empty database with settings of its own, as often as asked."""
     lent = seekdb.lend()
     uri, made = next(lent), list[OceanBaseDatabase]()
@@ -81,9 +77,7 @@ def put(state: str, *tenants: str, **more: Any) -> Callable[[Transaction], None]
 # Values
 
 
-async def test_texts_and_moments_come_back_as_they_were_given(
-    db: OceanBaseDatabase, place: str
-) -> None:
+async def test_texts_and_moments_come_back_as_they_were_given(db, place):
     texts = ["it's", "\\", "\0", "中😀", "%s", "a ", "", "'; DROP TABLE x; --"]
     years = [datetime(year, 12, 31, 23, 59, 59, 999999, tzinfo=UTC) for year in (1, 9999)]
     for text in texts:
@@ -98,7 +92,7 @@ async def test_texts_and_moments_come_back_as_they_were_given(
             assert found == [row]
 
 
-async def test_a_thread_belongs_to_an_application_and_a_user(db: OceanBaseDatabase) -> None:
+async def test_a_thread_belongs_to_an_application_and_a_user(db):
     columns = ("tenant_id", "thread_id", "state", "created_at", "updated_at")
     for tenant in ("/", "/app/", "/app/ana/x/", "/app//", "/app/ana"):
         row = (tenant, "t", "{}", NOW, NOW)
@@ -106,7 +100,7 @@ async def test_a_thread_belongs_to_an_application_and_a_user(db: OceanBaseDataba
             await db.write(lambda tx, r=row: tx.insert("threads", columns, [r]))
 
 
-async def test_ids_that_look_alike_are_different(db: OceanBaseDatabase, place: str) -> None:
+async def test_ids_that_look_alike_are_different(db, place):
     names = [
         f"{place[:-1]}{name}/" for name in ("alice", "Alicé", "Alice", "Alice ", "ALICE", "ａlice")
     ]
@@ -117,7 +111,7 @@ async def test_ids_that_look_alike_are_different(db: OceanBaseDatabase, place: s
     assert await states(db, *names[:2]) == {names[0]: "0", names[1]: "1"}
 
 
-async def test_an_id_of_sixteen_bytes_is_a_uuid(db: OceanBaseDatabase, place: str) -> None:
+async def test_an_id_of_sixteen_bytes_is_a_uuid(db, place):
     given = uuid4()
     columns = ("tenant_id", "alias_id", "alias_key", "alias", "entity_key", "entity", "merged_at")
     row = (place, given, "a", "A", "b", "B", NOW)
@@ -134,9 +128,7 @@ async def test_an_id_of_sixteen_bytes_is_a_uuid(db: OceanBaseDatabase, place: st
         ("event_id", f"event_id is {TOO_LONG}"),
     ],
 )
-async def test_a_name_that_is_too_long_is_called_as_callers_do(
-    db: OceanBaseDatabase, column: str, called: str
-) -> None:
+async def test_a_name_that_is_too_long_is_called_as_callers_do(db, column, called):
     row = {"tenant_id": "/a/b/", "thread_id": "t", "event_id": "e", "deleted_at": NOW}
     row[column] = "x" * 1501
     with pytest.raises(InvalidInput, match=called) as raised:
@@ -144,9 +136,7 @@ async def test_a_name_that_is_too_long_is_called_as_callers_do(
     assert "column" not in str(raised.value)
 
 
-async def test_a_key_that_exists_is_passed_over_and_none_is_cut(
-    db: OceanBaseDatabase, place: str
-) -> None:
+async def test_a_key_that_exists_is_passed_over_and_none_is_cut(db, place):
     for state in ("first", "second"):
         await db.write(put(state, place, ignore=True))
     assert await states(db, place) == {place: "first"}
@@ -159,7 +149,7 @@ async def test_a_key_that_exists_is_passed_over_and_none_is_cut(
         await db.write(lambda tx: tx.insert("tenants", ["tenant_id"], [["/a/"], ["/a/"]]))
 
 
-async def test_a_statement_that_is_too_long_says_what_to_do(db: OceanBaseDatabase) -> None:
+async def test_a_statement_that_is_too_long_says_what_to_do(db):
     with pytest.raises(InvalidInput, match="texts this large.* max_allowed_packet"):
         await db.read(lambda tx: tx.rows("SELECT length(%s)", ["x" * 270_000_000]))
 
@@ -167,7 +157,7 @@ async def test_a_statement_that_is_too_long_says_what_to_do(db: OceanBaseDatabas
 # Transactions
 
 
-async def test_what_raises_is_undone(db: OceanBaseDatabase, place: str) -> None:
+async def test_what_raises_is_undone(db, place):
     def work(tx: Transaction) -> None:
         put("", place)(tx)
         raise LookupError("half-way")
@@ -177,7 +167,7 @@ async def test_what_raises_is_undone(db: OceanBaseDatabase, place: str) -> None:
     assert await states(db, place) == {}
 
 
-async def test_writers_of_a_tenant_stand_in_line(db: OceanBaseDatabase, place: str) -> None:
+async def test_writers_of_a_tenant_stand_in_line(db, place):
     def count(tx: Transaction) -> None:
         tx.lock(place)
         row = tx.one("SELECT state FROM shared_state WHERE tenant_id = %s", [place])
@@ -187,7 +177,7 @@ async def test_writers_of_a_tenant_stand_in_line(db: OceanBaseDatabase, place: s
     assert await states(db, place) == {place: "40"}
 
 
-async def test_a_read_is_of_one_moment(db: OceanBaseDatabase, place: str) -> None:
+async def test_a_read_is_of_one_moment(db, place):
     await db.write(put("1", place))
     loop, state = asyncio.get_running_loop(), "SELECT state FROM shared_state WHERE tenant_id = %s"
 
@@ -201,14 +191,14 @@ async def test_a_read_is_of_one_moment(db: OceanBaseDatabase, place: str) -> Non
 
 
 @pytest.fixture
-def short_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_locks(monkeypatch):
     init = connections.INIT.replace("ob_trx_lock_timeout=5000000", "ob_trx_lock_timeout=200000")
     assert init != connections.INIT
     monkeypatch.setattr(connections, "INIT", init)
 
 
 @pytest.mark.usefixtures("short_locks")
-async def test_who_waits_for_each_other_tries_again(opened: Opened) -> None:
+async def test_who_waits_for_each_other_tries_again(opened):
     """SeekDB does not see a deadlock: both wait until the time for a lock is over."""
     one, names = await opened(), ("/a/1/", "/a/2/")
     await one.write(lambda tx: tx.lock(*names))
@@ -244,7 +234,7 @@ async def locked(database: OceanBaseDatabase) -> tuple[asyncio.Task[None], threa
 
 
 @pytest.mark.usefixtures("short_locks")
-async def test_who_waits_for_a_writer_waits_as_long_as_a_statement_may(opened: Opened) -> None:
+async def test_who_waits_for_a_writer_waits_as_long_as_a_statement_may(opened):
     """Longer than a few tries for the lock take; and who waits too long is told for whom."""
     one, other = await opened(), await opened(statement_timeout_s=1)
     holding, done = await locked(one)
@@ -265,7 +255,7 @@ async def test_who_waits_for_a_writer_waits_as_long_as_a_statement_may(opened: O
     await other.write(lambda tx: tx.lock("/app/ana/"))
 
 
-async def test_a_statement_that_takes_too_long_is_not_sent_again(opened: Opened) -> None:
+async def test_a_statement_that_takes_too_long_is_not_sent_again(opened):
     one, tries = await opened(statement_timeout_s=1), []
 
     def work(tx: Transaction) -> None:
@@ -278,9 +268,7 @@ async def test_a_statement_that_takes_too_long_is_not_sent_again(opened: Opened)
     assert len(tries) == 2
 
 
-async def test_what_the_server_gave_up_is_done_again(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_the_server_gave_up_is_done_again(opened, monkeypatch):
     monkeypatch.setattr(attempts, "PAUSE_S", 0.001)
     one, codes = await opened(), (1213, 4038, 6002, 6224, 6225, 6235)
     for code in codes:
@@ -323,7 +311,7 @@ def numbers(tx: Transaction) -> Any:
 
 
 @pytest.mark.both_engines
-async def test_half_read_exports_hold_nobody_up(shared_memory: MemoryEngine, scope: Scope) -> None:
+async def test_half_read_exports_hold_nobody_up(shared_memory, scope):
     turns = [said(n, f"Turn {n}.") for n in range(9)]
     await shared_memory.append_events(scope, "t", turns)
     async with AsyncExitStack() as half_read:
@@ -341,7 +329,7 @@ async def test_half_read_exports_hold_nobody_up(shared_memory: MemoryEngine, sco
         assert rest and not any("late tea" in line for line in rest)
 
 
-async def test_what_is_left_behind_is_freed(opened: Opened) -> None:
+async def test_what_is_left_behind_is_freed(opened):
     one = await opened(pool_size=2)
     before, threads = await connected(one), threading.active_count()
     half_read = [streamed(one, "it", numbers) for _ in range(5)]
@@ -373,9 +361,7 @@ async def test_what_is_left_behind_is_freed(opened: Opened) -> None:
     await until_connected(one, before)
 
 
-async def test_a_moment_that_is_lost_is_told_with_the_way_out(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_moment_that_is_lost_is_told_with_the_way_out(opened, monkeypatch):
     one = await opened()
     monkeypatch.setattr(database, "SNAPSHOT_S", 0.2)
     parts = streamed(one, "the export of 'app/ana'", numbers)
@@ -387,8 +373,8 @@ async def test_a_moment_that_is_lost_is_told_with_the_way_out(
 
 
 async def test_more_snapshots_than_can_be_held_are_refused_and_a_closed_database_ends_them(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    opened, monkeypatch
+):
     one = await opened()
     monkeypatch.setattr(database, "SNAPSHOTS", 2)
     half_read = [streamed(one, name, numbers) for name in "ab"]
@@ -405,7 +391,7 @@ async def test_more_snapshots_than_can_be_held_are_refused_and_a_closed_database
             await closed
 
 
-async def test_who_waits_for_a_thread_does_not_wait_for_ever(opened: Opened) -> None:
+async def test_who_waits_for_a_thread_does_not_wait_for_ever(opened):
     one = await opened(pool_size=1, connect_timeout_s=0.3)
     held, done = threading.Event(), threading.Event()
 
@@ -422,9 +408,7 @@ async def test_who_waits_for_a_thread_does_not_wait_for_ever(opened: Opened) -> 
     assert await one.read(lambda tx: 1) == 1
 
 
-async def test_who_did_not_join_the_server_does_not_stop_it(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_who_did_not_join_the_server_does_not_stop_it(opened, monkeypatch):
     one = await opened()
     folder = one.location.folder
     assert folder is not None
@@ -441,7 +425,7 @@ async def test_who_did_not_join_the_server_does_not_stop_it(
     assert await one.read(lambda tx: tx.one("SELECT 1")) == (1,)
 
 
-def test_a_forked_child_joins_by_itself(seekdb: SeekdbDatabases) -> None:
+def test_a_forked_child_joins_by_itself(seekdb):
     lent = seekdb.lend()
     one = OceanBaseDatabase(Settings(uri=next(lent), home=Path()))
     run_sync(one.open())
@@ -462,7 +446,7 @@ def test_a_forked_child_joins_by_itself(seekdb: SeekdbDatabases) -> None:
     next(lent, None)
 
 
-async def test_a_lock_that_a_killed_process_left_locks_nobody_out(opened: Opened) -> None:
+async def test_a_lock_that_a_killed_process_left_locks_nobody_out(opened):
     one = await opened()
     name = f"{one.location.database}_locked"
     there = Settings(uri=f"seekdb://{one.location.folder}?database={name}", home=Path())
@@ -489,9 +473,7 @@ async def test_a_lock_that_a_killed_process_left_locks_nobody_out(opened: Opened
         ("seekdb://u:p@h?database=hippocampus", "u", "p", "h", 2881, "hippocampus"),
     ],
 )  # fmt: skip
-def test_servers_are_named_as_their_users_know_them(
-    uri: str, user: str, password: str, host: str, port: int, database: str
-) -> None:
+def test_servers_are_named_as_their_users_know_them(uri, user, password, host, port, database):
     place = location_of(uri)
     assert (place.user, place.password, place.host, place.port, place.database) == (
         user, password, host, port, database,
@@ -499,7 +481,7 @@ def test_servers_are_named_as_their_users_know_them(
     assert f"{password}@" not in repr(place) or not password
 
 
-def test_a_schema_is_a_database_of_its_own() -> None:
+def test_a_schema_is_a_database_of_its_own():
     assert location_of("seekdb:///x", "other").database == "other"
     assert location_of("seekdb:///x?database=app", "other").database == "app_other"
     assert location_of("seekdb:///x?database=app").database == "app"
@@ -528,13 +510,13 @@ def test_a_schema_is_a_database_of_its_own() -> None:
         ("oceanbase://u:ge?heim@h/db?database=x", "'\\?' as %3F"),
     ],
 )
-def test_a_bad_uri_is_refused_with_the_way_out(uri: str, told: str) -> None:
+def test_a_bad_uri_is_refused_with_the_way_out(uri, told):
     with pytest.raises(InvalidInput, match=told) as refused:
         location_of(uri)
     assert "heim" not in str(refused.value)
 
 
-def test_old_servers_are_refused() -> None:
+def test_old_servers_are_refused():
     assert checked_version("5.7.25-OceanBase seekdb-v1.4.0.0") == ("SeekDB", (1, 4, 0, 0))
     assert checked_version("5.7.25-OceanBase-v4.3.5.3")[0] == "OceanBase"
     for text in ("5.7.25-OceanBase-v4.3.5.2", "5.7.25-OceanBase seekdb-v1.3.9.9", "8.0.33"):

@@ -1,7 +1,5 @@
 """The memory of one agent, the store, commands and servers on a real SeekDB, as users meet them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math
@@ -9,7 +7,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -23,7 +21,6 @@ from long_forms import LONG
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 from numpy.typing import NDArray
-from seekdb_databases import SeekdbDatabases
 from turns import said
 from typer.testing import CliRunner
 
@@ -50,13 +47,13 @@ ANA, ZHU = Scope("app", "ana"), Scope("app", "朱莉")
 
 
 @pytest.fixture(scope="module")
-def uri(seekdb: SeekdbDatabases) -> Iterator[str]:
+def uri(seekdb):
     """A database of all these tests: each is an agent or a user of its own."""
     yield from seekdb.lend()
 
 
 @pytest.fixture
-async def memory(uri: str) -> AsyncIterator[OceanBaseMemoryProvider]:
+async def memory(uri):
     """The memory of an agent whom no other test knows."""
     async with OceanBaseMemoryProvider(uri, agent_id=uuid4().hex, worker=False) as memory:
         yield memory
@@ -73,9 +70,7 @@ def told(hits: object) -> list[str]:
         ("朱莉", "用户叫什么名字？", "我叫朱莉。"),
     ],
 )
-async def test_a_name_that_was_told_is_used_later(
-    memory: OceanBaseMemoryProvider, name: str, question: str, said: str
-) -> None:
+async def test_a_name_that_was_told_is_used_later(memory, name, question, said):
     assert isinstance(memory, MemoryManager)
     await memory.append_event("monday", said)
     report = await memory.consolidate("monday")
@@ -85,7 +80,7 @@ async def test_a_name_that_was_told_is_used_later(
     assert name in told(await memory.recall(question))[0]
 
 
-async def test_an_event_is_there_in_the_next_statement(memory: OceanBaseMemoryProvider) -> None:
+async def test_an_event_is_there_in_the_next_statement(memory):
     missed = 0
     for number in range(100 if LONG else 30):
         await memory.append_event("s", f"The code of room {number} is {number * 7919}.")
@@ -94,13 +89,13 @@ async def test_an_event_is_there_in_the_next_statement(memory: OceanBaseMemoryPr
     assert missed == 0
 
 
-async def test_an_event_is_appended_once(memory: OceanBaseMemoryProvider) -> None:
+async def test_an_event_is_appended_once(memory):
     again = [memory.append_event("s", "I like tea.", event_id="e1") for _ in range(5)]
     assert set(await asyncio.gather(*again)) == {"e1"}
     assert told(await memory.recall("tea")) == ["I like tea."]
 
 
-async def test_thoughts_and_tools_are_events_as_well(memory: OceanBaseMemoryProvider) -> None:
+async def test_thoughts_and_tools_are_events_as_well(memory):
     await memory.append_event("s", "The user seems to be in a hurry.", event_type="agent_thought")
     await memory.append_event("s", {"tool": "weather", "city": "Oslo"}, event_type="tool_call")
     call = {"text": "It rains in Oslo.", "tool": "weather", "millimetres": 3.5}
@@ -113,7 +108,7 @@ async def test_thoughts_and_tools_are_events_as_well(memory: OceanBaseMemoryProv
 HOSTILE = ("'; DROP TABLE memories; --", '+"(*', "%s %(x)s 100%", "\\", "u1' OR '1'='1", "🙂")
 
 
-async def test_no_text_is_read_as_a_statement(memory: OceanBaseMemoryProvider) -> None:
+async def test_no_text_is_read_as_a_statement(memory):
     await memory.append_event("s", "I like tea.")
     for text in HOSTILE:
         await memory.append_event(f"s {text}", f"My code is {text} today.", event_id=f"e {text}")
@@ -130,9 +125,7 @@ LOOK_ALIKE = (
 )  # fmt: skip
 
 
-async def test_agents_whose_names_look_alike_share_nothing(
-    memory: OceanBaseMemoryProvider, uri: str
-) -> None:
+async def test_agents_whose_names_look_alike_share_nothing(memory, uri):
     agents = [OceanBaseMemoryProvider(uri, agent_id=name).scope for name in LOOK_ALIKE]
     assert agents == [Scope("agents", name) for name in LOOK_ALIKE]
     for number, agent in enumerate(agents):
@@ -143,16 +136,14 @@ async def test_agents_whose_names_look_alike_share_nothing(
         assert found == [f"The secret number is {number}."]
 
 
-async def test_a_large_message_is_kept_whole(memory: OceanBaseMemoryProvider) -> None:
+async def test_a_large_message_is_kept_whole(memory):
     large = "I like tea. 我喜欢茶。 " + "x" * 6_000_000  # in a statement of more than 16 MB
     await memory.append_event("s", large)
     [turn] = await memory.engine.list_memories(memory.scope)
     assert turn.text == large.strip()
 
 
-async def test_a_session_that_could_never_be_consolidated_is_refused_at_once(
-    memory: OceanBaseMemoryProvider,
-) -> None:
+async def test_a_session_that_could_never_be_consolidated_is_refused_at_once(memory):
     with pytest.raises(InvalidInput, match="session, is too long: it takes at most 1,492 bytes"):
         await memory.append_event("s" * 1493, "My name is Ann.")
     await memory.append_event("s" * 1492, "My name is Ann.")
@@ -175,8 +166,8 @@ class Odd:
 
 
 async def test_a_vector_that_is_none_is_refused_and_one_without_direction_finds_by_words(
-    seekdb_dsn: str,
-) -> None:
+    seekdb_dsn,
+):
     for value in (math.nan, math.inf, -math.inf):
         async with OceanBaseMemoryProvider(
             seekdb_dsn, agent_id="a", embedder=Odd(value), worker=False
@@ -192,7 +183,7 @@ async def test_a_vector_that_is_none_is_refused_and_one_without_direction_finds_
         assert told(await memory.recall("tea", limit=1)) == ["I like tea."]
 
 
-async def test_what_an_adk_agent_learns_a_graph_reads(uri: str) -> None:
+async def test_what_an_adk_agent_learns_a_graph_reads(uri):
     from google.adk.events import Event
     from google.adk.sessions import Session
     from google.genai import types
@@ -216,9 +207,7 @@ async def test_what_an_adk_agent_learns_a_graph_reads(uri: str) -> None:
         OceanBaseHippocampusStore()
 
 
-async def test_what_is_important_is_found_among_much_that_is_not(
-    memory: OceanBaseMemoryProvider,
-) -> None:
+async def test_what_is_important_is_found_among_much_that_is_not(memory):
     some = [NewMemory(text=f"Tea number {n} is nice.", importance=2.0) for n in range(200)]
     some += [NewMemory(text="The user once drank some tea.", importance=n) for n in (3.0, 5.7)]
     await memory.engine.remember(memory.scope, some)
@@ -228,14 +217,14 @@ async def test_what_is_important_is_found_among_much_that_is_not(
 
 
 @pytest.mark.parametrize("name", ["", "  ", None, 5, "a\0b"])
-def test_a_name_that_cannot_be_is_called_as_it_was_given(name: Any) -> None:
+def test_a_name_that_cannot_be_is_called_as_it_was_given(name):
     with pytest.raises(InvalidInput, match=r"^agent_id "):
         OceanBaseMemoryProvider("seekdb:///nowhere", agent_id=name)
     with pytest.raises(InvalidInput, match=r"^app "):
         OceanBaseMemoryProvider("seekdb:///nowhere", agent_id="a", app=name)
 
 
-async def test_errors_name_the_argument_that_was_given(memory: OceanBaseMemoryProvider) -> None:
+async def test_errors_name_the_argument_that_was_given(memory):
     given: Any = None
     for given in ("", " ", {}, None, 5, b"x", ["x"], {"a": object()}, {1: 2}, {"x": math.nan}):
         with pytest.raises(InvalidInput, match=r"^content "):
@@ -266,7 +255,7 @@ async def test_errors_name_the_argument_that_was_given(memory: OceanBaseMemoryPr
             OceanBaseMemoryProvider("seekdb:///nowhere", agent_id="a", **options)  # type: ignore[arg-type]
 
 
-def test_where_it_is_may_stand_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_it_is_may_stand_in_the_environment(monkeypatch):
     with pytest.raises(InvalidInput, match="needs OceanBase"):
         OceanBaseMemoryProvider("postgresql://localhost/x", agent_id="a")
     monkeypatch.setenv("HIPPOCAMPUS_URI", "postgresql://localhost/x")
@@ -279,7 +268,7 @@ def test_where_it_is_may_stand_in_the_environment(monkeypatch: pytest.MonkeyPatc
         OceanBaseMemoryProvider(agent_id="a")
 
 
-async def test_a_session_that_ended_is_consolidated_by_the_worker(seekdb_dsn: str) -> None:
+async def test_a_session_that_ended_is_consolidated_by_the_worker(seekdb_dsn):
     never = ExtractionStrategy(delay_s=10_000)
     options: Any = {"agent_id": "a", "later": True, "strategy": never}
     async with OceanBaseMemoryProvider(seekdb_dsn, **options) as memory:
@@ -310,7 +299,7 @@ class Letters:
         return await self.embed_passages([text])
 
 
-async def test_another_model_takes_over(seekdb_dsn: str) -> None:
+async def test_another_model_takes_over(seekdb_dsn):
     texts = [f"Ana has seen {name}." for name in ("a zebra", "a quail", "an ox", "a lynx")]
     async with open_memory(seekdb_dsn, worker=False) as memory:
         await memory.remember(ANA, texts)
@@ -336,7 +325,7 @@ def commanded(*arguments: str, exit_code: int = 0) -> str:
     return done.stderr if exit_code else done.stdout
 
 
-def test_commands_work_as_on_postgresql(uri: str, tmp_path: Path) -> None:
+def test_commands_work_as_on_postgresql(uri, tmp_path):
     at = ("--uri", uri)
     migrated = commanded("migrate", *at)
     assert "SeekDB" in migrated and "pgvector" not in migrated
@@ -356,7 +345,7 @@ def test_commands_work_as_on_postgresql(uri: str, tmp_path: Path) -> None:
     assert "note" == folder["status"] and not (tmp_path / "none").exists()
 
 
-async def test_it_is_served_over_http_and_mcp(uri: str, tmp_path: Path) -> None:
+async def test_it_is_served_over_http_and_mcp(uri, tmp_path):
     with serving(uri, tmp_path / "log") as server, httpx2.Client(timeout=60) as client:
         body = {"user_id": "cat", "memories": ["My cat is called Mia."]}
         assert client.post(f"{server.url}/remember", json=body).status_code < 300
@@ -376,7 +365,7 @@ async def test_it_is_served_over_http_and_mcp(uri: str, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+def port(tmp_path_factory):
     """The port of a server that listens; it ends with the tests."""
     package = Path(pylibseekdb.__file__).parent
     libraries = f"{package}:{package.parent / 'pylibseekdb.libs'}"
@@ -423,7 +412,7 @@ async def size_of(memory: MemoryEngine) -> int:
 
 @pytest.mark.tail
 @pytest.mark.timeout(300)
-async def test_the_whole_loop_runs_on_a_server(port: int) -> None:
+async def test_the_whole_loop_runs_on_a_server(port):
     async with open_memory(f"seekdb://root@127.0.0.1:{port}/app", worker=False) as memory:
         report = await memory.report()
         assert (report.engine, report.schema) == ("SeekDB server", "app")
@@ -454,7 +443,7 @@ async def test_the_whole_loop_runs_on_a_server(port: int) -> None:
     assert "partition `p7`" in definition.lower()
 
 
-async def test_who_may_not_log_in_is_told_so_without_the_password(port: int) -> None:
+async def test_who_may_not_log_in_is_told_so_without_the_password(port):
     uri = f"oceanbase://nobody@shop#east:s3cret@127.0.0.1:{port}/app"
     with pytest.raises(StorageUnavailable) as refused:
         async with open_memory(uri):

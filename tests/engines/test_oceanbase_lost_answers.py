@@ -1,11 +1,9 @@
 """SeekDB: a call whose answer was lost is answered as the first time, committed or not; and who
 writes beside a change of the model or of a policy is waited for."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -16,9 +14,8 @@ from uuid import UUID
 import numpy as np
 import pymysql
 import pytest
-from both_engines import NOW, Both
+from both_engines import NOW
 from long_forms import LONG
-from seekdb_databases import SeekdbDatabases
 from storage_calls import end_conversation, open_conversation, stored_jobs
 from turns import said
 
@@ -43,7 +40,7 @@ from shared_core.storage.oceanbase.item_writes import put_vectors
 from shared_core.storage.oceanbase.retention import OceanBaseRetention
 from shared_core.storage.oceanbase.storage import OceanBaseStorage
 from tests import forgetting_calls as calls
-from tests.integration.retention_world import ANN, BOB, World, opened_world
+from tests.integration.retention_world import ANN, BOB, opened_world
 
 RULES = SessionRules(
     timeout=timedelta(minutes=30), max_duration=timedelta(hours=24), max_events=100
@@ -86,18 +83,18 @@ class Wire:
 
 
 @pytest.fixture
-def storage(both: Both) -> OceanBaseStorage:
+def storage(both):
     return both.seekdb
 
 
 @pytest.fixture
-def user(both: Both) -> Scope:
+def user(both):
     """A user whom no other test knows."""
     return both.scope
 
 
 @pytest.fixture
-def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
+def wire(monkeypatch):
     return Wire(monkeypatch)
 
 
@@ -176,9 +173,7 @@ async def filled(storage: OceanBaseStorage, user: Scope) -> None:
         (counted, 2),
     ],
 )
-async def test_the_answer_is_the_first_one(
-    storage: OceanBaseStorage, user: Scope, wire: Wire, call: Call, answer: object, cut: str
-) -> None:
+async def test_the_answer_is_the_first_one(storage, user, wire, call, answer, cut):
     await filled(storage, user)
     wire.cut = cut
     assert answer == await call(storage, user)
@@ -206,9 +201,7 @@ def inserting(user: Scope, runs: list[int]) -> Callable[[Transaction], int]:
     return work
 
 
-async def test_what_was_not_committed_is_done_again(
-    storage: OceanBaseStorage, user: Scope, wire: Wire
-) -> None:
+async def test_what_was_not_committed_is_done_again(storage, user, wire):
     work = inserting(user, [])
     wire.cut = "before"
     assert await storage._database.write(work, "/app/ana/") == 2
@@ -234,8 +227,8 @@ class Away:
 
 
 async def test_the_answer_is_asked_for_until_the_server_is_back_or_the_time_is_over(
-    storage: OceanBaseStorage, user: Scope, wire: Wire, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    storage, user, wire, monkeypatch
+):
     away, database = Away(monkeypatch, wire), storage._database
     await filled(storage, user)
     wire.cut, away.left = "behind", 10
@@ -255,9 +248,7 @@ async def test_the_answer_is_asked_for_until_the_server_is_back_or_the_time_is_o
     assert away.left == 999  # it was not there at all, so that is told at once
 
 
-async def test_nobody_overwrites_a_mark_that_is_looked_for(
-    storage: OceanBaseStorage, user: Scope, wire: Wire, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_nobody_overwrites_a_mark_that_is_looked_for(storage, user, wire, monkeypatch):
     """The connection is alive, and another writer would take it before the next attempt."""
     runs, others = list[int](), 0
     give_back = OceanBaseDatabase._give_back
@@ -276,9 +267,7 @@ async def test_nobody_overwrites_a_mark_that_is_looked_for(
     assert await storage._database.write(inserting(user, runs)) == len(runs) == others == 1
 
 
-async def test_whoever_commits_late_is_waited_for(
-    storage: OceanBaseStorage, user: Scope, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_whoever_commits_late_is_waited_for(storage, user, monkeypatch):
     """The connection is gone, and the server has not come to the end of the commit yet."""
     late, runs, once = list[Any](), list[int](), OceanBaseDatabase._once
 
@@ -301,9 +290,7 @@ async def test_whoever_commits_late_is_waited_for(
     assert await storage._database.write(inserting(user, runs)) == len(runs) == 1
 
 
-async def test_a_server_that_stays_away_is_told(
-    storage: OceanBaseStorage, user: Scope, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_server_that_stays_away_is_told(storage, user, monkeypatch):
     def lost(connection: Any) -> None:
         connection.close()
         raise LOST
@@ -317,7 +304,7 @@ async def test_a_server_that_stays_away_is_told(
 
 
 @pytest.fixture
-async def pair(seekdb: SeekdbDatabases) -> AsyncIterator[tuple[OceanBaseStorage, ...]]:
+async def pair(seekdb):
     """Two processes on one empty database, as it were."""
     lent = seekdb.lend()
     uri = next(lent)
@@ -330,9 +317,7 @@ async def pair(seekdb: SeekdbDatabases) -> AsyncIterator[tuple[OceanBaseStorage,
     next(lent, None)
 
 
-async def test_marks_do_not_pile_up_and_cancelling_is_answered_once(
-    pair: tuple[OceanBaseStorage, ...], wire: Wire
-) -> None:
+async def test_marks_do_not_pile_up_and_cancelling_is_answered_once(pair, wire):
     storage, database = pair[0], pair[0]._database
 
     async def marks() -> int:
@@ -373,9 +358,7 @@ async def held(storage: OceanBaseStorage) -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.parametrize("paused", ["before", "behind"])
-async def test_nobody_takes_over_while_the_first_vector_is_stored(
-    pair: tuple[OceanBaseStorage, ...], monkeypatch: pytest.MonkeyPatch, paused: str
-) -> None:
+async def test_nobody_takes_over_while_the_first_vector_is_stored(pair, monkeypatch, paused):
     """paused: where the writer is, before its insert or behind it."""
     writer, other = pair
     await writer.use_model("old", 3)
@@ -411,9 +394,7 @@ async def test_nobody_takes_over_while_the_first_vector_is_stored(
         assert await held(other) == (["old"], ["old"])
 
 
-async def test_an_old_vector_that_is_stored_anew_stays(
-    pair: tuple[OceanBaseStorage, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_old_vector_that_is_stored_anew_stays(pair, monkeypatch):
     """It is all there is of its memory once the vector of the new model is gone."""
     writer, other = pair
     await writer.use_model("old", 3)
@@ -447,7 +428,7 @@ async def test_an_old_vector_that_is_stored_anew_stays(
 
 
 @pytest.fixture
-async def world(seekdb_dsn: str) -> AsyncIterator[World]:
+async def world(seekdb_dsn):
     async with opened_world(seekdb_dsn) as found:
         yield found
 
@@ -483,9 +464,7 @@ PLACES: dict[str, dict[str, Any]] = {"all": {}, "app": {"app": "app"}, "user": {
     [(place, known) for place in PLACES for known in (False, True) if LONG]
     or [("all", False), ("app", True), ("user", False)],
 )
-async def test_a_policy_reaches_what_is_committed_while_it_is_set(
-    world: World, monkeypatch: pytest.MonkeyPatch, known: bool, place: str
-) -> None:
+async def test_a_policy_reaches_what_is_committed_while_it_is_set(world, monkeypatch, known, place):
     given = PLACES[place]
     await world.memory.retention.set_policy({"episodic": None}, **given)
     await world.say("another", scope=BOB)
@@ -502,9 +481,7 @@ async def test_a_policy_reaches_what_is_committed_while_it_is_set(
     assert {"demoted": 2 if known else 1} == await world.run(ANN)
 
 
-async def test_all_writers_are_waited_for_page_by_page(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_all_writers_are_waited_for_page_by_page(world, monkeypatch):
     monkeypatch.setattr("shared_core.storage.oceanbase.retention.LOCKED_AT_ONCE", 1)
     await world.say("one")
     await world.say("two", scope=BOB)
@@ -521,9 +498,7 @@ async def test_all_writers_are_waited_for_page_by_page(
 
 
 @pytest.mark.parametrize("since", ["before", "after"])
-async def test_who_waits_for_one_user_holds_no_other(
-    world: World, monkeypatch: pytest.MonkeyPatch, since: str
-) -> None:
+async def test_who_waits_for_one_user_holds_no_other(world, monkeypatch, since):
     """since: somebody writes to BOB before the writers are waited for, or only after that."""
     await world.say("one")
     await world.say("two", scope=BOB)

@@ -1,8 +1,6 @@
 """SeekDB servers and the processes that use them: how they start and end, and kill -9 of either in
 the middle of writes, runs, erasures, imports and copies. Nothing is lost or half-written."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os
@@ -12,7 +10,7 @@ import signal
 import stat
 import subprocess
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 from itertools import count
@@ -24,7 +22,6 @@ import pylibseekdb
 import pymysql
 import pytest
 from long_forms import LONG
-from seekdb_databases import SeekdbDatabases
 from turns import said
 from warm_python import warm_python
 
@@ -94,9 +91,7 @@ asyncio.run(main())
 
 @pytest.mark.tail
 @pytest.mark.timeout(300)
-async def test_a_server_from_its_first_users_to_its_last(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_server_from_its_first_users_to_its_last(tmp_path, monkeypatch):
     """Several start it at once, root's runs as another user, and it ends with its last user."""
     folder = tmp_path / "seekdb"
     folder.mkdir(mode=0o755)
@@ -162,7 +157,7 @@ def open_to_others(folder: Path) -> list[Path]:
     return [path for path, mode in modes.items() if not stat.S_ISLNK(mode) and mode & 0o077]
 
 
-def test_the_server_starts_apart_and_sends_nothing_home(tmp_path: Path) -> None:
+def test_the_server_starts_apart_and_sends_nothing_home(tmp_path):
     program, folder = tmp_path / "program", tmp_path / "seekdb"
     program.write_text(STAND_IN)
     program.chmod(0o755)
@@ -177,9 +172,7 @@ def test_the_server_starts_apart_and_sends_nothing_home(tmp_path: Path) -> None:
     assert int(session) != os.getsid(0)
 
 
-def test_a_folder_with_files_of_somebody_else_stays_open_but_for_seekdbs_own(
-    tmp_path: Path,
-) -> None:
+def test_a_folder_with_files_of_somebody_else_stays_open_but_for_seekdbs_own(tmp_path):
     shared = tmp_path / "shared"
     for name in ("store", "photos"):
         (shared / name).mkdir(parents=True)
@@ -192,7 +185,7 @@ def test_a_folder_with_files_of_somebody_else_stays_open_but_for_seekdbs_own(
 
 
 @needs_root
-def test_root_takes_nothing_that_is_not_seekdbs(tmp_path: Path) -> None:
+def test_root_takes_nothing_that_is_not_seekdbs(tmp_path):
     secret, folder = tmp_path / "secret", tmp_path / "seekdb"
     secret.mkdir(mode=0o700)
     (secret / "key").touch(mode=0o600)
@@ -214,9 +207,7 @@ def test_root_takes_nothing_that_is_not_seekdbs(tmp_path: Path) -> None:
 
 @needs_root
 @pytest.mark.parametrize(("owner", "mode", "why"), [(65534, 0o755, "nobody"), (0, 0o777, "go-w")])
-def test_root_uses_no_folder_that_another_user_may_write_to(
-    tmp_path: Path, owner: int, mode: int, why: str
-) -> None:
+def test_root_uses_no_folder_that_another_user_may_write_to(tmp_path, owner, mode, why):
     folder = tmp_path / "seekdb"
     folder.mkdir()
     folder.chmod(mode)
@@ -227,8 +218,8 @@ def test_root_uses_no_folder_that_another_user_may_write_to(
 
 
 async def test_a_full_disk_is_told_and_leaves_no_folder_that_looks_like_a_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     folder, usage = tmp_path / "seekdb", shutil.disk_usage(tmp_path)._replace(free=5 * 1024**2)
     monkeypatch.setattr(embedded.shutil, "disk_usage", lambda _: usage)
     with pytest.raises(StorageUnavailable, match=r"is full: 5 MB are free.* make room"):
@@ -246,7 +237,7 @@ async def rows(uri: str, query: str) -> list[tuple[object, ...]]:
 
 @pytest.mark.tail
 @pytest.mark.timeout(240)
-async def test_a_process_that_ends_without_closing_loses_nothing(seekdb: SeekdbDatabases) -> None:
+async def test_a_process_that_ends_without_closing_loses_nothing(seekdb):
     """Its reads are counted, and the job in work goes back to the queue; in silence."""
     lent = [seekdb.lend(), seekdb.lend()]
     reads, jobs = map(next, lent)
@@ -258,7 +249,7 @@ async def test_a_process_that_ends_without_closing_loses_nothing(seekdb: SeekdbD
         next(one, None)
 
 
-async def test_every_table_is_found_at_once_and_tells_bytes_apart(seekdb_dsn: str) -> None:
+async def test_every_table_is_found_at_once_and_tells_bytes_apart(seekdb_dsn):
     async with open_memory(seekdb_dsn, worker=False) as memory:
         await memory.remember(ANA, "I like tea.")
         storage: Any = memory._storage
@@ -279,8 +270,8 @@ async def test_every_table_is_found_at_once_and_tells_bytes_apart(seekdb_dsn: st
     [("No memory for vector index", True), ("Table is being changed", False)],
 )
 async def test_a_cluster_without_memory_for_vectors_is_told_how_to_give_it(
-    seekdb_dsn: str, monkeypatch: pytest.MonkeyPatch, told: str, is_advised: bool
-) -> None:
+    seekdb_dsn, monkeypatch, told, is_advised
+):
     def never() -> Any:
         raise AssertionError("the clock is not asked")
 
@@ -302,7 +293,7 @@ async def test_a_cluster_without_memory_for_vectors_is_told_how_to_give_it(
 
 
 @pytest.fixture(scope="module")
-def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def mortal(tmp_path_factory):
     """The folder of a server that tests kill, one after the other, each on its own database."""
     folder = tmp_path_factory.mktemp("mortal") / "seekdb"
     for one in folder.parents[:2]:
@@ -347,9 +338,7 @@ def dead(server: int) -> None:
 
 @pytest.mark.tail
 @pytest.mark.timeout(300)
-async def test_what_was_acknowledged_survives_and_any_number_of_connections_may_be_lost(
-    mortal: Path,
-) -> None:
+async def test_what_was_acknowledged_survives_and_any_number_of_connections_may_be_lost(mortal):
     """Ten that were idle when the server died, one that wrote, and a call never sent twice."""
     uri = f"seekdb://{mortal}?database=acknowledged"
     acknowledged, enough = list[str](), asyncio.Event()
@@ -393,7 +382,7 @@ def until_stopped(server: int) -> None:
 
 @pytest.mark.tail
 @pytest.mark.timeout(120)
-async def test_a_server_that_hangs_holds_nobody_for_ever(mortal: Path) -> None:
+async def test_a_server_that_hangs_holds_nobody_for_ever(mortal):
     uri = f"seekdb://{mortal}?database=hanging"
     one = OceanBaseDatabase(Settings(uri=uri, home=Path(), statement_timeout_s=0.5))
     await one.open()
@@ -434,7 +423,7 @@ async def let_go(memory: MemoryEngine) -> None:
 
 @pytest.mark.tail
 @pytest.mark.timeout(300)
-async def test_a_server_that_dies_during_runs_loses_none_that_was_reported(mortal: Path) -> None:
+async def test_a_server_that_dies_during_runs_loses_none_that_was_reported(mortal):
     uri = f"seekdb://{mortal}?database=runs"
     async with open_memory(uri, worker=False, track_access=False) as memory:
         users = [Scope("app", f"user {number}") for number in range(8)]
@@ -468,7 +457,7 @@ async def test_a_server_that_dies_during_runs_loses_none_that_was_reported(morta
 
 @pytest.mark.tail
 @pytest.mark.timeout(300)
-async def test_a_server_that_dies_keeps_no_lock_of_what_was_not_committed(mortal: Path) -> None:
+async def test_a_server_that_dies_keeps_no_lock_of_what_was_not_committed(mortal):
     """SeekDB would, for good, once a part of a transaction is in its log."""
     given = {"uri": f"seekdb://{mortal}?database=locks", "home": mortal}
     database = OceanBaseDatabase(Settings(**given))  # type: ignore[arg-type]
@@ -493,9 +482,7 @@ async def test_a_server_that_dies_keeps_no_lock_of_what_was_not_committed(mortal
 
 @pytest.mark.tail
 @pytest.mark.timeout(300)
-async def test_many_that_are_cancelled_beside_a_server_that_dies_leak_and_lose_nothing(
-    mortal: Path,
-) -> None:
+async def test_many_that_are_cancelled_beside_a_server_that_dies_leak_and_lose_nothing(mortal):
     chance, users = random.Random(0), [Scope("app", f"user {number}") for number in range(4)]
     options: dict[str, Any] = {"worker": False, "track_access": False, "pool_size": 4}
     async with open_memory(f"seekdb://{mortal}?database=cancelled", **options) as memory:
@@ -628,9 +615,7 @@ async def lines(memory: MemoryEngine) -> list[str]:
 
 @pytest.mark.tail
 @pytest.mark.timeout(300)
-async def test_a_killed_run_is_written_once_and_a_killed_erasure_is_whole_or_not_at_all(
-    seekdb_dsn: str,
-) -> None:
+async def test_a_killed_run_is_written_once_and_a_killed_erasure_is_whole_or_not_at_all(seekdb_dsn):
     async with open_memory(seekdb_dsn, worker=False, track_access=False) as memory:
         for tag in "ab":  # the first makes what later ones find: rows to lock
             await told(memory, BOB, tag=tag, later=True)
@@ -660,9 +645,7 @@ async def test_a_killed_run_is_written_once_and_a_killed_erasure_is_whole_or_not
 
 @pytest.mark.tail
 @pytest.mark.timeout(300)
-async def test_a_killed_import_and_a_killed_copy_are_completed(
-    seekdb: SeekdbDatabases, tmp_path: Path
-) -> None:
+async def test_a_killed_import_and_a_killed_copy_are_completed(seekdb, tmp_path):
     lents = [seekdb.lend() for _ in range(2)]
     source_uri, first = (next(lent) for lent in lents)
     file = tmp_path / "lines.jsonl"
@@ -696,7 +679,7 @@ async def test_a_killed_import_and_a_killed_copy_are_completed(
 
 @pytest.mark.tail
 @pytest.mark.timeout(300)
-async def test_readers_see_a_fact_or_its_successor_and_never_both_or_none(seekdb_dsn: str) -> None:
+async def test_readers_see_a_fact_or_its_successor_and_never_both_or_none(seekdb_dsn):
     async with open_memory(seekdb_dsn, worker=False, track_access=False) as memory:
         await memory.append_events(ANA, "t0", [said(0, "I live in Oslo.")])
         await memory.consolidate(ANA, "t0")

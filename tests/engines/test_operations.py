@@ -1,7 +1,5 @@
 """Every operation and condition on both engines, and the types of their values."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -47,12 +45,11 @@ from shared_core.ports.operations import (
     one_of_rows,
     open_after,
 )
-from shared_core.ports.storage import Storage
 
 # Types
 
 
-async def test_values_come_back_in_their_python_type(storage: Storage) -> None:
+async def test_values_come_back_in_their_python_type(storage):
     given = memory(
         1, value={"a": [1, 2.5, None, "ü"], "b": {}}, importance=7, text="it's\\ %s 中😀"
     )
@@ -71,7 +68,7 @@ async def test_values_come_back_in_their_python_type(storage: Storage) -> None:
     )
 
 
-async def test_moments_of_other_zones_come_back_in_utc(storage: Storage) -> None:
+async def test_moments_of_other_zones_come_back_in_utc(storage):
     there = datetime.fromisoformat("2026-03-01T20:00:00.000001+08:00")
     await write(storage, Insert("memories", MEMORY, [memory(1, occurred_at=there)]))
     [(moment,)] = await rows_of(storage, "memories", "occurred_at")
@@ -79,7 +76,7 @@ async def test_moments_of_other_zones_come_back_in_utc(storage: Storage) -> None
     assert moment.utcoffset() == timedelta()
 
 
-async def test_words_are_stored_as_a_written_memory_stores_them(storage: Storage) -> None:
+async def test_words_are_stored_as_a_written_memory_stores_them(storage):
     words = ["told", "Rome's", "茶", "told"]
     row = MemoryRow(
         memory_id=MemoryId(number(1)), namespace=("app", "ana", "facts"), key="k00001", kind="item",
@@ -93,7 +90,7 @@ async def test_words_are_stored_as_a_written_memory_stores_them(storage: Storage
     assert "told" in first
 
 
-async def test_lists_booleans_and_bytes(storage: Storage) -> None:
+async def test_lists_booleans_and_bytes(storage):
     token = ("token_id", "secret_hash", "label", "users", "created_at")
     rows = [
         ("a", bytes(range(32)), "", ['quote"s', "back\\slash", "{},", ""], NOW),
@@ -113,7 +110,7 @@ async def test_lists_booleans_and_bytes(storage: Storage) -> None:
     assert [type(value) for value in found[1:4]] == [bool, float, float]
 
 
-async def test_an_import_mark_of_no_item_is_empty(storage: Storage) -> None:
+async def test_an_import_mark_of_no_item_is_empty(storage):
     rows = [(b"", NOW, None), (b"\1" * 32, NOW, NOW)]
     names = ("address_hash", "updated_at", "deleted_at")
     await write(storage, Insert("import_marks", names, rows))
@@ -122,7 +119,7 @@ async def test_an_import_mark_of_no_item_is_empty(storage: Storage) -> None:
     assert found == rows[:1]
 
 
-async def test_a_payload_may_be_missing(storage: Storage) -> None:
+async def test_a_payload_may_be_missing(storage):
     event = (
         "thread_id", "seq", "event_id", "author", "role", "text", "occurred_at", "recorded_at",
         "payload",
@@ -175,12 +172,12 @@ CONDITIONS = [
 ]
 
 
-async def test_every_condition(five: Storage) -> None:
+async def test_every_condition(five):
     for condition, found in CONDITIONS:
         assert await places(five, condition) == found, condition
 
 
-async def test_a_prefix_is_taken_letter_by_letter(storage: Storage) -> None:
+async def test_a_prefix_is_taken_letter_by_letter(storage):
     keys = ["a%b", "a%", "axb", "a_", "a\\", "A%b", "中文", "中", "a" * 3, "a😀", "a😁"]
     rows = [memory(place, key=key) for place, key in enumerate(keys, 1)]
     await write(storage, Insert("memories", MEMORY, rows))
@@ -189,7 +186,7 @@ async def test_a_prefix_is_taken_letter_by_letter(storage: Storage) -> None:
         assert await places(storage, begins_with("key", prefix)) == expected
 
 
-async def test_conditions_hold_together(five: Storage) -> None:
+async def test_conditions_hold_together(five):
     where = (one_of("memory_id", [number(1), number(3)]), is_not_null("thread_id"))
     assert await places(five, *where) == [3]
     assert await places(five, *where, equal("kind", "semantic")) == []
@@ -198,27 +195,27 @@ async def test_conditions_hold_together(five: Storage) -> None:
 # Reads
 
 
-async def test_order_and_limit(five: Storage) -> None:
+async def test_order_and_limit(five):
     assert await places(five, order=("-key",), limit=2) == [5, 4]
     assert await places(five, order=("namespace", "occurred_at"), limit=3) == [1, 2, 3]
     assert await places(five, order=("key",), limit=0) == []
 
 
-async def test_equal_rows_once(storage: Storage) -> None:
+async def test_equal_rows_once(storage):
     rows = [memory(place, text=text) for place, text in enumerate(["a", "a", "a ", "b"], 1)]
     await write(storage, Insert("memories", MEMORY, rows))
     found = await rows_of(storage, "memories", "text", is_distinct=True)
     assert sorted(found) == [("a",), ("a ",), ("b",)]
 
 
-async def test_several_reads_at_once(five: Storage) -> None:
+async def test_several_reads_at_once(five):
     count = Select("memories", (Aggregate("count"),))
     one = Select("memories", ("key",), (equal("memory_id", number(3)),))
     assert await five.read(ANA, [count, one, one]) == [[(5,)], [("k00003",)], [("k00003",)]]
     assert await five.read(ANA, []) == []
 
 
-async def test_joins_by_key(five: Storage) -> None:
+async def test_joins_by_key(five):
     source = ("memory_id", "basis", "thread_id", "event_id")
     access = ("memory_id", "access_count", "pinned_at")
     await write(
@@ -255,7 +252,7 @@ async def test_joins_by_key(five: Storage) -> None:
     )
 
 
-async def test_aggregates(storage: Storage) -> None:
+async def test_aggregates(storage):
     rows = [
         memory(1, text="aé中", thread_id="t"),
         memory(2, text="", thread_id="t", term_count=4),
@@ -287,7 +284,7 @@ async def test_aggregates(storage: Storage) -> None:
     assert await rows_of(storage, "memories", *columns, where=of_none) == [(0, 0, 0, None, None)]
 
 
-async def test_vectors_of_memories(five: Storage) -> None:
+async def test_vectors_of_memories(five):
     count = Select("embeddings", (Aggregate("count"),))
     assert await five.read(ANA, [count]) == [[(0,)]]
     await five.use_model("small", 3)
@@ -303,7 +300,7 @@ async def test_vectors_of_memories(five: Storage) -> None:
     assert found == [[(2,)], [(number(1), "text")]]
 
 
-async def test_a_member_of_a_json_column(storage: Storage) -> None:
+async def test_a_member_of_a_json_column(storage):
     deep: object = "bottom"
     for _ in range(150):
         deep = {"d": deep}
@@ -317,7 +314,7 @@ async def test_a_member_of_a_json_column(storage: Storage) -> None:
     assert found == [(one, f"k{place:05}") for place, one in enumerate(members, 1)]
 
 
-async def test_rows_above(storage: Storage) -> None:
+async def test_rows_above(storage):
     state = ("state", "updated_at")
     for tenant in (ANA, BEN, "/app/", "/other/", ALONE):
         await write(storage, Insert("shared_state", state, [({"of": tenant}, NOW)]), tenant=tenant)
@@ -326,7 +323,7 @@ async def test_rows_above(storage: Storage) -> None:
     assert await rows_of(storage, "shared_state", "tenant_id") == [(ANA,)]
 
 
-async def test_long_lists(storage: Storage) -> None:
+async def test_long_lists(storage):
     await write(storage, memories(*range(1, MANY + 1)))
     everyone = one_of("memory_id", [number(place) for place in range(MANY, 0, -1)])
     pairs = one_of_rows(
@@ -354,7 +351,7 @@ async def test_long_lists(storage: Storage) -> None:
     assert row == ("item", MANY, f"k{MANY:05}", NOW + timedelta(seconds=1), sizes)
 
 
-async def test_long_writes(storage: Storage) -> None:
+async def test_long_writes(storage):
     numbers = [number(place) for place in range(1, MANY + 1)]
     await write(storage, memories(*range(1, MANY + 1)))
     each = [(one, f"new {one.int}", {"n": one.int}, NOW) for one in numbers]
@@ -374,13 +371,13 @@ async def test_long_writes(storage: Storage) -> None:
 # Writes
 
 
-async def test_a_key_that_exists_is_a_conflict(five: Storage) -> None:
+async def test_a_key_that_exists_is_a_conflict(five):
     with pytest.raises(Conflict):
         await write(five, Delete("memories", (equal("memory_id", number(1)),)), memories(7, 2))
     assert await places(five) == [1, 2, 3, 4, 5]
 
 
-async def test_an_existing_row_is_kept_or_updated(five: Storage) -> None:
+async def test_an_existing_row_is_kept_or_updated(five):
     rows = [memory(2, text="new", importance=9), memory(7, text="seven")]
     await write(five, Insert("memories", MEMORY, rows, exists="keep"))
     assert await rows_of(five, "memories", "text", where=(equal("memory_id", number(2)),)) == [
@@ -394,14 +391,14 @@ async def test_an_existing_row_is_kept_or_updated(five: Storage) -> None:
     assert await places(five) == [1, 2, 3, 4, 5, 7]
 
 
-async def test_a_second_unique_key_is_no_row_to_update(five: Storage) -> None:
+async def test_a_second_unique_key_is_no_row_to_update(five):
     other = memory(8, key="k00002", text="another memory at this address")
     with pytest.raises(Conflict):
         await write(five, Insert("memories", MEMORY, [other], exists="update", update=("text",)))
     assert await rows_of(five, "memories", "text", where=(equal("key", "k00002"),)) == [("text 2",)]
 
 
-async def test_the_only_row_of_a_tenant(storage: Storage) -> None:
+async def test_the_only_row_of_a_tenant(storage):
     for number_of in (3, 4):
         counted = Insert(
             "extraction_counts", ("extractions",), [(number_of,)], "update", ("extractions",)
@@ -414,7 +411,7 @@ async def test_the_only_row_of_a_tenant(storage: Storage) -> None:
     assert await returned(storage, changed) == []
 
 
-async def test_no_rows_to_write(five: Storage) -> None:
+async def test_no_rows_to_write(five):
     await write(
         five,
         Insert("memories", MEMORY, []),
@@ -427,7 +424,7 @@ async def test_no_rows_to_write(five: Storage) -> None:
     ]
 
 
-async def test_update_returns_the_rows_as_they_are_now(five: Storage) -> None:
+async def test_update_returns_the_rows_as_they_are_now(five):
     values = {
         "value": {"new": True}, "importance": 8, "superseded_at": NOW, "thread_id": None,
         "key": "moved",
@@ -442,7 +439,7 @@ async def test_update_returns_the_rows_as_they_are_now(five: Storage) -> None:
     assert await rows_of(five, "memories", "text", is_distinct=True) == [("all",)]
 
 
-async def test_each_row_gets_its_own_values(five: Storage) -> None:
+async def test_each_row_gets_its_own_values(five):
     rows = [
         (number(1), None, 9, {"a": 1}, "one"),
         (number(2), NOW, 1, {}, None),
@@ -457,7 +454,7 @@ async def test_each_row_gets_its_own_values(five: Storage) -> None:
     ]
 
 
-async def test_rows_are_named_by_several_columns(storage: Storage) -> None:
+async def test_rows_are_named_by_several_columns(storage):
     version = ("instruction_key", "version", "content", "created_at")
     rows = [(key, at, f"{key}{at}", NOW) for key in "ab" for at in (1, 2)]
     await write(storage, Insert("instructions", version, rows))
@@ -475,7 +472,7 @@ async def test_rows_are_named_by_several_columns(storage: Storage) -> None:
     assert len(await rows_of(storage, "instructions", "version")) == 2
 
 
-async def test_what_hangs_on_a_memory_goes_with_it(five: Storage) -> None:
+async def test_what_hangs_on_a_memory_goes_with_it(five):
     both = (number(1), number(3))
     source = ("memory_id", "thread_id", "event_id")
     await write(

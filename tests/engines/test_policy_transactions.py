@@ -1,7 +1,5 @@
 """Policies on both engines: what they see, what they commit, and for whom they wait."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
@@ -55,7 +53,7 @@ from shared_core.ports.storage import Storage
 # Transactions
 
 
-async def test_a_tenant_reads_and_writes_its_own_rows(five: Storage) -> None:
+async def test_a_tenant_reads_and_writes_its_own_rows(five):
     at_two = (equal("memory_id", number(2)),)
     await write(
         five,
@@ -72,7 +70,7 @@ async def test_a_tenant_reads_and_writes_its_own_rows(five: Storage) -> None:
     assert await rows_of(five, "memories", "key", tenant=ALONE) == []
 
 
-async def test_later_batches_see_earlier_ones(storage: Storage) -> None:
+async def test_later_batches_see_earlier_ones(storage):
     def policy() -> Policy[tuple[int, int]]:
         [_, [(before,)]] = yield [memories(1), Select("memories", (Aggregate("count"),))]
         [[(found,)]] = yield [Select("memories", (Aggregate("count"),), (equal("key", "k00001"),))]
@@ -83,7 +81,7 @@ async def test_later_batches_see_earlier_ones(storage: Storage) -> None:
     assert await places(storage) == [1, 2]
 
 
-async def test_a_policy_without_a_last_batch_writes_nothing(five: Storage) -> None:
+async def test_a_policy_without_a_last_batch_writes_nothing(five):
     """And after the last batch no rows are sent."""
     closed = []
 
@@ -115,7 +113,7 @@ async def test_a_policy_without_a_last_batch_writes_nothing(five: Storage) -> No
     assert await rows_of(five, "threads", "thread_id") == []
 
 
-async def test_a_query_reads_one_moment(storage: Storage) -> None:
+async def test_a_query_reads_one_moment(storage):
     loop = asyncio.get_running_loop()
     counts = []
 
@@ -139,7 +137,7 @@ async def test_a_query_reads_one_moment(storage: Storage) -> None:
     assert await places(storage) == [1]
 
 
-async def test_writers_of_a_tenant_wait_for_each_other(storage: Storage) -> None:
+async def test_writers_of_a_tenant_wait_for_each_other(storage):
     await write(storage, Insert("extraction_counts", ("extractions",), [(0,)]))
 
     def policy() -> Policy[None]:
@@ -164,7 +162,7 @@ class Held:
         yield Last([memories(1)])
 
 
-async def test_a_busy_tenant_is_skipped(storage: Storage) -> None:
+async def test_a_busy_tenant_is_skipped(storage):
     def policy() -> Policy[str]:
         yield Last([memories(2)])
         return "done"
@@ -196,7 +194,7 @@ def _one(*operations: Operation) -> Any:
     return policy
 
 
-async def test_rows_that_others_hold_are_left_out(five: Storage) -> None:
+async def test_rows_that_others_hold_are_left_out(five):
     loop = asyncio.get_running_loop()
     held, free = asyncio.Event(), asyncio.Event()
     first = Select("memories", ("key",), (equal("memory_id", number(1)),), lock="update")
@@ -225,7 +223,7 @@ async def test_rows_that_others_hold_are_left_out(five: Storage) -> None:
     assert await five.transact(ANA, policy, lock="none") == [(number(1),), (number(2),)]
 
 
-async def test_policies_of_several_tenants_are_one_transaction(storage: Storage) -> None:
+async def test_policies_of_several_tenants_are_one_transaction(storage):
     def counted(place: int) -> Any:
         def policy() -> Policy[int]:
             [[(count,)]] = yield [Select("memories", (Aggregate("count"),))]
@@ -250,7 +248,7 @@ async def test_policies_of_several_tenants_are_one_transaction(storage: Storage)
     assert await storage.transact_all({}) == {}
 
 
-async def test_a_policy_runs_again_after_a_deadlock(five: Storage) -> None:
+async def test_a_policy_runs_again_after_a_deadlock(five):
     """Two policies without locks take two rows in opposite order, each after the other's first."""
     started = 0
     takes = [0, 0]
@@ -293,7 +291,7 @@ async def _has_vector(storage: Storage, place: int) -> bool:
     return any(one.memory_id == number(place) for one in found)
 
 
-async def test_vectors_go_with_their_memories(five: Storage) -> None:
+async def test_vectors_go_with_their_memories(five):
     await five.use_model("m", 3)
     await write(five, Verb("add_vectors", (_vectors_of(1),)), Verb("add_vectors", (None,)))
     assert await _has_vector(five, 1)
@@ -307,7 +305,7 @@ async def test_vectors_go_with_their_memories(five: Storage) -> None:
     assert await places(five) == [1, 2, 3, 5]
 
 
-async def test_a_policy_yields_verbs(storage: Storage) -> None:
+async def test_a_policy_yields_verbs(storage):
     turns = [
         EventRow(event=said(str(place), f"turn {place}", NOW), memory_id=number(place),
                  logged=False, value={}, terms=["turn"])
@@ -344,9 +342,7 @@ async def hear(storage: Storage, place: int) -> Session:
 
 
 @pytest.mark.parametrize("turns", [0, 1])
-async def test_a_turn_that_comes_while_a_session_ends_is_in_the_next_one(
-    storage: Storage, turns: int
-) -> None:
+async def test_a_turn_that_comes_while_a_session_ends_is_in_the_next_one(storage, turns):
     for place in range(turns):
         await hear(storage, place)
     loop = asyncio.get_running_loop()

@@ -1,7 +1,5 @@
 """The rules of the house, checked with everything else: style, types, direction of imports."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess
@@ -36,31 +34,31 @@ def run(*command: str) -> str:
     return "" if done.returncode == 0 else done.stdout + done.stderr
 
 
-def test_the_linter_is_content() -> None:
+def test_the_linter_is_content():
     assert "" == run(sys.executable, "-m", "ruff", "check", ".")
 
 
-def test_the_formatter_is_content() -> None:
+def test_the_formatter_is_content():
     assert "" == run(sys.executable, "-m", "ruff", "format", "--check", ".")
 
 
 @pytest.mark.tail
 @pytest.mark.timeout(600)
-def test_the_types_are_sound() -> None:
+def test_the_types_are_sound():
     assert "" == run(sys.executable, "-m", "mypy")
 
 
-def test_imports_go_one_way() -> None:
+def test_imports_go_one_way():
     assert "" == run(str(Path(sys.executable).with_name("lint-imports")))
 
 
-def test_files_stay_small() -> None:
+def test_files_stay_small():
     assert [] == [
         file.name for file in SOURCES if len(file.read_text("utf-8").splitlines()) > MAX_LINES
     ]
 
 
-def test_lines_of_migrations_are_as_short_as_those_of_code() -> None:
+def test_lines_of_migrations_are_as_short_as_those_of_code():
     migrations = sorted((ROOT / "shared_core").rglob("[0-9][0-9][0-9][0-9]_*.sql"))
     assert 2 <= len(migrations)
     assert [] == [
@@ -71,14 +69,14 @@ def test_lines_of_migrations_are_as_short_as_those_of_code() -> None:
     ]
 
 
-def test_statistics_are_switched_off_after_the_last_table() -> None:
+def test_statistics_are_switched_off_after_the_last_table():
     file = ROOT / "shared_core/storage/postgres/sql/migrations/0001_schema.sql"
     *_, block = file.read_text("utf-8").split("\nDO $$")
     assert "SET STATISTICS 0" in block and block.endswith("END $$;\n")
     assert None is re.search("^(CREATE|ALTER|SELECT)", block, re.MULTILINE)
 
 
-def test_the_root_reads_like_a_table_of_contents() -> None:
+def test_the_root_reads_like_a_table_of_contents():
     assert MAX_ROOT_FILES >= len(list((ROOT / "shared_core").glob("*.py")))
 
 
@@ -88,7 +86,7 @@ def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return (function.end_lineno or 0) - body[0].lineno + 1 if body else 0
 
 
-def test_functions_stay_short() -> None:
+def test_functions_stay_short():
     assert [] == [
         f"{file.name}:{node.lineno} {node.name}"
         for file in SOURCES
@@ -99,7 +97,7 @@ def test_functions_stay_short() -> None:
     ]
 
 
-def test_every_room_says_its_idea() -> None:
+def test_every_room_says_its_idea():
     rooms = [file.parent for file in (ROOT / "shared_core").glob("*/__init__.py")]
     assert [] == [
         room.name
@@ -108,7 +106,7 @@ def test_every_room_says_its_idea() -> None:
     ]
 
 
-def test_the_engine_has_one_shape() -> None:
+def test_the_engine_has_one_shape():
     """Decision 15: services are attributes, not bases, and none waits for a sibling's open()."""
     from shared_core.engine import MemoryEngine
 
@@ -123,7 +121,7 @@ def test_the_engine_has_one_shape() -> None:
     ]
 
 
-def test_outsiders_import_from_rooms() -> None:
+def test_outsiders_import_from_rooms():
     inner = re.compile(r"(?:from|import) (shared_core\.\w+\.[\w.]+)")
     outsiders = [
         *(file for file in SOURCES if file.is_relative_to(ROOT / "adk_memory")),
@@ -139,7 +137,7 @@ def test_outsiders_import_from_rooms() -> None:
     ]
 
 
-def test_the_map_names_files_that_exist() -> None:
+def test_the_map_names_files_that_exist():
     text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     known = {f"/{file.relative_to(ROOT)}" for file in SOURCES}
     names = {name for name in re.findall(r"`([\w/]+\.py)`", text)}
@@ -158,7 +156,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
 
 
-def test_links_of_pages_lead_somewhere() -> None:
+def test_links_of_pages_lead_somewhere():
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
     broken = []
     for page in pages:
@@ -169,7 +167,7 @@ def test_links_of_pages_lead_somewhere() -> None:
     assert [] == broken
 
 
-def test_chinese_pages_link_to_chinese_pages() -> None:
+def test_chinese_pages_link_to_chinese_pages():
     places = ("*.zh.md", "docs/**/*.zh.md", "examples/**/*.zh.md")
     pages = [page for place in places for page in ROOT.glob(place)]
     assert 40 < len(pages)
@@ -184,12 +182,12 @@ def test_chinese_pages_link_to_chinese_pages() -> None:
     assert [] == english
 
 
-def test_no_two_files_of_tests_have_one_name() -> None:
+def test_no_two_files_of_tests_have_one_name():
     names = Counter(file.name for file in (ROOT / "tests").rglob("test_*.py"))
     assert [] == [name for name, count in names.items() if count > 1]
 
 
-def test_every_package_exports_what_it_names() -> None:
+def test_every_package_exports_what_it_names():
     for package in (*PACKAGES, "adk_memory.conformance", "langgraph_store.conformance"):
         module = import_module(package)
         assert sorted(module.__all__) == list(module.__all__), package
@@ -218,7 +216,7 @@ STRANGERS = {
 
 
 @pytest.mark.parametrize("package", STRANGERS)
-def test_importing_a_face_loads_nothing_of_the_other(package: str) -> None:
+def test_importing_a_face_loads_nothing_of_the_other(package):
     code = "".join(
         f"import sys, {module}\n"
         f"print({module!r}, [name for name in {strangers.split()!r} if name in sys.modules])\n"
@@ -231,7 +229,7 @@ def test_importing_a_face_loads_nothing_of_the_other(package: str) -> None:
     assert expected == shown.stdout.splitlines(), shown.stderr
 
 
-def test_public_names_say_what_they_do() -> None:
+def test_public_names_say_what_they_do():
     silent = []
     for file in SOURCES:
         for node in nodes(file):
@@ -240,7 +238,7 @@ def test_public_names_say_what_they_do() -> None:
     assert [] == silent
 
 
-def test_no_two_classes_have_one_name() -> None:
+def test_no_two_classes_have_one_name():
     names = Counter(
         node.name.lstrip("_")
         for file in SOURCES
@@ -251,7 +249,7 @@ def test_no_two_classes_have_one_name() -> None:
     assert SHARED_CLASS_NAMES == twice
 
 
-def test_the_project_names_no_machine() -> None:
+def test_the_project_names_no_machine():
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True
     )

@@ -1,8 +1,6 @@
 """What is published: versions that agree, a wheel with every file, sound workflow files, and the
 files of containers as the linters of Docker read them. Nothing is built there, no engine runs."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -59,7 +57,7 @@ def tracked() -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(tmp_path_factory):
     """A folder with the wheel and the source distribution."""
     folder = tmp_path_factory.mktemp("dist")
     assert "" == findings(sys.executable, "-m", "hatchling", "build", "-d", str(folder))
@@ -67,7 +65,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def wheel(built: Path) -> dict[str, str]:
+def wheel(built):
     """The names in the wheel; of its metadata also the text."""
     [file] = built.glob("*.whl")
     with ZipFile(file) as archive:
@@ -77,7 +75,7 @@ def wheel(built: Path) -> dict[str, str]:
         }
 
 
-def test_version_changelog_and_citation_agree() -> None:
+def test_version_changelog_and_citation_agree():
     assert re.fullmatch(r"\d+\.\d+\.\d+((a|b|rc)\d+)?", __version__)
     changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
     heads = re.findall(r"^## (\S+) - (unreleased|\d{4}-\d\d-\d\d)$", changelog, re.M)
@@ -89,7 +87,7 @@ def test_version_changelog_and_citation_agree() -> None:
     assert [] == [head for head in heads[1:] if head[1] == "unreleased"]
 
 
-def test_the_tested_versions_of_python_are_those_of_the_classifiers() -> None:
+def test_the_tested_versions_of_python_are_those_of_the_classifiers():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     promised = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
     workflow = (ROOT / ".github/workflows/tests.yml").read_text("utf-8")
@@ -98,7 +96,7 @@ def test_the_tested_versions_of_python_are_those_of_the_classifiers() -> None:
     assert project["requires-python"] == f">={promised[0]}"
 
 
-def test_the_wheel_holds_every_file_of_the_packages_and_nothing_else(wheel: dict[str, str]) -> None:
+def test_the_wheel_holds_every_file_of_the_packages_and_nothing_else(wheel):
     ours = {name for name in tracked() if name.partition("/")[0] in PACKAGES}
     assert {".onnx", ".npz", ".json", ".sql", ".toml", ".pyi", ".typed"} <= {
         Path(name).suffix or f".{name.rpartition('.')[2]}" for name in ours
@@ -106,14 +104,14 @@ def test_the_wheel_holds_every_file_of_the_packages_and_nothing_else(wheel: dict
     assert ours == {name for name in wheel if ".dist-info/" not in name}
 
 
-def test_the_source_distribution_holds_every_file_of_the_checkout(built: Path) -> None:
+def test_the_source_distribution_holds_every_file_of_the_checkout(built):
     [file] = built.glob("*.tar.gz")
     with tarfile.open(file) as archive:
         held = {name.partition("/")[2] for name in archive.getnames()}
     assert tracked() == held - {"PKG-INFO"}
 
 
-def test_the_page_on_pypi_has_no_relative_links(wheel: dict[str, str]) -> None:
+def test_the_page_on_pypi_has_no_relative_links(wheel):
     [metadata] = [text for text in wheel.values() if text]
     page = Parser().parsestr(metadata).get_payload()
     assert isinstance(page, str)
@@ -134,18 +132,18 @@ def test_the_page_on_pypi_has_no_relative_links(wheel: dict[str, str]) -> None:
         ("citation-file-format", [ROOT / "CITATION.cff"]),
     ],
 )
-def test_files_for_the_forge_follow_their_schema(schema: str, files: list[Path]) -> None:
+def test_files_for_the_forge_follow_their_schema(schema, files):
     names = [str(file) for file in files]
     kind = ["--default-filetype", "yaml", "--builtin-schema", f"vendor.{schema}"]
     assert names and "" == findings(program("check-jsonschema"), *kind, *names)
 
 
-def test_workflows_are_safe() -> None:
+def test_workflows_are_safe():
     line = [program("zizmor"), "--offline", "--no-progress", "--persona", "pedantic", ".github"]
     assert "" == findings(*line)
 
 
-def test_jobs_name_the_rights_they_need_and_end_in_time() -> None:
+def test_jobs_name_the_rights_they_need_and_end_in_time():
     for file in WORKFLOWS:
         text = file.read_text("utf-8")
         assert re.search(r"^permissions:\n  contents: read$|^permissions: \{\}$", text, re.M), file
@@ -167,7 +165,7 @@ def numbers(version: str) -> list[int]:
     return parts + [0] * (3 - len(parts))
 
 
-def test_the_oldest_frameworks_are_those_of_pyproject() -> None:
+def test_the_oldest_frameworks_are_those_of_pyproject():
     lines = (ROOT / ".ci/oldest.txt").read_text("utf-8").splitlines()
     pinned = dict(line.split("==") for line in lines if not line.startswith("#"))
     assert floors() == {name: numbers(version) for name, version in pinned.items()}
@@ -183,7 +181,7 @@ def compose(
 
 
 @pytest.fixture(scope="module")
-def services() -> dict[str, Any]:
+def services():
     """The services as Docker Compose reads them."""
     read = compose("--format", "json")
     assert 0 == read.returncode, read.stderr
@@ -191,24 +189,24 @@ def services() -> dict[str, Any]:
     return found
 
 
-def test_the_linter_finds_nothing_in_the_dockerfile() -> None:
+def test_the_linter_finds_nothing_in_the_dockerfile():
     line = [program("hadolint"), "--failure-threshold", "style", str(ROOT / "Dockerfile")]
     found = subprocess.run(line, capture_output=True, text=True)
     assert (0, "") == (found.returncode, found.stdout + found.stderr)
 
 
-def test_the_image_runs_without_root() -> None:
+def test_the_image_runs_without_root():
     users = re.findall(r"^USER (\S+)$", (ROOT / "Dockerfile").read_text("utf-8"), re.M)
     assert ["10001:10001"] == users
 
 
 @pytest.mark.parametrize("missing", PASSWORDS)
-def test_compose_starts_nothing_without_each_password(missing: str) -> None:
+def test_compose_starts_nothing_without_each_password(missing):
     refused = compose("--quiet", passwords=tuple(name for name in PASSWORDS if name != missing))
     assert 0 != refused.returncode and f"set {missing} in .env" in refused.stderr
 
 
-def test_each_password_reaches_those_who_need_it_alone(services: dict[str, Any]) -> None:
+def test_each_password_reaches_those_who_need_it_alone(services):
     holders = {
         name: {service for service, one in services.items() if f"the {name}" in json.dumps(one)}
         for name in PASSWORDS
@@ -217,7 +215,7 @@ def test_each_password_reaches_those_who_need_it_alone(services: dict[str, Any])
     assert [{"database"}, owners, {"database", "server"}] == [*holders.values()]
 
 
-def test_services_wait_for_what_they_need_and_have_time_to_end(services: dict[str, Any]) -> None:
+def test_services_wait_for_what_they_need_and_have_time_to_end(services):
     waits = {
         name: {other: how["condition"] for other, how in one.get("depends_on", {}).items()}
         for name, one in services.items()
@@ -235,13 +233,13 @@ def test_services_wait_for_what_they_need_and_have_time_to_end(services: dict[st
     assert seconds > ServerOptions().grace_s
 
 
-def test_one_service_builds_the_image_of_all(services: dict[str, Any]) -> None:
+def test_one_service_builds_the_image_of_all(services):
     ours = {name: one for name, one in services.items() if "pg-hippocampus" == one["image"]}
     assert {"migrate", "server", "worker"} == set(ours)
     assert ["migrate"] == [name for name, one in ours.items() if "build" in one]
 
 
-def test_services_of_the_image_have_no_rights_to_lose(services: dict[str, Any]) -> None:
+def test_services_of_the_image_have_no_rights_to_lose(services):
     for name in ("migrate", "server", "worker"):
         one = services[name]
         assert one["read_only"] and ["ALL"] == one["cap_drop"], name

@@ -1,7 +1,5 @@
 """The documentation as a site: it builds, holds both languages, and asks nobody else."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import json
@@ -10,7 +8,6 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from functools import cache, partial
 from html.parser import HTMLParser
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -50,7 +47,7 @@ cli()
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory):
     """The folder of the built site. A warning of the build is an error."""
     folder = tmp_path_factory.mktemp("site")
     done = subprocess.run(
@@ -63,7 +60,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def address(site: Path) -> Iterator[str]:
+def address(site):
     """The address of a server of the built site."""
 
     class Quiet(SimpleHTTPRequestHandler):
@@ -125,19 +122,19 @@ class Assets(HTMLParser):
         self.addresses += re.findall(r"url\(([^)]*)\)", given.get("style") or "")
 
 
-def test_the_site_holds_every_page_in_both_languages(site: Path) -> None:
+def test_the_site_holds_every_page_in_both_languages(site):
     for page in ENGLISH:
         assert '<html lang="en"' in (site / built(page)).read_text("utf-8"), page
         assert '<html lang="zh"' in (site / "zh" / built(page)).read_text("utf-8"), page
 
 
-def test_a_page_that_is_in_english_only_says_so_in_chinese(site: Path) -> None:
+def test_a_page_that_is_in_english_only_says_so_in_chinese(site):
     for page in ENGLISH:
         is_marked = "本页目前只有英文版" in (site / "zh" / built(page)).read_text("utf-8")
         assert is_marked != page.with_suffix(".zh.md").exists(), page
 
 
-def test_the_chinese_navigation_marks_what_is_in_english(site: Path) -> None:
+def test_the_chinese_navigation_marks_what_is_in_english(site):
     text = (site / "zh" / "reference" / "cli" / "index.html").read_text("utf-8")
     links = re.findall(r'<a href="([^"]*)" class="md-nav__link[^>]*>(.*?)</a>', text, re.DOTALL)
     shown = {link: re.sub(r"<[^>]*>|\s+", " ", title).strip() for link, title in links}
@@ -149,7 +146,7 @@ def test_the_chinese_navigation_marks_what_is_in_english(site: Path) -> None:
 
 
 @pytest.mark.parametrize(("language", "word"), [("", "decay"), ("zh", "遗忘")])
-def test_each_language_has_an_index_of_its_own_pages(site: Path, language: str, word: str) -> None:
+def test_each_language_has_an_index_of_its_own_pages(site, language, word):
     entries = indexed(site / language)
     where = [one["location"] for one in entries]
     assert len(set(where)) == len(where)
@@ -161,11 +158,11 @@ def test_each_language_has_an_index_of_its_own_pages(site: Path, language: str, 
     )
 
 
-def test_the_note_that_a_page_is_in_english_only_is_not_searched(site: Path) -> None:
+def test_the_note_that_a_page_is_in_english_only_is_not_searched(site):
     assert [] == [one["location"] for one in indexed(site / "zh") if "英文版" in one["words"]]
 
 
-def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
+def test_the_site_loads_nothing_from_elsewhere(site):
     loaded = []
     for page in site.rglob("*.html"):
         assets = Assets()
@@ -178,7 +175,7 @@ def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
     assert [] == [one for one in loaded if re.match(r"(https?:)?//", one[1])]
 
 
-def test_every_page_is_in_the_navigation() -> None:
+def test_every_page_is_in_the_navigation():
     def paths(nav: object) -> list[str]:
         if isinstance(nav, dict):
             return [path for one in nav.values() for path in paths(one)]
@@ -188,7 +185,7 @@ def test_every_page_is_in_the_navigation() -> None:
     assert sorted(listed) == sorted(page.relative_to(DOCS).as_posix() for page in ENGLISH)
 
 
-def test_every_section_has_a_page_that_says_which_page_is_for_what(site: Path) -> None:
+def test_every_section_has_a_page_that_says_which_page_is_for_what(site):
     for folder in ("tutorials", "how-to", "reference", "explanation", "decisions"):
         index = (site / folder / "index.html").read_text("utf-8")
         for page in DOCS.glob(f"{folder}/*.md"):
@@ -196,7 +193,7 @@ def test_every_section_has_a_page_that_says_which_page_is_for_what(site: Path) -
                 assert f'href="{page.stem}/"' in index, page
 
 
-def test_every_public_name_has_an_entry(site: Path) -> None:
+def test_every_public_name_has_an_entry(site):
     text = "".join(page.read_text("utf-8") for page in (site / "reference" / "api").rglob("*.html"))
     entries = set(re.findall(r'id="([\w.]+)"', text))
     for package in WITH_ENTRIES:
@@ -204,7 +201,7 @@ def test_every_public_name_has_an_entry(site: Path) -> None:
         assert set() == names - entries
 
 
-def test_every_operation_of_the_server_has_an_entry(site: Path) -> None:
+def test_every_operation_of_the_server_has_an_entry(site):
     from shared_core import open_memory
     from shared_core.http.app import create_app
 
@@ -214,13 +211,13 @@ def test_every_operation_of_the_server_has_an_entry(site: Path) -> None:
             assert f'id="{operation["operationId"].replace("_", "-")}"' in text
 
 
-def test_links_out_of_the_pages_lead_to_the_repository(site: Path) -> None:
+def test_links_out_of_the_pages_lead_to_the_repository(site):
     text = (site / "reference" / "schema" / "index.html").read_text("utf-8")
     home = "https://github.com/pg-hippocampus/pg-hippocampus/blob/main/"
     assert f'href="{home}shared_core/storage/postgres/sql/migrations/0001_schema.sql"' in text
 
 
-def test_the_page_of_the_schema_has_every_table_and_column(site: Path) -> None:
+def test_the_page_of_the_schema_has_every_table_and_column(site):
     text = (site / "reference" / "schema" / "index.html").read_text("utf-8")
     parts = re.split(r'<h2 id="([a-z-]+)">', text)
     shown = {
@@ -250,16 +247,14 @@ def read_variables() -> set[str]:
 
 
 @pytest.mark.parametrize("page", ["settings.md", "settings.zh.md"])
-def test_the_page_of_settings_lists_every_variable_that_is_read(page: str) -> None:
+def test_the_page_of_settings_lists_every_variable_that_is_read(page):
     text = (DOCS / "reference" / page).read_text("utf-8")
     listed = re.findall(r"^\| `([A-Z_]+)` \|", text, re.MULTILINE)
     assert sorted(listed) == sorted(set(listed))
     assert read_variables() == set(listed)
 
 
-def test_the_page_of_settings_names_the_defaults_of_the_code(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_page_of_settings_names_the_defaults_of_the_code(monkeypatch):
     from shared_core.conversation import ConversationSettings
     from shared_core.conversation.settings import VARIABLES
     from shared_core.settings import load_settings
@@ -313,7 +308,7 @@ SEARCHES = (
 
 
 @in_browser
-def test_a_reader_finds_the_page_first_that_is_meant(address: str) -> None:
+def test_a_reader_finds_the_page_first_that_is_meant(address):
     with browsing() as context:
         page = context.new_page()
         box, best = page.locator(".md-search__input"), page.locator(".md-search-result__item").first
@@ -332,7 +327,7 @@ def test_a_reader_finds_the_page_first_that_is_meant(address: str) -> None:
 
 
 @in_browser
-def test_a_reader_changes_the_language_and_stays_on_the_page(address: str) -> None:
+def test_a_reader_changes_the_language_and_stays_on_the_page(address):
     with browsing() as context:
         page = context.new_page()
         for path in ("reference/settings/", ""):
@@ -346,7 +341,7 @@ def test_a_reader_changes_the_language_and_stays_on_the_page(address: str) -> No
 
 
 @in_browser
-def test_the_site_is_dark_where_the_reader_wants_it(address: str) -> None:
+def test_the_site_is_dark_where_the_reader_wants_it(address):
     brightness = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0]"
     for dark in (False, True):
         with browsing(dark=dark) as context:
@@ -356,7 +351,7 @@ def test_the_site_is_dark_where_the_reader_wants_it(address: str) -> None:
 
 
 @in_browser
-def test_on_a_telephone_the_title_is_whole_and_only_tables_scroll(address: str) -> None:
+def test_on_a_telephone_the_title_is_whole_and_only_tables_scroll(address):
     with browsing(width=390) as context:
         page = context.new_page()
         page.goto(address)
@@ -369,7 +364,7 @@ def test_on_a_telephone_the_title_is_whole_and_only_tables_scroll(address: str) 
 
 
 @in_browser
-def test_a_browser_asks_no_other_host(address: str) -> None:
+def test_a_browser_asks_no_other_host(address):
     with browsing() as context:
         page = context.new_page()
         asked: list[str] = []

@@ -1,7 +1,5 @@
 """ADK's commands as processes."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

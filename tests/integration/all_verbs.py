@@ -1,7 +1,5 @@
 """Uses each verb of a memory, and lets those things fail that metrics count."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """Runs benchmarks at tiny sizes in the process of the tests, which has imported and loaded all."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable
@@ -17,9 +15,7 @@ Run: TypeAlias = Callable[..., Any]
 
 
 @pytest.fixture
-def run(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], copied_clusters: None
-) -> Run:
+def run(monkeypatch, capsys, copied_clusters):
     """Runs a benchmark with arguments; returns the object in its last line.
 
     as_json: False for a table before that line, None for a benchmark that prints no object.
@@ -37,7 +33,7 @@ def run(
 
 
 @pytest.fixture
-def refused(run: Run, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+def refused(run, capsys):
     """Runs a benchmark with arguments that it refuses; returns the last line of its complaint."""
 
     def complaint(name: str, *arguments: object) -> str:

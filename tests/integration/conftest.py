@@ -1,24 +1,21 @@
 """Provides the storage port on both engines, and users of the memory of a worker."""
 
-from __future__ import annotations
-
 import os
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import psycopg
 import pytest
 from embedded_users import User, empty_folder, lent, prepared_folder, users
-from person import Opens, Person
+from person import Person
 from turns import Clock
 
-from shared_core import MemoryEngine, Scope, open_memory, run_sync
+from shared_core import open_memory, run_sync
 
 
 @pytest.fixture
-def guest(server: str) -> Iterator[str]:
+def guest(server):
     """The name of a user of the server who may log in and nothing else."""
     name = f"guest_{uuid.uuid4().hex}"
     with psycopg.connect(server, autocommit=True) as admin:
@@ -28,28 +25,28 @@ def guest(server: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def prepared() -> Iterator[Path]:
+def prepared():
     """The folder of an embedded PostgreSQL that holds one note, without a server."""
     with prepared_folder() as folder:
         yield folder
 
 
 @pytest.fixture
-def empty_home() -> Iterator[Path]:
+def empty_home():
     """An empty folder that the embedded server of any OS user can reach."""
     with empty_folder() as folder:
         yield folder
 
 
 @pytest.fixture
-def home(prepared: Path, empty_home: Path) -> Iterator[Path]:
+def home(prepared, empty_home):
     """A folder with the database of prepared in it."""
     with lent(prepared, empty_home) as folder:
         yield folder
 
 
 @pytest.fixture
-def user_of() -> Iterator[Callable[..., User]]:
+def user_of():
     """Starts a process that uses the embedded server of a folder, as an OS user."""
     with users() as started:
 
@@ -61,20 +58,20 @@ def user_of() -> Iterator[Callable[..., User]]:
 
 
 @pytest.fixture
-def ann(shared_memory: MemoryEngine, shared_dsn: str, scope: Scope) -> Person:
+def ann(shared_memory, shared_dsn, scope):
     """A user whom no other test knows, in the memory of this worker."""
     return Person(shared_memory, scope, shared_dsn)
 
 
 @pytest.fixture(scope="session")
-def still_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
+def still_dsn(request):
     """The DSN of a database of this worker whose memories run no jobs: take `scope` too."""
     on_seekdb = os.environ.get("HIPPOCAMPUS_TEST_ENGINE") == "seekdb"
     yield from request.getfixturevalue("seekdb" if on_seekdb else "postgres").lend()
 
 
 @pytest.fixture(scope="session")
-def still_memory(still_dsn: str) -> Iterator[tuple[MemoryEngine, Clock]]:
+def still_memory(still_dsn):
     """A memory that reads the clock beside it and runs no jobs: take `ann_by_clock`."""
     clock = Clock()
     memory = open_memory(still_dsn, clock=clock, worker=False)
@@ -83,7 +80,7 @@ def still_memory(still_dsn: str) -> Iterator[tuple[MemoryEngine, Clock]]:
 
 
 @pytest.fixture
-def ann_by_clock(still_memory: tuple[MemoryEngine, Clock], still_dsn: str, scope: Scope) -> Person:
+def ann_by_clock(still_memory, still_dsn, scope):
     """A user whom no other test knows, in a memory whose clock the test moves."""
     memory, clock = still_memory
     clock.day = 0
@@ -91,7 +88,7 @@ def ann_by_clock(still_memory: tuple[MemoryEngine, Clock], still_dsn: str, scope
 
 
 @pytest.fixture
-async def ann_with(still_dsn: str, scope: Scope) -> AsyncIterator[Opens]:
+async def ann_with(still_dsn, scope):
     """Opens memories with options: `ann_with(llm=model)`, with `clock=` that of the person."""
     async with AsyncExitStack() as stack:
 

@@ -1,7 +1,5 @@
 """A memory whose extractor doubts facts, and what is said to it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from copy import copy
 from typing import Any, Self

@@ -1,7 +1,5 @@
 """Processes, folders and queries that the tests of the embedded PostgreSQL share."""
 
-from __future__ import annotations
-
 import atexit
 import functools
 import json
@@ -195,7 +193,7 @@ def copy_cluster(home: Path) -> None:
 
 
 @pytest.fixture
-def copied_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
+def copied_clusters(monkeypatch):
     """Let each new embedded PostgreSQL of this process copy cluster(), which is made by initdb."""
     cluster()
     monkeypatch.setattr(EmbeddedServer, "_initialise", lambda server: copy_cluster(server.home))

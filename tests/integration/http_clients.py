@@ -1,7 +1,5 @@
 """Clients of the HTTP application, and the application on a socket, in process."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable

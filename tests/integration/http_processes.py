@@ -1,7 +1,5 @@
 """Runs the HTTP server in a process of its own, as a user starts it."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Stores with a low threshold for large tenants, with data and queries for them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -38,12 +36,12 @@ def embed(texts: Sequence[str]) -> list[list[float]]:
 
 
 @pytest.fixture(autouse=True)
-def threshold(monkeypatch: pytest.MonkeyPatch) -> None:
+def threshold(monkeypatch):
     monkeypatch.setenv("HIPPOCAMPUS_ANN_THRESHOLD", str(THRESHOLD))
 
 
 @pytest.fixture(scope="module")
-def large(server: str, postgres: PostgresDatabases) -> Iterator[PostgresDatabases]:
+def large(server, postgres):
     """Databases of a tenant with 900 items and an index, which are made once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HIPPOCAMPUS_ANN_THRESHOLD", str(THRESHOLD))
@@ -57,7 +55,7 @@ def large(server: str, postgres: PostgresDatabases) -> Iterator[PostgresDatabase
 
 
 @pytest.fixture
-def built(large: PostgresDatabases) -> Iterator[str]:
+def built(large):
     """The DSN of a database of a tenant with 900 items and an index."""
     yield from large.lend()
 
@@ -70,7 +68,7 @@ class Asked:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+def asked(monkeypatch):
     seen = Asked()
     search = TenantIndexes.search
 

@@ -1,7 +1,5 @@
 """Statements of the superuser, and database users for a test."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Asks a memory in both ways: its index in the process, and the statement."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Sequence
 from typing import Any, cast

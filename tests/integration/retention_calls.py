@@ -1,7 +1,5 @@
 """The rules of retention on a storage, as the engine runs them, one call each."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

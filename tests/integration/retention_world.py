@@ -1,7 +1,5 @@
 """A memory with a clock that tests move, and concurrent transactions that block it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager

@@ -1,7 +1,5 @@
 """A fake chat model: it returns the answers of a test and keeps the requests."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from langchain_core.callbacks import CallbackManagerForLLMRun

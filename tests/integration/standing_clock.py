@@ -1,7 +1,5 @@
 """A clock of the storage that stands still until a test moves it."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 from turns import Clock

@@ -1,7 +1,5 @@
 """Helpers for tests of conversations: a clock that the test moves, and queries of the tables."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The SDK of OpenTelemetry in the process of the tests. A process can set it up only once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache

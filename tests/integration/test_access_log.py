@@ -1,7 +1,5 @@
 """Reads are counted afterwards, in batches, and never at the cost of a read."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os
@@ -18,7 +16,7 @@ from psycopg.conninfo import make_conninfo
 from turns import Clock
 
 from adk_memory import OpenMemoryService
-from shared_core import InvalidInput, MemoryEngine, NewMemory, Scope, open_memory, run_sync
+from shared_core import InvalidInput, NewMemory, Scope, open_memory, run_sync
 from shared_core.core.domain import MemoryId
 from shared_core.errors import StorageUnavailable
 from shared_core.lifecycle import CLOSED, StorageLifecycle
@@ -54,9 +52,7 @@ async def soon(dsn: str, expected: Mapping[str, int]) -> None:
         await asyncio.sleep(0.02)
 
 
-async def test_what_is_returned_is_counted_and_what_was_only_looked_at_is_not(
-    dsn: str, clocked: MemoryEngine, clock: Clock
-) -> None:
+async def test_what_is_returned_is_counted_and_what_was_only_looked_at_is_not(dsn, clocked, clock):
     await clocked.remember(ANN, ["tea", "the dog", "sails"])
     [tea] = await clocked.recall(ANN, "tea", limit=1)
     clock.forward(hours=1)
@@ -86,9 +82,7 @@ WATCHED = """
         FOR EACH STATEMENT EXECUTE FUNCTION public.waits()"""
 
 
-async def test_counting_does_not_wait_for_the_disk_and_remembering_does(
-    dsn: str, clocked: MemoryEngine
-) -> None:
+async def test_counting_does_not_wait_for_the_disk_and_remembering_does(dsn, clocked):
     await clocked.remember(ANN, ["tea"])
     with psycopg.connect(dsn, autocommit=True) as admin:
         admin.execute(WATCHED)
@@ -101,7 +95,7 @@ async def test_counting_does_not_wait_for_the_disk_and_remembering_does(
     assert {("on",)} == set(written)
 
 
-async def test_a_search_of_adk_counts_what_it_shows(dsn: str, memory: MemoryEngine) -> None:
+async def test_a_search_of_adk_counts_what_it_shows(dsn, memory):
     said = ["Ann drinks tea.", "ann drinks tea", "Ann drinks green tea.", "quantum lattices"]
     await memory.remember(Scope("app", "ann"), said)
     service = OpenMemoryService(engine=memory, top_k=3, min_relevance=0.4)
@@ -112,9 +106,7 @@ async def test_a_search_of_adk_counts_what_it_shows(dsn: str, memory: MemoryEngi
     assert dict.fromkeys(texts, 1) == counted(dsn)
 
 
-async def test_the_background_counts_by_itself(
-    dsn: str, memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_background_counts_by_itself(dsn, memory, monkeypatch):
     monkeypatch.setattr(logs, "WRITE_EVERY_S", 0.05)
     await memory.remember(ANN, "tea")
     await memory.remember(BOB, "coffee")
@@ -125,9 +117,7 @@ async def test_the_background_counts_by_itself(
     await soon(dsn, {"tea": 3, "coffee": 1})
 
 
-async def test_many_are_counted_before_their_time(
-    dsn: str, memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_many_are_counted_before_their_time(dsn, memory, monkeypatch):
     monkeypatch.setattr(logs, "WRITE_EVERY_S", 3600.0)
     monkeypatch.setattr(logs, "FULL", 3)
     await memory.remember(ANN, ["tea one", "tea two", "tea three"])
@@ -136,7 +126,7 @@ async def test_many_are_counted_before_their_time(
     await soon(dsn, {"in all": 5})
 
 
-async def test_close_and_flush_count_what_is_left(dsn: str, memory: MemoryEngine) -> None:
+async def test_close_and_flush_count_what_is_left(dsn, memory):
     await memory.remember(ANN, "tea")
     await memory.recall(ANN, "tea")
     assert await memory.flush()
@@ -149,7 +139,7 @@ async def test_close_and_flush_count_what_is_left(dsn: str, memory: MemoryEngine
     assert {"tea": 3} == counted(dsn)
 
 
-async def test_nothing_is_counted_where_it_is_not_wanted(dsn: str) -> None:
+async def test_nothing_is_counted_where_it_is_not_wanted(dsn):
     async with open_memory(dsn, track_access=False) as memory:
         await memory.remember(ANN, "tea")
         [hit] = await memory.recall(ANN, "tea")
@@ -159,8 +149,8 @@ async def test_nothing_is_counted_where_it_is_not_wanted(dsn: str) -> None:
 
 
 async def test_reads_are_not_counted_again_when_the_connection_is_lost_behind_them(
-    dsn: str, memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    dsn, memory, monkeypatch
+):
     await memory.remember(ANN, NewMemory(text="I sail."))
     [sailing] = await memory.list_memories(ANN)
     exchange, lost = Connection.exchange, []
@@ -181,7 +171,7 @@ async def test_reads_are_not_counted_again_when_the_connection_is_lost_behind_th
     assert {"I sail.": 2} == counted(dsn)
 
 
-async def test_counters_go_with_their_memories(dsn: str, memory: MemoryEngine) -> None:
+async def test_counters_go_with_their_memories(dsn, memory):
     tea, _, _ = await memory.remember(ANN, ["tea", "coffee", "water"])
     await memory.recall(ANN, "tea")
     await memory.flush()
@@ -195,8 +185,8 @@ async def test_counters_go_with_their_memories(dsn: str, memory: MemoryEngine) -
 
 
 async def test_who_deletes_a_memory_does_not_wait_for_its_counter_nor_the_counter_for_it(
-    dsn: str, memory: MemoryEngine
-) -> None:
+    dsn, memory
+):
     await memory.remember(ANN, ["tea", "coffee"])
     await memory.recall(ANN, "tea")
     with psycopg.connect(dsn) as admin:
@@ -206,7 +196,7 @@ async def test_who_deletes_a_memory_does_not_wait_for_its_counter_nor_the_counte
     assert {"coffee": 1} == counted(dsn)
 
 
-async def test_writers_of_many_loops_and_threads_lose_no_read(dsn: str) -> None:
+async def test_writers_of_many_loops_and_threads_lose_no_read(dsn):
     memory = open_memory(dsn)
     run_sync(memory.remember(ANN, ["tea", "coffee"]))
 
@@ -228,9 +218,7 @@ async def test_writers_of_many_loops_and_threads_lose_no_read(dsn: str) -> None:
     assert {"tea": 25, "coffee": 25} == counted(dsn)
 
 
-async def test_a_read_only_database_is_told_of_once(
-    dsn: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_read_only_database_is_told_of_once(dsn, caplog):
     async with open_memory(dsn) as memory:
         await memory.remember(ANN, "tea")
     caplog.set_level(logging.INFO, "hippocampus")
@@ -277,9 +265,7 @@ def lifecycle_of(storage: Refusing) -> StorageLifecycle:
 
 
 @pytest.mark.parametrize("error", [StorageUnavailable("away"), ZeroDivisionError("what?")])
-async def test_a_failure_is_logged_and_loses_one_batch(
-    error: Exception, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_failure_is_logged_and_loses_one_batch(error, caplog):
     storage = Refusing()
     storage.errors = [error]
     log = AccessLog(lifecycle_of(storage), Clock())
@@ -291,9 +277,7 @@ async def test_a_failure_is_logged_and_loses_one_batch(
     assert [3] == [len(batch) for batch in storage.taken]
 
 
-async def test_memory_is_bounded_and_what_is_closed_counts_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_memory_is_bounded_and_what_is_closed_counts_nothing(monkeypatch):
     monkeypatch.setattr(logs, "WRITE_EVERY_S", 3600.0)
     monkeypatch.setattr(logs, "FULL", 10**9)
     monkeypatch.setattr(logs, "MOST", 5)
@@ -310,7 +294,7 @@ async def test_memory_is_bounded_and_what_is_closed_counts_nothing(
     assert 1 == len(storage.taken)
 
 
-def test_a_forked_child_counts_its_own_reads_alone(dsn: str) -> None:
+def test_a_forked_child_counts_its_own_reads_alone(dsn):
     memory = open_memory(dsn)
     run_sync(memory.remember(ANN, "tea"))
     run_sync(memory.recall(ANN, "tea"))

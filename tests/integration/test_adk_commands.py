@@ -1,7 +1,5 @@
 """`adk api_server` as a process: what names the memory, and its end."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 import subprocess
@@ -24,7 +22,7 @@ WHICH = "What is my parrot called?"
 
 
 @pytest.fixture
-def agents(tmp_path: Path) -> Path:
+def agents(tmp_path):
     """A copy of the agents folder: ADK writes into it."""
     skipped = shutil.ignore_patterns("__pycache__", ".adk")
     return Path(
@@ -40,9 +38,7 @@ def uri_of(dsn: str) -> str:
 
 
 @pytest.mark.parametrize("kept", ["services.yaml", "services.py"])
-def test_the_api_server_remembers_a_patched_session(
-    kept: str, agents: Path, dsn: str, tmp_path: Path
-) -> None:
+def test_the_api_server_remembers_a_patched_session(kept, agents, dsn, tmp_path):
     for name in {"services.yaml", "services.py"} - {kept}:
         (agents / name).unlink()
     by_environment = kept == "services.yaml"
@@ -63,14 +59,14 @@ def test_the_api_server_remembers_a_patched_session(
         assert f"user: {PARROT}" in remembered(client, WHICH, "Rio")
 
 
-def test_the_api_server_remembers_by_a_plugin_alone(agents: Path, dsn: str, tmp_path: Path) -> None:
+def test_the_api_server_remembers_by_a_plugin_alone(agents, dsn, tmp_path):
     options = ("--session_service_uri=memory://", "--extra_plugins=adk_memory.MemoryPlugin")
     with server("api_server", agents, *options, env=environment(dsn, tmp_path)) as client:
         assert "Noted." == say(client, new_session(client), PARROT)
         assert PARROT in remembered(client, WHICH, "Rio")
 
 
-def test_a_terminated_api_server_leaves_no_embedded_server(agents: Path, tmp_path: Path) -> None:
+def test_a_terminated_api_server_leaves_no_embedded_server(agents, tmp_path):
     home = tmp_path / "home"
     env = environment(None, tmp_path) | {"HIPPOCAMPUS_HOME": str(home)}
     options = ["--session_service_uri=memory://", "--memory_service_uri=hippocampus://"]
@@ -81,7 +77,7 @@ def test_a_terminated_api_server_leaves_no_embedded_server(agents: Path, tmp_pat
     assert not describe(home).running
 
 
-def test_a_wrong_uri_is_explained_at_the_start(agents: Path, tmp_path: Path) -> None:
+def test_a_wrong_uri_is_explained_at_the_start(agents, tmp_path):
     ran = subprocess.run(
         [*warm_python(), ADK, "api_server", agents, "--port=0", "--memory_service_uri=hippocampus://?topk=3"],
         capture_output=True, text=True, timeout=60, env=environment(None, tmp_path),

@@ -1,14 +1,10 @@
 """`hippocampus adk init`, and ADK's commands on what it wrote: they remember."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 from adk_processes import ADK, environment, new_session, remembered, say, server
 from browser import browsing, in_browser
@@ -16,7 +12,6 @@ from commands import run
 from google.adk.apps import App
 from google.adk.cli.utils.agent_loader import AgentLoader
 from playwright.sync_api import Page, expect
-from postgres_databases import PostgresDatabases
 from practised import practised  # noqa: F401
 from typer.testing import Result
 from warm_python import warm_python
@@ -41,14 +36,14 @@ def init(*arguments: str | Path) -> Result:
 
 
 @pytest.fixture
-def agents(tmp_path: Path) -> Path:
+def agents(tmp_path):
     """A folder that the command made."""
     folder = tmp_path / "agents"
     assert 0 == init(folder).exit_code
     return folder
 
 
-def test_an_empty_folder_gets_an_agent_and_the_commands_are_printed(tmp_path: Path) -> None:
+def test_an_empty_folder_gets_an_agent_and_the_commands_are_printed(tmp_path):
     folder = tmp_path / "new"
     done = init(folder)
     assert 0 == done.exit_code, done.output
@@ -62,9 +57,7 @@ def test_an_empty_folder_gets_an_agent_and_the_commands_are_printed(tmp_path: Pa
     assert (0, False) == (again.exit_code, "wrote" in again.output)
 
 
-def test_an_agent_of_adk_create_becomes_an_app_after_a_yes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_agent_of_adk_create_becomes_an_app_after_a_yes(tmp_path, monkeypatch):
     agent = tmp_path / "agents" / "helper"
     agent.mkdir(parents=True)
     (agent / "__init__.py").write_text("from . import agent\n")
@@ -82,7 +75,7 @@ def test_an_agent_of_adk_create_becomes_an_app_after_a_yes(
     assert "root_agent = None\n" == (agent / "agent.py").read_text()
 
 
-def test_a_folder_that_is_an_agent_gets_the_files_itself(tmp_path: Path) -> None:
+def test_a_folder_that_is_an_agent_gets_the_files_itself(tmp_path):
     (tmp_path / "agent.py").write_text("root_agent = None\n")
     done = init(tmp_path, "--json")
     assert 0 == done.exit_code, done.output
@@ -93,7 +86,7 @@ def test_a_folder_that_is_an_agent_gets_the_files_itself(tmp_path: Path) -> None
 
 @pytest.mark.filterwarnings("ignore:.*LlmAgentConfig is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("kind", ["python", "yaml"])
-def test_adk_loads_the_app_with_the_plugin(kind: str, tmp_path: Path) -> None:
+def test_adk_loads_the_app_with_the_plugin(kind, tmp_path):
     agent = tmp_path / f"of_{kind}"
     agent.mkdir()
     if kind == "python":
@@ -108,7 +101,7 @@ def test_adk_loads_the_app_with_the_plugin(kind: str, tmp_path: Path) -> None:
     assert [MemoryPlugin] == [type(plugin) for plugin in loaded.plugins]
 
 
-def test_an_app_of_the_users_own_is_left_alone(tmp_path: Path) -> None:
+def test_an_app_of_the_users_own_is_left_alone(tmp_path):
     agent = tmp_path / "mine"
     agent.mkdir()
     (agent / "agent.py").write_text("app = App(name='mine', root_agent=root_agent)\n")
@@ -119,13 +112,13 @@ def test_an_app_of_the_users_own_is_left_alone(tmp_path: Path) -> None:
     assert "import adk_memory\n" == (agent / "services.py").read_text()
 
 
-def test_what_is_no_folder_is_named(tmp_path: Path) -> None:
+def test_what_is_no_folder_is_named(tmp_path):
     (tmp_path / "file").touch()
     done = init(tmp_path / "file")
     assert 1 == done.exit_code and "is no folder" in done.output
 
 
-def test_the_stand_in_answers_questions_in_both_languages_from_the_first_statement() -> None:
+def test_the_stand_in_answers_questions_in_both_languages_from_the_first_statement():
     block = "<MEMORIES>\n- [2026, user] Where is it？\n- [2026, user] It is here.\n</MEMORIES>"
     assert "I remember: It is here." == offline_answer([block, "Where is it?"])
     assert "我记得：It is here." == offline_answer([block, "它在哪里？"])
@@ -133,13 +126,13 @@ def test_the_stand_in_answers_questions_in_both_languages_from_the_first_stateme
     assert "Noted." == offline_answer([block, "It is there."])
 
 
-def test_a_tag_that_nothing_closes_hides_no_memories() -> None:
+def test_a_tag_that_nothing_closes_hides_no_memories():
     block = "<MEMORIES>\n- [2026, user] It is here.\n</MEMORIES>"
     texts = ["<PAST_CONVERSATIONS>\n" * 50_000, block, "Where is it?"]
     assert "I remember: It is here." == offline_answer(texts)
 
 
-def test_the_stand_in_does_not_quote_its_own_answers() -> None:
+def test_the_stand_in_does_not_quote_its_own_answers():
     own = "- [2026, assistant] I remember: A.\n- [2026, assistant] 我记得：甲。\n"
     block = f"<MEMORIES>\n{own}- [2026, user] It is here.\n</MEMORIES>"
     assert "I remember: It is here." == offline_answer([block, "Where is it?"])
@@ -148,11 +141,7 @@ def test_the_stand_in_does_not_quote_its_own_answers() -> None:
 
 
 @pytest.fixture(scope="module", params=["web", "api_server"])
-def served(
-    request: pytest.FixtureRequest,
-    postgres: PostgresDatabases,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[httpx.Client]:
+def served(request, postgres, tmp_path_factory):
     """A client of `adk web` or `adk api_server` on what the command made in an empty folder."""
     request.getfixturevalue("practised")
     folder = tmp_path_factory.mktemp("served") / "agents"
@@ -166,7 +155,7 @@ def served(
 
 @pytest.mark.tail
 @pytest.mark.parametrize("language", TALKS)
-def test_servers_remember_over_http(served: httpx.Client, language: str) -> None:
+def test_servers_remember_over_http(served, language):
     facts, noted, question, answer = TALKS[language]
     assert ["assistant"] == served.get("/list-apps").json()
     told = new_session(served, language)
@@ -178,9 +167,7 @@ def test_servers_remember_over_http(served: httpx.Client, language: str) -> None
 @pytest.mark.tail
 @pytest.mark.usefixtures("practised")
 @pytest.mark.parametrize("language", TALKS)
-def test_adk_run_remembers_from_one_process_to_the_next(
-    language: str, agents: Path, dsn: str, tmp_path: Path
-) -> None:
+def test_adk_run_remembers_from_one_process_to_the_next(language, agents, dsn, tmp_path):
     facts, noted, question, answer = TALKS[language]
     outputs = []
     for said in (facts, [question]):
@@ -224,7 +211,7 @@ def open_page(page: Page, url: str) -> None:
 @pytest.mark.timeout(300)
 @in_browser
 @pytest.mark.parametrize("served", ["web"], indirect=True)
-def test_the_page_of_adk_web_remembers_in_a_real_browser(served: httpx.Client) -> None:
+def test_the_page_of_adk_web_remembers_in_a_real_browser(served):
     english, chinese = TALKS["en"], TALKS["zh"]
     talks = (
         (english[0][1], english[1], english[2], "I remember", english[3]),

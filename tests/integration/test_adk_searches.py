@@ -1,9 +1,5 @@
 """What OpenMemoryService.search_memory returns: the floor, the kinds, and the order of the hits."""
 
-from __future__ import annotations
-
-from collections.abc import AsyncIterator
-
 import pytest
 from google.adk.events import Event
 from google.adk.memory.memory_entry import MemoryEntry
@@ -36,7 +32,7 @@ def said(*texts: str) -> Session:
 
 
 @pytest.fixture
-async def service(dsn: str) -> AsyncIterator[OpenMemoryService]:
+async def service(dsn):
     async with OpenMemoryService(dsn) as service:
         yield service
 
@@ -55,9 +51,7 @@ def kinds(entries: list[MemoryEntry]) -> list[str]:
 
 @pytest.mark.parametrize("embedder", ["e5", "use"])
 @pytest.mark.tail
-async def test_the_floor_tells_related_questions_from_unrelated_ones(
-    embedder: str, dsn: str
-) -> None:
+async def test_the_floor_tells_related_questions_from_unrelated_ones(embedder, dsn):
     async with open_memory(dsn, embedder=embedder) as memory:
         results = await judged(memory)
     for language in ("en", "zh"):
@@ -80,8 +74,8 @@ async def test_the_floor_tells_related_questions_from_unrelated_ones(
     ],
 )  # fmt: skip
 async def test_the_one_memory_is_found_by_what_has_to_do_with_it_alone(
-    embedder: str, memory: str, unrelated: tuple[str, ...], related: tuple[str, ...], dsn: str
-) -> None:
+    embedder, memory, unrelated, related, dsn
+):
     async with OpenMemoryService(dsn, embedder=embedder) as service:
         entry = MemoryEntry(content=types.Content(parts=[types.Part(text=memory)]))
         await service.add_memory(memories=[entry], **WHO)
@@ -99,16 +93,14 @@ async def test_the_one_memory_is_found_by_what_has_to_do_with_it_alone(
         ("I moved to Lisbon. My dog is called Rex.",),
     ],
 )
-async def test_a_summary_that_repeats_a_short_session_is_never_returned(
-    turns: tuple[str, ...], service: OpenMemoryService
-) -> None:
+async def test_a_summary_that_repeats_a_short_session_is_never_returned(turns, service):
     await service.add_session_to_memory(said(*turns))
     assert ["summary"] == kinds(await service.list_memories(memory_type="summary", **WHO))
     for question in ("Lisbon", "里斯本", "Rex", "Which dog do I have?", "我住在哪里？"):
         assert "summary" not in kinds(await found(service, question))
 
 
-def test_a_summary_repeats_if_every_sentence_is_there_and_little_is_left_out() -> None:
+def test_a_summary_repeats_if_every_sentence_is_there_and_little_is_left_out():
     assert repeats("I like tea. I like cake.", ["I like tea.", "Noted.", "I like cake!"])
     assert not repeats("I like tea. I hate cake.", ["I like tea.", "I like cake."])
     assert not repeats("I like tea.", ["I like tea.", "A long story about something else."])
@@ -125,9 +117,7 @@ def test_a_summary_repeats_if_every_sentence_is_there_and_little_is_left_out() -
         (LONG, "Where do I live?"),
     ],
 )
-async def test_a_fact_stands_below_the_turn_that_it_was_drawn_from(
-    turns: tuple[str, ...], question: str, service: OpenMemoryService
-) -> None:
+async def test_a_fact_stands_below_the_turn_that_it_was_drawn_from(turns, question, service):
     await service.add_session_to_memory(said(*turns))
     entries = await found(service, question)
     place = {entry.source_event_ids[0]: number for number, entry in enumerate(entries)
@@ -139,7 +129,7 @@ async def test_a_fact_stands_below_the_turn_that_it_was_drawn_from(
                 assert place.get(event_id, -1) < number, texts(entries)
 
 
-async def test_facts_are_what_was_learned(dsn: str) -> None:
+async def test_facts_are_what_was_learned(dsn):
     async with OpenMemoryService(dsn, memories="facts") as service:
         await service.add_session_to_memory(said("I moved to Lisbon, what a week.", "Hm."))
         entries = await found(service, "Where do I live?")
@@ -147,7 +137,7 @@ async def test_facts_are_what_was_learned(dsn: str) -> None:
         assert ["semantic"] == kinds(entries)
 
 
-async def test_memories_can_be_chosen_in_the_uri_and_nothing_else_is_taken(dsn: str) -> None:
+async def test_memories_can_be_chosen_in_the_uri_and_nothing_else_is_taken(dsn):
     service = OpenMemoryService("hippocampus://?memories=turns")
     assert "turns" == service._options.memories
     with pytest.raises(InvalidInput, match="memories must be 'all', 'turns' or 'facts'"):
@@ -167,11 +157,11 @@ async def test_memories_can_be_chosen_in_the_uri_and_nothing_else_is_taken(dsn: 
         ("the", "an end", False),
     ],
 )
-def test_one_word_is_looked_up_as_a_word(query: str, text: str, holds: bool) -> None:
+def test_one_word_is_looked_up_as_a_word(query, text, holds):
     test = looked_up(query)
     assert test is not None and holds == test(text)
 
 
 @pytest.mark.parametrize("query", ["two words", "我的血型是什么", "", "?"])
-def test_anything_longer_is_searched_by_meaning(query: str) -> None:
+def test_anything_longer_is_searched_by_meaning(query):
     assert looked_up(query) is None

@@ -1,10 +1,8 @@
 """Sessions and memory on the same rows: nothing is stored or sent twice, and nothing is lost."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,7 +18,7 @@ from warm_python import warm_python
 
 from adk_memory import OpenMemoryService, PgSessionService
 from adk_memory.conformance.samples import reload, texts
-from shared_core import InvalidInput, MemoryEngine, Scope, open_memory
+from shared_core import InvalidInput, Scope, open_memory
 from shared_core.storage.postgres.connection.database import Answers, PostgresDatabase
 from shared_core.storage.postgres.connection.statements import Step
 
@@ -35,17 +33,17 @@ def said(text: str, **fields: Any) -> Event:
 
 
 @pytest.fixture
-def sessions(memory: MemoryEngine) -> PgSessionService:
+def sessions(memory):
     return PgSessionService(engine=memory)
 
 
 @pytest.fixture
-def service(memory: MemoryEngine) -> OpenMemoryService:
+def service(memory):
     return OpenMemoryService(engine=memory)
 
 
 @pytest.fixture
-async def session(sessions: PgSessionService) -> Session:
+async def session(sessions):
     """A session that told something."""
     created = await sessions.create_session(**WHO, session_id="s1")
     for text in TOLD:
@@ -54,7 +52,7 @@ async def session(sessions: PgSessionService) -> Session:
 
 
 @pytest.fixture
-async def sent(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[Sequence[Step]]]:
+async def sent(monkeypatch):
     """Every round trip to the database from now on, with what it carries; no worker's."""
     trips: list[Sequence[Step]] = []
     run = PostgresDatabase.run
@@ -78,9 +76,7 @@ def count(dsn: str, table: str) -> int:
         return superuser.execute(f"SELECT 1 FROM hippocampus.{table}".encode()).rowcount
 
 
-async def test_remembering_a_session_sends_none_of_its_text(
-    service: OpenMemoryService, session: Session, sent: list[Sequence[Step]], dsn: str
-) -> None:
+async def test_remembering_a_session_sends_none_of_its_text(service, session, sent, dsn):
     await service.add_events_to_memory(
         **WHO, events=session.events, session_id=session.id, custom_metadata={"wait": False}
     )
@@ -91,9 +87,7 @@ async def test_remembering_a_session_sends_none_of_its_text(
     assert 3 == count(dsn, "events")
 
 
-async def test_appending_an_event_is_one_round_trip(
-    sessions: PgSessionService, session: Session, sent: list[Sequence[Step]]
-) -> None:
+async def test_appending_an_event_is_one_round_trip(sessions, session, sent):
     delta = {"step": 2, "app:theme": "dark", "user:language": "pt"}
     await sessions.append_event(session, said("Next.", actions=EventActions(state_delta=delta)))
     assert 1 == len(sent)
@@ -103,9 +97,7 @@ async def test_appending_an_event_is_one_round_trip(
     assert session.events == loaded.events
 
 
-async def test_queued_ingestion_takes_two_round_trips_and_no_embedding(
-    dsn: str, sent: list[Sequence[Step]]
-) -> None:
+async def test_queued_ingestion_takes_two_round_trips_and_no_embedding(dsn, sent):
     embedded: list[list[str]] = []
 
     def embed(texts: list[str]) -> list[list[float]]:
@@ -124,9 +116,7 @@ async def test_queued_ingestion_takes_two_round_trips_and_no_embedding(
         assert "User lives in Lisbon." in await found(service, "Lisbon lives")
 
 
-async def test_a_memory_that_is_deleted_leaves_the_session_as_it_was(
-    sessions: PgSessionService, service: OpenMemoryService, session: Session
-) -> None:
+async def test_a_memory_that_is_deleted_leaves_the_session_as_it_was(sessions, service, session):
     await service.add_session_to_memory(session)
     for entry in (await service.search_memory(**WHO, query="Lisbon lives")).memories:
         if entry.author == "user" and "Lisbon" in str(entry.content):
@@ -139,9 +129,7 @@ async def test_a_memory_that_is_deleted_leaves_the_session_as_it_was(
     await sessions.append_event(loaded, said("I am still here."))
 
 
-async def test_a_deleted_session_keeps_or_takes_its_memories(
-    memory: MemoryEngine, service: OpenMemoryService, session: Session, dsn: str
-) -> None:
+async def test_a_deleted_session_keeps_or_takes_its_memories(memory, service, session, dsn):
     await service.add_session_to_memory(session)
     await PgSessionService(engine=memory).delete_session(**WHO, session_id="s1")
     assert "User lives in Lisbon." in await found(service, "Lisbon lives")
@@ -156,9 +144,7 @@ async def test_a_deleted_session_keeps_or_takes_its_memories(
     assert [] == await found(service, "Lisbon lives")
 
 
-async def test_a_thread_that_only_memory_knows_is_no_session(
-    sessions: PgSessionService, service: OpenMemoryService
-) -> None:
+async def test_a_thread_that_only_memory_knows_is_no_session(sessions, service):
     turn = said("I like green tea.")
     await service.add_events_to_memory(**WHO, events=[turn], session_id="s9")
     assert None is await sessions.get_session(**WHO, session_id="s9")
@@ -171,8 +157,8 @@ async def test_a_thread_that_only_memory_knows_is_no_session(
 
 
 async def test_a_turn_rewound_after_it_was_remembered_is_forgotten_with_its_facts(
-    sessions: PgSessionService, service: OpenMemoryService
-) -> None:
+    sessions, service
+):
     created = await sessions.create_session(**WHO)
     await sessions.append_event(created, said("I live in Porto.", invocation_id="i1"))
     await sessions.append_event(created, said("I work at Siemens.", invocation_id="i2"))
@@ -185,9 +171,7 @@ async def test_a_turn_rewound_after_it_was_remembered_is_forgotten_with_its_fact
     assert "User lives in Porto." in await found(service, "lives Porto")
 
 
-async def test_turns_remembered_out_of_order_are_all_consolidated(
-    sessions: PgSessionService, service: OpenMemoryService, session: Session
-) -> None:
+async def test_turns_remembered_out_of_order_are_all_consolidated(sessions, service, session):
     last = said("I work at Siemens.")
     await sessions.append_event(session, last)
     await service.add_events_to_memory(**WHO, events=[last], session_id="s1")
@@ -196,9 +180,7 @@ async def test_turns_remembered_out_of_order_are_all_consolidated(
     assert {"User works at Siemens.", "User lives in Lisbon."} <= facts
 
 
-async def test_remembering_makes_no_session_stale(
-    sessions: PgSessionService, service: OpenMemoryService, session: Session
-) -> None:
+async def test_remembering_makes_no_session_stale(sessions, service, session):
     await service.add_session_to_memory(session)
     await sessions.append_event(session, said("And so on."))
     await service.delete_session_memory(**WHO, session_id="s1")
@@ -207,8 +189,8 @@ async def test_remembering_makes_no_session_stale(
 
 
 async def test_a_session_of_another_service_is_appended_to_if_it_has_seen_everything(
-    sessions: PgSessionService, session: Session
-) -> None:
+    sessions, session
+):
     """A copy through JSON, as a client may hold it, has no marker."""
     copy = Session.model_validate_json(session.model_dump_json())
     await sessions.append_event(copy, said("From the copy."))
@@ -247,7 +229,7 @@ asyncio.run(main())
 
 
 @pytest.mark.tail
-async def test_processes_that_append_to_the_same_sessions_lose_nothing(dsn: str) -> None:
+async def test_processes_that_append_to_the_same_sessions_lose_nothing(dsn):
     """By night four processes append a thousand events to fifty sessions."""
     processes, many = (4, 50) if LONG else (2, 20)
     async with PgSessionService(dsn) as sessions:
@@ -277,9 +259,7 @@ async def test_processes_that_append_to_the_same_sessions_lose_nothing(dsn: str)
     assert [(list(range(1, 5 * processes + 1)),)] * many == sequences
 
 
-async def test_one_session_object_takes_concurrent_appends_in_their_order(
-    sessions: PgSessionService,
-) -> None:
+async def test_one_session_object_takes_concurrent_appends_in_their_order(sessions):
     session = await sessions.create_session(**WHO, session_id="s1")
     events = [said(str(n)) for n in range(20)]
     await asyncio.gather(*(sessions.append_event(session, event) for event in events))
@@ -287,7 +267,7 @@ async def test_one_session_object_takes_concurrent_appends_in_their_order(
     assert events == session.events == loaded.events
 
 
-def test_sessions_work_on_one_loop_after_another(dsn: str) -> None:
+def test_sessions_work_on_one_loop_after_another(dsn):
     service = PgSessionService(dsn)
     session = asyncio.run(service.create_session(**WHO))
     for n in range(3):
@@ -297,9 +277,7 @@ def test_sessions_work_on_one_loop_after_another(dsn: str) -> None:
     assert session.events == loaded.events
 
 
-async def test_an_answer_that_was_lost_does_not_double_the_event(
-    sessions: PgSessionService, session: Session
-) -> None:
+async def test_an_answer_that_was_lost_does_not_double_the_event(sessions, session):
     """The same event again from an object that never heard of the first time."""
     before = session.model_copy(deep=True)
     event = said("Once only.")
@@ -313,9 +291,7 @@ async def test_an_answer_that_was_lost_does_not_double_the_event(
     assert loaded.events == before.events
 
 
-async def test_two_users_may_use_the_same_session_and_event_ids(
-    sessions: PgSessionService, service: OpenMemoryService
-) -> None:
+async def test_two_users_may_use_the_same_session_and_event_ids(sessions, service):
     for user in ("ann", "bob"):
         session = await sessions.create_session(app_name="a", user_id=user, session_id="s")
         await sessions.append_event(session, said(f"tea for {user}", id="e1"))
@@ -325,9 +301,7 @@ async def test_two_users_may_use_the_same_session_and_event_ids(
         assert {f"tea for {user}"} == set(texts(answer.memories))
 
 
-async def test_words_cleaned_by_the_caller_are_what_is_remembered(
-    sessions: PgSessionService, service: OpenMemoryService
-) -> None:
+async def test_words_cleaned_by_the_caller_are_what_is_remembered(sessions, service):
     session = await sessions.create_session(**WHO, session_id="s1")
     said_event = said("My card is 4111111111111111, book the hotel.")
     await sessions.append_event(session, said_event)
@@ -339,9 +313,7 @@ async def test_words_cleaned_by_the_caller_are_what_is_remembered(
     assert [said_event] == (await reload(sessions, "s1", **WHO)).events
 
 
-async def test_a_log_has_the_order_it_was_appended_in(
-    sessions: PgSessionService, service: OpenMemoryService
-) -> None:
+async def test_a_log_has_the_order_it_was_appended_in(sessions, service):
     """Also where memory knew some turns before, as after a move from another session service."""
     events = [said(f"tea {n}", id=f"e{n}") for n in range(5)]
     await service.add_events_to_memory(**WHO, events=[events[0], events[3]], session_id="s1")
@@ -356,8 +328,8 @@ async def test_a_log_has_the_order_it_was_appended_in(
 
 
 async def test_erasing_a_session_reaches_facts_whose_turns_have_faded(
-    sessions: PgSessionService, service: OpenMemoryService, session: Session, dsn: str
-) -> None:
+    sessions, service, session, dsn
+):
     await service.add_session_to_memory(session)
     report = await service.cleanup_memories(**WHO, threshold=1, min_age_days=0)
     assert 4 == report["cleaned_count"]
@@ -369,9 +341,7 @@ async def test_erasing_a_session_reaches_facts_whose_turns_have_faded(
     assert [] == await service.list_memories(**WHO)
 
 
-async def test_a_rewound_turn_leaves_memory_and_the_context_at_once(
-    sessions: PgSessionService, service: OpenMemoryService
-) -> None:
+async def test_a_rewound_turn_leaves_memory_and_the_context_at_once(sessions, service):
     session = await sessions.create_session(**WHO, session_id="s1")
     await sessions.append_event(session, said("I live in Porto.", invocation_id="i1"))
     await sessions.append_event(session, said("My password is hunter2.", invocation_id="i2"))
@@ -383,7 +353,7 @@ async def test_a_rewound_turn_leaves_memory_and_the_context_at_once(
     assert "Porto" in window.to_prompt()
 
 
-async def test_a_session_of_the_same_name_is_another_session(sessions: PgSessionService) -> None:
+async def test_a_session_of_the_same_name_is_another_session(sessions):
     first = await sessions.create_session(**WHO, session_id="s1")
     await sessions.delete_session(**WHO, session_id="s1")
     await sessions.create_session(**WHO, session_id=" s1 ")
@@ -391,7 +361,7 @@ async def test_a_session_of_the_same_name_is_another_session(sessions: PgSession
         await sessions.append_event(first, said("From before."))
 
 
-async def test_of_writers_without_a_marker_one_wins(sessions: PgSessionService) -> None:
+async def test_of_writers_without_a_marker_one_wins(sessions):
     session = await sessions.create_session(**WHO, session_id="s1")
     await sessions.append_event(session, said("First."))
     for round_ in range(5):
@@ -409,9 +379,7 @@ async def test_of_writers_without_a_marker_one_wins(sessions: PgSessionService) 
 
 
 @pytest.mark.parametrize("odd", ["a\x00b", "\ud800", ""])
-async def test_an_id_nothing_can_be_stored_under_finds_nothing(
-    sessions: PgSessionService, service: OpenMemoryService, session: Session, odd: str
-) -> None:
+async def test_an_id_nothing_can_be_stored_under_finds_nothing(sessions, service, session, odd):
     assert 0 == await service.delete_session_memory(**WHO, session_id=odd)
     assert None is await sessions.get_session(**WHO, session_id=odd)
     await sessions.delete_session(**WHO, session_id=odd)
@@ -422,9 +390,7 @@ async def test_an_id_nothing_can_be_stored_under_finds_nothing(
         await sessions.append_event(session, said("tea"))
 
 
-async def test_state_with_odd_keys_is_kept_as_far_as_a_database_can(
-    sessions: PgSessionService,
-) -> None:
+async def test_state_with_odd_keys_is_kept_as_far_as_a_database_can(sessions):
     session = await sessions.create_session(**WHO, session_id="s1")
     odd = {"k": {"a\ud800": 1, "b\x00": ["c\ud800"]}}
     await sessions.append_event(session, said("tea", actions=EventActions(state_delta=odd)))
@@ -432,7 +398,7 @@ async def test_state_with_odd_keys_is_kept_as_far_as_a_database_can(
     assert {"a\ufffd": 1, "b\ufffd": ["c\ufffd"]} == loaded.state["k"]
 
 
-async def test_an_opening_whose_answer_was_lost_may_be_sent_again(dsn: str) -> None:
+async def test_an_opening_whose_answer_was_lost_may_be_sent_again(dsn):
     now = datetime.now(UTC)
     async with open_memory(dsn, clock=lambda: now) as memory:
         sent = await memory.sessions.create(ANA, "s1")

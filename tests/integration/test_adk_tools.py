@@ -1,8 +1,6 @@
 """remember, recall and forget as a model calls them, through ADK's runner."""
 
-from __future__ import annotations
-
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -57,12 +55,12 @@ async def call(runner: Runner, call: str, user: str = "ann") -> dict[str, Any]:
 
 
 @pytest.fixture
-async def runner(dsn: str) -> AsyncIterator[Runner]:
+async def runner(dsn):
     async with OpenMemoryService(dsn) as service:
         yield make(service)
 
 
-async def test_what_is_remembered_is_recalled_and_forgotten(runner: Runner) -> None:
+async def test_what_is_remembered_is_recalled_and_forgotten(runner):
     remembered = await call(runner, f"remember text={PARROT}")
     assert PARROT == remembered["remembered"]
     [found] = (await call(runner, "recall query=What is the parrot called?"))["memories"]
@@ -75,7 +73,7 @@ async def test_what_is_remembered_is_recalled_and_forgotten(runner: Runner) -> N
     assert {"memories": []} == await call(runner, "recall query=What is the parrot called?")
 
 
-async def test_the_same_fact_twice_is_one_memory_and_can_come_back(runner: Runner) -> None:
+async def test_the_same_fact_twice_is_one_memory_and_can_come_back(runner):
     first = await call(runner, f"remember text={PARROT}")
     assert first == await call(runner, f"remember text= {PARROT} ")
     assert 1 == len((await call(runner, "recall query=parrot"))["memories"])
@@ -84,7 +82,7 @@ async def test_the_same_fact_twice_is_one_memory_and_can_come_back(runner: Runne
     assert 1 == len((await call(runner, "recall query=parrot"))["memories"])
 
 
-async def test_nobody_recalls_or_forgets_for_another_user(runner: Runner) -> None:
+async def test_nobody_recalls_or_forgets_for_another_user(runner):
     remembered = await call(runner, f"remember text={PARROT}")
     assert {"memories": []} == await call(runner, "recall query=parrot", user="bob")
     await call(runner, f"forget memory_id={remembered['id']}", user="bob")
@@ -92,24 +90,24 @@ async def test_nobody_recalls_or_forgets_for_another_user(runner: Runner) -> Non
 
 
 @pytest.mark.parametrize("asked", ["remember text=", "recall query=  ", "forget memory_id=\n"])
-async def test_an_empty_argument_is_answered(runner: Runner, asked: str) -> None:
+async def test_an_empty_argument_is_answered(runner, asked):
     assert "is empty" in (await call(runner, asked))["error"]
 
 
 @pytest.mark.parametrize(
     "asked", [f"remember text={PARROT}", "recall query=parrot", "forget memory_id=1"]
 )
-async def test_without_a_service_the_model_is_told_so(asked: str) -> None:
+async def test_without_a_service_the_model_is_told_so(asked):
     assert "no memory service is configured" in (await call(make(None), asked))["error"]
 
 
 @pytest.mark.parametrize("asked", ["remember text=x", "forget memory_id=1"])
-async def test_a_memory_that_is_gone_is_told_to_the_model(asked: str) -> None:
+async def test_a_memory_that_is_gone_is_told_to_the_model(asked):
     nowhere = OpenMemoryService("postgresql://nobody@127.0.0.1:1/nothing?connect_timeout=1")
     assert "cannot be reached" in (await call(make(nowhere), asked))["error"]
 
 
-async def test_they_work_with_a_service_of_adk_as_far_as_it_goes() -> None:
+async def test_they_work_with_a_service_of_adk_as_far_as_it_goes():
     runner = make(InMemoryMemoryService())
     assert {"memories": []} == await call(runner, "recall query=parrot")
     assert "cannot remember" in (await call(runner, f"remember text={PARROT}"))["error"]
@@ -118,7 +116,7 @@ async def test_they_work_with_a_service_of_adk_as_far_as_it_goes() -> None:
 @pytest.mark.parametrize(
     ("tool", "argument"), [(remember, "text"), (recall, "query"), (forget, "memory_id")]
 )
-def test_a_model_is_told_what_each_is_for(tool: Any, argument: str) -> None:
+def test_a_model_is_told_what_each_is_for(tool, argument):
     declared = FunctionTool(tool)._get_declaration()
     assert declared and tool.__name__ == declared.name
     assert "memory" in (declared.description or "")

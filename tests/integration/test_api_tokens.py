@@ -1,19 +1,14 @@
 """Bearer tokens: what they open, when they end, and that nobody can read one back."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import psycopg
 import pytest
-from turns import Clock
 
-from shared_core import InvalidInput, MemoryEngine, NotFound
+from shared_core import InvalidInput, NotFound
 
 
-async def test_a_token_opens_what_it_was_made_for(memory: MemoryEngine) -> None:
+async def test_a_token_opens_what_it_was_made_for(memory):
     new = await memory.tokens.create("app", users=["ana", "bob", "ana"], label="phone")
     found = await memory.tokens.verify(new.text)
     assert found == new.token
@@ -23,7 +18,7 @@ async def test_a_token_opens_what_it_was_made_for(memory: MemoryEngine) -> None:
     assert again is not None and ("a/b%.c", None) == (again.app, again.users)
 
 
-async def test_its_text_is_nowhere_in_the_database(memory: MemoryEngine, dsn: str) -> None:
+async def test_its_text_is_nowhere_in_the_database(memory, dsn):
     new = await memory.tokens.create("app")
     secret = new.text.rsplit("_", 1)[1] if new.text.count("_") == 2 else new.text[23:]
     with psycopg.connect(dsn) as connection:
@@ -50,17 +45,13 @@ def last_letter_changed(text: str) -> str:
         lambda text: "\x00" * 500,
     ],
 )
-async def test_what_is_not_the_token_opens_nothing(
-    memory: MemoryEngine, spoil: Callable[[str], str]
-) -> None:
+async def test_what_is_not_the_token_opens_nothing(memory, spoil):
     new = await memory.tokens.create("app")
     assert await memory.tokens.verify(spoil(new.text)) is None
     assert await memory.tokens.verify(new.text) is not None
 
 
-async def test_an_expired_and_a_revoked_token_open_nothing(
-    clocked: MemoryEngine, clock: Clock
-) -> None:
+async def test_an_expired_and_a_revoked_token_open_nothing(clocked, clock):
     tokens = clocked.tokens
     brief = await tokens.create("app", expires_at=clock.now + timedelta(hours=1))
     lasting = await tokens.create("app")
@@ -75,7 +66,7 @@ async def test_an_expired_and_a_revoked_token_open_nothing(
     assert {brief.token.token_id: None, lasting.token.token_id: before_its_end} == revoked
 
 
-async def test_lists_keep_applications_apart(memory: MemoryEngine) -> None:
+async def test_lists_keep_applications_apart(memory):
     assert not await memory.tokens.any()
     one = await memory.tokens.create("app")
     other = await memory.tokens.create("app2")
@@ -96,14 +87,12 @@ async def test_lists_keep_applications_apart(memory: MemoryEngine) -> None:
         ({"app": "a", "label": "x" * 201}, "at most 200"),
     ],
 )
-async def test_a_token_for_nothing_is_refused(
-    memory: MemoryEngine, given: dict[str, Any], expected: str
-) -> None:
+async def test_a_token_for_nothing_is_refused(memory, given, expected):
     with pytest.raises(InvalidInput, match=expected):
         await memory.tokens.create(**given)
     assert [] == list(await memory.tokens.list())
 
 
-async def test_revoking_what_is_none_is_told(memory: MemoryEngine) -> None:
+async def test_revoking_what_is_none_is_told(memory):
     with pytest.raises(NotFound, match="token list"):
         await memory.tokens.revoke("0" * 16)

@@ -1,7 +1,5 @@
 """What held when, as it was known when: every read, as of moments on both time lines."""
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 
@@ -19,7 +17,7 @@ CHINESE = ("我住在上海。", "我搬到北京了。", "我喜欢喝茶。", 
 
 
 @pytest.fixture
-def ann(ann_by_clock: Person) -> Person:
+def ann(ann_by_clock):
     return ann_by_clock
 
 
@@ -43,9 +41,7 @@ async def recalled(ann: Person, question: str, as_of: AsOf | None) -> set[str]:
 @pytest.mark.parametrize(
     ("texts", "first", "second"), [(ENGLISH, "Rome", "Paris"), (CHINESE, "上海", "北京")]
 )
-async def test_a_home_is_the_one_of_its_time_as_it_was_known_then(
-    ann: Person, texts: tuple[str, str, str, str], first: str, second: str
-) -> None:
+async def test_a_home_is_the_one_of_its_time_as_it_was_known_then(ann, texts, first, second):
     await learn(ann, *texts)
     for valid, known, expected in (
         (None, None, [second]),
@@ -72,7 +68,7 @@ async def test_a_home_is_the_one_of_its_time_as_it_was_known_then(
     assert await recalled(ann, texts[3], None) == await recalled(ann, texts[3], AsOf())
 
 
-async def test_an_end_that_was_not_known_is_not_shown(ann: Person) -> None:
+async def test_an_end_that_was_not_known_is_not_shown(ann):
     await learn(ann, *ENGLISH)
     [before] = await ann.facts(as_of=then(known=59))
     assert (None, None, at(20)) == (before.valid_until, before.superseded_at, before.recorded_at)
@@ -82,7 +78,7 @@ async def test_an_end_that_was_not_known_is_not_shown(ann: Person) -> None:
     assert [None] == [one.superseded_at for one in listed]
 
 
-async def test_turns_are_those_that_were_said_and_stored_by_then(ann: Person) -> None:
+async def test_turns_are_those_that_were_said_and_stored_by_then(ann):
     await learn(ann, *ENGLISH)
 
     async def turns(as_of: AsOf) -> int:
@@ -95,7 +91,7 @@ async def test_turns_are_those_that_were_said_and_stored_by_then(ann: Person) ->
     assert [0, 1, 1, 2, 3] == [await turns(then(known=day)) for day in (19, 20, 59, 60, 61)]
 
 
-async def test_the_summary_is_the_version_that_stood_then(ann: Person) -> None:
+async def test_the_summary_is_the_version_that_stood_then(ann):
     for day, text in ((1, "I live in Rome."), (2, "I like green tea."), (3, "I work at Acme.")):
         await ann.say(day, text)
     ann.clock.day = 9
@@ -111,7 +107,7 @@ async def test_the_summary_is_the_version_that_stood_then(ann: Person) -> None:
     assert texts[2] == current.text
 
 
-async def test_a_context_is_as_of_a_moment(ann: Person) -> None:
+async def test_a_context_is_as_of_a_moment(ann):
     await ann.say(1, "I live in Rome.")
     ann.clock.day = 5
     await ann.say(4, "I moved to Paris.")
@@ -126,7 +122,7 @@ async def test_a_context_is_as_of_a_moment(ann: Person) -> None:
     assert "Paris" in now.prompt
 
 
-async def test_a_fact_of_the_future_is_not_current(ann: Person) -> None:
+async def test_a_fact_of_the_future_is_not_current(ann):
     ann.clock.day = 1
     await ann.append_events("t", [said("e30", "I live in Rome.", at(30))])
     await ann.consolidate("t")
@@ -140,7 +136,7 @@ async def test_a_fact_of_the_future_is_not_current(ann: Person) -> None:
     assert 1 == len(await recalled(ann, ENGLISH[3], None))
 
 
-async def test_what_was_forgotten_or_has_expired_is_gone_at_every_moment(ann: Person) -> None:
+async def test_what_was_forgotten_or_has_expired_is_gone_at_every_moment(ann):
     await learn(ann, *ENGLISH)
     await ann.say(99, "I work at Acme.", expires_at=at(101))
     assert "Acme" in await ann.values(as_of=AsOf())
@@ -153,7 +149,7 @@ async def test_what_was_forgotten_or_has_expired_is_gone_at_every_moment(ann: Pe
             assert not [text for text in found if "Rome" in text or "Acme" in text], as_of
 
 
-async def test_a_memory_that_was_written_over_is_shown_since_it_was(ann: Person) -> None:
+async def test_a_memory_that_was_written_over_is_shown_since_it_was(ann):
     for day, text in ((1, "The code name is Falcon."), (5, "The code name is Osprey.")):
         ann.clock.day = day
         await ann.remember(NewMemory(text=text, key="k", occurred_at=at(0)))
@@ -162,7 +158,7 @@ async def test_a_memory_that_was_written_over_is_shown_since_it_was(ann: Person)
     assert [[], ["The code name is Osprey."]] == shown
 
 
-async def test_moments_of_any_zone_are_the_same_moment(ann: Person) -> None:
+async def test_moments_of_any_zone_are_the_same_moment(ann):
     await learn(ann, *ENGLISH)
     for hours in (-11, 0, 14):
         zone = timezone(timedelta(hours=hours))
@@ -176,7 +172,7 @@ async def test_moments_of_any_zone_are_the_same_moment(ann: Person) -> None:
     AsOf(valid=datetime.max.replace(tzinfo=timezone(-timedelta(hours=5)))),
     AsOf(known=datetime.min.replace(tzinfo=timezone(timedelta(hours=5)))),
 ], ids=str)  # type: ignore[arg-type] # fmt: skip
-async def test_moments_that_are_none_are_refused_by_name(ann: Person, as_of: Any) -> None:
+async def test_moments_that_are_none_are_refused_by_name(ann, as_of):
     for reading in (
         ann.facts(as_of=as_of),
         ann.list_memories(as_of=as_of),
@@ -191,12 +187,12 @@ async def test_moments_that_are_none_are_refused_by_name(ann: Person, as_of: Any
 
 @pytest.mark.parametrize("moment", [NAIVE, date(2024, 5, 1), "2024-05-01"], ids=str)
 @pytest.mark.parametrize("line", ["valid", "known"])
-def test_what_is_no_moment_with_a_time_zone_is_refused_by_name(line: str, moment: Any) -> None:
+def test_what_is_no_moment_with_a_time_zone_is_refused_by_name(line, moment):
     with pytest.raises(InvalidInput, match=rf"AsOf\({line}="):
         AsOf(**{line: moment})
 
 
-async def test_the_ends_of_time_are_moments(ann: Person) -> None:
+async def test_the_ends_of_time_are_moments(ann):
     await learn(ann, *ENGLISH)
     first, last = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
     assert [] == await homes(ann, AsOf(valid=first))
@@ -204,7 +200,7 @@ async def test_the_ends_of_time_are_moments(ann: Person) -> None:
     assert ["Paris"] == await homes(ann, AsOf(valid=last, known=last))
 
 
-async def test_of_two_values_of_one_time_the_one_that_began_last_holds(ann: Person) -> None:
+async def test_of_two_values_of_one_time_the_one_that_began_last_holds(ann):
     """As threads read in any order leave them."""
     await learn(ann, *ENGLISH)
     ann.sql(
@@ -215,7 +211,7 @@ async def test_of_two_values_of_one_time_the_one_that_began_last_holds(ann: Pers
     assert [["Rome"], ["Paris"], ["Paris"], ["Paris"]] == shown
 
 
-def test_the_command_recalls_as_of_dates(ann: Person) -> None:
+def test_the_command_recalls_as_of_dates(ann):
     run_sync(learn(ann, *ENGLISH))
 
     def recall(*options: str) -> Any:

@@ -3,8 +3,6 @@
 Questions that the user has asked before stand below whatever may answer them.
 """
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import numpy as np
@@ -78,16 +76,14 @@ CHINESE_ANSWERS = {
     [(ENGLISH, ENGLISH_ANSWERS), (CHINESE, CHINESE_ANSWERS)],
     ids=["English", "Chinese"],
 )
-async def test_a_question_of_fact_finds_the_fact_or_its_turn_first(
-    dsn: str, texts: tuple[str, ...], answers: dict[str, tuple[str, str]]
-) -> None:
+async def test_a_question_of_fact_finds_the_fact_or_its_turn_first(dsn, texts, answers):
     async with alone(dsn, embedder="use") as ann:
         await told(ann, texts)
         for question, (turn, fact) in answers.items():
             assert await best(ann, question) in ([fact], [turn, fact]), question
 
 
-async def test_the_past_tense_asks_for_a_fact_that_stays_and_for_no_current_one(dsn: str) -> None:
+async def test_the_past_tense_asks_for_a_fact_that_stays_and_for_no_current_one(dsn):
     async with alone(dsn, embedder="use") as ann:
         await told(ann, ENGLISH)
         await ann.state_fact("birthday", "3 May")
@@ -96,7 +92,7 @@ async def test_the_past_tense_asks_for_a_fact_that_stays_and_for_no_current_one(
         assert not any(hit.parts["asked"] for hit in before)
 
 
-async def test_an_index_knows_the_slots_of_facts(dsn: str) -> None:
+async def test_an_index_knows_the_slots_of_facts(dsn):
     async with alone(dsn, embedder=DrawnVectors()) as ann:
         question = "Which city is my home these days?"
         await told(ann, ENGLISH)
@@ -110,7 +106,7 @@ async def test_an_index_knows_the_slots_of_facts(dsn: str) -> None:
         assert ["User lives in Skye."] == await best(ann, question)
 
 
-async def test_an_asked_fact_is_relevant_whatever_its_words(dsn: str) -> None:
+async def test_an_asked_fact_is_relevant_whatever_its_words(dsn):
     async with alone(dsn, embedder=DrawnVectors()) as ann:
         await ann.state_fact("residence", "Skye")
         [found] = await ann.recall("Which city is my home?", min_relevance=0.3)
@@ -142,9 +138,7 @@ async def found(ann: Person, question: str) -> list[str]:
         (("我对什么过敏？", "我对什么过敏"), "我对什么过敏？", TOLD[3]),
     ],
 )
-async def test_what_the_user_asked_before_stands_below_all_they_told(
-    ann: Person, asked: tuple[str, ...], question: str, answer: str
-) -> None:
+async def test_what_the_user_asked_before_stands_below_all_they_told(ann, asked, question, answer):
     await ask(ann, *asked)
     texts = await found(ann, question)
     assert answer == texts[0]
@@ -160,9 +154,7 @@ async def test_what_the_user_asked_before_stands_below_all_they_told(
         "you live where i live",
     ],
 )
-async def test_a_turn_that_says_more_or_asks_something_else_keeps_its_place(
-    ann: Person, turn: str
-) -> None:
+async def test_a_turn_that_says_more_or_asks_something_else_keeps_its_place(ann, turn):
     await ask(ann, turn)
     hits = await ann.recall("where do i live?", limit=20)
     assert [0.0] * (len(TOLD) + 1) == [hit.parts["repeats"] for hit in hits]
@@ -170,12 +162,12 @@ async def test_a_turn_that_says_more_or_asks_something_else_keeps_its_place(
 
 
 @pytest.mark.both_engines
-async def test_who_looks_for_words_still_finds_the_question_that_holds_them(ann: Person) -> None:
+async def test_who_looks_for_words_still_finds_the_question_that_holds_them(ann):
     await ask(ann, "kyoto flight?")
     assert "kyoto flight?" == (await found(ann, "kyoto flight"))[0]
 
 
-async def test_the_index_in_the_process_puts_them_last_too(ann: Person) -> None:
+async def test_the_index_in_the_process_puts_them_last_too(ann):
     asked = ("where do i live?", "Where do I live")
     await ask(ann, *asked)
     by_statement = await found(ann, "where do i live?")
@@ -208,7 +200,7 @@ FACT = candidate("semantic", "User has two children.")
 TURN = "I have two children, Mila and Jan."
 
 
-def test_a_turn_of_the_same_time_with_the_words_of_a_fact_is_raised_above_it() -> None:
+def test_a_turn_of_the_same_time_with_the_words_of_a_fact_is_raised_above_it():
     pairs = pairs_of(FACT, candidate("episodic", TURN))
     assert pairs == [(0, 1)]
     scores = np.array([2.0, 0.5])
@@ -224,7 +216,7 @@ def test_a_turn_of_the_same_time_with_the_words_of_a_fact_is_raised_above_it() -
         candidate("summary", TURN),
     ],
 )
-def test_another_turn_stays_where_it_is(turn: Candidate) -> None:
+def test_another_turn_stays_where_it_is(turn):
     assert pairs_of(FACT, turn) == []
 
 
@@ -235,7 +227,7 @@ def test_another_turn_stays_where_it_is(turn: Candidate) -> None:
         ("我有两个孩子，米拉和小杰。", "我有哪几个孩子？"),
     ],
 )
-async def test_the_turn_comes_before_its_fact(ann: Person, text: str, question: str) -> None:
+async def test_the_turn_comes_before_its_fact(ann, text, question):
     await ann.say(0, text)
     assert await ann.facts()
     hits = [hit.memory for hit in await ann.recall(question)]

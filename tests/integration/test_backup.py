@@ -1,11 +1,8 @@
 """pg_dump and pg_restore of a memory, by users who are no superusers."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -36,7 +33,7 @@ COUNT = "SELECT count(*) FROM hippocampus.memories"
 
 
 @pytest.fixture
-def program() -> Path:
+def program():
     """The folder of pg_dump and pg_restore of the server's own version."""
     try:
         binaries = find_binaries(Path())
@@ -48,7 +45,7 @@ def program() -> Path:
 
 
 @pytest.fixture
-def names(server: str) -> Iterator[tuple[str, str]]:
+def names(server):
     """The names of an owner and of a backup role, both without any attribute."""
     owner, backup = (f"{kind}_{uuid.uuid4().hex}" for kind in ("owner", "backup"))
     execute(server, f"CREATE ROLE {owner} LOGIN; CREATE ROLE {backup} LOGIN")
@@ -57,7 +54,7 @@ def names(server: str) -> Iterator[tuple[str, str]]:
 
 
 @pytest.fixture
-def owned(empty_dsn: str, names: tuple[str, str]) -> Iterator[str]:
+def owned(empty_dsn, names):
     """The DSN of a memory that the owner made, as the owner."""
     owner, backup = names
     give(empty_dsn, owner)
@@ -68,7 +65,7 @@ def owned(empty_dsn: str, names: tuple[str, str]) -> Iterator[str]:
 
 
 @pytest.fixture
-def target(server: str, names: tuple[str, str]) -> Iterator[str]:
+def target(server, names):
     """The DSN of another database without a schema, as the owner."""
     for dsn in new_database(server):
         give(dsn, names[0])
@@ -100,8 +97,8 @@ def rows_of(dsn: str) -> dict[str, list[tuple[object, ...]]]:
 
 
 async def test_a_dump_by_the_backup_role_restores_everything_elsewhere(
-    owned: str, target: str, names: tuple[str, str], program: Path, tmp_path: Path
-) -> None:
+    owned, target, names, program, tmp_path
+):
     clock = WholeClock()
     async with open_memory(owned, clock=clock, worker=False, track_access=False) as memory:
         await populate(memory, ANA, clock)
@@ -131,7 +128,7 @@ async def test_a_dump_by_the_backup_role_restores_everything_elsewhere(
         assert 2 == len(await memory.list_memories(BOB))
 
 
-def test_the_backup_role_reads_and_does_not_write(owned: str, names: tuple[str, str]) -> None:
+def test_the_backup_role_reads_and_does_not_write(owned, names):
     run_sync(remembered(owned))
     tables = allow_backup(owned, "hippocampus", names[1])
     assert tables == len(rows_of(owned)) > 30
@@ -150,9 +147,7 @@ async def remembered(dsn: str) -> None:
         await memory.remember(BOB, "Bob plays chess.")
 
 
-def test_a_role_that_would_open_the_memory_to_its_users_is_refused(
-    owned: str, dsn: str, names: tuple[str, str]
-) -> None:
+def test_a_role_that_would_open_the_memory_to_its_users_is_refused(owned, dsn, names):
     owner, backup = names
     with pytest.raises(InvalidInput, match="must be a role of its own"):
         allow_backup(owned, "hippocampus", owner)
@@ -163,9 +158,7 @@ def test_a_role_that_would_open_the_memory_to_its_users_is_refused(
         allow_backup(owned, "hippocampus", backup)
 
 
-def test_a_superuser_does_not_open_the_memory_to_those_who_write_to_it(
-    empty_dsn: str, owned: str, names: tuple[str, str]
-) -> None:
+def test_a_superuser_does_not_open_the_memory_to_those_who_write_to_it(empty_dsn, owned, names):
     """empty_dsn: the database of the owner, as a superuser."""
     owner, backup = names
     with pytest.raises(InvalidInput, match=f"must be a role of its own: '{owner}'"):
@@ -185,9 +178,7 @@ def test_a_superuser_does_not_open_the_memory_to_those_who_write_to_it(
 
 
 @pytest.mark.parametrize("rights", ["SELECT, UPDATE, DELETE", "SELECT", "TRUNCATE"])
-def test_a_user_without_insert_is_no_member_of_the_backup_role(
-    empty_dsn: str, owned: str, names: tuple[str, str], rights: str
-) -> None:
+def test_a_user_without_insert_is_no_member_of_the_backup_role(empty_dsn, owned, names, rights):
     backup = names[1]
     with new_user(empty_dsn, f"IN ROLE {backup}") as user:
         allow_backup(owned, "hippocampus", backup)  # a member that has only the backup's rights
@@ -197,9 +188,7 @@ def test_a_user_without_insert_is_no_member_of_the_backup_role(
 
 
 @pytest.mark.parametrize("letter", ["r", "é"])
-def test_roles_with_long_names_have_a_policy_each(
-    empty_dsn: str, owned: str, server: str, letter: str
-) -> None:
+def test_roles_with_long_names_have_a_policy_each(empty_dsn, owned, server, letter):
     head = f"backup{uuid.uuid4().hex[:16]}"
     rest = (62 - len(head)) // len(letter.encode())
     roles = [f"{head}{letter * rest}{end}" for end in "12"]
@@ -217,7 +206,7 @@ def test_roles_with_long_names_have_a_policy_each(
         execute(empty_dsn, f"DROP OWNED BY {listed}", f"DROP ROLE {listed}")
 
 
-def test_what_cannot_be_is_named(dsn: str, owned: str, names: tuple[str, str]) -> None:
+def test_what_cannot_be_is_named(dsn, owned, names):
     with pytest.raises(NotFound, match='CREATE ROLE "nobody_here" LOGIN'):
         allow_backup(owned, "hippocampus", "nobody_here")
     with pytest.raises(PermissionDenied, match="as the owner of"):

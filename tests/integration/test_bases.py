@@ -3,8 +3,6 @@
 Whatever an extractor returns is stored, within the bounds of the database.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from person import Opens, Person
+from person import Person
 from turns import said
 
 from shared_core import Event
@@ -28,12 +26,12 @@ BRUNO = "Bruno is Ann's dog and fears thunder."
 
 
 @pytest.fixture
-def reader() -> Scripted:
+def reader():
     return Scripted({})
 
 
 @pytest.fixture
-def ann(ann_with: Opens, reader: Scripted) -> Person:
+def ann(ann_with, reader):
     """Ann, whose turns the reader reads."""
     return ann_with(extractor=reader)
 
@@ -96,8 +94,8 @@ async def tell(ann: Person, reader: Scripted, kind: str, *bases: Sequence[int]) 
     ],
 )
 async def test_what_was_told_stays_as_long_as_one_basis_is_whole(
-    ann: Person, reader: Scripted, kind: str, bases: list[Sequence[int]], forgotten: list[list[int]]
-) -> None:
+    ann, reader, kind, bases, forgotten
+):
     await tell(ann, reader, kind, *bases)
     assert await kept(ann, kind)
     gone: set[int] = set()
@@ -113,9 +111,7 @@ async def test_what_was_told_stays_as_long_as_one_basis_is_whole(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_undo_takes_the_basis_of_its_run_alone(
-    ann: Person, reader: Scripted, kind: str
-) -> None:
+async def test_undo_takes_the_basis_of_its_run_alone(ann, reader, kind):
     reader.script = {"e2": told(kind, "e1", "e2"), "e3": told(kind, "e1", "e3")}
     await ann.append_events("t", [turn(1), turn(2)])
     await ann.consolidate("t")
@@ -130,9 +126,7 @@ async def test_undo_takes_the_basis_of_its_run_alone(
 
 
 @pytest.mark.parametrize("kind", KINDS[:3])
-async def test_a_basis_expires_with_the_first_of_its_turns(
-    ann: Person, reader: Scripted, kind: str
-) -> None:
+async def test_a_basis_expires_with_the_first_of_its_turns(ann, reader, kind):
     soon, later, last = (datetime.now(UTC) + timedelta(hours=hours) for hours in (1, 2, 3))
     reader.script = {"e2": told(kind, "e1", "e2"), "e4": told(kind, "e3", "e4")}
     for turns in ({1: soon, 2: last}, {3: later, 4: last}):
@@ -142,9 +136,7 @@ async def test_a_basis_expires_with_the_first_of_its_turns(
     assert later == one.expires_at
 
 
-async def test_what_a_user_wrote_does_not_go_with_a_turn_that_says_it(
-    ann: Person, reader: Scripted
-) -> None:
+async def test_what_a_user_wrote_does_not_go_with_a_turn_that_says_it(ann, reader):
     reader.script = {"e1": told("statement", "e1")}
     await ann.remember(BRUNO)
     await ann.append_events("t", [turn(1)])
@@ -153,9 +145,7 @@ async def test_what_a_user_wrote_does_not_go_with_a_turn_that_says_it(
     assert [BRUNO] == await ann.texts("semantic")
 
 
-async def test_an_edge_outlives_its_fact_by_what_says_it_alone(
-    ann: Person, reader: Scripted
-) -> None:
+async def test_an_edge_outlives_its_fact_by_what_says_it_alone(ann, reader):
     both = Extraction(
         facts=[fact("e1", "dog", "Bruno")],
         triples=[TripleDraft(subject="Ann", relation="owns", object="Bruno", event_id="e1")],
@@ -194,9 +184,7 @@ NAMED = {
 
 @pytest.mark.parametrize("at_once", [True, False])
 @pytest.mark.parametrize("language", ["en", "zh"])
-async def test_an_edge_goes_with_the_turn_that_told_whom_she_means(
-    ann_with: Opens, language: str, at_once: bool
-) -> None:
+async def test_an_edge_goes_with_the_turn_that_told_whom_she_means(ann_with, language, at_once):
     *texts, name, company = NAMED[language]
     turns = [said(number, text) for number, text in enumerate(texts, 1)]
     edge = {"subject": name, "relation": "works_at", "object": company}
@@ -228,9 +216,7 @@ EDGE = TripleDraft(subject="ann", relation="knows", object="ben", event_id="e1")
         replace(EDGE, subject=" "),
     ],
 )
-async def test_no_draft_fails_a_run(
-    ann: Person, reader: Scripted, wrong: FactDraft | TripleDraft
-) -> None:
+async def test_no_draft_fails_a_run(ann, reader, wrong):
     facts = [FACT, *([wrong] if isinstance(wrong, FactDraft) else [])]
     triples = [EDGE, *([wrong] if isinstance(wrong, TripleDraft) else [])]
     reader.script = {"e1": Extraction(facts=facts, triples=triples)}
@@ -242,7 +228,7 @@ async def test_no_draft_fails_a_run(
     assert 1 == sum("'object': 'ben'" in row for row in ann.rows("edges")["edges"])
 
 
-async def test_long_values_that_begin_alike_are_two_facts(ann: Person, reader: Scripted) -> None:
+async def test_long_values_that_begin_alike_are_two_facts(ann, reader):
     values = [LONG[:1_400] + end for end in "甲乙乙"]
     facts = [replace(FACT, value=value) for value in values]
     reader.script = {"e1": Extraction(facts=facts)}

@@ -1,12 +1,10 @@
 """Benchmarks run at tiny sizes and print what they promise; their speed is not asserted."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from benchmark_runs import Run, copied_clusters, refused, run
+from benchmark_runs import copied_clusters, refused, run
 from long_forms import LONG
 from psycopg.conninfo import conninfo_to_dict
 from warm_python import warm_python
@@ -45,7 +43,7 @@ def in_new_process(name: str, *arguments: str) -> tuple[Any, list[str]]:
 
 
 @pytest.fixture
-def in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def in_threads(monkeypatch):
     """Let benchmarks measure in a thread what they measure in a new process."""
     for module in (growth, peers):
         monkeypatch.setattr(
@@ -54,7 +52,7 @@ def in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_calls(monkeypatch):
     """Let benchmarks measure a few calls, whatever they would measure."""
     percentile = slices._percentile_ms
     monkeypatch.setattr(
@@ -90,9 +88,7 @@ RATIOS = {
 }  # fmt: skip
 
 
-def test_our_store_is_measured_by_each_of_its_faces_beside_two_others(
-    run: Run, server: str
-) -> None:
+def test_our_store_is_measured_by_each_of_its_faces_beside_two_others(run, server):
     """Ours finds exactly what brute force finds."""
     size = ("--items", 100, "--per-user", 20, "--queries", 8, "--rounds", 1)
     report = run("store", *size, "--dsn", server)
@@ -124,16 +120,12 @@ GROWTH = ("--per-user", 20, "--users", 3, "--calls", 4, "--dimensions", 8, "--si
         ("growth", [*GROWTH, 100, "--calls", 0], "must be at least 1"),
     ],
 )
-def test_bad_arguments_are_refused_in_one_line(
-    refused: Callable[..., str], name: str, arguments: list[object], complaint: str
-) -> None:
+def test_bad_arguments_are_refused_in_one_line(refused, name, arguments, complaint):
     assert complaint in refused(name, *arguments)
 
 
 @pytest.mark.parametrize("turns", [[], ["--turns"]])
-def test_recall_is_measured_by_size_and_by_each_clock(
-    run: Run, few_calls: None, turns: list[str]
-) -> None:
+def test_recall_is_measured_by_size_and_by_each_clock(run, few_calls, turns):
     found = run("recall", "--sizes", 20, 120, "--total", 150, *turns)["recall"]
     assert {"20", "120"} == found.keys()
     for clocks in found.values():
@@ -142,16 +134,14 @@ def test_recall_is_measured_by_size_and_by_each_clock(
         assert all(0 < times["p50_ms"] <= times["p95_ms"] for times in clocks.values())
 
 
-def test_the_reflection_node_is_measured_beside_a_bare_insert(run: Run, few_calls: None) -> None:
+def test_the_reflection_node_is_measured_beside_a_bare_insert(run, few_calls):
     figures = run("reflection", "--turns", 5)
     cases = ("sync", "async", "sql", "first", "again", "busy")
     assert {f"{case}_{part}_ms" for case in cases for part in ("p50", "p95")} == set(figures)
     assert all(0 < figure < math.inf for figure in figures.values())
 
 
-def test_the_sizes_of_tenants_are_compared_and_drawn(
-    run: Run, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_sizes_of_tenants_are_compared_and_drawn(run, server, tmp_path, monkeypatch):
     plot = tmp_path / "tenants.svg"
     monkeypatch.setenv("HIPPOCAMPUS_ANN_THRESHOLD", "200")
     size = ("--sizes", 10, 300, "--dims", 32, "--questions", 10, "--rounds", 1)
@@ -163,24 +153,20 @@ def test_the_sizes_of_tenants_are_compared_and_drawn(
     assert plot.read_text("utf-8").count("<polyline") == 6
 
 
-def test_recall_is_measured_beside_a_worker_that_embeds(run: Run) -> None:
+def test_recall_is_measured_beside_a_worker_that_embeds(run):
     figures = run("beside_work", "--turns", 10, "--seconds", 0.2)
     assert 0 < figures["busy_p50_ms"] <= figures["busy_max_ms"]
     assert figures["busy_recalls"] > 0 < figures["alone_p50_ms"]
 
 
-def test_the_benchmark_of_conversations_times_the_call_and_its_parts(
-    run: Run, few_calls: None
-) -> None:
+def test_the_benchmark_of_conversations_times_the_call_and_its_parts(run, few_calls):
     found = run("process_memory", "--items", 20, "--per-user", 10, "--calls", 4)
     assert (20, 2, 4) == (found["items"], found["users"], found["calls"])
     for part in ("process_memory", "hear", "embed", "recall"):
         assert 0 < found[part]["p50_ms"] <= found[part]["p95_ms"]
 
 
-async def test_slices_and_windows_are_measured_of_what_is_loaded(
-    server: str, few_calls: None
-) -> None:
+async def test_slices_and_windows_are_measured_of_what_is_loaded(server, few_calls):
     report = await slices.measure(1_000, 500, server)
     assert (1_000, 500) == (report["items"], report["user_items"])
     names = ("slice_p50_ms", "slice_p99_ms", "slice_by_words_p99_ms", "buckets_p50_ms")
@@ -189,7 +175,7 @@ async def test_slices_and_windows_are_measured_of_what_is_loaded(
     assert report["environment"]
 
 
-async def test_what_slices_are_measured_of_is_a_memory_like_any_other(dsn: str) -> None:
+async def test_what_slices_are_measured_of_is_a_memory_like_any_other(dsn):
     scope = Scope("bench", "u0")
     async with open_memory(dsn, embedder=slices.NoEmbedding(), worker=False) as memory:
         await memory.recall(scope, "hello")
@@ -205,9 +191,7 @@ async def test_what_slices_are_measured_of_is_a_memory_like_any_other(dsn: str) 
 SECONDS = {"cleanup_s", "bare_delete_s", "demote_s", "archive_s", "erase_s", "stats_s", "load_s"}
 
 
-def test_forgetting_is_measured_and_nothing_was_written_beside(
-    run: Run, server: str, few_calls: None
-) -> None:
+def test_forgetting_is_measured_and_nothing_was_written_beside(run, server, few_calls):
     size = ("--items", 1_000, "--per-user", 100, "--rounds", 1, "--dims", 8)
     report = run("retention", *size, "--dsn", server)
     assert {"slice_p99_ms", "context_p50_ms"} <= report.keys()
@@ -215,7 +199,7 @@ def test_forgetting_is_measured_and_nothing_was_written_beside(
     assert (0, 10) == (report["rows_written_outside"], report["forgotten"])
 
 
-def test_one_database_is_measured_at_each_size(run: Run, in_threads: None) -> None:
+def test_one_database_is_measured_at_each_size(run, in_threads):
     report = run("growth", *GROWTH, 40, 100, "--large", 40)
     assert {"40", "100"} == report["sizes"].keys()
     for figures in (*report["sizes"].values(), report["large"]):
@@ -224,16 +208,14 @@ def test_one_database_is_measured_at_each_size(run: Run, in_threads: None) -> No
     assert {"postgres", "load_average"} <= report["environment"].keys()
 
 
-def test_the_turns_of_users_are_written_in_turn() -> None:
+def test_the_turns_of_users_are_written_in_turn():
     slots = growth.slots_of(40, 6, 2)
     large = [slot for slot in slots if slot[1] == growth.LARGE]
     assert ["u40-0", "u40-1", "u40-3", "u40-4"] == [one[1] for one in slots if one not in large]
     assert [(2, 0, 2), (5, 1, 2)] == [(place, part, parts) for place, _, part, parts, _ in large]
 
 
-def test_what_growth_loads_is_a_memory_like_any_other(
-    tmp_path: Path, copied_clusters: None
-) -> None:
+def test_what_growth_loads_is_a_memory_like_any_other(tmp_path, copied_clusters):
     chosen = growth.Choice(tmp_path, per_user=150, users=1, calls=1, dimensions=8)
     asyncio.run(growth._declare(chosen))
     growth._load(chosen, growth.slots_of(0, 5, 2))
@@ -273,7 +255,7 @@ QUESTIONS = [
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> str:
+def data(tmp_path):
     turns = [
         {"id": f"t{n}", "session": 1, "date": "2024-05-01", "speaker": who, "text": text}
         for n, (who, text) in enumerate(TEXTS)
@@ -285,8 +267,8 @@ def data(tmp_path: Path) -> str:
 
 
 def test_the_peers_that_are_installed_are_measured_and_the_extra_of_the_rest_is_named(
-    data: str, tmp_path: Path
-) -> None:
+    data, tmp_path
+):
     """In a new process: the peers warn when they are imported."""
     plot = tmp_path / "peers.svg"
     missing = {name for name, module in MODULES.items() if find_spec(module) is None}
@@ -305,23 +287,19 @@ def test_the_peers_that_are_installed_are_measured_and_the_extra_of_the_rest_is_
     assert ElementTree.parse(plot).getroot().tag.endswith("svg")
 
 
-def test_the_memory_of_a_process_is_measured_beside_that_of_the_model(
-    run: Run, data: str, in_threads: None
-) -> None:
+def test_the_memory_of_a_process_is_measured_beside_that_of_the_model(run, data, in_threads):
     figures = run("peers", "--data", data, "--contenders", "engine", "--memory")["figures"]
     assert {"engine", "model"} == figures.keys()
     if Path("/proc/self/statm").exists():
         assert 0 < min(one["process_mb"] for one in figures.values())
 
 
-def test_a_conversation_that_is_not_there_is_refused_in_one_line(
-    refused: Callable[..., str], data: str
-) -> None:
+def test_a_conversation_that_is_not_there_is_refused_in_one_line(refused, data):
     said = refused("peers", "--data", data, "--conversation", 1)
     assert "--conversation must be between 0 and 0, got 1" in said
 
 
-def test_a_few_kills_lose_and_double_nothing() -> None:
+def test_a_few_kills_lose_and_double_nothing():
     size = ("--kills", "6", "--clients", "3", "--server-every", "3", "--cut-every", "3")
     report, _ = in_new_process("kills", *size)
     assert report["kills"] >= 6 and report["killed clients"] > 0
@@ -329,9 +307,7 @@ def test_a_few_kills_lose_and_double_nothing() -> None:
 
 
 @pytest.mark.parametrize("engine", ["postgres", "seekdb"])
-async def test_no_cut_loses_doubles_or_misleads(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, engine: str
-) -> None:
+async def test_no_cut_loses_doubles_or_misleads(request, monkeypatch, engine):
     """Each call that writes is cut once; on SeekDB the first ones."""
     lent = [request.getfixturevalue(engine).lend() for _ in range(2)]
     plain, cut = map(next, lent)

@@ -1,12 +1,10 @@
 """Reflectors and the queue: whose work is whose, what futures tell, and what a failure does."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from datetime import timedelta
 from typing import Any
@@ -14,7 +12,6 @@ from uuid import UUID, uuid4
 
 import pytest
 from langchain_core.messages import HumanMessage
-from turns import Clock
 
 from langgraph_store import DurableReflectionExecutor, PgHippocampusStore as Store
 from langgraph_store.executor import ReflectionFailed
@@ -23,7 +20,6 @@ from shared_core import (
     InvalidInput,
     JobStatus,
     JobType,
-    MemoryEngine,
     Scope,
     StorageUnavailable,
     open_memory,
@@ -63,20 +59,20 @@ class Noting:
 
 
 @pytest.fixture
-def store(dsn: str) -> Iterator[Store]:
+def store(dsn):
     with Store(dsn, index=EMBED) as open_store:
         yield open_store
 
 
 @pytest.fixture
-async def memory(dsn: str, clock: Clock) -> AsyncIterator[MemoryEngine]:
+async def memory(dsn, clock):
     """A memory without a worker, whose clock the test moves."""
     async with open_memory(dsn, embedder=embed, clock=clock, worker=False) as memory:
         yield memory
 
 
 @pytest.fixture
-def idle(dsn: str) -> Iterator[Store]:
+def idle(dsn):
     """A store that leaves all work to others."""
     with Store(engine=open_memory(dsn, embedder=embed, worker=False)) as open_store:
         yield open_store
@@ -94,9 +90,7 @@ def wait(holds: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def test_a_payload_goes_to_the_reflector_of_its_application_alone(
-    store: Store, idle: Store
-) -> None:
+def test_a_payload_goes_to_the_reflector_of_its_application_alone(store, idle):
     shops, banks = Noting("shop"), Noting("bank")
     DurableReflectionExecutor(store, app="shop", reflector=shops)
     DurableReflectionExecutor(store, app="ban", reflector=shops)
@@ -109,7 +103,7 @@ def test_a_payload_goes_to_the_reflector_of_its_application_alone(
     assert ([], ["My balance is 5."]) == (shops.seen, banks.seen)
 
 
-def test_two_reflectors_of_an_application_have_names(idle: Store) -> None:
+def test_two_reflectors_of_an_application_have_names(idle):
     facts, moods = Noting("facts"), Noting("moods")
     one = DurableReflectionExecutor(idle, app="app", reflector=facts)
     with pytest.raises(Conflict, match="another name"):
@@ -125,7 +119,7 @@ def test_two_reflectors_of_an_application_have_names(idle: Store) -> None:
         one.submit(said("Three."), config())
 
 
-def test_a_reflector_of_many_applications_has_a_name(store: Store, idle: Store) -> None:
+def test_a_reflector_of_many_applications_has_a_name(store, idle):
     def tenant(config: Any, context: Any) -> str:
         return str(config["configurable"]["tenant"])
 
@@ -142,7 +136,7 @@ def test_a_reflector_of_many_applications_has_a_name(store: Store, idle: Store) 
     assert (["From b."], []) == (every.seen, own.seen)
 
 
-def test_closing_the_store_ends_the_waiting_and_stays_closed(store: Store) -> None:
+def test_closing_the_store_ends_the_waiting_and_stays_closed(store):
     executor = DurableReflectionExecutor(store, app="app")
     future = executor.submit(said("I live in Lisbon."), config(), after_seconds=300)
     time.sleep(0.2)
@@ -153,7 +147,7 @@ def test_closing_the_store_ends_the_waiting_and_stays_closed(store: Store) -> No
     assert not store.engine._lifecycle.is_open
 
 
-def test_a_sweeper_does_not_open_what_was_closed(dsn: str) -> None:
+def test_a_sweeper_does_not_open_what_was_closed(dsn):
     engine = open_memory(dsn, embedder=embed)
     store = Store(engine=engine)
     store.setup()
@@ -177,7 +171,7 @@ def test_a_sweeper_does_not_open_what_was_closed(dsn: str) -> None:
     run_sync(engine.close())
 
 
-def test_a_reflector_left_behind_does_not_open_what_was_closed(dsn: str) -> None:
+def test_a_reflector_left_behind_does_not_open_what_was_closed(dsn):
     begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
     raised: list[BaseException] = []
     store = Store(dsn, index=EMBED)
@@ -203,9 +197,7 @@ def test_a_reflector_left_behind_does_not_open_what_was_closed(dsn: str) -> None
     assert [("pending",)] == execute(dsn, "SELECT status FROM hippocampus.consolidation_jobs")
 
 
-def test_what_a_crashed_process_left_is_done_without_a_new_submission(
-    dsn: str, idle: Store
-) -> None:
+def test_what_a_crashed_process_left_is_done_without_a_new_submission(dsn, idle):
     left = DurableReflectionExecutor(idle, app="app", reflector=Noting())
     left.submit(said("One."), config("t1"))
     seen = Noting()
@@ -219,7 +211,7 @@ def test_what_a_crashed_process_left_is_done_without_a_new_submission(
         wait(lambda: ["One.", "Two."] == seen.seen)
 
 
-async def test_a_new_payload_begins_anew(memory: MemoryEngine, clock: Clock) -> None:
+async def test_a_new_payload_begins_anew(memory, clock):
     seen: list[tuple[JsonValue, int]] = []
 
     async def perform(job: Job) -> dict[str, JsonValue]:
@@ -242,9 +234,7 @@ async def test_a_new_payload_begins_anew(memory: MemoryEngine, clock: Clock) -> 
     assert ([1, 2, 3], (2, 1)) == ([tries for _, tries in seen[:3]], seen[3])
 
 
-async def test_a_callback_that_fails_is_tried_for_minutes(
-    memory: MemoryEngine, clock: Clock
-) -> None:
+async def test_a_callback_that_fails_is_tried_for_minutes(memory, clock):
     async def perform(job: Job) -> dict[str, JsonValue]:
         raise ValueError("away")
 
@@ -259,8 +249,8 @@ async def test_a_callback_that_fails_is_tried_for_minutes(
 
 
 async def test_a_new_payload_while_the_old_one_is_never_tried_waits_ten_delays_at_most(
-    memory: MemoryEngine, clock: Clock
-) -> None:
+    memory, clock
+):
     for n in range(30):
         await memory.jobs.ask(ANN, "t", {"n": n}, delay_s=10)
         clock.forward(5)
@@ -268,7 +258,7 @@ async def test_a_new_payload_while_the_old_one_is_never_tried_waits_ten_delays_a
     assert timedelta(seconds=100) == job.run_after - job.created_at
 
 
-def test_what_nobody_waits_for_is_not_kept(store: Store) -> None:
+def test_what_nobody_waits_for_is_not_kept(store):
     reflector = Noting("done")
     executor = DurableReflectionExecutor(store, app="app", reflector=reflector)
     for n in range(5):
@@ -278,7 +268,7 @@ def test_what_nobody_waits_for_is_not_kept(store: Store) -> None:
     assert ({}, {}) == (executor._reflected, executor._futures)
 
 
-def test_a_future_tells_of_its_own_payload(store: Store, idle: Store) -> None:
+def test_a_future_tells_of_its_own_payload(store, idle):
     """Also when another process does the next one of the thread."""
     here, there = Noting("here"), Noting(["there"])
     executor = DurableReflectionExecutor(idle, app="app", reflector=here)
@@ -290,7 +280,7 @@ def test_a_future_tells_of_its_own_payload(store: Store, idle: Store) -> None:
     assert (["First."], ["Second."]) == (here.seen, there.seen)
 
 
-def test_a_payload_replaced_by_another_process_is_not_waited_for(dsn: str, idle: Store) -> None:
+def test_a_payload_replaced_by_another_process_is_not_waited_for(dsn, idle):
     old = DurableReflectionExecutor(idle, app="app", reflector=Noting()).submit(
         said("Old."), config(), after_seconds=0.5
     )
@@ -302,7 +292,7 @@ def test_a_payload_replaced_by_another_process_is_not_waited_for(dsn: str, idle:
         run_sync(other.engine.close())
 
 
-def test_uuids_of_a_config_reach_the_reflector(store: Store) -> None:
+def test_uuids_of_a_config_reach_the_reflector(store):
     reflector = Noting("done")
     executor = DurableReflectionExecutor(store, app="app", reflector=reflector)
     user, thread = uuid4(), uuid4()
@@ -311,7 +301,7 @@ def test_uuids_of_a_config_reach_the_reflector(store: Store) -> None:
     assert (str(thread), str(user)) == (seen["thread_id"], seen["langgraph_user_id"])
 
 
-def test_many_futures_ask_the_queue_rarely(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_futures_ask_the_queue_rarely(store, monkeypatch):
     executor = DurableReflectionExecutor(store, app="app", reflector=Noting())
     for n in range(30):
         executor.submit(said("Hi."), config(f"t{n}"), after_seconds=300)
@@ -335,9 +325,7 @@ def test_many_futures_ask_the_queue_rarely(store: Store, monkeypatch: pytest.Mon
     [(SystemExit(1), ""), (KeyboardInterrupt(), ""), (StopIteration(), ""),
      (ValueError("out of tokens"), ".*out of tokens")],
 )  # fmt: skip
-def test_a_reflector_that_fails_or_tries_to_end_the_process_only_fails(
-    dsn: str, store: Store, error: BaseException, told: str
-) -> None:
+def test_a_reflector_that_fails_or_tries_to_end_the_process_only_fails(dsn, store, error, told):
     class Failing:
         def invoke(self, input: Any, config: Any = None) -> None:
             raise error
@@ -355,7 +343,7 @@ def test_a_reflector_that_fails_or_tries_to_end_the_process_only_fails(
         assert other.get(("a", "b"), "nothing") is None
 
 
-async def test_a_callback_that_calls_exit_ends_no_worker(memory: MemoryEngine) -> None:
+async def test_a_callback_that_calls_exit_ends_no_worker(memory):
     async def perform(job: Job) -> dict[str, JsonValue]:
         if "bad" == job.thread_id:
             sys.exit("done with it")
@@ -370,7 +358,7 @@ async def test_a_callback_that_calls_exit_ends_no_worker(memory: MemoryEngine) -
     assert "SystemExit" in (job.error or "") and "done with it" not in (job.error or "")
 
 
-def test_shutting_down_waits_for_no_other_process(idle: Store) -> None:
+def test_shutting_down_waits_for_no_other_process(idle):
     with DurableReflectionExecutor(idle, app="app") as executor:
         future = executor.submit(said("I live in Lisbon."), config())
     assert not future.done()
@@ -378,7 +366,7 @@ def test_shutting_down_waits_for_no_other_process(idle: Store) -> None:
     assert 1 == future.result(30)["events"]
 
 
-def test_shutting_down_waits_so_long_at_most(store: Store) -> None:
+def test_shutting_down_waits_so_long_at_most(store):
     release = threading.Event()
 
     class Slow:
@@ -394,7 +382,7 @@ def test_shutting_down_waits_so_long_at_most(store: Store) -> None:
     assert future.done()
 
 
-def test_the_same_messages_are_tried_again_after_a_give_up(dsn: str) -> None:
+def test_the_same_messages_are_tried_again_after_a_give_up(dsn):
     broken = True
 
     def flaky(texts: list[str]) -> list[list[float]]:
@@ -418,9 +406,7 @@ def test_the_same_messages_are_tried_again_after_a_give_up(dsn: str) -> None:
         assert 1 == executor.submit(payload, config()).result(30)["events"]  # nothing is unread
 
 
-async def test_a_watch_survives_a_moment_without_the_database(
-    dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_watch_survives_a_moment_without_the_database(dsn, monkeypatch):
     monkeypatch.setattr("shared_core.jobs.queue.OUTAGE", lambda state: 0.01)
     read = StoredJobs.of_threads
     away = [True]

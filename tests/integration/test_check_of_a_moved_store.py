@@ -1,11 +1,8 @@
 """`check.py` of the lesson "From PostgresStore" tells whether a moved store is complete."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -28,7 +25,7 @@ CHECKS = {
 
 
 @pytest.fixture(params=sorted(CHECKS), ids=[f"check{n}" for n in range(len(CHECKS))])
-def program(request: pytest.FixtureRequest, dsn: str, tmp_path: Path) -> Path:
+def program(request, dsn, tmp_path):
     """The printed program, beside a database.py that names the database of the test."""
     (tmp_path / "database.py").write_text(f"DSN = {dsn!r}\n", "utf-8")
     file = tmp_path / "check.py"
@@ -50,7 +47,7 @@ def put_many(store: PostgresStore) -> int:
     return len(puts)
 
 
-def test_the_check_counts_every_item_and_names_each_that_is_lost(program: Path, dsn: str) -> None:
+def test_the_check_counts_every_item_and_names_each_that_is_lost(program, dsn):
     def check() -> subprocess.CompletedProcess[str]:
         return run_warm([str(program)], cwd=program.parent, env=dict(os.environ), timeout=100)
 

@@ -1,7 +1,5 @@
 """The command `hippocampus`, on real databases, folders and wrong addresses."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -37,7 +35,7 @@ def execute(dsn: str, statement: str) -> None:
         connection.execute(statement.encode())
 
 
-def test_the_command_is_installed_and_knows_its_version() -> None:
+def test_the_command_is_installed_and_knows_its_version():
     command = Path(sys.executable).with_name("hippocampus")
     shown = subprocess.run([command, "--version"], capture_output=True, text=True)
     assert (f"hippocampus {__version__}\n", "") == (shown.stdout, shown.stderr)
@@ -49,7 +47,7 @@ SLOW = (
 )  # fmt: skip
 
 
-def test_what_opens_no_memory_loads_nothing_slow() -> None:
+def test_what_opens_no_memory_loads_nothing_slow():
     code = (
         "import sys; from shared_core.cli.main import app\n"
         "for asked in ['--help'], ['--version'], ['recall', '--help'], ['recal']:\n"
@@ -61,7 +59,7 @@ def test_what_opens_no_memory_loads_nothing_slow() -> None:
     assert 4 == len(told) and all(line.endswith("] []") for line in told), shown.stdout
 
 
-def test_what_is_remembered_is_recalled_until_it_is_forgotten(dsn: str) -> None:
+def test_what_is_remembered_is_recalled_until_it_is_forgotten(dsn):
     at = ("--uri", dsn)
     key = succeed("remember", *WHO, "Alice [bold]plays[/bold] the cello.", *at).strip()
     succeed("remember", *WHO, "Her cat is called Miso.", *at)
@@ -75,7 +73,7 @@ def test_what_is_remembered_is_recalled_until_it_is_forgotten(dsn: str) -> None:
     assert 1 == run("forget", *WHO, key, *at).exit_code
 
 
-def test_recall_explains_itself(dsn: str) -> None:
+def test_recall_explains_itself(dsn):
     at = ("--uri", dsn)
     key = succeed("remember", *WHO, "Alice plays the [bold]cello[/bold].", *at).strip()
     succeed("remember", *WHO, "Her cat is called Miso.", *at)
@@ -99,7 +97,7 @@ def test_recall_explains_itself(dsn: str) -> None:
 
 
 @pytest.mark.both_engines
-def test_what_finds_nothing_of_an_unknown_user_names_those_that_are_known(dsn: str) -> None:
+def test_what_finds_nothing_of_an_unknown_user_names_those_that_are_known(dsn):
     app, user = WHO
     question = ("recall", app, user, "cello", "--uri", dsn)
     assert succeed(*question).endswith("match the query.\n")  # nobody is known yet
@@ -120,9 +118,7 @@ def test_what_finds_nothing_of_an_unknown_user_names_those_that_are_known(dsn: s
     assert "They are drawn from conversations" in succeed("facts", *WHO, "--uri", dsn)
 
 
-def test_the_environment_says_where_the_memory_is(
-    dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_environment_says_where_the_memory_is(dsn, monkeypatch):
     monkeypatch.setenv("HIPPOCAMPUS_URI", dsn)
     monkeypatch.setenv("HIPPOCAMPUS_SCHEMA", "elsewhere")
     succeed("remember", *WHO, "Alice plays the cello.")
@@ -142,9 +138,7 @@ def test_the_environment_says_where_the_memory_is(
         (("demo", "--uri", UNREACHABLE), "hippocampus doctor"),
     ],
 )
-def test_an_expected_error_is_one_line_with_the_way_out(
-    arguments: tuple[str, ...], told: str
-) -> None:
+def test_an_expected_error_is_one_line_with_the_way_out(arguments, told):
     ran = run(*arguments)
     assert 1 == ran.exit_code
     [line] = ran.stderr.splitlines()
@@ -153,7 +147,7 @@ def test_an_expected_error_is_one_line_with_the_way_out(
     assert SECRET not in ran.output
 
 
-def test_migrate_makes_the_schema_once(empty_dsn: str) -> None:
+def test_migrate_makes_the_schema_once(empty_dsn):
     for _ in range(2):
         shown = succeed("migrate", "--uri", empty_dsn, "--schema", "mine")
         assert "Schema 'mine' is at version" in shown
@@ -161,7 +155,7 @@ def test_migrate_makes_the_schema_once(empty_dsn: str) -> None:
         assert connection.execute("SELECT count(*) FROM mine.memories").fetchone() == (0,)
 
 
-def test_the_doctor_finds_a_sound_database_sound(dsn: str) -> None:
+def test_the_doctor_finds_a_sound_database_sound(dsn):
     succeed("remember", *WHO, "Alice plays the cello.", "--uri", dsn)
     code, findings = doctor("--uri", dsn)
     not_ok = {name for name, finding in findings.items() if finding["status"] != "ok"}
@@ -173,13 +167,13 @@ def test_the_doctor_finds_a_sound_database_sound(dsn: str) -> None:
     assert "All is well." in succeed("doctor", "--uri", dsn)
 
 
-def test_the_doctor_leaves_no_trace_in_the_tables(dsn: str) -> None:
+def test_the_doctor_leaves_no_trace_in_the_tables(dsn):
     doctor("--uri", dsn)
     with psycopg.connect(dsn) as connection:
         assert connection.execute("SELECT count(*) FROM hippocampus.threads").fetchone() == (0,)
 
 
-def test_the_doctor_on_a_wrong_address_says_so_without_the_password() -> None:
+def test_the_doctor_on_a_wrong_address_says_so_without_the_password():
     code, findings = doctor("--uri", UNREACHABLE)
     assert (1, "problem") == (code, findings["server"]["status"])
     assert "refused" in findings["server"]["found"]
@@ -188,13 +182,13 @@ def test_the_doctor_on_a_wrong_address_says_so_without_the_password() -> None:
     assert SECRET not in run("doctor", "--uri", UNREACHABLE).output
 
 
-def test_the_doctor_on_a_uri_of_no_form_names_the_forms() -> None:
+def test_the_doctor_on_a_uri_of_no_form_names_the_forms():
     code, findings = doctor("--uri", "nonsense")
     assert (1, "problem") == (code, findings["uri"]["status"])
     assert "embedded:///folder" in findings["uri"]["found"]
 
 
-def test_the_doctor_on_a_database_without_the_schema_makes_none(empty_dsn: str) -> None:
+def test_the_doctor_on_a_database_without_the_schema_makes_none(empty_dsn):
     code, findings = doctor("--uri", empty_dsn)
     assert (0, "note") == (code, findings["schema"]["status"])
     assert "hippocampus migrate" in findings["schema"]["advice"]
@@ -203,7 +197,7 @@ def test_the_doctor_on_a_database_without_the_schema_makes_none(empty_dsn: str) 
         assert connection.execute(query).fetchone() == (0,)
 
 
-def test_the_doctor_on_a_fresh_home_makes_nothing(tmp_path: Path) -> None:
+def test_the_doctor_on_a_fresh_home_makes_nothing(tmp_path):
     code, findings = doctor()
     assert (0, "note") == (code, findings["folder"]["status"])
     assert "nothing there yet" in findings["folder"]["found"]
@@ -212,7 +206,7 @@ def test_the_doctor_on_a_fresh_home_makes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "home").exists()
 
 
-def test_the_doctor_starts_what_is_not_there_when_asked(tmp_path: Path) -> None:
+def test_the_doctor_starts_what_is_not_there_when_asked(tmp_path):
     code, findings = doctor("--start")
     assert (0, "ok") == (code, findings["schema"]["status"])
     assert (tmp_path / "home" / "postgres-18" / "PG_VERSION").exists()
@@ -221,7 +215,7 @@ def test_the_doctor_starts_what_is_not_there_when_asked(tmp_path: Path) -> None:
     assert not describe(tmp_path / "home").running
 
 
-def test_the_doctor_shows_the_log_of_a_server_that_does_not_start(tmp_path: Path) -> None:
+def test_the_doctor_shows_the_log_of_a_server_that_does_not_start(tmp_path):
     doctor("--start")
     with (tmp_path / "home" / "postgres-18" / "postgresql.conf").open("a") as file:
         file.write("no_such_setting = 1\n")
@@ -230,7 +224,7 @@ def test_the_doctor_shows_the_log_of_a_server_that_does_not_start(tmp_path: Path
     assert "no_such_setting" in findings["server"]["advice"]
 
 
-def test_the_doctor_on_a_folder_of_another_postgresql_says_so(tmp_path: Path) -> None:
+def test_the_doctor_on_a_folder_of_another_postgresql_says_so(tmp_path):
     version = tmp_path / "home" / "postgres-17" / "PG_VERSION"
     version.parent.mkdir(parents=True)
     version.write_text("17\n")
@@ -253,7 +247,7 @@ def test_the_doctor_on_a_folder_of_another_postgresql_says_so(tmp_path: Path) ->
         ("UPDATE schema_migrations SET checksum = 'x' WHERE version = 1", "schema", "development"),
     ],
 )  # fmt: skip
-def test_the_doctor_finds_what_is_wrong(dsn: str, harm: str, check: str, told: str) -> None:
+def test_the_doctor_finds_what_is_wrong(dsn, harm, check, told):
     execute(dsn, f"SET search_path TO hippocampus; {harm}")
     code, findings = doctor("--uri", dsn)
     assert (1, "problem") == (code, findings[check]["status"])
@@ -261,9 +255,7 @@ def test_the_doctor_finds_what_is_wrong(dsn: str, harm: str, check: str, told: s
     assert findings[check]["advice"]
 
 
-def test_the_doctor_notes_a_schema_that_will_be_upgraded(
-    dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_doctor_notes_a_schema_that_will_be_upgraded(dsn, monkeypatch):
     newer = (*migrations(), Migration(LATEST + 1, "newer", "SELECT 1"))
     monkeypatch.setattr("shared_core.cli.doctor.migrations", lambda: newer)
     code, findings = doctor("--uri", dsn)
@@ -271,7 +263,7 @@ def test_the_doctor_notes_a_schema_that_will_be_upgraded(
     assert f"version {LATEST} of {LATEST + 1}" in findings["schema"]["found"]
 
 
-def test_the_doctor_notes_work_that_waits(dsn: str) -> None:
+def test_the_doctor_notes_work_that_waits(dsn):
     assert "nothing waits, nothing failed" == doctor("--uri", dsn)[1]["queue"]["found"]
     execute(
         dsn,
@@ -286,13 +278,13 @@ def test_the_doctor_notes_work_that_waits(dsn: str) -> None:
     assert "hippocampus worker" in findings["queue"]["advice"]
 
 
-def test_the_doctor_misses_the_rights_to_set_up(empty_dsn: str, guest: str) -> None:
+def test_the_doctor_misses_the_rights_to_set_up(empty_dsn, guest):
     code, findings = doctor("--uri", make_conninfo(empty_dsn, user=guest))
     assert (1, "problem") == (code, findings["rights"]["status"])
     assert f"TO {guest}" in findings["rights"]["advice"]
 
 
-def test_the_doctor_misses_a_role_that_row_security_binds(dsn: str, guest: str) -> None:
+def test_the_doctor_misses_a_role_that_row_security_binds(dsn, guest):
     execute(dsn, f"ALTER ROLE {guest} BYPASSRLS; GRANT USAGE ON SCHEMA hippocampus TO {guest}")
     execute(dsn, f"GRANT SELECT ON ALL TABLES IN SCHEMA hippocampus TO {guest}")
     code, findings = doctor("--uri", make_conninfo(dsn, user=guest))
@@ -302,14 +294,14 @@ def test_the_doctor_misses_a_role_that_row_security_binds(dsn: str, guest: str) 
     assert "problem" == findings["row security"]["status"]
 
 
-def test_the_doctor_survives_a_schema_it_may_not_look_into(dsn: str, guest: str) -> None:
+def test_the_doctor_survives_a_schema_it_may_not_look_into(dsn, guest):
     code, findings = doctor("--uri", make_conninfo(dsn, user=guest))
     assert 1 == code
     assert "permission denied" in findings["examination"]["found"]
     assert f'TO "{guest}"' in findings["examination"]["advice"]
 
 
-def test_the_doctor_takes_another_embedder(dsn: str) -> None:
+def test_the_doctor_takes_another_embedder(dsn):
     code, findings = doctor("--uri", dsn, "--embedder", "no-such")
     assert (1, "problem") == (code, findings["embedder"]["status"])
     assert "is not supported" in findings["embedder"]["found"]

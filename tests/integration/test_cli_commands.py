@@ -1,7 +1,5 @@
 """What all commands of `hippocampus` have in common: JSON, exit codes, examples, completion."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -44,13 +42,13 @@ def options_of(command: Any) -> set[str]:
     return {option for parameter in command.params for option in parameter.opts}
 
 
-def test_every_command_has_json() -> None:
+def test_every_command_has_json():
     silent = {name for name, command in ALL.items() if "--json" not in options_of(command)}
     assert silent == set(SERVERS)
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_every_help_shows_an_example_that_can_be_typed(name: str) -> None:
+def test_every_help_shows_an_example_that_can_be_typed(name):
     shown = run(*name.split(), "--help")
     assert 0 == shown.exit_code
     assert f"Example: hippocampus {name}" in " ".join(shown.stdout.split())
@@ -64,12 +62,12 @@ def test_every_help_shows_an_example_that_can_be_typed(name: str) -> None:
     [("recall", "HIPPOCAMPUS_URI"), ("facts", "HIPPOCAMPUS_SCHEMA"), ("jobs", "all applications"),
      ("timeline", "this machine's"), ("policy", "show the policy"), ("token create", "never")],
 )  # fmt: skip
-def test_the_help_shows_defaults_that_are_no_values(command: str, default: str) -> None:
+def test_the_help_shows_defaults_that_are_no_values(command, default):
     shown = " ".join(re.sub(r"[│\s]+", " ", run(*command.split(), "--help").stdout).split())
     assert f"[default: ({default})]" in shown
 
 
-def test_no_example_is_of_a_command_that_is_gone() -> None:
+def test_no_example_is_of_a_command_that_is_gone():
     assert set(ALL) == set(EXAMPLES)
 
 
@@ -104,7 +102,7 @@ def test_no_example_is_of_a_command_that_is_gone() -> None:
         (["facts", *WHO], 0),
     ],
 )
-def test_exit_codes_are_zero_one_and_two(arguments: list[str], code: int, dsn: str) -> None:
+def test_exit_codes_are_zero_one_and_two(arguments, code, dsn):
     opens = arguments[0] in ALL or arguments[0] == "token"
     at = ["--uri", dsn] if opens and "--uri" not in arguments and len(arguments) > 1 else []
     assert code == run(*arguments, *at).exit_code
@@ -119,9 +117,7 @@ def test_exit_codes_are_zero_one_and_two(arguments: list[str], code: int, dsn: s
         (["runs", *WHO, "--undo", str(UUID(int=7))], "hippocampus runs app ana"),
     ],
 )
-def test_what_is_not_there_is_told_in_words_of_the_command(
-    arguments: list[str], shown_by: str, dsn: str
-) -> None:
+def test_what_is_not_there_is_told_in_words_of_the_command(arguments, shown_by, dsn):
     ran = run(*arguments, "--uri", dsn)
     told = " ".join(ran.stderr.split())
     assert 1 == ran.exit_code and shown_by in told, told
@@ -129,13 +125,13 @@ def test_what_is_not_there_is_told_in_words_of_the_command(
     assert not re.search(r"Scope\(|list_memories|history=True|engine\.", told)
 
 
-def test_a_token_that_ends_never_is_one_without_the_option(dsn: str) -> None:
+def test_a_token_that_ends_never_is_one_without_the_option(dsn):
     ran = run("token", "create", "--app", "app", "--expires", "never", "--uri", dsn)
     told = " ".join(ran.stderr.split())
     assert 2 == ran.exit_code and "30d" in told and "leave it out" in told, told
 
 
-def test_what_is_changed_is_told_as_json(dsn: str, tmp_path: Path) -> None:
+def test_what_is_changed_is_told_as_json(dsn, tmp_path):
     def told(*arguments: object, code: int = 0) -> Any:
         ran = run(*arguments, "--json", "--uri", dsn)
         assert code == ran.exit_code, ran.output
@@ -172,14 +168,14 @@ def test_what_is_changed_is_told_as_json(dsn: str, tmp_path: Path) -> None:
                   "_TYPER_COMPLETE_FISH_ACTION": "get-args"}, "create"),
     ],
 )  # fmt: skip
-def test_the_shell_completes_commands(shell: str, words: dict[str, str], expected: str) -> None:
+def test_the_shell_completes_commands(shell, words, expected):
     command = Path(sys.executable).with_name("hippocampus")
     asked = os.environ | words | {"_HIPPOCAMPUS_COMPLETE": f"complete_{shell}"}
     done = subprocess.run([command], env=asked, capture_output=True, text=True)
     assert expected in done.stdout, done.stderr
 
 
-def test_the_completion_can_be_shown() -> None:
+def test_the_completion_can_be_shown():
     environment = os.environ | {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
     command = [sys.executable, "-m", "shared_core.cli.main", "--show-completion", "bash"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)

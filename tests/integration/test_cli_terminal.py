@@ -1,19 +1,14 @@
 """What the commands print on a terminal of 80 columns, in English and in Chinese."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import psycopg
 import pytest
 import typer
 from commands import run, succeed
-from postgres_databases import PostgresDatabases
 from rich.cells import cell_len
 from typer.testing import Result
 from warm_python import warm_program
@@ -71,7 +66,7 @@ def too_wide(text: str, width: int = COLUMNS) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def filled(postgres: PostgresDatabases) -> Iterator[str]:
+def filled(postgres):
     """A memory of both conversations of the demo, with everything that a command can list."""
     lent = postgres.lend()
     dsn = next(lent)
@@ -116,7 +111,7 @@ async def _fill(dsn: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def ids(filled: str) -> dict[str, str]:
+def ids(filled):
     """The id of a run and the key of a fact, in place of the id in an example."""
 
     async def find() -> dict[str, str]:
@@ -128,9 +123,7 @@ def ids(filled: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def typed(
-    filled: str, ids: dict[str, str], tmp_path: Path, request: pytest.FixtureRequest
-) -> Callable[[str], list[str]]:
+def typed(filled, ids, tmp_path, request):
     """Return the example of a command, with names of the filled memory where it has others."""
     request.getfixturevalue("monkeypatch").chdir(tmp_path)
 
@@ -159,9 +152,7 @@ def typed(
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize("name", [name for name in LEAVES if name not in NOT_RUN])
-def test_no_line_of_a_command_is_wider_than_the_terminal(
-    name: str, language: str, typed: Callable[[str], list[str]]
-) -> None:
+def test_no_line_of_a_command_is_wider_than_the_terminal(name, language, typed):
     words = typed(name)
     flags = {one for parameter in LEAVES[name].params for one in parameter.opts}
     more = [flag for flag in READING_FLAGS if flag in flags and flag not in words]
@@ -175,8 +166,8 @@ def test_no_line_of_a_command_is_wider_than_the_terminal(
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_the_demo_fits_the_terminal_and_ends_with_what_to_type_next(
-    language: str, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    language, dsn, tmp_path, monkeypatch
+):
     monkeypatch.setenv("HIPPOCAMPUS_URI", dsn)
     monkeypatch.setattr(sys, "executable", str(warm_program(tmp_path / "python")))
     ran = printed(["demo", "--language", language, "--keep"], language)
@@ -192,7 +183,7 @@ def test_the_demo_fits_the_terminal_and_ends_with_what_to_type_next(
     ["facts my_app ana --history", "timeline my_app ana 2026 --by month", "runs my_app ana",
      "recall my_app ana cello --explain", "jobs", "doctor"],
 )  # fmt: skip
-def test_a_pipe_gets_what_no_terminal_has_wrapped(words: str, filled: str) -> None:
+def test_a_pipe_gets_what_no_terminal_has_wrapped(words, filled):
     ran = printed([*words.split(), "--uri", filled], "en", width=None)
     assert 0 == ran.exit_code, ran.output
     assert "\x1b" not in ran.output
@@ -201,7 +192,7 @@ def test_a_pipe_gets_what_no_terminal_has_wrapped(words: str, filled: str) -> No
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_json_is_the_same_in_every_language(language: str, filled: str, tmp_path: Path) -> None:
+def test_json_is_the_same_in_every_language(language, filled, tmp_path):
     commands = [
         "facts my_app ana --json", "recall my_app ana cello --json", "policy --json",
         "cleanup --dry-run --json", "erasures --json", "runs my_app ana --json",
@@ -218,14 +209,14 @@ def test_json_is_the_same_in_every_language(language: str, filled: str, tmp_path
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize("name", ["", *ALL])
-def test_every_help_fits_80_columns(name: str, language: str) -> None:
+def test_every_help_fits_80_columns(name, language):
     ran = printed([*name.split(), "--help"], language)
     assert 0 == ran.exit_code
     assert [] == too_wide(ran.stdout)
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_the_list_of_commands_has_one_line_for_each_in_six_groups(language: str) -> None:
+def test_the_list_of_commands_has_one_line_for_each_in_six_groups(language):
     lines = plain(printed(["--help"], language).stdout)
     titles = [title if language == "en" else CHINESE[title] for title in GROUPS]
     assert 6 == len(titles)
@@ -239,7 +230,7 @@ def test_the_list_of_commands_has_one_line_for_each_in_six_groups(language: str)
 
 
 @pytest.mark.parametrize("name", ["", *ALL])
-def test_every_command_has_help_in_both_languages(name: str) -> None:
+def test_every_command_has_help_in_both_languages(name):
     command = ALL[name] if name else ROOT
     path = f"{COMMAND} {name}".strip()
     english, chinese = described(command, path, "en"), described(command, path, "zh")
@@ -255,7 +246,7 @@ def test_every_command_has_help_in_both_languages(name: str) -> None:
         assert not any(HAN.match(text) for _, text in section.rows), "it begins with an example"
 
 
-def test_the_reference_lists_every_command_with_its_options_in_both_languages() -> None:
+def test_the_reference_lists_every_command_with_its_options_in_both_languages():
     for language, heading in (("en", "## Start here"), ("zh", "## 从这里开始")):
         page = reference_page(language)
         assert page.startswith(heading)
@@ -267,7 +258,7 @@ def test_the_reference_lists_every_command_with_its_options_in_both_languages() 
         assert ("最多" in page) == (language == "zh")
 
 
-def test_the_chinese_reference_has_no_spaces_between_chinese_characters() -> None:
+def test_the_chinese_reference_has_no_spaces_between_chinese_characters():
     paragraphs = re.findall(r"^[^|`#\n].*$", reference_page("zh"), re.MULTILINE)
     assert 40 < len(paragraphs)
     assert [] == [one for one in paragraphs if re.search(r"[，。；：一-龥] [，。；：一-龥]", one)]
@@ -295,9 +286,7 @@ def test_the_chinese_reference_has_no_spaces_between_chinese_characters() -> Non
         ("erase a b", "add --yes", "请加上 --yes"),
     ],
 )  # fmt: skip
-def test_an_error_of_usage_speaks_the_language_and_names_the_nearest(
-    words: str, english: str, chinese: str
-) -> None:
+def test_an_error_of_usage_speaks_the_language_and_names_the_nearest(words, english, chinese):
     for language, expected in (("en", english), ("zh", chinese)):
         ran = printed(words.split(), language, width=None)
         assert 2 == ran.exit_code

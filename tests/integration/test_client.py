@@ -1,13 +1,9 @@
 """HippocampusClient against the real server: every operation, tokens, errors, many at once."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
-from collections.abc import AsyncIterator
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -43,13 +39,13 @@ class RecordingClient(HippocampusClient):
 
 
 @pytest.fixture
-async def client(shared_memory: MemoryEngine, scope: Scope) -> AsyncIterator[HippocampusClient]:
+async def client(shared_memory, scope):
     async with listening(shared_memory) as url, HippocampusClient(url, app=scope.app) as found:
         yield found
 
 
 @pytest.fixture
-async def idle_memory(dsn: str) -> AsyncIterator[MemoryEngine]:
+async def idle_memory(dsn):
     """A memory without a worker, so that no job changes a row between two reads."""
     async with open_memory(dsn, worker=False) as engine:
         yield engine
@@ -214,8 +210,8 @@ async def carry_and_erase(client: HippocampusClient, memory: MemoryEngine) -> No
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("with_token", [False, True])
 async def test_every_operation_answers_in_english_and_chinese(
-    idle_memory: MemoryEngine, dsn: str, tmp_path: Path, with_token: bool
-) -> None:
+    idle_memory, dsn, tmp_path, with_token
+):
     token = (await idle_memory.tokens.create(ANA.app)).text if with_token else None
     options = ["--auth"] if with_token else []
     with serving(dsn, tmp_path / "log", "--no-worker", *options) as server:
@@ -253,14 +249,8 @@ async def test_every_operation_answers_in_english_and_chinese(
     ],
 )
 async def test_an_error_has_the_class_and_the_words_that_it_has_in_python(
-    client: HippocampusClient,
-    shared_memory: MemoryEngine,
-    scope: Scope,
-    kind: type[errors.MemoryCoreError],
-    over_http: str,
-    in_python: str,
-    given: dict[str, str],
-) -> None:
+    client, shared_memory, scope, kind, over_http, in_python, given
+):
     with pytest.raises(kind) as there:
         await getattr(client, over_http)(user_id=scope.user, **given)
     with pytest.raises(kind) as here:
@@ -270,14 +260,14 @@ async def test_an_error_has_the_class_and_the_words_that_it_has_in_python(
     assert "http://127.0.0.1:" in note and "request" in note
 
 
-async def test_a_fact_that_ended_before_is_a_conflict(client: HippocampusClient) -> None:
+async def test_a_fact_that_ended_before_is_a_conflict(client):
     fact = await client.state_fact(user_id="ana", slot="employer", value="Acme")
     await client.retract_fact(user_id="ana", key=fact.key)
     with pytest.raises(errors.Conflict):
         await client.retract_fact(user_id="ana", key=fact.key)
 
 
-async def test_a_value_that_the_server_refuses_is_named(client: HippocampusClient) -> None:
+async def test_a_value_that_the_server_refuses_is_named(client):
     with pytest.raises(errors.InvalidInput, match="limit"):
         await client.recall(user_id="ana", query="tea", limit=101)
     with pytest.raises(errors.InvalidInput, match="such as 2024-05-01T09:30"):
@@ -298,9 +288,7 @@ async def test_a_value_that_the_server_refuses_is_named(client: HippocampusClien
 @pytest.mark.parametrize(
     "user_id", ["a/b", ".", "..", "../jobs", "a?b#c", "%2F", "用户 一", "a b+c", "é", "a:b@c"]
 )
-async def test_any_user_id_reaches_the_server_as_it_is(
-    client: HippocampusClient, user_id: str
-) -> None:
+async def test_any_user_id_reaches_the_server_as_it_is(client, user_id):
     fact = await client.state_fact(user_id=user_id, slot="employer", value="Acme")
     [found] = (await client.list_facts(user_id=user_id)).facts
     assert fact.key == found.key
@@ -309,8 +297,8 @@ async def test_any_user_id_reaches_the_server_as_it_is(
 
 
 async def test_the_application_of_a_call_goes_before_that_of_the_client(
-    client: HippocampusClient, shared_memory: MemoryEngine, scope: Scope
-) -> None:
+    client, shared_memory, scope
+):
     other = Scope(f"the other {scope.app}", scope.user)
     await client.remember(user_id=scope.user, memories=["Ana sails."], app=other.app)
     await client.remember(user_id=scope.user, memories=["Ana rows."])
@@ -319,9 +307,7 @@ async def test_the_application_of_a_call_goes_before_that_of_the_client(
     assert 1 == (await client.count_memories(user_id=scope.user, app=other.app)).count
 
 
-async def test_a_token_is_needed_and_opens_its_own_application_and_users(
-    shared_memory: MemoryEngine, scope: Scope
-) -> None:
+async def test_a_token_is_needed_and_opens_its_own_application_and_users(shared_memory, scope):
     some = (await shared_memory.tokens.create(scope.app, users=["ana"])).text
     async with listening(shared_memory, ServerOptions(auth=True)) as url:
         async with HippocampusClient(url) as client:
@@ -341,9 +327,7 @@ async def test_a_token_is_needed_and_opens_its_own_application_and_users(
             assert some not in repr(client)
 
 
-async def test_too_many_requests_say_how_long_to_wait(
-    shared_memory: MemoryEngine, scope: Scope
-) -> None:
+async def test_too_many_requests_say_how_long_to_wait(shared_memory, scope):
     token = (await shared_memory.tokens.create(scope.app)).text
     async with (
         listening(shared_memory, ServerOptions(auth=True, rate=0.001, burst=1)) as url,
@@ -355,7 +339,7 @@ async def test_too_many_requests_say_how_long_to_wait(
     assert refused.value.retry_after_s is not None and 900 < refused.value.retry_after_s <= 1000
 
 
-async def test_what_is_too_large_is_refused_with_the_way_out(shared_memory: MemoryEngine) -> None:
+async def test_what_is_too_large_is_refused_with_the_way_out(shared_memory):
     async with (
         listening(shared_memory, ServerOptions(auth=False, max_body=1000)) as url,
         HippocampusClient(url) as client,
@@ -364,9 +348,7 @@ async def test_what_is_too_large_is_refused_with_the_way_out(shared_memory: Memo
             await client.remember(user_id="ana", memories=["x" * 2000])
 
 
-async def test_many_requests_at_once_share_a_small_pool(
-    shared_memory: MemoryEngine, scope: Scope
-) -> None:
+async def test_many_requests_at_once_share_a_small_pool(shared_memory, scope):
     limits = httpx.Limits(max_connections=4)
     async with (
         listening(shared_memory) as url,
@@ -391,8 +373,8 @@ def lengths(texts: list[str]) -> list[list[float]]:
 
 
 async def test_an_export_keeps_every_line_is_imported_and_may_be_left_early(
-    dsn: str, other_dsn: str, tmp_path: Path
-) -> None:
+    dsn, other_dsn, tmp_path
+):
     odd = "one\u2028two\u2029three\x85four\x0bfive\x1csix\r\nseven 灿灿"
     async with (
         open_memory(dsn, embedder=lengths, worker=False) as memory,
@@ -414,9 +396,7 @@ async def test_an_export_keeps_every_line_is_imported_and_may_be_left_early(
             await anext(client.export(user_id=""))
 
 
-async def test_a_client_in_process_asks_the_application_itself(
-    shared_memory: MemoryEngine, scope: Scope
-) -> None:
+async def test_a_client_in_process_asks_the_application_itself(shared_memory, scope):
     app = create_app(shared_memory, ServerOptions(auth=False))
     transport = httpx.ASGITransport(app)
     async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport) as http:
@@ -427,9 +407,7 @@ async def test_a_client_in_process_asks_the_application_itself(
             assert 1 == (await client.count_memories(user_id="ana")).count
 
 
-async def test_the_address_may_have_a_path_in_front(
-    shared_memory: MemoryEngine, scope: Scope
-) -> None:
+async def test_the_address_may_have_a_path_in_front(shared_memory, scope):
     inner = create_app(shared_memory, ServerOptions(auth=False))
     outer = Starlette(routes=[Mount("/memory", inner)])
     async with (
@@ -441,7 +419,7 @@ async def test_the_address_may_have_a_path_in_front(
     assert "employer" == fact.slot
 
 
-async def test_a_closed_client_says_so() -> None:
+async def test_a_closed_client_says_so():
     client = HippocampusClient()
     await client.aclose()
     with pytest.raises(errors.InvalidInput, match="is closed"):

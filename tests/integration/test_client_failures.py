@@ -1,7 +1,5 @@
 """What HippocampusClient says of servers that fail, are slow, hang up, or are something else."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket
@@ -109,7 +107,7 @@ async def scripted(*answers: str) -> AsyncIterator[ScriptedServer]:
         await asyncio.gather(*found.tasks, return_exceptions=True)
 
 
-async def test_a_server_that_is_not_there_is_named_with_the_way_out() -> None:
+async def test_a_server_that_is_not_there_is_named_with_the_way_out():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     async with HippocampusClient(f"http://127.0.0.1:{port}", retries=1) as client:
@@ -118,13 +116,13 @@ async def test_a_server_that_is_not_there_is_named_with_the_way_out() -> None:
     assert f"http://127.0.0.1:{port}" in str(refused.value) and not refused.value.may_be_done
 
 
-async def test_a_name_that_nobody_has_is_named() -> None:
+async def test_a_name_that_nobody_has_is_named():
     async with HippocampusClient("http://no.such.host.invalid", retries=0) as client:
         with pytest.raises(errors.ServerUnavailable, match="no.such.host.invalid"):
             await client.check_health()
 
 
-async def test_a_slow_answer_says_that_the_write_may_be_done() -> None:
+async def test_a_slow_answer_says_that_the_write_may_be_done():
     async with scripted(HANG) as server, HippocampusClient(server.url, timeout=0.2) as client:
         with pytest.raises(errors.ServerUnavailable, match="timeout=") as refused:
             await client.remember(user_id="ana", memories=["x"])
@@ -132,7 +130,7 @@ async def test_a_slow_answer_says_that_the_write_may_be_done() -> None:
 
 
 @pytest.mark.parametrize("broken", [HANG_UP, f"{OK}Content-Length: 500\r\n\r\n" + '{"keys":'])
-async def test_a_connection_that_ends_is_named_and_a_write_is_not_sent_again(broken: str) -> None:
+async def test_a_connection_that_ends_is_named_and_a_write_is_not_sent_again(broken):
     async with scripted(broken, KEYS) as server, HippocampusClient(server.url) as client:
         with pytest.raises(errors.ServerUnavailable, match="may have been carried") as refused:
             await client.remember(user_id="ana", memories=["x"])
@@ -151,9 +149,7 @@ async def test_a_connection_that_ends_is_named_and_a_write_is_not_sent_again(bro
         (429, "too-many-requests", errors.TooManyRequests),
     ],
 )
-async def test_what_passes_is_tried_again_for_reads(
-    status: int, kind: str, error: type[errors.MemoryCoreError]
-) -> None:
+async def test_what_passes_is_tried_again_for_reads(status, kind, error):
     passing = problem(status, kind, "Retry-After: 0")
     async with scripted(passing, passing, COUNT) as server:
         async with HippocampusClient(server.url) as client:
@@ -176,8 +172,8 @@ async def test_what_passes_is_tried_again_for_reads(
     ],
 )
 async def test_a_write_is_sent_again_only_if_it_was_refused_before_it_began(
-    status: int, kind: str, is_repeated: bool
-) -> None:
+    status, kind, is_repeated
+):
     refused = problem(status, kind, "Retry-After: 0")
     async with scripted(refused, KEYS) as server, HippocampusClient(server.url) as client:
         if is_repeated:
@@ -188,7 +184,7 @@ async def test_a_write_is_sent_again_only_if_it_was_refused_before_it_began(
         assert 1 + is_repeated == len(server.requests)
 
 
-async def test_a_long_pause_is_left_to_the_caller() -> None:
+async def test_a_long_pause_is_left_to_the_caller():
     refused = problem(429, "too-many-requests", "Retry-After: 3600")
     async with scripted(refused) as server, HippocampusClient(server.url) as client:
         with pytest.raises(errors.TooManyRequests, match="in 3600 s") as known:
@@ -208,9 +204,7 @@ async def test_a_long_pause_is_left_to_the_caller() -> None:
         (404, "no-such-path", errors.UnexpectedAnswer),
     ],
 )
-async def test_each_problem_is_an_error_of_its_own_and_names_the_request(
-    status: int, kind: str, error: type[errors.MemoryCoreError]
-) -> None:
+async def test_each_problem_is_an_error_of_its_own_and_names_the_request(status, kind, error):
     async with scripted(problem(status, kind)) as server, HippocampusClient(server.url) as client:
         with pytest.raises(errors.MemoryCoreError, match=r"The reason\.") as known:
             await client.count_memories(user_id="ana")
@@ -238,9 +232,7 @@ async def test_each_problem_is_an_error_of_its_own_and_names_the_request(
         ("SSH-2.0-OpenSSH_9.2\r\n", errors.ServerUnavailable, "ended"),
     ],
 )  # fmt: skip
-async def test_what_is_not_our_server_is_named_with_its_address(
-    given: str, error: type[errors.MemoryCoreError], words: str
-) -> None:
+async def test_what_is_not_our_server_is_named_with_its_address(given, error, words):
     async with scripted(given) as server, HippocampusClient(server.url, retries=0) as client:
         with pytest.raises(errors.MemoryCoreError, match=words) as known:
             await client.count_memories(user_id="ana")
@@ -249,7 +241,7 @@ async def test_what_is_not_our_server_is_named_with_its_address(
 
 
 @pytest.mark.parametrize("method", ["export", "read_metrics"])
-async def test_a_stream_or_a_text_of_something_else_is_refused(method: str) -> None:
+async def test_a_stream_or_a_text_of_something_else_is_refused(method):
     async with scripted(answer("200 OK", "[]")) as server, HippocampusClient(server.url) as client:
         with pytest.raises(errors.UnexpectedAnswer, match="no answer of this API"):
             if method == "export":
@@ -258,7 +250,7 @@ async def test_a_stream_or_a_text_of_something_else_is_refused(method: str) -> N
                 await client.read_metrics()
 
 
-async def test_an_export_that_breaks_off_is_an_error_after_its_lines() -> None:
+async def test_an_export_that_breaks_off_is_an_error_after_its_lines():
     head = "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked"
     lines = []
     async with scripted(f'{head}\r\n\r\n8\r\n{{"a":1}}\n\r\n') as server:
@@ -270,7 +262,7 @@ async def test_an_export_that_breaks_off_is_an_error_after_its_lines() -> None:
     assert ['{"a":1}'] == lines
 
 
-async def test_a_cancelled_call_hangs_up_and_the_client_goes_on() -> None:
+async def test_a_cancelled_call_hangs_up_and_the_client_goes_on():
     async with scripted(HANG, COUNT) as server, HippocampusClient(server.url) as client:
         call = asyncio.create_task(client.remember(user_id="ana", memories=["x"]))
         await server.asked.wait()
@@ -299,20 +291,20 @@ async def test_a_cancelled_call_hangs_up_and_the_client_goes_on() -> None:
         ({"retries": -1}, "retries must be at least 0"),
     ],
 )
-def test_what_a_client_cannot_be_made_of_is_named(options: dict[str, object], words: str) -> None:
+def test_what_a_client_cannot_be_made_of_is_named(options, words):
     with pytest.raises(errors.InvalidInput, match=words) as refused:
         HippocampusClient(**options)  # type: ignore[arg-type]
     assert "令牌" not in str(refused.value)
 
 
 @pytest.mark.parametrize("url", ["http://u:secret@host", "http://host/a?", "http://host#"])
-def test_an_address_with_more_than_a_server_is_refused(url: str) -> None:
+def test_an_address_with_more_than_a_server_is_refused(url):
     with pytest.raises(errors.InvalidInput) as known:
         HippocampusClient(url)
     assert "secret" not in str(known.value)
 
 
-async def test_a_value_that_no_address_can_hold_is_refused() -> None:
+async def test_a_value_that_no_address_can_hold_is_refused():
     async with HippocampusClient("http://127.0.0.1:1") as client:
         with pytest.raises(errors.InvalidInput, match="no part of an address"):
             await client.list_facts(user_id="x" * 70_000)

@@ -1,8 +1,5 @@
 """The first answer comes in time, however long a server takes to start and a model to load."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +26,7 @@ class ColdEmbedder(UseEmbedder):
 
 
 @pytest.fixture
-def cold() -> type[ColdEmbedder]:
+def cold():
     class Cold(ColdEmbedder):
         pass
 
@@ -50,8 +47,8 @@ def spy_on_recall(engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch) -> list
 
 
 async def test_a_search_of_adk_starts_its_clock_when_server_and_model_are_up(
-    cold: type[ColdEmbedder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    cold, tmp_path, monkeypatch
+):
     async with OpenMemoryService(tmp_path / "home", embedder=cold()) as service:
         await service.engine.close()
         found = spy_on_recall(service.engine, monkeypatch)
@@ -61,8 +58,8 @@ async def test_a_search_of_adk_starts_its_clock_when_server_and_model_are_up(
 
 
 def test_a_search_of_the_middleware_starts_its_clock_when_server_and_model_are_up(
-    cold: type[ColdEmbedder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    cold, tmp_path, monkeypatch
+):
     with PgHippocampusStore(engine=open_memory(tmp_path / "home", embedder=cold())) as store:
         found = spy_on_recall(store.engine, monkeypatch)
         memory = HippocampusMiddleware(
@@ -75,9 +72,7 @@ def test_a_search_of_the_middleware_starts_its_clock_when_server_and_model_are_u
     assert 0 == memory.failures
 
 
-async def test_a_model_that_does_not_load_leaves_the_search_by_words(
-    dsn: str, cold: type[ColdEmbedder], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_model_that_does_not_load_leaves_the_search_by_words(dsn, cold, monkeypatch):
     def fail(_: object) -> Any:
         raise ModelUnavailable("its file is gone")
 

@@ -1,7 +1,5 @@
 """The suites tell the truth about a service: what it fails is named, and only that."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import sys
@@ -50,7 +48,7 @@ RUN = (
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> str:
+def shown(tmp_path_factory):
     """What a project shows that has pytest-asyncio in auto mode, and of this one the suites."""
     folder = tmp_path_factory.mktemp("theirs")
     (folder / "test_theirs.py").write_text(THIRD_PARTY, "utf-8")
@@ -71,7 +69,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> str:
     return told.getvalue()
 
 
-def test_a_known_divergence_is_expected_to_fail_with_its_reason(shown: str) -> None:
+def test_a_known_divergence_is_expected_to_fail_with_its_reason(shown):
     for name, reason in (
         ("times_carry_their_offset", "times are local"),
         ("what_was_not_said_is_not_remembered[thought]", "thoughts are indexed"),
@@ -80,21 +78,21 @@ def test_a_known_divergence_is_expected_to_fail_with_its_reason(shown: str) -> N
     assert "PASSED test_theirs.py::TestKnown::test_what_was_not_said" in shown
 
 
-def test_a_divergence_that_is_mended_fails(shown: str) -> None:
+def test_a_divergence_that_is_mended_fails(shown):
     assert "FAILED test_theirs.py::TestMended" in shown
     assert "[XPASS(strict)] it was so once" in shown
 
 
-def test_what_is_not_supported_is_skipped_with_its_reason(shown: str) -> None:
+def test_what_is_not_supported_is_skipped_with_its_reason(shown):
     assert "no add_memory: turns only" in shown
     assert "PASSED test_theirs.py::TestTurnsOnly::test_what_is_not_supported_says_so" in shown
 
 
-def test_what_is_supported_is_not_called_unsupported(shown: str) -> None:
+def test_what_is_supported_is_not_called_unsupported(shown):
     assert "FAILED test_theirs.py::TestUntrue::test_what_is_not_supported_says_so" in shown
 
 
-def test_a_failure_shows_what_was_compared(shown: str) -> None:
+def test_a_failure_shows_what_was_compared(shown):
     assert "At index 0 diff: 'tea at last' != 'coffee and tea are sold here'" in shown
 
 
@@ -108,8 +106,6 @@ def test_a_failure_shows_what_was_compared(shown: str) -> None:
         {"unsupported": {"test_any_id_is_an_id": "why"}},
     ],
 )
-def test_an_entry_that_names_nothing_of_the_suite_is_an_error(
-    suite: type, said: dict[str, object]
-) -> None:
+def test_an_entry_that_names_nothing_of_the_suite_is_an_error(suite, said):
     with pytest.raises(ValueError, match="must name tests and"):
         type("TestTheirs", (suite,), said)

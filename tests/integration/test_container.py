@@ -1,8 +1,6 @@
 """The image and the compose file without Docker: the steps of the Dockerfile in a plain folder, and
 the commands of the services on a PostgreSQL with the roles of docker/roles.sql."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -13,7 +11,6 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -131,7 +128,7 @@ def free_port() -> int:
 
 
 @pytest.fixture
-def image() -> Iterator[Image]:
+def image():
     """The image, whose RUN instructions were run in a folder."""
     with empty_folder() as folder:
         image = Image(folder, free_port())
@@ -158,7 +155,7 @@ def until_healthy(image: Image, server: subprocess.Popen[str]) -> None:
         time.sleep(0.1)
 
 
-def test_the_image_serves_as_any_user_and_writes_to_its_volume_alone(image: Image) -> None:
+def test_the_image_serves_as_any_user_and_writes_to_its_volume_alone(image):
     installed = contents(image.folder / "opt")
     entry = image.words("ENTRYPOINT")
     serve = [*entry, *image.words("CMD"), "--port", str(image.port)]
@@ -194,7 +191,7 @@ PASSWORDS = {"OWNER_PASSWORD": "it's one", "SERVER_PASSWORD": "another"}
 
 
 @pytest.fixture
-def database() -> Iterator[str]:
+def database():
     """The DSN of a new database, as an administrator; its server asks all others for passwords."""
     with empty_folder() as folder:
         embedded = EmbeddedPostgres(folder)
@@ -244,9 +241,7 @@ def hippocampus(dsn: str, *command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(line, capture_output=True, text=True, timeout=100)
 
 
-async def test_each_service_of_compose_may_do_its_work_and_no_more(
-    database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_each_service_of_compose_may_do_its_work_and_no_more(database, monkeypatch):
     monkeypatch.setenv("HIPPOCAMPUS_ANN_THRESHOLD", "1")
     owner, server = as_service("worker", database), as_service("server", database)
     early = hippocampus(server, "recall", "app", "ana", "sails")

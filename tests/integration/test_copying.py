@@ -1,9 +1,6 @@
 """Everything of one memory in another, counted and compared; on both engines, both ways."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import psycopg
@@ -36,25 +33,25 @@ async def fill(memory: MemoryEngine, clock: WholeClock) -> None:
 
 
 @pytest.fixture
-def clock() -> WholeClock:
+def clock():
     return WholeClock()
 
 
 @pytest.fixture
-async def pair(dsn: str, other_dsn: str, clock: WholeClock) -> AsyncIterator[Pair]:
+async def pair(dsn, other_dsn, clock):
     """Two empty memories with one clock."""
     async with opened(dsn, clock) as source, opened(other_dsn, clock) as target:
         yield source, target
 
 
 @pytest.fixture
-async def filled(pair: Pair, clock: WholeClock) -> Pair:
+async def filled(pair, clock):
     """A memory with two applications, and an empty one."""
     await fill(pair[0], clock)
     return pair
 
 
-async def test_both_sides_hold_the_same_and_what_differs_is_seen(filled: Pair) -> None:
+async def test_both_sides_hold_the_same_and_what_differs_is_seen(filled):
     source, target = filled
     steps: list[str] = []
     copied = await copy_memory(
@@ -75,7 +72,7 @@ async def test_both_sides_hold_the_same_and_what_differs_is_seen(filled: Pair) -
     assert ({"helper": False, "商店": True}, False) == (agrees, copied.complete)
 
 
-async def test_an_interrupted_copy_goes_on(filled: Pair) -> None:
+async def test_an_interrupted_copy_goes_on(filled):
     source, target = filled
     told = 0
 
@@ -91,7 +88,7 @@ async def test_an_interrupted_copy_goes_on(filled: Pair) -> None:
     assert rest.agrees and rest.here and rest.written
 
 
-async def test_what_was_forgotten_there_does_not_come_back_by_itself(pair: Pair) -> None:
+async def test_what_was_forgotten_there_does_not_come_back_by_itself(pair):
     source, target = pair
     await source.append_events(ANA, "t2", [said(6, "I love fado."), said(7, "I love jazz.")])
     await copy_memory(source, target)
@@ -102,7 +99,7 @@ async def test_what_was_forgotten_there_does_not_come_back_by_itself(pair: Pair)
 
 
 @pytest.mark.parametrize("spelled", ["the same", "otherwise"])
-async def test_nothing_is_copied_into_itself(dsn: str, tmp_path: Path, spelled: str) -> None:
+async def test_nothing_is_copied_into_itself(dsn, tmp_path, spelled):
     other = dsn if spelled == "the same" else other_spelling(dsn, tmp_path)
     async with open_memory(dsn) as source, open_memory(other) as target:
         with pytest.raises(InvalidInput, match="the same memory"):
@@ -119,7 +116,7 @@ def other_spelling(dsn: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("there", ["nothing", "a folder", "a database"])
-def test_a_source_that_is_not_there_is_not_made(dsn: str, tmp_path: Path, there: str) -> None:
+def test_a_source_that_is_not_there_is_not_made(dsn, tmp_path, there):
     folder, target = tmp_path / "source", tmp_path / "target"
     is_seekdb = dsn.startswith("seekdb")
     source, schema = f"{'seekdb' if is_seekdb else 'embedded'}://{folder}", "hippocampus"
@@ -139,7 +136,7 @@ def test_a_source_that_is_not_there_is_not_made(dsn: str, tmp_path: Path, there:
             run_sync(open_memory(source, schema=schema, create=False).transfer.applications())
 
 
-async def test_what_holds_for_all_applications_goes_along(pair: Pair) -> None:
+async def test_what_holds_for_all_applications_goes_along(pair):
     source, target = pair
     for scope in (ANA, ZHU):
         await source.append_events(scope, "t1", [said(1, "I live in Leeds.")])
@@ -166,7 +163,7 @@ async def test_what_holds_for_all_applications_goes_along(pair: Pair) -> None:
     assert (await target.retention.own_policy())["semantic"] is None
 
 
-async def test_a_vector_that_differs_is_seen_and_one_that_is_missing_is_written(pair: Pair) -> None:
+async def test_a_vector_that_differs_is_seen_and_one_that_is_missing_is_written(pair):
     source, target = pair
     await source.remember(ZHU, ["我喜欢深圳的海。", "I like the sea."])
     assert (await copy_memory(source, target)).complete
@@ -189,7 +186,7 @@ async def change_vectors(memory: MemoryEngine, sql: str, *values: str) -> None:
             changing.execute(sql.format("embeddings").encode(), values)
 
 
-async def test_an_application_that_is_not_there(pair: Pair) -> None:
+async def test_an_application_that_is_not_there(pair):
     source, target = pair
     assert await source.transfer.applications() == []
     assert (await copy_memory(source, target)).applications == []
@@ -197,7 +194,7 @@ async def test_an_application_that_is_not_there(pair: Pair) -> None:
         await copy_memory(source, target, apps=["x"])
 
 
-def test_the_command_counts_and_compares(dsn: str, other_dsn: str) -> None:
+def test_the_command_counts_and_compares(dsn, other_dsn):
     async def filled() -> None:
         async with open_memory(dsn, worker=False) as memory:
             for scope in (ANA, ZHU):
@@ -225,9 +222,7 @@ def test_the_command_counts_and_compares(dsn: str, other_dsn: str) -> None:
 
 @pytest.mark.tail
 @pytest.mark.parametrize("to_seekdb", [True, False], ids=["to seekdb", "from seekdb"])
-async def test_from_one_engine_to_the_other(
-    postgres_dsn: str, seekdb_dsn: str, to_seekdb: bool
-) -> None:
+async def test_from_one_engine_to_the_other(postgres_dsn, seekdb_dsn, to_seekdb):
     places = (postgres_dsn, seekdb_dsn) if to_seekdb else (seekdb_dsn, postgres_dsn)
     clock = WholeClock()
     async with opened(places[0], clock) as source, opened(places[1], clock) as target:
@@ -241,7 +236,7 @@ async def test_from_one_engine_to_the_other(
         )
 
 
-async def test_a_thread_that_grew_is_copied_again(pair: Pair) -> None:
+async def test_a_thread_that_grew_is_copied_again(pair):
     source, target = pair
     texts = ["I live in Leeds.", "我喜欢红茶。", "I like green tea.", "I moved to Paris."]
     turns = [said(number, text) for number, text in enumerate(texts, start=1)]
@@ -265,7 +260,7 @@ async def test_a_thread_that_grew_is_copied_again(pair: Pair) -> None:
     assert (thread["last_seq"], thread["last_memory_seq"]) == (5, 5)
 
 
-async def test_a_copied_thread_has_read_no_further(pair: Pair) -> None:
+async def test_a_copied_thread_has_read_no_further(pair):
     """What the source read of turns that came later is unread in the target, and read there."""
     source, target = pair
     await source.append_events(ANA, "t1", [said(1, "I live in Leeds.")])
@@ -280,7 +275,7 @@ async def test_a_copied_thread_has_read_no_further(pair: Pair) -> None:
     assert [fact.value for fact in facts] == [fact.value for fact in await source.facts(ANA)]
 
 
-async def test_events_beyond_the_counter_of_their_thread(pair: Pair) -> None:
+async def test_events_beyond_the_counter_of_their_thread(pair):
     """A file that says less of a thread than its events do: the next turn goes behind them."""
     source, target = pair
     await source.append_events(ANA, "t1", [said(1, "I live in Leeds."), said(2, "I like tea.")])

@@ -1,15 +1,12 @@
 """Facts that a caller states, ends and lets hold again: with what hangs on them, and their past."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from person import Opens, Person, at, then
-from turns import Clock
+from person import Person, at, then
 
 from shared_core import AsOf, Conflict, Fact, InvalidInput, NewMemory, NotFound
 from shared_core.core.domain import Extraction, FactDraft, InsightDraft, StatementDraft, TripleDraft
@@ -17,7 +14,7 @@ from shared_core.extraction.rule_based import RuleExtractor
 
 
 @pytest.fixture
-def ann(ann_by_clock: Person) -> Person:
+def ann(ann_by_clock):
     return ann_by_clock
 
 
@@ -42,9 +39,7 @@ def rows(ann: Person) -> dict[str, list[str]]:
     ("text", "value", "query"),
     [("I live in Rome.", "Rome", "Where does she live?"), ("我住在上海。", "上海", "她住在哪里？")],
 )
-async def test_a_retracted_fact_ends_and_is_restored_with_its_past(
-    ann: Person, text: str, value: str, query: str, by: str
-) -> None:
+async def test_a_retracted_fact_ends_and_is_restored_with_its_past(ann, text, value, query, by):
     await ann.say(1, text)
     key = (await fact(ann, value)).key
     ann.clock.day = 10
@@ -77,7 +72,7 @@ async def test_a_retracted_fact_ends_and_is_restored_with_its_past(
     assert (at(5), at(10)) == (past.valid_until, past.superseded_at)
 
 
-async def test_a_fact_is_named_by_itself_its_key_and_its_id(ann: Person) -> None:
+async def test_a_fact_is_named_by_itself_its_key_and_its_id(ann):
     await ann.say(1, "I live in Rome.")
     rome = await fact(ann, "Rome")
     ann.clock.day = 9
@@ -90,7 +85,7 @@ async def test_a_fact_is_named_by_itself_its_key_and_its_id(ann: Person) -> None
     assert rome.key == listed.key
 
 
-async def test_a_restored_fact_is_given_the_end_it_had(ann: Person) -> None:
+async def test_a_restored_fact_is_given_the_end_it_had(ann):
     await ann.say(1, "I live in Rome.")
     rome = await fact(ann, "Rome")
     ann.clock.day = 9
@@ -105,7 +100,7 @@ async def test_a_restored_fact_is_given_the_end_it_had(ann: Person) -> None:
     assert had == await fact(ann, "Rome")
 
 
-async def test_every_end_that_was_taken_back_is_kept(ann: Person) -> None:
+async def test_every_end_that_was_taken_back_is_kept(ann):
     await ann.say(1, "I live in Rome.")
     key = str((await fact(ann, "Rome")).memory_id)
     for day in (10, 20, 30):
@@ -121,9 +116,7 @@ async def test_every_end_that_was_taken_back_is_kept(ann: Person) -> None:
     ] == shown
 
 
-async def test_a_value_comes_back_after_the_one_that_took_its_place_is_retracted(
-    ann: Person,
-) -> None:
+async def test_a_value_comes_back_after_the_one_that_took_its_place_is_retracted(ann):
     await ann.say(1, "I live in Rome.")
     await ann.say(10, "I moved to Paris.")
     rome, paris = await fact(ann, "Rome"), await fact(ann, "Paris")
@@ -139,7 +132,7 @@ async def test_a_value_comes_back_after_the_one_that_took_its_place_is_retracted
     assert [["Rome"], ["Paris"], ["Rome"]] == shown
 
 
-async def test_what_is_disliked_now_is_not_liked_again(ann: Person) -> None:
+async def test_what_is_disliked_now_is_not_liked_again(ann):
     await ann.say(1, "I like jazz.")
     await ann.say(2, "I hate jazz.")
     liked = next(one for one in await ann.facts(history=True) if one.slot == "like")
@@ -168,9 +161,7 @@ class Scripted(RuleExtractor):
 
 
 @pytest.mark.parametrize("by", ["fact", "edge"])
-async def test_what_hangs_on_a_fact_ends_and_comes_back_with_it(
-    ann_with: Opens, clock: Clock, by: str
-) -> None:
+async def test_what_hangs_on_a_fact_ends_and_comes_back_with_it(ann_with, clock, by):
     ann = ann_with(clock=clock, extractor=Scripted())
     await ann.say(1, "They pay me.")
     key = (await fact(ann, "Acme")).memory_id
@@ -196,7 +187,7 @@ async def test_what_hangs_on_a_fact_ends_and_comes_back_with_it(
     assert before == rows(ann)
 
 
-async def test_a_run_is_undone_after_what_restored_its_ends(ann: Person) -> None:
+async def test_a_run_is_undone_after_what_restored_its_ends(ann):
     await ann.say(1, "I live in Rome.")
     before = rows(ann)
     await ann.say(2, "I moved to Paris.")
@@ -212,7 +203,7 @@ async def test_a_run_is_undone_after_what_restored_its_ends(ann: Person) -> None
     assert [] == rows(ann)["fact_closures"]
 
 
-async def test_what_was_forgotten_is_not_restored(ann: Person) -> None:
+async def test_what_was_forgotten_is_not_restored(ann):
     await ann.say(1, "I live in Rome.")
     key = str((await fact(ann, "Rome")).memory_id)
     await ann.retract(key)
@@ -223,7 +214,7 @@ async def test_what_was_forgotten_is_not_restored(ann: Person) -> None:
             await correct(key)
 
 
-async def test_one_of_two_that_correct_at_once_is_refused(ann: Person) -> None:
+async def test_one_of_two_that_correct_at_once_is_refused(ann):
     await ann.say(1, "I live in Rome.")
     key = str((await fact(ann, "Rome")).memory_id)
     for correct in (ann.retract, ann.restore):
@@ -232,7 +223,7 @@ async def test_one_of_two_that_correct_at_once_is_refused(ann: Person) -> None:
         assert 3 == sum(isinstance(one, Conflict) for one in done), done
 
 
-async def test_bad_names_and_moments_are_refused(ann: Person) -> None:
+async def test_bad_names_and_moments_are_refused(ann):
     await ann.say(5, "I live in Rome.")
     await ann.remember(NewMemory(text="Ann hums.", key="hum"))
     rome = str((await fact(ann, "Rome")).memory_id)
@@ -264,9 +255,7 @@ async def test_bad_names_and_moments_are_refused(ann: Person) -> None:
 
 
 @pytest.mark.parametrize("told", [("I like tea.", "I dislike tea."), ("我喜欢茶。", "我讨厌茶。")])
-async def test_an_edge_is_not_restored_beside_its_opposite(
-    ann: Person, told: tuple[str, str]
-) -> None:
+async def test_an_edge_is_not_restored_beside_its_opposite(ann, told):
     await ann.say(1, told[0])
     [liked] = await ann.graph.history("user")
     await ann.say(5, told[1])
@@ -279,7 +268,7 @@ async def test_an_edge_is_not_restored_beside_its_opposite(
     assert [liked.fact_id] == [one.memory_id for one in await ann.facts()]
 
 
-async def test_one_slot_is_read_at_a_moment_beside_its_opposite(ann: Person) -> None:
+async def test_one_slot_is_read_at_a_moment_beside_its_opposite(ann):
     await ann.say(1, "I live in Rome.")
     await ann.say(2, "I like tea.")
     [liked] = [one.slot for one in await ann.facts() if one.value == "tea"]
@@ -327,9 +316,7 @@ async def seen(
     ],
 )
 @pytest.mark.both_engines
-async def test_a_stated_fact_takes_the_place_of_another(
-    ann: Person, said: str, old: str, slot: str, value: str, statement: str
-) -> None:
+async def test_a_stated_fact_takes_the_place_of_another(ann, said, old, slot, value, statement):
     await ann.say(1, said)
     ann.clock.day = 9
     fact = await ann.state_fact(slot, value, valid_from=at(5))
@@ -348,7 +335,7 @@ async def test_a_stated_fact_takes_the_place_of_another(
 
 
 @pytest.mark.both_engines
-async def test_what_a_user_says_meets_what_was_stated(ann: Person) -> None:
+async def test_what_a_user_says_meets_what_was_stated(ann):
     ann.clock.day = 9
     await ann.state_fact("employer", "Zenith", valid_from=at(2))
     await ann.say(5, "I work at Google.")  # said before it was stated
@@ -362,7 +349,7 @@ async def test_what_a_user_says_meets_what_was_stated(ann: Person) -> None:
 
 
 @pytest.mark.both_engines
-async def test_a_slot_holds_one_value_or_several(ann: Person) -> None:
+async def test_a_slot_holds_one_value_or_several(ann):
     for ann.clock.day, (slot, value) in enumerate(
         [("like", "jazz"), ("likes", "tea"), ("dislike", "jazz"), ("theme", "dark"),
          ("theme", "light"), ("戒指尺寸", "42")]
@@ -387,16 +374,14 @@ async def test_a_slot_holds_one_value_or_several(ann: Person) -> None:
     ],
 )  # fmt: skip
 @pytest.mark.both_engines
-async def test_a_fact_of_somebody_else_is_stated(
-    ann: Person, said: str, subject: str, slot: str, value: str, expected: tuple[str, str]
-) -> None:
+async def test_a_fact_of_somebody_else_is_stated(ann, said, subject, slot, value, expected):
     await ann.say(1, said)
     fact = await ann.state_fact(slot, value, subject=subject)
     assert expected == (fact.slot, fact.statement)
 
 
 @pytest.mark.both_engines
-async def test_what_cannot_be_stated_is_refused(ann: Person) -> None:
+async def test_what_cannot_be_stated_is_refused(ann):
     refused: list[tuple[Any, Any, dict[str, Any], str]] = [
         ("employr", "x", {}, "did you mean 'employer'"),
         ("emplyoer", "x", {}, "did you mean 'employer'"),
@@ -424,7 +409,7 @@ async def test_what_cannot_be_stated_is_refused(ann: Person) -> None:
 
 
 @pytest.mark.both_engines
-async def test_an_edge_of_the_user_is_a_fact_as_well(ann: Person) -> None:
+async def test_an_edge_of_the_user_is_a_fact_as_well(ann):
     await ann.say(1, "I live in Leeds.")
     ann.clock.day = 9
     await ann.graph.merge_aliases("user", ["Ann"])
@@ -450,7 +435,7 @@ async def test_an_edge_of_the_user_is_a_fact_as_well(ann: Person) -> None:
 
 
 @pytest.mark.both_engines
-async def test_an_end_to_come_ends_nothing_before(ann: Person) -> None:
+async def test_an_end_to_come_ends_nothing_before(ann):
     await ann.say(1, "I work at Google.")
     await ann.graph.retract("user", "works_at", valid_until=at(30))
     planned = [fact.valid_until for fact in await ann.facts()]
@@ -474,7 +459,7 @@ MOVES: dict[str, Callable[[Person, Fact], Awaitable[Any]]] = {
 
 @pytest.mark.parametrize("how", MOVES)
 @pytest.mark.both_engines
-async def test_an_end_to_come_is_moved(ann: Person, how: str) -> None:
+async def test_an_end_to_come_is_moved(ann, how):
     await ann.say(1, "I work at Google.")
     await ann.graph.retract("user", "works_at", valid_until=at(30))
     [fact] = await ann.facts()
@@ -495,7 +480,7 @@ async def test_an_end_to_come_is_moved(ann: Person, how: str) -> None:
 
 
 @pytest.mark.both_engines
-async def test_a_fact_that_begins_later_ends_another_then(ann: Person) -> None:
+async def test_a_fact_that_begins_later_ends_another_then(ann):
     await ann.state_fact("employer", "Meta", valid_from=at(30))
     held = await ann.state_fact("employer", "Google")
     assert at(30) == held.valid_until
@@ -504,7 +489,7 @@ async def test_a_fact_that_begins_later_ends_another_then(ann: Person) -> None:
 
 
 @pytest.mark.both_engines
-async def test_a_fact_is_not_restored_beside_an_edge(ann_with: Opens, clock: Clock) -> None:
+async def test_a_fact_is_not_restored_beside_an_edge(ann_with, clock):
     class WithoutFacts(RuleExtractor):
         async def extract(self, events: Any, context: Any) -> Extraction:
             if "Meta" not in events[0].text:
@@ -527,7 +512,7 @@ async def test_a_fact_is_not_restored_beside_an_edge(ann_with: Opens, clock: Clo
 
 
 @pytest.mark.both_engines
-async def test_facts_that_are_stated_at_once_follow_each_other(ann: Person) -> None:
+async def test_facts_that_are_stated_at_once_follow_each_other(ann):
     async def state(number: int) -> None:
         if number % 2:
             await ann.state_fact("employer", f"Firm {number}")
@@ -542,7 +527,7 @@ async def test_facts_that_are_stated_at_once_follow_each_other(ann: Person) -> N
 
 
 @pytest.mark.both_engines
-async def test_without_a_graph_facts_are_stated_alone(ann_with: Opens, clock: Clock) -> None:
+async def test_without_a_graph_facts_are_stated_alone(ann_with, clock):
     ann = ann_with(clock=clock, graph_enabled=False)
     await ann.state_fact("employer", "Google")
     ann.clock.day = 2

@@ -1,7 +1,5 @@
 """`hippocampus demo`, end to end, and on a database that stays."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -10,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -25,9 +22,9 @@ from rich.console import Console
 from warm_python import warm_program, warm_python
 
 from adk_memory import OpenMemoryService
-from shared_core import MemoryEngine, Scope
+from shared_core import Scope
 from shared_core.cli.demo.pages import Learned, show_closing, show_learned
-from shared_core.cli.demo.script import Language, load_script
+from shared_core.cli.demo.script import load_script
 from shared_core.cli.demo.tour import APP, learn, to_session
 from shared_core.storage.postgres.connection.embedded import describe
 
@@ -36,7 +33,7 @@ COLD = sys.executable
 
 
 @pytest.fixture(autouse=True)
-def warm_reader(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def warm_reader(tmp_path_factory, monkeypatch):
     """Let a demo that runs in this process start its reader in a fork of warm_python.py."""
     program = warm_program(tmp_path_factory.mktemp("tools") / "python")
     monkeypatch.setattr(sys, "executable", str(program))
@@ -60,7 +57,7 @@ class Played:
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
+def played(tmp_path_factory):
     """One run of the whole demo from a cold start, with a home and temporary folder of its own."""
     folder = tmp_path_factory.mktemp("demo")
     folder.chmod(0o711)  # the servers of root run as another user
@@ -77,17 +74,17 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     return Played(output, errors, demo.returncode, demo.pid)
 
 
-def test_it_succeeds_in_silence_on_stderr(played: Played) -> None:
+def test_it_succeeds_in_silence_on_stderr(played):
     assert (0, "") == (played.code, played.errors)
 
 
-def test_it_says_where_the_memory_lay_and_how_to_look_again(played: Played) -> None:
+def test_it_says_where_the_memory_lay_and_how_to_look_again(played):
     assert "hippocampus-demo-" in played.output.partition("Facts")[0]
     assert "The temporary memory was removed." in played.output
     assert "hippocampus demo --keep" in played.output
 
 
-def test_piped_output_has_no_colour_and_no_padding(played: Played) -> None:
+def test_piped_output_has_no_colour_and_no_padding(played):
     assert "\x1b" not in played.output
     lines = played.output.splitlines()
     rules = [line for line in lines if set(line) == {"─"}]
@@ -95,7 +92,7 @@ def test_piped_output_has_no_colour_and_no_padding(played: Played) -> None:
     assert all(line == line.rstrip() for line in lines)
 
 
-def test_it_shows_what_was_remembered(played: Played) -> None:
+def test_it_shows_what_was_remembered(played):
     for language in ("en", "zh"):
         script = load_script(language)  # type: ignore[arg-type]
         shown = played.of_language(script.title)
@@ -105,7 +102,7 @@ def test_it_shows_what_was_remembered(played: Played) -> None:
             assert re.search(rf"^{conversation.session_id} +\S", shown, re.MULTILINE)
 
 
-def test_a_text_without_spaces_is_shown_in_full() -> None:
+def test_a_text_without_spaces_is_shown_in_full():
     page = StringIO()
     script = load_script("zh")
     long = "".join(turn.text for turn in script.conversations[0].turns)
@@ -114,7 +111,7 @@ def test_a_text_without_spaces_is_shown_in_full() -> None:
     assert long in "".join(page.getvalue().split())
 
 
-def test_facts_are_shown_with_their_times_and_their_source(played: Played) -> None:
+def test_facts_are_shown_with_their_times_and_their_source(played):
     line = r"^profile +User {} +2026-03-{} +{}{}$"
     moved = line.format("lives in Leeds.", "02", "2026-03-15 +", "monday-morning-07")
     lives = line.format("lives in Edinburgh.", "15", "", "sunday-afternoon-01")
@@ -122,18 +119,18 @@ def test_facts_are_shown_with_their_times_and_their_source(played: Played) -> No
     assert re.search(lives, played.output, re.MULTILINE)
 
 
-def test_langgraph_asks_in_another_process(played: Played) -> None:
+def test_langgraph_asks_in_another_process(played):
     pids = set(re.findall(r"LangGraph in process (\d+)", played.output))
     assert 1 == len(pids)
     assert str(played.pid) not in pids
 
 
-def test_at_least_6_of_8_questions_are_answered_through_adk(played: Played) -> None:
+def test_at_least_6_of_8_questions_are_answered_through_adk(played):
     assert 2 == len(played.answered("Google ADK"))
     assert 6 <= min(played.answered("Google ADK")), played.answered("Google ADK")
 
 
-def test_questions_are_answered_through_langgraph_too(played: Played) -> None:
+def test_questions_are_answered_through_langgraph_too(played):
     assert 2 == len(played.answered("LangGraph"))
     assert 1 <= min(played.answered("LangGraph")), played.answered("LangGraph")
     assert "Both order by the score" in played.output
@@ -142,9 +139,7 @@ def test_questions_are_answered_through_langgraph_too(played: Played) -> None:
 @pytest.mark.parametrize(
     "begun", [Path.exists, lambda home: describe(home).running], ids=["folder", "server"]
 )
-def test_an_interrupted_demo_leaves_nothing_behind(
-    begun: Callable[[Path], bool], tmp_path: Path
-) -> None:
+def test_an_interrupted_demo_leaves_nothing_behind(begun, tmp_path):
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     with subprocess.Popen(
         [*warm_python(), "-m", "shared_core.cli.main", "demo"],
@@ -161,9 +156,7 @@ def test_an_interrupted_demo_leaves_nothing_behind(
 
 
 @pytest.mark.parametrize("engine", ["postgres", "seekdb"] if LONG else ["postgres"])
-def test_every_hint_at_the_end_works_as_it_is_printed(
-    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_hint_at_the_end_works_as_it_is_printed(engine, tmp_path, monkeypatch):
     monkeypatch.setenv("HIPPOCAMPUS_HOME", str(tmp_path / "my home"))
     script = load_script("zh")
     shown = succeed("demo", "--language", "zh", "--engine", engine, "--schema", "mine")
@@ -177,7 +170,7 @@ def test_every_hint_at_the_end_works_as_it_is_printed(
     assert hints[1:] == re.findall(r"^  hippocampus (.*)$", demo, re.MULTILINE)
 
 
-def test_a_hint_has_no_password_and_says_where_it_goes() -> None:
+def test_a_hint_has_no_password_and_says_where_it_goes():
     page = StringIO()
     uri = "oceanbase://root@shop:geheim@h:2881/app"
     show_closing(Console(file=page, width=100), APP, [load_script("en")], uri, kept=True)
@@ -185,7 +178,7 @@ def test_a_hint_has_no_password_and_says_where_it_goes() -> None:
     assert "geheim" not in page.getvalue() and "***" not in page.getvalue()
 
 
-def test_on_a_database_it_stays_is_not_doubled_and_can_be_told_as_json(dsn: str) -> None:
+def test_on_a_database_it_stays_is_not_doubled_and_can_be_told_as_json(dsn):
     first = succeed("demo", "--language", "en", "--uri", dsn)
     second = run("demo", "--language", "en", "--json", "--uri", dsn)
     answers = json.loads(second.stdout)
@@ -204,9 +197,7 @@ def test_on_a_database_it_stays_is_not_doubled_and_can_be_told_as_json(dsn: str)
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-async def test_a_fact_that_ended_is_found_no_more_by_any_question(
-    memory: MemoryEngine, language: Language
-) -> None:
+async def test_a_fact_that_ended_is_found_no_more_by_any_question(memory, language):
     script = load_script(language)
     await learn(OpenMemoryService(engine=memory), APP, script)
     scope = Scope(APP, script.user)
@@ -219,9 +210,7 @@ async def test_a_fact_that_ended_is_found_no_more_by_any_question(
 
 
 @pytest.mark.parametrize("missing", ["langgraph.graph", "google.adk"])
-def test_without_a_framework_it_says_what_to_install(
-    missing: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_framework_it_says_what_to_install(missing, monkeypatch):
     monkeypatch.setitem(sys.modules, missing, None)
     ran = run("demo")
     assert 1 == ran.exit_code
@@ -229,7 +218,7 @@ def test_without_a_framework_it_says_what_to_install(
     assert 1 == len(ran.stderr.splitlines())
 
 
-def test_a_conversation_becomes_the_session_a_runner_would_have_left() -> None:
+def test_a_conversation_becomes_the_session_a_runner_would_have_left():
     script = load_script("zh")
     session = to_session(APP, script, script.conversations[0])
     assert (APP, "林晓雨", "tuesday-commute") == (session.app_name, session.user_id, session.id)
@@ -241,7 +230,7 @@ def test_a_conversation_becomes_the_session_a_runner_would_have_left() -> None:
     assert 60 == second.timestamp - first.timestamp
 
 
-def test_the_own_memory_is_used_when_asked_for(tmp_path: Path) -> None:
+def test_the_own_memory_is_used_when_asked_for(tmp_path):
     output = succeed("demo", "--language", "zh", "--keep")
     assert str(tmp_path / "home") in output.replace("\n", "")
     assert (tmp_path / "home" / "postgres-18" / "PG_VERSION").exists()

@@ -2,11 +2,8 @@
 short, and the memory without the keys that it drops. No Citus runs here
 (docs/explanation/scaling.md)."""
 
-from __future__ import annotations
-
 import asyncio
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeAlias
 
@@ -35,14 +32,14 @@ Admin: TypeAlias = psycopg.Connection[tuple[object, ...]]
 
 
 @pytest.fixture
-def owner(server: str) -> Iterator[str]:
+def owner(server):
     """The name of a user who is no superuser."""
     with new_user(server) as name:
         yield name
 
 
 @pytest.fixture
-def admin(owner: str, empty_dsn: str) -> Iterator[Admin]:
+def admin(owner, empty_dsn):
     """A superuser in a database of the owner, with the stand-in and a migrated schema."""
     with psycopg.connect(empty_dsn, autocommit=True) as connection:
         connection.execute("CREATE EXTENSION vector")
@@ -54,7 +51,7 @@ def admin(owner: str, empty_dsn: str) -> Iterator[Admin]:
 
 
 @pytest.fixture
-def own_dsn(owner: str, empty_dsn: str, admin: object) -> str:
+def own_dsn(owner, empty_dsn, admin):
     return make_conninfo(empty_dsn, user=owner)
 
 
@@ -93,9 +90,7 @@ def calls(admin: Admin) -> list[tuple[object, ...]]:
     return made
 
 
-def test_tables_with_rows_are_moved_once_and_in_an_order_that_keeps_their_keys(
-    admin: Admin, own_dsn: str
-) -> None:
+def test_tables_with_rows_are_moved_once_and_in_an_order_that_keeps_their_keys(admin, own_dsn):
     admin.execute("INSERT INTO embedding_models VALUES ('m', 1, true, now())")
     for tenant in ("/app/ana/", "/app/朱莉/"):
         for table in FILL:
@@ -128,9 +123,7 @@ def test_tables_with_rows_are_moved_once_and_in_an_order_that_keeps_their_keys(
     assert state(admin) == after
 
 
-def test_a_table_of_a_later_version_is_moved_by_the_next_run(
-    admin: Admin, own_dsn: str, owner: str
-) -> None:
+def test_a_table_of_a_later_version_is_moved_by_the_next_run(admin, own_dsn, owner):
     spread(own_dsn, "hippocampus")
     calls(admin)
     admin.execute(
@@ -143,9 +136,7 @@ def test_a_table_of_a_later_version_is_moved_by_the_next_run(
 
 
 @pytest.mark.parametrize("table", ["embedding_models", "threads", "facts", "run_changes"])
-def test_a_run_that_fails_midway_changes_nothing_and_may_be_repeated(
-    table: str, admin: Admin, own_dsn: str
-) -> None:
+def test_a_run_that_fails_midway_changes_nothing_and_may_be_repeated(table, admin, own_dsn):
     before = state(admin)
     admin.execute("INSERT INTO stand_in_fails_at VALUES (%s)", [table])
     with pytest.raises(StorageUnavailable, match=f"nothing was changed: the node of {table}"):
@@ -156,13 +147,13 @@ def test_a_run_that_fails_midway_changes_nothing_and_may_be_repeated(
     assert all(one.moved or one.place == "coordinator" for one in spread(own_dsn, "hippocampus"))
 
 
-def test_what_no_schema_has_is_not_spread(admin: Admin, own_dsn: str) -> None:
+def test_what_no_schema_has_is_not_spread(admin, own_dsn):
     with pytest.raises(CapabilityMissing, match="hippocampus migrate"):
         spread(own_dsn, "elsewhere")
     assert [] == calls(admin)
 
 
-async def test_the_memory_works_without_the_keys_that_went(admin: Admin, own_dsn: str) -> None:
+async def test_the_memory_works_without_the_keys_that_went(admin, own_dsn):
     async with open_memory(own_dsn) as memory:
         await memory.append_events(ANA, "before", [said(0, "I live in Oslo.")], later=True)
     command = ["migrate", "--distribute", "--json", "--uri", own_dsn]
@@ -197,7 +188,7 @@ async def test_the_memory_works_without_the_keys_that_went(admin: Admin, own_dsn
         assert [] == _threads_of_jobs(admin, "/app/朱莉/")
 
 
-async def test_a_session_that_ends_takes_its_jobs_along(admin: Admin, own_dsn: str) -> None:
+async def test_a_session_that_ends_takes_its_jobs_along(admin, own_dsn):
     spread(own_dsn, "hippocampus")
     async with open_memory(own_dsn, worker=False) as memory:
         await memory.append_events(ANA, "kept", [said(1, "I sail.")], later=True)

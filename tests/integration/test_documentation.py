@@ -1,7 +1,5 @@
 """The code on each page runs as it is printed, and prints what the page says."""
 
-from __future__ import annotations
-
 import fcntl
 import tempfile
 from pathlib import Path
@@ -19,7 +17,6 @@ from pages import (
     is_port_free,
     language_of,
 )
-from postgres_databases import PostgresDatabases
 from practised import practised  # noqa: F401
 
 NAMES = {str(page.relative_to(ROOT)): page for page in PAGES}
@@ -30,9 +27,7 @@ WITH_PROGRAMS = [name for name, page in NAMES.items() if any(b.runs for b in blo
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("practised")
 @pytest.mark.parametrize("name", WITH_PROGRAMS)
-def test_the_code_of_a_page_runs_as_it_is_printed(
-    name: str, postgres: PostgresDatabases, tmp_path: Path
-) -> None:
+def test_the_code_of_a_page_runs_as_it_is_printed(name, postgres, tmp_path):
     blocks = blocks_of(NAMES[name])
     ports = [int(block.value) for block in blocks if block.mark == "background"]
     with (Path(tempfile.gettempdir()) / "hippocampus-pages.lock").open("w") as lock:
@@ -50,7 +45,7 @@ def test_the_code_of_a_page_runs_as_it_is_printed(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_block_of_a_page_has_a_known_kind(name: str) -> None:
+def test_every_block_of_a_page_has_a_known_kind(name):
     for block in blocks_of(NAMES[name]):
         where = f"line {block.line}: {block.language!r}"
         assert block.mark in MARKS, f"{where} {block.mark!r}"

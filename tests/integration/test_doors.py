@@ -1,16 +1,10 @@
 """What is the same at every door: roles, refusals in words, and whose memory a token opens."""
 
-from __future__ import annotations
-
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from io import BytesIO
-from typing import Any
 
-import httpx
 import pytest
 
-from shared_core import MemoryEngine, Scope
 from shared_core.core.domain import ROLES
 from shared_core.http import ServerOptions
 from shared_core.mcp.tools import Message
@@ -23,7 +17,7 @@ NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 @pytest.fixture
-async def client(shared_memory: MemoryEngine) -> AsyncIterator[httpx.AsyncClient]:
+async def client(shared_memory):
     async with client_of(shared_memory) as found:
         yield found
 
@@ -40,15 +34,13 @@ async def client(shared_memory: MemoryEngine) -> AsyncIterator[httpx.AsyncClient
         ("/erase", {}, "body.user_id: Field required"),
     ],
 )
-async def test_a_refusal_is_told_in_words(
-    client: httpx.AsyncClient, path: str, body: dict[str, Any], told: str
-) -> None:
+async def test_a_refusal_is_told_in_words(client, path, body, told):
     answer = problem_of(await client.post(path, json=body), 422, "invalid-input")
     assert answer["detail"].startswith(told), answer
     assert "pattern" not in str(answer)
 
 
-async def test_a_token_for_one_user_says_whose_memory_it_is(memory: MemoryEngine) -> None:
+async def test_a_token_for_one_user_says_whose_memory_it_is(memory):
     own = (await memory.tokens.create("app", users=["ana"])).text
     several = (await memory.tokens.create("app", users=["ana", "bob"])).text
     async with client_of(memory, ServerOptions(auth=True)) as client:
@@ -68,9 +60,7 @@ async def test_a_token_for_one_user_says_whose_memory_it_is(memory: MemoryEngine
 
 
 @pytest.mark.parametrize("given", ["user", "human", "agent", "assistant", "ai", "tool", "system"])
-async def test_every_door_takes_the_same_roles(
-    client: httpx.AsyncClient, scope: Scope, given: str
-) -> None:
+async def test_every_door_takes_the_same_roles(client, scope, given):
     turn = {"event_id": "1", "role": given, "text": "Tea.", "occurred_at": "2026-03-01T12:00:00Z"}
     whose = {"app": scope.app, "user_id": scope.user}
     body = {**whose, "thread_id": "t", "events": [turn], "later": False}

@@ -1,9 +1,7 @@
 """Each face shows which facts are doubtful, and why facts are held."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 from http_clients import client_of
@@ -16,7 +14,7 @@ from langgraph_store import (
     memories_namespace,
     memory_tools,
 )
-from shared_core import MemoryEngine, open_memory, run_sync
+from shared_core import open_memory, run_sync
 from shared_core.cli.main import app
 from shared_core.mcp.access import ServedUsers
 from shared_core.mcp.tools import MemoryTools
@@ -36,7 +34,7 @@ async def fill(dsn: str) -> None:
 
 
 @pytest.fixture
-async def memory(dsn: str) -> AsyncIterator[MemoryEngine]:
+async def memory(dsn):
     """A memory of one doubtful fact in English and one in Chinese."""
     await fill(dsn)
     async with open_memory(dsn, worker=False) as engine:
@@ -53,7 +51,7 @@ def ask(dsn: str, verb: str, *arguments: str) -> str:
     return command(dsn, verb, ANN.app, ANN.user, *arguments)
 
 
-def test_the_command_marks_doubtful_facts_and_says_why(dsn: str) -> None:
+def test_the_command_marks_doubtful_facts_and_says_why(dsn):
     run_sync(fill(dsn))
     table = ask(dsn, "facts")
     assert "Boston (uncertain)" in table and "爵士乐（不确定）" in table
@@ -81,7 +79,7 @@ def test_the_command_marks_doubtful_facts_and_says_why(dsn: str) -> None:
     assert "Boston (uncertain)" not in ask(dsn, "facts")
 
 
-async def test_http_marks_doubtful_facts_and_says_why(memory: MemoryEngine) -> None:
+async def test_http_marks_doubtful_facts_and_says_why(memory):
     async with client_of(memory) as client:
         who = {"user_id": ANN.user, "app": ANN.app}
         found = await client.post("/recall", json={**who, "query": "Where does Ann live?"})
@@ -105,13 +103,13 @@ async def test_http_marks_doubtful_facts_and_says_why(memory: MemoryEngine) -> N
         assert EN in [one["content"] for one in answer.json()["memories"]]
 
 
-async def test_mcp_marks_doubtful_facts(memory: MemoryEngine) -> None:
+async def test_mcp_marks_doubtful_facts(memory):
     tools = MemoryTools(memory, ServedUsers(ANN.app, ANN.user))
     found = {one.content: one.uncertain for one in (await tools.recall("Boston 爵士乐")).memories}
     assert (True, True, False) == (found[EN], found[ZH], found["I live in Boston."])
 
 
-async def test_adk_marks_doubtful_facts(memory: MemoryEngine) -> None:
+async def test_adk_marks_doubtful_facts(memory):
     service = OpenMemoryService(engine=memory)
     found = await service.search_memory(
         app_name=ANN.app, user_id=ANN.user, query="Where does Ann live? 爵士乐"
@@ -127,7 +125,7 @@ async def test_adk_marks_doubtful_facts(memory: MemoryEngine) -> None:
         assert all(moment is None for text, moment in marked.items() if text not in (EN, ZH))
 
 
-async def test_langgraph_marks_doubtful_facts(memory: MemoryEngine) -> None:
+async def test_langgraph_marks_doubtful_facts(memory):
     store = PgHippocampusStore(engine=memory)
     namespace = memories_namespace(ANN.app, ANN.user)
     found = await store.asearch(namespace, query="Where does Ann live?", limit=20)
@@ -146,7 +144,7 @@ async def test_langgraph_marks_doubtful_facts(memory: MemoryEngine) -> None:
     assert EN in [one["text"] for one in told["memories"]], told
 
 
-async def test_the_block_before_an_answer_marks_doubtful_facts(memory: MemoryEngine) -> None:
+async def test_the_block_before_an_answer_marks_doubtful_facts(memory):
     from langchain.agents import create_agent
     from langchain_core.messages import AIMessage, HumanMessage
     from scripted_chat import ScriptedChatModel

@@ -1,13 +1,10 @@
 """Doubtful facts on both engines: marked by a turn, settled, ended, undone, and explained."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 
 import pytest
-from person import Opens, Person, alone, at, then
-from turns import Clock
+from person import Person, alone, at, then
 
 from shared_core import AsOf, Conflict
 from shared_core.core.domain import Memory
@@ -27,7 +24,7 @@ TABLES = {
 
 
 @pytest.fixture
-def ann(ann_with: Opens, clock: Clock) -> Person:
+def ann(ann_with, clock):
     return ann_with(clock=clock, extractor=Doubting())
 
 
@@ -60,8 +57,8 @@ async def semantic(ann: Person, query: str, as_of: AsOf | None = None) -> list[M
     ],
 )  # fmt: skip
 async def test_a_doubted_fact_holds_with_a_mark_until_it_is_said_again(
-    ann: Person, lives: str, doubts: str, query: str, value: str, again: str
-) -> None:
+    ann, lives, doubts, query, value, again
+):
     await ann.say(1, lives)
     [certain] = await ann.facts()
     assert (None, False) == (certain.doubted_at, certain.is_doubtful)
@@ -85,7 +82,7 @@ async def test_a_doubted_fact_holds_with_a_mark_until_it_is_said_again(
     assert (1, False) == (run.counts["confirmed"], "doubted" in run.counts)
 
 
-async def test_a_caller_confirms_or_ends_a_doubtful_fact(ann: Person) -> None:
+async def test_a_caller_confirms_or_ends_a_doubtful_fact(ann):
     await ann.say(1, "I live in Boston.")
     await ann.say(2, "I might leave Boston.")
     ann.clock.day = 3
@@ -103,7 +100,7 @@ async def test_a_caller_confirms_or_ends_a_doubtful_fact(ann: Person) -> None:
     assert back.is_doubtful and [("Boston", 2)] == await held(ann)
 
 
-async def test_another_value_and_an_end_end_a_doubtful_fact(ann: Person) -> None:
+async def test_another_value_and_an_end_end_a_doubtful_fact(ann):
     await ann.say(1, "I live in Boston. I like jazz.")
     await ann.say(2, "I might leave Boston and jazz.")
     assert [("Boston", 2), ("jazz", 2)] == await held(ann)
@@ -115,7 +112,7 @@ async def test_another_value_and_an_end_end_a_doubtful_fact(ann: Person) -> None
     assert (at(4), False) == (past["jazz"].valid_until, past["jazz"].is_doubtful)
 
 
-async def test_the_time_of_a_turn_decides_and_not_when_it_is_read(ann: Person) -> None:
+async def test_the_time_of_a_turn_decides_and_not_when_it_is_read(ann):
     await ann.say(1, "I live in Boston.")
     await ann.say(6, "I might leave Boston.")
     await ann.say(4, "I live in Boston.", thread="late")
@@ -130,7 +127,7 @@ async def test_the_time_of_a_turn_decides_and_not_when_it_is_read(ann: Person) -
     assert [("Boston", 7)] == await held(ann)
 
 
-async def test_undo_restores_what_was_before_in_the_order_of_the_runs(ann: Person) -> None:
+async def test_undo_restores_what_was_before_in_the_order_of_the_runs(ann):
     await ann.say(1, "I live in Boston.")
     states = [await stored(ann)]
     for day, text in (
@@ -154,7 +151,7 @@ async def test_undo_restores_what_was_before_in_the_order_of_the_runs(ann: Perso
     assert [("Boston", None)] == await held(ann)
 
 
-async def test_a_fact_said_and_doubted_in_one_run_goes_with_the_run(ann: Person) -> None:
+async def test_a_fact_said_and_doubted_in_one_run_goes_with_the_run(ann):
     await ann.say(1, "I live in Boston.")
     await ann.say(2, "I might leave Boston. I live in Boston.")
     assert [("Boston", 2)] == await held(ann)
@@ -163,7 +160,7 @@ async def test_a_fact_said_and_doubted_in_one_run_goes_with_the_run(ann: Person)
     assert ([], []) == (await held(ann), (await stored(ann))["retractions"])
 
 
-async def test_a_forgotten_doubt_leaves_the_mark_without_its_turn(ann: Person) -> None:
+async def test_a_forgotten_doubt_leaves_the_mark_without_its_turn(ann):
     await ann.say(1, "I live in Boston.")
     await ann.say(2, "I might leave Boston.", thread="x")
     await ann.forget_turns("x", ["e2"])
@@ -173,7 +170,7 @@ async def test_a_forgotten_doubt_leaves_the_mark_without_its_turn(ann: Person) -
     assert "'e2'" not in str(await stored(ann))
 
 
-async def test_a_doubtful_fact_ranks_below_an_equal_one(dsn: str, clock: Clock) -> None:
+async def test_a_doubtful_fact_ranks_below_an_equal_one(dsn, clock):
     alike = CallableEmbedder(lambda texts: [[1.0, 2.0]] * len(texts), model="alike")
     async with alone(dsn, clock, extractor=Doubting(), embedder=alike) as ann:
         await doubt_and_ask(ann)
@@ -195,7 +192,7 @@ async def doubt_and_ask(ann: Person) -> None:
         assert {0.0, 0.5} == set(ended.values())
 
 
-async def test_a_fact_that_faded_is_marked_and_comes_back_whole(ann: Person) -> None:
+async def test_a_fact_that_faded_is_marked_and_comes_back_whole(ann):
     await ann.say(1, "I live in Boston.")
     quick = RetentionPolicy(
         threshold=0.99, min_age_days=0, archive_threshold=0.98, archive_after_days=0
@@ -222,7 +219,7 @@ def reason(told: Any) -> tuple[list[str], str, Any]:
     return [turn.text for turn in told.turns], told.pattern, told.run_id
 
 
-async def test_why_names_the_turns_rules_and_runs(ann: Person) -> None:
+async def test_why_names_the_turns_rules_and_runs(ann):
     await ann.say(1, "I live in Boston. I like jazz. I work at Acme.")
     await ann.say(2, "I like jazz.", thread="second")
     await ann.say(3, "I might leave jazz.")
@@ -250,7 +247,7 @@ async def test_why_names_the_turns_rules_and_runs(ann: Person) -> None:
     assert [None] == [one.why for one in await ann.facts()]
 
 
-async def test_why_explains_ends_of_the_same_run_and_chinese_ones(ann: Person) -> None:
+async def test_why_explains_ends_of_the_same_run_and_chinese_ones(ann):
     await ann.say(1, "我住在上海。")
     await ann.say(2, "我搬到北京了。")
     await ann.say(3, "我可能要离开北京。")
@@ -264,7 +261,7 @@ async def test_why_explains_ends_of_the_same_run_and_chinese_ones(ann: Person) -
     assert ["我可能要离开北京。"] == [turn.text for turn in beijing.why.doubted.turns]
 
 
-async def test_why_names_the_turn_that_told_a_fact_and_its_end(ann: Person) -> None:
+async def test_why_names_the_turn_that_told_a_fact_and_its_end(ann):
     await ann.say(1, "I'm moving to Lisbon on 1 December 2026.")
     [plan] = await ann.facts(history=True, why=True)
     assert plan.valid_until and plan.why and plan.why.ended
@@ -272,7 +269,7 @@ async def test_why_names_the_turn_that_told_a_fact_and_its_end(ann: Person) -> N
     assert ["e1"] == [turn.event_id for turn in plan.why.ended.turns]
 
 
-async def test_why_shows_no_turn_that_was_set_aside_or_forgotten(ann: Person) -> None:
+async def test_why_shows_no_turn_that_was_set_aside_or_forgotten(ann):
     await ann.say(1, "I like jazz.")
     await ann.say(2, "I like jazz. Theo plays it.", thread="second")
     await ann.say(3, "I like jazz. Mia does not.", thread="third")

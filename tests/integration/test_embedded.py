@@ -1,7 +1,5 @@
 """The embedded PostgreSQL of real processes: who starts it, who crashes, and with whom it ends."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil
@@ -11,22 +9,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
 import psycopg
 import pytest
-from embedded_users import (
-    User,
-    copied_clusters,
-    empty_folder,
-    notes,
-    pid_of,
-    servers_of,
-    until_unused,
-)
+from embedded_users import copied_clusters, empty_folder, notes, pid_of, servers_of, until_unused
 from http_processes import command
 
 from shared_core.settings import Settings
@@ -41,7 +30,7 @@ if sys.platform == "win32":
 
 
 @pytest.fixture
-def server(home: Path) -> Iterator[EmbeddedPostgres]:
+def server(home):
     server = EmbeddedPostgres(home)
     yield server
     for _ in range(9):
@@ -49,7 +38,7 @@ def server(home: Path) -> Iterator[EmbeddedPostgres]:
 
 
 @pytest.fixture
-def stranger() -> Iterator[int]:
+def stranger():
     """A living process of the OS user that runs the server, but not the server."""
     account = find_account(Path())
     with subprocess.Popen(["sleep", "60"], user=account.pw_uid if account else None) as process:
@@ -61,7 +50,7 @@ pytestmark = pytest.mark.tail
 __all__ = ["copied_clusters"]
 
 
-def test_the_constructor_touches_nothing(empty_home: Path) -> None:
+def test_the_constructor_touches_nothing(empty_home):
     server = EmbeddedPostgres(empty_home / "new")
     server.release()
     assert server.data_directory == empty_home / "new" / "postgres-18"
@@ -70,7 +59,7 @@ def test_the_constructor_touches_nothing(empty_home: Path) -> None:
     assert list(empty_home.iterdir()) == []
 
 
-def test_the_first_use_creates_a_durable_private_database(empty_home: Path) -> None:
+def test_the_first_use_creates_a_durable_private_database(empty_home):
     home = empty_home / "two" / "levels"
     server = EmbeddedPostgres(home)
     expected = {
@@ -97,14 +86,12 @@ def test_the_first_use_creates_a_durable_private_database(empty_home: Path) -> N
     assert servers_of(home) == []
 
 
-def test_data_survives_and_starting_again_recovers_nothing(server: EmbeddedPostgres) -> None:
+def test_data_survives_and_starting_again_recovers_nothing(server):
     assert notes(server.acquire()) == ["committed"]
     assert "recovery" not in server.log_tail()
 
 
-def test_describe_sees_the_server_and_its_users(
-    server: EmbeddedPostgres, home: Path, user_of: Callable[..., User]
-) -> None:
+def test_describe_sees_the_server_and_its_users(server, home, user_of):
     assert describe(home).initialised
     assert not describe(home).running
     server.acquire()
@@ -122,7 +109,7 @@ def test_describe_sees_the_server_and_its_users(
     assert not describe(home).running
 
 
-def test_every_acquire_of_a_process_needs_its_release(server: EmbeddedPostgres, home: Path) -> None:
+def test_every_acquire_of_a_process_needs_its_release(server, home):
     twin = EmbeddedPostgres(home / ".." / home.name)
     assert server.acquire() == server.acquire() == twin.acquire()
     for _ in range(3):
@@ -135,7 +122,7 @@ def test_every_acquire_of_a_process_needs_its_release(server: EmbeddedPostgres, 
     assert notes(server.acquire()) == ["committed"]
 
 
-def test_threads_share_one_membership(server: EmbeddedPostgres, home: Path) -> None:
+def test_threads_share_one_membership(server, home):
     answers: list[str] = []
     threads = [threading.Thread(target=lambda: answers.append(server.acquire())) for _ in range(8)]
     for thread in threads:
@@ -149,9 +136,7 @@ def test_threads_share_one_membership(server: EmbeddedPostgres, home: Path) -> N
     assert servers_of(home) == []
 
 
-def test_four_processes_make_one_server_and_the_last_stops_it(
-    empty_home: Path, user_of: Callable[..., User]
-) -> None:
+def test_four_processes_make_one_server_and_the_last_stops_it(empty_home, user_of):
     four = [user_of(empty_home) for _ in range(4)]
     for user in four:
         user.send("server.acquire()")
@@ -168,9 +153,7 @@ def test_four_processes_make_one_server_and_the_last_stops_it(
     assert servers_of(empty_home) == []
 
 
-def test_a_killed_user_does_not_keep_the_server_up(
-    server: EmbeddedPostgres, home: Path, user_of: Callable[..., User]
-) -> None:
+def test_a_killed_user_does_not_keep_the_server_up(server, home, user_of):
     killed = user_of(home)
     killed.acquire()
     killed.kill()
@@ -179,9 +162,7 @@ def test_a_killed_user_does_not_keep_the_server_up(
     assert servers_of(home) == []
 
 
-def test_a_fork_neither_stops_nor_holds_the_server_of_its_parent(
-    server: EmbeddedPostgres, home: Path, user_of: Callable[..., User]
-) -> None:
+def test_a_fork_neither_stops_nor_holds_the_server_of_its_parent(server, home, user_of):
     parent = user_of(home)
     parent.acquire()
     assert parent.ask("os.waitpid(fork(0), 0)[1]") == "0"
@@ -195,9 +176,7 @@ def test_a_fork_neither_stops_nor_holds_the_server_of_its_parent(
     os.kill(child, signal.SIGKILL)
 
 
-def test_ctrl_c_in_the_terminal_of_one_user_spares_the_server(
-    server: EmbeddedPostgres, home: Path, user_of: Callable[..., User]
-) -> None:
+def test_ctrl_c_in_the_terminal_of_one_user_spares_the_server(server, home, user_of):
     starter = user_of(home)
     starter.acquire()
     server.acquire()
@@ -209,9 +188,7 @@ def test_ctrl_c_in_the_terminal_of_one_user_spares_the_server(
     assert servers_of(home) == []
 
 
-def test_a_killed_server_comes_back_with_everything_committed(
-    server: EmbeddedPostgres, home: Path, user_of: Callable[..., User]
-) -> None:
+def test_a_killed_server_comes_back_with_everything_committed(server, home, user_of):
     other = user_of(home)
     other.acquire()
     for acquire in (server.acquire, other.acquire):
@@ -221,9 +198,7 @@ def test_a_killed_server_comes_back_with_everything_committed(
         assert pid_of(home) != victim
 
 
-def test_a_start_waits_for_the_sessions_of_a_killed_server(
-    server: EmbeddedPostgres, home: Path, user_of: Callable[..., User]
-) -> None:
+def test_a_start_waits_for_the_sessions_of_a_killed_server(server, home, user_of):
     busy = user_of(home)
     busy.acquire()
     busy.send("work()")
@@ -238,9 +213,7 @@ def test_a_start_waits_for_the_sessions_of_a_killed_server(
 
 
 @pytest.mark.parametrize("name", ["postmaster.pid", ".s.PGSQL.5432.lock"])
-def test_a_lock_file_with_the_number_of_another_process_is_stale(
-    server: EmbeddedPostgres, home: Path, stranger: int, name: str
-) -> None:
+def test_a_lock_file_with_the_number_of_another_process_is_stale(server, home, stranger, name):
     cluster = home / "postgres-18"
     (cluster / name).write_text(f"{stranger}\n{cluster}\n17\n5432\n{cluster}\n\n 1 2\nready\n")
     assert not describe(home).running
@@ -250,12 +223,12 @@ def test_a_lock_file_with_the_number_of_another_process_is_stale(
 
 
 @pytest.mark.parametrize("text", ["", "12", "what?\n", "99999999999999999999\n"])
-def test_a_broken_pid_file_does_not_matter(server: EmbeddedPostgres, home: Path, text: str) -> None:
+def test_a_broken_pid_file_does_not_matter(server, home, text):
     (home / "postgres-18" / "postmaster.pid").write_text(text)
     assert notes(server.acquire()) == ["committed"]
 
 
-def test_a_copied_folder_gets_its_own_server(server: EmbeddedPostgres, home: Path) -> None:
+def test_a_copied_folder_gets_its_own_server(server, home):
     server.acquire()
     with empty_folder() as copy:
         subprocess.run(["cp", "-Rp", home / "postgres-18", copy], check=True)
@@ -265,14 +238,14 @@ def test_a_copied_folder_gets_its_own_server(server: EmbeddedPostgres, home: Pat
         twin.release()
 
 
-def test_a_socket_that_was_cleaned_away_comes_back(server: EmbeddedPostgres, home: Path) -> None:
+def test_a_socket_that_was_cleaned_away_comes_back(server, home):
     server.acquire()
     (home / "postgres-18" / ".s.PGSQL.5432").unlink()
     assert notes(server.acquire()) == ["committed"]
 
 
 @pytest.mark.usefixtures("copied_clusters")
-def test_a_deleted_folder_takes_its_server_along(empty_home: Path) -> None:
+def test_a_deleted_folder_takes_its_server_along(empty_home):
     home = empty_home / "deleted"
     server = EmbeddedPostgres(home)
     server.acquire()
@@ -282,9 +255,7 @@ def test_a_deleted_folder_takes_its_server_along(empty_home: Path) -> None:
 
 
 @pytest.mark.usefixtures("copied_clusters")
-def test_a_folder_that_was_deleted_and_made_again_gets_one_new_server(
-    empty_home: Path, user_of: Callable[..., User]
-) -> None:
+def test_a_folder_that_was_deleted_and_made_again_gets_one_new_server(empty_home, user_of):
     server, other = EmbeddedPostgres(empty_home / "again"), user_of(empty_home / "again")
     server.acquire()
     old = servers_of(empty_home)
@@ -298,9 +269,7 @@ def test_a_folder_that_was_deleted_and_made_again_gets_one_new_server(
     server.release()
 
 
-def test_a_kill_inside_initdb_leaves_nothing_behind(
-    empty_home: Path, user_of: Callable[..., User]
-) -> None:
+def test_a_kill_inside_initdb_leaves_nothing_behind(empty_home, user_of):
     """Its initdb goes on. Its supervisor is there: else the next would wait for it."""
     user = user_of(empty_home)
     user.send("die_in_initdb()")
@@ -313,15 +282,13 @@ def test_a_kill_inside_initdb_leaves_nothing_behind(
     assert list(empty_home.glob("postgres-18.partial-*")) == []
 
 
-def test_settings_for_other_servers_are_ignored(
-    server: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_for_other_servers_are_ignored(server, monkeypatch):
     for name, value in {"PGPORT": "6000", "PGHOST": "/x", "PGDATA": "/x", "LC_ALL": "xx"}.items():
         monkeypatch.setenv(name, value)
     assert notes(server.acquire()) == ["committed"]
 
 
-def test_a_long_log_is_moved_aside(server: EmbeddedPostgres, home: Path) -> None:
+def test_a_long_log_is_moved_aside(server, home):
     log = home / "postgres.log"
     log.write_text("old\n" * 3_000_000)
     server.acquire()
@@ -337,7 +304,7 @@ SIGNALS = [signal.SIGTERM, signal.SIGKILL, signal.SIGHUP]
 
 
 @pytest.fixture(autouse=True)
-def hears_of_hang_ups() -> Iterator[None]:
+def hears_of_hang_ups():
     """Processes inherit an ignored signal: the run itself may have been started by nohup."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
@@ -355,9 +322,7 @@ def supervisors_of(home: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("signum", SIGNALS)
-def test_the_server_ends_with_a_script_that_is_killed(
-    home: Path, user_of: Callable[..., User], signum: int
-) -> None:
+def test_the_server_ends_with_a_script_that_is_killed(home, user_of, signum):
     first, last = user_of(home), user_of(home)
     first.acquire()
     last.acquire()
@@ -374,7 +339,7 @@ def test_the_server_ends_with_a_script_that_is_killed(
 
 
 @pytest.mark.parametrize("signum", SIGNALS)
-def test_the_server_ends_with_a_command_that_is_killed(home: Path, signum: int) -> None:
+def test_the_server_ends_with_a_command_that_is_killed(home, signum):
     worker = subprocess.Popen(
         [*command(), "worker", "--uri", f"embedded://{home}"],
         stderr=subprocess.DEVNULL,
@@ -389,9 +354,7 @@ def test_the_server_ends_with_a_command_that_is_killed(home: Path, signum: int) 
     assert servers_of(home) == []
 
 
-def test_the_server_ends_with_a_user_that_is_killed_while_starting_it(
-    home: Path, user_of: Callable[..., User]
-) -> None:
+def test_the_server_ends_with_a_user_that_is_killed_while_starting_it(home, user_of):
     user = user_of(home)
     user.send("server.acquire()")
     while not servers_of(home):
@@ -402,9 +365,7 @@ def test_the_server_ends_with_a_user_that_is_killed_while_starting_it(
     until_unused(home)
 
 
-def test_a_new_user_beside_the_end_of_the_last_one_has_a_server(
-    home: Path, user_of: Callable[..., User]
-) -> None:
+def test_a_new_user_beside_the_end_of_the_last_one_has_a_server(home, user_of):
     new = EmbeddedPostgres(home)
     for _ in range(5):
         last = user_of(home)
@@ -419,9 +380,7 @@ def test_a_new_user_beside_the_end_of_the_last_one_has_a_server(
         assert servers_of(home) == []
 
 
-def test_a_server_has_one_supervisor_and_leaves_no_zombie(
-    home: Path, user_of: Callable[..., User]
-) -> None:
+def test_a_server_has_one_supervisor_and_leaves_no_zombie(home, user_of):
     server, other = EmbeddedPostgres(home), user_of(home)
     for _ in range(2):
         server.acquire()
@@ -435,9 +394,7 @@ def test_a_server_has_one_supervisor_and_leaves_no_zombie(
     assert [child for child in children if child.status() == psutil.STATUS_ZOMBIE] == []
 
 
-def test_a_supervisor_outlives_a_signal_and_a_killed_one_is_replaced(
-    home: Path, user_of: Callable[..., User]
-) -> None:
+def test_a_supervisor_outlives_a_signal_and_a_killed_one_is_replaced(home, user_of):
     server, other = EmbeddedPostgres(home), user_of(home)
     server.acquire()
     (first,) = supervisors_of(home)
@@ -456,9 +413,7 @@ def test_a_supervisor_outlives_a_signal_and_a_killed_one_is_replaced(
     assert servers_of(home) == []
 
 
-def test_a_server_without_a_supervisor_runs_and_says_so(
-    home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_server_without_a_supervisor_runs_and_says_so(home, monkeypatch, caplog):
     monkeypatch.setattr(sys, "executable", str(home / "no-python"))
     server = EmbeddedPostgres(home)
     assert notes(server.acquire()) == ["committed"]
@@ -468,9 +423,7 @@ def test_a_server_without_a_supervisor_runs_and_says_so(
     assert (home / SUPERVISOR_LOCK).exists()
 
 
-async def test_the_server_ends_after_a_restart_that_was_cancelled(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_server_ends_after_a_restart_that_was_cancelled(home, monkeypatch):
     database = PostgresDatabase(Settings(uri="embedded", home=home))
     await database.open()
     os.kill(pid_of(home), signal.SIGKILL)
@@ -493,7 +446,7 @@ async def test_the_server_ends_after_a_restart_that_was_cancelled(
     assert servers_of(home) == []
 
 
-async def test_the_server_ends_with_a_close_that_is_cancelled(home: Path) -> None:
+async def test_the_server_ends_with_a_close_that_is_cancelled(home):
     database = PostgresDatabase(Settings(uri="embedded", home=home))
     await database.open()
     executor, free = ThreadPoolExecutor(1), threading.Event()

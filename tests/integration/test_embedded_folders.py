@@ -1,14 +1,11 @@
 """The embedded PostgreSQL in odd folders, as other OS users, and where it has to refuse."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,7 +16,7 @@ import pytest
 if sys.platform == "win32":
     pytest.skip("the embedded server needs POSIX", allow_module_level=True)
 
-from embedded_users import User, copied_clusters, error_of, lent, notes, pid_of, servers_of
+from embedded_users import copied_clusters, error_of, lent, notes, pid_of, servers_of
 
 from shared_core.storage import _server_account as server_account
 from shared_core.storage.postgres.connection import embedded_server
@@ -34,7 +31,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be anot
 
 
 @pytest.mark.parametrize("name", ["x" * 120, "a,b", 'it\'s $HOME `id` "q" \\n', "记忆 é"])
-def test_any_folder_name_works(prepared: Path, empty_home: Path, name: str) -> None:
+def test_any_folder_name_works(prepared, empty_home, name):
     with lent(prepared, empty_home / name) as home:
         server = EmbeddedPostgres(home)
         assert notes(server.acquire()) == ["committed"]
@@ -47,7 +44,7 @@ def test_any_folder_name_works(prepared: Path, empty_home: Path, name: str) -> N
         assert not (sockets / ".s.PGSQL.5432").exists()
 
 
-def test_a_socket_directory_of_someone_else_is_refused(prepared: Path, empty_home: Path) -> None:
+def test_a_socket_directory_of_someone_else_is_refused(prepared, empty_home):
     with lent(prepared, empty_home / "a,b") as home:
         server = EmbeddedPostgres(home)
         server.acquire()
@@ -64,7 +61,7 @@ def modes_of(*folders: Path) -> list[int]:
 
 
 @needs_root
-def test_root_opens_the_folder_of_the_memory_alone(prepared: Path, empty_home: Path) -> None:
+def test_root_opens_the_folder_of_the_memory_alone(prepared, empty_home):
     with lent(prepared, empty_home / "way" / "home") as home:
         home.chmod(0o700)
         home.parent.chmod(0o711)
@@ -78,7 +75,7 @@ def test_root_opens_the_folder_of_the_memory_alone(prepared: Path, empty_home: P
 @needs_root
 @pytest.mark.usefixtures("copied_clusters")
 @pytest.mark.parametrize("place", ["below/a folder", ""])
-def test_root_is_asked_to_open_what_is_not_the_memorys(empty_home: Path, place: str) -> None:
+def test_root_is_asked_to_open_what_is_not_the_memorys(empty_home, place):
     private = empty_home / "private"
     private.mkdir(mode=0o700)
     (diary := private / "diary.txt").touch()
@@ -95,7 +92,7 @@ def test_root_is_asked_to_open_what_is_not_the_memorys(empty_home: Path, place: 
 
 
 @needs_root
-def test_root_writes_to_no_folder_of_another_user(empty_home: Path) -> None:
+def test_root_writes_to_no_folder_of_another_user(empty_home):
     secret, home = empty_home / "secret", empty_home / "home"
     secret.write_text("of root")
     home.mkdir()
@@ -111,8 +108,8 @@ def test_root_writes_to_no_folder_of_another_user(empty_home: Path) -> None:
 
 @needs_root
 def test_a_memory_of_root_is_opened_where_its_os_user_is_missing_until_then(
-    prepared: Path, empty_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    prepared, empty_home, monkeypatch
+):
     """As in a new container on an old volume."""
     known = server_account.known_account
     answers = iter([None, None, None])
@@ -125,9 +122,7 @@ def test_a_memory_of_root_is_opened_where_its_os_user_is_missing_until_then(
 
 
 @needs_root
-def test_no_os_user_is_made_for_a_folder_that_is_refused(
-    empty_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_os_user_is_made_for_a_folder_that_is_refused(empty_home, monkeypatch):
     monkeypatch.setattr(server_account, "SERVER_USER", "no-such-user")
     program = empty_home / "useradd"
     program.write_text(f"#!/bin/sh\ntouch '{empty_home}/made'\n")
@@ -144,9 +139,7 @@ def test_no_os_user_is_made_for_a_folder_that_is_refused(
 
 @needs_root
 @pytest.mark.usefixtures("copied_clusters")
-def test_closed_programs_are_copied_and_stay_closed(
-    empty_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_closed_programs_are_copied_and_stay_closed(empty_home, monkeypatch):
     installed = embedded_server.find_binaries(empty_home).parent
     package, closed = installed.parent, empty_home / "closed"
     closed.mkdir(mode=0o700)
@@ -166,9 +159,7 @@ def test_closed_programs_are_copied_and_stay_closed(
 
 
 @needs_root
-def test_another_os_user_can_neither_connect_nor_start(
-    home: Path, user_of: Callable[..., User]
-) -> None:
+def test_another_os_user_can_neither_connect_nor_start(home, user_of):
     server = EmbeddedPostgres(home)
     server.acquire()
     other = user_of(home, NOBODY)
@@ -181,7 +172,7 @@ def test_another_os_user_can_neither_connect_nor_start(
 
 
 @needs_root
-def test_an_ordinary_user_runs_it_as_itself(empty_home: Path, user_of: Callable[..., User]) -> None:
+def test_an_ordinary_user_runs_it_as_itself(empty_home, user_of):
     os.chown(empty_home, NOBODY, NOBODY)
     empty_home.chmod(0o700)
     one, another = user_of(empty_home, NOBODY), user_of(empty_home, NOBODY)
@@ -201,7 +192,7 @@ def test_an_ordinary_user_runs_it_as_itself(empty_home: Path, user_of: Callable[
 
 @needs_root
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every OS user has a name")
-def test_a_user_without_a_name_runs_it_too(empty_home: Path, user_of: Callable[..., User]) -> None:
+def test_a_user_without_a_name_runs_it_too(empty_home, user_of):
     os.chown(empty_home, NAMELESS, NAMELESS)
     user = user_of(empty_home, NAMELESS)
     user.acquire()
@@ -214,9 +205,7 @@ def test_a_user_without_a_name_runs_it_too(empty_home: Path, user_of: Callable[.
 
 
 @needs_root
-def test_an_ordinary_user_learns_that_a_folder_is_not_its_own(
-    empty_home: Path, user_of: Callable[..., User]
-) -> None:
+def test_an_ordinary_user_learns_that_a_folder_is_not_its_own(empty_home, user_of):
     empty_home.chmod(0o755)
     answer = user_of(empty_home, NOBODY).ask("server.acquire()")
     assert "belongs to the OS user root" in answer and "HIPPOCAMPUS_HOME" in answer
@@ -224,7 +213,7 @@ def test_an_ordinary_user_learns_that_a_folder_is_not_its_own(
     assert f"Permission denied: {empty_home / 'new'}" in answer and "HIPPOCAMPUS_HOME" in answer
 
 
-def test_a_folder_that_cannot_be_made_is_named(empty_home: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_named(empty_home):
     (empty_home / "file").write_text("in the way")
     assert "File exists" in error_of(empty_home / "file")
     assert "Not a directory" in error_of(empty_home / "file" / "below")
@@ -232,7 +221,7 @@ def test_a_folder_that_cannot_be_made_is_named(empty_home: Path) -> None:
         assert "cannot be used" in error_of(Path("/proc/hippocampus"))
 
 
-def test_files_of_another_version_are_left_alone(empty_home: Path) -> None:
+def test_files_of_another_version_are_left_alone(empty_home):
     cluster = empty_home / "postgres-17"
     cluster.mkdir()
     (cluster / "PG_VERSION").write_text("17\n")
@@ -248,16 +237,14 @@ def test_files_of_another_version_are_left_alone(empty_home: Path) -> None:
 
 
 @needs_root
-def test_a_missing_os_user_that_cannot_be_made_is_named(
-    empty_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_os_user_that_cannot_be_made_is_named(empty_home, monkeypatch):
     monkeypatch.setattr(server_account, "SERVER_USER", "no-such-user")
     monkeypatch.setattr(server_account, "ADMIN_PATH", "")
     monkeypatch.setenv("PATH", str(empty_home))
     assert "OS user no-such-user" in error_of(empty_home)
 
 
-def test_a_server_that_cannot_start_says_why(home: Path) -> None:
+def test_a_server_that_cannot_start_says_why(home):
     configuration = home / "postgres-18" / "postgresql.conf"
     before = configuration.read_text()
     configuration.write_text(before + "shared_buffers = 'much'\n")
@@ -270,9 +257,7 @@ def test_a_server_that_cannot_start_says_why(home: Path) -> None:
 
 @needs_root
 @pytest.mark.parametrize("is_checked", [True, False])
-def test_a_full_disk_is_named(
-    empty_home: Path, monkeypatch: pytest.MonkeyPatch, is_checked: bool
-) -> None:
+def test_a_full_disk_is_named(empty_home, monkeypatch, is_checked):
     """Without the check before it, initdb meets the end of the disk."""
     if not is_checked:
         monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2**40))

@@ -1,7 +1,5 @@
 """Facts that later turns end, plans that lapse, and the stories of lives that change."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest
@@ -26,7 +24,7 @@ async def ended(ann: Person) -> dict[tuple[str, str], datetime | None]:
     return {(one.slot, one.value): one.valid_until for one in facts if one.valid_until}
 
 
-async def test_a_fact_ends_is_history_and_comes_back_with_the_undo(ann: Person) -> None:
+async def test_a_fact_ends_is_history_and_comes_back_with_the_undo(ann):
     await say(ann, 0, "I work at Deloitte.", "My boss is Maria.", "I love jazz.")
     gone, before = [("employer", "Deloitte"), ("relation.boss", "Maria")], await holds(ann)
     assert {*gone, ("like", "jazz")} <= before
@@ -42,7 +40,7 @@ async def test_a_fact_ends_is_history_and_comes_back_with_the_undo(ann: Person) 
     assert await holds(ann) == {("like", "jazz")}
 
 
-async def test_a_slot_that_was_ended_weeks_ago_takes_its_next_value(ann: Person) -> None:
+async def test_a_slot_that_was_ended_weeks_ago_takes_its_next_value(ann):
     await say(ann, 0, "I work at Deloitte.")
     await say(ann, 90, "I quit my job", "starting at Patagonia on monday")
     assert not await holds(ann)
@@ -54,7 +52,7 @@ async def test_a_slot_that_was_ended_weeks_ago_takes_its_next_value(ann: Person)
     assert {edge.object for edge in edges.edges} == {"Patagonia"}
 
 
-async def test_a_turn_is_found_as_before_when_its_plan_has_come_about(ann: Person) -> None:
+async def test_a_turn_is_found_as_before_when_its_plan_has_come_about(ann):
     await say(ann, 0, "We fly to Lisbon on 9 April.", "I work at Deloitte.")
     await say(ann, 10, "I quit my job at Deloitte")
     assert {slot for slot, _ in await ended(ann)} == {"plan", "employer"}
@@ -64,20 +62,20 @@ async def test_a_turn_is_found_as_before_when_its_plan_has_come_about(ann: Perso
     assert shares["I work at Deloitte."] == 1.0
 
 
-async def test_a_correction_in_chinese_replaces_the_value(ann: Person) -> None:
+async def test_a_correction_in_chinese_replaces_the_value(ann):
     await say(ann, 0, "我住在南京", "不对，打错了，是苏州")
     assert await holds(ann) == {("residence", "苏州")}
     await say(ann, 60, "我妈已经不住苏州了")
     assert ("residence", "苏州") in await holds(ann)
 
 
-async def test_a_session_read_late_ends_nothing_that_was_said_after_it(ann: Person) -> None:
+async def test_a_session_read_late_ends_nothing_that_was_said_after_it(ann):
     await say(ann, 30, "I love coffee.")
     await say(ann, 10, "I quit coffee")
     assert await holds(ann) == {("like", "coffee")}
 
 
-async def test_a_plan_lapses_by_itself(ann: Person) -> None:
+async def test_a_plan_lapses_by_itself(ann):
     await say(ann, 9, "my flight to Rome is on Sept 14")
     before, after = (AsOf(valid=datetime(2026, 9, day, 12, tzinfo=UTC)) for day in (14, 15))
     [plan] = await ann.facts("plan", as_of=before)
@@ -86,7 +84,7 @@ async def test_a_plan_lapses_by_itself(ann: Person) -> None:
     assert ["plan"] == [one.slot for one in await ann.facts(history=True)]
 
 
-async def test_a_plan_to_come_is_a_fact_that_holds(ann: Person) -> None:
+async def test_a_plan_to_come_is_a_fact_that_holds(ann):
     await say(ann, 9, "my wedding is on 4 May 2099")
     [plan] = await ann.facts("plan")
     assert datetime(2099, 5, 5, tzinfo=UTC) == plan.valid_until
@@ -102,14 +100,14 @@ async def told(ann: Person, *texts: str) -> dict[str, list[str]]:
     return held
 
 
-async def test_a_player_moves_and_gives_up_games(ann: Person) -> None:
+async def test_a_player_moves_and_gives_up_games(ann):
     held = await told(
         ann, "我喜欢玩RPG游戏", "我性格内向，喜欢科技", "我搬到上海实习", "我不再喜欢游戏了"
     )
     assert held == {"trait": ["内向"], "like": ["科技"], "residence": ["上海"]}
 
 
-async def test_another_employer_is_found_first(ann: Person) -> None:
+async def test_another_employer_is_found_first(ann):
     held = await told(
         ann, "我会Python，在字节跳动上班", "language=zh-CN", "我换工作了，现在在腾讯上班"
     )
@@ -130,7 +128,7 @@ async def test_another_employer_is_found_first(ann: Person) -> None:
         ("I'm Tom.", "This is my daughter Mia, she is 5 years old."),
     ],
 )
-async def test_a_daughter_has_a_name_and_an_age(ann: Person, texts: tuple[str, ...]) -> None:
+async def test_a_daughter_has_a_name_and_an_age(ann, texts):
     held = await told(ann, *texts)
     expected = {"name": "tom", "relation.daughter": "mia", "relation.daughter.age": "5"}
     assert {slot: one.lower() for slot, [one] in held.items()} == expected

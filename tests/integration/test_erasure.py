@@ -3,8 +3,6 @@
 Nor do words remain where rows are no more: in statistics, indexes and files.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys
@@ -75,7 +73,7 @@ def rows_of(dsn: str, tenant: str) -> dict[str, list[dict[str, object]]]:
     return found
 
 
-async def test_a_user_goes_from_every_table_and_the_receipt_counts_it(dsn: str) -> None:
+async def test_a_user_goes_from_every_table_and_the_receipt_counts_it(dsn):
     clock = WholeClock()
     async with open_memory(dsn, clock=clock, worker=False) as memory:
         await fill_with_ana_and_bob(memory, clock, dsn)
@@ -112,9 +110,7 @@ async def test_a_user_goes_from_every_table_and_the_receipt_counts_it(dsn: str) 
             await memory.erasures(ANA, app="app")
 
 
-async def test_what_comes_again_after_an_erasure_is_not_remembered(
-    shared_memory: MemoryEngine, scope: Scope
-) -> None:
+async def test_what_comes_again_after_an_erasure_is_not_remembered(shared_memory, scope):
     memory, told, logged = shared_memory, said(1, "I live in Leeds."), said(20, "Logged only")
     await memory.append_events(scope, "t1", [told])
     log = await memory.sessions.create(scope, "s")
@@ -127,7 +123,7 @@ async def test_what_comes_again_after_an_erasure_is_not_remembered(
     assert {} == {name: n for name, n in second.counts.items() if name not in ("threads",)}
 
 
-async def test_tokens_lose_the_name_and_those_for_nobody_else_end(memory: MemoryEngine) -> None:
+async def test_tokens_lose_the_name_and_those_for_nobody_else_end(memory):
     make = memory.tokens.create
     own = await make("app", users=[ANA.user], label="phone of Ana")
     shared = await make("app", users=["bob", ANA.user], label="family")
@@ -144,8 +140,8 @@ async def test_tokens_lose_the_name_and_those_for_nobody_else_end(memory: Memory
 
 
 async def test_a_thread_goes_with_its_session_log_and_no_other_does(
-    shared_memory: MemoryEngine, shared_dsn: str, scope: Scope
-) -> None:
+    shared_memory, shared_dsn, scope
+):
     memory, tenant, turn = shared_memory, scope_path(scope), said(40, "I bought a red kayak.")
     await memory.append_events(scope, "t1", [said(1, "I live in Leeds."), said(2, "I love tea.")])
     await memory.consolidate(scope, "t1")
@@ -166,9 +162,7 @@ async def test_a_thread_goes_with_its_session_log_and_no_other_does(
     assert receipt in await memory.erasures(scope)
 
 
-async def test_the_commands_erase_only_when_it_is_meant(
-    shared_memory: MemoryEngine, shared_dsn: str, scope: Scope
-) -> None:
+async def test_the_commands_erase_only_when_it_is_meant(shared_memory, shared_dsn, scope):
     async def call(*arguments: str) -> Result:
         return await asyncio.to_thread(CliRunner().invoke, app, [*arguments, "--uri", shared_dsn])
 
@@ -186,9 +180,7 @@ async def test_the_commands_erase_only_when_it_is_meant(
     assert 2 == (await call("erasures", "--user", "ana")).exit_code
 
 
-async def test_no_id_or_hash_that_is_made_of_words_stays(
-    shared_memory: MemoryEngine, shared_dsn: str, scope: Scope
-) -> None:
+async def test_no_id_or_hash_that_is_made_of_words_stays(shared_memory, shared_dsn, scope):
     memory, tenant = shared_memory, scope_path(scope)
     secret = {"role": "user", "content": "My diagnosis is gout."}
     other = {"role": "user", "content": "I live in Leeds."}
@@ -219,7 +211,7 @@ async def test_no_id_or_hash_that_is_made_of_words_stays(
     assert 1 == len(ids) == receipt.counts["tombstones"] and 7 == UUID(ids[0]).version
 
 
-async def test_the_planner_samples_no_words(dsn: str) -> None:
+async def test_the_planner_samples_no_words(dsn):
     clock = WholeClock()
     async with open_memory(dsn, clock=clock, worker=False) as memory:
         await fill_with_ana_and_bob(memory, clock, dsn)
@@ -235,9 +227,7 @@ async def test_the_planner_samples_no_words(dsn: str) -> None:
     assert not [word for word in WORDS if word in str(everything)]
 
 
-def test_the_index_of_a_large_tenant_has_no_sample_of_vectors(
-    dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_index_of_a_large_tenant_has_no_sample_of_vectors(dsn, monkeypatch):
     monkeypatch.setenv("HIPPOCAMPUS_ANN_THRESHOLD", str(THRESHOLD))
     with store_at(dsn) as store:
         fill(store, count=600)
@@ -262,7 +252,7 @@ def files_with_words(empty_home: Path) -> dict[str, list[str]]:
 
 @pytest.mark.tail
 @pytest.mark.skipif(sys.platform == "win32", reason="the embedded server needs POSIX")
-async def test_after_a_full_vacuum_no_file_holds_a_word_of_an_erased_user(empty_home: Path) -> None:
+async def test_after_a_full_vacuum_no_file_holds_a_word_of_an_erased_user(empty_home):
     server, clock = EmbeddedPostgres(empty_home), WholeClock()
     dsn = server.acquire()
     try:

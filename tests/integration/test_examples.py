@@ -1,7 +1,5 @@
 """The examples run as a user would run them, and their agents answer from memory."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -36,7 +34,7 @@ def run(program: str, dsn: str | None, *messages: str) -> str:
 
 
 @pytest.mark.both_engines
-def test_an_assistant_on_adk_answers_from_an_earlier_session(dsn: str) -> None:
+def test_an_assistant_on_adk_answers_from_an_earlier_session(dsn):
     run("adk_assistant/assistant.py", dsn, "I'm allergic to peanuts", "we moved to Lisbon in May")
     asked = "which food am I allergic to?", "which city do I live in?"
     for _ in ("the first time", "with the questions of the first time remembered"):
@@ -46,7 +44,7 @@ def test_an_assistant_on_adk_answers_from_an_earlier_session(dsn: str) -> None:
 
 
 @pytest.mark.both_engines
-def test_each_framework_answers_from_what_the_other_learned(dsn: str) -> None:
+def test_each_framework_answers_from_what_the_other_learned(dsn):
     run("one_memory/learn.py", dsn, "I'm allergic to shellfish")
     assert "shellfish" in run("one_memory/answer.py", dsn, "Which food am I allergic to?")
     run("one_memory/answer.py", dsn, "we're flying to Kyoto in May")
@@ -54,7 +52,7 @@ def test_each_framework_answers_from_what_the_other_learned(dsn: str) -> None:
 
 
 @pytest.mark.both_engines
-def test_a_companion_remembers_a_conversation_and_forgets_a_topic(dsn: str) -> None:
+def test_a_companion_remembers_a_conversation_and_forgets_a_topic(dsn):
     run("chinese_companion/companion.py", dsn, "我女儿叫灿灿", "她特别喜欢画画")
     assert "画画" in run("chinese_companion/companion.py", dsn, "我女儿喜欢什么？")
     forgotten = run("chinese_companion/companion.py", dsn, "把灿灿的事忘了吧", "我女儿喜欢什么？")
@@ -62,7 +60,7 @@ def test_a_companion_remembers_a_conversation_and_forgets_a_topic(dsn: str) -> N
     assert "画画" not in forgotten
 
 
-def test_the_tickets_of_a_support_desk_are_checkpoints_beside_the_memory(dsn: str) -> None:
+def test_the_tickets_of_a_support_desk_are_checkpoints_beside_the_memory(dsn):
     run("langgraph_support/desk.py", dsn, "T-1", "the steam wand leaks")
     printed = run("langgraph_support/desk.py", dsn, "T-2", "what leaks?")
     assert "steam wand" in printed
@@ -71,12 +69,12 @@ def test_the_tickets_of_a_support_desk_are_checkpoints_beside_the_memory(dsn: st
         assert connection.execute(threads).fetchone() == (2,)
 
 
-def test_without_a_uri_an_example_uses_the_memory_at_home(tmp_path: Path) -> None:
+def test_without_a_uri_an_example_uses_the_memory_at_home(tmp_path):
     run("one_memory/learn.py", None, "I'm allergic to shellfish")
     assert (tmp_path / "home" / "postgres-18" / "PG_VERSION").exists()
 
 
-def test_the_readme_names_the_two_commands_exactly() -> None:
+def test_the_readme_names_the_two_commands_exactly():
     lines = (EXAMPLES.parent / "README.md").read_text("utf-8").splitlines()
     assert (
         "python3 -m venv .venv && . .venv/bin/activate && pip install '.[all]' && hippocampus demo"

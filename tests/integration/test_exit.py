@@ -1,9 +1,6 @@
 """A process that ends without closing its memory: the job in work goes back, nothing hangs."""
 
-from __future__ import annotations
-
 import subprocess
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -87,7 +84,7 @@ def run(script: str, uri: str) -> str:
     ],
     ids=["reflector", "sys.exit", "in a fork", "closed before", "embedder"],
 )
-def test_the_job_in_work_goes_back_to_the_queue(dsn: str, script: str) -> None:
+def test_the_job_in_work_goes_back_to_the_queue(dsn, script):
     assert "" == run(script, dsn)
     with psycopg.connect(dsn) as superuser:
         query = "SELECT status, lease_until FROM hippocampus.consolidation_jobs"
@@ -99,7 +96,7 @@ def test_the_job_in_work_goes_back_to_the_queue(dsn: str, script: str) -> None:
         assert [(0,)] == superuser.execute(others).fetchall()
 
 
-def test_an_embedded_server_is_left_too(tmp_path: Path) -> None:
+def test_an_embedded_server_is_left_too(tmp_path):
     home = tmp_path / "home"
     assert "" == run(REFLECTING + SUBMITTED, f"embedded://{home}")
     assert not describe(home).running

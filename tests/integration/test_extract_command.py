@@ -1,7 +1,5 @@
 """`hippocampus extract`: lines in, what the rules draw from them out."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -24,7 +22,7 @@ def objects(text: str | bytes, *arguments: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in ran.stdout.splitlines()]
 
 
-def test_every_line_gives_one_object() -> None:
+def test_every_line_gives_one_object():
     found = objects("I love tea\n\n我住在绍兴\nhello there, what is up?\nthat is all")
     assert ["I love tea", "", "我住在绍兴"] == [one["text"] for one in found[:3]]
     assert 5 == len(found)
@@ -41,39 +39,37 @@ def test_every_line_gives_one_object() -> None:
         ("我女儿叫灿灿", "relation", "灿灿", "relation.daughter"),
     ],
 )
-def test_a_draft_tells_what_it_is_and_what_found_it(
-    text: str, kind: str, value: str, slot: str
-) -> None:
+def test_a_draft_tells_what_it_is_and_what_found_it(text, kind, value, slot):
     [[draft]] = [one["drafts"] for one in objects(text)]  # type: ignore[misc]
     assert (kind, value, slot) == (draft["kind"], draft["value"], draft["slot"])
     assert set(draft) >= KEYS
     assert 0 < draft["confidence"] <= 1
 
 
-def test_an_end_that_the_same_line_replaces_is_left_out() -> None:
+def test_an_end_that_the_same_line_replaces_is_left_out():
     [one] = objects("I quit my job at Stripe and started at Figma two weeks ago.")
     assert ["Figma"] == [draft["value"] for draft in one["drafts"]]  # type: ignore[union-attr]
 
 
-def test_dates_are_resolved_against_the_time_given() -> None:
+def test_dates_are_resolved_against_the_time_given():
     [one] = objects("I moved to Meta last month", "--said-at", "2026-05-13")
     [draft] = one["drafts"]  # type: ignore[misc]
     assert "2026-04-01T00:00:00+00:00" == draft["valid_from"]  # type: ignore[index]
 
 
-def test_lines_stand_alone_unless_they_are_a_conversation() -> None:
+def test_lines_stand_alone_unless_they_are_a_conversation():
     lines = "My daughter is called Mia\nShe loves drawing\n"
     assert [] == objects(lines)[1]["drafts"]
     assert ["drawing"] == [one["value"] for one in objects(lines, "--conversation")[1]["drafts"]]  # type: ignore[union-attr]
 
 
-def test_what_rules_cannot_read_is_marked() -> None:
+def test_what_rules_cannot_read_is_marked():
     assert [True, False] == [
         one["needs_llm"] for one in objects("He works at Amazon I guess\nWhat is Rust?\n")
     ]
 
 
-def test_people_see_lines() -> None:
+def test_people_see_lines():
     ran = extract("I love tea\nhello\nI told my sister about it\n")
     assert ran.stdout.splitlines() == [
         "I love tea",
@@ -85,28 +81,28 @@ def test_people_see_lines() -> None:
     ]
 
 
-def test_nothing_in_nothing_out() -> None:
+def test_nothing_in_nothing_out():
     assert [] == objects("")
 
 
-def test_a_byte_order_mark_and_carriage_returns_are_no_text() -> None:
+def test_a_byte_order_mark_and_carriage_returns_are_no_text():
     assert ["I love tea"] == [one["text"] for one in objects(b"\xef\xbb\xbfI love tea\r\n")]
 
 
-def test_bytes_that_are_no_utf_8_are_an_error_that_names_the_line() -> None:
+def test_bytes_that_are_no_utf_8_are_an_error_that_names_the_line():
     ran = extract(b"ok\n" + "我喜欢".encode("gb18030") + b"\n", "--json")
     assert 1 == ran.exit_code
     assert "line 2 is not UTF-8" in ran.stderr
     assert 1 == len(ran.stdout.splitlines())
 
 
-def test_utf_16_is_called_so() -> None:
+def test_utf_16_is_called_so():
     ran = extract("I love tea\n".encode("utf-16"), "--json")
     assert (1, "") == (ran.exit_code, ran.stdout)
     assert "line 1 is not UTF-8 (byte 1)" in ran.stderr and "iconv -f UTF-16 -t" in ran.stderr
 
 
-def test_a_closed_input_is_an_error_of_one_line() -> None:
+def test_a_closed_input_is_an_error_of_one_line():
     command = [sys.executable, "-m", "shared_core.cli.main", "extract"]
     ran = subprocess.run(
         ["sh", "-c", 'exec "$@" <&-', "sh", *command], capture_output=True, text=True
@@ -117,7 +113,7 @@ def test_a_closed_input_is_an_error_of_one_line() -> None:
 
 
 @pytest.mark.parametrize("line", ["x" * 1_000_000, "我" * 300_000, "I love " * 150_000, "\x00" * 9])
-def test_a_line_of_any_shape_gives_one_object(line: str) -> None:
+def test_a_line_of_any_shape_gives_one_object(line):
     [one] = objects(f"{line}\n")
     assert line == one["text"]
 
@@ -129,29 +125,27 @@ def test_a_line_of_any_shape_gives_one_object(line: str) -> None:
         (("--said-at", "last week"), 2, "--said-at must be a day like"),
     ],
 )
-def test_a_wrong_option_is_an_error_that_names_it(
-    arguments: tuple[str, str], code: int, told: str
-) -> None:
+def test_a_wrong_option_is_an_error_that_names_it(arguments, code, told):
     ran = extract("I love tea\n", *arguments)
     assert code == ran.exit_code
     assert told in ran.stderr
 
 
-def test_a_pattern_is_switched_off() -> None:
+def test_a_pattern_is_switched_off():
     assert [] == objects("I love tea", "--without", "en.like.love")[0]["drafts"]
 
 
-def test_a_very_long_line_gives_one_object() -> None:
+def test_a_very_long_line_gives_one_object():
     [one] = objects("I live in Porto. " + "word " * 400_000)
     assert ["Porto"] == [draft["value"] for draft in one["drafts"]]  # type: ignore[union-attr]
 
 
-def test_control_characters_and_lone_halves_of_emoji_do_no_harm() -> None:
+def test_control_characters_and_lone_halves_of_emoji_do_no_harm():
     found = objects("\x00\x01 I love tea\n\u2028I love figs\n🙂\n")
     assert 3 == len(found)
 
 
-def test_the_benchmark_measures_the_same_reader() -> None:
+def test_the_benchmark_measures_the_same_reader():
     ran = subprocess.run(
         [*warm_python(), "-m", "benchmarks.extraction", "--json"], capture_output=True, text=True
     )

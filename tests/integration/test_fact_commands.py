@@ -1,10 +1,7 @@
 """`hippocampus facts`, `state`, `retract`, `restore`, `graph` and `runs` on a real database."""
 
-from __future__ import annotations
-
 import json
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import cast
 from uuid import UUID
@@ -41,7 +38,7 @@ async def learn(dsn: str) -> None:
             await memory.consolidate(ANN, "t")
 
 
-def test_a_fact_is_stated_shown_and_corrected(dsn: str) -> None:
+def test_a_fact_is_stated_shown_and_corrected(dsn):
     assert run(dsn, "facts").stdout.startswith("No facts are stored for ann in my app.")
     assert "in the slot 'employer'" in run(dsn, "facts", "employer").stdout
     told = run(dsn, "state", "company", "Acme", "--since", "2024-05-01").stdout
@@ -74,13 +71,13 @@ def test_a_fact_is_stated_shown_and_corrected(dsn: str) -> None:
 
 
 @pytest.mark.parametrize("day", ["2026-03-02", "2026/3/2", "2026年3月2日", "2 March 2026"])
-def test_a_date_is_a_day_in_figures_or_in_words(dsn: str, day: str) -> None:
+def test_a_date_is_a_day_in_figures_or_in_words(dsn, day):
     told = run(dsn, "state", "employer", "Acme", "--since", day).stdout
     assert told.startswith("User works at Acme. (since 2026-03-02 00:00 UTC; key ")
 
 
 @pytest.fixture
-def a_day_ahead(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def a_day_ahead(monkeypatch):
     """Let this machine's time be nearly a day ahead of UTC."""
     monkeypatch.setenv("TZ", "EAST-23:59")
     time.tzset()
@@ -91,7 +88,7 @@ def a_day_ahead(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("a_day_ahead")
 @pytest.mark.parametrize("today", ["today", "今天"])
-def test_today_does_not_begin_in_the_future(today: str) -> None:
+def test_today_does_not_begin_in_the_future(today):
     begin = date_option(today, "--since")
     assert begin is not None and begin <= datetime.now(UTC)
 
@@ -101,16 +98,14 @@ def test_today_does_not_begin_in_the_future(today: str) -> None:
     ["last week", "上周", "2026", "2026年3月", "2 hours ago", "昨天下午", "每周三", "2026/13/1",
      ""],
 )  # fmt: skip
-def test_a_date_that_is_no_single_day_is_refused_in_both_languages(
-    shared_dsn: str, words: str
-) -> None:
+def test_a_date_that_is_no_single_day_is_refused_in_both_languages(shared_dsn, words):
     for language, why in (("en", "--since must be a day like"), ("zh", "--since 必须是")):
         with speaking(cast("Language", language)):
             refused = run(shared_dsn, "state", "employer", "Acme", "--since", words)
         assert (2, True) == (refused.exit_code, why in refused.stderr), refused.stderr
 
 
-def test_a_slot_that_does_not_exist_is_named_with_the_nearest(dsn: str) -> None:
+def test_a_slot_that_does_not_exist_is_named_with_the_nearest(dsn):
     run(dsn, "state", "my.shelf", "left", "--since", "2026-03-01")
     run(dsn, "retract", "my.shelf")
     with speaking("zh"):
@@ -123,7 +118,7 @@ def test_a_slot_that_does_not_exist_is_named_with_the_nearest(dsn: str) -> None:
 
 
 @pytest.mark.parametrize("width", [80, 100])
-def test_no_word_is_broken_in_a_narrow_terminal(width: int) -> None:
+def test_no_word_is_broken_in_a_narrow_terminal(width):
     words = "wellcome trust sanger institute cambridgeshire hinxton genome campus"
     fact = Fact(
         memory_id=MemoryId(ID), fact_type="profile", slot="relation.grandmother.marital_status",
@@ -149,7 +144,7 @@ async def add_china(dsn: str) -> None:
         await memory.graph.add(ANN, "上海", "lies_in", "China", valid_from=START)
 
 
-def test_the_graph_around_an_entity_is_shown(dsn: str) -> None:
+def test_the_graph_around_an_entity_is_shown(dsn):
     assert "Nothing is known of 'user'.\n" == run(dsn, "graph", "user").stdout
     run_sync(learn(dsn))
     run_sync(add_china(dsn))
@@ -166,7 +161,7 @@ def test_the_graph_around_an_entity_is_shown(dsn: str) -> None:
     assert ["Leeds"] == [one["object"] for one in then]
 
 
-def test_its_history_is_shown_with_what_ended(dsn: str) -> None:
+def test_its_history_is_shown_with_what_ended(dsn):
     run_sync(learn(dsn))
     old, new = json.loads(run(dsn, "graph", "user", "--history", "--json").stdout)
     assert [("Leeds", False), ("上海", True)] == [
@@ -179,9 +174,7 @@ def test_its_history_is_shown_with_what_ended(dsn: str) -> None:
     ("arguments", "code", "told"),
     [(["--depth", "9"], 1, "depth must be"), (["--valid", "soon"], 2, "--valid must be a day")],
 )
-def test_what_cannot_be_is_one_line(
-    shared_dsn: str, arguments: list[str], code: int, told: str
-) -> None:
+def test_what_cannot_be_is_one_line(shared_dsn, arguments, code, told):
     refused = run(shared_dsn, "graph", "user", *arguments)
     assert code == refused.exit_code
     assert told in " ".join(refused.stderr.split())
@@ -192,7 +185,7 @@ async def cities(dsn: str) -> list[object]:
         return [fact.value for fact in await memory.facts(ANN)]
 
 
-def test_runs_are_shown_and_undone_in_order(dsn: str) -> None:
+def test_runs_are_shown_and_undone_in_order(dsn):
     assert "There are no runs yet.\n" == run(dsn, "runs").stdout
     run_sync(learn(dsn))
     second, first = json.loads(run(dsn, "runs", "--json", "--thread", "t").stdout)
@@ -211,7 +204,7 @@ def test_runs_are_shown_and_undone_in_order(dsn: str) -> None:
     assert "undone" in run(dsn, "runs").stdout
 
 
-def test_a_run_is_named_by_either_end_of_its_id(dsn: str) -> None:
+def test_a_run_is_named_by_either_end_of_its_id(dsn):
     run_sync(learn(dsn))
     second, first = (run["run_id"] for run in json.loads(run(dsn, "runs", "--json").stdout))
     both = next(n for n in range(36, 0, -1) if first[:n] == second[:n])
@@ -228,13 +221,11 @@ def test_a_run_is_named_by_either_end_of_its_id(dsn: str) -> None:
     ("run_id", "told", "code"),
     [("last", "run_id must be a UUID", 2), ("0" * 32, "there is no run", 1)],
 )
-def test_an_unknown_run_is_an_error_that_says_so(
-    shared_dsn: str, run_id: str, told: str, code: int
-) -> None:
+def test_an_unknown_run_is_an_error_that_says_so(shared_dsn, run_id, told, code):
     refused = run(shared_dsn, "runs", "--undo", run_id)
     assert code == refused.exit_code
     assert told in " ".join(refused.stderr.split())
 
 
-def test_no_other_thread_is_shown(shared_dsn: str) -> None:
+def test_no_other_thread_is_shown(shared_dsn):
     assert "[]\n" == run(shared_dsn, "runs", "--thread", "elsewhere", "--json").stdout

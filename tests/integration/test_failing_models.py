@@ -1,7 +1,5 @@
 """A model that fails while a caller waits: the turns are stored, and the queue tries again."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
@@ -60,8 +58,8 @@ async def values(service: OpenMemoryService) -> list[object]:
     [(ModelUnavailable("down"), (2, 4)), (ModelQuotaExceeded("full", retry_after_s=90), (90, 99))],
 )
 async def test_a_waiting_caller_hears_of_the_failure_and_the_queue_tries_again(
-    dsn: str, now: Clock, error: Exception, wait_s: tuple[float, float]
-) -> None:
+    dsn, now, error, wait_s
+):
     model = Answering(error, *ANSWERS)
     async with served(dsn, now, llm=model) as service:
         with pytest.raises(type(error), match=str(error)) as raised:
@@ -78,7 +76,7 @@ async def test_a_waiting_caller_hears_of_the_failure_and_the_queue_tries_again(
         assert ["Oslo"] == await values(service)
 
 
-async def test_the_rules_stand_in_at_the_last_try(dsn: str, now: Clock) -> None:
+async def test_the_rules_stand_in_at_the_last_try(dsn, now):
     async with served(dsn, now, llm=Answering(ModelUnavailable("down"))) as service:
         with pytest.raises(ModelUnavailable, match="down"):
             await service.add_session_to_memory(session())
@@ -90,7 +88,7 @@ async def test_the_rules_stand_in_at_the_last_try(dsn: str, now: Clock) -> None:
         assert [("completed", 5)] == jobs(dsn)
 
 
-async def test_flush_sees_what_failed_done(dsn: str) -> None:
+async def test_flush_sees_what_failed_done(dsn):
     engine = open_memory(dsn, llm=Answering(ModelUnavailable("down"), *ANSWERS))
     async with engine, OpenMemoryService(engine=engine) as service:
         with pytest.raises(ModelUnavailable, match="down"):
@@ -99,7 +97,7 @@ async def test_flush_sees_what_failed_done(dsn: str) -> None:
         assert ["Oslo"] == await values(service)
 
 
-async def test_a_caller_who_gives_up_waiting_leaves_the_rest_to_the_queue(dsn: str) -> None:
+async def test_a_caller_who_gives_up_waiting_leaves_the_rest_to_the_queue(dsn):
     begun = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -118,7 +116,7 @@ async def test_a_caller_who_gives_up_waiting_leaves_the_rest_to_the_queue(dsn: s
         assert [("pending", 0)] == jobs(dsn)
 
 
-async def test_an_embedder_that_fails_loses_no_turn(dsn: str, now: Clock) -> None:
+async def test_an_embedder_that_fails_loses_no_turn(dsn, now):
     answers: list[object] = [ModelUnavailable("away")]
 
     def embed(texts: Sequence[str]) -> list[list[float]]:
@@ -140,9 +138,7 @@ async def test_an_embedder_that_fails_loses_no_turn(dsn: str, now: Clock) -> Non
 
 
 @pytest.mark.parametrize("error", [ModelQuotaExceeded("full", retry_after_s=90), OSError("cut")])
-async def test_what_was_read_before_the_summary_failed_is_kept_and_not_asked_again(
-    dsn: str, now: Clock, error: Exception
-) -> None:
+async def test_what_was_read_before_the_summary_failed_is_kept_and_not_asked_again(dsn, now, error):
     read, summary = ANSWERS
     model = Answering(read, error, summary)
     async with served(dsn, now, llm=model, wait=False) as service:
@@ -157,9 +153,7 @@ async def test_what_was_read_before_the_summary_failed_is_kept_and_not_asked_aga
         assert [1, 1] == [run.counts["model_calls"] for run in await service.engine.runs(ANN)]
 
 
-async def test_a_summary_that_fails_while_a_caller_waits_is_raised_and_tried_again(
-    dsn: str, now: Clock
-) -> None:
+async def test_a_summary_that_fails_while_a_caller_waits_is_raised_and_tried_again(dsn, now):
     read, summary = ANSWERS
     model = Answering(read, *[ModelQuotaExceeded("full", retry_after_s=90)] * 2, summary)
     async with served(dsn, now, llm=model) as service:

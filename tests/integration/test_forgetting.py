@@ -4,8 +4,6 @@ Turns are forgotten beside an append of the same turn, step by step in both orde
 by itself, in its time, by one of all workers; a dead one is replaced.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal
@@ -14,7 +12,6 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -52,9 +49,7 @@ async def key_of(memory: MemoryEngine, scope: Scope, text: str) -> str:
     return next(hit.memory.key for hit in hits if hit.memory.text == text)
 
 
-async def test_a_fact_goes_with_the_last_of_its_turns(
-    shared_memory: MemoryEngine, scope: Scope
-) -> None:
+async def test_a_fact_goes_with_the_last_of_its_turns(shared_memory, scope):
     memory, texts = shared_memory, ["I live in Leeds.", "Hello again. I live in Leeds."]
     await memory.append_events(scope, "t", [said(n, text) for n, text in enumerate(texts)])
     await memory.consolidate(scope, "t")
@@ -66,9 +61,7 @@ async def test_a_fact_goes_with_the_last_of_its_turns(
     assert [] == await memory.recall(scope, "Leeds")
 
 
-async def test_a_turn_forgotten_while_it_is_read_leaves_no_fact(
-    shared_dsn: str, scope: Scope
-) -> None:
+async def test_a_turn_forgotten_while_it_is_read_leaves_no_fact(shared_dsn, scope):
     class Interrupted(RuleExtractor):
         async def extract(self, events: Sequence[Event], context: Sequence[Event]) -> Extraction:
             drafts = await super().extract(events, context)
@@ -88,9 +81,7 @@ async def test_a_turn_forgotten_while_it_is_read_leaves_no_fact(
         assert [] == [hit for hit in hits if "Leeds" in hit.memory.text]
 
 
-async def test_a_sweep_deletes_what_expired_below_its_path_only(
-    clocked: MemoryEngine, clock: Clock
-) -> None:
+async def test_a_sweep_deletes_what_expired_below_its_path_only(clocked, clock):
     places = [("a", "b", "x"), ("a", "b", "y"), ("c", "d", "x")]
     await clocked.run_item_ops(
         [WriteItem(address=(place, "k"), value={"text": "tea"}, ttl_s=60) for place in places]
@@ -100,7 +91,7 @@ async def test_a_sweep_deletes_what_expired_below_its_path_only(
 
 
 @pytest.mark.tail
-async def test_an_embedded_server_that_was_killed_comes_back(tmp_path: Path) -> None:
+async def test_an_embedded_server_that_was_killed_comes_back(tmp_path):
     async with open_memory(tmp_path) as memory:
         await memory.remember(ANN, "Ann sails.")
         pid = describe(tmp_path).pid
@@ -121,15 +112,13 @@ async def test_an_embedded_server_that_was_killed_comes_back(tmp_path: Path) -> 
         ({"occurred_at": datetime.fromisoformat("0001-01-01T00:00+14:00")}, "out of range"),
     ],
 )
-async def test_a_memory_that_cannot_be_is_refused(
-    shared_memory: MemoryEngine, scope: Scope, memory_fields: dict[str, object], complaint: str
-) -> None:
+async def test_a_memory_that_cannot_be_is_refused(shared_memory, scope, memory_fields, complaint):
     with pytest.raises(InvalidInput, match=complaint):
         await shared_memory.remember(scope, ["tea", NewMemory(text="tea", **memory_fields)])  # type: ignore[arg-type]
     assert [] == await shared_memory.recall(scope, "tea")
 
 
-async def test_odd_turns_and_limits_are_refused(shared_memory: MemoryEngine, scope: Scope) -> None:
+async def test_odd_turns_and_limits_are_refused(shared_memory, scope):
     with pytest.raises(InvalidInput, match="role 'assistant'"):
         await shared_memory.append_events(scope, "t", [said("a", "tea", role="assistant")])
     with pytest.raises(InvalidInput, match="limit"):
@@ -178,8 +167,8 @@ def counts(admin: psycopg.Connection[Any]) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize("first", ["forgotten", "appended"])
 @pytest.mark.parametrize("is_known", [True, False], ids=["thread", "new thread"])
 async def test_a_turn_that_is_forgotten_and_appended_at_the_same_time_is_gone(
-    dsn: str, is_known: bool, first: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    dsn, is_known, first, monkeypatch
+):
     turn = said("e1", "I sail.")
     steps = PostgresEvents.append_steps
 
@@ -220,7 +209,7 @@ async def test_a_turn_that_is_forgotten_and_appended_at_the_same_time_is_gone(
 
 
 @pytest.fixture
-def every_day(monkeypatch: pytest.MonkeyPatch) -> None:
+def every_day(monkeypatch):
     monkeypatch.setenv("HIPPOCAMPUS_CLEANUP_HOURS", "24")
 
 
@@ -232,9 +221,7 @@ def demoted(dsn: str) -> int:
 
 
 @pytest.mark.usefixtures("every_day")
-async def test_it_is_done_once_a_day_by_one_of_many(
-    dsn: str, clocked: MemoryEngine, clock: Clock
-) -> None:
+async def test_it_is_done_once_a_day_by_one_of_many(dsn, clocked, clock):
     async with open_memory(dsn, clock=clock, worker=False) as other:
         engines = (clocked, other, clocked, other)
         for days, expected in ((0, 1), (0.9, 0), (0.2, 1)):
@@ -247,9 +234,7 @@ async def test_it_is_done_once_a_day_by_one_of_many(
 
 
 @pytest.mark.usefixtures("every_day")
-async def test_a_worker_that_died_at_it_is_replaced_when_its_lease_is_over(
-    clocked: MemoryEngine, clock: Clock
-) -> None:
+async def test_a_worker_that_died_at_it_is_replaced_when_its_lease_is_over(clocked, clock):
     task = ScheduledTask(clocked._storage, "forget_faded")
     assert await task.take("dead", clock.now, 600)
     assert await clocked.retention.schedule.run_if_due() is None
@@ -259,7 +244,7 @@ async def test_a_worker_that_died_at_it_is_replaced_when_its_lease_is_over(
 
 
 @pytest.mark.usefixtures("every_day")
-async def test_who_lost_its_turn_ends_after_its_batch(clocked: MemoryEngine, clock: Clock) -> None:
+async def test_who_lost_its_turn_ends_after_its_batch(clocked, clock):
     async def lost() -> bool:
         return False
 
@@ -270,9 +255,7 @@ async def test_who_lost_its_turn_ends_after_its_batch(clocked: MemoryEngine, clo
 
 
 @pytest.mark.usefixtures("every_day")
-async def test_a_process_that_writes_looks_in_the_background(
-    dsn: str, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_process_that_writes_looks_in_the_background(dsn, clock, monkeypatch):
     monkeypatch.setattr(cleanup, "FIRST_LOOK_S", 0.0)
     async with open_memory(dsn, clock=clock) as memory:
         await memory.append_events(ANN, "t", [said("a", "I sail.")])
@@ -285,9 +268,7 @@ async def test_a_process_that_writes_looks_in_the_background(
 
 
 @pytest.mark.parametrize("text", ["", "off"])
-async def test_nothing_is_forgotten_unless_it_is_asked_for(
-    text: str, dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_nothing_is_forgotten_unless_it_is_asked_for(text, dsn, monkeypatch):
     monkeypatch.setenv("HIPPOCAMPUS_CLEANUP_HOURS", text)
     async with open_memory(dsn) as memory:
         assert await memory.retention.schedule.run_if_due() is None
@@ -295,7 +276,7 @@ async def test_nothing_is_forgotten_unless_it_is_asked_for(
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "soon", "nan", "inf", "1e9"])
-def test_hours_that_are_none_are_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hours_that_are_none_are_refused(text, monkeypatch):
     monkeypatch.setenv("HIPPOCAMPUS_CLEANUP_HOURS", text)
     with pytest.raises(InvalidInput, match="HIPPOCAMPUS_CLEANUP_HOURS must be a number of hours"):
         load_settings("embedded")
@@ -303,7 +284,7 @@ def test_hours_that_are_none_are_refused(text: str, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.tail
 @pytest.mark.usefixtures("every_day")
-async def test_the_worker_command_forgets(dsn: str) -> None:
+async def test_the_worker_command_forgets(dsn):
     then = Clock(datetime.now(UTC) - timedelta(days=21))
     async with open_memory(dsn, clock=then, worker=False) as memory:
         await memory.append_events(ANN, "t", [said("a", "I sail.", then.now)])

@@ -1,11 +1,9 @@
 """Requests of users to forget a topic: what goes, what stays, and how it comes back."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest
-from person import Opens, Person, at
+from person import Person, at
 from turns import said
 
 from shared_core import Conflict, Event, InvalidInput
@@ -49,11 +47,11 @@ class Talk:
 
 
 @pytest.fixture
-def talk(ann: Person) -> Talk:
+def talk(ann):
     return Talk(ann)
 
 
-async def test_what_is_about_a_person_leaves_recall_at_once(talk: Talk) -> None:
+async def test_what_is_about_a_person_leaves_recall_at_once(talk):
     await talk.learn(
         "My brother Theo is a baker.", "I live in Leeds.", "Theo came round on Sunday."
     )
@@ -69,7 +67,7 @@ async def test_what_is_about_a_person_leaves_recall_at_once(talk: Talk) -> None:
     assert "Theo" not in await talk.told("Who is Theo?")
 
 
-async def test_the_name_of_a_relative_is_known(talk: Talk) -> None:
+async def test_the_name_of_a_relative_is_known(talk):
     await talk.learn("我弟弟叫阿泽。", "我住在苏州。", "阿泽下周来看我。")
     [gone] = (await talk.say("把我弟弟的事忘了吧")).set_aside
     assert gone.topic == "我弟弟"
@@ -78,7 +76,7 @@ async def test_the_name_of_a_relative_is_known(talk: Talk) -> None:
     assert "苏州" in told
 
 
-async def test_a_topic_goes_in_each_form_of_its_word(talk: Talk) -> None:
+async def test_a_topic_goes_in_each_form_of_its_word(talk):
     await talk.learn("I used to smoke but I quit.", "I am a social worker and I live in Leeds.")
     [gone] = (await talk.say("please forget what I told you about smoking")).set_aside
     assert gone.done.memories >= 1
@@ -90,7 +88,7 @@ async def test_a_topic_goes_in_each_form_of_its_word(talk: Talk) -> None:
     assert "worker" in await talk.told("What is my job?")
 
 
-async def test_undoing_the_run_brings_all_back(talk: Talk) -> None:
+async def test_undoing_the_run_brings_all_back(talk):
     await talk.learn("My brother Theo is a baker.")
     before = [one.statement for one in await talk.ann.facts()]
     [gone] = (await talk.say("forget everything about theo please")).set_aside
@@ -103,7 +101,7 @@ async def test_undoing_the_run_brings_all_back(talk: Talk) -> None:
     assert "Theo" in await talk.told("Who is Theo?")
 
 
-async def test_it_is_erased_after_thirty_days(ann_by_clock: Person) -> None:
+async def test_it_is_erased_after_thirty_days(ann_by_clock):
     ann = ann_by_clock
     talk, owned = Talk(ann), (ann.scope.app, ann.scope.user)
     await talk.learn("My brother Theo is a baker.", "I live in Leeds.")
@@ -117,7 +115,7 @@ async def test_it_is_erased_after_thirty_days(ann_by_clock: Person) -> None:
     assert "Leeds" in "".join(exported)
 
 
-async def test_turns_that_no_run_has_read_draw_no_facts(talk: Talk) -> None:
+async def test_turns_that_no_run_has_read_draw_no_facts(talk):
     await talk.learn(
         "My brother Theo is a baker.", "I live in Leeds.", "Forget what I said about Theo"
     )
@@ -125,7 +123,7 @@ async def test_turns_that_no_run_has_read_draw_no_facts(talk: Talk) -> None:
     assert [one.slot for one in await talk.ann.facts()] == ["residence"]
 
 
-async def test_what_is_said_after_a_request_stays(talk: Talk) -> None:
+async def test_what_is_said_after_a_request_stays(talk):
     texts = ("My brother Theo is a baker.", "Forget what I said about Theo",
              "I have a new friend called Theo.")  # fmt: skip
     events = [said(str(place), text) for place, text in enumerate(texts)]
@@ -135,14 +133,14 @@ async def test_what_is_said_after_a_request_stays(talk: Talk) -> None:
     assert [one.slot for one in await talk.ann.facts()] == ["relation.friend"]
 
 
-async def test_a_topic_is_set_aside_once(talk: Talk) -> None:
+async def test_a_topic_is_set_aside_once(talk):
     await talk.learn("My brother Theo is a baker.")
     assert (await talk.ann.forget_about("Theo")).done.run_id is not None
     again = await talk.ann.forget_about("Theo")
     assert (again.done.run_id, again.done.memories) == (None, 0)
 
 
-async def test_what_two_requests_set_aside_comes_back_when_both_are_undone(talk: Talk) -> None:
+async def test_what_two_requests_set_aside_comes_back_when_both_are_undone(talk):
     await talk.say("My brother Theo plays chess.")
     await talk.say("I met a chess club in Leeds.")
     theo = await talk.ann.forget_about("Theo")
@@ -157,14 +155,14 @@ async def test_what_two_requests_set_aside_comes_back_when_both_are_undone(talk:
     assert "Theo plays chess" in await talk.told("Who plays chess?")
 
 
-async def test_what_was_forgotten_may_be_said_again(talk: Talk) -> None:
+async def test_what_was_forgotten_may_be_said_again(talk):
     await talk.learn("My brother Theo is a baker.")
     await talk.learn("Forget what I said about Theo", "My brother Theo is a baker.")
     slots = [one.slot for one in await talk.ann.facts()]
     assert slots == ["relation.brother", "relation.brother.job"]
 
 
-async def test_an_old_request_leaves_what_was_said_later(talk: Talk) -> None:
+async def test_an_old_request_leaves_what_was_said_later(talk):
     await talk.learn("My brother Theo is a baker.")
     asking = said("old", "Forget what I said about Theo", at(-1))
     new = await talk.ann.append_events("older", [asking])
@@ -172,7 +170,7 @@ async def test_an_old_request_leaves_what_was_said_later(talk: Talk) -> None:
     assert "Theo is a baker" in await talk.told("Who is Theo?")
 
 
-async def test_what_was_brought_back_is_read_by_the_next_run(talk: Talk) -> None:
+async def test_what_was_brought_back_is_read_by_the_next_run(talk):
     await talk.say("My brother Theo is a baker.")
     [gone] = (await talk.say("Forget what I said about Theo")).set_aside
     assert gone.done.run_id is not None
@@ -181,7 +179,7 @@ async def test_what_was_brought_back_is_read_by_the_next_run(talk: Talk) -> None
     assert "relation.brother" in [one.slot for one in await talk.ann.facts()]
 
 
-async def test_a_run_writes_nothing_that_was_set_aside_while_it_read(ann_with: Opens) -> None:
+async def test_a_run_writes_nothing_that_was_set_aside_while_it_read(ann_with):
     class Interrupted(RuleExtractor):
         async def extract(self, events: Sequence[Event], context: Sequence[Event]) -> Extraction:
             found = await super().extract(events, context)
@@ -196,14 +194,14 @@ async def test_a_run_writes_nothing_that_was_set_aside_while_it_read(ann_with: O
     assert "Leeds" in told
 
 
-async def test_only_the_user_may_ask(talk: Talk) -> None:
+async def test_only_the_user_may_ask(talk):
     await talk.say("My brother Theo is a baker.")
     new = await talk.say("Forget what I said about Theo", role="agent")
     assert new.set_aside == ()
     assert "Theo is a baker" in await talk.told("Who is Theo?")
 
 
-async def test_an_option_switches_it_off(ann_with: Opens) -> None:
+async def test_an_option_switches_it_off(ann_with):
     ann = ann_with(forget_requests=False)
     talk = Talk(ann)
     await talk.say("My brother Theo is a baker.")
@@ -214,7 +212,7 @@ async def test_an_option_switches_it_off(ann_with: Opens) -> None:
     assert "Theo" not in await talk.told("Who is Theo?")
 
 
-async def test_a_topic_nobody_spoke_of_changes_nothing(talk: Talk) -> None:
+async def test_a_topic_nobody_spoke_of_changes_nothing(talk):
     await talk.say("I live in Leeds.")
     gone = await talk.ann.forget_about("Theo")
     assert gone.done.run_id is None
@@ -223,7 +221,7 @@ async def test_a_topic_nobody_spoke_of_changes_nothing(talk: Talk) -> None:
         await talk.ann.forget_about("it")
 
 
-async def test_process_memory_says_what_went_and_keeps_it_out(ann: Person) -> None:
+async def test_process_memory_says_what_went_and_keeps_it_out(ann):
     user, app = ann.scope.user, ann.scope.app
     await ann.memory.process_memory("My brother Theo is a baker.", user, app=app)
     answer = await ann.memory.process_memory("forget what i said about theo", user, app=app)

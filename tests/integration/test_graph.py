@@ -1,14 +1,12 @@
 """The graph: facts are edges, what changes one changes both, and recall brings edges along."""
 
-from __future__ import annotations
-
 import asyncio
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, cast
 
 import psycopg
 import pytest
-from person import Opens, Person, at, then
+from person import Person, at, then
 
 from shared_core import AsOf, CapabilityMissing, Conflict, InvalidInput, NotFound
 from shared_core.core.domain import Extraction, TripleDraft
@@ -27,9 +25,7 @@ async def employers(ann: Person) -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.parametrize("spoken", [ENGLISH, CHINESE])
-async def test_a_fact_and_its_edge_live_and_end_together(
-    ann: Person, spoken: tuple[str, ...]
-) -> None:
+async def test_a_fact_and_its_edge_live_and_end_together(ann, spoken):
     first, second, over, one, other = spoken
     await ann.say(1, first)
     assert ([one], [one]) == await employers(ann)
@@ -55,7 +51,7 @@ async def test_a_fact_and_its_edge_live_and_end_together(
     assert [one] == [edge.object for edge in await ann.graph.history("user")]
 
 
-async def test_a_fact_of_any_extractor_is_an_edge(ann_with: Opens) -> None:
+async def test_a_fact_of_any_extractor_is_an_edge(ann_with):
     class WithoutEdges(RuleExtractor):
         async def extract(self, events: Any, context: Any) -> Extraction:
             found = await super().extract(events, context)
@@ -77,7 +73,7 @@ async def test_a_fact_of_any_extractor_is_an_edge(ann_with: Opens) -> None:
     ]
 
 
-async def test_what_a_caller_ends_ends_as_a_fact_and_can_be_restored(ann: Person) -> None:
+async def test_what_a_caller_ends_ends_as_a_fact_and_can_be_restored(ann):
     await ann.say(1, "I work at Google.")
     change = await ann.graph.retract("USER", "works at", "google")
     assert (Operation.UPDATE, 1) == (change.operation, len(change.closed))
@@ -101,7 +97,7 @@ async def test_what_a_caller_ends_ends_as_a_fact_and_can_be_restored(ann: Person
     assert (["Google"], ["Google"]) == await employers(ann)
 
 
-async def test_an_edge_is_added_known_or_replaced(ann: Person) -> None:
+async def test_an_edge_is_added_known_or_replaced(ann):
     await ann.say(1, "I work at Google.")
     add = ann.graph.add
     assert Operation.NOOP == (await add("User", "works_at", "GOOGLE ")).operation
@@ -117,7 +113,7 @@ async def test_an_edge_is_added_known_or_replaced(ann: Person) -> None:
     assert (["Google"], ["Google"]) == await employers(ann)
 
 
-async def test_what_made_an_edge_end_is_not_undone_before_it(ann: Person) -> None:
+async def test_what_made_an_edge_end_is_not_undone_before_it(ann):
     later = await ann.graph.add(
         "user", "works_at", "Meta", valid_from=datetime.now(UTC) + timedelta(days=30)
     )
@@ -130,7 +126,7 @@ async def test_what_made_an_edge_end_is_not_undone_before_it(ann: Person) -> Non
     assert [] == await ann.graph.history("user")
 
 
-async def test_a_read_sees_the_world_and_the_belief_of_its_moment(ann_by_clock: Person) -> None:
+async def test_a_read_sees_the_world_and_the_belief_of_its_moment(ann_by_clock):
     ann = ann_by_clock
     await ann.graph.add("user", "works_at", "Google", valid_from=at(0))
     ann.clock.day = 10
@@ -157,7 +153,7 @@ async def test_a_read_sees_the_world_and_the_belief_of_its_moment(ann_by_clock: 
     assert ["Acme"] == await employer(valid=31)
 
 
-async def test_facts_of_a_slot_are_read_exactly(ann_by_clock: Person) -> None:
+async def test_facts_of_a_slot_are_read_exactly(ann_by_clock):
     ann = ann_by_clock
     for day, text in enumerate(("I speak Thai.", "I live in Leeds.", "I live in York."), 1):
         await ann.say(day, text)
@@ -173,7 +169,7 @@ async def test_facts_of_a_slot_are_read_exactly(ann_by_clock: Person) -> None:
     assert {"Thai", "Leeds"} == {one.value for one in both}
 
 
-async def test_names_of_one_entity_are_read_as_one(ann: Person) -> None:
+async def test_names_of_one_entity_are_read_as_one(ann):
     graph = ann.graph
     for subject, relation, other in (
         ("Mia", "likes", "art"), ("Mia Chen", "lives_in", "Leeds"), ("米娅", "likes", "茶"),
@@ -205,7 +201,7 @@ async def test_names_of_one_entity_are_read_as_one(ann: Person) -> None:
     assert 1 == await graph.merge_aliases("Mia", ["Mia Chen"])
 
 
-async def test_a_merge_of_names_is_a_run(ann: Person) -> None:
+async def test_a_merge_of_names_is_a_run(ann):
     graph = ann.graph
     await graph.add("Lars", "lives_in", "Oslo")
     await graph.add("Jonas", "lives_in", "Bern")
@@ -233,7 +229,7 @@ async def test_a_merge_of_names_is_a_run(ann: Person) -> None:
     assert set() == await homes("拉斯")
 
 
-async def test_accents_tell_names_apart_and_matching_finds_both(ann: Person) -> None:
+async def test_accents_tell_names_apart_and_matching_finds_both(ann):
     names = ("Müller", "Muller", "MÜLLER", "Mu\u0308ller")
     for number, name in enumerate(names):
         await ann.graph.add(name, "knows", f"friend {number}")
@@ -246,7 +242,7 @@ async def test_accents_tell_names_apart_and_matching_finds_both(ann: Person) -> 
     assert ("Müller", ("Muller",), 4) == (one.name, one.aliases, one.degree)
 
 
-async def test_a_functional_relation_has_one_current_object_in_the_database(ann: Person) -> None:
+async def test_a_functional_relation_has_one_current_object_in_the_database(ann):
     await ann.graph.add("user", "drives", "Volvo", functional=True)
     with pytest.raises(psycopg.errors.UniqueViolation):
         ann.sql(
@@ -262,7 +258,7 @@ async def test_a_functional_relation_has_one_current_object_in_the_database(ann:
     assert 1 == len(current)
 
 
-async def test_relations_are_declared_by_a_caller(ann_with: Opens) -> None:
+async def test_relations_are_declared_by_a_caller(ann_with):
     ann = ann_with(relations={"drives": "one", "speaks": "one"})
     for car in ("Volvo", "Fiat"):
         await ann.graph.add("user", "drives", car)
@@ -273,9 +269,7 @@ async def test_relations_are_declared_by_a_caller(ann_with: Opens) -> None:
         ann_with(relations={"drives": "two"})
 
 
-async def test_without_a_graph_all_else_is_as_before(
-    ann_with: Opens, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_without_a_graph_all_else_is_as_before(ann_with, monkeypatch):
     monkeypatch.setenv("HIPPOCAMPUS_GRAPH", "off")
     ann = ann_with()
     report_id = await ann.say(1, "I work at Google.")
@@ -291,7 +285,7 @@ async def test_without_a_graph_all_else_is_as_before(
         ann_with()
 
 
-async def test_an_edge_expires_with_its_turn(ann_by_clock: Person) -> None:
+async def test_an_edge_expires_with_its_turn(ann_by_clock):
     ann = ann_by_clock
     await ann.say(1, "I work at Google.", expires_at=at(3))
     assert (["Google"], ["Google"]) == await employers(ann)
@@ -301,7 +295,7 @@ async def test_an_edge_expires_with_its_turn(ann_by_clock: Person) -> None:
     assert [] == await ann.graph.entities()
 
 
-async def test_nobody_reads_the_graph_of_another(ann: Person) -> None:
+async def test_nobody_reads_the_graph_of_another(ann):
     change = await ann.graph.add("user", "knows", "Tom")
     await ann.graph.merge_aliases("Tom", ["Thomas"])
     assert change.edge_id
@@ -314,7 +308,7 @@ async def test_nobody_reads_the_graph_of_another(ann: Person) -> None:
         await bob.graph.restore(change.edge_id)
 
 
-async def test_what_is_not_known_is_empty_and_what_cannot_be_is_refused(ann: Person) -> None:
+async def test_what_is_not_known_is_empty_and_what_cannot_be_is_refused(ann):
     graph = ann.graph
     await graph.add("user", "knows", "user")
     for name in ("nobody", "?!", "'; DROP TABLE edges; --", "🦊", "x" * 10_000):
@@ -358,7 +352,7 @@ async def test_what_is_not_known_is_empty_and_what_cannot_be_is_refused(ann: Per
 
 
 @pytest.mark.both_engines
-async def test_a_functional_relation_has_one_object_at_every_moment(ann_by_clock: Person) -> None:
+async def test_a_functional_relation_has_one_object_at_every_moment(ann_by_clock):
     ann = ann_by_clock
     graph = ann.graph
     google = await graph.add("user", "works_at", "Google")
@@ -392,7 +386,7 @@ def triples(edges: Any) -> set[tuple[str, str, str]]:
 
 
 @pytest.mark.both_engines
-async def test_recall_brings_the_edges_of_what_is_named(ann: Person) -> None:
+async def test_recall_brings_the_edges_of_what_is_named(ann):
     await ann.say(0, "I work at Acme.", "My daughter is called Mia.")
     await ann.graph.add("Mia", "plays", "oboe")
     await ann.graph.merge_aliases("Mia", ["米娅"])
@@ -406,7 +400,7 @@ async def test_recall_brings_the_edges_of_what_is_named(ann: Person) -> None:
 
 
 @pytest.mark.both_engines
-async def test_without_the_graph_recall_brings_no_edges(ann_with: Opens) -> None:
+async def test_without_the_graph_recall_brings_no_edges(ann_with):
     ann = ann_with(graph_enabled=False)
     await ann.say(0, "I work at Acme.")
     found = await ann.recall("Where do I work?")

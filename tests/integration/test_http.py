@@ -1,23 +1,19 @@
 """The HTTP application in process: what it answers, whom it lets in, and how it refuses."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging
 import threading
 from collections.abc import AsyncIterator, MutableMapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import httpx
 import pytest
-from fastapi import FastAPI
 from starlette.requests import ClientDisconnect
 
-from shared_core import MemoryEngine, Scope, StorageUnavailable, open_memory
+from shared_core import Scope, StorageUnavailable, open_memory
 from shared_core.errors import ModelUnavailable
 from shared_core.http import ServerOptions, create_app, export
 from shared_core.http.access import KNOWN_S, KnownTokens, TokenBuckets
@@ -37,27 +33,27 @@ OPEN = ServerOptions(auth=False)
 
 
 @pytest.fixture
-async def free(shared_memory: MemoryEngine) -> AsyncIterator[httpx.AsyncClient]:
+async def free(shared_memory):
     """A client of an application of its own that needs no token."""
     async with client_of(shared_memory) as found:
         yield found
 
 
 @pytest.fixture
-def ana(scope: Scope) -> Scope:
+def ana(scope):
     """The user ana of the application of the client."""
     return Scope(scope.app, "ana")
 
 
 @pytest.fixture
-async def client(shared_memory: MemoryEngine, scope: Scope) -> AsyncIterator[httpx.AsyncClient]:
+async def client(shared_memory, scope):
     """A client with a token for an application that no other test knows."""
     new = await shared_memory.tokens.create(scope.app)
     async with client_of(shared_memory, token=new.text, make_app=app_of) as found:
         yield found
 
 
-async def test_a_problem_tells_how_many_faults_it_does_not_name(client: httpx.AsyncClient) -> None:
+async def test_a_problem_tells_how_many_faults_it_does_not_name(client):
     body = {"user_id": "ana", "thread_id": "t", "events": [{"role": "user", "content": "Hi."}]}
     told = problem_of(await client.post("/events", json=body), 422, "invalid-input")
     assert told["detail"].endswith("; 1 more in errors")
@@ -66,9 +62,7 @@ async def test_a_problem_tells_how_many_faults_it_does_not_name(client: httpx.As
     )
 
 
-async def test_what_is_remembered_is_recalled_listed_and_forgotten(
-    client: httpx.AsyncClient, shared_memory: MemoryEngine, ana: Scope
-) -> None:
+async def test_what_is_remembered_is_recalled_listed_and_forgotten(client, shared_memory, ana):
     said = ["Ana drinks green tea.", {"text": "Ana has two cats.", "key": "cats", "importance": 8}]
     answer = await client.post("/remember", json={"user_id": "ana", "memories": said})
     tea, cats = answer.json()["keys"]
@@ -90,9 +84,7 @@ async def test_what_is_remembered_is_recalled_listed_and_forgotten(
 
 
 @pytest.mark.parametrize("path", ["/recall", "/search"])
-async def test_an_empty_question_is_refused_as_an_empty_input_is(
-    client: httpx.AsyncClient, path: str
-) -> None:
+async def test_an_empty_question_is_refused_as_an_empty_input_is(client, path):
     for query in ("", " \n"):
         answer = await client.post(path, json={"user_id": "ana", "query": query})
         assert "body.query" in problem_of(answer, 422, "invalid-input")["detail"]
@@ -100,9 +92,7 @@ async def test_an_empty_question_is_refused_as_an_empty_input_is(
     assert 200 == (await client.post("/context", json=asked)).status_code
 
 
-async def test_turns_become_facts_a_graph_and_a_context(
-    client: httpx.AsyncClient, shared_memory: MemoryEngine, ana: Scope
-) -> None:
+async def test_turns_become_facts_a_graph_and_a_context(client, shared_memory, ana):
     of_ana = {"user_id": "ana", "app": ana.app, "thread_id": "monday"}
     body = {**of_ana, "events": [TURN]}
     assert {"new": ["1"], "set_aside": []} == (await client.post("/events", json=body)).json()
@@ -126,9 +116,7 @@ async def test_turns_become_facts_a_graph_and_a_context(
         problem_of(await of_default.get(f"/jobs/{job['job_id']}"), 404, "not-found")
 
 
-async def test_a_conversation_as_document_003_tells_it(
-    client: httpx.AsyncClient, shared_memory: MemoryEngine
-) -> None:
+async def test_a_conversation_as_document_003_tells_it(client, shared_memory):
     """Sections 5.2, 6 and 10: paths, names and order of the parts, and what they say."""
     for said in ("我叫小朱", "我女儿叫灿灿", "她今年几岁了？"):
         answer = await client.post("/process", json={"input": said, "user_id": "user_001"})
@@ -163,9 +151,9 @@ async def test_a_conversation_as_document_003_tells_it(
 
 
 async def test_an_export_is_what_an_import_reads(
-    shared_memory: MemoryEngine, ana: Scope, dsn: str, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    shared_memory, ana, dsn, tmp_path,
+    monkeypatch,
+):  # fmt: skip
     monkeypatch.setattr(export, "CHUNK_CHARACTERS", 4_000)
     monkeypatch.setattr(lines, "MOST_LINES", 30)
     await shared_memory.remember(ana, [f"Ana has note {n}. 灿灿" for n in range(70)])
@@ -197,9 +185,7 @@ ASKED = {
 
 
 @pytest.fixture
-async def exporting(
-    shared_memory: MemoryEngine, ana: Scope
-) -> AsyncIterator[tuple[FastAPI, httpx.AsyncClient]]:
+async def exporting(shared_memory, ana):
     """An application that exports the user ana, and a client of it."""
     app = create_app(shared_memory, ServerOptions(auth=False, app=ana.app))
     transport = httpx.ASGITransport(app)
@@ -216,9 +202,9 @@ async def nothing_more() -> MutableMapping[str, Any]:
 
 @pytest.mark.parametrize("spec_version", ["2.3", "2.4"])
 async def test_who_stops_reading_an_export_gives_its_place_back(
-    exporting: tuple[FastAPI, httpx.AsyncClient], shared_memory: MemoryEngine, ana: Scope,
-    monkeypatch: pytest.MonkeyPatch, spec_version: str,
-) -> None:  # fmt: skip
+    exporting, shared_memory, ana,
+    monkeypatch, spec_version,
+):  # fmt: skip
     monkeypatch.setattr(export, "CHUNK_CHARACTERS", 1_000)
     monkeypatch.setattr(export, "STALLED_S", 0.2)
     await shared_memory.remember(ana, [f"Note {n}." for n in range(30)])
@@ -239,9 +225,7 @@ async def test_who_stops_reading_an_export_gives_its_place_back(
     assert (1, 0) == (len(begun), len(app.state.exports))
 
 
-async def test_exports_that_nobody_reads_do_not_take_all_connections(
-    exporting: tuple[FastAPI, httpx.AsyncClient], caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_exports_that_nobody_reads_do_not_take_all_connections(exporting, caplog):
     async def receive() -> MutableMapping[str, Any]:
         return {"type": "http.request", "body": b"", "more_body": False}
 
@@ -261,9 +245,7 @@ async def test_exports_that_nobody_reads_do_not_take_all_connections(
     assert "10" == answer.headers["retry-after"]
 
 
-async def test_a_reader_that_stalls_gives_way_to_the_next(
-    exporting: tuple[FastAPI, httpx.AsyncClient], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_reader_that_stalls_gives_way_to_the_next(exporting, monkeypatch):
     app, client = exporting
     stalled = asyncio.Semaphore(0)
 
@@ -289,7 +271,7 @@ async def test_a_reader_that_stalls_gives_way_to_the_next(
     await asyncio.gather(*slow, return_exceptions=True)
 
 
-async def test_chinese_goes_there_and_back(client: httpx.AsyncClient) -> None:
+async def test_chinese_goes_there_and_back(client):
     await client.post("/remember", json={"user_id": "小朱", "memories": ["灿灿喜欢画画"]})
     found = await client.post("/recall", json={"user_id": "小朱", "query": "谁喜欢画画？"})
     assert "灿灿喜欢画画" == found.json()["hits"][0]["text"]
@@ -317,9 +299,7 @@ async def test_chinese_goes_there_and_back(client: httpx.AsyncClient) -> None:
         ("GET", "/memories?user_id=a&user_id=b", {}, 422, "invalid-input"),
     ],
 )
-async def test_every_refusal_is_a_problem(
-    client: httpx.AsyncClient, method: str, path: str, sent: dict[str, Any], status: int, kind: str
-) -> None:
+async def test_every_refusal_is_a_problem(client, method, path, sent, status, kind):
     problem_of(await client.request(method, path, **sent), status, kind)
 
 
@@ -332,9 +312,7 @@ async def test_every_refusal_is_a_problem(
         (5, "body.memories.0.text"),
     ],
 )
-async def test_a_memory_that_is_refused_is_told_by_its_own_fault_alone(
-    client: httpx.AsyncClient, given: object, field: str
-) -> None:
+async def test_a_memory_that_is_refused_is_told_by_its_own_fault_alone(client, given, field):
     answer = await client.post("/remember", json={"user_id": "ana", "memories": [given]})
     assert [field] == [one["field"] for one in answer.json()["errors"]]
 
@@ -356,9 +334,7 @@ JSON = {"Content-Type": "application/json"}
         (b'{"query": "' + b"x" * 2000 + b'"}', JSON, 413, "too-large"),
     ],
 )
-async def test_bodies_that_cannot_be_read_are_named(
-    shared_memory: MemoryEngine, content: bytes, headers: dict[str, str], status: int, kind: str
-) -> None:
+async def test_bodies_that_cannot_be_read_are_named(shared_memory, content, headers, status, kind):
     options = ServerOptions(auth=False, max_body=1000 if status == 413 else 200_000)
     async with client_of(shared_memory, options, make_app=app_of) as client:
         answer = await client.post("/recall", content=content, headers=headers)
@@ -366,7 +342,7 @@ async def test_bodies_that_cannot_be_read_are_named(
     assert (status, kind) == (answer.status_code, found["type"].rsplit(":")[-1][: len(kind)])
 
 
-async def test_a_body_of_untold_length_is_bounded_as_well(shared_memory: MemoryEngine) -> None:
+async def test_a_body_of_untold_length_is_bounded_as_well(shared_memory):
     async def chunks() -> AsyncIterator[bytes]:
         for _ in range(50):
             yield b" " * 100
@@ -377,7 +353,7 @@ async def test_a_body_of_untold_length_is_bounded_as_well(shared_memory: MemoryE
     problem_of(answer, 413, "too-large")
 
 
-async def test_a_lone_surrogate_in_a_text_is_replaced(client: httpx.AsyncClient) -> None:
+async def test_a_lone_surrogate_in_a_text_is_replaced(client):
     content = (
         b'{"user_id": "ana", "memories": ["tea \\ud83d", {"text": "x", "metadata": {"n": NaN}}]}'
     )
@@ -386,14 +362,14 @@ async def test_a_lone_surrogate_in_a_text_is_replaced(client: httpx.AsyncClient)
     assert "tea" not in json.dumps(told)
 
 
-async def test_a_request_keeps_its_id_and_a_bad_one_is_replaced(client: httpx.AsyncClient) -> None:
+async def test_a_request_keeps_its_id_and_a_bad_one_is_replaced(client):
     kept = await client.get("/health", headers={"X-Request-ID": "trace-1.2:3"})
     assert "trace-1.2:3" == kept.headers["x-request-id"]
     made = await client.get("/health", headers={"X-Request-ID": "a b\tc"})
     assert 32 == len(made.headers["x-request-id"])
 
 
-async def test_jobs_of_others_are_none(shared_memory: MemoryEngine, scope: Scope) -> None:
+async def test_jobs_of_others_are_none(shared_memory, scope):
     memory, app = shared_memory, scope.app
     await memory.jobs.request(Scope(app, "bob"), None, job_type="reflection", delay_s=3600)
     [job] = await memory.jobs.list(app=app)
@@ -411,9 +387,7 @@ async def test_jobs_of_others_are_none(shared_memory: MemoryEngine, scope: Scope
 @pytest.mark.parametrize(
     "header", [None, "", "Bearer", "Bearer hippo_0_0", "Basic YTpi", "Bearer \xff", "token"]
 )
-async def test_without_a_valid_token_nothing_opens(
-    shared_memory: MemoryEngine, header: str | None
-) -> None:
+async def test_without_a_valid_token_nothing_opens(shared_memory, header):
     async with client_of(shared_memory, ServerOptions(auth=True), make_app=app_of) as client:
         headers = {} if header is None else {"Authorization": header.encode("latin-1")}
         for method, path in (("GET", "/memories?user_id=a"), ("POST", "/recall"), ("GET", "/x")):
@@ -424,7 +398,7 @@ async def test_without_a_valid_token_nothing_opens(
             assert 200 == (await client.get(path)).status_code
 
 
-async def test_a_revoked_token_closes_within_seconds(shared_memory: MemoryEngine) -> None:
+async def test_a_revoked_token_closes_within_seconds(shared_memory):
     now, tokens = [0.0], shared_memory.tokens
     new = await tokens.create("app")
     known = KnownTokens(tokens, lambda: now[0])
@@ -436,7 +410,7 @@ async def test_a_revoked_token_closes_within_seconds(shared_memory: MemoryEngine
     assert await known.verify(new.text) is None
 
 
-async def test_the_first_token_closes_the_door_of_this_machine(memory: MemoryEngine) -> None:
+async def test_the_first_token_closes_the_door_of_this_machine(memory):
     async with client_of(memory, ServerOptions()) as client:
         assert 200 == (await client.get("/memories?user_id=a")).status_code
     new = await memory.tokens.create("app")
@@ -445,7 +419,7 @@ async def test_the_first_token_closes_the_door_of_this_machine(memory: MemoryEng
         problem_of(await client.get("/memories?user_id=a"), 401, "unauthorized")
 
 
-async def test_the_first_token_is_seen_within_seconds(memory: MemoryEngine) -> None:
+async def test_the_first_token_is_seen_within_seconds(memory):
     now = [0.0]
     first = FirstToken(memory.tokens, lambda: now[0])
     assert not await first.is_made()
@@ -457,9 +431,7 @@ async def test_the_first_token_is_seen_within_seconds(memory: MemoryEngine) -> N
 
 
 @pytest.mark.parametrize("auth", [None, False])
-async def test_a_token_that_is_shown_is_checked_where_none_is_needed(
-    memory: MemoryEngine, auth: bool | None
-) -> None:
+async def test_a_token_that_is_shown_is_checked_where_none_is_needed(memory, auth):
     async with client_of(memory, ServerOptions(auth=auth)) as client:
         assert 200 == (await client.get("/memories?user_id=bob")).status_code
         nonsense = {"Authorization": "Bearer nonsense"}
@@ -488,9 +460,7 @@ async def test_a_token_that_is_shown_is_checked_where_none_is_needed(
         ("localhost", {"Origin": "null"}),
     ],
 )
-async def test_without_tokens_no_web_page_and_no_proxy_is_served(
-    shared_memory: MemoryEngine, host: str, headers: dict[str, str]
-) -> None:
+async def test_without_tokens_no_web_page_and_no_proxy_is_served(shared_memory, host, headers):
     async with client_of(shared_memory, host=host, make_app=app_of) as client:
         problem_of(await client.get("/memories?user_id=a", headers=headers), 403, "forbidden")
     for name in ("localhost:8420", "127.0.0.1", "[::1]:8420"):
@@ -498,7 +468,7 @@ async def test_without_tokens_no_web_page_and_no_proxy_is_served(
             assert 200 == (await client.get("/memories?user_id=a")).status_code
 
 
-async def test_without_tokens_no_other_machine_is_served(memory: MemoryEngine) -> None:
+async def test_without_tokens_no_other_machine_is_served(memory):
     app = create_app(memory, ServerOptions())
     for client, status in (("203.0.113.9", 403), ("127.0.0.1", 200), ("::1", 200)):
         transport = httpx.ASGITransport(app, client=(client, 4711))
@@ -506,7 +476,7 @@ async def test_without_tokens_no_other_machine_is_served(memory: MemoryEngine) -
             assert status == (await asked.get("/memories?user_id=a")).status_code
 
 
-async def test_who_asks_too_often_is_told_when_to_come_back(shared_memory: MemoryEngine) -> None:
+async def test_who_asks_too_often_is_told_when_to_come_back(shared_memory):
     new, other = [await shared_memory.tokens.create("app") for _ in range(2)]
     options = ServerOptions(auth=True, rate=0.001, burst=2)
     async with client_of(shared_memory, options, token=new.text) as client:
@@ -519,7 +489,7 @@ async def test_who_asks_too_often_is_told_when_to_come_back(shared_memory: Memor
         assert 200 == (await client.get("/memories?user_id=a", headers=headers)).status_code
 
 
-def test_a_bucket_fills_again() -> None:
+def test_a_bucket_fills_again():
     now = [0.0]
     buckets = TokenBuckets(rate=2, burst=3, now_s=lambda: now[0])
     assert [0, 0, 0, 1] == [buckets.take("a") for _ in range(4)]
@@ -531,9 +501,7 @@ def test_a_bucket_fills_again() -> None:
     assert [0] * 99 == [TokenBuckets(rate=0, burst=1).take("a") for _ in range(99)]
 
 
-async def test_faults_of_the_server_tell_nothing_and_are_logged(
-    client: httpx.AsyncClient, shared_memory: MemoryEngine, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_faults_of_the_server_tell_nothing_and_are_logged(client, shared_memory, caplog):
     question = {"user_id": "ana", "query": "my secret words"}
     with mock.patch.object(shared_memory, "recall", side_effect=KeyError("my secret words")):
         answer = await client.post("/recall", json=question)
@@ -547,9 +515,7 @@ async def test_faults_of_the_server_tell_nothing_and_are_logged(
     assert "secret" not in caplog.text
 
 
-async def test_it_is_ready_once_the_model_is_loaded(
-    free: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_it_is_ready_once_the_model_is_loaded(free, monkeypatch):
     begun, may_end, load = threading.Event(), threading.Event(), E5Embedder._load
 
     def slow(self: E5Embedder) -> Any:
@@ -571,9 +537,7 @@ async def test_it_is_ready_once_the_model_is_loaded(
 @pytest.mark.parametrize(
     "fault", [ModelUnavailable("its secret file is gone"), OSError("its secret file is gone")]
 )
-async def test_it_is_not_ready_while_the_model_cannot_be_loaded(
-    free: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, fault: Exception
-) -> None:
+async def test_it_is_not_ready_while_the_model_cannot_be_loaded(free, monkeypatch, fault):
     for kind in (E5Embedder, UseEmbedder):
         monkeypatch.setattr(kind, "_network", None)
     with (
@@ -587,9 +551,7 @@ async def test_it_is_not_ready_while_the_model_cannot_be_loaded(
     assert 200 == (await free.get("/health/ready")).status_code
 
 
-async def test_it_is_ready_while_the_database_answers(
-    free: httpx.AsyncClient, shared_memory: MemoryEngine
-) -> None:
+async def test_it_is_ready_while_the_database_answers(free, shared_memory):
     away = StorageUnavailable("away")
     with mock.patch.object(shared_memory.tokens, "any", side_effect=away):
         problem_of(await free.get("/health/ready"), 503, "storage-unavailable")
@@ -598,7 +560,7 @@ async def test_it_is_ready_while_the_database_answers(
 
 
 @pytest.mark.parametrize(("chunk_s", "makes_room"), [(4.9, True), (3.9, False)])
-async def test_exports_that_are_read_too_slowly_give_way(chunk_s: float, makes_room: bool) -> None:
+async def test_exports_that_are_read_too_slowly_give_way(chunk_s, makes_room):
     now = [0.0]
     running = export.RunningExports(lambda: now[0])
     places = [running.take() for _ in range(export.MAX_AT_ONCE)]
@@ -619,7 +581,7 @@ async def test_exports_that_are_read_too_slowly_give_way(chunk_s: float, makes_r
         await places[0].send(read, chunk)
 
 
-async def test_an_export_that_ends_just_now_may_be_told_to_give_way() -> None:
+async def test_an_export_that_ends_just_now_may_be_told_to_give_way():
     place, given = export.ExportPlace(), []
 
     async def leaves(message: object) -> None:
@@ -640,9 +602,7 @@ async def test_an_export_that_ends_just_now_may_be_told_to_give_way() -> None:
     assert [place] == given
 
 
-async def test_a_log_line_has_the_route_and_no_words(
-    shared_memory: MemoryEngine, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_log_line_has_the_route_and_no_words(shared_memory, caplog):
     caplog.set_level(logging.INFO, "hippocampus.http")
     new = await shared_memory.tokens.create("app")
     async with client_of(shared_memory, token=new.text, make_app=app_of) as client:
@@ -660,7 +620,7 @@ NAMES_AN_ID = ("/retract", "/restore", "/undo-run")
 """The examples of these name something that no memory has."""
 
 
-async def test_every_route_is_told_with_an_example(free: httpx.AsyncClient) -> None:
+async def test_every_route_is_told_with_an_example(free):
     schema = (await free.get("/openapi.json")).json()
     models = schema["components"]["schemas"]
     for path, methods in schema["paths"].items():

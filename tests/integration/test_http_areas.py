@@ -1,9 +1,6 @@
 """The routes of lists, facts, runs and retention: what they answer, and whom they let in."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -50,13 +47,13 @@ OPERATIONS = {
 
 
 @pytest.fixture
-async def memory(dsn: str) -> AsyncIterator[MemoryEngine]:
+async def memory(dsn):
     async with open_memory(dsn, worker=False) as engine:
         yield engine
 
 
 @pytest.fixture
-async def client(memory: MemoryEngine) -> AsyncIterator[httpx.AsyncClient]:
+async def client(memory):
     async with client_of(memory) as found:
         yield found
 
@@ -83,7 +80,7 @@ async def fill(memory: MemoryEngine) -> None:
     ])  # fmt: skip
 
 
-async def test_every_operation_has_an_id_that_stays(client: httpx.AsyncClient) -> None:
+async def test_every_operation_has_an_id_that_stays(client):
     told = {
         f"{method.upper()} {path}": one["operationId"]
         for path, methods in (await read(client, "/openapi.json"))["paths"].items()
@@ -94,9 +91,7 @@ async def test_every_operation_has_an_id_that_stays(client: httpx.AsyncClient) -
     assert all(re.fullmatch("[a-z]+(_[a-z]+)*", one) for one in told.values())
 
 
-async def test_a_list_and_its_number_take_the_same_filters(
-    client: httpx.AsyncClient, memory: MemoryEngine
-) -> None:
+async def test_a_list_and_its_number_take_the_same_filters(client, memory):
     await fill(memory)
     filters: list[tuple[dict[str, object], list[str]]] = [
         ({}, ["tea", "sea", "cats"]),
@@ -117,9 +112,7 @@ async def test_a_list_and_its_number_take_the_same_filters(
     problem_of(await client.get("/memories", params=wrong), 422, "invalid-input")
 
 
-async def test_a_memory_is_shown_with_its_turns(
-    client: httpx.AsyncClient, memory: MemoryEngine
-) -> None:
+async def test_a_memory_is_shown_with_its_turns(client, memory):
     await send(client, "/events", thread_id="t", later=False, events=[
         {"event_id": "1", "role": "user", "text": "I live in Leeds.",
          "occurred_at": "2026-03-01T12:00:00Z"}
@@ -134,7 +127,7 @@ async def test_a_memory_is_shown_with_its_turns(
     problem_of(await client.get("/memory/ana", params=none), 404, "not-found")
 
 
-async def test_a_timeline_counts_by_day(client: httpx.AsyncClient, memory: MemoryEngine) -> None:
+async def test_a_timeline_counts_by_day(client, memory):
     await fill(memory)
     asked = {"when": "last 3 days", "asked_at": (NOON + DAY / 4).isoformat(), "zone": "UTC"}
     found = await read(client, "/timeline/ana", bucket="day", **asked)
@@ -147,9 +140,7 @@ async def test_a_timeline_counts_by_day(client: httpx.AsyncClient, memory: Memor
     problem_of(await client.get("/timeline/ana?when=blue"), 422, "invalid-input")
 
 
-async def test_a_fact_is_stated_ended_restored_and_its_run_undone(
-    client: httpx.AsyncClient,
-) -> None:
+async def test_a_fact_is_stated_ended_restored_and_its_run_undone(client):
     fact = await send(client, "/state", slot="employer", value="Acme")
     assert ("employer", "Acme", None) == (fact["slot"], fact["value"], fact["valid_until"])
     ended = await send(client, "/retract", key=fact["key"])
@@ -168,9 +159,7 @@ async def test_a_fact_is_stated_ended_restored_and_its_run_undone(
     problem_of(await client.post("/restore", json=again), 404, "not-found")
 
 
-async def test_what_fades_is_listed_brought_back_and_pinned(
-    client: httpx.AsyncClient, memory: MemoryEngine
-) -> None:
+async def test_what_fades_is_listed_brought_back_and_pinned(client, memory):
     await fill(memory)
     policy = await send(client, "/retention-policy", policy={"threshold": 1, "min_age_days": 0})
     assert 1.0 == policy["policy"]["episodic"]["threshold"] and policy["retimed"] >= 0
@@ -188,9 +177,7 @@ async def test_what_fades_is_listed_brought_back_and_pinned(
     assert {"changed": 0, "unknown": []} == await send(client, "/unpin", keys=["sea"])
 
 
-async def test_a_policy_of_a_user_stands_before_that_of_the_application(
-    client: httpx.AsyncClient, memory: MemoryEngine
-) -> None:
+async def test_a_policy_of_a_user_stands_before_that_of_the_application(client, memory):
     answer = await client.post(
         "/retention-policy", json={"policy": "knowledge", "never": ["summary"]}
     )
@@ -212,7 +199,7 @@ async def test_a_policy_of_a_user_stands_before_that_of_the_application(
     problem_of(await client.post("/retention-policy", json=body), 422, "invalid-input")
 
 
-async def test_receipts_are_listed(client: httpx.AsyncClient, memory: MemoryEngine) -> None:
+async def test_receipts_are_listed(client, memory):
     await fill(memory)
     await memory.remember(Scope("default", "bob"), "Bob sails.")
     for user in ("ana", "bob"):
@@ -225,9 +212,7 @@ async def test_receipts_are_listed(client: httpx.AsyncClient, memory: MemoryEngi
     assert [] == (await read(client, "/erasures", app="other"))["receipts"]
 
 
-async def test_a_token_lists_its_own_application_and_users(
-    client: httpx.AsyncClient, memory: MemoryEngine
-) -> None:
+async def test_a_token_lists_its_own_application_and_users(client, memory):
     for app, user in (("one", "ana"), ("one", "bob"), ("one", "cleo"), ("two", "ana")):
         await memory.remember(Scope(app, user), f"{user} sails.")
 
@@ -250,7 +235,7 @@ async def test_a_token_lists_its_own_application_and_users(
         assert ["cleo"] == await users(of_some, after="ana")
 
 
-async def test_a_token_for_some_users_reads_and_changes_no_others(memory: MemoryEngine) -> None:
+async def test_a_token_for_some_users_reads_and_changes_no_others(memory):
     bob = Scope("one", "bob")
     await memory.remember(bob, NewMemory(text="Bob sails.", key="sails"))
     await memory.remember(Scope("two", "ana"), "Ana rows.")
@@ -307,7 +292,7 @@ async def test_a_token_for_some_users_reads_and_changes_no_others(memory: Memory
     assert ["sails"] == [one.key for one in await memory.list_memories(bob) if one.key != fact.key]
 
 
-async def test_no_get_changes_anything(client: httpx.AsyncClient, memory: MemoryEngine) -> None:
+async def test_no_get_changes_anything(client, memory):
     await fill(memory)
     before = [line async for line in memory.export(ANA)]
     schema = await read(client, "/openapi.json")

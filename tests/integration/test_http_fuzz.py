@@ -1,11 +1,8 @@
 """The HTTP server asked all that its own OpenAPI allows, and what it does not."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -13,13 +10,12 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from long_forms import LONG
-from postgres_databases import PostgresDatabases
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from benchmarks.fuzz_requests import Client, Mutator, Request
 from shared_core import open_memory, run_sync
-from tests.integration.http_processes import ServerProcess, serving
+from tests.integration.http_processes import serving
 
 EXAMPLES, ODD_REQUESTS = (12, 200) if LONG else (2, 60)
 UNTIMED = settings(
@@ -46,9 +42,7 @@ async def new_token(dsn: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def served(
-    postgres: PostgresDatabases, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ServerProcess]:
+def served(postgres, tmp_path_factory):
     """The server of this module."""
     lent = postgres.lend()
     # Schemathesis takes 413 for no refusal: the bounds of the fields shall refuse what is too long.
@@ -59,7 +53,7 @@ def served(
 
 
 @pytest.fixture
-def token(served: ServerProcess) -> Iterator[str]:
+def token(served):
     """A token of the server, which must have logged no error afterwards."""
     yield run_sync(new_token(served.dsn))
     assert [] == [line for line in served.lines() if line.get("level") == "error"]
@@ -68,9 +62,7 @@ def token(served: ServerProcess) -> Iterator[str]:
 @pytest.mark.tail
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
-def test_no_request_breaks_the_server_or_what_it_tells_of_itself(
-    served: ServerProcess, token: str, mode: GenerationMode
-) -> None:
+def test_no_request_breaks_the_server_or_what_it_tells_of_itself(served, token, mode):
     headers = {"Authorization": f"Bearer {token}"}
     schema = schemathesis.openapi.from_url(f"{served.url}/openapi.json")
     seen = set()
@@ -98,7 +90,7 @@ def test_no_request_breaks_the_server_or_what_it_tells_of_itself(
 
 
 @pytest.mark.tail
-def test_odd_requests_are_refused_in_the_documented_form(served: ServerProcess, token: str) -> None:
+def test_odd_requests_are_refused_in_the_documented_form(served, token):
     """Odd values in every part of the examples, bodies that are no JSON, odd headers and paths."""
     mutator = Mutator(httpx.get(f"{served.url}/openapi.json").json())
     client = Client(served.port, token, served.process.pid)
@@ -118,13 +110,13 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("status", "kind", "body"), WRONG)
-def test_a_wrong_answer_is_noticed(status: int, kind: str, body: dict[str, object]) -> None:
+def test_a_wrong_answer_is_noticed(status, kind, body):
     client = Client(1, "", os.getpid())
     client.judge(Request(method="GET", path="/"), status, kind, json.dumps(body).encode())
     assert client.answers.wrong
 
 
-def test_a_documented_refusal_is_right() -> None:
+def test_a_documented_refusal_is_right():
     client = Client(1, "", os.getpid())
     body = {"type": "x", "title": "x", "detail": "x", "status": 422}
     right = "application/problem+json", json.dumps(body).encode()

@@ -1,7 +1,5 @@
 """GET /metrics and the metrics of a worker: real scrapes, parsed as Prometheus parses them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -25,7 +23,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from prometheus_client.parser import text_string_to_metric_families
 
-from shared_core import MemoryEngine, Scope, StorageUnavailable, open_memory
+from shared_core import Scope, StorageUnavailable, open_memory
 from shared_core.core import telemetry
 from shared_core.core.telemetry import METRICS
 from shared_core.http import ServerOptions, create_app, metrics
@@ -47,7 +45,7 @@ Samples = dict[str, dict[frozenset[tuple[str, str]], float]]
 
 
 @pytest.fixture(autouse=True)
-def own_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+def own_queues(monkeypatch):
     """Leave the queues of other memories of this process out of the metrics."""
     monkeypatch.setattr(telemetry, "_queues", WeakSet())
 
@@ -66,7 +64,7 @@ def labelled(found: Samples, name: str, **labels: str) -> float:
     return sum(value for at, value in found[name].items() if labels.items() <= set(at))
 
 
-def test_a_running_server_is_scraped(dsn: str, tmp_path: Path) -> None:
+def test_a_running_server_is_scraped(dsn, tmp_path):
     question = {"user_id": "ana_at_home", "query": "我住在哪里？"}
     said = {"user_id": "ana_at_home", "memories": ["I live in Lisbon.", "我住在上海。"]}
     with serving(dsn, tmp_path / "log") as server, httpx.Client(timeout=60) as client:
@@ -97,7 +95,7 @@ def test_a_running_server_is_scraped(dsn: str, tmp_path: Path) -> None:
     assert [] == [word for word in private if word in answer.text]
 
 
-async def test_metrics_need_a_token_for_a_whole_application(memory: MemoryEngine) -> None:
+async def test_metrics_need_a_token_for_a_whole_application(memory):
     points()  # sets a provider up
     of_user = await memory.tokens.create("one", users=["ana"])
     of_app = await memory.tokens.create("monitoring")
@@ -108,7 +106,7 @@ async def test_metrics_need_a_token_for_a_whole_application(memory: MemoryEngine
         assert 403 == (await client.get("/metrics")).status_code
 
 
-async def test_a_program_with_its_own_provider_keeps_it(memory: MemoryEngine) -> None:
+async def test_a_program_with_its_own_provider_keeps_it(memory):
     points()  # sets a provider up
     provider = metrics.api.get_meter_provider()
     async with client_of(memory) as client:
@@ -123,9 +121,7 @@ async def test_a_program_with_its_own_provider_keeps_it(memory: MemoryEngine) ->
     assert "hippocampus_memories_remembered_total" not in again
 
 
-async def test_without_a_provider_it_says_what_is_missing(
-    memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_without_a_provider_it_says_what_is_missing(memory, monkeypatch):
     monkeypatch.setattr(metrics.api, "get_meter_provider", metrics.api.NoOpMeterProvider)
     async with client_of(memory) as client:
         answer = await client.get("/metrics")
@@ -137,7 +133,7 @@ async def test_without_a_provider_it_says_what_is_missing(
     assert (501, True) == (answer.status_code, "lifespan" in answer.json()["detail"])
 
 
-async def test_without_the_database_all_but_the_queue_is_shown(memory: MemoryEngine) -> None:
+async def test_without_the_database_all_but_the_queue_is_shown(memory):
     points()
     async with client_of(memory) as client:
         await memory.remember(ANA, "I live in Lisbon.")
@@ -155,7 +151,7 @@ def names_in(expression: str) -> set[str]:
     return set(re.findall(r"\b(?:hippocampus|db|http|process)_\w+", plain))
 
 
-async def test_the_dashboard_reads_what_a_scrape_gives(memory: MemoryEngine, dsn: str) -> None:
+async def test_the_dashboard_reads_what_a_scrape_gives(memory, dsn):
     points()
     async with client_of(memory) as client:
         for texts in TEXTS.values():
@@ -188,7 +184,7 @@ async def test_the_dashboard_reads_what_a_scrape_gives(memory: MemoryEngine, dsn
     assert [] == [one for one in own if not any(name.startswith(one) for name in read)]
 
 
-def test_the_page_names_each_metric() -> None:
+def test_the_page_names_each_metric():
     page = (DOCS / "reference" / "metrics.md").read_text("utf-8")
     named = set(re.findall(r"^\| `((?:hippocampus|db)\.[\w.]+)`", page, re.M))
     assert {metric.name for metric in METRICS} == named
@@ -243,7 +239,7 @@ def wait_until_sent(
         time.sleep(0.05)
 
 
-async def test_a_worker_sends_its_metrics_and_spans_to_a_collector(dsn: str) -> None:
+async def test_a_worker_sends_its_metrics_and_spans_to_a_collector(dsn):
     async with open_memory(dsn, worker=False) as memory:
         await memory.append_events(Scope("app", "ana"), "t", turns("I live in Lisbon."), later=True)
     wanted = {f"hippocampus.{one}" for one in ("job.duration", "turns.consolidated", "queue.depth")}
@@ -274,9 +270,7 @@ async def test_a_worker_sends_its_metrics_and_spans_to_a_collector(dsn: str) -> 
     assert "Lisbon" not in spans + str(received)
 
 
-def test_a_server_is_scraped_and_sends_to_a_collector_too(
-    dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_is_scraped_and_sends_to_a_collector_too(dsn, tmp_path, monkeypatch):
     monkeypatch.setenv("FASTAPI_OTEL_AUTO_CONFIGURE", "true")
     monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "200")
     wanted = {"hippocampus.recall.hits", "hippocampus.queue.depth", "http.server.request.duration"}
@@ -294,9 +288,7 @@ def test_a_server_is_scraped_and_sends_to_a_collector_too(
     assert "Lisbon" not in spans
 
 
-def test_the_sdk_can_be_switched_off(
-    dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_sdk_can_be_switched_off(dsn, tmp_path, monkeypatch):
     monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
     with serving(dsn, tmp_path / "log") as server:
         question = {"user_id": "ana", "query": "Where is Lisbon?"}

@@ -1,7 +1,5 @@
 """The HTTP server as a process: real sockets, signals, kills, and clients that go away."""
 
-from __future__ import annotations
-
 import json
 import signal
 import socket
@@ -9,14 +7,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import nullcontext, suppress
-from pathlib import Path
 
 import httpx
 import pytest
-from postgres_databases import PostgresDatabases
 from typer.testing import CliRunner
 from warm_python import warm_python
 
@@ -30,9 +25,7 @@ LOCAL_JSON = "Host: localhost\r\nContent-Type: application/json"
 
 
 @pytest.fixture(scope="module")
-def shared(
-    postgres: PostgresDatabases, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ServerProcess]:
+def shared(postgres, tmp_path_factory):
     """The server of the tests that let it run."""
     lent = postgres.lend()
     log = tmp_path_factory.mktemp("shared") / "log"
@@ -65,7 +58,7 @@ def connected(server: ServerProcess) -> socket.socket:
     return socket.create_connection(("127.0.0.1", server.port), timeout=60)
 
 
-async def test_what_was_acknowledged_survives_a_kill(dsn: str, tmp_path: Path) -> None:
+async def test_what_was_acknowledged_survives_a_kill(dsn, tmp_path):
     """Killed while many requests are in work: each is there whole, or it was not answered."""
     acknowledged: set[str] = set()
     enough = threading.Event()
@@ -98,7 +91,7 @@ async def test_what_was_acknowledged_survives_a_kill(dsn: str, tmp_path: Path) -
     assert len(kept - acknowledged) <= 6  # what was in work, at most one of each
 
 
-def test_it_stops_when_told_and_answers_what_it_began(dsn: str, tmp_path: Path) -> None:
+def test_it_stops_when_told_and_answers_what_it_began(dsn, tmp_path):
     with serving(dsn, tmp_path / "log") as server, ThreadPoolExecutor(8) as pool:
         remember(server.url, "first")
         begun = [pool.submit(remember, server.url, str(number)) for number in range(8)]
@@ -116,9 +109,7 @@ def test_it_stops_when_told_and_answers_what_it_began(dsn: str, tmp_path: Path) 
     assert len(done) == 1 + len(answered) - len(refused)
 
 
-async def test_clients_that_go_away_leave_nothing_half_done(
-    shared: ServerProcess, scope: Scope
-) -> None:
+async def test_clients_that_go_away_leave_nothing_half_done(shared, scope):
     memories = [{"text": f"Half {number}.", "key": f"half-{number}"} for number in range(20)]
     body = json.dumps({"user_id": scope.user, "app": scope.app, "memories": memories}).encode()
     head = f"POST /remember HTTP/1.1\r\n{LOCAL_JSON}\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -135,7 +126,7 @@ async def test_clients_that_go_away_leave_nothing_half_done(
     assert len(kept) in (1, 21)  # all of the whole request, or nothing
 
 
-def test_chunks_without_end_are_refused(shared: ServerProcess) -> None:
+def test_chunks_without_end_are_refused(shared):
     head = f"POST /recall HTTP/1.1\r\n{LOCAL_JSON}\r\nTransfer-Encoding: chunked\r\n\r\n"
     with connected(shared) as connection:
         connection.sendall(head.encode())
@@ -153,9 +144,7 @@ def test_chunks_without_end_are_refused(shared: ServerProcess) -> None:
     [(5, {}, 413), (20, {}, 413), (0.9, {"Content-Type": "text/plain"}, 415),
      (0.9, {"Authorization": "Bearer hippo_wrong"}, 401)],
 )  # fmt: skip
-def test_a_client_that_is_still_sending_reads_why_it_is_refused(
-    megabytes: float, headers: dict[str, str], status: int, shared: ServerProcess
-) -> None:
+def test_a_client_that_is_still_sending_reads_why_it_is_refused(megabytes, headers, status, shared):
     headers = {"Content-Type": "application/json", **headers}
     body = json.dumps({"user_id": "ana", "memories": ["a" * int(megabytes * 1_000_000)]})
     for _ in range(5):
@@ -163,16 +152,14 @@ def test_a_client_that_is_still_sending_reads_why_it_is_refused(
         assert status == answer.status_code
 
 
-def test_a_client_that_asks_first_is_not_invited_to_send_what_is_refused(
-    shared: ServerProcess,
-) -> None:
+def test_a_client_that_asks_first_is_not_invited_to_send_what_is_refused(shared):
     head = f"POST /recall HTTP/1.1\r\n{LOCAL_JSON}\r\nExpect: 100-continue\r\n"
     with connected(shared) as connection:
         connection.sendall(f"{head}Content-Length: 5000000\r\n\r\n".encode())
         assert connection.recv(65536).startswith(b"HTTP/1.1 413")
 
 
-def test_a_head_without_end_is_refused(shared: ServerProcess) -> None:
+def test_a_head_without_end_is_refused(shared):
     with connected(shared) as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Long: ")
         with suppress(ConnectionError):  # it may hang up before all is sent
@@ -181,7 +168,7 @@ def test_a_head_without_end_is_refused(shared: ServerProcess) -> None:
     assert 200 == httpx.get(f"{shared.url}/health", timeout=60).status_code
 
 
-def test_it_is_never_open_to_other_machines_without_tokens(dsn: str, tmp_path: Path) -> None:
+def test_it_is_never_open_to_other_machines_without_tokens(dsn, tmp_path):
     command = [*hippocampus(), "serve", "--uri", dsn, "--host", "0.0.0.0", "--port", "0"]
     refused = subprocess.run([*command, "--no-auth"], capture_output=True, text=True)
     assert 1 == refused.returncode and "hippocampus token create" in refused.stderr
@@ -202,7 +189,7 @@ def test_it_is_never_open_to_other_machines_without_tokens(dsn: str, tmp_path: P
     assert token["token"] not in shown and token["token"] not in server.log()
 
 
-def test_a_running_server_closes_with_the_first_token(dsn: str, tmp_path: Path) -> None:
+def test_a_running_server_closes_with_the_first_token(dsn, tmp_path):
     with serving(dsn, tmp_path / "log") as server:
         ask = f"{server.url}/memories?user_id=bob"
         assert 200 == httpx.get(ask, timeout=60).status_code
@@ -223,13 +210,13 @@ def test_a_running_server_closes_with_the_first_token(dsn: str, tmp_path: Path) 
         (["--uri", "postgresql://a:secret@127.0.0.1:1/x", "--port", "0"], "cannot be used"),
     ],
 )
-def test_what_it_cannot_do_it_says_in_a_line(options: list[str], expected: str) -> None:
+def test_what_it_cannot_do_it_says_in_a_line(options, expected):
     done = subprocess.run([*hippocampus(), "serve", *options], capture_output=True, text=True)
     assert 1 == done.returncode and expected in done.stderr, done.stderr
     assert "Traceback" not in done.stderr and "secret" not in done.stderr
 
 
-def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+def test_a_port_that_is_taken_is_named(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         command = [*hippocampus(), "serve", "--uri", f"embedded://{tmp_path}", "--port", port]
@@ -237,9 +224,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     assert 1 == done.returncode and f"cannot listen on 127.0.0.1:{port}" in done.stderr
 
 
-def test_many_clients_are_answered_without_an_error(
-    shared: ServerProcess, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_many_clients_are_answered_without_an_error(shared, monkeypatch, capsys):
     fill = benchmark.fill
     monkeypatch.setattr(benchmark, "fill", lambda uri, *rest: fill(shared.dsn, *rest))
     monkeypatch.setattr(benchmark, "serving", lambda uri: nullcontext(shared.port))
@@ -262,7 +247,7 @@ app()
 """
 
 
-def test_without_its_packages_it_says_what_to_install() -> None:
+def test_without_its_packages_it_says_what_to_install():
     done = subprocess.run(
         [*warm_python(), "-c", WITHOUT_UVICORN, "serve"], capture_output=True, text=True
     )

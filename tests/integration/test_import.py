@@ -3,16 +3,12 @@
 A second import leaves out what was deleted or forgotten here since the first one.
 """
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import time
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 from zlib import crc32
 
@@ -20,13 +16,13 @@ import psycopg
 import pytest
 from langgraph.store.base import PutOp
 from langgraph.store.postgres import PostgresStore
-from postgres_databases import PostgresDatabases, new_database
+from postgres_databases import new_database
 from psycopg.conninfo import make_conninfo
 from typer.testing import CliRunner, Result
 from warm_python import warm_python
 
 from langgraph_store import PgHippocampusStore
-from shared_core import InvalidInput, MemoryEngine, ModelUnavailable, Scope, open_memory, run_sync
+from shared_core import InvalidInput, ModelUnavailable, Scope, open_memory, run_sync
 from shared_core.cli import StoreImport, import_store
 from shared_core.cli.main import app
 from shared_core.ingest import items as ingest_items
@@ -125,7 +121,7 @@ class Stores:
 
 
 @pytest.fixture(scope="module")
-def origin(server: str) -> Iterator[tuple[str, PostgresStore]]:
+def origin(server):
     """A PostgresStore with vectors, in which each test is an application."""
     for dsn in new_database(server):
         with PostgresStore.from_conn_string(dsn, index=INDEX) as store:
@@ -134,7 +130,7 @@ def origin(server: str) -> Iterator[tuple[str, PostgresStore]]:
 
 
 @pytest.fixture(scope="module")
-def target(postgres: PostgresDatabases) -> Iterator[tuple[str, MemoryEngine]]:
+def target(postgres):
     """A memory with the model of INDEX, in which each test is an application."""
     for dsn in postgres.lend():
         memory = open_memory(dsn, embedder=CountingEmbedder(), worker=False)
@@ -143,20 +139,18 @@ def target(postgres: PostgresDatabases) -> Iterator[tuple[str, MemoryEngine]]:
 
 
 @pytest.fixture
-def app_name() -> str:
+def app_name():
     return f"a{uuid.uuid4().hex[:12]}"
 
 
 @pytest.fixture
-def stores(
-    origin: tuple[str, PostgresStore], target: tuple[str, MemoryEngine], app_name: str
-) -> Stores:
+def stores(origin, target, app_name):
     ours = PgHippocampusStore(engine=target[1], ttl={"omit_expired": True})
     return Stores(*origin, target[0], ours, app_name)
 
 
 @pytest.fixture
-def filled(stores: Stores) -> Stores:
+def filled(stores):
     """Three memories of Ana and one of Bob, all there and none here."""
     stores.put("m0", "m1", "m2")
     stores.theirs.put(stores.bob, "m0", {"text": "tea"})
@@ -164,15 +158,13 @@ def filled(stores: Stores) -> Stores:
 
 
 @pytest.fixture
-def bundled(
-    origin: tuple[str, PostgresStore], shared_dsn: str, shared_memory: MemoryEngine, app_name: str
-) -> Stores:
+def bundled(origin, shared_dsn, shared_memory, app_name):
     """The same with the bundled model, as the command takes it."""
     return Stores(*origin, shared_dsn, PgHippocampusStore(engine=shared_memory), app_name)
 
 
 @pytest.fixture
-def source(empty_dsn: str) -> Iterator[tuple[str, PostgresStore]]:
+def source(empty_dsn):
     """A PostgresStore with vectors, in a database of its own."""
     with PostgresStore.from_conn_string(empty_dsn, index=INDEX) as store:
         store.setup()
@@ -220,9 +212,7 @@ def everything(
     return found
 
 
-async def test_all_that_the_reference_finds_is_found(
-    source: tuple[str, PostgresStore], dsn: str
-) -> None:
+async def test_all_that_the_reference_finds_is_found(source, dsn):
     origin, theirs = source
     theirs.put(ALICE, "city", {"text": "lives in Lisbon by the river", "n": 1.5, "none": None})
     theirs.put(ALICE, "pet", {"text": "a cat called Miso", "tags": ["x", {"y": True}]})
@@ -254,7 +244,7 @@ async def test_all_that_the_reference_finds_is_found(
         assert ["hidden"] == [item.key for item in hidden]
 
 
-async def test_texts_are_embedded_anew_by_the_fields_that_had_vectors(stores: Stores) -> None:
+async def test_texts_are_embedded_anew_by_the_fields_that_had_vectors(stores):
     stores.theirs.put(stores.ana, "city", {"text": "Lisbon", "content": "never embedded"})
     stores.theirs.put(stores.ana, "hidden", {"text": "kept out"}, index=False)
     embedder = CountingEmbedder()
@@ -265,9 +255,7 @@ async def test_texts_are_embedded_anew_by_the_fields_that_had_vectors(stores: St
 
 
 @pytest.mark.parametrize("kept", [True, False])
-async def test_every_field_that_had_vectors_has_them_here(
-    empty_dsn: str, dsn: str, kept: bool
-) -> None:
+async def test_every_field_that_had_vectors_has_them_here(empty_dsn, dsn, kept):
     index: Any = {"dims": 64, "embed": word_vectors, "fields": ["text", "a[*].b", "c.d"]}
     value = {"text": "tea", "a": [{"b": "violin"}, {"b": "grand piano"}], "c": {"d": "rain"}}
     with PostgresStore.from_conn_string(empty_dsn, index=index) as theirs:
@@ -291,7 +279,7 @@ async def test_every_field_that_had_vectors_has_them_here(
         assert [] == ours.search(ALICE, query="vector")
 
 
-async def test_a_store_without_vectors_can_be_searched_afterwards(empty_dsn: str, dsn: str) -> None:
+async def test_a_store_without_vectors_can_be_searched_afterwards(empty_dsn, dsn):
     with PostgresStore.from_conn_string(empty_dsn) as theirs:
         theirs.setup()
         theirs.put(ALICE, "city", {"content": "lives in Lisbon"})
@@ -304,7 +292,7 @@ async def test_a_store_without_vectors_can_be_searched_afterwards(empty_dsn: str
     assert found.score > 0.4
 
 
-async def test_times_to_live_go_on_where_they_were(stores: Stores) -> None:
+async def test_times_to_live_go_on_where_they_were(stores):
     stores.put("hour", "gone", ttl=60)
     stores.put("short", ttl=0.3)
     stores.put("ever")
@@ -335,9 +323,7 @@ OTHERS = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database
 
 
 @pytest.mark.tail
-def test_killed_in_the_middle_and_started_again_nothing_is_doubled(
-    source: tuple[str, PostgresStore], dsn: str
-) -> None:
+def test_killed_in_the_middle_and_started_again_nothing_is_doubled(source, dsn):
     origin, theirs = source
     fill(theirs, 400)
     options = ["--from", "postgres-store", origin, "--uri", dsn, "--batch", "50"]
@@ -372,7 +358,7 @@ def test_killed_in_the_middle_and_started_again_nothing_is_doubled(
         assert everything(theirs) == everything(ours)
 
 
-def test_the_same_database_will_do_and_the_source_stays_as_it_is(dsn: str) -> None:
+def test_the_same_database_will_do_and_the_source_stays_as_it_is(dsn):
     with PostgresStore.from_conn_string(dsn, index=INDEX) as theirs:
         theirs.setup()
         fill(theirs, 40)
@@ -390,7 +376,7 @@ def test_the_same_database_will_do_and_the_source_stays_as_it_is(dsn: str) -> No
     assert 0 == scalar(dsn, "SELECT count(*) FROM hippocampus.memories")
 
 
-def test_a_prefix_is_of_whole_labels(bundled: Stores) -> None:
+def test_a_prefix_is_of_whole_labels(bundled):
     name = bundled.app
     for labels in ((name, "b"), (name, "b", "c"), (name, "bb"), (name,)):
         bundled.theirs.put(labels, "k", {"text": "hello"})
@@ -401,9 +387,7 @@ def test_a_prefix_is_of_whole_labels(bundled: Stores) -> None:
     assert [(name, "b"), (name, "b", "c")] == bundled.ours.list_namespaces(prefix=(name,))
 
 
-def test_what_cannot_be_stored_is_listed_and_the_rest_is_copied(
-    source: tuple[str, PostgresStore], dsn: str
-) -> None:
+def test_what_cannot_be_stored_is_listed_and_the_rest_is_copied(source, dsn):
     origin, theirs = source
     fill(theirs, 20)
     long = "".join(f"{crc32(str(n).encode()):08x}" for n in range(315))
@@ -433,7 +417,7 @@ def test_what_cannot_be_stored_is_listed_and_the_rest_is_copied(
     assert failed in (6, 7)  # the long key may still fit
 
 
-def test_what_was_written_here_later_stays_and_what_changed_there_comes(bundled: Stores) -> None:
+def test_what_was_written_here_later_stays_and_what_changed_there_comes(bundled):
     bundled.put("ours", "theirs", "same")
     assert 0 == bundled.run().exit_code
     bundled.theirs.put(bundled.ana, "theirs", {"text": "second theirs"})
@@ -445,9 +429,7 @@ def test_what_was_written_here_later_stays_and_what_changed_there_comes(bundled:
     assert {"ours": "second ours", "theirs": "second theirs", "same": "same"} == values
 
 
-async def test_items_their_times_and_their_marks_come_together_or_not_at_all(
-    stores: Stores, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_items_their_times_and_their_marks_come_together_or_not_at_all(stores, monkeypatch):
     fill(stores.theirs, 30, stores.app)
     real = items._stamped
     wrong = Update("memories", {"importance": None}, ())
@@ -462,9 +444,7 @@ async def test_items_their_times_and_their_marks_come_together_or_not_at_all(
     assert everything(stores.theirs, stores.app) == everything(stores.ours, stores.app)
 
 
-async def test_an_item_that_was_written_here_is_never_changed(
-    stores: Stores, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_item_that_was_written_here_is_never_changed(stores, monkeypatch):
     stores.put("first", "since", "race", ttl=60)
     put = ingest_items.write_items
     written: list[str] = []
@@ -487,9 +467,7 @@ async def test_an_item_that_was_written_here_is_never_changed(
     assert before == sorted(stores.rows("memories::text"))
 
 
-async def test_what_lives_longer_there_lives_longer_here_after_the_next_import(
-    stores: Stores,
-) -> None:
+async def test_what_lives_longer_there_lives_longer_here_after_the_next_import(stores):
     stores.put("ever", "read", "shorter", "read here", "same", ttl=60)
     stores.there("expires_at = now() + '5 min'")
     await stores.bring()
@@ -508,9 +486,7 @@ async def test_what_lives_longer_there_lives_longer_here_after_the_next_import(
 
 
 @pytest.mark.parametrize(("vectors", "largest"), [(True, 6), (False, 30)])
-async def test_vectors_count_as_what_a_page_holds(
-    stores: Stores, monkeypatch: pytest.MonkeyPatch, vectors: bool, largest: int
-) -> None:
+async def test_vectors_count_as_what_a_page_holds(stores, monkeypatch, vectors, largest):
     fill(stores.theirs, 30, stores.app)
     monkeypatch.setattr(PAGE_BYTES, 12_000)
     async with PostgresStoreSource(stores.origin, below=stores.app) as opened:
@@ -519,9 +495,7 @@ async def test_vectors_count_as_what_a_page_holds(
     assert largest == max(pages)
 
 
-async def test_an_embedder_that_is_down_ends_the_import_and_the_next_goes_on(
-    stores: Stores,
-) -> None:
+async def test_an_embedder_that_is_down_ends_the_import_and_the_next_goes_on(stores):
     fill(stores.theirs, 60, stores.app)
     calls: list[int] = []
 
@@ -540,8 +514,8 @@ async def test_an_embedder_that_is_down_ends_the_import_and_the_next_goes_on(
 
 
 def test_a_store_from_before_times_to_live_can_be_read(
-    empty_dsn: str, shared_dsn: str, shared_memory: MemoryEngine, app_name: str
-) -> None:
+    empty_dsn, shared_dsn, shared_memory, app_name
+):
     execute(empty_dsn, "CREATE TABLE store (prefix text NOT NULL, key text NOT NULL, value jsonb"
                        " NOT NULL, created_at timestamptz, updated_at timestamptz,"
                        " PRIMARY KEY (prefix, key))")  # fmt: skip
@@ -552,7 +526,7 @@ def test_a_store_from_before_times_to_live_can_be_read(
     assert {"text": "old"} == ours.get((app_name, "b"), "k").value
 
 
-def test_large_values_come_in_small_pages(bundled: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_values_come_in_small_pages(bundled, monkeypatch):
     monkeypatch.setattr(PAGE_BYTES, 1000)
     fill(bundled.theirs, 30, bundled.app)
     large = {"text": "word", "rest": [crc32(b"%d" % n) for n in range(5000)]}
@@ -561,7 +535,7 @@ def test_large_values_come_in_small_pages(bundled: Stores, monkeypatch: pytest.M
     assert "Of 31 items 31 copied" in ran.stdout, ran.output
 
 
-async def test_what_was_deleted_here_stays_deleted_unless_it_is_asked_for(filled: Stores) -> None:
+async def test_what_was_deleted_here_stays_deleted_unless_it_is_asked_for(filled):
     assert 4 == (await filled.bring()).copied
     await filled.ours.adelete(filled.ana, "m0")
     assert 1 == await filled.ours.engine.forget(Scope(filled.app, "ana"), "m1")
@@ -578,7 +552,7 @@ async def test_what_was_deleted_here_stays_deleted_unless_it_is_asked_for(filled
     assert {"m1", "m2"} == await filled.keys()
 
 
-async def test_a_user_who_was_erased_stays_erased_and_leaves_no_address(filled: Stores) -> None:
+async def test_a_user_who_was_erased_stays_erased_and_leaves_no_address(filled):
     await filled.bring()
     await filled.ours.engine.forget_scope(Scope(filled.app, "ana"))
     report = await filled.bring()
@@ -590,7 +564,7 @@ async def test_a_user_who_was_erased_stays_erased_and_leaves_no_address(filled: 
     assert 3 == (await filled.bring(restore=True)).copied
 
 
-async def test_what_was_new_there_before_a_user_was_erased_does_not_come(filled: Stores) -> None:
+async def test_what_was_new_there_before_a_user_was_erased_does_not_come(filled):
     await filled.bring()
     filled.put("m3")
     await filled.ours.engine.forget_scope(Scope(filled.app, "ana"))
@@ -600,7 +574,7 @@ async def test_what_was_new_there_before_a_user_was_erased_does_not_come(filled:
     assert {"m4"} == await filled.keys()
 
 
-async def test_what_came_both_ways_after_a_user_was_erased_can_be_deleted(filled: Stores) -> None:
+async def test_what_came_both_ways_after_a_user_was_erased_can_be_deleted(filled):
     await filled.bring()
     await filled.ours.engine.forget_scope(Scope(filled.app, "ana"))
     filled.put("m0")
@@ -611,7 +585,7 @@ async def test_what_came_both_ways_after_a_user_was_erased_can_be_deleted(filled
     assert set() == await filled.keys()
 
 
-async def test_a_deletion_outlasts_what_was_put_in_its_place(filled: Stores) -> None:
+async def test_a_deletion_outlasts_what_was_put_in_its_place(filled):
     filled.put("k", ttl=60)
     await filled.bring()
     await filled.ours.adelete(filled.ana, "k")
@@ -623,7 +597,7 @@ async def test_a_deletion_outlasts_what_was_put_in_its_place(filled: Stores) -> 
     assert await filled.ours.aget(filled.ana, "k") is None
 
 
-async def test_what_was_written_there_after_it_was_deleted_here_comes(filled: Stores) -> None:
+async def test_what_was_written_there_after_it_was_deleted_here_comes(filled):
     await filled.bring()
     await filled.ours.adelete(filled.ana, "m0")
     filled.theirs.put(filled.ana, "m0", {"text": "new"})
@@ -633,7 +607,7 @@ async def test_what_was_written_there_after_it_was_deleted_here_comes(filled: St
     assert {"text": "new"} == found.value
 
 
-async def test_what_was_here_before_an_import_counts_as_well(filled: Stores) -> None:
+async def test_what_was_here_before_an_import_counts_as_well(filled):
     await filled.ours.aput(filled.ana, "m0", {"text": "m0"})
     await filled.ours.aput(filled.ana, "m1", {"text": "another"})
     first = await filled.bring()
@@ -644,7 +618,7 @@ async def test_what_was_here_before_an_import_counts_as_well(filled: Stores) -> 
     assert {"m2"} == await filled.keys()
 
 
-async def test_what_was_replaced_here_and_has_expired_does_not_come_back(filled: Stores) -> None:
+async def test_what_was_replaced_here_and_has_expired_does_not_come_back(filled):
     await filled.bring()
     await filled.ours.aput(filled.ana, "m0", {"text": "for a moment"}, ttl=60)
     filled.expire("m0")
@@ -654,7 +628,7 @@ async def test_what_was_replaced_here_and_has_expired_does_not_come_back(filled:
     assert {"m1", "m2"} == await filled.keys()
 
 
-async def test_what_expired_here_and_was_read_there_comes_again(filled: Stores) -> None:
+async def test_what_expired_here_and_was_read_there_comes_again(filled):
     filled.put("kept", "gone", ttl=60)
     await filled.bring()
     await filled.ours.adelete(filled.ana, "gone")
@@ -666,7 +640,7 @@ async def test_what_expired_here_and_was_read_there_comes_again(filled: Stores) 
     assert {"m0", "m1", "m2", "kept"} == await filled.keys()
 
 
-def test_the_command_says_what_it_left_out(bundled: Stores) -> None:
+def test_the_command_says_what_it_left_out(bundled):
     bundled.put("m0", "m1", "m2", "m3")
     assert 0 == bundled.run().exit_code
     at = ["forget", bundled.app, "ana", "m1", "--uri", bundled.uri]
@@ -679,7 +653,7 @@ def test_the_command_says_what_it_left_out(bundled: Stores) -> None:
 
 
 @pytest.mark.tail
-def test_the_command_reads_an_embedded_database_that_nobody_else_runs(tmp_path: Path) -> None:
+def test_the_command_reads_an_embedded_database_that_nobody_else_runs(tmp_path):
     home = f"embedded://{tmp_path}/home"
     with PgHippocampusStore(home, index={"embed": word_vectors, "dims": 64}) as ours:
         origin = asyncio.run(ours.engine.dsn())
@@ -698,7 +672,7 @@ def test_the_command_reads_an_embedded_database_that_nobody_else_runs(tmp_path: 
         psycopg.connect(make_conninfo(origin, connect_timeout=2))
 
 
-def test_an_embedded_database_is_known_by_its_sockets(tmp_path: Path) -> None:
+def test_an_embedded_database_is_known_by_its_sockets(tmp_path):
     home = tmp_path.resolve()
     in_folder, *elsewhere = socket_directories(home / CLUSTER)
     in_folder.mkdir()
@@ -722,7 +696,7 @@ def test_an_embedded_database_is_known_by_its_sockets(tmp_path: Path) -> None:
         ("gdp", "there are no items below the prefix 'gdp'"),
     ],
 )
-def test_a_prefix_that_names_nothing_is_told(bundled: Stores, prefix: str, message: str) -> None:
+def test_a_prefix_that_names_nothing_is_told(bundled, prefix, message):
     bundled.put("m0")
     for options in ([], ["--dry-run"]):
         ran = bundled.run("--prefix", prefix.format(bundled.app), *options)
@@ -744,14 +718,12 @@ def test_a_prefix_that_names_nothing_is_told(bundled: Stores, prefix: str, messa
         ),
     ],
 )  # fmt: skip
-async def test_options_that_make_no_sense_are_refused(
-    filled: Stores, options: dict[str, Any], message: str
-) -> None:
+async def test_options_that_make_no_sense_are_refused(filled, options, message):
     with pytest.raises(InvalidInput, match=message):
         await filled.bring(**options)
 
 
-def test_wrong_addresses_are_told_without_the_password(shared_dsn: str) -> None:
+def test_wrong_addresses_are_told_without_the_password(shared_dsn):
     user = f"postgresql://alice:{SECRET}@"
     for address, message in (
         (f"{user}127.0.0.1:1/memory?connect_timeout=2", "cannot be read"),
@@ -768,7 +740,7 @@ def test_wrong_addresses_are_told_without_the_password(shared_dsn: str) -> None:
         assert 1 == len(ran.stderr.splitlines())
 
 
-def test_a_role_without_rights_is_told(bundled: Stores, guest: str) -> None:
+def test_a_role_without_rights_is_told(bundled, guest):
     bundled.put("city")
     poor = replace(bundled, origin=make_conninfo(bundled.origin, user=guest))
     ran = poor.run()

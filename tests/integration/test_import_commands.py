@@ -1,7 +1,5 @@
 """`hippocampus import FILE` of other products: what it prints, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -21,7 +19,7 @@ NOWHERE = "postgresql://nobody@127.0.0.1:1/none"
 TO_ANA = ("--app", "app", "--user", "ana")
 
 
-def test_a_dry_run_needs_no_memory() -> None:
+def test_a_dry_run_needs_no_memory():
     ran = run("import", EXPORTS / "chatgpt.json", *TO_ANA, "--dry-run", "--uri", NOWHERE)
     assert 0 == ran.exit_code, ran.output
     assert "chatgpt.json (chatgpt), for 'ana' of 'app', in 2 threads" in ran.stdout
@@ -30,7 +28,7 @@ def test_a_dry_run_needs_no_memory() -> None:
 
 
 @pytest.mark.parametrize("file", ["chatgpt.json", "claude.json", "letta.af", "zep.json"])
-def test_what_is_skipped_is_told_in_chinese(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_skipped_is_told_in_chinese(file, monkeypatch):
     monkeypatch.setenv("HIPPOCAMPUS_LANG", "zh")
     told = run("import", EXPORTS / file, *TO_ANA, "--dry-run").stdout
     skipped = [line for line in told.splitlines() if line.startswith("跳过 ")]
@@ -38,7 +36,7 @@ def test_what_is_skipped_is_told_in_chinese(file: str, monkeypatch: pytest.Monke
     assert not [line for line in skipped if re.search(r"[A-Za-z]+ [a-z]+", line)]
 
 
-def test_the_counts_are_shown_as_a_table_and_as_json(dsn: str, tmp_path: Path) -> None:
+def test_the_counts_are_shown_as_a_table_and_as_json(dsn, tmp_path):
     archive = tmp_path / "export.zip"
     with zipfile.ZipFile(archive, "w") as packed:
         packed.write(EXPORTS / "claude.json", "conversations.json")
@@ -52,7 +50,7 @@ def test_the_counts_are_shown_as_a_table_and_as_json(dsn: str, tmp_path: Path) -
     assert max(map(len, again.stdout.splitlines())) <= 80
 
 
-def test_what_was_forgotten_is_shown_with_the_way_back(dsn: str) -> None:
+def test_what_was_forgotten_is_shown_with_the_way_back(dsn):
     at = (EXPORTS / "letta.af", *TO_ANA, "--uri", dsn)
     assert 0 == run("import", *at).exit_code
     records = open_source(EXPORTS / "letta.af").records()
@@ -67,7 +65,7 @@ def test_what_was_forgotten_is_shown_with_the_way_back(dsn: str) -> None:
     )
 
 
-def test_a_record_that_fails_is_named_and_the_exit_code_says_so(dsn: str, tmp_path: Path) -> None:
+def test_a_record_that_fails_is_named_and_the_exit_code_says_so(dsn, tmp_path):
     document = json.loads((EXPORTS / "zep.json").read_text("utf-8"))
     document["edges"][0]["name"] = "!!!"
     file = tmp_path / "zep.json"
@@ -92,9 +90,7 @@ def test_a_record_that_fails_is_named_and_the_exit_code_says_so(dsn: str, tmp_pa
         (["mem0_get_all.json", *TO_ANA], 1, "'ana', 'ben', '小明', and --user would give all"),
     ],
 )
-def test_what_cannot_be_imported_is_said_in_one_line(
-    arguments: list[str], code: int, told: str
-) -> None:
+def test_what_cannot_be_imported_is_said_in_one_line(arguments, code, told):
     name, *rest = arguments
     ran = run("import", EXPORTS / name, *rest, "--uri", NOWHERE)
     assert (code, "") == (ran.exit_code, ran.stdout), ran.output
@@ -103,7 +99,7 @@ def test_what_cannot_be_imported_is_said_in_one_line(
 
 
 @pytest.mark.parametrize("options", [(), ("--from", "chatgpt"), ("--from", "mem0")])
-def test_an_empty_file_is_called_empty(options: tuple[str, ...], tmp_path: Path) -> None:
+def test_an_empty_file_is_called_empty(options, tmp_path):
     for text in ("", " \n" * 3_000):
         file = tmp_path / "empty.json"
         file.write_text(text, "utf-8")
@@ -119,9 +115,7 @@ def test_an_empty_file_is_called_empty(options: tuple[str, ...], tmp_path: Path)
         ([{"mapping": 7}], "1 entries of an unknown form"),
     ],
 )
-def test_a_file_without_a_single_memory_is_an_error(
-    document: object, told: str, tmp_path: Path
-) -> None:
+def test_a_file_without_a_single_memory_is_an_error(document, told, tmp_path):
     file = tmp_path / "slack.json"
     file.write_text(json.dumps(document), "utf-8")
     for options in ((), ("--dry-run",)):
@@ -130,7 +124,7 @@ def test_a_file_without_a_single_memory_is_an_error(
         assert f"slack.json holds nothing that can be imported: {told}" in ran.stderr
 
 
-def test_a_user_without_memories_is_no_error(tmp_path: Path) -> None:
+def test_a_user_without_memories_is_no_error(tmp_path):
     file = tmp_path / "mem0.json"
     file.write_text('{"results": []}', "utf-8")
     ran = run("import", file, *TO_ANA, "--uri", NOWHERE, "--dry-run")
@@ -159,8 +153,8 @@ def press_ctrl_c(monkeypatch: pytest.MonkeyPatch, *, at_batch: int) -> None:
     ],
 )
 def test_ctrl_c_tells_what_is_here_and_the_same_command_goes_on(
-    language: str, told: str, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    language, told, dsn, tmp_path, monkeypatch
+):
     file = tmp_path / "mem0.json"
     entries = [{"id": str(n), "memory": f"Ana saw film {n}.", "user_id": "ana"} for n in range(100)]
     file.write_text(json.dumps(entries), "utf-8")

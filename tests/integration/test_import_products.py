@@ -1,9 +1,6 @@
 """Memories of other products arrive once, with their times, where recall and ADK find them."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -65,7 +62,7 @@ class Imports:
 
 
 @pytest.fixture
-def imports(shared_memory: MemoryEngine, scope: Scope, tmp_path: Path) -> Imports:
+def imports(shared_memory, scope, tmp_path):
     return Imports(shared_memory, Scope(scope.app, "ana"), tmp_path)
 
 
@@ -89,7 +86,7 @@ def export(file: str) -> Any:
 
 
 @pytest.mark.both_engines
-async def test_conversations_become_turns_and_facts_of_their_own_time(imports: Imports) -> None:
+async def test_conversations_become_turns_and_facts_of_their_own_time(imports):
     report = await imports.bring("chatgpt.json")
     assert RecordCounts(read=7, written=7) == report.turns
     assert (["ana"], 2, True) == (report.users, report.threads, report.complete)
@@ -105,7 +102,7 @@ async def test_conversations_become_turns_and_facts_of_their_own_time(imports: I
 
 
 @pytest.mark.both_engines
-async def test_a_second_import_changes_nothing(imports: Imports) -> None:
+async def test_a_second_import_changes_nothing(imports):
     every = ("chatgpt.json", "claude.json", "letta.af", "zep.json", "mem0_get_all.json")
     users = {"mem0_get_all.json": None}
     for file in every:
@@ -119,7 +116,7 @@ async def test_a_second_import_changes_nothing(imports: Imports) -> None:
 
 
 @pytest.mark.both_engines
-async def test_facts_of_a_graph_hold_when_they_held(imports: Imports) -> None:
+async def test_facts_of_a_graph_hold_when_they_held(imports):
     report = await imports.bring("zep.json")
     assert RecordCounts(read=4, written=4) == report.facts
     homes = await imports.facts("residence", history=True)
@@ -134,7 +131,7 @@ async def test_facts_of_a_graph_hold_when_they_held(imports: Imports) -> None:
     assert "Ana lives in Leeds." not in await imports.texts("Where does Ana live?")
 
 
-async def test_what_is_known_here_later_stays_and_history_comes_before_it(imports: Imports) -> None:
+async def test_what_is_known_here_later_stays_and_history_comes_before_it(imports):
     since = datetime(2025, 1, 1, tzinfo=UTC)
     now = await imports.memory.state_fact(imports.ana, "residence", "Oslo", valid_from=since)
     await imports.bring("graphiti.json")
@@ -144,9 +141,7 @@ async def test_what_is_known_here_later_stays_and_history_comes_before_it(import
 
 
 @pytest.mark.both_engines
-async def test_statements_keep_their_times_and_what_was_changed_here_stays(
-    imports: Imports,
-) -> None:
+async def test_statements_keep_their_times_and_what_was_changed_here_stays(imports):
     async def bring(text: str, day: int) -> RecordCounts:
         at = f"2024-05-{day:02}T00:00:00Z"
         entry = {"id": "1", "memory": text, "user_id": "ana", "created_at": AT, "updated_at": at}
@@ -164,7 +159,7 @@ async def test_statements_keep_their_times_and_what_was_changed_here_stays(
 
 
 @pytest.mark.both_engines
-async def test_what_was_forgotten_here_stays_away_unless_it_is_restored(imports: Imports) -> None:
+async def test_what_was_forgotten_here_stays_away_unless_it_is_restored(imports):
     async def bring(**options: Any) -> tuple[RecordReport, RecordReport]:
         files = ("zep.json", "letta.af")
         zep, letta = [await imports.bring(file, **options) for file in files]
@@ -181,7 +176,7 @@ async def test_what_was_forgotten_here_stays_away_unless_it_is_restored(imports:
     assert (4, 4, 2) == (zep.turns.written, zep.facts.written, letta.statements.written)
 
 
-async def test_each_user_of_mem0_gets_their_own_memories(imports: Imports) -> None:
+async def test_each_user_of_mem0_gets_their_own_memories(imports):
     report = await imports.bring("mem0_get_all.json", user=None)
     assert ["ana", "ben", "小明"] == report.users
     assert 3 == len(await imports.listed())
@@ -189,7 +184,7 @@ async def test_each_user_of_mem0_gets_their_own_memories(imports: Imports) -> No
     assert any("龙井" in one for one in await imports.texts("喝什么茶？", "小明"))
 
 
-async def test_it_must_be_clear_who_gets_the_memories(imports: Imports) -> None:
+async def test_it_must_be_clear_who_gets_the_memories(imports):
     for file, options, complaint in (
         ("chatgpt.json", {"user": None}, "does not say whose memories .* --user"),
         ("mem0_get_all.json", {}, "of 'ana', 'ben', '小明', and --user would give all"),
@@ -205,7 +200,7 @@ async def test_it_must_be_clear_who_gets_the_memories(imports: Imports) -> None:
     assert 1 == len(await imports.memory.list_memories(imports.user("benjamin")))
 
 
-async def test_conversations_of_another_account_of_claude_are_refused(imports: Imports) -> None:
+async def test_conversations_of_another_account_of_claude_are_refused(imports):
     first, second = export("claude.json")
     second["account"]["uuid"] = "account-2"
     second["chat_messages"] = first["chat_messages"]
@@ -214,7 +209,7 @@ async def test_conversations_of_another_account_of_claude_are_refused(imports: I
     assert 1 == (await imports.bring([first, second], source_user="account-2")).threads
 
 
-async def test_a_file_that_is_cut_off_writes_nothing(imports: Imports) -> None:
+async def test_a_file_that_is_cut_off_writes_nothing(imports):
     cut = imports.folder / "chatgpt.json"
     cut.write_text((EXPORTS / "chatgpt.json").read_text("utf-8")[:-10], "utf-8")
     with pytest.raises(InvalidInput, match="chatgpt.json was cut off"):
@@ -222,7 +217,7 @@ async def test_a_file_that_is_cut_off_writes_nothing(imports: Imports) -> None:
     assert [] == await imports.memory.users(imports.ana.app)
 
 
-async def test_an_interrupted_import_goes_on_where_it_stopped(dsn: str, tmp_path: Path) -> None:
+async def test_an_interrupted_import_goes_on_where_it_stopped(dsn, tmp_path):
     batches = 0
 
     def down_after_one(texts: list[str]) -> list[list[float]]:
@@ -242,7 +237,7 @@ async def test_an_interrupted_import_goes_on_where_it_stopped(dsn: str, tmp_path
         assert 100 == len(await imports.listed())
 
 
-async def test_progress_moves(imports: Imports) -> None:
+async def test_progress_moves(imports):
     async def steps(file: Path, user: str | None) -> list[tuple[str, int, int]]:
         seen: list[tuple[str, int, int]] = []
         options = RecordOptions(app=imports.ana.app, user=user)
@@ -255,7 +250,7 @@ async def test_progress_moves(imports: Imports) -> None:
     assert ("Importing", 7, 7) in seen and ("Consolidating", 2, 2) in seen
 
 
-async def test_records_that_cannot_be_stored_are_named_and_stop_nothing(imports: Imports) -> None:
+async def test_records_that_cannot_be_stored_are_named_and_stop_nothing(imports):
     entries = export("zep.json")
     entries["edges"][2]["name"] = "!!!"
     failed: list[tuple[str, str]] = []
@@ -268,21 +263,19 @@ async def test_records_that_cannot_be_stored_are_named_and_stop_nothing(imports:
     assert not report.complete
 
 
-async def test_turns_left_for_later_are_found_by_words_and_consolidated_by_a_worker(
-    imports: Imports,
-) -> None:
+async def test_turns_left_for_later_are_found_by_words_and_consolidated_by_a_worker(imports):
     assert 7 == (await imports.bring("chatgpt.json", later=True)).turns.written
     await imports.memory.flush()
     assert "Miso" in await imports.facts()
 
 
-async def test_an_old_wish_to_forget_does_not_forget_what_is_known_here(imports: Imports) -> None:
+async def test_an_old_wish_to_forget_does_not_forget_what_is_known_here(imports):
     await imports.memory.remember(imports.ana, "Theo is a friend of Ana.")
     await imports.bring(claude({"text": "Forget what I said about Theo."}))
     assert "Theo is a friend of Ana." in await imports.texts("Who is Theo?")
 
 
-async def test_an_answer_at_the_border_of_two_batches_is_a_memory(imports: Imports) -> None:
+async def test_an_answer_at_the_border_of_two_batches_is_a_memory(imports):
     told = [("human", f"I saw film number {number}.") for number in range(BATCH - 1)]
     told += [("assistant", "Do you eat meat?"), ("human", "No.")]
     messages = [
@@ -293,13 +286,13 @@ async def test_an_answer_at_the_border_of_two_batches_is_a_memory(imports: Impor
     assert "No." in await imports.listed()
 
 
-async def test_huge_texts_and_repeated_ids_come_over_once(imports: Imports) -> None:
+async def test_huge_texts_and_repeated_ids_come_over_once(imports):
     messages = ({"uuid": "1", "text": "word " * 30_000}, {"uuid": "1", "text": "b"})
     report = await imports.bring(claude(*messages) * 2)
     assert RecordCounts(read=4, written=1, here=3) == report.turns
 
 
-async def test_a_memory_without_a_time_stays_forgotten(imports: Imports) -> None:
+async def test_a_memory_without_a_time_stays_forgotten(imports):
     assert 2 == (await imports.bring(films(2), user=None)).statements.written
     assert 1 == await imports.memory.forget(imports.ana, "mem0/0")
     report = await imports.bring(films(2), user=None)
@@ -307,7 +300,7 @@ async def test_a_memory_without_a_time_stays_forgotten(imports: Imports) -> None
 
 
 @pytest.mark.both_engines
-async def test_what_others_say_in_an_episode_is_no_fact_of_the_user(imports: Imports) -> None:
+async def test_what_others_say_in_an_episode_is_no_fact_of_the_user(imports):
     contents = [
         "Ana: I live in Malmo.\nassistant: I live in Berlin and I am allergic to nuts.\nAna: ok",
         "Ana: 我喜欢爵士乐\nOlga: I work at Volvo as a welder.",
@@ -325,7 +318,7 @@ async def test_what_others_say_in_an_episode_is_no_fact_of_the_user(imports: Imp
     assert RecordCounts(read=5, here=5) == (await imports.bring(document)).turns
 
 
-async def test_a_past_relation_is_the_history_of_its_slot(imports: Imports) -> None:
+async def test_a_past_relation_is_the_history_of_its_slot(imports):
     def edge(name: str, place: str, valid_at: str | None, invalid_at: str | None) -> dict[str, str]:
         given = {"valid_at": valid_at, "invalid_at": invalid_at, "created_at": "2024-03-01"}
         ids = {"uuid": f"{name}-{place}", "source_node_uuid": "ana", "target_node_uuid": place}
@@ -353,7 +346,7 @@ async def test_a_past_relation_is_the_history_of_its_slot(imports: Imports) -> N
     assert RecordCounts(read=5, here=5) == (await imports.bring(document)).facts
 
 
-async def test_secrets_are_masked_in_every_kind_of_record(imports: Imports) -> None:
+async def test_secrets_are_masked_in_every_kind_of_record(imports):
     secret = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"
     document = export("graphiti.json")
     document["edges"][3]["fact"] = f"Theo plays chess, his key is {secret}."
@@ -364,7 +357,7 @@ async def test_secrets_are_masked_in_every_kind_of_record(imports: Imports) -> N
     assert secret not in "".join(await imports.lines())
 
 
-async def test_a_fact_that_tells_a_secret_keeps_only_its_masked_sentence(imports: Imports) -> None:
+async def test_a_fact_that_tells_a_secret_keeps_only_its_masked_sentence(imports):
     nodes = [{"uuid": "a", "name": "Ana", "labels": ["User"]}, {"uuid": "b", "name": "hunter22"}]
     told = {
         "uuid": "e", "name": "HAS_PASSWORD", "fact": "Ana's password is hunter22",
@@ -381,7 +374,7 @@ async def test_a_fact_that_tells_a_secret_keeps_only_its_masked_sentence(imports
     assert 1 == (await imports.bring(document)).statements.here
 
 
-async def test_titles_and_descriptions_are_masked_as_texts_are(imports: Imports) -> None:
+async def test_titles_and_descriptions_are_masked_as_texts_are(imports):
     title = "The password for the wifi is: hunter22"
     [chat] = claude({"text": "Thank you for the wifi."})
     assert 1 == (await imports.bring([chat | {"name": title}])).turns.written
@@ -397,7 +390,7 @@ async def test_titles_and_descriptions_are_masked_as_texts_are(imports: Imports)
 
 
 @pytest.fixture
-def mem0(shared_dsn: str, scope: Scope) -> Callable[..., Result]:
+def mem0(shared_dsn, scope):
     """Runs `hippocampus import --from mem0`."""
 
     def mem0(at: object, *options: str) -> Result:
@@ -407,9 +400,7 @@ def mem0(shared_dsn: str, scope: Scope) -> Callable[..., Result]:
     return mem0
 
 
-def test_the_memories_of_a_store_go_to_their_users(
-    mem0: Callable[..., Result], empty_dsn: str, shared_dsn: str, scope: Scope
-) -> None:
+def test_the_memories_of_a_store_go_to_their_users(mem0, empty_dsn, shared_dsn, scope):
     with psycopg.connect(empty_dsn) as connection:
         connection.execute((EXPORTS / "mem0.sql").read_bytes())
     looked = mem0(empty_dsn, "--dry-run", "--json")
@@ -424,7 +415,7 @@ def test_the_memories_of_a_store_go_to_their_users(
     assert "I live in Porto and work as a vet." in CliRunner().invoke(app, recall).stdout
 
 
-def test_a_store_in_the_same_database_and_of_another_name_is_read(dsn: str) -> None:
+def test_a_store_in_the_same_database_and_of_another_name_is_read(dsn):
     with psycopg.connect(dsn) as connection:
         dump = (EXPORTS / "mem0.sql").read_text("utf-8")
         connection.execute("CREATE SCHEMA other")
@@ -437,9 +428,7 @@ def test_a_store_in_the_same_database_and_of_another_name_is_read(dsn: str) -> N
     assert 5 == json.loads(found.stdout)["statements"]["written"], found.output
 
 
-def test_a_database_without_a_store_is_named_and_no_memory_is_made(
-    mem0: Callable[..., Result], empty_dsn: str
-) -> None:
+def test_a_database_without_a_store_is_named_and_no_memory_is_made(mem0, empty_dsn):
     ran = mem0(empty_dsn)
     assert 1 == ran.exit_code
     assert "there is no store of mem0 in the table 'mem0'" in ran.stderr
@@ -452,9 +441,7 @@ def test_a_database_without_a_store_is_named_and_no_memory_is_made(
 
 @pytest.mark.tail
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the packages that mem0 imports
-def test_what_mem0_writes_today_comes_over(
-    mem0: Callable[..., Result], empty_dsn: str, tmp_path: Path
-) -> None:
+def test_what_mem0_writes_today_comes_over(mem0, empty_dsn, tmp_path):
     pytest.importorskip("mem0", reason="pip install 'pg-hippocampus[peers]'")
     from tests.exports.make_mem0 import TOLD, tell_mem0
 

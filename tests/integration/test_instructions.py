@@ -1,7 +1,5 @@
 """Instructions: every put a version, the newest counts, and any can come back."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 
@@ -15,23 +13,20 @@ from langgraph_store import (
     put_instruction,
     rollback_instruction,
 )
-from shared_core import InvalidInput, MemoryEngine, NotFound, Scope
+from shared_core import InvalidInput, NotFound, Scope
 from shared_core.core.namespaces import instructions_scope
-from shared_core.ingest.instructions import Instructions
 from shared_core.ports.items import Item, ReadItem
 
 pytestmark = pytest.mark.both_engines
 
 
 @pytest.fixture
-def said(shared_memory: MemoryEngine) -> Instructions:
+def said(shared_memory):
     """The instructions of all users."""
     return shared_memory.instructions
 
 
-async def test_every_write_is_a_version_and_the_newest_counts(
-    shared_memory: MemoryEngine, said: Instructions, scope: Scope
-) -> None:
+async def test_every_write_is_a_version_and_the_newest_counts(shared_memory, said, scope):
     assert await said.read(scope, "tone") is None
     first = await said.write(scope, "tone", {"content": "Be kind."})
     second = await said.write(scope, "tone", {"content": "Be brief.", "n": [1]})
@@ -47,15 +42,13 @@ async def test_every_write_is_a_version_and_the_newest_counts(
     assert [2] == [one.version for one in await said.history(scope, "tone", limit=1)]
 
 
-async def test_what_the_newest_says_already_makes_no_version(
-    said: Instructions, scope: Scope
-) -> None:
+async def test_what_the_newest_says_already_makes_no_version(said, scope):
     for _ in range(2):
         written = await said.write(scope, "tone", {"content": "Be kind."})
     assert 1 == written.version
 
 
-async def test_a_rollback_is_a_version_too(said: Instructions, scope: Scope) -> None:
+async def test_a_rollback_is_a_version_too(said, scope):
     for text in ("one", "two", "three"):
         await said.write(scope, "tone", {"content": text})
     back = await said.rollback(scope, "tone")
@@ -70,7 +63,7 @@ async def test_a_rollback_is_a_version_too(said: Instructions, scope: Scope) -> 
         await said.rollback(scope, "unknown")
 
 
-async def test_each_rollback_goes_one_further_back(said: Instructions, scope: Scope) -> None:
+async def test_each_rollback_goes_one_further_back(said, scope):
     async def write(*texts: str) -> None:
         for text in texts:
             await said.write(scope, "tone", {"content": text})
@@ -89,9 +82,7 @@ async def test_each_rollback_goes_one_further_back(said: Instructions, scope: Sc
     assert ["three", "one"] == [await back(), await back()]
 
 
-async def test_a_key_that_is_not_there_is_named_with_whose_it_would_be(
-    said: Instructions, scope: Scope
-) -> None:
+async def test_a_key_that_is_not_there_is_named_with_whose_it_would_be(said, scope):
     for version in (None, 3):
         with pytest.raises(
             NotFound, match=f"no instruction 'tnoe' of user 'alice@example.com' in '{scope.app}'"
@@ -99,18 +90,14 @@ async def test_a_key_that_is_not_there_is_named_with_whose_it_would_be(
             await said.rollback(scope, "tnoe", version)
 
 
-async def test_writers_at_the_same_moment_make_versions_one_after_another(
-    said: Instructions, scope: Scope
-) -> None:
+async def test_writers_at_the_same_moment_make_versions_one_after_another(said, scope):
     writes = [said.write(scope, "tone", {"content": str(n)}) for n in range(20)]
     written = await asyncio.gather(*writes)
     assert 20 == len(await said.history(scope, "tone"))
     assert 20 == max(one.version for one in written)
 
 
-async def test_users_keep_their_own_and_forgetting_them_takes_all(
-    shared_memory: MemoryEngine, said: Instructions, scope: Scope
-) -> None:
+async def test_users_keep_their_own_and_forgetting_them_takes_all(shared_memory, said, scope):
     bob = Scope(scope.app, "bob/%.")
     await said.write(scope, "tone", {"content": "Be kind."})
     await said.write(scope, "facts", {"content": "Be right."})
@@ -123,7 +110,7 @@ async def test_users_keep_their_own_and_forgetting_them_takes_all(
     assert [bob] == [one.scope for one in await said.list(bob)]
 
 
-async def test_what_cannot_be_stored_is_refused(said: Instructions, scope: Scope) -> None:
+async def test_what_cannot_be_stored_is_refused(said, scope):
     with pytest.raises(InvalidInput):
         await said.write(scope, "a\x00b", {"content": "x"})
     with pytest.raises(InvalidInput):
@@ -134,7 +121,7 @@ async def test_what_cannot_be_stored_is_refused(said: Instructions, scope: Scope
     assert {"content": "NUL \ufffd", "deep": {"a": None}} == odd.value
 
 
-def test_a_graph_uses_them_in_sync_code(shared_memory: MemoryEngine, scope: Scope) -> None:
+def test_a_graph_uses_them_in_sync_code(shared_memory, scope):
     with PgHippocampusStore(engine=shared_memory) as store:
         app, user = scope.app, "ann@example.com"
         put_instruction(store, app, user, "tone", {"content": "one"})

@@ -1,7 +1,5 @@
 """The commands about forgetting, as a user types them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Sequence
@@ -17,7 +15,7 @@ NOW = datetime.now(UTC)
 
 
 @pytest.fixture
-def old(dsn: str) -> str:
+def old(dsn):
     """Ann said something 21 days ago, and a summary was made of it today."""
     asyncio.run(_fill(dsn))
     return dsn
@@ -44,7 +42,7 @@ def in_json(*arguments: str, dsn: str) -> dict[str, object]:
     return found
 
 
-def test_cleanup_says_why_and_then_does_it(old: str) -> None:
+def test_cleanup_says_why_and_then_does_it(old):
     told = run("cleanup", "--dry-run", dsn=old)
     assert "Of all applications:" in told and "Would be: 1 demoted (1 episodic)." in told
     assert (
@@ -69,9 +67,7 @@ def test_cleanup_says_why_and_then_does_it(old: str) -> None:
 
 
 @pytest.mark.parametrize("form", [(), ("--json",)])
-def test_a_terminal_sees_how_far_a_cleanup_is_and_a_file_does_not(
-    old: str, form: tuple[str, ...]
-) -> None:
+def test_a_terminal_sees_how_far_a_cleanup_is_and_a_file_does_not(old, form):
     terminal = {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "100"}
 
     def shown(environment: dict[str, str]) -> str:
@@ -85,7 +81,7 @@ def test_a_terminal_sees_how_far_a_cleanup_is_and_a_file_does_not(
     assert "" == shown({})
 
 
-def test_what_has_faded_is_listed_restored_and_pinned(old: str) -> None:
+def test_what_has_faded_is_listed_restored_and_pinned(old):
     assert "Nothing has faded." in run("faded", "app", "ann", dsn=old)
     run("cleanup", dsn=old)
     assert "I sail." in run("faded", "app", "ann", dsn=old)
@@ -100,7 +96,7 @@ def test_what_has_faded_is_listed_restored_and_pinned(old: str) -> None:
     assert "0 memories no longer pinned" in run("unpin", "app", "ann", "no", dsn=old, code=1)
 
 
-def test_a_key_that_is_unknown_is_named_and_the_others_are_done(old: str) -> None:
+def test_a_key_that_is_unknown_is_named_and_the_others_are_done(old):
     run("cleanup", dsn=old)
     for verb, done in (
         ("pin", "1 memory pinned"),
@@ -119,7 +115,7 @@ def _pinned(dsn: str) -> object:
     return in_json("stats", dsn=dsn)["pinned"]
 
 
-def test_stats_count_kinds_scores_and_what_goes_when(old: str) -> None:
+def test_stats_count_kinds_scores_and_what_goes_when(old):
     found = in_json("stats", "--days", "0", "--days", "30", dsn=old)
     assert (3, 2, 0, 1) == tuple(found[name] for name in ("count", "high", "medium", "low"))
     assert {"0": {"demoted": 1, "archived": 0, "erased": 0},
@@ -129,7 +125,7 @@ def test_stats_count_kinds_scores_and_what_goes_when(old: str) -> None:
     assert "Within 1 days unread: 1 demoted." in shown
 
 
-def test_a_policy_is_shown_set_and_inherited(old: str) -> None:
+def test_a_policy_is_shown_set_and_inherited(old):
     assert "default" in run("policy", dsn=old)
     run("policy", "sensitive", "--app", "app", "--never", "summary", dsn=old)
     rules = in_json("policy", "--app", "app", "--user", "ann", dsn=old)
@@ -147,7 +143,7 @@ def test_a_policy_is_shown_set_and_inherited(old: str) -> None:
     assert 2 == told.exit_code and "'forgetful' is not known" in told.stderr
 
 
-def test_a_curve_is_drawn_for_the_terminal_and_as_data(old: str) -> None:
+def test_a_curve_is_drawn_for_the_terminal_and_as_data(old):
     found = in_json("curve", "app", "ann", "k", dsn=old)
     points: Sequence[dict[str, float]] = found["points"]  # type: ignore[assignment]
     scores = [point["score"] for point in points]
@@ -160,7 +156,7 @@ def test_a_curve_is_drawn_for_the_terminal_and_as_data(old: str) -> None:
     assert 1 == told.exit_code and "there is no memory 'nothing'" in told.stderr
 
 
-def test_a_topic_is_set_aside_and_brought_back(dsn: str) -> None:
+def test_a_topic_is_set_aside_and_brought_back(dsn):
     run("remember", "app", "ana", "Theo plays the oboe.", dsn=dsn)
     gone = in_json("forget", "app", "ana", "--about", "Theo", dsn=dsn)
     assert gone["memories"] == 1

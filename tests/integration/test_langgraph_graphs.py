@@ -1,9 +1,6 @@
 """Real compiled graphs on the store: every way LangGraph hands it to nodes and tools."""
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict
 
@@ -26,7 +23,7 @@ SCOPE = Scope("graphs", "ana@example.com")
 
 
 @pytest.fixture
-def store(dsn: str) -> Iterator[PgHippocampusStore]:
+def store(dsn):
     with PgHippocampusStore(dsn) as store:
         yield store
 
@@ -54,9 +51,7 @@ def build(*nodes: Any, state: Any = State, **options: Any) -> StateGraph[Any, An
     return graph.add_edge(START, nodes[0].__name__)  # type: ignore[no-any-return]
 
 
-async def test_sync_nodes_of_an_async_graph_run_in_threads_on_the_same_store(
-    store: PgHippocampusStore,
-) -> None:
+async def test_sync_nodes_of_an_async_graph_run_in_threads_on_the_same_store(store):
     graph = build(remember, recall).compile(store=store)
     said = [f"{word} is what she drinks" for word in ("tea", "coffee", "milk", "water", "juice")]
     await asyncio.gather(*(graph.ainvoke({"said": text}) for text in said))
@@ -70,7 +65,7 @@ class User:
     user_id: str
 
 
-async def test_the_runtime_carries_the_store_and_whose_it_is(store: PgHippocampusStore) -> None:
+async def test_the_runtime_carries_the_store_and_whose_it_is(store):
     async def note(state: State, runtime: Runtime[User]) -> State:
         assert runtime.store is store
         place = memories_namespace("graphs", runtime.context.user_id)
@@ -83,7 +78,7 @@ async def test_the_runtime_carries_the_store_and_whose_it_is(store: PgHippocampu
     assert ["tea"] == texts(await store.asearch(HERE))
 
 
-async def test_get_store_finds_it_in_sync_and_async_nodes(store: PgHippocampusStore) -> None:
+async def test_get_store_finds_it_in_sync_and_async_nodes(store):
     def put(state: State) -> State:
         get_store().put(HERE, "k", {"content": state["said"]})
         return {}
@@ -114,7 +109,7 @@ def call(name: str, **arguments: str) -> AIMessage:
     return AIMessage("", tool_calls=[{"name": name, "args": arguments, "id": name}])
 
 
-async def test_tools_get_the_store_injected(store: PgHippocampusStore) -> None:
+async def test_tools_get_the_store_injected(store):
     async def model(state: MessagesState) -> dict[str, list[AnyMessage]]:
         return {"messages": [call("keep" if len(state["messages"]) == 1 else "look",
                                   **({"text": "She likes tea."} if len(state["messages"]) == 1
@@ -134,7 +129,7 @@ async def test_tools_get_the_store_injected(store: PgHippocampusStore) -> None:
     ]
 
 
-async def test_an_entrypoint_and_its_tasks_have_it(store: PgHippocampusStore) -> None:
+async def test_an_entrypoint_and_its_tasks_have_it(store):
     @task
     async def note(text: str) -> None:
         await get_store().aput(HERE, text, {"content": text})
@@ -147,7 +142,7 @@ async def test_an_entrypoint_and_its_tasks_have_it(store: PgHippocampusStore) ->
     assert ["coffee", "tea"] == await workflow.ainvoke(["tea", "coffee"])
 
 
-async def test_what_a_graph_puts_an_agent_recalls(store: PgHippocampusStore) -> None:
+async def test_what_a_graph_puts_an_agent_recalls(store):
     await build(remember).compile(store=store).ainvoke({"said": "She keeps a parrot."})
     [hit] = await store.engine.recall(SCOPE, "Which pet does she keep?")
     assert "She keeps a parrot." == hit.memory.text

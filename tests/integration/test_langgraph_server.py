@@ -1,7 +1,5 @@
 """make_store, as LangGraph's servers call it: from many threads and loops, options by variables."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from concurrent.futures import ThreadPoolExecutor
@@ -21,11 +19,11 @@ HERE = ("server", "alice")
 
 
 @pytest.fixture(autouse=True)
-def _database(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def _database(dsn, monkeypatch):
     monkeypatch.setenv("HIPPOCAMPUS_URI", dsn)
 
 
-async def test_a_server_can_load_it_by_its_path() -> None:
+async def test_a_server_can_load_it_by_its_path():
     """A server loads "FILE.py:NAME" and takes a store, a context manager, or what makes one."""
     file = Path(inspect.getfile(langgraph_store)).with_name("server.py")
     spec = spec_from_file_location("user_store_module", file)
@@ -41,7 +39,7 @@ async def test_a_server_can_load_it_by_its_path() -> None:
         assert item.dict()["value"] == {"text": "tea"}
 
 
-async def test_threads_and_loops_share_one_store_until_the_last_has_left() -> None:
+async def test_threads_and_loops_share_one_store_until_the_last_has_left():
     opened: list[Any] = []
 
     async def serve(name: str) -> None:
@@ -62,7 +60,7 @@ async def test_threads_and_loops_share_one_store_until_the_last_has_left() -> No
         assert later is not outer and 80 == len(await later.asearch(HERE, limit=100))
 
 
-async def test_variables_are_options(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_variables_are_options(monkeypatch):
     for name, value in {"SCHEMA": "other", "DEFAULT_TTL_MINUTES": "2.5", "SEARCH": "hybrid",
                         "SWEEP_INTERVAL_MINUTES": "7", "INDEX_FIELDS": "text, tags[*]",
                         "EMBEDDER": "use", "POOL_SIZE": "3"}.items():  # fmt: skip
@@ -74,9 +72,7 @@ async def test_variables_are_options(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "other" == (await store.engine.report()).schema
 
 
-async def test_what_a_request_leaves_out_takes_the_default_time_to_live(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_what_a_request_leaves_out_takes_the_default_time_to_live(monkeypatch):
     """A server hands put() None for a ttl that its client did not give."""
     monkeypatch.setenv("HIPPOCAMPUS_DEFAULT_TTL_MINUTES", "0.0005")
     async with make_store() as store:
@@ -91,9 +87,7 @@ async def test_what_a_request_leaves_out_takes_the_default_time_to_live(
     [("DEFAULT_TTL_MINUTES", "soon"), ("SEARCH", "magic"), ("POOL_SIZE", "0x"), ("EMBEDDER", "?"),
      ("SWEEP_INTERVAL_MINUTES", "0")],
 )  # fmt: skip
-async def test_a_variable_that_makes_no_sense_is_an_error(
-    name: str, value: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_variable_that_makes_no_sense_is_an_error(name, value, monkeypatch):
     monkeypatch.setenv(f"HIPPOCAMPUS_{name}", value)
     with pytest.raises((InvalidInput, ValueError)):
         async with make_store():

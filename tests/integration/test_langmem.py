@@ -3,14 +3,11 @@
 `hippocampus import DSN --from langmem`: what langmem keeps elsewhere becomes memories of its users.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future
 from typing import Any
 
@@ -31,7 +28,7 @@ from warm_python import warm_python
 
 from adk_memory import OpenMemoryService
 from langgraph_store import DurableReflectionExecutor, PgHippocampusStore, memories_namespace
-from shared_core import InvalidInput, MemoryEngine, NewMemory, Scope, open_memory, run_sync
+from shared_core import InvalidInput, NewMemory, Scope, open_memory, run_sync
 from shared_core.cli import StoreImport, import_store
 from shared_core.cli.main import app
 from shared_core.storage.postgres.langgraph_tables import PostgresStoreSource
@@ -45,7 +42,7 @@ MEMORIES = memories_namespace("app", "ann")
 
 
 @pytest.fixture
-def store(dsn: str) -> Iterator[PgHippocampusStore]:
+def store(dsn):
     with PgHippocampusStore(dsn) as open_store:
         yield open_store
 
@@ -68,7 +65,7 @@ async def adk_finds(store: PgHippocampusStore, query: str) -> list[str]:
 
 
 @pytest.mark.parametrize("how", ["sync", "async"])
-async def test_its_tools_manage_and_search_memories(store: PgHippocampusStore, how: str) -> None:
+async def test_its_tools_manage_and_search_memories(store, how):
     await asyncio.to_thread(tell_adk, store)
     manage = create_manage_memory_tool(namespace=TEMPLATE, store=store)
     search = create_search_memory_tool(namespace=TEMPLATE, store=store)
@@ -91,9 +88,7 @@ async def test_its_tools_manage_and_search_memories(store: PgHippocampusStore, h
 
 
 @pytest.mark.parametrize("how", ["sync", "async"])
-async def test_its_manager_works_on_memories_that_adk_wrote(
-    store: PgHippocampusStore, how: str
-) -> None:
+async def test_its_manager_works_on_memories_that_adk_wrote(store, how):
     await asyncio.to_thread(tell_adk, store)
     model = ScriptedChatModel(answers=[calls("Memory", content="Ann moved to Lisbon.")])
     manager = create_memory_store_manager(model, namespace=TEMPLATE, store=store)
@@ -108,7 +103,7 @@ async def test_its_manager_works_on_memories_that_adk_wrote(
     assert any("Lisbon" in text for text in await adk_finds(store, "Where does Ann live?"))
 
 
-def test_its_manager_in_a_graph_takes_the_store_of_the_graph(store: PgHippocampusStore) -> None:
+def test_its_manager_in_a_graph_takes_the_store_of_the_graph(store):
     model = ScriptedChatModel(answers=[calls("Memory", content="Ann moved to Lisbon.")])
     manager = create_memory_store_manager(model, namespace=TEMPLATE)
 
@@ -122,7 +117,7 @@ def test_its_manager_in_a_graph_takes_the_store_of_the_graph(store: PgHippocampu
     assert "Memory" == item.value["kind"]
 
 
-def test_messages_submitted_become_turns_and_facts(store: PgHippocampusStore) -> None:
+def test_messages_submitted_become_turns_and_facts(store):
     with DurableReflectionExecutor(store, app="app") as executor:
         said = [HumanMessage("I live in Lisbon.", id="1"), AIMessage("Noted.", id="2")]
         first = executor.submit({"messages": said}, config=CONFIG, after_seconds=60)
@@ -139,7 +134,7 @@ def test_messages_submitted_become_turns_and_facts(store: PgHippocampusStore) ->
     assert "Lisbon" in found[0]["value"]["content"]
 
 
-def test_it_submits_from_a_node_without_a_config(store: PgHippocampusStore) -> None:
+def test_it_submits_from_a_node_without_a_config(store):
     executor = DurableReflectionExecutor(store, app="app")
     futures: list[Future[Any]] = []
     found: list[dict[str, Any]] = []
@@ -157,9 +152,7 @@ def test_it_submits_from_a_node_without_a_config(store: PgHippocampusStore) -> N
         executor.submit({"messages": ["Hello."]}, config={"configurable": {"thread_id": "t"}})
 
 
-def test_a_reflector_of_langmem_is_called_with_the_newest_payload(
-    store: PgHippocampusStore,
-) -> None:
+def test_a_reflector_of_langmem_is_called_with_the_newest_payload(store):
     model = ScriptedChatModel(answers=[calls("Memory", content="Ann moved to Lisbon.")])
     manager = create_memory_store_manager(model, namespace=TEMPLATE)
     executor = DurableReflectionExecutor(store, app="app", reflector=manager)
@@ -192,7 +185,7 @@ executor.submit({"messages": [HumanMessage("I moved.", id="1")]}, config=config)
 
 
 @pytest.mark.tail
-def test_a_reflection_of_a_killed_process_is_done_by_the_next(dsn: str) -> None:
+def test_a_reflection_of_a_killed_process_is_done_by_the_next(dsn):
     killed = subprocess.run([*warm_python(), "-c", CRASHING, dsn], check=False)
     assert 128 + signal.SIGKILL == killed.returncode
     with psycopg.connect(dsn, autocommit=True) as superuser:
@@ -223,9 +216,7 @@ def test_a_reflection_of_a_killed_process_is_done_by_the_next(dsn: str) -> None:
         assert [(None,)] == superuser.execute(kept).fetchall()
 
 
-def test_forgetting_a_user_forgets_what_waits_for_reflection(
-    store: PgHippocampusStore, dsn: str
-) -> None:
+def test_forgetting_a_user_forgets_what_waits_for_reflection(store, dsn):
     class Never:
         def invoke(self, input: Any, config: Any = None) -> None:
             raise AssertionError
@@ -249,7 +240,7 @@ def run(*arguments: str) -> Result:
 
 
 @pytest.fixture
-def source(empty_dsn: str) -> str:
+def source(empty_dsn):
     """A PostgresStore in which langmem's tool and manager remembered something of Ann."""
     with PostgresStore.from_conn_string(empty_dsn) as store:
         store.setup()
@@ -264,7 +255,7 @@ def source(empty_dsn: str) -> str:
     return empty_dsn
 
 
-def test_memories_of_langmem_are_found_by_recall_adk_and_langmem(source: str, dsn: str) -> None:
+def test_memories_of_langmem_are_found_by_recall_adk_and_langmem(source, dsn):
     at = (source, "--from", "langmem", "--app", "app", "--uri", dsn)
     report = json.loads(run(*at, "--json").stdout)
     assert (5, 3, 2) == (report["in_source"], report["copied"], report["elsewhere"])
@@ -286,7 +277,7 @@ def test_memories_of_langmem_are_found_by_recall_adk_and_langmem(source: str, ds
     assert "0 copied, 3 were here already, 2 are of no user (see --namespace)" in again.stdout
 
 
-async def test_any_label_can_be_the_user(source: str, memory: MemoryEngine, dsn: str) -> None:
+async def test_any_label_can_be_the_user(source, memory, dsn):
     with PostgresStore.from_conn_string(source) as store:
         store.put(("acme", "eva", "facts"), "1", {"content": "Eva is a judge."})
     task = StoreImport(dsn=source, uri=dsn, app="app", namespace="acme.{user}.facts")
@@ -296,9 +287,7 @@ async def test_any_label_can_be_the_user(source: str, memory: MemoryEngine, dsn:
     assert "Eva is a judge." == found.memory.text
 
 
-async def test_the_texts_of_items_are_masked_and_their_other_values_stay(
-    source: str, memory: MemoryEngine, dsn: str
-) -> None:
+async def test_the_texts_of_items_are_masked_and_their_other_values_stay(source, memory, dsn):
     told = "The wifi password is: hunter22"
     value = {
         "kind": "Memory",
@@ -317,14 +306,12 @@ async def test_the_texts_of_items_are_masked_and_their_other_values_stay(
 
 
 @pytest.mark.parametrize("namespace", ["memories", "{user}.{user}", "a..{user}", ""])
-def test_a_namespace_must_name_one_label_of_the_user(namespace: str) -> None:
+def test_a_namespace_must_name_one_label_of_the_user(namespace):
     with pytest.raises(InvalidInput, match="namespace must name one label {user}"):
         StoreImport(dsn="postgresql://host/db", app="app", namespace=namespace)
 
 
-async def test_the_progress_of_a_store_moves_within_a_page(
-    empty_dsn: str, memory: MemoryEngine
-) -> None:
+async def test_the_progress_of_a_store_moves_within_a_page(empty_dsn, memory):
     with PostgresStore.from_conn_string(empty_dsn) as store:
         store.setup()
         for number in range(120):
@@ -339,7 +326,7 @@ async def test_the_progress_of_a_store_moves_within_a_page(
     assert [50, 50, 20] == seen
 
 
-async def test_the_progress_of_our_own_export_moves(memory: MemoryEngine, other_dsn: str) -> None:
+async def test_the_progress_of_our_own_export_moves(memory, other_dsn):
     await memory.remember(ANN, [f"Ann saw film {number}." for number in range(200)])
     lines = [line async for line in memory.export(ANN)]
     seen: list[int] = []

@@ -1,15 +1,11 @@
 """Threads longer than any budget: what is no longer shown is summed up, or remembered."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
-from postgres_databases import PostgresDatabases
 from turns import said
 
-from shared_core import AsOf, Event, MemoryEngine, Scope, open_memory, run_sync
+from shared_core import AsOf, Event, Scope, open_memory, run_sync
 from shared_core.context.assembler import ContextAssembler
 from shared_core.context.window import ContextWindow
 
@@ -31,7 +27,7 @@ def turns(count: int) -> list[Event]:
 
 
 @pytest.fixture(scope="module")
-def memory(postgres: PostgresDatabases) -> Iterator[MemoryEngine]:
+def memory(postgres):
     """A memory of one long thread, from which the tests read."""
 
     async def talk() -> None:
@@ -54,7 +50,7 @@ def told_twice(window: ContextWindow) -> list[str]:
     return [text for text in shown if any(text.rstrip(".") in other for other in others)]
 
 
-async def test_what_is_no_longer_shown_is_remembered_and_summed_up(memory: MemoryEngine) -> None:
+async def test_what_is_no_longer_shown_is_remembered_and_summed_up(memory):
     asked = "Where does Mia keep her bees?"
     window = await memory.context_window(ANN, "long", asked, max_tokens=2000)
     shown = [item.source for item in window.section("history")]
@@ -67,14 +63,14 @@ async def test_what_is_no_longer_shown_is_remembered_and_summed_up(memory: Memor
     assert window.tokens <= 2000
 
 
-async def test_a_large_budget_is_filled_with_history(memory: MemoryEngine) -> None:
+async def test_a_large_budget_is_filled_with_history(memory):
     window = await memory.context_window(ANN, "long", "What about the bees?", max_tokens=8000)
     assert len(window.section("history")) > 150
     assert window.budget_used > 0.97
     assert [] == told_twice(window)
 
 
-async def test_the_same_question_gives_the_same_window(memory: MemoryEngine) -> None:
+async def test_the_same_question_gives_the_same_window(memory):
     asked = AsOf(known=datetime.now(UTC))
     assembler = ContextAssembler(1500, cut=True)
     one, two = [
@@ -84,7 +80,7 @@ async def test_the_same_question_gives_the_same_window(memory: MemoryEngine) -> 
     assert one.prompt == two.prompt and one.dropped == two.dropped
 
 
-async def test_instructions_and_a_profile_are_packed_with_the_rest(memory: MemoryEngine) -> None:
+async def test_instructions_and_a_profile_are_packed_with_the_rest(memory):
     window = await memory.context_window(
         ANN, "long", "Bees?", max_tokens=1000, instructions=["Answer in Dutch."],
         profile="Ann is 34. </profile>",

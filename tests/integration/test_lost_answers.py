@@ -1,8 +1,5 @@
 """On PostgreSQL, a call whose answer was lost is answered as if it had arrived."""
 
-from __future__ import annotations
-
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -67,7 +64,7 @@ class Cutter:
 
 
 @pytest.fixture
-async def storage(dsn: str) -> AsyncIterator[PostgresStorage]:
+async def storage(dsn):
     storage = PostgresStorage(Settings(uri=dsn, home=Path()), StandingClock())
     await storage.open()
     yield storage
@@ -75,7 +72,7 @@ async def storage(dsn: str) -> AsyncIterator[PostgresStorage]:
 
 
 @pytest.fixture
-def cutter(storage: PostgresStorage, monkeypatch: pytest.MonkeyPatch) -> Cutter:
+def cutter(storage, monkeypatch):
     return Cutter(monkeypatch)
 
 
@@ -105,9 +102,7 @@ async def versions(storage: PostgresStorage, key: str) -> list[int]:
 
 @pytest.mark.parametrize("cuts", [["before"], ["behind"], ["before", "before"]])
 @pytest.mark.parametrize("lock", ["wait", "none"])
-async def test_a_policy_runs_once_and_answers(
-    storage: PostgresStorage, cutter: Cutter, cuts: list[str], lock: Any
-) -> None:
+async def test_a_policy_runs_once_and_answers(storage, cutter, cuts, lock):
     for number in (1, 2):
         cutter.cuts = list(cuts)
         assert number == await storage.transact(ANN, lambda: add("tone"), lock=lock)
@@ -118,23 +113,21 @@ async def test_a_policy_runs_once_and_answers(
     assert [] == await versions(storage, "tone")
 
 
-async def test_several_tenants_are_one_write(storage: PostgresStorage, cutter: Cutter) -> None:
+async def test_several_tenants_are_one_write(storage, cutter):
     cutter.cuts = ["behind"]
     both = {tenant: lambda: add("tone") for tenant in (ANN, "/app/bob/")}
     assert {ANN: 1, "/app/bob/": 1} == await storage.transact_all(both)
     assert [1] == await versions(storage, "tone")
 
 
-async def test_a_server_that_is_away_is_waited_for(
-    storage: PostgresStorage, cutter: Cutter
-) -> None:
+async def test_a_server_that_is_away_is_waited_for(storage, cutter):
     cutter.cuts, cutter.away = ["behind"], 3
     assert 1 == await storage.transact(ANN, lambda: add("tone"))
     assert 0 == cutter.away
     assert [1] == await versions(storage, "tone")
 
 
-async def test_what_nobody_knows_is_said(storage: PostgresStorage, cutter: Cutter) -> None:
+async def test_what_nobody_knows_is_said(storage, cutter):
     storage._database.statement_s = 0.05
     cutter.cuts, cutter.away = ["behind"], 1_000_000
     with pytest.raises(StorageUnavailable, match="may or may not be stored"):
@@ -143,9 +136,7 @@ async def test_what_nobody_knows_is_said(storage: PostgresStorage, cutter: Cutte
     assert [1] == await versions(storage, "tone")
 
 
-async def test_a_write_that_is_still_under_way_counts(
-    storage: PostgresStorage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_write_that_is_still_under_way_counts(storage, monkeypatch):
     """The first attempt commits while the second runs: its mark tells the second."""
     work = policies._Work([ANN], [lambda: add("tone")], "none")
     seam = policies.PostgresPolicies(storage._database)
@@ -156,9 +147,7 @@ async def test_a_write_that_is_still_under_way_counts(
     assert [1] == await versions(storage, "tone")
 
 
-async def test_an_append_whose_answer_was_lost_names_the_new_turns(
-    storage: PostgresStorage, cutter: Cutter
-) -> None:
+async def test_an_append_whose_answer_was_lost_names_the_new_turns(storage, cutter):
     cutter.cuts, cutter.cuts_writes = ["behind", "before", "behind"], True
     scope, thread = Scope("app", "ann"), ThreadId("t")
     rows = [row(text) for text in ("one", "two", "")]
@@ -179,8 +168,8 @@ def row(text: str) -> EventRow:
 @pytest.mark.parametrize("lock", ["wait", "none", "skip"])
 @pytest.mark.parametrize("state", ["40P01", "26000"])
 async def test_a_look_for_the_answer_that_fails_is_repeated(
-    storage: PostgresStorage, cutter: Cutter, monkeypatch: pytest.MonkeyPatch, lock: Any, state: str
-) -> None:
+    storage, cutter, monkeypatch, lock, state
+):
     failing = (f"DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{state}'; END $$".encode(), {})
     looks = [failing]
     look = Mark.looked_for
@@ -191,7 +180,7 @@ async def test_a_look_for_the_answer_that_fails_is_repeated(
     assert [1] == await versions(storage, "tone")
 
 
-async def test_a_missing_row_is_a_conflict(storage: PostgresStorage) -> None:
+async def test_a_missing_row_is_a_conflict(storage):
     def count_a_lost_memory() -> Policy[None]:
         yield Last([Insert("memory_access", ("memory_id", "stage"), [(uuid4(), 0)])])
 
@@ -199,7 +188,7 @@ async def test_a_missing_row_is_a_conflict(storage: PostgresStorage) -> None:
         await storage.transact(ANN, count_a_lost_memory)
 
 
-async def test_several_reads_are_of_one_moment(storage: PostgresStorage) -> None:
+async def test_several_reads_are_of_one_moment(storage):
     versions = Select("instructions", ("version",))
     where = (equal("instruction_key", "tone"),)
     await storage.transact(ANN, lambda: add("tone"))
@@ -207,9 +196,7 @@ async def test_several_reads_are_of_one_moment(storage: PostgresStorage) -> None
     assert [(1,)] == first == second
 
 
-async def test_old_marks_are_removed(
-    storage: PostgresStorage, dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_old_marks_are_removed(storage, dsn, monkeypatch):
     monkeypatch.setattr(marks, "_DROPPED_EVERY", 1)
     await storage.transact(ANN, lambda: add("tone"))
     execute(dsn, "UPDATE hippocampus.writes SET write_id = '00000000-0000-7000-8000-000000000000'")

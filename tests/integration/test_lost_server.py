@@ -1,7 +1,5 @@
 """A server that dies while it is used: calls say so, and go on when it, or its standby, is back."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 
@@ -38,7 +36,7 @@ async def texts(memory: MemoryEngine) -> set[str]:
 
 
 @pytest.mark.usefixtures("copied_clusters")
-async def test_calls_go_on_after_the_server_was_killed_and_started_again(empty_home: Path) -> None:
+async def test_calls_go_on_after_the_server_was_killed_and_started_again(empty_home):
     server = EmbeddedPostgres(empty_home)
     dsn = server.acquire()
     async with open_memory(dsn, worker=False) as memory:
@@ -54,9 +52,7 @@ async def test_calls_go_on_after_the_server_was_killed_and_started_again(empty_h
     server.release()
 
 
-async def test_a_memory_with_two_hosts_goes_on_with_the_promoted_standby(
-    standby: tuple[str, str],
-) -> None:
+async def test_a_memory_with_two_hosts_goes_on_with_the_promoted_standby(standby):
     primary, replica = map(conninfo_to_dict, standby)
     hosts = f"{primary['host']},{replica['host']}"
     both = make_conninfo(standby[0], host=hosts, target_session_attrs="read-write")
@@ -78,9 +74,7 @@ async def found(memory: MemoryEngine) -> set[str]:
 
 
 @pytest.mark.usefixtures("copied_clusters")
-async def test_an_index_answers_nothing_without_its_server_and_goes_on_with_it(
-    empty_home: Path,
-) -> None:
+async def test_an_index_answers_nothing_without_its_server_and_goes_on_with_it(empty_home):
     server = EmbeddedPostgres(empty_home)
     dsn = server.acquire()
     async with (
@@ -100,7 +94,7 @@ async def test_an_index_answers_nothing_without_its_server_and_goes_on_with_it(
     server.release()
 
 
-async def test_an_index_follows_a_standby_and_its_promotion(standby: tuple[str, str]) -> None:
+async def test_an_index_follows_a_standby_and_its_promotion(standby):
     primary, replica = standby
     async with (
         open_memory(primary, embedder=DrawnVectors(), worker=False) as writer,

@@ -3,8 +3,6 @@
 The configurations of the page about MCP clients start a server that remembers.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -84,7 +82,7 @@ async def refusal(client: Client, tool: str, **arguments: Any) -> str:
     return str(result.content[0].text)  # type: ignore[union-attr]
 
 
-async def test_what_was_said_in_one_conversation_is_known_in_the_next(dsn: str) -> None:
+async def test_what_was_said_in_one_conversation_is_known_in_the_next(dsn):
     async with asked("--user", "ana", "--uri", dsn) as client:
         listed = (await client.list_tools()).tools
         assert {tool.name for tool in listed} == TOOLS
@@ -116,9 +114,7 @@ async def test_what_was_said_in_one_conversation_is_known_in_the_next(dsn: str) 
         assert told.startswith("User plays the cello.") and "Leeds" in told
 
 
-async def test_remember_recall_and_forget_answer_with_types(
-    shared_memory: MemoryEngine, scope: Scope
-) -> None:
+async def test_remember_recall_and_forget_answer_with_types(shared_memory, scope):
     async with running(shared_memory, scope.app, scope.user) as client:
         key = (await answer(client, "remember", text="安娜喜欢茶。", importance=9))["key"]
         [found] = (await answer(client, "recall", query="她喜欢什么？"))["memories"]
@@ -137,9 +133,7 @@ async def test_remember_recall_and_forget_answer_with_types(
         assert {"memories": []} == await answer(client, "recall", query="茶")
 
 
-async def test_a_server_for_one_user_answers_for_nobody_else(
-    shared_memory: MemoryEngine, scope: Scope
-) -> None:
+async def test_a_server_for_one_user_answers_for_nobody_else(shared_memory, scope):
     bo = Scope(scope.app, "bo")
     await shared_memory.remember(bo, "Bo's PIN story is secret.")
     async with running(shared_memory, scope.app, "ana") as client:
@@ -153,9 +147,7 @@ async def test_a_server_for_one_user_answers_for_nobody_else(
     assert 1 == len(await shared_memory.list_memories(bo))
 
 
-async def test_a_server_for_all_users_keeps_them_apart(
-    shared_memory: MemoryEngine, scope: Scope
-) -> None:
+async def test_a_server_for_all_users_keeps_them_apart(shared_memory, scope):
     async with running(shared_memory, scope.app, None) as client:
         assert "user_id is missing" in await refusal(client, "recall", query="x")
         await answer(client, "remember", text="Ana skis.", user_id="ana")
@@ -183,17 +175,13 @@ async def test_a_server_for_all_users_keeps_them_apart(
         ("recall", {"query": "x", "limits": 3}, "limits: there is no such argument"),
     ],
 )
-async def test_bad_arguments_are_errors_that_name_them(
-    shared_memory: MemoryEngine, scope: Scope, tool: str, arguments: dict[str, Any], told: str
-) -> None:
+async def test_bad_arguments_are_errors_that_name_them(shared_memory, scope, tool, arguments, told):
     async with running(shared_memory, scope.app, scope.user) as client:
         assert told in await refusal(client, tool, **arguments)
         assert {"memories": []} == await answer(client, "recall", query="still there")
 
 
-async def test_a_refusal_is_a_line_that_repeats_nothing(
-    shared_memory: MemoryEngine, scope: Scope
-) -> None:
+async def test_a_refusal_is_a_line_that_repeats_nothing(shared_memory, scope):
     async with running(shared_memory, scope.app, scope.user) as client:
         told = await refusal(client, "recall", limit="many", qery="my secret words")
         for part in ("query: Field required", "limit: Input should be", "qery: there is no such"):
@@ -205,7 +193,7 @@ async def test_a_refusal_is_a_line_that_repeats_nothing(
             assert tool.input_schema["additionalProperties"] is False
 
 
-async def test_a_cancelled_call_leaves_the_server_as_it_was(dsn: str) -> None:
+async def test_a_cancelled_call_leaves_the_server_as_it_was(dsn):
     async with asked("--user", "ana", "--uri", dsn) as client:
         await answer(client, "remember", text="Ana skis.")
         with psycopg.connect(dsn) as connection:
@@ -218,7 +206,7 @@ async def test_a_cancelled_call_leaves_the_server_as_it_was(dsn: str) -> None:
         assert "Ana skis." in [one["content"] for one in found["memories"]]
 
 
-async def test_a_database_that_is_away_is_told_and_its_password_is_not() -> None:
+async def test_a_database_that_is_away_is_told_and_its_password_is_not():
     away = "postgresql://ana:hunter2-secret@127.0.0.1:1/memory?connect_timeout=2"
     async with running(open_memory(away), "app", "ana") as client:
         told = await refusal(client, "recall", query="x")
@@ -244,7 +232,7 @@ def call(number: int, tool: str, **arguments: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
 
 
-def test_standard_output_carries_the_protocol_alone_whatever_comes_in(dsn: str) -> None:
+def test_standard_output_carries_the_protocol_alone_whatever_comes_in(dsn):
     talk = [
         json.dumps(HELLO).encode(),
         json.dumps(READY).encode(),
@@ -304,7 +292,7 @@ def served(*options: str) -> Iterator[Served]:
             process.wait(30)
 
 
-async def test_the_same_over_http(dsn: str) -> None:
+async def test_the_same_over_http(dsn):
     with served("--uri", dsn) as server:
         async with Client(server.url) as ana, Client(server.url) as bo:
             assert {tool.name for tool in (await ana.list_tools()).tools} == TOOLS
@@ -339,9 +327,7 @@ REFUSED = (
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1"])
-async def test_no_page_reaches_it_under_a_name_of_its_own(
-    shared_dsn: str, scope: Scope, host: str
-) -> None:
+async def test_no_page_reaches_it_under_a_name_of_its_own(shared_dsn, scope, host):
     memory = open_memory(shared_dsn, worker=False)
     server = mcp_server.build(memory, scope.app, scope.user)
     with mcp_server.listen(host, 0, with_tokens=False) as listening:
@@ -358,7 +344,7 @@ async def test_no_page_reaches_it_under_a_name_of_its_own(
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_killed_server_loses_nothing_that_it_answered(dsn: str) -> None:
+async def test_a_killed_server_loses_nothing_that_it_answered(dsn):
     with served("--user", "ana", "--uri", dsn) as server:
         async with Client(server.url) as client:
             await answer(client, "remember", text="Ana skis.")
@@ -376,7 +362,7 @@ async def test_a_killed_server_loses_nothing_that_it_answered(dsn: str) -> None:
         assert {*texts} <= {"Ana skis.", "Perhaps this."}  # its statement had been sent
 
 
-def test_no_other_machine_is_served_without_tokens(dsn: str) -> None:
+def test_no_other_machine_is_served_without_tokens(dsn):
     for address, told in (
         ("0.0.0.0:0", "there are no tokens"),
         ("[::]:0", "there are no tokens"),
@@ -433,7 +419,7 @@ async def bearing(url: str, token: str) -> AsyncIterator[Client]:
         yield client
 
 
-async def test_a_token_opens_the_memory_of_its_users_alone(dsn: str) -> None:
+async def test_a_token_opens_the_memory_of_its_users_alone(dsn):
     async with with_tokens(dsn) as url:
         async with bearing(url, "all") as client:
             await answer(client, "remember", text="Bo skis.", user_id="bo")
@@ -454,7 +440,7 @@ async def test_a_token_opens_the_memory_of_its_users_alone(dsn: str) -> None:
                 assert 401 == (await http.post(url, json=HELLO, headers=headers)).status_code
 
 
-async def test_once_a_token_is_made_the_command_asks_for_one(dsn: str) -> None:
+async def test_once_a_token_is_made_the_command_asks_for_one(dsn):
     async with open_memory(dsn, worker=False) as memory:
         token = (await memory.tokens.create("app", users=["ana"])).text
         other = (await memory.tokens.create("other")).text
@@ -471,7 +457,7 @@ async def test_once_a_token_is_made_the_command_asks_for_one(dsn: str) -> None:
                 assert 401 == (await http.post(server.url, json=HELLO, headers=headers)).status_code
 
 
-async def test_a_running_server_closes_with_the_first_token(dsn: str) -> None:
+async def test_a_running_server_closes_with_the_first_token(dsn):
     with served("--uri", dsn) as server:
         async with Client(server.url) as client:
             await answer(client, "remember", text="Bo skis.", user_id="bo")
@@ -492,7 +478,7 @@ async def test_a_running_server_closes_with_the_first_token(dsn: str) -> None:
             assert {"memories": []} == await answer(client, "recall", query="skis")
 
 
-async def test_tokens_that_cannot_be_read_are_told_as_such() -> None:
+async def test_tokens_that_cannot_be_read_are_told_as_such():
     async def away(*_: str) -> Any:
         raise StorageUnavailable("the database at 'db.internal' is away")
 
@@ -505,7 +491,7 @@ async def test_tokens_that_cannot_be_read_are_told_as_such() -> None:
             assert 503 == refused.status_code and "db.internal" not in refused.text
 
 
-async def test_a_token_opens_no_more_than_the_server_is_for(dsn: str) -> None:
+async def test_a_token_opens_no_more_than_the_server_is_for(dsn):
     async with with_tokens(dsn, user="cy") as url:
         async with bearing(url, "ana-only") as client:
             for user in ("ana", "cy"):
@@ -538,14 +524,12 @@ DIFFERENT = {
 """Clients that start the same command in the same environment are one."""
 
 
-def test_each_page_has_a_configuration_for_each_client() -> None:
+def test_each_page_has_a_configuration_for_each_client():
     assert [4, 4] == [len(servers_of(page)) for page in PAGES]
 
 
 @pytest.mark.parametrize("configured", DIFFERENT.values(), ids=str)
-async def test_a_client_remembers_with_a_configuration_of_the_page(
-    configured: dict[str, Any], dsn: str, tmp_path: Path
-) -> None:
+async def test_a_client_remembers_with_a_configuration_of_the_page(configured, dsn, tmp_path):
     assert "hippocampus" == configured["command"]
     command = warm_program(tmp_path / "hippocampus", "-m", "shared_core.cli.main")
     environment = get_default_environment() | {

@@ -1,7 +1,5 @@
 """How `hippocampus mcp` ends: the embedded PostgreSQL that it started ends with it."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -25,7 +23,7 @@ STATUS = call(2, "get_session_status")
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(tmp_path_factory):
     """The folder of an embedded PostgreSQL that runs before no test and after none."""
     folder = tmp_path_factory.mktemp("home")
     folder.chmod(0o711)  # the servers of root run as another user
@@ -61,7 +59,7 @@ def told_over_stdio(process: subprocess.Popen[bytes]) -> None:
 
 
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGINT", "closed"])
-def test_over_standard_input_it_stops_what_it_started(home: Path, how: str) -> None:
+def test_over_standard_input_it_stops_what_it_started(home, how):
     with started(home) as process:
         told_over_stdio(process)
         assert describe(home).running
@@ -75,7 +73,7 @@ def test_over_standard_input_it_stops_what_it_started(home: Path, how: str) -> N
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_over_http_it_stops_what_it_started(home: Path, number: signal.Signals) -> None:
+def test_over_http_it_stops_what_it_started(home, number):
     with started(home, "--http", "127.0.0.1:0") as process:
         assert process.stderr is not None
         assert process.stderr.readline().startswith(b"Serving http://127.0.0.1:")
@@ -85,7 +83,7 @@ def test_over_http_it_stops_what_it_started(home: Path, number: signal.Signals) 
         assert not describe(home).running
 
 
-def test_over_http_it_ends_in_order_while_it_still_opens(tmp_path: Path) -> None:
+def test_over_http_it_ends_in_order_while_it_still_opens(tmp_path):
     with started(tmp_path, "--http", "127.0.0.1:0") as process:
         assert process.stderr is not None
         while not describe(tmp_path).initialised:
@@ -97,7 +95,7 @@ def test_over_http_it_ends_in_order_while_it_still_opens(tmp_path: Path) -> None
         assert not describe(tmp_path).running
 
 
-def test_without_standard_input_it_says_how_it_is_started() -> None:
+def test_without_standard_input_it_says_how_it_is_started():
     done = subprocess.run(
         [sys.executable, *COMMAND, "--uri", "postgresql://localhost:1/x"],
         capture_output=True,

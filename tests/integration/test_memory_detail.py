@@ -1,7 +1,5 @@
 """One memory: where it comes from, what was drawn from it, and how long it will be kept."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 from uuid import uuid4
@@ -15,7 +13,7 @@ pytestmark = pytest.mark.both_engines
 
 
 @pytest.fixture
-def ann(ann_by_clock: Person) -> Person:
+def ann(ann_by_clock):
     return ann_by_clock
 
 
@@ -32,7 +30,7 @@ async def one(ann: Person, kind: str, part: str) -> Memory:
     return found
 
 
-async def test_a_fact_names_its_turns_its_reasons_and_its_model(ann: Person) -> None:
+async def test_a_fact_names_its_turns_its_reasons_and_its_model(ann):
     await told(ann, "t", "I live in Leeds.", "My sister is called Mia.")
     stored = await one(ann, "semantic", "Leeds")
     detail = await detail_of(ann, stored.key)
@@ -53,7 +51,7 @@ async def test_a_fact_names_its_turns_its_reasons_and_its_model(ann: Person) -> 
     json.dumps(detail.to_dict())
 
 
-async def test_an_ended_fact_is_read_with_its_end(ann: Person) -> None:
+async def test_an_ended_fact_is_read_with_its_end(ann):
     await told(ann, "t", "I live in Leeds.")
     before = await one(ann, "semantic", "Leeds")
     await told(ann, "u", "I moved to Lisbon.")
@@ -64,7 +62,7 @@ async def test_an_ended_fact_is_read_with_its_end(ann: Person) -> None:
     assert ["I moved to Lisbon."] == [turn.text for turn in detail.fact.why.ended.turns]
 
 
-async def test_a_turn_names_what_was_drawn_from_it(ann: Person) -> None:
+async def test_a_turn_names_what_was_drawn_from_it(ann):
     await told(ann, "t", "I live in Leeds.", "My sister is called Mia.")
     turn = await one(ann, "episodic", "Leeds")
     detail = await detail_of(ann, turn.key)
@@ -75,7 +73,7 @@ async def test_a_turn_names_what_was_drawn_from_it(ann: Person) -> None:
     assert detail.leaves_stage_at is not None and detail.leaves_stage_at > at(0)
 
 
-async def test_a_reflection_and_its_bases_name_each_other(ann: Person) -> None:
+async def test_a_reflection_and_its_bases_name_each_other(ann):
     for day in range(3):
         await ann.say(day, "I love swimming in the lake.", thread=f"day {day}")
     assert 1 == (await ann.reflect()).reflections_generated
@@ -86,7 +84,7 @@ async def test_a_reflection_and_its_bases_name_each_other(ann: Person) -> None:
         assert reflection in (await detail_of(ann, basis.key)).derived
 
 
-async def test_the_score_falls_until_the_memory_is_read_or_pinned(ann: Person) -> None:
+async def test_the_score_falls_until_the_memory_is_read_or_pinned(ann):
     await told(ann, "t", "The weather was fine.")
     turn = await one(ann, "episodic", "weather")
     scores = [(await detail_of(ann, turn.key)).score]
@@ -102,7 +100,7 @@ async def test_the_score_falls_until_the_memory_is_read_or_pinned(ann: Person) -
     assert detail.is_pinned and detail.leaves_stage_at is None
 
 
-async def test_an_archived_memory_has_its_text_and_no_vector(ann: Person) -> None:
+async def test_an_archived_memory_has_its_text_and_no_vector(ann):
     await told(ann, "t", "The weather was fine.")
     turn = await one(ann, "episodic", "weather")
     for _ in range(8):
@@ -117,7 +115,7 @@ async def test_an_archived_memory_has_its_text_and_no_vector(ann: Person) -> Non
     )  # fmt: skip
 
 
-async def test_a_forgotten_turn_of_two_leaves_no_text(ann: Person) -> None:
+async def test_a_forgotten_turn_of_two_leaves_no_text(ann):
     await told(ann, "t", "I live in Leeds.")
     await told(ann, "u", "I live in Leeds.")
     stored = await one(ann, "semantic", "Leeds")
@@ -127,7 +125,7 @@ async def test_a_forgotten_turn_of_two_leaves_no_text(ann: Person) -> None:
     assert ["I live in Leeds."] == [turn.text for turn in detail.turns if turn.text]
 
 
-async def test_a_memory_of_somebody_else_or_of_the_past_is_not_found(ann: Person) -> None:
+async def test_a_memory_of_somebody_else_or_of_the_past_is_not_found(ann):
     await ann.remember(NewMemory(text="soon gone", key="soon", expires_at=at(1 / 24)))
     soon = await detail_of(ann, "soon")
     assert "soon gone" == soon.memory.text and soon.turns == ()

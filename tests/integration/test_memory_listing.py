@@ -1,9 +1,6 @@
 """Who has memories, which memories fit a filter, how many there are, and slices of time."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,9 +9,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from person import Person, alone
-from turns import Clock, said
+from turns import said
 
-from shared_core import AsOf, InvalidInput, MemoryEngine, NewMemory, Scope, UserSummary, run_sync
+from shared_core import AsOf, InvalidInput, NewMemory, Scope, UserSummary, run_sync
 from shared_core.recall import listing
 
 pytestmark = pytest.mark.both_engines
@@ -60,7 +57,7 @@ async def talk(lin: Person) -> Person:
 
 
 @pytest.fixture(scope="module")
-def two(still_memory: tuple[MemoryEngine, Clock], still_dsn: str) -> tuple[Person, Person]:
+def two(still_memory, still_dsn):
     """Ann and Lin, whose memories no test changes."""
     memory, clock = still_memory
     ann = Person(memory, Scope(f"app {uuid4().hex}", "ann"), still_dsn, clock)
@@ -68,25 +65,25 @@ def two(still_memory: tuple[MemoryEngine, Clock], still_dsn: str) -> tuple[Perso
 
 
 @pytest.fixture
-def ann(two: tuple[Person, Person]) -> Person:
+def ann(two):
     two[0].clock.now = NOON
     return two[0]
 
 
 @pytest.fixture
-def lin(two: tuple[Person, Person]) -> Person:
+def lin(two):
     two[1].clock.now = NOON
     return two[1]
 
 
 @pytest.fixture
-async def new_ann(ann_by_clock: Person) -> Person:
+async def new_ann(ann_by_clock):
     """An Ann of this test, who has said TEXTS."""
     return await fill(ann_by_clock)
 
 
 @pytest.fixture
-async def only_ann(dsn: str, clock: Clock) -> AsyncIterator[Person]:
+async def only_ann(dsn, clock):
     """The only user of a database, who has said TEXTS."""
     async with alone(dsn, clock) as ann:
         yield await fill(ann)
@@ -121,13 +118,11 @@ async def sliced(ann: Person, *args: Any, **options: Any) -> list[str]:
         ("plane", []),
     ],
 )
-async def test_a_part_of_the_text_is_found_in_any_case_and_without_wildcards(
-    ann: Person, part: str, numbers: list[int]
-) -> None:
+async def test_a_part_of_the_text_is_found_in_any_case_and_without_wildcards(ann, part, numbers):
     assert [TEXTS[number] for number in numbers] == await texts(ann, contains=part)
 
 
-async def test_a_thread_has_what_was_drawn_from_its_turns(new_ann: Person) -> None:
+async def test_a_thread_has_what_was_drawn_from_its_turns(new_ann):
     ann = new_ann
     await ann.append_events(
         "t2", [said("e9", "I live in Porto.", ago(9)), said("e8", "Bye.", ago(8))]
@@ -142,19 +137,19 @@ async def test_a_thread_has_what_was_drawn_from_its_turns(new_ann: Person) -> No
     assert [] == await texts(ann, thread_id="t%")
 
 
-async def test_a_period_ends_before_its_end(ann: Person) -> None:
+async def test_a_period_ends_before_its_end(ann):
     begin, end = ago(2), NOON
     assert TEXTS[1:3] == await texts(ann, begin=begin, end=end)
     assert TEXTS[:3] == await texts(ann, begin=begin)
     assert TEXTS[3:] == await texts(ann, end=begin)
 
 
-async def test_pages_have_one_order(ann: Person) -> None:
+async def test_pages_have_one_order(ann):
     pages = [await ann.list_memories(contains=" ", limit=1, offset=n) for n in range(4)]
     assert [TEXTS[0], TEXTS[1], TEXTS[3]] == [one.text for page in pages for one in page]
 
 
-async def test_memories_are_counted_by_period(new_ann: Person) -> None:
+async def test_memories_are_counted_by_period(new_ann):
     ann = new_ann
     await ann.remember(NewMemory(text="Ann rows.", occurred_at=NOON))
     days = [ago(3), ago(2), ago(1)]
@@ -166,7 +161,7 @@ async def test_memories_are_counted_by_period(new_ann: Person) -> None:
     assert [] == list(await ann.count_memories([]))
 
 
-async def test_users_come_by_application_and_name_in_pages(only_ann: Person) -> None:
+async def test_users_come_by_application_and_name_in_pages(only_ann):
     memory, scope = only_ann.memory, only_ann.scope
     others = [
         Scope("app", "bob"),
@@ -191,9 +186,7 @@ async def test_users_come_by_application_and_name_in_pages(only_ann: Person) -> 
     assert [] == await memory.users("ap") == await memory.users("app", after=Scope("zoo", "x"))
 
 
-async def test_a_user_is_found_by_a_part_of_the_name(
-    only_ann: Person, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_user_is_found_by_a_part_of_the_name(only_ann, monkeypatch):
     memory = only_ann.memory
     monkeypatch.setattr(listing, "WALKED", 2)
     named = [Scope("app", name) for name in ("Jo/Ann", "25%", "李雷", "zoe")]
@@ -210,7 +203,7 @@ async def test_a_user_is_found_by_a_part_of_the_name(
     assert ["李雷"] == await found("雷") and [] == await found("2F")
 
 
-async def test_users_are_found_among_named_ones(new_ann: Person) -> None:
+async def test_users_are_found_among_named_ones(new_ann):
     ann = new_ann
     app, me, bob = ann.scope.app, ann.scope.user, ann.other("bob")
     for other in (bob, ann.other("cleo"), replace(ann, scope=Scope(f"zoo {app}", "bob"))):
@@ -228,7 +221,7 @@ async def test_users_are_found_among_named_ones(new_ann: Person) -> None:
         await ann.memory.users(among=[me])
 
 
-async def test_a_user_without_memories_is_no_user_of_them(only_ann: Person) -> None:
+async def test_a_user_without_memories_is_no_user_of_them(only_ann):
     from langgraph_store import PgHippocampusStore
 
     memory, ann, bob = only_ann.memory, only_ann.scope, only_ann.other("bob")
@@ -241,7 +234,7 @@ async def test_a_user_without_memories_is_no_user_of_them(only_ann: Person) -> N
     assert [ann] == [one.scope for one in await memory.users()]
 
 
-async def test_a_user_is_listed_while_no_memory_can_be_recalled(new_ann: Person) -> None:
+async def test_a_user_is_listed_while_no_memory_can_be_recalled(new_ann):
     ann = new_ann
     bob = ann.other("bob")
     await bob.remember("Theo sails.")
@@ -257,14 +250,14 @@ async def test_a_user_is_listed_while_no_memory_can_be_recalled(new_ann: Person)
         {"kinds": "episodic"},
     ],
 )  # fmt: skip
-async def test_filters_that_mean_nothing_are_refused(ann: Person, options: dict[str, Any]) -> None:
+async def test_filters_that_mean_nothing_are_refused(ann, options):
     with pytest.raises(InvalidInput, match=next(iter(options))[:4]):
         await ann.list_memories(**options)
     with pytest.raises(InvalidInput, match=next(iter(options))[:4]):
         await ann.count_memories(**options)
 
 
-async def test_bounds_and_pages_that_mean_nothing_are_refused(ann: Person) -> None:
+async def test_bounds_and_pages_that_mean_nothing_are_refused(ann):
     wrong: list[Any] = [[NOON, NOON], [NAIVE], NOON, "2026", [NOON] * 10_001]
     for bounds in wrong:
         with pytest.raises(InvalidInput, match="bounds"):
@@ -287,13 +280,11 @@ async def test_bounds_and_pages_that_mean_nothing_are_refused(ann: Person) -> No
         ("in 1999", []),
     ],
 )
-async def test_words_find_what_was_said_then_newest_first(
-    lin: Person, when: str, numbers: list[int]
-) -> None:
+async def test_words_find_what_was_said_then_newest_first(lin, when, numbers):
     assert [TALK[number][1] for number in numbers] == await sliced(lin, when)
 
 
-async def test_ends_are_exclusive_and_pages_are_of_one_order(lin: Person) -> None:
+async def test_ends_are_exclusive_and_pages_are_of_one_order(lin):
     first = ago(40, 4)
     last = ago(1)
     assert [TALK[n][1] for n in (4, 3, 1, 2)] == await sliced(
@@ -306,7 +297,7 @@ async def test_ends_are_exclusive_and_pages_are_of_one_order(lin: Person) -> Non
     assert everything[1:] == await sliced(lin, end=last)
 
 
-async def test_a_query_puts_the_most_relevant_first_and_stays_within(lin: Person) -> None:
+async def test_a_query_puts_the_most_relevant_first_and_stays_within(lin):
     found = await lin.slice("from last month to yesterday", query="bees on the roof? 蜜蜂")
     assert TALK[3][1] == found.memories[0].text
     assert found.hits[0].parts and [hit.memory for hit in found.hits] == [*found.memories]
@@ -318,7 +309,7 @@ async def test_a_query_puts_the_most_relevant_first_and_stays_within(lin: Person
     assert await sliced(lin, "last Tuesday") == await sliced(lin, "last Tuesday", query=" ")
 
 
-async def test_parts_are_counted_whichever_page_is_asked_for(lin: Person) -> None:
+async def test_parts_are_counted_whichever_page_is_asked_for(lin):
     found = await lin.slice("from 2026-11-09 to 2026-11-22", bucket="week", limit=1)
     assert [1, 3] == [one.count for one in found.buckets]
     assert datetime(2026, 11, 16, tzinfo=UTC) == found.buckets[1].begin == found.buckets[0].end
@@ -331,7 +322,7 @@ async def test_parts_are_counted_whichever_page_is_asked_for(lin: Person) -> Non
     assert (22, 1) == (day.begin.day, day.count)
 
 
-async def test_the_hour_that_comes_twice_is_two_parts(ann_by_clock: Person) -> None:
+async def test_the_hour_that_comes_twice_is_two_parts(ann_by_clock):
     berlin = ZoneInfo("Europe/Berlin")
     begin = datetime(2026, 10, 25, 2, 45, tzinfo=berlin)  # summer time
     end = begin.replace(minute=15, fold=1)  # half an hour later
@@ -348,7 +339,7 @@ async def test_the_hour_that_comes_twice_is_two_parts(ann_by_clock: Person) -> N
     assert [900, 900] == [one.end.timestamp() - one.begin.timestamp() for one in found.buckets]
 
 
-async def test_a_slice_shows_what_is_current_and_of_its_user(ann_by_clock: Person) -> None:
+async def test_a_slice_shows_what_is_current_and_of_its_user(ann_by_clock):
     lin = await talk(ann_by_clock)
     stranger = lin.other(f"{lin.scope.user} ")
     await stranger.remember(NewMemory(text="Not Lin's.", occurred_at=NOON))
@@ -379,8 +370,6 @@ async def test_a_slice_shows_what_is_current_and_of_its_user(ann_by_clock: Perso
         ({"begin": "1700-01-01", "end": "2026-01-01", "bucket": "day"}, "more than 10,000 times"),
     ],
 )
-async def test_a_slice_that_means_nothing_is_refused(
-    lin: Person, options: dict[str, Any], wrong: str
-) -> None:
+async def test_a_slice_that_means_nothing_is_refused(lin, options, wrong):
     with pytest.raises(InvalidInput, match=wrong):
         await lin.slice(**options)

@@ -1,7 +1,5 @@
 """The schema: built once by many, upgraded once, and honest about what it cannot do."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import subprocess
@@ -14,7 +12,6 @@ import psycopg
 import pytest
 from postgres_admin import column, execute, name_of, new_user, rows
 from psycopg.conninfo import make_conninfo
-from seekdb_databases import SeekdbDatabases
 from turns import said
 from warm_python import warm_python
 
@@ -50,7 +47,7 @@ MIGRATIONS = "shared_core.storage.postgres.connection.migrations.migrations"
 
 
 @pytest.fixture
-def next_release(monkeypatch: pytest.MonkeyPatch) -> None:
+def next_release(monkeypatch):
     """Give the library one migration more than it ships."""
     newer = (*migrations(), Migration(2, "notes", NOTES))
     monkeypatch.setattr(MIGRATIONS, lambda: newer)
@@ -60,14 +57,12 @@ def applied(dsn: str) -> list[tuple[Any, ...]]:
     return rows(dsn, "SELECT version, name FROM hippocampus.schema_migrations ORDER BY version")
 
 
-def test_the_number_of_the_schema_is_that_of_the_newest_migration() -> None:
+def test_the_number_of_the_schema_is_that_of_the_newest_migration():
     for known in (migrations(), oceanbase_migrations()):
         assert list(range(1, SCHEMA_VERSION + 1)) == [one.version for one in known]
 
 
-async def test_a_database_of_the_release_before_is_upgraded_once(
-    dsn: str, request: pytest.FixtureRequest
-) -> None:
+async def test_a_database_of_the_release_before_is_upgraded_once(dsn, request):
     async with open_memory(dsn, worker=False) as memory:
         await memory.remember(ANN, "Ann sails.")
     assert [(1, "schema")] == applied(dsn)
@@ -127,7 +122,7 @@ def prepared(connection: psycopg.Connection[tuple[Any, ...]]) -> dict[str, str]:
     return found
 
 
-def test_new_columns_change_no_statement_of_the_release_before(dsn: str) -> None:
+def test_new_columns_change_no_statement_of_the_release_before(dsn):
     with psycopg.connect(dsn, options="-c search_path=hippocampus,public") as connection:
         before = prepared(connection)
         connection.execute(more_columns().encode())
@@ -136,9 +131,7 @@ def test_new_columns_change_no_statement_of_the_release_before(dsn: str) -> None
     assert 100 < len(before) - len(errors), errors
 
 
-async def test_a_process_of_the_release_before_works_on_after_an_upgrade(
-    dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_process_of_the_release_before_works_on_after_an_upgrade(dsn, monkeypatch):
     """Its prepared statements outlive new columns. A process that starts anew is refused."""
     newer = (*migrations(), Migration(2, "more_columns", more_columns()))
     async with open_memory(dsn, worker=False) as old:
@@ -153,9 +146,7 @@ async def test_a_process_of_the_release_before_works_on_after_an_upgrade(
             await open_memory(dsn, worker=False).open()
 
 
-async def test_a_migration_that_fails_leaves_the_release_before(
-    dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_migration_that_fails_leaves_the_release_before(dsn, monkeypatch):
     broken = (*migrations(), Migration(2, "broken", f"{NOTES}; SELECT 1 / 0"))
     with monkeypatch.context() as patched:
         patched.setattr(MIGRATIONS, lambda: broken)
@@ -177,7 +168,7 @@ asyncio.run(main())
 
 
 @pytest.mark.tail
-def test_processes_that_start_together_migrate_once(empty_dsn: str) -> None:
+def test_processes_that_start_together_migrate_once(empty_dsn):
     command = [*warm_python(), "-c", WRITER, empty_dsn]
     running = [
         subprocess.Popen([*command, str(number)], stderr=subprocess.PIPE) for number in range(4)
@@ -186,7 +177,7 @@ def test_processes_that_start_together_migrate_once(empty_dsn: str) -> None:
     assert [4] == column(empty_dsn, "SELECT count(*) FROM hippocampus.memories")
 
 
-async def test_two_schemas_of_one_database_are_two_memories(empty_dsn: str) -> None:
+async def test_two_schemas_of_one_database_are_two_memories(empty_dsn):
     async with (
         open_memory(empty_dsn, schema="one") as one,
         open_memory(empty_dsn, schema="two") as two,
@@ -196,15 +187,13 @@ async def test_two_schemas_of_one_database_are_two_memories(empty_dsn: str) -> N
         assert [] == await two.recall(ANN, "sails")
 
 
-async def test_a_schema_of_a_newer_library_is_refused(dsn: str) -> None:
+async def test_a_schema_of_a_newer_library_is_refused(dsn):
     execute(dsn, "INSERT INTO hippocampus.schema_migrations VALUES (999, 'from_the_future', 'x')")
     with pytest.raises(SchemaOutOfDate, match=r"version 999.*pip install -U"):
         await open_memory(dsn).open()
 
 
-async def test_an_edited_migration_is_refused(
-    dsn: str, next_release: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_edited_migration_is_refused(dsn, next_release, monkeypatch):
     async with open_memory(dsn, worker=False):
         pass
     edited = (*migrations(), Migration(2, "notes", f"{NOTES} -- edited"))
@@ -217,9 +206,7 @@ WAY_OUT = "(?s)development version.*hippocampus export.*hippocampus import"
 
 
 @pytest.mark.parametrize("newest", [1, 33, 34])
-async def test_a_schema_of_a_development_version_is_refused_with_the_way_out(
-    dsn: str, newest: int
-) -> None:
+async def test_a_schema_of_a_development_version_is_refused_with_the_way_out(dsn, newest):
     """Their first migration was another one, and there were up to 34."""
     execute(
         dsn, "TRUNCATE hippocampus.schema_migrations", "INSERT INTO hippocampus.schema_migrations"
@@ -229,7 +216,7 @@ async def test_a_schema_of_a_development_version_is_refused_with_the_way_out(
         await open_memory(dsn).open()
 
 
-async def test_a_database_of_a_development_version_is_refused_on_seekdb(seekdb_dsn: str) -> None:
+async def test_a_database_of_a_development_version_is_refused_on_seekdb(seekdb_dsn):
     """Such a database kept no checksums, and began at 1 or at 32."""
     database = OceanBaseDatabase(load_settings(seekdb_dsn))
     await database.open()
@@ -257,7 +244,7 @@ async def test_a_database_of_a_development_version_is_refused_on_seekdb(seekdb_d
         await database.close()
 
 
-async def test_a_schema_is_looked_at_again_under_the_lock(dsn: str) -> None:
+async def test_a_schema_is_looked_at_again_under_the_lock(dsn):
     """Another process may have been first, and it may have been a development version."""
     execute(dsn, "UPDATE hippocampus.schema_migrations SET checksum = 'other'")
     async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as late:
@@ -266,8 +253,8 @@ async def test_a_schema_is_looked_at_again_under_the_lock(dsn: str) -> None:
 
 
 async def test_a_stopped_migration_goes_on_where_it_stopped_on_seekdb(
-    seekdb: SeekdbDatabases, seekdb_dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    seekdb, seekdb_dsn, monkeypatch
+):
     database = OceanBaseDatabase(load_settings(seekdb_dsn))
     steps = [
         "ALTER TABLE threads ADD COLUMN stopped_one INT",
@@ -299,14 +286,14 @@ async def test_a_stopped_migration_goes_on_where_it_stopped_on_seekdb(
         ("CREATE EXTENSION vector", "may not set up schema"),
     ],
 )
-async def test_missing_rights_are_named(empty_dsn: str, rights: str, expected: str) -> None:
+async def test_missing_rights_are_named(empty_dsn, rights, expected):
     with new_user(empty_dsn) as guest:
         execute(empty_dsn, rights)
         with pytest.raises(StorageUnavailable, match=expected):
             await open_memory(make_conninfo(empty_dsn, user=guest)).open()
 
 
-async def test_an_ordinary_owner_works_under_row_security(empty_dsn: str) -> None:
+async def test_an_ordinary_owner_works_under_row_security(empty_dsn):
     with new_user(empty_dsn) as owner:
         grant = f"GRANT CREATE ON DATABASE {name_of(empty_dsn)} TO {owner}"
         execute(empty_dsn, "CREATE EXTENSION vector", grant)
@@ -327,15 +314,13 @@ async def test_an_ordinary_owner_works_under_row_security(empty_dsn: str) -> Non
         ("mysql://localhost/db", "has an unknown form"),
     ],
 )
-async def test_a_wrong_dsn_is_named_without_its_password(uri: str, expected: str) -> None:
+async def test_a_wrong_dsn_is_named_without_its_password(uri, expected):
     with pytest.raises((StorageUnavailable, InvalidInput), match=expected) as failure:
         await open_memory(uri).open()
     assert "secret" not in str(failure.value)
 
 
-async def test_a_server_without_pgvector_is_named_and_opening_can_be_repeated(
-    empty_dsn: str,
-) -> None:
+async def test_a_server_without_pgvector_is_named_and_opening_can_be_repeated(empty_dsn):
     """It leaves nothing behind."""
     alter = f"ALTER DATABASE {name_of(empty_dsn)}"
     execute(empty_dsn, f"{alter} SET extension_control_path = '/nowhere'")
@@ -348,7 +333,7 @@ async def test_a_server_without_pgvector_is_named_and_opening_can_be_repeated(
         assert (await memory.report()).schema_version == len(migrations())
 
 
-async def test_migrations_run_in_a_database_that_others_use(dsn: str) -> None:
+async def test_migrations_run_in_a_database_that_others_use(dsn):
     """Own schema: ADK's and LangGraph's tables of the same names are not touched."""
     execute(dsn, "CREATE TABLE public.events (id int); CREATE TABLE public.store (id int)")
     async with open_memory(dsn) as memory:

@@ -3,15 +3,13 @@
 Each day of a conversation is a thread of its own, so only the held facts tell the model of before.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from person import Opens, Person, at
+from person import Person, at
 from turns import said
 
 from shared_core.models import FunctionModel
@@ -143,7 +141,7 @@ CONVERSATIONS: dict[str, tuple[list[Day], list[str]]] = {
 
 
 @pytest.mark.parametrize("name", CONVERSATIONS)
-async def test_what_is_held_follows_what_people_say(ann_with: Opens, name: str) -> None:
+async def test_what_is_held_follows_what_people_say(ann_with, name):
     days, expected = CONVERSATIONS[name]
     model = RightModel(days)
     ann = ann_with(llm=FunctionModel(model, name="right"))
@@ -156,7 +154,7 @@ async def test_what_is_held_follows_what_people_say(ann_with: Opens, name: str) 
     assert {} == model.shown[0]
 
 
-async def test_a_run_by_ids_is_undone_and_the_fact_holds_again(ann_with: Opens) -> None:
+async def test_a_run_by_ids_is_undone_and_the_fact_holds_again(ann_with):
     days, _ = CONVERSATIONS["custom slot"]
     ann = ann_with(llm=RightModel(days))
     await played(ann, days)
@@ -166,7 +164,7 @@ async def test_a_run_by_ids_is_undone_and_the_fact_holds_again(ann_with: Opens) 
     assert ["broke my leg", "43"] == [one.value for one in sorted(facts, key=lambda f: f.slot)]
 
 
-async def test_a_confirmation_that_says_no_value_keeps_no_fact_alive(ann_with: Opens) -> None:
+async def test_a_confirmation_that_says_no_value_keeps_no_fact_alive(ann_with):
     days: list[Day] = [
         ("I work at Acme", [add("employer", "Acme", "The user works at Acme.")]),
         ("yep, still there", [does("keep", "Acme")]),
@@ -178,7 +176,7 @@ async def test_a_confirmation_that_says_no_value_keeps_no_fact_alive(ann_with: O
     assert ("e0", "e2") == fact.source_event_ids
 
 
-async def test_facts_of_another_user_are_not_shown(ann_with: Opens) -> None:
+async def test_facts_of_another_user_are_not_shown(ann_with):
     days: list[Day] = [
         ("I work at Acme", [add("employer", "Acme", "The user works at Acme.")]),
         ("hello", []),
@@ -190,7 +188,7 @@ async def test_facts_of_another_user_are_not_shown(ann_with: Opens) -> None:
     assert "Acme" not in model.prompts[1].rsplit("<facts>", 1)[1]
 
 
-async def test_rows_that_rules_and_models_formed_are_shown_alike(ann_with: Opens) -> None:
+async def test_rows_that_rules_and_models_formed_are_shown_alike(ann_with):
     ann = ann_with()
     assert ["employer=Acme"] == await played(ann, [("I work at Acme.", [])])
     days: list[Day] = [("I work at Acme.", []), ("that place let me go", [does("end", "Acme")])]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta, tzinfo
 
 import pytest
@@ -36,12 +35,12 @@ class Fast(datetime, metaclass=AnyDatetime):
 
 
 @pytest.fixture(autouse=True)
-def wrong_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def wrong_machine(monkeypatch):
     monkeypatch.setattr(timestamps, "datetime", Fast)
 
 
 @pytest.fixture
-async def old(dsn: str) -> AsyncIterator[MemoryEngine]:
+async def old(dsn):
     async with open_memory(dsn, worker=False, clock=lambda: LONG_AGO) as memory:
         yield memory
 
@@ -53,8 +52,8 @@ async def said_at(memory: MemoryEngine, scope: Scope) -> datetime:
 
 @pytest.mark.parametrize("clock", [None, lambda: LONG_AGO], ids=["server", "argument"])
 async def test_an_event_of_an_agent_on_seekdb_has_the_time_of_the_server_or_the_clock(
-    seekdb_dsn: str, clock: Callable[[], datetime] | None
-) -> None:
+    seekdb_dsn, clock
+):
     options = {"clock": clock, "worker": False}
     async with OceanBaseMemoryProvider(seekdb_dsn, agent_id="ann", **options) as memory:
         await memory.append_event("s", "I like tea.")
@@ -62,13 +61,13 @@ async def test_an_event_of_an_agent_on_seekdb_has_the_time_of_the_server_or_the_
         assert abs(await said_at(memory.engine, memory.scope) - expected) < NEAR
 
 
-async def test_a_turn_of_a_graph_has_the_time_of_its_memory(old: MemoryEngine) -> None:
+async def test_a_turn_of_a_graph_has_the_time_of_its_memory(old):
     feed = TurnFeed(old, RunIdentity("app"))
     assert await feed.append(ANN, "t", [HumanMessage("I like tea.", id="m1")])
     assert LONG_AGO == await said_at(old, ANN)
 
 
-async def test_a_lifetime_begins_by_the_clock_of_the_memory(old: MemoryEngine) -> None:
+async def test_a_lifetime_begins_by_the_clock_of_the_memory(old):
     content = types.Content(role="user", parts=[types.Part(text="I like tea.")])
     entry = MemoryEntry(content=content, custom_metadata={"ttl": "3600s"})
     service = OpenMemoryService(engine=old)

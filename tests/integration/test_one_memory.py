@@ -1,7 +1,5 @@
 """The promise: what one framework stores, the other reads in its next statement."""
 
-from __future__ import annotations
-
 import time
 from datetime import UTC, datetime, timedelta
 
@@ -13,7 +11,7 @@ from google.genai import types
 
 from adk_memory import OpenMemoryService
 from langgraph_store import PgHippocampusStore, memories_namespace
-from shared_core import MemoryEngine, open_memory
+from shared_core import open_memory
 
 pytestmark = pytest.mark.both_engines
 
@@ -36,7 +34,7 @@ def words(response: object) -> list[str]:
 
 
 @pytest.fixture
-def faces(memory: MemoryEngine) -> tuple[OpenMemoryService, PgHippocampusStore]:
+def faces(memory):
     return OpenMemoryService(engine=memory), PgHippocampusStore(engine=memory)
 
 
@@ -48,9 +46,7 @@ def faces(memory: MemoryEngine) -> tuple[OpenMemoryService, PgHippocampusStore]:
         ("我对花生过敏。", "What food is she allergic to?"),
     ],
 )
-async def test_a_store_finds_what_an_adk_session_said(
-    faces: tuple[OpenMemoryService, PgHippocampusStore], told: str, asked: str
-) -> None:
+async def test_a_store_finds_what_an_adk_session_said(faces, told, asked):
     service, store = faces
     session = Session(id="s1", events=[said(told), said("Noted.", author="bot")], **WHO)
     await service.add_session_to_memory(session)
@@ -58,9 +54,7 @@ async def test_a_store_finds_what_an_adk_session_said(
     assert told in [item.value["content"] for item in found[:3]]
 
 
-async def test_an_adk_search_finds_what_a_store_put(
-    faces: tuple[OpenMemoryService, PgHippocampusStore],
-) -> None:
+async def test_an_adk_search_finds_what_a_store_put(faces):
     service, store = faces
     await store.aput(NAMESPACE, "food", {"content": "Alice eats no meat."})
     await store.aput(NAMESPACE, "旅行", {"text": "她四月去里斯本"})
@@ -71,9 +65,7 @@ async def test_an_adk_search_finds_what_a_store_put(
     )
 
 
-async def test_the_same_id_names_a_memory_on_both_sides(
-    faces: tuple[OpenMemoryService, PgHippocampusStore],
-) -> None:
+async def test_the_same_id_names_a_memory_on_both_sides(faces):
     service, store = faces
     entry = MemoryEntry(content=types.Content(parts=[types.Part(text="Alice owns a parrot.")]))
     await service.add_memory(memories=[entry], **WHO)
@@ -83,9 +75,7 @@ async def test_the_same_id_names_a_memory_on_both_sides(
     assert item.value["content"] == "Alice owns a parrot."
 
 
-async def test_what_one_side_deletes_is_gone_on_the_other(
-    faces: tuple[OpenMemoryService, PgHippocampusStore],
-) -> None:
+async def test_what_one_side_deletes_is_gone_on_the_other(faces):
     service, store = faces
     await store.aput(NAMESPACE, "a", {"content": "Alice plays the oboe."})
     session = Session(id="s1", events=[said("I play chess every Sunday.", "e1")], **WHO)
@@ -98,7 +88,7 @@ async def test_what_one_side_deletes_is_gone_on_the_other(
     assert words(await service.search_memory(query="oboe or chess?", **WHO)) == []
 
 
-async def test_what_expires_is_gone_on_both_sides(dsn: str) -> None:
+async def test_what_expires_is_gone_on_both_sides(dsn):
     now = [datetime(2026, 3, 1, tzinfo=UTC)]
     async with open_memory(dsn, clock=lambda: now[0]) as memory:
         store, service = PgHippocampusStore(engine=memory), OpenMemoryService(engine=memory)

@@ -1,12 +1,9 @@
 """Who was named stays known in every thread: what is said of them corrects what was said."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from person import Opens, Person, at, then
+from person import Person, at, then
 
 from shared_core import Conflict
 from shared_core.core.domain import Extraction
@@ -43,8 +40,8 @@ async def said_of(ann: Person) -> list[tuple[str, str]]:
     ],
 )  # fmt: skip
 async def test_a_name_told_in_one_thread_is_known_in_the_next(
-    ann: Person, told: str, corrected: str, slot: str, before: str, after: str
-) -> None:
+    ann, told, corrected, slot, before, after
+):
     await tell(ann, "a", 0, told)
     assert [before] == await ann.values(slot)
     await tell(ann, "b", 4, corrected)
@@ -53,7 +50,7 @@ async def test_a_name_told_in_one_thread_is_known_in_the_next(
 
 
 @pytest.mark.parametrize("gap", [2, 12])
-async def test_a_name_is_known_however_many_turns_later(ann: Person, gap: int) -> None:
+async def test_a_name_is_known_however_many_turns_later(ann, gap):
     await tell(ann, "a", 0, EMIL[0])
     for day in range(1, gap):
         await tell(ann, "a", day, f"What about day {day}?")
@@ -61,7 +58,7 @@ async def test_a_name_is_known_however_many_turns_later(ann: Person, gap: int) -
     assert ["eight"] == await ann.values("relation.son.age")
 
 
-async def test_a_name_of_two_means_nobody(ann: Person) -> None:
+async def test_a_name_of_two_means_nobody(ann):
     await tell(ann, "a", 0, EMIL[0])
     await tell(ann, "b", 1, "My neighbour Emil lives in Oslo.")
     before = await said_of(ann)
@@ -69,7 +66,7 @@ async def test_a_name_of_two_means_nobody(ann: Person) -> None:
     assert before == await said_of(ann)
 
 
-async def test_what_the_conversation_says_of_a_name_goes_before(ann: Person) -> None:
+async def test_what_the_conversation_says_of_a_name_goes_before(ann):
     await tell(ann, "a", 0, EMIL[0])
     await ann.tell(4, "My neighbour Emil lives in Oslo.", thread="b")
     await tell(ann, "b", 5, "Emil is forty. He moved to Bergen.")
@@ -77,14 +74,14 @@ async def test_what_the_conversation_says_of_a_name_goes_before(ann: Person) -> 
     assert ["Bergen"] == await ann.values("relation.neighbour.place")
 
 
-async def test_nobody_is_known_whom_only_an_assistant_named(ann: Person) -> None:
+async def test_nobody_is_known_whom_only_an_assistant_named(ann):
     await ann.tell(0, "Hello! I work at Acme.", thread="a")
     await tell(ann, "a", 1, "My son Emil is seven.", role="agent")
     await tell(ann, "b", 4, EMIL[1])
     assert [("employer", "Acme")] == await said_of(ann)
 
 
-async def test_nobody_is_known_whom_a_model_took_from_an_assistant(ann_with: Opens) -> None:
+async def test_nobody_is_known_whom_a_model_took_from_an_assistant(ann_with):
     script = {"e0": Extraction(facts=[fact("e0", "relation.son", "Emil", functional=False)])}
     ann = ann_with(extractor=Scripted(script))
     await tell(ann, "a", 0, "Your son Emil is seven.", role="agent")
@@ -92,7 +89,7 @@ async def test_nobody_is_known_whom_a_model_took_from_an_assistant(ann_with: Ope
     assert [("relation.son", "Emil")] == await said_of(ann)
 
 
-async def test_nobody_is_known_before_they_were_named(ann: Person) -> None:
+async def test_nobody_is_known_before_they_were_named(ann):
     """What was said before the naming, and is read after it, would seem to be said with it."""
     await tell(ann, "a", 4, EMIL[0])
     await tell(ann, "b", 0, "Emil is six.")
@@ -100,7 +97,7 @@ async def test_nobody_is_known_before_they_were_named(ann: Person) -> None:
     assert 1 == len(await ann.facts("relation.son.age", history=True))
 
 
-async def test_threads_read_out_of_order_end_in_the_same_truth(ann: Person) -> None:
+async def test_threads_read_out_of_order_end_in_the_same_truth(ann):
     await tell(ann, "a", 0, EMIL[0])
     await tell(ann, "c", 8, "Emil is nine.")
     await tell(ann, "b", 4, EMIL[1])
@@ -112,7 +109,7 @@ async def test_threads_read_out_of_order_end_in_the_same_truth(ann: Person) -> N
     )  # fmt: skip
 
 
-async def test_a_merged_name_means_the_same(ann: Person) -> None:
+async def test_a_merged_name_means_the_same(ann):
     await tell(ann, "a", 0, "My daughter Mia lives in Leeds.")
     await ann.graph.merge_aliases("Mia", ["Mimi", "米娅"])
     await tell(ann, "b", 4, "Mimi lives in York.")
@@ -130,9 +127,7 @@ async def test_a_merged_name_means_the_same(ann: Person) -> None:
     [EMIL[1], "Emil loves chess. He speaks Danish."],
     ["Emil no longer likes chess."],
 ])  # fmt: skip
-async def test_what_rests_on_a_name_goes_with_the_turn_that_told_it(
-    ann: Person, story: Sequence[str]
-) -> None:
+async def test_what_rests_on_a_name_goes_with_the_turn_that_told_it(ann, story):
     await tell(ann, "a", 0, EMIL[0])
     await tell(ann, "c", 1, "I work at Acme.")
     for number, text in enumerate(story):
@@ -146,7 +141,7 @@ async def test_what_rests_on_a_name_goes_with_the_turn_that_told_it(
     assert [] == derived
 
 
-async def test_a_name_told_twice_survives_the_second_telling(ann: Person) -> None:
+async def test_a_name_told_twice_survives_the_second_telling(ann):
     await tell(ann, "a", 0, EMIL[0])
     await tell(ann, "b", 2, "My son Emil likes chess.")
     await tell(ann, "c", 4, EMIL[1])
@@ -156,7 +151,7 @@ async def test_a_name_told_twice_survives_the_second_telling(ann: Person) -> Non
     assert [] == await ann.facts()
 
 
-async def test_a_run_is_undone_before_the_one_that_named_whom_it_means(ann: Person) -> None:
+async def test_a_run_is_undone_before_the_one_that_named_whom_it_means(ann):
     naming = await tell(ann, "a", 0, EMIL[0])
     await ann.tell(4, EMIL[1], thread="b")
     before = ann.rows()
@@ -178,7 +173,7 @@ async def test_a_run_is_undone_before_the_one_that_named_whom_it_means(ann: Pers
     assert [] == await ann.facts(history=True)
 
 
-async def test_undoing_what_was_said_again_leaves_nothing_of_its_basis(ann: Person) -> None:
+async def test_undoing_what_was_said_again_leaves_nothing_of_its_basis(ann):
     await tell(ann, "a", 0, EMIL[0])
     await tell(ann, "b", 4, EMIL[1])
     await ann.undo_run(await tell(ann, "c", 5, EMIL[1]))
@@ -186,7 +181,7 @@ async def test_undoing_what_was_said_again_leaves_nothing_of_its_basis(ann: Pers
     assert [] == await ann.values("relation.son.age")
 
 
-async def test_what_rests_on_a_name_expires_with_it(ann_by_clock: Person) -> None:
+async def test_what_rests_on_a_name_expires_with_it(ann_by_clock):
     ann = ann_by_clock
     await tell(ann, "a", 0, EMIL[0], expires_at=at(9))
     await tell(ann, "b", 4, EMIL[1])
@@ -197,7 +192,7 @@ async def test_what_rests_on_a_name_expires_with_it(ann_by_clock: Person) -> Non
     assert [] == await ann.facts()
 
 
-async def test_a_namesake_who_is_told_of_meanwhile_is_minded(ann_with: Opens) -> None:
+async def test_a_namesake_who_is_told_of_meanwhile_is_minded(ann_with):
     """Between the reading of who is known and the writing, another run names a second Emil."""
     ann, other = ann_with(), ann_with()
     await tell(ann, "a", 0, EMIL[0])
@@ -212,7 +207,7 @@ async def test_a_namesake_who_is_told_of_meanwhile_is_minded(ann_with: Opens) ->
     assert ["seven"] == await ann.values("relation.son.age")
 
 
-async def test_a_naming_turn_that_is_forgotten_meanwhile_is_minded(ann_with: Opens) -> None:
+async def test_a_naming_turn_that_is_forgotten_meanwhile_is_minded(ann_with):
     ann, other = ann_with(), ann_with()
     await tell(ann, "a", 0, EMIL[0])
     while_reading(ann.memory, before=lambda: other.forget_turns("a", ["e0"]))

@@ -1,13 +1,11 @@
 """Connections: shared by loops and threads, replaced when they die, few, and behind poolers."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os
 import threading
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, aclosing, asynccontextmanager
 from pathlib import Path
@@ -48,7 +46,7 @@ def backends(dsn: str) -> int:
     return len(rows(dsn, f"SELECT FROM pg_stat_activity {where}"))
 
 
-def test_many_loops_one_after_the_other_share_one_connection(dsn: str) -> None:
+def test_many_loops_one_after_the_other_share_one_connection(dsn):
     memory = open_memory(dsn)
     for number in range(5):
         asyncio.run(memory.remember(ANN, f"note {number}"))
@@ -57,7 +55,7 @@ def test_many_loops_one_after_the_other_share_one_connection(dsn: str) -> None:
     asyncio.run(memory.close())
 
 
-def test_loops_in_several_threads_and_sync_callers_work_at_once(dsn: str) -> None:
+def test_loops_in_several_threads_and_sync_callers_work_at_once(dsn):
     memory = open_memory(dsn, pool_size=3)
 
     def on_own_loop(number: int) -> None:
@@ -81,12 +79,12 @@ def test_loops_in_several_threads_and_sync_callers_work_at_once(dsn: str) -> Non
     run_sync(memory.close())
 
 
-async def test_a_sync_call_inside_a_running_loop_works(memory: MemoryEngine) -> None:
+async def test_a_sync_call_inside_a_running_loop_works(memory):
     await memory.remember(ANN, "Ann sails.")
     assert ["Ann sails."] == [hit.memory.text for hit in run_sync(memory.recall(ANN, "sails"))]
 
 
-async def test_a_call_goes_on_after_the_server_hung_up(dsn: str, memory: MemoryEngine) -> None:
+async def test_a_call_goes_on_after_the_server_hung_up(dsn, memory):
     await memory.remember(ANN, "Ann sails.")
     hang_up(dsn)
     assert 1 == len(await memory.recall(ANN, "sails"))
@@ -97,8 +95,8 @@ async def test_a_call_goes_on_after_the_server_hung_up(dsn: str, memory: MemoryE
 
 
 async def test_a_connection_that_is_lost_while_a_memory_opens_is_told_and_tried_again(
-    dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    dsn, monkeypatch
+):
     preparing = database_module.prepare
 
     async def hung_up(connection: Connection, *given: str, **options: bool) -> PreparedSchema:
@@ -118,7 +116,7 @@ async def test_a_connection_that_is_lost_while_a_memory_opens_is_told_and_tried_
     await memory.close()
 
 
-async def test_a_cancelled_call_gives_its_connection_back(dsn: str) -> None:
+async def test_a_cancelled_call_gives_its_connection_back(dsn):
     async with open_memory(dsn, pool_size=1) as memory:
         await memory.remember(ANN, "Ann sails.")
         for _ in range(5):
@@ -129,13 +127,13 @@ async def test_a_cancelled_call_gives_its_connection_back(dsn: str) -> None:
         assert 1 == len(await memory.recall(ANN, "sails"))
 
 
-async def test_waiting_callers_are_served_in_turn(dsn: str) -> None:
+async def test_waiting_callers_are_served_in_turn(dsn):
     async with open_memory(dsn, pool_size=1) as memory:
         keys = await asyncio.gather(*(memory.remember(ANN, f"note {n}") for n in range(30)))
         assert 30 == len({key for [key] in keys})
 
 
-async def test_a_closed_memory_opens_again_at_the_next_call(dsn: str) -> None:
+async def test_a_closed_memory_opens_again_at_the_next_call(dsn):
     memory = open_memory(dsn)
     await memory.remember(ANN, "Ann sails.")
     await memory.close()
@@ -144,7 +142,7 @@ async def test_a_closed_memory_opens_again_at_the_next_call(dsn: str) -> None:
     await memory.close()
 
 
-def test_a_forked_child_opens_its_own_connections(dsn: str) -> None:
+def test_a_forked_child_opens_its_own_connections(dsn):
     memory = open_memory(dsn)
     asyncio.run(memory.remember(ANN, "Ann sails."))
     reader, writer = os.pipe()
@@ -163,7 +161,7 @@ def test_a_forked_child_opens_its_own_connections(dsn: str) -> None:
         os.close(end)
 
 
-async def test_a_full_pool_is_an_error_that_names_the_way_out(dsn: str) -> None:
+async def test_a_full_pool_is_an_error_that_names_the_way_out(dsn):
     database = PostgresDatabase(Settings(uri=dsn, home=Path(), pool_size=1, connect_timeout_s=0.2))
     await database.open()
     slow = asyncio.create_task(database.run("/", Step("sleep", b"SELECT pg_sleep(60)", {})))
@@ -176,7 +174,7 @@ async def test_a_full_pool_is_an_error_that_names_the_way_out(dsn: str) -> None:
     await database.close()
 
 
-async def test_a_long_queue_that_moves_is_served_to_its_end(dsn: str) -> None:
+async def test_a_long_queue_that_moves_is_served_to_its_end(dsn):
     """Together they wait for longer than one of them may."""
     database = PostgresDatabase(Settings(uri=dsn, home=Path(), pool_size=1, connect_timeout_s=1))
     await database.open()
@@ -185,7 +183,7 @@ async def test_a_long_queue_that_moves_is_served_to_its_end(dsn: str) -> None:
     await database.close()
 
 
-def test_a_loop_that_ends_while_it_waits_hands_its_turn_on(dsn: str) -> None:
+def test_a_loop_that_ends_while_it_waits_hands_its_turn_on(dsn):
     memory = open_memory(dsn, pool_size=1)
     asyncio.run(memory.remember(ANN, "Ann sails."))
 
@@ -212,7 +210,7 @@ def hang_up(dsn: str) -> None:
     )  # fmt: skip
 
 
-async def test_a_temporary_table_of_another_client_hides_no_table(dsn: str) -> None:
+async def test_a_temporary_table_of_another_client_hides_no_table(dsn):
     database = PostgresDatabase(load_settings(dsn, pool_size=1))
     await database.open()
     try:
@@ -238,7 +236,7 @@ NAP = Step("nap", b"SELECT pg_sleep(0.05)", {})
 
 
 @pytest.fixture
-def tight(postgres_dsn: str) -> Iterator[str]:
+def tight(postgres_dsn):
     """The DSN of a user who may have no more than SLOTS connections."""
     name = f"tight_{uuid.uuid4().hex}"
     with psycopg.connect(postgres_dsn, autocommit=True) as admin:
@@ -253,7 +251,7 @@ def of_user(name: str) -> str:
 
 
 @pytest.fixture
-async def waiting(tight: str) -> AsyncIterator[PostgresDatabase]:
+async def waiting(tight):
     """An open database whose pool has no connection yet."""
     database = PostgresDatabase(Settings(uri=tight, home=Path(), pool_size=8))
     await database.open()
@@ -261,21 +259,19 @@ async def waiting(tight: str) -> AsyncIterator[PostgresDatabase]:
     await database.close()
 
 
-async def test_callers_share_the_slots_that_there_are(waiting: PostgresDatabase) -> None:
+async def test_callers_share_the_slots_that_there_are(waiting):
     naps = (waiting.run("/", NAP) for _ in range(24))
     assert 24 == len(await asyncio.gather(*naps))
 
 
-async def test_processes_that_write_at_once_lose_nothing(tight: str) -> None:
+async def test_processes_that_write_at_once_lose_nothing(tight):
     async with open_memory(tight) as one, open_memory(tight) as other:
         writes = [memory.remember(ANN, f"note {n}") for n in range(20) for memory in (one, other)]
         keys = await asyncio.gather(*writes)
         assert 40 == len({key for [key] in keys})
 
 
-async def test_idle_connections_are_closed_for_others(
-    tight: str, waiting: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_idle_connections_are_closed_for_others(tight, waiting, monkeypatch):
     monkeypatch.setattr(pools, "IDLE_S", 0.05)
     await asyncio.gather(*(waiting.run("/", NAP) for _ in range(24)))
     other = PostgresDatabase(Settings(uri=tight, home=Path()))
@@ -287,7 +283,7 @@ async def test_idle_connections_are_closed_for_others(
     await other.close()
 
 
-async def test_a_slot_that_comes_free_is_taken(tight: str, waiting: PostgresDatabase) -> None:
+async def test_a_slot_that_comes_free_is_taken(tight, waiting):
     held = [await psycopg.AsyncConnection.connect(tight) for _ in range(SLOTS)]
     call = asyncio.create_task(waiting.run("/", ONE))
     await asyncio.wait([call], timeout=0.2)
@@ -297,7 +293,7 @@ async def test_a_slot_that_comes_free_is_taken(tight: str, waiting: PostgresData
     assert [[(1,)]] == await call
 
 
-async def test_without_a_slot_the_error_names_both_limits(tight: str) -> None:
+async def test_without_a_slot_the_error_names_both_limits(tight):
     held = [await psycopg.AsyncConnection.connect(tight) for _ in range(SLOTS)]
     database = PostgresDatabase(Settings(uri=tight, home=Path(), connect_timeout_s=0.2))
     with pytest.raises(NoFreeSlot, match=r"raise its max_connections.* pool_size"):
@@ -308,7 +304,7 @@ async def test_without_a_slot_the_error_names_both_limits(tight: str) -> None:
         await connection.close()
 
 
-async def test_a_caller_that_gives_up_leaves_its_turn(tight: str) -> None:
+async def test_a_caller_that_gives_up_leaves_its_turn(tight):
     database = PostgresDatabase(Settings(uri=tight, home=Path(), pool_size=2))
     await database.open()
     held = [await psycopg.AsyncConnection.connect(tight) for _ in range(SLOTS)]
@@ -328,21 +324,21 @@ BOB = Scope("app", "bob")
 
 
 @pytest.fixture
-def losing(postgres_dsn: str) -> Iterator[str]:
+def losing(postgres_dsn):
     """The DSN of a database behind a pooler that loses prepared statements."""
     with pgbouncer(postgres_dsn) as pooled:
         yield pooled
 
 
 @pytest.fixture
-def keeping(postgres_dsn: str) -> Iterator[str]:
+def keeping(postgres_dsn):
     """The DSN of a database behind a pooler that keeps prepared statements."""
     with pgbouncer(postgres_dsn, prepared=100) as pooled:
         yield pooled
 
 
 @pytest.fixture
-def single(postgres_dsn: str) -> Iterator[str]:
+def single(postgres_dsn):
     """The DSN of a database behind a pooler that lends its only session as a whole."""
     with pgbouncer(postgres_dsn, sessions=1, pool_mode="session") as pooled:
         yield pooled
@@ -390,9 +386,7 @@ def statements(dsn: str) -> list[str]:
     return column(dsn, "SELECT name FROM pg_prepared_statements")
 
 
-async def test_a_pooler_that_loses_statements_is_noticed_and_all_calls_succeed(
-    losing: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_pooler_that_loses_statements_is_noticed_and_all_calls_succeed(losing, caplog):
     with caplog.at_level(logging.WARNING, "hippocampus"):
         await answers(losing)
     warnings = [one.getMessage() for one in caplog.records if "pooler" in one.getMessage()]
@@ -400,26 +394,20 @@ async def test_a_pooler_that_loses_statements_is_noticed_and_all_calls_succeed(
     assert "HIPPOCAMPUS_PREPARE=off" in warnings[0]
 
 
-async def test_without_preparing_no_statement_stays_on_a_session(
-    losing: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_without_preparing_no_statement_stays_on_a_session(losing, monkeypatch, caplog):
     monkeypatch.setenv("HIPPOCAMPUS_PREPARE", "off")
     await answers(losing)
     assert [] == statements(losing)
     assert "pooler" not in caplog.text
 
 
-async def test_a_pooler_that_keeps_statements_needs_nothing(
-    keeping: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_pooler_that_keeps_statements_needs_nothing(keeping, caplog):
     await answers(keeping)
     assert "pooler" not in caplog.text
 
 
 @pytest.mark.parametrize("pooled", ["losing", "keeping", "single"])
-async def test_an_index_behind_a_pooler_answers_as_the_statement(
-    request: pytest.FixtureRequest, pooled: str
-) -> None:
+async def test_an_index_behind_a_pooler_answers_as_the_statement(request, pooled):
     dsn = request.getfixturevalue(pooled)
     async with open_memory(dsn, embedder=DrawnVectors(), worker=False) as memory:
         await memory.remember(ANN, [f"note {number}" for number in range(10)])
@@ -431,7 +419,7 @@ async def test_an_index_behind_a_pooler_answers_as_the_statement(
             assert number + 1 == len(answer[0])
 
 
-async def test_a_name_never_reaches_another_statement(losing: str) -> None:
+async def test_a_name_never_reaches_another_statement(losing):
     async def connect() -> Connection:
         return await Connection.connect(losing, autocommit=True, prepare_threshold=None)
 
@@ -445,33 +433,27 @@ async def test_a_name_never_reaches_another_statement(losing: str) -> None:
 
 
 @pytest.mark.parametrize(("pooled", "keeps"), [("losing", False), ("keeping", True)])
-async def test_a_probe_tells_what_a_pooler_does(
-    request: pytest.FixtureRequest, pooled: str, keeps: bool
-) -> None:
+async def test_a_probe_tells_what_a_pooler_does(request, pooled, keeps):
     dsn = request.getfixturevalue(pooled)
     found = await probe_pooling(connecting_to(dsn))
     assert Pooling(shares_sessions=True, keeps_statements=keeps) == found
 
 
 @pytest.mark.parametrize("sessions", [2, 3])
-async def test_a_pooler_that_takes_its_sessions_in_turn_is_noticed(
-    postgres_dsn: str, sessions: int
-) -> None:
+async def test_a_pooler_that_takes_its_sessions_in_turn_is_noticed(postgres_dsn, sessions):
     with pgbouncer(postgres_dsn, sessions=sessions, server_round_robin=1) as pooled:
         open_sessions(pooled, sessions)
         found = await probe_pooling(connecting_to(pooled))
     assert Pooling(shares_sessions=True, keeps_statements=False) == found
 
 
-async def test_a_server_without_a_pooler_shares_nothing(postgres_dsn: str) -> None:
+async def test_a_server_without_a_pooler_shares_nothing(postgres_dsn):
     found = await probe_pooling(connecting_to(postgres_dsn))
     assert Pooling(shares_sessions=False, keeps_statements=True) == found
 
 
 @pytest.mark.parametrize("sessions", [1, 2])
-async def test_a_pooler_of_whole_sessions_shares_nothing(
-    postgres_dsn: str, monkeypatch: pytest.MonkeyPatch, sessions: int
-) -> None:
+async def test_a_pooler_of_whole_sessions_shares_nothing(postgres_dsn, monkeypatch, sessions):
     """With one session the second connection gets none while the first is open."""
     monkeypatch.setattr(pooling, "_WAIT_S", 0.2)
     with pgbouncer(postgres_dsn, sessions=sessions, pool_mode="session") as pooled:
@@ -479,9 +461,7 @@ async def test_a_pooler_of_whole_sessions_shares_nothing(
     assert Pooling(shares_sessions=False, keeps_statements=True) == found
 
 
-async def test_a_probe_waits_for_its_first_session_as_long_as_a_statement(
-    single: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_probe_waits_for_its_first_session_as_long_as_a_statement(single, monkeypatch):
     monkeypatch.setattr(pooling, "_WAIT_S", 0.1)  # for the second session
     with psycopg.connect(single, autocommit=True) as holder:
         holder.execute("SELECT 1")
@@ -492,16 +472,14 @@ async def test_a_probe_waits_for_its_first_session_as_long_as_a_statement(
     assert Pooling(shares_sessions=False, keeps_statements=True) == found
 
 
-async def test_a_memory_works_with_one_session_and_leaves_it(single: str) -> None:
+async def test_a_memory_works_with_one_session_and_leaves_it(single):
     for begin in (0, 5):
         async with open_memory(single, pool_size=1) as memory:
             await use(memory, ANN, begin)
             assert begin + 5 == len(await memory.recall(ANN, "note", limit=20))
 
 
-async def test_an_index_is_built_and_a_worker_listens_with_whole_sessions(
-    postgres_dsn: str,
-) -> None:
+async def test_an_index_is_built_and_a_worker_listens_with_whole_sessions(postgres_dsn):
     with pgbouncer(postgres_dsn, sessions=3, pool_mode="session") as pooled:
         async with opened(pooled) as storage:
             await storage.report()  # its connection keeps a session
@@ -511,9 +489,7 @@ async def test_an_index_is_built_and_a_worker_listens_with_whole_sessions(
                 assert None is await anext(hints)
 
 
-async def test_without_a_free_session_calls_end_and_say_why(
-    single: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_without_a_free_session_calls_end_and_say_why(single, monkeypatch):
     async with opened(single) as storage:
         await storage.report()  # its connection keeps the session
         monkeypatch.setattr(connecting, "ANSWER_GRACE_S", 0.1)
@@ -529,7 +505,7 @@ async def test_without_a_free_session_calls_end_and_say_why(
                 pass
 
 
-async def test_opening_names_a_pooler_that_ends_those_who_wait(postgres_dsn: str) -> None:
+async def test_opening_names_a_pooler_that_ends_those_who_wait(postgres_dsn):
     with (
         pgbouncer(postgres_dsn, sessions=1, pool_mode="session", query_wait_timeout=1) as pooled,
         psycopg.connect(pooled, autocommit=True) as holder,
@@ -540,12 +516,12 @@ async def test_opening_names_a_pooler_that_ends_those_who_wait(postgres_dsn: str
                 pass
 
 
-def test_the_doctor_says_what_a_pooler_loses(losing: str) -> None:
+def test_the_doctor_says_what_a_pooler_loses(losing):
     told = CliRunner().invoke(app, ["doctor", "--uri", losing], env={"COLUMNS": "500"}).output
     assert "loses prepared statements" in told and "HIPPOCAMPUS_PREPARE=off" in told
 
 
-def test_the_doctor_needs_one_session(single: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_doctor_needs_one_session(single, monkeypatch):
     monkeypatch.setattr(pooling, "_WAIT_S", 0.2)  # for a second session
     assert {one.status for one in examine(single)} <= {"ok", "note"}
     monkeypatch.setattr(connecting, "silence_s", lambda _: 0.1)
@@ -555,7 +531,7 @@ def test_the_doctor_needs_one_session(single: str, monkeypatch: pytest.MonkeyPat
     assert "problem" == found.status and "free session" in found.advice
 
 
-async def test_an_index_is_not_built_through_a_pooler_and_leaves_nothing(losing: str) -> None:
+async def test_an_index_is_not_built_through_a_pooler_and_leaves_nothing(losing):
     async with opened(losing) as storage:
         with pytest.raises(StorageUnavailable, match="pooler"):
             async with storage.indexes.index_builder():
@@ -566,14 +542,14 @@ async def test_an_index_is_not_built_through_a_pooler_and_leaves_nothing(losing:
     assert ['"$user", public'] == column(losing, "SHOW search_path")
 
 
-async def test_a_listener_behind_a_pooler_leaves_nothing_and_says_so(losing: str) -> None:
+async def test_a_listener_behind_a_pooler_leaves_nothing_and_says_so(losing):
     async with opened(losing) as storage:
         with pytest.raises(StorageUnavailable, match="pooler"):
             await anext(storage.jobs.job_hints())
     assert [] == rows(losing, "SELECT pg_listening_channels()")
 
 
-async def test_a_schema_is_made_through_a_pooler(empty_dsn: str) -> None:
+async def test_a_schema_is_made_through_a_pooler(empty_dsn):
     with pgbouncer(empty_dsn) as pooled:
         async with open_memory(pooled) as memory:
             await memory.remember(ANN, "Ann sails.")

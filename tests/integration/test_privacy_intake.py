@@ -3,8 +3,6 @@
 What must not be stored reaches no table, no index and no fact, whichever way it comes.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import uuid
@@ -106,18 +104,14 @@ def statement(text: str, **more: Any) -> StatementDraft:
         ),
     ],
 )  # fmt: skip
-async def test_what_the_rules_read_has_a_class(
-    shared_memory: MemoryEngine, scope: Scope, texts: tuple[str, ...], expected: dict[str, str]
-) -> None:
+async def test_what_the_rules_read_has_a_class(shared_memory, scope, texts, expected):
     await tell(shared_memory, *texts, scope=scope)
     found = await classes(shared_memory, scope)
     assert expected.items() <= found.items()
     assert {"private", "public"} == set(found.values())
 
 
-async def test_whatever_an_extractor_leaves_open_gets_a_class(
-    shared_dsn: str, scope: Scope
-) -> None:
+async def test_whatever_an_extractor_leaves_open_gets_a_class(shared_dsn, scope):
     found = Extraction(
         facts=[
             fact("about.paris.population", "Paris is the largest city of France."),
@@ -152,9 +146,7 @@ async def test_whatever_an_extractor_leaves_open_gets_a_class(
         } == await classes(memory, scope)
 
 
-async def test_what_is_concluded_from_a_private_memory_is_private(
-    shared_dsn: str, scope: Scope
-) -> None:
+async def test_what_is_concluded_from_a_private_memory_is_private(shared_dsn, scope):
     concluded = {
         "Canberra is the capital of Australia.": "Paris is the largest city of France.",
         "Maya has a toothache.": "Kyoto is the old capital of Japan.",
@@ -169,9 +161,7 @@ async def test_what_is_concluded_from_a_private_memory_is_private(
         assert "private" == known["Kyoto is the old capital of Japan."]
 
 
-async def test_an_embedder_that_fails_on_the_examples_leaves_all_private(
-    dsn: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_embedder_that_fails_on_the_examples_leaves_all_private(dsn, caplog):
     asked: list[str] = []
     broken = True
     bundled = UseEmbedder()
@@ -204,7 +194,7 @@ async def test_an_embedder_that_fails_on_the_examples_leaves_all_private(
         assert turn_and_statement == asked.count("Kyoto is the old capital of Japan.")
 
 
-async def test_an_embedder_without_meaning_leaves_all_private(dsn: str) -> None:
+async def test_an_embedder_without_meaning_leaves_all_private(dsn):
     def lengths(texts: list[str]) -> list[list[float]]:
         return [[float(len(text)), float(len(text) % 7), 1.0] for text in texts]
 
@@ -216,9 +206,7 @@ async def test_an_embedder_without_meaning_leaves_all_private(dsn: str) -> None:
         assert {"private"} == set(found.values())
 
 
-async def test_a_reader_leaves_out_what_is_public(
-    shared_memory: MemoryEngine, scope: Scope
-) -> None:
+async def test_a_reader_leaves_out_what_is_public(shared_memory, scope):
     await tell(shared_memory, "Beijing is the capital of China.", "I love rowing.", scope=scope)
     kept = await PgHippocampusStore(engine=shared_memory).asearch(
         memories_namespace(scope.app, scope.user),
@@ -249,7 +237,7 @@ def everything(dsn: str) -> str:
         )
 
 
-async def test_masked_before_anything_is_stored(memory: MemoryEngine, dsn: str) -> None:
+async def test_masked_before_anything_is_stored(memory, dsn):
     await memory.append_events(ANN, "t", [keyed("a", f"I live in Leeds. My card is {CARD}.")])
     await memory.append_events(
         ANN, "t", [keyed("b", "我的密码是abc12345。我住在上海。")], later=True
@@ -268,7 +256,7 @@ async def test_masked_before_anything_is_stored(memory: MemoryEngine, dsn: str) 
     assert 2 == len(await memory.list_memories(ANN, kinds=["episodic"]))  # the same turn, once
 
 
-async def test_dropped_turns_stay_in_no_table(dsn: str) -> None:
+async def test_dropped_turns_stay_in_no_table(dsn):
     async with open_memory(dsn, privacy="strict") as memory:
         new = await memory.append_events(
             ANN, "t", [keyed("a", f"card {CARD}"), keyed("b", "I ski.")]
@@ -280,16 +268,14 @@ async def test_dropped_turns_stay_in_no_table(dsn: str) -> None:
         assert CARD not in everything(dsn)
 
 
-async def test_off_leaves_what_was_keyed(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_off_leaves_what_was_keyed(dsn, monkeypatch):
     monkeypatch.setenv("HIPPOCAMPUS_PRIVACY", "off")
     async with open_memory(dsn) as memory:
         await memory.append_events(ANN, "t", [keyed("a", f"card {CARD}")])
         assert [f"card {CARD}"] == [one.text for one in await memory.list_memories(ANN)]
 
 
-async def test_small_talk_and_system_text_are_history_and_no_memory(
-    shared_memory: MemoryEngine, scope: Scope
-) -> None:
+async def test_small_talk_and_system_text_are_history_and_no_memory(shared_memory, scope):
     turns = [
         keyed("a", "Hello!"),
         keyed("b", "You are a helpful assistant. I live in Oslo.", role="system"),
@@ -305,9 +291,7 @@ async def test_small_talk_and_system_text_are_history_and_no_memory(
     assert ["Leeds"] == [fact.value for fact in await shared_memory.facts(scope)]
 
 
-async def test_a_nod_that_answers_a_question_is_kept(
-    shared_memory: MemoryEngine, scope: Scope
-) -> None:
+async def test_a_nod_that_answers_a_question_is_kept(shared_memory, scope):
     turns = [
         keyed("a", "Are you allergic to nuts?", role="agent"),
         keyed("b", "No"),
@@ -321,9 +305,7 @@ async def test_a_nod_that_answers_a_question_is_kept(
     assert {"No", "对"} == {one.text for one in kept if one.source_event_ids[0] in "bdf"}
 
 
-async def test_authors_callbacks_and_shown_logs_hold_no_secret(
-    memory: MemoryEngine, dsn: str
-) -> None:
+async def test_authors_callbacks_and_shown_logs_hold_no_secret(memory, dsn):
     await memory.append_events(ANN, "t", [replace(keyed("a", "Ben is here."), author=f"me {KEY}")])
     await memory.remember(ANN, NewMemory(text="Ben likes tea.", author=f"me {KEY}"))
     payload = {"messages": [{"content": f"card {CARD}, {KEY}", "id": CARD}], "other": KEY}
@@ -345,9 +327,7 @@ async def nothing(job: Job) -> dict[str, JsonValue]:
     return {}
 
 
-async def test_long_texts_are_redacted_beside_the_event_loop(
-    shared_memory: MemoryEngine, scope: Scope, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_long_texts_are_redacted_beside_the_event_loop(shared_memory, scope, monkeypatch):
     word = f"hunter{uuid.uuid4().hex}"
     threads: list[bool] = []
     redact = PrivacyPolicy.redact

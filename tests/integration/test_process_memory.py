@@ -3,8 +3,6 @@
 And what must not be: bad inputs, ids and settings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -67,7 +65,7 @@ class Talk:
 
 
 @pytest.fixture
-def talk(shared_memory: MemoryEngine, scope: Scope) -> Talk:
+def talk(shared_memory, scope):
     return Talk(shared_memory, scope)
 
 
@@ -94,7 +92,7 @@ def expected(
     }
 
 
-async def test_example_10_1_a_typical_conversation(talk: Talk) -> None:
+async def test_example_10_1_a_typical_conversation(talk):
     for text, resolved in (
         ("我叫小朱", "我叫小朱"),
         ("我女儿叫灿灿", "我女儿叫灿灿"),
@@ -110,7 +108,7 @@ async def test_example_10_1_a_typical_conversation(talk: Talk) -> None:
     assert await talk.stored() == ["小朱有一个女儿叫灿灿"]
 
 
-async def test_example_10_1_a_session_of_two_minutes(dsn: str) -> None:
+async def test_example_10_1_a_session_of_two_minutes(dsn):
     watch = Watch()
     async with opened(dsn, watch) as memory:
         for text in ("我叫小朱", "我女儿叫灿灿", "她今年几岁了？"):
@@ -136,23 +134,21 @@ async def test_example_10_1_a_session_of_two_minutes(dsn: str) -> None:
     ],
 )  # fmt: skip
 async def test_example_10_2_coreference_and_section_6_4_nothing_is_remembered(
-    talk: Talk, before: list[str], inputs: list[str], answer: dict[str, Any]
-) -> None:
+    talk, before, inputs, answer
+):
     await talk.end(*before)
     assert unmeasured(await talk.say(*inputs)) == answer
 
 
 @pytest.mark.parametrize("inputs", [CANCAN, (*CANCAN, "北京是中国的首都")])
-async def test_example_10_3_and_section_2_5_consolidation_of_a_session(
-    talk: Talk, inputs: tuple[str, ...]
-) -> None:
+async def test_example_10_3_and_section_2_5_consolidation_of_a_session(talk, inputs):
     await talk.end(*inputs)
     assert await talk.stored() == ["灿灿是我的女儿，今年5岁，喜欢画画"]
     texts = [one.text for one in await talk.memory.list_memories(talk.scope)]
     assert not [text for text in texts if "北京" in text]
 
 
-async def test_example_10_4_a_question_across_sessions(talk: Talk) -> None:
+async def test_example_10_4_a_question_across_sessions(talk):
     await talk.end("我叫小朱", "我女儿叫灿灿", "她今年几岁了？")
     await talk.end(*CANCAN, "北京是中国的首都")
     assert unmeasured(await talk.say("小朱的女儿喜欢什么？")) == expected(
@@ -162,7 +158,7 @@ async def test_example_10_4_a_question_across_sessions(talk: Talk) -> None:
     )
 
 
-async def test_debugging_answers_as_processing_does_and_takes_nothing_in(talk: Talk) -> None:
+async def test_debugging_answers_as_processing_does_and_takes_nothing_in(talk):
     async def debug(asked: str, **options: Any) -> dict[str, Any]:
         named = {"app": talk.scope.app, **options}
         return dict(await talk.memory.debug_process_memory(asked, talk.scope.user, **named))
@@ -187,7 +183,7 @@ async def test_debugging_answers_as_processing_does_and_takes_nothing_in(talk: T
     assert unmeasured(told) == unmeasured({k: v for k, v in shown.items() if k not in kept})
 
 
-async def test_section_6_1_the_return_format(talk: Talk) -> None:
+async def test_section_6_1_the_return_format(talk):
     await talk.end("我叫小朱", "我喜欢吃桔子", "桔子是我最喜欢的水果")
     answer = await talk.say("桔子熟了", "你喜欢吃这个吗？")
     assert unmeasured(answer) == expected(
@@ -210,9 +206,7 @@ async def test_section_6_1_the_return_format(talk: Talk) -> None:
         ["I got a new job at Bosch."],
     ],
 )
-async def test_a_fact_is_told_where_no_statement_of_its_turns_is(
-    talk: Talk, sessions: list[str]
-) -> None:
+async def test_a_fact_is_told_where_no_statement_of_its_turns_is(talk, sessions):
     for text in sessions:
         await talk.end(text)
     assert await talk.contents("Where do I work?") == ["User works at Bosch."]
@@ -227,9 +221,7 @@ async def test_a_fact_is_told_where_no_statement_of_its_turns_is(
         (["我是18岁男学生", "我今年19岁"], [("age", "19岁"), ("job", "男学生")]),
     ],
 )
-async def test_a_later_session_takes_back_what_no_longer_holds(
-    talk: Talk, sessions: list[str], holds: list[tuple[str, str]]
-) -> None:
+async def test_a_later_session_takes_back_what_no_longer_holds(talk, sessions, holds):
     for text in sessions:
         await talk.end(text)
     facts = await talk.memory.facts(talk.scope)
@@ -247,20 +239,20 @@ async def test_a_later_session_takes_back_what_no_longer_holds(
     ],
 )  # fmt: skip
 async def test_what_answers_for_another_or_asks_is_left_out_or_comes_last(
-    talk: Talk, told: list[str], question: str, contents: list[str]
-) -> None:
+    talk, told, question, contents
+):
     await talk.end(*told)
     assert await talk.contents(question) == contents
 
 
-async def test_what_nothing_resolves_is_not_stored(talk: Talk) -> None:
+async def test_what_nothing_resolves_is_not_stored(talk):
     assert (await talk.say("她喜欢画画"))["resolved_query"] == "她喜欢画画"
     await talk.end()
     assert await talk.stored() == []
 
 
 @pytest.mark.parametrize("asked", ["Do you know what Mia likes?", "What does my daughter like?"])
-async def test_the_same_in_english(talk: Talk, asked: str) -> None:
+async def test_the_same_in_english(talk, asked):
     third = await talk.say("My name is Ana", "My daughter is called Mia", "How old is she?")
     assert third["resolved_query"] == "How old is Mia?"
     await talk.end()
@@ -273,7 +265,7 @@ async def test_the_same_in_english(talk: Talk, asked: str) -> None:
     assert {"source": "Mia", "relation": "likes", "target": "drawing"} in answer["relations"]
 
 
-async def test_an_application_and_a_user_have_their_own(talk: Talk) -> None:
+async def test_an_application_and_a_user_have_their_own(talk):
     async def is_known(scope: Scope) -> bool:
         answer = await Talk(talk.memory, scope).say("我叫什么名字？")
         return bool(answer["metadata"]["has_memory"])
@@ -284,7 +276,7 @@ async def test_an_application_and_a_user_have_their_own(talk: Talk) -> None:
     assert not await is_known(Scope(talk.scope.app, "bob"))
 
 
-async def test_a_chinese_name_in_an_english_sentence_is_remembered(talk: Talk) -> None:
+async def test_a_chinese_name_in_an_english_sentence_is_remembered(talk):
     await talk.end(
         "My name is 王伟. I live in 上海.", "My daughter is called 灿灿.", "She loves 画画.",
         "I met 李娜 in 北京.",
@@ -299,7 +291,7 @@ async def test_a_chinese_name_in_an_english_sentence_is_remembered(talk: Talk) -
     assert "灿灿 is my daughter and loves 画画." in found
 
 
-async def test_each_of_several_children_has_what_is_told_of_them(talk: Talk) -> None:
+async def test_each_of_several_children_has_what_is_told_of_them(talk):
     await talk.say("I have two sons, Ben and Max. Ben is 9 and Max is 6.")
     await talk.end("我们有两个女儿，大的叫乐乐，小的叫欢欢", "乐乐5岁")
     assert {fact.statement for fact in await talk.memory.facts(talk.scope)} == {
@@ -325,14 +317,14 @@ async def test_each_of_several_children_has_what_is_told_of_them(talk: Talk) -> 
         ("x" * 100_001, "at most 100,000 characters, got 100,001"),
     ],
 )
-async def test_an_input_that_is_none_is_refused(talk: Talk, given: Any, reason: str) -> None:
+async def test_an_input_that_is_none_is_refused(talk, given, reason):
     with pytest.raises(InvalidInput, match=reason):
         await talk.say(given)
     assert (await talk.status())["has_active_session"] is False
 
 
 @pytest.mark.parametrize("user_id", ["", None, 7, "a\x00b", "\ud800", Scope("a", "b")])
-async def test_a_user_id_that_is_none_is_refused(shared_memory: MemoryEngine, user_id: Any) -> None:
+async def test_a_user_id_that_is_none_is_refused(shared_memory, user_id):
     for call in (
         shared_memory.process_memory("I like tea", user_id),
         shared_memory.end_session(user_id),
@@ -343,14 +335,14 @@ async def test_a_user_id_that_is_none_is_refused(shared_memory: MemoryEngine, us
 
 
 @pytest.mark.parametrize("text", ["a\x00b", "\ud800 tea", "🙂", "？", "x" * 100_000, "'; DROP --"])
-async def test_whatever_is_said_is_taken_in(talk: Talk, text: str) -> None:
+async def test_whatever_is_said_is_taken_in(talk, text):
     answer = await talk.say(text)
     assert "\x00" not in answer["resolved_query"]
     assert answer["resolved_query"].encode()
     assert 1 == (await talk.status())["session_info"]["event_count"]
 
 
-async def test_a_secret_is_masked_before_it_is_stored(talk: Talk) -> None:
+async def test_a_secret_is_masked_before_it_is_stored(talk):
     await talk.say("My password is: hunter2secret")
     manager = SessionManager(talk.memory, app=talk.scope.app)
     [said] = await manager.get_session_events(talk.scope.user)
@@ -370,21 +362,16 @@ async def test_a_secret_is_masked_before_it_is_stored(talk: Talk) -> None:
     ],
 )
 async def test_the_environment_sets_the_rules(
-    shared_dsn: str,
-    monkeypatch: pytest.MonkeyPatch,
-    variable: str,
-    value: str,
-    setting: str,
-    result: object,
-) -> None:
+    shared_dsn, monkeypatch, variable, value, setting, result
+):
     monkeypatch.setenv(variable, value)
     assert result == getattr(open_memory(shared_dsn).conversations.settings, setting)
 
 
 @pytest.mark.parametrize("value", ["soon", "0", "-5", "1.5", "nan", "99999999999"])
 async def test_a_variable_that_makes_no_sense_is_named_by_the_call_that_needs_it(
-    shared_dsn: str, scope: Scope, monkeypatch: pytest.MonkeyPatch, value: str
-) -> None:
+    shared_dsn, scope, monkeypatch, value
+):
     monkeypatch.setenv("SESSION_TIMEOUT", value)
     async with open_memory(shared_dsn) as memory:
         await memory.remember(scope, "tea")
@@ -392,22 +379,20 @@ async def test_a_variable_that_makes_no_sense_is_named_by_the_call_that_needs_it
             await memory.process_memory("I like tea", scope.user)
 
 
-async def test_the_size_of_the_context_bounds_what_pronouns_mean(
-    shared_dsn: str, scope: Scope
-) -> None:
+async def test_the_size_of_the_context_bounds_what_pronouns_mean(shared_dsn, scope):
     async with opened(shared_dsn, context_size=1) as memory:
         answer = await Talk(memory, scope).say("我女儿叫灿灿", "今天下雨", "她今年几岁了？")
         assert answer["resolved_query"] == "她今年几岁了？"
 
 
-async def test_end_session_of_a_thread_is_what_it_was(talk: Talk) -> None:
+async def test_end_session_of_a_thread_is_what_it_was(talk):
     assert await talk.memory.end_session(talk.scope, "monday") is False
     for given in ((talk.scope,), (talk.scope.user, "monday")):
         with pytest.raises(InvalidInput, match="takes a user id"):
             await talk.memory.end_session(*given)  # type: ignore[call-overload]
 
 
-async def test_the_resolver_takes_texts() -> None:
+async def test_the_resolver_takes_texts():
     resolver = CoreferenceResolver()
     assert "你喜欢吃桔子吗？" == resolver.resolve_query("你喜欢吃这个吗？", ["桔子熟了", "很甜"])
     assert ["灿灿是我的女儿，今年5岁，喜欢画画"] == await resolver.resolve_events([*CANCAN])

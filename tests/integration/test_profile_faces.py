@@ -1,8 +1,6 @@
 """The stored profile as Google ADK, LangGraph and LangChain show it to a model."""
 
-from __future__ import annotations
-
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -40,7 +38,7 @@ class Echo(BaseLlm):
 
 
 @pytest.fixture
-async def store(dsn: str) -> AsyncIterator[PgHippocampusStore]:
+async def store(dsn):
     async with PgHippocampusStore(dsn) as open_store:
         yield open_store
 
@@ -51,7 +49,7 @@ async def learned(store: PgHippocampusStore, agent_id: str = "guide") -> Memory:
     return memory
 
 
-async def test_a_store_reads_a_profile_below_its_namespace(store: PgHippocampusStore) -> None:
+async def test_a_store_reads_a_profile_below_its_namespace(store):
     memory = await learned(store)
     namespace = profile_namespace(ANN.app, ANN.user, "guide")
     assert (
@@ -71,9 +69,7 @@ async def test_a_store_reads_a_profile_below_its_namespace(store: PgHippocampusS
     assert namespace in await store.alist_namespaces(prefix=namespace[:3])
 
 
-async def test_a_store_cannot_put_a_profile_and_can_delete_a_sentence_of_it(
-    store: PgHippocampusStore,
-) -> None:
+async def test_a_store_cannot_put_a_profile_and_can_delete_a_sentence_of_it(store):
     memory = await learned(store)
     namespace = profile_namespace(ANN.app, ANN.user, "guide")
     with pytest.raises(InvalidInput, match="shows a profile, so 'profile' cannot be put there"):
@@ -88,7 +84,7 @@ async def test_a_store_cannot_put_a_profile_and_can_delete_a_sentence_of_it(
     assert await store.aget(plain, "mine") is not None
 
 
-async def test_an_adk_plugin_shows_the_stored_profile(dsn: str) -> None:
+async def test_an_adk_plugin_shows_the_stored_profile(dsn):
     model = Echo(model="echo")
     async with OpenMemoryService(dsn) as service:
         repository = service.engine.profiles.repository(Scope("app", "ann"))
@@ -110,7 +106,7 @@ async def test_an_adk_plugin_shows_the_stored_profile(dsn: str) -> None:
     assert f"<profile>\n{PROFILE}" in window.prompt
 
 
-async def test_the_middleware_shows_the_stored_profile(store: PgHippocampusStore) -> None:
+async def test_the_middleware_shows_the_stored_profile(store):
     await learned(store)
     model = ScriptedChatModel()
     memory = HippocampusMiddleware(store, app=ANN.app, user_id=ANN.user, thread_id="t")

@@ -1,17 +1,13 @@
 """MemorySearcher: conversations and profiles, filtered, weighed, without repeats."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from postgres_databases import PostgresDatabases
 from turns import said
 
-from shared_core import InvalidInput, MemoryEngine, Scope, open_memory, run_sync
+from shared_core import InvalidInput, open_memory, run_sync
 from shared_core.nlp.keywords_and_topics import text_features, topics
 from shared_core.profiles.memory import Memory
 from shared_core.profiles.search import Filters, MemorySearcher
@@ -26,7 +22,7 @@ THREADS = {
 
 
 @pytest.fixture(scope="module")
-def memory(postgres: PostgresDatabases) -> Iterator[MemoryEngine]:
+def memory(postgres):
     """A memory with the bundled model of English, whose clock stands; each test is a user in it."""
     for dsn in postgres.lend():
         memory = open_memory(dsn, embedder="use", clock=lambda: NOW, worker=False)
@@ -35,7 +31,7 @@ def memory(postgres: PostgresDatabases) -> Iterator[MemoryEngine]:
 
 
 @pytest.fixture
-async def searcher(memory: MemoryEngine, scope: Scope) -> MemorySearcher:
+async def searcher(memory, scope):
     for thread_id, (days, text, importance) in THREADS.items():
         turn = said("1", text, NOW - timedelta(days=days), importance=importance)
         await memory.append_events(scope, thread_id, [turn])
@@ -51,16 +47,14 @@ async def threads(searcher: MemorySearcher, query: str, *args: Any, **options: A
     return [one.conversation_id for one in found]
 
 
-async def test_conversations_are_found_by_what_was_said(searcher: MemorySearcher) -> None:
+async def test_conversations_are_found_by_what_was_said(searcher):
     assert "rust" == (await threads(searcher, "programming languages"))[0]
     assert ["兔子"] == await threads(searcher, "看医生", 1)
     [found] = await searcher.search_conversations("hotel in Rome", 1)
     assert THREADS["trip"][1] == found.hits[0].text
 
 
-async def test_filters_are_by_time_threshold_keywords_topics_and_feeling(
-    searcher: MemorySearcher,
-) -> None:
+async def test_filters_are_by_time_threshold_keywords_topics_and_feeling(searcher):
     week = (NOW - timedelta(days=7), NOW)
     assert {"trip", "boss", "兔子"} == {*await threads(searcher, "what happened", 10, week)}
     assert {"trip", "boss", "兔子"} == {
@@ -81,7 +75,7 @@ async def test_filters_are_by_time_threshold_keywords_topics_and_feeling(
         assert found == {*await threads(searcher, everything, filters=filters)}
 
 
-async def test_memories_are_found_by_type(searcher: MemorySearcher) -> None:
+async def test_memories_are_found_by_type(searcher):
     found = await searcher.search_memories("plants and flowers", ["event"])
     assert [("User visited the botanical garden.", "event")] == [
         (one.text, one.memory_type) for one in found
@@ -101,9 +95,7 @@ async def test_memories_are_found_by_type(searcher: MemorySearcher) -> None:
         ({"topic": 1}, "trip"),
     ],
 )
-async def test_weights_decide_what_counts(
-    searcher: MemorySearcher, weights: Any, best: str | None
-) -> None:
+async def test_weights_decide_what_counts(searcher, weights, best):
     query = "university" if "keyword" in weights else "a vacation flight"
     [first, *_] = await searcher.hybrid_search(query, weights)
     assert best == first.memory.thread_id
@@ -112,7 +104,7 @@ async def test_weights_decide_what_counts(
     assert {"semantic", "keyword", "time", "importance", "topic", "sentiment"} == {*first.parts}
 
 
-async def test_only_the_proportions_of_weights_count(searcher: MemorySearcher) -> None:
+async def test_only_the_proportions_of_weights_count(searcher):
     one = await searcher.hybrid_search("hotel", {"semantic": 1, "time": 2})
     other = await searcher.hybrid_search("hotel", {"semantic": 10, "time": 20})
     assert [(hit.text, pytest.approx(hit.score, abs=1e-6)) for hit in one] == [
@@ -120,17 +112,13 @@ async def test_only_the_proportions_of_weights_count(searcher: MemorySearcher) -
     ]
 
 
-async def test_the_same_words_come_once(
-    memory: MemoryEngine, scope: Scope, searcher: MemorySearcher
-) -> None:
+async def test_the_same_words_come_once(memory, scope, searcher):
     await memory.remember(scope, ["User likes hiking.", "user likes  hiking"])
     found = await searcher.hybrid_search("hiking", limit=20)
     assert 1 == sum("hiking" in one.text.lower() for one in found)
 
 
-async def test_diversity_brings_what_is_not_said_yet(
-    memory: MemoryEngine, scope: Scope, searcher: MemorySearcher
-) -> None:
+async def test_diversity_brings_what_is_not_said_yet(memory, scope, searcher):
     await memory.remember(scope, [f"The hotel in Rome had {n} stars and a pool." for n in range(5)])
     plain = await searcher.hybrid_search("hotel in Rome", limit=3, diversity=0)
     mixed = await searcher.hybrid_search("hotel in Rome", limit=3, diversity=0.9)
@@ -158,9 +146,7 @@ async def test_diversity_brings_what_is_not_said_yet(
         (lambda s: s.search_memories("x", None, 10**9), "limit must be between 1"),
     ],
 )  # fmt: skip
-async def test_bad_searches_are_named(
-    memory: MemoryEngine, scope: Scope, call: Any, message: str
-) -> None:
+async def test_bad_searches_are_named(memory, scope, call, message):
     with pytest.raises(InvalidInput, match=message):
         await call(memory.profiles.searcher(scope))
 
@@ -175,12 +161,12 @@ async def test_bad_searches_are_named(
         ({"sentiment": 1}, r"sentiment must be \(least, most\)"),
     ],
 )
-def test_bad_filters_are_named(options: Any, message: str) -> None:
+def test_bad_filters_are_named(options, message):
     with pytest.raises(InvalidInput, match=message):
         Filters(**options)
 
 
-def test_what_a_text_is_about() -> None:
+def test_what_a_text_is_about():
     assert ["work", "family"] == topics("My daughter visits me at the office.")
     assert ["study", "technology"] == topics("我在大学学习编程。")
     about = text_features("I hate my job, my job makes me sad.")

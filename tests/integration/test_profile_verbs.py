@@ -1,18 +1,14 @@
 """Profiles over HTTP, as tools of MCP, and on the command line."""
 
-from __future__ import annotations
-
 import json
 import uuid
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
-from shared_core import MemoryEngine, Scope
+from shared_core import Scope
 from shared_core.cli.main import app
 from shared_core.http import create_app
 from tests.integration.http_clients import client_of
@@ -27,13 +23,13 @@ MOVED = [{"role": "user", "content": "I live in Lisbon now."}]
 
 
 @pytest.fixture
-def ana() -> str:
+def ana():
     """A user whom no other test knows."""
     return f"ana-{uuid.uuid4().hex[:12]}"
 
 
 @pytest.fixture
-async def client(shared_memory: MemoryEngine) -> AsyncIterator[httpx.AsyncClient]:
+async def client(shared_memory):
     async with client_of(shared_memory) as found:
         yield found
 
@@ -45,9 +41,7 @@ async def updated(client: httpx.AsyncClient, ana: str, messages: Any, **more: An
     return told.json()
 
 
-async def test_a_profile_is_updated_shown_compared_and_rolled_back(
-    client: httpx.AsyncClient, ana: str
-) -> None:
+async def test_a_profile_is_updated_shown_compared_and_rolled_back(client, ana):
     problem_of(await client.get(f"/profile/{ana}"), 404, "not-found")
     first = await updated(client, ana, MONDAY, conversation_id="monday")
     assert (True, 0, 2, "monday") == (
@@ -80,9 +74,7 @@ async def test_a_profile_is_updated_shown_compared_and_rolled_back(
     assert "1 to 3" in problem_of(missing, 404, "not-found")["detail"]
 
 
-async def test_what_fills_a_profile_becomes_facts_and_a_graph_as_well(
-    client: httpx.AsyncClient, shared_memory: MemoryEngine, ana: str
-) -> None:
+async def test_what_fills_a_profile_becomes_facts_and_a_graph_as_well(client, shared_memory, ana):
     await updated(client, ana, MONDAY, conversation_id="monday")
     await shared_memory.flush(60)
     facts = await shared_memory.facts(Scope("default", ana))
@@ -90,9 +82,7 @@ async def test_what_fills_a_profile_becomes_facts_and_a_graph_as_well(
     assert "Leeds" in (await client.get(f"/graph/{ana}")).text
 
 
-async def test_an_agent_and_another_agent_have_profiles_of_their_own(
-    client: httpx.AsyncClient, ana: str
-) -> None:
+async def test_an_agent_and_another_agent_have_profiles_of_their_own(client, ana):
     said = [{"role": "assistant", "content": "I speak Portuguese."}, *MOVED]
     told = await updated(client, ana, said, agent_id="guide", subject="agent")
     assert "Portuguese" in told["profile"]["profile"] and "Lisbon" not in told["profile"]["profile"]
@@ -107,16 +97,12 @@ async def test_an_agent_and_another_agent_have_profiles_of_their_own(
      {"messages": [{"role": "robot", "content": "Hi."}]}, {"messages": MOVED, "subject": "x"},
      {"messages": MOVED, "agent_id": ""}, {"messages": MOVED * 501}, {"messages": MOVED, "x": 1}],
 )  # fmt: skip
-async def test_what_is_no_conversation_is_refused(
-    client: httpx.AsyncClient, ana: str, body: dict[str, Any]
-) -> None:
+async def test_what_is_no_conversation_is_refused(client, ana, body):
     told = await client.post("/profile-update", json={"user_id": ana, **body})
     problem_of(told, 422, "invalid-input")
 
 
-async def test_a_token_opens_the_profiles_of_its_users_alone(
-    memory: MemoryEngine, ana: str
-) -> None:
+async def test_a_token_opens_the_profiles_of_its_users_alone(memory, ana):
     token = (await memory.tokens.create("app", users=[ana])).text
     async with client_of(memory) as client:
         client.headers["Authorization"] = f"Bearer {token}"
@@ -127,14 +113,14 @@ async def test_a_token_opens_the_profiles_of_its_users_alone(
         problem_of(await client.post("/profile-update", json=body), 403, "forbidden")
 
 
-async def test_every_route_of_profiles_has_an_example(shared_memory: MemoryEngine) -> None:
+async def test_every_route_of_profiles_has_an_example(shared_memory):
     told = create_app(shared_memory).openapi()
     for name in ("ProfileUpdateBody", "ProfileRollbackBody", "ProfileAnswer", "ProfileDiffAnswer"):
         assert told["components"]["schemas"][name]["examples"], name
 
 
 @pytest.mark.tail
-async def test_a_client_of_mcp_updates_and_reads_the_profile(shared_dsn: str, ana: str) -> None:
+async def test_a_client_of_mcp_updates_and_reads_the_profile(shared_dsn, ana):
     async with asked("--user", ana, "--uri", shared_dsn) as client:
         nothing = await answer(client, "get_user_profile")
         assert (0, "", []) == (nothing["version"], nothing["profile"], nothing["findings"])
@@ -157,7 +143,7 @@ async def test_a_client_of_mcp_updates_and_reads_the_profile(shared_dsn: str, an
 
 
 @pytest.fixture
-def run(shared_dsn: str, ana: str) -> Callable[..., Result]:
+def run(shared_dsn, ana):
     """Runs `hippocampus profile`."""
 
     def run(command: str, *arguments: str, given: str | bytes | None = None) -> Result:
@@ -167,9 +153,7 @@ def run(shared_dsn: str, ana: str) -> Callable[..., Result]:
     return run
 
 
-def test_the_command_line_shows_updates_compares_and_rolls_back(
-    run: Callable[..., Result], shared_dsn: str, ana: str, tmp_path: Path
-) -> None:
+def test_the_command_line_shows_updates_compares_and_rolls_back(run, shared_dsn, ana, tmp_path):
     assert run("show").stdout == (
         f"No profile is stored for {ana} in my app. hippocampus profile update makes one from a"
         " conversation.\n"
@@ -201,9 +185,7 @@ def test_the_command_line_shows_updates_compares_and_rolls_back(
     assert (1, True) == (refused.exit_code, "has no version 9" in refused.stderr)
 
 
-def test_a_conversation_that_tells_nothing_of_the_user_is_said_to(
-    run: Callable[..., Result], ana: str
-) -> None:
+def test_a_conversation_that_tells_nothing_of_the_user_is_said_to(run, ana):
     told = run("update", given="assistant: Good morning!")
     assert told.exit_code == 0, told.output
     assert f"The conversation says nothing about who {ana} is." in told.stdout
@@ -218,8 +200,6 @@ def test_a_conversation_that_tells_nothing_of_the_user_is_said_to(
      (b'[{"content": ' + b"[" * 600 + b"]" * 600 + b"}]", "over 500 levels"),
      (b'[{"role": ' + b"9" * 5_000 + b"}]", "is not valid JSON")],
 )  # fmt: skip
-def test_what_is_no_conversation_is_named(
-    run: Callable[..., Result], given: bytes, why: str
-) -> None:
+def test_what_is_no_conversation_is_named(run, given, why):
     refused = run("update", given=given)
     assert (1, True) == (refused.exit_code, why in refused.stderr), refused.output

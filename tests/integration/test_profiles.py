@@ -1,7 +1,5 @@
 """Profiles on a real database: the pipeline, versions, undo, odd conversations, forgetting."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -68,16 +66,16 @@ class Bot:
 
 
 @pytest.fixture
-def bot(shared_memory: MemoryEngine, scope: Scope) -> Bot:
+def bot(shared_memory, scope):
     return Bot(shared_memory, scope, shared_memory.profiles.repository(scope))
 
 
 @pytest.fixture
-def repository(bot: Bot) -> MemoryRepository:
+def repository(bot):
     return bot.repository
 
 
-async def test_a_conversation_becomes_a_profile_an_event_and_findings(bot: Bot) -> None:
+async def test_a_conversation_becomes_a_profile_an_event_and_findings(bot):
     known, result = await bot.hear(ENGLISH)
     assert "User lives in Leeds. User's daughter is called Mia." == known.get_profile_content()
     [event] = known.get_event_content()
@@ -93,9 +91,7 @@ async def test_a_conversation_becomes_a_profile_an_event_and_findings(bot: Bot) 
     assert "I live in Leeds and I'm so happy!" == best.memory.text
 
 
-async def test_rules_conclude_what_is_said_outright_with_evidence_and_no_great_confidence(
-    bot: Bot,
-) -> None:
+async def test_rules_conclude_what_is_said_outright_with_evidence_and_no_great_confidence(bot):
     known, _ = await bot.hear(ENGLISH)
     assert {"intent", "emotion", "cognition", "social"} == {
         one.dimension for one in known.mind.findings
@@ -111,7 +107,7 @@ async def test_rules_conclude_what_is_said_outright_with_evidence_and_no_great_c
     assert "I want to learn Rust because it is fast." in goal.text
 
 
-async def test_nothing_is_concluded_of_small_talk(bot: Bot) -> None:
+async def test_nothing_is_concluded_of_small_talk(bot):
     known, result = await bot.hear([message("hello"), message("thanks")])
     assert ("", [], ()) == (
         known.get_profile_content(), known.get_event_content(), known.mind.findings,
@@ -119,7 +115,7 @@ async def test_nothing_is_concluded_of_small_talk(bot: Bot) -> None:
     assert 2 == result.modification.left_out
 
 
-async def test_a_chinese_conversation_gives_a_chinese_profile(bot: Bot) -> None:
+async def test_a_chinese_conversation_gives_a_chinese_profile(bot):
     known, result = await bot.hear(CHINESE)
     assert "用户叫小明，住在北京。" == known.get_profile_content()
     begin = "## 用户画像\n用户叫小明，住在北京。\n\n## 相关事件\n- 2026-03-02，用户说：“我叫小明"
@@ -129,7 +125,7 @@ async def test_a_chinese_conversation_gives_a_chinese_profile(bot: Bot) -> None:
     assert "travel" in result.modification.topics
 
 
-async def test_newer_replaces_older_and_history_and_trends_say_so(bot: Bot) -> None:
+async def test_newer_replaces_older_and_history_and_trends_say_so(bot):
     first, _ = await bot.hear(ENGLISH)
     second, result = await first.update_with_pipeline(first, MOVED)
     assert "User lives in Lisbon. User's daughter is called Mia." == second.get_profile_content()
@@ -146,7 +142,7 @@ async def test_newer_replaces_older_and_history_and_trends_say_so(bot: Bot) -> N
     )  # fmt: skip
 
 
-async def test_a_new_job_told_with_a_move_ends_the_old_one(bot: Bot) -> None:
+async def test_a_new_job_told_with_a_move_ends_the_old_one(bot):
     known, _ = await bot.hear(
         [message("我在北京当老师")], [message("我搬到上海了，换了工作，现在是程序员", at=TUESDAY)]
     )
@@ -155,13 +151,13 @@ async def test_a_new_job_told_with_a_move_ends_the_old_one(bot: Bot) -> None:
 
 
 @pytest.mark.parametrize("text", ["My wife is pregnant", "我妻子怀孕了！"])
-async def test_what_is_said_of_a_relation_becomes_part_of_a_profile(bot: Bot, text: str) -> None:
+async def test_what_is_said_of_a_relation_becomes_part_of_a_profile(bot, text):
     known, result = await bot.hear([message(text)])
     assert result.changed
     assert ("wife" in known.get_profile_content()) is ("妻子" not in known.get_profile_content())
 
 
-async def test_the_same_conversation_again_makes_no_new_version(bot: Bot) -> None:
+async def test_the_same_conversation_again_makes_no_new_version(bot):
     given = talk("c", {"role": "user", "content": "I live in Leeds."})  # without a time
     first, _ = await bot.hear(given)
     for _ in range(2):
@@ -171,7 +167,7 @@ async def test_the_same_conversation_again_makes_no_new_version(bot: Bot) -> Non
     assert 12 == len(await bot.repository.get_pipeline_history(first.memory_id))
 
 
-async def test_what_two_conversations_say_stays_when_one_is_forgotten(bot: Bot) -> None:
+async def test_what_two_conversations_say_stays_when_one_is_forgotten(bot):
     talks = [talk(f"c{number}", message("I live in Leeds.")) for number in range(3)]
     known, result = await bot.hear(*talks)
     assert (1, 2, False) == (known.version, known.revision, result.changed)
@@ -182,7 +178,7 @@ async def test_what_two_conversations_say_stays_when_one_is_forgotten(bot: Bot) 
     assert "" == await bot.content()
 
 
-async def test_what_is_loaded_is_what_was_stored(bot: Bot) -> None:
+async def test_what_is_loaded_is_what_was_stored(bot):
     stored, _ = await bot.hear(ENGLISH)
     loaded = await bot.repository.load_memory(stored.memory_id)
     assert loaded.content_hash() == stored.content_hash()
@@ -194,7 +190,7 @@ async def test_what_is_loaded_is_what_was_stored(bot: Bot) -> None:
     assert Memory.from_dict(loaded.to_dict()) == loaded
 
 
-async def test_the_documented_operations_on_contents(repository: MemoryRepository) -> None:
+async def test_the_documented_operations_on_contents(repository):
     memory = await repository.save_memory(await repository.load_or_create("bot"))
     assert 1 == memory.version
     await repository.update_memory_profile(memory.memory_id, "用户是18岁男学生。")
@@ -212,7 +208,7 @@ async def test_the_documented_operations_on_contents(repository: MemoryRepositor
     assert kept.version == (await repository.save_memory(kept)).version
 
 
-async def test_saving_onto_an_old_version_is_refused(repository: MemoryRepository) -> None:
+async def test_saving_onto_an_old_version_is_refused(repository):
     memory = await repository.save_memory(Memory("bot"))
     other = await repository.load_memory(memory.memory_id)
     other.update_profile("User lives in Leeds.")
@@ -226,7 +222,7 @@ async def test_saving_onto_an_old_version_is_refused(repository: MemoryRepositor
         await repository.load_conversation("monday")
 
 
-async def test_eight_updates_at_once_lose_nothing(bot: Bot) -> None:
+async def test_eight_updates_at_once_lose_nothing(bot):
     start = Memory("bot")
 
     async def told(number: int) -> int:
@@ -243,7 +239,7 @@ async def test_eight_updates_at_once_lose_nothing(bot: Bot) -> None:
         assert any(f"song{number}x{number}" in one for one in kept.get_event_content())
 
 
-async def test_rollback_makes_a_new_version_of_an_old_one(bot: Bot) -> None:
+async def test_rollback_makes_a_new_version_of_an_old_one(bot):
     repository = bot.repository
     first, _ = await bot.hear(ENGLISH)
     second, _ = await bot.hear(MOVED, known=first)
@@ -259,7 +255,7 @@ async def test_rollback_makes_a_new_version_of_an_old_one(bot: Bot) -> None:
             await repository.load_memory(first.memory_id, bad)  # type: ignore[arg-type]
 
 
-async def test_search_finds_what_the_newest_version_says(bot: Bot) -> None:
+async def test_search_finds_what_the_newest_version_says(bot):
     known, _ = await bot.hear(ENGLISH, MOVED)
     searcher = bot.memory.profiles.searcher(bot.scope)
     found = [one.text for one in await searcher.search_memories("lives in", ["profile"])]
@@ -269,7 +265,7 @@ async def test_search_finds_what_the_newest_version_says(bot: Bot) -> None:
     assert "User lives in Leeds." in found and "User lives in Lisbon." not in found
 
 
-async def test_a_run_is_undone_by_the_engine(bot: Bot) -> None:
+async def test_a_run_is_undone_by_the_engine(bot):
     memory, scope = bot.memory, bot.scope
     first, one = await bot.hear(ENGLISH)
     _, two = await bot.hear(MOVED, known=first)
@@ -286,14 +282,14 @@ async def test_a_run_is_undone_by_the_engine(bot: Bot) -> None:
         await memory.undo_run(scope, two.run_id)
 
 
-async def test_the_first_run_is_undone_to_nothing(bot: Bot) -> None:
+async def test_the_first_run_is_undone_to_nothing(bot):
     first, result = await bot.hear(ENGLISH)
     await bot.memory.undo_run(bot.scope, result.run_id)
     assert "" == (await bot.repository.load_memory(first.memory_id)).to_prompt()
     assert None is await bot.memory.profiles.shown(bot.scope)
 
 
-async def test_what_is_forgotten_leaves_every_version(bot: Bot) -> None:
+async def test_what_is_forgotten_leaves_every_version(bot):
     known, _ = await bot.hear(ENGLISH, MOVED)
     await bot.memory.forget_thread(bot.scope, "monday")
     for version in (1, 2):
@@ -304,7 +300,7 @@ async def test_what_is_forgotten_leaves_every_version(bot: Bot) -> None:
     assert "Leeds" not in str(again.to_dict()) and 0 == result.new_turns
 
 
-async def test_one_sentence_can_be_forgotten_and_does_not_come_back(bot: Bot) -> None:
+async def test_one_sentence_can_be_forgotten_and_does_not_come_back(bot):
     held, _ = await bot.hear(ENGLISH)
     [leeds] = [one for one in held.profile_memory.statements if "Leeds" in one.text]
     forgotten = await bot.memory.forget(bot.scope, str(leeds.statement_id))
@@ -315,7 +311,7 @@ async def test_one_sentence_can_be_forgotten_and_does_not_come_back(bot: Bot) ->
     assert "User has two cats. User's daughter is called Mia." == after.get_profile_content()
 
 
-async def test_erasing_a_user_leaves_nothing_of_a_profile(bot: Bot) -> None:
+async def test_erasing_a_user_leaves_nothing_of_a_profile(bot):
     held, _ = await bot.hear(ENGLISH)
     await bot.memory.forget_scope(bot.scope)
     assert None is await bot.repository.load_memory_by_agent("bot")
@@ -325,7 +321,7 @@ async def test_erasing_a_user_leaves_nothing_of_a_profile(bot: Bot) -> None:
         await bot.repository.load_memory(held.memory_id)
 
 
-async def test_a_deleted_profile_takes_its_log_and_not_the_conversation(bot: Bot) -> None:
+async def test_a_deleted_profile_takes_its_log_and_not_the_conversation(bot):
     held, _ = await bot.hear(ENGLISH, MOVED)
     assert 2 == await bot.repository.delete_memory(held.memory_id)
     assert 0 == await bot.repository.delete_memory(held.memory_id)
@@ -334,7 +330,7 @@ async def test_a_deleted_profile_takes_its_log_and_not_the_conversation(bot: Bot
     assert await bot.repository.save_memory(Memory("bot"))
 
 
-async def test_nothing_is_learned_from_a_turn_that_shall_expire(bot: Bot) -> None:
+async def test_nothing_is_learned_from_a_turn_that_shall_expire(bot):
     now = datetime.now(UTC)
     turns = [
         said("0", "I live in Leeds.", now, author="ann", expires_at=now + timedelta(days=1)),
@@ -347,7 +343,7 @@ async def test_nothing_is_learned_from_a_turn_that_shall_expire(bot: Bot) -> Non
 
 
 @pytest.mark.parametrize("agent_id", ["we/ird.%2E'", "助手 🤖", "x" * 300, "a.b@c"])
-async def test_any_id_names_an_agent(bot: Bot, agent_id: str) -> None:
+async def test_any_id_names_an_agent(bot, agent_id):
     stored, _ = await bot.hear(ENGLISH, known=Memory(agent_id))
     loaded = await bot.repository.load_memory_by_agent(agent_id)
     assert loaded is not None and loaded.to_prompt() == stored.to_prompt()
@@ -356,7 +352,7 @@ async def test_any_id_names_an_agent(bot: Bot, agent_id: str) -> None:
     assert [] == await bot.memory.profiles.searcher(bot.scope).search_memories("Leeds")
 
 
-async def test_users_do_not_see_each_other(bot: Bot) -> None:
+async def test_users_do_not_see_each_other(bot):
     held, _ = await bot.hear(ENGLISH)
     other = bot.memory.profiles.repository(Scope(bot.scope.app, "mallory"))
     with pytest.raises(NotFound):
@@ -365,7 +361,7 @@ async def test_users_do_not_see_each_other(bot: Bot) -> None:
     assert None is await other.load_memory_by_agent("bot")
 
 
-async def test_an_agent_has_a_profile_of_its_own(bot: Bot) -> None:
+async def test_an_agent_has_a_profile_of_its_own(bot):
     messages = [
         message("I'll call you Max. I live in Leeds."),
         message("I speak Portuguese and I like puns.", "assistant"),
@@ -379,7 +375,7 @@ async def test_an_agent_has_a_profile_of_its_own(bot: Bot) -> None:
     assert "User lives in Leeds." in shown and "Max" in shown
 
 
-async def test_a_context_window_shows_the_stored_profile_unless_one_is_given(bot: Bot) -> None:
+async def test_a_context_window_shows_the_stored_profile_unless_one_is_given(bot):
     async def prompt(**options: Any) -> str:
         return (await bot.memory.context_window(bot.scope, "now", "Hello?", **options)).prompt
 
@@ -393,7 +389,7 @@ async def test_a_context_window_shows_the_stored_profile_unless_one_is_given(bot
         assert "<profile>\nUser lives in Leeds." in await prompt(as_of=then)
 
 
-async def test_secrets_are_masked_before_they_are_stored(repository: MemoryRepository) -> None:
+async def test_secrets_are_masked_before_they_are_stored(repository):
     memory = Memory("bot")
     memory.update_profile("User pays with the card 4111 1111 1111 1111.")
     memory.update_events(["User pasted sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD."])
@@ -402,7 +398,7 @@ async def test_secrets_are_masked_before_they_are_stored(repository: MemoryRepos
     assert "4111" not in str(kept.to_dict()) and "abcdefghij" not in str(kept.to_dict())
 
 
-async def test_single_messages_without_an_id_are_each_a_new_one(bot: Bot) -> None:
+async def test_single_messages_without_an_id_are_each_a_new_one(bot):
     async def save(content: str, **more: str) -> str:
         return str(await bot.repository.save_conversation_message("c", message(content) | more))
 
@@ -417,7 +413,7 @@ async def test_single_messages_without_an_id_are_each_a_new_one(bot: Bot) -> Non
     assert ["no thanks", "yes please", "yes please", *["four"] * 4, "once"] == texts
 
 
-async def test_conversations_are_threads(bot: Bot) -> None:
+async def test_conversations_are_threads(bot):
     repository = bot.repository
     for conversation in (ENGLISH, MOVED, MOVED):
         await repository.save_conversation(conversation)
@@ -434,7 +430,7 @@ async def test_conversations_are_threads(bot: Bot) -> None:
     assert "User lives in Lisbon." == first.get_profile_content()
 
 
-async def test_recent_conversations_say_what_they_are_about(bot: Bot) -> None:
+async def test_recent_conversations_say_what_they_are_about(bot):
     repository = bot.repository
     for conversation in (ENGLISH, CHINESE, talk("greeting", message("hello"))):
         await repository.save_conversation(conversation)
@@ -452,7 +448,7 @@ async def test_recent_conversations_say_what_they_are_about(bot: Bot) -> None:
     assert [monday.summary] == [one.text for one in stored]
 
 
-async def test_the_last_stage_relates_the_memories_of_a_profile(bot: Bot) -> None:
+async def test_the_last_stage_relates_the_memories_of_a_profile(bot):
     first, before = await bot.hear(ENGLISH)
     second, result = await bot.hear(MOVED, known=first)
     assert {"tells_of", "concluded_from"} == {one.kind for one in before.theory_of_mind.relations}
@@ -463,7 +459,7 @@ async def test_the_last_stage_relates_the_memories_of_a_profile(bot: Bot) -> Non
     assert loaded.relations() == second.relations()
 
 
-async def test_the_log_tells_no_text_of_a_user(bot: Bot) -> None:
+async def test_the_log_tells_no_text_of_a_user(bot):
     held, _ = await bot.hear(ENGLISH)
     log = bot.repository.log_pipeline_execution
     run = await log(held.memory_id, "monday", "modification", {"turns": 3, "execution_time_ms": 12})
@@ -483,7 +479,7 @@ async def test_the_log_tells_no_text_of_a_user(bot: Bot) -> None:
             await log(held.memory_id, None, name, told)
 
 
-async def test_a_stage_that_somebody_else_logs_marks_no_turn_as_read(bot: Bot) -> None:
+async def test_a_stage_that_somebody_else_logs_marks_no_turn_as_read(bot):
     held, _ = await bot.hear(ENGLISH)
     [first, *_] = await bot.repository.get_pipeline_history(held.memory_id)
     forged = replace(
@@ -496,9 +492,7 @@ async def test_a_stage_that_somebody_else_logs_marks_no_turn_as_read(bot: Bot) -
     assert 0 == await bot.repository.follow("bot", ThreadId("monday"))
 
 
-async def test_a_stage_that_fails_is_logged_and_nothing_else_is_written(
-    bot: Bot, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_stage_that_fails_is_logged_and_nothing_else_is_written(bot, monkeypatch):
     held, _ = await bot.hear(ENGLISH)
 
     async def fails(*_: object, **__: object) -> None:
@@ -537,13 +531,13 @@ async def test_a_stage_that_fails_is_logged_and_nothing_else_is_written(
         ({"conversation_id": 7, "messages": [message("x")]}, "a string"),
     ],
 )
-async def test_bad_conversations_are_named(bot: Bot, given: Any, complaint: str) -> None:
+async def test_bad_conversations_are_named(bot, given, complaint):
     with pytest.raises(InvalidInput, match=complaint):
         await bot.hear(given)
     assert None is await bot.repository.load_memory_by_agent("bot")
 
 
-async def test_bad_ids_and_limits_are_named(repository: MemoryRepository) -> None:
+async def test_bad_ids_and_limits_are_named(repository):
     some = Memory("a").memory_id
     for call, complaint in (
         (repository.load_memory("nonsense"), "memory_id must be a UUID"),
@@ -558,9 +552,7 @@ async def test_bad_ids_and_limits_are_named(repository: MemoryRepository) -> Non
             await call  # type: ignore[misc]
 
 
-async def test_a_very_long_text_nul_and_lone_surrogates_in_a_conversation_are_taken(
-    bot: Bot,
-) -> None:
+async def test_a_very_long_text_nul_and_lone_surrogates_in_a_conversation_are_taken(bot):
     held, _ = await bot.hear([message("I live in Leeds. \x00 \ud800 " + "word " * 30_000)])
     assert "User lives in Leeds." == held.get_profile_content()
     assert all(len(one) < 600 for one in held.get_event_content())
@@ -582,7 +574,7 @@ async def numbers(bot: Bot, known: Memory) -> list[int]:
     return [one.version for one in await bot.repository.versions(known.memory_id)]
 
 
-async def test_the_oldest_versions_go_and_what_is_kept_can_be_gone_back_to(bot: Bot) -> None:
+async def test_the_oldest_versions_go_and_what_is_kept_can_be_gone_back_to(bot):
     known = await lived(bot, 3, *TOWNS[:5])
     assert [5, 4, 3] == await numbers(bot, known)
     repository = bot.memory.profiles.repository(bot.scope, keep_versions=3)
@@ -602,7 +594,7 @@ async def test_the_oldest_versions_go_and_what_is_kept_can_be_gone_back_to(bot: 
     assert "User lives in Kyoto." == again.get_profile_content()
 
 
-async def test_memories_that_no_version_names_go_with_the_oldest(bot: Bot) -> None:
+async def test_memories_that_no_version_names_go_with_the_oldest(bot):
     known = await lived(bot, 2, "Leeds")
     repository = bot.memory.profiles.repository(bot.scope, keep_versions=2)
     sentence = known.profile_memory.statements[0].statement_id
@@ -628,7 +620,7 @@ async def test_memories_that_no_version_names_go_with_the_oldest(bot: Bot) -> No
     assert sentence in left and cat.statement_id not in left
 
 
-async def test_a_run_whose_version_is_gone_is_not_undone(bot: Bot) -> None:
+async def test_a_run_whose_version_is_gone_is_not_undone(bot):
     await lived(bot, 2, "Leeds")
     [first, *_] = await bot.memory.runs(bot.scope)
     await lived(bot, 2, "Lisbon", "Oslo")
@@ -639,7 +631,7 @@ async def test_a_run_whose_version_is_gone_is_not_undone(bot: Bot) -> None:
     assert "User lives in Lisbon." == await bot.content()
 
 
-async def test_a_run_that_only_said_it_again_is_not_undone(bot: Bot) -> None:
+async def test_a_run_that_only_said_it_again_is_not_undone(bot):
     known = await lived(bot, 9, "Leeds")
     again = talk("c", {"role": "user", "content": "I live in Leeds."})
     _, result = await bot.hear(again, again, known=known)
@@ -649,7 +641,7 @@ async def test_a_run_that_only_said_it_again_is_not_undone(bot: Bot) -> None:
     assert "User lives in Leeds." == await bot.memory.profiles.shown(bot.scope)
 
 
-async def test_updates_at_once_keep_no_more_and_another_profile_keeps_its_own(bot: Bot) -> None:
+async def test_updates_at_once_keep_no_more_and_another_profile_keeps_its_own(bot):
     await bot.hear([message("I live in Ulm.")], known=Memory("other"))
     known = await lived(bot, 2, "Leeds")
     await asyncio.gather(*(lived(bot, 2, town) for town in TOWNS[1:5]))
@@ -659,7 +651,7 @@ async def test_updates_at_once_keep_no_more_and_another_profile_keeps_its_own(bo
 
 
 @pytest.mark.parametrize("keep", [0, 1, 1001, True, "9", None])
-async def test_a_bound_that_is_none_is_named(bot: Bot, keep: Any) -> None:
+async def test_a_bound_that_is_none_is_named(bot, keep):
     with pytest.raises(InvalidInput, match="keep_versions must be between 2"):
         bot.memory.profiles.repository(bot.scope, keep_versions=keep)
 
@@ -701,9 +693,7 @@ LONG_ZH = "我住在北京。" + "今天天气很好，没有什么特别的事�
           "I live in Leeds."], "User lives in Leeds.", []),
     ],
 )  # fmt: skip
-async def test_a_paragraph_holds_what_is_true_at_the_end(
-    bot: Bot, texts: list[str], paragraph: str, gone: list[str]
-) -> None:
+async def test_a_paragraph_holds_what_is_true_at_the_end(bot, texts, paragraph, gone):
     messages = [{"role": "user", "content": text} for text in texts]
     known, result = await bot.memory.profiles.of(bot.scope).update(messages)
     assert paragraph == known.get_profile_content()
@@ -713,14 +703,14 @@ async def test_a_paragraph_holds_what_is_true_at_the_end(
         assert known.mind.of("intent")
 
 
-async def test_what_an_agent_says_or_asks_tells_nothing_of_the_user(bot: Bot) -> None:
+async def test_what_an_agent_says_or_asks_tells_nothing_of_the_user(bot):
     told = ("You live on Mars, I am sure. I live in Rome.", "Do you like jazz?")
     messages = [*(message(text, "assistant") for text in told), message("No.")]
     known, _ = await bot.memory.profiles.of(bot.scope).update(messages)
     assert ("", []) == (known.get_profile_content(), known.get_event_content())
 
 
-async def test_a_message_id_names_one_message(bot: Bot) -> None:
+async def test_a_message_id_names_one_message(bot):
     desk = bot.memory.profiles.of(bot.scope)
     rome = {"role": "user", "content": "I live in Rome.", "message_id": "1"}
     paris = {**rome, "content": "I live in Paris."}

@@ -3,15 +3,11 @@
 What a model adds, and what is not believed of it.
 """
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from postgres_databases import PostgresDatabases
 from tenacity import wait_fixed
 from turns import said
 
@@ -61,7 +57,7 @@ class User:
 
 
 @pytest.fixture(scope="module")
-def following(postgres: PostgresDatabases) -> Iterator[MemoryEngine]:
+def following(postgres):
     """A memory whose profiles follow; each test is a user in it."""
     for dsn in postgres.lend():
         memory = open_memory(dsn, profiles=True)
@@ -70,13 +66,11 @@ def following(postgres: PostgresDatabases) -> Iterator[MemoryEngine]:
 
 
 @pytest.fixture
-def ann(following: MemoryEngine, scope: Scope) -> User:
+def ann(following, scope):
     return User(following, scope)
 
 
-async def test_a_thread_that_was_consolidated_in_the_background_is_in_the_profile(
-    ann: User,
-) -> None:
+async def test_a_thread_that_was_consolidated_in_the_background_is_in_the_profile(ann):
     turns = [said(1, "I live in Leeds."), said(2, "Nice.", role="agent"), said(3, "我想学习编程。")]
     await ann.say(*turns, later=True)
     assert await ann.memory.flush(60)
@@ -92,13 +86,13 @@ async def test_a_thread_that_was_consolidated_in_the_background_is_in_the_profil
     assert "Leeds" in event and "Lisbon" in event
 
 
-async def test_by_default_no_profile_is_made(shared_memory: MemoryEngine, scope: Scope) -> None:
+async def test_by_default_no_profile_is_made(shared_memory, scope):
     ann = User(shared_memory, scope)
     await ann.read(said(1, "I live in Leeds."))
     assert None is await ann.desk.current()
 
 
-async def test_consolidating_by_hand_and_a_session_that_ends_are_followed(ann: User) -> None:
+async def test_consolidating_by_hand_and_a_session_that_ends_are_followed(ann):
     await ann.say(said(1, "I live in Leeds."))
     await ann.memory.consolidate(ann.scope, "t", job_type=JobType.FAST_REPLAY)
     assert None is await ann.desk.current()
@@ -112,9 +106,7 @@ async def test_consolidating_by_hand_and_a_session_that_ends_are_followed(ann: U
     assert "Mia" in await ann.content()
 
 
-async def test_a_long_thread_is_read_in_parts_and_what_was_forgotten_is_not(
-    ann: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_long_thread_is_read_in_parts_and_what_was_forgotten_is_not(ann, monkeypatch):
     monkeypatch.setattr("shared_core.profiles.repository.FOLLOWED_AT_ONCE", 8)
     turns = [said(n, f"The weather on day {n} was fine.") for n in range(8 + 3)]
     await ann.say(*turns, said(999, "I live in Leeds."))
@@ -124,9 +116,7 @@ async def test_a_long_thread_is_read_in_parts_and_what_was_forgotten_is_not(
     assert "Leeds" not in (await ann.desk.show()).to_prompt()
 
 
-async def test_what_fails_is_a_failed_job_and_made_up_for_when_it_is_tried_again(
-    ann: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_fails_is_a_failed_job_and_made_up_for_when_it_is_tried_again(ann, monkeypatch):
     async def away(*args: object, **options: object) -> None:
         raise ModelUnavailable("away")
 
@@ -145,7 +135,7 @@ async def test_what_fails_is_a_failed_job_and_made_up_for_when_it_is_tried_again
     assert "User lives in Leeds." == await memory.profiles.shown(ann.scope)
 
 
-def test_the_setting_is_off_unless_the_environment_says_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_setting_is_off_unless_the_environment_says_on(monkeypatch):
     assert not load_settings().profiles
     monkeypatch.setenv("HIPPOCAMPUS_PROFILES", "on")
     assert load_settings().profiles
@@ -154,7 +144,7 @@ def test_the_setting_is_off_unless_the_environment_says_on(monkeypatch: pytest.M
         load_settings()
 
 
-async def test_a_rollback_is_not_undone_by_what_is_said_next(ann: User) -> None:
+async def test_a_rollback_is_not_undone_by_what_is_said_next(ann):
     await ann.tell("k1", "I live in Leeds.")
     await ann.tell("k2", "I live in Lisbon now. I love jazz.")
     await ann.desk.rollback(1)
@@ -165,7 +155,7 @@ async def test_a_rollback_is_not_undone_by_what_is_said_next(ann: User) -> None:
     assert "Lisbon" not in content and "jazz" not in content
 
 
-async def test_what_was_said_before_a_conversation_that_was_given_is_followed(ann: User) -> None:
+async def test_what_was_said_before_a_conversation_that_was_given_is_followed(ann):
     await ann.say(said(1, "I live in Leeds."))
     await ann.tell("t", "I love jazz.")
     await ann.read()
@@ -174,7 +164,7 @@ async def test_what_was_said_before_a_conversation_that_was_given_is_followed(an
     assert 2 == (await ann.desk.show()).version
 
 
-async def test_a_deleted_profile_does_not_come_back_by_itself(ann: User) -> None:
+async def test_a_deleted_profile_does_not_come_back_by_itself(ann):
     await ann.read(said(1, "I live in Leeds."), said(2, "I love tea."))
     await ann.tell("k", "I own a boat.")
     repository = ann.memory.profiles.repository(ann.scope)
@@ -191,7 +181,7 @@ async def test_a_deleted_profile_does_not_come_back_by_itself(ann: User) -> None
         raise AssertionError("a turn that was read came back")
 
 
-async def test_a_thread_that_was_erased_is_followed_anew(ann: User) -> None:
+async def test_a_thread_that_was_erased_is_followed_anew(ann):
     await ann.tell("t", "I live in Leeds.", "I love tea.")
     await ann.read(said(1, "I love jazz."))
     assert await ann.memory.flush(60)  # what the update left to the worker
@@ -243,7 +233,7 @@ class Learner:
 
 
 @pytest.fixture(scope="module")
-def learning(postgres: PostgresDatabases) -> Iterator[tuple[ScriptedModel, MemoryEngine]]:
+def learning(postgres):
     """A memory with a model; each test is a user in it."""
     for dsn in postgres.lend():
         model = ScriptedModel()
@@ -253,15 +243,13 @@ def learning(postgres: PostgresDatabases) -> Iterator[tuple[ScriptedModel, Memor
 
 
 @pytest.fixture
-def learner(learning: tuple[ScriptedModel, MemoryEngine], scope: Scope) -> Learner:
+def learner(learning, scope):
     model, memory = learning
     model.asked, model.answers = [], []
     return Learner(model, memory.profiles.repository(scope))
 
 
-async def test_a_model_reads_what_rules_cannot_and_every_finding_has_evidence(
-    learner: Learner,
-) -> None:
+async def test_a_model_reads_what_rules_cannot_and_every_finding_has_evidence(learner):
     known, result = await learner.update(FACTS, SUMMARY, MIND)
     assert "User lives in Leeds." == known.get_profile_content()
     assert [SUMMARY["summary"]] == known.get_event_content()
@@ -277,13 +265,13 @@ async def test_a_model_reads_what_rules_cannot_and_every_finding_has_evidence(
     assert {"success"} == {stage.status for stage in result.stages}
 
 
-async def test_a_useless_answer_is_asked_for_once_more(learner: Learner) -> None:
+async def test_a_useless_answer_is_asked_for_once_more(learner):
     known, _ = await learner.update(FACTS, SUMMARY, "Sure! Here you go.", MIND)
     assert known.mind.of("intent")
     assert "Your answer before could not be used" in learner.model.asked[-1].prompt
 
 
-async def test_rubbish_gives_way_to_the_rules_and_says_so(learner: Learner) -> None:
+async def test_rubbish_gives_way_to_the_rules_and_says_so(learner):
     known, result = await learner.update("no", "nothing", "no", "rubbish {", "[]]")
     history = await learner.repository.get_pipeline_history(known.memory_id)
     assert [] == learner.model.answers
@@ -296,16 +284,14 @@ async def test_rubbish_gives_way_to_the_rules_and_says_so(learner: Learner) -> N
     assert "ModelOutputInvalid" == result.theory_of_mind.fallback
 
 
-async def test_a_model_that_is_away_writes_nothing(learner: Learner) -> None:
+async def test_a_model_that_is_away_writes_nothing(learner):
     with pytest.raises(ModelUnavailable):
         await learner.update(ModelUnavailable("down"))
     assert None is await learner.repository.load_memory_by_agent("bot")
     assert [] == list(await learner.repository.get_recent_conversations())
 
 
-async def test_a_model_is_not_asked_again_when_somebody_else_came_first(
-    learner: Learner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_model_is_not_asked_again_when_somebody_else_came_first(learner, monkeypatch):
     answers = {"Extraction": FACTS, "Summary": SUMMARY, "Mind": MIND}
     model, repository, start = learner.model, learner.repository, Memory("bot")
 
@@ -324,7 +310,7 @@ async def test_a_model_is_not_asked_again_when_somebody_else_came_first(
     assert 4 == len(home.bases)
 
 
-async def test_a_secret_in_an_answer_is_not_kept(learner: Learner) -> None:
+async def test_a_secret_in_an_answer_is_not_kept(learner):
     told = [{"turns": [1], "text": "The user's password is hunter2.", "confidence": 1}]
     known, _ = await learner.update(FACTS, SUMMARY, {**MIND, "intent": told})
     assert "hunter2" not in str(known.to_dict())

@@ -1,16 +1,14 @@
 """What rests on something goes with it: reflections with memories, knowledge with its context."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from person import Opens, Person
+from person import Person
 from turns import said
 
-from shared_core import Event, JobType, MemoryEngine, RetentionPolicy, Scope
+from shared_core import Event, JobType, RetentionPolicy
 from shared_core.core.domain import NO_USAGE, InsightDraft, Memory, ModelUsage
 from shared_core.extraction.rule_based import RuleExtractor
 
@@ -33,7 +31,7 @@ async def said_again_and_again(ann: Person, text: str) -> list[Any]:
     return runs
 
 
-async def test_a_reflection_goes_with_a_remembered_memory(ann_with: Opens) -> None:
+async def test_a_reflection_goes_with_a_remembered_memory(ann_with):
     ann = ann_with(extractor=Concluding())
     keys = await ann.remember(["Ana has an affair.", "Ana meets Zorro on Fridays."])
     assert 1 == (await ann.reflect()).reflections_generated
@@ -43,7 +41,7 @@ async def test_a_reflection_goes_with_a_remembered_memory(ann_with: Opens) -> No
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-async def test_a_reflection_goes_with_its_fact(ann: Person, language: str) -> None:
+async def test_a_reflection_goes_with_its_fact(ann, language):
     text = {"en": "I love jazz.", "zh": "我喜欢爵士乐。"}[language]
     await said_again_and_again(ann, text)
     [fact] = await ann.facts()
@@ -51,14 +49,14 @@ async def test_a_reflection_goes_with_its_fact(ann: Person, language: str) -> No
     assert [] == await ann.texts("reflection")
 
 
-async def test_a_reflection_goes_with_the_run_that_wrote_its_fact(ann: Person) -> None:
+async def test_a_reflection_goes_with_the_run_that_wrote_its_fact(ann):
     runs = await said_again_and_again(ann, "I love jazz.")
     for run_id in reversed(runs):
         await ann.undo_run(run_id)
     assert [] == await ann.texts("semantic", "reflection")
 
 
-async def test_a_reflection_is_retired_with_its_fact_and_comes_back_by_undo(ann: Person) -> None:
+async def test_a_reflection_is_retired_with_its_fact_and_comes_back_by_undo(ann):
     await said_again_and_again(ann, "I live in Berlin.")
     pattern = await ann.texts("reflection")
     moved = await ann.say(9, "I live in Rome now.")
@@ -68,7 +66,7 @@ async def test_a_reflection_is_retired_with_its_fact_and_comes_back_by_undo(ann:
     assert pattern == await ann.texts("reflection")
 
 
-async def test_a_reflection_expires_with_the_first_of_its_memories(ann_with: Opens) -> None:
+async def test_a_reflection_expires_with_the_first_of_its_memories(ann_with):
     ann = ann_with(extractor=Concluding())
     soon = datetime.now(UTC) + timedelta(hours=1)
     await ann.append_events(
@@ -79,7 +77,7 @@ async def test_a_reflection_expires_with_the_first_of_its_memories(ann_with: Ope
     assert soon == reflection.expires_at
 
 
-async def test_a_faded_memory_leaves_its_reflection(ann_with: Opens) -> None:
+async def test_a_faded_memory_leaves_its_reflection(ann_with):
     ann = ann_with(extractor=Concluding())
     await ann.append_events("t", [said(1, "Zorro came by."), said(2, "Ana smiled.")])
     await ann.reflect()
@@ -91,7 +89,7 @@ async def test_a_faded_memory_leaves_its_reflection(ann_with: Opens) -> None:
     assert 1 == len(await ann.texts("reflection"))
 
 
-async def test_a_forgotten_summary_takes_those_it_replaced(ann: Person) -> None:
+async def test_a_forgotten_summary_takes_those_it_replaced(ann):
     for number, text in enumerate(["I live in Zanzibar.", "I work at Acme.", "I like papayas."]):
         await ann.say(number, text)
     await ann.say(7, "I play chess.", "Nice set.", thread="other")
@@ -111,7 +109,7 @@ class Rolling(RuleExtractor):
         return " ".join([previous, *(event.text for event in events)]).strip(), NO_USAGE
 
 
-async def test_a_summary_expires_with_what_it_carries_on(ann_with: Opens) -> None:
+async def test_a_summary_expires_with_what_it_carries_on(ann_with):
     now = datetime.now(UTC)
     soon, later = now + timedelta(hours=1), now + timedelta(hours=2)
     ann = ann_with(extractor=Rolling())
@@ -121,7 +119,7 @@ async def test_a_summary_expires_with_what_it_carries_on(ann_with: Opens) -> Non
     assert ("day 0" in summary.text, soon) == (True, summary.expires_at)
 
 
-async def test_a_summary_that_expired_is_no_part_of_the_next(ann_with: Opens) -> None:
+async def test_a_summary_that_expired_is_no_part_of_the_next(ann_with):
     ann = ann_with(extractor=Rolling())
     await ann.say(1, "Zorro visits tonight.")
     for table in ("events", "memories"):
@@ -133,9 +131,7 @@ async def test_a_summary_that_expired_is_no_part_of_the_next(ann_with: Opens) ->
     assert ("It rains in Bonn.", None) == (summary.text, summary.expires_at)
 
 
-async def test_expired_turns_without_a_memory_are_swept(
-    memory: MemoryEngine, scope: Scope, dsn: str
-) -> None:
+async def test_expired_turns_without_a_memory_are_swept(memory, scope, dsn):
     ann = Person(memory, scope, dsn)
     soon = datetime.now(UTC) + timedelta(hours=1)
     turns = [
@@ -167,9 +163,7 @@ NAMES = {
 
 @pytest.mark.parametrize("at_once", [True, False])
 @pytest.mark.parametrize("language", ["en", "zh"])
-async def test_who_a_pronoun_means_is_forgotten_with_the_turn_that_said_so(
-    ann: Person, language: str, at_once: bool
-) -> None:
+async def test_who_a_pronoun_means_is_forgotten_with_the_turn_that_said_so(ann, language, at_once):
     first, second, name = NAMES[language]
     await ann.append_events("t", [said(1, first)])
     if not at_once:
@@ -184,7 +178,7 @@ async def test_who_a_pronoun_means_is_forgotten_with_the_turn_that_said_so(
     assert ["User likes papayas."] == [one.statement for one in await ann.facts()]
 
 
-async def test_a_turn_that_names_somebody_itself_needs_no_other(ann: Person) -> None:
+async def test_a_turn_that_names_somebody_itself_needs_no_other(ann):
     await ann.tell(1, "My daughter Mia is five.")
     await ann.tell(2, "My daughter Mia loves art.")
     await ann.say(3, "I live in Rome with Mia.")
@@ -193,7 +187,7 @@ async def test_a_turn_that_names_somebody_itself_needs_no_other(ann: Person) -> 
     assert [("e2",), ("e3",)] == sorted(told[one] for one in told if one in ("art", "Rome"))
 
 
-async def test_a_repeat_that_needs_another_turn_keeps_nothing_alive(ann: Person) -> None:
+async def test_a_repeat_that_needs_another_turn_keeps_nothing_alive(ann):
     turns = ["My daughter Zoraida loves art.", "She loves art."]
     await ann.append_events("t", [said(n, text) for n, text in enumerate(turns)])
     await ann.consolidate("t", job_type=JobType.DEEP_REFLECTION)
@@ -201,9 +195,7 @@ async def test_a_repeat_that_needs_another_turn_keeps_nothing_alive(ann: Person)
     assert [] == ann.rows_with("Zoraida")
 
 
-async def test_a_memory_that_ends_while_a_model_reflects_leaves_no_reflection(
-    ann_with: Opens,
-) -> None:
+async def test_a_memory_that_ends_while_a_model_reflects_leaves_no_reflection(ann_with):
     class Interrupted(Concluding):
         async def reflect(
             self, memories: Sequence[Memory]
@@ -223,7 +215,7 @@ async def test_a_memory_that_ends_while_a_model_reflects_leaves_no_reflection(
     assert [(rome.memory_id,)] == [one.memory_ids for one in report.reflections]
 
 
-async def test_a_turn_that_is_in_several_threads_is_named_once(ann: Person) -> None:
+async def test_a_turn_that_is_in_several_threads_is_named_once(ann):
     for thread in ("t", "u", "v"):
         await ann.say(1, "I love jazz.", thread=thread)
     [fact] = await ann.facts()

@@ -1,11 +1,9 @@
 """The queue: what was left for later is done once, whatever happens to the process meanwhile."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -49,14 +47,14 @@ def embed(texts: Sequence[str]) -> list[list[float]]:
 
 
 @pytest.fixture
-async def idle(dsn: str) -> AsyncIterator[MemoryEngine]:
+async def idle(dsn):
     """An open memory without a worker, with a model that costs nothing."""
     async with open_memory(dsn, embedder=embed, worker=False) as memory:
         yield memory
 
 
 @pytest.fixture
-def now() -> Clock:
+def now():
     """A clock that stands at the present: the server's clock tells when a job is due."""
     return Clock(datetime.now(UTC))
 
@@ -78,9 +76,7 @@ async def statements(memory: MemoryEngine) -> set[str]:
     return {fact.statement for fact in await memory.facts(ANN)}
 
 
-async def test_what_is_left_for_later_is_found_by_words_now_and_by_meaning_then(
-    memory: MemoryEngine, dsn: str
-) -> None:
+async def test_what_is_left_for_later_is_found_by_words_now_and_by_meaning_then(memory, dsn):
     await memory.append_events(ANN, "t", [told("e1", "I live in Lisbon.")], later=True)
     [hit] = await memory.recall(ANN, "Lisbon", kinds=["episodic"])
     assert "I live in Lisbon." == hit.memory.text
@@ -92,9 +88,7 @@ async def test_what_is_left_for_later_is_found_by_words_now_and_by_meaning_then(
 
 
 @pytest.mark.both_engines
-async def test_machines_whose_clocks_differ_share_the_queue(
-    dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_machines_whose_clocks_differ_share_the_queue(dsn, monkeypatch):
     """A job is due by the server's clock, and a lease ends by it."""
     work = [Capability(JobType.FULL_CONSOLIDATION)]
     claimed: list[Job | None] = []
@@ -112,7 +106,7 @@ async def test_machines_whose_clocks_differ_share_the_queue(
 
 
 @pytest.mark.both_engines
-async def test_work_that_is_cancelled_keeps_nobody_waiting(idle: MemoryEngine) -> None:
+async def test_work_that_is_cancelled_keeps_nobody_waiting(idle):
     """At any moment: before its claim is answered, at work, or before its result is stored."""
     await idle.append_events(ANN, "t", [told("e1", "I live in Lisbon.")])
     for delay_s in [0, 0, 0.002, 0.005, 0.01, 0.02]:
@@ -127,7 +121,7 @@ async def test_work_that_is_cancelled_keeps_nobody_waiting(idle: MemoryEngine) -
 
 
 @pytest.mark.both_engines
-async def test_a_worker_that_is_cancelled_keeps_no_job(idle: MemoryEngine) -> None:
+async def test_a_worker_that_is_cancelled_keeps_no_job(idle):
     async def perform(job: Job) -> dict[str, JsonValue]:
         return await asyncio.Future()
 
@@ -143,9 +137,7 @@ async def test_a_worker_that_is_cancelled_keeps_no_job(idle: MemoryEngine) -> No
 
 
 @pytest.mark.both_engines
-async def test_a_job_that_another_one_follows_at_once_is_no_unknown_thread(
-    memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_job_that_another_one_follows_at_once_is_no_unknown_thread(memory, monkeypatch):
     """Of the finished jobs of a thread only the last is kept."""
     await memory.append_events(ANN, "t", [told("e1", "I live in Lisbon.")])
     run_now = memory._worker.run_now
@@ -161,7 +153,7 @@ async def test_a_job_that_another_one_follows_at_once_is_no_unknown_thread(
     assert JobStatus.COMPLETED is record.status
 
 
-async def test_requests_that_wait_for_one_thread_become_one(idle: MemoryEngine, dsn: str) -> None:
+async def test_requests_that_wait_for_one_thread_become_one(idle, dsn):
     for n in range(5):
         await later(idle, f"tea {n}", f"e{n}")
     assert [("pending", 0)] == jobs(dsn)
@@ -170,9 +162,7 @@ async def test_requests_that_wait_for_one_thread_become_one(idle: MemoryEngine, 
         assert [("completed", 1)] == jobs(dsn)
 
 
-async def test_what_a_process_left_is_done_by_whoever_writes_next(
-    idle: MemoryEngine, dsn: str
-) -> None:
+async def test_what_a_process_left_is_done_by_whoever_writes_next(idle, dsn):
     await later(idle, "I live in Lisbon.")
     async with open_memory(dsn, embedder=embed) as memory:
         await memory.append_events(ANN, "other", [told("e2", "Nothing much.")])
@@ -180,9 +170,7 @@ async def test_what_a_process_left_is_done_by_whoever_writes_next(
         assert {"User lives in Lisbon."} == await statements(memory)
 
 
-async def test_who_writes_all_the_time_still_gets_facts(
-    dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_who_writes_all_the_time_still_gets_facts(dsn, monkeypatch):
     monkeypatch.setattr("shared_core.ingest.events.EMBED_BATCH", 4)
     monkeypatch.setattr("shared_core.ingest.events.EMBED_BATCHES", 1)
     monkeypatch.setattr("shared_core.knowledge.consolidation.WINDOW", 5)
@@ -225,7 +213,7 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.tail
-async def test_a_job_of_a_killed_process_is_done_once_by_the_next(dsn: str, moment: str) -> None:
+async def test_a_job_of_a_killed_process_is_done_once_by_the_next(dsn, moment):
     """Killed in the middle of embedding, or as soon as its facts are there."""
     killed = subprocess.run([*warm_python(), "-c", CRASHING, dsn, moment], check=False)
     assert killed.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL)
@@ -256,7 +244,7 @@ asyncio.run(main())
 
 
 @pytest.mark.tail
-async def test_two_processes_share_the_work_and_nothing_is_doubled(dsn: str) -> None:
+async def test_two_processes_share_the_work_and_nothing_is_doubled(dsn):
     both = [subprocess.Popen([*warm_python(), "-c", SHARING, dsn]) for _ in range(2)]
     assert [0, 0] == [await asyncio.to_thread(process.wait) for process in both]
     await until_done(dsn)
@@ -264,7 +252,7 @@ async def test_two_processes_share_the_work_and_nothing_is_doubled(dsn: str) -> 
     assert [("episodic", 8), ("semantic", 1), ("summary", 8)] == execute(dsn, count)
 
 
-async def test_a_failing_job_is_tried_again_and_its_reason_is_kept(dsn: str) -> None:
+async def test_a_failing_job_is_tried_again_and_its_reason_is_kept(dsn):
     errors = [ModelUnavailable("out of quota")]
 
     def failing(texts: list[str]) -> list[list[float]]:
@@ -283,7 +271,7 @@ async def test_a_failing_job_is_tried_again_and_its_reason_is_kept(dsn: str) -> 
         assert {"User lives in Lisbon."} == await statements(memory)
 
 
-async def test_closing_gives_a_job_in_work_back_to_the_queue(dsn: str) -> None:
+async def test_closing_gives_a_job_in_work_back_to_the_queue(dsn):
     begun = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -303,16 +291,14 @@ async def until_done(dsn: str) -> None:
     await until(lambda: not {status for status, _ in jobs(dsn)} & {"pending", "running"})
 
 
-async def test_of_the_work_done_on_a_thread_the_last_is_kept(
-    memory: MemoryEngine, dsn: str
-) -> None:
+async def test_of_the_work_done_on_a_thread_the_last_is_kept(memory, dsn):
     for n in range(3):
         await later(memory, f"tea {n}", f"e{n}")
         assert await memory.flush(60)
     assert [("completed", 1)] == jobs(dsn)
 
 
-async def test_a_newer_turn_moves_the_job_and_flush_does_not_wait_for_it(dsn: str) -> None:
+async def test_a_newer_turn_moves_the_job_and_flush_does_not_wait_for_it(dsn):
     async with open_memory(dsn) as memory:
         await memory.append_events(
             ANN, "t", [told("e1", "I live in Lisbon.")], later=True, delay_s=60
@@ -327,9 +313,7 @@ async def test_a_newer_turn_moves_the_job_and_flush_does_not_wait_for_it(dsn: st
         assert [("completed", 1)] == jobs(dsn)
 
 
-async def test_a_thread_that_never_rests_is_worked_on_all_the_same(
-    clocked: MemoryEngine, clock: Clock
-) -> None:
+async def test_a_thread_that_never_rests_is_worked_on_all_the_same(clocked, clock):
     for n in range(30):
         await clocked.append_events(ANN, "t", [said(n, "tea")], later=True, delay_s=10)
         clock.forward(5)
@@ -337,7 +321,7 @@ async def test_a_thread_that_never_rests_is_worked_on_all_the_same(
     assert timedelta(seconds=100) == job.run_after - job.created_at
 
 
-async def test_turns_that_come_again_ask_for_no_work_that_was_done(dsn: str) -> None:
+async def test_turns_that_come_again_ask_for_no_work_that_was_done(dsn):
     async with open_memory(dsn, embedder=embed) as memory:
         turn = told("e1", "I live in Lisbon.")
         assert {"e1"} == await memory.append_events(ANN, "t", [turn], later=True)
@@ -354,9 +338,7 @@ async def test_turns_that_come_again_ask_for_no_work_that_was_done(dsn: str) -> 
             assert set() == again
 
 
-async def test_turns_that_are_likely_unseen_take_one_round_trip(
-    idle: MemoryEngine, dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_turns_that_are_likely_unseen_take_one_round_trip(idle, dsn, monkeypatch):
     trips: list[object] = []
     run = PostgresDatabase.run
 
@@ -371,7 +353,7 @@ async def test_turns_that_are_likely_unseen_take_one_round_trip(
     assert [("pending", 0)] == jobs(dsn)
 
 
-async def test_a_job_that_takes_longer_than_its_lease_is_done_once(dsn: str) -> None:
+async def test_a_job_that_takes_longer_than_its_lease_is_done_once(dsn):
     calls = 0
 
     async def slow(texts: list[str]) -> list[list[float]]:
@@ -394,7 +376,7 @@ async def test_a_job_that_takes_longer_than_its_lease_is_done_once(dsn: str) -> 
     assert 2 == calls  # the turn, and the summary
 
 
-async def test_work_that_another_worker_took_over_is_ended(dsn: str) -> None:
+async def test_work_that_another_worker_took_over_is_ended(dsn):
     begun = asyncio.Event()
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -416,7 +398,7 @@ async def test_work_that_another_worker_took_over_is_ended(dsn: str) -> None:
         assert [("another", "running")] == held
 
 
-async def test_a_job_that_kills_every_worker_is_given_up(idle: MemoryEngine, dsn: str) -> None:
+async def test_a_job_that_kills_every_worker_is_given_up(idle, dsn):
     await later(idle, "Nothing much.")
     execute(
         dsn,
@@ -430,9 +412,7 @@ async def test_a_job_that_kills_every_worker_is_given_up(idle: MemoryEngine, dsn
     assert "died" in (record.error or "")
 
 
-async def test_a_memory_without_a_worker_leaves_the_work_to_others(
-    idle: MemoryEngine, dsn: str
-) -> None:
+async def test_a_memory_without_a_worker_leaves_the_work_to_others(idle, dsn):
     await later(idle, "I live in Lisbon.")
     assert not await idle.flush(0.2)
     assert [("pending", 0)] == jobs(dsn)
@@ -441,9 +421,7 @@ async def test_a_memory_without_a_worker_leaves_the_work_to_others(
     assert await idle.flush(60)
 
 
-async def test_a_new_turn_wakes_a_worker_that_waits_for_another(
-    dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_new_turn_wakes_a_worker_that_waits_for_another(dsn, monkeypatch):
     """It would wait until tomorrow."""
     monkeypatch.setattr("shared_core.jobs.worker.LONGEST_SLEEP_S", 86_400)
     async with open_memory(dsn, embedder=embed) as memory:
@@ -456,6 +434,6 @@ async def test_a_new_turn_wakes_a_worker_that_waits_for_another(
 
 
 @pytest.mark.parametrize("delay_s", [-1, float("nan"), float("inf"), "soon", 1e12])
-async def test_a_delay_that_is_none_is_refused(memory: MemoryEngine, delay_s: float) -> None:
+async def test_a_delay_that_is_none_is_refused(memory, delay_s):
     with pytest.raises(InvalidInput, match="delay_s"):
         await memory.append_events(ANN, "t", [told("e1", "x")], later=True, delay_s=delay_s)

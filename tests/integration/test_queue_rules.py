@@ -1,12 +1,10 @@
 """The rules of the queue: fair turns, one job per thread, triggers, and bad jobs and rows."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import re
 import subprocess
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from math import isfinite
 from typing import Any
@@ -14,7 +12,6 @@ from typing import Any
 import httpx
 import psycopg
 import pytest
-from turns import Clock
 from waiting import until
 from warm_python import warm_python
 
@@ -68,7 +65,7 @@ def done_order(seen: list[tuple[str, str]]) -> Callable[[Job], Awaitable[dict[st
     return perform
 
 
-async def test_a_tenant_with_many_jobs_does_not_keep_others_waiting(idle: MemoryEngine) -> None:
+async def test_a_tenant_with_many_jobs_does_not_keep_others_waiting(idle):
     seen: list[tuple[str, str]] = []
     idle.jobs.learn(done_order(seen))
     for user, count in (("big", 20), ("ann", 2), ("zoe", 2)):
@@ -79,9 +76,7 @@ async def test_a_tenant_with_many_jobs_does_not_keep_others_waiting(idle: Memory
     assert [f"t{n:02}" for n in range(20)] == [thread for user, thread in seen if "big" == user]
 
 
-async def test_what_is_asked_for_by_hand_goes_first_and_a_session_end_next(
-    idle: MemoryEngine,
-) -> None:
+async def test_what_is_asked_for_by_hand_goes_first_and_a_session_end_next(idle):
     seen: list[tuple[str, str]] = []
     turn = told("e1", "tea")
     await idle.append_events(ANN, "turn", [turn], later=True)
@@ -93,7 +88,7 @@ async def test_what_is_asked_for_by_hand_goes_first_and_a_session_end_next(
     assert ["hand", "end", "turn"] == [thread for _, thread in seen]
 
 
-async def test_two_jobs_of_one_thread_never_run_at_once(dsn: str) -> None:
+async def test_two_jobs_of_one_thread_never_run_at_once(dsn):
     running: list[str] = []
     most = 0
 
@@ -137,9 +132,7 @@ class Refusing:
 @pytest.mark.parametrize(
     "error", [ModelQuotaExceeded("no more for now", retry_after_s=1), StorageUnavailable("away")]
 )
-async def test_what_is_not_the_fault_of_a_job_counts_as_no_try(
-    dsn: str, now: Clock, error: Exception
-) -> None:
+async def test_what_is_not_the_fault_of_a_job_counts_as_no_try(dsn, now, error):
     model = Refusing(*[error] * 7)
     async with open_memory(dsn, embedder=model, clock=now, worker=False) as memory:
         await later(memory, "I live in Lisbon.")
@@ -155,9 +148,7 @@ async def test_what_is_not_the_fault_of_a_job_counts_as_no_try(
     assert [("completed", 1)] == jobs(dsn)
 
 
-async def test_a_model_that_takes_no_more_is_left_alone_and_other_work_goes_on(
-    dsn: str, now: Clock
-) -> None:
+async def test_a_model_that_takes_no_more_is_left_alone_and_other_work_goes_on(dsn, now):
     seen: list[tuple[str, str]] = []
     model = Refusing(ModelQuotaExceeded("no more", retry_after_s=100))
     async with open_memory(dsn, embedder=model, clock=now, worker=False) as memory:
@@ -174,7 +165,7 @@ async def test_a_model_that_takes_no_more_is_left_alone_and_other_work_goes_on(
         assert 2 == (await memory.jobs.serve(once=True)).done
 
 
-async def test_a_models_pause_grows_whatever_other_work_is_done(dsn: str, now: Clock) -> None:
+async def test_a_models_pause_grows_whatever_other_work_is_done(dsn, now):
     model = Refusing(*[ModelQuotaExceeded("no more")] * 6)
     waits = []
     async with open_memory(dsn, embedder=model, clock=now, worker=False) as memory:
@@ -190,7 +181,7 @@ async def test_a_models_pause_grows_whatever_other_work_is_done(dsn: str, now: C
     assert waits[-1] > 4 * waits[0]
 
 
-async def test_poison_is_tried_later_each_time_and_given_up(dsn: str, now: Clock) -> None:
+async def test_poison_is_tried_later_each_time_and_given_up(dsn, now):
     async def perform(job: Job) -> dict[str, JsonValue]:
         raise ValueError("cannot read 'I live in Lisbon.'")
 
@@ -215,7 +206,7 @@ async def test_poison_is_tried_later_each_time_and_given_up(dsn: str, now: Clock
         assert (JobStatus.PENDING, 0, None) == (job.status, job.attempts, job.error)
 
 
-async def test_a_new_turn_does_not_hurry_a_job_that_failed(dsn: str) -> None:
+async def test_a_new_turn_does_not_hurry_a_job_that_failed(dsn):
     model = Refusing(ModelQuotaExceeded("no more", retry_after_s=500))
     async with open_memory(dsn, embedder=model, worker=False) as memory:
         await later(memory, "tea")
@@ -237,9 +228,7 @@ async def test_a_new_turn_does_not_hurry_a_job_that_failed(dsn: str) -> None:
         ),
     ],
 )
-async def test_enough_turns_or_tokens_are_worked_on_at_once(
-    dsn: str, now: Clock, strategy: ExtractionStrategy, texts: list[str]
-) -> None:
+async def test_enough_turns_or_tokens_are_worked_on_at_once(dsn, now, strategy, texts):
     async with open_memory(
         dsn, embedder=embed, clock=now, worker=False, strategy=strategy
     ) as memory:
@@ -254,7 +243,7 @@ async def test_enough_turns_or_tokens_are_worked_on_at_once(
             assert 1 == (await memory.jobs.serve(once=True)).done  # and counts anew
 
 
-async def test_the_end_of_a_session_is_worked_on_at_once(dsn: str) -> None:
+async def test_the_end_of_a_session_is_worked_on_at_once(dsn):
     async with open_memory(dsn, embedder=embed, worker=False, strategy=LATER) as memory:
         turn = told("e1", "I live in Lisbon.")
         assert not await memory.end_session(ANN, "t")
@@ -299,7 +288,7 @@ asyncio.run(main())
 
 
 @pytest.mark.tail
-async def test_every_so_many_extractions_ask_for_one_reflection(dsn: str) -> None:
+async def test_every_so_many_extractions_ask_for_one_reflection(dsn):
     """Of all threads and processes together, each counted once."""
     both = [
         subprocess.Popen(
@@ -316,7 +305,7 @@ async def test_every_so_many_extractions_ask_for_one_reflection(dsn: str) -> Non
     assert [] == execute(dsn, "SELECT FROM hippocampus.extraction_counts")
 
 
-async def test_consolidating_by_hand_returns_the_job(dsn: str) -> None:
+async def test_consolidating_by_hand_returns_the_job(dsn):
     async with open_memory(dsn, embedder=embed, worker=False, strategy=LATER) as memory:
         worker = MemoryConsolidationWorker(memory, ANN)
         with pytest.raises(NotFound, match="nowhere"):
@@ -338,9 +327,7 @@ async def test_consolidating_by_hand_returns_the_job(dsn: str) -> None:
                 await worker.consolidate("t", refused)  # type: ignore[arg-type]
 
 
-async def test_consolidating_by_hand_waits_for_the_job_in_work_and_tells_a_failure(
-    dsn: str,
-) -> None:
+async def test_consolidating_by_hand_waits_for_the_job_in_work_and_tells_a_failure(dsn):
     model = Refusing(RuntimeError("broken"))
     async with open_memory(dsn, embedder=model, worker=False) as memory:
         await later(memory, "I live in Lisbon.")
@@ -359,7 +346,7 @@ async def test_consolidating_by_hand_waits_for_the_job_in_work_and_tells_a_failu
         assert JobStatus.COMPLETED is (await memory.jobs.run(ANN, "t")).status
 
 
-async def test_a_job_in_work_is_finished_when_the_memory_closes(dsn: str) -> None:
+async def test_a_job_in_work_is_finished_when_the_memory_closes(dsn):
     begun = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -376,7 +363,7 @@ async def test_a_job_in_work_is_finished_when_the_memory_closes(dsn: str) -> Non
     assert ["completed", "pending"] == sorted(status for status, _ in jobs(dsn))
 
 
-async def test_a_cancelled_job_is_not_done_and_one_in_work_ends(dsn: str) -> None:
+async def test_a_cancelled_job_is_not_done_and_one_in_work_ends(dsn):
     ended = asyncio.Event()
 
     async def perform(job: Job) -> dict[str, JsonValue]:
@@ -405,9 +392,7 @@ async def test_a_cancelled_job_is_not_done_and_one_in_work_ends(dsn: str) -> Non
 
 
 @pytest.mark.parametrize("asks", [False, True])
-async def test_a_job_whose_code_cancels_itself_fails_as_any_other(
-    idle: MemoryEngine, asks: bool
-) -> None:
+async def test_a_job_whose_code_cancels_itself_fails_as_any_other(idle, asks):
     runs, stop = 0, asyncio.Event()
 
     async def perform(job: Job) -> dict[str, JsonValue]:
@@ -447,9 +432,7 @@ asyncio.run(main())
 """
 
 
-async def test_a_worker_that_rests_hears_of_jobs_of_other_processes(
-    idle: MemoryEngine, dsn: str
-) -> None:
+async def test_a_worker_that_rests_hears_of_jobs_of_other_processes(idle, dsn):
     """It looks by itself every ten minutes only, and is killed in the end."""
     worker = subprocess.Popen([*warm_python(), "-c", HINTED, dsn], stdout=subprocess.PIPE)
     assert worker.stdout is not None
@@ -465,9 +448,7 @@ async def test_a_worker_that_rests_hears_of_jobs_of_other_processes(
         await asyncio.to_thread(worker.communicate)
 
 
-async def test_a_worker_without_hints_looks_often_and_says_so_once(
-    idle: MemoryEngine, dsn: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_worker_without_hints_looks_often_and_says_so_once(idle, dsn, monkeypatch, caplog):
     monkeypatch.setattr("shared_core.storage.postgres.jobs.PROOF_S", 0.1)
     monkeypatch.setattr("shared_core.jobs.worker.RELISTEN_S", 0.1)
     # As a transaction pooler: it takes LISTEN, and what is sent to another channel never comes.
@@ -483,9 +464,7 @@ async def test_a_worker_without_hints_looks_often_and_says_so_once(
     assert 1 == len([record for record in caplog.records if "no hints" in record.message])
 
 
-async def test_hints_come_back_after_the_listening_connection_was_lost(
-    idle: MemoryEngine, dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_hints_come_back_after_the_listening_connection_was_lost(idle, dsn, monkeypatch):
     monkeypatch.setattr("shared_core.jobs.worker.RELISTEN_S", 0.05)
     stop = asyncio.Event()
     serving = asyncio.create_task(idle.jobs.serve(stop, poll_s=0.2))
@@ -510,7 +489,7 @@ async def test_hints_come_back_after_the_listening_connection_was_lost(
         {"on_session_end": "yes"},
     ],
 )
-def test_a_strategy_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
+def test_a_strategy_that_makes_no_sense_is_refused(wrong):
     with pytest.raises(InvalidInput, match=next(iter(wrong))):
         ExtractionStrategy(**wrong)
 
@@ -519,7 +498,7 @@ async def failing(job: Job) -> dict[str, JsonValue]:
     raise ValueError("never")
 
 
-async def test_flush_tells_that_what_another_left_failed_here(dsn: str) -> None:
+async def test_flush_tells_that_what_another_left_failed_here(dsn):
     async with open_memory(dsn, worker=False) as idle:
         await later(idle, "I live in Lisbon.")
     async with open_memory(dsn) as memory:
@@ -533,7 +512,7 @@ async def test_flush_tells_that_what_another_left_failed_here(dsn: str) -> None:
         assert await memory.flush(60)
 
 
-async def test_flush_tells_that_another_gave_up_what_it_took_over(dsn: str, now: Clock) -> None:
+async def test_flush_tells_that_another_gave_up_what_it_took_over(dsn, now):
     async with (
         open_memory(dsn, clock=now, worker=False) as idle,
         open_memory(dsn, clock=now, worker=False) as other,
@@ -558,7 +537,7 @@ Execute = Callable[[str], list[tuple[Any, ...]]]
 
 
 @pytest.fixture
-def as_admin(request: pytest.FixtureRequest, dsn: str, on_engine: str) -> Iterator[Execute]:
+def as_admin(request, dsn, on_engine):
     """Runs a statement as an administrator; the table of jobs accepts any tenant meanwhile."""
     if on_engine == "postgres":
         with psycopg.connect(dsn, options="-c search_path=hippocampus", autocommit=True) as admin:
@@ -609,9 +588,7 @@ async def hand_over(memory: MemoryEngine, as_admin: Execute, *tenants: str) -> N
 
 
 @pytest.mark.both_engines
-async def test_a_worker_buries_jobs_it_cannot_read_and_goes_on(
-    idle: MemoryEngine, as_admin: Execute, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_worker_buries_jobs_it_cannot_read_and_goes_on(idle, as_admin, caplog):
     idle.jobs.learn(done, JobType.REFLECTION)
     await hand_over(idle, as_admin, *TENANTS)
     tally = await idle.jobs.serve(once=True)
@@ -627,9 +604,7 @@ async def test_a_worker_buries_jobs_it_cannot_read_and_goes_on(
 
 
 @pytest.mark.both_engines
-async def test_a_background_worker_outlives_a_job_it_cannot_read(
-    dsn: str, as_admin: Execute
-) -> None:
+async def test_a_background_worker_outlives_a_job_it_cannot_read(dsn, as_admin):
     async with open_memory(dsn, worker=False) as idle:
         await hand_over(idle, as_admin, TENANTS[0])
     async with open_memory(dsn) as memory:
@@ -641,9 +616,7 @@ async def test_a_background_worker_outlives_a_job_it_cannot_read(
 
 
 @pytest.mark.both_engines
-async def test_jobs_are_listed_beside_one_that_cannot_be_read(
-    idle: MemoryEngine, as_admin: Execute, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_jobs_are_listed_beside_one_that_cannot_be_read(idle, as_admin, caplog):
     await hand_over(idle, as_admin, TENANTS[0])
     assert [ANN] == [job.scope for job in await idle.jobs.list()]
     [line] = [one for one in caplog.records if one.levelno == logging.WARNING]
@@ -664,9 +637,7 @@ MOMENTS = {
 
 
 @pytest.mark.both_engines
-async def test_a_moment_that_python_does_not_know_hides_no_jobs(
-    idle: MemoryEngine, as_admin: Execute, on_engine: str
-) -> None:
+async def test_a_moment_that_python_does_not_know_hides_no_jobs(idle, as_admin, on_engine):
     idle.jobs.learn(done, JobType.REFLECTION)
     for moment in MOMENTS[on_engine]:
         await hand_over(idle, as_admin, "/a/ben/")
@@ -682,9 +653,7 @@ async def test_a_moment_that_python_does_not_know_hides_no_jobs(
         as_admin("DELETE FROM consolidation_jobs")
 
 
-async def test_conversations_end_beside_one_whose_user_cannot_be_read(
-    dsn: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_conversations_end_beside_one_whose_user_cannot_be_read(dsn, caplog):
     yesterday = datetime.now(UTC) - timedelta(days=1)
     async with open_memory(dsn, worker=False, clock=lambda: yesterday) as memory:
         for user in ("ana", "ben"):
@@ -709,9 +678,7 @@ MANY_DIGITS = f'{{"n": {"9" * 5_000}}}'
 @pytest.mark.parametrize(
     "value", ["{", "[]", DEEP, MANY_DIGITS], ids=["broken", "list", "deep", "long"]
 )
-async def test_a_payload_that_cannot_be_read_is_a_reason(
-    idle: MemoryEngine, as_admin: Execute, on_engine: str, value: str
-) -> None:
+async def test_a_payload_that_cannot_be_read_is_a_reason(idle, as_admin, on_engine, value):
     if on_engine == "postgres" and value == "{":
         pytest.skip("a column of PostgreSQL holds no broken JSON")
     idle.jobs.learn(done, JobType.REFLECTION)
@@ -724,9 +691,7 @@ async def test_a_payload_that_cannot_be_read_is_a_reason(
 
 
 @pytest.mark.parametrize("result", [None, [1], {"at": object()}])
-async def test_a_worker_outlives_code_that_returns_no_result(
-    idle: MemoryEngine, result: Any
-) -> None:
+async def test_a_worker_outlives_code_that_returns_no_result(idle, result):
     async def perform(job: Job) -> Any:
         return result
 
@@ -738,7 +703,7 @@ async def test_a_worker_outlives_code_that_returns_no_result(
     assert job.error and "its " in job.error
 
 
-async def test_a_job_whose_code_was_unregistered_meanwhile_goes_back(idle: MemoryEngine) -> None:
+async def test_a_job_whose_code_was_unregistered_meanwhile_goes_back(idle):
     await idle.jobs.ask(ANN, "t", {})
     storage = idle._storage
     known = [Capability(JobType.CALLBACK, "reflector")]

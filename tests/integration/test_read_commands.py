@@ -1,10 +1,7 @@
 """`hippocampus timeline` and `hippocampus context`, and recall_when as a tool of a model."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 from commands import run, succeed
@@ -21,7 +18,7 @@ TALK = {1: "I planted tulips.", 2: "Mia came for dinner.", 40: "We sold the [bol
 
 
 @pytest.fixture
-def told(dsn: str) -> str:
+def told(dsn):
     """The DSN of a memory of three turns: of yesterday, of two and of forty days ago."""
     now = datetime.now(UTC)
 
@@ -39,7 +36,7 @@ def told(dsn: str) -> str:
     return dsn
 
 
-def test_the_timeline_shows_a_stretch_of_time(told: str) -> None:
+def test_the_timeline_shows_a_stretch_of_time(told):
     at = ("--uri", told, "--kind", "episodic")
     shown = succeed("timeline", *WHO, "last 3 days", *at)
     assert shown.index("tulips") < shown.index("Mia") and "car" not in shown
@@ -56,14 +53,14 @@ def test_the_timeline_shows_a_stretch_of_time(told: str) -> None:
     assert "No memories are stored" in succeed("timeline", *WHO, "in 1999", *at)
 
 
-def test_words_that_name_no_time_are_one_line_with_the_way_out(told: str) -> None:
+def test_words_that_name_no_time_are_one_line_with_the_way_out(told):
     ran = run("timeline", *WHO, "whenever", "--uri", told)
     assert 1 == ran.exit_code
     [line] = ran.stderr.splitlines()
     assert line.startswith("Error: when 'whenever' names no time") and "last Tuesday" in line
 
 
-def test_the_context_is_the_prompt_or_a_table_of_its_lines(told: str, tmp_path: Path) -> None:
+def test_the_context_is_the_prompt_or_a_table_of_its_lines(told, tmp_path):
     system = tmp_path / "system.txt"
     system.write_text("Be kind.", "utf-8")
     asked = ("context", *WHO, "t", "Who came for dinner?", "--system", str(system), "--uri", told)
@@ -79,7 +76,7 @@ def test_the_context_is_the_prompt_or_a_table_of_its_lines(told: str, tmp_path: 
     assert 1 == ran.exit_code and "at least 64" in ran.stderr
 
 
-def test_a_model_looks_up_a_time_in_langgraph(told: str) -> None:
+def test_a_model_looks_up_a_time_in_langgraph(told):
     with PgHippocampusStore(told) as store:
         *_, recall_when = memory_tools(store, app=WHO[0], user_id=WHO[1], with_time=True)
         assert ("recall_when", {"when", "about"}) == (recall_when.name, set(recall_when.args))
@@ -94,7 +91,7 @@ def test_a_model_looks_up_a_time_in_langgraph(told: str) -> None:
         assert "empty" in recall_when.invoke({"when": " "})["error"]
 
 
-async def test_a_model_looks_up_a_time_in_adk(told: str) -> None:
+async def test_a_model_looks_up_a_time_in_adk(told):
     from google.adk.agents import LlmAgent
     from google.adk.apps import App
     from google.adk.memory import InMemoryMemoryService
@@ -126,7 +123,7 @@ async def test_a_model_looks_up_a_time_in_adk(told: str) -> None:
     assert "no memory service" in str(await call(None, "recall_when when=today"))
 
 
-def test_the_timeline_is_told_in_the_zone_and_says_which(dsn: str) -> None:
+def test_the_timeline_is_told_in_the_zone_and_says_which(dsn):
     at = datetime(2026, 11, 17, 2, 30, tzinfo=UTC)
     turn = Event(event_id="e", author="ann", role="user", text="Tulips.", occurred_at=at)
 

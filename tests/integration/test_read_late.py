@@ -1,7 +1,5 @@
 """Turns that are read late: what they say ends where what was said after them ended it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,7 +7,7 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-from person import Opens, Person, at
+from person import Person, at
 
 from shared_core import Conflict
 from shared_core.core.domain import Extraction, StatementDraft, TripleDraft
@@ -52,7 +50,7 @@ JOB = {
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-async def test_what_was_retracted_before_it_was_read_is_history(ann: Person, language: str) -> None:
+async def test_what_was_retracted_before_it_was_read_is_history(ann, language):
     works, left, name = JOB[language]
     await ann.tell(0, works, thread="a")
     await ann.tell(4, left, thread="b")
@@ -73,7 +71,7 @@ async def test_what_was_retracted_before_it_was_read_is_history(ann: Person, lan
 
 
 @pytest.mark.parametrize("order", list(permutations("abc")))
-async def test_places_in_any_order(ann: Person, order: Sequence[str]) -> None:
+async def test_places_in_any_order(ann, order):
     await ann.tell(0, "I live in Leeds.", thread="a")
     await ann.tell(2, "I live in York.", thread="b")
     await ann.tell(4, "I don't live in York any more.", thread="c")
@@ -82,7 +80,7 @@ async def test_places_in_any_order(ann: Person, order: Sequence[str]) -> None:
     assert [("Leeds", 0, 2), ("York", 2, 4)] == await history(ann) == edges(ann)
 
 
-async def test_edges_of_a_model_in_any_order(ann_with: Opens) -> None:
+async def test_edges_of_a_model_in_any_order(ann_with):
     script = {
         event_id: Extraction(triples=[
             TripleDraft(subject="Mia", relation="lives_in", object=place, functional=True,
@@ -95,7 +93,7 @@ async def test_edges_of_a_model_in_any_order(ann_with: Opens) -> None:
     assert [("Leeds", 0, 4), ("Rome", 4, None), ("York", 2, 4)] == edges(ann)
 
 
-async def test_a_retraction_goes_with_its_turn_its_run_and_its_user(ann: Person) -> None:
+async def test_a_retraction_goes_with_its_turn_its_run_and_its_user(ann):
     left = JOB["en"][1]
     runs = [await ann.say(day, left, thread=f"b{day}") for day in range(3)]
     assert 3 == retractions(ann)
@@ -113,9 +111,7 @@ async def test_a_retraction_goes_with_its_turn_its_run_and_its_user(ann: Person)
     assert 0 == retractions(ann)
 
 
-async def test_a_retraction_that_another_worker_reads_at_the_same_time_counts(
-    ann_with: Opens,
-) -> None:
+async def test_a_retraction_that_another_worker_reads_at_the_same_time_counts(ann_with):
     employed, gone = (Scripted({}), Scripted({}))
     one, other = ann_with(extractor=employed), ann_with(extractor=gone)
     await one.tell(0, JOB["en"][0], thread="a")
@@ -128,13 +124,13 @@ async def test_a_retraction_that_another_worker_reads_at_the_same_time_counts(
     assert [1, 1] == [len(reader.seen) for reader in (employed, gone)]
 
 
-async def test_a_retraction_read_late_leaves_what_was_said_after_it(ann: Person) -> None:
+async def test_a_retraction_read_late_leaves_what_was_said_after_it(ann):
     for day, text in ((0, JOB["en"][0]), (4, JOB["en"][0]), (2, JOB["en"][1])):
         await ann.say(day, text, thread=f"day {day}")
     assert [("Acme", 0, None)] == await history(ann)
 
 
-async def test_a_value_that_holds_two_facts_of_a_script_is_read_in_order(ann_with: Opens) -> None:
+async def test_a_value_that_holds_two_facts_of_a_script_is_read_in_order(ann_with):
     """A model's facts of slots the rules do not know follow the same rules."""
     script = {
         "e0": Extraction(facts=[fact("e0", "guitar", "Fender")]),
@@ -147,9 +143,7 @@ async def test_a_value_that_holds_two_facts_of_a_script_is_read_in_order(ann_wit
     assert [("Fender", 0, 4), ("Gibson", 4, 8)] == await history(ann)
 
 
-async def test_what_made_history_of_a_fact_may_be_said_again_before_the_fact_is_undone(
-    ann: Person,
-) -> None:
+async def test_what_made_history_of_a_fact_may_be_said_again_before_the_fact_is_undone(ann):
     for day, text in ((4, "I live in York."), (0, "I live in Leeds."), (6, "I live in York.")):
         await ann.say(day, text, thread=f"day {day}")
     _, late, first = await ann.runs()
@@ -180,9 +174,7 @@ def story(language: str) -> dict[str, Extraction]:
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize("order", [[(0, 4)], [(4,), (0,)], [(4,), (0, 2)], [(0,), (4,), (2,)]])
-async def test_a_statement_goes_with_a_fact_that_is_history(
-    ann_with: Opens, language: str, order: Sequence[tuple[int, ...]]
-) -> None:
+async def test_a_statement_goes_with_a_fact_that_is_history(ann_with, language, order):
     """Closed by the run itself, written as history, or history that is said once more."""
     ann = ann_with(extractor=Scripted(story(language)))
     for thread, days in enumerate(order):
@@ -199,7 +191,7 @@ async def test_a_statement_goes_with_a_fact_that_is_history(
     assert after == sizes(ann)
 
 
-async def test_a_statement_that_was_told_since_stays(ann_with: Opens) -> None:
+async def test_a_statement_that_was_told_since_stays(ann_with):
     ann = ann_with(extractor=Scripted(story("en")))
     for day in (4, 6, 0):
         await ann.say(day, TURN, thread=f"day {day}")
@@ -216,9 +208,7 @@ SAID_AGAIN = {
 
 
 @pytest.mark.parametrize("kind", ["fact", "edge"])
-async def test_what_rests_on_an_earlier_turn_was_said_again_all_the_same(
-    ann_with: Opens, kind: str
-) -> None:
+async def test_what_rests_on_an_earlier_turn_was_said_again_all_the_same(ann_with, kind):
     """Day 8 needs day 0 to be understood; what is said of day 4 is read last."""
 
     def alone(event_id: str, home: str) -> Extraction:

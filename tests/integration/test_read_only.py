@@ -1,11 +1,8 @@
 """Reading where nothing can be written: a real hot standby, and sessions that may only read."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +57,7 @@ def check(store: PgHippocampusStore) -> None:
 
 
 @pytest.mark.parametrize("by", ["session", "database"])
-def test_reads_work_where_a_session_may_only_read(dsn: str, by: str) -> None:
+def test_reads_work_where_a_session_may_only_read(dsn, by):
     with PgHippocampusStore(dsn) as writer:
         fill(writer)
         read_only = make_conninfo(dsn, options="-c default_transaction_read_only=on")
@@ -74,14 +71,14 @@ def test_reads_work_where_a_session_may_only_read(dsn: str, by: str) -> None:
             assert None is reader.get(HERE, "new")
 
 
-def test_a_read_only_memory_without_vectors_finds_nothing(dsn: str) -> None:
+def test_a_read_only_memory_without_vectors_finds_nothing(dsn):
     read_only = make_conninfo(dsn, options="-c default_transaction_read_only=on")
     with PgHippocampusStore(read_only, ttl=LIVING) as reader:
         assert reader.search(HERE, query="tea") == reader.search(SHARED, query="tea") == []
 
 
 @pytest.fixture
-def standby() -> Iterator[tuple[str, str]]:
+def standby():
     """The DSNs of a primary and of a standby that streams from it, on this machine."""
     with tempfile.TemporaryDirectory(prefix="hippocampus-standby-") as folder:
         Path(folder).chmod(0o711)  # the servers of root run as another user
@@ -107,7 +104,7 @@ def standby() -> Iterator[tuple[str, str]]:
             primary.release()
 
 
-def test_reads_work_on_a_hot_standby_and_show_what_it_was_sent(standby: tuple[str, str]) -> None:
+def test_reads_work_on_a_hot_standby_and_show_what_it_was_sent(standby):
     primary, replica = standby
     with PgHippocampusStore(primary) as writer, PgHippocampusStore(replica, ttl=LIVING) as reader:
         with psycopg.connect(replica) as asked:

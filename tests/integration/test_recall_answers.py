@@ -1,9 +1,6 @@
 """What recall() and search() answer: hits by every way of finding, each with its reason."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import AsyncIterator
 from datetime import date, datetime
 from functools import partial
 from uuid import uuid4
@@ -11,15 +8,7 @@ from uuid import uuid4
 import pytest
 from person import Person, alone, at
 
-from shared_core import (
-    Hit,
-    InvalidInput,
-    MemoryEngine,
-    ModelUnavailable,
-    NewMemory,
-    Scope,
-    run_sync,
-)
+from shared_core import Hit, InvalidInput, ModelUnavailable, NewMemory, Scope, run_sync
 from shared_core.ports.recall import RecallResult, ThreeFactor
 from shared_core.recall.ranking import relevance
 
@@ -34,7 +23,7 @@ def texts(hits: object) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def filled(shared_memory: MemoryEngine) -> Person:
+def filled(shared_memory):
     """A user with five memories, which no test changes."""
     user = Person(shared_memory, Scope(f"app {uuid4().hex}", "ann"))
     texts = [
@@ -61,7 +50,7 @@ class Breaking:
 
 
 @pytest.fixture
-async def broken(dsn: str) -> AsyncIterator[Person]:
+async def broken(dsn):
     """A user with two memories, whose embedder has failed since."""
     embedder = Breaking()
     async with alone(dsn, embedder=embedder) as user:
@@ -70,7 +59,7 @@ async def broken(dsn: str) -> AsyncIterator[Person]:
         yield user
 
 
-async def test_the_answer_is_a_sequence_of_ranked_hits(filled: Person) -> None:
+async def test_the_answer_is_a_sequence_of_ranked_hits(filled):
     found = await filled.recall("What tea does Ann drink?", limit=3)
     hits = list(found)
     assert 3 == len(found) == len(hits)
@@ -83,7 +72,7 @@ async def test_the_answer_is_a_sequence_of_ranked_hits(filled: Person) -> None:
     assert not nothing and nothing == [] and [] == nothing
 
 
-async def test_the_documented_results_come_by_name(filled: Person) -> None:
+async def test_the_documented_results_come_by_name(filled):
     found = await filled.recall("What tea does Ann drink?", limit=3)
     told = found.to_dict()
     assert ["vector_results", "graph_results", "merged"] == list(told)
@@ -98,7 +87,7 @@ async def test_the_documented_results_come_by_name(filled: Person) -> None:
         found["results"]  # type: ignore[call-overload]
 
 
-async def test_search_finds_by_meaning_alone(filled: Person) -> None:
+async def test_search_finds_by_meaning_alone(filled):
     found = await filled.search("What tea does Ann drink?", 2)
     by_vector = await filled.recall("What tea does Ann drink?", limit=2, ranking="vector")
     assert texts(found) == texts(by_vector) == texts(by_vector.vector_results)
@@ -109,22 +98,20 @@ async def test_search_finds_by_meaning_alone(filled: Person) -> None:
     assert [] == await filled.search("🦜") == await filled.search("tea", limit=0)
 
 
-async def test_search_without_an_embedder_names_the_way_out(broken: Person) -> None:
+async def test_search_without_an_embedder_names_the_way_out(broken):
     with pytest.raises(ModelUnavailable, match=r"no route.*recall\(\)"):
         await broken.search("tea")
 
 
 @pytest.mark.parametrize("ranking", ["linear", "vector"])
-async def test_recall_without_an_embedder_says_so_and_goes_on_by_words(
-    broken: Person, ranking: str
-) -> None:
+async def test_recall_without_an_embedder_says_so_and_goes_on_by_words(broken, ranking):
     found = await broken.recall("tea", ranking=ranking)  # type: ignore[arg-type]
     assert (True, ()) == (found.degraded, found.vector_results)
     assert TEA == found[0].memory.text
     assert ("tea",) == found[0].matched and "similarity" not in found[0].parts
 
 
-async def test_every_hit_says_why_it_was_found(ann: Person) -> None:
+async def test_every_hit_says_why_it_was_found(ann):
     lines = ["I live in Lisbon.", "今天去喝茶了。"]
     await ann.say(0, *lines)
     found = await ann.recall("Who lives in Lisbon? 她喝什么茶？")
@@ -139,7 +126,7 @@ async def test_every_hit_says_why_it_was_found(ann: Person) -> None:
     assert "\n" not in turn.explain() and f"{turn.score:.2f} = " in turn.explain()
 
 
-async def test_a_question_about_nothing_finds_nothing_above_a_floor(filled: Person) -> None:
+async def test_a_question_about_nothing_finds_nothing_above_a_floor(filled):
     unrelated = "quantum chromodynamics on the lattice"
     assert await filled.recall(unrelated)
     assert [] == await filled.recall(unrelated, min_relevance=0.4)
@@ -153,7 +140,7 @@ async def test_a_question_about_nothing_finds_nothing_above_a_floor(filled: Pers
     assert 0 < len(near) < len(every.vector_results)
 
 
-async def test_the_floor_comes_before_the_limit(ann: Person) -> None:
+async def test_the_floor_comes_before_the_limit(ann):
     """What the ranking puts first and has little to do with the question takes no place."""
     vital = NewMemory(text="The dog is called Rex.", importance=10)
     await ann.remember([NewMemory(text=TEA, importance=1), vital])
@@ -162,7 +149,7 @@ async def test_the_floor_comes_before_the_limit(ann: Person) -> None:
     assert [TEA] == texts(await asked(min_relevance=0.4))
 
 
-async def test_what_matters_little_is_left_out_before_the_limit(ann: Person) -> None:
+async def test_what_matters_little_is_left_out_before_the_limit(ann):
     await ann.remember(
         [NewMemory(text=f"{TEA} ({number})", importance=1.5) for number in range(40)]
         + [NewMemory(text="Tea at last.", importance=importance) for importance in (5.7, 9)]
@@ -179,12 +166,12 @@ async def test_what_matters_little_is_left_out_before_the_limit(ann: Person) -> 
             await ann.recall(TEA, min_importance=least)  # type: ignore[arg-type]
 
 
-async def test_a_turn_of_no_thread_is_recalled(ann: Person) -> None:
+async def test_a_turn_of_no_thread_is_recalled(ann):
     await ann.remember([NewMemory(text=TEA, kind="episodic"), "Bob sails."])
     assert TEA == (await ann.recall("green tea"))[0].memory.text
 
 
-async def test_repeats_are_left_out_on_request(filled: Person) -> None:
+async def test_repeats_are_left_out_on_request(filled):
     every = await filled.recall("green tea in the morning")
     distinct = await filled.recall("green tea in the morning", distinct=True, limit=4)
     assert (5, 4) == (len(every), len(distinct))
@@ -192,7 +179,7 @@ async def test_repeats_are_left_out_on_request(filled: Person) -> None:
     assert [text for text in texts(every) if text in texts(distinct)] == texts(distinct)
 
 
-async def test_diversity_puts_likeness_last(filled: Person) -> None:
+async def test_diversity_puts_likeness_last(filled):
     question = "green tea in the morning"
     plain = await filled.recall(question, limit=2)
     diverse = await filled.recall(question, limit=2, diversity=1.0)
@@ -224,21 +211,19 @@ async def test_diversity_puts_likeness_last(filled: Person) -> None:
         ({"reranker": 5}, "reranker of type int is of no known form"),
     ],
 )
-async def test_what_cannot_be_meant_is_refused(
-    ann: Person, options: dict[str, object], complaint: str
-) -> None:
+async def test_what_cannot_be_meant_is_refused(ann, options, complaint):
     with pytest.raises(InvalidInput, match=complaint):
         await ann.recall("tea", **options)  # type: ignore[arg-type]
 
 
-async def test_repeats_do_not_take_the_places_of_answers(ann: Person) -> None:
+async def test_repeats_do_not_take_the_places_of_answers(ann):
     await ann.remember(["What is my tea?"] * 160)
     await ann.remember(["My tea is sencha.", "Bob sails on Sundays."])
     found = await ann.recall("What is my tea?", distinct=True, limit=5)
     assert ["What is my tea?", "My tea is sencha.", "Bob sails on Sundays."] == texts(found)
 
 
-async def test_the_three_factors_can_be_weighed(ann: Person) -> None:
+async def test_the_three_factors_can_be_weighed(ann):
     new = [NewMemory(text=TEA, importance=1), NewMemory(text="Tea is fine.", importance=10)]
     await ann.remember(new)
     asked = partial(ann.recall, "What tea does Ann drink?")
@@ -261,9 +246,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("language", CHANGES)
-async def test_what_tells_a_change_stands_above_what_it_overtakes(
-    ann: Person, language: str
-) -> None:
+async def test_what_tells_a_change_stands_above_what_it_overtakes(ann, language):
     (older, newer, other), now, before = CHANGES[language]
     for day, text in enumerate([older, other, newer]):
         await ann.tell(day, text, thread=f"thread {day}")
@@ -284,9 +267,7 @@ ENDED = {
 
 
 @pytest.mark.parametrize("language", ENDED)
-async def test_a_summary_of_what_has_ended_stands_below_what_holds(
-    ann: Person, language: str
-) -> None:
+async def test_a_summary_of_what_has_ended_stands_below_what_holds(ann, language):
     before, after, question, place = ENDED[language]
     for day, text in ((0, before), (20, after)):
         await ann.say(day, text, thread=f"thread {day}")

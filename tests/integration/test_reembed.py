@@ -1,10 +1,8 @@
 """The model of a database: which one a memory takes, and how another takes its place."""
 
-from __future__ import annotations
-
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,7 +14,6 @@ from typer.testing import CliRunner, Result
 from shared_core import (
     EmbeddingMismatch,
     Event,
-    MemoryEngine,
     ModelUnavailable,
     NewMemory,
     Scope,
@@ -69,7 +66,7 @@ async def fill(dsn: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def many(server: str, postgres: PostgresDatabases) -> Iterator[PostgresDatabases]:
+def many(server, postgres):
     """Databases with 453 vectors, which are made once."""
     for dsn in postgres.lend():
         run_sync(fill(dsn))
@@ -79,20 +76,18 @@ def many(server: str, postgres: PostgresDatabases) -> Iterator[PostgresDatabases
 
 
 @pytest.fixture
-def dsn_of_many(many: PostgresDatabases) -> Iterator[str]:
+def dsn_of_many(many):
     yield from many.lend()
 
 
 @pytest.fixture
-async def filled(dsn_of_many: str) -> AsyncIterator[MemoryEngine]:
+async def filled(dsn_of_many):
     async with open_memory(dsn_of_many) as memory:
         await memory.recall(BO, "skis")  # it uses the old model
         yield memory
 
 
-async def test_the_new_model_answers_as_if_it_had_always_been_there(
-    filled: MemoryEngine, dsn_of_many: str
-) -> None:
+async def test_the_new_model_answers_as_if_it_had_always_been_there(filled, dsn_of_many):
     told: list[int] = []
     report = await filled.reembed(
         Letters(), text_of_field=lambda value, name: str(value[name]), progress=told.append
@@ -112,8 +107,8 @@ async def test_the_new_model_answers_as_if_it_had_always_been_there(
 
 
 async def test_until_it_is_done_the_old_model_serves_and_the_next_run_does_the_rest(
-    filled: MemoryEngine, dsn_of_many: str
-) -> None:
+    filled, dsn_of_many
+):
     with pytest.raises(ModelUnavailable, match="gone"):
         await filled.reembed(Letters(dies_after=300))
     assert 200 == vectors(dsn_of_many)["letters"]
@@ -125,9 +120,7 @@ async def test_until_it_is_done_the_old_model_serves_and_the_next_run_does_the_r
     assert (454 - 200 - 2, 2) == (report.embedded, report.left)  # fields that nobody can read
 
 
-async def test_what_is_rewritten_meanwhile_gets_the_vector_of_its_new_text(
-    memory: MemoryEngine, dsn: str
-) -> None:
+async def test_what_is_rewritten_meanwhile_gets_the_vector_of_its_new_text(memory, dsn):
     await memory.remember(ANA, NewMemory(text="aaa", key="k"))
 
     class Slow(Letters):
@@ -143,9 +136,7 @@ async def test_what_is_rewritten_meanwhile_gets_the_vector_of_its_new_text(
         assert ("zzz", 1.0) == (hit.memory.text, round(hit.score, 3))
 
 
-async def test_what_was_stored_with_the_old_model_later_is_caught_up(
-    filled: MemoryEngine, dsn_of_many: str
-) -> None:
+async def test_what_was_stored_with_the_old_model_later_is_caught_up(filled, dsn_of_many):
     await filled.reembed(Letters())
     await filled.remember(ANA, "By who was open before.")  # its model was declared before
     report = await filled.reembed(Letters(), drop_old=True)
@@ -153,20 +144,20 @@ async def test_what_was_stored_with_the_old_model_later_is_caught_up(
     assert 452 == vectors(dsn_of_many)["letters"]
 
 
-async def test_one_name_stands_for_one_model(filled: MemoryEngine) -> None:
+async def test_one_name_stands_for_one_model(filled):
     await filled.reembed(Letters())
     with pytest.raises(EmbeddingMismatch, match="26 dimensions here before, and makes 20"):
         await filled.reembed(Letters(20))
 
 
-async def test_an_empty_memory_changes_its_model_too(memory: MemoryEngine, dsn: str) -> None:
+async def test_an_empty_memory_changes_its_model_too(memory, dsn):
     assert 0 == (await memory.reembed(Letters())).embedded
     async with open_memory(dsn, embedder=Letters(), worker=False) as new:
         await new.remember(ANA, "Ana skis.")
         assert "letters" == (await new.report()).model
 
 
-async def test_the_command_tells_what_it_did(filled: MemoryEngine, dsn_of_many: str) -> None:
+async def test_the_command_tells_what_it_did(filled, dsn_of_many):
     async def run(*arguments: str) -> Result:
         command = ["reembed", "--uri", dsn_of_many, *arguments]
         return await asyncio.to_thread(CliRunner().invoke, app, command)
@@ -196,7 +187,7 @@ async def model_of(dsn: str) -> tuple[str | None, int | None]:
 
 
 @pytest.mark.both_engines
-async def test_a_database_of_another_bundled_model_keeps_it(dsn: str) -> None:
+async def test_a_database_of_another_bundled_model_keeps_it(dsn):
     async with open_memory(dsn, embedder="use", worker=False) as memory:
         await memory.remember(ANA, TEXT)
     async with open_memory(dsn, worker=False) as memory:
@@ -209,7 +200,7 @@ async def test_a_database_of_another_bundled_model_keeps_it(dsn: str) -> None:
             await memory.search(ANA, QUERY)
 
 
-async def test_a_model_of_the_user_has_to_be_given_again(dsn: str) -> None:
+async def test_a_model_of_the_user_has_to_be_given_again(dsn):
     own = CallableEmbedder(ones, model="ones")
     async with open_memory(dsn, embedder=own, worker=False) as memory:
         await memory.remember(ANA, TEXT)
@@ -222,7 +213,7 @@ async def test_a_model_of_the_user_has_to_be_given_again(dsn: str) -> None:
 
 
 @pytest.mark.parametrize("model", ["use", "e5"])
-async def test_a_memory_goes_on_with_the_model_it_was_changed_to(dsn: str, model: str) -> None:
+async def test_a_memory_goes_on_with_the_model_it_was_changed_to(dsn, model):
     other = {"use": "e5", "e5": "use"}[model]
     async with open_memory(dsn, embedder=other, worker=False) as memory:
         await memory.remember(ANA, TEXT)
@@ -232,9 +223,7 @@ async def test_a_memory_goes_on_with_the_model_it_was_changed_to(dsn: str, model
 
 
 @pytest.mark.both_engines
-async def test_imported_vectors_bring_their_model_into_a_new_database_only(
-    dsn: str, other_dsn: str
-) -> None:
+async def test_imported_vectors_bring_their_model_into_a_new_database_only(dsn, other_dsn):
     async with open_memory(dsn, embedder="use", worker=False) as memory:
         await memory.remember(ANA, TEXT)
         lines = [line async for line in memory.export(ANA, vectors=True)]
@@ -245,7 +234,7 @@ async def test_imported_vectors_bring_their_model_into_a_new_database_only(
 
 
 @pytest.mark.both_engines
-async def test_imported_vectors_give_way_to_those_that_are_here(dsn: str, other_dsn: str) -> None:
+async def test_imported_vectors_give_way_to_those_that_are_here(dsn, other_dsn):
     async with open_memory(dsn, embedder="use", worker=False) as memory:
         await memory.remember(ANA, TEXT)
         lines = [line async for line in memory.export(ANA, vectors=True)]
@@ -256,7 +245,7 @@ async def test_imported_vectors_give_way_to_those_that_are_here(dsn: str, other_
 
 
 @pytest.mark.both_engines
-async def test_a_model_that_was_named_but_has_no_vectors_gives_way(dsn: str) -> None:
+async def test_a_model_that_was_named_but_has_no_vectors_gives_way(dsn):
     own = CallableEmbedder(ones, model="ones")
     async with open_memory(dsn, embedder=own, worker=False) as memory:
         assert [] == await memory.recall(ANA, QUERY)
@@ -267,8 +256,8 @@ async def test_a_model_that_was_named_but_has_no_vectors_gives_way(dsn: str) -> 
 
 
 async def test_a_new_database_uses_the_other_model_where_the_best_cannot_run(
-    dsn: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+    dsn, monkeypatch, caplog
+):
     def fails(self: E5Embedder) -> None:
         raise AttributeError("onnxruntime has no SessionOptions")
 
@@ -282,7 +271,7 @@ async def test_a_new_database_uses_the_other_model_where_the_best_cannot_run(
 
 
 @pytest.mark.both_engines
-async def test_an_open_memory_follows_when_another_process_changes_the_model(dsn: str) -> None:
+async def test_an_open_memory_follows_when_another_process_changes_the_model(dsn):
     async with open_memory(dsn, worker=False) as memory, open_memory(dsn, worker=False) as other:
         await memory.remember(ANA, TEXT)
         await other.reembed(resolve_embedder("use"), drop_old=True)
@@ -293,7 +282,7 @@ async def test_an_open_memory_follows_when_another_process_changes_the_model(dsn
         assert 2 == len(await memory.search(ANA, QUERY))
 
 
-async def test_an_open_memory_with_an_embedder_of_its_own_is_told_of_the_change(dsn: str) -> None:
+async def test_an_open_memory_with_an_embedder_of_its_own_is_told_of_the_change(dsn):
     async with (
         open_memory(dsn, embedder="e5", worker=False) as memory,
         open_memory(dsn, worker=False) as other,
@@ -305,7 +294,7 @@ async def test_an_open_memory_with_an_embedder_of_its_own_is_told_of_the_change(
                 await verb(ANA, QUERY)
 
 
-async def test_turns_without_vectors_are_no_change_of_model(dsn: str) -> None:
+async def test_turns_without_vectors_are_no_change_of_model(dsn):
     async with open_memory(dsn, embedder="e5", worker=False) as memory:
         await memory.remember(ANA, TEXT)
         bob = Scope("app", "bob")

@@ -1,12 +1,9 @@
 """The reflection node in real graphs: what was said is remembered, whatever happens meanwhile."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from operator import add
 from random import Random
@@ -40,13 +37,13 @@ CONFIG: Any = {"configurable": {"thread_id": "t", "user_id": "ann"}}
 
 
 @pytest.fixture
-def store(dsn: str) -> Iterator[Store]:
+def store(dsn):
     with Store(dsn) as open_store:
         yield open_store
 
 
 @pytest.fixture
-async def astore(dsn: str) -> AsyncIterator[Store]:
+async def astore(dsn):
     async with Store(dsn) as open_store:
         yield open_store
 
@@ -70,7 +67,7 @@ def statements(store: Store) -> set[str]:
     return {fact.statement for fact in run_sync(store.engine.facts(ANN))}
 
 
-def test_a_sync_graph_remembers_each_turn_once(store: Store, dsn: str) -> None:
+def test_a_sync_graph_remembers_each_turn_once(store, dsn):
     node = create_reflection_node(store, app="app")
     graph = graph_with(node)
     state = graph.invoke({"messages": [HumanMessage("I live in Lisbon.")]}, CONFIG)
@@ -89,7 +86,7 @@ def test_a_sync_graph_remembers_each_turn_once(store: Store, dsn: str) -> None:
     assert 0 == node.failures
 
 
-async def test_an_async_graph_remembers_each_turn_once(astore: Store, dsn: str) -> None:
+async def test_an_async_graph_remembers_each_turn_once(astore, dsn):
     graph = graph_with(create_reflection_node(astore, app="app"))
     for text in ("I live in Lisbon.", "I like tea."):
         await graph.ainvoke({"messages": [HumanMessage(text)]}, CONFIG)
@@ -99,7 +96,7 @@ async def test_an_async_graph_remembers_each_turn_once(astore: Store, dsn: str) 
     assert {"User lives in Lisbon.", "User likes tea."} == facts
 
 
-async def test_a_sync_graph_inside_a_running_loop(astore: Store, dsn: str) -> None:
+async def test_a_sync_graph_inside_a_running_loop(astore, dsn):
     @dataclass
     class Context:
         user_id: str
@@ -113,9 +110,7 @@ async def test_a_sync_graph_inside_a_running_loop(astore: Store, dsn: str) -> No
     assert [("t", "user", "I like tea.")] == turns(dsn)
 
 
-def test_another_process_sends_the_history_again_and_nothing_is_doubled(
-    store: Store, dsn: str
-) -> None:
+def test_another_process_sends_the_history_again_and_nothing_is_doubled(store, dsn):
     said = [HumanMessage(f"I like tea {n}.", id=f"m{n}") for n in range(40)]
     for _ in range(2):  # a new node knows nothing, as a new process does
         create_reflection_node(store, app="app").invoke({"messages": said}, CONFIG)
@@ -123,14 +118,14 @@ def test_another_process_sends_the_history_again_and_nothing_is_doubled(
     assert 40 == len(turns(dsn))
 
 
-def test_messages_without_ids_are_the_same_turns_every_time(store: Store, dsn: str) -> None:
+def test_messages_without_ids_are_the_same_turns_every_time(store, dsn):
     said = [HumanMessage("yes"), AIMessage("Sure?"), HumanMessage("yes")]
     for length in (1, 2, 3, 3):
         create_reflection_node(store, app="app").invoke({"messages": said[:length]}, CONFIG)
     assert ["yes", "Sure?", "yes"] == [text for _, _, text in turns(dsn)]
 
 
-def test_a_history_that_a_client_keeps_is_remembered_once(store: Store, dsn: str) -> None:
+def test_a_history_that_a_client_keeps_is_remembered_once(store, dsn):
     def graph() -> CompiledStateGraph[Any]:  # without a checkpointer: new ids in every run
         node = create_reflection_node(store, app="app")
         builder = StateGraph(MessagesState).add_node("reflect", node)
@@ -152,7 +147,7 @@ def test_a_history_that_a_client_keeps_is_remembered_once(store: Store, dsn: str
         assert said == [text for _, _, text in turns(dsn)]
 
 
-def test_a_turn_alone_is_new_however_often_it_was_said(store: Store, dsn: str) -> None:
+def test_a_turn_alone_is_new_however_often_it_was_said(store, dsn):
     node = create_reflection_node(store, app="app")
     builder = StateGraph(MessagesState).add_node("reflect", node).add_edge(START, "reflect")
     for _ in range(3):
@@ -160,9 +155,7 @@ def test_a_turn_alone_is_new_however_often_it_was_said(store: Store, dsn: str) -
     assert ["yes", "Noted."] * 3 == [text for _, _, text in turns(dsn)]
 
 
-async def test_ids_that_stay_the_same_cost_no_second_question(
-    astore: Store, dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_ids_that_stay_the_same_cost_no_second_question(astore, dsn, monkeypatch):
     asked: list[int] = []
     run = PostgresDatabase.run
 
@@ -182,7 +175,7 @@ async def test_ids_that_stay_the_same_cost_no_second_question(
     assert 6 == len(turns(dsn))
 
 
-def test_ids_of_any_length_fail_no_turn(store: Store, dsn: str) -> None:
+def test_ids_of_any_length_fail_no_turn(store, dsn):
     random = Random(1)
     ids = ["".join(random.choices(ascii_letters, k=6_000)) for _ in range(2)]
     said = [HumanMessage("One.", id=ids[0]), HumanMessage("Two."), HumanMessage("One.", id=ids[1])]
@@ -193,14 +186,14 @@ def test_ids_of_any_length_fail_no_turn(store: Store, dsn: str) -> None:
     assert 0 == node.failures
 
 
-def test_what_a_middleware_says_in_a_users_name_is_no_turn(store: Store, dsn: str) -> None:
+def test_what_a_middleware_says_in_a_users_name_is_no_turn(store, dsn):
     summary = HumanMessage("A summary.", additional_kwargs={"lc_source": "summarization"})
     node = create_reflection_node(store, app="app")
     node.invoke({"messages": [summary, HumanMessage("Go on.")]}, CONFIG)
     assert [("t", "user", "Go on.")] == turns(dsn)
 
 
-def test_only_what_was_said_is_a_turn(store: Store, dsn: str) -> None:
+def test_only_what_was_said_is_a_turn(store, dsn):
     call = {"name": "weather", "args": {"city": "Lisbon"}, "id": "c1"}
     said: list[Any] = [
         SystemMessage("You are kind."),
@@ -236,7 +229,7 @@ def test_only_what_was_said_is_a_turn(store: Store, dsn: str) -> None:
     assert 6 == len(with_tools)
 
 
-def test_what_is_removed_from_the_state_stays_remembered(store: Store, dsn: str) -> None:
+def test_what_is_removed_from_the_state_stays_remembered(store, dsn):
     graph = graph_with(create_reflection_node(store, app="app"))
     state = graph.invoke({"messages": [HumanMessage("I live in Lisbon.")]}, CONFIG)
     gone = [RemoveMessage(id=message.id) for message in state["messages"]]
@@ -244,7 +237,7 @@ def test_what_is_removed_from_the_state_stays_remembered(store: Store, dsn: str)
     assert 4 == len(turns(dsn))
 
 
-def test_whose_memory_it_is(store: Store) -> None:
+def test_whose_memory_it_is(store):
     class State(TypedDict):
         said: Annotated[list[AnyMessage], add]
 
@@ -276,21 +269,19 @@ def test_whose_memory_it_is(store: Store) -> None:
         run(node, {})
 
 
-def test_a_run_without_a_thread_is_told_what_is_missing(store: Store) -> None:
+def test_a_run_without_a_thread_is_told_what_is_missing(store):
     node = create_reflection_node(store, app="app", user_id="ann")
     with pytest.raises(InvalidInput, match="thread_id"):
         node.invoke({"messages": [HumanMessage("Hello.")]}, {})
 
 
-def test_as_a_hook_of_an_agent(store: Store, dsn: str) -> None:
+def test_as_a_hook_of_an_agent(store, dsn):
     node = create_reflection_node(store, app="app", user_id="ann", thread_id="fixed")
     assert {} == node({"messages": [HumanMessage("I like tea.")]}, Runtime())
     assert [("fixed", "user", "I like tea.")] == turns(dsn)
 
 
-def test_a_database_that_is_away_fails_no_turn(
-    store: Store, dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_database_that_is_away_fails_no_turn(store, dsn, monkeypatch):
     node = create_reflection_node(store, app="app")
     graph = graph_with(node)
 
@@ -323,7 +314,7 @@ with PgHippocampusStore(sys.argv[1]) as store:
 
 
 @pytest.mark.tail
-async def test_what_a_killed_process_left_for_later_is_done_by_a_worker(dsn: str) -> None:
+async def test_what_a_killed_process_left_for_later_is_done_by_a_worker(dsn):
     killed = subprocess.run([*warm_python(), "-c", CRASHING, dsn], check=False)
     assert 128 + signal.SIGKILL == killed.returncode
     assert [("t", "user", "I live in Lisbon.")] == turns(dsn)

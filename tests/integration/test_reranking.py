@@ -1,18 +1,16 @@
 """Rerankers: off by default, in every form, and never in the way of an answer."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from langchain_core.documents import BaseDocumentCompressor, Document
-from person import Opens, Person
+from person import Person
 
-from shared_core import InvalidInput, Memory, MemoryEngine, Scope, run_sync
+from shared_core import InvalidInput, Memory, Scope, run_sync
 from shared_core.ports.recall import RecallResult
 from shared_core.recall import reranking
 from shared_core.recall.query import RERANKED
@@ -66,7 +64,7 @@ class Compressor(BaseDocumentCompressor):
 
 
 @pytest.fixture(scope="module")
-def filled(shared_memory: MemoryEngine) -> Person:
+def filled(shared_memory):
     """A user with three memories, which no test changes."""
     user = Person(shared_memory, Scope(f"app {uuid4().hex}", "ann"))
     run_sync(user.remember(SAID))
@@ -83,7 +81,7 @@ def filled(shared_memory: MemoryEngine) -> Person:
         pytest.param(Compressor(tells_scores=False), id="compressor without scores"),
     ],
 )
-async def test_every_form_gives_order_and_scores(ann_with: Opens, reranker: object) -> None:
+async def test_every_form_gives_order_and_scores(ann_with, reranker):
     ann = ann_with(reranker=reranker)
     await ann.remember(SAID)
     found = await ann.recall("Bob sails where tea is grown")
@@ -98,9 +96,7 @@ async def test_every_form_gives_order_and_scores(ann_with: Opens, reranker: obje
     assert memories(found.vector_results) == memories(plain.vector_results)
 
 
-async def test_without_one_nothing_is_reranked_and_one_call_may_have_its_own(
-    filled: Person,
-) -> None:
+async def test_without_one_nothing_is_reranked_and_one_call_may_have_its_own(filled):
     assert not (await filled.recall("tea")).reranked
     shortest = await filled.recall("tea", reranker=lambda _, texts: [-len(t) for t in texts])
     assert shortest.reranked and "Bob sails." == shortest[0].memory.text
@@ -137,9 +133,7 @@ async def gives_up(_: str, __: Sequence[str]) -> list[float]:
         (lambda _, texts: ["high"] * len(texts), "must return numbers"),
     ],
 )
-async def test_a_failing_reranker_leaves_the_order(
-    filled: Person, caplog: pytest.LogCaptureFixture, reranker: Callable[..., Any], told: str
-) -> None:
+async def test_a_failing_reranker_leaves_the_order(filled, caplog, reranker, told):
     plain = await filled.recall("tea")
     found = await filled.recall("tea", reranker=reranker)
     assert_in_order_of(plain, found)
@@ -158,11 +152,8 @@ def blocks(_: str, __: Sequence[str]) -> list[float]:
 
 @pytest.mark.parametrize("reranker", [never, blocks])
 async def test_a_reranker_that_never_answers_leaves_the_order(
-    filled: Person,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-    reranker: Callable[..., Any],
-) -> None:
+    filled, caplog, monkeypatch, reranker
+):
     monkeypatch.setattr(reranking, "TIMEOUT_S", 0.05)
     BLOCKED.clear()
     plain = await filled.recall("tea")
@@ -174,7 +165,7 @@ async def test_a_reranker_that_never_answers_leaves_the_order(
     assert "TimeoutError" in caplog.text and "recall goes on without" in caplog.text
 
 
-async def test_who_gives_up_a_recall_gives_up_its_reranker(filled: Person) -> None:
+async def test_who_gives_up_a_recall_gives_up_its_reranker(filled):
     begun, ended, loop = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
 
     async def waits(query: str, texts: Sequence[str]) -> list[float]:
@@ -192,7 +183,7 @@ async def test_who_gives_up_a_recall_gives_up_its_reranker(filled: Person) -> No
     await asyncio.wait_for(ended.wait(), 60)
 
 
-async def test_no_connection_is_held_while_it_works(ann_with: Opens) -> None:
+async def test_no_connection_is_held_while_it_works(ann_with):
     ann = ann_with(pool_size=1)
     await ann.remember(SAID)
 
@@ -204,7 +195,7 @@ async def test_no_connection_is_held_while_it_works(ann_with: Opens) -> None:
     assert found.reranked
 
 
-async def test_it_reads_the_best_ones_alone_and_the_floor_comes_first(ann: Person) -> None:
+async def test_it_reads_the_best_ones_alone_and_the_floor_comes_first(ann):
     await ann.remember([f"tea number {number}" for number in range(RERANKED + 10)])
     read: list[int] = []
 
@@ -222,7 +213,7 @@ async def test_it_reads_the_best_ones_alone_and_the_floor_comes_first(ann: Perso
     assert [RERANKED, RERANKED + 5] == read
 
 
-async def test_it_reads_as_many_as_repeats_may_take(ann: Person) -> None:
+async def test_it_reads_as_many_as_repeats_may_take(ann):
     said = [f"tea number {number // 2}" for number in range(2 * RERANKED)]
     await ann.remember(said)
     found = await ann.recall(
@@ -232,6 +223,6 @@ async def test_it_reads_as_many_as_repeats_may_take(ann: Person) -> None:
 
 
 @pytest.mark.parametrize("reranker", ["cohere", 5, Overlap])
-def test_what_is_no_reranker_is_refused(ann_with: Opens, reranker: object) -> None:
+def test_what_is_no_reranker_is_refused(ann_with, reranker):
     with pytest.raises(InvalidInput, match=r"is of no known form: give an object with 'async"):
         ann_with(reranker=reranker)

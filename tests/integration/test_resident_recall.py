@@ -1,16 +1,13 @@
 """Recall by an index in the process: the hits of the statement, by every way to ask."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from random import Random
 from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
-from postgres_databases import PostgresDatabases
 from resident_users import (
     ANN,
     BOB,
@@ -54,13 +51,13 @@ QUESTIONS = (
 
 
 @pytest.fixture
-async def memory(dsn: str) -> AsyncIterator[MemoryEngine]:
+async def memory(dsn):
     async with drawn(dsn) as memory:
         yield memory
 
 
 @pytest.fixture
-async def talked(memory: MemoryEngine) -> MemoryEngine:
+async def talked(memory):
     """A memory with an index of Ann, who talked."""
     await talk(memory, ANN, 1)
     await make_resident(memory, ANN)
@@ -83,7 +80,7 @@ async def talk(memory: MemoryEngine, scope: Scope, copies: int = 3) -> None:
 
 
 @pytest.fixture(scope="module")
-def talked_thrice(postgres: PostgresDatabases) -> Iterator[MemoryEngine]:
+def talked_thrice(postgres):
     """A memory of three talks, from which the tests read."""
     for dsn in postgres.lend():
         memory = drawn(dsn)
@@ -108,9 +105,7 @@ def without_index(memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch) -> None
     ],
     ids=lambda options: "reranker" if "reranker" in options else str(options),
 )  # fmt: skip
-async def test_recall_returns_the_same_with_an_index(
-    talked_thrice: MemoryEngine, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
-) -> None:
+async def test_recall_returns_the_same_with_an_index(talked_thrice, monkeypatch, options):
     memory = talked_thrice
     await make_resident(memory, ANN)
     found = [await memory.recall(ANN, question, **options) for question in QUESTIONS]
@@ -141,9 +136,7 @@ async def test_recall_returns_the_same_with_an_index(
     ],
     ids=str,
 )  # fmt: skip
-async def test_an_index_answers_with_the_candidates_of_the_statement(
-    talked_thrice: MemoryEngine, options: dict[str, Any]
-) -> None:
+async def test_an_index_answers_with_the_candidates_of_the_statement(talked_thrice, options):
     memory = talked_thrice
     await make_resident(memory, ANN)
     for question in QUESTIONS:
@@ -152,7 +145,7 @@ async def test_an_index_answers_with_the_candidates_of_the_statement(
         assert await by_statement(memory, ANN, question, **options) == answer
 
 
-async def test_an_index_learns_of_new_names_in_the_graph(memory: MemoryEngine, dsn: str) -> None:
+async def test_an_index_learns_of_new_names_in_the_graph(memory, dsn):
     await talk(memory, ANN)
     await make_resident(memory, ANN)
     question = "What about Zelda?"
@@ -166,7 +159,7 @@ async def test_an_index_learns_of_new_names_in_the_graph(memory: MemoryEngine, d
     assert [edge.subject for edge in found.graph_results] == ["Zelda"]
 
 
-async def test_a_lapsed_plan_ends_nothing_in_the_arrays_either(memory: MemoryEngine) -> None:
+async def test_a_lapsed_plan_ends_nothing_in_the_arrays_either(memory):
     await talk(memory, ANN, 1)
     facts = {one.slot: one for one in await memory.facts(ANN, history=True)}
     assert facts["plan"].superseded_at == facts["plan"].recorded_at
@@ -177,7 +170,7 @@ async def test_a_lapsed_plan_ends_nothing_in_the_arrays_either(memory: MemoryEng
     assert not ended["We fly to Lisbon on 9 March."] and any(ended.values())
 
 
-async def test_the_statement_answers_what_arrays_cannot(talked: MemoryEngine) -> None:
+async def test_the_statement_answers_what_arrays_cannot(talked):
     for options in (
         {"as_of": AsOf(known=START)}, {"filter": {"a": 1}}, {"namespace": ("app", "ann", "notes")},
     ):  # fmt: skip
@@ -185,7 +178,7 @@ async def test_the_statement_answers_what_arrays_cannot(talked: MemoryEngine) ->
     assert await by_index(talked, ANN, "tea") is not None
 
 
-async def test_the_statement_answers_the_first_question_of_a_user(memory: MemoryEngine) -> None:
+async def test_the_statement_answers_the_first_question_of_a_user(memory):
     await talk(memory, ANN, 1)
     assert await by_index(memory, ANN, "tea") is None
     await until(lambda: indexes(memory).users)
@@ -194,9 +187,7 @@ async def test_the_statement_answers_the_first_question_of_a_user(memory: Memory
     assert [scope_path(ANN)] == indexes(memory).users
 
 
-async def test_the_indexes_used_last_stay_within_the_bound(
-    memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_indexes_used_last_stay_within_the_bound(memory, monkeypatch):
     for scope in (ANN, BOB, CAT):
         await talk(memory, scope, 1)
     await make_resident(memory, ANN)
@@ -209,9 +200,7 @@ async def test_the_indexes_used_last_stay_within_the_bound(
     assert indexes(memory).nbytes <= 2.5 * one
 
 
-async def test_a_user_who_is_too_large_has_no_index(
-    memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_user_who_is_too_large_has_no_index(memory, monkeypatch):
     await talk(memory, ANN, 1)
     monkeypatch.setattr(indexes(memory), "_most_bytes", 600)
     await memory.recall(ANN, "tea")
@@ -219,9 +208,7 @@ async def test_a_user_who_is_too_large_has_no_index(
     assert [] == indexes(memory).users and await memory.recall(ANN, "tea")
 
 
-async def test_long_texts_count_before_an_index_is_read(
-    memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_long_texts_count_before_an_index_is_read(memory, monkeypatch):
     """An index of a few long texts would be read in full only to be dropped."""
     words = Random(1)
     await memory.remember(ANN, [" ".join(f"{words.random()}" for _ in range(2_000))])
@@ -234,9 +221,7 @@ async def test_long_texts_count_before_an_index_is_read(
     assert [] == was_read == indexes(memory).users
 
 
-async def test_an_index_that_fails_leaves_those_of_other_users_alone(
-    memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_index_that_fails_leaves_those_of_other_users_alone(memory, monkeypatch, caplog):
     await memory.remember(ANN, ["Ann likes tea."])
     await memory.remember(BOB, ["Bob likes tea."])
     load = indexes(memory)._load
@@ -253,7 +238,7 @@ async def test_an_index_that_fails_leaves_those_of_other_users_alone(
     assert "ValueError: no such array" in caplog.text
 
 
-async def test_old_vectors_that_are_dropped_leave_the_arrays(memory: MemoryEngine) -> None:
+async def test_old_vectors_that_are_dropped_leave_the_arrays(memory):
     """The model of this process is no longer in use: a question is refused, and no vector stays."""
 
     class Other(DrawnVectors):
@@ -271,14 +256,14 @@ async def test_old_vectors_that_are_dropped_leave_the_arrays(memory: MemoryEngin
     assert np.isnan(found[1][0].numbers).all()  # no vector
 
 
-async def test_an_index_that_answers_nothing_is_dropped(talked: MemoryEngine) -> None:
+async def test_an_index_that_answers_nothing_is_dropped(talked):
     indexes(talked).drop_idle(0)
     assert [scope_path(ANN)] == indexes(talked).users
     indexes(talked).drop_idle(time.monotonic())
     assert [] == indexes(talked).users and 0 == indexes(talked).nbytes
 
 
-async def test_nothing_of_a_forgotten_memory_stays_in_the_arrays(memory: MemoryEngine) -> None:
+async def test_nothing_of_a_forgotten_memory_stays_in_the_arrays(memory):
     await talk(memory, ANN, 1)
     [key] = await memory.remember(ANN, ["The parrot is called Polly."])
     await make_resident(memory, ANN)
@@ -295,14 +280,14 @@ async def test_nothing_of_a_forgotten_memory_stays_in_the_arrays(memory: MemoryE
     assert hash(term) not in index._words.tolist() and not words.any()
 
 
-async def test_an_erasure_empties_the_arrays_at_once(talked: MemoryEngine) -> None:
+async def test_an_erasure_empties_the_arrays_at_once(talked):
     index = index_of(talked)
     await talked.erase(ANN)
     assert [] == indexes(talked).users
     assert not index._texts.any() and not index._words.any() and not index._vectors.any()
 
 
-async def test_a_closed_memory_keeps_no_index(dsn: str) -> None:
+async def test_a_closed_memory_keeps_no_index(dsn):
     async with drawn(dsn) as memory:
         await talk(memory, ANN, 1)
         await make_resident(memory, ANN)
@@ -313,7 +298,7 @@ async def test_a_closed_memory_keeps_no_index(dsn: str) -> None:
         assert await by_index(memory, ANN, "tea") is not None
 
 
-def test_the_setting_is_in_megabytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_setting_is_in_megabytes(monkeypatch):
     for text, expected in (("", RESIDENT_MB), ("off", 0), ("0", 0), ("64", 64)):
         monkeypatch.setenv("HIPPOCAMPUS_RESIDENT_MB", text)
         assert expected == load_settings().resident_mb
@@ -377,7 +362,7 @@ async def text_store(memory: MemoryEngine, question: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def asked(postgres: PostgresDatabases) -> Iterator[MemoryEngine]:
+def asked(postgres):
     """A memory that is asked in every way."""
 
     async def talk() -> None:
@@ -416,9 +401,7 @@ def watched(memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch) -> list[bool]
     [process, window, conversations, hybrid, agent_kit, store, text_store],
     ids=lambda face: face.__name__,
 )
-async def test_the_index_answers_and_as_the_statement_does(
-    asked: MemoryEngine, monkeypatch: pytest.MonkeyPatch, face: Face
-) -> None:
+async def test_the_index_answers_and_as_the_statement_does(asked, monkeypatch, face):
     memory = asked
     await make_resident(memory, ANN)
     answered = watched(memory, monkeypatch)
@@ -429,7 +412,7 @@ async def test_the_index_answers_and_as_the_statement_does(
     assert sum(answered) == len(ASKED)
 
 
-async def test_the_views_asked_last_are_kept_until_something_changes(memory: MemoryEngine) -> None:
+async def test_the_views_asked_last_are_kept_until_something_changes(memory):
     await talk(memory, ANN)
 
     async def texts(kind: MemoryKind) -> list[str]:

@@ -1,12 +1,10 @@
 """An index in the process is exactly fresh, whoever writes, and whoever asks meanwhile."""
 
-from __future__ import annotations
-
 import asyncio
 import multiprocessing
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -108,7 +106,7 @@ def _write(connection: psycopg.Connection[Any], memory_id: UUID, random: Random)
 
 
 @pytest.fixture
-async def memory(dsn: str) -> AsyncIterator[MemoryEngine]:
+async def memory(dsn):
     async with drawn(dsn) as memory:
         await memory.append_events(ANN, "t1", [a_turn("tea")])
         yield memory
@@ -147,9 +145,7 @@ async def read_both(
 
 
 @pytest.mark.tail
-async def test_what_changed_added_to_what_was_is_all_that_there_is(
-    memory: MemoryEngine, dsn: str
-) -> None:
+async def test_what_changed_added_to_what_was_is_all_that_there_is(memory, dsn):
     fork = multiprocessing.get_context("fork")
     writers = [
         fork.Process(target=target, args=(dsn, seed))
@@ -176,9 +172,7 @@ async def test_what_changed_added_to_what_was_is_all_that_there_is(
     assert [0] * len(writers) == [one.exitcode for one in writers]
 
 
-async def test_each_recall_sees_what_was_committed_before_it_and_nothing_that_is_gone(
-    memory: MemoryEngine, dsn: str
-) -> None:
+async def test_each_recall_sees_what_was_committed_before_it_and_nothing_that_is_gone(memory, dsn):
     async def write_and_ask(writing: MemoryEngine, number: int) -> None:
         for turn in range(12):
             word = f"word{number}x{turn}"
@@ -195,9 +189,7 @@ async def test_each_recall_sees_what_was_committed_before_it_and_nothing_that_is
         await asyncio.gather(*tasks)
 
 
-async def test_a_write_that_a_crash_undid_is_gone_from_the_index(
-    memory: MemoryEngine, dsn: str
-) -> None:
+async def test_a_write_that_a_crash_undid_is_gone_from_the_index(memory, dsn):
     await make_resident(memory, ANN)
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("SET search_path TO hippocampus, public")
@@ -258,7 +250,7 @@ async def compare(memory: MemoryEngine, writer: Any) -> tuple[int, int]:
 
 
 @pytest.mark.tail
-def test_two_loops_in_two_threads_ask_while_another_process_writes(dsn: str) -> None:
+def test_two_loops_in_two_threads_ask_while_another_process_writes(dsn):
     memory = drawn(dsn)
     run_sync(memory.remember(ANN, ["green tea"]))
     run_sync(make_resident(memory, ANN))
@@ -276,7 +268,7 @@ def test_two_loops_in_two_threads_ask_while_another_process_writes(dsn: str) -> 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform does not fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
-def test_a_forked_child_and_its_parent_have_an_index_each(dsn: str) -> None:
+def test_a_forked_child_and_its_parent_have_an_index_each(dsn):
     memory = drawn(dsn)
     run_sync(memory.remember(ANN, ["green tea", "a cat in York"]))
     run_sync(make_resident(memory, ANN))
@@ -306,7 +298,7 @@ async def asks_as_the_parent_did(memory: MemoryEngine) -> None:
     await finds_three(memory)
 
 
-def test_many_threads_ask_at_once(dsn: str) -> None:
+def test_many_threads_ask_at_once(dsn):
     memory = drawn(dsn)
     run_sync(memory.remember(ANN, [f"{word} {number}" for number, word in enumerate(ASKED_WORDS)]))
     run_sync(make_resident(memory, ANN))
@@ -452,7 +444,7 @@ VERBS: tuple[tuple[Verb, int], ...] = (
 
 
 @pytest.fixture
-async def pair(dsn: str) -> AsyncIterator[tuple[Writer, MemoryEngine]]:
+async def pair(dsn):
     """Somebody who writes with one memory, and another memory that has an index of the user."""
     writer = Writer(cast(MemoryEngine, None), seed=0)
     async with drawn(dsn, clock=writer.clock) as writing, drawn(dsn, clock=writer.clock) as asking:
@@ -491,18 +483,14 @@ async def differences(writer: Writer, asking: MemoryEngine, steps: int) -> list[
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.tail
-async def test_after_each_write_of_another_process_the_index_answers_as_the_statement(
-    pair: tuple[Writer, MemoryEngine], seed: int
-) -> None:
+async def test_after_each_write_of_another_process_the_index_answers_as_the_statement(pair, seed):
     writer, asking = pair
     writer.random = Random(seed)
     await make_resident(asking, ANAN)
     assert [] == await differences(writer, asking, 80 if LONG else 25)
 
 
-async def test_the_index_learns_what_cleanup_in_sql_took(
-    pair: tuple[Writer, MemoryEngine], dsn: str
-) -> None:
+async def test_the_index_learns_what_cleanup_in_sql_took(pair, dsn):
     writer, asking = pair
     for function in ("forget_faded('/', %s, 100)", "forget_below('/', 1, 0, NULL, %s, 100)"):
         await writer.say()
@@ -518,9 +506,7 @@ async def test_the_index_learns_what_cleanup_in_sql_took(
         assert await by_index(asking, ANAN, QUESTION_OF_ALL) in (None, expected)
 
 
-async def test_the_comparison_finds_writes_that_are_not_noted(
-    pair: tuple[Writer, MemoryEngine], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_comparison_finds_writes_that_are_not_noted(pair, monkeypatch):
     writer, asking = pair
     await make_resident(asking, ANAN)
     monkeypatch.setattr(PostgresDatabase, "noted", lambda self, notes: ())

@@ -1,12 +1,8 @@
 """The odd ends of forgetting and of budgets: the engine, SQL and the commands answer alike."""
 
-from __future__ import annotations
-
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -25,7 +21,7 @@ AGE = timedelta(days=3650)
 
 
 @pytest.fixture
-async def memory(dsn: str) -> AsyncIterator[MemoryEngine]:
+async def memory(dsn):
     """Ann's summary of ten years ago, never read, and one of today."""
     clock = Clock(NOW - AGE)
     async with open_memory(dsn, clock=clock, worker=False, track_access=False) as engine:
@@ -64,7 +60,7 @@ async def score(memory: MemoryEngine, key: str = "old") -> float:
     return (await memory.retention.curve(ANN, key)).score
 
 
-async def test_without_decay_nothing_ever_fades(memory: MemoryEngine, dsn: str) -> None:
+async def test_without_decay_nothing_ever_fades(memory, dsn):
     await memory.retention.set_policy(RetentionPolicy(decay_rate=0, threshold=0.69))
     assert pytest.approx(0.7) == await score(memory)
     assert 0 == (await memory.retention.forget_faded()).total
@@ -75,9 +71,7 @@ async def test_without_decay_nothing_ever_fades(memory: MemoryEngine, dsn: str) 
     assert {"old", "new"} == await keys(memory)
 
 
-async def test_a_huge_decay_forgets_what_is_past_its_minimum_age(
-    memory: MemoryEngine, dsn: str
-) -> None:
+async def test_a_huge_decay_forgets_what_is_past_its_minimum_age(memory, dsn):
     await memory.retention.set_policy(RetentionPolicy(decay_rate=1e308))
     assert 1e-200 > await score(memory)
     assert 1e-200 > asked(dsn, "calculate_retention_score(0, now() - interval '10 years', 1e308)")
@@ -86,16 +80,14 @@ async def test_a_huge_decay_forgets_what_is_past_its_minimum_age(
 
 
 @pytest.mark.parametrize("negative", [-0.1, -1e308])
-def test_a_negative_decay_is_refused(shared_dsn: str, negative: float) -> None:
+def test_a_negative_decay_is_refused(shared_dsn, negative):
     with pytest.raises(InvalidInput, match="decay_rate must be a finite number from 0"):
         RetentionPolicy(decay_rate=negative)
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="no retention can be told"):
         asked(shared_dsn, "calculate_retention_score(0, now(), %(rate)s)", rate=negative)
 
 
-async def test_a_threshold_of_zero_forgets_nothing_and_of_one_all_that_is_old_enough(
-    memory: MemoryEngine, dsn: str
-) -> None:
+async def test_a_threshold_of_zero_forgets_nothing_and_of_one_all_that_is_old_enough(memory, dsn):
     await memory.retention.set_policy(RetentionPolicy(threshold=0))
     assert (
         0
@@ -126,9 +118,7 @@ async def read(memory: MemoryEngine, times: int, at: datetime) -> None:
 
 
 @pytest.mark.parametrize("reads", [1, 10**9])
-async def test_a_read_in_the_future_counts_as_one_just_now(
-    memory: MemoryEngine, dsn: str, reads: int
-) -> None:
+async def test_a_read_in_the_future_counts_as_one_just_now(memory, dsn, reads):
     await read(memory, reads, NOW + AGE)
     assert 1 == await score(memory)
     stats = await memory.retention.stats(ANN)
@@ -140,9 +130,7 @@ async def test_a_read_in_the_future_counts_as_one_just_now(
     assert {"old", "new"} == await keys(memory)
 
 
-async def test_a_billion_reads_ten_years_ago_do_not_overflow(
-    memory: MemoryEngine, dsn: str
-) -> None:
+async def test_a_billion_reads_ten_years_ago_do_not_overflow(memory, dsn):
     await read(memory, 10**9, NOW - AGE)
     curve = await memory.retention.curve(ANN, "old")
     assert 10**9 == curve.kept.access_count and 0 < curve.score < 1e-100
@@ -153,9 +141,7 @@ async def test_a_billion_reads_ten_years_ago_do_not_overflow(
 
 
 @pytest.mark.parametrize("budget", [0, -1, 63])
-async def test_a_budget_that_holds_nothing_is_refused(
-    shared_memory: MemoryEngine, shared_dsn: str, budget: int
-) -> None:
+async def test_a_budget_that_holds_nothing_is_refused(shared_memory, shared_dsn, budget):
     with pytest.raises(InvalidInput, match=f"max_tokens must be at least 64, got {budget}"):
         await shared_memory.context_window(ANN, "t", "?", max_tokens=budget)
     call = "count(*) FROM get_context_window('ann', 'app', '?', p_max_tokens => %(n)s)"
@@ -168,8 +154,8 @@ async def test_a_budget_that_holds_nothing_is_refused(
 
 
 async def test_a_budget_below_the_system_prompt_says_by_how_much(
-    shared_memory: MemoryEngine, shared_dsn: str, tmp_path: Path
-) -> None:
+    shared_memory, shared_dsn, tmp_path
+):
     prompt = "word " * 100
     with pytest.raises(InvalidInput, match=r"system prompt \(101 tokens\)"):
         await shared_memory.context_window(ANN, "t", "", system_prompt=prompt, max_tokens=64)
@@ -181,8 +167,8 @@ async def test_a_budget_below_the_system_prompt_says_by_how_much(
 
 
 async def test_an_item_larger_than_everything_leaves_its_room_to_the_others(
-    shared_memory: MemoryEngine, shared_dsn: str, scope: Scope
-) -> None:
+    shared_memory, shared_dsn, scope
+):
     huge = "A tale of bees without an end. " * 400
     texts = ["I like bees.", huge, "I like tea."]
     turns = [said(f"e{n}", text, NOW - timedelta(minutes=9 - n)) for n, text in enumerate(texts)]
@@ -203,9 +189,7 @@ async def test_an_item_larger_than_everything_leaves_its_room_to_the_others(
     assert "over budget" in {one["reason"] for one in told["dropped"]}
 
 
-async def test_a_tokenizer_that_raises_is_named_through_the_engine(
-    shared_memory: MemoryEngine,
-) -> None:
+async def test_a_tokenizer_that_raises_is_named_through_the_engine(shared_memory):
     def my_tokenizer(text: str) -> int:
         raise LookupError("no such model")
 

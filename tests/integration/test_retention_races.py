@@ -1,9 +1,7 @@
 """Forgetting beside others who write, restore, pin, undo and set policies loses nothing."""
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -16,7 +14,7 @@ from tests.integration.retention_world import ALL, ANN, BOB, FACTS, World, opene
 
 
 @pytest.fixture
-async def world(dsn: str) -> AsyncIterator[World]:
+async def world(dsn):
     async with opened_world(dsn) as found:
         yield found
 
@@ -30,7 +28,7 @@ async def demoted(world: World, text: str = "I sail on Sundays.") -> str:
     return (await world.retention.list_faded(ANN))[0].key
 
 
-async def test_a_new_text_is_not_replaced_by_the_one_archived_meanwhile(world: World) -> None:
+async def test_a_new_text_is_not_replaced_by_the_one_archived_meanwhile(world):
     await world.retention.set_policy({"semantic": ALL})
     await world.memory.remember(ANN, NewMemory(text="The old address is in Oslo.", key="addr"))
     await world.fade(20)
@@ -47,7 +45,7 @@ async def test_a_new_text_is_not_replaced_by_the_one_archived_meanwhile(world: W
     assert {"The new address is in Bergen."} == await world.listed()
 
 
-async def test_an_archived_text_that_was_left_behind_is_not_kept(world: World) -> None:
+async def test_an_archived_text_that_was_left_behind_is_not_kept(world):
     await demoted(world, "The new address is in Bergen.")
     with world.other() as other:
         other.execute(
@@ -59,7 +57,7 @@ async def test_an_archived_text_that_was_left_behind_is_not_kept(world: World) -
     assert {"The new address is in Bergen.": "archived"} == await world.faded()
 
 
-async def test_what_is_archived_while_it_is_restored_comes_back_whole(world: World) -> None:
+async def test_what_is_archived_while_it_is_restored_comes_back_whole(world):
     key = await demoted(world)
     before = world.ask("SELECT text, value, terms, term_count FROM memories")
     with world.other() as other:
@@ -71,9 +69,7 @@ async def test_what_is_archived_while_it_is_restored_comes_back_whole(world: Wor
 
 
 @pytest.mark.parametrize("stage", ["demoted", "archived"])
-async def test_what_moved_on_since_it_was_looked_at_is_looked_at_again(
-    world: World, monkeypatch: pytest.MonkeyPatch, stage: str
-) -> None:
+async def test_what_moved_on_since_it_was_looked_at_is_looked_at_again(world, monkeypatch, stage):
     key = await demoted(world)
     look, then = reviving.read_faded, []
 
@@ -95,9 +91,7 @@ async def test_what_moved_on_since_it_was_looked_at_is_looked_at_again(
     assert (set() if gone else {"I sail on Sundays."}) == await world.listed()
 
 
-async def test_a_memory_that_never_rests_is_a_conflict(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_memory_that_never_rests_is_a_conflict(world, monkeypatch):
     key = await demoted(world)
 
     async def stale(storage: Any, scope: Any, ids: Sequence[UUID]) -> Any:
@@ -112,7 +106,7 @@ async def test_a_memory_that_never_rests_is_a_conflict(
     assert {"I sail on Sundays.": "archived"} == await world.faded()
 
 
-async def test_a_pin_that_waits_for_a_run_brings_back_what_the_run_demoted(world: World) -> None:
+async def test_a_pin_that_waits_for_a_run_brings_back_what_the_run_demoted(world):
     await world.retention.set_policy(ALL)
     await world.say("I sail.")
     [one] = await world.memory.list_memories(ANN)
@@ -124,9 +118,7 @@ async def test_a_pin_that_waits_for_a_run_brings_back_what_the_run_demoted(world
     assert [{}] == await world.fade(400)
 
 
-async def test_cleanup_at_once_spares_what_was_pinned_before_it_was_judged(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_cleanup_at_once_spares_what_was_pinned_before_it_was_judged(world, monkeypatch):
     await world.say("I sail.", "I ski.")
     keys = {one.text: one.key for one in await world.memory.list_memories(ANN)}
     world.go(100)
@@ -143,7 +135,7 @@ async def test_cleanup_at_once_spares_what_was_pinned_before_it_was_judged(
     assert {"I sail."} == await world.listed()
 
 
-async def test_erasing_in_sql_waits_for_no_pin_and_erases_none(world: World) -> None:
+async def test_erasing_in_sql_waits_for_no_pin_and_erases_none(world):
     await world.say("I sail.", "I ski.")
     world.go(100)
     call = "SELECT cleanup_low_value_memories(0.1, 7, p_as_of => %s)"
@@ -160,7 +152,7 @@ async def test_erasing_in_sql_waits_for_no_pin_and_erases_none(world: World) -> 
     assert {"I sail."} == await world.listed()
 
 
-async def test_pinned_history_stays_when_its_fact_is_erased(world: World) -> None:
+async def test_pinned_history_stays_when_its_fact_is_erased(world):
     await world.retention.set_policy({"semantic": FACTS})
     for city in ("Oslo", "Bergen", "Rome"):
         await world.memory.state_fact(ANN, "residence", city)
@@ -180,7 +172,7 @@ async def test_pinned_history_stays_when_its_fact_is_erased(world: World) -> Non
     assert ["Oslo"] == [one.value for one in await world.memory.facts(ANN, history=True)]
 
 
-async def test_pinned_summaries_that_were_replaced_stay(world: World) -> None:
+async def test_pinned_summaries_that_were_replaced_stay(world):
     await world.retention.set_policy({"summary": FACTS, "episodic": None})
     for text in ("I keep bees in Oslo.", "Carla moved to Lisbon.", "I painted the fence."):
         await world.read(text)
@@ -193,7 +185,7 @@ async def test_pinned_summaries_that_were_replaced_stay(world: World) -> None:
     assert rows[:1] == world.ask(replaced)
 
 
-async def test_history_that_somebody_pins_right_now_is_left_alone(world: World) -> None:
+async def test_history_that_somebody_pins_right_now_is_left_alone(world):
     await world.retention.set_policy({"semantic": FACTS})
     for city in ("Oslo", "Bergen"):
         await world.memory.state_fact(ANN, "residence", city)
@@ -205,7 +197,7 @@ async def test_history_that_somebody_pins_right_now_is_left_alone(world: World) 
     assert ["Oslo"] == [one.value for one in await world.memory.facts(ANN, history=True)]
 
 
-async def test_undoing_a_run_takes_what_was_archived_of_it_along(world: World) -> None:
+async def test_undoing_a_run_takes_what_was_archived_of_it_along(world):
     await world.retention.set_policy({"summary": ALL, "episodic": None})
     first = (await world.read("I keep bees on the roof in Oslo.")).summary
     world.go(1)
@@ -224,7 +216,7 @@ async def test_undoing_a_run_takes_what_was_archived_of_it_along(world: World) -
     )
 
 
-async def test_undoing_waits_for_who_archives(world: World) -> None:
+async def test_undoing_waits_for_who_archives(world):
     await world.retention.set_policy({"summary": ALL, "episodic": None})
     first = (await world.read("I keep bees on the roof in Oslo.")).summary
     run = await world.read("My sister Carla moved to Lisbon and works at a bakery there.")
@@ -238,7 +230,7 @@ async def test_undoing_waits_for_who_archives(world: World) -> None:
     assert [first] == [one.text for one in await world.memory.list_memories(ANN, kinds=["summary"])]
 
 
-async def test_a_write_under_way_goes_by_the_policy_that_was_set_meanwhile(world: World) -> None:
+async def test_a_write_under_way_goes_by_the_policy_that_was_set_meanwhile(world):
     await world.retention.set_policy({"episodic": None})
     await world.say("first")
     with world.other() as other:
@@ -253,7 +245,7 @@ async def test_a_write_under_way_goes_by_the_policy_that_was_set_meanwhile(world
 
 
 @pytest.mark.parametrize("place", ["all", "app", "user"])
-async def test_a_policy_waits_for_those_it_concerns_alone(world: World, place: str) -> None:
+async def test_a_policy_waits_for_those_it_concerns_alone(world, place):
     given: dict[str, Any] = {"all": {}, "app": {"app": "app"}, "user": {"scope": BOB}}[place]
     with world.other() as other:
         other.execute(
@@ -268,8 +260,8 @@ async def test_a_policy_waits_for_those_it_concerns_alone(world: World, place: s
 
 
 async def test_telling_of_a_policy_that_was_cut_short_is_finished_by_the_next_run(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    world, monkeypatch
+):
     await world.retention.set_policy({"episodic": None})
     await world.say("one", "two", "three")
     monkeypatch.setattr(cleanups, "RETIMED_AT_ONCE", 1)
@@ -290,7 +282,7 @@ async def test_telling_of_a_policy_that_was_cut_short_is_finished_by_the_next_ru
     assert [] == world.ask("SELECT FROM retimings")
 
 
-async def test_sql_alone_finishes_telling_of_a_policy(world: World) -> None:
+async def test_sql_alone_finishes_telling_of_a_policy(world):
     await world.retention.set_policy({"episodic": None})
     await world.say("one")
     await world.memory._storage.retention.set_retention_rules("/", {"episodic": ALL})
@@ -300,7 +292,7 @@ async def test_sql_alone_finishes_telling_of_a_policy(world: World) -> None:
         assert (1,) == other.execute(call, [world.now]).fetchone()
 
 
-async def test_policies_set_at_the_same_time_are_set_one_after_another(world: World) -> None:
+async def test_policies_set_at_the_same_time_are_set_one_after_another(world):
     names = ("sensitive", "knowledge", "default", "low-interaction")
     await asyncio.gather(*(world.retention.set_policy(name, app="app") for name in names * 3))
     found = (await world.retention.policy(ANN))["episodic"]
@@ -310,7 +302,7 @@ async def test_policies_set_at_the_same_time_are_set_one_after_another(world: Wo
     }
 
 
-async def test_many_who_do_all_of_it_at_once_leave_every_memory_whole(world: World) -> None:
+async def test_many_who_do_all_of_it_at_once_leave_every_memory_whole(world):
     await world.retention.set_policy(ALL)
     for thread in ("a", "b"):
         await world.say(
@@ -334,7 +326,7 @@ async def test_many_who_do_all_of_it_at_once_leave_every_memory_whole(world: Wor
         assert [] == wrong
 
 
-async def test_a_run_goes_on_where_somebody_works_on_the_first_it_meets(world: World) -> None:
+async def test_a_run_goes_on_where_somebody_works_on_the_first_it_meets(world):
     await world.say("I sail.")
     world.go(0.1)
     await world.say("I ski.", scope=BOB)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
 from itertools import count
@@ -20,7 +19,7 @@ from shared_core.core.decay import forget_at, initial_strength
 from shared_core.core.domain import MemoryId, MemoryKind
 from shared_core.core.retention_policy import FADING, POLICIES, Traits
 from shared_core.ports.retention import Accesses, NewAccesses
-from tests.integration.retention_world import ALL, ANN, BOB, FACTS, World, kept, opened_world
+from tests.integration.retention_world import ALL, ANN, BOB, FACTS, kept, opened_world
 
 DAY = timedelta(days=1)
 ARCHIVED_EARLY = RetentionPolicy(
@@ -29,12 +28,12 @@ ARCHIVED_EARLY = RetentionPolicy(
 
 
 @pytest.fixture
-async def world(dsn: str) -> AsyncIterator[World]:
+async def world(dsn):
     async with opened_world(dsn) as found:
         yield found
 
 
-async def test_a_turn_knows_when_it_fades(world: World) -> None:
+async def test_a_turn_knows_when_it_fades(world):
     await world.say("I sail.")
     await world.say("I ski.", importance=10)
     for text, importance in (("I sail.", 5), ("I ski.", 10)):
@@ -46,7 +45,7 @@ async def test_a_turn_knows_when_it_fades(world: World) -> None:
         )  # fmt: skip
 
 
-async def test_reading_puts_it_off_with_the_same_batch(world: World) -> None:
+async def test_reading_puts_it_off_with_the_same_batch(world):
     await world.say("I sail.")
     for reads in (1, 2, 3):
         world.go(1)
@@ -60,9 +59,7 @@ async def test_reading_puts_it_off_with_the_same_batch(world: World) -> None:
         )
 
 
-async def test_what_is_outright_does_not_fade_and_a_summary_written_again_begins_anew(
-    world: World,
-) -> None:
+async def test_what_is_outright_does_not_fade_and_a_summary_written_again_begins_anew(world):
     summary = NewMemory(text="About Ann.", kind="summary", key="k")
     await world.memory.remember(ANN, ["Ann sails.", summary])
     assert (await world.kept("Ann sails.")).forget_at is None
@@ -74,7 +71,7 @@ async def test_what_is_outright_does_not_fade_and_a_summary_written_again_begins
     assert again.forget_at == forget_at(initial=0.7, last_used_at=world.now, created_at=START)
 
 
-async def test_a_strength_of_ones_own_is_stored(dsn: str) -> None:
+async def test_a_strength_of_ones_own_is_stored(dsn):
     def strength(traits: Traits) -> float | None:
         return {"episodic": 0.3, "summary": 1.0}.get(traits.kind)
 
@@ -91,7 +88,7 @@ async def test_a_strength_of_ones_own_is_stored(dsn: str) -> None:
             await world.say("I ski.")
 
 
-async def test_arousal_and_importance_that_a_run_finds_out_count(world: World) -> None:
+async def test_arousal_and_importance_that_a_run_finds_out_count(world):
     await world.read("I am so furious, my boss fired me today and I hate him!!!")
     [turn] = await world.memory.list_memories(ANN, kinds=["episodic"])
     found = await kept(world.memory, turn.memory_id)
@@ -101,7 +98,7 @@ async def test_arousal_and_importance_that_a_run_finds_out_count(world: World) -
     )
 
 
-async def test_counters_and_clocks_that_are_off_do_no_harm(world: World) -> None:
+async def test_counters_and_clocks_that_are_off_do_no_harm(world):
     await world.say("I sail.")
     memory_id = MemoryId((await world.kept("I sail.")).memory_id)
     future, past = START + 3650 * DAY, START - 3650 * DAY
@@ -115,7 +112,7 @@ async def test_counters_and_clocks_that_are_off_do_no_harm(world: World) -> None
     )
 
 
-async def test_what_holds_where_no_policy_is_stored_is_the_default_one(world: World) -> None:
+async def test_what_holds_where_no_policy_is_stored_is_the_default_one(world):
     default = POLICIES["default"]
     rules = {kind: default if kind in FADING else None for kind in get_args(MemoryKind)}
     for scope in (ANN, None):
@@ -124,7 +121,7 @@ async def test_what_holds_where_no_policy_is_stored_is_the_default_one(world: Wo
 
 
 @pytest.mark.parametrize("place", ["all", "app", "user", "another app", "another user"])
-async def test_a_user_writes_and_reads_by_the_nearest_policy(world: World, place: str) -> None:
+async def test_a_user_writes_and_reads_by_the_nearest_policy(world, place):
     slow = POLICIES["knowledge"]
     places = {
         "all": {}, "app": {"app": "app"}, "another app": {"app": "ap"},
@@ -141,7 +138,7 @@ async def test_a_user_writes_and_reads_by_the_nearest_policy(world: World, place
         await world.memory.flush()
 
 
-async def test_what_a_run_replaced_stays_for_its_undo(world: World) -> None:
+async def test_what_a_run_replaced_stays_for_its_undo(world):
     for text in ("I live in Leeds.", "I moved to Rome."):
         await world.read(text)
     rows = world.ask(
@@ -151,7 +148,7 @@ async def test_what_a_run_replaced_stays_for_its_undo(world: World) -> None:
     assert {("episodic", True, True), ("summary", True, True), ("summary", False, False)} == {*rows}
 
 
-async def test_a_weak_memory_stays_for_the_minimum_age_once_it_is_restored(dsn: str) -> None:
+async def test_a_weak_memory_stays_for_the_minimum_age_once_it_is_restored(dsn):
     async with opened_world(dsn, strength=lambda traits: 0.03) as world:
         await world.say("a weak note")
         assert [{"demoted": 1}] == await world.fade(8)
@@ -168,7 +165,7 @@ async def test_a_weak_memory_stays_for_the_minimum_age_once_it_is_restored(dsn: 
         assert {"demoted": 1} == await world.run()
 
 
-async def test_a_fact_that_holds_again_fades_again(world: World) -> None:
+async def test_a_fact_that_holds_again_fades_again(world):
     await world.retention.set_policy({"semantic": FACTS})
     acme = await world.memory.state_fact(ANN, "employer", "Acme")
     world.go(0.5)
@@ -182,7 +179,7 @@ async def test_a_fact_that_holds_again_fades_again(world: World) -> None:
     assert acme.memory_id == (await world.retention.list_faded(ANN))[0].memory_id
 
 
-async def test_a_fact_that_is_restored_fades_again(world: World) -> None:
+async def test_a_fact_that_is_restored_fades_again(world):
     await world.retention.set_policy({"semantic": FACTS})
     fact = await world.memory.state_fact(ANN, "employer", "Acme")
     await world.memory.retract(ANN, fact)
@@ -192,7 +189,7 @@ async def test_a_fact_that_is_restored_fades_again(world: World) -> None:
     assert {"demoted": 1} == await world.run()
 
 
-async def test_an_edge_that_is_restored_lets_its_fact_fade_again(world: World) -> None:
+async def test_an_edge_that_is_restored_lets_its_fact_fade_again(world):
     await world.retention.set_policy({"semantic": FACTS})
     await world.memory.graph.add(ANN, "user", "works_at", "Acme")
     [edge] = await world.memory.graph.history(ANN, "user")
@@ -202,7 +199,7 @@ async def test_an_edge_that_is_restored_lets_its_fact_fade_again(world: World) -
     assert {"demoted": 1} == await world.run()
 
 
-async def test_an_item_that_is_restored_is_found_by_its_fields(world: World) -> None:
+async def test_an_item_that_is_restored_is_found_by_its_fields(world):
     await world.retention.set_policy({"item": ARCHIVED_EARLY})
     store = PgHippocampusStore(engine=world.memory, index={"fields": ["title", "body"]})  # type: ignore[typeddict-item]
     value = {"title": "bees on the roof", "body": "quarterly tax report"}
@@ -222,7 +219,7 @@ async def test_an_item_that_is_restored_is_found_by_its_fields(world: World) -> 
     assert [("k", value)] == [(item.key, item.value) for item in found[:1]]
 
 
-async def test_an_item_archived_before_it_kept_its_words_is_embedded_anew(world: World) -> None:
+async def test_an_item_archived_before_it_kept_its_words_is_embedded_anew(world):
     await world.retention.set_policy({"item": ARCHIVED_EARLY})
     store = PgHippocampusStore(engine=world.memory)
     await store.aput(("app", "ann"), "k", {"content": "a quarterly tax report"})
@@ -238,7 +235,7 @@ async def test_an_item_archived_before_it_kept_its_words_is_embedded_anew(world:
     assert [("text",)] == world.ask("SELECT field FROM embeddings")
 
 
-async def test_a_policy_of_some_kinds_leaves_the_others_to_the_nearest_above(world: World) -> None:
+async def test_a_policy_of_some_kinds_leaves_the_others_to_the_nearest_above(world):
     memory = world.memory
     await memory.retention.set_policy({"item": ALL}, BOB)
     await memory.retention.set_policy("sensitive", app="app")
@@ -256,7 +253,7 @@ async def test_a_policy_of_some_kinds_leaves_the_others_to_the_nearest_above(wor
     assert POLICIES["sensitive"] == (await memory.retention.policy(ANN))["episodic"]
 
 
-async def test_a_dry_run_of_cleanup_deletes_nothing_that_expired(world: World) -> None:
+async def test_a_dry_run_of_cleanup_deletes_nothing_that_expired(world):
     soon = world.now + timedelta(hours=1)
     await world.say("I sail.", expires_at=soon)
     world.go(100)
@@ -266,9 +263,7 @@ async def test_a_dry_run_of_cleanup_deletes_nothing_that_expired(world: World) -
     assert [(0, 0)] == world.ask("SELECT count(*), (SELECT count(*) FROM events) FROM memories")
 
 
-async def test_cleanup_of_several_pages_erases_all_that_is_weak(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_cleanup_of_several_pages_erases_all_that_is_weak(world, monkeypatch):
     monkeypatch.setattr("shared_core.retention.cleanup.BATCH", 2)
     await world.say(*(f"I sail {number} boats." for number in range(5)))
     world.go(100)
@@ -277,7 +272,7 @@ async def test_cleanup_of_several_pages_erases_all_that_is_weak(
     assert 5 == len(report.forgotten) and {"I ski."} == await world.listed()
 
 
-async def test_statistics_tell_every_stage_that_comes_within_some_days(world: World) -> None:
+async def test_statistics_tell_every_stage_that_comes_within_some_days(world):
     await world.retention.set_policy("sensitive")
     await world.say("I sail.")
     [one] = await world.memory.list_memories(ANN)
@@ -297,7 +292,7 @@ async def test_statistics_tell_every_stage_that_comes_within_some_days(world: Wo
         assert expected == [tuple(fates.values()) for fates in ahead.values()]
 
 
-async def test_what_never_fades_is_of_no_low_value(world: World) -> None:
+async def test_what_never_fades_is_of_no_low_value(world):
     await world.say("I sail.")
     await world.memory.remember(ANN, NewMemory(text="Ann is allergic to nuts.", key="k"))
     world.go(200)
@@ -316,9 +311,7 @@ class Fast(datetime):
 
 
 @pytest.mark.parametrize("round_trip_s", [0, 9])
-async def test_a_machine_whose_clock_is_wrong_forgets_nothing(
-    dsn: str, monkeypatch: pytest.MonkeyPatch, round_trip_s: int
-) -> None:
+async def test_a_machine_whose_clock_is_wrong_forgets_nothing(dsn, monkeypatch, round_trip_s):
     """Also where each answer of the database takes seconds."""
     seconds = count(0, round_trip_s)
     async with open_memory(dsn, worker=False) as memory:

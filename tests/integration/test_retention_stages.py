@@ -3,10 +3,7 @@
 What is demoted is out of recall and listings, and comes back when it is written again.
 """
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import AsyncIterator
 from uuid import uuid4
 
 import psycopg
@@ -16,7 +13,6 @@ from langgraph_store import PgHippocampusStore, memories_namespace
 from shared_core import (
     AsOf,
     InvalidInput,
-    MemoryEngine,
     MemoryRetentionManager,
     MemoryStats,
     NewMemory,
@@ -26,18 +22,18 @@ from shared_core import (
 )
 from shared_core.core.namespaces import scope_path
 from shared_core.core.retention_policy import POLICIES
-from tests.integration.retention_world import ALL, ANN, BOB, World, opened_world
+from tests.integration.retention_world import ALL, ANN, BOB, opened_world
 
 EVE = Scope("other", "eve")
 
 
 @pytest.fixture
-async def world(dsn: str) -> AsyncIterator[World]:
+async def world(dsn):
     async with opened_world(dsn) as found:
         yield found
 
 
-async def test_a_memory_goes_through_its_stages_and_nothing_early(world: World) -> None:
+async def test_a_memory_goes_through_its_stages_and_nothing_early(world):
     await world.retention.set_policy(ALL)
     await world.say("I sail.")
     assert [{}, {"demoted": 1}] == await world.fade(19.4, 0.1)
@@ -56,7 +52,7 @@ async def test_a_memory_goes_through_its_stages_and_nothing_early(world: World) 
     assert set() == await world.listed()
 
 
-async def test_one_run_moves_each_memory_once_as_a_dry_run_says(world: World) -> None:
+async def test_one_run_moves_each_memory_once_as_a_dry_run_says(world):
     policy = RetentionPolicy(
         archive_threshold=1, archive_after_days=0, erase_threshold=1, erase_after_days=0
     )
@@ -75,7 +71,7 @@ async def test_one_run_moves_each_memory_once_as_a_dry_run_says(world: World) ->
     assert {} == await world.run()
 
 
-async def test_what_is_restored_is_as_it_was_and_begins_anew(world: World) -> None:
+async def test_what_is_restored_is_as_it_was_and_begins_anew(world):
     await world.retention.set_policy(ALL)
     await world.say("I sail on Sundays.", "我每天早上喝绿茶。")
     before = world.ask("SELECT text, value, terms, term_count FROM memories ORDER BY memory_id")
@@ -100,7 +96,7 @@ async def test_what_is_restored_is_as_it_was_and_begins_anew(world: World) -> No
             await world.fade(20)
 
 
-async def test_what_is_pinned_stays_and_comes_back(world: World) -> None:
+async def test_what_is_pinned_stays_and_comes_back(world):
     await world.retention.set_policy(ALL)
     await world.say("I sail.", "I ski.", "I row.")
     keys = {one.text: one.key for one in await world.memory.list_memories(ANN)}
@@ -125,7 +121,7 @@ async def test_what_is_pinned_stays_and_comes_back(world: World) -> None:
     assert 0 == await world.retention.pin(ANN, ["no such key"])
 
 
-async def test_kinds_that_never_fade_and_policies_of_a_user_an_app_and_all(world: World) -> None:
+async def test_kinds_that_never_fade_and_policies_of_a_user_an_app_and_all(world):
     for scope in (ANN, BOB, EVE):
         await world.say("I sail.", scope=scope)
         await world.memory.remember(scope, NewMemory(text="About sails.", kind="summary"))
@@ -144,7 +140,7 @@ async def test_kinds_that_never_fade_and_policies_of_a_user_an_app_and_all(world
     assert POLICIES["knowledge"] == rules["summary"]
 
 
-async def test_a_new_policy_holds_for_what_is_there(world: World) -> None:
+async def test_a_new_policy_holds_for_what_is_there(world):
     await world.say("I sail.")
     assert [{}] == await world.fade(10)
     assert 1 == await world.retention.set_policy("sensitive", app="app")
@@ -152,9 +148,7 @@ async def test_a_new_policy_holds_for_what_is_there(world: World) -> None:
     assert {"demoted": 1} == await world.run()
 
 
-async def test_a_policy_that_was_changed_by_hand_is_looked_at_before_anything_goes(
-    world: World,
-) -> None:
+async def test_a_policy_that_was_changed_by_hand_is_looked_at_before_anything_goes(world):
     await world.retention.set_policy("default")
     await world.say("I sail.")
     with world.other() as superuser:
@@ -166,7 +160,7 @@ async def test_a_policy_that_was_changed_by_hand_is_looked_at_before_anything_go
     assert 0 == (await world.retention.forget_faded()).retimed
 
 
-async def test_a_summary_leaves_its_facts_and_an_erased_turn_too(world: World) -> None:
+async def test_a_summary_leaves_its_facts_and_an_erased_turn_too(world):
     await world.retention.set_policy(ALL)
     await world.read("I live in Leeds.")
     await world.fade(30, 30, 30)
@@ -177,9 +171,7 @@ async def test_a_summary_leaves_its_facts_and_an_erased_turn_too(world: World) -
     assert [] == await world.memory.facts(ANN)
 
 
-async def test_an_erased_turn_leaves_the_summary_that_quotes_it_until_that_is_written_anew(
-    world: World,
-) -> None:
+async def test_an_erased_turn_leaves_the_summary_that_quotes_it_until_that_is_written_anew(world):
     await world.retention.set_policy({"episodic": ALL, "summary": None})
     await world.read("I keep bees on the roof.")
     await world.fade(40, 40, 40)
@@ -190,9 +182,7 @@ async def test_an_erased_turn_leaves_the_summary_that_quotes_it_until_that_is_wr
     assert "bees" not in anew
 
 
-async def test_statistics_count_kinds_stages_and_scores_of_whom_they_are_asked_for(
-    world: World,
-) -> None:
+async def test_statistics_count_kinds_stages_and_scores_of_whom_they_are_asked_for(world):
     await world.say("I sail.")
     world.go(20)
     await world.run()
@@ -221,9 +211,7 @@ async def test_statistics_count_kinds_stages_and_scores_of_whom_they_are_asked_f
 
 
 @pytest.mark.parametrize("with_history", [True, False])
-async def test_facts_fade_if_they_are_told_to_and_take_their_history(
-    world: World, with_history: bool
-) -> None:
+async def test_facts_fade_if_they_are_told_to_and_take_their_history(world, with_history):
     policy = RetentionPolicy(
         archive_threshold=None, erase_threshold=1, erase_after_days=1, with_history=with_history
     )
@@ -241,7 +229,7 @@ async def test_facts_fade_if_they_are_told_to_and_take_their_history(
     assert left == (0 if with_history else 1)
 
 
-async def test_runs_of_one_user_leave_the_others(world: World) -> None:
+async def test_runs_of_one_user_leave_the_others(world):
     for scope in (ANN, BOB):
         await world.say("I sail.", scope=scope)
     world.go(20)
@@ -251,7 +239,7 @@ async def test_runs_of_one_user_leave_the_others(world: World) -> None:
     assert 1 == report.of("demoted")
 
 
-async def test_many_runs_at_once_move_each_memory_once(world: World, dsn: str) -> None:
+async def test_many_runs_at_once_move_each_memory_once(world, dsn):
     await world.say(*(f"I sail {number} boats." for number in range(60)))
     world.go(20)
     async with open_memory(dsn, clock=lambda: world.now, worker=False) as other:
@@ -263,7 +251,7 @@ async def test_many_runs_at_once_move_each_memory_once(world: World, dsn: str) -
     assert sum(report.total for report in reports) <= 60
 
 
-async def test_what_somebody_works_on_is_left_for_the_next_run(world: World) -> None:
+async def test_what_somebody_works_on_is_left_for_the_next_run(world):
     await world.say("I sail.", "I ski.")
     world.go(20)
     with world.other() as busy:
@@ -273,7 +261,7 @@ async def test_what_somebody_works_on_is_left_for_the_next_run(world: World) -> 
     assert [{"demoted": 1}] == await world.fade(0.001)
 
 
-async def test_an_archived_summary_is_made_anew_and_its_archive_goes(world: World) -> None:
+async def test_an_archived_summary_is_made_anew_and_its_archive_goes(world):
     await world.retention.set_policy(ALL)
     await world.say("I live in Leeds.", "I love tea.")
     await world.memory.consolidate(ANN, "t")
@@ -290,7 +278,7 @@ async def test_an_archived_summary_is_made_anew_and_its_archive_goes(world: Worl
     assert [] == [one.text for one in await world.memory.list_memories(ANN, kinds=["summary"])]
 
 
-async def test_erasing_a_user_erases_archive_and_policy(world: World) -> None:
+async def test_erasing_a_user_erases_archive_and_policy(world):
     await world.retention.set_policy(ALL, ANN)
     await world.say("I sail.")
     await world.fade(20, 20)
@@ -300,7 +288,7 @@ async def test_erasing_a_user_erases_archive_and_policy(world: World) -> None:
     assert [(0,)] == world.ask("SELECT count(*) FROM retention_policies WHERE tenant_id <> '/'")
 
 
-async def test_what_cannot_be_a_policy_is_refused(world: World) -> None:
+async def test_what_cannot_be_a_policy_is_refused(world):
     memory = world.memory
     for attempt, told in (
         (memory.retention.set_policy("forgetful"), "'forgetful' is not known: take default"),
@@ -318,9 +306,7 @@ async def test_what_cannot_be_a_policy_is_refused(world: World) -> None:
             await attempt
 
 
-async def test_a_cleanup_takes_the_name_of_a_policy(
-    shared_memory: MemoryEngine, scope: Scope
-) -> None:
+async def test_a_cleanup_takes_the_name_of_a_policy(shared_memory, scope):
     memory = shared_memory
     named = await memory.cleanup(scope, "sensitive", dry_run=True)
     assert named == await memory.cleanup(scope, POLICIES["sensitive"], dry_run=True)
@@ -335,9 +321,7 @@ def demote(dsn: str, scope: Scope, text: str) -> None:
         superuser.execute(query, [scope_path(scope), text])
 
 
-async def test_no_way_of_finding_finds_what_is_demoted(
-    shared_dsn: str, shared_memory: MemoryEngine, scope: Scope
-) -> None:
+async def test_no_way_of_finding_finds_what_is_demoted(shared_dsn, shared_memory, scope):
     memory = shared_memory
     await memory.remember(scope, ["green tea", "black tea"])
     demote(shared_dsn, scope, "green tea")
@@ -348,9 +332,7 @@ async def test_no_way_of_finding_finds_what_is_demoted(
     assert ["black tea"] == [black.text] == [one.text for one in then]
 
 
-async def test_what_is_written_again_is_found_again(
-    shared_dsn: str, shared_memory: MemoryEngine, scope: Scope
-) -> None:
+async def test_what_is_written_again_is_found_again(shared_dsn, shared_memory, scope):
     await shared_memory.remember(scope, NewMemory(text="green tea", key="k"))
     demote(shared_dsn, scope, "green tea")
     await shared_memory.remember(scope, NewMemory(text="green tea, daily", key="k"))
@@ -359,8 +341,8 @@ async def test_what_is_written_again_is_found_again(
 
 
 def test_a_store_lists_and_searches_without_it_and_gets_it_by_name(
-    shared_dsn: str, shared_memory: MemoryEngine, scope: Scope
-) -> None:
+    shared_dsn, shared_memory, scope
+):
     place = memories_namespace(scope.app, scope.user)
     store = PgHippocampusStore(engine=shared_memory)
     store.put(place, "k", {"text": "green tea"})
@@ -372,7 +354,7 @@ def test_a_store_lists_and_searches_without_it_and_gets_it_by_name(
 
 
 @pytest.mark.both_engines
-async def test_a_manager_keeps_what_is_read_and_cleans_up_the_rest(dsn: str) -> None:
+async def test_a_manager_keeps_what_is_read_and_cleans_up_the_rest(dsn):
     async with opened_world(dsn) as world:
         for scope in (ANN, BOB):
             await world.say("I sail.", "I ski.", scope=scope)

@@ -1,15 +1,11 @@
 """Benchmarks of answers run at tiny sizes: evidence recall, chats, and text as people type it."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmark_runs import Run, copied_clusters, refused, run
+from benchmark_runs import copied_clusters, refused, run
 
 from benchmarks import typed
 from benchmarks.assistant import measure
@@ -38,7 +34,7 @@ def conversation(turns: list[tuple[Any, ...]], questions: list[dict[str, Any]]) 
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
+def data(tmp_path):
     told = {"dataset": "small", "conversations": [conversation(TURNS, QUESTIONS)]}
     (tmp_path / "data").mkdir()
     file = tmp_path / "data" / "small.json"
@@ -46,7 +42,7 @@ def data(tmp_path: Path) -> Path:
     return file
 
 
-def test_the_last_line_holds_every_figure_beside_those_of_a_baseline(run: Run, data: Path) -> None:
+def test_the_last_line_holds_every_figure_beside_those_of_a_baseline(run, data):
     baselines = ("--baseline", "rrf", "--baseline", "bm25")
     report = run("retrieval", "--data", data.parent, *baselines, as_json=False)
     assert ("linear", 3, 2) == (report["ranking"], report["turns"], report["overall"]["questions"])
@@ -59,13 +55,11 @@ def test_the_last_line_holds_every_figure_beside_those_of_a_baseline(run: Run, d
     assert report["tokens_in_first_10"] > 0
 
 
-def test_on_request_it_prints_the_object_alone(run: Run, data: Path) -> None:
+def test_on_request_it_prints_the_object_alone(run, data):
     assert "vector" == run("retrieval", "--data", data, "--ranking", "vector")["ranking"]
 
 
-def test_what_holds_no_conversations_is_refused_in_one_line(
-    refused: Callable[..., str], tmp_path: Path
-) -> None:
+def test_what_holds_no_conversations_is_refused_in_one_line(refused, tmp_path):
     for path in (tmp_path / "nothing", tmp_path):
         assert str(path) in refused("retrieval", "--data", path)
 
@@ -80,9 +74,7 @@ def changed_budget(number: int) -> dict[str, Any]:
     return conversation([*turns], [question])
 
 
-def test_retrieval_is_measured_with_weights_that_have_not_seen_it(
-    run: Run, refused: Callable[..., str], tmp_path: Path
-) -> None:
+def test_retrieval_is_measured_with_weights_that_have_not_seen_it(run, refused, tmp_path):
     data, features = tmp_path / "tiny.json", tmp_path / "features.npz"
     data.write_text(json.dumps({"conversations": [changed_budget(n) for n in range(5)]}))
     run("train_ranking", "--data", data, "--features", features, as_json=None)
@@ -95,7 +87,7 @@ def test_retrieval_is_measured_with_weights_that_have_not_seen_it(
 
 
 @pytest.mark.usefixtures("copied_clusters")
-async def test_short_chats_are_answered_as_of_now() -> None:
+async def test_short_chats_are_answered_as_of_now():
     """What is true now stands first, in English and Chinese."""
     found = await measure("linear", "use", [OWN], verbose=False)
     assert {"en", "zh"} == found.keys()
@@ -124,13 +116,13 @@ LINES = [
 
 
 @pytest.fixture
-def loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+def loaded(monkeypatch):
     data: dict[str, list[Any]] = {"utterances": MESSAGES, "traps": LINES}
     monkeypatch.setattr(typed, "_loaded", lambda name, _: data[name])
 
 
 @pytest.mark.usefixtures("loaded")
-def test_found_labelled_and_loud_are_counted() -> None:
+def test_found_labelled_and_loud_are_counted():
     figures: typed.Figures = defaultdict(Counter)
     told = list(typed.read_messages(RuleExtractor(reader=False), figures))
     assert figures["en"] == {
@@ -140,7 +132,7 @@ def test_found_labelled_and_loud_are_counted() -> None:
 
 
 @pytest.mark.usefixtures("loaded")
-def test_ends_and_false_ends_are_counted() -> None:
+def test_ends_and_false_ends_are_counted():
     figures: typed.Figures = defaultdict(Counter)
     told = list(typed.read_lines(RuleExtractor(reader=False), figures))
     assert figures["en"] == {
@@ -159,9 +151,7 @@ def test_ends_and_false_ends_are_counted() -> None:
         (["I row."], 0, 0),
     ],
 )
-def test_a_stale_answer_above_the_current_one_is_counted(
-    texts: list[str], first: int, stale_above: int
-) -> None:
+def test_a_stale_answer_above_the_current_one_is_counted(texts, first, stale_above):
     tally: Counter[str] = Counter()
     question = {"q": "Where do I live?", "expect": ["Bath"], "stale": ["Leeds"]}
     typed._count_answer(tally, question, texts)

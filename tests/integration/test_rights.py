@@ -1,10 +1,7 @@
 """A user who lacks a right is told the GRANT, and what the server refuses is told as what it is."""
 
-from __future__ import annotations
-
 import re
 import subprocess
-from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import psycopg
@@ -33,7 +30,7 @@ ANN = Scope("app", "ann")
 
 
 @pytest.fixture
-def as_guest(dsn: str, guest: str) -> Iterator[str]:
+def as_guest(dsn, guest):
     """The DSN of a migrated database, as a user without any right there."""
     yield make_conninfo(dsn, user=guest)
     execute(dsn, f"DROP OWNED BY {guest}")
@@ -46,7 +43,7 @@ def printed_grant(message: str) -> str:
     return found[1]
 
 
-async def test_the_error_prints_the_grant_that_ends_it(dsn: str, as_guest: str) -> None:
+async def test_the_error_prints_the_grant_that_ends_it(dsn, as_guest):
     with pytest.raises(PermissionDenied, match="permission denied for schema") as failure:
         await open_memory(as_guest).recall(ANN, "tea")
     assert isinstance(failure.value, StorageUnavailable)
@@ -58,9 +55,7 @@ async def test_the_error_prints_the_grant_that_ends_it(dsn: str, as_guest: str) 
         assert 1 == len(await memory.recall(ANN, "tea"))
 
 
-async def test_a_right_that_is_revoked_later_is_named_too(
-    dsn: str, as_guest: str, guest: str
-) -> None:
+async def test_a_right_that_is_revoked_later_is_named_too(dsn, as_guest, guest):
     execute(dsn, f"GRANT USAGE ON SCHEMA hippocampus TO {guest}",
             f"GRANT SELECT ON ALL TABLES IN SCHEMA hippocampus TO {guest}")  # fmt: skip
     async with open_memory(dsn) as memory:
@@ -74,13 +69,13 @@ async def test_a_right_that_is_revoked_later_is_named_too(
         assert 2 == len(await memory.list_memories(ANN))
 
 
-async def test_a_row_of_another_scope_needs_no_grant(database: PostgresDatabase) -> None:
+async def test_a_row_of_another_scope_needs_no_grant(database):
     wrong = b"INSERT INTO extraction_counts VALUES ('/app/bob/', 1)"
     with pytest.raises(InvalidInput, match="another scope"):
         await database.run("/app/ann/", Step("wrong", wrong, {}))
 
 
-async def test_a_search_that_fails_open_returns_nothing(as_guest: str) -> None:
+async def test_a_search_that_fails_open_returns_nothing(as_guest):
     service = OpenMemoryService(as_guest)
     answer = await service.search_memory(app_name="app", user_id="ann", query="tea")
     assert [] == answer.memories and 1 == service.failed_searches
@@ -91,7 +86,7 @@ async def test_a_search_that_fails_open_returns_nothing(as_guest: str) -> None:
     await strict.close()
 
 
-def test_a_command_prints_one_line_and_no_traceback(as_guest: str) -> None:
+def test_a_command_prints_one_line_and_no_traceback(as_guest):
     line = [*warm_python(), "-m", "shared_core.cli.main", "recall", "app", "ann", "tea"]
     ran = subprocess.run([*line, "--uri", as_guest], capture_output=True, text=True)
     assert 1 == ran.returncode and 1 == len(ran.stderr.splitlines()), ran.stderr
@@ -106,9 +101,7 @@ def test_a_command_prints_one_line_and_no_traceback(as_guest: str) -> None:
         ("CREATE EXTENSION vector; GRANT CREATE ON DATABASE {database} TO {guest}", None),
     ],
 )
-def test_the_doctor_tries_what_migrate_needs(
-    empty_dsn: str, guest: str, given: str, expected: str | None
-) -> None:
+def test_the_doctor_tries_what_migrate_needs(empty_dsn, guest, given, expected):
     execute(empty_dsn, given.format(database=name_of(empty_dsn), guest=guest))
     as_guest = make_conninfo(empty_dsn, user=guest)
     line = [*warm_python(), "-m", "shared_core.cli.main", "migrate", "--uri", as_guest]
@@ -127,9 +120,7 @@ def test_the_doctor_tries_what_migrate_needs(
         execute(empty_dsn, f"DROP OWNED BY {guest} CASCADE")
 
 
-def test_the_doctor_finds_that_only_the_owner_may_upgrade(
-    dsn: str, as_guest: str, guest: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_doctor_finds_that_only_the_owner_may_upgrade(dsn, as_guest, guest, monkeypatch):
     execute(dsn, f"GRANT {APP_ROLE} TO {guest}")
     newer = (*migrations(), *migrations())
     monkeypatch.setattr("shared_core.cli.doctor.migrations", lambda: newer)
@@ -139,8 +130,8 @@ def test_the_doctor_finds_that_only_the_owner_may_upgrade(
 
 @pytest.mark.parametrize("create", [False, True])
 async def test_a_run_time_user_is_told_to_migrate_as_the_owner(
-    dsn: str, as_guest: str, guest: str, monkeypatch: pytest.MonkeyPatch, create: bool
-) -> None:
+    dsn, as_guest, guest, monkeypatch, create
+):
     execute(dsn, f"GRANT {APP_ROLE} TO {guest}")
     if create:
         execute(dsn, f"GRANT CREATE ON DATABASE {name_of(dsn)} TO {guest}")
@@ -154,22 +145,20 @@ async def test_a_run_time_user_is_told_to_migrate_as_the_owner(
 
 
 @pytest.fixture
-async def database(dsn: str) -> AsyncIterator[PostgresDatabase]:
+async def database(dsn):
     database = PostgresDatabase(load_settings(dsn))
     await database.open()
     yield database
     await database.close()
 
 
-async def test_a_value_that_is_too_large_is_no_key_that_is_too_long(
-    database: PostgresDatabase,
-) -> None:
+async def test_a_value_that_is_too_large_is_no_key_that_is_too_long(database):
     words = b"SELECT string_agg('w' || n, ' ')::tsvector IS NULL FROM generate_series(1, 300000) n"
     with pytest.raises(InvalidInput, match="larger than PostgreSQL takes.*tsvector"):
         await database.run("/", Step("words", words, {}))
 
 
-async def test_a_key_that_is_too_long_for_an_index_is_told(database: PostgresDatabase) -> None:
+async def test_a_key_that_is_too_long_for_an_index_is_told(database):
     thread = b"INSERT INTO threads (tenant_id, thread_id, created_at, updated_at) SELECT '/a/b/',"
     for length in (200, 2000):  # more than a page of a B-tree takes, and more than any tuple
         long = f" string_agg(md5(n::text), ''), now(), now() FROM generate_series(1, {length}) n"
@@ -189,9 +178,7 @@ class OfANode(psycopg.errors.IntegrityError):
         message_detail = 'Key is not present in table "embedding_models_102008".'
 
 
-async def test_the_tables_of_a_violated_key_are_known_without_its_name(
-    database: PostgresDatabase,
-) -> None:
+async def test_the_tables_of_a_violated_key_are_known_without_its_name(database):
     assert tables_of(OfANode()) == {"embeddings", "embedding_models"}
     vector = (
         b"INSERT INTO embeddings (tenant_id, model, memory_id, field, embedding)"
@@ -206,9 +193,7 @@ async def test_the_tables_of_a_violated_key_are_known_without_its_name(
     assert tables_of(failed.value) == {"embeddings", "memories"}
 
 
-async def test_opening_a_memory_writes_nothing_that_all_share(
-    dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_opening_a_memory_writes_nothing_that_all_share(dsn, monkeypatch):
     async with open_memory(dsn, worker=False) as memory:
         await memory.remember(ANN, "Ann sails.")
     sent: list[str] = []
@@ -235,7 +220,7 @@ FULL = """
 """Makes a table behave as one whose disk is full."""
 
 
-async def test_a_full_disk_is_named_and_nothing_is_half_stored(dsn: str) -> None:
+async def test_a_full_disk_is_named_and_nothing_is_half_stored(dsn):
     async with open_memory(dsn, worker=False) as memory:
         await memory.remember(ANN, "Ann sails.")
         with psycopg.connect(dsn, autocommit=True) as admin:

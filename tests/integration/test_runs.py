@@ -1,7 +1,5 @@
 """Runs: what an extractor read is applied whole, once, with its sources, and can be undone."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import subprocess
@@ -13,7 +11,7 @@ from typing import Any
 import pytest
 from long_forms import LONG
 from postgres_admin import execute, rows
-from turns import START, Clock, said as said_at
+from turns import START, said as said_at
 from warm_python import warm_python
 
 from shared_core import (
@@ -115,7 +113,7 @@ async def living(memory: MemoryEngine, kind: Any) -> set[str]:
     return {one.text for one in await memory.list_memories(ANN, kinds=[kind], limit=1000)}
 
 
-async def test_all_kinds_of_drafts_are_kept_with_their_turns(dsn: str) -> None:
+async def test_all_kinds_of_drafts_are_kept_with_their_turns(dsn):
     script = {
         "e00002": Extraction(
             statements=[
@@ -167,7 +165,7 @@ async def test_all_kinds_of_drafts_are_kept_with_their_turns(dsn: str) -> None:
         } == {*edges}
 
 
-async def test_drafts_of_no_turn_and_numbers_out_of_bounds_do_no_harm(dsn: str) -> None:
+async def test_drafts_of_no_turn_and_numbers_out_of_bounds_do_no_harm(dsn):
     script = {
         "e00001": Extraction(
             facts=[
@@ -194,7 +192,7 @@ async def test_drafts_of_no_turn_and_numbers_out_of_bounds_do_no_harm(dsn: str) 
         assert {10.0, 5.0} == {one.importance for one in await memory.list_memories(ANN)}
 
 
-async def test_what_is_known_is_not_said_twice(dsn: str) -> None:
+async def test_what_is_known_is_not_said_twice(dsn):
     texts = [
         "Ann's dog Bruno is afraid of thunder and hides under the bed.",
         "Ann's dog Bruno is afraid of thunder, and hides under the bed!",
@@ -209,7 +207,7 @@ async def test_what_is_known_is_not_said_twice(dsn: str) -> None:
         assert {texts[0], texts[2], texts[3]} == await living(memory, "semantic")
 
 
-async def test_a_statement_goes_when_what_it_tells_of_ends(dsn: str) -> None:
+async def test_a_statement_goes_when_what_it_tells_of_ends(dsn):
     script = {
         "e00001": Extraction(
             facts=[fact("e00001", "employer", "Google")],
@@ -230,7 +228,7 @@ async def test_a_statement_goes_when_what_it_tells_of_ends(dsn: str) -> None:
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-async def test_an_edge_ends_with_a_fact_that_was_known_before_it(dsn: str, at_once: bool) -> None:
+async def test_an_edge_ends_with_a_fact_that_was_known_before_it(dsn, at_once):
     script = {
         "e00001": Extraction(facts=[fact("e00001", "employer", "Acme")]),
         "e00002": Extraction(
@@ -257,7 +255,7 @@ async def test_an_edge_ends_with_a_fact_that_was_known_before_it(dsn: str, at_on
         assert [] == rows(dsn, edges)
 
 
-async def test_undoing_a_run_restores_the_exact_state_before(dsn: str) -> None:
+async def test_undoing_a_run_restores_the_exact_state_before(dsn):
     script = {
         "e00001": Extraction(
             facts=[fact("e00001", "employer", "Google")],
@@ -303,14 +301,14 @@ async def test_undoing_a_run_restores_the_exact_state_before(dsn: str) -> None:
         assert set() == await living(memory, "semantic") | await living(memory, "summary")
 
 
-async def test_undo_names_what_it_cannot_find(memory: MemoryEngine) -> None:
+async def test_undo_names_what_it_cannot_find(memory):
     with pytest.raises(NotFound, match="there is no run"):
         await memory.undo_run(ANN, "0197a000-0000-7000-8000-000000000000")
     with pytest.raises(InvalidInput, match="run_id must be a UUID"):
         await memory.undo_run(ANN, "last")
 
 
-async def test_what_was_forgotten_meanwhile_does_not_come_back_by_an_undo(dsn: str) -> None:
+async def test_what_was_forgotten_meanwhile_does_not_come_back_by_an_undo(dsn):
     async with open_memory(dsn, extractor=Scripted({})) as memory:
         await tell(memory, 1, "I live in Leeds.")
         second = await tell(memory, 2, "I live in York.")
@@ -323,7 +321,7 @@ async def test_what_was_forgotten_meanwhile_does_not_come_back_by_an_undo(dsn: s
         assert not [text for (text,) in stored if "Leeds" in text]
 
 
-async def test_a_forgotten_turn_takes_statements_and_old_summaries_with_it(dsn: str) -> None:
+async def test_a_forgotten_turn_takes_statements_and_old_summaries_with_it(dsn):
     script = {
         "e00002": Extraction(
             statements=states("Ann met Ben in Leeds.", 1, 2).statements,
@@ -341,7 +339,7 @@ async def test_a_forgotten_turn_takes_statements_and_old_summaries_with_it(dsn: 
         assert 0 == report.events
 
 
-async def test_phases_have_marks_of_their_own(dsn: str) -> None:
+async def test_phases_have_marks_of_their_own(dsn):
     async with open_memory(dsn, extractor=Scripted({})) as memory:
         await memory.append_events(ANN, "t", [said(1, "I live in Leeds.")])
         replay = await memory.consolidate(ANN, "t", job_type=JobType.FAST_REPLAY)
@@ -355,16 +353,14 @@ async def test_phases_have_marks_of_their_own(dsn: str) -> None:
 
 
 @pytest.mark.parametrize("job_type", ["garbage", "fast-replay", JobType.CALLBACK, "reflection"])
-async def test_what_is_no_work_on_a_thread_is_refused(
-    memory: MemoryEngine, job_type: JobType
-) -> None:
+async def test_what_is_no_work_on_a_thread_is_refused(memory, job_type):
     await memory.append_events(ANN, "t", [said(1, "I live in Leeds.")])
     with pytest.raises(InvalidInput, match="must be one of fast_replay, deep_reflection, full_con"):
         await memory.consolidate(ANN, "t", job_type=job_type)
     assert [] == await memory.runs(ANN)
 
 
-async def test_long_threads_are_read_in_windows_that_overlap(dsn: str) -> None:
+async def test_long_threads_are_read_in_windows_that_overlap(dsn):
     extractor = Scripted({})
     extractor.window_tokens = 30
     async with open_memory(dsn, extractor=extractor) as memory:
@@ -379,7 +375,7 @@ async def test_long_threads_are_read_in_windows_that_overlap(dsn: str) -> None:
             assert events[-1] == context[-1]
 
 
-async def test_a_model_builds_on_the_summary_before(dsn: str) -> None:
+async def test_a_model_builds_on_the_summary_before(dsn):
     class Rolling(Scripted):
         reread_turns = 0
 
@@ -400,7 +396,7 @@ async def test_a_model_builds_on_the_summary_before(dsn: str) -> None:
 
 
 @pytest.mark.tail
-async def test_turns_of_two_windows_and_one_of_a_megabyte(dsn: str) -> None:
+async def test_turns_of_two_windows_and_one_of_a_megabyte(dsn):
     count = 10_000 if LONG else 2 * WINDOW
     async with open_memory(
         dsn, embedder=lambda texts: [[1.0]] * len(texts), extractor=RuleExtractor(), worker=False
@@ -415,7 +411,7 @@ async def test_turns_of_two_windows_and_one_of_a_megabyte(dsn: str) -> None:
         assert 0 == again.events
 
 
-async def test_reflection_across_threads(memory: MemoryEngine) -> None:
+async def test_reflection_across_threads(memory):
     assert 0 == (await memory.reflect(ANN)).reflections_generated
     for number in range(3):
         await tell(memory, number, "I love green tea.", f"t{number}")
@@ -432,7 +428,7 @@ async def test_reflection_across_threads(memory: MemoryEngine) -> None:
         await memory.reflect(ANN, limit=0)
 
 
-async def test_a_reflection_can_be_undone(memory: MemoryEngine, dsn: str) -> None:
+async def test_a_reflection_can_be_undone(memory, dsn):
     for number in range(3):
         await tell(memory, number, "I love green tea.", f"t{number}")
     before = snapshot(dsn)
@@ -442,7 +438,7 @@ async def test_a_reflection_can_be_undone(memory: MemoryEngine, dsn: str) -> Non
     assert before == snapshot(dsn)
 
 
-async def test_a_model_that_keeps_failing_gives_way_to_the_rules_and_is_marked(dsn: str) -> None:
+async def test_a_model_that_keeps_failing_gives_way_to_the_rules_and_is_marked(dsn):
     class Failing(Scripted):
         name = "model-v1"
 
@@ -484,9 +480,7 @@ async def test_a_model_that_keeps_failing_gives_way_to_the_rules_and_is_marked(d
         ("🙂", "🙃"),
     ],
 )
-async def test_statements_that_differ_in_what_they_say_are_both_kept(
-    dsn: str, one: str, other: str
-) -> None:
+async def test_statements_that_differ_in_what_they_say_are_both_kept(dsn, one, other):
     script = {f"e{place:05}": states(text, place) for place, text in enumerate((one, other))}
     async with open_memory(dsn, extractor=Scripted(script)) as memory:
         for place in range(2):
@@ -494,7 +488,7 @@ async def test_statements_that_differ_in_what_they_say_are_both_kept(
         assert {one, other} == await living(memory, "semantic")
 
 
-async def test_what_is_forgotten_while_a_summary_is_written_does_not_come_back(dsn: str) -> None:
+async def test_what_is_forgotten_while_a_summary_is_written_does_not_come_back(dsn):
     class Slow(Scripted):
         reread_turns = 0
 
@@ -515,7 +509,7 @@ async def test_what_is_forgotten_while_a_summary_is_written_does_not_come_back(d
         assert not [text for (text,) in stored if "Zorro" in text]
 
 
-async def test_a_statement_about_something_else_in_the_same_turn_stays(dsn: str) -> None:
+async def test_a_statement_about_something_else_in_the_same_turn_stays(dsn):
     text = "Mia is Ann's daughter and is five."
     script = {
         "e00001": Extraction(
@@ -530,7 +524,7 @@ async def test_a_statement_about_something_else_in_the_same_turn_stays(dsn: str)
         assert {text, "User: employer is Bosch."} == await living(memory, "semantic")
 
 
-async def test_who_took_the_place_of_what_a_run_ended_must_be_undone_first(dsn: str) -> None:
+async def test_who_took_the_place_of_what_a_run_ended_must_be_undone_first(dsn):
     quit_ = replace(fact("e00002", "employer", "Acme"), operation="retract")
     script = {
         "e00001": Extraction(facts=[fact("e00001", "employer", "Acme")]),
@@ -547,9 +541,7 @@ async def test_who_took_the_place_of_what_a_run_ended_must_be_undone_first(dsn: 
         assert ["Acme"] == [one.value for one in await memory.facts(ANN)]
 
 
-async def test_a_slow_clock_does_not_change_the_order_of_runs(
-    clocked: MemoryEngine, clock: Clock
-) -> None:
+async def test_a_slow_clock_does_not_change_the_order_of_runs(clocked, clock):
     clock.day = 1
     first = await tell(clocked, 1, "I live in Berlin.")
     clock.forward(-30)
@@ -611,7 +603,7 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("step", ["extract", "summarise", "before", "within", "after"])
 @pytest.mark.tail
-async def test_a_kill_at_any_step_loses_nothing_and_doubles_nothing(dsn: str, step: str) -> None:
+async def test_a_kill_at_any_step_loses_nothing_and_doubles_nothing(dsn, step):
     async with open_memory(dsn, worker=False) as memory:
         turns = [said(1, "I live in Leeds."), said(2, "I love green tea.")]
         await memory.append_events(ANN, "t", turns)
@@ -630,7 +622,7 @@ async def test_a_kill_at_any_step_loses_nothing_and_doubles_nothing(dsn: str, st
         assert 1 == len(await memory.runs(ANN))
 
 
-async def test_an_extractor_that_raises_a_conflict_is_called_once(dsn: str) -> None:
+async def test_an_extractor_that_raises_a_conflict_is_called_once(dsn):
     calls = []
 
     class Conflicting(RuleExtractor):
@@ -645,7 +637,7 @@ async def test_an_extractor_that_raises_a_conflict_is_called_once(dsn: str) -> N
     assert [1] == calls
 
 
-async def test_two_at_once_neither_double_nor_lose(dsn: str) -> None:
+async def test_two_at_once_neither_double_nor_lose(dsn):
     async with open_memory(dsn) as one, open_memory(dsn) as other:
         turns = [said(number, f"I love tea number {number}.") for number in range(40)]
         await one.append_events(ANN, "t", turns)
@@ -718,9 +710,7 @@ async def texts(memory: MemoryEngine, kind: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-async def test_two_threads_that_finish_together_write_one_statement(
-    dsn: str, language: str
-) -> None:
+async def test_two_threads_that_finish_together_write_one_statement(dsn, language):
     readers = [Telling(text) for text in TOLD[language]]
     async with (
         open_memory(dsn, extractor=readers[0], worker=False) as one,
@@ -738,7 +728,7 @@ async def test_two_threads_that_finish_together_write_one_statement(
         assert 2 == len(await one.runs(ANN))
 
 
-async def test_two_reflections_that_finish_together_write_one_insight(dsn: str) -> None:
+async def test_two_reflections_that_finish_together_write_one_insight(dsn):
     readers = [Telling(text) for text in TOLD["en"]]
     async with (
         open_memory(dsn, extractor=readers[0], worker=False) as one,
@@ -753,7 +743,7 @@ async def test_two_reflections_that_finish_together_write_one_insight(dsn: str) 
         assert insight in TOLD["en"]
 
 
-async def test_words_are_found_where_no_vector_is_near(dsn: str) -> None:
+async def test_words_are_found_where_no_vector_is_near(dsn):
     """Three others are nearer than what says the same."""
 
     def embed(given: Sequence[str]) -> list[list[float]]:
@@ -802,18 +792,18 @@ async def tries_of_two_at_once(dsn: str, extractor: RuleExtractor, *turns: Event
     return looks
 
 
-async def test_runs_on_different_relations_of_the_user_do_not_meet(dsn: str) -> None:
+async def test_runs_on_different_relations_of_the_user_do_not_meet(dsn):
     turns = [said_at(relation, "A long story.") for relation in ("works_at", "lives_in")]
     assert 2 == await tries_of_two_at_once(dsn, Relating(), *turns)
 
 
-async def test_runs_on_one_relation_meet(dsn: str) -> None:
+async def test_runs_on_one_relation_meet(dsn):
     turns = [said_at("works_at", "A long story.") for _ in "tu"]
     assert 3 == await tries_of_two_at_once(dsn, Relating(), *turns)
 
 
 @pytest.mark.tail
-async def test_many_runs_on_one_matter_all_come_through(dsn: str) -> None:
+async def test_many_runs_on_one_matter_all_come_through(dsn):
     """Each of 32 threads tells a value of one slot; a text is embedded once for all its tries."""
     embedded: list[str] = []
 
@@ -834,7 +824,7 @@ async def test_many_runs_on_one_matter_all_come_through(dsn: str) -> None:
         assert sorted(set(told)) == sorted(told)
 
 
-async def test_a_turn_is_read_again_if_another_run_named_somebody_in_it(dsn: str) -> None:
+async def test_a_turn_is_read_again_if_another_run_named_somebody_in_it(dsn):
     reader = Counting()
     turns = [
         said_at("t", "I have a dog named Rex. Bo is older."),

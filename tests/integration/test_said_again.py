@@ -1,9 +1,5 @@
 """A fact that has faded is known still: said again it is back, and until then no graph shows it."""
 
-from __future__ import annotations
-
-from collections.abc import Awaitable, Callable
-
 import pytest
 from person import Person
 
@@ -47,7 +43,7 @@ async def in_graph(ann: Person) -> set[str]:
 
 
 @pytest.fixture
-async def ann(ann_by_clock: Person) -> Person:
+async def ann(ann_by_clock):
     """Ann, whose facts fade."""
     rules = {"semantic": QUICK, "episodic": None, "summary": None}
     await ann_by_clock.memory.retention.set_policy(rules, ann_by_clock.scope)
@@ -69,9 +65,7 @@ async def draw(ann: Person) -> None:
 
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("say", [state, tell, draw])
-async def test_what_is_said_again_is_known_again(
-    ann: Person, say: Callable[[Person], Awaitable[None]], times: int
-) -> None:
+async def test_what_is_said_again_is_known_again(ann, say, times):
     await state(ann)
     said = await known(ann)
     assert 1 == len(said) and {"Acme"} == await in_graph(ann)
@@ -83,7 +77,7 @@ async def test_what_is_said_again_is_known_again(
     assert () == tuple(await ann.retention.list_faded())
 
 
-async def test_another_value_ends_what_has_faded(ann: Person) -> None:
+async def test_another_value_ends_what_has_faded(ann):
     await state(ann)
     await fade(ann, 2)
     await ann.state_fact("employer", "Apex")
@@ -99,9 +93,7 @@ async def counters(ann: Person) -> Kept:
 
 
 @pytest.mark.parametrize("times", [1, 2])
-async def test_a_run_that_fails_brings_nothing_back(
-    ann: Person, monkeypatch: pytest.MonkeyPatch, times: int
-) -> None:
+async def test_a_run_that_fails_brings_nothing_back(ann, monkeypatch, times):
     await state(ann)
     await fade(ann, times)
     before = await counters(ann)
@@ -118,7 +110,7 @@ async def test_a_run_that_fails_brings_nothing_back(
 
 
 @pytest.mark.parametrize("times", [1, 2])
-async def test_undone_what_was_said_again_has_faded_again(ann: Person, times: int) -> None:
+async def test_undone_what_was_said_again_has_faded_again(ann, times):
     await state(ann)
     said = await known(ann)
     await fade(ann, times)
@@ -139,7 +131,7 @@ async def test_undone_what_was_said_again_has_faded_again(ann: Person, times: in
         assert "archived" == (await counters(ann)).stage
 
 
-async def test_undone_what_was_brought_back_since_stays(ann: Person) -> None:
+async def test_undone_what_was_brought_back_since_stays(ann):
     await state(ann)
     said = await known(ann)
     await fade(ann, 1)
@@ -151,9 +143,7 @@ async def test_undone_what_was_brought_back_since_stays(ann: Person) -> None:
     assert said == await known(ann)
 
 
-async def test_a_revival_that_meets_another_writer_changes_nothing(
-    ann: Person, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_revival_that_meets_another_writer_changes_nothing(ann, monkeypatch):
     await state(ann)
     await fade(ann, 1)
     plans: list[RunPlan] = []

@@ -1,9 +1,7 @@
 """Sessions at their edges: beside an erasure, full, said again, exported."""
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -53,9 +51,7 @@ async def waiting(superuser: psycopg.Connection[Any], count: int, task: asyncio.
 
 
 @pytest.mark.parametrize("after", [0, 1, 5, 9])
-async def test_an_input_beside_an_erasure_is_whole_or_not_there(
-    dsn: str, after: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_input_beside_an_erasure_is_whole_or_not_there(dsn, after, monkeypatch):
     async with opened(dsn, Watch()) as memory, opened(dsn, Watch()) as other:
         await memory.process_memory("I live in Rome", ANN)
         await other.open()
@@ -73,7 +69,7 @@ async def test_an_input_beside_an_erasure_is_whole_or_not_there(
 
 
 @pytest.mark.parametrize("most", [1, 2])
-async def test_a_full_session_is_ended_by_whoever_looks(dsn: str, most: int) -> None:
+async def test_a_full_session_is_ended_by_whoever_looks(dsn, most):
     async with opened(dsn, Watch(), max_events=most) as memory:
         for text in ("I live in Rome", "My cat is called Tom")[:most]:
             assert [] == rows(dsn) or await info(memory)
@@ -83,7 +79,7 @@ async def test_a_full_session_is_ended_by_whoever_looks(dsn: str, most: int) -> 
         assert ([("ending", most)], ["pending"]) == (rows(dsn), jobs(dsn))
 
 
-async def test_an_input_with_an_id_is_taken_in_once(dsn: str) -> None:
+async def test_an_input_with_an_id_is_taken_in_once(dsn):
     async with opened(dsn, Watch()) as memory, client_of(memory) as client:
         body = {"input": "I live in Rome", "user_id": ANN, "event_id": "m1"}
         for _ in range(2):
@@ -101,7 +97,7 @@ def unmeasured(answer: ProcessedInput) -> dict[str, Any]:
     return {**answer, "metadata": {**answer["metadata"], "retrieval_time_ms": None}}
 
 
-async def test_an_input_sent_again_after_its_session_is_answered_and_not_stored(dsn: str) -> None:
+async def test_an_input_sent_again_after_its_session_is_answered_and_not_stored(dsn):
     async with opened(dsn) as memory:
         await memory.process_memory("我女儿叫灿灿", ANN, event_id="m1")
         first = await memory.process_memory("她喜欢画画", ANN, event_id="m2")
@@ -121,7 +117,7 @@ async def test_an_input_sent_again_after_its_session_is_answered_and_not_stored(
         assert [("ended", 3), ("active", 2)] == sorted(rows(dsn), reverse=True)
 
 
-async def test_an_input_that_was_forgotten_does_not_come_back_when_sent_again(dsn: str) -> None:
+async def test_an_input_that_was_forgotten_does_not_come_back_when_sent_again(dsn):
     async with opened(dsn) as memory:
         await memory.process_memory("I live in Rome", ANN, event_id="m1")
         await memory.end_session(ANN)
@@ -138,7 +134,7 @@ async def test_an_input_that_was_forgotten_does_not_come_back_when_sent_again(ds
 
 
 @pytest.mark.parametrize("how", ["erase", "forget_scope"])
-async def test_an_input_under_the_id_of_a_forgotten_one_is_told_of(dsn: str, how: str) -> None:
+async def test_an_input_under_the_id_of_a_forgotten_one_is_told_of(dsn, how):
     async with opened(dsn, Watch()) as memory, client_of(memory) as client:
         first = await memory.process_memory("I live in Rome", ANN, event_id="m1")
         assert "taken_in" not in first["metadata"]
@@ -158,7 +154,7 @@ async def test_an_input_under_the_id_of_a_forgotten_one_is_told_of(dsn: str, how
         assert again["metadata"]["taken_in"] is False
 
 
-async def test_a_session_whose_job_is_cancelled_has_ended(clocked: MemoryEngine, dsn: str) -> None:
+async def test_a_session_whose_job_is_cancelled_has_ended(clocked, dsn):
     await clocked.process_memory("I live in Rome", ANN)
     await clocked.end_session(ANN)
     assert [("ending", 1)] == rows(dsn)
@@ -167,7 +163,7 @@ async def test_a_session_whose_job_is_cancelled_has_ended(clocked: MemoryEngine,
     assert ([("ended", 1)], ["cancelled"]) == (rows(dsn), jobs(dsn))
 
 
-async def test_no_caller_writes_to_the_thread_of_a_session(dsn: str) -> None:
+async def test_no_caller_writes_to_the_thread_of_a_session(dsn):
     async with opened(dsn, Watch()) as memory, client_of(memory) as client:
         await memory.process_memory("I live in Rome", ANN)
         session = await memory.conversations.active(SCOPE)
@@ -195,7 +191,7 @@ async def test_no_caller_writes_to_the_thread_of_a_session(dsn: str) -> None:
         await memory.profiles.of(SCOPE).update(await repository.load_conversation(name))
 
 
-async def test_what_was_said_long_before_a_pronoun_is_not_read(clocked: MemoryEngine) -> None:
+async def test_what_was_said_long_before_a_pronoun_is_not_read(clocked):
     for filler in ("Rain fell. " * 400, "下雨了。" * 1_100):
         await clocked.process_memory(f"My daughter is called Mia. {filler}", ANN)
         answer = await clocked.process_memory("How old is she?", ANN)
@@ -206,7 +202,7 @@ async def test_what_was_said_long_before_a_pronoun_is_not_read(clocked: MemoryEn
     assert "How old is Mia?" == answer["resolved_query"]
 
 
-async def test_a_sentence_that_is_cut_tells_nothing(dsn: str) -> None:
+async def test_a_sentence_that_is_cut_tells_nothing(dsn):
     said = "My sister is a friend of my daughter Mia. "
     async with opened(dsn, Watch()) as memory:
         await memory.process_memory(said + "x" * (4_000 - 17) + ". Rain fell.", ANN)
@@ -214,7 +210,7 @@ async def test_a_sentence_that_is_cut_tells_nothing(dsn: str) -> None:
         assert "How old is she?" == answer["resolved_query"]
 
 
-async def test_users_with_a_slash_in_their_id_are_found(dsn: str) -> None:
+async def test_users_with_a_slash_in_their_id_are_found(dsn):
     async with opened(dsn, Watch()) as memory, client_of(memory) as client:
         await memory.process_memory("I live in Rome", "a/b")
         status = (await client.get("/session-status/a%2Fb")).json()
@@ -244,11 +240,8 @@ def a_file(lines: list[str], folder: Path) -> Path:
 
 @pytest.mark.parametrize("as_source", [lambda lines, _: lines, a_file])
 async def test_an_old_export_brings_nothing_back_of_who_was_erased(
-    clocked: MemoryEngine,
-    dsn: str,
-    tmp_path: Path,
-    as_source: Callable[[list[str], Path], list[str] | Path],
-) -> None:
+    clocked, dsn, tmp_path, as_source
+):
     await clocked.process_memory("I live in Rome", ANN)
     source = as_source(await exported(clocked), tmp_path)
     await clocked.forget_scope(SCOPE)
@@ -259,9 +252,7 @@ async def test_an_old_export_brings_nothing_back_of_who_was_erased(
     assert [("active", 1)] == rows(dsn)
 
 
-async def test_lines_that_come_one_by_one_bring_no_erased_session_back(
-    clocked: MemoryEngine, dsn: str
-) -> None:
+async def test_lines_that_come_one_by_one_bring_no_erased_session_back(clocked, dsn):
     await clocked.process_memory("I live in Rome", ANN)
     lines: Iterable[str] = iter(await exported(clocked))
     await clocked.forget_scope(SCOPE)
@@ -270,9 +261,7 @@ async def test_lines_that_come_one_by_one_bring_no_erased_session_back(
     assert [] == rows(dsn)
 
 
-async def test_an_active_session_has_ended_where_another_one_is_active(
-    dsn: str, other_dsn: str
-) -> None:
+async def test_an_active_session_has_ended_where_another_one_is_active(dsn, other_dsn):
     async with opened(dsn, Watch()) as memory, opened(other_dsn, Watch()) as other:
         await memory.process_memory("I live in Oslo", ANN)
         lines = await exported(memory)
@@ -289,9 +278,7 @@ async def test_an_active_session_has_ended_where_another_one_is_active(
         assert ["I live in Oslo."] == await statements(worker)
 
 
-async def test_an_empty_session_of_an_export_leaves_nothing_to_wait_for(
-    dsn: str, other_dsn: str
-) -> None:
+async def test_an_empty_session_of_an_export_leaves_nothing_to_wait_for(dsn, other_dsn):
     async with opened(dsn, Watch()) as memory, opened(other_dsn, Watch()) as other:
         await memory.conversations.open(SCOPE)
         lines = await exported(memory)

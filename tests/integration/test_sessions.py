@@ -1,7 +1,5 @@
 """When sessions of the conversation layer open and end, whoever asks and dies."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import subprocess
@@ -17,7 +15,6 @@ from warm_python import warm_python
 from shared_core import (
     Conflict,
     ConversationSettings,
-    MemoryEngine,
     SessionConsolidator,
     SessionManager,
     SessionStatus,
@@ -37,13 +34,11 @@ from tests.integration.talking import (
 
 
 @pytest.fixture
-def clock() -> Clock:
+def clock():
     return Clock(MORNING)
 
 
-async def test_the_status_and_the_end_are_told_as_documented(
-    clocked: MemoryEngine, clock: Clock, dsn: str
-) -> None:
+async def test_the_status_and_the_end_are_told_as_documented(clocked, clock, dsn):
     await clocked.process_memory("I live in Lisbon", ANN)
     clock.forward(minutes=20)
     await clocked.process_memory("I like tea", ANN)
@@ -80,9 +75,7 @@ async def test_the_status_and_the_end_are_told_as_documented(
     assert [("ending", 2)] == rows(dsn)
 
 
-async def test_a_session_is_over_after_30_idle_minutes(
-    clocked: MemoryEngine, clock: Clock, dsn: str
-) -> None:
+async def test_a_session_is_over_after_30_idle_minutes(clocked, clock, dsn):
     await clocked.process_memory("I live in Lisbon", ANN)
     clock.forward(minutes=29, seconds=59)
     await clocked.process_memory("I like tea", ANN)
@@ -93,7 +86,7 @@ async def test_a_session_is_over_after_30_idle_minutes(
     assert ["pending"] == jobs(dsn)
 
 
-async def test_a_session_is_over_after_24_hours_however_active(dsn: str) -> None:
+async def test_a_session_is_over_after_24_hours_however_active(dsn):
     watch = Watch()
     async with opened(dsn, watch, max_events=1000) as memory:
         for _ in range(50):
@@ -103,7 +96,7 @@ async def test_a_session_is_over_after_24_hours_however_active(dsn: str) -> None
         assert [("ending", 50), ("active", 1)] == rows(dsn)
 
 
-async def test_a_session_holds_100_inputs(clocked: MemoryEngine, dsn: str) -> None:
+async def test_a_session_holds_100_inputs(clocked, dsn):
     sessions = SessionManager(clocked)
     for _ in range(100):
         await sessions.add_event(ANN, "I like tea")
@@ -112,9 +105,7 @@ async def test_a_session_holds_100_inputs(clocked: MemoryEngine, dsn: str) -> No
     assert [("ending", 100), ("active", 1)] == rows(dsn)
 
 
-async def test_an_empty_session_goes_without_consolidation(
-    clocked: MemoryEngine, clock: Clock, dsn: str
-) -> None:
+async def test_an_empty_session_goes_without_consolidation(clocked, clock, dsn):
     sessions = SessionManager(clocked)
     first = await sessions.get_or_create_session(ANN)
     assert first == await sessions.get_or_create_session(ANN)
@@ -126,7 +117,7 @@ async def test_an_empty_session_goes_without_consolidation(
     assert (skipped.skipped, skipped.reason) == (True, "empty_session")
 
 
-async def test_idle_sessions_of_all_users_are_ended_by_whoever_looks(dsn: str) -> None:
+async def test_idle_sessions_of_all_users_are_ended_by_whoever_looks(dsn):
     watch = Watch()
     async with opened(dsn, watch) as memory, opened(dsn, watch) as other:
         for user in ("a", "b", "c"):
@@ -142,7 +133,7 @@ async def test_idle_sessions_of_all_users_are_ended_by_whoever_looks(dsn: str) -
 
 
 @pytest.mark.tail
-async def test_the_worker_process_ends_and_consolidates(dsn: str) -> None:
+async def test_the_worker_process_ends_and_consolidates(dsn):
     watch = Watch(datetime.now(UTC) - timedelta(hours=1))
     async with opened(dsn, watch) as memory:
         await memory.process_memory("My name is Ana", ANN)
@@ -154,7 +145,7 @@ async def test_the_worker_process_ends_and_consolidates(dsn: str) -> None:
         assert ["My name is Ana."] == await statements(memory)
 
 
-async def test_this_process_ends_an_idle_session_by_itself(dsn: str) -> None:
+async def test_this_process_ends_an_idle_session_by_itself(dsn):
     settings = ConversationSettings(timeout_s=0.2, check_interval_s=0.05)
     async with open_memory(dsn, conversation=settings) as memory:
         await memory.process_memory("My name is Ana", ANN)
@@ -164,7 +155,7 @@ async def test_this_process_ends_an_idle_session_by_itself(dsn: str) -> None:
         assert ["My name is Ana."] == await statements(memory)
 
 
-async def test_a_session_goes_on_after_a_restart(dsn: str) -> None:
+async def test_a_session_goes_on_after_a_restart(dsn):
     async with opened(dsn) as memory:
         await memory.process_memory("我女儿叫灿灿", ANN)
     async with opened(dsn) as memory:
@@ -173,7 +164,7 @@ async def test_a_session_goes_on_after_a_restart(dsn: str) -> None:
         assert [("active", 2)] == rows(dsn)
 
 
-async def test_an_input_during_consolidation_opens_a_new_session(dsn: str) -> None:
+async def test_an_input_during_consolidation_opens_a_new_session(dsn):
     async with opened(dsn, Watch()) as memory:  # nobody consolidates yet
         await memory.process_memory("我女儿叫灿灿", ANN)
         await memory.end_session(ANN)
@@ -183,7 +174,7 @@ async def test_an_input_during_consolidation_opens_a_new_session(dsn: str) -> No
 
 
 @pytest.mark.tail
-async def test_a_killed_process_loses_nothing_between_end_and_consolidation(dsn: str) -> None:
+async def test_a_killed_process_loses_nothing_between_end_and_consolidation(dsn):
     code = (
         "import asyncio, os, signal, sys\n"
         "from shared_core import open_memory\n"
@@ -224,7 +215,7 @@ SPEAKER = (
 
 
 @pytest.mark.tail
-async def test_32_inputs_at_once_from_two_processes_are_one_session(dsn: str) -> None:
+async def test_32_inputs_at_once_from_two_processes_are_one_session(dsn):
     started = [
         subprocess.Popen([*warm_python(), "-c", SPEAKER, dsn, name], stderr=subprocess.PIPE)
         for name in ("a", "b")
@@ -241,7 +232,7 @@ async def test_32_inputs_at_once_from_two_processes_are_one_session(dsn: str) ->
     }
 
 
-async def test_inputs_at_once_never_overfill_a_session(dsn: str) -> None:
+async def test_inputs_at_once_never_overfill_a_session(dsn):
     async with opened(dsn, Watch(), max_events=5) as memory:
         await asyncio.gather(*(memory.process_memory(f"I like {n}", ANN) for n in range(23)))
         counts = [count for _, count in rows(dsn)]
@@ -249,14 +240,14 @@ async def test_inputs_at_once_never_overfill_a_session(dsn: str) -> None:
         assert 1 == [status for status, _ in rows(dsn)].count("active")
 
 
-async def test_ends_at_once_end_once(clocked: MemoryEngine, dsn: str) -> None:
+async def test_ends_at_once_end_once(clocked, dsn):
     await clocked.process_memory("I like tea", ANN)
     ends: Sequence[Any] = await asyncio.gather(*(clocked.end_session(ANN) for _ in range(8)))
     assert 1 == sum(end["session_info"] is not None for end in ends)
     assert ["pending"] == jobs(dsn)
 
 
-async def test_an_event_that_comes_again_is_stored_once(clocked: MemoryEngine) -> None:
+async def test_an_event_that_comes_again_is_stored_once(clocked):
     sessions = SessionManager(clocked)
     event = said("e1", "I like tea", MORNING)
     await sessions.add_event(ANN, event)
@@ -265,7 +256,7 @@ async def test_an_event_that_comes_again_is_stored_once(clocked: MemoryEngine) -
     assert [] == list(await sessions.get_session_events("nobody"))
 
 
-async def test_a_session_is_consolidated_by_hand_once(clocked: MemoryEngine, dsn: str) -> None:
+async def test_a_session_is_consolidated_by_hand_once(clocked, dsn):
     sessions, consolidator = SessionManager(clocked), SessionConsolidator(clocked)
     active = await sessions.add_event(ANN, "My name is Ana")
     with pytest.raises(Conflict, match="is active: end it first"):
@@ -277,7 +268,7 @@ async def test_a_session_is_consolidated_by_hand_once(clocked: MemoryEngine, dsn
     assert "consolidated_already" == (await consolidator.consolidate(ended)).reason
 
 
-async def test_what_is_forgotten_takes_its_sessions_along(dsn: str) -> None:
+async def test_what_is_forgotten_takes_its_sessions_along(dsn):
     async with opened(dsn) as memory:
         await memory.process_memory("My name is Ana", ANN)
         await memory.end_session(ANN)
@@ -289,7 +280,7 @@ async def test_what_is_forgotten_takes_its_sessions_along(dsn: str) -> None:
         assert ([], []) == (answer["memories"], answer["relations"])
 
 
-async def test_a_run_over_a_session_can_be_undone(dsn: str) -> None:
+async def test_a_run_over_a_session_can_be_undone(dsn):
     async with opened(dsn) as memory:
         await memory.process_memory("My name is Ana", ANN)
         await memory.end_session(ANN)

@@ -1,10 +1,7 @@
 """Calls over a network that falls silent end by their deadline, and cancelled ones at once."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +70,7 @@ class Proxy:
 
 
 @pytest.fixture
-async def proxy(postgres_dsn: str) -> AsyncIterator[tuple[Proxy, str]]:
+async def proxy(postgres_dsn):
     """A proxy before a database, and the DSN of the database through it."""
     given = conninfo_to_dict(postgres_dsn)
     between = Proxy(f"{given['host']}/.s.PGSQL.{given['port']}")
@@ -86,9 +83,7 @@ def database_at(dsn: str, **settings: Any) -> PostgresDatabase:
     return PostgresDatabase(Settings(uri=dsn, home=Path(), **settings))
 
 
-async def test_a_call_ends_when_the_network_falls_silent(
-    proxy: tuple[Proxy, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_call_ends_when_the_network_falls_silent(proxy, monkeypatch):
     between, dsn = proxy
     database = database_at(dsn, statement_timeout_s=0.2)
     await database.open()
@@ -100,9 +95,7 @@ async def test_a_call_ends_when_the_network_falls_silent(
     await database.close()
 
 
-async def test_opening_ends_when_the_network_falls_silent(
-    proxy: tuple[Proxy, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_opening_ends_when_the_network_falls_silent(proxy, monkeypatch):
     between, dsn = proxy
     monkeypatch.setattr(connecting, "ANSWER_GRACE_S", 0.2)
     database = database_at(dsn, statement_timeout_s=0.2)
@@ -118,9 +111,7 @@ async def test_opening_ends_when_the_network_falls_silent(
         await database.open()
 
 
-async def test_a_cancelled_call_does_not_wait_for_a_dead_network(
-    proxy: tuple[Proxy, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_cancelled_call_does_not_wait_for_a_dead_network(proxy, monkeypatch):
     between, dsn = proxy
     monkeypatch.setattr(pipeline, "CANCEL_S", 0.1)
     patience, cancel = [], pipeline.Connection.cancel_safe
@@ -140,9 +131,7 @@ async def test_a_cancelled_call_does_not_wait_for_a_dead_network(
     assert [0.1] == patience  # psycopg itself waits for 10 s
 
 
-async def test_a_cancelled_call_ends_its_statement_where_the_network_lives(
-    proxy: tuple[Proxy, str],
-) -> None:
+async def test_a_cancelled_call_ends_its_statement_where_the_network_lives(proxy):
     _, dsn = proxy
     async with await pipeline.Connection.connect(dsn, autocommit=True) as connection:
         call = asyncio.create_task(connection.exchange([SLEEP.statement]))
@@ -157,15 +146,13 @@ async def test_a_cancelled_call_ends_its_statement_where_the_network_lives(
         assert [[(1,)]] == await connection.exchange([ONE.statement])
 
 
-async def test_the_system_watches_each_connection(proxy: tuple[Proxy, str]) -> None:
+async def test_the_system_watches_each_connection(proxy):
     async with await database_at(proxy[1]).connect() as connection:
         assert (1, 10, 5, 3) == keepalive(connection)
         assert 20_000 == option(connection, "TCP_USER_TIMEOUT")
 
 
-async def test_the_system_watches_the_connections_of_the_doctor(
-    proxy: tuple[Proxy, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_system_watches_the_connections_of_the_doctor(proxy, monkeypatch):
     watched: list[tuple[int, ...]] = []
     real, real_async = psycopg.connect, pipeline.Connection.connect
 
@@ -185,7 +172,7 @@ async def test_the_system_watches_the_connections_of_the_doctor(
     assert [(1, 10, 5, 3)] * 3 == watched
 
 
-async def test_the_parameters_of_the_dsn_win(proxy: tuple[Proxy, str]) -> None:
+async def test_the_parameters_of_the_dsn_win(proxy):
     dsn = make_conninfo(
         proxy[1],
         keepalives_idle=77,
@@ -226,7 +213,7 @@ def patient(dsn: str) -> str:
 
 
 @pytest.fixture
-def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_waits(monkeypatch):
     """Let cancelled calls give up soon, and all others never."""
     monkeypatch.setattr(pipeline, "CANCEL_S", 0.1)
     for module in (queue, runner, worker):
@@ -234,9 +221,7 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("at_work", [False, True])
-async def test_cancelled_work_does_not_wait_for_a_dead_network(
-    proxy: tuple[Proxy, str], short_waits: None, at_work: bool
-) -> None:
+async def test_cancelled_work_does_not_wait_for_a_dead_network(proxy, short_waits, at_work):
     """Neither while it claims its job, nor while the job runs."""
     between, dsn = proxy
     works = asyncio.Event()
@@ -259,16 +244,12 @@ async def test_cancelled_work_does_not_wait_for_a_dead_network(
         await between.close()
 
 
-async def test_jobs_that_cannot_be_given_back_are_told_in_the_log(
-    short_waits: None, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_jobs_that_cannot_be_given_back_are_told_in_the_log(short_waits, caplog):
     await runner.give_back(asyncio.Event().wait(), "running jobs")
     assert "running jobs: in the queue only after the end of the lease" in caplog.text
 
 
-async def test_a_worker_that_is_cancelled_does_not_wait_for_a_dead_network(
-    proxy: tuple[Proxy, str], short_waits: None
-) -> None:
+async def test_a_worker_that_is_cancelled_does_not_wait_for_a_dead_network(proxy, short_waits):
     between, dsn = proxy
     async with open_memory(patient(dsn), worker=False) as memory:
         between.stop()

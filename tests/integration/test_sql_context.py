@@ -1,7 +1,5 @@
 """get_context_window() and cleanup_low_value_memories(), called in SQL."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +10,6 @@ from typing import Any
 import psycopg
 import pytest
 from postgres_admin import column, rows
-from postgres_databases import PostgresDatabases
 from psycopg.conninfo import make_conninfo
 from turns import Clock, said
 
@@ -35,7 +32,7 @@ TALK = [
 
 
 @pytest.fixture(scope="module")
-def filled(postgres: PostgresDatabases) -> Iterator[psycopg.Connection[Any]]:
+def filled(postgres):
     dsn = next(lending := postgres.lend())
 
     async def fill() -> None:
@@ -72,7 +69,7 @@ def of(rows: list[tuple[str, str, float, int]], kind: str) -> list[str]:
     return [row[1] for row in rows if row[0] == kind]
 
 
-def test_it_shows_facts_memories_and_the_newest_turns(filled: psycopg.Connection[Any]) -> None:
+def test_it_shows_facts_memories_and_the_newest_turns(filled):
     rows = window(filled, "Who keeps bees?", p_max_tokens=500)
     assert "User lives in Lisbon." in of(rows, "fact")
     assert TALK[1] in of(rows, "memory")
@@ -86,9 +83,7 @@ def test_it_shows_facts_memories_and_the_newest_turns(filled: psycopg.Connection
 
 @pytest.mark.parametrize("budget", [1, 3, 30, 200, 1000, 4000])
 @pytest.mark.parametrize("ratios", [(0.3, 0.5), (0.0, 0.0), (1.0, 0.0), (0.0, 1.0)])
-def test_the_real_tokenizer_never_counts_more_than_the_budget(
-    filled: psycopg.Connection[Any], budget: int, ratios: tuple[float, float]
-) -> None:
+def test_the_real_tokenizer_never_counts_more_than_the_budget(filled, budget, ratios):
     rows = window(
         filled, "bees 0x1eef xqzj 🐝", p_max_tokens=budget, p_memory_ratio=ratios[0],
         p_history_ratio=ratios[1],
@@ -119,9 +114,7 @@ CHATS = [text for text in texts_of(json.loads((DATA / "assistant.json").read_tex
 
 
 @pytest.mark.parametrize("texts", [SAID["EN"], SAID["ZH"], CHATS], ids=["en", "zh", "chats"])
-def test_the_estimate_is_never_below_the_tokenizer_and_at_most_three_times_it(
-    filled: psycopg.Connection[Any], texts: list[str]
-) -> None:
+def test_the_estimate_is_never_below_the_tokenizer_and_at_most_three_times_it(filled, texts):
     row = filled.execute(
         "SELECT array_agg(tokens_at_most(t) ORDER BY place)"
         " FROM unnest(%s::text[]) WITH ORDINALITY given(t, place)",
@@ -135,9 +128,7 @@ def test_the_estimate_is_never_below_the_tokenizer_and_at_most_three_times_it(
     assert sum(counted) <= sum(row[0]) <= 3 * sum(counted)
 
 
-def test_a_number_of_tokens_a_byte_takes_the_place_of_the_estimate(
-    filled: psycopg.Connection[Any],
-) -> None:
+def test_a_number_of_tokens_a_byte_takes_the_place_of_the_estimate(filled):
     for given, each in ((1, 1), (0.35, 0.35)):
         rows = window(filled, "Who keeps bees?", p_max_tokens=4000, p_tokens_per_byte=given)
         assert rows and all(row[3] == math.ceil(len(row[1].encode()) * each) for row in rows)
@@ -145,7 +136,7 @@ def test_a_number_of_tokens_a_byte_takes_the_place_of_the_estimate(
     assert len(estimated) > len(window(filled, "bees?", p_max_tokens=400, p_tokens_per_byte=1))
 
 
-def test_a_fact_is_shown_until_its_planned_end(filled: psycopg.Connection[Any]) -> None:
+def test_a_fact_is_shown_until_its_planned_end(filled):
     def facts() -> list[str]:
         return of(window(filled, "Where does Ann live?"), "fact")
 
@@ -157,7 +148,7 @@ def test_a_fact_is_shown_until_its_planned_end(filled: psycopg.Connection[Any]) 
         assert [] == facts()
 
 
-def test_a_query_vector_finds_by_meaning(filled: psycopg.Connection[Any]) -> None:
+def test_a_query_vector_finds_by_meaning(filled):
     row = filled.execute(
         "SELECT embedding FROM embeddings JOIN memories USING (memory_id) WHERE text = %s",
         [TALK[3]],
@@ -170,15 +161,13 @@ def test_a_query_vector_finds_by_meaning(filled: psycopg.Connection[Any]) -> Non
 
 
 @pytest.mark.parametrize("scope", [None, "", "/my%2Fapp/bob/", "/my%2Fapp/ann"])
-def test_without_the_scope_of_the_user_it_refuses(
-    filled: psycopg.Connection[Any], scope: str | None
-) -> None:
+def test_without_the_scope_of_the_user_it_refuses(filled, scope):
     with pytest.raises(psycopg.errors.InsufficientPrivilege) as raised:
         window(filled, "bees", scope=scope)
     assert "'/my%2Fapp/ann%25/'" in str(raised.value.diag.message_hint)
 
 
-def test_who_owns_the_application_reads_its_users(filled: psycopg.Connection[Any]) -> None:
+def test_who_owns_the_application_reads_its_users(filled):
     rows = window(filled, "Who keeps bees?", scope="/my%2Fapp/")
     assert TALK[1] in of(rows, "memory") + of(rows, "history")
     assert not any("Bob" in row[1] for row in rows)
@@ -195,14 +184,12 @@ def test_who_owns_the_application_reads_its_users(filled: psycopg.Connection[Any
         {"p_tokens_per_byte": 0},
     ],
 )
-def test_what_means_nothing_is_refused(
-    filled: psycopg.Connection[Any], wrong: dict[str, Any]
-) -> None:
+def test_what_means_nothing_is_refused(filled, wrong):
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="must be"):
         window(filled, "bees", **wrong)
 
 
-def test_what_only_a_session_log_holds_is_not_shown(filled: psycopg.Connection[Any]) -> None:
+def test_what_only_a_session_log_holds_is_not_shown(filled):
     with filled.transaction(force_rollback=True):
         filled.execute(
             "INSERT INTO events (tenant_id, thread_id, seq, event_id, author, role, text,"
@@ -215,7 +202,7 @@ def test_what_only_a_session_log_holds_is_not_shown(filled: psycopg.Connection[A
         assert any("hunter2" in row[1] for row in window(filled, "password hunter2"))
 
 
-async def test_doubtful_facts_are_marked(dsn: str) -> None:
+async def test_doubtful_facts_are_marked(dsn):
     clock = doubting.Clock()
     async with open_memory(dsn, clock=clock, worker=False, extractor=doubting.Doubting()) as memory:
         texts = (
@@ -232,7 +219,7 @@ async def test_doubtful_facts_are_marked(dsn: str) -> None:
 
 
 @pytest.fixture
-async def old(dsn: str) -> str:
+async def old(dsn):
     """Two users; each said something 21 days ago, and something today."""
     clock = Clock(NOW - timedelta(days=21))
     async with open_memory(dsn, clock=clock, worker=False) as memory:
@@ -260,19 +247,19 @@ def left(dsn: str) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("role", ["SELECT 1", "SET role TO hippocampus_app"])
-async def test_without_arguments_it_goes_by_the_policies(old: str, role: str) -> None:
+async def test_without_arguments_it_goes_by_the_policies(old, role):
     assert 2 == called(old, before=role)
     assert 0 == called(old, before=role)
     kept = [("I sail.", False), ("I ski.", True)]
     assert [(path, *one) for path in ("/app/ann/", "/app/b%2Fob/") for one in kept] == left(old)
 
 
-async def test_the_documented_call_erases_at_once(old: str) -> None:
+async def test_the_documented_call_erases_at_once(old):
     assert 2 == called(old, "0.1, 7")
     assert [("/app/ann/", "I ski.", True), ("/app/b%2Fob/", "I ski.", True)] == left(old)
 
 
-async def test_it_can_be_bounded_in_number_and_to_a_path(old: str) -> None:
+async def test_it_can_be_bounded_in_number_and_to_a_path(old):
     assert 1 == called(old, "p_limit => 1")
     assert 0 == called(old, "p_scope => '/other/'")
     assert 1 == called(old, "0.99, 0, p_scope => '/app/b%2Fob/', p_limit => 1")
@@ -280,7 +267,7 @@ async def test_it_can_be_bounded_in_number_and_to_a_path(old: str) -> None:
     assert 0 == called(old, "p_min_age_days => 1000")
 
 
-async def test_a_bound_transaction_cleans_up_its_own_alone(old: str) -> None:
+async def test_a_bound_transaction_cleans_up_its_own_alone(old):
     bound = "SET role TO hippocampus_app; SET hippocampus.scope TO '/app/ann/'"
     assert 1 == called(old, before=bound)
     assert 1 == called(old)
@@ -289,6 +276,6 @@ async def test_a_bound_transaction_cleans_up_its_own_alone(old: str) -> None:
 @pytest.mark.parametrize(
     "arguments", ["2", "-1", "'NaN'", "0.1, -1", "p_limit => -1", "p_scope => 'app'"]
 )
-def test_a_cleanup_that_means_nothing_is_refused(dsn: str, arguments: str) -> None:
+def test_a_cleanup_that_means_nothing_is_refused(dsn, arguments):
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="nothing can be cleaned up so"):
         called(dsn, arguments)

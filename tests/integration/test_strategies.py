@@ -1,18 +1,14 @@
 """Strategies of sessions: the built-in ones, one's own, broken and unknown ones."""
 
-from __future__ import annotations
-
 import sys
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import invalidate_caches
-from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from postgres_databases import PostgresDatabases
 from tenacity import wait_fixed
 
 from shared_core import (
@@ -92,13 +88,13 @@ class User:
 
 
 @pytest.fixture(scope="module")
-def module_dsn(postgres: PostgresDatabases) -> Iterator[str]:
+def module_dsn(postgres):
     """A database in which each test is a user."""
     yield from postgres.lend()
 
 
 @pytest.fixture
-def ann(module_dsn: str) -> User:
+def ann(module_dsn):
     return User(module_dsn, Scope("default", f"ann {uuid.uuid4()}"))
 
 
@@ -113,18 +109,14 @@ def ann(module_dsn: str) -> User:
     ],
     ids=["one of our own", "without the filter", "without the graph"],
 )  # fmt: skip
-async def test_each_strategy_adds_what_it_does(
-    ann: User, strategies: list[object], text: str, remembered: list[str]
-) -> None:
+async def test_each_strategy_adds_what_it_does(ann, strategies, text, remembered):
     async with ann.opened(*strategies) as memory:
         assert await ann.say(memory, text)
         edges = (await memory.graph.neighbourhood(ann.scope, "user")).edges
         assert remembered == [*await ann.statements(memory), f"{len(edges)} edges"]
 
 
-async def test_a_strategy_that_raises_fails_its_job_and_stores_nothing_by_halves(
-    ann: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_strategy_that_raises_fails_its_job_and_stores_nothing_by_halves(ann, monkeypatch):
     monkeypatch.setattr("shared_core.jobs.runner.POISON", wait_fixed(0.01))
     broken = Broken()
     async with ann.opened("privacy_filter", broken) as memory:
@@ -139,7 +131,7 @@ async def test_a_strategy_that_raises_fails_its_job_and_stores_nothing_by_halves
         assert ["I like tea.", "Said: I like tea"] == await ann.statements(memory)
 
 
-async def test_a_strategy_that_is_not_known_is_named_at_the_first_input(ann: User) -> None:
+async def test_a_strategy_that_is_not_known_is_named_at_the_first_input(ann):
     async with ann.opened("privacy_filter", "telepathy") as memory:
         with pytest.raises(InvalidInput, match="'telepathy' is unknown: name one of privacy_f"):
             await memory.process_memory("I like tea", ann.scope.user)
@@ -164,9 +156,7 @@ class Promises(MemoryStrategy):
 """
 
 
-async def test_a_package_that_is_installed_is_found_by_its_entry_point(
-    ann: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_package_that_is_installed_is_found_by_its_entry_point(ann, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("MEMORY_STRATEGIES", "privacy_filter,promises")
     text = "Will you wait? I promise to call"
@@ -186,7 +176,7 @@ async def test_a_package_that_is_installed_is_found_by_its_entry_point(
     del sys.modules["our_promises"]
 
 
-async def test_what_a_strategy_notes_is_stored_with_the_memory(ann: User) -> None:
+async def test_what_a_strategy_notes_is_stored_with_the_memory(ann):
     async with ann.opened(Weighing()) as memory:
         assert await ann.say(memory, "Something about bees")
         found = [one.value["metadata"] for one in await memory.list_memories(ann.scope)]
@@ -195,9 +185,7 @@ async def test_what_a_strategy_notes_is_stored_with_the_memory(ann: User) -> Non
 
 
 @pytest.mark.parametrize("noted", [7, {"weight": float("nan")}, {"at": object()}])
-async def test_what_is_no_json_is_refused_by_the_name_of_the_strategy(
-    ann: User, noted: object
-) -> None:
+async def test_what_is_no_json_is_refused_by_the_name_of_the_strategy(ann, noted):
     strategy = Weighing()
     strategy.metadata = noted
     async with ann.opened(strategy, worker=False) as memory:
@@ -230,13 +218,13 @@ class Model:
         raise AssertionError("of a session no summary is written")
 
 
-async def test_a_model_makes_its_own_statements_and_the_filter_holds(ann: User) -> None:
+async def test_a_model_makes_its_own_statements_and_the_filter_holds(ann):
     async with ann.opened(extractor=Model()) as memory:
         assert await ann.say(memory, "Something about bees")
         assert ["The user keeps bees."] == await ann.statements(memory)
 
 
-async def test_only_what_is_returned_counts_as_read(ann: User) -> None:
+async def test_only_what_is_returned_counts_as_read(ann):
     async with ann.opened() as memory:
         assert await ann.say(memory, "I live in Lisbon", "I like tea", "I have a cat called Tom")
         answer = await memory.process_memory("Where do I live?", ann.scope.user)

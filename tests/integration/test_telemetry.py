@@ -1,12 +1,9 @@
 """Spans and metrics of the memory, and of requests to it, by a real SDK of OpenTelemetry."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -20,7 +17,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from scripted_chat import ScriptedChatModel
 
 from langgraph_store import HippocampusMiddleware, PgHippocampusStore
-from shared_core import MemoryEngine, Scope, open_memory
+from shared_core import Scope, open_memory
 from shared_core.core import telemetry
 from shared_core.core.digest_cache import DigestCache
 from shared_core.core.telemetry import METRICS
@@ -43,13 +40,13 @@ TRACE = "0af7651916cd43dd8448eb211c80319c"
 
 
 @pytest.fixture(autouse=True)
-def own_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+def own_queues(monkeypatch):
     """Leave the queues of other memories of this process out of the metrics."""
     monkeypatch.setattr(telemetry, "_queues", WeakSet())
 
 
 @pytest.fixture
-def spans() -> Iterator[InMemorySpanExporter]:
+def spans():
     with listening() as finished:
         yield finished
 
@@ -66,9 +63,7 @@ def of(operation: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-async def test_each_verb_is_a_span_and_is_counted(
-    memory: MemoryEngine, spans: InMemorySpanExporter, language: str
-) -> None:
+async def test_each_verb_is_a_span_and_is_counted(memory, spans, language):
     grown = Growth()
     await use(memory, TEXTS[language])
     once = ("append", "remember", "search", "context", "process", "reflect", "forget", "erase")
@@ -98,7 +93,7 @@ async def test_each_verb_is_a_span_and_is_counted(
     } <= tree(spans)
 
 
-async def test_a_recall_shows_its_stages(memory: MemoryEngine, spans: InMemorySpanExporter) -> None:
+async def test_a_recall_shows_its_stages(memory, spans):
     await memory.remember(ANA, [*TEXTS["en"][:2], *TEXTS["zh"][:2]])
     grown = Growth()
     hits = await memory.recall(ANA, TEXTS["en"][2], limit=3)
@@ -118,9 +113,7 @@ async def test_a_recall_shows_its_stages(memory: MemoryEngine, spans: InMemorySp
     assert 1 == grown.of("hippocampus.recall.stage.duration", rerank)
 
 
-async def test_no_attribute_holds_a_word_or_a_name(
-    memory: MemoryEngine, spans: InMemorySpanExporter
-) -> None:
+async def test_no_attribute_holds_a_word_or_a_name(memory, spans):
     for texts in TEXTS.values():
         await use(memory, texts)
     wrong = turns("I live in Lisbon.")[0]
@@ -142,9 +135,7 @@ async def test_no_attribute_holds_a_word_or_a_name(
     assert (StatusCode.ERROR, None) == (failed.status.status_code, failed.status.description)
 
 
-async def test_without_an_embedder_recall_is_degraded(
-    dsn: str, spans: InMemorySpanExporter
-) -> None:
+async def test_without_an_embedder_recall_is_degraded(dsn, spans):
     grown = Growth()
     assert await recall_without_model(dsn)
     assert 1 == grown.of("hippocampus.recall.degraded")
@@ -154,7 +145,7 @@ async def test_without_an_embedder_recall_is_degraded(
 
 
 @pytest.mark.both_engines
-async def test_the_queue_of_all_users_is_shown(dsn: str) -> None:
+async def test_the_queue_of_all_users_is_shown(dsn):
     async with open_memory(dsn, worker=False) as memory:
         for app, user in (("one", "ana"), ("two", "bob")):
             await memory.append_events(Scope(app, user), "t", turns("I sail."), later=True)
@@ -170,9 +161,7 @@ async def test_the_queue_of_all_users_is_shown(dsn: str) -> None:
         assert system in str(found["db.client.connection.wait_time"])
 
 
-async def test_a_closed_or_silent_database_leaves_the_queue_out(
-    memory: MemoryEngine, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_closed_or_silent_database_leaves_the_queue_out(memory, caplog):
     memory._queue_size._read_again_at = 0.0
     assert QUEUE in points()
     away = StorageUnavailable("it is away")
@@ -185,7 +174,7 @@ async def test_a_closed_or_silent_database_leaves_the_queue_out(
     assert not memory._lifecycle.is_open
 
 
-async def test_jobs_are_spans_with_an_outcome(dsn: str, spans: InMemorySpanExporter) -> None:
+async def test_jobs_are_spans_with_an_outcome(dsn, spans):
     class Broken:
         name = "broken"
 
@@ -213,7 +202,7 @@ async def test_jobs_are_spans_with_an_outcome(dsn: str, spans: InMemorySpanExpor
     assert "no fact" not in str([span.to_json() for span in spans.get_finished_spans()])
 
 
-async def test_searches_that_a_framework_goes_on_without_are_counted(memory: MemoryEngine) -> None:
+async def test_searches_that_a_framework_goes_on_without_are_counted(memory):
     grown, name = Growth(), "hippocampus.searches.failed"
     away = StorageUnavailable("away")
     middleware = HippocampusMiddleware(
@@ -228,16 +217,14 @@ async def test_searches_that_a_framework_goes_on_without_are_counted(memory: Mem
     assert 1 == grown.of(name, failed)
 
 
-async def test_calls_that_get_no_connection_are_counted() -> None:
+async def test_calls_that_get_no_connection_are_counted():
     grown = Growth()
     await wait_for_a_busy_pool()
     assert 1 == grown.of("db.client.connection.timeouts", {"db.system.name": "postgresql"})
     assert 1 == grown.of("db.client.connection.wait_time", {"db.system.name": "postgresql"})
 
 
-async def test_a_request_is_a_span_of_the_callers_trace(
-    memory: MemoryEngine, spans: InMemorySpanExporter
-) -> None:
+async def test_a_request_is_a_span_of_the_callers_trace(memory, spans):
     headers = {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01"}
     async with client_of(memory) as client:
         question = {"user_id": "ana", "query": "my very own words"}
@@ -257,7 +244,7 @@ async def test_a_request_is_a_span_of_the_callers_trace(
     assert not [span for span in ended if "very own words" in str(span.to_json())]
 
 
-def test_names_are_of_one_form() -> None:
+def test_names_are_of_one_form():
     assert len(METRICS) == len({metric.name for metric in METRICS})
     for metric in METRICS:
         assert metric.name.startswith(("hippocampus.", "db.client.")), metric
@@ -283,7 +270,7 @@ print([name for name in sys.modules if name.startswith("opentelemetry.")])
 
 
 @pytest.mark.parametrize("hidden", [False, True])
-async def test_a_program_without_opentelemetry_never_loads_it(dsn: str, hidden: bool) -> None:
+async def test_a_program_without_opentelemetry_never_loads_it(dsn, hidden):
     code = WITHOUT.format(dsn=dsn, hidden=hidden)
     done = await asyncio.to_thread(
         subprocess.run,
@@ -293,7 +280,7 @@ async def test_a_program_without_opentelemetry_never_loads_it(dsn: str, hidden: 
     assert "[]\n" == done.stdout, done.stderr
 
 
-def test_lookups_are_counted_on_after_a_cache_is_gone() -> None:
+def test_lookups_are_counted_on_after_a_cache_is_gone():
     with listening():
         cache = DigestCache("of_this_test", len, 10)
         grown = Growth()

@@ -1,7 +1,5 @@
 """The approximate indexes of large tenants: never wrong, and who builds them."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import uuid
@@ -26,7 +24,6 @@ from tests.integration.large_tenants import (
     BIG,
     DIMS,
     THRESHOLD,
-    Asked,
     asked,
     both,
     build,
@@ -45,13 +42,13 @@ from tests.integration.large_tenants import (
 __all__ = ["asked", "built", "large", "threshold"]
 
 
-def test_an_index_finds_what_reading_all_finds(built: str, asked: Asked) -> None:
+def test_an_index_finds_what_reading_all_finds(built, asked):
     with both(built) as (store, exact):
         assert recall(store, exact) >= 0.99
         assert all(asked.by_index) and len(asked.by_index) == 20
 
 
-def test_scores_and_order_are_those_of_the_exact_search(dsn: str, asked: Asked) -> None:
+def test_scores_and_order_are_those_of_the_exact_search(dsn, asked):
     with both(dsn) as (store, exact):
         fill(store)
         store.batch([PutOp(BIG, f"twin {n}", {"text": "note 7"}) for n in range(5)])
@@ -65,7 +62,7 @@ def test_scores_and_order_are_those_of_the_exact_search(dsn: str, asked: Asked) 
         assert {"7", *(f"twin {n}" for n in range(5))} == {item.key for item in found[:6]}
 
 
-def test_filters_and_namespaces_below_the_tenant_fill_the_page(dsn: str, asked: Asked) -> None:
+def test_filters_and_namespaces_below_the_tenant_fill_the_page(dsn, asked):
     deep = (*BIG, "notes", "work")
     with both(dsn) as (store, exact):
         fill(store)
@@ -77,7 +74,7 @@ def test_filters_and_namespaces_below_the_tenant_fill_the_page(dsn: str, asked: 
         assert all(asked.by_index) and len(asked.by_index) == 60
 
 
-def test_what_a_filter_leaves_few_of_is_found_whole(dsn: str, asked: Asked) -> None:
+def test_what_a_filter_leaves_few_of_is_found_whole(dsn, asked):
     with both(dsn) as (store, exact):
         fill(store)
         store.batch([PutOp(BIG, f"rare {n}", {"text": f"rare {n}", "rare": n}) for n in range(4)])
@@ -92,7 +89,7 @@ def test_what_a_filter_leaves_few_of_is_found_whole(dsn: str, asked: Asked) -> N
         assert [False, False] == asked.by_index
 
 
-def test_pages_follow_one_another_and_deep_ones_are_exact(built: str, asked: Asked) -> None:
+def test_pages_follow_one_another_and_deep_ones_are_exact(built, asked):
     with both(built) as (store, exact):
         pages = [store.search(BIG, query="pages", limit=20, offset=n) for n in range(0, 160, 20)]
         right = keys(exact.search(BIG, query="pages", limit=160))
@@ -102,7 +99,7 @@ def test_pages_follow_one_another_and_deep_ones_are_exact(built: str, asked: Ask
         assert [True] * 5 + [False] * 3 == asked.by_index
 
 
-def test_what_is_written_after_the_build_is_found_at_once(built: str, asked: Asked) -> None:
+def test_what_is_written_after_the_build_is_found_at_once(built, asked):
     with both(built) as (store, exact):
         fill(store, count=100, start=20_000)  # younger than the index
         store.batch([PutOp(BIG, f"{n}", {"text": f"another {n}"}) for n in range(0, 900, 3)])
@@ -115,7 +112,7 @@ def test_what_is_written_after_the_build_is_found_at_once(built: str, asked: Ask
         assert all(asked.by_index)
 
 
-def test_the_expired_and_the_dead_are_never_shown(built: str, asked: Asked) -> None:
+def test_the_expired_and_the_dead_are_never_shown(built, asked):
     with both(built) as (store, exact):
         store.ttl_config = exact.ttl_config = {"omit_expired": True}
         nearest = [item.key for item in store.search(BIG, query="who", limit=40)]
@@ -127,7 +124,7 @@ def test_the_expired_and_the_dead_are_never_shown(built: str, asked: Asked) -> N
         assert [True, True] == asked.by_index
 
 
-def test_a_memory_with_several_vectors_comes_once_by_its_nearest(dsn: str, asked: Asked) -> None:
+def test_a_memory_with_several_vectors_comes_once_by_its_nearest(dsn, asked):
     fields = ("title", "body")
     with both(dsn, fields=fields) as (store, exact):
         puts = [
@@ -144,7 +141,7 @@ def test_a_memory_with_several_vectors_comes_once_by_its_nearest(dsn: str, asked
         assert all(asked.by_index)
 
 
-def test_another_tenant_is_never_seen(dsn: str, asked: Asked) -> None:
+def test_another_tenant_is_never_seen(dsn, asked):
     other = ("shop", "big2")
     with both(dsn) as (store, _):
         fill(store)
@@ -162,7 +159,7 @@ def test_another_tenant_is_never_seen(dsn: str, asked: Asked) -> None:
 @pytest.mark.parametrize(
     "label", ["o'neil", 'a"b', "100%s %(x)s", "back\\slash", "陈 {tenant}", "$1"]
 )
-def test_a_tenant_may_have_any_name(dsn: str, asked: Asked, label: str) -> None:
+def test_a_tenant_may_have_any_name(dsn, asked, label):
     namespace = (label, f"{label}; --")
     with both(dsn) as (store, exact):
         fill(store, namespace, count=400)
@@ -172,7 +169,7 @@ def test_a_tenant_may_have_any_name(dsn: str, asked: Asked, label: str) -> None:
         assert [True] == asked.by_index
 
 
-def test_an_index_that_vanishes_is_not_missed(built: str, asked: Asked) -> None:
+def test_an_index_that_vanishes_is_not_missed(built, asked):
     with both(built) as (store, exact):
         store.search(BIG, query="before", limit=5)
         [name] = index_names(built)
@@ -181,7 +178,7 @@ def test_an_index_that_vanishes_is_not_missed(built: str, asked: Asked) -> None:
         assert all(asked.by_index)
 
 
-def test_what_cannot_be_used_is_not_used(built: str, asked: Asked) -> None:
+def test_what_cannot_be_used_is_not_used(built, asked):
     with both(built) as (store, _):
         [name] = index_names(built)
         invalid = "UPDATE pg_index SET indisvalid = false"
@@ -191,13 +188,13 @@ def test_what_cannot_be_used_is_not_used(built: str, asked: Asked) -> None:
         assert [False] == asked.by_index and name not in index_names(built)
 
 
-def test_a_session_that_only_reads_uses_what_is_there(built: str, asked: Asked) -> None:
+def test_a_session_that_only_reads_uses_what_is_there(built, asked):
     with store_at(make_conninfo(built, options="-c default_transaction_read_only=on")) as reader:
         assert "3" == reader.search(BIG, query="note 3", limit=10)[0].key
         assert [True] == asked.by_index
 
 
-def test_off_means_no_index_is_used(built: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_off_means_no_index_is_used(built, monkeypatch):
     monkeypatch.setenv("HIPPOCAMPUS_ANN_THRESHOLD", "off")
     used: list[str] = []
     monkeypatch.setattr(
@@ -239,9 +236,7 @@ def fill_numbered(store: PgHippocampusStore) -> None:
 
 @pytest.mark.both_engines
 @pytest.mark.tail
-def test_what_is_left_of_a_large_user_is_found_whole(
-    dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_left_of_a_large_user_is_found_whole(dsn, monkeypatch):
     monkeypatch.setenv("HIPPOCAMPUS_ANN_THRESHOLD", "off")
     with numbered_store(dsn) as exact:
         fill_numbered(exact)
@@ -284,7 +279,7 @@ def usable_indexes(dsn: str) -> int:
 
 
 @pytest.mark.tail
-def test_the_command_lists_and_builds_what_is_earned(dsn: str) -> None:
+def test_the_command_lists_and_builds_what_is_earned(dsn):
     assert "No tenant is large enough" in command(dsn, "--dry-run").stdout
     with store_at(dsn) as store:
         fill(store, count=600)
@@ -300,13 +295,13 @@ def test_the_command_lists_and_builds_what_is_earned(dsn: str) -> None:
     assert "has an index" in command(dsn, "--dry-run").stdout
 
 
-def test_the_command_says_that_indexes_are_off(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_says_that_indexes_are_off(dsn, monkeypatch):
     monkeypatch.setenv("HIPPOCAMPUS_ANN_THRESHOLD", "off")
     done = command(dsn)
     assert 1 == done.returncode and "HIPPOCAMPUS_ANN_THRESHOLD" in done.stderr
 
 
-async def test_a_long_tail_makes_a_new_index_and_erasure_takes_it_away(dsn: str) -> None:
+async def test_a_long_tail_makes_a_new_index_and_erasure_takes_it_away(dsn):
     with store_at(dsn) as store:
         fill(store, count=400)
         assert ["build"] == build(dsn)
@@ -323,7 +318,7 @@ async def test_a_long_tail_makes_a_new_index_and_erasure_takes_it_away(dsn: str)
     assert [] == index_names(dsn)
 
 
-async def test_of_two_builders_one_builds(dsn: str) -> None:
+async def test_of_two_builders_one_builds(dsn):
     filled(dsn)
     async with memory_at(dsn) as one, memory_at(dsn) as other:
         done = await asyncio.gather(one.indexes.refresh(), other.indexes.refresh())
@@ -338,7 +333,7 @@ async def test_of_two_builders_one_builds(dsn: str) -> None:
         assert [] == await other.indexes.refresh()
 
 
-async def test_what_an_interrupted_build_left_goes_with_the_next(dsn: str) -> None:
+async def test_what_an_interrupted_build_left_goes_with_the_next(dsn):
     filled(dsn)
     on = "ON hippocampus.embeddings USING hnsw ((embedding::halfvec(24)) halfvec_cosine_ops)"
     names = ("embeddings_near_uncommented", "embeddings_near_invalid", "mine")
@@ -352,7 +347,7 @@ async def test_what_an_interrupted_build_left_goes_with_the_next(dsn: str) -> No
     assert [None] != column(dsn, "SELECT to_regclass('hippocampus.mine')")
 
 
-async def test_a_build_that_is_interrupted_leaves_everything_usable(dsn: str) -> None:
+async def test_a_build_that_is_interrupted_leaves_everything_usable(dsn):
     with store_at(dsn) as store:
         fill(store, count=600)
         with psycopg.connect(dsn) as writer:  # the build waits for this transaction
@@ -370,7 +365,7 @@ async def test_a_build_that_is_interrupted_leaves_everything_usable(dsn: str) ->
         assert 1 == len(index_names(dsn))
 
 
-async def test_only_the_owner_builds_and_others_hear_why_not(dsn: str) -> None:
+async def test_only_the_owner_builds_and_others_hear_why_not(dsn):
     filled(dsn)
     with new_user(dsn, f"IN ROLE {APP_ROLE}") as guest:
         async with memory_at(make_conninfo(dsn, user=guest)) as memory:
@@ -380,7 +375,7 @@ async def test_only_the_owner_builds_and_others_hear_why_not(dsn: str) -> None:
     assert [] == index_names(dsn)
 
 
-async def test_where_nothing_can_be_written_nothing_is_built(dsn: str) -> None:
+async def test_where_nothing_can_be_written_nothing_is_built(dsn):
     filled(dsn)
     read_only = make_conninfo(dsn, options="-c default_transaction_read_only=on")
     async with memory_at(read_only) as memory:
@@ -388,9 +383,7 @@ async def test_where_nothing_can_be_written_nothing_is_built(dsn: str) -> None:
             await memory.indexes.refresh()
 
 
-async def test_the_background_builds_when_it_is_time_and_not_before(
-    dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_background_builds_when_it_is_time_and_not_before(dsn, monkeypatch):
     with store_at(dsn) as store:
         fill(store, count=400)
         store.search(BIG, query="note 3")
@@ -404,7 +397,7 @@ async def test_the_background_builds_when_it_is_time_and_not_before(
         await until(lambda: bool(index_names(dsn)))
 
 
-async def test_the_worker_builds_too(dsn: str) -> None:
+async def test_the_worker_builds_too(dsn):
     filled(dsn)
     worker = subprocess.Popen(
         [*warm_python(), "-m", "shared_core.cli.main", "worker", "--uri", dsn, "--poll", "0.05"],
@@ -420,9 +413,7 @@ async def test_the_worker_builds_too(dsn: str) -> None:
     assert 1 == len(index_names(dsn))
 
 
-async def test_a_failing_look_is_told_and_ends_no_worker(
-    dsn: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_failing_look_is_told_and_ends_no_worker(dsn, caplog):
     stop = asyncio.Event()
     read_only = make_conninfo(dsn, options="-c default_transaction_read_only=on")
     filled(dsn)
@@ -433,7 +424,7 @@ async def test_a_failing_look_is_told_and_ends_no_worker(
         await keeping
 
 
-async def test_large_tenants_are_found_in_a_sample(dsn: str) -> None:
+async def test_large_tenants_are_found_in_a_sample(dsn):
     filled(dsn, 1_500)
     execute(dsn, "ANALYZE hippocampus.embeddings")
     async with memory_at(dsn) as memory:
@@ -468,12 +459,12 @@ def tenant(vectors: int, *, tail: int | None = None, dimensions: int = 384) -> T
         (tenant(900_000, tail=90_001), "rebuild"),
     ],
 )
-def test_what_is_earned(one: TenantVectors, action: str) -> None:
+def test_what_is_earned(one, action):
     [step] = plan_indexes([one], [one.index] if one.index else [], 20_000)
     assert action == step.action
 
 
-def test_an_index_of_a_model_that_is_no_longer_used_goes() -> None:
+def test_an_index_of_a_model_that_is_no_longer_used_goes():
     old = index_of("old", 8)
     gone, built = plan_indexes([tenant(30_000)], [old], 20_000)
     assert ("drop", old, "build") == (gone.action, gone.old, built.action)

@@ -4,20 +4,15 @@ Lines that no export of ours holds write to nobody else, and are refused by name
 does not know of an erasure brings nothing back, and a later one is imported.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
 import pytest
-from postgres_databases import PostgresDatabases
 from turns import said
 from whole_user import WholeClock, populate, write_the_rest
 
@@ -68,7 +63,7 @@ def target(dsn: str, embedder: object = None) -> MemoryEngine:
 
 
 @pytest.fixture(scope="module")
-def source(postgres: PostgresDatabases) -> Iterator[MemoryEngine]:
+def source(postgres):
     """A memory with a user who has rows in every table, and one with four turns."""
     clock = WholeClock()
     for dsn in postgres.lend():
@@ -81,32 +76,32 @@ def source(postgres: PostgresDatabases) -> Iterator[MemoryEngine]:
 
 
 @pytest.fixture(scope="module")
-def plain(source: MemoryEngine) -> list[str]:
+def plain(source):
     """The export of the user with rows in every table, without vectors."""
     return run_sync(lines_of(source))
 
 
 @pytest.fixture(scope="module")
-def whole(source: MemoryEngine, plain: list[str]) -> list[str]:
+def whole(source, plain):
     """The same export, made at the same time, with vectors."""
     return run_sync(lines_of(source, vectors=True))
 
 
 @pytest.fixture(scope="module")
-def few(source: MemoryEngine) -> list[str]:
+def few(source):
     """The export of the user with four turns."""
     return run_sync(lines_of(source, FEW))
 
 
 @pytest.fixture
-async def other(other_dsn: str) -> AsyncIterator[MemoryEngine]:
+async def other(other_dsn):
     """An empty memory two years later."""
     async with target(other_dsn) as memory:
         yield memory
 
 
 @pytest.fixture(scope="module")
-def elsewhere(postgres: PostgresDatabases) -> Iterator[MemoryEngine]:
+def elsewhere(postgres):
     """The same, for tests that bring a user of their own."""
     for dsn in postgres.lend():
         memory = target(dsn)
@@ -138,11 +133,11 @@ class User:
 
 
 @pytest.fixture
-def user(source: MemoryEngine, elsewhere: MemoryEngine, scope: Scope) -> User:
+def user(source, elsewhere, scope):
     return User(source, elsewhere, scope)
 
 
-def test_every_table_is_exported_or_left_out_for_a_reason(shared_dsn: str) -> None:
+def test_every_table_is_exported_or_left_out_for_a_reason(shared_dsn):
     with psycopg.connect(shared_dsn) as connection:
         rows = connection.execute(
             "SELECT relname FROM pg_class WHERE relnamespace = 'hippocampus'::regnamespace"
@@ -152,9 +147,7 @@ def test_every_table_is_exported_or_left_out_for_a_reason(shared_dsn: str) -> No
 
 
 @pytest.mark.parametrize("vectors", [False, True])
-async def test_what_is_imported_is_exported_the_same(
-    plain: list[str], whole: list[str], other: MemoryEngine, vectors: bool
-) -> None:
+async def test_what_is_imported_is_exported_the_same(plain, whole, other, vectors):
     lines = whole if vectors else plain
     tables = Counter(json.loads(line).get("table") for line in lines)
     # At a user's path there is no state that all users share.
@@ -172,9 +165,7 @@ async def test_what_is_imported_is_exported_the_same(
     assert "\n".join(lines).count("\n") == len(lines) - 1
 
 
-async def test_recall_finds_the_same_with_the_same_scores(
-    source: MemoryEngine, whole: list[str], other: MemoryEngine
-) -> None:
+async def test_recall_finds_the_same_with_the_same_scores(source, whole, other):
     await other.import_lines(whole)
     asked = WholeClock().now.replace(year=2028)
     for question in ("Where does Ana live?", "Which music?", "上海", "cello"):
@@ -192,7 +183,7 @@ async def test_recall_finds_the_same_with_the_same_scores(
     ]
 
 
-async def test_the_same_file_twice_changes_nothing(whole: list[str], other: MemoryEngine) -> None:
+async def test_the_same_file_twice_changes_nothing(whole, other):
     await other.import_lines(whole)
     again = await other.import_lines(whole)
     assert (0, len(whole) - 2, 0) == (again.written, again.here, again.differ)
@@ -202,7 +193,7 @@ async def test_the_same_file_twice_changes_nothing(whole: list[str], other: Memo
     assert "I moved to Porto." in [hit.memory.text for hit in await other.recall(ANA, "Porto")]
 
 
-async def test_an_interrupted_import_goes_on(whole: list[str], other: MemoryEngine) -> None:
+async def test_an_interrupted_import_goes_on(whole, other):
     with pytest.raises(InvalidInput, match="cut off after line 40"):
         await other.import_lines(whole[:40])
     report = await other.import_lines(whole)
@@ -210,9 +201,7 @@ async def test_an_interrupted_import_goes_on(whole: list[str], other: MemoryEngi
     assert whole == await lines_of(other, vectors=True)
 
 
-async def test_another_model_embeds_anew(
-    plain: list[str], whole: list[str], other_dsn: str
-) -> None:
+async def test_another_model_embeds_anew(plain, whole, other_dsn):
     async with target(other_dsn, Letters()) as other:
         report = await other.import_lines(whole, text_of_field=lambda value, name: value[name])
         assert report.embedded == sum('"table": "embeddings"' in line for line in whole)
@@ -221,9 +210,7 @@ async def test_another_model_embeds_anew(
         assert "Ana plays the cello." == hit.memory.text
 
 
-async def test_an_application_comes_with_all_its_users_and_nobody_else(
-    source: MemoryEngine, other: MemoryEngine
-) -> None:
+async def test_an_application_comes_with_all_its_users_and_nobody_else(source, other):
     await source.remember(Scope("app", "bo"), "Bo skis.")
     await source.remember(Scope("apple", "bo"), "Not this one.")
     lines = await lines_of(source, app="app")
@@ -234,7 +221,7 @@ async def test_an_application_comes_with_all_its_users_and_nobody_else(
     assert lines == await lines_of(other, app="app")
 
 
-async def test_an_export_is_of_one_moment(user: User) -> None:
+async def test_an_export_is_of_one_moment(user):
     await user.memory.remember(user.scope, [f"Number {n}." for n in range(9)])
     before = await user.lines()
     async with aclosing(user.memory.export(user.scope)) as lines:
@@ -244,9 +231,7 @@ async def test_an_export_is_of_one_moment(user: User) -> None:
     assert before == seen
 
 
-async def test_what_was_forgotten_here_does_not_come_back_by_itself(
-    whole: list[str], other: MemoryEngine
-) -> None:
+async def test_what_was_forgotten_here_does_not_come_back_by_itself(whole, other):
     await other.import_lines(whole)
     await other.forget_turns(ANA, "t1", ["e2"])
     number = 1 + next(n for n, line in enumerate(whole) if '"event_id":"e2"' in line)
@@ -258,9 +243,7 @@ async def test_what_was_forgotten_here_does_not_come_back_by_itself(
     assert any("Acme" in hit.memory.text for hit in await other.recall(ANA, "Acme"))
 
 
-async def test_what_something_else_has_the_place_of_is_refused(
-    whole: list[str], other: MemoryEngine
-) -> None:
+async def test_what_something_else_has_the_place_of_is_refused(whole, other):
     await other.remember(ANA, NewMemory(text="Another cello.", key="cello"))
     place = r"a row of memories: something else has its place .* is of '/.*/', .*key '"
     with pytest.raises(Conflict, match=place):
@@ -293,13 +276,8 @@ BROKEN = [
 
 @pytest.mark.parametrize(("place", "line", "told"), BROKEN)
 async def test_a_broken_file_is_refused_by_line_and_column(
-    few: list[str],
-    tmp_path: Path,
-    shared_memory: MemoryEngine,
-    place: int,
-    line: str | bytes,
-    told: str,
-) -> None:
+    few, tmp_path, shared_memory, place, line, told
+):
     lines = [one.encode() for one in few]
     lines[place] = line if isinstance(line, bytes) else line.replace("TENANT", FEW_TENANT).encode()
     file = tmp_path / "ana.jsonl"
@@ -310,9 +288,7 @@ async def test_a_broken_file_is_refused_by_line_and_column(
 
 
 @pytest.mark.parametrize("number", [33, 34])
-async def test_an_export_of_a_development_version_is_imported(
-    user: User, tmp_path: Path, number: int
-) -> None:
+async def test_an_export_of_a_development_version_is_imported(user, tmp_path, number):
     """Its database is refused, and export and import are the way out of it."""
     await user.say(*(f"Number {n}." for n in range(4)))
     lines = await user.lines()
@@ -338,8 +314,8 @@ REFUSED = [
 
 @pytest.mark.parametrize(("column", "value", "told"), REFUSED)
 async def test_a_row_that_fits_no_table_is_named_and_what_stands_before_it_is_in(
-    user: User, column: str, value: object, told: str
-) -> None:
+    user, column, value, told
+):
     await user.say(*(f"Number {n}." for n in range(40)))
     lines = await user.lines()
     bad = [n for n, line in enumerate(lines) if '"table": "memories"' in line][23]
@@ -359,7 +335,7 @@ def changed(line: str, column: str, value: object) -> str:
     return json.dumps(row)
 
 
-async def test_columns_that_are_newer_than_a_file_have_their_defaults(user: User) -> None:
+async def test_columns_that_are_newer_than_a_file_have_their_defaults(user):
     await user.say("Ana skis.")
     lines = await user.lines()
     older = [json.loads(line) for line in lines]
@@ -381,9 +357,7 @@ async def test_columns_that_are_newer_than_a_file_have_their_defaults(user: User
         ("embedding", "[1,", "for embedding, of type halfvec"),
     ],
 )
-async def test_vectors_that_do_not_fit_are_refused(
-    user: User, column: str, value: str | None, told: str
-) -> None:
+async def test_vectors_that_do_not_fit_are_refused(user, column, value, told):
     await user.memory.remember(user.scope, ["Ana skis.", "Ana rows."])
     lines = await user.lines(vectors=True)
     place = next(n for n, line in enumerate(lines) if '"table": "embeddings"' in line)
@@ -393,7 +367,7 @@ async def test_vectors_that_do_not_fit_are_refused(
         await user.elsewhere.import_lines(lines)
 
 
-async def test_bad_arguments_are_named(shared_memory: MemoryEngine, tmp_path: Path) -> None:
+async def test_bad_arguments_are_named(shared_memory, tmp_path):
     with pytest.raises(InvalidInput, match="not both"):
         await anext(shared_memory.export())
     with pytest.raises(InvalidInput, match="not both"):
@@ -404,7 +378,7 @@ async def test_bad_arguments_are_named(shared_memory: MemoryEngine, tmp_path: Pa
         await shared_memory.import_lines([])
 
 
-async def test_a_file_may_begin_with_a_mark_of_its_encoding(user: User, tmp_path: Path) -> None:
+async def test_a_file_may_begin_with_a_mark_of_its_encoding(user, tmp_path):
     await user.memory.remember(user.scope, "Ana skis.")
     lines = await user.lines()
     file = tmp_path / "ana.jsonl"
@@ -432,7 +406,7 @@ def memory_row(scope: Scope, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.both_engines
-async def test_a_second_row_on_a_line_writes_to_nobody_else(user: User) -> None:
+async def test_a_second_row_on_a_line_writes_to_nobody_else(user):
     bob = Scope(user.scope.app, "bob")
     own, others = json.dumps(memory_row(user.scope)), json.dumps(memory_row(bob))
     line = f'{{"table": "memories", "row": {others}, "row": {own}}}'
@@ -454,9 +428,7 @@ ODD = [
 @pytest.mark.parametrize(
     ("column", "token", "told"), ODD, ids=["long", "exponent", "real-long", "real", "tenant"]
 )
-async def test_a_number_that_nothing_reads_is_refused_by_name(
-    user: User, column: str, token: str, told: str
-) -> None:
+async def test_a_number_that_nothing_reads_is_refused_by_name(user, column, token, told):
     row = json.dumps(memory_row(user.scope, **{column: "HERE"})).replace('"HERE"', token)
     lines = [head(user.scope), f'{{"table": "memories", "row": {row}}}', END]
     with pytest.raises(InvalidInput, match=f"line 2.*{told}"):
@@ -466,7 +438,7 @@ async def test_a_number_that_nothing_reads_is_refused_by_name(
 
 @pytest.mark.both_engines
 @pytest.mark.parametrize("odd", [{"target": 5}, {"target": None}, {"counts": []}])
-async def test_a_receipt_that_nothing_reads_is_refused(user: User, odd: dict[str, Any]) -> None:
+async def test_a_receipt_that_nothing_reads_is_refused(user, odd):
     await user.memory.erase(user.scope)
     receipt = json.loads((await user.lines())[1])
     receipt["row"] |= {"erasure_id": str(uuid4()), **odd}
@@ -476,12 +448,12 @@ async def test_a_receipt_that_nothing_reads_is_refused(user: User, odd: dict[str
 
 
 @pytest.mark.parametrize("text", ["\\u0000", "\\ud800"])
-def test_texts_of_a_list_can_be_stored(text: str) -> None:
+def test_texts_of_a_list_can_be_stored(text):
     with pytest.raises(InvalidInput, match="NUL byte or a lone surrogate"):
         read_value("event_ids", "text[]", f'["{text}"]')
 
 
-def test_a_word_far_away_costs_no_memory() -> None:
+def test_a_word_far_away_costs_no_memory():
     words = read_value("terms", "tsvector", "\"'a':1 'b':999999999999\"")
     assert (MOST_POSITION, "a", "b") == (len(words), words[0], words[-1])
 
@@ -497,13 +469,13 @@ def test_a_word_far_away_costs_no_memory() -> None:
         '{"table": "events", "row": {"a": 2 } }\t',
     ],
 )
-def test_the_last_of_several_members_counts_as_for_json(line: str) -> None:
+def test_the_last_of_several_members_counts_as_for_json(line):
     assert {"a": "2"} == fields_of(line) == {key: str(value) for key, value in
                                              json.loads(line)["row"].items()}  # fmt: skip
 
 
 @pytest.mark.both_engines
-async def test_a_turn_whose_number_another_turn_has_is_refused_at_its_line(user: User) -> None:
+async def test_a_turn_whose_number_another_turn_has_is_refused_at_its_line(user):
     await user.say("I ski.", "I row.")
     lines = await user.lines(vectors=True)
     await user.elsewhere.append_events(user.scope, "t", [said("x1", "I sail.")])
@@ -521,9 +493,7 @@ ERASED = r"line \d+, a row of \w+: it was erased here.*--restore.*Nothing was im
 
 @pytest.mark.both_engines
 @pytest.mark.parametrize("given_as", ["list", "file", "iterator"])
-async def test_an_older_export_of_an_erased_user_is_refused(
-    user: User, tmp_path: Path, given_as: str
-) -> None:
+async def test_an_older_export_of_an_erased_user_is_refused(user, tmp_path, given_as):
     await user.memory.remember(user.scope, "Ana skis.")  # leaves no tombstone
     lines = await user.lines()
     await user.memory.erase(user.scope)
@@ -539,7 +509,7 @@ async def test_an_older_export_of_an_erased_user_is_refused(
 
 
 @pytest.mark.both_engines
-async def test_an_export_that_was_made_after_the_erasure_is_imported(user: User) -> None:
+async def test_an_export_that_was_made_after_the_erasure_is_imported(user):
     await user.memory.remember(user.scope, "Ana skis.")
     older = await user.lines()
     await user.memory.erase(user.scope)
@@ -555,7 +525,7 @@ async def test_an_export_that_was_made_after_the_erasure_is_imported(user: User)
 
 
 @pytest.mark.both_engines
-async def test_an_older_export_of_an_erased_thread_is_refused(user: User) -> None:
+async def test_an_older_export_of_an_erased_thread_is_refused(user):
     async def say(thread: str, text: str) -> None:
         await user.memory.append_events(user.scope, thread, [said(text, text)])
 
@@ -575,9 +545,7 @@ async def test_an_older_export_of_an_erased_thread_is_refused(user: User) -> Non
 
 
 @pytest.mark.both_engines
-async def test_an_export_of_an_older_version_has_its_receipts_late(
-    user: User, tmp_path: Path
-) -> None:
+async def test_an_export_of_an_older_version_has_its_receipts_late(user, tmp_path):
     await user.memory.erase(user.scope)
     await user.memory.remember(user.scope, "Ana swims.")
     first, *rows, end = await user.lines()

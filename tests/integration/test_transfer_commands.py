@@ -1,13 +1,10 @@
 """`hippocampus export` and `import FILE`, as commands and as processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from commands import run
@@ -20,15 +17,13 @@ TEXTS = [f"Ana was in town {number} of {number % 7}." for number in range(70)]
 
 
 @pytest.fixture
-async def filled(dsn: str) -> str:
+async def filled(dsn):
     async with open_memory(dsn, worker=False) as memory:
         await memory.remember(Scope(*WHO), TEXTS)
     return dsn
 
 
-def test_a_file_goes_from_one_database_to_another(
-    filled: str, other_dsn: str, tmp_path: Path
-) -> None:
+def test_a_file_goes_from_one_database_to_another(filled, other_dsn, tmp_path):
     file, back = tmp_path / "ana.jsonl", tmp_path / "back.jsonl"
     written = run("export", *WHO, "--out", file, "--uri", filled, "--json")
     assert 0 == written.exit_code, written.output
@@ -49,7 +44,7 @@ def test_a_file_goes_from_one_database_to_another(
     assert not list(tmp_path.glob("*.part"))
 
 
-def test_a_pipe_takes_the_lines_and_stays_a_pipe(filled: str, tmp_path: Path) -> None:
+def test_a_pipe_takes_the_lines_and_stays_a_pipe(filled, tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with ThreadPoolExecutor() as readers:
@@ -59,7 +54,7 @@ def test_a_pipe_takes_the_lines_and_stays_a_pipe(filled: str, tmp_path: Path) ->
     assert pipe.is_fifo()
 
 
-def test_without_out_the_lines_are_printed(filled: str) -> None:
+def test_without_out_the_lines_are_printed(filled):
     command = ["-m", "shared_core.cli.main", "export", *WHO, "--with-vectors", "--uri", filled]
     done = subprocess.run([*warm_python(), *command], capture_output=True)
     assert (0, b"") == (done.returncode, done.stderr)
@@ -68,9 +63,7 @@ def test_without_out_the_lines_are_printed(filled: str) -> None:
     assert len(lines) - 2 == lines[-1]["rows"]
 
 
-def test_an_import_that_was_killed_is_done_by_the_next(
-    filled: str, other_dsn: str, tmp_path: Path
-) -> None:
+def test_an_import_that_was_killed_is_done_by_the_next(filled, other_dsn, tmp_path):
     file = tmp_path / "ana.jsonl"
     assert 0 == run("export", *WHO, "--out", file, "--with-vectors", "--uri", filled).exit_code
     killed = (
@@ -107,7 +100,7 @@ def test_an_import_that_was_killed_is_done_by_the_next(
         (["postgresql://host/db", "--from", "zep"], "say which with --from, got zep"),
     ],
 )
-def test_options_that_do_not_fit_a_source_are_refused(arguments: list[str], told: str) -> None:
+def test_options_that_do_not_fit_a_source_are_refused(arguments, told):
     ran = run("import", *arguments)
     assert 2 == ran.exit_code, ran.output
     assert told in ran.stderr
@@ -124,9 +117,7 @@ def test_options_that_do_not_fit_a_source_are_refused(arguments: list[str], told
         (["export", *WHO, "--out", "FOLDER"], "cannot be written"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_one_line(
-    arguments: list[str], told: str, shared_dsn: str, tmp_path: Path
-) -> None:
+def test_what_cannot_be_done_is_said_in_one_line(arguments, told, shared_dsn, tmp_path):
     assert 0 == run("remember", *WHO, "Ana sails.", "--uri", shared_dsn).exit_code
     file = tmp_path / "bad.jsonl"
     header = {"hippocampus_export": 1, "schema_version": 1, "of": {"app": "app", "user": None}}
@@ -143,7 +134,7 @@ def test_what_cannot_be_done_is_said_in_one_line(
     assert sorted(tmp_path.iterdir()) == [file, *sorted(tmp_path.glob("home"))]
 
 
-def test_an_export_of_a_memory_that_is_not_there_makes_none(tmp_path: Path) -> None:
+def test_an_export_of_a_memory_that_is_not_there_makes_none(tmp_path):
     folder, out = tmp_path / "mistyped", tmp_path / "all.jsonl"
     done = run("export", "app", "--out", out, "--uri", f"embedded://{folder}")
     assert done.exit_code == 1

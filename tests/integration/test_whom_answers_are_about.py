@@ -1,7 +1,5 @@
 """What process_memory answers is about whom the input asks of, now or in the past."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -43,7 +41,7 @@ class Asked:
 
 
 @pytest.fixture(scope="module")
-def answered() -> Asked:
+def answered():
     return Asked()
 
 
@@ -79,13 +77,8 @@ def relations(answer: Any) -> list[tuple[str, str, str]]:
     ],
 )  # fmt: skip
 async def test_only_those_who_are_asked_about_are_told(
-    ann: Person,
-    answered: Asked,
-    inputs: list[str],
-    question: str,
-    memories: list[str],
-    edges: list[tuple[str, str, str]],
-) -> None:
+    ann, answered, inputs, question, memories, edges
+):
     answer = await answered(ann, [inputs], question)
     assert contents(answer) == memories
     assert relations(answer) == edges
@@ -105,9 +98,7 @@ async def test_only_those_who_are_asked_about_are_told(
          "child"),
     ],
 )  # fmt: skip
-async def test_a_name_is_that_of_whom_is_asked_for(
-    ann: Person, answered: Asked, inputs: list[str], question: str, name: str, not_of: str
-) -> None:
+async def test_a_name_is_that_of_whom_is_asked_for(ann, answered, inputs, question, name, not_of):
     answer = await answered(ann, [inputs], question)
     assert name in contents(answer)[0]
     assert not any(not_of in text for text in contents(answer))
@@ -121,9 +112,7 @@ async def test_a_name_is_that_of_whom_is_asked_for(
         (["我叫小李", "我妈妈叫张兰", "我哥哥叫Max"], "我哥哥叫什么名字？"),
     ],
 )  # fmt: skip
-async def test_the_name_of_the_user_scores_less(
-    ann: Person, answered: Asked, inputs: list[str], question: str
-) -> None:
+async def test_the_name_of_the_user_scores_less(ann, answered, inputs, question):
     [first, *rest] = (await answered(ann, [inputs], question))["memories"]
     assert "Max" in first["content"]
     assert all(one["score"] < first["score"] for one in rest)
@@ -143,13 +132,8 @@ async def test_the_name_of_the_user_scores_less(
     ],
 )  # fmt: skip
 async def test_a_question_about_the_past_is_answered_with_it(
-    ann: Person,
-    answered: Asked,
-    sessions: list[list[str]],
-    question: str,
-    memory_of_then: str,
-    edge: tuple[str, str, str],
-) -> None:
+    ann, answered, sessions, question, memory_of_then, edge
+):
     answer = await answered(ann, sessions, question)
     assert contents(answer)[0].startswith(memory_of_then)
     assert relations(answer)[0] == edge
@@ -158,7 +142,7 @@ async def test_a_question_about_the_past_is_answered_with_it(
     )
 
 
-async def test_what_was_never_true_is_no_past(ann: Person, answered: Asked) -> None:
+async def test_what_was_never_true_is_no_past(ann, answered):
     sessions = [["I work at Barclays."], ["I never worked at Barclays."]]
     answer = await answered(ann, sessions, "Where did I work before?")
     assert not any("past" in text for text in contents(answer))
@@ -182,8 +166,8 @@ MANY = ["My name is Bob.", "My wife is called Sara. She is a nurse.", "I hate co
     ],
 )
 async def test_what_has_nothing_to_do_with_it_is_left_out(
-    ann: Person, answered: Asked, inputs: list[str], question: str, memories: list[str]
-) -> None:
+    ann, answered, inputs, question, memories
+):
     assert contents(await answered(ann, [inputs], question)) == memories
 
 
@@ -197,8 +181,6 @@ async def test_what_has_nothing_to_do_with_it_is_left_out(
         (["我女儿叫灿灿", "灿灿对花生过敏"], "我女儿对什么过敏？", "花生"),
     ],
 )  # fmt: skip
-async def test_what_the_user_tells_of_it_is_not_lost(
-    ann: Person, answered: Asked, inputs: list[str], question: str, memory_of_it: str
-) -> None:
+async def test_what_the_user_tells_of_it_is_not_lost(ann, answered, inputs, question, memory_of_it):
     answer = await answered(ann, [inputs], question)
     assert any(memory_of_it in text for text in contents(answer))

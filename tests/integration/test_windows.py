@@ -1,18 +1,15 @@
 """Windows: whatever a run counts as read or summed up was shown to the model that read it."""
 
-from __future__ import annotations
-
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from postgres_databases import PostgresDatabases
 from turns import said
 
-from shared_core import Event, JobType, MemoryEngine, Scope, open_memory
+from shared_core import Event, JobType, MemoryEngine, open_memory
 from shared_core.core.domain import NO_USAGE, ModelUsage
 from shared_core.extraction.llm_extractor import ModelExtractor
 from shared_core.extraction.rule_based import RuleExtractor
@@ -25,13 +22,13 @@ NOTHING = '{"facts": [], "statements": [], "insights": [], "relations": [], "fee
 
 
 @pytest.fixture(scope="module")
-def module_dsn(postgres: PostgresDatabases) -> Iterator[str]:
+def module_dsn(postgres):
     """A database in which each test is a user, and no worker runs."""
     yield from postgres.lend()
 
 
 @pytest.fixture
-async def reading(module_dsn: str, scope: Scope) -> AsyncIterator[Reading]:
+async def reading(module_dsn, scope):
     """Opens a memory with an extractor and a thread of turns that nobody has read."""
     async with AsyncExitStack() as stack:
 
@@ -67,9 +64,7 @@ def fact(turn: int, slot: str, value: str) -> dict[str, object]:
     return {"turns": [turn], "slot": slot, "value": value, "statement": f"{slot}: {value}."}
 
 
-async def test_what_stands_behind_a_cut_off_answer_is_read_by_the_next_run(
-    reading: Reading, scope: Scope
-) -> None:
+async def test_what_stands_behind_a_cut_off_answer_is_read_by_the_next_run(reading, scope):
     whole = json.dumps({"facts": [fact(1, "employer", "Acme"), fact(2, "residence", "Rome")]})
     rest = json.dumps({"facts": [fact(1, "residence", "Rome"), fact(2, "allergy", "penicillin")]})
     model = Model(ModelReply(text=whole[:-30], finish="length"), ModelReply(text=rest))
@@ -84,8 +79,8 @@ async def test_what_stands_behind_a_cut_off_answer_is_read_by_the_next_run(
 
 
 async def test_a_cut_off_answer_that_came_to_no_turn_before_is_not_asked_for_for_ever(
-    reading: Reading, scope: Scope
-) -> None:
+    reading, scope
+):
     cut = json.dumps({"facts": [fact(9, "like", "tea"), fact(1, "like", "tea")]})
     model = Model(*[ModelReply(text=cut[:-30], finish="length")] * 5)
     extractor = ModelExtractor(model, RuleExtractor())
@@ -95,9 +90,7 @@ async def test_a_cut_off_answer_that_came_to_no_turn_before_is_not_asked_for_for
 
 
 @pytest.mark.parametrize("text", ["I had tea, nice", "我喜歡臺灣的龜苓膏與鹽酥雞，醫師說我過敏。"])
-async def test_every_turn_is_in_some_prompt_for_the_summary(
-    reading: Reading, scope: Scope, text: str
-) -> None:
+async def test_every_turn_is_in_some_prompt_for_the_summary(reading, scope, text):
     model = Model()
     extractor = ModelExtractor(model, RuleExtractor(), max_input_tokens=600)
     numbers = range(1000, 1100)
@@ -124,9 +117,7 @@ class Telling(RuleExtractor):
 
 
 @pytest.mark.parametrize("reread", [0, 3])
-async def test_a_summary_written_anew_tells_of_the_whole_thread(
-    reading: Reading, scope: Scope, reread: int
-) -> None:
+async def test_a_summary_written_anew_tells_of_the_whole_thread(reading, scope, reread):
     extractor = Telling(window_tokens=200, reread_turns=reread)
     turns = [said(number, f"I was in town number {number} that day.") for number in range(1, 41)]
     memory = await reading(extractor, *turns)
@@ -141,7 +132,7 @@ async def test_a_summary_written_anew_tells_of_the_whole_thread(
     assert None is (await memory.consolidate(scope, "t")).run_id
 
 
-async def test_a_refused_summary_costs_no_extraction(reading: Reading, scope: Scope) -> None:
+async def test_a_refused_summary_costs_no_extraction(reading, scope):
     model = Model(ModelReply(text=json.dumps({"facts": [fact(1, "employer", "Acme")]})))
     model.summary = ModelReply(text="", finish="refused")
     extractor = ModelExtractor(model, RuleExtractor())

@@ -1,9 +1,6 @@
 """A message of several statements: one transaction, prepared once, and nothing left half-way."""
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import psycopg
@@ -17,7 +14,7 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-async def connection(dsn: str) -> AsyncIterator[Connection]:
+async def connection(dsn):
     async with await Connection.connect(dsn, autocommit=True) as opened:
         yield opened
 
@@ -30,9 +27,7 @@ async def prepared(connection: Connection) -> int:
     return count
 
 
-async def test_placeholders_are_numbered_and_rows_come_statement_by_statement(
-    connection: Connection,
-) -> None:
+async def test_placeholders_are_numbered_and_rows_come_statement_by_statement(connection):
     both = b"SELECT %(word)s::text, %(number)s::int, %(word)s::text || '%%', %(numbers)b::int[]"
     answers = await connection.exchange(
         [
@@ -45,9 +40,7 @@ async def test_placeholders_are_numbered_and_rows_come_statement_by_statement(
     assert answers == [[("Wörter", 7, "Wörter%", [1, 2])], [], [], [(1,), (None,)]]
 
 
-async def test_a_refused_statement_undoes_the_message_and_leaves_the_connection(
-    connection: Connection,
-) -> None:
+async def test_a_refused_statement_undoes_the_message_and_leaves_the_connection(connection):
     make = (b"CREATE TABLE t (n int)", {})
     with pytest.raises(psycopg.errors.DivisionByZero):
         await connection.exchange([make, (b"SELECT 1 / %(n)s", {"n": 0}), (b"SELECT 3", {})])
@@ -58,16 +51,14 @@ async def test_a_refused_statement_undoes_the_message_and_leaves_the_connection(
     )
 
 
-async def test_a_value_that_cannot_be_sent_leaves_nothing_half_way(connection: Connection) -> None:
+async def test_a_value_that_cannot_be_sent_leaves_nothing_half_way(connection):
     other = (b"SELECT %(n)s::int + 1", {"n": 1})
     with pytest.raises(psycopg.ProgrammingError):
         await connection.exchange([other, (b"SELECT %(n)s", {"n": object()})])
     assert [[(2,)]] == await connection.exchange([other])
 
 
-async def test_a_statement_is_prepared_once_and_the_oldest_gives_way(
-    connection: Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_statement_is_prepared_once_and_the_oldest_gives_way(connection, monkeypatch):
     monkeypatch.setattr(wire, "MAX_PREPARED", 5)
     for number in range(20):
         for _ in range(2):
@@ -78,7 +69,7 @@ async def test_a_statement_is_prepared_once_and_the_oldest_gives_way(
     assert 3 <= await prepared(connection) <= 7
 
 
-async def test_large_messages_flow_both_ways_at_once(connection: Connection) -> None:
+async def test_large_messages_flow_both_ways_at_once(connection):
     steps: list[tuple[bytes, dict[str, Any]]] = [
         (b"SELECT %(text)s::text || repeat('y', 1048576)", {"text": "x" * MIB})
     ] * 20
@@ -87,7 +78,7 @@ async def test_large_messages_flow_both_ways_at_once(connection: Connection) -> 
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.05])
-def test_a_sync_caller_gets_its_rows_soon_or_late(dsn: str, seconds: float) -> None:
+def test_a_sync_caller_gets_its_rows_soon_or_late(dsn, seconds):
     async def ask() -> list[wire.Rows]:
         async with await Connection.connect(dsn, autocommit=True) as connection:
             asking = (b"SELECT 1 FROM pg_sleep(%(s)s)", {"s": seconds})
@@ -96,7 +87,7 @@ def test_a_sync_caller_gets_its_rows_soon_or_late(dsn: str, seconds: float) -> N
     assert [[(1,)], [(1,)]] == run_sync(ask())
 
 
-async def test_a_cancelled_message_leaves_a_connection_that_works(connection: Connection) -> None:
+async def test_a_cancelled_message_leaves_a_connection_that_works(connection):
     call = asyncio.create_task(connection.exchange([(b"SELECT pg_sleep(60)", {})]))
     await asyncio.sleep(0.1)
     call.cancel()
@@ -106,9 +97,7 @@ async def test_a_cancelled_message_leaves_a_connection_that_works(connection: Co
     assert 2 == await prepared(connection)
 
 
-async def test_a_server_that_hangs_up_is_an_error_and_breaks_the_connection(
-    dsn: str, connection: Connection
-) -> None:
+async def test_a_server_that_hangs_up_is_an_error_and_breaks_the_connection(dsn, connection):
     hang_up = (b"SELECT pg_terminate_backend(pg_backend_pid())", {})
     with pytest.raises(psycopg.OperationalError):
         await connection.exchange([hang_up, (b"SELECT 1", {})])

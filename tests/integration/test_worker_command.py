@@ -1,7 +1,5 @@
 """`hippocampus worker` and `hippocampus jobs`: real workers on one queue, also when killed."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -80,7 +78,7 @@ def let_fail(dsn: str, error: str, created_at: str = "created_at") -> None:
         )
 
 
-def test_once_does_what_is_due_and_ends(dsn: str) -> None:
+def test_once_does_what_is_due_and_ends(dsn):
     hand_over(dsn, ["a", "b"])
     hand_over(dsn, ["tomorrow"], delay_s=86_400)
     log = end_of(start(dsn, "--once"))
@@ -96,7 +94,7 @@ def conversations(dsn: str) -> list[str]:
         return [row[0] for row in rows]
 
 
-def test_once_ends_the_sessions_that_are_over_and_does_their_jobs(dsn: str) -> None:
+def test_once_ends_the_sessions_that_are_over_and_does_their_jobs(dsn):
     yesterday = datetime.now(UTC) - timedelta(days=1)
 
     async def talk() -> None:
@@ -110,7 +108,7 @@ def test_once_ends_the_sessions_that_are_over_and_does_their_jobs(dsn: str) -> N
     assert ["ended"] * 6 == conversations(dsn)
 
 
-def test_once_says_by_its_exit_code_that_a_try_failed(dsn: str) -> None:
+def test_once_says_by_its_exit_code_that_a_try_failed(dsn):
     hand_over(dsn, ["a"])
     worker = start(dsn, "--once", "--embedder", "google:no-such-model")
     assert "1 tries failed" in end_of(worker, exit_code=1)
@@ -119,7 +117,7 @@ def test_once_says_by_its_exit_code_that_a_try_failed(dsn: str) -> None:
     assert job["error"]
 
 
-def test_a_model_without_its_key_is_told_once_and_at_the_start(dsn: str) -> None:
+def test_a_model_without_its_key_is_told_once_and_at_the_start(dsn):
     hand_over(dsn, ["a"])
     log = end_of(start(dsn, "--llm", "adk:gemini-3.5-flash"), exit_code=1)
     assert 1 == len(log.splitlines())
@@ -140,14 +138,14 @@ asyncio.run(main())
 """
 
 
-def test_a_job_whose_model_lacks_its_key_fails_in_one_line(dsn: str) -> None:
+def test_a_job_whose_model_lacks_its_key_fails_in_one_line(dsn):
     hand_over(dsn, ["a"])
     [line] = end_of(python("-c", WITHOUT_A_KEY, dsn)).splitlines()
     assert "failed 1 times: ModelUnavailable: language model 'gemini-3.5-flash' failed: no" in line
     assert "valid key" in line and line.endswith(": ValueError")
 
 
-def test_workers_side_by_side_share_the_work_and_stop_when_asked(dsn: str) -> None:
+def test_workers_side_by_side_share_the_work_and_stop_when_asked(dsn):
     workers = [start(dsn), start(dsn)]
     for worker in workers:
         assert worker.stderr is not None
@@ -195,9 +193,7 @@ def wait_for(worker: subprocess.Popen[str], words: str) -> None:
         ([signal.SIGKILL], -9, ("running", 1)),
     ],
 )
-def test_a_worker_that_is_stopped_finishes_its_job_or_gives_it_back(
-    dsn: str, signals: list[int], exit_code: int, state: tuple[str, int]
-) -> None:
+def test_a_worker_that_is_stopped_finishes_its_job_or_gives_it_back(dsn, signals, exit_code, state):
     hand_over(dsn, ["t"])
     worker = python("-c", SLOW_WORKER, dsn)
     wait_for(worker, "begun")
@@ -214,7 +210,7 @@ def test_a_worker_that_is_stopped_finishes_its_job_or_gives_it_back(
         assert [("completed", 2)] == jobs(dsn)
 
 
-def test_jobs_are_shown_by_state_with_age_tries_and_error(dsn: str) -> None:
+def test_jobs_are_shown_by_state_with_age_tries_and_error(dsn):
     assert "Nothing waits, and nothing failed.\n" == shown(dsn)
     hand_over(dsn, ["given-up"])
     let_fail(dsn, "ModelUnavailable: out of quota", "now() - interval '3 hours'")
@@ -228,7 +224,7 @@ def test_jobs_are_shown_by_state_with_age_tries_and_error(dsn: str) -> None:
     assert Scope(failed["app"], failed["user"]) == ANN
 
 
-def test_jobs_are_chosen_put_back_and_cancelled(dsn: str) -> None:
+def test_jobs_are_chosen_put_back_and_cancelled(dsn):
     hand_over(dsn, ["one", "two"])
     let_fail(dsn, "ValueError at mine.py:7")
     hand_over(dsn, ["quiet"], delay_s=600)
@@ -254,7 +250,7 @@ def test_jobs_are_chosen_put_back_and_cancelled(dsn: str) -> None:
         assert 1 == refused.exit_code and refused.stderr.startswith("Error: ")
 
 
-def test_callbacks_are_no_work_of_a_worker(dsn: str) -> None:
+def test_callbacks_are_no_work_of_a_worker(dsn):
     async def ask() -> None:
         async with open_memory(dsn, worker=False) as memory:
             await memory.jobs.ask(ANN, "t", {}, name="episodes")

@@ -1,7 +1,5 @@
 """Does something else between the reads of a run and its writes."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial

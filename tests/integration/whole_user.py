@@ -1,7 +1,5 @@
 """Creates a user with rows in every table."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import datetime, timedelta
 

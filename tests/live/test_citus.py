@@ -2,18 +2,15 @@
 database that has the extensions citus and vector. Its schemas hippocampus_live and hippocampus are
 dropped first."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 from unittest.mock import MagicMock
 
 import psycopg
 import pytest
-from citus_databases import CITUS_DSN as DSN, LIVE_TIMEOUT_S, CitusDatabases
+from citus_databases import CITUS_DSN as DSN, LIVE_TIMEOUT_S
 from pgvector.psycopg import register_vector
 from psycopg import ClientCursor
 from typer.testing import CliRunner
@@ -41,7 +38,7 @@ STEPS = [name for part in PARTS for name in part(_NOBODY)]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def schema() -> Iterator[None]:
+def schema():
     """A schema that an ordinary user migrated and distributed by the command."""
     with psycopg.connect(DSN, autocommit=True) as owner:
         owner.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
@@ -61,7 +58,7 @@ def distributed() -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def failures(schema: None) -> dict[str, str]:
+def failures(schema):
     """What failed of the loop, step by step."""
     found: dict[str, str] = {}
 
@@ -78,11 +75,11 @@ def failures(schema: None) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_the_loop_runs_on_a_cluster(failures: dict[str, str], name: str) -> None:
+def test_the_loop_runs_on_a_cluster(failures, name):
     assert failures.get(name) is None
 
 
-async def test_row_security_holds_on_every_node() -> None:
+async def test_row_security_holds_on_every_node():
     async with open_memory(DSN, schema=SCHEMA, worker=False) as memory:
         for scope in (ANA, ZHU):
             await memory.append_events(scope, "t", [said(1, f"I am {scope.user}.")], later=True)
@@ -115,7 +112,7 @@ async def test_row_security_holds_on_every_node() -> None:
             await database.run("/app/朱莉/", Step("foreign", thread, {}))
 
 
-async def test_vectors_of_another_model_take_the_place_of_the_old_ones() -> None:
+async def test_vectors_of_another_model_take_the_place_of_the_old_ones():
     """On all nodes, and back again, because a schema has one model."""
     users = [Scope("models", f"u{number}") for number in range(8)]
     async with open_memory(DSN, schema=SCHEMA, worker=False) as memory:
@@ -132,13 +129,13 @@ async def test_vectors_of_another_model_take_the_place_of_the_old_ones() -> None
 
 
 @pytest.fixture
-def other_dsn(citus: CitusDatabases) -> Iterator[str]:
+def other_dsn(citus):
     """The DSN of another distributed schema, empty."""
     yield from citus.lend()
 
 
 @pytest.mark.parametrize("vectors", [True, False])
-async def test_an_application_moves_into_another_schema(other_dsn: str, vectors: bool) -> None:
+async def test_an_application_moves_into_another_schema(other_dsn, vectors):
     name = f"moving_{vectors}"
     users = [Scope(name, f"u{number}") for number in range(4)]
     async with open_memory(DSN, schema=SCHEMA, worker=False) as memory:
@@ -156,7 +153,7 @@ async def test_an_application_moves_into_another_schema(other_dsn: str, vectors:
             assert "Bergen" in str(await other.recall(scope, "Where do I live?"))
 
 
-async def test_expired_items_of_all_users_are_swept() -> None:
+async def test_expired_items_of_all_users_are_swept():
     async with open_memory(DSN, schema=SCHEMA, worker=False) as memory:
         store = PgHippocampusStore(engine=memory)
         for number in range(8):
@@ -165,14 +162,14 @@ async def test_expired_items_of_all_users_are_swept() -> None:
         assert await store._sweep() >= 8
 
 
-async def test_receipts_of_several_users_are_listed() -> None:
+async def test_receipts_of_several_users_are_listed():
     async with open_memory(DSN, schema=SCHEMA, worker=False) as memory:
         for number in range(8):
             await memory.erase(Scope("receipts", f"u{number}"))
         assert len(await memory.erasures(app="receipts")) == 8
 
 
-async def test_the_users_who_have_memories_are_listed_and_counted() -> None:
+async def test_the_users_who_have_memories_are_listed_and_counted():
     async with open_memory(DSN, schema=SCHEMA, worker=False) as memory:
         users = [Scope("directory", f"u{number}") for number in range(8)]
         for scope in users:
@@ -188,13 +185,13 @@ async def test_the_users_who_have_memories_are_listed_and_counted() -> None:
 
 
 @pytest.mark.parametrize("option", [[], ["--dry-run"]])
-def test_the_command_says_that_a_cluster_has_no_approximate_indexes(option: list[str]) -> None:
+def test_the_command_says_that_a_cluster_has_no_approximate_indexes(option):
     refused = CliRunner().invoke(app, ["index", *option, "--uri", DSN, "--schema", SCHEMA])
     assert refused.exit_code == 1
     assert "a Citus cluster has no approximate indexes" in refused.stderr
 
 
-def test_the_doctor_finds_row_security_enforced() -> None:
+def test_the_doctor_finds_row_security_enforced():
     found = CliRunner().invoke(app, ["doctor", "--json", "--uri", DSN, "--schema", SCHEMA])
     assert "enforced: a row of one scope was seen inside it and not outside" in found.stdout
 
@@ -214,7 +211,7 @@ def plan_of(sent: Step, scope: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def plans(schema: None) -> dict[str, dict[str, str]]:
+def plans(schema):
     """The plans of the statements of each verb, but for those of the coordinator."""
     sent: list[tuple[str, Step]] = []
     found: dict[str, dict[str, str]] = {}
@@ -255,9 +252,7 @@ def tasks(plan: str) -> list[int]:
 
 
 @pytest.mark.parametrize("verb", ["get", "search", "recall", "list"])
-def test_a_read_of_one_user_is_one_task_on_one_node(
-    plans: dict[str, dict[str, str]], verb: str
-) -> None:
+def test_a_read_of_one_user_is_one_task_on_one_node(plans, verb):
     assert plans[verb]
     for name, plan in plans[verb].items():
         assert "Distributed Subplan" not in plan, name
@@ -265,7 +260,7 @@ def test_a_read_of_one_user_is_one_task_on_one_node(
 
 
 @pytest.mark.parametrize("verb", ["put", "append"])
-def test_a_write_of_one_user_is_on_one_node(plans: dict[str, dict[str, str]], verb: str) -> None:
+def test_a_write_of_one_user_is_on_one_node(plans, verb):
     assert plans[verb]
     for name, plan in plans[verb].items():
         assert all(count == 1 for count in tasks(plan)), name
@@ -281,7 +276,7 @@ def test_a_write_of_one_user_is_on_one_node(plans: dict[str, dict[str, str]], ve
         ),
     ],
 )
-def test_a_write_of_one_user_is_one_task(plans: dict[str, dict[str, str]], verb: str) -> None:
+def test_a_write_of_one_user_is_one_task(plans, verb):
     for name, plan in plans[verb].items():
         assert "Distributed Subplan" not in plan, name
         assert tasks(plan) == [1], name

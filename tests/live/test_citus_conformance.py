@@ -5,13 +5,8 @@ other test that takes the fixture `dsn` there (`-n 0`): most pass; those that re
 security do not.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
 import pytest
-from citus_databases import CITUS_DSN, LIVE_TIMEOUT_S, CitusDatabases
-from langgraph.store.base import BaseStore
+from citus_databases import CITUS_DSN, LIVE_TIMEOUT_S
 
 from langgraph_store import PgHippocampusStore
 from langgraph_store.conformance import INDEX, StoreSuite
@@ -24,7 +19,7 @@ pytestmark = [
 
 class TestPgHippocampusStoreOnCitus(StoreSuite):
     @pytest.fixture
-    def store(self, citus: CitusDatabases) -> Iterator[BaseStore]:
+    def store(self, citus):
         for dsn in citus.lend():
             with PgHippocampusStore(dsn, index=INDEX) as store:
                 yield store

@@ -12,14 +12,12 @@ is skipped. HIPPOCAMPUS_CITUS_SPARE: HOST:PORT of a node that runs, has the data
 extensions, and was not added; the test adds it, and drains and removes it at its end.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shlex
 import subprocess
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
@@ -54,7 +52,7 @@ Verb: TypeAlias = Callable[[], Awaitable[Any]]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def schema() -> Iterator[None]:
+def schema():
     async def migrate() -> None:
         async with open_memory(CITUS_DSN, schema=SCHEMA, worker=False):
             pass
@@ -73,7 +71,7 @@ def schema() -> Iterator[None]:
 
 
 @pytest.fixture
-async def memory() -> AsyncIterator[MemoryEngine]:
+async def memory():
     async with open_memory(CITUS_DSN, schema=SCHEMA, worker=False) as memory:
         yield memory
 
@@ -190,7 +188,7 @@ async def until_up(user: User) -> None:
 
 
 @pytest.mark.skipif(not COMMAND, reason="HIPPOCAMPUS_CITUS_NODE_COMMAND stops no node")
-async def test_a_dead_node_stops_only_its_own_users(memory: MemoryEngine) -> None:
+async def test_a_dead_node_stops_only_its_own_users(memory):
     """Each node dies once. Users of the others work on, in an open memory and in a new one; its own
     get StorageUnavailable, and everything acknowledged before is there when it is back."""
     found = users_by_node("dies")
@@ -233,7 +231,7 @@ def _of_all_nodes(memory: MemoryEngine) -> dict[str, Verb]:
 
 
 @pytest.mark.skipif(not COMMAND, reason="HIPPOCAMPUS_CITUS_NODE_COMMAND stops no node")
-async def test_writes_while_a_node_dies_and_returns_are_not_lost(memory: MemoryEngine) -> None:
+async def test_writes_while_a_node_dies_and_returns_are_not_lost(memory):
     found = users_by_node("kept")
     users = [User(memory, scope) for scopes in found.values() for scope in scopes[:3]]
     for user in users:
@@ -276,7 +274,7 @@ async def _written(users: list[User], more: int) -> None:
 
 
 @pytest.mark.skipif(not COMMAND, reason="HIPPOCAMPUS_CITUS_NODE_COMMAND stops no node")
-async def test_jobs_of_living_users_are_done_while_a_node_is_dead() -> None:
+async def test_jobs_of_living_users_are_done_while_a_node_is_dead():
     found = users_by_node("jobs")
     node, *others = found
     async with open_memory(CITUS_DSN, schema=SCHEMA, worker=False) as memory:
@@ -328,7 +326,7 @@ def rows_on_nodes(tenant: str) -> Counter[str]:
     return +found
 
 
-async def test_an_erased_user_has_no_row_on_any_node(memory: MemoryEngine) -> None:
+async def test_an_erased_user_has_no_row_on_any_node(memory):
     gone, stays = Scope(APP, "gone"), Scope(APP, "stays")
     for scope in (gone, stays):
         user = User(memory, scope)
@@ -346,7 +344,7 @@ async def test_an_erased_user_has_no_row_on_any_node(memory: MemoryEngine) -> No
     assert rows_on_nodes(scope_path(stays)) == before
 
 
-async def test_several_workers_do_each_job_once(memory: MemoryEngine) -> None:
+async def test_several_workers_do_each_job_once(memory):
     scopes = [Scope(APP, f"queued{number}") for number in range(12)]
     for scope in scopes:
         await memory.append_events(scope, "t", [said(1, "I live in Oslo.")], later=True)
@@ -363,7 +361,7 @@ async def test_several_workers_do_each_job_once(memory: MemoryEngine) -> None:
 
 
 @pytest.mark.skipif(not (ADMIN and SPARE), reason="no HIPPOCAMPUS_CITUS_ADMIN_DSN and _SPARE")
-async def test_a_node_is_added_and_drained_under_writers(memory: MemoryEngine) -> None:
+async def test_a_node_is_added_and_drained_under_writers(memory):
     """Shards move to the new node and back while everybody writes and reads: nothing is lost."""
     users = [User(memory, Scope(APP, f"moved{number}")) for number in range(8)]
     for user in users:

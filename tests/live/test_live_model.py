@@ -1,7 +1,5 @@
 """Tier "live": a real model, named by HIPPOCAMPUS_LIVE_LLM, e.g. "langchain:openai:gpt-5-mini"."""
 
-from __future__ import annotations
-
 import os
 from datetime import UTC, datetime
 
@@ -23,7 +21,7 @@ pytestmark = pytest.mark.skipif(not NAME, reason="HIPPOCAMPUS_LIVE_LLM names no 
         ("我上个月从北京搬到上海了，女儿灿灿很开心。", "residence", "上海"),
     ],
 )
-async def test_a_real_model_reads_a_plain_statement(said: str, slot: str, value: str) -> None:
+async def test_a_real_model_reads_a_plain_statement(said, slot, value):
     reader = ModelExtractor(resolve_language_model(NAME), RuleExtractor())
     event = Event(
         event_id="e1",

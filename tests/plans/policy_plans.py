@@ -1,7 +1,5 @@
 """Databases for tests of plans, and how the server reads for a statement or a policy."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 

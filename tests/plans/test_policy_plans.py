@@ -1,7 +1,5 @@
 """How many rows policies read and write: of the graph, of profiles, and by forgetting."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -23,7 +21,6 @@ from policy_plans import (
     reads_of,
     touched,
 )
-from postgres_databases import PostgresDatabases
 
 from shared_core.core.domain import Scope, ThreadId
 from shared_core.core.namespaces import from_path
@@ -65,7 +62,7 @@ EDGES = """
 
 
 @pytest.fixture(scope="module")
-def hubs(postgres: PostgresDatabases) -> Iterator[psycopg.Connection[Any]]:
+def hubs(postgres):
     """Two hubs that know the same 10,000 people, one that knew them, and 50 other tenants."""
     for connection in connections(postgres):
         for name, end in (("hub", None), ("other hub", None), ("past", "2026-06-01")):
@@ -94,7 +91,7 @@ def scans(
     return of_table(found, table) + bitmaps
 
 
-def test_a_walk_from_a_hub_costs_what_is_returned_of_it(hubs: psycopg.Connection[Any]) -> None:
+def test_a_walk_from_a_hub_costs_what_is_returned_of_it(hubs):
     read = scans(hubs, statement("walk"), "edges")
     assert "Seq Scan" not in kinds(read)
     assert 0 < touched(read) <= 2_000
@@ -108,15 +105,13 @@ def test_a_walk_from_a_hub_costs_what_is_returned_of_it(hubs: psycopg.Connection
     ],
     ids=["the last edges", "the spells by relation"],
 )
-def test_the_edges_of_a_hub_are_looked_up_by_an_index(
-    hubs: psycopg.Connection[Any], policy: Any, most: float
-) -> None:
+def test_the_edges_of_a_hub_are_looked_up_by_an_index(hubs, policy, most):
     edges = of_table(reads_of(hubs, ANN, policy), "edges")
     assert edges and "Seq Scan" not in kinds(edges)
     assert 0 < touched(edges) <= most
 
 
-def test_a_slot_is_looked_up_by_its_index(hubs: psycopg.Connection[Any]) -> None:
+def test_a_slot_is_looked_up_by_its_index(hubs):
     add_memories(hubs, "generate_series(1, 2000) n", tenant_id=f"'{ANN}'", kind="'semantic'")
     hubs.execute(
         """INSERT INTO facts (tenant_id, memory_id, fact_type, slot, key, value, functional,
@@ -130,7 +125,7 @@ def test_a_slot_is_looked_up_by_its_index(hubs: psycopg.Connection[Any]) -> None
         assert 0 < touched(scans(hubs, query.replace(b")b", b")s"), "facts", values)) < 10
 
 
-def test_ends_that_came_as_they_were_known_are_not_looked_at(hubs: psycopg.Connection[Any]) -> None:
+def test_ends_that_came_as_they_were_known_are_not_looked_at(hubs):
     """Only ends that were known before are compared with now, and they have an index."""
     add_memories(
         hubs, "generate_series(1, 5000) n", tenant_id=f"'{ANN}'", kind="'semantic'",
@@ -161,7 +156,7 @@ EMPTY = {"threads", "events", "memory_bases"}
 
 
 @pytest.fixture(scope="module")
-def versions(postgres: PostgresDatabases) -> Iterator[psycopg.Connection[Any]]:
+def versions(postgres):
     """40 users with a profile of 60 versions, each of 60 memories, and a log of every run."""
     ids = "('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid"
     many = f"generate_series(1, {PROFILES}) t, generate_series(1, {MEMORIES}) n"
@@ -211,9 +206,7 @@ POLICIES: dict[str, tuple[Callable[[], Policy[Any]], float]] = {
 
 @pytest.mark.parametrize("has_statistics", [True, False])
 @pytest.mark.parametrize("name", POLICIES)
-def test_a_policy_reads_rows_of_its_profile_by_an_index(
-    versions: psycopg.Connection[Any], name: str, has_statistics: bool
-) -> None:
+def test_a_policy_reads_rows_of_its_profile_by_an_index(versions, name, has_statistics):
     policy, most = POLICIES[name]
     give_statistics(versions, has=has_statistics)
     read = reads_of(versions, "/app/u7/", policy())
@@ -238,7 +231,7 @@ WORK = """
 
 
 @pytest.fixture(scope="module")
-def turns(postgres: PostgresDatabases) -> Iterator[psycopg.Connection[Any]]:
+def turns(postgres):
     """10,000 turns with sources, events, vectors and counters; one in a hundred is due."""
     for connection in connections(postgres):
         add_memories(
@@ -335,9 +328,7 @@ STAGES: Sequence[tuple[int, Written]] = [
 
 @pytest.mark.parametrize(("stage", "written"), STAGES)
 @pytest.mark.parametrize("in_sql", [False, True])
-def test_a_run_writes_what_it_forgets_and_reads_little_more(
-    turns: psycopg.Connection[Any], stage: int, written: Written, in_sql: bool
-) -> None:
+def test_a_run_writes_what_it_forgets_and_reads_little_more(turns, stage, written, in_sql):
     turns.execute("VACUUM")  # an index returns what a run that was rolled back has left in it
     with turns.transaction(force_rollback=True):
         turns.execute(
@@ -372,7 +363,7 @@ def test_a_run_writes_what_it_forgets_and_reads_little_more(
     assert {} == {table: n for table, n in looked_up.items() if table != "retention_policies"}
 
 
-def test_a_dry_run_reads_what_is_due(turns: psycopg.Connection[Any]) -> None:
+def test_a_dry_run_reads_what_is_due(turns):
     with turns.transaction(force_rollback=True):
         before = work(turns)
         ahead = [
@@ -386,7 +377,7 @@ def test_a_dry_run_reads_what_is_due(turns: psycopg.Connection[Any]) -> None:
         assert done[table][4] <= 4 * DUE
 
 
-def test_counting_reads_looks_each_memory_up(turns: psycopg.Connection[Any]) -> None:
+def test_counting_reads_looks_each_memory_up(turns):
     rows = turns.execute("SELECT memory_id FROM memories WHERE tenant_id = '/app/u7/' LIMIT 10")
     ids = [row[0] for row in rows.fetchall()]
     values = {"tenant": "/app/u7/", "memory_ids": ids, "counts": [1] * 10,
@@ -405,9 +396,7 @@ def test_counting_reads_looks_each_memory_up(turns: psycopg.Connection[Any]) -> 
 
 
 @pytest.mark.parametrize("path", ["/", "/app/u7/"])
-def test_statistics_look_up_the_memories_below_a_path_alone(
-    turns: psycopg.Connection[Any], path: str
-) -> None:
+def test_statistics_look_up_the_memories_below_a_path_alone(turns, path):
     end = path[:-1] + "0"
     with turns.transaction(force_rollback=True):
         before = work(turns)
@@ -431,9 +420,7 @@ def test_statistics_look_up_the_memories_below_a_path_alone(
         ("memories_below", "memories", 20, {"after_tenant": "/app/u5/"}),
     ],
 )
-def test_a_page_reads_no_further_than_its_limit(
-    turns: psycopg.Connection[Any], name: str, table: str, most: int, after: dict[str, object]
-) -> None:
+def test_a_page_reads_no_further_than_its_limit(turns, name, table, most, after):
     with turns.transaction(force_rollback=True):
         before = work(turns)
         rows = across(turns, name, limit=10, **after)

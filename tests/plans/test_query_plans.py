@@ -1,8 +1,5 @@
 """Which index answers, and how many rows are touched, on a store that other tenants fill."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -26,7 +23,6 @@ from policy_plans import (
     reads_of,
     touched,
 )
-from postgres_databases import PostgresDatabases
 from psycopg.conninfo import make_conninfo
 
 from langgraph_store import PgHippocampusStore
@@ -52,7 +48,7 @@ SEARCHES = ["search_items", "search_nearest", "search_rest", "recall", "list_ite
 
 
 @pytest.fixture(scope="module")
-def filled(postgres: PostgresDatabases) -> Iterator[psycopg.Connection[Any]]:
+def filled(postgres):
     """6,000 memories of 60 tenants, analysed."""
     for connection in connections(postgres):
         rows = f"generate_series(1, {TENANTS}) t, generate_series(1, {PER_TENANT}) n"
@@ -75,9 +71,7 @@ def plan(connection: psycopg.Connection[Any], name: str, **values: object) -> li
 
 
 @pytest.mark.parametrize("name", [*SEARCHES, "get_items", "list_namespaces"])
-def test_a_read_of_one_tenant_never_scans_a_table(
-    filled: psycopg.Connection[Any], name: str
-) -> None:
+def test_a_read_of_one_tenant_never_scans_a_table(filled, name):
     found = plan(filled, name)
     scans = [
         node
@@ -88,9 +82,7 @@ def test_a_read_of_one_tenant_never_scans_a_table(
 
 
 @pytest.mark.parametrize("name", SEARCHES)
-def test_a_search_touches_only_the_rows_of_its_tenant(
-    filled: psycopg.Connection[Any], name: str
-) -> None:
+def test_a_search_touches_only_the_rows_of_its_tenant(filled, name):
     found = plan(filled, name)
     # recall reads the rows it returns once more for their columns; vectors it counts in the index,
     # scans, and looks up again for the turns before its candidates
@@ -99,9 +91,7 @@ def test_a_search_touches_only_the_rows_of_its_tenant(
     assert touched(of_table(found, "embeddings")) <= most
 
 
-def test_recall_of_few_memories_leaves_the_other_vectors_of_the_tenant(
-    filled: psycopg.Connection[Any],
-) -> None:
+def test_recall_of_few_memories_leaves_the_other_vectors_of_the_tenant(filled):
     few = 5
     change = "UPDATE memories SET namespace = %s WHERE tenant_id = '/app/u7/' AND key::int <= %s"
     filled.execute(change, ["/few/", few])
@@ -114,14 +104,12 @@ def test_recall_of_few_memories_leaves_the_other_vectors_of_the_tenant(
     assert sum(scanned) <= 5 * few
 
 
-def test_reading_one_item_touches_one_row(filled: psycopg.Connection[Any]) -> None:
+def test_reading_one_item_touches_one_row(filled):
     [scan] = of_table(plan(filled, "get_items"), "memories")
     assert scan["Actual Rows"] * scan["Actual Loops"] == 1
 
 
-def test_the_nearest_are_exact_even_beside_an_approximate_index(
-    filled: psycopg.Connection[Any],
-) -> None:
+def test_the_nearest_are_exact_even_beside_an_approximate_index(filled):
     """An ANN index of the whole table must not tempt the planner away from a small tenant."""
     filled.execute(
         "CREATE INDEX tempting ON embeddings"
@@ -142,7 +130,7 @@ def test_the_nearest_are_exact_even_beside_an_approximate_index(
     assert [row[0] for row in exact] == found
 
 
-def test_a_claim_touches_few_of_many_jobs(filled: psycopg.Connection[Any]) -> None:
+def test_a_claim_touches_few_of_many_jobs(filled):
     """One tenant has thousands that are due, sixty have one that is not."""
     values = {
         "worker_id": "w", "now": "2100-01-01", "lease_until": "2100-01-02",
@@ -181,7 +169,7 @@ TURN: dict[str, object] = {
 
 
 @pytest.fixture(scope="module")
-def sessions(postgres: PostgresDatabases) -> Iterator[psycopg.Connection[Any]]:
+def sessions(postgres):
     """20,000 sessions of 500 users, one of each active, and five of those over."""
     for connection in connections(postgres):
         connection.execute(
@@ -204,12 +192,12 @@ def scans(connection: psycopg.Connection[Any], name: str, values: dict[str, obje
     return [node for node in read if "Scan" in node["Node Type"]]
 
 
-def test_a_look_reads_the_sessions_that_are_over(sessions: psycopg.Connection[Any]) -> None:
+def test_a_look_reads_the_sessions_that_are_over(sessions):
     [found] = scans(sessions, "conversations_over", {"now": "2026-03-01", "limit": 100})
     assert ("conversations_ending", OVER) == (found["Index Name"], found["Actual Rows"])
 
 
-def test_an_input_reads_its_session(sessions: psycopg.Connection[Any]) -> None:
+def test_an_input_reads_its_session(sessions):
     found = scans(sessions, "hear_turn", TURN)
     assert found
     assert {"conversations_one_active"} == {node.get("Index Name") for node in found}
@@ -237,7 +225,7 @@ FILL_PEOPLE = f"""
     ANALYZE;"""
 
 
-def test_people_are_looked_up_among_the_relations_alone(postgres: PostgresDatabases) -> None:
+def test_people_are_looked_up_among_the_relations_alone(postgres):
     for connection in connections(postgres):
         rows = f"generate_series(1, {PEOPLE + TASTES}) n"
         add_memories(connection, rows, tenant_id=f"'{ANN}'", kind="'semantic'")
@@ -259,7 +247,7 @@ ROWS_READ = """
     FROM pg_stat_user_tables t WHERE t.schemaname = 'hippocampus' AND t.relname = 'memories'"""
 
 
-async def test_bulk_after_single_calls_reads_few_rows_per_item(dsn: str) -> None:
+async def test_bulk_after_single_calls_reads_few_rows_per_item(dsn):
     """Each item is looked up by its key, not among all of its tenant: 90 rows, and not 980."""
     with psycopg.connect(dsn, autocommit=True) as admin:
         admin.execute("ALTER TABLE hippocampus.memories SET (autovacuum_enabled = false)")
@@ -292,7 +280,7 @@ MODES = pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_pla
 
 
 @pytest.fixture(scope="module")
-def slices(postgres: PostgresDatabases) -> Iterator[psycopg.Connection[Any]]:
+def slices(postgres):
     """One user of 20,000 memories, 40 a day, among 50 of 200."""
     for connection in connections(postgres):
         add_memories(
@@ -343,15 +331,7 @@ def scan(
         (COUNTS, BEGIN + timedelta(days=100), BEGIN + timedelta(days=103), 3 * PER_DAY + 1),
     ],
 )
-def test_a_slice_reads_its_page_and_no_more(
-    slices: psycopg.Connection[Any],
-    text: bytes,
-    begin: object,
-    end: object,
-    most: int,
-    mode: str,
-    has_statistics: bool,
-) -> None:
+def test_a_slice_reads_its_page_and_no_more(slices, text, begin, end, most, mode, has_statistics):
     give_statistics(slices, "memories", has=has_statistics)
     index, rows = scan(slices, text, begin, end, mode)
     assert "memories_in_time" == index
@@ -361,18 +341,14 @@ def test_a_slice_reads_its_page_and_no_more(
 @WITH_STATISTICS
 @MODES
 @pytest.mark.parametrize("text", [THREAD, statement("count_memories", of_thread=True)])
-def test_a_thread_is_read_by_its_turns(
-    slices: psycopg.Connection[Any], text: bytes, mode: str, has_statistics: bool
-) -> None:
+def test_a_thread_is_read_by_its_turns(slices, text, mode, has_statistics):
     give_statistics(slices, "memories", "memory_sources", has=has_statistics)
     found = scan(slices, text, "-infinity", "infinity", mode)
     assert ("memories_pkey", IN_THREAD) == found
 
 
 @WITH_STATISTICS
-def test_one_memory_is_read_with_its_relatives_alone(
-    slices: psycopg.Connection[Any], has_statistics: bool
-) -> None:
+def test_one_memory_is_read_with_its_relatives_alone(slices, has_statistics):
     give_statistics(slices, has=has_statistics)
     found = slices.execute("SELECT memory_id FROM memories WHERE tenant_id = '/app/u7/' LIMIT 1")
     row = found.fetchone()
@@ -387,9 +363,7 @@ def test_one_memory_is_read_with_its_relatives_alone(
 @WITH_STATISTICS
 @MODES
 @pytest.mark.parametrize(("scope", "limit"), [("/", 20), ("/app/", 1000)])
-def test_tenants_are_found_by_one_row_of_each(
-    slices: psycopg.Connection[Any], scope: str, limit: int, mode: str, has_statistics: bool
-) -> None:
+def test_tenants_are_found_by_one_row_of_each(slices, scope, limit, mode, has_statistics):
     give_statistics(slices, "memories", has=has_statistics)
     values = {"after": scope, "tenant_end": path_end(scope), "limit": limit}
     with slices.transaction(force_rollback=True):
@@ -412,7 +386,7 @@ NEAR = {
 
 
 @pytest.fixture(scope="module")
-def indexed(postgres: PostgresDatabases) -> Iterator[psycopg.Connection[Any]]:
+def indexed(postgres):
     """A tenant with an index among forty without, one memory in four below /deep/."""
     for connection in connections(postgres):
         add_memories(
@@ -452,9 +426,7 @@ def index_of(connection: psycopg.Connection[Any]) -> Any:
 
 
 @pytest.mark.parametrize("analysed", [True, False])
-def test_a_large_tenant_is_searched_by_its_index(
-    indexed: psycopg.Connection[Any], analysed: bool
-) -> None:
+def test_a_large_tenant_is_searched_by_its_index(indexed, analysed):
     index = index_of(indexed)
     give_statistics(indexed, "embeddings", "memories", has=analysed)
     found = searched(indexed, search_text(index), index.tenant)
@@ -465,9 +437,7 @@ def test_a_large_tenant_is_searched_by_its_index(
     assert touched(of_table(found, "memories")) <= 2 * 40
 
 
-def test_below_a_path_the_scan_goes_on_until_the_page_is_full(
-    indexed: psycopg.Connection[Any],
-) -> None:
+def test_below_a_path_the_scan_goes_on_until_the_page_is_full(indexed):
     index = index_of(indexed)
     found = searched(indexed, search_text(index), index.tenant, path="/deep/", path_end="/deep0")
     assert index.name in {node.get("Index Name") for node in found}
@@ -475,9 +445,7 @@ def test_below_a_path_the_scan_goes_on_until_the_page_is_full(
     assert touched(of_table(found, "embeddings")) <= 10 * 40
 
 
-def test_a_path_with_few_memories_is_left_to_the_exact_search(
-    indexed: psycopg.Connection[Any],
-) -> None:
+def test_a_path_with_few_memories_is_left_to_the_exact_search(indexed):
     index = index_of(indexed)
     found = searched(
         indexed, search_text(index), index.tenant, path="/deep/", path_end="/deep0", few=2_000
@@ -488,15 +456,13 @@ def test_a_path_with_few_memories_is_left_to_the_exact_search(
 
 
 @pytest.mark.parametrize("tenant", ["/app/u3/", "/app/u7/"])
-def test_the_exact_search_never_takes_the_index(
-    indexed: psycopg.Connection[Any], tenant: str
-) -> None:
+def test_the_exact_search_never_takes_the_index(indexed, tenant):
     found = searched(indexed, statement("search_items", literals=EXACT), tenant)
     found += searched(indexed, statement("search_nearest", literals=NEAREST), tenant, most=140)
     assert not {node.get("Index Name") for node in found} & {index_of(indexed).name}
 
 
-def test_another_tenant_sees_nothing_through_the_index(indexed: psycopg.Connection[Any]) -> None:
+def test_another_tenant_sees_nothing_through_the_index(indexed):
     index = index_of(indexed)
     with indexed.transaction(force_rollback=True):
         indexed.execute(BIND, ["/app/u3/"])

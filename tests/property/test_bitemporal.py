@@ -1,8 +1,6 @@
 """Facts as of random moments, after random statements and corrections, against a plain model."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -12,7 +10,6 @@ from uuid import uuid4
 import pytest
 from hypothesis import given, settings, strategies as st
 from long_forms import LONG
-from postgres_databases import PostgresDatabases
 
 from shared_core import AsOf, Conflict, InvalidInput, MemoryEngine, Scope, open_memory, run_sync
 from shared_core.core.domain import FactDraft, MemoryId
@@ -214,7 +211,7 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(postgres: PostgresDatabases) -> Iterator[Callable[[], World]]:
+def world(postgres):
     """Makes worlds of their own on one database."""
     today = [START]
     for dsn in postgres.lend():
@@ -228,9 +225,7 @@ def world(postgres: PostgresDatabases) -> Iterator[Callable[[], World]]:
 
 @settings(max_examples=150 if LONG else 30)
 @given(steps=STEPS, moments=MOMENTS)
-def test_facts_are_what_a_model_of_both_time_lines_says(
-    world: Callable[[], World], steps: list[Step], moments: list[tuple[int | None, int | None]]
-) -> None:
+def test_facts_are_what_a_model_of_both_time_lines_says(world, steps, moments):
     """Statements are of days 0 to 12, steps are taken on days 5, 7, 9 and so on."""
     one = world()
     for number, step in enumerate(steps):

@@ -1,8 +1,5 @@
 """The rules by which what was said becomes what is known: facts, and edges of the graph."""
 
-from __future__ import annotations
-
-import random
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -79,7 +76,7 @@ def known(
     )
 
 
-def test_the_same_value_again_is_noted_and_changes_nothing() -> None:
+def test_the_same_value_again_is_noted_and_changes_nothing():
     google = known("employer", "Google")
     found = plan([job(" google. ", 3)], [google])
     assert ([], {}) == (found.opened, found.closed)
@@ -162,7 +159,7 @@ PLANS: dict[str, tuple[list[FactDraft], list[KnownFact], dict[str, int], list[An
 
 
 @pytest.mark.parametrize("case", PLANS)
-def test_what_is_said_opens_and_ends_facts(case: str) -> None:
+def test_what_is_said_opens_and_ends_facts(case):
     drafts, held, ends, opens = PLANS[case]
     found = plan(drafts, held)
     values = {fact.memory_id: fact.value for fact in held}
@@ -172,12 +169,12 @@ def test_what_is_said_opens_and_ends_facts(case: str) -> None:
     ]
 
 
-def test_what_is_said_of_a_slot_needs_the_facts_of_others() -> None:
+def test_what_is_said_of_a_slot_needs_the_facts_of_others():
     assert ["dislike", "like"] == slots_to_read([draft("like", "Jazz")])
     assert ["relation.daughter", AGE] == slots_to_read([draft(AGE, "six")])
 
 
-def test_an_end_is_moot_where_the_same_turn_gives_the_next_value() -> None:
+def test_an_end_is_moot_where_the_same_turn_gives_the_next_value():
     left, joined = job("Stripe", operation="retract"), job("Figma")
     unlike = draft("like", "coffee", operation="retract")
     assert [joined, unlike] == without_moot([left, joined, unlike])
@@ -195,9 +192,7 @@ def test_an_end_is_moot_where_the_same_turn_gives_the_next_value() -> None:
         )
     )
 )
-def test_at_most_one_value_per_key_is_ever_current(
-    said: list[tuple[str, str, int, str, int | None]],
-) -> None:
+def test_at_most_one_value_per_key_is_ever_current(said):
     drafts = [
         draft(
             slot, value or "x", day, functional=slot == "employer", operation=operation, since=since
@@ -216,12 +211,12 @@ def test_at_most_one_value_per_key_is_ever_current(
 
 
 @given(st.text())
-def test_normalising_twice_is_normalising_once(value: str) -> None:
+def test_normalising_twice_is_normalising_once(value):
     once = normalised(value)
     assert once == normalised(once)
 
 
-def test_an_age_told_of_a_name_is_the_age_of_the_relation_so_called() -> None:
+def test_an_age_told_of_a_name_is_the_age_of_the_relation_so_called():
     told = [
         draft("relation.daughter", "灿灿"),
         draft("relation.daughter.age", "五岁", 2, functional=True, subject="灿灿"),
@@ -234,7 +229,7 @@ def test_an_age_told_of_a_name_is_the_age_of_the_relation_so_called() -> None:
     ]
 
 
-def test_an_age_told_of_a_known_relation_ends_the_one_that_is_known() -> None:
+def test_an_age_told_of_a_known_relation_ends_the_one_that_is_known():
     about = draft("about.mia.age", "6", 3, functional=True, subject="Mia")
     before = [
         known("relation.daughter", "Mia", functional=False),
@@ -246,14 +241,14 @@ def test_an_age_told_of_a_known_relation_ends_the_one_that_is_known() -> None:
     assert list(done.closed) == [before[1].memory_id]
 
 
-def test_what_was_told_of_a_name_ends_when_the_relation_is_told() -> None:
+def test_what_was_told_of_a_name_ends_when_the_relation_is_told():
     age = draft("relation.daughter.age", "6", 3, functional=True, subject="Mia")
     before = [known("about.mia.age", "5", subject="Mia")]
     assert "about.mia.age" in slots_to_read([age])
     assert list(plan([age], before).closed) == [before[0].memory_id]
 
 
-def test_two_relations_of_one_name_keep_what_is_told_of_the_name_apart() -> None:
+def test_two_relations_of_one_name_keep_what_is_told_of_the_name_apart():
     told = [
         draft("relation.daughter", "Mia"),
         draft("relation.dog", "Mia"),
@@ -346,16 +341,14 @@ def turns_of(said: list[tuple[str, str, str, int | None]]) -> list[FactDraft]:
 
 @settings(max_examples=400 if LONG else 150)
 @given(TURNS, st.randoms(use_true_random=False))
-def test_the_order_in_which_turns_are_read_does_not_count(
-    said: list[tuple[str, str, str, int | None]], order: random.Random
-) -> None:
+def test_the_order_in_which_turns_are_read_does_not_count(said, order):
     drafts = turns_of(said)
     as_said = read(drafts).current()
     order.shuffle(drafts)
     assert as_said == read(drafts).current()
 
 
-def test_what_ended_before_a_turn_and_was_said_after_it_still_speaks_against_it() -> None:
+def test_what_ended_before_a_turn_and_was_said_after_it_still_speaks_against_it():
     said = [
         ("like", "b", "assert", 12),
         ("dislike", "b", "assert", 0),
@@ -373,7 +366,7 @@ def days(so_far: Read) -> list[tuple[str, int, int | None]]:
     )
 
 
-def test_what_is_read_late_and_was_retracted_since_is_history() -> None:
+def test_what_is_read_late_and_was_retracted_since_is_history():
     told, left = job("Acme"), job("Acme", 5, operation="retract")
     assert [("Acme", 1, 5)] == days(read([left, told]))
     to_come = replace(left, valid_from=START + timedelta(days=9))
@@ -383,20 +376,20 @@ def test_what_is_read_late_and_was_retracted_since_is_history() -> None:
     assert [("Bosch", 1, None)] == days(read([left, replace(told, value="Bosch")]))
 
 
-def test_what_is_read_late_ends_where_the_next_value_began() -> None:
+def test_what_is_read_late_ends_where_the_next_value_began():
     leeds, york = (draft("home", city, day, functional=True) for day, city in ((1, "L"), (3, "Y")))
     away = draft("home", "Y", 5, functional=True, operation="retract")
     assert [("L", 1, 3), ("Y", 3, 5)] == days(read([york, away, leeds]))
 
 
-def test_a_retraction_read_late_leaves_what_was_said_since() -> None:
+def test_a_retraction_read_late_leaves_what_was_said_since():
     told = [draft("like", "tea", day) for day in (1, 5)]
     stopped = draft("like", "tea", 3, operation="retract")
     assert [("tea", 1, None)] == days(read([*told, stopped]))
     assert [("tea", 1, 3), ("tea", 5, None)] == days(read([told[1], stopped, told[0]]))
 
 
-def test_what_was_said_again_between_ends_what_it_speaks_against() -> None:
+def test_what_was_said_again_between_ends_what_it_speaks_against():
     first, again = (draft("dislike", "tea", day) for day in (2, 6))
     liked, no_more = draft("like", "tea", 3), draft("dislike", "", 7, operation="retract")
     assert [] == read([first, no_more, liked, again]).current()
@@ -454,9 +447,7 @@ def holding(edges: list[KnownEdge]) -> list[tuple[str, str]]:
     ),
     st.randoms(use_true_random=False),
 )
-def test_the_order_in_which_edges_are_read_does_not_count(
-    said: list[tuple[str, bool, int | None]], order: random.Random
-) -> None:
+def test_the_order_in_which_edges_are_read_does_not_count(said, order):
     drafts = [
         triple(place, day, functional=functional, since=since)
         for day, (place, functional, since) in enumerate(said, 1)
@@ -467,7 +458,7 @@ def test_the_order_in_which_edges_are_read_does_not_count(
     assert as_said == holding(edges_of(drafts))
 
 
-def test_an_edge_ends_with_the_fact_of_its_turn() -> None:
+def test_an_edge_ends_with_the_fact_of_its_turn():
     fact = PlannedFact(
         memory_id=MemoryId(uuid4()),
         draft=draft("residence", "Leeds", functional=True),
@@ -485,7 +476,7 @@ def test_an_edge_ends_with_the_fact_of_its_turn() -> None:
         assert (fact.memory_id, rests) == (edge.fact_id, edge.memory_id is not None)
 
 
-def test_an_edge_ends_with_a_fact_that_was_known() -> None:
+def test_an_edge_ends_with_a_fact_that_was_known():
     for days, ends in ((2, 2), (0, 1)):  # the fact may end before its edge was said
         fact = PlannedFact(
             memory_id=MemoryId(uuid4()),

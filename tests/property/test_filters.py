@@ -1,8 +1,6 @@
 """Filters find what the same rules, written in plain Python, find."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from itertools import count
 from typing import Any
@@ -11,7 +9,6 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from langgraph.store.base import PutOp
 from long_forms import LONG
-from postgres_databases import PostgresDatabases
 
 from langgraph_store import PgHippocampusStore
 from shared_core import InvalidInput
@@ -20,7 +17,7 @@ MISSING = object()
 
 
 @pytest.fixture(scope="module")
-def store(postgres: PostgresDatabases) -> Iterator[PgHippocampusStore]:
+def store(postgres):
     """One store for all examples, each of which has a namespace of its own."""
     for dsn in postgres.lend():
         with PgHippocampusStore(dsn, pool_size=2) as store:
@@ -132,9 +129,7 @@ spaces = count()
 
 @settings(max_examples=250 if LONG else 80)
 @given(held=documents, wanted=filters)
-def test_a_filter_finds_what_its_rules_say(
-    store: PgHippocampusStore, held: list[dict[str, Any]], wanted: dict[str, Any]
-) -> None:
+def test_a_filter_finds_what_its_rules_say(store, held, wanted):
     here = ("filters", str(next(spaces)))
     store.batch([PutOp(here, str(n), value, index=False) for n, value in enumerate(held)])
     expected = {str(n) for n, value in enumerate(held) if matches(value, wanted)}
@@ -143,9 +138,7 @@ def test_a_filter_finds_what_its_rules_say(
 
 @settings(max_examples=60 if LONG else 20)
 @given(held=documents, wanted=filters)
-def test_not_finds_all_the_others(
-    store: PgHippocampusStore, held: list[dict[str, Any]], wanted: dict[str, Any]
-) -> None:
+def test_not_finds_all_the_others(store, held, wanted):
     here = ("filters", str(next(spaces)))
     store.batch([PutOp(here, str(n), value, index=False) for n, value in enumerate(held)])
     found = [
@@ -180,11 +173,11 @@ for _ in range(100):
 
 
 @pytest.mark.parametrize("word", WRONG)
-def test_a_filter_that_makes_no_sense_is_named(store: PgHippocampusStore, word: str) -> None:
+def test_a_filter_that_makes_no_sense_is_named(store, word):
     with pytest.raises(InvalidInput, match=word.replace("$", r"\$")):
         store.search(("filters",), filter=WRONG[word])
 
 
-def test_a_filter_that_is_no_mapping_is_an_error(store: PgHippocampusStore) -> None:
+def test_a_filter_that_is_no_mapping_is_an_error(store):
     with pytest.raises(InvalidInput, match="mapping"):
         store.search(("filters",), filter=[("n", 1)])  # type: ignore[arg-type]

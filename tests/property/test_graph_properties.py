@@ -1,7 +1,5 @@
 """Walks, paths and time in the graph, against the plainest way to find the same."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -13,7 +11,6 @@ import psycopg
 import pytest
 from hypothesis import example, given, settings, strategies as st
 from long_forms import LONG
-from postgres_databases import PostgresDatabases
 
 from shared_core import AsOf, MemoryEngine, Scope, open_memory, run_sync
 from shared_core.core.namespaces import scope_path
@@ -69,7 +66,7 @@ merges = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES)), max
 
 
 @pytest.fixture(scope="module")
-def memory(postgres: PostgresDatabases) -> Iterator[Filling]:
+def memory(postgres):
     """A memory of day NOW, and a connection that writes edges past it."""
     for dsn in postgres.lend():
         engine = open_memory(dsn, clock=lambda: day(NOW), worker=False)
@@ -143,14 +140,8 @@ unhurried = settings(max_examples=60 if LONG else 20)
     [("Mia", "張偉")], None, None, 3, 2,
 )  # fmt: skip
 def test_a_neighbourhood_is_what_breadth_first_search_finds(
-    memory: Filling,
-    graph: list[Row],
-    pairs: list[tuple[str, str]],
-    valid: float | None,
-    known: float | None,
-    depth: int,
-    limit: int,
-) -> None:
+    memory, graph, pairs, valid, known, depth, limit
+):
     engine, scope = filled(memory, graph)
     roots = merged(engine, scope, pairs, known)
     edges = joined(graph, roots, NOW if valid is None else valid, known)
@@ -180,13 +171,8 @@ def test_a_neighbourhood_is_what_breadth_first_search_finds(
 @unhurried
 @given(graphs, merges, moments, moments, st.integers(1, 4))
 def test_paths_are_all_simple_paths_the_shortest_first(
-    memory: Filling,
-    graph: list[Row],
-    pairs: list[tuple[str, str]],
-    valid: float | None,
-    known: float | None,
-    max_hops: int,
-) -> None:
+    memory, graph, pairs, valid, known, max_hops
+):
     engine, scope = filled(memory, graph)
     roots = merged(engine, scope, pairs, known)
     edges = joined(graph, roots, NOW if valid is None else valid, known)
@@ -216,9 +202,7 @@ def test_paths_are_all_simple_paths_the_shortest_first(
 
 @unhurried
 @given(graphs, merges, moments)
-def test_a_history_is_all_that_was_known_of_an_entity(
-    memory: Filling, graph: list[Row], pairs: list[tuple[str, str]], known: float | None
-) -> None:
+def test_a_history_is_all_that_was_known_of_an_entity(memory, graph, pairs, known):
     engine, scope = filled(memory, graph)
     roots = merged(engine, scope, pairs, known)
     own = {key for key, root in roots.items() if root == roots["tom"]}
@@ -236,9 +220,7 @@ def test_a_history_is_all_that_was_known_of_an_entity(
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), max_size=8), st.booleans())
-def test_what_is_added_holds_until_what_begins_later(
-    added: list[tuple[str, int]], functional: bool
-) -> None:
+def test_what_is_added_holds_until_what_begins_later(added, functional):
     spells: list[Spell] = []
     told: dict[int, set[str]] = {}
     for number, (value, begins) in enumerate(added):

@@ -1,7 +1,5 @@
 """What is known of a history that comes again: never a new turn, and of old ones all but a few."""
 
-from __future__ import annotations
-
 from hypothesis import given, strategies as st
 from turns import said
 
@@ -22,34 +20,34 @@ def known(remembered: str, handed: str) -> str:
     return handed[: known_beginning(turns(remembered), turns(handed))]
 
 
-def test_a_history_that_grew() -> None:
+def test_a_history_that_grew():
     assert "" == known("", "aNbN")
     assert "aN" == known("aN", "aNbN")
     assert "a" == known("a", "ab")
     assert "yNyN" == known("yNyN", "yNyNyN")
 
 
-def test_a_history_that_was_trimmed() -> None:
+def test_a_history_that_was_trimmed():
     assert "bNcN" == known("aNbNcN", "bNcNaN")
     assert "NcN" == known("aNbNcN", "NcNaN")
     assert "N" == known("aNbNyN", "Nbb")
     assert "yN" == known("yNyNyN", "yNyN")  # a window that moved on over the same words
 
 
-def test_what_comes_alone_is_new_however_often_it_was_said() -> None:
+def test_what_comes_alone_is_new_however_often_it_was_said():
     assert "" == known("aNyN", "yN")
     assert "" == known("aNNyNN", "yNN")
     assert "" == known("aNbN", "yzN")
     assert "" == known("aNNN", "yzNNN")
 
 
-def test_turns_that_were_forgotten_or_never_came_stay_out() -> None:
+def test_turns_that_were_forgotten_or_never_came_stay_out():
     assert "aNbNcN" == known("aNNcN", "aNbNcNdN")
     assert "aNbNcN" == known("aNcN", "aNbNcNdN")
     assert "aN" == known("aN", "aNbNcN")  # the hand-over of b failed
 
 
-def test_a_history_that_goes_on_in_another_way() -> None:
+def test_a_history_that_goes_on_in_another_way():
     assert "aNb" == known("aNbN", "aNbM")
     assert "aN" == known("aNbN", "aNcN")
     assert "aNbN" == known("aNbN", "aNbN")
@@ -59,7 +57,7 @@ CONVERSATION = st.lists(st.sampled_from(["aN", "bN", "yN", "yM", "aNN", "c"]), m
 
 
 @given(talk=CONVERSATION, then=st.sampled_from(["aN", "yN", "zN", "bb"]), window=st.integers(2, 40))
-def test_no_turn_that_is_new_is_taken_for_known(talk: list[str], then: str, window: int) -> None:
+def test_no_turn_that_is_new_is_taken_for_known(talk, then, window):
     before = "".join(talk)
     handed = (before + then)[-window:]
     new = then[-window:]
@@ -68,6 +66,6 @@ def test_no_turn_that_is_new_is_taken_for_known(talk: list[str], then: str, wind
 
 
 @given(talk=CONVERSATION.filter(bool), then=st.sampled_from(["zN", "zZN"]))
-def test_a_whole_history_brings_only_what_is_new(talk: list[str], then: str) -> None:
+def test_a_whole_history_brings_only_what_is_new(talk, then):
     before = "".join(talk)
     assert before == known(before, before + then)

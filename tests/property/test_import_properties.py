@@ -1,7 +1,5 @@
 """Whatever an export holds, and whatever is here: an import adds, and brings nothing back."""
 
-from __future__ import annotations
-
 import json
 from copy import deepcopy
 from datetime import UTC, datetime
@@ -94,12 +92,7 @@ def imported(
 
 
 @given(TURNS, TURNS, TOMBSTONES, st.booleans())
-def test_turns_come_once_and_threads_count_on(
-    own: list[tuple[str, int, bool]],
-    brought: list[tuple[str, int, bool]],
-    buried: set[tuple[str, int]],
-    restore: bool,
-) -> None:
+def test_turns_come_once_and_threads_count_on(own, brought, buried, restore):
     threads = [thread(name, last_seq=2, last_memory_seq=1, consolidated_seq=1) for name in "abc"]
     marks = [{"thread_id": name, "event_id": f"e{seq}", "deleted_at": AT} for name, seq in buried]
     world = here(threads=threads, events=turns(own), tombstones=marks)
@@ -129,7 +122,7 @@ def test_turns_come_once_and_threads_count_on(
 
 
 @given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))
-def test_the_counters_of_a_thread_never_fall(own: int, brought: int, said: int, more: int) -> None:
+def test_the_counters_of_a_thread_never_fall(own, brought, said, more):
     world = here(threads=[thread("a", last_seq=own, last_memory_seq=said, unread_bytes=own)])
     line = thread("a", last_seq=brought, last_memory_seq=more, unread_bytes=brought)
     assert Written(written=0, differ=0) != imported(world, "threads", [thread("a", version=2)])
@@ -141,12 +134,7 @@ def test_the_counters_of_a_thread_never_fall(own: int, brought: int, said: int, 
 
 
 @given(TALKS, TALKS, TOMBSTONES, st.booleans())
-def test_one_session_at_most_is_active(
-    own: list[tuple[str, str, int]],
-    brought: list[tuple[str, str, int]],
-    buried: set[tuple[str, int]],
-    restore: bool,
-) -> None:
+def test_one_session_at_most_is_active(own, brought, buried, restore):
     active = [one for one in own if one[1] == "active"][:1]
     own = [*active, *(one for one in own if one[1] != "active")]
     marks = [{"thread_id": name, "event_id": f"e{seq}", "deleted_at": AT} for name, seq in buried]
@@ -168,9 +156,7 @@ def test_one_session_at_most_is_active(
 
 
 @given(FACTS, FACTS)
-def test_a_place_has_one_row(
-    own: list[tuple[int, str, bool]], brought: list[tuple[int, str, bool]]
-) -> None:
+def test_a_place_has_one_row(own, brought):
     current: dict[str, int] = {}
     own = [one for one in own if not one[2] or current.setdefault(one[1], one[0]) == one[0]]
     world = here(facts=facts(own))
@@ -188,8 +174,8 @@ def test_a_place_has_one_row(
 
 @given(TURNS, ERASURES, st.integers(0, 2), st.booleans())
 def test_an_export_without_the_receipt_brings_nothing_of_the_erased(
-    brought: list[tuple[str, int, bool]], erased: list[str | None], known: int, restore: bool
-) -> None:
+    brought, erased, known, restore
+):
     receipts = [UUID(int=number) for number in range(len(erased))]
     rows = [
         {"erasure_id": str(one), "target": {"thread_id": name} if name else {}, "counts": {},
@@ -208,7 +194,7 @@ def test_an_export_without_the_receipt_brings_nothing_of_the_erased(
 
 
 @given(TURNS)
-def test_a_row_comes_after_what_it_refers_to(brought: list[tuple[str, int, bool]]) -> None:
+def test_a_row_comes_after_what_it_refers_to(brought):
     world = here(threads=[thread("a")])
     outcome = imported(world, "events", turns(brought))
     assert (outcome is InvalidInput) == any(name != "a" for name, *_ in brought)

@@ -1,7 +1,5 @@
 """Whatever workers and callers do in any order, a work waits once and a thread is read once."""
 
-from __future__ import annotations
-
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -101,9 +99,7 @@ def policy_of(step: tuple[Any, ...]) -> Policy[Any]:
 
 
 @given(ROWS, st.lists(STEPS, max_size=12))
-def test_no_order_of_steps_breaks_the_rules_of_the_queue(
-    rows: list[tuple[str, JobType, str, str, int]], steps: list[tuple[Any, ...]]
-) -> None:
+def test_no_order_of_steps_breaks_the_rules_of_the_queue(rows, steps):
     world, ended = world_of(rows), set[str]()
     for step in steps:
         before = {one["job_id"]: dict(one) for one in world[JOBS]}
@@ -132,7 +128,7 @@ def test_no_order_of_steps_breaks_the_rules_of_the_queue(
 
 
 @given(st.lists(IDS, min_size=1, max_size=8, unique=True))
-def test_of_dead_jobs_of_one_work_one_is_tried_again(ids: list[UUID]) -> None:
+def test_of_dead_jobs_of_one_work_one_is_tried_again(ids):
     world = tables(
         consolidation_jobs=[
             {"job_id": one, "thread_id": "a", "job_type": "fast_replay", "status": "failed",
@@ -146,7 +142,7 @@ def test_of_dead_jobs_of_one_work_one_is_tried_again(ids: list[UUID]) -> None:
     assert all((one["attempts"], one["error"]) == (0, None) for one in world[JOBS])
 
 
-def test_a_job_that_another_worker_claimed_again_is_not_put_back() -> None:
+def test_a_job_that_another_worker_claimed_again_is_not_put_back():
     """The claim comes between the reads and the writes of start_job()."""
     world = world_of([("a", JobType.FAST_REPLAY, "running", "w1", -1)])
     job = NewJob(job_id=UUID(int=9), job_type=JobType.DEEP_REFLECTION, run_after=NOW)

@@ -1,7 +1,5 @@
 """Paths keep namespaces apart, whatever the labels hold."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, strategies as st
 
@@ -26,22 +24,18 @@ pairs = st.tuples(namespaces, namespaces) | st.tuples(namespaces, namespaces).ma
 
 
 @given(namespaces)
-def test_a_path_gives_its_namespace_back(namespace: tuple[str, ...]) -> None:
+def test_a_path_gives_its_namespace_back(namespace):
     assert namespace == from_path(to_path(namespace))
 
 
 @given(pairs)
-def test_paths_share_a_prefix_exactly_when_namespaces_do(
-    two: tuple[tuple[str, ...], tuple[str, ...]],
-) -> None:
+def test_paths_share_a_prefix_exactly_when_namespaces_do(two):
     one, other = two
     assert (other[: len(one)] == one) is to_path(other).startswith(to_path(one))
 
 
 @given(pairs)
-def test_the_range_of_a_path_holds_exactly_what_lies_below_it(
-    two: tuple[tuple[str, ...], tuple[str, ...]],
-) -> None:
+def test_the_range_of_a_path_holds_exactly_what_lies_below_it(two):
     one, other = two
     path, candidate = to_path(one).encode(), to_path(other).encode()
     end = path_end(to_path(one)).encode()
@@ -49,12 +43,12 @@ def test_the_range_of_a_path_holds_exactly_what_lies_below_it(
 
 
 @given(namespaces)
-def test_a_tenant_is_a_prefix_of_its_namespace(namespace: tuple[str, ...]) -> None:
+def test_a_tenant_is_a_prefix_of_its_namespace(namespace):
     assert to_path(namespace).startswith(tenant_of(namespace))
 
 
 @given(st.lists(namespaces, min_size=1, max_size=4))
-def test_the_common_prefix_is_shared_by_all_and_the_longest(many: list[tuple[str, ...]]) -> None:
+def test_the_common_prefix_is_shared_by_all_and_the_longest(many):
     shared = common_prefix(many)
     assert all(one[: len(shared)] == shared for one in many)
     longer = {one[: len(shared) + 1] for one in many}
@@ -62,14 +56,14 @@ def test_the_common_prefix_is_shared_by_all_and_the_longest(many: list[tuple[str
 
 
 @given(labels, labels)
-def test_labels_and_parts_are_one_to_one(one: str, other: str) -> None:
+def test_labels_and_parts_are_one_to_one(one, other):
     assert one == from_label(to_label(one))
     assert "." not in to_label(one)
     assert (one == other) is (to_label(one) == to_label(other))
 
 
 @given(st.text(storable, min_size=1).filter(lambda text: "." not in text))
-def test_every_legal_label_survives_the_way_through_the_store(label: str) -> None:
+def test_every_legal_label_survives_the_way_through_the_store(label):
     assert (label,) == to_labels(from_labels((label,)))
 
 
@@ -77,17 +71,17 @@ def test_every_legal_label_survives_the_way_through_the_store(label: str) -> Non
     ("user", "label"),
     [("alice", "alice"), ("a@b.com", "a@b%2Ecom"), ("100%", "100%"), ("a%2Eb", "a%252Eb")],
 )
-def test_only_dots_are_escaped_in_a_label(user: str, label: str) -> None:
+def test_only_dots_are_escaped_in_a_label(user, label):
     assert ("app", label, "memories") == memories_namespace("app", user)
 
 
 @pytest.mark.parametrize("scope", [Scope("", "u"), Scope("a", ""), Scope("a\x00", "u"),
                                    Scope("a", "\ud800"), Scope("a", None)])  # type: ignore[arg-type]  # fmt: skip
-def test_a_scope_that_cannot_be_stored_is_named(scope: Scope) -> None:
+def test_a_scope_that_cannot_be_stored_is_named(scope):
     with pytest.raises(InvalidInput, match="app_name|user_id"):
         scope_path(scope)
 
 
-def test_scopes_that_look_alike_are_different_tenants() -> None:
+def test_scopes_that_look_alike_are_different_tenants():
     alike = [("a/b", "c"), ("a", "b/c"), ("a%2Fb", "c"), ("a", "c"), ("A", "c"), ("a ", "c")]
     assert len(alike) == len({scope_path(Scope(*pair)) for pair in alike})

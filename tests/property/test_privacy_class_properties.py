@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as arrays
@@ -30,13 +28,13 @@ texts = st.text(max_size=80)
 
 
 @given(texts)
-def test_any_text_is_read(text: str) -> None:
+def test_any_text_is_read(text):
     assert private_by_words(text) in (True, False)
     assert private_by_words(f"I {text}") or any(one > "\u2e80" for one in text)
 
 
 @given(texts, st.sampled_from(["preference", "rule", "profile", "custom"]))
-def test_any_slot_is_read(slot: str, fact_type: str) -> None:
+def test_any_slot_is_read(slot, fact_type):
     fact = FactDraft(
         fact_type=fact_type, slot=slot, value="", statement="", event_id="e", functional=False,
         confidence=1.0, pattern="p", language="en",
@@ -45,7 +43,7 @@ def test_any_slot_is_read(slot: str, fact_type: str) -> None:
 
 
 @given(three_of_a_width())
-def test_numbers_of_no_use_are_private(drawn: list[np.ndarray]) -> None:
+def test_numbers_of_no_use_are_private(drawn):
     (one, *_), private, public = drawn
     with np.errstate(all="ignore"):
         said = class_by_example(one, Prototypes(private=private, public=public, margin=0.0))
@@ -55,7 +53,7 @@ def test_numbers_of_no_use_are_private(drawn: list[np.ndarray]) -> None:
 
 
 @given(arrays.arrays(np.float32, (30, 3), elements=st.floats(-1, 1, width=32)), st.data())
-def test_a_wider_margin_never_makes_a_text_public(examples: object, data: st.DataObject) -> None:
+def test_a_wider_margin_never_makes_a_text_public(examples, data):
     private, public = examples[:15], examples[15:]  # type: ignore[index]
     margin = margin_between(private, public)
     assert margin > 0

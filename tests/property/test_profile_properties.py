@@ -1,7 +1,5 @@
 """Profiles: nothing is lost or made up, in any order of telling; versions keep their own."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -42,9 +40,7 @@ def at(minutes: int) -> datetime:
     st.lists(st.tuples(FREE, MINUTES), max_size=8),
     st.sampled_from(["user", "agent"]),
 )
-def test_to_dict_comes_back(
-    told: list[tuple[str, int]], events: list[tuple[str, int]], subject: str
-) -> None:
+def test_to_dict_comes_back(told, events, subject):
     memory = Memory("bot", subject="agent" if subject == "agent" else "user", max_events=5)
     for text, minutes in told:
         memory.update_profile(text, at=at(minutes))
@@ -58,9 +54,7 @@ def test_to_dict_comes_back(
 
 
 @given(st.lists(st.tuples(TOLD, MINUTES), max_size=6, unique_by=lambda one: one[1]), st.randoms())
-def test_what_holds_in_the_end_is_the_same_in_whatever_order_it_is_told(
-    told: list[tuple[str, int]], random: object
-) -> None:
+def test_what_holds_in_the_end_is_the_same_in_whatever_order_it_is_told(told, random):
     shuffled = told.copy()
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     one, other = ProfileMemory(), ProfileMemory()
@@ -75,9 +69,7 @@ def current(profile: ProfileMemory) -> set[tuple[str, str]]:
 
 
 @given(st.lists(st.tuples(TOLD | FREE, MINUTES), max_size=8))
-def test_no_slot_holds_two_values_and_history_ends_after_it_began(
-    told: list[tuple[str, int]],
-) -> None:
+def test_no_slot_holds_two_values_and_history_ends_after_it_began(told):
     profile = ProfileMemory()
     for text, minutes in told:
         profile.update_content(text, at=at(minutes))
@@ -89,9 +81,7 @@ def test_no_slot_holds_two_values_and_history_ends_after_it_began(
 
 @given(st.lists(st.tuples(FREE, MINUTES), max_size=20), st.integers(1, 6))
 @example([("A?𠀀", 0)], 1)
-def test_events_are_the_newest_in_the_order_of_time(
-    events: list[tuple[str, int]], most: int
-) -> None:
+def test_events_are_the_newest_in_the_order_of_time(events, most):
     memory = EventMemory(max_events=most)
     memory.update_recent_events([(text, at(minutes)) for text, minutes in events])
     times = [one.occurred_at for one in memory.events]
@@ -163,7 +153,7 @@ class Profile:
 
 @few
 @given(st.randoms(use_true_random=False))
-def test_the_newest_versions_are_kept_with_what_they_name(random: Random) -> None:
+def test_the_newest_versions_are_kept_with_what_they_name(random):
     profile = Profile(random)
     for _ in range(8):
         profile.save(profile.version())
@@ -181,7 +171,7 @@ def test_the_newest_versions_are_kept_with_what_they_name(random: Random) -> Non
 
 @few
 @given(st.randoms(use_true_random=False))
-def test_every_kept_version_is_read_as_it_was_written(random: Random) -> None:
+def test_every_kept_version_is_read_as_it_was_written(random):
     profile = Profile(random)
     for _ in range(6):
         profile.save(profile.version())
@@ -198,7 +188,7 @@ def test_every_kept_version_is_read_as_it_was_written(random: Random) -> None:
 
 @few
 @given(st.randoms(use_true_random=False))
-def test_a_version_that_is_not_the_next_one_changes_nothing(random: Random) -> None:
+def test_a_version_that_is_not_the_next_one_changes_nothing(random):
     profile = Profile(random)
     for _ in range(3):
         profile.save(profile.version())
@@ -218,7 +208,7 @@ def test_a_version_that_is_not_the_next_one_changes_nothing(random: Random) -> N
 
 @few
 @given(st.randoms(use_true_random=False))
-def test_a_version_that_is_confirmed_is_revised_and_not_followed(random: Random) -> None:
+def test_a_version_that_is_confirmed_is_revised_and_not_followed(random):
     profile = Profile(random)
     profile.save(profile.version())
     record = ProfileRun(run_id=profile.id(), extractor="r", started_at=NOW, counts={})
@@ -233,7 +223,7 @@ def test_a_version_that_is_confirmed_is_revised_and_not_followed(random: Random)
 
 @few
 @given(st.randoms(use_true_random=False))
-def test_a_profile_that_is_dropped_leaves_marks_alone(random: Random) -> None:
+def test_a_profile_that_is_dropped_leaves_marks_alone(random):
     profile = Profile(random)
     profile.found["threads"] += tables(threads=[{"thread_id": "t", "last_memory_seq": 4}])[
         "threads"

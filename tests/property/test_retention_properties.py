@@ -1,8 +1,5 @@
 """Every memory only fades, reading only helps, and the database reckons as Python does."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,7 +7,6 @@ import psycopg
 import pytest
 from hypothesis import example, given, settings, strategies as st
 from long_forms import LONG
-from postgres_databases import PostgresDatabases
 
 from shared_core.core.decay import (
     days_between,
@@ -19,7 +15,7 @@ from shared_core.core.decay import (
     next_stage_at,
     retention_score,
 )
-from shared_core.core.retention_policy import POLICIES, STAGES, RetentionPolicy, Stage
+from shared_core.core.retention_policy import POLICIES, STAGES, RetentionPolicy
 from shared_core.errors import InvalidInput
 
 USED_AT = datetime(2026, 3, 1, tzinfo=UTC)
@@ -34,8 +30,8 @@ THRESHOLD = st.floats(1e-6, 1)
 
 @given(INITIAL, DAYS, DAYS, ACCESSES, AROUSAL, st.floats(0, 1e9))
 def test_a_score_is_a_share_and_never_rises_with_time(
-    initial: float, days: float, more: float, accesses: int, arousal: float, decay: float
-) -> None:
+    initial, days, more, accesses, arousal, decay
+):
     now, later = (
         retention_score(
             initial=initial, days=at, accesses=accesses, arousal=arousal, decay_rate=decay
@@ -47,8 +43,8 @@ def test_a_score_is_a_share_and_never_rises_with_time(
 
 @given(IMPORTANCE, IMPORTANCE, DAYS, ACCESSES, ACCESSES, AROUSAL, AROUSAL)
 def test_importance_accesses_and_arousal_never_lower_a_score(
-    one: float, other: float, days: float, few: int, more: int, calm: float, moved: float
-) -> None:
+    one, other, days, few, more, calm, moved
+):
     low, high = sorted((one, other))
     (few, more), (calm, moved) = sorted((few, more)), sorted((calm, moved))
     assert retention_score(
@@ -58,8 +54,8 @@ def test_importance_accesses_and_arousal_never_lower_a_score(
 
 @given(INITIAL, ACCESSES, AROUSAL, DECAY, THRESHOLD)
 def test_the_instant_of_forgetting_is_where_the_score_crosses_the_threshold(
-    initial: float, accesses: int, arousal: float, decay: float, threshold: float
-) -> None:
+    initial, accesses, arousal, decay, threshold
+):
     def score(days: float) -> float:
         return retention_score(
             initial=initial, days=days, accesses=accesses, arousal=arousal, decay_rate=decay
@@ -81,8 +77,8 @@ def test_the_instant_of_forgetting_is_where_the_score_crosses_the_threshold(
 
 @given(INITIAL, ACCESSES, st.floats(0, 100), st.integers(0, 1000))
 def test_nothing_is_forgotten_before_its_minimum_age_or_its_last_use(
-    initial: float, accesses: int, min_age_days: float, older: int
-) -> None:
+    initial, accesses, min_age_days, older
+):
     created_at = USED_AT - timedelta(days=older)
     faded_at = forget_at(
         initial=initial,
@@ -99,9 +95,9 @@ def test_nothing_is_forgotten_before_its_minimum_age_or_its_last_use(
     st.integers(-(10**12), 10**12), st.integers(0, 10**12), DECAY, THRESHOLD,
 )  # fmt: skip
 def test_reading_never_brings_the_next_stage_nearer(
-    stage: Stage, initial: float, accesses: int, more: int, arousal: float, since: int, later: int,
-    decay: float, threshold: float,
-) -> None:  # fmt: skip
+    stage, initial, accesses, more, arousal, since, later,
+    decay, threshold,
+):  # fmt: skip
     policy = RetentionPolicy(
         decay_rate=decay, threshold=threshold, archive_threshold=threshold / 2,
         erase_threshold=threshold / 3,
@@ -130,7 +126,7 @@ ASIDE = st.integers(-(10**14), 10**17)
 
 
 @pytest.fixture(scope="module")
-def sql(postgres: PostgresDatabases) -> Iterator[psycopg.Connection[Any]]:
+def sql(postgres):
     """A database with the schema, spoken to in Paris: no score depends on where one is."""
     for dsn in postgres.lend():
         with psycopg.connect(dsn, autocommit=True) as connection:
@@ -155,9 +151,9 @@ SCORE = (
 @example(1.0, 0, 1.0, 1e-308, 10**17)
 @example(5e-324, 0, 0.0, 10.0, 10**17)
 def test_a_score_is_the_same_in_sql_and_in_python(
-    sql: psycopg.Connection[Any], initial: float, accesses: int, arousal: float, decay: float,
-    microseconds: int,
-) -> None:  # fmt: skip
+    sql, initial, accesses, arousal, decay,
+    microseconds,
+):  # fmt: skip
     as_of = READ_AT + timedelta(microseconds=microseconds)
     expected = retention_score(
         initial=initial,
@@ -172,7 +168,7 @@ def test_a_score_is_the_same_in_sql_and_in_python(
 
 
 @given(importance=st.floats(1, 10))
-def test_importance_means_the_same(sql: psycopg.Connection[Any], importance: float) -> None:
+def test_importance_means_the_same(sql, importance):
     found = asked(sql, "initial_strength(%(importance)s::float8)", {"importance": importance})
     assert abs(initial_strength(importance) - found) < 1e-9
 
@@ -201,9 +197,9 @@ POLICY = st.builds(
 @example(RetentionPolicy(min_age_days=1e300), "kept", 0.7, 0, 0.0, 0)
 @example(POLICIES["sensitive"], "demoted", 0.7, 10**9, 0.0, 0)
 def test_the_next_stage_comes_at_the_same_moment(
-    sql: psycopg.Connection[Any], policy: RetentionPolicy, stage: Stage, initial: float,
-    accesses: int, arousal: float, earlier: int,
-) -> None:  # fmt: skip
+    sql, policy, stage, initial,
+    accesses, arousal, earlier,
+):  # fmt: skip
     since = READ_AT - timedelta(microseconds=earlier)
     expected = next_stage_at(
         stage, initial=initial, last_used_at=READ_AT, since=since, accesses=accesses,
@@ -233,9 +229,7 @@ def test_the_next_stage_comes_at_the_same_moment(
         {"arousal": -0.1},
     ],
 )
-def test_both_refuse_what_means_nothing(
-    sql: psycopg.Connection[Any], wrong: dict[str, float]
-) -> None:
+def test_both_refuse_what_means_nothing(sql, wrong):
     values: dict[str, Any] = {"initial": 0.7, "accesses": 0, "arousal": 0.0, "decay": 0.1} | wrong
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="no retention can be told"):
         asked(sql, SCORE, {**values, "read_at": READ_AT, "as_of": READ_AT})
@@ -246,7 +240,7 @@ def test_both_refuse_what_means_nothing(
         )  # fmt: skip
 
 
-def test_the_documented_call_works(sql: psycopg.Connection[Any]) -> None:
+def test_the_documented_call_works(sql):
     found = asked(sql, "calculate_retention_score(5, now() - interval '3 days')", {})
     assert abs(retention_score(initial=0.2, days=3, accesses=5) - found) < 1e-6
 
@@ -263,7 +257,5 @@ def test_the_documented_call_works(sql: psycopg.Connection[Any]) -> None:
         (0.0, "[]"),
     ],
 )
-def test_arousal_is_read_out_of_whatever_metadata_hold(
-    sql: psycopg.Connection[Any], expected: float, value: str
-) -> None:
+def test_arousal_is_read_out_of_whatever_metadata_hold(sql, expected, value):
     assert expected == asked(sql, "memory_arousal(%(value)s::jsonb)", {"value": value})

@@ -1,11 +1,8 @@
 """Runs of random plans keep the rules between rows, and undo restores what was before them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from random import Random
 from typing import Any
 
 from dictionaries import Tables, run, tables
@@ -118,7 +115,7 @@ def require_rules(found: Tables) -> None:
 
 @few
 @given(SEEDS)
-def test_every_run_leaves_rows_that_keep_the_rules(seed: int) -> None:
+def test_every_run_leaves_rows_that_keep_the_rules(seed):
     runs = Runs(seed)
     for _ in range(8):
         runs.applied(1)
@@ -127,7 +124,7 @@ def test_every_run_leaves_rows_that_keep_the_rules(seed: int) -> None:
 
 @few
 @given(SEEDS)
-def test_a_run_that_is_undone_leaves_what_was_before(seed: int) -> None:
+def test_a_run_that_is_undone_leaves_what_was_before(seed):
     runs = Runs(seed)
     runs.applied(4)
     for _ in range(4):
@@ -140,7 +137,7 @@ def test_a_run_that_is_undone_leaves_what_was_before(seed: int) -> None:
 
 @few
 @given(SEEDS)
-def test_runs_are_undone_in_the_order_that_a_refusal_names(seed: int) -> None:
+def test_runs_are_undone_in_the_order_that_a_refusal_names(seed):
     runs = Runs(seed)
     before = held(runs.found, ids := [one["memory_id"] for one in runs.found["memory_access"]])
     kept = runs.applied(6)
@@ -152,7 +149,7 @@ def test_runs_are_undone_in_the_order_that_a_refusal_names(seed: int) -> None:
 
 @few
 @given(SEEDS, st.sets(st.integers(1, 4)))
-def test_nothing_rests_on_a_forgotten_turn(seed: int, numbers: set[int]) -> None:
+def test_nothing_rests_on_a_forgotten_turn(seed, numbers):
     runs = Runs(seed)
     runs.applied(6)
     thread = THREADS[0]
@@ -172,7 +169,7 @@ def test_nothing_rests_on_a_forgotten_turn(seed: int, numbers: set[int]) -> None
 
 @few
 @given(SEEDS)
-def test_an_edge_that_a_run_ends_and_moves_holds_again_after_undo(seed: int) -> None:
+def test_an_edge_that_a_run_ends_and_moves_holds_again_after_undo(seed):
     runs = Runs(seed)
     runs.applied(4)
     before = held(runs.found, ids := [one["memory_id"] for one in runs.found["memory_access"]])
@@ -199,7 +196,7 @@ def listed(now: datetime) -> Policy[list[Fact]]:
 
 @few
 @given(SEEDS, st.randoms(use_true_random=False))
-def test_a_fact_that_is_restored_holds_until_that_is_undone(seed: int, random: Random) -> None:
+def test_a_fact_that_is_restored_holds_until_that_is_undone(seed, random):
     runs = Runs(seed)
     runs.applied(6)
     ended = [one for one in run(listed(runs.now), runs.found) if one.superseded_at is not None]

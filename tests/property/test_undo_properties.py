@@ -1,7 +1,5 @@
 """Undoing a run restores what was before, whatever the run changed; on dictionaries."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -279,7 +277,7 @@ def written(random: Random) -> tuple[Tables, Tables, Written]:
 
 @few
 @given(st.randoms(use_true_random=False))
-def test_an_undone_run_leaves_what_was_before(random: Random) -> None:
+def test_an_undone_run_leaves_what_was_before(random):
     before, found, _ = written(random)
     run(undo_run(SCOPE, RUN, LATER), found)
     assert held(before) == held(found)
@@ -290,7 +288,7 @@ def test_an_undone_run_leaves_what_was_before(random: Random) -> None:
 
 @few
 @given(st.randoms(use_true_random=False))
-def test_a_run_that_another_builds_on_stays(random: Random) -> None:
+def test_a_run_that_another_builds_on_stays(random):
     _, found, by = written(random)
     built_on = [one for one in found["run_changes"] if one["change"] != "rated"]
     later = UUID(int=8)
@@ -308,7 +306,7 @@ def test_a_run_that_another_builds_on_stays(random: Random) -> None:
 
 @few
 @given(st.randoms(use_true_random=False))
-def test_a_place_that_was_taken_since_keeps_the_run(random: Random) -> None:
+def test_a_place_that_was_taken_since_keeps_the_run(random):
     _, found, by = written(random)
     freed = [row for row in found["facts"] if row["valid_until"] == day(8)]
     parted = [row for row in found["edges"] if row["valid_until"] == day(8)]
@@ -326,6 +324,6 @@ def test_a_place_that_was_taken_since_keeps_the_run(random: Random) -> None:
         run(undo_run(SCOPE, RUN, LATER), found)
 
 
-def test_a_run_that_is_not_there_is_not_found() -> None:
+def test_a_run_that_is_not_there_is_not_found():
     with pytest.raises(NotFound, match="engine.runs"):
         run(undo_run(SCOPE, RUN, LATER), world())

@@ -1,7 +1,5 @@
 """A vector is added once, and never for a text that is no longer the stored one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -62,13 +60,7 @@ def waiting(
     st.dictionaries(st.integers(0, 4), st.integers(0, 1)),
     st.sets(NAMES),
 )
-def test_only_what_is_missing_and_unchanged_gets_a_vector(
-    memories: dict[int, int],
-    made: set[tuple[int, str]],
-    asked: list[tuple[int, str]],
-    later: dict[int, int],
-    made_later: set[tuple[int, str]],
-) -> None:
+def test_only_what_is_missing_and_unchanged_gets_a_vector(memories, made, asked, later, made_later):
     read = waiting(memories, made, asked)
     names = [(one.memory_id.int, one.field) for one in read]
     assert names == [one for one in dict.fromkeys(asked) if one[0] in memories and one not in made]
@@ -92,7 +84,7 @@ def test_only_what_is_missing_and_unchanged_gets_a_vector(
     assert rows.vectors.tolist() == vectors[fit].tolist()
 
 
-def test_a_memory_that_must_exist_is_missed() -> None:
+def test_a_memory_that_must_exist_is_missed():
     policy = fields_without_vectors(TENANT, "m", [(UUID(int=7), "text")], must_exist=True)
     next(policy)
     with pytest.raises(InvalidInput, match=f"no memory {UUID(int=7)}"):

@@ -1,7 +1,5 @@
 """Events of ADK for tests. Import this module within a test: ADK takes seconds to import."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from google.adk.events import Event, EventActions

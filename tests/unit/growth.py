@@ -1,7 +1,5 @@
 """Measures how processor time grows with the input, whatever the machine and its load."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Memories, and recalled ones to rank, with a default for each field that a test does not name."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta

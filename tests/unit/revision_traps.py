@@ -1,7 +1,5 @@
 """Lines that end nothing of a typical set of held facts, though they hold a cue or a mention."""
 
-from __future__ import annotations
-
 ENGLISH_HELD = (
     ("residence", "Leeds"), ("employer", "Siemens"), ("job", "engineer"), ("like", "coffee"),
     ("like", "pizza"), ("like", "jazz"), ("like", "hiking"), ("activity", "guitar"),

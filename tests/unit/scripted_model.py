@@ -1,7 +1,5 @@
 """A fake language model: it returns the answers of a test and keeps the requests."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any

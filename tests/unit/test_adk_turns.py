@@ -1,7 +1,5 @@
 """When a run counts as settled, and which of its events go to the memory."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from every_case import every_case
@@ -10,7 +8,7 @@ if TYPE_CHECKING:
     from google.adk.events import Event
 
 
-def test_a_run_is_settled_when_it_ends_in_an_answer() -> None:
+def test_a_run_is_settled_when_it_ends_in_an_answer():
     from adk_events import ANSWERED, ASKED, SUMMARY, WAITING, Part, call, event, response, spoken
 
     from adk_memory.events import is_settled
@@ -49,7 +47,7 @@ def test_a_run_is_settled_when_it_ends_in_an_answer() -> None:
     check()
 
 
-def test_a_live_conversation_may_end_at_any_time() -> None:
+def test_a_live_conversation_may_end_at_any_time():
     from adk_events import ANSWERED, ASKED, WAITING, event, spoken
 
     from adk_memory.events import is_settled
@@ -66,7 +64,7 @@ def test_a_live_conversation_may_end_at_any_time() -> None:
     check()
 
 
-def test_an_answer_to_another_agent_is_none_to_the_user() -> None:
+def test_an_answer_to_another_agent_is_none_to_the_user():
     from adk_events import ANSWERED, ASKED, WAITING, event, response
 
     from adk_memory.events import is_answered
@@ -77,7 +75,7 @@ def test_an_answer_to_another_agent_is_none_to_the_user() -> None:
     assert not is_answered([ASKED, WAITING, response()])
 
 
-def test_a_run_gives_its_own_events() -> None:
+def test_a_run_gives_its_own_events():
     from adk_events import ANSWERED, ASKED, event
 
     from adk_memory.events import events_to_remember
@@ -87,7 +85,7 @@ def test_a_run_gives_its_own_events() -> None:
     assert [ASKED, ANSWERED] == events_to_remember([before, ASKED, inner, ANSWERED], "i")
 
 
-def test_after_a_rewind_it_gives_the_session() -> None:
+def test_after_a_rewind_it_gives_the_session():
     from adk_events import ANSWERED, ASKED, EventActions, event
 
     from adk_memory.events import events_to_remember
@@ -100,7 +98,7 @@ def test_after_a_rewind_it_gives_the_session() -> None:
     assert [before, rewind, ASKED, ANSWERED] == events_to_remember(session, "i")
 
 
-def test_a_message_is_its_text() -> None:
+def test_a_message_is_its_text():
     from adk_events import Part, types
 
     from adk_memory.events import spoken_text
@@ -113,7 +111,7 @@ def test_a_message_is_its_text() -> None:
         assert "" == spoken_text(nothing)
 
 
-def test_a_turn_is_shown_where_whole_lines_of_the_request_are_what_it_said() -> None:
+def test_a_turn_is_shown_where_whole_lines_of_the_request_are_what_it_said():
     from adk_events import event
 
     from adk_memory.recall_block import shown_ids

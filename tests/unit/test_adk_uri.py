@@ -1,7 +1,5 @@
 """What a URI on ADK's command line means, and what ADK's registry makes of it."""
 
-from __future__ import annotations
-
 import pytest
 from every_case import every_case
 
@@ -37,11 +35,11 @@ PASSWORD = "s3cret"
     ("postgresql://u:p@h/db?sslmode=require", ("postgresql://u:p@h/db?sslmode=require", {})),
     ("host=localhost dbname=db", ("host=localhost dbname=db", {})),
 )  # fmt: skip
-def test_a_uri_names_a_memory_and_its_options(uri: str, expected: tuple[str, object]) -> None:
+def test_a_uri_names_a_memory_and_its_options(uri, expected):
     assert expected == parse_uri(uri)
 
 
-def test_options_come_with_their_types() -> None:
+def test_options_come_with_their_types():
     query = (
         "schema=a_b&embedder=google%3Agemini-embedding-001&top_k=3&max_chars=200&pool_size=2"
         "&min_relevance=0.25&deadline_s=2&include_tool_results=TRUE&wait=0&fail_open=yes"
@@ -67,7 +65,7 @@ def test_options_come_with_their_types() -> None:
     ("deadline_s=inf", "a number"), ("min_relevance=-0.1", "a number"),
     ("schema=", "'schema'.*a text"), ("top_k=1&top_k=2", "twice"),
 )  # fmt: skip
-def test_an_option_that_cannot_be_meant_is_refused(option: str, hint: str) -> None:
+def test_an_option_that_cannot_be_meant_is_refused(option, hint):
     with pytest.raises(InvalidInput, match=hint):
         parse_uri(f"hippocampus://?{option}")
 
@@ -78,7 +76,7 @@ def test_an_option_that_cannot_be_meant_is_refused(option: str, hint: str) -> No
     f"hippocampus+postgresql://u:{PASSWORD}@host/db?password={PASSWORD}&wait=perhaps",
     "hippocampus://folder/without/slash",
 )
-def test_no_message_tells_a_password(uri: str) -> None:
+def test_no_message_tells_a_password(uri):
     with pytest.raises(InvalidInput) as refused:
         parse_uri(uri)
     assert PASSWORD not in str(refused.value)
@@ -88,7 +86,7 @@ def test_no_message_tells_a_password(uri: str) -> None:
 @pytest.mark.parametrize(
     "uri", ["hippocampus://", "hippocampus+postgresql://u:p@h/db?connect_timeout=1"]
 )
-async def test_memory_and_sessions_of_one_uri_share_one_memory(uri: str) -> None:
+async def test_memory_and_sessions_of_one_uri_share_one_memory(uri):
     from google.adk.cli.service_registry import ServiceRegistry
 
     from adk_memory import OpenMemoryService, PgSessionService, register
@@ -104,7 +102,7 @@ async def test_memory_and_sessions_of_one_uri_share_one_memory(uri: str) -> None
     await close_shared()
 
 
-async def test_other_addresses_and_schemas_are_other_memories() -> None:
+async def test_other_addresses_and_schemas_are_other_memories():
     from adk_memory.registry import close_shared, make_memory_service
 
     uris = ["hippocampus://", "hippocampus:///a", "hippocampus:///b", "hippocampus://?schema=other"]
@@ -115,7 +113,7 @@ async def test_other_addresses_and_schemas_are_other_memories() -> None:
     await close_shared()
 
 
-def test_a_value_that_the_service_refuses_is_an_error() -> None:
+def test_a_value_that_the_service_refuses_is_an_error():
     from adk_memory.registry import make_memory_service
 
     with pytest.raises(InvalidInput, match="top_k"):

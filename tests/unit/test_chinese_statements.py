@@ -1,7 +1,5 @@
 """Chinese lines as people type them: what they state, and what they only seem to state."""
 
-from __future__ import annotations
-
 from every_case import every_case
 from turns import said as turn
 
@@ -64,19 +62,19 @@ NOT_DONE = [
 
 
 @every_case(*DONE)
-def test_what_was_done_is_stated(text: str, fact: tuple[str, str]) -> None:
+def test_what_was_done_is_stated(text, fact):
     assert fact in stated(text)
 
 
 @every_case(*NOT_DONE)
-def test_what_was_not_done_states_nothing(text: str) -> None:
+def test_what_was_not_done_states_nothing(text):
     assert still_held(text) == []
 
 
 @every_case(
     "没有搬到上海", "还没搬到成都", "差一点就搬到北京了", "我没搬到厦门", "我马上要搬到厦门了"
 )
-def test_who_did_not_move_still_lives_there(text: str) -> None:
+def test_who_did_not_move_still_lives_there(text):
     assert still_held("我住在杭州", text) == [("residence", "杭州")]
 
 
@@ -84,16 +82,16 @@ def test_who_did_not_move_still_lives_there(text: str) -> None:
     "没跳槽去美团", "没入职美团", "我还没从小米离职", "我差点从小米离职", "我从小米还没离职",
     "没换到华为", "换不换到华为",
 )  # fmt: skip
-def test_who_did_not_leave_still_works_there(text: str) -> None:
+def test_who_did_not_leave_still_works_there(text):
     assert still_held("我在小米上班", text) == [("employer", "小米")]
 
 
-def test_what_almost_happened_raises_no_doubt() -> None:
+def test_what_almost_happened_raises_no_doubt():
     assert [one.operation for one in said("我在小米上班", "差一点就换到华为了")] == ["assert"]
 
 
 @every_case("我下周没打算去北京", "我下周不准备去北京", "我下个月不会去北京")
-def test_a_plan_that_is_denied_is_none(text: str) -> None:
+def test_a_plan_that_is_denied_is_none(text):
     assert stated(text) == []
     assert [slot for slot, _ in stated("我下周打算去北京")] == ["plan"]
 
@@ -125,13 +123,13 @@ NO_NAMES = [
 
 
 @every_case(*NAMES)
-def test_a_name_ends_where_a_time_begins(text: str, relation: str, name: str) -> None:
+def test_a_name_ends_where_a_time_begins(text, relation, name):
     named = [one for one in stated(text) if one[0] == f"relation.{relation}"]
     assert named == [(f"relation.{relation}", name)]
 
 
 @every_case(*NO_NAMES)
-def test_a_thing_before_a_time_is_no_name(text: str) -> None:
+def test_a_thing_before_a_time_is_no_name(text):
     assert [slot for slot, _ in stated(text) if slot.count(".") == 1] == []
 
 
@@ -163,12 +161,12 @@ NOWHERE = [
 
 
 @every_case(*LASTING)
-def test_a_place_ends_where_a_time_begins(text: str, fact: tuple[str, str]) -> None:
+def test_a_place_ends_where_a_time_begins(text, fact):
     assert fact in stated(text)
 
 
 @every_case(*NOWHERE)
-def test_a_time_is_no_place(text: str) -> None:
+def test_a_time_is_no_place(text):
     assert still_held(text) == []
 
 
@@ -182,12 +180,12 @@ def test_a_time_is_no_place(text: str) -> None:
     ("我在华润超市上班", ("employer", "华润超市")),
     ("我在教育局上班", ("employer", "教育局")),
 )
-def test_a_district_is_no_employer(text: str, fact: tuple[str, str]) -> None:
+def test_a_district_is_no_employer(text, fact):
     assert stated(text) == [fact]
 
 
 @every_case("我在咖啡店上班", "我在奶茶店上班", "我在一家咖啡店上班", "我在石景山区上班")
-def test_the_kind_of_a_shop_is_no_employer(text: str) -> None:
+def test_the_kind_of_a_shop_is_no_employer(text):
     assert still_held(text) == []
 
 
@@ -199,7 +197,7 @@ def test_the_kind_of_a_shop_is_no_employer(text: str) -> None:
     ("我对芒果和花生都不过敏", []), ("我对芒果并不过敏", []), ("我对芒果不怎么过敏", []),
     ("我对芒果过敏吗", []), ("我对芒果会不会过敏", []), ("我现在对芒果不过敏了", []),
 )  # fmt: skip
-def test_an_allergy_that_is_denied_is_none(text: str, values: list[str]) -> None:
+def test_an_allergy_that_is_denied_is_none(text, values):
     assert [value for slot, value in stated(text) if slot == "allergy"] == values
 
 
@@ -211,12 +209,12 @@ def test_an_allergy_that_is_denied_is_none(text: str, values: list[str]) -> None
     ("我喜欢吃辣的", "吃辣的"),
     ("我喜欢喝热的", "喝热的"),
 )
-def test_a_closing_particle_is_no_part_of_a_taste(text: str, value: str) -> None:
+def test_a_closing_particle_is_no_part_of_a_taste(text, value):
     assert stated(text) == [("like", value)]
 
 
 @every_case("我分手了", "分手了", "我和男朋友分手了", "00后社畜一枚")
-def test_a_word_that_is_no_value_is_no_state(text: str) -> None:
+def test_a_word_that_is_no_value_is_no_state(text):
     assert still_held(text) == []
 
 
@@ -224,7 +222,7 @@ def test_a_word_that_is_no_value_is_no_state(text: str) -> None:
     "从小米离职了", "上周五从小米离职了，明年一月去华为", "上周五我从小米离职了", "昨晚从小米辞职了"
 )
 @every_case("我在小米上班", "我女朋友叫小美，我在小米上班")
-def test_who_left_need_not_be_named(before: str, text: str) -> None:
+def test_who_left_need_not_be_named(before, text):
     assert ("employer", "小米") not in still_held(before, text)
 
 
@@ -232,7 +230,7 @@ def test_who_left_need_not_be_named(before: str, text: str) -> None:
     "小李从小米离职了", "我朋友从小米离职了", "他从小米离职了", "没从小米离职", "想从小米离职",
     "从小米离职的人很多", "从小米离职后会不会被告",
 )  # fmt: skip
-def test_what_others_leave_or_nobody_left_is_kept(text: str) -> None:
+def test_what_others_leave_or_nobody_left_is_kept(text):
     assert ("employer", "小米") in still_held("我在小米上班", text)
 
 
@@ -248,12 +246,12 @@ TOGETHER = [
 
 
 @every_case(*SPLIT)
-def test_a_couple_that_split_is_none(text: str) -> None:
+def test_a_couple_that_split_is_none(text):
     assert still_held("我女朋友叫小美", text) == []
 
 
 @every_case(*TOGETHER)
-def test_a_couple_that_did_not_split_is_one(text: str) -> None:
+def test_a_couple_that_did_not_split_is_one(text):
     assert ("relation.girlfriend", "小美") in still_held("我女朋友叫小美", text)
 
 
@@ -266,5 +264,5 @@ def test_a_couple_that_did_not_split_is_one(text: str) -> None:
     ("弟弟叫小点声", []), ("女儿叫小心", []), ("哥哥叫高兴", []), ("妈妈叫我吃饭", []),
     ("小李女朋友叫小美", []), ("她老公叫阿强", []), ("我朋友的老公叫阿强", []),
 )  # fmt: skip
-def test_a_relative_at_the_beginning_is_the_users(text: str, facts: list[tuple[str, str]]) -> None:
+def test_a_relative_at_the_beginning_is_the_users(text, facts):
     assert still_held(text) == facts

@@ -1,7 +1,5 @@
 """The methods of the HTTP client, compared with the description of the HTTP server."""
 
-from __future__ import annotations
-
 import inspect
 from typing import Any
 
@@ -14,7 +12,7 @@ from shared_core.wire import STATUS_OF
 
 
 @pytest.fixture(scope="module")
-def openapi() -> dict[str, Any]:
+def openapi():
     from benchmarks import client_code  # imports the server: not while tests are collected
 
     return client_code.openapi()
@@ -47,7 +45,7 @@ def methods() -> dict[str, Any]:
     }
 
 
-def test_the_committed_files_are_what_the_description_makes(openapi: dict[str, Any]) -> None:
+def test_the_committed_files_are_what_the_description_makes(openapi):
     from benchmarks import client_code
 
     made = client_code.sources(openapi)
@@ -57,13 +55,11 @@ def test_the_committed_files_are_what_the_description_makes(openapi: dict[str, A
         assert kept.get(name) == source, f"run python -m benchmarks.client_code: {name} differs"
 
 
-def test_every_operation_is_a_method_of_the_same_name(openapi: dict[str, Any]) -> None:
+def test_every_operation_is_a_method_of_the_same_name(openapi):
     assert operations(openapi).keys() == methods().keys()
 
 
-def test_every_method_takes_the_parameters_of_its_operation_as_keywords(
-    openapi: dict[str, Any],
-) -> None:
+def test_every_method_takes_the_parameters_of_its_operation_as_keywords(openapi):
     found = operations(openapi)
     for name, method in methods().items():
         _, *parameters = inspect.signature(method).parameters.values()
@@ -71,7 +67,7 @@ def test_every_method_takes_the_parameters_of_its_operation_as_keywords(
         assert names_of(openapi, found[name]) == {one.name for one in parameters}, name
 
 
-def test_every_parameter_and_every_answer_is_described(openapi: dict[str, Any]) -> None:
+def test_every_parameter_and_every_answer_is_described(openapi):
     for name, method in methods().items():
         text = inspect.getdoc(method) or ""
         for parameter in list(inspect.signature(method).parameters)[1:]:
@@ -79,7 +75,7 @@ def test_every_parameter_and_every_answer_is_described(openapi: dict[str, Any]) 
         assert ("\nReturns:\n" in text or "\nYields:\n" in text) and "\nRaises:\n" in text, name
 
 
-def test_every_answer_of_the_server_is_a_model_of_its_own_type(openapi: dict[str, Any]) -> None:
+def test_every_answer_of_the_server_is_a_model_of_its_own_type(openapi):
     for name, operation in operations(openapi).items():
         [answer] = [one for status, one in operation["responses"].items() if status[0] == "2"]
         if "application/json" in answer["content"]:
@@ -87,11 +83,11 @@ def test_every_answer_of_the_server_is_a_model_of_its_own_type(openapi: dict[str
             assert getattr(wire, model).model_config.get("extra") != "allow", name
 
 
-def test_what_may_be_sent_again_is_a_path_of_the_server(openapi: dict[str, Any]) -> None:
+def test_what_may_be_sent_again_is_a_path_of_the_server(openapi):
     assert openapi["paths"].keys() >= READS
 
 
-def test_every_error_of_the_server_has_a_kind_of_its_own() -> None:
+def test_every_error_of_the_server_has_a_kind_of_its_own():
     from shared_core.http.problems import DETAIL_OF
 
     kinds = [kind for _, kind in STATUS_OF.values()]

@@ -1,7 +1,5 @@
 """Whom and what a pronoun or a name means, and of whom a turn is stored: of nobody in doubt."""
 
-from __future__ import annotations
-
 import tomllib
 from datetime import timedelta
 from pathlib import Path
@@ -88,28 +86,26 @@ OPEN = [
 
 
 @every_case(*RESOLVED)
-def test_a_pronoun_becomes_the_one_it_can_mean(
-    before: list[str], query: str, resolved: str
-) -> None:
+def test_a_pronoun_becomes_the_one_it_can_mean(before, query, resolved):
     assert resolved == resolve_query(query, said(*before))
 
 
 @every_case(*OPEN)
-def test_a_pronoun_that_may_mean_two_or_nobody_stays(before: list[str], query: str) -> None:
+def test_a_pronoun_that_may_mean_two_or_nobody_stays(before, query):
     assert query == resolve_query(query, said(*before))
 
 
-def test_nobody_is_meant_who_was_named_long_ago() -> None:
+def test_nobody_is_meant_who_was_named_long_ago():
     before = said("My daughter is called Mia", *["The printer hums."] * 15)
     assert "How old is she?" == resolve_query("How old is she?", before)
 
 
-def test_what_the_agent_calls_its_own_is_nobody_of_the_user() -> None:
+def test_what_the_agent_calls_its_own_is_nobody_of_the_user():
     before = said("My daughter is called Mia", role="agent")
     assert "How old is she?" == resolve_query("How old is she?", before)
 
 
-def test_a_name_the_agent_repeats_is_the_one_spoken_of() -> None:
+def test_a_name_the_agent_repeats_is_the_one_spoken_of():
     before = [
         *said("I have two daughters, Ann and Mia."),
         *said("How is Mia?", "Mia sounds lovely.", role="agent"),
@@ -117,7 +113,7 @@ def test_a_name_the_agent_repeats_is_the_one_spoken_of() -> None:
     assert "How old is Mia?" == resolve_query("How old is she?", before)
 
 
-def test_a_text_with_too_many_pronouns_is_left_as_it_is() -> None:
+def test_a_text_with_too_many_pronouns_is_left_as_it_is():
     before = said("My son is called Ben")
     most = "Is he well? " * MAX_PRONOUNS
     assert resolve_query(most, before).startswith("Is Ben well?")
@@ -125,7 +121,7 @@ def test_a_text_with_too_many_pronouns_is_left_as_it_is() -> None:
 
 
 @every_case("", "她" * 5_000, "\ud800", "she " * 3_000)
-def test_odd_queries_come_back_as_they_are(text: str) -> None:
+def test_odd_queries_come_back_as_they_are(text):
     assert text == resolve_query(text, said("我家有只猫"))
 
 
@@ -157,18 +153,18 @@ def last_facts(session: Session) -> list[FactDraft]:
 
 
 @every_case(*[one for one in SESSIONS if one["whom"]])
-def test_a_pronoun_that_can_mean_one_is_stored_of_them(session: Session) -> None:
+def test_a_pronoun_that_can_mean_one_is_stored_of_them(session):
     [statement] = stored(session)
     assert session["whom"] in statement
 
 
 @every_case(*[one for one in SESSIONS if not one["whom"]])
-def test_a_pronoun_that_may_mean_somebody_else_is_stored_of_nobody(session: Session) -> None:
+def test_a_pronoun_that_may_mean_somebody_else_is_stored_of_nobody(session):
     assert [] == stored(session)
     assert [] == last_facts(session)
 
 
-def test_the_sessions_are_of_both_kinds_and_languages() -> None:
+def test_the_sessions_are_of_both_kinds_and_languages():
     chinese = [one for one in SESSIONS if not one["turns"][0].isascii()]
     assert 50 <= len(chinese) <= len(SESSIONS) - 50
     for some in (chinese, [one for one in SESSIONS if one not in chinese]):
@@ -181,7 +177,7 @@ def test_the_sessions_are_of_both_kinds_and_languages() -> None:
     "My former husband lives in Bonn.", "My step-mother lives in Bonn.", "Kate is my ex-wife.",
     "我前妻住在天津", "我前夫叫大伟",
 )  # fmt: skip
-def test_whom_one_was_married_to_is_not_the_husband_or_wife(said: str) -> None:
+def test_whom_one_was_married_to_is_not_the_husband_or_wife(said):
     assert [] == last_facts({"turns": [said], "said": said, "whom": ""})
 
 
@@ -197,11 +193,11 @@ def names(*people: KnownPerson) -> dict[str, str]:
     return {name: one.subject for name, one in entities_of(people).items()}
 
 
-def test_a_name_of_two_is_left_out_whatever_its_case() -> None:
+def test_a_name_of_two_is_left_out_whatever_its_case():
     assert {"Mia": "Mia"} == names(known("Emil"), known("EMIL", "neighbour"), known("Mia"))
 
 
-def test_an_alias_means_who_it_stands_for_and_gives_way_to_a_name() -> None:
+def test_an_alias_means_who_it_stands_for_and_gives_way_to_a_name():
     mia, emil = known("Mia", "daughter", "Mimi", "emil"), known("Emil")
     assert {"Mia": "Mia", "Mimi": "Mia", "Emil": "Emil"} == names(mia, emil)
     assert {"Mia": "Mia", "Eva": "Eva"} == names(
@@ -214,11 +210,11 @@ def test_an_alias_means_who_it_stands_for_and_gives_way_to_a_name() -> None:
     ("用户的妹妹叫小芳。", "妹妹"),
     ("Runa, a sister.", ""),
 )
-def test_the_words_of_the_relation_are_those_of_the_statement(statement: str, title: str) -> None:
+def test_the_words_of_the_relation_are_those_of_the_statement(statement, title):
     assert title == title_in(statement)
 
 
-def test_each_turn_knows_who_had_been_named_by_then() -> None:
+def test_each_turn_knows_who_had_been_named_by_then():
     emil, mia = known("Emil", day=2), known("Mia", "daughter", day=4)
     turns = [
         turn(str(day), text, START + timedelta(days=day))

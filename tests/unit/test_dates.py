@@ -1,7 +1,5 @@
 """Expressions of time, resolved against the moment they were said, and what fits them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -79,7 +77,7 @@ def day(text: str) -> datetime:
 
 
 @every_case(*AT)
-def test_an_expression_names_a_range(said: str, begin: str, days: int) -> None:
+def test_an_expression_names_a_range(said, begin, days):
     [found] = resolve(said, NOW)
     assert ("at", day(begin), timedelta(days=days)) == (
         found.kind,
@@ -90,33 +88,33 @@ def test_an_expression_names_a_range(said: str, begin: str, days: int) -> None:
 
 
 @every_case(*MINUTES)
-def test_a_time_of_day_names_a_minute(said: str, begin: str) -> None:
+def test_a_time_of_day_names_a_minute(said, begin):
     assert [day(begin)] == [one.begin for one in resolve(said, NOW)]
 
 
 @every_case(*SINCE)
-def test_what_began_and_goes_on_lasts_to_the_moment_it_was_said(said: str, begin: str) -> None:
+def test_what_began_and_goes_on_lasts_to_the_moment_it_was_said(said, begin):
     [found] = resolve(said, NOW)
     assert ("since", day(begin), NOW) == (found.kind, found.begin, found.end)
 
 
 @every_case(*AMBIGUOUS)
-def test_what_has_two_readings_or_none_is_left_out(said: str) -> None:
+def test_what_has_two_readings_or_none_is_left_out(said):
     assert [] == resolve(said, NOW)
 
 
 @every_case("every Friday", "每周五")
-def test_what_repeats_names_its_next_time(said: str) -> None:
+def test_what_repeats_names_its_next_time(said):
     [found] = resolve(said, NOW)
     assert ("every", day("2026-05-15")) == (found.kind, found.begin)
 
 
-def test_a_text_may_name_several_times() -> None:
+def test_a_text_may_name_several_times():
     said = "I moved last year and again last month"
     assert [day("2025-01-01"), day("2026-04-01")] == [one.begin for one in resolve(said, NOW)]
 
 
-def test_a_day_begins_in_the_zone_of_the_moment() -> None:
+def test_a_day_begins_in_the_zone_of_the_moment():
     tokyo = timezone(timedelta(hours=9))
     late = datetime(2026, 5, 13, 1, 0, tzinfo=tokyo)
     assert [datetime(2026, 5, 12, tzinfo=tokyo)] == [one.begin for one in resolve("昨天", late)]
@@ -126,11 +124,11 @@ def test_a_day_begins_in_the_zone_of_the_moment() -> None:
     "去年八九十月我们去了哪里？", "我八九十月要去上海出差。", "我十一二月搬到上海了", "十个月前",
     "一二十年前",
 )  # fmt: skip
-def test_a_number_that_is_none_names_no_time_and_breaks_nothing(text: str) -> None:
+def test_a_number_that_is_none_names_no_time_and_breaks_nothing(text):
     list(resolve(text, NOW))
 
 
-def test_a_naive_moment_is_refused() -> None:
+def test_a_naive_moment_is_refused():
     with pytest.raises(ValueError, match="aware"):
         resolve("yesterday", datetime(2026, 1, 1))  # noqa: DTZ001
 
@@ -144,9 +142,7 @@ def test_a_naive_moment_is_refused() -> None:
     ("I swim every Friday", None, False),
     ("I moved", None, False),
 )
-def test_only_what_is_over_or_lasts_dates_a_fact(
-    said: str, began: datetime | None, to_come: bool
-) -> None:
+def test_only_what_is_over_or_lasts_dates_a_fact(said, began, to_come):
     assert (began, to_come) == begins_at(said, NOW)
 
 
@@ -156,9 +152,7 @@ def test_only_what_is_over_or_lasts_dates_a_fact(
     ),
     st.datetimes(timezones=st.just(UTC)),
 )
-def test_any_text_at_any_moment_gives_ranges_that_begin_before_they_end(
-    text: str, now: datetime
-) -> None:
+def test_any_text_at_any_moment_gives_ranges_that_begin_before_they_end(text, now):
     assert all(one.begin < one.end for one in resolve(text, now))
 
 
@@ -172,13 +166,13 @@ def fit(times: Sequence[TimeRange], *moments: datetime) -> list[float]:
 
 @every_case("What happened in December?", "1月1日发生了什么？")
 @every_case(1, 9999)
-def test_what_happened_at_the_ends_of_time_is_ranked(year: int, query: str) -> None:
+def test_what_happened_at_the_ends_of_time_is_ranked(year, query):
     [time] = named_times(query, datetime(2026, 3, 31, tzinfo=UTC))
     assert fit([time], datetime(year, 6, 1, tzinfo=UTC)) == [0.0]
     assert fit([time], time.begin.replace(year=year)) == [1.0]
 
 
-def test_a_year_begins_in_the_zone_of_the_question() -> None:
+def test_a_year_begins_in_the_zone_of_the_question():
     [time] = named_times("What was on January 1?", datetime(2026, 3, 31, tzinfo=EAST))
     for year in (2024, 2025, 2026):
         assert fit([time], datetime(year - 1, 12, 31, 17, tzinfo=UTC)) == [1.0]
@@ -188,7 +182,7 @@ def test_a_year_begins_in_the_zone_of_the_question() -> None:
 @every_case(
     "What did I do yesterday, last year?", "Last year, I mean yesterday?", "去年还是昨天发生的？"
 )
-def test_of_times_that_contradict_each_is_looked_at(query: str) -> None:
+def test_of_times_that_contradict_each_is_looked_at(query):
     times = named_times(query, datetime(2026, 3, 31, 12, tzinfo=UTC))
     fits = fit(times, *(datetime(2026, 3, day, 9, tzinfo=UTC) for day in (29, 30)))
     assert [0.0, 1.0] == fits

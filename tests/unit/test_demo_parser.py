@@ -1,7 +1,5 @@
 """The conversations of the demo: their format, and that their questions are honest."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
@@ -11,7 +9,7 @@ from rich.cells import cell_len
 
 from shared_core import InvalidInput
 from shared_core.cli.demo.pages import excerpt
-from shared_core.cli.demo.script import Language, Question, load_script, parse_script
+from shared_core.cli.demo.script import Question, load_script, parse_script
 from shared_core.nlp.text import language
 
 OPENING = "# A title: with a colon\nuser: ana\nagent: helper\n"
@@ -19,7 +17,7 @@ SESSION = "## 2026-03-02 08:40 +02:00 monday\nuser: I moved. Time: 9:30\nagent: 
 QUESTIONS = "## Questions\n- ask: Did Ana move?\n  expect: moved\n"
 
 
-def test_a_script_is_read_whole() -> None:
+def test_a_script_is_read_whole():
     script = parse_script(f"{OPENING}\n{SESSION}\n{QUESTIONS}")
     assert ("A title: with a colon", "ana", "helper") == (script.title, script.user, script.agent)
     [session] = script.conversations
@@ -50,13 +48,13 @@ def test_a_script_is_read_whole() -> None:
     (OPENING + QUESTIONS + "- ask: And?\n", "line 7: every 'ask' needs an 'expect'"),
     (OPENING + "## Questions\nexpect: x\n- ask: y\n", "line 5: expected '- ask: ...'"),
 )
-def test_what_is_no_script_is_refused_with_its_line(text: str, complaint: str) -> None:
+def test_what_is_no_script_is_refused_with_its_line(text, complaint):
     with pytest.raises(InvalidInput, match=complaint):
         parse_script(text)
 
 
 @every_case("en", "zh")
-def test_the_conversations_that_ship_are_complete(spoken: Language) -> None:
+def test_the_conversations_that_ship_are_complete(spoken):
     script = load_script(spoken)
     turns = [turn for conversation in script.conversations for turn in conversation.turns]
     assert (5, 8) == (len(script.conversations), len(script.questions))
@@ -66,7 +64,7 @@ def test_the_conversations_that_ship_are_complete(spoken: Language) -> None:
 
 
 @every_case("en", "zh")
-def test_no_question_holds_its_answer_and_every_answer_was_said(spoken: Language) -> None:
+def test_no_question_holds_its_answer_and_every_answer_was_said(spoken):
     script = load_script(spoken)
     said = [turn.text for c in script.conversations for turn in c.turns if turn.speaker == "user"]
     for question in script.questions:
@@ -75,7 +73,7 @@ def test_no_question_holds_its_answer_and_every_answer_was_said(spoken: Language
         assert question.ask not in said
 
 
-def test_a_question_is_answered_whatever_the_case() -> None:
+def test_a_question_is_answered_whatever_the_case():
     question = Question(ask="?", expect="Fridays")
     assert question.is_answered_by("No meetings on FRIDAYS.")
     assert not question.is_answered_by("No meetings on Friday.")
@@ -83,7 +81,7 @@ def test_a_question_is_answered_whatever_the_case() -> None:
 
 @every_case("word ", "字")
 @every_case(0, 30, 200)
-def test_an_excerpt_is_short_and_keeps_the_answer(before: int, filler: str) -> None:
+def test_an_excerpt_is_short_and_keeps_the_answer(before, filler):
     text = f"{filler * before}Northwind {filler * 60}"
     shown = excerpt(text, "northwind", 100)
     assert "Northwind" in shown
@@ -91,5 +89,5 @@ def test_an_excerpt_is_short_and_keeps_the_answer(before: int, filler: str) -> N
     assert shown.strip("…") in " ".join(text.split())
 
 
-def test_a_short_text_is_its_own_excerpt() -> None:
+def test_a_short_text_is_its_own_excerpt():
     assert "I moved." == excerpt("I  moved.", "elsewhere", 100)

@@ -1,7 +1,5 @@
 """Facts that a turn may have ended: when they become doubtful, and what makes them certain."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -82,7 +80,7 @@ def plan(
     AGE_OF_MIA,
     {"fact_type": "custom", "slot": "rent", "value": "900"},
 )
-def test_a_doubt_marks_the_fact_that_holds_and_ends_nothing(given: dict[str, Any]) -> None:
+def test_a_doubt_marks_the_fact_that_holds_and_ends_nothing(given):
     held = known(draft(1, **({**given, "value": given.get("value") or "Boston"})), 1)
     made = plan([doubt(3, **given)], [held])
     assert {HELD: day(3)} == made.doubted
@@ -93,7 +91,7 @@ def test_a_doubt_marks_the_fact_that_holds_and_ends_nothing(given: dict[str, Any
 
 
 @every_case({"value": "Austin"}, {"slot": "origin"}, {"fact_type": "custom"}, {"subject": "Mia"})
-def test_a_doubt_of_another_value_slot_type_or_person_marks_nothing(other: dict[str, Any]) -> None:
+def test_a_doubt_of_another_value_slot_type_or_person_marks_nothing(other):
     assert {} == plan([doubt(3, **other)], [known(draft(1), 1)]).doubted
 
 
@@ -105,23 +103,19 @@ def test_a_doubt_of_another_value_slot_type_or_person_marks_nothing(other: dict[
     ([1], 4, 3, {}),
     ([1], 3, 3, {}),
 )
-def test_the_times_of_the_turns_decide_about_a_doubt(
-    stated: list[float], before: float | None, at: float, expected: dict[UUID, datetime]
-) -> None:
+def test_the_times_of_the_turns_decide_about_a_doubt(stated, before, at, expected):
     assert expected == plan([doubt(at)], [known(draft(1), *stated, doubted=before)]).doubted
 
 
 @every_case((4, {HELD: None}), (3, {HELD: None}), (2, {}))
-def test_stating_it_again_settles_an_earlier_doubt(
-    at: float, expected: dict[UUID, datetime | None]
-) -> None:
+def test_stating_it_again_settles_an_earlier_doubt(at, expected):
     made = plan([draft(at)], [known(draft(1), 1, doubted=3)])
     assert expected == made.doubted
     assert [MemoryId(HELD)] == [one for one, _ in made.seen_again]
     assert ({"confirmed": 1} if expected else {}) == doubt_counts(made)
 
 
-def test_a_doubt_that_is_settled_in_the_same_run_leaves_no_trace_of_a_mark() -> None:
+def test_a_doubt_that_is_settled_in_the_same_run_leaves_no_trace_of_a_mark():
     held = known(draft(1), 1)
     assert {} == plan([doubt(3), draft(4)], [held]).doubted
     assert {HELD: day(5)} == plan([doubt(3), draft(4), doubt(5)], [held]).doubted
@@ -130,14 +124,14 @@ def test_a_doubt_that_is_settled_in_the_same_run_leaves_no_trace_of_a_mark() -> 
     assert {HELD: day(5)} == plan([draft(4), doubt(5)], [marked_before]).doubted
 
 
-def test_a_fact_of_the_same_run_is_written_with_its_mark() -> None:
+def test_a_fact_of_the_same_run_is_written_with_its_mark():
     made = plan([draft(1), doubt(2)])
     assert [day(2)] == [one.doubted_at for one in made.opened]
     assert ({}, {"doubted": 1}) == (made.doubted, doubt_counts(made))
     assert [None] == [one.doubted_at for one in plan([draft(1), doubt(2), draft(3)]).opened]
 
 
-def test_another_value_and_an_end_close_a_doubtful_fact() -> None:
+def test_another_value_and_an_end_close_a_doubtful_fact():
     held = known(draft(1), 1, doubted=3)
     moved = plan([draft(5, value="Austin")], [held])
     assert ({HELD: day(5)}, ["Austin"], [None]) == (
@@ -149,7 +143,7 @@ def test_another_value_and_an_end_close_a_doubtful_fact() -> None:
     assert {HELD: day(5)} == plan([doubt(4), draft(5, "retract", value="")], [held]).closed
 
 
-def test_a_fact_that_ended_is_not_doubted_later() -> None:
+def test_a_fact_that_ended_is_not_doubted_later():
     ended = known(draft(1), 1)
     closed = KnownFact(
         memory_id=ended.memory_id, fact_type="profile", key=ended.key, value="Boston",
@@ -158,7 +152,7 @@ def test_a_fact_that_ended_is_not_doubted_later() -> None:
     assert {} == plan([doubt(3)], [closed]).doubted
 
 
-def test_a_doubt_is_kept_for_a_turn_that_is_read_later() -> None:
+def test_a_doubt_is_kept_for_a_turn_that_is_read_later():
     [(kept, _)] = plan([doubt(3)]).retracted
     late = plan([draft(1)], retractions=[kept])
     assert ([day(3)], {}) == ([one.doubted_at for one in late.opened], late.closed)
@@ -175,9 +169,7 @@ def test_a_doubt_is_kept_for_a_turn_that_is_read_later() -> None:
     ([draft(1), doubt(2), draft(3, value="Austin")], ("Austin", None)),
     ([draft(1), draft(2, value="Austin"), doubt(3, value="Austin")], ("Austin", day(3))),
 )
-def test_the_order_of_reading_does_not_matter(
-    said: list[FactDraft], expected: tuple[str, datetime | None]
-) -> None:
+def test_the_order_of_reading_does_not_matter(said, expected):
     for order in permutations(said):
         facts: dict[UUID, KnownFact] = {}
         retractions: list[Retraction] = []
@@ -212,7 +204,7 @@ def applied(facts: dict[UUID, KnownFact], made: FactPlan, at: datetime) -> dict[
     return found
 
 
-def test_a_doubt_says_nothing_else() -> None:
+def test_a_doubt_says_nothing_else():
     spouse = doubt(1, slot="relation.wife", value="Mia", functional=False)
     assert [] == triples_of([spouse])
     bare = doubt(1, statement="", value="")
@@ -222,7 +214,7 @@ def test_a_doubt_says_nothing_else() -> None:
     assert ["doubt"] == [one.operation for one in without_moot([doubt(1)])]
 
 
-def test_the_mark_is_one_key_of_the_metadata() -> None:
+def test_the_mark_is_one_key_of_the_metadata():
     value = {"content": "x", "metadata": {"slot": "residence"}}
     with_mark = marked(value, day(1))
     assert (day(1), "residence") == (doubted_at(with_mark), with_mark["metadata"]["slot"])
@@ -233,7 +225,7 @@ def test_the_mark_is_one_key_of_the_metadata() -> None:
         assert doubted_at(other) is None, other
 
 
-def test_the_mark_is_shown_in_the_language_of_the_text() -> None:
+def test_the_mark_is_shown_in_the_language_of_the_text():
     assert "User lives in Boston. (uncertain)" == uncertain("User lives in Boston.")
     assert "用户住在波士顿。（不确定）" == uncertain("用户住在波士顿。")
 
@@ -243,9 +235,7 @@ def test_the_mark_is_shown_in_the_language_of_the_text() -> None:
     ({"value": "波士顿", "statement": "用户住在波士顿。", "language": "zh"},
      "用户住在波士顿。", "用户住在波士顿（不确定）。"),
 )  # fmt: skip
-def test_a_profile_marks_a_doubtful_fact(
-    given: dict[str, Any], certain: str, doubtful: str
-) -> None:
+def test_a_profile_marks_a_doubtful_fact(given, certain, doubtful):
     profile = ProfileMemory()
 
     def merge(one: FactDraft) -> str:
@@ -266,7 +256,7 @@ def test_a_profile_marks_a_doubtful_fact(
     ("User lives in Boston.", "User lives in Boston. (uncertain)"),
     ("用户住在波士顿。", "用户住在波士顿。（不确定）"),
 )
-def test_a_context_window_marks_a_doubtful_fact_and_counts_the_mark(text: str, line: str) -> None:
+def test_a_context_window_marks_a_doubtful_fact_and_counts_the_mark(text, line):
     certain = Fact(
         memory_id=MemoryId(HELD), fact_type="profile", slot="residence", value="v", statement=text,
         confidence=0.9, extractor="x", pattern="p", valid_from=day(1), valid_until=None,

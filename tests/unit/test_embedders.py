@@ -56,7 +56,7 @@ async def async_function(texts: list[str]) -> list[list[float]]:
 
 
 @every_case(sync_function, async_function, lambda texts: async_function(texts))
-async def test_a_function_sync_or_async_gives_normalised_vectors(given: object) -> None:
+async def test_a_function_sync_or_async_gives_normalised_vectors(given):
     embedder = resolve_embedder(given)
     vectors = await embedder.embed_passages(["a", "b"])
     assert (2, 2) == vectors.shape
@@ -65,7 +65,7 @@ async def test_a_function_sync_or_async_gives_normalised_vectors(given: object) 
 
 
 @every_case(Hashed(), AsyncHashed())
-async def test_langchain_embeddings_embed_queries_their_own_way(given: Embeddings) -> None:
+async def test_langchain_embeddings_embed_queries_their_own_way(given):
     embedder = resolve_embedder(given)
     assert embedder.model.endswith("Hashed:tiny")
     [passage] = await embedder.embed_passages(["abc"])
@@ -74,7 +74,7 @@ async def test_langchain_embeddings_embed_queries_their_own_way(given: Embedding
     assert np.allclose([1 / math.sqrt(10), 3 / math.sqrt(10)], query)
 
 
-def test_an_async_embedder_survives_a_change_of_loop() -> None:
+def test_an_async_embedder_survives_a_change_of_loop():
     loops = []
 
     async def remembers_its_loop(texts: list[str]) -> list[list[float]]:
@@ -101,14 +101,12 @@ def wrong(answer: object) -> Embedder:
     ("text", "no numbers|shape"),
     (None, "shape|no numbers"),
 )
-async def test_an_answer_that_cannot_be_used_is_refused_by_name(
-    answer: object, complaint: str
-) -> None:
+async def test_an_answer_that_cannot_be_used_is_refused_by_name(answer, complaint):
     with pytest.raises(ModelOutputInvalid, match=rf"'wrong'.*({complaint})"):
         await wrong(answer).embed_passages(["one text"])
 
 
-async def test_a_failing_embedder_is_named_with_its_reason() -> None:
+async def test_a_failing_embedder_is_named_with_its_reason():
     def refuses(texts: Sequence[str]) -> list[list[float]]:
         raise ConnectionError("quota exceeded")
 
@@ -117,7 +115,7 @@ async def test_a_failing_embedder_is_named_with_its_reason() -> None:
 
 
 @every_case(42, "gpt", object())
-def test_an_embedder_of_no_known_form_is_refused(given: object) -> None:
+def test_an_embedder_of_no_known_form_is_refused(given):
     with pytest.raises(InvalidInput, match="'use', 'e5', 'google:MODEL'"):
         resolve_embedder(given)
 
@@ -126,9 +124,7 @@ def test_an_embedder_of_no_known_form_is_refused(given: object) -> None:
     ("name", "model", "dimensions", "apart"),
     [("e5", "multilingual-e5-small-centred-1", 384, 0.1), ("use", "use-multilingual-v3", 512, 0.2)],
 )
-async def test_a_bundled_model_finds_meaning_across_languages(
-    name: str, model: str, dimensions: int, apart: float
-) -> None:
+async def test_a_bundled_model_finds_meaning_across_languages(name, model, dimensions, apart):
     embedder = resolve_embedder(name)
     passages = await embedder.embed_passages(["我喜欢吃辣的火锅", "The train leaves at nine."])
     similarity = passages @ (await embedder.embed_query("She likes spicy food."))[0]
@@ -137,7 +133,7 @@ async def test_a_bundled_model_finds_meaning_across_languages(
 
 
 @pytest.mark.parametrize("name", ["e5", "use"])
-async def test_a_text_of_a_megabyte_and_one_that_is_no_utf8_are_embedded(name: str) -> None:
+async def test_a_text_of_a_megabyte_and_one_that_is_no_utf8_are_embedded(name):
     embedder = resolve_embedder(name)
     vectors = await embedder.embed_passages(["word " * 200_000, "a\x00b\ud800"])
     assert np.allclose(1.0, np.linalg.norm(vectors, axis=1))
@@ -164,7 +160,7 @@ class Recording(UseEmbedder):
         return [[float(text), 1.0] for text in texts]
 
 
-async def test_a_query_waits_for_one_slice_of_passages_at_most() -> None:
+async def test_a_query_waits_for_one_slice_of_passages_at_most():
     embedder = Recording()
     passages = asyncio.create_task(embedder.embed_passages([str(n) for n in range(7)]))
     await asyncio.to_thread(embedder.began.wait, 60)
@@ -177,7 +173,7 @@ async def test_a_query_waits_for_one_slice_of_passages_at_most() -> None:
     assert np.allclose(range(7), vectors[:, 0] / vectors[:, 1])
 
 
-async def test_passages_are_never_put_off_for_ever() -> None:
+async def test_passages_are_never_put_off_for_ever():
     thread, done = ModelThread("test"), []
     held = threading.Event()
     first = asyncio.create_task(thread.run(lambda: held.wait(60), urgent=True))
@@ -195,7 +191,7 @@ async def test_passages_are_never_put_off_for_ever() -> None:
         await failing
 
 
-async def test_what_is_brief_is_done_at_once_where_nothing_else_is() -> None:
+async def test_what_is_brief_is_done_at_once_where_nothing_else_is():
     thread, held, begun = ModelThread("test"), threading.Event(), threading.Event()
     here = threading.get_ident()
     assert here == await thread.run(threading.get_ident, urgent=True, brief=True)
@@ -218,14 +214,14 @@ async def test_what_is_brief_is_done_at_once_where_nothing_else_is() -> None:
     assert here == await thread.run(threading.get_ident, urgent=True, brief=True)
 
 
-def test_slices_are_short_and_lose_nothing() -> None:
+def test_slices_are_short_and_lose_nothing():
     texts = ["a" * 700, "b" * 700, "c" * 200, "d" * 50_000, "e", "f", "g", "h"]
     found = [list(part) for part in slices(texts, 3)]
     assert [texts[:2], texts[2:3], texts[3:4], texts[4:7], texts[7:]] == found
     assert len(texts[3]) > MAX_CHARACTERS
 
 
-async def test_a_loaded_bundled_model_has_nothing_left_to_load() -> None:
+async def test_a_loaded_bundled_model_has_nothing_left_to_load():
     embedder = UseEmbedder()
     await embedder.load()
     assert UseEmbedder._network._backend is not None
@@ -269,7 +265,7 @@ async def held(batches: ModelBatches, model: Model) -> asyncio.Task[Vectors]:
     return task
 
 
-async def test_what_waits_is_embedded_together_as_far_as_it_fits() -> None:
+async def test_what_waits_is_embedded_together_as_far_as_it_fits():
     batches, model = ModelBatches("test"), Model()
     other = Model()
     first = await held(batches, model)
@@ -290,7 +286,7 @@ async def test_what_waits_is_embedded_together_as_far_as_it_fits() -> None:
     assert [[0.0], [1.0], [2.0, 3.0], [4.0, 5.0], [float(np.float32("6" * 19))], [7.0]] == found
 
 
-async def test_who_asks_alone_is_answered_here_and_who_asks_at_once_together() -> None:
+async def test_who_asks_alone_is_answered_here_and_who_asks_at_once_together():
     batches, model = ModelBatches("test"), Model()
     model.go_on.set()
     await batches.embed(batch(model.encode, "1"), urgent=True, brief=True)
@@ -301,7 +297,7 @@ async def test_who_asks_alone_is_answered_here_and_who_asks_at_once_together() -
     assert threading.get_ident() != model.threads[1]
 
 
-async def test_an_error_is_told_to_everybody_it_befell() -> None:
+async def test_an_error_is_told_to_everybody_it_befell():
     batches, model = ModelBatches("test"), Model()
     first = await held(batches, model)
     bad = [batch(model.encode, "1"), batch(model.encode, "bad")]
@@ -316,7 +312,7 @@ async def test_an_error_is_told_to_everybody_it_befell() -> None:
     assert [[8.0]] == again.tolist()
 
 
-async def test_who_gives_up_is_left_out_and_keeps_nobody_waiting() -> None:
+async def test_who_gives_up_is_left_out_and_keeps_nobody_waiting():
     batches, model = ModelBatches("test"), Model()
     first = await held(batches, model)
     wanted = [batch(model.encode, str(number)) for number in range(1, 9)]
@@ -333,7 +329,7 @@ async def test_who_gives_up_is_left_out_and_keeps_nobody_waiting() -> None:
     assert [["0"], ["2", "4", "6", "8"]] == model.given
 
 
-async def test_many_threads_and_loops_lose_nothing() -> None:
+async def test_many_threads_and_loops_lose_nothing():
     batches, model = ModelBatches("test"), Model()
     model.go_on.set()
 

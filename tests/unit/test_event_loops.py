@@ -1,11 +1,8 @@
 """until_done: a cancelled caller waits for the end of its work; LoopThread: the loop goes on."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import sys
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -33,7 +30,7 @@ class Work:
 
 
 @pytest.fixture
-async def unhandled() -> AsyncIterator[list[object]]:
+async def unhandled():
     """What asyncio reports of tasks that nobody watches."""
     found: list[object] = []
     loop = asyncio.get_running_loop()
@@ -50,7 +47,7 @@ async def cancelled(work: Work, grace_s: float | None) -> asyncio.Task[int]:
     return caller
 
 
-async def test_a_cancelled_caller_waits_for_the_end(unhandled: list[object]) -> None:
+async def test_a_cancelled_caller_waits_for_the_end(unhandled):
     work = Work()
     caller = await cancelled(work, None)
     assert not caller.done()
@@ -62,9 +59,7 @@ async def test_a_cancelled_caller_waits_for_the_end(unhandled: list[object]) -> 
 
 
 @pytest.mark.parametrize("is_stubborn", [False, True])
-async def test_after_the_grace_the_work_is_cancelled_too(
-    is_stubborn: bool, unhandled: list[object]
-) -> None:
+async def test_after_the_grace_the_work_is_cancelled_too(is_stubborn, unhandled):
     work = Work(is_stubborn=is_stubborn)
     caller = await cancelled(work, 0.01)
     await asyncio.wait([caller])
@@ -76,9 +71,7 @@ async def test_after_the_grace_the_work_is_cancelled_too(
 
 
 @pytest.mark.parametrize("grace_s", [None, 3_600.0])
-async def test_a_second_cancellation_ends_the_wait(
-    grace_s: float | None, unhandled: list[object]
-) -> None:
+async def test_a_second_cancellation_ends_the_wait(grace_s, unhandled):
     work = Work()
     caller = await cancelled(work, grace_s)
     caller.cancel()
@@ -91,7 +84,7 @@ async def test_a_second_cancellation_ends_the_wait(
     assert [] == unhandled
 
 
-async def test_a_result_and_an_error_reach_the_caller() -> None:
+async def test_a_result_and_an_error_reach_the_caller():
     async def answer() -> int:
         return 42
 
@@ -107,7 +100,7 @@ async def forty_two() -> int:
 
 
 @pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt()])
-async def test_what_tries_to_end_the_process_does_not_end_the_loop(error: BaseException) -> None:
+async def test_what_tries_to_end_the_process_does_not_end_the_loop(error):
     bridge = LoopThread()
 
     async def leave() -> None:
@@ -122,7 +115,7 @@ async def test_what_tries_to_end_the_process_does_not_end_the_loop(error: BaseEx
     assert 42 == await bridge.arun(forty_two())
 
 
-def test_a_thread_that_died_is_replaced() -> None:
+def test_a_thread_that_died_is_replaced():
     bridge = LoopThread()
     assert 42 == bridge.run(forty_two())
     loop, thread = bridge._loop, bridge._thread

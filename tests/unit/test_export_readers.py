@@ -1,7 +1,5 @@
 """Exports of other products become records; what is no export is refused in one sentence."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from collections import Counter
@@ -56,11 +54,11 @@ def written(path: Path, document: object) -> Path:
 
 
 @every_case(*FILES.items())
-def test_a_file_shows_which_product_wrote_it(product: str, file: str) -> None:
+def test_a_file_shows_which_product_wrote_it(product, file):
     assert product == open_source(EXPORTS / file).product
 
 
-def test_chatgpts_current_branch_is_taken_without_tools_and_pictures() -> None:
+def test_chatgpts_current_branch_is_taken_without_tools_and_pictures():
     found = [one for one in turns(EXPORTS / "chatgpt.json") if one.thread == "chatgpt/c-en"]
     assert [
         ("user", "I live in Porto and I work as a vet."),
@@ -77,7 +75,7 @@ def test_chatgpts_current_branch_is_taken_without_tools_and_pictures() -> None:
     )
 
 
-def test_chinese_text_comes_over_letter_by_letter() -> None:
+def test_chinese_text_comes_over_letter_by_letter():
     found = [one for one in turns(EXPORTS / "chatgpt.json") if one.thread == "chatgpt/c-zh"]
     assert ["我住在上海，我对花生过敏。", "好的，我记住了。"] == [one.text for one in found]
 
@@ -95,20 +93,20 @@ def test_chinese_text_comes_over_letter_by_letter() -> None:
     ("I cite turn0search1 [1] and 【2】.", "I cite turn0search1 [1] and 【2】."),
     ("My icon is \uf015.", "My icon is \uf015."),
 )
-def test_chatgpts_citations_are_no_words(text: str, shown: str, tmp_path: Path) -> None:
+def test_chatgpts_citations_are_no_words(text, shown, tmp_path):
     odd = conversation()
     odd["mapping"]["a1"]["message"]["content"]["parts"] = [text]
     assert shown == turns(written(tmp_path / "c.json", [odd]))[1].text
 
 
-def test_a_message_of_citations_alone_has_no_text(tmp_path: Path) -> None:
+def test_a_message_of_citations_alone_has_no_text(tmp_path):
     odd = conversation()
     odd["mapping"]["a1"]["message"]["content"]["parts"] = ["\ue200cite\ue202turn0search1\ue201"]
     file = written(tmp_path / "c.json", [odd])
     assert (4, 1) == (len(turns(file)), skipped(file)["messages without text"])
 
 
-def test_claudes_last_branch_is_taken_without_thoughts_and_tools() -> None:
+def test_claudes_last_branch_is_taken_without_thoughts_and_tools():
     assert [
         ("m1", "user", "I moved to Lisbon."),
         ("m2", "agent", "Lisbon it is."),
@@ -120,14 +118,14 @@ def test_claudes_last_branch_is_taken_without_thoughts_and_tools() -> None:
     } == skipped(EXPORTS / "claude.json")  # fmt: skip
 
 
-def test_claudes_older_exports_have_plain_text_and_no_parents(tmp_path: Path) -> None:
+def test_claudes_older_exports_have_plain_text_and_no_parents(tmp_path):
     said = {"sender": "human", "text": "Hello", "created_at": "2024-01-01T00:00:00Z"}
     messages = [{"uuid": "1", **said}, {"uuid": "2", **said, "sender": "assistant"}]
     file = written(tmp_path / "c.json", [{"uuid": "k", "chat_messages": messages}])
     assert ["1", "2"] == [one.event_id for one in turns(file)]
 
 
-def test_pasted_text_belongs_to_claudes_turn_and_files_are_counted(tmp_path: Path) -> None:
+def test_pasted_text_belongs_to_claudes_turn_and_files_are_counted(tmp_path):
     said = {"sender": "human", "created_at": "2024-01-01T00:00:00Z"}
     pasted = {"file_name": "", "file_type": "txt", "extracted_content": "I am a vet.\n\nI ski."}
     note = {"file_name": "paste.txt", "extracted_content": "我住在上海。"}
@@ -148,7 +146,7 @@ def test_pasted_text_belongs_to_claudes_turn_and_files_are_counted(tmp_path: Pat
     assert {"attached files": 3, "messages without text": 1} == skipped(file)
 
 
-def test_claudes_projects_and_memories_in_an_archive_are_counted(tmp_path: Path) -> None:
+def test_claudes_projects_and_memories_in_an_archive_are_counted(tmp_path):
     archive = tmp_path / "export.zip"
     with zipfile.ZipFile(archive, "w") as packed:
         packed.write(EXPORTS / "claude.json", "data/conversations.json")
@@ -161,7 +159,7 @@ def test_claudes_projects_and_memories_in_an_archive_are_counted(tmp_path: Path)
     assert {"projects": 3, "memories of Claude itself": 1} == found
 
 
-def test_mem0s_memories_keep_users_times_and_metadata() -> None:
+def test_mem0s_memories_keep_users_times_and_metadata():
     found = {one.text: one for one in statements(EXPORTS / "mem0_get_all.json")}
     assert 5 == len(found)
     peanuts = found["I am allergic to peanuts."]
@@ -170,7 +168,7 @@ def test_mem0s_memories_keep_users_times_and_metadata() -> None:
     assert "小明" == found["我住在上海，喜欢喝龙井茶。"].user
 
 
-def test_expired_memories_of_mem0_are_left_out(tmp_path: Path) -> None:
+def test_expired_memories_of_mem0_are_left_out(tmp_path):
     entries = [
         {"id": "1", "memory": "old", "expiration_date": "2020-01-01"},
         {"id": "2", "memory": "new", "expiration_date": "2999-01-01"},
@@ -182,7 +180,7 @@ def test_expired_memories_of_mem0_are_left_out(tmp_path: Path) -> None:
 
 
 @every_case("graphiti.json", "zep.json")
-def test_edges_are_facts_with_their_times_and_the_user_is_recognised(file: str) -> None:
+def test_edges_are_facts_with_their_times_and_the_user_is_recognised(file):
     found = {(one.subject, one.relation, one.object): one for one in facts(EXPORTS / file)}
     leeds = found["user", "LIVES_IN", "Leeds"]
     assert datetime(2024, 3, 1, 9, tzinfo=UTC) == leeds.valid_from
@@ -191,7 +189,7 @@ def test_edges_are_facts_with_their_times_and_the_user_is_recognised(file: str) 
     assert "Theo plays chess with Ana." == found["Theo", "PLAYS_CHESS_WITH", "user"].text
 
 
-def test_episodes_of_graphiti_are_turns_and_documents_are_statements() -> None:
+def test_episodes_of_graphiti_are_turns_and_documents_are_statements():
     found = turns(EXPORTS / "graphiti.json")
     assert [
         ("Ana", "user", "I live in Leeds and work at Acme."),
@@ -205,7 +203,7 @@ def test_episodes_of_graphiti_are_turns_and_documents_are_statements() -> None:
     assert 5 == skipped(EXPORTS / "graphiti.json")["summaries of entities"]
 
 
-def test_an_edge_without_the_names_of_its_entities_is_a_statement(tmp_path: Path) -> None:
+def test_an_edge_without_the_names_of_its_entities_is_a_statement(tmp_path):
     edge = {
         "uuid": "e", "name": "LIKES", "fact": "Ana likes tea.", "source_node_uuid": "a",
         "target_node_uuid": "b", "created_at": "2024-01-01T00:00:00Z",
@@ -216,7 +214,7 @@ def test_an_edge_without_the_names_of_its_entities_is_a_statement(tmp_path: Path
     assert {"ended edges whose entities are not in the file": 1} == skipped(file)
 
 
-def test_messages_of_a_letta_agent_are_turns_and_its_blocks_are_statements() -> None:
+def test_messages_of_a_letta_agent_are_turns_and_its_blocks_are_statements():
     assert [
         ("user", "user", "I moved to Lisbon."),
         ("agent", "guide", "Lisbon suits you."),
@@ -228,7 +226,7 @@ def test_messages_of_a_letta_agent_are_turns_and_its_blocks_are_statements() -> 
     assert 1 == skipped(EXPORTS / "letta.af")["blocks 'persona', which describe the agent"]
 
 
-def test_an_archive_is_read_without_unpacking_it(tmp_path: Path) -> None:
+def test_an_archive_is_read_without_unpacking_it(tmp_path):
     archive = tmp_path / "export.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
         packed.writestr("chat.html", "<html>")
@@ -253,12 +251,12 @@ def test_an_archive_is_read_without_unpacking_it(tmp_path: Path) -> None:
     (None, None),
     ([], None),
 )
-def test_what_is_no_time_is_none(given: object, moments: str | None) -> None:
+def test_what_is_no_time_is_none(given, moments):
     found = moment(given)
     assert moments == (found and found.isoformat())
 
 
-def test_a_cut_off_file_is_named(tmp_path: Path) -> None:
+def test_a_cut_off_file_is_named(tmp_path):
     for file in FILES.values():
         text = (EXPORTS / file).read_text("utf-8")
         cut = tmp_path / file
@@ -278,7 +276,7 @@ def test_a_cut_off_file_is_named(tmp_path: Path) -> None:
     ('[{"mapping": {}}] trailing', "is no valid JSON"),
     ("\x00", "is no JSON"),
 )
-def test_a_file_of_nobody_is_refused(text: str, told: str, tmp_path: Path) -> None:
+def test_a_file_of_nobody_is_refused(text, told, tmp_path):
     file = tmp_path / "odd.json"
     file.write_text(text, "utf-8")
     with pytest.raises(InvalidInput, match=told) as caught:
@@ -296,19 +294,19 @@ def test_a_file_of_nobody_is_refused(text: str, told: str, tmp_path: Path) -> No
     (b'[{"mapping" 1}]', "is no valid JSON"),
     (b" " * 3_000_000, "is empty"),
 )
-def test_why_a_file_cannot_be_parsed_is_told(content: bytes, told: str, tmp_path: Path) -> None:
+def test_why_a_file_cannot_be_parsed_is_told(content, told, tmp_path):
     file = tmp_path / "odd.json"
     file.write_bytes(content)
     with pytest.raises(InvalidInput, match=f"^odd.json {told}"):
         list(open_source(file).records())
 
 
-def test_a_file_of_another_product_is_named_with_the_way_out() -> None:
+def test_a_file_of_another_product_is_named_with_the_way_out():
     with pytest.raises(InvalidInput, match="an export of claude, not of chatgpt.*--from claude"):
         open_source(EXPORTS / "claude.json", "chatgpt")
 
 
-def test_odd_archives_and_missing_files_are_named(tmp_path: Path) -> None:
+def test_odd_archives_and_missing_files_are_named(tmp_path):
     with pytest.raises(NotFound, match="cannot be read"):
         open_source(tmp_path / "absent.json")
     with pytest.raises(NotFound, match="cannot be read"):
@@ -329,7 +327,7 @@ def conversation(**changes: Any) -> dict[str, Any]:
     return {**given, **changes}
 
 
-def test_a_tree_that_is_broken_gives_what_can_be_reached(tmp_path: Path) -> None:
+def test_a_tree_that_is_broken_gives_what_can_be_reached(tmp_path):
     lost = conversation(current_node="nowhere")
     circle = conversation(id="c-2", conversation_id="c-2")
     circle["mapping"]["root"]["parent"] = "a3"
@@ -341,7 +339,7 @@ def test_a_tree_that_is_broken_gives_what_can_be_reached(tmp_path: Path) -> None
     assert 3 == skipped(file)["entries of an unknown form"]
 
 
-def test_messages_that_cannot_be_turns_are_counted_by_reason(tmp_path: Path) -> None:
+def test_messages_that_cannot_be_turns_are_counted_by_reason(tmp_path):
     odd = conversation(create_time=None)
     for node in odd["mapping"].values():
         if node["message"]:
@@ -359,7 +357,7 @@ def test_messages_that_cannot_be_turns_are_counted_by_reason(tmp_path: Path) -> 
     assert 1 == skipped(file)["messages without an id"]
 
 
-def test_a_refusal_does_not_quote_the_export(tmp_path: Path) -> None:
+def test_a_refusal_does_not_quote_the_export(tmp_path):
     file = tmp_path / "c.json"
     file.write_bytes(b'[{"uuid": "k", "chat_messages": [{"text": "My PIN is 4711 \xff"}]}]')
     with pytest.raises(InvalidInput, match=r"is not UTF-8 \(byte 59\): convert it") as caught:
@@ -367,7 +365,7 @@ def test_a_refusal_does_not_quote_the_export(tmp_path: Path) -> None:
     assert "4711" not in str(caught.value) and "b'" not in str(caught.value)
 
 
-def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_archive_is_refused(tmp_path):
     archive = tmp_path / "export.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
         packed.write(EXPORTS / "claude.json", "conversations.json")
@@ -378,7 +376,7 @@ def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
         list(open_source(archive, "claude").records())
 
 
-def test_an_entry_with_odd_values_is_skipped_alone(tmp_path: Path) -> None:
+def test_an_entry_with_odd_values_is_skipped_alone(tmp_path):
     said = {"sender": "human", "text": "Hello", "created_at": "2024-01-01T00:00:00Z"}
     messages = [{"uuid": "1", **said, "sender": ["x"]}, {"uuid": "2", **said}]
     file = written(tmp_path / "c.json", [{"uuid": "k", "chat_messages": messages}])
@@ -397,7 +395,7 @@ def test_an_entry_with_odd_values_is_skipped_alone(tmp_path: Path) -> None:
     assert 1 == skipped(file)[UNREADABLE]
 
 
-def test_a_paragraph_of_a_letta_block_keeps_its_key_when_others_move(tmp_path: Path) -> None:
+def test_a_paragraph_of_a_letta_block_keeps_its_key_when_others_move(tmp_path):
     def keys(*values: str, agents: int = 1) -> list[str]:
         blocks = [
             {"id": f"b{number}", "label": "human", "value": value}
@@ -414,7 +412,7 @@ def test_a_paragraph_of_a_letta_block_keeps_its_key_when_others_move(tmp_path: P
     assert [tea, tea] == keys("Likes tea.", agents=2)  # agents share a block
 
 
-def test_a_broken_chain_of_parents_loses_no_message(tmp_path: Path) -> None:
+def test_a_broken_chain_of_parents_loses_no_message(tmp_path):
     said = {"sender": "human", "text": "Hello"}
     messages = [
         {"uuid": f"m{day}", **said, "created_at": f"2024-01-0{day}", "parent_message_uuid": parent}
@@ -456,9 +454,7 @@ def test_a_broken_chain_of_parents_loses_no_message(tmp_path: Path) -> None:
     ("assistant: Noted", "assistant", "agent", "Noted"),
     ("Human: hello", "Human", "user", "hello"),
 )
-def test_only_a_speaker_is_cut_off_an_episode(
-    content: str, author: str, role: str, text: str, tmp_path: Path
-) -> None:
+def test_only_a_speaker_is_cut_off_an_episode(content, author, role, text, tmp_path):
     episode = {"uuid": "e", "content": content, "created_at": "2024-01-01"}
     nodes = [{"uuid": "n", "name": "Theo"}]
     document = {"user_id": "ana", "episodes": [episode], "nodes": nodes}
@@ -466,12 +462,12 @@ def test_only_a_speaker_is_cut_off_an_episode(
     assert (author, role, text) == (found.author, found.role, found.text)
 
 
-def test_a_tools_episode_with_a_role_is_no_turn(tmp_path: Path) -> None:
+def test_a_tools_episode_with_a_role_is_no_turn(tmp_path):
     episode = {"uuid": "e", "content": "search (tool): 42", "created_at": "2024-01-01"}
     assert [] == turns(written(tmp_path / "z.json", {"episodes": [episode]}))
 
 
-def test_threads_of_several_users_stay_apart(tmp_path: Path) -> None:
+def test_threads_of_several_users_stay_apart(tmp_path):
     said = {"content": "Hello", "role": "user", "created_at": "2024-01-01"}
     threads = [
         {"thread_id": name, "user_id": name, "messages": [{"uuid": f"of {name}", **said}]}
@@ -497,7 +493,7 @@ def subjects(path: Path, nodes: list[dict[str, Any]], **document: Any) -> list[s
     ]
 
 
-def test_other_people_of_a_graph_are_not_the_user(tmp_path: Path) -> None:
+def test_other_people_of_a_graph_are_not_the_user(tmp_path):
     file = tmp_path / "z.json"
     ana = {"uuid": "1", "name": "Ana", "labels": ["Entity", "User"]}
     bob = {"uuid": "2", "name": "Bob", "labels": ["Entity", "User"]}
@@ -510,7 +506,7 @@ def test_other_people_of_a_graph_are_not_the_user(tmp_path: Path) -> None:
     assert ["user", "user"] == subjects(file, apart)  # each is the user of a graph
 
 
-def test_several_accounts_of_claude_stay_apart(tmp_path: Path) -> None:
+def test_several_accounts_of_claude_stay_apart(tmp_path):
     said = {"uuid": "1", "sender": "human", "text": "Hello", "created_at": "2024-01-01"}
 
     def archive(*accounts: object) -> Path:
@@ -525,9 +521,7 @@ def test_several_accounts_of_claude_stay_apart(tmp_path: Path) -> None:
     assert [None, None, None] == [one.user for one in turns(archive(ana, ana, 7))]
 
 
-def test_a_number_of_thousands_of_digits_is_refused_and_in_a_text_it_is_none(
-    tmp_path: Path,
-) -> None:
+def test_a_number_of_thousands_of_digits_is_refused_and_in_a_text_it_is_none(tmp_path):
     digits = "1" * 5_000
     file = tmp_path / "numbers.json"
     file.write_text(f'[{{"a": "{digits}"}}]', "utf-8")
@@ -562,7 +556,7 @@ def spoken(tmp_path: Path, *contents: str, **options: Any) -> list[Turn]:
     return [(one.role, one.author, one.text) for one in found if isinstance(one, TurnRecord)]
 
 
-def test_each_speaker_of_an_episode_has_a_turn_with_an_id_that_stays(tmp_path: Path) -> None:
+def test_each_speaker_of_an_episode_has_a_turn_with_an_id_that_stays(tmp_path):
     found = records(
         tmp_path,
         "Rex: I live in Malmo.\nassistant: I live in Berlin and I am allergic to nuts.\nRex: ok",
@@ -578,7 +572,7 @@ def test_each_speaker_of_an_episode_has_a_turn_with_an_id_that_stays(tmp_path: P
     ] == [(one.event_id, one.role, one.author, one.text) for one in found]
 
 
-def test_a_line_without_a_speaker_continues_the_turn_before(tmp_path: Path) -> None:
+def test_a_line_without_a_speaker_continues_the_turn_before(tmp_path):
     assert [
         ("user", "Rex", "my plans\n\n- tea: 2 cups\nhttps://a.example at 12:30"),
         ("agent", "Olga", "mine\nAddress: 5 Main Street\nand so on"),
@@ -598,7 +592,7 @@ def test_a_line_without_a_speaker_continues_the_turn_before(tmp_path: Path) -> N
     "家庭住址：上海", "Blood Type: A", "Model: Tesla 3", "My car:\nModel: Tesla 3\nI love it",
     "My trip:\nLondon: 3 days", "My Trip:\nLondon: 3 days",
 )  # fmt: skip
-def test_other_words_before_a_colon_are_no_speaker(content: str, tmp_path: Path) -> None:
+def test_other_words_before_a_colon_are_no_speaker(content, tmp_path):
     assert [("user", "user", content)] == spoken(tmp_path, content, names=("London", "Model"))
 
 
@@ -609,14 +603,14 @@ def test_other_words_before_a_colon_are_no_speaker(content: str, tmp_path: Path)
     ("用户", "我的资料\n体重：70\n小美：我妻子\n我住在杭州"),
     ("Rex", "My family:\nWife: Mia\nHeight: 180 cm\nModel: Tesla 3\nI live in York"),
 )
-def test_a_list_of_the_user_stays_in_the_turn(speaker: str, text: str, tmp_path: Path) -> None:
+def test_a_list_of_the_user_stays_in_the_turn(speaker, text, tmp_path):
     said = ("user", speaker, text)
     assert [said] == spoken(tmp_path, f"{speaker}: {text}", names=("London", "Wife"))
     answered = spoken(tmp_path, f"{speaker}: {text}\nassistant: Noted:\nLondon Bridge: 1 day")
     assert [said, ("agent", "assistant", "Noted:\nLondon Bridge: 1 day")] == answered
 
 
-def test_a_model_answers_in_small_letters_or_among_roles_in_capitals(tmp_path: Path) -> None:
+def test_a_model_answers_in_small_letters_or_among_roles_in_capitals(tmp_path):
     said = [("user", "User", "hi"), ("agent", "Model", "I live in Berlin.")]
     assert said == spoken(tmp_path, "User: hi\nModel: I live in Berlin.")
     said = [("user", "Rex", "hi"), ("agent", "model", "I live in Berlin.")]
@@ -636,7 +630,7 @@ def test_a_model_answers_in_small_letters_or_among_roles_in_capitals(tmp_path: P
     ("olga: hi", "olga", "hi"),
     ("Olga:\nI work at Volvo.", "Olga", "I work at Volvo."),
 )
-def test_another_speaker_is_not_the_user(line: str, author: str, text: str, tmp_path: Path) -> None:
+def test_another_speaker_is_not_the_user(line, author, text, tmp_path):
     said = [("user", "Rex", "hi"), ("agent", author, text)]
     assert said == spoken(tmp_path, "Rex: hi", line)
     if not author.islower():
@@ -644,13 +638,13 @@ def test_another_speaker_is_not_the_user(line: str, author: str, text: str, tmp_
     assert [*said, ("user", "user", "bye")] == spoken(tmp_path, "Rex: hi", line, "user: bye")
 
 
-def test_lists_and_code_in_an_answer_are_no_speakers(tmp_path: Path) -> None:
+def test_lists_and_code_in_an_answer_are_no_speakers(tmp_path):
     answer = "Options:\nHotel Bella: 20 EUR\n```python\nfoo: int = 3\nclass A:\n```"
     said = [("agent", "assistant", answer), ("user", "User", "Hotel Bella"), ("user", "Rex", "Ok")]
     assert said == spoken(tmp_path, f"assistant: {answer}\nUser: Hotel Bella\nRex: Ok")
 
 
-def test_the_user_is_known_by_the_id_the_option_the_label_and_the_role(tmp_path: Path) -> None:
+def test_the_user_is_known_by_the_id_the_option_the_label_and_the_role(tmp_path):
     both = "Rex: hi\nOlga: hello"
     mine = [("user", "Rex", "hi"), ("agent", "Olga", "hello")]
     assert mine == spoken(tmp_path, both)
@@ -664,9 +658,7 @@ def test_the_user_is_known_by_the_id_the_option_the_label_and_the_role(tmp_path:
     assert nobody == spoken(tmp_path, both, user_id="u-42")
 
 
-def test_the_only_speaker_with_a_name_is_the_user_unless_the_user_has_another(
-    tmp_path: Path,
-) -> None:
+def test_the_only_speaker_with_a_name_is_the_user_unless_the_user_has_another(tmp_path):
     talk = "Rex: hi\nassistant: hello"
     alone = [("user", "Rex", "hi"), ("agent", "assistant", "hello")]
     assert alone == spoken(tmp_path, talk, user_id="u-42", names=("Rex", "Malmo"))
@@ -683,14 +675,12 @@ def test_the_only_speaker_with_a_name_is_the_user_unless_the_user_has_another(
     ("Ana", ("Ana", "Ana Costa"), "Ana"),
     ("Ana", ("Ana Silva", "Ana Costa"), None),
 )
-def test_a_first_name_alone_tells_the_user_from_others(
-    user: str, speakers: tuple[str, str], own: str | None, tmp_path: Path
-) -> None:
+def test_a_first_name_alone_tells_the_user_from_others(user, speakers, own, tmp_path):
     found = spoken(tmp_path, "\n".join(f"{one}: hi" for one in speakers), user_id=user)
     assert [("user" if one == own else "agent", one, "hi") for one in speakers] == found
 
 
-def test_lines_of_the_system_and_of_tools_are_skipped(tmp_path: Path) -> None:
+def test_lines_of_the_system_and_of_tools_are_skipped(tmp_path):
     found = records(tmp_path, "system: be kind\nRex: hi\nsearch (tool): 42", user_id="rex")
     assert 2 == sum(isinstance(one, SkippedRecord) for one in found)
     assert ["e1/2"] == [one.event_id for one in found if isinstance(one, TurnRecord)]

@@ -1,7 +1,5 @@
 """A missing optional package is named with its extra; a developer at a terminal gets one hint."""
 
-from __future__ import annotations
-
 import os
 import pty
 import subprocess
@@ -42,7 +40,7 @@ NAMED = {
 }
 
 
-def test_each_import_names_the_extra_to_install() -> None:
+def test_each_import_names_the_extra_to_install():
     code = TRY.format(statements=list(NAMED))
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     lines = ran.stdout.splitlines()
@@ -51,14 +49,14 @@ def test_each_import_names_the_extra_to_install() -> None:
         assert line.endswith(f"is not installed: run pip install 'pg-hippocampus[{extra}]'")
 
 
-def test_it_is_an_error_of_the_project_and_of_an_import() -> None:
+def test_it_is_an_error_of_the_project_and_of_an_import():
     with pytest.raises(ExtraMissing) as failure, from_extras("this", "adk"):
         raise ModuleNotFoundError("No module named 'google.adk'", name="google.adk")
     assert isinstance(failure.value, MemoryCoreError) and isinstance(failure.value, ImportError)
     assert "google.adk" == failure.value.name
 
 
-def test_a_package_of_no_extra_is_not_explained_away() -> None:
+def test_a_package_of_no_extra_is_not_explained_away():
     with pytest.raises(ModuleNotFoundError) as failure, from_extras("this", "adk"):
         raise ModuleNotFoundError("No module named 'psycopg'", name="psycopg")
     assert not isinstance(failure.value, ExtraMissing)
@@ -82,7 +80,7 @@ starters = pytest.mark.parametrize("start", [start_plugins, start_middleware])
 
 
 @pytest.fixture(autouse=True)
-def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def new_process(monkeypatch):
     """Let this process be one that has shown no hint."""
     monkeypatch.setattr(hints, "_is_shown", False)
 
@@ -103,23 +101,19 @@ def at_a_terminal(start: Callable[[], None], monkeypatch: pytest.MonkeyPatch) ->
 
 
 @starters
-def test_a_terminal_shows_the_command_once(
-    start: Callable[[], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminal_shows_the_command_once(start, monkeypatch):
     shown = at_a_terminal(start, monkeypatch)
     assert 1 == shown.count("`hippocampus ui`"), shown
     assert 1 == shown.count("HIPPOCAMPUS_HINTS=off")
 
 
 @starters
-def test_the_variable_switches_it_off(
-    start: Callable[[], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_variable_switches_it_off(start, monkeypatch):
     monkeypatch.setenv("HIPPOCAMPUS_HINTS", "off")
     assert "hippocampus ui" not in at_a_terminal(start, monkeypatch)
 
 
 @starters
-def test_a_file_never_gets_it(start: Callable[[], None], capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_file_never_gets_it(start, capfd):
     start()
     assert "hippocampus ui" not in "".join(capfd.readouterr())

@@ -1,7 +1,5 @@
 """A lock on a file ends with its process: no fork keeps it, and no fork gives it up."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -19,7 +17,7 @@ if sys.platform == "win32":
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return tmp_path / "test.lock"
 
 
@@ -55,7 +53,7 @@ def forked(first: Callable[[], None] = lambda: None) -> Iterator[None]:
         os.close(tell)
 
 
-def test_a_lock_is_taken_once_or_shared(path: Path) -> None:
+def test_a_lock_is_taken_once_or_shared(path):
     with locked(path):
         assert not is_free(path)
     with locked(path, shared=True), locked(path, shared=True, wait=False):
@@ -63,7 +61,7 @@ def test_a_lock_is_taken_once_or_shared(path: Path) -> None:
     assert is_free(path)
 
 
-def test_a_fork_does_not_keep_the_lock_of_its_parent(path: Path) -> None:
+def test_a_fork_does_not_keep_the_lock_of_its_parent(path):
     with locked(path):
         fork = forked()
         fork.__enter__()
@@ -71,7 +69,7 @@ def test_a_fork_does_not_keep_the_lock_of_its_parent(path: Path) -> None:
     fork.__exit__(None, None, None)
 
 
-def test_a_fork_does_not_keep_the_lock_of_a_parent_that_died(path: Path) -> None:
+def test_a_fork_does_not_keep_the_lock_of_a_parent_that_died(path):
     begun, tell = os.pipe()
     wait, end = os.pipe()
     parent = os.fork()
@@ -89,7 +87,7 @@ def test_a_fork_does_not_keep_the_lock_of_a_parent_that_died(path: Path) -> None
         os.close(descriptor)
 
 
-def test_a_fork_does_not_give_up_the_lock_of_its_parent(path: Path) -> None:
+def test_a_fork_does_not_give_up_the_lock_of_its_parent(path):
     descriptor = open_lock(path)
     lock(descriptor)
     with forked(lambda: close_lock(descriptor)):
@@ -100,7 +98,7 @@ def test_a_fork_does_not_give_up_the_lock_of_its_parent(path: Path) -> None:
     close_lock(descriptor)
 
 
-def test_a_fork_may_share_a_lock(path: Path) -> None:
+def test_a_fork_may_share_a_lock(path):
     descriptor = open_lock(path)
     lock(descriptor)
     keep_in_forks(descriptor)
@@ -110,7 +108,7 @@ def test_a_fork_may_share_a_lock(path: Path) -> None:
     assert is_free(path)
 
 
-def test_one_who_leaves_makes_no_file_in_a_folder_that_is_being_deleted(tmp_path: Path) -> None:
+def test_one_who_leaves_makes_no_file_in_a_folder_that_is_being_deleted(tmp_path):
     with pytest.raises(FileNotFoundError), locked(tmp_path / "start.lock", create=False):
         raise AssertionError("there is nothing to lock")
     with pytest.raises(FileNotFoundError):

@@ -1,7 +1,5 @@
 """Which turns ask to forget a topic, and which texts are about it."""
 
-from __future__ import annotations
-
 from every_case import every_case
 
 from shared_core.nlp.forget_requests import forget_requests, is_about, topic_request
@@ -86,17 +84,17 @@ NOT_ASKED = (
 
 
 @every_case(*ASKED.items())
-def test_a_request_names_its_topic(text: str, topic: str) -> None:
+def test_a_request_names_its_topic(text, topic):
     [request] = forget_requests(text)
     assert (request.topic, request.is_whole) == (topic, True)
 
 
 @every_case(*NOT_ASKED)
-def test_forgetting_in_another_sense_is_no_request(text: str) -> None:
+def test_forgetting_in_another_sense_is_no_request(text):
     assert forget_requests(text) == []
 
 
-def test_a_request_beside_other_words_is_not_the_whole_turn() -> None:
+def test_a_request_beside_other_words_is_not_the_whole_turn():
     [request] = forget_requests("Forget what I said about Theo. Anyway, what's for dinner?")
     assert (request.topic, request.is_whole) == ("Theo", False)
 
@@ -109,12 +107,12 @@ def test_a_request_beside_other_words_is_not_the_whole_turn() -> None:
     ("别再提小美了，小美骗了我", True),
     ("好吧，别再提小美了，谢谢", True),
 )
-def test_each_part_of_a_whole_request_belongs_to_it(text: str, is_whole: bool) -> None:
+def test_each_part_of_a_whole_request_belongs_to_it(text, is_whole):
     [request] = forget_requests(text)
     assert (request.topic, request.is_whole) == ("小美", is_whole)
 
 
-def test_a_pronoun_stands_for_the_person_whom_the_turn_names() -> None:
+def test_a_pronoun_stands_for_the_person_whom_the_turn_names():
     [request] = forget_requests("我跟小美分手了。别再提她了")
     assert (request.topic, request.is_whole) == ("小美", False)
 
@@ -139,15 +137,13 @@ def test_a_pronoun_stands_for_the_person_whom_the_turn_names() -> None:
     ("Mark", "The test was marked.", False), ("Marta", "Martas Haus", True),
     ("阿泽", "阿泽下周来北京", True), ("面试", "我有一个考试", False),
 )  # fmt: skip
-def test_a_text_is_about_a_topic_if_it_holds_its_words(
-    topic: str, text: str, expected: bool
-) -> None:
+def test_a_text_is_about_a_topic_if_it_holds_its_words(topic, text, expected):
     request = topic_request(topic)
     assert request is not None
     assert is_about(request, text) is expected
 
 
-def test_other_names_of_a_topic_count() -> None:
+def test_other_names_of_a_topic_count():
     request = topic_request("my brother")
     assert request is not None
     assert request.bare_topic == "brother"
@@ -155,5 +151,5 @@ def test_other_names_of_a_topic_count() -> None:
 
 
 @every_case("", "it", "the", "他", "?")
-def test_a_topic_must_name_something(topic: str) -> None:
+def test_a_topic_must_name_something(topic):
     assert topic_request(topic) is None

@@ -1,14 +1,12 @@
 """Which texts an import embeds for the fields that had vectors."""
 
-from __future__ import annotations
-
 from langgraph.store.base import get_text_at_path, tokenize_path
 
 from langgraph_store.operations import text_of_field
 from shared_core.transfer.importing import texts_of_fields
 
 
-def test_fields_are_read_at_their_paths() -> None:
+def test_fields_are_read_at_their_paths():
     value = {"a": {"b": "text"}, "list": ["x"], "n": 3, "two": [{"b": "one"}, {"b": "other"}]}
     for fields, texts in (
         ({"a.b"}, {"a.b": "text"}),
@@ -24,7 +22,7 @@ def test_fields_are_read_at_their_paths() -> None:
         assert texts_of_fields(value, unknown, text_of_field) is None
 
 
-def test_every_name_of_the_reference_is_understood() -> None:
+def test_every_name_of_the_reference_is_understood():
     value = {"text": "t", "a": [{"b": "x"}, {"b": "y"}]}
     for path in ("text", "a[*].b", "a[0].b", "a.*.b", "a[*]", "a", "{text,a}", "*"):
         texts = get_text_at_path(value, tokenize_path(path))

@@ -1,7 +1,5 @@
 """What may be told of a failed job, and how long it waits."""
 
-from __future__ import annotations
-
 import pytest
 from every_case import every_case
 
@@ -12,16 +10,14 @@ from shared_core.models.failures import model_failure
 SAID = "I live in Lisbon,\nat 'home'. 我喜欢茶"
 
 
-def test_a_reason_keeps_our_words_and_no_others() -> None:
+def test_a_reason_keeps_our_words_and_no_others():
     assert "ModelOutputInvalid: no JSON" == reason(ModelOutputInvalid("no JSON"))
     assert "ValueError" == reason(ValueError(SAID))
     assert 400 > len(reason(ModelUnavailable("x" * 10_000)))
 
 
 @every_case((429, ModelQuotaExceeded), (500, ModelUnavailable))
-async def test_an_embedder_that_fails_is_quoted_by_its_type(
-    status: int, kind: type[Exception]
-) -> None:
+async def test_an_embedder_that_fails_is_quoted_by_its_type(status, kind):
     class Refused(Exception):
         status_code = status
 
@@ -37,7 +33,7 @@ async def test_an_embedder_that_fails_is_quoted_by_its_type(
 
 
 @every_case(SAID, f"{SAID} " * 50, f"{{'prompt': {SAID!r}}}", "")
-def test_a_language_model_that_fails_is_quoted_by_its_type(said: str) -> None:
+def test_a_language_model_that_fails_is_quoted_by_its_type(said):
     class Refused(Exception):
         status_code = 503
 
@@ -50,7 +46,7 @@ def test_a_language_model_that_fails_is_quoted_by_its_type(said: str) -> None:
     assert told == reason(raised.value).rstrip(": ")
 
 
-def test_waits_grow_and_end_somewhere() -> None:
+def test_waits_grow_and_end_somewhere():
     for strategy, longest in ((POISON, 600), (OUTAGE, 300)):
         waits = [wait_s(strategy, attempt) for attempt in (1, 3, 6, 50)]
         assert sorted(waits) == waits and longest == waits[-1]

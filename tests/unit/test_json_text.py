@@ -1,7 +1,5 @@
 """JSON text: errors say where in a value the fault stands, and numbers keep their type."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from functools import reduce
@@ -30,7 +28,7 @@ FAULTS: dict[str, tuple[Any, str]] = {
 
 
 @every_case(*FAULTS.values())
-def test_the_path_of_the_first_fault_is_named(value: Any, path: str) -> None:
+def test_the_path_of_the_first_fault_is_named(value, path):
     assert path == fault_path(value)
     with pytest.raises(InvalidInput) as refused:
         to_json(value, "the value of 'k'")
@@ -38,18 +36,18 @@ def test_the_path_of_the_first_fault_is_named(value: Any, path: str) -> None:
 
 
 @every_case(None, {}, {"a": [True, 1, 1.5, "x", None, {"b": ()}]}, [[0]] * 3, DEEP)
-def test_what_json_can_say_has_no_fault(value: Any) -> None:
+def test_what_json_can_say_has_no_fault(value):
     assert fault_path(value) is None
 
 
-def test_what_is_nested_too_deeply_is_said_to_be() -> None:
+def test_what_is_nested_too_deeply_is_said_to_be():
     with pytest.raises(InvalidInput, match="nested over 500 levels deep") as refused:
         to_json({"a": DEEP}, "the value of 'k'")
     assert "recursion" not in str(refused.value) and "8601" not in str(refused.value)
 
 
 @every_case(1e16, -1e16, 1.2345678901234567e16, 1e22, 1.5e300, 2.0**60)
-def test_a_large_float_is_written_out_with_a_fraction(number: float) -> None:
+def test_a_large_float_is_written_out_with_a_fraction(number):
     text = to_json({"n": [number]})
     assert "e" not in text and text.endswith(".0]}")
     assert repr(number) == repr(json.loads(text)["n"][0])
@@ -58,6 +56,6 @@ def test_a_large_float_is_written_out_with_a_fraction(number: float) -> None:
 @given(
     st.floats(allow_nan=False, allow_infinity=False), st.text(alphabet='1e+16"\\ ,', max_size=20)
 )
-def test_every_value_comes_back_as_it_was(number: float, text: str) -> None:
+def test_every_value_comes_back_as_it_was(number, text):
     value = {text: [number, text, {"n": number}], "i": 10**30}
     assert repr(value) == repr(json.loads(to_json(value)))

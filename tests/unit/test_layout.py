@@ -1,7 +1,5 @@
 """How lines and tables of the command line fit a terminal."""
 
-from __future__ import annotations
-
 import re
 
 from every_case import every_case
@@ -21,20 +19,20 @@ def shown(piece: str | Text | Grid | Typed, width: int) -> list[str]:
 
 @every_case(20, 37, 60, 80)
 @every_case(ENGLISH, CHINESE, f"{CHINESE} {ENGLISH}", ID, "x" * 200)
-def test_no_line_is_wider_than_the_terminal_and_nothing_is_lost(text: str, width: int) -> None:
+def test_no_line_is_wider_than_the_terminal_and_nothing_is_lost(text, width):
     lines = shown(f"   {text}", width)
     assert max(map(cell_len, lines)) <= width
     assert re.sub(r"\s", "", text) == re.sub(r"\s", "", "".join(lines))
     assert all(line.startswith("   ") for line in lines)
 
 
-def test_words_stay_whole_and_no_line_begins_with_punctuation() -> None:
+def test_words_stay_whole_and_no_line_begins_with_punctuation():
     assert set(ENGLISH.split()) == {word for line in shown(ENGLISH, 30) for word in line.split()}
     assert all(line[0] not in "，。！" for width in range(10, 60) for line in shown(CHINESE, width))
 
 
 @every_case(50, 60, 80, 120)
-def test_a_table_keeps_ids_whole_at_every_width(width: int) -> None:
+def test_a_table_keeps_ids_whole_at_every_width(width):
     rows = [(ID, "2026-05-01", "fact", ENGLISH), ("cello", "2026-05-02", "fact", CHINESE)]
     table = Grid(names=("key", "since", "kind", "memory"), rows=rows)
     lines = shown(table, width)
@@ -43,27 +41,27 @@ def test_a_table_keeps_ids_whole_at_every_width(width: int) -> None:
     assert all("…" not in line for line in lines)
 
 
-def test_a_table_that_does_not_fit_becomes_blocks_of_lines() -> None:
+def test_a_table_that_does_not_fit_becomes_blocks_of_lines():
     table = Grid(names=("key", "value", "since"), rows=[(ID, "x", "2026"), (ID, "y", "")])
     block = [f"key    {ID}", "value  x", "since  2026", ""]
     assert [*block, f"key    {ID}", "value  y"] == shown(table, 48)
     assert f"{ID}  x      2026" in shown(table, 60)
 
 
-def test_a_pipe_gets_each_row_on_one_line() -> None:
+def test_a_pipe_gets_each_row_on_one_line():
     table = Grid(names=("n", "memory"), rows=[("1", CHINESE * 20), ("2", "")], right=frozenset({0}))
     assert [f"n  {'memory'}", f"1  {CHINESE * 20}", "2"] == [
         line for line in shown(table, UNBROKEN) if "─" not in line
     ]
 
 
-def test_a_style_survives_the_wrapping() -> None:
+def test_a_style_survives_the_wrapping():
     lines = wrapped(Text.assemble("plain words and ", ("bold words at the end", "bold")), 16)
     assert ["plain words and", "bold words at", "the end"] == [line.plain for line in lines]
     assert all(line.spans and line.spans[0].style == "bold" for line in lines[1:])
 
 
-def test_a_command_to_copy_is_continued_with_backslashes() -> None:
+def test_a_command_to_copy_is_continued_with_backslashes():
     command = "hippocampus recall my_app ana 'Where do I live?' --uri postgresql://user@host/db"
     assert [f"  {command}"] == shown(Typed(command), 100)
     lines = shown(Typed(command), 50)
@@ -72,6 +70,6 @@ def test_a_command_to_copy_is_continued_with_backslashes() -> None:
     assert command == " ".join(line.removesuffix("\\").strip() for line in lines)
 
 
-def test_a_text_commands_no_terminal() -> None:
+def test_a_text_commands_no_terminal():
     [line] = wrapped(Text("evil \x1b[31mred\x1b]0;title\x07 \u202e还"), 80)
     assert "evil \ufffd[31mred\ufffd]0;title \ufffd还" == line.plain

@@ -1,7 +1,5 @@
 """Which statements count as the same, and which hits repeat what was said already."""
 
-from __future__ import annotations
-
 from uuid import uuid4
 
 from every_case import every_case
@@ -30,7 +28,7 @@ def same(one: str, other: str) -> bool:
     ("The rate is 5%.", "The rate is 5."), ("It costs $5.", "It costs €5."),
     ("安的血型是A+。", "安的血型是A。"), ("🙂", "🙃"), ("🙂", "🙂"), ("...", "!"),
 )  # fmt: skip
-def test_a_sign_counts(one: str, other: str) -> None:
+def test_a_sign_counts(one, other):
     assert not same(one, other)
     assert not same(other, one)
 
@@ -44,7 +42,7 @@ def test_a_sign_counts(one: str, other: str) -> None:
     ("COVID-19 kept Ann at home.", "COVID 19 kept Ann at home."),
     ("安的血型是Ａ＋。", "安的血型是A+！"),
 )
-def test_case_width_punctuation_and_articles_do_not(one: str, other: str) -> None:
+def test_case_width_punctuation_and_articles_do_not(one, other):
     assert same(one, other)
     assert same(other, one)
 
@@ -66,17 +64,17 @@ TEA = [
 
 
 @every_case((0.0, [0, 1, 2, 3]), (0.2, [0, 1, 2, 3]), (0.6, [0, 2, 3, 1]), (1.0, [0, 2, 3, 1]))
-def test_the_more_diversity_the_later_what_repeats(diversity: float, expected: list[int]) -> None:
+def test_the_more_diversity_the_later_what_repeats(diversity, expected):
     assert [TEA[at] for at in expected] == diversified(TEA, 4, diversity)
     assert [TEA[at] for at in expected[:2]] == diversified(TEA, 2, diversity)
 
 
-def test_chinese_texts_are_compared_by_their_characters_and_pairs() -> None:
+def test_chinese_texts_are_compared_by_their_characters_and_pairs():
     hits = [hit(3.0, "她喜欢喝绿茶"), hit(2.9, "她喜欢喝绿茶的"), hit(2.5, "狗叫旺财")]
     assert [hits[0], hits[2], hits[1]] == diversified(hits, 3, 0.5)
 
 
-def test_the_best_are_compared_and_the_rest_follows() -> None:
+def test_the_best_are_compared_and_the_rest_follows():
     same = [hit(float(-at), "Ann drinks green tea") for at in range(MOST_DIVERSIFIED + 5)]
     other = hit(-float(MOST_DIVERSIFIED) - 9, "Bob sails")
     hits = [*same[:-1], other, same[-1]]
@@ -84,16 +82,14 @@ def test_the_best_are_compared_and_the_rest_follows() -> None:
     assert hits[: MOST_DIVERSIFIED + 3] == diversified(hits, MOST_DIVERSIFIED + 3, 0.9)
 
 
-def test_texts_without_words_are_like_nothing() -> None:
+def test_texts_without_words_are_like_nothing():
     assert 0.0 == jaccard(frozenset(), frozenset())
     assert [0, 1] == marginally_relevant([1.0, 0.5], [frozenset(), frozenset()], 5, 0.9)
     assert [] == diversified([], 5, 0.5)
 
 
 @given(TEXTS, st.integers(0, 10), st.floats(0.01, 1))
-def test_it_takes_some_of_the_texts_each_once_beginning_with_the_best(
-    texts: list[tuple[float, frozenset[str]]], limit: int, diversity: float
-) -> None:
+def test_it_takes_some_of_the_texts_each_once_beginning_with_the_best(texts, limit, diversity):
     scores = sorted((score for score, _ in texts), reverse=True)
     words = [held for _, held in texts]
     taken = marginally_relevant(scores, words, limit, diversity)
@@ -105,15 +101,13 @@ def test_it_takes_some_of_the_texts_each_once_beginning_with_the_best(
 
 
 @given(TEXTS)
-def test_no_diversity_leaves_the_order(texts: list[tuple[float, frozenset[str]]]) -> None:
+def test_no_diversity_leaves_the_order(texts):
     scores = sorted((score for score, _ in texts), reverse=True)
     order = marginally_relevant(scores, [held for _, held in texts], len(texts), 0.0)
     assert list(range(len(texts))) == order
 
 
 @given(WORDS, WORDS)
-def test_likeness_is_a_share_and_the_same_both_ways(
-    one: frozenset[str], other: frozenset[str]
-) -> None:
+def test_likeness_is_a_share_and_the_same_both_ways(one, other):
     assert 0 <= jaccard(one, other) == jaccard(other, one) <= 1
     assert jaccard(one, one) == (1.0 if one else 0.0)

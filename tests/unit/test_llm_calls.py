@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
@@ -46,7 +44,7 @@ class Counting:
         return ModelReply(text="", input_tokens=3, output_tokens=-1)
 
 
-async def test_only_so_many_calls_are_under_way_across_threads_and_memories() -> None:
+async def test_only_so_many_calls_are_under_way_across_threads_and_memories():
     model = Counting()
     memories = [ModelCalls(model, max_concurrent_model_calls=2) for _ in range(2)]
     threads = [
@@ -62,7 +60,7 @@ async def test_only_so_many_calls_are_under_way_across_threads_and_memories() ->
     assert {ModelUsage(calls=1, input_tokens=3)} == {usage for _, usage in answers}
 
 
-async def test_a_call_that_takes_too_long_is_given_up_and_frees_its_place() -> None:
+async def test_a_call_that_takes_too_long_is_given_up_and_frees_its_place():
     class Slow(Counting):
         name = "slow"
 
@@ -81,7 +79,7 @@ async def test_a_call_that_takes_too_long_is_given_up_and_frees_its_place() -> N
     assert "" == (await patient.complete(REQUEST))[0].text
 
 
-async def test_a_call_that_is_cancelled_frees_its_place() -> None:
+async def test_a_call_that_is_cancelled_frees_its_place():
     calls = ModelCalls(Counting(), max_concurrent_model_calls=1)
     first = asyncio.create_task(calls.complete(REQUEST))
     await asyncio.sleep(0)
@@ -91,7 +89,7 @@ async def test_a_call_that_is_cancelled_frees_its_place() -> None:
 
 
 @every_case("sync", "async", "awaitable")
-async def test_a_function_is_a_model(kind: str) -> None:
+async def test_a_function_is_a_model(kind):
     asked: list[str] = []
 
     def answer(prompt: str) -> str:
@@ -112,7 +110,7 @@ async def test_a_function_is_a_model(kind: str) -> None:
     assert __name__ in model.name
 
 
-async def test_a_function_that_fails_or_gives_no_text() -> None:
+async def test_a_function_that_fails_or_gives_no_text():
     def fail(prompt: str) -> str:
         raise KeyError("boom")
 
@@ -134,7 +132,7 @@ async def test_a_function_that_fails_or_gives_no_text() -> None:
         await FunctionModel(invalid).complete(REQUEST)
 
 
-def test_a_model_of_the_core_is_taken_as_it_is() -> None:
+def test_a_model_of_the_core_is_taken_as_it_is():
     model = ScriptedModel()
     assert model is resolve_language_model(model)
 
@@ -149,7 +147,7 @@ class Keyed:
 @every_case(
     ("gpt-5", "'gpt-5'"), ("", "''"), (3, "type int"), (Keyed(), "type Keyed"), (Keyed, "type")
 )
-def test_what_is_no_model_is_refused_by_name(given: object, said: str) -> None:
+def test_what_is_no_model_is_refused_by_name(given, said):
     with pytest.raises(InvalidInput, match=said) as caught:
         resolve_language_model(given)
     assert "sk-123" not in str(caught.value)
@@ -181,7 +179,7 @@ class APIError(Exception):
     (APIError("x", response=_Response(429, retry_after="12")), 12.0),
     (APIError("Please retry in 350ms.", response=_Response(429, retry_after="Mon")), 0.35),
 )
-def test_a_quota_is_told_from_a_failure(error: Exception, after: float | None) -> None:
+def test_a_quota_is_told_from_a_failure(error, after):
     found = model_failure("m", error)
     assert isinstance(found, ModelQuotaExceeded)
     assert after == found.retry_after_s
@@ -191,7 +189,7 @@ def test_a_quota_is_told_from_a_failure(error: Exception, after: float | None) -
         assert isinstance(model_failure("m", outer), ModelQuotaExceeded)
 
 
-def test_any_other_failure_is_one_and_is_quoted_briefly() -> None:
+def test_any_other_failure_is_one_and_is_quoted_briefly():
     for error in (APIError("boom " * 500, status_code=500), ValueError("no\nquota left over")):
         found = model_failure("m", error)
         assert ModelUnavailable is type(found)
@@ -205,18 +203,18 @@ def test_any_other_failure_is_one_and_is_quoted_briefly() -> None:
     ValueError("No API key was provided. Please pass a valid API key."),
     APIError("Incorrect API key provided: sk-x", response=_Response(401)),
 )
-def test_a_key_that_is_missing_or_wrong_is_named_with_the_way_out(error: Exception) -> None:
+def test_a_key_that_is_missing_or_wrong_is_named_with_the_way_out(error):
     found = model_failure("m", error)
     assert ModelUnavailable is type(found)
     assert "no valid key, set the variable its client reads, e.g. GOOGLE" in str(found)
 
 
 @every_case(APIError("x", code=403), ValueError("the keys of the dict"))
-def test_other_failures_are_no_matter_of_a_key(error: Exception) -> None:
+def test_other_failures_are_no_matter_of_a_key(error):
     assert "valid key" not in str(model_failure("m", error))
 
 
-def test_error_codes_say_the_same() -> None:
+def test_error_codes_say_the_same():
     assert isinstance(coded_failure("m", "429", "retry after 3 s"), ModelQuotaExceeded)
     assert isinstance(coded_failure("m", "RESOURCE_EXHAUSTED", ""), ModelQuotaExceeded)
     assert ModelUnavailable is type(coded_failure("m", "500", "x"))

@@ -1,8 +1,5 @@
 """The language of texts for people."""
 
-from __future__ import annotations
-
-import pytest
 from every_case import every_case
 
 from shared_core.core.locale import language_of, speaking, spoken_language, t
@@ -22,13 +19,11 @@ from shared_core.core.locale import language_of, speaking, spoken_language, t
     ({"LANG": "zh_CN.UTF-8", "HIPPOCAMPUS_LANG": "en"}, "en"),
     ({"LANG": "zh_CN.UTF-8", "HIPPOCAMPUS_LANG": ""}, "zh"),
 )  # fmt: skip
-def test_the_language_is_chinese_only_where_the_environment_says_so(
-    environment: dict[str, str], expected: str
-) -> None:
+def test_the_language_is_chinese_only_where_the_environment_says_so(environment, expected):
     assert expected == language_of(environment)
 
 
-def test_a_block_speaks_its_own_language(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_block_speaks_its_own_language(monkeypatch):
     monkeypatch.setenv("HIPPOCAMPUS_LANG", "zh")
     with speaking("en"):
         assert "memory" == t("memory", "记忆")

@@ -1,7 +1,5 @@
 """What the stand-ins for a language model answer."""
 
-from __future__ import annotations
-
 from every_case import every_case
 
 from shared_core.models.offline_answer import offline_answer
@@ -10,18 +8,18 @@ SHOWN = "<MEMORIES>\n- where is my cat\n- I remember: rain\n- Ana lives in Porto
 
 
 @every_case("Where do I live?", "where do i live", "whats my wifes name", "so, where?", "我住哪")
-def test_a_question_gets_the_first_memory_that_tells_something(message: str) -> None:
+def test_a_question_gets_the_first_memory_that_tells_something(message):
     assert offline_answer([SHOWN, message]).endswith("Ana lives in Porto.")
 
 
 @every_case(
     "I moved to Porto.", "my wifes name is Ana", "what a day, I quit my job", "你知道吗，我搬家了"
 )
-def test_any_other_message_is_noted(message: str) -> None:
+def test_any_other_message_is_noted(message):
     assert offline_answer([SHOWN, message]) in ("Noted.", "好的，记住了。")
 
 
-def test_a_question_without_memories_says_so() -> None:
+def test_a_question_without_memories_says_so():
     assert "I remember nothing about that." == offline_answer(["where do i live"])
     assert "这件事我不记得。" == offline_answer(["我住哪"])
 
@@ -31,14 +29,14 @@ def test_a_question_without_memories_says_so() -> None:
     "I moved to Porto. Forget everything I said about Leeds.",
     "can you forget everything I said about Theo?", "忘掉我说过的关于花生的事", "请把阿泽的事忘了",
 )  # fmt: skip
-def test_a_request_to_forget_gets_a_promise_without_the_topic(message: str) -> None:
+def test_a_request_to_forget_gets_a_promise_without_the_topic(message):
     answer = offline_answer([SHOWN, message])
     assert answer in ("I'll forget what I find about that.", "好，找到的相关内容我会忘掉。")
     assert answer.isascii() == message.isascii()
 
 
 @every_case("I forgot my keys", "don't forget the milk", "forget it", "我忘了带伞", "别忘了买菜")
-def test_a_message_that_only_speaks_of_forgetting_is_noted(message: str) -> None:
+def test_a_message_that_only_speaks_of_forgetting_is_noted(message):
     assert offline_answer([SHOWN, message]) in ("Noted.", "好的，记住了。")
 
 
@@ -46,7 +44,7 @@ def test_a_message_that_only_speaks_of_forgetting_is_noted(message: str) -> None
     "please forget what I told you about peanuts", "忘掉我说过的关于花生的事",
     "I'll forget what I find about that.", "好，找到的相关内容我会忘掉。",
 )  # fmt: skip
-def test_a_request_to_forget_and_its_answer_are_not_quoted(memory: str) -> None:
+def test_a_request_to_forget_and_its_answer_are_not_quoted(memory):
     assert "I remember nothing about that." == asked("What am I allergic to?", memory)
 
 
@@ -63,7 +61,7 @@ def asked(question: str, *memories: str) -> str:
     "What is your name?", "who are you", "what does Jo eat?", "how old is mom", "法国的首都是哪里",
     "今天天气怎么样", "谁是美国总统", "你叫什么名字", "你是谁", "旺财几岁了", "妈妈生日几号",
 )  # fmt: skip
-def test_a_question_about_the_world_or_somebody_else_needs_a_memory_about_it(question: str) -> None:
+def test_a_question_about_the_world_or_somebody_else_needs_a_memory_about_it(question):
     answer = asked(question, "hey, im tom and i work as a nurse in leeds", "我是护士，住在成都")
     assert answer in ("I remember nothing about that.", "这件事我不记得。")
 
@@ -87,7 +85,7 @@ def test_a_question_about_the_world_or_somebody_else_needs_a_memory_about_it(que
     ("where do we live?", "my sister and I moved to York"), ("我女儿几岁了", "我女儿叫灿灿，五岁"),
     ("谁来看我", "我妹妹小琳这周来看我"),
 )  # fmt: skip
-def test_a_memory_about_the_question_or_its_user_answers(question: str, memory: str) -> None:
+def test_a_memory_about_the_question_or_its_user_answers(question, memory):
     assert asked(question, memory).endswith(memory)
     assert asked(question, "忘掉我说过的关于旺财的事", memory).endswith(memory)
 
@@ -100,7 +98,5 @@ def test_a_memory_about_the_question_or_its_user_answers(question: str, memory: 
     ("我对什么过敏？", "我女儿叫灿灿，五岁"),
     ("我女儿几岁了", "我老公在银行上班"),
 )
-def test_a_memory_about_a_relative_answers_no_question_about_others(
-    question: str, memory: str
-) -> None:
+def test_a_memory_about_a_relative_answers_no_question_about_others(question, memory):
     assert asked(question, memory) in ("I remember nothing about that.", "这件事我不记得。")

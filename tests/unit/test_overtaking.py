@@ -1,8 +1,5 @@
 """What a later turn overtakes, and what not, in English and Chinese."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -65,31 +62,31 @@ CHANGES = [
 
 
 @every_case(*CHANGES)
-def test_a_later_turn_that_tells_a_change_overtakes(query: str, older: str, newer: str) -> None:
+def test_a_later_turn_that_tells_a_change_overtakes(query, older, newer):
     told = turn(text=older, day=1), turn(text=newer, day=5)
     assert [(0, 1)] == pairs(query, *told)
     assert [(1, 0)] == pairs(query, *reversed(told)), "by time, not by place"
 
 
 @every_case("Where was my work?", "Where did I work?", "我当时在哪里工作？")
-def test_a_question_of_what_happened_is_answered_by_nothing_later(query: str) -> None:
+def test_a_question_of_what_happened_is_answered_by_nothing_later(query):
     assert [] == pairs(query, BANK, SHOP)
 
 
 @every_case("Where did I work before?", "Where did I work at first?")
-def test_a_question_of_how_it_was_before_is_answered_by_the_earlier(query: str) -> None:
+def test_a_question_of_how_it_was_before_is_answered_by_the_earlier(query):
     assert [(1, 0)] == pairs(query, BANK, SHOP)
     last = turn(text="I now work at a school.", day=3)
     assert raised(np.array([0.0, 0.0, 1.0]), pairs(query, BANK, SHOP, last)).argmax() == 0
 
 
 @every_case("我以前在哪里工作？", "我最初在哪里工作？", "我原来在哪里工作？")
-def test_a_chinese_question_of_how_it_was_before_is_as_well(query: str) -> None:
+def test_a_chinese_question_of_how_it_was_before_is_as_well(query):
     told = turn(text="我在银行工作。", day=1), turn(text="我现在在超市工作了。", day=5)
     assert [(1, 0)] == pairs(query, *told)
 
 
-def test_a_fact_of_the_user_is_overtaken_by_a_turn_of_theirs_alone() -> None:
+def test_a_fact_of_the_user_is_overtaken_by_a_turn_of_theirs_alone():
     fact = turn(text="User works at a bank.", day=1, kind="semantic", author=None, role=None)
     bobs = turn(text=SHOP.text, day=2, author="bob", role="agent")
     assert [(0, 1)] == pairs(WORK, fact, SHOP)
@@ -106,16 +103,16 @@ def test_a_fact_of_the_user_is_overtaken_by_a_turn_of_theirs_alone() -> None:
     turn(text=SHOP.text, day=2, role="agent"),  # said by an agent
     turn(text=SHOP.text, day=2, kind="summary"),  # no turn
 )
-def test_what_overtakes_nothing(other: Said) -> None:
+def test_what_overtakes_nothing(other):
     assert [] == pairs(WORK, BANK, other)
 
 
-def test_without_vectors_words_alone_tell() -> None:
+def test_without_vectors_words_alone_tell():
     told = [turn(text=one.text, day=one.day, similarity=None) for one in (BANK, SHOP)]
     assert [(0, 1)] == pairs(WORK, *told)
 
 
-def test_of_many_the_most_similar_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_the_most_similar_are_compared(monkeypatch):
     monkeypatch.setattr("shared_core.recall.supersession.MOST_COMPARED", 2)
     told = [
         turn(text=BANK.text, day=1, similarity=0.6),
@@ -125,7 +122,7 @@ def test_of_many_the_most_similar_are_compared(monkeypatch: pytest.MonkeyPatch) 
     assert [(0, 2)] == pairs(WORK, *told)
 
 
-def test_a_query_whose_words_nobody_holds_overtakes_nothing() -> None:
+def test_a_query_whose_words_nobody_holds_overtakes_nothing():
     assert [] == pairs("zebra?", BANK, SHOP)
     assert [] == pairs("?", BANK, SHOP)
 
@@ -137,7 +134,7 @@ def test_a_query_whose_words_nobody_holds_overtakes_nothing() -> None:
     ("我换工作了。", True), ("我现在也很喜欢做饭。", False), ("我喜欢尝试新的美食。", False),
     ("", False),
 )  # fmt: skip
-def test_words_of_change(text: str, expected: bool) -> None:
+def test_words_of_change(text, expected):
     assert tells_change(text) is expected
 
 
@@ -148,11 +145,11 @@ def test_words_of_change(text: str, expected: bool) -> None:
     ("我住在哪里？", False), ("我们的过程是什么？", False), ("我去过哪些地方？", True),
     ("他之前住在哪里？", True), ("最初的预算是多少？", True),
 )  # fmt: skip
-def test_questions_of_how_it_was(query: str, expected: bool) -> None:
+def test_questions_of_how_it_was(query, expected):
     assert asks_how_it_was(query) is expected
 
 
-def test_a_text_without_end_takes_no_time() -> None:
+def test_a_text_without_end_takes_no_time():
     assert not tells_change("x " * 500_000 + "now")
 
 
@@ -162,9 +159,7 @@ def test_a_text_without_end_takes_no_time() -> None:
     ([3.0, 5.0, 0.0], [(0, 1)], [1, 0, 2]),
     ([1.0, 1.0, 1.0], [(0, 1), (1, 2)], [2, 1, 0]),
 )
-def test_each_stands_just_above_what_it_overtakes(
-    scores: Sequence[float], chain: Sequence[tuple[int, int]], order: Sequence[int]
-) -> None:
+def test_each_stands_just_above_what_it_overtakes(scores, chain, order):
     given = np.array(scores)
     added = raised(given, chain)
     assert order == np.argsort(-(given + added), kind="stable").tolist()
@@ -172,13 +167,13 @@ def test_each_stands_just_above_what_it_overtakes(
     assert given.tolist() == scores
 
 
-def test_other_weights_are_in_use_until_the_end_of_their_context() -> None:
+def test_other_weights_are_in_use_until_the_end_of_their_context():
     shipped = weights()
     with use_weights({"similarity": 2.0}):
         assert {"similarity": 2.0} == weights()
     assert shipped == weights()
 
 
-def test_a_weight_of_what_is_no_feature_is_refused_by_name() -> None:
+def test_a_weight_of_what_is_no_feature_is_refused_by_name():
     with pytest.raises(ValueError, match="unknown features.*charm"), use_weights({"charm": 1.0}):
         raise AssertionError

@@ -1,7 +1,5 @@
 """Secrets are found by form and checksum; the privacy class of a text by its slot and words."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from datetime import date, timedelta
@@ -17,7 +15,7 @@ from shared_core.context.assembler import memory_block
 from shared_core.core.domain import FactDraft
 from shared_core.models.embedders import UseEmbedder
 from shared_core.nlp.rules import load_rules
-from shared_core.nlp.text import Language, language
+from shared_core.nlp.text import language
 from shared_core.privacy.classifier import (
     Prototypes,
     class_by_example,
@@ -140,7 +138,7 @@ HARMLESS = [
 
 
 @every_case(*SECRETS)
-def test_a_secret_is_masked_and_the_rest_stays(kind: str, text: str, secret: str) -> None:
+def test_a_secret_is_masked_and_the_rest_stays(kind, text, secret):
     done = EVERYTHING.redact(text)
     assert (kind,) == done.found
     assert secret not in done.text
@@ -149,29 +147,29 @@ def test_a_secret_is_masked_and_the_rest_stays(kind: str, text: str, secret: str
 
 
 @every_case(*HARMLESS)
-def test_what_only_looks_like_a_secret_stays(text: str) -> None:
+def test_what_only_looks_like_a_secret_stays(text):
     assert text == EVERYTHING.redact(text).text
 
 
-def test_what_stands_behind_a_secret_stays() -> None:
+def test_what_stands_behind_a_secret_stays():
     masked = DEFAULT.redact("APIKEY是abc123def456请保密").text
     assert "APIKEY是[REDACTED: credential]请保密" == masked
 
 
-def test_addresses_and_telephone_numbers_stay_by_default() -> None:
+def test_addresses_and_telephone_numbers_stay_by_default():
     for kind, text, _ in SECRETS:
         assert (kind in ("email", "phone")) == (text == DEFAULT.redact(text).text)
 
 
 @every_case(*SECRETS)
-def test_a_kind_that_is_dropped_takes_the_whole_text(kind: str, text: str, secret: str) -> None:
+def test_a_kind_that_is_dropped_takes_the_whole_text(kind, text, secret):
     done = privacy_policy({kind: "drop"}).redact(text)
     assert ("", True) == (done.text, done.dropped)
     assert secret not in privacy_policy({kind: "drop"}).marked(text)
     assert text == privacy_policy("off").redact(text).text
 
 
-def test_a_policy_of_no_known_form_is_refused() -> None:
+def test_a_policy_of_no_known_form_is_refused():
     with pytest.raises(InvalidInput, match="privacy 'paranoid' is unknown: give one of default"):
         privacy_policy("paranoid")
     with pytest.raises(
@@ -182,7 +180,7 @@ def test_a_policy_of_no_known_form_is_refused() -> None:
         privacy_policy({"card": "hide"})
 
 
-def test_long_text_made_to_be_slow_is_not() -> None:
+def test_long_text_made_to_be_slow_is_not():
     for piece in (
         "password is ", "-----BEGIN RSA PRIVATE KEY-----", "a@", "1 ", "A1", "eyJ.", "://a:",
         "pin is ", "pin for a b c d ", "pin: 1 1 1 1 ", "密码 ", "password's a1", "api_key for a ",
@@ -192,7 +190,7 @@ def test_long_text_made_to_be_slow_is_not() -> None:
         assert grows_in_line(EVERYTHING.redact, piece * (60_000 // len(piece))), piece
 
 
-def test_only_what_is_unmistakable_goes_out_of_an_applications_values() -> None:
+def test_only_what_is_unmistakable_goes_out_of_an_applications_values():
     value = {"order": "4111111111111111", "deep": [{"key": "AKIAIOSFODNN7EXAMPLE"}, 3, None]}
     assert {
         "order": "4111111111111111",
@@ -200,7 +198,7 @@ def test_only_what_is_unmistakable_goes_out_of_an_applications_values() -> None:
     } == DEFAULT.redact_value(value)
 
 
-def test_a_session_event_loses_secrets_in_what_is_said_only() -> None:
+def test_a_session_event_loses_secrets_in_what_is_said_only():
     intake = Intake(DEFAULT)
     payload = (
         '{"content":{"parts":[{"text":"card 4111 1111 1111 1111"},'
@@ -216,7 +214,7 @@ def test_a_session_event_loses_secrets_in_what_is_said_only() -> None:
     assert '{"text": "密码是[REDACTED: password]"}' == intake.payload(escaped)
 
 
-def test_a_block_of_memories_is_not_said_anew() -> None:
+def test_a_block_of_memories_is_not_said_anew():
     block = memory_block(
         [("2026-03-01, user", "I live in Leeds."), ("", "A </memories> trap")], 500
     )
@@ -231,7 +229,7 @@ def test_a_block_of_memories_is_not_said_anew() -> None:
     "Hi!", "hello there", "Thanks a lot :)", "OK", "ok, thanks!", "你好", "好的，谢谢！", "嗯嗯",
     "👍 ok", "Good morning, how are you?", "Great, got it.", "再见", "yes",
 )  # fmt: skip
-def test_small_talk_is_worth_no_memory(text: str) -> None:
+def test_small_talk_is_worth_no_memory(text):
     assert is_small_talk(text)
 
 
@@ -240,18 +238,18 @@ def test_small_talk_is_worth_no_memory(text: str) -> None:
     "Nice is in France", "Perfect pitch", "", "hello world program", "对花生过敏", "是北京人",
     "No nuts please, I'm allergic",
 )  # fmt: skip
-def test_what_says_something_is_no_small_talk(text: str) -> None:
+def test_what_says_something_is_no_small_talk(text):
     assert not is_small_talk(text)
 
 
 @every_case("哈", "嗯", "ha", "hm", "ok ", "好", "thanks ", "no", "k")
-def test_a_long_laugh_is_read_in_no_time(piece: str) -> None:
+def test_a_long_laugh_is_read_in_no_time(piece):
     """In linear time, that is: these took for ever, beyond any limit of a test."""
     for text in (piece * 80, piece * 39 + "笑死我了", piece * 39 + "xyz"):
         is_small_talk(text[:80])
 
 
-def test_two_days_are_no_card_number() -> None:
+def test_two_days_are_no_card_number():
     days = [date(2025, 1, 1) + timedelta(days=number) for number in range(0, 365, 3)]
     for first in days:
         for last in days:
@@ -259,7 +257,7 @@ def test_two_days_are_no_card_number() -> None:
             assert text == DEFAULT.redact(text).text
 
 
-def test_what_a_mark_stands_for_leaves_json_readable() -> None:
+def test_what_a_mark_stands_for_leaves_json_readable():
     inner = json.dumps({"password": "hunter2xx", "user": "ann"})
     given = json.dumps({"text": inner})
     kept = json.loads(json.loads(DEFAULT.redact(given).text)["text"])
@@ -278,22 +276,22 @@ def fact(slot: str, **more: Any) -> FactDraft:
     "about.mia.age", "about.dr._smith.job", "about.mia.relation.brother", "password", "api_key",
     "about.mia.pin", "",
 )  # fmt: skip
-def test_a_slot_of_a_person_or_a_secret_is_private(slot: str) -> None:
+def test_a_slot_of_a_person_or_a_secret_is_private(slot):
     assert private_by_slot(fact(slot))
 
 
 @every_case("boiling_point", "about.paris.population", "首都")
-def test_a_slot_the_rules_do_not_know_settles_nothing(slot: str) -> None:
+def test_a_slot_the_rules_do_not_know_settles_nothing(slot):
     assert not private_by_slot(fact(slot))
 
 
 @every_case("preference", "rule")
-def test_preferences_and_rules_are_private(fact_type: str) -> None:
+def test_preferences_and_rules_are_private(fact_type):
     assert private_by_slot(fact("boiling_point", fact_type=fact_type))
 
 
 @every_case("en", "zh")
-def test_every_slot_of_the_rules_is_one_of_a_person(spoken: Language) -> None:
+def test_every_slot_of_the_rules_is_one_of_a_person(spoken):
     patterns = load_rules(spoken).patterns
     slots = {one.slot.replace("{kin}", "sister").replace("{thing}", "film") for one in patterns}
     assert [] == [slot for slot in slots if not private_by_slot(fact(slot))]
@@ -305,19 +303,19 @@ def test_every_slot_of_the_rules_is_one_of_a_person(spoken: Language) -> None:
     "用户的姐姐叫小兰。", "The key of the server is [REDACTED: api_key].",
     "The card 4111 1111 1111 1111 is valid.", "Write to ann@example.com.",
 )  # fmt: skip
-def test_the_user_and_secrets_make_a_text_private(text: str) -> None:
+def test_the_user_and_secrets_make_a_text_private(text):
     assert private_by_words(text)
 
 
 @every_case(
     "Lemons are sour.", "The US has fifty states.", "A username is short.", "我国的首都是北京。", ""
 )
-def test_the_world_is_not_private_by_words(text: str) -> None:
+def test_the_world_is_not_private_by_words(text):
     assert not private_by_words(text)
 
 
 @every_case("en", "zh")
-def test_the_examples_are_many_and_different(spoken: Language) -> None:
+def test_the_examples_are_many_and_different(spoken):
     private, public = prototype_texts()[spoken]["private"], prototype_texts()[spoken]["public"]
     assert len(private) == len(public) >= 60
     assert len({*private, *public}) == len(private) + len(public)
@@ -338,7 +336,7 @@ async def classes(texts: Sequence[str]) -> list[str]:
     ]
 
 
-async def test_capitals_are_public_and_who_looks_like_one_is_private() -> None:
+async def test_capitals_are_public_and_who_looks_like_one_is_private():
     public = ["Kyoto is the old capital of Japan.", "Canberra is the capital of Australia.",
               "堪培拉是澳大利亚的首都", "东京是日本的首都"]  # fmt: skip
     private = ["Clara is the mother of Ben.", "Milo was in the Hospital of Porto.",
@@ -351,7 +349,7 @@ def circle(*degrees: float) -> Any:
     return np.stack([np.cos(turns), np.sin(turns)], axis=1).astype(np.float32)
 
 
-def test_what_is_between_both_is_private() -> None:
+def test_what_is_between_both_is_private():
     private, public = circle(*range(0, 20)), circle(*range(90, 110))
     near = Prototypes(private=private, public=public, margin=margin_between(private, public))
     assert ["private", "private", "private", "public"] == [
@@ -359,7 +357,7 @@ def test_what_is_between_both_is_private() -> None:
     ]
 
 
-def test_a_model_that_cannot_tell_leaves_everything_private() -> None:
+def test_a_model_that_cannot_tell_leaves_everything_private():
     rng = np.random.default_rng(7)
     random = rng.normal(size=(204, 64)).astype(np.float32)
     random /= np.linalg.norm(random, axis=1, keepdims=True)
@@ -369,7 +367,7 @@ def test_a_model_that_cannot_tell_leaves_everything_private() -> None:
     assert "private" == class_by_example(random[-1], prototypes_of("en", random))
 
 
-def test_without_examples_or_of_another_length_all_is_private() -> None:
+def test_without_examples_or_of_another_length_all_is_private():
     private, public = circle(*range(0, 20)), circle(*range(90, 110))
     near = Prototypes(private=private, public=public, margin=0.0)
     assert "private" == class_by_example(public[0], None)
@@ -378,6 +376,6 @@ def test_without_examples_or_of_another_length_all_is_private() -> None:
     assert "private" == class_by_example(np.full(2, np.nan, dtype=np.float32), near)
 
 
-def test_vectors_that_are_not_one_for_each_example_are_refused() -> None:
+def test_vectors_that_are_not_one_for_each_example_are_refused():
     with pytest.raises(ValueError, match="3 vectors for 204 examples"):
         prototypes_of("en", circle(1, 2, 3))

@@ -1,7 +1,5 @@
 """Rules, privacy classes and redaction on our own labelled sentences: what they reach must stay."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path
@@ -38,14 +36,14 @@ def tallies(reader: bool = False) -> dict[str, extraction.Tally]:
 
 
 @every_case(*LANGUAGES)
-def test_the_trained_reader_draws_little_beside_the_labels(language: str) -> None:
+def test_the_trained_reader_draws_little_beside_the_labels(language):
     tally = tallies(reader=True)[language]
     assert tally.figures()["precision"] >= READ_FLOORS[language], tally.misses
     assert tally.loud <= MOST_LOUD, tally.misses
 
 
 @every_case(*LANGUAGES)
-def test_precision_and_recall_stay(language: str) -> None:
+def test_precision_and_recall_stay(language):
     figures = tallies()[language].figures()
     precision, recall = FLOORS[language]
     assert figures["precision"] >= precision, tallies()[language].misses
@@ -53,12 +51,12 @@ def test_precision_and_recall_stay(language: str) -> None:
 
 
 @every_case(*LANGUAGES)
-def test_nothing_is_drawn_from_what_states_no_fact(language: str) -> None:
+def test_nothing_is_drawn_from_what_states_no_fact(language):
     assert 0 == tallies()[language].loud, tallies()[language].misses
 
 
 @every_case(*LANGUAGES)
-def test_questions_tasks_and_attacks_want_no_model(language: str) -> None:
+def test_questions_tasks_and_attacks_want_no_model(language):
     needs = tallies()[language].figures()["needs"]
     assert isinstance(needs, dict)
     assert (0, 0) == (needs["question"], needs["injection"])
@@ -67,14 +65,14 @@ def test_questions_tasks_and_attacks_want_no_model(language: str) -> None:
 
 
 @every_case(*LANGUAGES)
-def test_the_utterances_are_many_and_two_fifths_state_nothing(language: str) -> None:
+def test_the_utterances_are_many_and_two_fifths_state_nothing(language):
     rows = labelled(extraction.OWN_DATA)[language]
     silent = [row for row in rows if not row["expect"]]
     assert len(rows) == len({row["text"] for row in rows}) >= 150
     assert len(silent) >= 0.4 * len(rows)
 
 
-def test_the_score_counts_what_is_wrong_missed_and_loud() -> None:
+def test_the_score_counts_what_is_wrong_missed_and_loud():
     rows = [
         {"text": "I love tea", "expect": [{"kind": "profile", "value": "tea"}]},
         {"text": "I love figs", "expect": []},
@@ -86,7 +84,7 @@ def test_the_score_counts_what_is_wrong_missed_and_loud() -> None:
     )  # fmt: skip
 
 
-async def test_what_is_reached_stays() -> None:
+async def test_what_is_reached_stays():
     results = await privacy.measure(UseEmbedder(), labelled(privacy.OWN_DATA), "test")
     wrong = {
         name: tuple(
@@ -100,13 +98,13 @@ async def test_what_is_reached_stays() -> None:
         assert wrong[name][1] <= most[1], results[name]["misses"]
 
 
-async def test_no_private_sentence_of_the_tuning_part_is_called_public() -> None:
+async def test_no_private_sentence_of_the_tuning_part_is_called_public():
     results = await privacy.measure(UseEmbedder(), labelled(privacy.OWN_DATA), "tuning")
     assert ["0/30", "0/30"] == [results[name]["private_called_public"] for name in BOUNDS]
 
 
 @every_case(*LANGUAGES)
-def test_the_sentences_are_many_half_public_and_not_the_examples(name: str) -> None:
+def test_the_sentences_are_many_half_public_and_not_the_examples(name):
     parts = labelled(privacy.OWN_DATA)[name]
     rows = [row for part in parts.values() for row in part]
     texts = {row["text"] for row in rows}
@@ -122,7 +120,7 @@ def test_the_sentences_are_many_half_public_and_not_the_examples(name: str) -> N
         assert sum(row.get("hard", False) for row in parts[part]) >= 0.25 * least
 
 
-def test_the_score_counts_both_kinds_of_errors() -> None:
+def test_the_score_counts_both_kinds_of_errors():
     rows = [
         {"text": "Lemons are sour.", "privacy": "public", "hard": True},
         {"text": "Mia is ill.", "privacy": "private"},
@@ -141,14 +139,14 @@ def test_the_score_counts_both_kinds_of_errors() -> None:
 
 
 @every_case(*LANGUAGES)
-def test_every_secret_goes_and_nothing_else(name: str) -> None:
+def test_every_secret_goes_and_nothing_else(name):
     tally = redaction.score(labelled(redaction.OWN_DATA)[name])["all"]
     assert [] == tally.misses
     assert (1.0, 1.0) == (tally.figures()["precision"], tally.figures()["recall"])
 
 
 @every_case(*LANGUAGES)
-def test_the_sentences_are_many_of_every_form(name: str) -> None:
+def test_the_sentences_are_many_of_every_form(name):
     rows = labelled(redaction.OWN_DATA)[name]
     assert len(rows) == len({row["text"] for row in rows})
     assert sum(row["secret"] is None for row in rows) >= 60
@@ -160,7 +158,7 @@ def test_the_sentences_are_many_of_every_form(name: str) -> None:
     assert sum(spoken) >= 0.95 * len(rows)
 
 
-def test_the_score_counts_what_was_left_and_what_went_beside() -> None:
+def test_the_score_counts_what_was_left_and_what_went_beside():
     tally = redaction.Tally()
     tally.add("My PIN is 4821.", "4821")
     tally.add("My PIN is 4821.", None)

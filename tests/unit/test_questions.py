@@ -1,7 +1,5 @@
 """What a question asks: whether a text asks at all, of whom, for which facts, and of which time."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -45,7 +43,7 @@ from shared_core.recall.ranking import query_words, words_held
     "我女儿几岁", "我怎么去公司", "我老婆叫什么", "谁是我老板", "你知道谁吃素", "谁知道我住哪",
     "我是不是对花生过敏", "你能不能告诉我",
 )  # fmt: skip
-def test_it_asks(question: str) -> None:
+def test_it_asks(question):
     assert is_question(question)
 
 
@@ -58,7 +56,7 @@ def test_it_asks(question: str) -> None:
     "我十几岁就出来打工", "我有几点建议", "注意以下几点", "昨天来了好几号人", "没多久就辞职了",
     "多久都等", "他咋咋呼呼的", "我吃素", "周末我和小美去爬山", "我女儿喜欢画画",
 )  # fmt: skip
-def test_it_tells_or_complains(statement: str) -> None:
+def test_it_tells_or_complains(statement):
     assert not is_question(statement)
 
 
@@ -66,7 +64,7 @@ def test_it_tells_or_complains(statement: str) -> None:
     "where do i live?", "Where do I live", "hey, where do i live?", "ok, what's my name?!",
     "我住哪里？", "对了，我住哪里", "那，我吃不吃香菜",
 )  # fmt: skip
-def test_a_single_question_only_asks(text: str) -> None:
+def test_a_single_question_only_asks(text):
     assert only_asks(text)
 
 
@@ -75,7 +73,7 @@ def test_a_single_question_only_asks(text: str) -> None:
     "where do I live? I moved to York", "我搬家了，我住哪里？", "我吃素。能吃什么？", "我住在成都",
     "york\nwhere is it?",
 )  # fmt: skip
-def test_a_text_that_tells_something_does_more_than_ask(text: str) -> None:
+def test_a_text_that_tells_something_does_more_than_ask(text):
     assert not only_asks(text)
 
 
@@ -85,7 +83,7 @@ def test_a_text_that_tells_something_does_more_than_ask(text: str) -> None:
     "中国的首都是哪里？", "水的沸点是多少？", "珠穆朗玛峰有多高？", "上海有多少人口？",
     "《红楼梦》是谁写的？",
 )  # fmt: skip
-def test_a_question_that_names_something_else_is_about_the_world(question: str) -> None:
+def test_a_question_that_names_something_else_is_about_the_world(question):
     assert asks_about_world(question)
 
 
@@ -94,7 +92,7 @@ def test_a_question_that_names_something_else_is_about_the_world(question: str) 
     "住在哪里？", "生日是哪天？", "周末有什么安排？", "What is the date of the meeting?",
     "女儿的学校在哪里？", "你喜欢吃桔子吗？", "I love the capital of France.", "北京是中国的首都",
 )  # fmt: skip
-def test_one_that_may_ask_of_the_user_is_not(question: str) -> None:
+def test_one_that_may_ask_of_the_user_is_not(question):
     assert not asks_about_world(question)
 
 
@@ -104,7 +102,7 @@ def test_one_that_may_ask_of_the_user_is_not(question: str) -> None:
     ("I live in Leeds.", "What is the capital of France?", False),
     ("I went to France.", "What is the capital of France?", True),
 )
-def test_a_memory_has_to_do_with_what_it_names(text: str, question: str, shares: bool) -> None:
+def test_a_memory_has_to_do_with_what_it_names(text, question, shares):
     assert shares is shares_words(text, question)
 
 
@@ -113,11 +111,11 @@ def test_a_memory_has_to_do_with_what_it_names(text: str, question: str, shares:
     ("用户的名字叫小朱。", True), ("Anna has a daughter called Mia.", False),
     ("User's daughter is called Mia.", False), ("我女儿叫灿灿", False),
 )  # fmt: skip
-def test_the_name_of_the_user_is_told_from_that_of_others(text: str, own: bool) -> None:
+def test_the_name_of_the_user_is_told_from_that_of_others(text, own):
     assert own is states_user_name(text)
 
 
-def test_runs_of_words_are_names_and_i_is_the_user() -> None:
+def test_runs_of_words_are_names_and_i_is_the_user():
     assert mentioned("Where does Mia Chen live?")[:3] == [
         "where does mia chen", "does mia chen live", "where does mia"
     ]  # fmt: skip
@@ -126,24 +124,24 @@ def test_runs_of_words_are_names_and_i_is_the_user() -> None:
     assert mentioned("Where do I work?")[0] == "user"
 
 
-def test_chinese_names_stand_in_a_row_without_spaces() -> None:
+def test_chinese_names_stand_in_a_row_without_spaces():
     found = mentioned("灿灿住在哪里？")
     assert {"灿灿", "灿灿住在哪里"} <= set(found)
     assert mentioned("我在哪里工作")[0] == "user"
 
 
-def test_long_questions_are_bounded_and_empty_ones_name_nobody() -> None:
+def test_long_questions_are_bounded_and_empty_ones_name_nobody():
     assert len(mentioned("word " * 10_000)) <= MOST_NAMES
     assert len(mentioned("很" * 10_000 + "长")) <= MOST_NAMES
     assert mentioned("?! 🙂") == []
 
 
-def test_whose_it_is_is_named() -> None:
+def test_whose_it_is_is_named():
     assert {"mia", "mia's", "mia's home"} <= set(mentioned("Where is Mia's home?"))
     assert "mia chen" in mentioned("Is it Mia Chen’s?")
 
 
-def test_of_a_long_question_the_likely_names_are_looked_up() -> None:
+def test_of_a_long_question_the_likely_names_are_looked_up():
     filler = " ".join(f"word{number}" for number in range(100))
     assert {"user", "mia", "tom", "york"} <= set(mentioned(f"Has Mia {filler} me and Tom in York?"))
     chinese = "我上周跟你说过我们公司的小明最近打算搬到北京去工作因为他女朋友李小红在那边找到新职位"
@@ -169,17 +167,17 @@ def words_shown(query: str, text: str) -> tuple[str, ...]:
     ("🦜", "🦜", ()),
     ("", "tea", ()),
 )
-def test_words_are_shown_as_asked(query: str, text: str, expected: tuple[str, ...]) -> None:
+def test_words_are_shown_as_asked(query, text, expected):
     assert expected == words_shown(query, text)
 
 
-def test_of_a_long_query_only_what_was_searched_for_is_shown() -> None:
+def test_of_a_long_query_only_what_was_searched_for_is_shown():
     query = " ".join(["first", *(f"word{number}" for number in range(500))])
     assert ("word499",) == words_shown(query, "first word499")
 
 
 @given(st.text(max_size=40))
-def test_a_text_holds_every_word_of_itself_that_is_searched_for(query: str) -> None:
+def test_a_text_holds_every_word_of_itself_that_is_searched_for(query):
     words = query_words(query, query_terms(query))
     found = "".join(words_held(words, query_terms(query)))
     assert bool(found) == bool(words)
@@ -234,7 +232,7 @@ WORKPLACE = {"employer", "work_city"}
     ("我儿子读哪所学校", {"relation.son.school"}), ("我家狗叫什么？", {"relation.dog"}),
     ("我而家揸咩車？", {"car"}), ("我最喜欢的乐队是什么", {"favourite.band"}),
 )  # fmt: skip
-def test_a_question_asks_for_facts(question: str, slots: set[str]) -> None:
+def test_a_question_asks_for_facts(question, slots):
     assert slots == asked_slots(question, KNOWN)
 
 
@@ -270,11 +268,11 @@ def test_a_question_asks_for_facts(question: str, slots: set[str]) -> None:
     "我怎么回答面试官",
     "我该怎么称呼她", "车什么时候到，我在等",
 )  # fmt: skip
-def test_other_texts_ask_for_no_fact(text: str) -> None:
+def test_other_texts_ask_for_no_fact(text):
     assert set() == asked_slots(text, KNOWN)
 
 
-def test_slots_that_are_unknown_here_are_not_asked_for() -> None:
+def test_slots_that_are_unknown_here_are_not_asked_for():
     assert set() == asked_slots("Where do I live?", ["employer", "", "relation", "favourite"])
 
 
@@ -321,9 +319,7 @@ def fact(number: int, slot: str, value: str, begin: int, end: int | None) -> Fac
     ("What are my kids called?", ["child"]), ("我的孩子叫什么", ["child"]),
     ("我女儿喜欢什么？", ["daughter"]), ("My mom's birthday?", ["mother"]), ("今天好热", []),
 )  # fmt: skip
-def test_the_longest_word_for_kin_counts_and_all_words_are_known(
-    question: str, kin: list[str]
-) -> None:
+def test_the_longest_word_for_kin_counts_and_all_words_are_known(question, kin):
     assert sorted(kin) == sorted(asked_kin(question))
 
 
@@ -336,9 +332,7 @@ def test_the_longest_word_for_kin_counts_and_all_words_are_known(
     ("What did my sister give me?", True), ("我和我妈妈住在哪里？", True),
     ("我住在哪里？", True), ("我给我女儿买了什么？", True),
 )  # fmt: skip
-def test_whose_somebody_is_does_not_make_a_question_one_about_the_user(
-    question: str, of_the_user: bool
-) -> None:
+def test_whose_somebody_is_does_not_make_a_question_one_about_the_user(question, of_the_user):
     assert of_the_user is asks_about_user(question)
 
 
@@ -359,9 +353,7 @@ def test_whose_somebody_is_does_not_make_a_question_one_about_the_user(
     ("我妈妈住在哪里？", "Grace住在成都", "", True),
     ("我妈妈住在哪里？", "我住在北京", "", None),
 )
-def test_a_memory_is_about_whom_is_asked_about_or_about_others(
-    question: str, text: str, slot: str, theirs: bool | None
-) -> None:
+def test_a_memory_is_about_whom_is_asked_about_or_about_others(question, text, slot, theirs):
     people = asked_people(question, EDGES)
     assert people is not None
     assert theirs is people.is_about(text, slot)
@@ -371,7 +363,7 @@ def test_a_memory_is_about_whom_is_asked_about_or_about_others(
     "Where do I live?", "What did my mother give me?", "My mother is ill.", "Who wrote Hamlet?",
     "我住在哪里？", "我妈妈病了",
 )  # fmt: skip
-def test_what_asks_of_nobody_around_the_user_alone_asks_of_no_people(text: str) -> None:
+def test_what_asks_of_nobody_around_the_user_alone_asks_of_no_people(text):
     assert asked_people(text, EDGES) is None
 
 
@@ -381,7 +373,7 @@ def test_what_asks_of_nobody_around_the_user_alone_asks_of_no_people(text: str) 
     ("I live in York.", "", False), ("User lives in York.", "residence", False),
     ("User's son lives in Hull.", "relation.son.place", True),
 )  # fmt: skip
-def test_what_tells_of_another_is_told_apart(text: str, slot: str, other: bool) -> None:
+def test_what_tells_of_another_is_told_apart(text, slot, other):
     assert other is is_about_another(text, slot)
 
 
@@ -395,9 +387,7 @@ def test_what_tells_of_another_is_told_apart(text: str, slot: str, other: bool) 
     ("Do my mother and I live in York?", [("Dan", "lives in", "York"),
                                          ("Dan", "mother", "Grace")]),
 )  # fmt: skip
-def test_relations_are_of_those_who_are_asked_about(
-    question: str, relations: list[tuple[str, str, str]]
-) -> None:
+def test_relations_are_of_those_who_are_asked_about(question, relations):
     of_kin = {"mother": ["grace"], "妈妈": ["grace"], "son": ["max", "ben"]}
     kin = [name for word, names in of_kin.items() if word in question for name in names]
     assert relations == relations_for_question(EDGES, question, "Dan", ["user", *kin], 10)
@@ -413,11 +403,11 @@ def test_relations_are_of_those_who_are_asked_about(
     ("Where do I live?", set()), ("我住在哪里？", set()),
     ("Where did my mother live before?", set()), ("I lived in Leeds before.", set()),
 )  # fmt: skip
-def test_a_question_asks_for_the_past(question: str, slots: set[str]) -> None:
+def test_a_question_asks_for_the_past(question, slots):
     assert slots == past_slots(question)
 
 
-def test_what_ended_is_told_once_and_what_was_never_true_is_not() -> None:
+def test_what_ended_is_told_once_and_what_was_never_true_is_not():
     facts = [
         fact(1, "residence", "York", 20, None),
         fact(2, "residence", "Leeds", 0, 5),
@@ -435,7 +425,7 @@ def test_what_ended_is_told_once_and_what_was_never_true_is_not() -> None:
     assert past_relations(ended, "Where did I live?", "") == []
 
 
-def test_the_topic_of_a_question_is_what_it_asks_for_besides_whom_and_how() -> None:
+def test_the_topic_of_a_question_is_what_it_asks_for_besides_whom_and_how():
     assert "appointment" in topic_of("When is my doctor's appointment?")
     assert "手术" in topic_of("我妈妈的手术是什么时候？")
     assert not topic_of("我妈妈在哪里上班？").strip(" ？")
@@ -462,9 +452,7 @@ ZHU = [
     ("给我讲个笑话", []),
     ("灿灿", [("灿灿", "喜欢", "画画"), ("灿灿", "年龄", "5岁"), ("小朱", "女儿", "灿灿")]),
 )  # fmt: skip
-def test_a_question_gets_the_relations_it_asks_for(
-    question: str, relations: list[tuple[str, str, str]]
-) -> None:
+def test_a_question_gets_the_relations_it_asks_for(question, relations):
     kin = ["灿灿"] if asked_kin(question) else []
     named = [*mentioned(question), *kin]
     assert relations == relations_for_question(ZHU, question, "小朱", named, 10)
@@ -478,18 +466,18 @@ def test_a_question_gets_the_relations_it_asks_for(
     ("I love my job.", set()),
     ("What is the capital of France?", set()),
 )
-def test_a_question_asks_for_what_the_user_has_one_of(question: str, slots: set[str]) -> None:
+def test_a_question_asks_for_what_the_user_has_one_of(question, slots):
     assert slots == work_and_home_slots(question)
 
 
-def test_a_user_without_a_name_has_no_relations_told() -> None:
+def test_a_user_without_a_name_has_no_relations_told():
     assert [] == relations_for_question(ZHU, "我喜欢什么？", "", mentioned("我喜欢什么？"), 10)
     assert [("灿灿", "喜欢", "画画")] == relations_for_question(
         ZHU, "灿灿喜欢什么？", "", ["灿灿"], 10
     )
 
 
-def test_relations_are_told_in_words() -> None:
+def test_relations_are_told_in_words():
     assert ["喜欢", "女儿", "妈妈", "姐妹"] == [
         relation_label(name, "zh") for name in ("likes", "daughter", "mother", "sister")
     ]

@@ -1,9 +1,6 @@
 """The parts of a score: both channels, the turns around, who speaks, when, and what kind it is."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import get_args
 
@@ -11,7 +8,7 @@ import pytest
 from every_case import every_case
 from memories import Said, recalled
 
-from shared_core.core.domain import SCORE_PARTS, Hit, JsonValue, MemoryKind, Role
+from shared_core.core.domain import SCORE_PARTS, Hit, MemoryKind
 from shared_core.errors import InvalidInput
 from shared_core.nlp.text import is_question
 from shared_core.ports.recall import Ranking, RankingQuery, Recalled, ThreeFactor
@@ -43,7 +40,7 @@ FILLER = (Said(key="far", similarity=0.1), Said(key="worded", similarity=0.2, ho
 
 
 @every_case(*EVERY_RANKING)
-def test_the_score_is_the_sum_of_its_parts_and_orders_the_hits(by: Ranking) -> None:
+def test_the_score_is_the_sum_of_its_parts_and_orders_the_hits(by):
     hits = ranked(
         *FILLER,
         Said(key="a", similarity=0.6, holds=(0, 1), role="user", author="Ann"),
@@ -56,7 +53,7 @@ def test_the_score_is_the_sum_of_its_parts_and_orders_the_hits(by: Ranking) -> N
         assert hit.score == pytest.approx(sum(hit.parts.get(part, 0) for part in SCORE_PARTS))
 
 
-def test_both_channels_are_standardised_over_all_memories() -> None:
+def test_both_channels_are_standardised_over_all_memories():
     hits = ranked(*FILLER, Said(key="near", similarity=0.6))
     mean = (0.1 + 0.2 + 0.6) / 3
     deviation = math.sqrt(sum((one - mean) ** 2 for one in (0.1, 0.2, 0.6)) / 3)
@@ -69,14 +66,14 @@ def test_both_channels_are_standardised_over_all_memories() -> None:
     )
 
 
-def test_one_channel_alone_ranks_by_it() -> None:
+def test_one_channel_alone_ranks_by_it():
     near, worded = Said(key="near", similarity=0.9), Said(key="worded", similarity=0, holds=(0, 1))
     assert ["near", "worded"] == list(ranked(near, worded, by="vector"))
     assert ["worded", "near"] == list(ranked(near, worded, by="bm25"))
     assert ranked(near, worded, by="vector")["near"].score == 0.9
 
 
-def test_reciprocal_ranks_are_fused() -> None:
+def test_reciprocal_ranks_are_fused():
     both = Said(key="both", similarity=0.5, holds=(0,))
     near = Said(key="near", similarity=0.9)
     hits = ranked(both, near, by="rrf")
@@ -84,7 +81,7 @@ def test_reciprocal_ranks_are_fused() -> None:
     assert hits["near"].score == pytest.approx(1 / 61)
 
 
-def test_the_turn_before_is_context_but_not_across_sessions_nor_for_an_agent() -> None:
+def test_the_turn_before_is_context_but_not_across_sessions_nor_for_an_agent():
     asks = Said(key="asks", similarity=0.8, holds=(0, 1), text="Where?", role="user")
     found = {
         role: ranked(*FILLER, asks, Said(key="told", opens=opens, role=role))["told"]
@@ -98,7 +95,7 @@ def test_the_turn_before_is_context_but_not_across_sessions_nor_for_an_agent() -
 
 
 @every_case("fusion", "linear")
-def test_a_turn_between_two_that_match_is_found_by_them(by: Ranking) -> None:
+def test_a_turn_between_two_that_match_is_found_by_them(by):
     """The answer to a question shares no word with it, and neither does its vector."""
     asks = Said(key="asks", similarity=0.8, holds=(0, 1, 2), text="Where did you eat?", role="user")
     told = Said(key="told", similarity=0.2, opens=False, role="user")
@@ -112,9 +109,7 @@ def test_a_turn_between_two_that_match_is_found_by_them(by: Ranking) -> None:
 @every_case(
     [("user", "Ann")], [("user", "Ann"), ("user", "Bob")], [("user", "ann"), ("agent", "bot")]
 )
-def test_what_holds_all_words_outranks_its_neighbours(
-    voices: Sequence[tuple[Role, str]], similarity: Sequence[float | None]
-) -> None:
+def test_what_holds_all_words_outranks_its_neighbours(voices, similarity):
     """In a small memory too, where one turn is next to every other."""
 
     def said(number: int) -> Said:
@@ -132,7 +127,7 @@ def test_what_holds_all_words_outranks_its_neighbours(
     assert "best" == next(iter(ranked(*map(said, range(9)), by="linear")))
 
 
-def test_a_whole_session_about_it_lifts_its_turns() -> None:
+def test_a_whole_session_about_it_lifts_its_turns():
     about = [Said(key=f"about{n}", holds=(0, n % 4), opens=n == 0) for n in range(6)]
     rest = [Said(key=f"rest{n}", opens=n == 0) for n in range(6)]
     in_it = Said(key="in it", opens=False)
@@ -142,7 +137,7 @@ def test_a_whole_session_about_it_lifts_its_turns() -> None:
 
 
 @every_case("fusion", "linear")
-def test_a_turn_that_asks_ranks_below_one_that_tells(by: Ranking) -> None:
+def test_a_turn_that_asks_ranks_below_one_that_tells(by):
     asking, telling = Said(key="asks", text="Where is it?"), Said(key="tells")
     others = [Said(key=name, author=name) for name in ("Ann", "Bob")]
     hits = ranked(*FILLER, *others, asking, telling, by=by)
@@ -150,7 +145,7 @@ def test_a_turn_that_asks_ranks_below_one_that_tells(by: Ranking) -> None:
     assert differences(hits, "asks", "tells") == {"form": below}
 
 
-def test_what_the_agent_says_ranks_low() -> None:
+def test_what_the_agent_says_ranks_low():
     hits = ranked(*FILLER, Said(key="agent", role="agent"), Said(key="user", role="user"))
     assert differences(hits, "agent", "user") == {"speaker": -2.0}
 
@@ -164,38 +159,36 @@ def test_what_the_agent_says_ranks_low() -> None:
     ("", False),
     ("?", True),
 )
-def test_a_question_is_what_ends_with_a_question_mark(text: str, expected: bool) -> None:
+def test_a_question_is_what_ends_with_a_question_mark(text, expected):
     assert is_question(text) is expected
 
 
-def test_a_long_tail_of_closing_marks_takes_no_time() -> None:
+def test_a_long_tail_of_closing_marks_takes_no_time():
     assert not is_question("?" + ")" * 200_000 + "x")
 
 
 @every_case(("ann hous", {"bob"}), ("hous", set()), ("ann bob", set()), ("bob", {"ann", "ann lee"}))
-def test_turns_of_others_than_the_speaker_the_query_names_rank_low(
-    query: str, lowered: set[str]
-) -> None:
+def test_turns_of_others_than_the_speaker_the_query_names_rank_low(query, lowered):
     said = [Said(key=name.lower(), author=name) for name in ("Ann", "Ann Lee", "Bob")]
     hits = ranked(*said, Said(key="fact"), query=query)
     assert {key for key, hit in hits.items() if hit.parts["speaker"] < 0} == lowered
     assert {hits[key].parts["speaker"] for key in lowered} <= {-1.0}
 
 
-def test_a_chinese_speaker_is_named_by_the_whole_name_only() -> None:
+def test_a_chinese_speaker_is_named_by_the_whole_name_only():
     zhang, li = Said(key="zhang", author="张伟"), Said(key="li", author="李娜")
     assert ranked(zhang, li, query="张 伟 张伟 住")["li"].parts["speaker"] == -1.0
     assert ranked(zhang, li, query="张 张三")["li"].parts["speaker"] == 0.0
 
 
-def test_an_agent_asked_by_name_about_what_it_said_is_not_lowered() -> None:
+def test_an_agent_asked_by_name_about_what_it_said_is_not_lowered():
     agent = Said(key="agent", author="scout", role="agent")
     user = Said(key="user", author="user", role="user")
     hits = ranked(agent, user, query="scout")
     assert [0.0, -1.0] == [hits[key].parts["speaker"] for key in ("agent", "user")]
 
 
-def test_facts_rank_above_turns_and_turns_above_summaries() -> None:
+def test_facts_rank_above_turns_and_turns_above_summaries():
     kinds: list[MemoryKind] = ["summary", "episodic", "semantic", "item"]
     hits = ranked(*(Said(key=kind, kind=kind) for kind in kinds))
     found = {key: hit.parts["kind"] for key, hit in hits.items()}
@@ -203,7 +196,7 @@ def test_facts_rank_above_turns_and_turns_above_summaries() -> None:
 
 
 @every_case(*EVERY_RANKING)
-def test_without_a_vector_words_alone_rank(by: Ranking) -> None:
+def test_without_a_vector_words_alone_rank(by):
     hits = ranked(
         Said(key="no word", similarity=None),
         Said(key="one word", similarity=None, holds=(0,)),
@@ -216,7 +209,7 @@ def test_without_a_vector_words_alone_rank(by: Ranking) -> None:
 
 
 @every_case(*EVERY_RANKING)
-def test_a_query_without_words_ranks_by_meaning(by: Ranking) -> None:
+def test_a_query_without_words_ranks_by_meaning(by):
     far = Said(key="far", similarity=0.1)
     hits = ranked(far, Said(key="near", similarity=0.9), by=by, terms=0, query="")
     if by != "bm25":
@@ -224,7 +217,7 @@ def test_a_query_without_words_ranks_by_meaning(by: Ranking) -> None:
     assert not any(math.isnan(part) for hit in hits.values() for part in hit.parts.values())
 
 
-def test_equal_scores_rank_the_newest_first_and_the_limit_holds() -> None:
+def test_equal_scores_rank_the_newest_first_and_the_limit_holds():
     said = [Said(key=str(day), day=day) for day in (1, 3, 2)]
     hits = rank(
         recalled(*said), RankingQuery(text="it", terms=["it"], now=NOW), limit=2, by="fusion"
@@ -232,7 +225,7 @@ def test_equal_scores_rank_the_newest_first_and_the_limit_holds() -> None:
     assert ["3", "2"] == [hit.memory.key for hit in hits]
 
 
-def test_a_scope_of_one_memory_ranks_without_dividing_by_its_spread() -> None:
+def test_a_scope_of_one_memory_ranks_without_dividing_by_its_spread():
     [hit] = ranked(Said(key="only", similarity=0.5, holds=(0, 1, 2, 3))).values()
     assert hit.score == pytest.approx(0.5 + 1.0)  # the cosine and the coverage
 
@@ -243,7 +236,7 @@ def test_a_scope_of_one_memory_ranks_without_dividing_by_its_spread() -> None:
     ("3月5号她做了什么", 5),
     ("What did we do last week?", 25),
 )
-def test_a_time_in_the_question_lifts_what_was_said_then(query: str, day: int) -> None:
+def test_a_time_in_the_question_lifts_what_was_said_then(query, day):
     then, other = Said(key="then", day=day), Said(key="other", day=14)
     hits = ranked(*FILLER, then, other, by="linear", query=query)
     assert hits["then"].parts["time_fit"] == 1.0
@@ -251,7 +244,7 @@ def test_a_time_in_the_question_lifts_what_was_said_then(query: str, day: int) -
     assert hits["then"].parts["time"] > hits["other"].parts["time"]
 
 
-def test_three_factors_are_multiplied() -> None:
+def test_three_factors_are_multiplied():
     old = Said(key="old", similarity=0.8, day=1, importance=10)
     excited = Said(
         key="excited", similarity=0.8, day=1, importance=10, value={"emotion": {"arousal": 1.0}}
@@ -264,7 +257,7 @@ def test_three_factors_are_multiplied() -> None:
     assert hits["new"].score == pytest.approx(0.8 * 0.5)
 
 
-def test_three_factors_weigh_what_they_are_told() -> None:
+def test_three_factors_weigh_what_they_are_told():
     old = Said(key="old", similarity=0.8, day=1, importance=10)
     new = Said(key="new", similarity=0.4, day=31, importance=5)
     days = (NOW - datetime(2026, 3, 1, tzinfo=UTC)) / timedelta(days=1)
@@ -281,20 +274,20 @@ def test_three_factors_weigh_what_they_are_told() -> None:
 
 
 @every_case((1e308, 1.0), (7, 1.0), (-3, 0.0), ("high", 0.0))
-def test_arousal_counts_from_0_to_1_whatever_a_value_says(told: JsonValue, counted: float) -> None:
+def test_arousal_counts_from_0_to_1_whatever_a_value_says(told, counted):
     excited = Said(key="excited", similarity=0.8, day=1, value={"emotion": {"arousal": told}})
     days = (NOW - datetime(2026, 3, 1, tzinfo=UTC)) / timedelta(days=1)
     score = ranked(excited, by="three_factor")["excited"].score
     assert score == pytest.approx(0.8 * math.exp(-days * (1 - counted / 2) / 30) * 0.5)
 
 
-def test_every_weight_is_a_finite_number_of_a_known_part() -> None:
+def test_every_weight_is_a_finite_number_of_a_known_part():
     assert weights().keys() | weights("chat").keys() == PART_OF.keys()
     assert set(PART_OF.values()) == set(SCORE_PARTS)
     assert all(math.isfinite(weight) for weight in weights().values())
 
 
-def test_a_neighbour_without_vector_and_words_is_as_relevant_as_the_turn_before() -> None:
+def test_a_neighbour_without_vector_and_words_is_as_relevant_as_the_turn_before():
     said = Said(key="said", similarity=None, holds=(0,))
     after = Said(key="after", similarity=None, opens=False)
     apart = Said(key="apart", similarity=None)
@@ -304,11 +297,11 @@ def test_a_neighbour_without_vector_and_words_is_as_relevant_as_the_turn_before(
     assert 0.0 == relevance(hits["apart"])
 
 
-def test_nothing_to_rank_is_nothing() -> None:
+def test_nothing_to_rank_is_nothing():
     assert rank(Recalled(), RankingQuery(text="it", terms=["it"], now=NOW), limit=5) == []
 
 
-def test_a_hit_tells_which_words_of_the_query_it_holds() -> None:
+def test_a_hit_tells_which_words_of_the_query_it_holds():
     both, one = Said(key="both", holds=(0, 1)), Said(key="one", holds=(1,))
     asked = RankingQuery(text="Green tea", terms=["green", "tea"], now=NOW)
     found = rank(recalled(both, one, Said(key="none")), asked, limit=3)
@@ -318,7 +311,7 @@ def test_a_hit_tells_which_words_of_the_query_it_holds() -> None:
     ]
 
 
-def test_the_nearest_are_those_with_a_vector_by_cosine_and_the_newest_of_equals() -> None:
+def test_the_nearest_are_those_with_a_vector_by_cosine_and_the_newest_of_equals():
     said = recalled(
         Said(key="older", similarity=0.4, day=1),
         Said(key="newer", similarity=0.4, day=2),
@@ -333,7 +326,7 @@ def test_the_nearest_are_those_with_a_vector_by_cosine_and_the_newest_of_equals(
     assert hits[:2] == [one.hit() for one in nearest(said, 2)] and [] == nearest(Recalled(), 2)
 
 
-def test_what_is_first_in_a_corpus_opens_a_session() -> None:
+def test_what_is_first_in_a_corpus_opens_a_session():
     said = recalled(Said(key="first", opens=False), Said(key="second", opens=False))
     assert said.corpus is not None and [True, False] == said.corpus.opens.tolist()
     assert 2 == len(rank(said, RankingQuery(text="it", terms=["it"], now=NOW), limit=5))

@@ -1,7 +1,5 @@
 """Chats with an agent are ranked by weights and features of their own: the latest stands first."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -49,23 +47,23 @@ def first(question: str, turns: Sequence[Turn], agent: float | None = 20) -> str
 
 
 @every_case("where is my home?", "我家在哪里？")
-def test_what_was_told_last_about_a_matter_stands_first(question: str) -> None:
+def test_what_was_told_last_about_a_matter_stands_first(question):
     assert LYON[2] == first(question, [PORTO, LYON, *REST])
 
 
-def test_a_question_for_what_was_before_finds_what_was_told_first() -> None:
+def test_a_question_for_what_was_before_finds_what_was_told_first():
     assert PORTO[2] == first("where was my home before?", [PORTO, LYON, *REST])
 
 
-def test_without_an_agent_the_nearest_stands_first() -> None:
+def test_without_an_agent_the_nearest_stands_first():
     assert PORTO[2] == first("where is my home?", [PORTO, LYON, *REST], agent=None)
 
 
-def test_an_agent_that_writes_pages_is_no_chat() -> None:
+def test_an_agent_that_writes_pages_is_no_chat():
     assert PORTO[2] == first("where is my home?", [PORTO, LYON, *REST], agent=LONG_AGENT)
 
 
-def test_what_was_told_later_counts_by_its_nearness_and_by_the_time_between() -> None:
+def test_what_was_told_later_counts_by_its_nearness_and_by_the_time_between():
     turns: list[Turn] = [
         ("user", day, f"turn {number}", near)
         for number, (day, near) in enumerate([(1, 0.4), (4, 0.6), (4, 0.1), (25, 0.5), (80, 0.3)])
@@ -84,9 +82,7 @@ def test_what_was_told_later_counts_by_its_nearness_and_by_the_time_between() ->
 
 
 @given(some.floats(BRIEF_AGENT, LONG_AGENT), some.floats(0, 2))
-def test_between_both_weights_the_score_moves_by_steps_that_are_small(
-    length: float, more: float
-) -> None:
+def test_between_both_weights_the_score_moves_by_steps_that_are_small(length, more):
     """Without a gap: a turn of the agent that is a little longer changes no order at once."""
     before, after = (
         {hit.memory.text: hit.score for hit in answered("my home?", [PORTO, LYON, *REST], agent)}
@@ -95,7 +91,7 @@ def test_between_both_weights_the_score_moves_by_steps_that_are_small(
     assert all(abs(after[text] - before[text]) < 1 for text in before)
 
 
-def test_the_share_of_the_weights_for_chats_is_told() -> None:
+def test_the_share_of_the_weights_for_chats_is_told():
     shares = [
         answered("my home?", [PORTO, LYON], agent)[0].parts["chat"]
         for agent in (None, BRIEF_AGENT, 100, LONG_AGENT)
@@ -104,7 +100,7 @@ def test_the_share_of_the_weights_for_chats_is_told() -> None:
     assert 0 < shares[2] < 1
 
 
-def test_a_chinese_answer_of_the_agent_is_as_long_as_its_english_one() -> None:
+def test_a_chinese_answer_of_the_agent_is_as_long_as_its_english_one():
     """Chinese search terms are characters and pairs: 150 characters are 240 terms."""
     brief, long = "可以先放凉再装盒，" * 17, "可以先放凉再装盒，" * 100
     shares = [chat_share(text) for text in (brief, long, "Let it cool first. " * 17)]
@@ -117,7 +113,7 @@ def chat_share(answer: str) -> float:
     return rank(said, asked, limit=2)[0].parts["chat"]
 
 
-def test_without_vectors_the_words_of_a_question_count_more_than_the_time() -> None:
+def test_without_vectors_the_words_of_a_question_count_more_than_the_time():
     holds = [(0, 1, 2, 3), *[(0,)] * 5, (), ()]
     told = [
         Said(key=str(day), text=f"turn of day {day}", role="user", day=1 + day, similarity=None,
@@ -132,12 +128,12 @@ def test_without_vectors_the_words_of_a_question_count_more_than_the_time() -> N
     assert {0.0} == {hit.parts["told_later"] for hit in hits}
 
 
-def test_every_weight_for_chats_is_a_finite_number_of_a_known_part() -> None:
+def test_every_weight_for_chats_is_a_finite_number_of_a_known_part():
     assert weights("chat").keys() <= PART_OF.keys()
     assert all(math.isfinite(weight) for weight in weights("chat").values())
 
 
-def test_words_never_count_against_a_memory_of_a_chat() -> None:
+def test_words_never_count_against_a_memory_of_a_chat():
     """The questions of the training are asked in other words than the answers, on purpose."""
     of_words = {"z_bm25", "coverage", "z_bm25_around", "coverage_around", "similar_and_worded"}
     assert all(weights("chat").get(name, 0.0) >= 0 for name in of_words)
@@ -159,7 +155,7 @@ turn = partial(Said, author="ana", role="user")
 
 
 @every_case("Where do I live now?", "我现在住在哪里？")
-def test_a_question_that_asks_the_same_is_an_echo(question: str) -> None:
+def test_a_question_that_asks_the_same_is_an_echo(question):
     turns = turn(text=question), turn(text="I live in Leeds.")
     assert [1.0, 0.0] == found("Where do I live?", *turns, similarity=0.7)["echo"]
     assert [0.0, 0.0] == found("Where do I live?", *turns, similarity=0.2)["echo"]
@@ -170,19 +166,19 @@ def test_a_question_that_asks_the_same_is_an_echo(question: str) -> None:
 
 
 @every_case(("Where do I live?", 0.5), ("Where did I live before?", 0.0), ("我以前住在哪里？", 0.0))
-def test_what_ended_counts_where_it_is_asked_how_it_is(query: str, counts: float) -> None:
+def test_what_ended_counts_where_it_is_asked_how_it_is(query, counts):
     turns = turn(text="I live in Leeds and love tea.", ended=0.5), turn(text="I live in York.")
     assert [counts, 0.0] == found(query, *turns)["ended"]
 
 
-def test_within_a_month_it_tells_little_what_came_later() -> None:
+def test_within_a_month_it_tells_little_what_came_later():
     minutes = turn(text="a", day=1), turn(text="b", day=1.01)
     assert [0.0, pytest.approx(0.01 / 30)] == found("tea", *minutes)["recency"]
     months = turn(text="a", day=-79), turn(text="b", day=11)
     assert [0.0, 1.0] == found("tea", *months)["recency"]
 
 
-def test_a_fact_without_an_author_is_of_the_user_who_is_named() -> None:
+def test_a_fact_without_an_author_is_of_the_user_who_is_named():
     fact = turn(text="User likes tea.", kind="semantic", author=None, role=None)
     other = turn(text="Bob likes tea.", author="bob", role="agent")
     mine = turn(text="I like tea.")

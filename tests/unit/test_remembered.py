@@ -1,7 +1,5 @@
 """What is remembered of texts: the same results, so many of them, and no text."""
 
-from __future__ import annotations
-
 import gc
 
 from hypothesis import given, strategies as st
@@ -10,12 +8,12 @@ from shared_core.core.digest_cache import DigestCache
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=()), max_size=4), max_size=60))
-def test_it_returns_what_the_function_returns(texts: list[str]) -> None:
+def test_it_returns_what_the_function_returns(texts):
     upper = DigestCache("test", str.upper, 5)
     assert [text.upper() for text in texts] == [upper(text) for text in texts]
 
 
-def test_the_last_ones_are_not_asked_again_and_old_ones_go() -> None:
+def test_the_last_ones_are_not_asked_again_and_old_ones_go():
     asked: list[str] = []
 
     def length(text: str) -> int:
@@ -36,14 +34,14 @@ def test_the_last_ones_are_not_asked_again_and_old_ones_go() -> None:
     assert sum(map(len, held)) <= 6
 
 
-def test_what_is_falsy_is_remembered_too() -> None:
+def test_what_is_falsy_is_remembered_too():
     asked: list[str] = []
     nothing = DigestCache("test", lambda text: bool(asked.append(text)), 3)
     assert [False, False] == [nothing("a"), nothing("a")]
     assert ["a"] == asked
 
 
-def test_no_text_is_kept() -> None:
+def test_no_text_is_kept():
     kept = DigestCache("test", len, 3)
     secret = "".join(["the password is ", "hunter2"])
     kept(secret)

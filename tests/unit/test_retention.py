@@ -1,14 +1,10 @@
 """The documented values of retention, when a memory has faded, and its curve."""
 
-from __future__ import annotations
-
 import math
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -31,73 +27,71 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 @every_case((0.4, 1), (0.55, 3), (0.7, 5), (0.82, 7), (1.0, 10))
-def test_importance_gives_the_initial_strength(strength: float, importance: float) -> None:
+def test_importance_gives_the_initial_strength(strength, importance):
     assert pytest.approx(strength) == initial_strength(importance)
 
 
 @every_case((0, 0.0), (5, 3.0), (40, 12.5), (10**9, 100.0))
-def test_the_documented_function_is_the_one_of_initial_strength_a_fifth(
-    accesses: int, days: float
-) -> None:
+def test_the_documented_function_is_the_one_of_initial_strength_a_fifth(accesses, days):
     documented = min(1.0, math.exp(-0.1 * days) * (1 + math.log(1 + accesses)) / 5)
     score = retention_score(initial=UNWEIGHTED_INITIAL, days=days, accesses=accesses)
     assert pytest.approx(documented, abs=1e-12) == score
 
 
-def test_full_arousal_halves_the_decay() -> None:
+def test_full_arousal_halves_the_decay():
     calm = retention_score(initial=0.7, days=10)
     assert pytest.approx(calm) == retention_score(initial=0.7, days=20, arousal=1.0)
 
 
-def test_an_access_in_the_future_counts_as_one_just_now() -> None:
+def test_an_access_in_the_future_counts_as_one_just_now():
     assert 0.7 == retention_score(initial=0.7, days=-0.001)
 
 
-def test_no_score_is_above_one() -> None:
+def test_no_score_is_above_one():
     assert 1.0 == retention_score(initial=1.0, days=0, accesses=10**9)
 
 
-def test_without_decay_nothing_fades() -> None:
+def test_without_decay_nothing_fades():
     assert 0.7 == retention_score(initial=0.7, days=1e9, decay_rate=0.0)
 
 
 @every_case((13.8629, 1), (19.4591, 5), (23.0259, 10))
-def test_a_memory_nobody_reads_fades_by_its_importance(days: float, importance: float) -> None:
+def test_a_memory_nobody_reads_fades_by_its_importance(days, importance):
     faded = forget_at(initial=initial_strength(importance), last_used_at=NOON)
     assert faded is not None
     assert pytest.approx(days, abs=1e-4) == days_between(NOON, faded)
 
 
-def test_a_young_memory_is_kept_however_weak() -> None:
+def test_a_young_memory_is_kept_however_weak():
     assert NOON + timedelta(days=7) == forget_at(initial=0.05, last_used_at=NOON)
 
 
-def test_the_minimum_age_counts_from_when_it_was_made() -> None:
+def test_the_minimum_age_counts_from_when_it_was_made():
     made_at = NOON - timedelta(days=30)
     assert NOON == forget_at(initial=0.05, last_used_at=NOON, created_at=made_at)
 
 
 @every_case(RetentionPolicy(threshold=0), RetentionPolicy(decay_rate=0))
-def test_some_policies_never_forget(policy: RetentionPolicy) -> None:
+def test_some_policies_never_forget(policy):
     assert forget_at(initial=0.7, last_used_at=NOON, policy=policy) is None
 
 
-def test_what_lies_past_the_calendar_is_never() -> None:
+def test_what_lies_past_the_calendar_is_never():
     slow = RetentionPolicy(decay_rate=1e-9)
     assert forget_at(initial=0.7, last_used_at=NOON, policy=slow) is None
 
 
-def test_a_threshold_of_one_forgets_at_the_minimum_age() -> None:
+def test_a_threshold_of_one_forgets_at_the_minimum_age():
     strict = RetentionPolicy(threshold=1)
     assert NOON + timedelta(days=7) == forget_at(initial=1.0, last_used_at=NOON, policy=strict)
 
 
-def test_a_huge_decay_forgets_at_the_minimum_age() -> None:
+def test_a_huge_decay_forgets_at_the_minimum_age():
     fast = RetentionPolicy(decay_rate=1e300)
     assert NOON + timedelta(days=7) == forget_at(initial=1.0, last_used_at=NOON, policy=fast)
 
 
-def test_the_documented_settings_have_names() -> None:
+def test_the_documented_settings_have_names():
     assert {
         "default": (0.1, 0.1, 7),
         "high-interaction": (0.15, 0.15, 7),
@@ -127,7 +121,7 @@ def test_the_documented_settings_have_names() -> None:
     lambda: forget_at(initial=0.5, last_used_at=NOON.replace(tzinfo=None)),
     lambda: days_between(NOON, NOON.replace(tzinfo=None)),
 )
-def test_values_that_mean_nothing_are_refused(attempt: Callable[[], object]) -> None:
+def test_values_that_mean_nothing_are_refused(attempt):
     with pytest.raises(InvalidInput):
         attempt()
 
@@ -144,7 +138,7 @@ FRESH = Kept(
 READ = replace(FRESH, access_count=3, last_accessed_at=BORN + 10 * DAY, used_at=BORN + 10 * DAY)
 
 
-def test_an_unread_memory_is_known_from_its_birth() -> None:
+def test_an_unread_memory_is_known_from_its_birth():
     curve = curve_of(FRESH, BORN + 5 * DAY, days_ahead=10, points=16)
     assert (BORN, BORN + 15 * DAY) == (curve.points[0].at, curve.points[-1].at)
     assert {"known"} == {point.sure for point in curve.points}
@@ -152,7 +146,7 @@ def test_an_unread_memory_is_known_from_its_birth() -> None:
     assert pytest.approx(retention_score(initial=0.7, days=5)) == curve.score
 
 
-def test_before_the_last_read_it_is_only_known_what_it_was_at_least() -> None:
+def test_before_the_last_read_it_is_only_known_what_it_was_at_least():
     curve = curve_of(READ, BORN + 12 * DAY, days_ahead=3, points=16)
     sure = {point.at: point.sure for point in curve.points}
     assert "at least" == sure[BORN + 9 * DAY]
@@ -161,7 +155,7 @@ def test_before_the_last_read_it_is_only_known_what_it_was_at_least() -> None:
     assert 1.0 == at_read
 
 
-def test_what_comes_is_told_stage_by_stage() -> None:
+def test_what_comes_is_told_stage_by_stage():
     curve = curve_of(FRESH, BORN, days_ahead=None, points=10)
     assert ["demoted", "archived", "erased"] == [fate for _, fate in curve.stages]
     assert [19.46, 49.46, 139.46] == [round((at - BORN) / DAY, 2) for at, _ in curve.stages]
@@ -179,18 +173,18 @@ def test_what_comes_is_told_stage_by_stage() -> None:
 
 
 @every_case((-1, 10), (1e9, 10), (float("nan"), 10), (1, 1), (1, 10**9))
-def test_what_cannot_be_drawn_is_refused(days_ahead: float, points: int) -> None:
+def test_what_cannot_be_drawn_is_refused(days_ahead, points):
     with pytest.raises(InvalidInput, match="must be between"):
         curve_of(FRESH, BORN, days_ahead=days_ahead, points=points)
 
 
-def test_a_clock_that_is_behind_makes_a_curve_too() -> None:
+def test_a_clock_that_is_behind_makes_a_curve_too():
     curve = curve_of(READ, BORN - DAY, days_ahead=0, points=5)
     assert [0.7] == sorted({point.score for point in curve.points})
     assert lines(curve)
 
 
-def test_it_is_drawn_in_lines_for_a_terminal() -> None:
+def test_it_is_drawn_in_lines_for_a_terminal():
     drawn = lines(curve_of(READ, BORN + 12 * DAY, days_ahead=20, points=50))
     assert {78} >= {len(line) for line in drawn[:-1]}
     assert all(mark in "".join(drawn) for mark in "█░▒─")
@@ -198,16 +192,14 @@ def test_it_is_drawn_in_lines_for_a_terminal() -> None:
 
 
 @every_case((".png", b"\x89PNG"), (".svg", b"<?xml"))
-def test_it_is_drawn_to_a_file(suffix: str, head: bytes, tmp_path: Path) -> None:
+def test_it_is_drawn_to_a_file(suffix, head, tmp_path):
     pytest.importorskip("matplotlib")
     curve = curve_of(READ, BORN + 12 * DAY, days_ahead=None, points=50)
     path = draw(curve, tmp_path / f"curve{suffix}")
     assert head == path.read_bytes()[: len(head)]
 
 
-def test_no_other_file_and_nothing_without_matplotlib(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_other_file_and_nothing_without_matplotlib(tmp_path, monkeypatch):
     curve = curve_of(FRESH, BORN, days_ahead=1, points=5)
     with pytest.raises(InvalidInput, match=r"[.]png or [.]svg file, got 'curve[.]gif'"):
         draw(curve, tmp_path / "curve.gif")
@@ -217,7 +209,7 @@ def test_no_other_file_and_nothing_without_matplotlib(
         draw(curve, tmp_path / "curve.png")
 
 
-def test_statistics_add_up() -> None:
+def test_statistics_add_up():
     rows = [
         RetentionRow("episodic", True, "kept", 9, 2, 1.9, 1),
         RetentionRow("episodic", True, "demoted", 0, 3, 0.2, 0),

@@ -1,7 +1,5 @@
 """What turns do to the facts that are held: one line for each rule, veto and promise."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -239,7 +237,7 @@ def done(drafts: Sequence[FactDraft]) -> list[tuple[str, str, str]]:
 
 
 @every_case(*ENDS)
-def test_a_turn_ends_a_held_fact(rule: str, slot: str, value: str, text: str) -> None:
+def test_a_turn_ends_a_held_fact(rule, slot, value, text):
     fact = held(slot, value)
     drafts = read([fact], text)
     assert any(one.pattern == f"revise.{rule}" for one in drafts), drafts
@@ -251,7 +249,7 @@ def test_a_turn_ends_a_held_fact(rule: str, slot: str, value: str, text: str) ->
 
 
 @every_case(*DOUBTS)
-def test_a_hedged_turn_only_doubts(rule: str, slot: str, value: str, text: str) -> None:
+def test_a_hedged_turn_only_doubts(rule, slot, value, text):
     fact = held(slot, value)
     [draft] = read([fact], text)
     assert (f"revise.{rule}", "doubt", key_of(fact)) == (
@@ -260,9 +258,7 @@ def test_a_hedged_turn_only_doubts(rule: str, slot: str, value: str, text: str) 
 
 
 @every_case(*SUCCESSORS)
-def test_a_slot_that_was_ended_takes_a_new_value(
-    rule: str, fact: tuple[str, str], texts: list[str], value: str
-) -> None:
+def test_a_slot_that_was_ended_takes_a_new_value(rule, fact, texts, value):
     drafts = read([held(*fact)], *texts)
     assert ("assert", fact[0], value, f"revise.{rule}") in [
         (one.operation, one.slot, one.value, one.pattern) for one in drafts
@@ -289,23 +285,19 @@ GREG = held("relation.boss", "Greg", number=3)
     ([ANNA], "my new boss knows that my girlfriend is called Priya", set(), {"Anna"}),
     ([GREG], "my new boss is called Priya too", set(), {"Greg"}),
 )
-def test_the_new_one_takes_the_place_of_the_one_before(
-    facts: list[HeldFact], text: str, ended: set[str], doubted: set[str]
-) -> None:
+def test_the_new_one_takes_the_place_of_the_one_before(facts, text, ended, doubted):
     drafts = read(facts, text, by_rules=True)
     assert ended == {one.value for one in drafts if one.operation == "retract"}
     assert doubted == {one.value for one in drafts if one.operation == "doubt"}
 
 
-def test_what_is_told_of_somebody_is_not_their_end() -> None:
+def test_what_is_told_of_somebody_is_not_their_end():
     facts = [held(*one) for one in EXPECTING]  # type: ignore[arg-type]
     assert INES_GAVE_BIRTH == done(read(facts, "Ines had the baby!!", by_rules=True))
 
 
 @every_case(*VETOES)
-def test_a_veto_keeps_a_fact(
-    veto: str, slot: str, value: str, ends: str, vetoed: str, left: str
-) -> None:
+def test_a_veto_keeps_a_fact(veto, slot, value, ends, vetoed, left):
     fact = held(slot, value)
     assert [one.operation for one in read([fact], ends)] == ["retract"]
     assert [one.operation for one in read([fact], vetoed)] == [left] * bool(left)
@@ -314,7 +306,7 @@ def test_a_veto_keeps_a_fact(
     assert regexes[veto].search(vetoed)
 
 
-def test_every_rule_and_every_veto_has_a_line() -> None:
+def test_every_rule_and_every_veto_has_a_line():
     lines = {line[0] for line in (*ENDS, *DOUBTS, *SUCCESSORS)}
     languages: tuple[Language, ...] = ("en", "zh")
     for language in languages:
@@ -327,7 +319,7 @@ def test_every_rule_and_every_veto_has_a_line() -> None:
 
 
 @every_case((ENGLISH_HELD, ENGLISH_TRAPS), (CHINESE_HELD, CHINESE_TRAPS))
-def test_traps_end_next_to_nothing(facts: Sequence[tuple[str, ...]], lines: Sequence[str]) -> None:
+def test_traps_end_next_to_nothing(facts, lines):
     """At most one false end in fifty lines, and five doubts."""
     known = [held(*fact, number=number) for number, fact in enumerate(facts, start=1)]  # type: ignore[misc, arg-type]
     ended, doubted = [], []
@@ -385,9 +377,7 @@ WHOM = [
 
 
 @every_case(*WHOM)
-def test_a_change_is_of_whom_the_clause_is_about(
-    facts: list[tuple[str, ...]], texts: list[str], ended: list[tuple[str, str, str]]
-) -> None:
+def test_a_change_is_of_whom_the_clause_is_about(facts, texts, ended):
     known = [held(*fact, number=number) for number, fact in enumerate(facts, start=1)]  # type: ignore[misc, arg-type]
     assert ended == done(read(known, *texts))
 
@@ -405,7 +395,7 @@ FALLS = [
 
 
 @every_case(*FALLS)
-def test_what_rests_on_an_ended_fact_ends_with_it(text: str, facts: list[tuple[str, ...]]) -> None:
+def test_what_rests_on_an_ended_fact_ends_with_it(text, facts):
     other = [("relation.daughter", "Mia"), ("relation.daughter.age", "5", "mia"), ("age", "34")]
     known = [held(*fact, number=at) for at, fact in enumerate([*facts, *other], start=1)]  # type: ignore[misc, arg-type]
     drafts = read(known, text)
@@ -413,25 +403,25 @@ def test_what_rests_on_an_ended_fact_ends_with_it(text: str, facts: list[tuple[s
     assert {one.operation for one in drafts} == {"retract"}
 
 
-def test_a_change_of_employers_takes_the_boss_along_but_not_the_town() -> None:
+def test_a_change_of_employers_takes_the_boss_along_but_not_the_town():
     known = [held("employer", "Tarn"), held("relation.boss", "Maria", number=2)]
     known.append(held("work_city", "Leeds", number=3))
     drafts = done(read(known, "I moved to Meta last month", by_rules=True))
     assert {("assert", "employer", "Meta"), ("retract", "relation.boss", "Maria")} == set(drafts)
 
 
-def test_nothing_falls_with_an_end_that_the_rules_contradict() -> None:
+def test_nothing_falls_with_an_end_that_the_rules_contradict():
     known = [held("employer", "Tarn"), held("relation.boss", "Maria", number=2)]
     drafts = done(read(known, "I quit my job once. I work at Tarn.", by_rules=True))
     assert ("retract", "relation.boss", "Maria") not in drafts
 
 
-def test_nothing_falls_with_a_doubt() -> None:
+def test_nothing_falls_with_a_doubt():
     known = [held("employer", "Siemens"), held("relation.boss", "Maria", number=2)]
     assert [("doubt", "employer", "Siemens")] == done(read(known, "I'm leaving Siemens soon"))
 
 
-def test_what_a_model_ends_takes_what_rests_on_it_along() -> None:
+def test_what_a_model_ends_takes_what_rests_on_it_along():
     known = [held("relation.cat", "Pixel"), held("relation.cat.age", "15", "pixel", 2)]
     end = read(known[:1], "Pixel passed away")[0]
     found = done(cascaded(Extraction(facts=[end]), known).facts)
@@ -461,9 +451,7 @@ NO_CORRECTIONS = [
 
 
 @every_case(*CORRECTIONS)
-def test_a_bare_correction_replaces_a_value_of_its_type(
-    fact: tuple[str, str], text: str, value: str
-) -> None:
+def test_a_bare_correction_replaces_a_value_of_its_type(fact, text, value):
     known = held(*fact)
     drafts = read([known], text)
     assert drafts[-1].value == value
@@ -472,11 +460,11 @@ def test_a_bare_correction_replaces_a_value_of_its_type(
 
 
 @every_case(*NO_CORRECTIONS)
-def test_another_reply_corrects_nothing(fact: tuple[str, str], text: str) -> None:
+def test_another_reply_corrects_nothing(fact, text):
     assert not read([held(*fact)], text)
 
 
-def test_a_correction_reaches_two_turns_back_in_its_thread() -> None:
+def test_a_correction_reaches_two_turns_back_in_its_thread():
     assert read([held("age", "34")], "ok", "sorry, 33")
     assert not read([held("age", "34")], "ok", "fine", "sorry, 33")
     turns = [turn(1, "sorry, 33")]
@@ -484,18 +472,18 @@ def test_a_correction_reaches_two_turns_back_in_its_thread() -> None:
     assert not elsewhere.facts
 
 
-def test_a_statement_of_the_rules_wins_over_an_end_in_the_same_turn() -> None:
+def test_a_statement_of_the_rules_wins_over_an_end_in_the_same_turn():
     facts = [held("like", "jazz")]
     drafts = read(facts, "I quit jazz for a year. I love jazz.", by_rules=True)
     assert [("assert", "like", "jazz")] == done(drafts)
 
 
-def test_an_end_of_the_rules_needs_no_second_one() -> None:
+def test_an_end_of_the_rules_needs_no_second_one():
     drafts = read([held("employer", "Siemens")], "I no longer work at Siemens", by_rules=True)
     assert ["en.employer.no-longer"] == [one.pattern for one in drafts]
 
 
-def test_what_an_earlier_turn_of_the_window_states_can_end() -> None:
+def test_what_an_earlier_turn_of_the_window_states_can_end():
     drafts = read([], "our cat Pixel is 15", "Pixel passed away last night", by_rules=True)
     ended = [one for one in drafts if one.operation == "retract"]
     assert {("relation.cat.age", "15"), ("relation.cat", "Pixel")} >= {
@@ -504,23 +492,23 @@ def test_what_an_earlier_turn_of_the_window_states_can_end() -> None:
     assert not ended or ended[0].event_id == "e2"
 
 
-def test_one_diet_ends_another() -> None:
+def test_one_diet_ends_another():
     drafts = read([held("trait", "vegan")], "I'm pescatarian", by_rules=True)
     assert ("retract", "trait", "vegan") in done(drafts)
 
 
-def test_another_partner_raises_a_doubt() -> None:
+def test_another_partner_raises_a_doubt():
     drafts = read([held("relation.girlfriend", "Ana")], "My girlfriend Zoe is here", by_rules=True)
     assert ("doubt", "relation.girlfriend", "Ana") in done(drafts)
     assert ("assert", "relation.girlfriend", "Zoe") in done(drafts)
 
 
-def test_a_second_job_ends_no_first_one() -> None:
+def test_a_second_job_ends_no_first_one():
     text = "I started a new job at Patagonia on the side, as my second job"
     assert ("retract", "employer", "Tarn") not in done(read([held("employer", "Tarn")], text))
 
 
-def test_a_fact_that_is_doubted_is_not_doubted_again() -> None:
+def test_a_fact_that_is_doubted_is_not_doubted_again():
     texts = ["I used to play tennis", "I used to play tennis"]
     assert [("doubt", "like", "tennis")] == done(read([held("like", "tennis")], *texts))
 
@@ -530,9 +518,7 @@ FACTS = [(line[1], line[2]) for line in (*ENDS, *DOUBTS)]
 
 
 @given(st.lists(st.sampled_from(FACTS), max_size=6), st.lists(st.sampled_from(LINES), max_size=4))
-def test_only_what_is_held_ends_and_the_same_each_time(
-    facts: list[tuple[str, str]], lines: list[str]
-) -> None:
+def test_only_what_is_held_ends_and_the_same_each_time(facts, lines):
     known = [held(*fact, number=number) for number, fact in enumerate(facts, start=1)]
     drafts = read(known, *lines)
     possible = {key_of(one) for one in known}
@@ -542,27 +528,27 @@ def test_only_what_is_held_ends_and_the_same_each_time(
 
 
 @given(st.sampled_from(FACTS), st.sampled_from(LINES))
-def test_no_fact_of_somebody_unnamed_ends(fact: tuple[str, str], line: str) -> None:
+def test_no_fact_of_somebody_unnamed_ends(fact, line):
     slot, value = fact
     of_other = held(f"relation.neighbour.{slot.replace('.', '_')}", value, "zebedee")
     assert not [one for one in read([of_other], line) if one.operation != "assert"]
 
 
 @given(st.sampled_from(LINES))
-def test_where_nothing_is_held_the_drafts_are_those_of_the_extractor(line: str) -> None:
+def test_where_nothing_is_held_the_drafts_are_those_of_the_extractor(line):
     turns = [turn(1, line)]
     found = RuleExtractor(reader=False).read(turns)
     assert revised(turns, found, [], BEFORE, HERE) is found
 
 
-def test_what_the_trained_reader_takes_for_over_ends_nothing_where_nothing_is_held() -> None:
+def test_what_the_trained_reader_takes_for_over_ends_nothing_where_nothing_is_held():
     turns = [turn(1, "I quit coffee in March")]
     found = RuleExtractor().read(turns)
     assert [one.operation for one in found.facts] == ["retract"]
     assert revised(turns, found, []).facts == []
 
 
-def test_a_key_takes_subjects_and_values_as_stored() -> None:
+def test_a_key_takes_subjects_and_values_as_stored():
     draft = read([held("like", "Jazz")], "I quit jazz")[0]
     assert key_of(draft) == ("like", USER, normalised("Jazz"))
 
@@ -590,7 +576,7 @@ KEPT = [
     (over("residence", "深水埗劏房", "深水埗劏房交返鎖匙", language="zh"), "深水埗劏房"),
     (over("car", "桑塔纳", "桑塔纳报废了", language="zh"), "桑塔纳"),
 )
-def test_the_value_of_a_fact_of_the_kind_ends_it(draft: FactDraft, value: str) -> None:
+def test_the_value_of_a_fact_of_the_kind_ends_it(draft, value):
     [(change, _)] = tagged_ends([draft], HeldIndex(KEPT))
     assert change.fact is not None
     assert (change.verdict, change.fact.value) == ("end", value)
@@ -602,13 +588,13 @@ def test_the_value_of_a_fact_of_the_kind_ends_it(draft: FactDraft, value: str) -
     (over("residence", "深水埗間", "深水埗間交返鎖匙", language="zh"), "深水埗劏房"),
     (over("like", "coffee machine", "the coffee machine died"), "coffee"),
 )
-def test_words_that_only_mention_a_value_raise_a_doubt(draft: FactDraft, value: str) -> None:
+def test_words_that_only_mention_a_value_raise_a_doubt(draft, value):
     [(change, _)] = tagged_ends([draft], HeldIndex(KEPT))
     assert change.fact is not None
     assert (change.verdict, change.fact.value) == ("doubt", value)
 
 
-def test_a_reading_that_is_not_sure_raises_a_doubt() -> None:
+def test_a_reading_that_is_not_sure_raises_a_doubt():
     draft = over("kin_name", "mog", "we said goodbye to mog", sure=SURE - 0.1)
     [(change, _)] = tagged_ends([draft], HeldIndex(KEPT))
     assert change.verdict == "doubt"
@@ -622,16 +608,16 @@ def test_a_reading_that_is_not_sure_raises_a_doubt() -> None:
     over("plan", "去日本旅游", "去日本旅游取消了", language="zh"),
     over("tool", "工商银行", "工商银行卡注销了", language="zh"),
 )
-def test_words_that_mention_nothing_of_the_kind_end_nothing(draft: FactDraft) -> None:
+def test_words_that_mention_nothing_of_the_kind_end_nothing(draft):
     assert list(tagged_ends([draft], HeldIndex(KEPT))) == []
 
 
-def test_a_fact_ends_once() -> None:
+def test_a_fact_ends_once():
     drafts = [over("kin_name", "mog", "goodbye mog"), over("kin_name", "Mog", "miss you Mog")]
     assert len(list(tagged_ends(drafts, HeldIndex(KEPT)))) == 1
 
 
-def test_a_veto_of_the_rules_holds_for_the_reader() -> None:
+def test_a_veto_of_the_rules_holds_for_the_reader():
     draft = over("like", "coffee", "dropped coffee all over my laptop")
     spilled = replace(draft, statement="i nearly quit coffee")
     assert list(tagged_ends([spilled], HeldIndex(KEPT))) == []

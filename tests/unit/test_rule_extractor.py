@@ -1,7 +1,5 @@
 """What the rules read out of plain statements, in both languages."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ from every_case import every_case
 from growth import grows_in_line
 from turns import said
 
-from shared_core.core.domain import FactDraft, Role
+from shared_core.core.domain import FactDraft
 from shared_core.extraction.rule_reader import extract_facts, read_turn
 from shared_core.nlp.discourse import DiscourseState
 from shared_core.nlp.rules import load_rules
@@ -276,15 +274,13 @@ def read(text: str) -> list[tuple[str, str, str]]:
 
 
 @every_case(*ENGLISH, *CHINESE, *typed_lines.ENGLISH, *typed_lines.CHINESE)
-def test_a_plain_statement_becomes_a_fact(pattern: str, text: str, slot: str, value: str) -> None:
+def test_a_plain_statement_becomes_a_fact(pattern, text, slot, value):
     found = {(fact.pattern, fact.operation, fact.slot, fact.value) for fact in facts(text)}
     assert (pattern, "assert", slot, value) in found
 
 
 @every_case(*RETRACTIONS)
-def test_the_end_of_a_fact_becomes_a_retraction(
-    pattern: str, text: str, slot: str, value: str
-) -> None:
+def test_the_end_of_a_fact_becomes_a_retraction(pattern, text, slot, value):
     found = [(fact.pattern, fact.operation, fact.slot, fact.value) for fact in facts(text)]
     assert [(pattern, "retract", slot, value)] == found
 
@@ -305,12 +301,12 @@ def test_the_end_of_a_fact_becomes_a_retraction(
     # How one does not work takes no employer back.
     "I never work at night.", "I never worked with Excel.", "我没在家工作过", "我没在华为工作",
 )  # fmt: skip
-def test_leaving_a_place_a_person_or_for_the_day_ends_no_employment(text: str) -> None:
+def test_leaving_a_place_a_person_or_for_the_day_ends_no_employment(text):
     assert [] == [fact for fact in read(text) if fact[1] == "employer"]
 
 
 @every_case("我18岁的学生很可爱", "我有一个18岁的学生", "我18岁的学生", "My 18-year-old student.")
-def test_the_age_of_a_student_is_not_that_of_their_teacher(text: str) -> None:
+def test_the_age_of_a_student_is_not_that_of_their_teacher(text):
     assert [] == [fact for fact in read(text) if fact[1] in ("age", "job")]
 
 
@@ -318,7 +314,7 @@ def test_the_age_of_a_student_is_not_that_of_their_teacher(text: str) -> None:
     ("I never worked at Barclays.", True), ("I no longer work at Barclays.", False),
     ("我没在华为上过班", True), ("我不在华为上班了", False),
 )  # fmt: skip
-def test_what_never_was_is_told_from_what_is_over(text: str, denies: bool) -> None:
+def test_what_never_was_is_told_from_what_is_over(text, denies):
     assert [denies] == [fact.denies for fact in facts(text)]
 
 
@@ -327,40 +323,40 @@ def test_what_never_was_is_told_from_what_is_over(text: str, denies: bool) -> No
     "My brother is English.", "My cousin is Portuguese", "My aunt is Christian.", "我爸是马来人",
     "我妈是余杭人", "我爸是石匠", "我妹是高中生", "我爸是高工", "我哥是任性的",
 )  # fmt: skip
-def test_what_somebody_is_is_not_their_name(text: str) -> None:
+def test_what_somebody_is_is_not_their_name(text):
     assert [] == [fact for fact in facts(text) if fact.slot.count(".") == 1]
 
 
 @every_case(*typed_lines.RETRACTIONS)
-def test_a_rule_of_style_is_withdrawn(pattern: str, text: str, value: str) -> None:
+def test_a_rule_of_style_is_withdrawn(pattern, text, value):
     found = {(fact.pattern, fact.operation, fact.slot, fact.value) for fact in facts(text)}
     assert (pattern, "retract", "rule", value) in found
 
 
 @every_case(*typed_lines.SILENT)
-def test_a_line_of_the_same_words_fills_no_slot(slot: str, text: str) -> None:
+def test_a_line_of_the_same_words_fills_no_slot(slot, text):
     assert [] == [(fact.value, fact.pattern) for fact in facts(text) if fact.slot == slot]
 
 
 @every_case(*IMPLIED)
-def test_what_ends_by_what_one_does_again(pattern: str, text: str, value: str) -> None:
+def test_what_ends_by_what_one_does_again(pattern, text, value):
     found = facts(text)
     assert {(pattern, "retract", "trait")} == {(f.pattern, f.operation, f.slot) for f in found}
     assert value in {fact.value for fact in found}
 
 
 @every_case("I eat meat.", "Do I eat meat again?", "我吃肉", "我又吃肉了吗？")
-def test_eating_meat_alone_ends_nothing(text: str) -> None:
+def test_eating_meat_alone_ends_nothing(text):
     assert [] == [fact for fact in facts(text) if fact.slot == "trait"]
 
 
-def test_every_pattern_of_the_rule_files_has_an_utterance_above() -> None:
+def test_every_pattern_of_the_rule_files_has_an_utterance_above():
     patterns = {pattern.id for name in ("en", "zh") for pattern in load_rules(name).patterns}
     typed = [*typed_lines.ENGLISH, *typed_lines.CHINESE, *typed_lines.RETRACTIONS]
     assert patterns == {row[0] for row in [*ENGLISH, *CHINESE, *RETRACTIONS, *IMPLIED, *typed]}
 
 
-def test_the_documentation_names_every_slot_that_a_sentence_can_end() -> None:
+def test_the_documentation_names_every_slot_that_a_sentence_can_end():
     page = Path(__file__).parents[2] / "docs" / "reference" / "extraction.md"
     text = page.read_text(encoding="utf-8")
     part = text.split("## How a fact ends")[1].split("\n## ")[0]
@@ -372,7 +368,7 @@ def test_the_documentation_names_every_slot_that_a_sentence_can_end() -> None:
 
 
 @every_case(*STATEMENTS)
-def test_a_statement_stands_alone_and_speaks_of_the_user(text: str, statement: str) -> None:
+def test_a_statement_stands_alone_and_speaks_of_the_user(text, statement):
     assert [statement] == [fact.statement for fact in facts(text)]
 
 
@@ -393,7 +389,7 @@ def test_a_statement_stands_alone_and_speaks_of_the_user(text: str, statement: s
         [("relation.cousin", "Runa"), ("relation.cousin.place", "Bergen")],
     ),
 )
-def test_each_clause_of_a_sentence_is_read(text: str, expected: list[tuple[str, str]]) -> None:
+def test_each_clause_of_a_sentence_is_read(text, expected):
     assert sorted(expected) == sorted((slot, value) for _, slot, value in read(text))
 
 
@@ -407,7 +403,7 @@ def test_each_clause_of_a_sentence_is_read(text: str, expected: list[tuple[str, 
     ("我有两只猫，奶糖和芝麻", ["奶糖", "芝麻"]),
     ("I love rock and roll", ["rock and roll"]),
 )
-def test_an_enumeration_becomes_one_fact_each(text: str, values: list[str]) -> None:
+def test_an_enumeration_becomes_one_fact_each(text, values):
     assert values == [value for _, _, value in read(text)]
 
 
@@ -426,9 +422,7 @@ def test_an_enumeration_becomes_one_fact_each(text: str, values: list[str]) -> N
         [("retract", "employer", "松果科技"), ("assert", "employer", "海风出版社")],
     ),
 )
-def test_an_update_ends_the_old_and_states_the_new(
-    text: str, expected: list[tuple[str, str, str]]
-) -> None:
+def test_an_update_ends_the_old_and_states_the_new(text, expected):
     assert expected == read(text)
 
 
@@ -438,18 +432,18 @@ def test_an_update_ends_the_old_and_states_the_new(
     ("I love tea so much, thanks!", "tea"),
     ("我喜欢徒步，因为能散心", "徒步"),
 )
-def test_a_value_ends_where_the_aside_begins(text: str, value: str) -> None:
+def test_a_value_ends_where_the_aside_begins(text, value):
     assert [("assert", "like", value)] == read(text)
 
 
 @every_case("我在上海上班，住在苏州", "我住在苏州，在上海上班")
-def test_where_one_works_is_not_where_one_lives(text: str) -> None:
+def test_where_one_works_is_not_where_one_lives(text):
     found = {("assert", "residence", "苏州"), ("assert", "work_city", "上海")}
     assert found == set(read(text))
 
 
 @every_case("我在杭州工作", "我叫陈思远，在杭州工作。", "I work in Leeds.")
-def test_where_one_works_is_no_home(text: str) -> None:
+def test_where_one_works_is_no_home(text):
     assert "residence" not in {slot for _, slot, _ in read(text)}
 
 
@@ -462,11 +456,11 @@ def test_where_one_works_is_no_home(text: str) -> None:
     ("We have two cats, Miso and Soba", False), ("My husband Pavel and I cook.", False),
     ("我有一个儿子叫东东", False), ("From now on never verify my identity", False),
 )  # fmt: skip
-def test_what_was_read_in_part_wants_a_model(text: str, wants: bool) -> None:
+def test_what_was_read_in_part_wants_a_model(text, wants):
     assert read_turn(said("e1", text), DiscourseState()).unread is wants
 
 
-def test_one_marital_status_holds_at_a_time() -> None:
+def test_one_marital_status_holds_at_a_time():
     texts = ["I am single", "I'm married", "I'm divorced now", "我单身", "我结婚了", "我离婚了"]
     assert {(fact.slot, fact.functional) for text in texts for fact in facts(text)} == {
         ("marital_status", True)
@@ -474,19 +468,19 @@ def test_one_marital_status_holds_at_a_time() -> None:
 
 
 @every_case("agent", "tool", "system")
-def test_only_the_user_speaks_about_the_user(role: Role) -> None:
+def test_only_the_user_speaks_about_the_user(role):
     assert facts("My name is Orla.", role=role) == []
 
 
-def test_the_same_fact_is_drawn_once_from_a_turn() -> None:
+def test_the_same_fact_is_drawn_once_from_a_turn():
     assert read("I love tea. Really, I love tea!") == [("assert", "like", "tea")]
 
 
-def test_a_short_form_does_not_replace_the_full_name_of_the_same_turn() -> None:
+def test_a_short_form_does_not_replace_the_full_name_of_the_same_turn():
     assert read("我叫林晓雨，叫我晓雨就行") == [("assert", "name", "林晓雨")]
 
 
-def test_two_daughters_are_two_facts_of_a_slot_with_many_values() -> None:
+def test_two_daughters_are_two_facts_of_a_slot_with_many_values():
     found = facts("My daughters are called Ann and Mia.")
     assert [(fact.slot, fact.value, fact.functional) for fact in found] == [
         ("relation.daughter", "Ann", False),
@@ -501,25 +495,23 @@ def test_two_daughters_are_two_facts_of_a_slot_with_many_values() -> None:
     ("Never call me at night", "rule", False),
     ("My son is nine", "profile", True),
 )
-def test_the_slot_decides_the_type_and_whether_one_value_holds(
-    text: str, fact_type: str, functional: bool
-) -> None:
+def test_the_slot_decides_the_type_and_whether_one_value_holds(text, fact_type, functional):
     assert [(fact_type, functional)] == [(fact.fact_type, fact.functional) for fact in facts(text)]
 
 
-def test_both_languages_name_a_relation_alike() -> None:
+def test_both_languages_name_a_relation_alike():
     assert facts("My daughter is called Nora")[0].slot == facts("我女儿叫朵朵")[0].slot
 
 
-def test_each_sentence_is_read_in_its_own_language() -> None:
+def test_each_sentence_is_read_in_its_own_language():
     found = facts("I live in Porto. 我喜欢钓鱼。")
     assert [(fact.language, fact.value) for fact in found] == [("en", "Porto"), ("zh", "钓鱼")]
 
 
-def test_a_sentence_of_more_than_four_hundred_characters_is_left_alone() -> None:
+def test_a_sentence_of_more_than_four_hundred_characters_is_left_alone():
     assert read("I love " + "very " * 80 + "old maps") == []
 
 
 @pytest.mark.parametrize("unit", ["I love tea. ", "I like tea and ", "我喜欢吃辣，", '"I ', "my "])
-def test_a_text_on_one_line_takes_in_line_with_its_length(unit: str) -> None:
+def test_a_text_on_one_line_takes_in_line_with_its_length(unit):
     assert grows_in_line(facts, unit * (32_000 // len(unit)))

@@ -1,17 +1,13 @@
 """What must yield nothing: each sentence here is one step away from a statement that counts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
-import pytest
 from every_case import every_case
 from turns import said
 
 from shared_core.core.domain import FactDraft
 from shared_core.extraction import rule_reader as rule_extractor
 from shared_core.nlp.rules import load_rules
-from shared_core.nlp.text import Language
 
 ENGLISH = [
     # what counts, and what must not
@@ -199,15 +195,13 @@ def facts(text: str) -> list[FactDraft]:
 
 
 @every_case(*(ENGLISH + CHINESE))
-def test_only_the_plain_statement_counts(stated: str, not_stated: str) -> None:
+def test_only_the_plain_statement_counts(stated, not_stated):
     assert facts(stated)
     assert facts(not_stated) == []
 
 
 @every_case("en", "zh")
-def test_every_guard_stops_something_that_no_other_guard_stops(
-    spoken: Language, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_guard_stops_something_that_no_other_guard_stops(spoken, monkeypatch):
     rules, texts = load_rules(spoken), [text for _, text in ENGLISH + CHINESE]
     weaker = rules
     monkeypatch.setattr(
@@ -223,14 +217,14 @@ def test_every_guard_stops_something_that_no_other_guard_stops(
 
 
 @every_case("", " ", "\n\n", "\x00", "\ud800", "?!", "🙂", "I", "我", "My")
-def test_a_turn_that_says_nothing_yields_nothing(text: str) -> None:
+def test_a_turn_that_says_nothing_yields_nothing(text):
     assert facts(text) == []
 
 
-def test_what_precedes_a_task_still_counts() -> None:
+def test_what_precedes_a_task_still_counts():
     found = facts("I live in Porto. Translate this: my name is Bob.")
     assert [(fact.slot, fact.value) for fact in found] == [("residence", "Porto")]
 
 
-def test_a_quoted_name_or_title_is_no_quotation() -> None:
+def test_a_quoted_name_or_title_is_no_quotation():
     assert [fact.value for fact in facts('Call me "Ivo".')] == ["Ivo"]

@@ -1,7 +1,5 @@
 """The clock of a memory agrees with the server's, however slow the answers are."""
 
-from __future__ import annotations
-
 import asyncio
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -34,7 +32,7 @@ class Link:
 
 
 @pytest.fixture
-def link(monkeypatch: pytest.MonkeyPatch) -> Link:
+def link(monkeypatch):
     link = Link(0)
     monkeypatch.setattr(timestamps, "system_clock", link.machine)
     monkeypatch.setattr(timestamps, "time", SimpleNamespace(monotonic=lambda: link.now))
@@ -51,16 +49,14 @@ DAY = 86_400.0
 
 @every_case(-DAY, -61, -6, -4, 0, 4, 6, 61, 400 * DAY)
 @every_case((0, 0), (0, 6), (6, 0), (30, 30), (0, 60), (60, 0))
-async def test_a_comparison_is_as_exact_as_its_round_trip(
-    to_s: float, back_s: float, ahead_s: float, link: Link
-) -> None:
+async def test_a_comparison_is_as_exact_as_its_round_trip(to_s, back_s, ahead_s, link):
     link.ahead_s, link.to_s, link.back_s = ahead_s, to_s, back_s
     clock = ServerClock()
     await clock.compare(link.ahead_of_server)
     assert abs(error_s(link, clock)) <= to_s + back_s + timestamps.IN_STEP.total_seconds()
 
 
-async def test_a_slow_answer_leaves_a_better_correction(link: Link) -> None:
+async def test_a_slow_answer_leaves_a_better_correction(link):
     link.ahead_s = 3_600
     clock = ServerClock()
     await clock.compare(link.ahead_of_server)
@@ -73,9 +69,7 @@ async def test_a_slow_answer_leaves_a_better_correction(link: Link) -> None:
 
 
 @pytest.mark.parametrize("error", [OSError, asyncio.CancelledError])
-async def test_a_comparison_without_an_answer_is_made_again(
-    link: Link, error: type[BaseException]
-) -> None:
+async def test_a_comparison_without_an_answer_is_made_again(link, error):
     async def fail(moment: datetime) -> timedelta:
         raise error
 

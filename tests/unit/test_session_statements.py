@@ -1,8 +1,5 @@
 """What a session tells, as statements that stand alone; and which relations a question asks for."""
 
-from __future__ import annotations
-
-import pytest
 from every_case import every_case
 from turns import said as turn
 
@@ -96,7 +93,7 @@ def told(*texts: str) -> list[str]:
     (["My daughter is called Mia.", "My brother likes her drawings."],
      ["My daughter is called Mia.", "My brother likes Mia's drawings."]),
 )  # fmt: skip
-def test_a_session_becomes_statements(said: list[str], statements: list[str]) -> None:
+def test_a_session_becomes_statements(said, statements):
     assert statements == told(*said)
 
 
@@ -105,7 +102,7 @@ def test_a_session_becomes_statements(said: list[str], statements: list[str]) ->
     "我女儿喜欢啥", "我女儿喜欢什么颜色", "我是谁", "我女儿多大了", "我女儿喜欢画画么", "我女儿呢",
     "小雨呢", "中国的首都是哪里", "我最喜欢的水果是什么来着", "我为什么搬家", "我有多少钱",
 )  # fmt: skip
-def test_a_question_without_a_question_mark_is_no_statement(question: str) -> None:
+def test_a_question_without_a_question_mark_is_no_statement(question):
     assert [] == told(question)
 
 
@@ -114,11 +111,11 @@ def test_a_question_without_a_question_mark_is_no_statement(question: str) -> No
     "我喜欢苹果什么的", "我不喜欢什么人", "我没去过什么地方", "我住在哪吒街", "我还有一只猫呢",
     "我在看书呢", "我女儿喜欢画画呢", "我有几个朋友在北京",
 )  # fmt: skip
-def test_a_word_that_may_ask_and_does_not_is_a_statement(statement: str) -> None:
+def test_a_word_that_may_ask_and_does_not_is_a_statement(statement):
     assert [statement] == told(statement)
 
 
-def test_a_statement_names_the_turns_it_rests_on() -> None:
+def test_a_statement_names_the_turns_it_rests_on():
     events = [
         turn(name, text)
         for name, text in [("a", "我女儿叫灿灿"), ("b", "今天下雨"), ("c", "她喜欢画画")]
@@ -128,7 +125,7 @@ def test_a_statement_names_the_turns_it_rests_on() -> None:
     assert "private" == daughter.privacy
 
 
-def test_general_knowledge_is_public_and_what_is_unclear_is_left_open() -> None:
+def test_general_knowledge_is_public_and_what_is_unclear_is_left_open():
     events = [turn(place, text) for place, text in enumerate(["北京是中国的首都", "桔子熟了"])]
     assert ["public", None] == [one.privacy for one in session_statements(events)]
 
@@ -140,18 +137,18 @@ def test_general_knowledge_is_public_and_what_is_unclear_is_left_open() -> None:
     ("小朱有一个女儿叫灿灿", "灿灿喜欢画画", False),
     ("我喜欢吃桔子", "桔子是我最喜欢的水果", False),
 )
-def test_who_is_only_named_says_less(text: str, other: str, less: bool) -> None:
+def test_who_is_only_named_says_less(text, other, less):
     assert less is says_less(text, other)
 
 
-def test_of_many_statements_the_first_are_kept() -> None:
+def test_of_many_statements_the_first_are_kept():
     texts = ["".join(f"Ab{turn}x{n} is in Berlin. " for n in range(300)) for turn in range(3)]
     found = told(*texts)
     assert [f"Ab0x{n} is in Berlin" for n in range(300)] == [one.strip(".") for one in found[:300]]
     assert MAX_STATEMENTS == len(found)
 
 
-def test_what_a_clause_says_is_looked_up_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_clause_says_is_looked_up_not_searched(monkeypatch):
     asked = []
 
     def counted(clause: ResolvedClause) -> list[tuple[Referent, str]]:

@@ -1,7 +1,5 @@
 """Where the memory lives; a URI with a mistake is refused by name and tells no password."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -12,37 +10,35 @@ from shared_core.settings import load_settings, redacted
 from shared_core.storage.oceanbase.connection.connections import location_of
 
 
-def test_without_anything_the_memory_is_embedded_in_the_home(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_without_anything_the_memory_is_embedded_in_the_home(monkeypatch, tmp_path):
     monkeypatch.setenv("HIPPOCAMPUS_HOME", str(tmp_path))
     assert tmp_path == load_settings().embedded_home
 
 
-def test_an_argument_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_argument_wins_over_the_environment(monkeypatch):
     monkeypatch.setenv("HIPPOCAMPUS_URI", "postgresql://from.environment/db")
     assert load_settings().uri == "postgresql://from.environment/db"
     assert load_settings("postgresql://argument/db").uri == "postgresql://argument/db"
 
 
 @every_case(Path("/data/memory"), "embedded:///data/memory")
-def test_a_folder_is_an_embedded_memory_in_it(uri: str | Path) -> None:
+def test_a_folder_is_an_embedded_memory_in_it(uri):
     assert Path("/data/memory") == load_settings(uri).embedded_home
 
 
 @every_case("postgresql://h/d", "postgres://h/d", "host=h dbname=d")
-def test_a_dsn_names_a_server(uri: str) -> None:
+def test_a_dsn_names_a_server(uri):
     assert load_settings(uri).embedded_home is None
 
 
 @every_case("mysql://h/d", "sqlite:///x", "nonsense", "/just/a/path")
-def test_another_form_is_refused_with_the_known_ones(uri: str) -> None:
+def test_another_form_is_refused_with_the_known_ones(uri):
     with pytest.raises(InvalidInput, match="embedded:///folder"):
         load_settings(uri)
 
 
 @every_case("Upper", "with space", "pg_mine", "1st", "a" * 64, 'q"uote')
-def test_a_schema_name_that_needs_quotes_is_refused(schema: str) -> None:
+def test_a_schema_name_that_needs_quotes_is_refused(schema):
     with pytest.raises(InvalidInput, match="schema"):
         load_settings(schema=schema)
 
@@ -53,7 +49,7 @@ def test_a_schema_name_that_needs_quotes_is_refused(schema: str) -> None:
     "host=h password=top\\ secret dbname=d", "host=h password=top&secret dbname=d",
     "host=h password='top\\' secret' dbname=d", "postgresql://host/db?user=u&password=secret",
 )  # fmt: skip
-def test_a_password_is_never_shown(uri: str) -> None:
+def test_a_password_is_never_shown(uri):
     shown = redacted(uri)
     assert "sec" not in shown
     assert "host" in shown
@@ -65,13 +61,13 @@ def test_a_password_is_never_shown(uri: str) -> None:
     "oceanbase://user@tenant#cluster:password@sec@host:2881/db",
     "seekdb://user:password@sec/ret@host:2881/db",
 )
-def test_a_password_within_a_message_is_not_shown_either(uri: str) -> None:
+def test_a_password_within_a_message_is_not_shown_either(uri):
     for shown in (redacted(uri), redacted(f"the database at '{uri}' cannot be used")):
         assert "sec" not in shown and "ret" not in shown
         assert ":***@host" in shown
 
 
-def test_the_forms_of_a_message_stay_readable() -> None:
+def test_the_forms_of_a_message_stay_readable():
     for uri in ("nonsense", "seekdb://nowhere"):
         with pytest.raises(InvalidInput) as refused:
             location_of(load_settings(uri).uri)
@@ -80,26 +76,20 @@ def test_the_forms_of_a_message_stay_readable() -> None:
 
 
 @every_case(("", 20_000), ("500", 500), (" OFF ", None))
-def test_the_threshold_of_indexes_is_a_number_or_off(
-    text: str, threshold: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_threshold_of_indexes_is_a_number_or_off(text, threshold, monkeypatch):
     monkeypatch.setenv("HIPPOCAMPUS_ANN_THRESHOLD", text)
     assert threshold == load_settings().ann_threshold
 
 
 @every_case("0", "-5", "many", "1e4")
-def test_a_threshold_of_no_known_form_is_refused(
-    text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_threshold_of_no_known_form_is_refused(text, monkeypatch):
     monkeypatch.setenv("HIPPOCAMPUS_ANN_THRESHOLD", text)
     with pytest.raises(InvalidInput, match="HIPPOCAMPUS_ANN_THRESHOLD"):
         load_settings()
 
 
 @every_case(("embedded", 20_000), ("seekdb:///x", 100_000), ("oceanbase://root@h/x", 100_000))
-def test_how_many_vectors_are_many_depends_on_the_engine(
-    uri: str, vectors: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_how_many_vectors_are_many_depends_on_the_engine(uri, vectors, monkeypatch):
     monkeypatch.delenv("HIPPOCAMPUS_ANN_THRESHOLD", raising=False)
     assert load_settings(uri).ann_threshold == vectors
     monkeypatch.setenv("HIPPOCAMPUS_ANN_THRESHOLD", "300")
@@ -107,7 +97,7 @@ def test_how_many_vectors_are_many_depends_on_the_engine(
 
 
 @every_case("postgresql", "oceanbase")
-def test_a_long_token_for_a_password_is_masked(scheme: str) -> None:
+def test_a_long_token_for_a_password_is_masked(scheme):
     """Tokens of cloud identities have some thousand characters."""
     token = "aB3" * 2_000
     assert token[:9] not in redacted(f"no server at {scheme}://ann:{token}@host/db, said ann@host")
@@ -117,17 +107,13 @@ def test_a_long_token_for_a_password_is_masked(scheme: str) -> None:
 
 
 @pytest.mark.parametrize(("uid", "is_shared"), [(0, True), (1000, False)])
-def test_root_has_a_default_folder_that_its_server_can_reach(
-    monkeypatch: pytest.MonkeyPatch, uid: int, is_shared: bool
-) -> None:
+def test_root_has_a_default_folder_that_its_server_can_reach(monkeypatch, uid, is_shared):
     monkeypatch.delenv("HIPPOCAMPUS_HOME")
     monkeypatch.setattr("os.geteuid", lambda: uid)
     assert (load_settings().home == Path("/var/lib/hippocampus")) is is_shared
 
 
-def test_a_folder_that_depends_on_where_one_stands_is_refused(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_folder_that_depends_on_where_one_stands_is_refused(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HIPPOCAMPUS_HOME", "记忆/home")
     with pytest.raises(InvalidInput, match=f"from the root, got .*: write '{tmp_path}/记忆/home'"):
@@ -135,7 +121,7 @@ def test_a_folder_that_depends_on_where_one_stands_is_refused(
     assert load_settings("postgresql:///shop").embedded_home is None
 
 
-def test_an_os_user_without_a_home_is_asked_for_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_os_user_without_a_home_is_asked_for_a_folder(monkeypatch):
     for name in ("HIPPOCAMPUS_HOME", "HOME", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("os.geteuid", lambda: 12345)
@@ -152,14 +138,12 @@ def test_an_os_user_without_a_home_is_asked_for_a_folder(monkeypatch: pytest.Mon
     ("postgresql://h/d?a=1&prepare=off&b=2", "postgresql://h/d?a=1&b=2", False),
     ("host=h dbname=d", "host=h dbname=d", True),
 )
-def test_a_uri_says_whether_statements_are_prepared(uri: str, sent: str, prepares: bool) -> None:
+def test_a_uri_says_whether_statements_are_prepared(uri, sent, prepares):
     settings = load_settings(uri)
     assert (sent, prepares) == (settings.uri, settings.prepare)
 
 
-def test_the_environment_says_whether_statements_are_prepared(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_environment_says_whether_statements_are_prepared(monkeypatch):
     monkeypatch.setenv("HIPPOCAMPUS_PREPARE", "off")
     assert not load_settings("postgresql://h/d").prepare
     assert load_settings("postgresql://h/d?prepare=on").prepare
@@ -197,7 +181,7 @@ HERE = Path.cwd()
     ("host=h password=ge heim user=u", "goes in quotes"),
     ("host=h password=ge heim", "goes in quotes"),
 )
-def test_a_mistake_is_named_with_the_way_out(uri: str, said: str) -> None:
+def test_a_mistake_is_named_with_the_way_out(uri, said):
     with pytest.raises(InvalidInput) as refused:
         load_settings(uri)
     assert said in str(refused.value)
@@ -215,5 +199,5 @@ def test_a_mistake_is_named_with_the_way_out(uri: str, said: str) -> None:
     "host = h password = 'with a blank' user = u", "host=h password=with\\ a\\ blank user=u",
     "password=*a* host=h",
 )  # fmt: skip
-def test_what_is_read_as_it_is_meant_is_left_alone(uri: str) -> None:
+def test_what_is_read_as_it_is_meant_is_left_alone(uri):
     assert uri == load_settings(uri).uri

@@ -1,7 +1,5 @@
 """Words and moments as stretches of time, and the days and weeks of one."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import pairwise
 from zoneinfo import ZoneInfo
@@ -42,7 +40,7 @@ def at(year: int, month: int, day: int, hour: int = 0) -> datetime:
     ("3月到5月", at(2026, 3, 1), at(2026, 6, 1)),
     ("上个月的时候", at(2026, 10, 1), at(2026, 11, 1)),
 )
-def test_words_name_a_stretch_of_time(words: str, begin: datetime, end: datetime) -> None:
+def test_words_name_a_stretch_of_time(words, begin, end):
     assert (begin, end) == stretch(words, None, None, NOW)
 
 
@@ -109,11 +107,11 @@ MONDAY, TUESDAY = at(2026, 11, 16), at(2026, 11, 17)
     ("本月初", at(2026, 11, 1), at(2026, 11, 11)),
     ("上个月底", at(2026, 10, 21), at(2026, 11, 1)),
 )  # fmt: skip
-def test_who_looks_back_means_what_has_begun(words: str, begin: datetime, end: datetime) -> None:
+def test_who_looks_back_means_what_has_begun(words, begin, end):
     assert (begin, end) == stretch(words, None, None, WEDNESDAY)
 
 
-def test_the_weekend_is_the_one_that_goes_on() -> None:
+def test_the_weekend_is_the_one_that_goes_on():
     sunday = at(2026, 11, 22, 9)
     assert (at(2026, 11, 21), at(2026, 11, 23)) == stretch("the weekend", None, None, sunday)
     assert (at(2026, 11, 21), sunday) == stretch("自周末以来", None, None, sunday)
@@ -133,13 +131,13 @@ def test_the_weekend_is_the_one_that_goes_on() -> None:
     ("the bees of last week", "'bees' was not understood"),
     ("from yesterday to last year", "ends before it begins"),
 )  # fmt: skip
-def test_words_that_do_not_name_one_are_refused(words: str, wrong: str) -> None:
+def test_words_that_do_not_name_one_are_refused(words, wrong):
     with pytest.raises(InvalidInput, match=wrong) as raised:
         stretch(words, None, None, NOW)
     assert repr(words) in str(raised.value)
 
 
-def test_moments_and_words_bound_a_stretch() -> None:
+def test_moments_and_words_bound_a_stretch():
     noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
     assert (noon, None) == stretch(None, noon, None, NOW)
     assert (None, at(2026, 11, 18)) == stretch(None, None, "last Tuesday", NOW)
@@ -157,19 +155,19 @@ def test_moments_and_words_bound_a_stretch() -> None:
     (7, None, "begin must be a datetime or words"),
     ("soon", None, "begin 'soon' names no time"),
 )
-def test_moments_that_bound_nothing_are_refused(begin: object, end: object, wrong: str) -> None:
+def test_moments_that_bound_nothing_are_refused(begin, end, wrong):
     with pytest.raises(InvalidInput, match=wrong):
         stretch(None, begin, end, NOW)  # type: ignore[arg-type]
 
 
-def test_words_and_moments_together_are_refused() -> None:
+def test_words_and_moments_together_are_refused():
     with pytest.raises(InvalidInput, match="not both"):
         stretch("yesterday", NOW, None, NOW)
     with pytest.raises(InvalidInput, match="asked_at has no time zone"):
         stretch("yesterday", None, None, NOW.replace(tzinfo=None))
 
 
-def test_days_are_those_of_the_zone_also_when_its_clocks_change() -> None:
+def test_days_are_those_of_the_zone_also_when_its_clocks_change():
     berlin = ZoneInfo("Europe/Berlin")
     begin = datetime(2026, 3, 28, tzinfo=berlin)
     days = starts(begin, datetime(2026, 3, 31, tzinfo=berlin), "day", berlin)
@@ -194,16 +192,14 @@ TWICE = datetime(2026, 10, 25, 2, 30, tzinfo=BERLIN)  # summer time; again an ho
     (TWICE.replace(hour=4), "过去3小时", (-3, 0)),
     (TWICE.replace(hour=3, minute=0), "from 2 hours ago to 2 hours ago", (-2, -1)),
 )
-def test_hours_are_those_that_passed_also_when_the_clocks_change(
-    now: datetime, words: str, hours: tuple[float, float]
-) -> None:
+def test_hours_are_those_that_passed_also_when_the_clocks_change(now, words, hours):
     begin, end = stretch(words, None, None, now)
     assert begin and end
     assert hours == tuple((one.timestamp() - now.timestamp()) / 3600 for one in (begin, end))
     assert BERLIN == begin.tzinfo == end.tzinfo
 
 
-def test_a_stretch_within_the_hour_that_comes_twice_has_an_end() -> None:
+def test_a_stretch_within_the_hour_that_comes_twice_has_an_end():
     begin, end = TWICE.replace(minute=45), TWICE.replace(minute=15, fold=1)
     assert (begin, end) == stretch(None, begin, end, TWICE)
     with pytest.raises(InvalidInput, match="end must be after begin"):
@@ -214,12 +210,12 @@ def test_a_stretch_within_the_hour_that_comes_twice_has_an_end() -> None:
     assert [TWICE.replace(hour=0, minute=0)] == starts(begin, end, "day", BERLIN)
 
 
-def test_weeks_begin_on_monday_and_the_first_holds_the_beginning() -> None:
+def test_weeks_begin_on_monday_and_the_first_holds_the_beginning():
     weeks = starts(at(2026, 11, 4, 7), at(2026, 11, 17), "week", BEIJING)
     assert [at(2026, 11, 2), at(2026, 11, 9), at(2026, 11, 16)] == weeks
 
 
-def test_too_many_parts_and_unknown_ones_are_refused() -> None:
+def test_too_many_parts_and_unknown_ones_are_refused():
     with pytest.raises(InvalidInput, match=f"more than {MAX_BUCKETS:,} times a day"):
         starts(at(1900, 1, 1), NOW, "day", UTC)
     with pytest.raises(InvalidInput, match="bucket must be one of hour, day"):
@@ -233,7 +229,7 @@ ZONES = st.sampled_from(["UTC", "Asia/Shanghai", "Europe/Berlin", "Asia/Kolkata"
 @given(
     MOMENTS, st.floats(0.001, 300), st.sampled_from(["hour", "day", "week", "month", "year"]), ZONES
 )
-def test_parts_cover_the_stretch_and_rise(moment: int, days: float, unit: str, name: str) -> None:
+def test_parts_cover_the_stretch_and_rise(moment, days, unit, name):
     zone = ZoneInfo(name)
     begin = datetime.fromtimestamp(moment, zone)
     end = (begin.astimezone(UTC) + timedelta(days=days)).astimezone(zone)

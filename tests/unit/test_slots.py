@@ -1,7 +1,5 @@
 """Names of slots and relations, and the sentences of what a caller states."""
 
-from __future__ import annotations
-
 from every_case import every_case
 
 from shared_core.core.domain import USER
@@ -21,7 +19,6 @@ from shared_core.nlp.slots import (
     slot_about,
     slot_of,
 )
-from shared_core.nlp.text import Language
 
 
 @every_case(
@@ -35,32 +32,32 @@ from shared_core.nlp.text import Language
     ("daughter_age", "relation.daughter.age", True),
     ("family.wife.city", "relation.wife.place", True), ("instruction", "rule", False),
 )  # fmt: skip
-def test_a_name_of_a_model_is_a_slot_of_the_rules(given: str, name: str, functional: bool) -> None:
+def test_a_name_of_a_model_is_a_slot_of_the_rules(given, name, functional):
     slot = slot_of(given)
     assert slot is not None
     assert (name, functional, True) == (slot.name, slot.functional, slot.known)
 
 
 @every_case("shoe size", "相机型号", "relation.friend.job", "favorites")
-def test_a_slot_the_rules_do_not_know_holds_many_values(given: str) -> None:
+def test_a_slot_the_rules_do_not_know_holds_many_values(given):
     slot = slot_of(given)
     assert slot is not None
     assert ("custom", False, False) == (slot.fact_type, slot.functional, slot.known)
     assert ":" not in slot.name and " " not in slot.name
 
 
-def test_a_slot_of_any_length_is_cut() -> None:
+def test_a_slot_of_any_length_is_cut():
     slot = slot_of("very " * 100)
     assert slot is not None
     assert len(slot.name) <= 48
 
 
 @every_case("", "..", "password", "Admin Password", "api-key", "card number", "密码", "bank.pin")
-def test_secrets_and_nothing_are_no_slots(given: str) -> None:
+def test_secrets_and_nothing_are_no_slots(given):
     assert slot_of(given) is None
 
 
-def test_a_slot_about_somebody_else_is_apart_from_the_users() -> None:
+def test_a_slot_about_somebody_else_is_apart_from_the_users():
     age = slot_of("age")
     assert age is not None
     assert "about.cancan.age" == slot_about("Cancan", age).name
@@ -68,7 +65,7 @@ def test_a_slot_about_somebody_else_is_apart_from_the_users() -> None:
     assert "relation.mother.age" == slot_about("mom", age).name
 
 
-def test_a_slot_of_a_relation_is_the_same_of_a_name() -> None:
+def test_a_slot_of_a_relation_is_the_same_of_a_name():
     age = slot_of("relation.daughter.age")
     assert age is not None
     assert "relation.daughter.age" == slot_about("Mia", age).name
@@ -79,19 +76,17 @@ def test_a_slot_of_a_relation_is_the_same_of_a_name() -> None:
     ("灿灿", "about.灿灿.residence", "relation.daughter.place"),
     ("Mia", "about.mia.like", "relation.daughter.like"),
 )
-def test_what_is_told_of_a_name_is_a_slot_of_a_relation(
-    subject: str, slot: str, of_daughter: str
-) -> None:
+def test_what_is_told_of_a_name_is_a_slot_of_a_relation(subject, slot, of_daughter):
     assert relation_slots(subject, slot)["relation.daughter"] == of_daughter
     assert about_slot(subject, of_daughter) == slot
 
 
 @every_case("age", "about.leo.age", "relation.daughter.age", "about.mia.name")
-def test_other_slots_are_no_relations_of_a_name(slot: str) -> None:
+def test_other_slots_are_no_relations_of_a_name(slot):
     assert relation_slots("Mia", slot) == {}
 
 
-def test_edges_have_one_object_where_the_slot_holds_one_value() -> None:
+def test_edges_have_one_object_where_the_slot_holds_one_value():
     assert ("works_at", True) == edge_relation("WORKS AT")
     assert ("has_skill", False) == edge_relation("has skill")
     assert ("居住地", True) == edge_relation("居住地")
@@ -102,7 +97,7 @@ def test_edges_have_one_object_where_the_slot_holds_one_value() -> None:
     ("formerly_lived_in", "lives_in"), ("was_based_in", "lives_in"), ("worked_at", "works_at"),
     ("worked_for", "works_at"), ("was_employed_by", "works_at"), ("worked_as", "works_as"),
 )  # fmt: skip
-def test_a_past_form_has_its_present_one(past: str, present: str) -> None:
+def test_a_past_form_has_its_present_one(past, present):
     assert present == present_relation(past)
 
 
@@ -111,7 +106,7 @@ def test_a_past_form_has_its_present_one(past: str, present: str) -> None:
     "was_born_in", "liked", "worked", "worked_on", "worked_with", "lived_with", "moved_to",
     "married", "married_to", "visited", "was_friend_of", "used_to", "need_in", "bred_in", "曾住在",
 )  # fmt: skip
-def test_other_relations_have_none(relation: str) -> None:
+def test_other_relations_have_none(relation):
     assert present_relation(relation) is None
 
 
@@ -126,7 +121,7 @@ SLOTS = sorted(
 @every_case(
     ("en", "Zenith", USER), ("en", "Zenith", "Mia"), ("zh", "苏州", USER), ("zh", "苏州", "米娅")
 )
-def test_every_slot_has_a_sentence(spoken: Language, value: str, subject: str, slot: str) -> None:
+def test_every_slot_has_a_sentence(spoken, value, subject, slot):
     said = sentence(stated_slot(slot), value, subject, spoken)
     who = {"en": "User", "zh": "用户"}[spoken] if subject == USER else subject
     assert value in said and "{" not in said
@@ -143,7 +138,7 @@ def test_every_slot_has_a_sentence(spoken: Language, value: str, subject: str, s
     ("rule", "Answer briefly.", "en", "Rule from the user: Answer briefly."),
     ("employer", "Yahoo!", "en", "User works at Yahoo!."),
 )  # fmt: skip
-def test_a_sentence_says_a_value(slot: str, value: str, spoken: Language, expected: str) -> None:
+def test_a_sentence_says_a_value(slot, value, spoken, expected):
     assert expected == sentence(stated_slot(slot), value, USER, spoken)
 
 
@@ -153,13 +148,11 @@ def test_a_sentence_says_a_value(slot: str, value: str, spoken: Language, expect
     ("Zenith", ["用户喜欢茶。", "用户会说中文。", "User likes tea."], "zh"),
     ("Zenith", ["用户会说中文。", "User likes tea.", "User is 30 years old."], "en"),
 )
-def test_a_bare_name_is_stated_in_the_language_of_what_is_known(
-    said: str, known: list[str], expected: Language
-) -> None:
+def test_a_bare_name_is_stated_in_the_language_of_what_is_known(said, known, expected):
     assert expected == statement_language(said, known)
 
 
-def test_a_slot_of_the_callers_own_holds_one_value() -> None:
+def test_a_slot_of_the_callers_own_holds_one_value():
     own, known = stated_slot("shoe size"), stated_slot("likes")
     assert ("shoe_size", "custom", True) == (own.name, own.fact_type, own.functional)
     assert ("like", "preference", False) == (known.name, known.fact_type, known.functional)
@@ -173,5 +166,5 @@ def test_a_slot_of_the_callers_own_holds_one_value() -> None:
     ("residnce", "residence"), ("compny", "company"), ("employer", None), ("emplyr", None),
     ("game", None), ("mane", None), ("my.employr", None), ("鞋码", None), ("", None),
 )  # fmt: skip
-def test_one_edit_is_near(given: str, meant: str | None) -> None:
+def test_one_edit_is_near(given, meant):
     assert meant == near_slot(given)

@@ -1,9 +1,6 @@
-from __future__ import annotations
-
 import json
 import math
 from contextlib import suppress
-from typing import Any
 
 import pytest
 from every_case import every_case
@@ -34,13 +31,13 @@ WHOLE = json.dumps({"facts": [FACT], "insights": []})
     f"使用 {{大括号}} 的说明。{WHOLE}",
     WHOLE.replace('"insights": []', '"insights": null, "none": None, "yes": True'),
 )
-def test_reads_what_is_there_whatever_stands_around_it(text: str) -> None:
+def test_reads_what_is_there_whatever_stands_around_it(text):
     reading = read_object(text, KEYS)
     assert not reading.truncated
     assert [FACT] == reading.value["facts"]
 
 
-def test_every_cut_keeps_the_elements_that_are_whole() -> None:
+def test_every_cut_keeps_the_elements_that_are_whole():
     facts = [FACT | {"value": f"v{number}"} for number in range(3)]
     text = json.dumps({"facts": facts, "insights": [{"turns": [1]}]})
     ends = [text.index(f'"v{number}"') + 60 for number in range(3)]
@@ -61,7 +58,7 @@ def test_every_cut_keeps_the_elements_that_are_whole() -> None:
     "", "I'm sorry, I can't help with that.", "{}", "[]", "[1, 2]", '{"other": 1}', "{" * 500,
     "null",
 )  # fmt: skip
-def test_says_what_is_there_instead_and_quotes_nothing(text: str) -> None:
+def test_says_what_is_there_instead_and_quotes_nothing(text):
     with pytest.raises(Unreadable, match="no JSON object.*facts, insights") as caught:
         read_object(text, KEYS)
     assert "sorry" not in str(caught.value)
@@ -71,7 +68,7 @@ def test_says_what_is_there_instead_and_quotes_nothing(text: str) -> None:
     '{"a":' * 100_000, "[" * 200_000 + WHOLE, '{"facts": [' + '{"a": 1},' * 60_000, '{"' * 100_000,
     "{'a" * 100_000, '{"facts": ' + "9" * 100_000 + "}", "{" + '"x": [1,2,3],' * 40_000,
 )  # fmt: skip
-def test_hostile_answers_end(text: str) -> None:
+def test_hostile_answers_end(text):
     def read(answer: str) -> None:
         with suppress(Unreadable):
             read_object(answer, KEYS)
@@ -79,7 +76,7 @@ def test_hostile_answers_end(text: str) -> None:
     assert grows_in_line(read, text)
 
 
-def test_a_huge_answer_is_read_so_far() -> None:
+def test_a_huge_answer_is_read_so_far():
     reading = read_object('{"facts": [' + (json.dumps(FACT) + ",") * 10_000, KEYS)
     assert reading.truncated
     assert isinstance(facts := reading.value["facts"], list)
@@ -91,18 +88,18 @@ def test_a_huge_answer_is_read_so_far() -> None:
     (math.inf, 1.0), (-math.inf, 0.0), ("high", 0.7), (None, 0.7), (True, 0.7), ([], 0.7),
     (10**400, 1.0),
 )  # fmt: skip
-def test_numbers_come_into_range(given: Any, expected: float) -> None:
+def test_numbers_come_into_range(given, expected):
     assert clamped(given, 0.0, 1.0, 0.7) == expected
 
 
-def test_nan_and_infinity_in_json_come_into_range() -> None:
+def test_nan_and_infinity_in_json_come_into_range():
     text = '{"facts": [], "insights": [{"turn": 2, "valence": NaN, "arousal": Infinity}]}'
     items, wrong = read_items(read_object(text, KEYS).value["insights"], FeelingItem, 10)
     assert [] == wrong
     assert (0.0, 1.0) == (items[0].valence, items[0].arousal)
 
 
-def test_one_element_of_no_use_costs_no_other() -> None:
+def test_one_element_of_no_use_costs_no_other():
     elements = [
         FACT,
         "text",
@@ -120,6 +117,6 @@ def test_one_element_of_no_use_costs_no_other() -> None:
     assert any("user_id" in one for one in wrong)
 
 
-def test_only_so_many_elements_are_read() -> None:
+def test_only_so_many_elements_are_read():
     items, _ = read_items([FACT] * 500, FactOperation, 100)
     assert len(items) == 100

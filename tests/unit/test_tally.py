@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,7 +30,7 @@ def question(**given: frozenset[str]) -> Question:
     )  # fmt: skip
 
 
-def test_recall_and_the_inverse_rank_of_the_first() -> None:
+def test_recall_and_the_inverse_rank_of_the_first():
     tally = Tally()
     evidence = frozenset({"a", "b"})
     tally.add(question(evidence=evidence), ["x", "a", *"cdefghijk", "b"])
@@ -42,7 +41,7 @@ def test_recall_and_the_inverse_rank_of_the_first() -> None:
     assert "newer_above_older" not in figures
 
 
-def test_newer_above_older_is_told_apart_by_whether_it_can_be_known() -> None:
+def test_newer_above_older_is_told_apart_by_whether_it_can_be_known():
     tally = Tally()
     changed = question(evidence=frozenset("on"), older=frozenset("o"), newer=frozenset("n"))
     tally.add(changed, ["n", "o"], is_knowable=True)
@@ -68,7 +67,7 @@ def asked(conversation: int, *, misleads: bool = False) -> TrainingQuestion:
     )  # fmt: skip
 
 
-def test_a_conversation_is_ranked_by_weights_that_have_not_seen_it() -> None:
+def test_a_conversation_is_ranked_by_weights_that_have_not_seen_it():
     questions = [asked(number, misleads=number == 0) for number in range(FOLDS)]
     weights = [one["coverage"] for one in fold_weights(questions)]
     assert weights[0] == max(weights) and weights[1] < weights[0]
@@ -76,7 +75,7 @@ def test_a_conversation_is_ranked_by_weights_that_have_not_seen_it() -> None:
     assert 1.0 == figures["newer_above_older"] == figures["knowable"], "the later is raised"
 
 
-def test_a_training_set_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_a_training_set_is_read_as_it_was_written(tmp_path):
     file = tmp_path / "features.npz"
     written = [asked(0), asked(3, misleads=True)]
     save(file, written)
@@ -88,14 +87,14 @@ def test_a_training_set_is_read_as_it_was_written(tmp_path: Path) -> None:
             assert getattr(one, name).tolist() == getattr(other, name).tolist()
 
 
-def test_a_training_set_of_other_features_is_refused(tmp_path: Path) -> None:
+def test_a_training_set_of_other_features_is_refused(tmp_path):
     file = tmp_path / "features.npz"
     np.savez(file, trained=np.array(["charm"]))
     with pytest.raises(ValueError, match="other features than are in use"):
         load(file)
 
 
-def test_of_several_files_the_figures_that_all_have_are_averaged() -> None:
+def test_of_several_files_the_figures_that_all_have_are_averaged():
     changed = {"questions": 1, "mrr": 0.5, "newer_above_older": 1.0}
     report = {
         "a": {"linear": {"overall": changed}},
@@ -146,7 +145,7 @@ def kinds(rows: Rows, noted: Notes | None = None) -> list[str]:
     return [kind for kind, of_kind in found.by_kind().items() if of_kind]
 
 
-def test_a_whole_database_is_whole() -> None:
+def test_a_whole_database_is_whole():
     assert kinds(whole()) == []
 
 
@@ -169,20 +168,20 @@ DAMAGE: list[tuple[str, Callable[[Any], object]]] = [
 
 
 @every_case(*DAMAGE)
-def test_each_damage_is_found(kind: str, damage: Callable[[Any], object]) -> None:
+def test_each_damage_is_found(kind, damage):
     rows = whole()
     damage(rows)
     assert kind in kinds(rows)
 
 
-def test_what_was_forgotten_may_not_come_back() -> None:
+def test_what_was_forgotten_may_not_come_back():
     forget = {"op": 3, "kind": "forget", "user": "u1", "items": ["k1"]}
     ops = {1: {**TURNS, "texts": TEXTS}, 2: KEYED, 3: forget}
     assert kinds(whole(), notes(ops=ops, acked={1, 2, 3})) == ["resurrected"]
     assert kinds(whole(), notes(ops=ops, acked={1, 2})) == []
 
 
-def test_an_interrupted_write_may_be_there_or_not_but_not_in_part() -> None:
+def test_an_interrupted_write_may_be_there_or_not_but_not_in_part():
     rows = whole()
     assert kinds(rows, notes(ops={1: {**TURNS, "texts": TEXTS}, 2: KEYED})) == []
     for table in ("memories", "embeddings"):

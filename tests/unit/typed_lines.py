@@ -1,7 +1,5 @@
 """Lines as people type them: what the rules read in each, and lines that look alike."""
 
-from __future__ import annotations
-
 ENGLISH = [
     # pattern, turn, slot, value
     ("en.surname.is", "my last name is Okafor", "surname", "Okafor"),

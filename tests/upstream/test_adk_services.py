@@ -1,19 +1,14 @@
 """The memory and session services that ship with ADK in our suites: who differs where, and why."""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import AsyncIterator, Iterator
 from importlib.metadata import version
-from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import psycopg
 import pytest
-from google.adk.memory import BaseMemoryService, InMemoryMemoryService
+from google.adk.memory import InMemoryMemoryService
 from google.adk.memory._sqlite_memory_service import SqliteMemoryService
-from google.adk.sessions import BaseSessionService, DatabaseSessionService, InMemorySessionService
+from google.adk.sessions import DatabaseSessionService, InMemorySessionService
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import text
@@ -58,7 +53,7 @@ class TestInMemoryMemoryService(MemoryServiceSuite):
     }
 
     @pytest.fixture
-    def service(self) -> BaseMemoryService:
+    def service(self):
         return InMemoryMemoryService()
 
 
@@ -84,14 +79,14 @@ class TestSqliteMemoryService(MemoryServiceSuite):
     }
 
     @pytest.fixture
-    async def service(self, tmp_path: Path) -> AsyncIterator[BaseMemoryService]:
+    async def service(self, tmp_path):
         service = SqliteMemoryService(str(tmp_path / "memory.db"))
         yield service
         await service.close()
 
 
 @pytest.fixture(scope="module")
-def database(server: str) -> Iterator[dict[str, Any]]:
+def database(server):
     """One database for all tests, which is quicker: each finds its tables empty."""
     name = f"adk_{uuid4().hex}"
     with psycopg.connect(server, autocommit=True) as admin:
@@ -108,7 +103,7 @@ class TestInMemorySessionService(SessionServiceSuite):
     }
 
     @pytest.fixture
-    def service(self) -> BaseSessionService:
+    def service(self):
         return InMemorySessionService()
 
 
@@ -126,7 +121,7 @@ class TestSqliteSessionService(SessionServiceSuite):
     }
 
     @pytest.fixture
-    async def service(self, tmp_path: Path) -> AsyncIterator[BaseSessionService]:
+    async def service(self, tmp_path):
         service = SqliteSessionService(str(tmp_path / "sessions.db"))
         yield service
         await service.close()
@@ -150,7 +145,7 @@ class TestDatabaseSessionServiceOnSqlite(SessionServiceSuite):
     }
 
     @pytest.fixture
-    async def service(self, tmp_path: Path) -> AsyncIterator[BaseSessionService]:
+    async def service(self, tmp_path):
         url = f"sqlite+aiosqlite:///{tmp_path / 'sessions.db'}"
         async with DatabaseSessionService(url) as service:
             yield service
@@ -166,7 +161,7 @@ class TestDatabaseSessionServiceOnPostgres(SessionServiceSuite):
     }
 
     @pytest.fixture
-    async def service(self, database: dict[str, Any]) -> AsyncIterator[BaseSessionService]:
+    async def service(self, database):
         engine = create_async_engine("postgresql+psycopg://", connect_args=database)
         service = DatabaseSessionService(db_engine=engine)
         await service.prepare_tables()

@@ -1,8 +1,6 @@
 """The stores that ship with LangGraph in the suite for stores: who differs where, and why."""
 
-from __future__ import annotations
-
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -13,7 +11,6 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.store.postgres import AsyncPostgresStore, PostgresStore
 
 from langgraph_store.conformance import StoreSuite
-from langgraph_store.conformance.factories import Factory
 from langgraph_store.conformance.loops import Serving
 
 try:
@@ -95,7 +92,7 @@ class TestInMemoryStore(StoreSuite):
     }
 
     @pytest.fixture
-    def factory(self) -> Factory:
+    def factory(self):
         return lambda index: InMemoryStore(index=index)
 
 
@@ -139,7 +136,7 @@ class TestPostgresStore(StoreSuite):
     }
 
     @pytest.fixture
-    def factory(self, empty_dsn: str) -> Factory:
+    def factory(self, empty_dsn):
         @contextmanager
         def opened(**options: Any) -> Iterator[BaseStore]:
             with PostgresStore.from_conn_string(empty_dsn, **options) as store:
@@ -157,7 +154,7 @@ class TestAsyncPostgresStore(Serving):
     }
 
     @pytest.fixture
-    async def store(self, empty_dsn: str) -> AsyncIterator[BaseStore]:
+    async def store(self, empty_dsn):
         async with AsyncPostgresStore.from_conn_string(empty_dsn) as store:
             await store.setup()
             yield store
@@ -210,7 +207,7 @@ class TestSqliteStore(StoreSuite):
     }
 
     @pytest.fixture
-    def factory(self) -> Factory:
+    def factory(self):
         @contextmanager
         def opened(index: Any, ttl: Any = None) -> Iterator[BaseStore]:
             from langgraph.store.sqlite import SqliteStore

@@ -1,20 +1,16 @@
 """One inspector and one browser for all tests of this folder, in which each test is a user."""
 
-from __future__ import annotations
-
 import logging
 import uuid
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from browser import running_browser, visitor
 from inspector import ANA, LIN, TALKS, fill, tell
 from inspector_thread import RunningInspector
-from playwright.sync_api import Browser, BrowserContext, Page
-from postgres_databases import PostgresDatabases
+from playwright.sync_api import Browser, BrowserContext
 
-from shared_core import MemoryEngine, Scope, open_memory, run_sync
+from shared_core import Scope, open_memory, run_sync
 
 NOTHING_MOVES = """addEventListener("DOMContentLoaded", () => {
     const style = document.createElement("style");
@@ -25,7 +21,7 @@ NOTHING_MOVES = """addEventListener("DOMContentLoaded", () => {
 
 
 @pytest.fixture(scope="session")
-def inspector(postgres: PostgresDatabases) -> Iterator[RunningInspector]:
+def inspector(postgres):
     """The inspector of this process. No test changes the users ANA and LIN of its memory."""
     lent = postgres.lend()
     running = RunningInspector(next(lent))
@@ -36,7 +32,7 @@ def inspector(postgres: PostgresDatabases) -> Iterator[RunningInspector]:
 
 
 @pytest.fixture
-def whole(inspector: RunningInspector, dsn: str) -> Iterator[MemoryEngine]:
+def whole(inspector, dsn):
     """An empty memory that the inspector shows, for tests of all users or of the first token."""
     memory = open_memory(dsn, worker=False)
     with inspector.showing(memory, auth=None):
@@ -45,7 +41,7 @@ def whole(inspector: RunningInspector, dsn: str) -> Iterator[MemoryEngine]:
 
 
 @pytest.fixture
-def ana(inspector: RunningInspector) -> Scope:
+def ana(inspector):
     """A user with the talk of ANA, of an application that no other test knows."""
     scope = Scope(f"helpdesk-{uuid.uuid4().hex[:12]}", ANA.user)
     run_sync(tell(inspector.memory, scope, TALKS[ANA]))
@@ -53,7 +49,7 @@ def ana(inspector: RunningInspector) -> Scope:
 
 
 @pytest.fixture
-def lin(inspector: RunningInspector, ana: Scope) -> Scope:
+def lin(inspector, ana):
     """Another user of the same application, with the talk of LIN."""
     scope = Scope(ana.app, LIN.user)
     run_sync(tell(inspector.memory, scope, TALKS[LIN]))
@@ -61,7 +57,7 @@ def lin(inspector: RunningInspector, ana: Scope) -> Scope:
 
 
 @pytest.fixture(scope="package")
-def browser() -> Iterator[Browser]:
+def browser():
     """The browser of this folder. Its loop holds the thread, so no test here is a coroutine."""
     with running_browser() as found:
         yield found
@@ -75,15 +71,13 @@ def opened(browser: Browser, inspector: RunningInspector, **options: Any) -> Bro
 
 
 @pytest.fixture(scope="package")
-def windows(browser: Browser) -> dict[object, BrowserContext]:
+def windows(browser):
     """The windows of the browser by their options: each has read the scripts of the pages once."""
     return {}
 
 
 @pytest.fixture
-def window(
-    browser: Browser, windows: dict[object, BrowserContext], inspector: RunningInspector
-) -> Iterator[Callable[..., BrowserContext]]:
+def window(browser, windows, inspector):
     """Returns a window without cookies, with the options of visitor()."""
 
     def open_window(**options: Any) -> BrowserContext:
@@ -100,13 +94,13 @@ def window(
 
 
 @pytest.fixture(scope="package")
-def one_page(browser: Browser, inspector: RunningInspector) -> Page:
+def one_page(browser, inspector):
     """The page for all tests of one visitor: a new one costs two processes."""
     return opened(browser, inspector).new_page()
 
 
 @pytest.fixture
-def page(one_page: Page) -> Iterator[Page]:
+def page(one_page):
     """A page of an English browser without cookies."""
     one_page.context.clear_cookies()
     yield one_page
@@ -114,7 +108,7 @@ def page(one_page: Page) -> Iterator[Page]:
 
 
 @pytest.fixture(autouse=True)
-def no_errors(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+def no_errors(caplog):
     """Fail a test in which the inspector logged an error."""
     yield
     errors = [one for one in caplog.get_records("call") if one.levelno >= logging.ERROR]

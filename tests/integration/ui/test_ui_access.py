@@ -1,11 +1,7 @@
 """Who may see the inspector: this machine without a token, else the holders of tokens."""
 
-from __future__ import annotations
-
 import json
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import quote
 
 import httpx
@@ -14,19 +10,19 @@ from inspector import ANA, APP, inspecting
 from inspector_thread import RunningInspector
 from warm_python import warm_python
 
-from shared_core import MemoryEngine, Scope, run_sync
+from shared_core import Scope, run_sync
 
 POLLING = "/_nicegui_ws/socket.io/?EIO=4&transport=polling"
 
 
 @pytest.fixture
-def address(inspector: RunningInspector) -> str:
+def address(inspector):
     """The address of an inspector without a token."""
     return inspector.address
 
 
 @pytest.fixture
-def locked(inspector: RunningInspector) -> Iterator[str]:
+def locked(inspector):
     """The address of an inspector that asks for a token."""
     with inspector.showing(auth=True):
         yield inspector.address
@@ -57,9 +53,7 @@ def cookie_of(answer: httpx.Response) -> str:
     return answer.headers["set-cookie"].partition(";")[0]
 
 
-def test_this_machine_sees_it_without_a_token_and_no_other_site_does(
-    address: str, whole: MemoryEngine
-) -> None:
+def test_this_machine_sees_it_without_a_token_and_no_other_site_does(address, whole):
     page = get(f"{address}/")
     assert 200 == page.status_code and "pg-hippocampus" in page.text
     assert "https://" not in page.text.replace("https://nicegui.io", "")  # all of it is from here
@@ -72,7 +66,7 @@ def test_this_machine_sees_it_without_a_token_and_no_other_site_does(
     assert 403 == get(address + POLLING, host="evil.example").status_code
 
 
-def test_another_site_may_link_to_a_page_and_starts_nothing(address: str) -> None:
+def test_another_site_may_link_to_a_page_and_starts_nothing(address):
     linked = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
     assert 200 == get(f"{address}/", **linked).status_code
     assert 403 == get(f"{address}/export?app={APP}&user=ana", **linked).status_code
@@ -80,7 +74,7 @@ def test_another_site_may_link_to_a_page_and_starts_nothing(address: str) -> Non
     assert 403 == get(f"{address}/", origin="http://[").status_code
 
 
-def test_the_root_leads_to_it_and_the_api_stands_beside_it(address: str) -> None:
+def test_the_root_leads_to_it_and_the_api_stands_beside_it(address):
     root = address.removesuffix("/ui")
     assert "/ui/" == get(f"{root}/").headers["location"]
     assert "/ui/" == get(address).headers["location"]
@@ -91,7 +85,7 @@ def test_the_root_leads_to_it_and_the_api_stands_beside_it(address: str) -> None
     assert 200 == listed.status_code and listed.json()["memories"]
 
 
-def test_each_answer_forbids_scripts_and_frames_of_others(address: str) -> None:
+def test_each_answer_forbids_scripts_and_frames_of_others(address):
     for path in ("/", "/login", "/ask?app=helpdesk&user=ana"):
         headers = get(address + path).headers
         assert "default-src 'self'" in headers["content-security-policy"]
@@ -101,7 +95,7 @@ def test_each_answer_forbids_scripts_and_frames_of_others(address: str) -> None:
         assert "nosniff" == headers["x-content-type-options"]
 
 
-def test_with_tokens_it_asks_for_one(locked: str, inspector: RunningInspector) -> None:
+def test_with_tokens_it_asks_for_one(locked, inspector):
     page = get(f"{locked}/ask?app={APP}&user=ana")
     assert 303 == page.status_code
     assert page.headers["location"].startswith("/ui/login?next=%2Fui%2Fask")
@@ -128,7 +122,7 @@ def test_with_tokens_it_asks_for_one(locked: str, inspector: RunningInspector) -
     assert 303 == get(f"{locked}/", **with_cookie).status_code
 
 
-def test_a_login_leads_to_no_other_site(locked: str, inspector: RunningInspector) -> None:
+def test_a_login_leads_to_no_other_site(locked, inspector):
     own = token(inspector, ANA)
     for wanted in (
         "https://evil.example/", "//evil.example/ui/", "///ui/", "//[", "/ui//evil.example",
@@ -137,15 +131,13 @@ def test_a_login_leads_to_no_other_site(locked: str, inspector: RunningInspector
         assert "/ui/" == log_in(locked, own, wanted).headers["location"], wanted
 
 
-def test_attempts_are_bounded(locked: str, inspector: RunningInspector) -> None:
+def test_attempts_are_bounded(locked, inspector):
     tried = [log_in(locked, f"hippo_{number}").status_code for number in range(12)]
     assert [401, 429] == [tried[0], tried[-1]]
     assert 303 == log_in(locked, token(inspector, ANA)).status_code  # a right one gets in
 
 
-def test_a_token_sees_its_own_users_only(
-    locked: str, inspector: RunningInspector, ana: Scope, lin: Scope
-) -> None:
+def test_a_token_sees_its_own_users_only(locked, inspector, ana, lin):
     cookie = cookie_of(log_in(locked, token(inspector, ana, "ana")))
     own = get(f"{locked}/memories?app={ana.app}&user=ana", cookie=cookie)
     assert "I live in Leeds." in json.dumps(own.text, ensure_ascii=False)
@@ -157,9 +149,7 @@ def test_a_token_sees_its_own_users_only(
     assert lin.user not in front.text
 
 
-def test_a_revoked_token_opens_no_page(
-    locked: str, inspector: RunningInspector, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_revoked_token_opens_no_page(locked, inspector, monkeypatch):
     monkeypatch.setattr("shared_core.http.access.KNOWN_S", 0.0)  # nothing is remembered
     tokens = inspector.memory.tokens
     new = run_sync(tokens.create(APP))
@@ -169,14 +159,14 @@ def test_a_revoked_token_opens_no_page(
     assert 303 == get(f"{locked}/", cookie=cookie).status_code
 
 
-def test_no_get_changes_anything(address: str) -> None:
+def test_no_get_changes_anything(address):
     """Every action goes over the socket, which a page of another site cannot open."""
     page = get(f"{address}/memories?app={APP}&user=ana")
     assert 'method="get"' not in page.text.lower()
     assert ANA.user in page.text
 
 
-def test_read_only_serves_no_api(dsn: str, tmp_path: Path) -> None:
+def test_read_only_serves_no_api(dsn, tmp_path):
     with inspecting(dsn, tmp_path / "ui.log", "--read-only") as address:
         assert 200 == get(f"{address}/").status_code
         sent = post(
@@ -185,7 +175,7 @@ def test_read_only_serves_no_api(dsn: str, tmp_path: Path) -> None:
         assert sent.status_code in (404, 405)
 
 
-def test_serve_has_the_inspector_beside_the_api(dsn: str, tmp_path: Path) -> None:
+def test_serve_has_the_inspector_beside_the_api(dsn, tmp_path):
     log = tmp_path / "serve.log"
     with inspecting(dsn, log, "--no-worker", command="serve --ui") as address:
         page = get(f"{address}/")
@@ -206,7 +196,7 @@ app()
 
 
 @pytest.mark.parametrize("command", ["ui --no-open", "serve --ui"])
-def test_without_nicegui_the_extra_is_named(command: str) -> None:
+def test_without_nicegui_the_extra_is_named(command):
     done = subprocess.run(
         [*warm_python(), "-c", WITHOUT_NICEGUI, *command.split(), "--port", "0"],
         capture_output=True, text=True, timeout=120,

@@ -1,25 +1,21 @@
 """The pages of the inspector that ask and that show how the memory is: in a browser."""
 
-from __future__ import annotations
-
 import re
 import uuid
-from collections.abc import Callable
 
 from browser import in_browser
 from inspector import ANA, LIN, TALKS, link, tell
-from inspector_thread import RunningInspector
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import expect
 from turns import said
 
-from shared_core import MemoryEngine, Scope, run_sync
+from shared_core import Scope, run_sync
 
 pytestmark = in_browser
 EVIL = "<img src=x onerror=\"document.title='hacked'\"> **tea**"
 OTHER = Scope("elsewhere", "bob")
 
 
-def test_a_question_is_answered_without_a_reload_and_its_address_can_be_shared(page: Page) -> None:
+def test_a_question_is_answered_without_a_reload_and_its_address_can_be_shared(page):
     page.goto(link("ask", ANA))
     field = page.get_by_label("Question")
     expect(field).to_be_focused()
@@ -41,9 +37,7 @@ def test_a_question_is_answered_without_a_reload_and_its_address_can_be_shared(p
     expect(page.locator(".hit .text").first).to_have_text(answer)
 
 
-def test_looking_at_a_memory_is_no_use_of_it(
-    page: Page, ana: Scope, inspector: RunningInspector
-) -> None:
+def test_looking_at_a_memory_is_no_use_of_it(page, ana, inspector):
     page.goto(link("ask", ana, q="Where do I work now?", left_out="1", window="1"))
     expect(page.get_by_text("tokens (")).to_be_visible()
     expect(page.get_by_text("Not searched at all")).to_be_visible()
@@ -53,7 +47,7 @@ def test_looking_at_a_memory_is_no_use_of_it(
     assert not any(one.access_count for one in found.values())
 
 
-def test_it_says_why_a_memory_was_left_out(page: Page) -> None:
+def test_it_says_why_a_memory_was_left_out(page):
     page.goto(link("ask", ANA, q="Where do I work now?", limit="1"))
     expect(page.locator("[role=status]")).to_contain_text("1 memory in")
     page.get_by_text("What was left out, and why").click()
@@ -66,7 +60,7 @@ def test_it_says_why_a_memory_was_left_out(page: Page) -> None:
     expect(page.get_by_text("was not asked for").first).to_be_visible()
 
 
-def test_options_ask_again_and_a_bad_one_is_explained(page: Page) -> None:
+def test_options_ask_again_and_a_bad_one_is_explained(page):
     page.goto(link("ask", ANA, q="Where do I live?"))
     page.get_by_text("Options").click()
     page.get_by_label("As of: what held then").fill("2026-02-01")
@@ -80,7 +74,7 @@ def test_options_ask_again_and_a_bad_one_is_explained(page: Page) -> None:
     expect(page.get_by_role("alert")).to_contain_text("limit must be a number")
 
 
-def test_the_context_window_shows_each_line_and_its_cost(page: Page) -> None:
+def test_the_context_window_shows_each_line_and_its_cost(page):
     page.goto(link("ask", ANA, q="Where do I work now?"))
     page.get_by_text("What a model would read").click()
     expect(page.get_by_text("of 2,000 tokens")).to_be_visible()
@@ -96,9 +90,7 @@ def test_the_context_window_shows_each_line_and_its_cost(page: Page) -> None:
     assert "thread=thread-1" in page.url and "budget=100" in page.url
 
 
-def test_no_text_of_a_memory_or_question_is_html(
-    page: Page, scope: Scope, inspector: RunningInspector
-) -> None:
+def test_no_text_of_a_memory_or_question_is_html(page, scope, inspector):
     run_sync(inspector.memory.append_events(scope, "thread-b", [said("b1", EVIL)]))
     page.goto(link("ask", scope, q=f"tea {EVIL}", window="1", left_out="1"))
     expect(page.locator(".hit .text").first).to_have_text(EVIL)
@@ -107,7 +99,7 @@ def test_no_text_of_a_memory_or_question_is_html(
     assert not page.locator("main img").count()
 
 
-def test_a_chinese_page_marks_chinese_words(window: Callable[..., BrowserContext]) -> None:
+def test_a_chinese_page_marks_chinese_words(window):
     page = window(locale="zh-CN", width=390, height=844, dark=True).new_page()
     page.goto(link("ask", LIN, q="我的猫叫什么？"))
     expect(page.locator(".hit .text", has_text="团团").first.locator("mark").first).to_be_visible()
@@ -115,7 +107,7 @@ def test_a_chinese_page_marks_chinese_words(window: Callable[..., BrowserContext
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_the_overview_counts_the_whole_memory_or_one_user(whole: MemoryEngine, page: Page) -> None:
+def test_the_overview_counts_the_whole_memory_or_one_user(whole, page):
     for one, texts in TALKS.items():
         run_sync(tell(whole, one, texts))
     run_sync(whole.append_events(OTHER, "thread-b", [said("b1", "I like tea.")]))
@@ -135,9 +127,7 @@ def test_the_overview_counts_the_whole_memory_or_one_user(whole: MemoryEngine, p
     expect(page.get_by_role("link", name="by month")).to_have_attribute("aria-current", "true")
 
 
-def test_a_token_opens_its_application_or_users_alone(
-    inspector: RunningInspector, ana: Scope, lin: Scope, window: Callable[..., BrowserContext]
-) -> None:
+def test_a_token_opens_its_application_or_users_alone(inspector, ana, lin, window):
     memory, elsewhere = inspector.memory, Scope("elsewhere", f"bob {uuid.uuid4().hex}")
     run_sync(memory.append_events(elsewhere, "thread-b", [said("b1", "I like tea.")]))
     with inspector.showing(auth=True):

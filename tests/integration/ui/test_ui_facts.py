@@ -1,17 +1,13 @@
 """The pages of the inspector about facts, the graph and profiles."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
 
 from browser import in_browser
 from inspector import ANA, LIN, link
 from inspector_actions import act
-from inspector_thread import RunningInspector
-from playwright.sync_api import BrowserContext, Locator, Page, expect
+from playwright.sync_api import Locator, Page, expect
 
-from shared_core import Scope, run_sync
+from shared_core import run_sync
 from shared_core.ui.pages.fact_picture import MOST_VALUES
 
 pytestmark = in_browser
@@ -23,7 +19,7 @@ def fact_line(page: Page, value: str) -> Locator:
     return page.locator(".fact").filter(has=page.locator(".value", has_text=value)).first
 
 
-def test_the_page_says_where_the_user_lives_since_when_and_who_said_so(page: Page) -> None:
+def test_the_page_says_where_the_user_lives_since_when_and_who_said_so(page):
     page.goto(link("facts", ANA))
     home = fact_line(page, "Edinburgh")
     expect(home).to_contain_text("● current")
@@ -42,9 +38,7 @@ def test_the_page_says_where_the_user_lives_since_when_and_who_said_so(page: Pag
     expect(page.get_by_text("Edinburgh", exact=True)).to_have_count(0)
 
 
-def test_a_fact_is_stated_retracted_and_restored(
-    page: Page, ana: Scope, inspector: RunningInspector
-) -> None:
+def test_a_fact_is_stated_retracted_and_restored(page, ana, inspector):
     page.goto(link("facts", ana, slot="employer"))
     page.get_by_text("State a fact").click()
     page.get_by_role("button", name="State", exact=True).click()
@@ -66,9 +60,7 @@ def test_a_fact_is_stated_retracted_and_restored(
     assert ["Zenith"] == [one.value for one in facts if one.valid_until is None]
 
 
-def test_a_slot_with_many_values_has_no_picture(
-    page: Page, ana: Scope, inspector: RunningInspector
-) -> None:
+def test_a_slot_with_many_values_has_no_picture(page, ana, inspector):
     async def like_many() -> None:
         for number in range(MOST_VALUES + 1):
             await inspector.memory.state_fact(ana, "like", f"tea {number}")
@@ -80,7 +72,7 @@ def test_a_slot_with_many_values_has_no_picture(
     expect(fact_line(page, "tea 40")).to_contain_text("● current")
 
 
-def test_the_graph_changes_and_is_searched(page: Page, ana: Scope) -> None:
+def test_the_graph_changes_and_is_searched(page, ana):
     page.goto(link("graph", ana, history="1"))
     edges = page.get_by_role("table", name="Edges of the graph")
     expect(edges.get_by_role("row").filter(has_text="Leeds")).to_contain_text("○ ended")
@@ -112,9 +104,7 @@ def test_the_graph_changes_and_is_searched(page: Page, ana: Scope) -> None:
     expect(page.get_by_role("table", name="Edges of the graph")).to_have_count(0)
 
 
-def test_a_profile_is_updated_compared_and_rolled_back(
-    page: Page, scope: Scope, inspector: RunningInspector
-) -> None:
+def test_a_profile_is_updated_compared_and_rolled_back(page, scope, inspector):
     page.goto(link("profiles", scope))
     expect(page.get_by_text("No profile is stored here.")).to_be_visible()
     for text in ("I live in Leeds.\nassistant: Since when?", "I live in Lisbon now."):
@@ -129,9 +119,7 @@ def test_a_profile_is_updated_compared_and_rolled_back(
     assert known and 3 == known.version
 
 
-def test_the_pages_are_in_chinese_and_change_nothing_in_read_only_mode(
-    inspector: RunningInspector, window: Callable[..., BrowserContext]
-) -> None:
+def test_the_pages_are_in_chinese_and_change_nothing_in_read_only_mode(inspector, window):
     page = window(locale="zh-CN").new_page()
     with inspector.showing(read_only=True):
         page.goto(link("facts", LIN))

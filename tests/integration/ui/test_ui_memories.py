@@ -1,8 +1,6 @@
 """The pages of the inspector about memories, their times, and how they fade."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -12,8 +10,7 @@ import pytest
 from browser import in_browser
 from inspector import ANA, LIN, link
 from inspector_actions import act, ask, confirm, select
-from inspector_thread import RunningInspector
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import expect
 from turns import START
 
 from shared_core import Memory, MemoryEngine, NewMemory, RetentionPolicy, Scope, run_sync
@@ -26,7 +23,7 @@ AT_ONCE = RetentionPolicy(decay_rate=50.0, threshold=1.0, min_age_days=0.0)
 
 
 @pytest.fixture
-def memory(inspector: RunningInspector) -> MemoryEngine:
+def memory(inspector):
     """The memory that the inspector shows."""
     return inspector.memory
 
@@ -43,7 +40,7 @@ def key_of(memory: MemoryEngine, scope: Scope, text: str) -> str:
     return next(one.key for one in memories(memory, scope) if one.text == text)
 
 
-def test_filters_are_in_the_address(page: Page) -> None:
+def test_filters_are_in_the_address(page):
     page.goto(link("memories", ANA))
     rows = page.locator(".memories tbody tr")
     expect(page.get_by_text("Select memories to change them.")).to_be_visible()
@@ -65,7 +62,7 @@ def test_filters_are_in_the_address(page: Page) -> None:
     expect(page.get_by_label("Text contains")).to_be_visible()
 
 
-def test_many_memories_come_page_by_page(page: Page, scope: Scope, memory: MemoryEngine) -> None:
+def test_many_memories_come_page_by_page(page, scope, memory):
     times = [START + timedelta(minutes=number) for number in range(102)]
     new = [NewMemory(text=f"Note {n}.", occurred_at=at) for n, at in enumerate(times)]
     run_sync(memory.remember(scope, new))
@@ -81,9 +78,7 @@ def test_many_memories_come_page_by_page(page: Page, scope: Scope, memory: Memor
     assert (["100"], ["Note"]) == (query["offset"], query["q"])
 
 
-def test_selected_memories_are_pinned_and_forgotten(
-    page: Page, ana: Scope, memory: MemoryEngine
-) -> None:
+def test_selected_memories_are_pinned_and_forgotten(page, ana, memory):
     turn = "My dog is called Pickle."
     key = key_of(memory, ana, turn)
     page.goto(link("memories", ana, kind="episodic"))
@@ -104,7 +99,7 @@ def test_selected_memories_are_pinned_and_forgotten(
     assert [] == [one for one in memories(memory, ana) if "Pickle" in one.text]
 
 
-def test_a_text_is_remembered(page: Page, ana: Scope, memory: MemoryEngine) -> None:
+def test_a_text_is_remembered(page, ana, memory):
     page.goto(link("memories", ana))
     page.get_by_text("Remember something").click()
     page.get_by_label("Text", exact=True).fill("The spare key is with Mr. Novak.")
@@ -114,9 +109,7 @@ def test_a_text_is_remembered(page: Page, ana: Scope, memory: MemoryEngine) -> N
     expect(page.locator(".memories")).to_contain_text("The spare key is with Mr. Novak.")
 
 
-def test_what_is_about_a_name_goes_and_can_come_back(
-    page: Page, ana: Scope, memory: MemoryEngine
-) -> None:
+def test_what_is_about_a_name_goes_and_can_come_back(page, ana, memory):
     before = {one.text for one in memories(memory, ana) if one.kind != "summary"}
     page.goto(link("memories", ana))
     page.get_by_text("Forget what is about a name").click()
@@ -130,7 +123,7 @@ def test_what_is_about_a_name_goes_and_can_come_back(
     assert before <= {one.text for one in memories(memory, ana)}
 
 
-def test_the_page_of_a_fact_says_why_it_is_held(page: Page, memory: MemoryEngine) -> None:
+def test_the_page_of_a_fact_says_why_it_is_held(page, memory):
     page.goto(link("memory", ANA, key=key_of(memory, ANA, "User lives in Edinburgh.")))
     main = page.locator("main .content")
     expect(main).to_contain_text("I moved to Edinburgh yesterday.")
@@ -145,7 +138,7 @@ def test_the_page_of_a_fact_says_why_it_is_held(page: Page, memory: MemoryEngine
     expect(page.get_by_text("User lives in Edinburgh.").first).to_be_visible()
 
 
-def test_the_page_of_a_turn_changes_it(page: Page, ana: Scope, memory: MemoryEngine) -> None:
+def test_the_page_of_a_turn_changes_it(page, ana, memory):
     key = key_of(memory, ana, "I work at Northwind now.")
     page.goto(link("memory", ana, key=key))
     expect(page.get_by_text("fades out of recall").first).to_be_visible()
@@ -158,7 +151,7 @@ def test_the_page_of_a_turn_changes_it(page: Page, ana: Scope, memory: MemoryEng
     expect(page.get_by_text(f"There is no memory with the key {key}")).to_be_visible()
 
 
-def test_the_timeline_zooms_and_reads_words(page: Page) -> None:
+def test_the_timeline_zooms_and_reads_words(page):
     page.goto(link("timeline", ANA))
     expect(page.get_by_text("2026-03-01 00:00 → 2026-03-05 00:00")).to_be_visible()
     turn = page.locator(".pair").filter(has_text="My dog is called Pickle.").first
@@ -185,7 +178,7 @@ BARS_ARE_GROWN = """() => {
 }"""
 
 
-def test_a_click_on_a_bar_zooms_in(page: Page) -> None:
+def test_a_click_on_a_bar_zooms_in(page):
     page.goto(link("timeline", ANA, unit="day"))
     chart = page.locator(".chart canvas").first
     expect(chart).to_be_visible()
@@ -198,7 +191,7 @@ def test_a_click_on_a_bar_zooms_in(page: Page) -> None:
     expect(page.get_by_text("2026-03-01 00:00 → 2026-03-02 00:00")).to_be_visible()
 
 
-def test_a_policy_is_set_and_taken_back(page: Page, ana: Scope) -> None:
+def test_a_policy_is_set_and_taken_back(page, ana):
     page.goto(link("forgetting", ana))
     expect(page.get_by_text("built in").first).to_be_visible()
     page.get_by_text("Change the policy").click()
@@ -219,7 +212,7 @@ def test_a_policy_is_set_and_taken_back(page: Page, ana: Scope) -> None:
     expect(page.get_by_text("set for this user")).to_have_count(0)
 
 
-def test_what_faded_can_be_brought_back(page: Page, ana: Scope, memory: MemoryEngine) -> None:
+def test_what_faded_can_be_brought_back(page, ana, memory):
     run_sync(memory.retention.set_policy({"episodic": AT_ONCE}, ana))
     page.goto(link("forgetting", ana))
     due = page.get_by_role("table", name="Memories that are due")
@@ -233,7 +226,7 @@ def test_what_faded_can_be_brought_back(page: Page, ana: Scope, memory: MemoryEn
     assert 1 == len(memories(memory, ana, kinds=["episodic"]))
 
 
-def test_texts_are_never_html(page: Page, ana: Scope, memory: MemoryEngine) -> None:
+def test_texts_are_never_html(page, ana, memory):
     hostile = NewMemory(text=HOSTILE, kind="episodic", author=HOSTILE, key=HOSTILE)
     run_sync(memory.remember(ana, [hostile]))
     for path, params in (
@@ -255,9 +248,7 @@ def test_texts_are_never_html(page: Page, ana: Scope, memory: MemoryEngine) -> N
     ("path", "title"),
     [("memories", "记忆"), ("timeline", "时间线"), ("forgetting", "遗忘"), ("memory", "记忆")],
 )
-def test_a_phone_shows_them_in_chinese_without_scrolling_sideways(
-    path: str, title: str, window: Callable[..., BrowserContext], memory: MemoryEngine
-) -> None:
+def test_a_phone_shows_them_in_chinese_without_scrolling_sideways(path, title, window, memory):
     params = {"key": key_of(memory, LIN, "我住在杭州。")} if path == "memory" else {}
     page = window(locale="zh-CN", width=390, height=844, dark=True).new_page()
     page.goto(link(path, LIN, **params))

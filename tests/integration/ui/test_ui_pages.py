@@ -1,17 +1,13 @@
 """Each page of the inspector in a real browser: languages, accessibility, and text that is HTML."""
 
-from __future__ import annotations
-
 import uuid
-from collections.abc import Callable, Iterator
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from browser import in_browser
 from inspector import ANA, LIN, link, tell
-from inspector_thread import RunningInspector
 from long_forms import LONG
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import Page, expect
 
 from shared_core import Scope, run_sync
 
@@ -47,7 +43,7 @@ def settled(page: Page, url: str) -> None:
 
 
 @pytest.fixture
-def watched(window: Callable[..., BrowserContext]) -> Iterator[Callable[..., Page]]:
+def watched(window):
     """Opens a page that must have no error, of which no script may speak."""
     faults: list[str] = []
 
@@ -64,9 +60,7 @@ def watched(window: Callable[..., BrowserContext]) -> Iterator[Callable[..., Pag
 
 @pytest.mark.tail
 @pytest.mark.parametrize("locale", QUESTIONS)
-def test_each_page_speaks_the_language_of_the_browser_and_is_accessible(
-    locale: str, watched: Callable[..., Page]
-) -> None:
+def test_each_page_speaks_the_language_of_the_browser_and_is_accessible(locale, watched):
     scope = ANA if locale == "en" else LIN
     page = watched(locale=locale)
     for path, titles in TITLES.items():
@@ -79,7 +73,7 @@ def test_each_page_speaks_the_language_of_the_browser_and_is_accessible(
 
 
 @pytest.mark.tail
-def test_each_page_fits_a_phone_and_a_dark_screen(watched: Callable[..., Page]) -> None:
+def test_each_page_fits_a_phone_and_a_dark_screen(watched):
     page = watched(width=390, height=844, dark=True)
     for path in TITLES:
         settled(page, link(path, ANA, **ask(path)))
@@ -90,9 +84,7 @@ def test_each_page_fits_a_phone_and_a_dark_screen(watched: Callable[..., Page]) 
 
 
 @pytest.mark.tail
-def test_no_text_of_a_memory_becomes_html(
-    watched: Callable[..., Page], inspector: RunningInspector
-) -> None:
+def test_no_text_of_a_memory_becomes_html(watched, inspector):
     hostile = Scope(f"app {uuid.uuid4().hex} {SCRIPT}", f"user {SCRIPT}")
     texts = [f"I live in {SCRIPT}.", f"My dog is called Rex {SCRIPT}."]
     run_sync(tell(inspector.memory, hostile, texts))
@@ -107,7 +99,7 @@ def test_no_text_of_a_memory_becomes_html(
     assert not page.evaluate("'ran' in window")
 
 
-def test_language_and_dark_mode_are_switched_in_place_and_kept(page: Page) -> None:
+def test_language_and_dark_mode_are_switched_in_place_and_kept(page):
     settled(page, link("facts", ANA))
     page.get_by_role("button", name="中文").click()
     expect(page.locator("main h1")).to_have_text("事实")
@@ -122,7 +114,7 @@ def test_language_and_dark_mode_are_switched_in_place_and_kept(page: Page) -> No
     expect(page.locator("body.body--dark")).to_have_count(1)
 
 
-def test_the_keyboard_reaches_the_question_and_asks_it(page: Page) -> None:
+def test_the_keyboard_reaches_the_question_and_asks_it(page):
     settled(page, link("ask", ANA))
     page.keyboard.type("Where do I live?")  # the field has the focus
     page.keyboard.press("Enter")

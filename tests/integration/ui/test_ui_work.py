@@ -1,19 +1,15 @@
 """The pages of the inspector about runs, jobs, erasures, exports, imports and tokens."""
 
-from __future__ import annotations
-
 import json
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import httpx
 import pytest
 from browser import in_browser
 from inspector import ANA, link
 from inspector_actions import act, close
-from inspector_thread import RunningInspector
 from playwright.sync_api import BrowserContext, Page, expect
 from turns import said
 
@@ -24,20 +20,20 @@ pytestmark = in_browser
 
 
 @pytest.fixture
-def memory(inspector: RunningInspector) -> MemoryEngine:
+def memory(inspector):
     """The memory that the inspector shows."""
     return inspector.memory
 
 
 @pytest.fixture
-def bob(memory: MemoryEngine, scope: Scope) -> Scope:
+def bob(memory, scope):
     """A user of another application."""
     run_sync(memory.append_events(scope, "thread-b", [said("b1", "I live in Oslo.")]))
     return scope
 
 
 @pytest.fixture
-def locked(inspector: RunningInspector) -> Iterator[str]:
+def locked(inspector):
     """The address of an inspector that asks for a token."""
     with inspector.showing(auth=True):
         yield inspector.address
@@ -64,7 +60,7 @@ def exported(memory: MemoryEngine, scope: Scope) -> str:
     return "\n".join([*run_sync(lines()), ""])
 
 
-def test_a_run_is_undone_and_made_again(page: Page, ana: Scope, memory: MemoryEngine) -> None:
+def test_a_run_is_undone_and_made_again(page, ana, memory):
     before = facts(memory, ana)
     assert before
     page.goto(link("runs", ana, thread="thread-1"))
@@ -79,7 +75,7 @@ def test_a_run_is_undone_and_made_again(page: Page, ana: Scope, memory: MemoryEn
     assert act(page, "Reflect now")
 
 
-def test_a_job_is_cancelled(page: Page, ana: Scope, lin: Scope, memory: MemoryEngine) -> None:
+def test_a_job_is_cancelled(page, ana, lin, memory):
     for one in (ana, lin):
         run_sync(memory.jobs.request(one, "thread-1", JobType.FULL_CONSOLIDATION, delay_s=86_400))
     page.goto(link("runs", ana, of="all"))
@@ -94,9 +90,7 @@ def test_a_job_is_cancelled(page: Page, ana: Scope, lin: Scope, memory: MemoryEn
     expect(page.locator(".panel").get_by_text("cancelled", exact=True)).to_be_visible()
 
 
-def test_a_dead_job_is_tried_again(
-    page: Page, ana: Scope, inspector: RunningInspector, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_dead_job_is_tried_again(page, ana, inspector, caplog):
     def broken(prompt: str) -> str:
         raise ConnectionError
 
@@ -114,9 +108,7 @@ def test_a_dead_job_is_tried_again(
     assert JobStatus.FAILED not in states(inspector.memory, ana)
 
 
-def test_a_user_is_erased_after_the_name_was_typed(
-    page: Page, ana: Scope, lin: Scope, memory: MemoryEngine
-) -> None:
+def test_a_user_is_erased_after_the_name_was_typed(page, ana, lin, memory):
     page.goto(link("privacy", lin))
     page.get_by_role("button", name=f"Erase everything of {lin.user}").click()
     dialog = page.get_by_role("dialog")
@@ -135,7 +127,7 @@ def test_a_user_is_erased_after_the_name_was_typed(
     assert lin.user == receipt["user_id"]
 
 
-def test_an_export_comes_back(page: Page, ana: Scope, memory: MemoryEngine, tmp_path: Path) -> None:
+def test_an_export_comes_back(page, ana, memory, tmp_path):
     page.goto(link("privacy", ana))
     with page.expect_download() as saving:
         page.get_by_role("link", name="Everything of ana").click()
@@ -154,7 +146,7 @@ def test_an_export_comes_back(page: Page, ana: Scope, memory: MemoryEngine, tmp_
     assert before == count(memory, ana)
 
 
-def test_what_is_no_export_is_refused(page: Page, tmp_path: Path) -> None:
+def test_what_is_no_export_is_refused(page, tmp_path):
     file = tmp_path / "other.jsonl"
     file.write_text('{"a": 1}\n')
     page.goto(link("privacy"))
@@ -163,7 +155,7 @@ def test_what_is_no_export_is_refused(page: Page, tmp_path: Path) -> None:
     expect(page.get_by_role("button", name="Import", exact=True)).to_have_count(0)
 
 
-def test_a_body_has_an_end(inspector: RunningInspector) -> None:
+def test_a_body_has_an_end(inspector):
     """The browser checks the size of a file; the server does not trust it."""
     host, port = inspector.address.removeprefix("http://").removesuffix("/ui").split(":")
     with socket.create_connection((host, int(port)), 60) as large:
@@ -174,9 +166,7 @@ def test_a_body_has_an_end(inspector: RunningInspector) -> None:
     assert 411 == endless.status_code
 
 
-def test_the_first_token_locks_the_door_and_opens_it(
-    whole: MemoryEngine, page: Page, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_token_locks_the_door_and_opens_it(whole, page, monkeypatch):
     monkeypatch.setattr("shared_core.jobs.api_tokens.LOOK_AGAIN_S", 0.0)  # nothing is remembered
     page.goto(link("privacy", ANA))
     expect(page.get_by_text("Until the first token exists")).to_be_visible()
@@ -210,9 +200,7 @@ def logged_in(window: Callable[..., BrowserContext], cookies: dict[str, str], ad
     return context.new_page()
 
 
-def test_a_token_reaches_only_its_own(
-    locked: str, memory: MemoryEngine, ana: Scope, lin: Scope, bob: Scope
-) -> None:
+def test_a_token_reaches_only_its_own(locked, memory, ana, lin, bob):
     run_sync(memory.jobs.request(bob, "thread-b", delay_s=86_400))
     run_sync(memory.jobs.request(lin, "thread-1", delay_s=86_400))
     run_sync(memory.erase(bob))
@@ -249,9 +237,9 @@ def test_a_token_reaches_only_its_own(
 
 
 def test_a_token_imports_only_its_own(
-    locked: str, memory: MemoryEngine, ana: Scope, lin: Scope, bob: Scope,
-    window: Callable[..., BrowserContext], tmp_path: Path,
-) -> None:  # fmt: skip
+    locked, memory, ana, lin, bob,
+    window, tmp_path,
+):  # fmt: skip
     page = logged_in(window, login(memory, locked, ana.app, "ana", days=2), locked)
     page.goto(link("privacy", ana))
     for one in (lin, bob):
@@ -263,9 +251,7 @@ def test_a_token_imports_only_its_own(
     expect(page.get_by_role("button", name="Import", exact=True)).to_have_count(0)
 
 
-def test_a_new_token_may_not_outlive_its_maker(
-    locked: str, memory: MemoryEngine, ana: Scope, window: Callable[..., BrowserContext]
-) -> None:
+def test_a_new_token_may_not_outlive_its_maker(locked, memory, ana, window):
     page = logged_in(window, login(memory, locked, ana.app, days=2), locked)
     page.goto(link("privacy"))
     page.get_by_role("button", name="Create a token", exact=True).click()
@@ -282,9 +268,7 @@ def test_a_new_token_may_not_outlive_its_maker(
         ("privacy", "Receipts", ("Erase everything of ana", "Create a token")),
     ],
 )
-def test_read_only_pages_offer_nothing(
-    page: Page, inspector: RunningInspector, path: str, shown: str, labels: tuple[str, ...]
-) -> None:
+def test_read_only_pages_offer_nothing(page, inspector, path, shown, labels):
     with inspector.showing(read_only=True):
         page.goto(link(path, ANA, thread="thread-1"))
         expect(page.get_by_text(shown).first).to_be_visible()
