@@ -1,5 +1,7 @@
 """Replays answers recorded from a real local server; see README.md beside this file."""
 
+from __future__ import annotations
+
 import json
 import os
 import socket

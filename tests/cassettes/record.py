@@ -6,6 +6,8 @@ at first use in RECORDER_HOME (default .recorder, about 600 MB). The clients are
 current environment. Cassettes are never edited by hand.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import os

@@ -3,6 +3,8 @@
 python serve.py MODEL.gguf ALIAS PORT
 """
 
+from __future__ import annotations
+
 import sys
 import threading
 

@@ -4,6 +4,8 @@ They show the plumbing: what is sent, how answers are read, put together, repair
 counted. The model is far too small to be of use, so nothing here says how good an extraction is.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 from datetime import UTC, datetime

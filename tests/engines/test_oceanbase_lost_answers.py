@@ -1,6 +1,8 @@
 """SeekDB: a call whose answer was lost is answered as the first time, committed or not; and who
 writes beside a change of the model or of a policy is waited for."""
 
+from __future__ import annotations
+
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Sequence

@@ -5,6 +5,8 @@ claude.json follows docs/providers/claude-ai.md of github.com/Sinity/polylogue. 
 are made up.
 """
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 from typing import Any

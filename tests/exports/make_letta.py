@@ -4,6 +4,8 @@ The fields are those of memgpt_agent/memgpt_agent_with_convo.af of that reposito
 2026-03-24); settings of models and tools are left out. All names and texts are made up.
 """
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 from typing import Any

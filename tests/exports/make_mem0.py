@@ -5,6 +5,8 @@ python tests/exports/make_mem0.py DSN. All names and texts are made up. The test
 a database, and read mem0_get_all.json as a file.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import sys

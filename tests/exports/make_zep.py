@@ -4,6 +4,8 @@ Run in an environment with both packages: python tests/exports/make_zep.py. All 
 made up. No server is asked: the models are filled by hand and written by themselves.
 """
 
+from __future__ import annotations
+
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -1,5 +1,7 @@
 """The whole loop of the product in steps, so that each can be told to run or to fail."""
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any, TypeAlias

@@ -2,6 +2,8 @@
 database that has the extensions citus and vector. Its schemas hippocampus_live and hippocampus are
 dropped first."""
 
+from __future__ import annotations
+
 import asyncio
 import json
 import re

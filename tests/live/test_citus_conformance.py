@@ -5,6 +5,8 @@ other test that takes the fixture `dsn` there (`-n 0`): most pass; those that re
 security do not.
 """
 
+from __future__ import annotations
+
 import pytest
 from citus_databases import CITUS_DSN, LIVE_TIMEOUT_S
 

@@ -12,6 +12,8 @@ is skipped. HIPPOCAMPUS_CITUS_SPARE: HOST:PORT of a node that runs, has the data
 extensions, and was not added; the test adds it, and drains and removes it at its end.
 """
 
+from __future__ import annotations
+
 import asyncio
 import os
 import shlex

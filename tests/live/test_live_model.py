@@ -1,5 +1,7 @@
 """Tier "live": a real model, named by HIPPOCAMPUS_LIVE_LLM, e.g. "langchain:openai:gpt-5-mini"."""
 
+from __future__ import annotations
+
 import os
 from datetime import UTC, datetime
 

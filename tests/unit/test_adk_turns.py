@@ -1,5 +1,7 @@
 """When a run counts as settled, and which of its events go to the memory."""
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
 from every_case import every_case

@@ -1,5 +1,7 @@
 """The memory and session services that ship with ADK in our suites: who differs where, and why."""
 
+from __future__ import annotations
+
 import sys
 from importlib.metadata import version
 from uuid import uuid4

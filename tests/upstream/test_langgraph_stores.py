@@ -1,5 +1,7 @@
 """The stores that ship with LangGraph in the suite for stores: who differs where, and why."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from importlib.metadata import PackageNotFoundError, version
