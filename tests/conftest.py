@@ -82,7 +82,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if is_quick(item.path) and not needs_database(item):
+        is_tail = item.get_closest_marker("tail") is not None
+        if is_quick(item.path) and not needs_database(item) and not is_tail:
             item.add_marker("quick")
     items.sort(key=place)
     if has_network():
