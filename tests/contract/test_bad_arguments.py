@@ -385,6 +385,10 @@ async def test_keys_may_be_ids_and_unknown_ones_are_passed_over_and_told(memory,
         await keys.curve(scope, "no")
     assert 1 == await memory.forget(scope, names)
     assert ["k"] == await keys.unknown_keys(scope, ["k"])
+    await memory.remember(scope, [NewMemory(text=key, key=key) for key in ("tea", "milk", "rum")])
+    ids = {one.key: one.memory_id for one in await memory.list_memories(scope)}
+    assert 2 == await memory.forget(scope, [ids["rum"], uuid4(), str(ids["tea"])])
+    assert ["milk"] == [one.key for one in await memory.list_memories(scope)]
 
 
 async def test_a_dry_run_says_how_many_it_does_not_list(clocked, clock):

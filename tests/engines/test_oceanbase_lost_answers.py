@@ -339,6 +339,7 @@ async def test_marks_do_not_pile_up_and_cancelling_is_answered_once(pair, wire):
         await storage.jobs.enqueue(Scope("app", f"{number}"), ThreadId("t"), job(7))
         wire.cut = cut
         assert await cancelled(storage, ANN) == 1
+        assert not wire.cut
 
 
 def of(model: str, key: str = "a") -> VectorRows:

@@ -328,7 +328,10 @@ def test_killed_in_the_middle_and_started_again_nothing_is_doubled(source, dsn):
     fill(theirs, 400)
     options = ["--from", "postgres-store", origin, "--uri", dsn, "--batch", "50"]
     count, others = "SELECT count(*) FROM hippocampus.memories", OTHERS.format("pg_backend_pid()")
-    waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    waiting = (
+        "SELECT count(*) FROM pg_locks JOIN pg_database ON pg_database.oid = database"
+        " WHERE locktype = 'advisory' AND NOT granted AND datname = current_database()"
+    )
     with psycopg.connect(dsn, autocommit=True) as admin:
         admin.execute(BLOCKED)
         admin.execute("SELECT pg_advisory_lock(1)")
