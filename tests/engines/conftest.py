@@ -23,7 +23,7 @@ def two_storages(postgres, seekdb):
     yield both
     run_sync(both.close())
     for one in lent:
-        next(one, None)
+        one.close()  # the servers go with the run, and their databases with them
 
 
 @pytest.fixture(params=["postgres and seekdb"])
