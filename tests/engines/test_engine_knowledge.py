@@ -485,11 +485,15 @@ class RandomGraph:
         }  # fmt: skip
 
 
-async def graph_reads(both: Both, world: RandomGraph) -> None:
+async def graph_reads(both: Both, world: RandomGraph) -> int:
+    """Read the graph on both engines; return how many edges the walks met."""
     as_of, limit = world.as_of(), world.random.choice((1, 3, 50))
-    names = world.random.sample((*NAMES, "nobody"), 3)
+    names, met = world.random.sample((*NAMES, "nobody"), 3), 0
     for depth in (1, 2, 4):
-        await both.same(lambda s, d=depth: s.graph.walk(both.scope, names, d, limit, as_of))
+        walked = await both.same(
+            lambda s, d=depth: s.graph.walk(both.scope, names, d, limit, as_of)
+        )
+        met += len(walked)
     for name in names:
         await both.same(lambda s, n=name: fact_calls.edges_of(s, both.scope, NOW, n, limit, as_of))
         for relation in RELATIONS:
@@ -504,6 +508,7 @@ async def graph_reads(both: Both, world: RandomGraph) -> None:
             lambda s, m=matching: fact_calls.entities(s, both.scope, NOW, m, limit, as_of)
         )
     await both.same(lambda s: fact_calls.aliases(s, both.scope, names))
+    return met
 
 
 async def memory_reads(both: Both, world: RandomGraph) -> None:
@@ -525,9 +530,11 @@ async def test_every_moment_is_told_alike(both, seed):
     graph = RandomGraph(seed)
     world = graph.world()
     await both.put(world)
+    met = 0
     for _ in range(8 if LONG else 4):
-        await graph_reads(both, graph)
+        met += await graph_reads(both, graph)
         await memory_reads(both, graph)
+    assert met > 10
     refused = set()
     for row in graph.random.sample(world["edges"], 8):
         edge: Any = await both.same(
@@ -542,6 +549,56 @@ async def test_every_moment_is_told_alike(both, seed):
         await aliases_changed(both, graph, world)
         await both.left(HELD)
     await graph_reads(both, graph)
+
+
+def edge(number: int, relation: str, object_: str, ended: bool) -> dict[str, Any]:
+    then = NOW - timedelta(days=9 - number)
+    end = then + timedelta(hours=1) if ended else None
+    return {
+        "edge_id": UUID(int=number), "subject": "user", "relation": relation, "object": object_,
+        "subject_key": "user", "object_key": object_.lower(), "functional": relation == "lives_in",
+        "confidence": 0.5, "valid_from": then, "valid_until": end, "recorded_at": then,
+        "superseded_at": end,
+    }  # fmt: skip
+
+
+async def test_an_edge_is_restored_once_and_only_where_its_place_is_free(both):
+    taken, free = edge(1, "lives_in", "Rome", True), edge(3, "likes", "Tea", True)
+    await both.put({"edges": [taken, edge(2, "lives_in", "Paris", False), free]})
+    ended: list[Any] = [
+        await both.same(lambda s, e=row["edge_id"]: fact_calls.edge_of(s, both.scope, NOW, e))
+        for row in (taken, free)
+    ]
+    refused = [
+        await refusal(both, lambda s, n=n, e=one: fact_calls.restore_edge(
+            s, both.scope, NOW, e, UUID(int=100 + n)))
+        for n, one in enumerate((*ended, ended[1]))
+    ]  # fmt: skip
+    assert "another edge has taken its place" in refused[0] and "" == refused[1]
+    assert "holds, or is gone" in refused[2]
+    assert await both.same(lambda s: fact_calls.edge_of(s, both.scope, NOW, UUID(int=99))) is None
+    await both.left(HELD)
+
+
+async def test_names_are_merged_once_and_parted_once(both):
+    bob = {"alias_key": "bobby", "alias": "Bobby", "entity_key": "bob", "entity": "Bob"}
+    row = {
+        "alias_id": UUID(int=1),
+        **bob,
+        "merged_at": NOW - timedelta(days=1),
+        "unmerged_at": None,
+    }
+    await both.put({"entity_aliases": [row]})
+    again = Alias(alias_id=UUID(int=2), **bob)
+    changes = (([], [again]), ([UUID(int=3)], []), ([UUID(int=1)], []))
+    refused = [
+        await refusal(both, lambda s, n=n, e=ended, a=added: fact_calls.change_aliases(
+            s, both.scope, NOW, UUID(int=10 + n), e, a))
+        for n, (ended, added) in enumerate(changes)
+    ]  # fmt: skip
+    assert ["changed the aliases" in one for one in refused] == [True, True, False]
+    assert "" == refused[2]
+    assert [] == await both.same(lambda s: fact_calls.aliases(s, both.scope, ["bob"]))
 
 
 async def aliases_changed(both: Both, graph: RandomGraph, world: World) -> None:

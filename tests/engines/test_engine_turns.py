@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from random import Random
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import numpy as np
 import pytest
@@ -545,7 +545,8 @@ async def test_what_ends_is_consolidated_once_and_is_over_when_its_jobs_are(both
     assert session is not None and session.status == SessionStatus.ENDING
     held = (await both.left(HELD))["consolidation_jobs"]
     assert [UUID(int=2), UUID(int=9)] == sorted(row["job_id"] for row in held)
-    assert NOW in [row["run_after"] for row in held]  # the one that waited is due now
+    due = {row["job_id"]: (row["run_after"], row["priority"]) for row in held}
+    assert due[UUID(int=9)] == (NOW, 20)  # the one that waited is due now
     claimed = "UPDATE consolidation_jobs SET status = 'running', worker_id = 'w', attempts = 1"
     await both.change(f"{claimed} WHERE job_type = 'full_consolidation' AND tenant_id = %s")
     taken = Job(job_id=UUID(int=9), scope=both.scope, thread_id=session.session_id, attempts=1,
@@ -562,6 +563,34 @@ async def test_what_ends_is_consolidated_once_and_is_over_when_its_jobs_are(both
         found = await status_of(both, session.session_id)
         assert (found == SessionStatus.ENDED) == bool(done)
     assert await status_of(both, "no") is None
+    await both.left(HELD)
+
+
+@pytest.mark.parametrize("way", ["given up", "cancelled", "one of two cancelled", "both cancelled"])
+async def test_a_conversation_has_ended_with_the_last_of_its_jobs(both, way):
+    first, second = uuid4(), uuid4()  # jobs are cancelled by id alone, whoever's they are
+    await heard(both, turn(1, "hi").event, 1, once=True)
+    thread = (await ended(both, first.int)).session_id
+    other = {
+        "job_id": second, "thread_id": thread, "job_type": "deep_reflection",
+        "run_after": NOW, "created_at": NOW, "result": {}, "priority": 20,
+    }  # fmt: skip
+    if "of two" in way or "both" in way:
+        await both.put({"consolidation_jobs": [other]})
+    if way == "given up":
+        taken = Job(job_id=first, scope=both.scope, thread_id=thread, attempts=1,
+                    job_type=JobType.FULL_CONSOLIDATION)  # fmt: skip
+        claimed = "UPDATE consolidation_jobs SET status = 'running', worker_id = 'w', attempts = 1"
+        for retry_at, status in ((NOW, SessionStatus.ENDING), (None, SessionStatus.ENDED)):
+            await both.change(f"{claimed} WHERE tenant_id = %s")
+            await both.same(lambda s, at=retry_at: stored_jobs(s).give_back(taken, "w", "no", at))
+            assert await status_of(both, thread) == status
+    else:
+        ids = [first, second] if way == "both cancelled" else [first]
+        assert len(ids) == await both.same(lambda s: stored_jobs(s).cancel(ids))
+        is_over = way != "one of two cancelled"
+        status = SessionStatus.ENDED if is_over else SessionStatus.ENDING
+        assert await status_of(both, thread) == status
     await both.left(HELD)
 
 

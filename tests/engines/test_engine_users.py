@@ -44,7 +44,14 @@ from shared_core.ports.erasures import ERASED_TOKEN, ErasureReceipt
 from shared_core.ports.events import EventRow
 from shared_core.ports.items import MemoryRow
 from shared_core.ports.operations import PolicyFactory
-from shared_core.ports.profiles import PARAGRAPH_KEY, NewVersion, ProfileRun, StageRecord, marks_id
+from shared_core.ports.profiles import (
+    PARAGRAPH_KEY,
+    NewVersion,
+    ProfileRun,
+    StageRecord,
+    SubjectKind,
+    marks_id,
+)
 from shared_core.ports.retention import Kept, Revival, Weak
 from shared_core.ports.tables import tables
 from shared_core.ports.transfer import TABLES, ExportScope
@@ -392,6 +399,8 @@ async def test_a_version_that_names_no_memory_is_blurred_too(both):
 # Profiles
 
 AGENTS = ("bot", "Bot", "bot ", "助手")
+SUBJECTS: tuple[SubjectKind, ...] = ("user", "user", "user", "agent")
+"""Whom the profiles of each agent are about."""
 THREADS = tuple(map(ThreadId, ("t", "t ", "聊天")))
 PROFILES = {
     "profiles": "subject_kind subject_id version run_id created_at memory_id entries event_limit"
@@ -427,12 +436,12 @@ def profile_run(both: Both, step: int, undoes: UUID | None = None) -> ProfileRun
 
 def profile_version(both: Both, step: int, expected: int) -> NewVersion:
     """Return a version of the agent of a step: new memories, one written again, its paragraph."""
-    agent, run_id = AGENTS[step % 4], UUID(int=1_000 + step)
+    agent, subject, run_id = AGENTS[step % 4], SUBJECTS[step % 4], UUID(int=1_000 + step)
     numbers = [100 + 2 * step, 101 + 2 * step, *([100 + 2 * (step - 4)] if step > 3 else ())]
     ids = [MemoryId(UUID(int=number)) for number in (*numbers, 5_000 + step % 4)]
     rows = [
         MemoryRow(
-            memory_id=one, namespace=profile_namespace(both.scope, "user", agent), text="茶",
+            memory_id=one, namespace=profile_namespace(both.scope, subject, agent), text="茶",
             key=PARAGRAPH_KEY if one == ids[-1] else str(one), kind="semantic", terms=["tea"],
             value={"content": "茶", "n": 1.5}, occurred_at=NOW, run_id=run_id,
         )
@@ -440,8 +449,8 @@ def profile_version(both: Both, step: int, expected: int) -> NewVersion:
     ]  # fmt: skip
     turn = (THREADS[step % 3], f"e{step}")
     return NewVersion(
-        subject="user", agent_id=agent, expected=expected, revision=0, revises=step == 9,
-        event_limit=50, content_hash=f"{step:08x}", began_at=NOW,
+        subject=subject, agent_id=agent, expected=expected, revision=0, revises=step == 9,
+        event_limit=1 if step == 10 else 50, content_hash=f"{step:08x}", began_at=NOW,
         entries=list(zip(ids[:-1], ("statement", "mind", "ended"), strict=False)),
         rows=rows, sources=[(rows[0].key, turn, 0), (rows[-1].key, turn, 1), ("none", turn, 0)],
         rewritten=ids[2:-1], required=[turn], covered=ids[:2], keep=2,
@@ -473,7 +482,7 @@ async def test_profiles_change_alike(both):
     for step in range(12):
         both.now = NOW + timedelta(minutes=step, microseconds=step)
         agent, memory_id = AGENTS[step % 4], UUID(int=10_000 + step % 4)
-        newest = await queried(both, partial(profile_of, "user", agent))
+        newest = await queried(both, partial(profile_of, SUBJECTS[step % 4], agent))
         late = step == 6  # after a version that is not there
         new = profile_version(both, step, (newest.version.version if newest else 0) + late)
         event = replace(said(step, "I like tea. 茶"), author=agent)

@@ -153,6 +153,21 @@ async def test_a_read_sees_the_world_and_the_belief_of_its_moment(ann_by_clock):
     assert ["Acme"] == await employer(valid=31)
 
 
+async def test_recall_brings_edges_as_of_its_moment(ann_by_clock):
+    ann = ann_by_clock
+    await ann.graph.add("Mia", "lives_in", "Leeds")
+    ann.clock.day = 10
+    await ann.graph.add("Mia", "lives_in", "York", valid_from=at(5))
+    for as_of, home in (
+        (None, "York"), (AsOf(), "York"), (then(valid=4), "Leeds"), (then(valid=6), "York"),
+        (then(known=9), "Leeds"),
+    ):  # fmt: skip
+        found = (await ann.recall("Where does Mia live?", as_of=as_of)).graph_results
+        assert [("Mia", "lives_in", home)] == [
+            (one.subject, one.relation, one.object) for one in found
+        ], as_of
+
+
 async def test_facts_of_a_slot_are_read_exactly(ann_by_clock):
     ann = ann_by_clock
     for day, text in enumerate(("I speak Thai.", "I live in Leeds.", "I live in York."), 1):
