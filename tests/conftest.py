@@ -37,6 +37,7 @@ UPSTREAM = Path(__file__).parent / "upstream"
 TEMPLATE = "hippocampus_template"
 UNSAFE_AND_FAST = ("fsync = off", "full_page_writes = off")
 """Settings of the shared server. Tests of durability start servers of their own."""
+ENGINES = ("postgres", "seekdb", "both")
 ENGINE = os.environ.get("HIPPOCAMPUS_TEST_ENGINE", "postgres")
 """The engine of tests that are about none: `postgres`, `seekdb`, or `both`, one after the other."""
 
@@ -47,6 +48,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest and its workers choose a folder
 def pytest_configure(config: pytest.Config) -> None:
+    if ENGINE not in ENGINES:
+        allowed = ", ".join(ENGINES)
+        raise pytest.UsageError(f"HIPPOCAMPUS_TEST_ENGINE must be one of {allowed}, got {ENGINE!r}")
     if config.option.measure:
         config.pluginmanager.register(MeasuredRun(Path(__file__).parent))
     if "PYTEST_XDIST_WORKER" in os.environ:

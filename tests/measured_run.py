@@ -1,5 +1,7 @@
 """Measures where the time of a run goes. `pytest --measure` writes it, module by module.
 
+Modules that the run leaves out keep their row.
+
 Processor time is that of the test process and of the processes that it started and waited for.
 Servers that outlive a test (PostgreSQL, SeekDB, a browser) are not in it.
 """
@@ -7,7 +9,7 @@ Servers that outlive a test (PostgreSQL, SeekDB, a browser) are not in it.
 import csv
 import resource
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from operator import sub
 from pathlib import Path
 from typing import Any
@@ -20,11 +22,21 @@ PHASES = {"setup": 1, "call": 2, "teardown": 3}
 WHO = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
 
 
-def measured_seconds(table: Path = TABLE) -> Mapping[str, float]:
+def measured_seconds() -> Mapping[str, float]:
     """Return the seconds that each module took in the measured run, by its path below tests/."""
-    with table.open() as file:
-        rows = list(csv.DictReader(file, delimiter="\t"))
-    return {row["module"]: sum(float(row[f"{phase}_s"]) for phase in PHASES) for row in rows}
+    return {module: _seconds(figures) for module, figures in _read().items()}
+
+
+def _read() -> dict[str, list[float]]:
+    """Return the figures of each module in TABLE, in the order of COLUMNS."""
+    with TABLE.open() as file:
+        _, *rows = csv.reader(file, delimiter="\t")
+    return {module: list(map(float, figures)) for module, *figures in rows}
+
+
+def _seconds(figures: Sequence[float]) -> float:
+    """Return the seconds of all phases of a module."""
+    return sum(figures[1:4])
 
 
 class MeasuredRun:
@@ -57,7 +69,8 @@ class MeasuredRun:
         if hasattr(session.config, "workeroutput"):
             session.config.workeroutput["measured"] = self._modules
             return
-        rows = sorted(self._modules.items(), key=lambda row: (-sum(row[1][1:4]), row[0]))
+        known = {module: row for module, row in _read().items() if (self._tests / module).exists()}
+        rows = sorted((known | self._modules).items(), key=lambda row: (-_seconds(row[1]), row[0]))
         with TABLE.open("w", newline="") as file:
             writer = csv.writer(file, delimiter="\t", lineterminator="\n")
             writer.writerow(COLUMNS)
