@@ -1,5 +1,7 @@
 """Whether tests run in their long form, as every night."""
 
+from __future__ import annotations
+
 import os
 
-LONG = bool(os.environ.get("HIPPOCAMPUS_LONG"))
+LONG = os.environ.get("HIPPOCAMPUS_LONG", "") not in ("", "0")

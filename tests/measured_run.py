@@ -28,10 +28,18 @@ def measured_seconds() -> Mapping[str, float]:
 
 
 def _read() -> dict[str, list[float]]:
-    """Return the figures of each module in TABLE, in the order of COLUMNS."""
+    """Return the figures of each module in TABLE, in the order of COLUMNS; none without a table."""
+    if not TABLE.exists():
+        return {}
     with TABLE.open() as file:
-        _, *rows = csv.reader(file, delimiter="\t")
-    return {module: list(map(float, figures)) for module, *figures in rows}
+        rows = list(csv.reader(file, delimiter="\t"))
+    for number, row in enumerate(rows, 1):
+        if len(row) != len(COLUMNS):
+            raise pytest.UsageError(
+                f"line {number} of {TABLE} must have {len(COLUMNS)} columns, got {len(row)}:"
+                " delete the file, and let pytest --measure write it"
+            )
+    return {module: list(map(float, figures)) for module, *figures in rows[1:]}
 
 
 def _seconds(figures: Sequence[float]) -> float:

