@@ -1,8 +1,8 @@
 """Find passwords, codes and keys by the words around them. Pure.
 
-"My PIN is 4821" holds one, "the pin is 5000 feet up" does not. A number that counts something is no
-code. A plain word in a sentence about passwords is no password. A key must look like one. Texts
-must be in plain-width digits and letters.
+"My PIN is 4821" holds one, "the pin is 5000 feet up" does not. A number that counts something is
+not a code. A plain word in a sentence about passwords is not a password. A key must look like one.
+Texts must be in plain-width digits and letters.
 """
 
 from __future__ import annotations

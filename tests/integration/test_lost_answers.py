@@ -8,8 +8,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 from postgres_admin import column, execute
-from standing_clock import StandingClock
-from turns import said
+from turns import Clock, said
 
 from shared_core import Scope
 from shared_core.core.domain import MemoryId, ThreadId
@@ -65,7 +64,7 @@ class Cutter:
 
 @pytest.fixture
 async def storage(dsn):
-    storage = PostgresStorage(Settings(uri=dsn, home=Path()), StandingClock())
+    storage = PostgresStorage(Settings(uri=dsn, home=Path()), Clock())
     await storage.open()
     yield storage
     await storage.close()

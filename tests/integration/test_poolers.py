@@ -16,7 +16,7 @@ from pgbouncer import pgbouncer
 from postgres_admin import column, execute, name_of, rows
 from psycopg.conninfo import make_conninfo
 from resident_users import DrawnVectors, by_index, by_statement, make_resident, until
-from standing_clock import StandingClock
+from turns import Clock
 from typer.testing import CliRunner
 
 from shared_core import MemoryEngine, Scope, StorageUnavailable, open_memory, run_sync
@@ -346,7 +346,7 @@ def single(postgres_dsn):
 
 @asynccontextmanager
 async def opened(dsn: str) -> AsyncIterator[Storage]:
-    storage = open_storage(Settings(uri=dsn, home=Path()), StandingClock())
+    storage = open_storage(Settings(uri=dsn, home=Path()), Clock())
     await storage.open()
     yield storage
     await storage.close()
@@ -497,7 +497,7 @@ async def test_without_a_free_session_calls_end_and_say_why(single, monkeypatch)
         impatient = Settings(uri=single, home=Path(), statement_timeout_s=0.1)
         why = "pooler .* smaller pool_size, got 16"
         with pytest.raises(StorageUnavailable, match=why):
-            await open_storage(impatient, StandingClock()).open()
+            await open_storage(impatient, Clock()).open()
         with pytest.raises(StorageUnavailable, match=why):
             await anext(storage.jobs.job_hints())
         with pytest.raises(StorageUnavailable, match=why):
