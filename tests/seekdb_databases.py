@@ -35,7 +35,8 @@ class SeekdbDatabases:
             self._server = self._join()
         name = self._free.pop() if self._free else self._make()
         yield self._uri(name)
-        self._empty(name)
+        self._drop_those_of(name)
+        self.empty(self._uri(name))
         self._free.append(name)
 
     def close(self) -> None:
@@ -90,17 +91,21 @@ class SeekdbDatabases:
                 cursor.execute(f"USE {uri.partition('database=')[2]}")
             yield cursor
 
-    def _empty(self, name: str) -> None:
+    def _drop_those_of(self, name: str) -> None:
+        """Drop the schemas that a test made in its database."""
         with self.connection() as cursor:
-            cursor.execute("SET ob_query_timeout = 300000000, ob_trx_timeout = 300000000")
             cursor.execute("SHOW DATABASES")
-            below = [row[0] for row in cursor.fetchall() if row[0].startswith(f"{name}_")]
-            for extra in below:
-                cursor.execute(f"DROP DATABASE {extra}")
-            cursor.execute(f"USE {name}")
+            for (extra,) in cursor.fetchall():
+                if extra.startswith(f"{name}_"):
+                    cursor.execute(f"DROP DATABASE {extra}")
+
+    def empty(self, uri: str) -> None:
+        """Delete all rows of a lent database but its migrations."""
+        with self.connection(uri) as cursor:
+            cursor.execute("SET ob_query_timeout = 300000000, ob_trx_timeout = 300000000")
+            cursor.execute("SET foreign_key_checks = 0")
             cursor.execute("SHOW TABLES")
             tables = [row[0] for row in cursor.fetchall() if row[0] not in KEPT]
-            cursor.execute("SET foreign_key_checks = 0")
             filled = " UNION ALL ".join(f"(SELECT '{one}' FROM {one} LIMIT 1)" for one in tables)
             cursor.execute(filled)
             for (table,) in cursor.fetchall():  # deleting from an empty table takes as long

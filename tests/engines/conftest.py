@@ -1,6 +1,7 @@
 """Provides the storage port on each engine in turn, and the same calls on both at once."""
 
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -33,17 +34,39 @@ def both(two_storages):
     return two_storages
 
 
+@pytest.fixture(scope="session", params=["postgres", "seekdb"])
+def lasting_storage(request):
+    """A storage of each engine in turn, its clock, and the call that deletes its rows."""
+    databases, clock = request.getfixturevalue(request.param), Clock()
+    lent = databases.lend()
+    uri = next(lent)
+    storage = open_storage(Settings(uri=uri, home=Path()), clock)
+    run_sync(storage.open())
+    yield storage, clock, partial(databases.empty, uri)
+    run_sync(storage.close())
+    next(lent, None)
+
+
 @pytest.fixture
-def storage_clock():
+def storage(lasting_storage):
+    """An open storage without rows, of each engine in turn. For models: new_storage."""
+    storage, clock, empty = lasting_storage
+    clock.now = clock.start
+    yield storage
+    empty()
+
+
+@pytest.fixture
+def storage_clock(lasting_storage):
     """The clock of the fixture storage."""
-    return Clock()
+    return lasting_storage[1]
 
 
 @pytest.fixture(params=["postgres", "seekdb"])
-async def storage(request, storage_clock):
-    """An open storage on an empty database, of each engine in turn."""
+async def new_storage(request):
+    """An open storage on a database of its own, of each engine in turn."""
     lent = request.getfixturevalue(request.param).lend()
-    storage = open_storage(Settings(uri=next(lent), home=Path()), storage_clock)
+    storage = open_storage(Settings(uri=next(lent), home=Path()), Clock())
     await storage.open()
     yield storage
     await storage.close()

@@ -206,7 +206,8 @@ async def test_what_has_a_word_follows_what_has_a_vector(filled):
     assert {"a wordy one", "swordy"} == {key for _, key, _, _ in everything[300:]}
 
 
-async def test_a_model_may_stand_beside_and_a_caller_may_give_strengths(storage, storage_clock):
+async def test_a_model_may_stand_beside_and_a_caller_may_give_strengths(new_storage):
+    storage = new_storage
     await storage.use_model(MODEL, 3)
     for _ in range(2):
         await storage.add_model("beside", 2)
@@ -219,7 +220,7 @@ async def test_a_model_may_stand_beside_and_a_caller_may_give_strengths(storage,
         fields=["text"] * 2, vectors=np.eye(2, dtype=np.float32),
     )  # fmt: skip
     settings = Settings(uri=await storage.dsn(), home=Path())
-    strong = open_storage(settings, storage_clock, lambda traits: 0.25)
+    strong = open_storage(settings, Clock(), lambda traits: 0.25)
     await strong.open()
     await strong.items.put_memories(rows, vectors)
     turn = EventRow(event=said(1, "tea"), memory_id=MemoryId(uuid7()), logged=False, value={},

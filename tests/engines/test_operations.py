@@ -284,19 +284,24 @@ async def test_aggregates(storage):
     assert await rows_of(storage, "memories", *columns, where=of_none) == [(0, 0, 0, None, None)]
 
 
-async def test_vectors_of_memories(five):
+async def test_vectors_of_memories(new_storage):
+    await write(new_storage, memories(*range(1, 6)))
     count = Select("embeddings", (Aggregate("count"),))
-    assert await five.read(ANA, [count]) == [[(0,)]]
-    await five.use_model("small", 3)
+    assert await new_storage.read(ANA, [count]) == [[(0,)]]
+    await new_storage.use_model("small", 3)
+    keys = ["k00001", "k00004", "nowhere"]
     vectors = VectorRows(
         model="small",
-        addresses=[(("app", "ana", "facts"), "k00001"), (("app", "ana", "facts"), "k00004")],
-        fields=["text", "text"],
-        vectors=np.ones((2, 3), dtype=np.float32),
+        addresses=[(("app", "ana", "facts"), key) for key in keys],
+        fields=["text"] * 3,
+        vectors=np.ones((3, 3), dtype=np.float32),
     )
-    await write(five, Verb("add_vectors", (vectors,)))
+    for _ in range(2):  # those that are there stay
+        await write(new_storage, Verb("add_vectors", (vectors,)))
     where = (one_of("memory_id", [number(1), number(2)]), equal("model", "small"))
-    found = await five.read(ANA, [count, Select("embeddings", ("memory_id", "field"), where)])
+    found = await new_storage.read(
+        ANA, [count, Select("embeddings", ("memory_id", "field"), where)]
+    )
     assert found == [[(2,)], [(number(1), "text")]]
 
 

@@ -291,18 +291,19 @@ async def _has_vector(storage: Storage, place: int) -> bool:
     return any(one.memory_id == number(place) for one in found)
 
 
-async def test_vectors_go_with_their_memories(five):
-    await five.use_model("m", 3)
-    await write(five, Verb("add_vectors", (_vectors_of(1),)), Verb("add_vectors", (None,)))
-    assert await _has_vector(five, 1)
+async def test_vectors_go_with_their_memories(new_storage):
+    await write(new_storage, memories(*range(1, 6)))
+    await new_storage.use_model("m", 3)
+    await write(new_storage, Verb("add_vectors", (_vectors_of(1),)), Verb("add_vectors", (None,)))
+    assert await _has_vector(new_storage, 1)
     moved = Update("embeddings", {"memory_id": number(2)}, (equal("memory_id", number(1)),))
-    await write(five, moved)
-    assert [await _has_vector(five, place) for place in (1, 2)] == [False, True]
-    await write(five, Delete("embeddings", (one_of("memory_id", [number(2), number(3)]),)))
-    assert not await _has_vector(five, 2)
-    await write(five, Verb("add_vectors", (_vectors_of(4),)))
-    await write(five, Delete("memories", (equal("memory_id", number(4)),)))
-    assert await places(five) == [1, 2, 3, 5]
+    await write(new_storage, moved)
+    assert [await _has_vector(new_storage, place) for place in (1, 2)] == [False, True]
+    await write(new_storage, Delete("embeddings", (one_of("memory_id", [number(2), number(3)]),)))
+    assert not await _has_vector(new_storage, 2)
+    await write(new_storage, Verb("add_vectors", (_vectors_of(4),)))
+    await write(new_storage, Delete("memories", (equal("memory_id", number(4)),)))
+    assert await places(new_storage) == [1, 2, 3, 5]
 
 
 async def test_a_policy_yields_verbs(storage):
