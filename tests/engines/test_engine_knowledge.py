@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -18,10 +19,12 @@ from shared_core import Conflict, Scope
 from shared_core.core.domain import AsOf, MemoryId, ThreadId
 from shared_core.core.namespaces import memories_namespace, scope_path
 from shared_core.knowledge.run_rows import apply_run
-from shared_core.policies import summaries
+from shared_core.policies import edges, reopening, summaries
+from shared_core.policies.aliases import change_aliases
 from shared_core.policies.run_reads import known_of
 from shared_core.policies.run_undo import undo_run
 from shared_core.ports.events import MemoryQuery
+from shared_core.ports.graph import Alias
 from shared_core.ports.items import ItemAddress, VectorRows
 from shared_core.ports.jobs import JobType
 from shared_core.ports.operations import Select
@@ -399,3 +402,45 @@ async def test_every_moment_is_told_alike(both, seed):
         met += await walked(both, graph)
         await memory_reads(both, graph)
     assert met > 10
+
+
+def edge(number: int, relation: str, object_: str, ended: bool) -> dict[str, Any]:
+    then = NOW - timedelta(days=9 - number)
+    end = then + timedelta(hours=1) if ended else None
+    return {
+        "edge_id": UUID(int=number), "subject": "user", "relation": relation, "object": object_,
+        "subject_key": "user", "object_key": object_.lower(), "functional": relation == "lives_in",
+        "confidence": 0.5, "valid_from": then, "valid_until": end, "recorded_at": then,
+        "superseded_at": end,
+    }  # fmt: skip
+
+
+async def test_an_edge_is_restored_once_and_only_where_its_place_is_free(both):
+    tenant = both.tenant
+    taken, free = edge(1, "lives_in", "Rome", True), edge(3, "likes", "Tea", True)
+    await both.put({"edges": [taken, edge(2, "lives_in", "Paris", False), free]})
+    refused = []
+    for number, row in enumerate((taken, free, free)):
+        ended: Any = await both.same(
+            lambda s, e=row["edge_id"]: s.query(tenant, lambda: edges.edge_of(e, NOW))
+        )
+        ended = replace(ended, superseded_at=row["superseded_at"])
+        restoring = partial(reopening.restore_edge, tenant, ended, UUID(int=100 + number), NOW)
+        refused.append(await refusal(both, lambda s, r=restoring: s.transact(tenant, r)))
+    assert "another edge has taken its place" in refused[0] and "" == refused[1]
+    assert "holds, or is gone" in refused[2]
+    await both.left(HELD)
+
+
+async def test_names_are_merged_once_and_parted_once(both):
+    bob = {"alias_key": "bobby", "alias": "Bobby", "entity_key": "bob", "entity": "Bob"}
+    row = {"alias_id": UUID(int=1), **bob, "merged_at": NOW - timedelta(days=1)}
+    await both.put({"entity_aliases": [row]})
+    again, refused = Alias(alias_id=UUID(int=2), **bob), []
+    changes = (([], [again]), ([UUID(int=3)], []), ([UUID(int=1)], []))
+    for number, (ended, added) in enumerate(changes):
+        changing = partial(change_aliases, UUID(int=10 + number), ended, added, NOW)
+        refused.append(await refusal(both, lambda s, c=changing: s.transact(both.tenant, c)))
+    assert ["changed the aliases" in one for one in refused] == [True, True, False]
+    assert "" == refused[2]
+    await both.left(HELD)
