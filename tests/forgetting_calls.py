@@ -1,17 +1,15 @@
 """Calls policies of forgetting, erasing and items on a storage, as the services do."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 from uuid import UUID
 
-from shared_core.core.domain import Namespace, Scope, ThreadId
+from shared_core.core.domain import Scope, ThreadId
 from shared_core.core.namespaces import scope_path, storable, tenant_of
-from shared_core.ingest.expiry import sweep
-from shared_core.policies import erasing, forgetting, items, vectors
+from shared_core.policies import erasing, forgetting, items
 from shared_core.ports.erasures import ErasureReceipt
-from shared_core.ports.items import ImportMark, ItemAddress, ItemStamp, VectorRows
-from shared_core.ports.operations import Last, Policy, Verb
+from shared_core.ports.items import ItemAddress
 from shared_core.ports.storage import Storage
 from shared_core.retention import deletion
 
@@ -50,38 +48,3 @@ async def erase(
         scope=scope, thread_id=thread_id, erasure_id=erasure_id, requested_at=now, salt=bytes(32)
     )
     return await deletion.erase(storage, wanted, now)
-
-
-async def stamp(storage: Storage, stamps: Sequence[ItemStamp]) -> None:
-    """Stamp items of one tenant."""
-    tenant = tenant_of(stamps[0].address[0])
-    await storage.transact(tenant, partial(items.stamp_items, stamps))
-
-
-async def marks(
-    storage: Storage, addresses: Sequence[ItemAddress]
-) -> Mapping[ItemAddress, ImportMark]:
-    """Return the import marks of items of one tenant."""
-    [rows] = await storage.read(tenant_of(addresses[0][0]), [items.select_marks(addresses)])
-    return items.marks_of(addresses, rows)
-
-
-async def swept(storage: Storage, prefix: Namespace, limit: int, now: datetime) -> int:
-    return await sweep(storage, prefix, limit, now)
-
-
-async def without_vectors(
-    storage: Storage, scope: Scope, thread_id: ThreadId, model: str, limit: int, now: datetime
-) -> Sequence[tuple[ItemAddress, str]]:
-    tenant = scope_path(scope)
-    waiting = partial(vectors.turns_without_vectors, tenant, thread_id, model, limit, now)
-    return [(one.address, one.text) for one in await storage.query(tenant, waiting)]
-
-
-async def add_vectors(storage: Storage, scope: Scope, rows: VectorRows) -> None:
-    """Add vectors of memories, whatever has one."""
-
-    def adding() -> Policy[None]:
-        yield Last([Verb("add_vectors", (rows,))])
-
-    await storage.transact(scope_path(scope), adding)

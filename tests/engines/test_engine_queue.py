@@ -107,15 +107,6 @@ async def test_a_job_goes_from_asked_to_done(queue):
     assert [] == await queue.jobs.list_jobs(JobFilter())
 
 
-async def test_of_a_thread_one_done_job_is_kept(queue):
-    for _ in range(3):
-        await queue.ask(new())
-        job = await queue.claimed()
-        await queue.changes.complete(job, "w1", {})
-        queue.clock.forward(1)
-    assert job.job_id == (await queue.only()).job_id
-
-
 async def test_a_request_joins_the_one_that_waits(queue):
     first = new(60)
     await queue.ask(first)
@@ -180,17 +171,6 @@ async def test_what_is_given_up_is_kept_and_can_be_tried_again(queue):
     assert JobStatus.CANCELLED is (await queue.only()).status
 
 
-async def test_a_cancelled_job_is_lost_to_its_worker(queue):
-    await queue.ask(new())
-    job = await queue.claimed()
-    assert 1 == await queue.changes.cancel([job.job_id])
-    assert not await queue.changes.extend(job, "w1", 10)
-    await queue.changes.complete(job, "w1", {})
-    assert JobStatus.CANCELLED is (await queue.only()).status
-    await queue.changes.give_back(job, "w1", "late", None)
-    assert [] == list(await queue.changes.of_threads([(ANN, T)]))
-
-
 async def test_a_silent_worker_loses_its_job(queue):
     await queue.ask(new())
     job = await queue.claimed()
@@ -225,21 +205,6 @@ async def test_one_job_of_a_thread_runs_at_a_time(queue):
     with pytest.raises(Conflict, match="another job of thread 't' is running"):
         await queue.changes.start(ANN, T, new(), "w3", LEASE_S)
     assert await queue.changes.start(ANN, ThreadId("none"), new(), "w3", LEASE_S) is None
-
-
-async def test_a_job_is_started_at_once(queue):
-    await queue.ask(new(job_type=JobType.FAST_REPLAY))
-    assert await queue.claim()
-    queue.clock.forward(LEASE_S)  # its worker was silent
-    asked = new(payload={"a": 1})
-    started = await queue.changes.start(ANN, T, asked, "w2", LEASE_S)
-    assert started and (asked.job_id, 1, {"a": 1}) == (
-        started.job_id, started.attempts, started.payload
-    )  # fmt: skip
-    assert started == await queue.changes.start(ANN, T, asked, "w2", LEASE_S)
-    found = {one.job_type: one.status for one in await queue.changes.of_threads([(ANN, T)])}
-    assert {"fast_replay": "pending", "deep_reflection": "running"} == found
-    await queue.changes.complete(started, "w2", {})
 
 
 async def test_tenants_take_turns_after_priority(queue):
@@ -298,13 +263,6 @@ async def test_workers_never_share_a_job(queue):
     taken = await asyncio.gather(*(work(f"w{place}") for place in range(4)))
     ids = [job_id for some in taken for job_id in some]
     assert (12, 12) == (len(ids), len(set(ids)))
-
-
-async def test_an_unread_thread_is_asked_for_once_it_ends(queue):
-    assert not await queue.changes.end_session(ANN, T, new())
-    await queue.ask(new(60))
-    assert not await queue.changes.end_session(ANN, T, new())
-    assert NOW + timedelta(seconds=60) == (await queue.only()).run_after
 
 
 async def test_hints_tell_of_new_jobs(queue):
