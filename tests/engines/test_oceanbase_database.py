@@ -17,7 +17,11 @@ import pytest
 from turns import said
 
 from shared_core import InvalidInput, StorageUnavailable, run_sync
+from shared_core.core.domain import MemoryId
+from shared_core.core.namespaces import memories_namespace
 from shared_core.errors import Conflict
+from shared_core.ports.events import MemoryQuery
+from shared_core.ports.items import MemoryRow
 from shared_core.settings import Settings
 from shared_core.storage.oceanbase.connection import attempts, connections, database, embedded
 from shared_core.storage.oceanbase.connection.connections import location_of
@@ -147,6 +151,19 @@ async def test_a_key_that_exists_is_passed_over_and_none_is_cut(db, place):
         await db.write(lambda tx: tx.lock("a" * 1501))
     with pytest.raises(Conflict, match="another writer stored this key first"):
         await db.write(lambda tx: tx.insert("tenants", ["tenant_id"], [["/a/"], ["/a/"]]))
+
+
+async def test_a_large_text_is_kept_whole(both):
+    large = "I like tea. 我喜欢茶。 " + "x" * 6_000_000  # in a statement of more than 16 MB
+    row = MemoryRow(
+        memory_id=MemoryId(uuid4()), namespace=memories_namespace(both.scope), key="k",
+        kind="episodic", text=large, value={"content": large}, terms=[large[-5_000_000:]],
+        occurred_at=NOW,
+    )  # fmt: skip
+    await both.seekdb.items.put_memories([row], None)
+    query = MemoryQuery(scope=both.scope, namespace=row.namespace)
+    [found] = await both.seekdb.events.list_memories(query, "newest", 9, 0)
+    assert found.text == large
 
 
 async def test_a_statement_that_is_too_long_says_what_to_do(db):

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import httpx2
+import httpx
 import numpy as np
 import pylibseekdb
 import pymysql
 import pytest
 from long_forms import LONG
 from mcp.client import Client
-from mcp.client.stdio import StdioServerParameters
 from numpy.typing import NDArray
 from turns import said
 from typer.testing import CliRunner
@@ -39,10 +38,10 @@ from shared_core import (
 )
 from shared_core.cli.main import app
 from shared_core.errors import StorageReadOnly
+from shared_core.http import ServerOptions, create_app
+from shared_core.mcp import server as mcp_server
 from shared_core.ports.retention import Accesses, NewAccesses
-from tests.integration.http_processes import command as hippocampus, serving
 
-ROOT = Path(__file__).parents[2]
 ANA, ZHU = Scope("app", "ana"), Scope("app", "朱莉")
 
 
@@ -134,13 +133,6 @@ async def test_agents_whose_names_look_alike_share_nothing(memory, uri):
     for number, agent in enumerate(agents):
         found = told(await memory.engine.recall(agent, "secret number"))
         assert found == [f"The secret number is {number}."]
-
-
-async def test_a_large_message_is_kept_whole(memory):
-    large = "I like tea. 我喜欢茶。 " + "x" * 6_000_000  # in a statement of more than 16 MB
-    await memory.append_event("s", large)
-    [turn] = await memory.engine.list_memories(memory.scope)
-    assert turn.text == large.strip()
 
 
 async def test_a_session_that_could_never_be_consolidated_is_refused_at_once(memory):
@@ -345,20 +337,25 @@ def test_commands_work_as_on_postgresql(uri, tmp_path):
     assert "note" == folder["status"] and not (tmp_path / "none").exists()
 
 
-async def test_it_is_served_over_http_and_mcp(uri, tmp_path):
-    with serving(uri, tmp_path / "log") as server, httpx2.Client(timeout=60) as client:
-        body = {"user_id": "cat", "memories": ["My cat is called Mia."]}
-        assert client.post(f"{server.url}/remember", json=body).status_code < 300
-        asked = {"user_id": "cat", "query": "What is the cat called?"}
-        found = client.post(f"{server.url}/recall", json=asked)
-        assert found.status_code == 200 and "Mia" in found.text
-    command, *rest = [*hippocampus(), "mcp", "--app", "app", "--user", "mcp", "--uri", uri]
-    environment = {"PYTHONPATH": str(ROOT), "HIPPOCAMPUS_HOME": os.environ["HIPPOCAMPUS_HOME"]}
-    async with Client(StdioServerParameters(command=command, args=rest, env=environment)) as mcp:
-        kept = await mcp.call_tool("remember", {"text": "My cat is called Mia."})
-        assert not kept.is_error, kept.content
-        found = await mcp.call_tool("recall", {"query": "What is the cat called?"})
-        assert not found.is_error and "Mia" in json.dumps(found.structured_content)
+async def test_it_is_served_over_http_and_mcp(uri):
+    scope = Scope("app", "cat")
+    async with open_memory(uri, worker=False) as memory:
+        http = create_app(memory, ServerOptions(auth=False, app=scope.app))
+        transport = httpx.ASGITransport(http)
+        async with (
+            http.router.lifespan_context(http),
+            httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
+        ):
+            body = {"user_id": scope.user, "memories": ["My cat is called Mia."]}
+            assert (await client.post("/remember", json=body)).status_code < 300
+            asked = {"user_id": scope.user, "query": "What is the cat called?"}
+            answer = await client.post("/recall", json=asked)
+            assert answer.status_code == 200 and "Mia" in answer.text
+        async with Client(mcp_server.build(memory, scope.app, "mcp")) as mcp:
+            kept = await mcp.call_tool("remember", {"text": "My cat is called Mia."})
+            assert not kept.is_error, kept.content
+            found = await mcp.call_tool("recall", {"query": "What is the cat called?"})
+            assert not found.is_error and "Mia" in json.dumps(found.structured_content)
 
 
 # A server that is reached over TCP, its tables partitioned by the user as on a cluster
