@@ -54,31 +54,38 @@ def test_a_table_has_the_same_columns_on_both_engines(table):
         assert ours[column] in MATCHING[declared], column
 
 
+@pytest.fixture(scope="module")
+def connection(postgres):
+    """A connection to a database with the schema and no rows."""
+    lent = postgres.lend()
+    with psycopg.connect(next(lent), options="-c search_path=hippocampus") as connection:
+        yield connection
+    next(lent, None)
+
+
 SHOWN = {"timestamp with time zone": "timestamptz", "public.halfvec": "halfvec"}
 """How the catalogue of PostgreSQL shows types that have a shorter name."""
 
 
-def test_the_description_of_the_tables_is_that_of_postgresql(postgres_dsn):
-    with psycopg.connect(postgres_dsn) as connection:
-        connection.execute("SET search_path TO hippocampus")
-        names = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname='hippocampus'")
-        assert sorted(name for (name,) in names) == sorted([*tables(), "schema_migrations"])
-        for table, shape in tables().items():
-            rows = connection.execute(
-                "SELECT attname, format_type(atttypid, atttypmod), NOT attnotnull,"
-                " pg_get_expr(d.adbin, d.adrelid) FROM pg_attribute a LEFT JOIN pg_attrdef d"
-                " ON d.adrelid = a.attrelid AND d.adnum = a.attnum"
-                " WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped"
-                " ORDER BY attnum",
-                [table],
-            ).fetchall()
-            there = [
-                (name, SHOWN.get(kind, kind), nullable, _json(default))
-                for name, kind, nullable, default in rows
-            ]
-            columns = shape.columns.values()
-            here = [(one.name, one.type, one.is_nullable, one.default) for one in columns]
-            assert there == here, table
+def test_the_description_of_the_tables_is_that_of_postgresql(connection):
+    names = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname='hippocampus'")
+    assert sorted(name for (name,) in names) == sorted([*tables(), "schema_migrations"])
+    for table, shape in tables().items():
+        rows = connection.execute(
+            "SELECT attname, format_type(atttypid, atttypmod), NOT attnotnull,"
+            " pg_get_expr(d.adbin, d.adrelid) FROM pg_attribute a LEFT JOIN pg_attrdef d"
+            " ON d.adrelid = a.attrelid AND d.adnum = a.attnum"
+            " WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped"
+            " ORDER BY attnum",
+            [table],
+        ).fetchall()
+        there = [
+            (name, SHOWN.get(kind, kind), nullable, _json(default))
+            for name, kind, nullable, default in rows
+        ]
+        columns = shape.columns.values()
+        here = [(one.name, one.type, one.is_nullable, one.default) for one in columns]
+        assert there == here, table
 
 
 def _json(default: str | None) -> str | None:
@@ -89,18 +96,16 @@ def _json(default: str | None) -> str | None:
     return value.strip("'") if kind == "jsonb" else value.replace("'", '"')
 
 
-def test_the_described_keys_are_those_of_postgresql(postgres_dsn):
-    with psycopg.connect(postgres_dsn) as connection:
-        connection.execute("SET search_path TO hippocampus")
-        indexes = connection.execute(
-            "SELECT c.relname, i.indisprimary, pg_get_indexdef(i.indexrelid) FROM pg_index i"
-            " JOIN pg_class c ON c.oid = i.indrelid WHERE i.indisunique"
-            " AND c.relnamespace = 'hippocampus'::regnamespace"
-        ).fetchall()
-        parents = connection.execute(
-            "SELECT conrelid::regclass::text, pg_get_constraintdef(oid) FROM pg_constraint"
-            " WHERE contype = 'f' AND connamespace = 'hippocampus'::regnamespace"
-        ).fetchall()
+def test_the_described_keys_are_those_of_postgresql(connection):
+    indexes = connection.execute(
+        "SELECT c.relname, i.indisprimary, pg_get_indexdef(i.indexrelid) FROM pg_index i"
+        " JOIN pg_class c ON c.oid = i.indrelid WHERE i.indisunique"
+        " AND c.relnamespace = 'hippocampus'::regnamespace"
+    ).fetchall()
+    parents = connection.execute(
+        "SELECT conrelid::regclass::text, pg_get_constraintdef(oid) FROM pg_constraint"
+        " WHERE contype = 'f' AND connamespace = 'hippocampus'::regnamespace"
+    ).fetchall()
     keys, unique = Counter[Any](), Counter[Any]()
     for table, is_primary, definition in indexes:
         columns = re.findall(r"USING btree \(([^)]*)\)", definition)[0].split(", ")
@@ -131,13 +136,11 @@ def test_the_described_keys_are_those_of_postgresql(postgres_dsn):
     )
 
 
-def test_the_choices_and_ranges_are_those_of_postgresql(postgres_dsn):
-    with psycopg.connect(postgres_dsn) as connection:
-        connection.execute("SET search_path TO hippocampus")
-        rows = connection.execute(
-            "SELECT c.conrelid::regclass::text, pg_get_constraintdef(c.oid) FROM pg_constraint c"
-            " WHERE c.contype = 'c' AND c.connamespace = 'hippocampus'::regnamespace"
-        ).fetchall()
+def test_the_choices_and_ranges_are_those_of_postgresql(connection):
+    rows = connection.execute(
+        "SELECT c.conrelid::regclass::text, pg_get_constraintdef(c.oid) FROM pg_constraint c"
+        " WHERE c.contype = 'c' AND c.connamespace = 'hippocampus'::regnamespace"
+    ).fetchall()
     choices, bounded = {}, set()
     for table, definition in rows:
         choice = re.fullmatch(r"CHECK \(\((\w+) = ANY \(ARRAY\[(.+)\]\)\)\)", definition)
@@ -157,14 +160,13 @@ NUMBERS = [
 ]  # fmt: skip
 
 
-def test_numbers_are_written_as_postgresql_does(postgres_dsn):
-    with psycopg.connect(postgres_dsn) as connection:
-        for number in NUMBERS:
-            [double] = connection.execute("SELECT %s::float8::text", [number]).fetchone() or ()
-            assert double == double_text(number)
-            if abs(number) < 1e38 and (number == 0 or abs(number) > 1e-44):
-                [real] = connection.execute("SELECT %s::float4::text", [number]).fetchone() or ()
-                assert real == real_text(number)
+def test_numbers_are_written_as_postgresql_does(connection):
+    for number in NUMBERS:
+        [double] = connection.execute("SELECT %s::float8::text", [number]).fetchone() or ()
+        assert double == double_text(number)
+        if abs(number) < 1e38 and (number == 0 or abs(number) > 1e-44):
+            [real] = connection.execute("SELECT %s::float4::text", [number]).fetchone() or ()
+            assert real == real_text(number)
 
 
 DOCUMENTS = [
@@ -174,11 +176,10 @@ DOCUMENTS = [
 ]  # fmt: skip
 
 
-def test_documents_are_written_as_postgresql_does(postgres_dsn):
-    with psycopg.connect(postgres_dsn) as connection:
-        for document in DOCUMENTS:
-            found = connection.execute("SELECT %s::jsonb::text", [document]).fetchone()
-            assert found == (jsonb_text(document),)
+def test_documents_are_written_as_postgresql_does(connection):
+    for document in DOCUMENTS:
+        found = connection.execute("SELECT %s::jsonb::text", [document]).fetchone()
+        assert found == (jsonb_text(document),)
 
 
 WORDS = [
@@ -186,12 +187,11 @@ WORDS = [
 ]  # fmt: skip
 
 
-def test_words_are_written_as_postgresql_does(postgres_dsn):
-    with psycopg.connect(postgres_dsn) as connection:
-        for words in WORDS:
-            row = connection.execute("SELECT to_json(%s::tsvector::text)::text", [words]).fetchone()
-            read = read_value("terms", "tsvector", json.dumps(words))
-            assert row == (value_text("tsvector", to_tsvector(read)),)
+def test_words_are_written_as_postgresql_does(connection):
+    for words in WORDS:
+        row = connection.execute("SELECT to_json(%s::tsvector::text)::text", [words]).fetchone()
+        read = read_value("terms", "tsvector", json.dumps(words))
+        assert row == (value_text("tsvector", to_tsvector(read)),)
 
 
 def test_a_value_keeps_its_letters():
