@@ -84,12 +84,10 @@ def put(state: str, *tenants: str, **more: Any) -> Callable[[Transaction], None]
 async def test_texts_and_moments_come_back_as_they_were_given(db, place):
     texts = ["it's", "\\", "\0", "中😀", "%s", "a ", "", "'; DROP TABLE x; --"]
     years = [datetime(year, 12, 31, 23, 59, 59, 999999, tzinfo=UTC) for year in (1, 9999)]
-    for text in texts:
-        for moment in (NOW, *years):
-            row = f"{place[:-1]}x{text}/", text, moment
-            await db.write(
-                lambda tx, r=row: tx.insert("shared_state", COLUMNS, [r], update=COLUMNS[1:])
-            )
+    for moment in (NOW, *years):
+        rows = [(f"{place[:-1]}x{text}/", text, moment) for text in texts]
+        await db.write(lambda tx, r=rows: tx.insert("shared_state", COLUMNS, r, update=COLUMNS[1:]))
+        for row in rows:
             found = await db.read(
                 lambda tx, t=row[0]: tx.rows("SELECT * FROM shared_state WHERE tenant_id = %s", [t])
             )
@@ -164,11 +162,6 @@ async def test_a_large_text_is_kept_whole(both):
     query = MemoryQuery(scope=both.scope, namespace=row.namespace)
     [found] = await both.seekdb.events.list_memories(query, "newest", 9, 0)
     assert found.text == large
-
-
-async def test_a_statement_that_is_too_long_says_what_to_do(db):
-    with pytest.raises(InvalidInput, match="texts this large.* max_allowed_packet"):
-        await db.read(lambda tx: tx.rows("SELECT length(%s)", ["x" * 270_000_000]))
 
 
 # Transactions

@@ -41,6 +41,9 @@ from shared_core.errors import StorageReadOnly
 from shared_core.http import ServerOptions, create_app
 from shared_core.mcp import server as mcp_server
 from shared_core.ports.retention import Accesses, NewAccesses
+from shared_core.settings import Settings
+from shared_core.storage.oceanbase.connection import migrate
+from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
 
 ANA, ZHU = Scope("app", "ana"), Scope("app", "朱莉")
 
@@ -450,3 +453,14 @@ async def test_who_may_not_log_in_is_told_so_without_the_password(port):
     with pytest.raises(StorageUnavailable, match="cannot be used"):
         async with open_memory("seekdb://root@127.0.0.1:1/app"):
             pass
+
+
+async def test_a_statement_that_is_too_long_says_what_to_do(port, monkeypatch):
+    monkeypatch.setattr(migrate, "MOST_BYTES_SENT", 2_000_000)
+    executed(port, "SET GLOBAL max_allowed_packet = 2000000")
+    uri = f"seekdb://root@127.0.0.1:{port}/app"
+    database = OceanBaseDatabase(Settings(uri=uri, home=Path()))
+    await database.open()
+    with pytest.raises(InvalidInput, match="texts this large.* max_allowed_packet"):
+        await database.read(lambda tx: tx.rows("SELECT length(%s)", ["x" * 3_000_000]))
+    await database.close()
