@@ -199,6 +199,11 @@ async def test_order_and_limit(five):
     assert await places(five, order=("-key",), limit=2) == [5, 4]
     assert await places(five, order=("namespace", "occurred_at"), limit=3) == [1, 2, 3]
     assert await places(five, order=("key",), limit=0) == []
+    keys = ["b", "Z", "é", "a", "茶"]
+    rows = [memory(place, key=key) for place, key in enumerate(keys, 6)]
+    await write(five, Insert("memories", MEMORY, rows))
+    found = await rows_of(five, "memories", "key", order=("key",))
+    assert [key for (key,) in found if len(key) == 1] == sorted(keys)
 
 
 async def test_equal_rows_once(storage):

@@ -5,6 +5,7 @@ from typing import Any
 import psycopg
 import pytest
 from hypothesis import HealthCheck, example, given, settings, strategies as st
+from long_forms import LONG
 from test_filters import documents, filters, names
 
 from shared_core.core.json_text import to_json
@@ -61,7 +62,7 @@ def seen(
     return [row[0] for row in found]
 
 
-@settings(max_examples=400, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=400 if LONG else 80, suppress_health_check=list(HealthCheck), deadline=None)
 @given(held=documents | odd_documents, wanted=filters | odd_filters)
 @example(held=[{"a": 1}, {"a": 1.0}, {"a": True}, {"a": "1"}, {"a": None}, {}], wanted={"a": 1})
 @example(held=[{"a": {"\x00": 1}}], wanted={"a": {"\x00": 1}})
