@@ -25,7 +25,7 @@ MEMORY = (
     "memory_id", "namespace", "key", "kind", "text", "value", "terms", "term_count", "importance",
     "occurred_at", "created_at", "updated_at", "thread_id", "superseded_at",
 )  # fmt: skip
-MANY = 2500
+MANY = 1100
 """More values than one statement of an engine takes."""
 
 

@@ -414,8 +414,8 @@ async def test_a_killed_run_is_written_once_and_a_killed_erasure_is_whole_or_not
 @pytest.mark.tail
 @pytest.mark.timeout(300)
 async def test_a_killed_import_and_a_killed_copy_are_completed(seekdb, tmp_path):
-    lents = [seekdb.lend() for _ in range(2)]
-    source_uri, first = (next(lent) for lent in lents)
+    lent_source, lent_first = seekdb.lend(), seekdb.lend()
+    source_uri, first = next(lent_source), next(lent_first)
     file = tmp_path / "lines.jsonl"
     async with open_memory(source_uri, worker=False, track_access=False) as source:
         await told(source, ANA)
@@ -427,6 +427,7 @@ async def test_a_killed_import_and_a_killed_copy_are_completed(seekdb, tmp_path)
         async with open_memory(first, worker=False) as target:
             await target.open()
             commands = await commands_of(lambda: copy_memory(source, target, apps=["app"]))
+        next(lent_first, None)
         points = (0.2, 0.4) if LONG else (0.3,)
         for verb, point in [(verb, point) for verb in ("import", "copy") for point in points]:
             lent = seekdb.lend()
@@ -441,8 +442,7 @@ async def test_a_killed_import_and_a_killed_copy_are_completed(seekdb, tmp_path)
                     assert (await copy_memory(source, target, apps=["app"])).complete
                 assert await lines(target) == expected, (verb, point)
             next(lent, None)
-    for lent in lents:
-        next(lent, None)
+    next(lent_source, None)
 
 
 @pytest.mark.tail
