@@ -1,18 +1,15 @@
 """What all commands of `hippocampus` have in common: JSON, exit codes, examples, completion."""
 
 import json
-import os
 import re
 import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 import typer
+from click.testing import CliRunner
 from commands import run
 
 from shared_core.cli.help import EXAMPLES
@@ -102,9 +99,9 @@ def test_no_example_is_of_a_command_that_is_gone():
         (["facts", *WHO], 0),
     ],
 )
-def test_exit_codes_are_zero_one_and_two(arguments, code, dsn):
+def test_exit_codes_are_zero_one_and_two(arguments, code, shared_dsn):
     opens = arguments[0] in ALL or arguments[0] == "token"
-    at = ["--uri", dsn] if opens and "--uri" not in arguments and len(arguments) > 1 else []
+    at = ["--uri", shared_dsn] if opens and "--uri" not in arguments and len(arguments) > 1 else []
     assert code == run(*arguments, *at).exit_code
 
 
@@ -117,16 +114,16 @@ def test_exit_codes_are_zero_one_and_two(arguments, code, dsn):
         (["runs", *WHO, "--undo", str(UUID(int=7))], "hippocampus runs app ana"),
     ],
 )
-def test_what_is_not_there_is_told_in_words_of_the_command(arguments, shown_by, dsn):
-    ran = run(*arguments, "--uri", dsn)
+def test_what_is_not_there_is_told_in_words_of_the_command(arguments, shown_by, shared_dsn):
+    ran = run(*arguments, "--uri", shared_dsn)
     told = " ".join(ran.stderr.split())
     assert 1 == ran.exit_code and shown_by in told, told
     assert "of user 'ana' of application 'app'" in told
     assert not re.search(r"Scope\(|list_memories|history=True|engine\.", told)
 
 
-def test_a_token_that_ends_never_is_one_without_the_option(dsn):
-    ran = run("token", "create", "--app", "app", "--expires", "never", "--uri", dsn)
+def test_a_token_that_ends_never_is_one_without_the_option(shared_dsn):
+    ran = run("token", "create", "--app", "app", "--expires", "never", "--uri", shared_dsn)
     told = " ".join(ran.stderr.split())
     assert 2 == ran.exit_code and "30d" in told and "leave it out" in told, told
 
@@ -169,15 +166,14 @@ def test_what_is_changed_is_told_as_json(dsn, tmp_path):
     ],
 )  # fmt: skip
 def test_the_shell_completes_commands(shell, words, expected):
-    command = Path(sys.executable).with_name("hippocampus")
-    asked = os.environ | words | {"_HIPPOCAMPUS_COMPLETE": f"complete_{shell}"}
-    done = subprocess.run([command], env=asked, capture_output=True, text=True)
-    assert expected in done.stdout, done.stderr
+    asked = words | {"_HIPPOCAMPUS_COMPLETE": f"complete_{shell}"}
+    done = run(env=asked, prog_name="hippocampus")
+    assert expected in done.stdout, done.output
 
 
-def test_the_completion_can_be_shown():
-    environment = os.environ | {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
-    command = [sys.executable, "-m", "shared_core.cli.main", "--show-completion", "bash"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert 0 == done.returncode, done.stderr
+def test_the_completion_can_be_shown(monkeypatch):
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
+    command = typer.main.get_command(app)  # it reads the variable; that of run() is built once
+    done = CliRunner().invoke(command, ["--show-completion", "bash"], prog_name="hippocampus")
+    assert 0 == done.exit_code, done.output
     assert "COMPLETE" in done.stdout
