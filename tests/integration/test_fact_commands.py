@@ -25,8 +25,8 @@ START = datetime(2026, 3, 1, 9, tzinfo=UTC)
 ID = UUID("01a2033d-0b84-7bd9-b9e1-f0eeb10dbe5c")
 
 
-def run(dsn: str, command: str, *arguments: str) -> Result:
-    return commands.run(command, "my app", "ann", *arguments, "--uri", dsn)
+def run(dsn: str, command: str, *arguments: str, user: str = "ann") -> Result:
+    return commands.run(command, "my app", user, *arguments, "--uri", dsn)
 
 
 async def learn(dsn: str) -> None:
@@ -71,8 +71,8 @@ def test_a_fact_is_stated_shown_and_corrected(dsn):
 
 
 @pytest.mark.parametrize("day", ["2026-03-02", "2026/3/2", "2026年3月2日", "2 March 2026"])
-def test_a_date_is_a_day_in_figures_or_in_words(dsn, day):
-    told = run(dsn, "state", "employer", "Acme", "--since", day).stdout
+def test_a_date_is_a_day_in_figures_or_in_words(shared_dsn, day):
+    told = run(shared_dsn, "state", "employer", "Acme", "--since", day, user=f"on {day}").stdout
     assert told.startswith("User works at Acme. (since 2026-03-02 00:00 UTC; key ")
 
 
