@@ -91,6 +91,7 @@ async def _fill(dsn: str) -> None:
         await memory.state_fact(ANA, "employer", "Zenith, the company for sailing boats in Porto")
         await memory.remember(Scope("my_app", "leaving"), "This will be erased.")
         await memory.erase(Scope("my_app", "leaving"))
+        await memory.remember(Scope("my_app", "bo"), "Bo sails from Lisbon to Porto every year.")
         await memory.tokens.create("my_app", users=["ana", "林晓雨"], label="the phone of Ana")
         async with PgHippocampusStore(engine=memory) as store:
             where = memories_namespace(ANA.app, ANA.user)
@@ -138,8 +139,7 @@ def typed(filled, ids, tmp_path, request):
             other = request.getfixturevalue("dsn")
             return ["copy", "--from", filled, "--to", other, "--app", "my_app"]
         if name == "import":
-            export = ["export", "my_app", "ana", "--out", "ana.jsonl", "--uri", filled]
-            succeed(*export)
+            succeed("export", "my_app", "bo", "--out", "ana.jsonl", "--uri", filled)
             return ["import", "ana.jsonl", "--uri", request.getfixturevalue("dsn")]
         if name == "erase":
             arguments = ["erase", "my_app", "leaving", "--yes"]
