@@ -144,9 +144,14 @@ async def add_china(dsn: str) -> None:
         await memory.graph.add(ANN, "上海", "lies_in", "China", valid_from=START)
 
 
-def test_the_graph_around_an_entity_is_shown(dsn):
+def test_the_graph_around_an_entity_is_shown_and_its_history_with_what_ended(dsn):
     assert "Nothing is known of 'user'.\n" == run(dsn, "graph", "user").stdout
     run_sync(learn(dsn))
+    old, new = json.loads(run(dsn, "graph", "user", "--history", "--json").stdout)
+    assert [("Leeds", False), ("上海", True)] == [
+        (one["object"], one["current"]) for one in (old, new)
+    ]
+    assert old["edge_id"][-8:] in run(dsn, "graph", "user", "--history").stdout
     run_sync(add_china(dsn))
     near, far = json.loads(run(dsn, "graph", "USER", "--json").stdout)
     assert ("user", "lives_in", "上海", 1, ["e1"], None) == (
@@ -159,15 +164,6 @@ def test_the_graph_around_an_entity_is_shown(dsn):
     assert "There are more edges" in run(dsn, "graph", "user", "--limit", "1").stdout
     then = json.loads(run(dsn, "graph", "user", "--valid", "2026-03-01T12:00", "--json").stdout)
     assert ["Leeds"] == [one["object"] for one in then]
-
-
-def test_its_history_is_shown_with_what_ended(dsn):
-    run_sync(learn(dsn))
-    old, new = json.loads(run(dsn, "graph", "user", "--history", "--json").stdout)
-    assert [("Leeds", False), ("上海", True)] == [
-        (one["object"], one["current"]) for one in (old, new)
-    ]
-    assert old["edge_id"][-8:] in run(dsn, "graph", "user", "--history").stdout
 
 
 @pytest.mark.parametrize(
