@@ -12,19 +12,19 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from zlib import crc32
 
+import commands
 import psycopg
 import pytest
 from langgraph.store.base import PutOp
 from langgraph.store.postgres import PostgresStore
 from postgres_databases import new_database
 from psycopg.conninfo import make_conninfo
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 from warm_python import warm_python
 
 from langgraph_store import PgHippocampusStore
 from shared_core import InvalidInput, ModelUnavailable, Scope, open_memory, run_sync
 from shared_core.cli import StoreImport, import_store
-from shared_core.cli.main import app
 from shared_core.ingest import items as ingest_items
 from shared_core.models.embedders import CallableEmbedder
 from shared_core.policies import items
@@ -172,7 +172,7 @@ def source(empty_dsn):
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["import", *arguments])
+    return commands.run("import", *arguments)
 
 
 def execute(dsn: str, statement: str) -> None:
@@ -646,9 +646,7 @@ async def test_what_expired_here_and_was_read_there_comes_again(filled):
 def test_the_command_says_what_it_left_out(bundled):
     bundled.put("m0", "m1", "m2", "m3")
     assert 0 == bundled.run().exit_code
-    at = ["forget", bundled.app, "ana", "m1", "--uri", bundled.uri]
-    gone = CliRunner().invoke(app, at)
-    assert 0 == gone.exit_code, gone.output
+    commands.succeed("forget", bundled.app, "ana", "m1", "--uri", bundled.uri)
     ran = bundled.run()
     assert 0 == ran.exit_code
     assert "0 copied, 3 were here already, 1 were deleted here since" in ran.stdout
@@ -665,12 +663,9 @@ def test_the_command_reads_an_embedded_database_that_nobody_else_runs(tmp_path):
             theirs.put(ALICE, "m0", {"text": "tea"})
     with pytest.raises(psycopg.OperationalError):
         psycopg.connect(make_conninfo(origin, connect_timeout=2))
-    at = ["import", "--from", "postgres-store", origin, "--uri", home]
-    counted = CliRunner().invoke(app, [*at, "--dry-run"])
-    assert "1 items" in counted.stdout, counted.output
-    ran = CliRunner().invoke(app, at)
-    assert 0 == ran.exit_code, ran.output
-    assert "Of 1 items 1 copied" in ran.stdout
+    at = ("import", "--from", "postgres-store", origin, "--uri", home)
+    assert "1 items" in commands.succeed(*at, "--dry-run")
+    assert "Of 1 items 1 copied" in commands.succeed(*at)
     with pytest.raises(psycopg.OperationalError):
         psycopg.connect(make_conninfo(origin, connect_timeout=2))
 

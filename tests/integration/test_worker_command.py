@@ -7,13 +7,13 @@ import subprocess
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
+import commands
 import psycopg
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 from warm_python import warm_python
 
 from shared_core import Scope, open_memory, run_sync
-from shared_core.cli.main import app
 from tests.integration.test_queue import ANN, jobs, told, until_done
 
 
@@ -39,8 +39,7 @@ def end_of(worker: subprocess.Popen[str], exit_code: int = 0) -> str:
 
 
 def run(dsn: str, command: str, *options: str) -> Result:
-    arguments = [command, "--uri", dsn, *options]
-    return CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
+    return commands.run(command, "--uri", dsn, *options, env={"COLUMNS": "200"})
 
 
 def shown(dsn: str, *options: str) -> str:
