@@ -18,6 +18,7 @@ import pytest
 from langgraph.store.base import PutOp
 from langgraph.store.postgres import PostgresStore
 from postgres_databases import new_database
+from practised import practised  # noqa: F401
 from psycopg.conninfo import make_conninfo
 from typer.testing import Result
 from warm_python import warm_python
@@ -323,6 +324,7 @@ OTHERS = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database
 
 
 @pytest.mark.tail
+@pytest.mark.usefixtures("practised")
 def test_killed_in_the_middle_and_started_again_nothing_is_doubled(source, dsn):
     origin, theirs = source
     fill(theirs, 100)

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 from commands import run
+from practised import practised  # noqa: F401
 from warm_python import warm_python
 
 from shared_core import Scope, open_memory, run_sync
+
+pytestmark = pytest.mark.usefixtures("practised")
 
 WHO = ("app", "ana")
 TEXTS = [f"Ana was in town {number} of {number % 7}." for number in range(70)]

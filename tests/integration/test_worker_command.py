@@ -10,11 +10,14 @@ from datetime import UTC, datetime, timedelta
 import commands
 import psycopg
 import pytest
+from practised import practised  # noqa: F401
 from typer.testing import Result
 from warm_python import warm_python
 
 from shared_core import Scope, open_memory, run_sync
 from tests.integration.test_queue import ANN, jobs, told, until_done
+
+pytestmark = pytest.mark.usefixtures("practised")
 
 
 def python(*arguments: str) -> subprocess.Popen[str]:
