@@ -59,25 +59,25 @@ def test_what_opens_no_memory_loads_nothing_slow():
     assert 4 == len(told) and all(line.endswith("] []") for line in told), shown.stdout
 
 
-def test_what_is_remembered_is_recalled_until_it_is_forgotten(dsn):
-    at = ("--uri", dsn)
-    key = succeed("remember", *WHO, "Alice [bold]plays[/bold] the cello.", *at).strip()
-    succeed("remember", *WHO, "Her cat is called Miso.", *at)
-    found = succeed("recall", *WHO, "Which instrument does she play?", "--limit", "1", *at)
+def test_what_is_remembered_is_recalled_until_it_is_forgotten(shared_dsn, scope):
+    at, who = ("--uri", shared_dsn), (scope.app, scope.user)
+    key = succeed("remember", *who, "Alice [bold]plays[/bold] the cello.", *at).strip()
+    succeed("remember", *who, "Her cat is called Miso.", *at)
+    found = succeed("recall", *who, "Which instrument does she play?", "--limit", "1", *at)
     assert "1. Alice [bold]plays[/bold] the cello." in found
     assert f"key {key}" in found
     assert 3 == len(found.splitlines())  # the text, where it comes from, and its key
     assert "Miso" not in found
-    assert "1 memory forgotten" in succeed("forget", *WHO, key, *at)
-    assert "cello" not in succeed("recall", *WHO, "Which instrument does she play?", *at)
-    assert 1 == run("forget", *WHO, key, *at).exit_code
+    assert "1 memory forgotten" in succeed("forget", *who, key, *at)
+    assert "cello" not in succeed("recall", *who, "Which instrument does she play?", *at)
+    assert 1 == run("forget", *who, key, *at).exit_code
 
 
-def test_recall_explains_itself(dsn):
-    at = ("--uri", dsn)
-    key = succeed("remember", *WHO, "Alice plays the [bold]cello[/bold].", *at).strip()
-    succeed("remember", *WHO, "Her cat is called Miso.", *at)
-    question = ("recall", *WHO, "Which cello does Alice play?", *at)
+def test_recall_explains_itself(shared_dsn, scope):
+    at, who = ("--uri", shared_dsn), (scope.app, scope.user)
+    key = succeed("remember", *who, "Alice plays the [bold]cello[/bold].", *at).strip()
+    succeed("remember", *who, "Her cat is called Miso.", *at)
+    question = ("recall", *who, "Which cello does Alice play?", *at)
     head, _, *rows = succeed(*question, "--explain").splitlines()
     assert {"memory", "score", "meaning", "words", "context", "cosine"} <= set(head.split())
     hits = [row.split() for row in rows if row[0] != " "]
@@ -91,8 +91,8 @@ def test_recall_explains_itself(dsn):
     assert json.loads(by_words)["score"] == json.loads(by_words)["parts"]["bm25"]
     assert "score" in succeed(*question, "--explain", "--ranking", "vector")
     for form in ("--explain", "--json"):
-        nothing = succeed("recall", WHO[0], "bob", "cello", form, *at)
-        told = "No memories of bob in support.bot match the query."
+        nothing = succeed("recall", scope.app, "bob", "cello", form, *at)
+        told = f"No memories of bob in {scope.app} match the query."
         assert nothing.startswith(told) == (form == "--explain")
 
 
@@ -138,8 +138,8 @@ def test_the_environment_says_where_the_memory_is(dsn, monkeypatch):
         (("demo", "--uri", UNREACHABLE), "hippocampus doctor"),
     ],
 )
-def test_an_expected_error_is_one_line_with_the_way_out(arguments, told):
-    ran = run(*arguments)
+def test_an_expected_error_is_one_line_with_the_way_out(arguments, told, shared_dsn):
+    ran = run(*arguments, env={"HIPPOCAMPUS_URI": shared_dsn})
     assert 1 == ran.exit_code
     [line] = ran.stderr.splitlines()
     assert line.startswith("Error: ")
@@ -147,15 +147,10 @@ def test_an_expected_error_is_one_line_with_the_way_out(arguments, told):
     assert SECRET not in ran.output
 
 
-def test_migrate_makes_the_schema_once(empty_dsn):
-    for _ in range(2):
-        shown = succeed("migrate", "--uri", empty_dsn, "--schema", "mine")
-        assert "Schema 'mine' is at version" in shown
-    with psycopg.connect(empty_dsn) as connection:
-        assert connection.execute("SELECT count(*) FROM mine.memories").fetchone() == (0,)
-
-
-def test_the_doctor_finds_a_sound_database_sound(dsn):
+def test_the_doctor_finds_a_sound_database_sound_and_leaves_no_trace(dsn):
+    doctor("--uri", dsn)
+    with psycopg.connect(dsn) as connection:
+        assert connection.execute("SELECT count(*) FROM hippocampus.threads").fetchone() == (0,)
     succeed("remember", *WHO, "Alice plays the cello.", "--uri", dsn)
     code, findings = doctor("--uri", dsn)
     not_ok = {name for name, finding in findings.items() if finding["status"] != "ok"}
@@ -167,13 +162,10 @@ def test_the_doctor_finds_a_sound_database_sound(dsn):
     assert "All is well." in succeed("doctor", "--uri", dsn)
 
 
-def test_the_doctor_leaves_no_trace_in_the_tables(dsn):
-    doctor("--uri", dsn)
-    with psycopg.connect(dsn) as connection:
-        assert connection.execute("SELECT count(*) FROM hippocampus.threads").fetchone() == (0,)
-
-
 def test_the_doctor_on_a_wrong_address_says_so_without_the_password():
+    code, findings = doctor("--uri", "nonsense")
+    assert (1, "problem") == (code, findings["uri"]["status"])
+    assert "embedded:///folder" in findings["uri"]["found"]
     code, findings = doctor("--uri", UNREACHABLE)
     assert (1, "problem") == (code, findings["server"]["status"])
     assert "refused" in findings["server"]["found"]
@@ -182,49 +174,27 @@ def test_the_doctor_on_a_wrong_address_says_so_without_the_password():
     assert SECRET not in run("doctor", "--uri", UNREACHABLE).output
 
 
-def test_the_doctor_on_a_uri_of_no_form_names_the_forms():
-    code, findings = doctor("--uri", "nonsense")
-    assert (1, "problem") == (code, findings["uri"]["status"])
-    assert "embedded:///folder" in findings["uri"]["found"]
-
-
-def test_the_doctor_on_a_database_without_the_schema_makes_none(empty_dsn):
+def test_the_doctor_makes_no_schema_and_migrate_makes_it_once(empty_dsn):
     code, findings = doctor("--uri", empty_dsn)
     assert (0, "note") == (code, findings["schema"]["status"])
     assert "hippocampus migrate" in findings["schema"]["advice"]
     with psycopg.connect(empty_dsn) as connection:
         query = "SELECT count(*) FROM pg_namespace WHERE nspname = 'hippocampus'"
         assert connection.execute(query).fetchone() == (0,)
+    for _ in range(2):
+        shown = succeed("migrate", "--uri", empty_dsn, "--schema", "mine")
+        assert "Schema 'mine' is at version" in shown
+    with psycopg.connect(empty_dsn) as connection:
+        assert connection.execute("SELECT count(*) FROM mine.memories").fetchone() == (0,)
 
 
-def test_the_doctor_on_a_fresh_home_makes_nothing(tmp_path):
+def test_the_doctor_on_a_folder_without_a_cluster_of_ours_makes_none(tmp_path):
     code, findings = doctor()
     assert (0, "note") == (code, findings["folder"]["status"])
     assert "nothing there yet" in findings["folder"]["found"]
     assert "--start" in findings["folder"]["advice"]
     assert "server" not in findings
     assert not (tmp_path / "home").exists()
-
-
-def test_the_doctor_starts_what_is_not_there_when_asked(tmp_path):
-    code, findings = doctor("--start")
-    assert (0, "ok") == (code, findings["schema"]["status"])
-    assert (tmp_path / "home" / "postgres-18" / "PG_VERSION").exists()
-    _, again = doctor()
-    assert "ok" == again["row security"]["status"]
-    assert not describe(tmp_path / "home").running
-
-
-def test_the_doctor_shows_the_log_of_a_server_that_does_not_start(tmp_path):
-    doctor("--start")
-    with (tmp_path / "home" / "postgres-18" / "postgresql.conf").open("a") as file:
-        file.write("no_such_setting = 1\n")
-    code, findings = doctor()
-    assert (1, "problem") == (code, findings["server"]["status"])
-    assert "no_such_setting" in findings["server"]["advice"]
-
-
-def test_the_doctor_on_a_folder_of_another_postgresql_says_so(tmp_path):
     version = tmp_path / "home" / "postgres-17" / "PG_VERSION"
     version.parent.mkdir(parents=True)
     version.write_text("17\n")
@@ -232,6 +202,21 @@ def test_the_doctor_on_a_folder_of_another_postgresql_says_so(tmp_path):
     assert (1, "problem") == (code, findings["server"]["status"])
     assert "made by PostgreSQL 17" in findings["server"]["found"]
     assert not (tmp_path / "home" / "postgres-18").exists()
+
+
+def test_the_doctor_starts_what_is_not_there_and_shows_the_log_of_what_does_not_start(tmp_path):
+    cluster = tmp_path / "home" / "postgres-18"
+    code, findings = doctor("--start")
+    assert (0, "ok") == (code, findings["schema"]["status"])
+    assert (cluster / "PG_VERSION").exists()
+    _, again = doctor()
+    assert "ok" == again["row security"]["status"]
+    assert not describe(tmp_path / "home").running
+    with (cluster / "postgresql.conf").open("a") as file:
+        file.write("no_such_setting = 1\n")
+    code, findings = doctor()
+    assert (1, "problem") == (code, findings["server"]["status"])
+    assert "no_such_setting" in findings["server"]["advice"]
 
 
 @pytest.mark.parametrize(
@@ -284,7 +269,11 @@ def test_the_doctor_misses_the_rights_to_set_up(empty_dsn, guest):
     assert f"TO {guest}" in findings["rights"]["advice"]
 
 
-def test_the_doctor_misses_a_role_that_row_security_binds(dsn, guest):
+def test_the_doctor_misses_rights_to_look_and_a_role_that_row_security_binds(dsn, guest):
+    code, findings = doctor("--uri", make_conninfo(dsn, user=guest))
+    assert 1 == code
+    assert "permission denied" in findings["examination"]["found"]
+    assert f'TO "{guest}"' in findings["examination"]["advice"]
     execute(dsn, f"ALTER ROLE {guest} BYPASSRLS; GRANT USAGE ON SCHEMA hippocampus TO {guest}")
     execute(dsn, f"GRANT SELECT ON ALL TABLES IN SCHEMA hippocampus TO {guest}")
     code, findings = doctor("--uri", make_conninfo(dsn, user=guest))
@@ -292,13 +281,6 @@ def test_the_doctor_misses_a_role_that_row_security_binds(dsn, guest):
     assert (1, "problem") == (code, findings["role"]["status"])
     assert "bypasses row security" in findings["role"]["found"]
     assert "problem" == findings["row security"]["status"]
-
-
-def test_the_doctor_survives_a_schema_it_may_not_look_into(dsn, guest):
-    code, findings = doctor("--uri", make_conninfo(dsn, user=guest))
-    assert 1 == code
-    assert "permission denied" in findings["examination"]["found"]
-    assert f'TO "{guest}"' in findings["examination"]["advice"]
 
 
 def test_the_doctor_takes_another_embedder(dsn):

@@ -1,14 +1,20 @@
-"""What the commands print on a terminal of 80 columns, in English and in Chinese."""
+"""What all commands have in common: the width and language of what they print, help, JSON, exit
+codes and completion."""
 
+import json
 import re
 import shlex
 import sys
 from dataclasses import replace
+from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
 import typer
+from click.testing import CliRunner
 from commands import run, succeed
+from practised import practised  # noqa: F401
 from rich.cells import cell_len
 from typer.testing import Result
 from warm_python import warm_program
@@ -42,10 +48,20 @@ READING_FLAGS = ("--explain", "--history", "--why", "--dry-run")
 """Flags that show more. Each is tried with every command that takes it."""
 HAN = re.compile(r"[\u4e00-\u9fff]")
 
+WHO = ("app", "ana")
+SERVERS = {
+    "mcp": "its standard output is the protocol",
+    "serve": "all that it prints are logs, each a line of JSON",
+    "ui": "... and the address of the pages",
+}
 ROOT = typer.main.get_command(app)
 ALL = dict(commands_of(ROOT))
 LEAVES = {name: command for name, command in ALL.items() if not hasattr(command, "commands")}
 LONG_ERROR = "ModelUnavailable: 模型服务没有响应，稍后再试; the model server did not answer in 30 s"
+
+
+def options_of(command: Any) -> set[str]:
+    return {option for parameter in command.params for option in parameter.opts}
 
 
 def printed(arguments: list[str], language: str, width: int | None = COLUMNS) -> Result:
@@ -91,6 +107,7 @@ async def _fill(dsn: str) -> None:
         await memory.state_fact(ANA, "employer", "Zenith, the company for sailing boats in Porto")
         await memory.remember(Scope("my_app", "leaving"), "This will be erased.")
         await memory.erase(Scope("my_app", "leaving"))
+        await memory.remember(Scope("my_app", "bo"), "Bo sails from Lisbon to Porto every year.")
         await memory.tokens.create("my_app", users=["ana", "林晓雨"], label="the phone of Ana")
         async with PgHippocampusStore(engine=memory) as store:
             where = memories_namespace(ANA.app, ANA.user)
@@ -132,14 +149,13 @@ def typed(filled, ids, tmp_path, request):
             word for word in shlex.split(EXAMPLES[name].partition("<")[0]) if word != "--json"
         ]
         named = {"0198f2c4": ids.get(name, ids["facts"])}
-        options = {one for parameter in LEAVES[name].params for one in parameter.opts}
+        options = options_of(LEAVES[name])
         arguments = [named.get(word, word) for word in command[1:]]
         if name == "copy":
             other = request.getfixturevalue("dsn")
             return ["copy", "--from", filled, "--to", other, "--app", "my_app"]
         if name == "import":
-            export = ["export", "my_app", "ana", "--out", "ana.jsonl", "--uri", filled]
-            succeed(*export)
+            succeed("export", "my_app", "bo", "--out", "ana.jsonl", "--uri", filled)
             return ["import", "ana.jsonl", "--uri", request.getfixturevalue("dsn")]
         if name == "erase":
             arguments = ["erase", "my_app", "leaving", "--yes"]
@@ -154,7 +170,7 @@ def typed(filled, ids, tmp_path, request):
 @pytest.mark.parametrize("name", [name for name in LEAVES if name not in NOT_RUN])
 def test_no_line_of_a_command_is_wider_than_the_terminal(name, language, typed):
     words = typed(name)
-    flags = {one for parameter in LEAVES[name].params for one in parameter.opts}
+    flags = options_of(LEAVES[name])
     more = [flag for flag in READING_FLAGS if flag in flags and flag not in words]
     for form in (words, *([*words, flag] for flag in more)):
         ran = printed(form, language)
@@ -164,6 +180,7 @@ def test_no_line_of_a_command_is_wider_than_the_terminal(name, language, typed):
         assert [] == too_wide(ran.stdout + ran.stderr), form
 
 
+@pytest.mark.usefixtures("practised")
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_the_demo_fits_the_terminal_and_ends_with_what_to_type_next(
     language, dsn, tmp_path, monkeypatch
@@ -208,14 +225,6 @@ def test_json_is_the_same_in_every_language(language, filled, tmp_path):
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-@pytest.mark.parametrize("name", ["", *ALL])
-def test_every_help_fits_80_columns(name, language):
-    ran = printed([*name.split(), "--help"], language)
-    assert 0 == ran.exit_code
-    assert [] == too_wide(ran.stdout)
-
-
-@pytest.mark.parametrize("language", ["en", "zh"])
 def test_the_list_of_commands_has_one_line_for_each_in_six_groups(language):
     lines = plain(printed(["--help"], language).stdout)
     titles = [title if language == "en" else CHINESE[title] for title in GROUPS]
@@ -230,7 +239,10 @@ def test_the_list_of_commands_has_one_line_for_each_in_six_groups(language):
 
 
 @pytest.mark.parametrize("name", ["", *ALL])
-def test_every_command_has_help_in_both_languages(name):
+def test_every_command_has_help_in_both_languages_that_fits_80_columns(name):
+    for language in ("en", "zh"):
+        ran = printed([*name.split(), "--help"], language)
+        assert (0, []) == (ran.exit_code, too_wide(ran.stdout))
     command = ALL[name] if name else ROOT
     path = f"{COMMAND} {name}".strip()
     english, chinese = described(command, path, "en"), described(command, path, "zh")
@@ -295,3 +307,140 @@ def test_an_error_of_usage_speaks_the_language_and_names_the_nearest(words, engl
         if language == "zh":
             rest = ran.stderr.split("错误：")[1].splitlines()[0]
             assert not re.search(r"[a-z]+ [a-z]+ [a-z]+", rest), rest
+
+
+def test_every_command_has_json_and_an_example():
+    assert set(LEAVES) == set(EXAMPLES)
+    silent = {name for name, command in LEAVES.items() if "--json" not in options_of(command)}
+    assert silent == set(SERVERS)
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_every_help_shows_an_example_that_can_be_typed(name):
+    shown = run(*name.split(), "--help")
+    assert 0 == shown.exit_code
+    assert f"Example: hippocampus {name}" in " ".join(shown.stdout.split())
+    told = shlex.split(EXAMPLES[name].partition("<")[0])
+    assert ["hippocampus", *name.split()] == told[: 1 + len(name.split())]
+    LEAVES[name].make_context(name, told[1 + len(name.split()) :])  # refuses what it does not know
+
+
+@pytest.mark.parametrize(
+    ("command", "default"),
+    [("recall", "HIPPOCAMPUS_URI"), ("facts", "HIPPOCAMPUS_SCHEMA"), ("jobs", "all applications"),
+     ("timeline", "this machine's"), ("policy", "show the policy"), ("token create", "never")],
+)  # fmt: skip
+def test_the_help_shows_defaults_that_are_no_values(command, default):
+    shown = " ".join(re.sub(r"[│\s]+", " ", run(*command.split(), "--help").stdout).split())
+    assert f"[default: ({default})]" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--help"], 0),
+        (["--version"], 0),
+        (["no-such-command"], 2),
+        (["recall"], 2),
+        (["recall", *WHO, "x", "--no-such-option"], 2),
+        (["recall", *WHO, "x", "--limit", "0"], 2),
+        (["recall", *WHO, "x", "--as-of", "banana"], 2),
+        (["state", *WHO, "employer", "Zenith", "--since", "banana"], 2),
+        (["token", "create", "--app", "app", "--expires", "banana"], 2),
+        (["import"], 2),
+        (["recall", "app", "nobody", "x"], 0),
+        (["facts", *WHO, "banana"], 0),
+        (["graph", *WHO, "Nobody"], 0),
+        (["policy", "banana"], 2),
+        (["policy", "sensitive", "--never", "banana"], 2),
+        (["runs", *WHO, "--undo", "nope"], 2),
+        (["recall", *WHO, "x", "--uri", "nonsense://x"], 1),
+        (["recall", "", "ana", "x"], 1),
+        (["recall", *WHO, "  "], 1),
+        (["remember", "app", "  ", "x"], 1),
+        (["graph", *WHO, "x", "--depth", "9"], 1),
+        (["forget", *WHO, "absent"], 1),
+        (["pin", *WHO, "absent"], 1),
+        (["retract", *WHO, "0198f2c4"], 1),
+        (["token", "revoke", "absent"], 1),
+        (["facts", *WHO], 0),
+    ],
+)
+def test_exit_codes_are_zero_one_and_two(arguments, code, shared_dsn):
+    opens = arguments[0] in LEAVES or arguments[0] == "token"
+    at = ["--uri", shared_dsn] if opens and "--uri" not in arguments and len(arguments) > 1 else []
+    assert code == run(*arguments, *at).exit_code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown_by"),
+    [
+        (["curve", *WHO, "nothing"], "hippocampus timeline app ana --json shows keys"),
+        (["retract", *WHO, "nothing"], "hippocampus facts app ana --history shows all facts"),
+        (["restore", *WHO, str(UUID(int=7))], "hippocampus facts app ana --history shows"),
+        (["runs", *WHO, "--undo", str(UUID(int=7))], "hippocampus runs app ana"),
+    ],
+)
+def test_what_is_not_there_is_told_in_words_of_the_command(arguments, shown_by, shared_dsn):
+    ran = run(*arguments, "--uri", shared_dsn)
+    told = " ".join(ran.stderr.split())
+    assert 1 == ran.exit_code and shown_by in told, told
+    assert "of user 'ana' of application 'app'" in told
+    assert not re.search(r"Scope\(|list_memories|history=True|engine\.", told)
+
+
+def test_a_token_that_ends_never_is_one_without_the_option(shared_dsn):
+    ran = run("token", "create", "--app", "app", "--expires", "never", "--uri", shared_dsn)
+    told = " ".join(ran.stderr.split())
+    assert 2 == ran.exit_code and "30d" in told and "leave it out" in told, told
+
+
+def test_what_is_changed_is_told_as_json(dsn, tmp_path):
+    def told(*arguments: object, code: int = 0) -> Any:
+        ran = run(*arguments, "--json", "--uri", dsn)
+        assert code == ran.exit_code, ran.output
+        return json.loads(ran.stdout)
+
+    assert told("migrate")["schema"] == "hippocampus"
+    key = told("remember", *WHO, "安娜拉大提琴。")["key"]
+    done: dict[str, Any] = {"memories": 1, "unknown": []}
+    assert done | {"done": "pinned"} == told("pin", *WHO, key)
+    assert done | {"done": "no longer pinned"} == told("unpin", *WHO, key)
+    assert 0 == told("recover", *WHO, key, code=1)["memories"]
+    assert done | {"done": "forgotten"} == told("forget", *WHO, key)
+    gone = {"memories": 0, "done": "forgotten", "unknown": [key]}
+    assert gone == told("forget", *WHO, key, code=1)
+    fact = told("state", *WHO, "employer", "Zenith")
+    assert ("employer", "Zenith", None) == (fact["slot"], fact["value"], fact["valid_until"])
+    assert told("retract", *WHO, fact["key"])["valid_until"]
+    assert told("restore", *WHO, fact["key"])["valid_until"] is None
+    run_id = told("runs", *WHO)[0]["run_id"]
+    assert {"undone": run_id} == told("runs", *WHO, "--undo", run_id)
+    assert {"done": 0, "failed": 0} == told("worker", "--once")
+    assert [] == told("index", "--dry-run") == told("index")
+    assert {"done"} == set(told("jobs", "--retry", "all"))
+    token = told("token", "create", "--app", "app")["token_id"]
+    assert {"revoked": token} == told("token", "revoke", token)
+
+
+@pytest.mark.parametrize(
+    ("shell", "words", "expected"),
+    [
+        ("bash", {"COMP_WORDS": "hippocampus re", "COMP_CWORD": "1"}, "recall"),
+        ("zsh", {"_TYPER_COMPLETE_ARGS": "hippocampus tok"}, "token"),
+        ("fish", {"_TYPER_COMPLETE_ARGS": "hippocampus token cr",
+                  "_TYPER_COMPLETE_FISH_ACTION": "get-args"}, "create"),
+    ],
+)  # fmt: skip
+def test_the_shell_completes_commands(shell, words, expected):
+    asked = words | {"_HIPPOCAMPUS_COMPLETE": f"complete_{shell}"}
+    done = run(env=asked, prog_name="hippocampus")
+    assert expected in done.stdout, done.output
+
+
+def test_the_completion_can_be_shown(monkeypatch):
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
+    command = typer.main.get_command(app)  # it reads the variable; that of run() is built once
+    done = CliRunner().invoke(command, ["--show-completion", "bash"], prog_name="hippocampus")
+    assert 0 == done.exit_code, done.output
+    assert "COMPLETE" in done.stdout

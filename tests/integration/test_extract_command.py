@@ -3,11 +3,14 @@
 import json
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from commands import run
 from typer.testing import Result
 from warm_python import warm_python
+
+from shared_core.cli.main import app
 
 KEYS = {"kind", "value", "slot", "confidence", "pattern"}
 
@@ -16,7 +19,7 @@ def extract(text: str | bytes, *arguments: str) -> Result:
     return run("extract", *arguments, input=text)
 
 
-def objects(text: str | bytes, *arguments: str) -> list[dict[str, object]]:
+def objects(text: str | bytes, *arguments: str) -> list[dict[str, Any]]:
     ran = extract(text, "--json", *arguments)
     assert 0 == ran.exit_code, ran.output
     return [json.loads(line) for line in ran.stdout.splitlines()]
@@ -26,7 +29,7 @@ def test_every_line_gives_one_object():
     found = objects("I love tea\n\n我住在绍兴\nhello there, what is up?\nthat is all")
     assert ["I love tea", "", "我住在绍兴"] == [one["text"] for one in found[:3]]
     assert 5 == len(found)
-    assert [1, 0, 1, 0, 0] == [len(one["drafts"]) for one in found]  # type: ignore[arg-type]
+    assert [1, 0, 1, 0, 0] == [len(one["drafts"]) for one in found]
     assert all({"text", "drafts", "needs_llm"} == set(one) for one in found)
 
 
@@ -40,27 +43,32 @@ def test_every_line_gives_one_object():
     ],
 )
 def test_a_draft_tells_what_it_is_and_what_found_it(text, kind, value, slot):
-    [[draft]] = [one["drafts"] for one in objects(text)]  # type: ignore[misc]
+    [[draft]] = [one["drafts"] for one in objects(text)]
     assert (kind, value, slot) == (draft["kind"], draft["value"], draft["slot"])
     assert set(draft) >= KEYS
     assert 0 < draft["confidence"] <= 1
 
 
-def test_an_end_that_the_same_line_replaces_is_left_out():
-    [one] = objects("I quit my job at Stripe and started at Figma two weeks ago.")
-    assert ["Figma"] == [draft["value"] for draft in one["drafts"]]  # type: ignore[union-attr]
+TALK = "My daughter is called Mia\nShe loves drawing\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "values"),
+    [
+        ("I quit my job at Stripe and started at Figma two weeks ago.", "", ["Figma"]),
+        ("I love tea", "--without en.like.love", []),
+        (TALK, "", []),
+        (TALK, "--conversation", ["drawing"]),
+        pytest.param("I live in Porto. " + "word " * 400_000, "", ["Porto"], id="long"),
+    ],
+)
+def test_the_last_line_gives_what_rules_options_and_lines_before_let_it(text, options, values):
+    assert values == [draft["value"] for draft in objects(text, *options.split())[-1]["drafts"]]
 
 
 def test_dates_are_resolved_against_the_time_given():
     [one] = objects("I moved to Meta last month", "--said-at", "2026-05-13")
-    [draft] = one["drafts"]  # type: ignore[misc]
-    assert "2026-04-01T00:00:00+00:00" == draft["valid_from"]  # type: ignore[index]
-
-
-def test_lines_stand_alone_unless_they_are_a_conversation():
-    lines = "My daughter is called Mia\nShe loves drawing\n"
-    assert [] == objects(lines)[1]["drafts"]
-    assert ["drawing"] == [one["value"] for one in objects(lines, "--conversation")[1]["drafts"]]  # type: ignore[union-attr]
+    assert ["2026-04-01T00:00:00+00:00"] == [draft["valid_from"] for draft in one["drafts"]]
 
 
 def test_what_rules_cannot_read_is_marked():
@@ -81,35 +89,26 @@ def test_people_see_lines():
     ]
 
 
-def test_nothing_in_nothing_out():
-    assert [] == objects("")
-
-
 def test_a_byte_order_mark_and_carriage_returns_are_no_text():
     assert ["I love tea"] == [one["text"] for one in objects(b"\xef\xbb\xbfI love tea\r\n")]
+    assert [] == objects("")
 
 
 def test_bytes_that_are_no_utf_8_are_an_error_that_names_the_line():
     ran = extract(b"ok\n" + "我喜欢".encode("gb18030") + b"\n", "--json")
-    assert 1 == ran.exit_code
+    assert (1, 1) == (ran.exit_code, len(ran.stdout.splitlines()))
     assert "line 2 is not UTF-8" in ran.stderr
-    assert 1 == len(ran.stdout.splitlines())
-
-
-def test_utf_16_is_called_so():
     ran = extract("I love tea\n".encode("utf-16"), "--json")
     assert (1, "") == (ran.exit_code, ran.stdout)
     assert "line 1 is not UTF-8 (byte 1)" in ran.stderr and "iconv -f UTF-16 -t" in ran.stderr
 
 
-def test_a_closed_input_is_an_error_of_one_line():
-    command = [sys.executable, "-m", "shared_core.cli.main", "extract"]
-    ran = subprocess.run(
-        ["sh", "-c", 'exec "$@" <&-', "sh", *command], capture_output=True, text=True
-    )
-    assert (1, "") == (ran.returncode, ran.stdout)
+def test_a_closed_input_is_an_error_of_one_line(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", None)  # what Python makes of a closed descriptor 0
+    with pytest.raises(SystemExit) as ended:
+        app(["extract"], prog_name="hippocampus")
     told = "Error: standard input is closed: send lines of text, e.g. with < FILE\n"
-    assert told == ran.stderr
+    assert (1, "", told) == (ended.value.code, *capsys.readouterr())
 
 
 @pytest.mark.parametrize("line", ["x" * 1_000_000, "我" * 300_000, "I love " * 150_000, "\x00" * 9])
@@ -131,18 +130,8 @@ def test_a_wrong_option_is_an_error_that_names_it(arguments, code, told):
     assert told in ran.stderr
 
 
-def test_a_pattern_is_switched_off():
-    assert [] == objects("I love tea", "--without", "en.like.love")[0]["drafts"]
-
-
-def test_a_very_long_line_gives_one_object():
-    [one] = objects("I live in Porto. " + "word " * 400_000)
-    assert ["Porto"] == [draft["value"] for draft in one["drafts"]]  # type: ignore[union-attr]
-
-
 def test_control_characters_and_lone_halves_of_emoji_do_no_harm():
-    found = objects("\x00\x01 I love tea\n\u2028I love figs\n🙂\n")
-    assert 3 == len(found)
+    assert 3 == len(objects("\x00\x01 I love tea\n\u2028I love figs\n🙂\n"))
 
 
 def test_the_benchmark_measures_the_same_reader():

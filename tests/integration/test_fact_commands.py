@@ -25,8 +25,8 @@ START = datetime(2026, 3, 1, 9, tzinfo=UTC)
 ID = UUID("01a2033d-0b84-7bd9-b9e1-f0eeb10dbe5c")
 
 
-def run(dsn: str, command: str, *arguments: str) -> Result:
-    return commands.run(command, "my app", "ann", *arguments, "--uri", dsn)
+def run(dsn: str, command: str, *arguments: str, user: str = "ann") -> Result:
+    return commands.run(command, "my app", user, *arguments, "--uri", dsn)
 
 
 async def learn(dsn: str) -> None:
@@ -71,8 +71,8 @@ def test_a_fact_is_stated_shown_and_corrected(dsn):
 
 
 @pytest.mark.parametrize("day", ["2026-03-02", "2026/3/2", "2026年3月2日", "2 March 2026"])
-def test_a_date_is_a_day_in_figures_or_in_words(dsn, day):
-    told = run(dsn, "state", "employer", "Acme", "--since", day).stdout
+def test_a_date_is_a_day_in_figures_or_in_words(shared_dsn, day):
+    told = run(shared_dsn, "state", "employer", "Acme", "--since", day, user=f"on {day}").stdout
     assert told.startswith("User works at Acme. (since 2026-03-02 00:00 UTC; key ")
 
 
@@ -144,9 +144,14 @@ async def add_china(dsn: str) -> None:
         await memory.graph.add(ANN, "上海", "lies_in", "China", valid_from=START)
 
 
-def test_the_graph_around_an_entity_is_shown(dsn):
+def test_the_graph_around_an_entity_is_shown_and_its_history_with_what_ended(dsn):
     assert "Nothing is known of 'user'.\n" == run(dsn, "graph", "user").stdout
     run_sync(learn(dsn))
+    old, new = json.loads(run(dsn, "graph", "user", "--history", "--json").stdout)
+    assert [("Leeds", False), ("上海", True)] == [
+        (one["object"], one["current"]) for one in (old, new)
+    ]
+    assert old["edge_id"][-8:] in run(dsn, "graph", "user", "--history").stdout
     run_sync(add_china(dsn))
     near, far = json.loads(run(dsn, "graph", "USER", "--json").stdout)
     assert ("user", "lives_in", "上海", 1, ["e1"], None) == (
@@ -159,15 +164,6 @@ def test_the_graph_around_an_entity_is_shown(dsn):
     assert "There are more edges" in run(dsn, "graph", "user", "--limit", "1").stdout
     then = json.loads(run(dsn, "graph", "user", "--valid", "2026-03-01T12:00", "--json").stdout)
     assert ["Leeds"] == [one["object"] for one in then]
-
-
-def test_its_history_is_shown_with_what_ended(dsn):
-    run_sync(learn(dsn))
-    old, new = json.loads(run(dsn, "graph", "user", "--history", "--json").stdout)
-    assert [("Leeds", False), ("上海", True)] == [
-        (one["object"], one["current"]) for one in (old, new)
-    ]
-    assert old["edge_id"][-8:] in run(dsn, "graph", "user", "--history").stdout
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def _pinned(dsn: str) -> object:
     return in_json("stats", dsn=dsn)["pinned"]
 
 
-def test_stats_count_kinds_scores_and_what_goes_when(old):
+def test_stats_count_kinds_scores_and_what_goes_when_and_a_curve_shows_one(old):
     found = in_json("stats", "--days", "0", "--days", "30", dsn=old)
     assert (3, 2, 0, 1) == tuple(found[name] for name in ("count", "high", "medium", "low"))
     assert {"0": {"demoted": 1, "archived": 0, "erased": 0},
@@ -123,6 +123,16 @@ def test_stats_count_kinds_scores_and_what_goes_when(old):
     shown = run("stats", "--app", "app", dsn=old)
     assert "3 memories: 2 score 0.7 or more" in shown
     assert "Within 1 days unread: 1 demoted." in shown
+    found = in_json("curve", "app", "ann", "k", dsn=old)
+    points: Sequence[dict[str, float]] = found["points"]  # type: ignore[assignment]
+    scores = [point["score"] for point in points]
+    assert scores == sorted(scores, reverse=True)
+    shown = run("curve", "app", "ann", "k", dsn=old)
+    assert "summary, kept: score 0.880, 0 reads" in shown
+    assert "░" in shown and "Unread: demoted " in shown
+    assert "It will not be forgotten." in run("curve", "app", "ann", "f", dsn=old)
+    told = commands.run("curve", "app", "ann", "nothing", "--uri", old)
+    assert 1 == told.exit_code and "there is no memory 'nothing'" in told.stderr
 
 
 def test_a_policy_is_shown_set_and_inherited(old):
@@ -143,25 +153,13 @@ def test_a_policy_is_shown_set_and_inherited(old):
     assert 2 == told.exit_code and "'forgetful' is not known" in told.stderr
 
 
-def test_a_curve_is_drawn_for_the_terminal_and_as_data(old):
-    found = in_json("curve", "app", "ann", "k", dsn=old)
-    points: Sequence[dict[str, float]] = found["points"]  # type: ignore[assignment]
-    scores = [point["score"] for point in points]
-    assert scores == sorted(scores, reverse=True)
-    shown = run("curve", "app", "ann", "k", dsn=old)
-    assert "summary, kept: score 0.880, 0 reads" in shown
-    assert "░" in shown and "Unread: demoted " in shown
-    assert "It will not be forgotten." in run("curve", "app", "ann", "f", dsn=old)
-    told = commands.run("curve", "app", "ann", "nothing", "--uri", old)
-    assert 1 == told.exit_code and "there is no memory 'nothing'" in told.stderr
-
-
-def test_a_topic_is_set_aside_and_brought_back(dsn):
-    run("remember", "app", "ana", "Theo plays the oboe.", dsn=dsn)
-    gone = in_json("forget", "app", "ana", "--about", "Theo", dsn=dsn)
+def test_a_topic_is_set_aside_and_brought_back(shared_dsn, scope):
+    dsn, ana = shared_dsn, (scope.app, "ana")
+    run("remember", *ana, "Theo plays the oboe.", dsn=dsn)
+    gone = in_json("forget", *ana, "--about", "Theo", dsn=dsn)
     assert gone["memories"] == 1
-    assert "oboe" not in run("recall", "app", "ana", "Who plays the oboe?", dsn=dsn)
-    run("runs", "app", "ana", "--undo", str(gone["run_id"]), dsn=dsn)
-    assert "oboe" in run("recall", "app", "ana", "Who plays the oboe?", dsn=dsn)
-    assert "Nothing is about Zoe" in run("forget", "app", "ana", "--about", "Zoe", dsn=dsn)
-    run("forget", "app", "ana", dsn=dsn, code=2)
+    assert "oboe" not in run("recall", *ana, "Who plays the oboe?", dsn=dsn)
+    run("runs", *ana, "--undo", str(gone["run_id"]), dsn=dsn)
+    assert "oboe" in run("recall", *ana, "Who plays the oboe?", dsn=dsn)
+    assert "Nothing is about Zoe" in run("forget", *ana, "--about", "Zoe", dsn=dsn)
+    run("forget", *ana, dsn=dsn, code=2)

@@ -9,19 +9,28 @@ from pathlib import Path
 
 import pytest
 from commands import run
+from practised import practised  # noqa: F401
 from warm_python import warm_python
 
-from shared_core import Scope, open_memory
+from shared_core import Scope, open_memory, run_sync
+
+pytestmark = pytest.mark.usefixtures("practised")
 
 WHO = ("app", "ana")
 TEXTS = [f"Ana was in town {number} of {number % 7}." for number in range(70)]
 
 
-@pytest.fixture
-async def filled(dsn):
+@pytest.fixture(scope="module")
+def filled(postgres):
+    """The DSN of a memory of Ana that is only read."""
+    for dsn in postgres.lend():
+        run_sync(fill(dsn))
+        yield dsn
+
+
+async def fill(dsn: str) -> None:
     async with open_memory(dsn, worker=False) as memory:
         await memory.remember(Scope(*WHO), TEXTS)
-    return dsn
 
 
 def test_a_file_goes_from_one_database_to_another(filled, other_dsn, tmp_path):

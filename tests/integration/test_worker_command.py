@@ -7,14 +7,17 @@ import subprocess
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
+import commands
 import psycopg
 import pytest
-from typer.testing import CliRunner, Result
+from practised import practised  # noqa: F401
+from typer.testing import Result
 from warm_python import warm_python
 
 from shared_core import Scope, open_memory, run_sync
-from shared_core.cli.main import app
 from tests.integration.test_queue import ANN, jobs, told, until_done
+
+pytestmark = pytest.mark.usefixtures("practised")
 
 
 def python(*arguments: str) -> subprocess.Popen[str]:
@@ -39,8 +42,7 @@ def end_of(worker: subprocess.Popen[str], exit_code: int = 0) -> str:
 
 
 def run(dsn: str, command: str, *options: str) -> Result:
-    arguments = [command, "--uri", dsn, *options]
-    return CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
+    return commands.run(command, "--uri", dsn, *options, env={"COLUMNS": "200"})
 
 
 def shown(dsn: str, *options: str) -> str:
