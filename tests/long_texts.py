@@ -14,11 +14,11 @@ from datetime import UTC, datetime
 from shared_core import Event, Scope, open_memory
 
 LONG = "HIPPOCAMPUS_LONG" in os.environ
-LENGTH, LIMIT_S = (100_000, 15) if LONG else (10_000, 1.2)
+LENGTH, LIMIT_S = (100_000, 15) if LONG else (25_000, 3)
 """Characters of a text, and processor time for one call with it. The slowest takes a quarter."""
 MOST_S = 90
 """Processor time for everything."""
-EMBEDDED = LENGTH if LONG else 2_000
+EMBEDDED = LENGTH if LONG else 5_000
 """Characters of the texts that the model embeds: most of its time goes into its own arithmetic."""
 ANN = Scope("app", "ann")
 BODIES = ("my name is ", "the quick brown fox ", "a-", "我喜欢北京的天气", "\t ")
