@@ -69,12 +69,12 @@ Place = tuple[str, int, str]
 """A module, a line, and the function of re that is called there."""
 
 
-def compiled_patterns() -> tuple[dict[tuple[str, int], Place], list[str]]:
+def compiled_patterns() -> tuple[dict[re.Pattern[str], Place], list[str]]:
     """Import all modules; return the place of every pattern they compile or name.
 
     The list names the functions with a call of re whose pattern is known only later.
     """
-    found: dict[tuple[str, int], Place] = {}
+    found: dict[re.Pattern[str], Place] = {}
     seen: set[tuple[str, int]] = set()
     unknown: list[tuple[ModuleType, ast.Call]] = []
     compiler = re._compile  # type: ignore[attr-defined]
@@ -87,7 +87,7 @@ def compiled_patterns() -> tuple[dict[tuple[str, int], Place], list[str]]:
         name = frame.f_globals.get("__name__", "") if frame else ""
         if frame and name.split(".")[0] in PACKAGES and isinstance(made.pattern, str):
             seen.add((name, frame.f_lineno))
-            found.setdefault((made.pattern, made.flags), (name, frame.f_lineno, "compile"))
+            found.setdefault(made, (name, frame.f_lineno, "compile"))
         return made
 
     re._compile = noted  # type: ignore[attr-defined]
@@ -99,9 +99,8 @@ def compiled_patterns() -> tuple[dict[tuple[str, int], Place], list[str]]:
                 unknown.append((module, call))
                 continue
             if isinstance(pattern, str):
-                made = compiler(pattern, 0)
                 place = (module.__name__, call.lineno, ast.unparse(call.func)[3:])
-                found.setdefault((pattern, made.flags), place)
+                found.setdefault(compiler(pattern, 0), place)
     load_rule_files()
     re._compile = compiler  # type: ignore[attr-defined]
     return found, sorted(
@@ -190,26 +189,25 @@ def uses_of_names() -> dict[str, set[str]]:
     return uses
 
 
-def methods_of_rules(uses: dict[str, set[str]]) -> dict[tuple[str, int], set[str]]:
+def methods_of_rules(uses: dict[str, set[str]]) -> dict[re.Pattern[str], set[str]]:
     """Return the methods that the patterns of the rule files are used with."""
     rules = sys.modules["shared_core.nlp.rules"]
-    found: dict[tuple[str, int], set[str]] = defaultdict(set)
+    found: dict[re.Pattern[str], set[str]] = defaultdict(set)
     for loaded in map(rules.load_rules, ("en", "zh")):
         for name in rules.EXPRESSIONS:
-            pattern = getattr(loaded, name)
-            found[pattern.pattern, pattern.flags] |= uses[name] or {"search"}
+            found[getattr(loaded, name)] |= uses[name] or {"search"}
         for guard in loaded.guards:
-            found[guard.regex.pattern, guard.regex.flags].add("search")
+            found[guard.regex].add("search")
         for one in loaded.patterns:
-            found[one.regex.pattern, one.regex.flags].add("match")
+            found[one.regex].add("match")
             for optional in filter(None, (getattr(one, name) for name in rules.OPTIONAL)):
-                found[optional.pattern, optional.flags].add("search")
+                found[optional].add("search")
     return found
 
 
-def attacks(pattern: str, flags: int) -> set[Attack]:
+def attacks(pattern: re.Pattern[str]) -> set[Attack]:
     """Return a beginning, what is repeated after it, and an end, for every repeat."""
-    tree = parser.parse(pattern, flags)
+    tree = parser.parse(pattern.pattern, pattern.flags)
     found: set[Attack] = {("", text, "") for text in ANYWHERE}
     found |= {("", text, "") for choice in range(4) if (text := example(tree, choice))}
     for lead, body in repeats(tree, lambda choice: ""):
@@ -325,15 +323,14 @@ def main() -> None:
     patterns, unknown = compiled_patterns()
     uses, tried = uses_of_names(), 0
     of_rules = methods_of_rules(uses)
-    for (text, flags), place in patterns.items():
-        pattern = re.compile(text, flags)
-        methods = of_rules.get((text, flags)) or methods_of(place, uses)
-        short = {one: seconds(pattern, methods, one, SHORT) for one in attacks(text, flags)}
+    for pattern, place in patterns.items():
+        methods = of_rules.get(pattern) or methods_of(place, uses)
+        short = {one: seconds(pattern, methods, one, SHORT) for one in attacks(pattern)}
         for attack in sorted(short, key=short.__getitem__)[-WORST:]:
             tried += 1
             if seconds(pattern, methods, attack, LENGTH) >= LIMIT_S:
-                where = f"{place[0]}:{place[1]}"
-                sys.stdout.write(f"slow: {where} {text!r:.200} repeats {attack[1]!r:.80}\n")
+                said = f"{place[0]}:{place[1]} {pattern.pattern!r:.200} repeats {attack[1]!r:.80}"
+                sys.stdout.write(f"slow: {said}\n")
                 break
     for name in unknown:
         sys.stdout.write(f"unknown: {name}\n")

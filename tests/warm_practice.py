@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from shared_core.cli.main import app
 from shared_core.core import event_loops
+from shared_core.models.embedders import UseEmbedder
 
 TALK = (
     "I live in Leeds, and my sister Jo is vegan.",
@@ -46,7 +47,7 @@ MODULES = (
 def practise_all(dsn: str) -> None:
     """Do it on an empty database. What needs a package that is not installed is left out."""
     os.environ["HIPPOCAMPUS_URI"] = dsn
-    for practise in (_import, _talk_to_adk, _talk_to_langchain, _type_commands):
+    for practise in (_import, _load_use, _talk_to_adk, _talk_to_langchain, _type_commands):
         with suppress(ModuleNotFoundError):
             practise()
     _end_threads()
@@ -56,6 +57,11 @@ def _import() -> None:
     for name in MODULES:
         with suppress(ModuleNotFoundError):
             importlib.import_module(name)
+
+
+def _load_use() -> None:
+    """Load the other bundled model: a fork that embeds with it spends a second on that."""
+    UseEmbedder()._loaded()
 
 
 def _talk_to_adk() -> None:

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 import threading
 from functools import cache, partial
 from html.parser import HTMLParser
@@ -18,9 +17,11 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import expect
+from practised import practised  # noqa: F401
+from warm_python import warm_python
 
 from shared_core.ports.tables import tables
-from tests.browser import browsing, in_browser
+from tests.browser import in_browser, running_browser, visitor
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -37,21 +38,24 @@ pytestmark = [pytest.mark.tail, pytest.mark.timeout(600)]
 MKDOCS = """
 from functools import cache
 from mkdocs.__main__ import cli
-from mkdocstrings_handlers.python._internal import rendering
+from mkdocstrings_handlers.python._internal import handler, rendering
 if hasattr(rendering, "_get_formatter"):
     formatter = rendering._get_formatter
     rendering._get_formatter = cache(lambda: cache(formatter()))
+for collection in ("ModulesCollection", "LinesCollection"):
+    if hasattr(handler, collection):
+        setattr(handler, collection, cache(getattr(handler, collection)))
 cli()
 """
-"""mkdocs, which formats each signature once: a process for each, and both languages show them."""
+"""mkdocs, which reads the packages and formats each signature once for both languages."""
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
+def site(tmp_path_factory, practised):  # noqa: F811
     """The folder of the built site. A warning of the build is an error."""
     folder = tmp_path_factory.mktemp("site")
     done = subprocess.run(
-        [sys.executable, "-c", MKDOCS, "build", "--strict", "--site-dir", folder],
+        [*warm_python(), "-c", MKDOCS, "build", "--strict", "--site-dir", folder],
         cwd=ROOT, capture_output=True, text=True,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
     )  # fmt: skip
@@ -71,6 +75,12 @@ def address(site):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/"
         server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with running_browser() as found:
+        yield found
 
 
 def hook(name: str) -> ModuleType:
@@ -287,16 +297,17 @@ def test_the_page_of_settings_names_the_defaults_of_the_code(monkeypatch):
     assert rows["HIPPOCAMPUS_ANN_THRESHOLD"].startswith(f"{settings.ann_threshold};")
 
 
+API = "reference/api/memory/"
 SEARCHES = (
-    ("", "decay", "explanation/forgetting/", "decay"),
-    ("", "PgHippocampusStore", "reference/api/langgraph_store/#", "PgHippocampusStore"),
-    ("", "open_memory", "reference/api/memory/", "open_memory"),
-    ("", "MemoryPlugin", "reference/api/adk_memory/#", "MemoryPlugin"),
-    ("", "HIPPOCAMPUS_URI", "reference/settings/#hippocampus_uri", "HIPPOCAMPUS_URI"),
-    ("", "hippocampus extract", "reference/cli/#hippocampus-extract", "extract"),
-    ("", "import chatgpt", "how-to/import-from-another-memory/", "ChatGPT"),
-    ("", "--dry-run", "", "dry"),
-    ("", "how do I forget a user", "how-to/forget/", "Forget"),
+    (API, "decay", "explanation/forgetting/", "decay"),
+    (API, "PgHippocampusStore", "reference/api/langgraph_store/#", "PgHippocampusStore"),
+    (API, "open_memory", "reference/api/memory/", "open_memory"),
+    (API, "MemoryPlugin", "reference/api/adk_memory/#", "MemoryPlugin"),
+    (API, "HIPPOCAMPUS_URI", "reference/settings/#hippocampus_uri", "HIPPOCAMPUS_URI"),
+    (API, "hippocampus extract", "reference/cli/#hippocampus-extract", "extract"),
+    (API, "import chatgpt", "how-to/import-from-another-memory/", "ChatGPT"),
+    (API, "--dry-run", "", "dry"),
+    (API, "how do I forget a user", "how-to/forget/", "Forget"),
     ("zh/", "遗忘", "zh/explanation/forgetting/", "遗忘"),
     ("zh/", "过敏", "zh/", "过敏"),
     ("zh/", "腰果过敏", "zh/tutorials/from-postgres-store/", "过敏"),
@@ -308,12 +319,14 @@ SEARCHES = (
 
 
 @in_browser
-def test_a_reader_finds_the_page_first_that_is_meant(address):
-    with browsing() as context:
+def test_a_reader_finds_the_page_first_that_is_meant_and_asks_no_other_host(address, browser):
+    with visitor(browser) as context:
         page = context.new_page()
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
         box, best = page.locator(".md-search__input"), page.locator(".md-search-result__item").first
         for path, searches in groupby(SEARCHES, lambda search: search[0]):
-            page.goto(f"{address}{path}")
+            page.goto(f"{address}{path}", wait_until="networkidle")
             box.click()
             for _, typed, found, marked in searches:
                 box.fill(typed)
@@ -324,55 +337,46 @@ def test_a_reader_finds_the_page_first_that_is_meant(address):
                 expect(shown).to_have_attribute("href", re.compile(f"^{leads}"))
                 words = shown.locator("mark", has_text=re.compile(f"^{re.escape(marked)}$"))
                 expect(words.first).to_be_visible()
+        ours = (address, "data:", "blob:")
+        assert asked and [] == [one for one in asked if not one.startswith(ours)]
+
+
+@pytest.fixture
+def page(browser):
+    """A page of a window that does not search: to read the index takes a second of each load."""
+    with visitor(browser) as context:
+        context.route("**/search_index.json", lambda route: route.abort())
+        yield context.new_page()
 
 
 @in_browser
-def test_a_reader_changes_the_language_and_stays_on_the_page(address):
-    with browsing() as context:
-        page = context.new_page()
-        for path in ("reference/settings/", ""):
-            page.goto(f"{address}{path}")
-            page.locator(".md-header .md-select").hover()
-            page.locator('.md-header .md-select a[hreflang="zh"]').click()
-            page.wait_for_url(f"{address}zh/{path}")
-            page.locator(".md-header .md-select").hover()
-            page.locator('.md-header .md-select a[hreflang="en"]').click()
-            page.wait_for_url(f"{address}{path}")
+def test_a_reader_changes_the_language_and_stays_on_the_page(address, page):
+    for path in ("reference/settings/", ""):
+        page.goto(f"{address}{path}")
+        page.locator(".md-header .md-select").hover()
+        page.locator('.md-header .md-select a[hreflang="zh"]').click()
+        page.wait_for_url(f"{address}zh/{path}")
+        page.locator(".md-header .md-select").hover()
+        page.locator('.md-header .md-select a[hreflang="en"]').click()
+        page.wait_for_url(f"{address}{path}")
 
 
 @in_browser
-def test_the_site_is_dark_where_the_reader_wants_it(address):
+def test_the_site_is_dark_where_the_reader_wants_it(address, page):
     brightness = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0]"
-    for dark in (False, True):
-        with browsing(dark=dark) as context:
-            page = context.new_page()
-            page.goto(address)
-            assert (page.evaluate(brightness) < 128) is dark
-
-
-@in_browser
-def test_on_a_telephone_the_title_is_whole_and_only_tables_scroll(address):
-    with browsing(width=390) as context:
-        page = context.new_page()
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
         page.goto(address)
-        title = page.locator(".md-header__topic .md-ellipsis").first
-        assert title.evaluate("it => it.scrollWidth <= it.clientWidth")
-        page.goto(f"{address}reference/settings/")
-        table = page.locator(".md-typeset__scrollwrap").first
-        assert table.evaluate("it => it.scrollWidth > it.clientWidth")
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert (page.evaluate(brightness) < 128) is (scheme == "dark")
 
 
 @in_browser
-def test_a_browser_asks_no_other_host(address):
-    with browsing() as context:
-        page = context.new_page()
-        asked: list[str] = []
-        page.on("request", lambda request: asked.append(request.url))
-        page.goto(f"{address}reference/api/memory/", wait_until="networkidle")
-        page.locator(".md-search__input").click()
-        page.locator(".md-search__input").press_sequentially("recall")
-        expect(page.locator(".md-search-result__link").first).to_be_visible()
-        assert asked and [] == [
-            one for one in asked if not one.startswith((address, "data:", "blob:"))
-        ]
+def test_on_a_telephone_the_title_is_whole_and_only_tables_scroll(address, page):
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto(address)
+    title = page.locator(".md-header__topic .md-ellipsis").first
+    assert title.evaluate("it => it.scrollWidth <= it.clientWidth")
+    page.goto(f"{address}reference/settings/")
+    table = page.locator(".md-typeset__scrollwrap").first
+    assert table.evaluate("it => it.scrollWidth > it.clientWidth")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -168,6 +168,9 @@ def test_every_hint_at_the_end_works_as_it_is_printed(engine, tmp_path, monkeypa
     assert script.questions[0].expect in recall
     assert ("SeekDB" if engine == "seekdb" else "PostgreSQL") in doctor
     assert hints[1:] == re.findall(r"^  hippocampus (.*)$", demo, re.MULTILINE)
+    assert str(tmp_path / "my") in demo.replace("\n", "")
+    kept = {"postgres": "my home/postgres-18/PG_VERSION", "seekdb": "my home-seekdb"}[engine]
+    assert (tmp_path / kept).exists()
 
 
 def test_a_hint_has_no_password_and_says_where_it_goes():
@@ -228,10 +231,3 @@ def test_a_conversation_becomes_the_session_a_runner_would_have_left():
     assert ("user", "model") == (first.content.role, second.content.role)
     assert script.conversations[0].turns[0].said_at.timestamp() == first.timestamp
     assert 60 == second.timestamp - first.timestamp
-
-
-def test_the_own_memory_is_used_when_asked_for(tmp_path):
-    output = succeed("demo", "--language", "zh", "--keep")
-    assert str(tmp_path / "home") in output.replace("\n", "")
-    assert (tmp_path / "home" / "postgres-18" / "PG_VERSION").exists()
-    assert "云杉书坊" in succeed("recall", APP, "林晓雨", "用户在云杉书坊工作")
