@@ -1,0 +1,42 @@
+"""Empties a database for tests that share its open store or service and use fixed names."""
+
+from __future__ import annotations
+
+import psycopg
+from psycopg import sql
+
+OF_TENANTS = """
+    SELECT c.relname FROM pg_class c
+    JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'
+    WHERE c.relnamespace = 'hippocampus'::regnamespace AND c.relkind IN ('r', 'p')
+"""
+"""Names the tables with rows of tenants: all but the schema's own and the models'."""
+FUNCTION = """
+    CREATE FUNCTION pg_temp.empty() RETURNS void LANGUAGE plpgsql AS $$ BEGIN {} END $$
+"""
+"""A function keeps the plans of its statements, which cost more than the few rows."""
+
+
+class EmptiedDatabase:
+    """A database that its tests use one after another: each calls empty() first.
+
+    dsn: of a database with the schema.
+    """
+
+    def __init__(self, dsn: str) -> None:
+        self.dsn = dsn
+        self._admin = psycopg.connect(dsn, autocommit=True)
+        tables = [name for (name,) in self._admin.execute(OF_TENANTS)]
+        deletes = [
+            sql.SQL("DELETE FROM {};").format(sql.Identifier("hippocampus", name))
+            for name in tables
+        ]
+        self._admin.execute("SET session_replication_role = replica")  # in any order of the tables
+        self._admin.execute(sql.SQL(FUNCTION).format(sql.SQL(" ").join(deletes)))
+
+    def empty(self) -> None:
+        """Delete the rows of all tenants."""
+        self._admin.execute("SELECT pg_temp.empty()")
+
+    def close(self) -> None:
+        self._admin.close()
