@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import psycopg
+from postgres_databases import PostgresDatabases
 from psycopg import sql
+
+from shared_core import MemoryEngine, run_sync
 
 OF_TENANTS = """
     SELECT c.relname FROM pg_class c
@@ -34,9 +39,23 @@ class EmptiedDatabase:
         self._admin.execute("SET session_replication_role = replica")  # in any order of the tables
         self._admin.execute(sql.SQL(FUNCTION).format(sql.SQL(" ").join(deletes)))
 
-    def empty(self) -> None:
-        """Delete the rows of all tenants."""
+    def empty(self, *engines: MemoryEngine) -> str:
+        """Delete the rows of all tenants; return the DSN.
+
+        engines: memories that are open on the database. They first do what they left for later.
+        """
+        for engine in engines:
+            run_sync(engine.flush())
         self._admin.execute("SELECT pg_temp.empty()")
+        return self.dsn
 
     def close(self) -> None:
         self._admin.close()
+
+
+def lent(postgres: PostgresDatabases) -> Iterator[EmptiedDatabase]:
+    """Yield a database for the tests of a module or class, and drop it afterwards."""
+    for dsn in postgres.lend():
+        database = EmptiedDatabase(dsn)
+        yield database
+        database.close()

@@ -6,7 +6,7 @@ Those that ship with the frameworks: tests/upstream. HIPPOCAMPUS_LONG=1 runs the
 from functools import partial
 
 import pytest
-from emptied_database import EmptiedDatabase
+from emptied_database import lent
 from long_forms import LONG
 
 from adk_memory import OpenMemoryService, PgSessionService
@@ -29,10 +29,7 @@ LONG_TEXT = {
 @pytest.fixture(scope="class")
 def database(postgres):
     """A database that a class shares; each of its tests finds it empty."""
-    for dsn in postgres.lend():
-        database = EmptiedDatabase(dsn)
-        yield database
-        database.close()
+    yield from lent(postgres)
 
 
 @pytest.fixture(scope="class")
@@ -51,10 +48,9 @@ def opened(request, database):
 
 
 @pytest.fixture
-async def emptied(opened, database):
+def emptied(opened, database):
     """The service of the class, without rows and without work that is left to do."""
-    await opened.engine.flush()
-    database.empty()
+    database.empty(opened.engine)
     return opened
 
 
