@@ -16,6 +16,7 @@ from google.genai import types
 
 from adk_memory import OpenMemoryService
 from adk_memory.conformance.samples import WHO, event as said, session, texts
+from shared_core import run_sync
 
 AT = 1_700_000_000.25
 TOOLS = session(
@@ -27,13 +28,24 @@ TOOLS = session(
 TRIPS = session(said("r1", "My holidays are in Portugal.", timestamp=AT), session_id="trips")
 
 
+@pytest.fixture(scope="module")
+def open_service(database):
+    service = OpenMemoryService(database.dsn, memories="turns")
+    yield service
+    run_sync(service.close())
+
+
+@pytest.fixture
+def ours(open_service, database):
+    """The open service of the module, emptied for the test."""
+    database.empty(open_service.engine)
+    return open_service
+
+
 @pytest.fixture(params=[pytest.param("in_memory", marks=pytest.mark.upstream), "ours"])
-async def service(request, dsn):
-    if request.param == "in_memory":
-        yield InMemoryMemoryService()
-        return
-    async with OpenMemoryService(dsn, memories="turns") as ours:
-        yield ours
+def service(request):
+    in_memory = request.param == "in_memory"
+    return InMemoryMemoryService() if in_memory else request.getfixturevalue("ours")
 
 
 async def found(service: Service, query: str, **who: str) -> list[MemoryEntry]:
@@ -224,22 +236,20 @@ def test_threads_with_loops_of_their_own_search_while_others_add(dsn):
 # What differs on purpose: docs/reference/conformance.md.
 
 
-async def test_a_question_finds_a_turn_in_other_words(dsn):
-    async with OpenMemoryService(dsn, memories="turns") as service:
-        await service.add_session_to_memory(TRIPS)
-        entries = await found(service, "Where do I spend my vacation?")
-        assert ["My holidays are in Portugal."] == texts(entries)
+async def test_a_question_finds_a_turn_in_other_words(ours):
+    await ours.add_session_to_memory(TRIPS)
+    entries = await found(ours, "Where do I spend my vacation?")
+    assert ["My holidays are in Portugal."] == texts(entries)
 
 
-async def test_an_added_entry_is_returned_among_the_turns_as_it_was_given(dsn):
+async def test_an_added_entry_is_returned_among_the_turns_as_it_was_given(ours):
     given = MemoryEntry(
         id="mine", author="editor", content=types.Content(parts=[types.Part(text="Use metric.")]),
         custom_metadata={"kind": "preference", "importance": "high", "score": 0.5},
     )  # fmt: skip
-    async with OpenMemoryService(dsn, memories="turns") as service:
-        await service.add_memory(memories=[given], **WHO)
-        await service.add_session_to_memory(session(said("l1", "I live in Lisbon.")))
-        [entry] = await found(service, "metric")
-        assert given.custom_metadata == entry.custom_metadata
-        assert ("mine", "editor") == (entry.id, entry.author)
-        assert ["I live in Lisbon."] == texts(await found(service, "Lisbon"))  # and no fact
+    await ours.add_memory(memories=[given], **WHO)
+    await ours.add_session_to_memory(session(said("l1", "I live in Lisbon.")))
+    [entry] = await found(ours, "metric")
+    assert given.custom_metadata == entry.custom_metadata
+    assert ("mine", "editor") == (entry.id, entry.author)
+    assert ["I live in Lisbon."] == texts(await found(ours, "Lisbon"))  # and no fact

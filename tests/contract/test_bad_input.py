@@ -116,10 +116,10 @@ async def test_any_text_in_a_value_comes_back(ours, text):
 
 
 @pytest.mark.parametrize("text", ["?!…", "👍", "\u200b", "—", "٣", "ა", "\ue000"])
-async def test_the_bundled_model_takes_the_oddest_texts(memory, text):
-    await memory.remember(ALICE, ["tea", text])
-    await PgHippocampusStore(engine=memory).aput(HERE, "k", {"text": text})
-    assert len(await memory.recall(ALICE, f"a {text}")) == 2
+async def test_the_bundled_model_takes_the_oddest_texts(shared_memory, scope, text):
+    await shared_memory.remember(scope, ["tea", text])
+    await PgHippocampusStore(engine=shared_memory).aput(HERE, "k", {"text": text})
+    assert len(await shared_memory.recall(scope, f"a {text}")) == 2
 
 
 @pytest.mark.parametrize("blank", ["", " ", "\n\t\u3000", "\x1f"])

@@ -13,6 +13,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from emptied_database import lent
 from google.adk.agents import LlmAgent
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.apps import App
@@ -38,26 +39,40 @@ from langgraph_store import PgHippocampusStore
 from langgraph_store.conformance.samples import word_vectors
 from langgraph_store.run_identity import RunIdentity
 from langgraph_store.turn_feed import TurnFeed
-from shared_core import InvalidInput, Scope, StorageUnavailable, open_memory
+from shared_core import InvalidInput, Scope, StorageUnavailable, open_memory, run_sync
 from shared_core.core.retention_policy import RetentionPolicy
 from shared_core.recall.service import Recall
 
 Part = types.Part
 
 
+@pytest.fixture(scope="module")
+def open_service(database):
+    service = Service(database.dsn, embedder=word_vectors)
+    yield service
+    run_sync(service.close())
+
+
 @pytest.fixture
-async def ours(dsn):
-    async with Service(dsn, embedder=word_vectors) as service:
-        yield service
+def ours(open_service, database):
+    """The open service of the module, whose vectors count words, emptied for the test."""
+    database.empty(open_service.engine)
+    return open_service
 
 
 @pytest.fixture(params=["ours", pytest.param("in_memory", marks=pytest.mark.upstream)])
-async def either(request, dsn):
-    if request.param == "in_memory":
-        yield InMemoryMemoryService()
-        return
-    async with Service(dsn, embedder=word_vectors) as service:
-        yield service
+def either(request):
+    in_memory = request.param == "in_memory"
+    return InMemoryMemoryService() if in_memory else request.getfixturevalue("ours")
+
+
+@pytest.fixture(scope="module")
+def bundled(postgres):
+    """A database of the module, and the open memory with the bundled model in it."""
+    for database in lent(postgres):
+        memory = open_memory(database.dsn)
+        yield database, memory
+        run_sync(memory.close())
 
 
 async def search(service: BaseMemoryService, query: str, **who: str) -> list[MemoryEntry]:
@@ -99,7 +114,7 @@ async def test_a_session_added_by_many_at_once_is_remembered_once(ours):
     assert len(await store.asearch((), filter={"kind": "episodic"}, limit=100)) == 10
 
 
-async def test_a_turn_that_a_store_rewrote_and_deleted_is_gone_for_good(ours, dsn):
+async def test_a_turn_that_a_store_rewrote_and_deleted_is_gone_for_good(ours, database):
     said = session(event("e1", "My name is Ann and I like tea"))
     await ours.add_session_to_memory(said)
     store = PgHippocampusStore(engine=ours.engine)
@@ -108,7 +123,7 @@ async def test_a_turn_that_a_store_rewrote_and_deleted_is_gone_for_good(ours, ds
     await store.adelete(turn.namespace, turn.key)
     await ours.add_session_to_memory(said)
     assert texts(await search(ours, "Ann tea")) == []
-    assert rows(dsn) == 0
+    assert rows(database.dsn) == 0
 
 
 def test_the_live_events_are_the_ones_adk_shows_its_model():
@@ -137,10 +152,10 @@ async def test_top_k_bounds_a_search(ours):
             MemoryEntry(content=types.Content(parts=[Part(text="hm", thought=True)])),
             entry("tea", custom_metadata={"hippocampus": {"importance": 11}})],
 )  # fmt: skip
-async def test_an_entry_that_cannot_be_kept_is_refused_with_its_neighbours(ours, dsn, bad):
+async def test_an_entry_that_cannot_be_kept_is_refused_with_its_neighbours(ours, database, bad):
     with pytest.raises(InvalidInput):
         await ours.add_memory(memories=[entry("good tea"), bad], **WHO)
-    assert rows(dsn) == 0
+    assert rows(database.dsn) == 0
 
 
 async def test_an_entry_keeps_its_id_and_is_deleted_by_it(ours):
@@ -256,7 +271,10 @@ def said(text: str, **fields: Any) -> Event:
 
 
 @pytest.fixture
-def service(memory):
+def service(bundled):
+    """A service with the bundled model, emptied for the test."""
+    database, memory = bundled
+    database.empty(memory)
     return Service(engine=memory)
 
 
@@ -400,7 +418,8 @@ async def test_a_time_in_words_is_kept_as_it_was_given(service, given):
     assert datetime.fromisoformat(back.timestamp).tzinfo is not None
 
 
-async def test_a_search_is_bounded_by_characters_as_well(memory):
+async def test_a_search_is_bounded_by_characters_as_well(service):
+    memory = service.engine
     service = Service(engine=memory, max_chars=1000)
     for n in range(5):
         await service.add_memory(**WHO, memories=[entry(f"tea {n} " + "leaf " * 60)])
@@ -427,13 +446,12 @@ async def test_the_same_words_are_shown_once_and_a_not_makes_other_words(service
     assert {"I do not drink green tea", "我不喝绿茶"} < set(shown)
 
 
-async def test_what_has_nothing_to_do_with_the_question_is_left_out(memory):
+async def test_what_has_nothing_to_do_with_the_question_is_left_out(service):
     told = ["My sister plays the cello.", "我妹妹会拉大提琴。"]
-    service = Service(engine=memory)
     await service.add_memory(**WHO, memories=[entry(text) for text in told])
     assert set(told) == set(texts(await search(service, "Who plays an instrument? 谁会乐器？")))
     assert [] == await search(service, "boiling point of mercury")
-    everything = Service(engine=memory, min_relevance=0)
+    everything = Service(engine=service.engine, min_relevance=0)
     assert set(told) == set(texts(await search(everything, "boiling point of mercury")))
 
 

@@ -29,10 +29,17 @@ ANN = Scope("app", "ann")
 HERE = ("app", "ann", "hippocampus-instructions")
 
 
-@pytest.fixture
-def store(dsn):
-    with PgHippocampusStore(dsn, index=INDEX | {"fields": ["content"]}) as opened:
+@pytest.fixture(scope="module")
+def open_store(database):
+    with PgHippocampusStore(database.dsn, index=INDEX | {"fields": ["content"]}) as opened:
         yield opened
+
+
+@pytest.fixture
+def store(open_store, database):
+    """The open store of the module, emptied for the test."""
+    database.empty(open_store.engine)
+    return open_store
 
 
 @pytest.fixture(params=MODES if LONG else ["async"])

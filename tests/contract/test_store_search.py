@@ -1,6 +1,8 @@
 """Search by meaning, by words and by both: what is found, how it scored, page after page."""
 
 from datetime import timedelta
+from functools import partial
+from itertools import product
 
 import pytest
 from langgraph.store.base import PutOp
@@ -66,29 +68,24 @@ async def test_the_parts_of_a_score_come_with_the_item(store):
     assert not hasattr((await plain.asearch(SHARED, query="green tea"))[0], "score_parts")
 
 
-@pytest.mark.parametrize("search", ["vector", "hybrid", "text"])
-@pytest.mark.parametrize("wanted", [{}, {"n": {"$in": [1, 3]}}], ids=["all", "filtered"])
-async def test_pages_of_any_length_are_one_total_order(memory, search, wanted):
-    store = PgHippocampusStore(engine=memory, search=search)
-    await fill(store, HERE, 260)
-    everything = await store.asearch(
-        HERE, query="the parrot near the river", limit=1000, filter=wanted
-    )
-    keys = [item.key for item in everything]
-    assert len(keys) == len(set(keys)) and all(wanted == {} or item.value["n"] in (1, 3)
-                                               for item in everything)  # fmt: skip
-    if search != "text":
-        assert len(keys) == (263 if not wanted else 105)
-    for step in (29, 64, 150):
-        pages = []
-        for offset in range(0, len(keys) + step, step):
-            page = await store.asearch(
-                HERE, query="the parrot near the river", limit=step, offset=offset, filter=wanted
-            )
-            pages += [item.key for item in page]
-        assert keys == pages
-    scores = [item.score for item in everything if item.score is not None]
-    assert scores == sorted(scores, reverse=True)
+async def test_pages_of_any_length_are_one_total_order(memory):
+    await fill(PgHippocampusStore(engine=memory), HERE, 260)
+    for search, wanted in product(("vector", "hybrid", "text"), ({}, {"n": {"$in": [1, 3]}})):
+        store = PgHippocampusStore(engine=memory, search=search)
+        find = partial(store.asearch, HERE, query="the parrot near the river", filter=wanted)
+        everything = await find(limit=1000)
+        keys = [item.key for item in everything]
+        case = f"{search}, {wanted}"
+        assert len(keys) == len(set(keys)), case
+        assert all(wanted == {} or item.value["n"] in (1, 3) for item in everything), case
+        if search != "text":
+            assert len(keys) == (263 if not wanted else 105), case
+        for step in (29, 64, 150):
+            offsets = range(0, len(keys) + step, step)
+            pages = [await find(limit=step, offset=offset) for offset in offsets]
+            assert keys == [item.key for page in pages for item in page], case
+        scores = [item.score for item in everything if item.score is not None]
+        assert scores == sorted(scores, reverse=True), case
 
 
 async def test_words_find_what_holds_them_and_nothing_else(memory):

@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from emptied_database import lent
 from google.adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
 from google.adk.agents.invocation_context import InvocationContext
 from google.adk.apps import App, ResumabilityConfig
@@ -25,7 +26,7 @@ from pydantic import Field
 
 from adk_memory import MemoryPlugin, OpenMemoryService, PgSessionService, invocation_cache
 from adk_memory.recall_block import recall_block
-from shared_core import InvalidInput
+from shared_core import InvalidInput, open_memory, run_sync
 from shared_core.nlp.tokenizer import count_tokens
 
 pytestmark = [
@@ -101,10 +102,28 @@ class Service(OpenMemoryService):
         await super().add_events_to_memory(events=events, **kwargs)
 
 
+@pytest.fixture(scope="module")
+def database(postgres):
+    """A database of the module."""
+    yield from lent(postgres)
+
+
+@pytest.fixture(scope="module")
+def memory_of_all(database):
+    memory = open_memory(database.dsn)
+    yield memory
+    run_sync(memory.close())
+
+
 @pytest.fixture
-async def service(dsn):
-    async with Service(dsn) as service:
-        yield service
+def dsn(memory_of_all, database):
+    """The DSN of the database of the module, emptied for the test."""
+    return database.empty(memory_of_all)
+
+
+@pytest.fixture
+def service(memory_of_all, dsn):
+    return Service(engine=memory_of_all)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from emptied_database import lent
 from langchain.agents import create_agent
 from langchain.agents.middleware import SummarizationMiddleware
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
@@ -26,11 +27,28 @@ CONFIG: Any = {"configurable": {"thread_id": "t", "user_id": "ann"}}
 MARK = "<MEMORIES>"
 
 
-@pytest.fixture
-def store(dsn):
-    with Store(dsn) as open_store:
-        run_sync(open_store.engine.remember(ANN, NewMemory(text="Ann is allergic to peanuts.")))
+@pytest.fixture(scope="module")
+def database(postgres):
+    """A database of the module."""
+    yield from lent(postgres)
+
+
+@pytest.fixture(scope="module")
+def open_store(database):
+    with Store(database.dsn) as open_store:
         yield open_store
+
+
+@pytest.fixture
+def dsn(open_store, database):
+    """The DSN of the database of the module, emptied for the test."""
+    return database.empty(open_store.engine)
+
+
+@pytest.fixture
+def store(open_store, dsn):
+    run_sync(open_store.engine.remember(ANN, NewMemory(text="Ann is allergic to peanuts.")))
+    return open_store
 
 
 def agent_with(model: ScriptedChatModel, *middleware: Any, **options: Any) -> Any:
