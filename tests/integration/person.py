@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,8 @@ from turns import START, Clock, said
 
 from shared_core import AsOf, MemoryEngine, Scope, open_memory
 from shared_core.core.namespaces import scope_path
+from shared_core.knowledge.reflection import RuleReflector
+from shared_core.ports.storage import Extractor, Reflector
 
 LEARNED = ("memories", "facts", "fact_closures", "edges", "embeddings", "memory_sources", "threads",
            "retractions", "edge_sources")  # fmt: skip
@@ -115,6 +118,15 @@ class Person:
         """Return the rows of derived knowledge, and of turns, that hold a word in any case."""
         found = self.rows("memories", "facts", "edges", "retractions").values()
         return [row for some in found for row in some if word.casefold() in row.casefold()]
+
+
+def read_by(ann: Person, extractor: Extractor) -> Person:
+    """Return a user of the same open memory whose turns an extractor of the test reads."""
+    memory, runs = copy.copy(ann.memory), copy.copy(ann.memory.runs)
+    runs._extractor = extractor
+    runs._reflector = extractor if isinstance(extractor, Reflector) else RuleReflector()
+    memory.runs = runs
+    return replace(ann, memory=memory)
 
 
 @asynccontextmanager

@@ -4,15 +4,16 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
 import psycopg
-from turns import START, said
+import pytest
+from turns import Clock, said
 
-from shared_core import MemoryEngine, RetentionPolicy, Scope, open_memory
+from shared_core import MemoryEngine, RetentionPolicy, Scope, open_memory, run_sync
 from shared_core.core.namespaces import scope_path
 from shared_core.knowledge.consolidation import RunReport
 from shared_core.policies import retention
@@ -30,6 +31,8 @@ FACTS = RetentionPolicy(
 """Demotes after a day, erases a day later."""
 
 TRIES = 5000
+KEPT = ["embedding_models", "schema_migrations"]
+"""Tables whose rows a test leaves to the next: the memory that both use has read them."""
 
 T = TypeVar("T")
 
@@ -40,14 +43,18 @@ class World:
 
     memory: MemoryEngine
     dsn: str
-    now: datetime = START
+    clock: Clock
+
+    @property
+    def now(self) -> datetime:
+        return self.clock.now
 
     @property
     def retention(self) -> Retention:
         return self.memory.retention
 
     def go(self, days: float) -> None:
-        self.now += timedelta(days=days)
+        self.clock.forward(days=days)
 
     async def say(self, *texts: str, thread: str = "t", scope: Scope = ANN, **more: Any) -> None:
         turns = [said(text, text, self.now, **more) for text in texts]
@@ -127,6 +134,15 @@ class World:
         connection.commit()
         return await task
 
+    def empty(self) -> None:
+        """Delete all rows but the declared models, and set the clock back."""
+        self.clock.day = 0
+        tables = "SELECT format('DELETE FROM %%I', relname) FROM pg_stat_user_tables"
+        with psycopg.connect(self.dsn, options="-c search_path=hippocampus") as connection:
+            connection.execute("SET session_replication_role = replica")  # no foreign keys
+            for (delete,) in connection.execute(f"{tables} WHERE relname <> ALL(%s)", [KEPT]):
+                connection.execute(delete)
+
 
 async def kept(memory: MemoryEngine, memory_id: UUID, scope: Scope = ANN) -> Kept:
     """Return the retention of one memory."""
@@ -138,6 +154,23 @@ async def kept(memory: MemoryEngine, memory_id: UUID, scope: Scope = ANN) -> Kep
 @asynccontextmanager
 async def opened_world(dsn: str, **options: Any) -> AsyncIterator[World]:
     """Open a memory without a worker, on the clock of its world."""
-    async with open_memory(dsn, clock=lambda: found.now, worker=False, **options) as memory:
-        found = World(memory, dsn)
-        yield found
+    clock = Clock()
+    async with open_memory(dsn, clock=clock, worker=False, **options) as memory:
+        yield World(memory, dsn, clock)
+
+
+@pytest.fixture(scope="module")
+def world_of_module(postgres):
+    """The world of a module, on a database of its own."""
+    clock = Clock()
+    for dsn in postgres.lend():
+        memory = open_memory(dsn, clock=clock, worker=False)
+        yield World(memory, dsn, clock)
+        run_sync(memory.close())
+
+
+@pytest.fixture
+def world(world_of_module):
+    """The world of the module, without rows."""
+    world_of_module.empty()
+    return world_of_module

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from person import Person
+from person import Person, read_by
 from turns import said
 
 from shared_core import Event
@@ -31,9 +31,9 @@ def reader():
 
 
 @pytest.fixture
-def ann(ann_with, reader):
+def ann(ann, reader):
     """Ann, whose turns the reader reads."""
-    return ann_with(extractor=reader)
+    return read_by(ann, reader)
 
 
 def turn(number: int, **more: Any) -> Event:
@@ -184,12 +184,12 @@ NAMED = {
 
 @pytest.mark.parametrize("at_once", [True, False])
 @pytest.mark.parametrize("language", ["en", "zh"])
-async def test_an_edge_goes_with_the_turn_that_told_whom_she_means(ann_with, language, at_once):
+async def test_an_edge_goes_with_the_turn_that_told_whom_she_means(ann, language, at_once):
     *texts, name, company = NAMED[language]
     turns = [said(number, text) for number, text in enumerate(texts, 1)]
     edge = {"subject": name, "relation": "works_at", "object": company}
     model = Model([{**edge, "turn": 2}]) if at_once else Model([], [{**edge, "turn": 1}])
-    ann = ann_with(extractor=ModelExtractor(model, RuleExtractor()))
+    ann = read_by(ann, ModelExtractor(model, RuleExtractor()))
     for given in [turns] if at_once else [[turn] for turn in turns]:
         await ann.append_events("t", given)
         await ann.consolidate("t")

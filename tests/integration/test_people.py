@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from person import Person, at, then
+from person import Person, at, read_by, then
 
 from shared_core import Conflict
 from shared_core.core.domain import Extraction
@@ -81,9 +81,9 @@ async def test_nobody_is_known_whom_only_an_assistant_named(ann):
     assert [("employer", "Acme")] == await said_of(ann)
 
 
-async def test_nobody_is_known_whom_a_model_took_from_an_assistant(ann_with):
+async def test_nobody_is_known_whom_a_model_took_from_an_assistant(ann):
     script = {"e0": Extraction(facts=[fact("e0", "relation.son", "Emil", functional=False)])}
-    ann = ann_with(extractor=Scripted(script))
+    ann = read_by(ann, Scripted(script))
     await tell(ann, "a", 0, "Your son Emil is seven.", role="agent")
     await tell(ann, "b", 4, EMIL[1])
     assert [("relation.son", "Emil")] == await said_of(ann)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from person import Person
+from person import Person, read_by
 from turns import said
 
 from shared_core import Event, JobType, RetentionPolicy
@@ -31,8 +31,8 @@ async def said_again_and_again(ann: Person, text: str) -> list[Any]:
     return runs
 
 
-async def test_a_reflection_goes_with_a_remembered_memory(ann_with):
-    ann = ann_with(extractor=Concluding())
+async def test_a_reflection_goes_with_a_remembered_memory(ann):
+    ann = read_by(ann, Concluding())
     keys = await ann.remember(["Ana has an affair.", "Ana meets Zorro on Fridays."])
     assert 1 == (await ann.reflect()).reflections_generated
     assert 2 == await ann.forget(keys[0])
@@ -66,8 +66,8 @@ async def test_a_reflection_is_retired_with_its_fact_and_comes_back_by_undo(ann)
     assert pattern == await ann.texts("reflection")
 
 
-async def test_a_reflection_expires_with_the_first_of_its_memories(ann_with):
-    ann = ann_with(extractor=Concluding())
+async def test_a_reflection_expires_with_the_first_of_its_memories(ann):
+    ann = read_by(ann, Concluding())
     soon = datetime.now(UTC) + timedelta(hours=1)
     await ann.append_events(
         "t", [said(1, "Zorro came by.", expires_at=soon), said(2, "Fridays are best.")]
@@ -77,8 +77,8 @@ async def test_a_reflection_expires_with_the_first_of_its_memories(ann_with):
     assert soon == reflection.expires_at
 
 
-async def test_a_faded_memory_leaves_its_reflection(ann_with):
-    ann = ann_with(extractor=Concluding())
+async def test_a_faded_memory_leaves_its_reflection(ann):
+    ann = read_by(ann, Concluding())
     await ann.append_events("t", [said(1, "Zorro came by."), said(2, "Ana smiled.")])
     await ann.reflect()
     [faded, _] = await ann.list_memories(kinds=["episodic"])
@@ -109,18 +109,18 @@ class Rolling(RuleExtractor):
         return " ".join([previous, *(event.text for event in events)]).strip(), NO_USAGE
 
 
-async def test_a_summary_expires_with_what_it_carries_on(ann_with):
+async def test_a_summary_expires_with_what_it_carries_on(ann):
     now = datetime.now(UTC)
     soon, later = now + timedelta(hours=1), now + timedelta(hours=2)
-    ann = ann_with(extractor=Rolling())
+    ann = read_by(ann, Rolling())
     for number, expires_at in enumerate([later, soon, None, later]):
         await ann.say(number, f"Zorro visits on day {number}.", expires_at=expires_at)
     [summary] = await ann.list_memories(kinds=["summary"])
     assert ("day 0" in summary.text, soon) == (True, summary.expires_at)
 
 
-async def test_a_summary_that_expired_is_no_part_of_the_next(ann_with):
-    ann = ann_with(extractor=Rolling())
+async def test_a_summary_that_expired_is_no_part_of_the_next(ann):
+    ann = read_by(ann, Rolling())
     await ann.say(1, "Zorro visits tonight.")
     for table in ("events", "memories"):
         ann.sql(
@@ -195,7 +195,7 @@ async def test_a_repeat_that_needs_another_turn_keeps_nothing_alive(ann):
     assert [] == ann.rows_with("Zoraida")
 
 
-async def test_a_memory_that_ends_while_a_model_reflects_leaves_no_reflection(ann_with):
+async def test_a_memory_that_ends_while_a_model_reflects_leaves_no_reflection(ann):
     class Interrupted(Concluding):
         async def reflect(
             self, memories: Sequence[Memory]
@@ -207,7 +207,7 @@ async def test_a_memory_that_ends_while_a_model_reflects_leaves_no_reflection(an
             return await super().reflect(facts)
 
     seen: list[list[str]] = []
-    ann = ann_with(extractor=Interrupted())
+    ann = read_by(ann, Interrupted())
     await ann.say(1, "I live in Berlin.")
     report = await ann.reflect()
     [rome] = await ann.facts()

@@ -7,7 +7,7 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-from person import Person, at
+from person import Person, at, read_by
 
 from shared_core import Conflict
 from shared_core.core.domain import Extraction, StatementDraft, TripleDraft
@@ -80,14 +80,14 @@ async def test_places_in_any_order(ann, order):
     assert [("Leeds", 0, 2), ("York", 2, 4)] == await history(ann) == edges(ann)
 
 
-async def test_edges_of_a_model_in_any_order(ann_with):
+async def test_edges_of_a_model_in_any_order(ann):
     script = {
         event_id: Extraction(triples=[
             TripleDraft(subject="Mia", relation="lives_in", object=place, functional=True,
                         event_id=event_id)])
         for event_id, place in (("e0", "Leeds"), ("e2", "York"), ("e4", "Rome"))
     }  # fmt: skip
-    ann = ann_with(extractor=Scripted(script))
+    ann = read_by(ann, Scripted(script))
     for day in (4, 0, 2):
         await ann.say(day, TURN, thread=f"day {day}")
     assert [("Leeds", 0, 4), ("Rome", 4, None), ("York", 2, 4)] == edges(ann)
@@ -130,14 +130,14 @@ async def test_a_retraction_read_late_leaves_what_was_said_after_it(ann):
     assert [("Acme", 0, None)] == await history(ann)
 
 
-async def test_a_value_that_holds_two_facts_of_a_script_is_read_in_order(ann_with):
+async def test_a_value_that_holds_two_facts_of_a_script_is_read_in_order(ann):
     """A model's facts of slots the rules do not know follow the same rules."""
     script = {
         "e0": Extraction(facts=[fact("e0", "guitar", "Fender")]),
         "e4": Extraction(facts=[fact("e4", "guitar", "Gibson")]),
         "e8": Extraction(facts=[fact("e8", "guitar", "", operation="retract")]),
     }
-    ann = ann_with(extractor=Scripted(script))
+    ann = read_by(ann, Scripted(script))
     for day in (8, 4, 0):
         await ann.say(day, TURN, thread=f"day {day}")
     assert [("Fender", 0, 4), ("Gibson", 4, 8)] == await history(ann)
@@ -174,9 +174,9 @@ def story(language: str) -> dict[str, Extraction]:
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize("order", [[(0, 4)], [(4,), (0,)], [(4,), (0, 2)], [(0,), (4,), (2,)]])
-async def test_a_statement_goes_with_a_fact_that_is_history(ann_with, language, order):
+async def test_a_statement_goes_with_a_fact_that_is_history(ann, language, order):
     """Closed by the run itself, written as history, or history that is said once more."""
-    ann = ann_with(extractor=Scripted(story(language)))
+    ann = read_by(ann, Scripted(story(language)))
     for thread, days in enumerate(order):
         for day in days:
             await ann.tell(day, TURN, thread=f"t{thread}")
@@ -191,8 +191,8 @@ async def test_a_statement_goes_with_a_fact_that_is_history(ann_with, language, 
     assert after == sizes(ann)
 
 
-async def test_a_statement_that_was_told_since_stays(ann_with):
-    ann = ann_with(extractor=Scripted(story("en")))
+async def test_a_statement_that_was_told_since_stays(ann):
+    ann = read_by(ann, Scripted(story("en")))
     for day in (4, 6, 0):
         await ann.say(day, TURN, thread=f"day {day}")
     here, _, near = NEAR["en"]
@@ -208,7 +208,7 @@ SAID_AGAIN = {
 
 
 @pytest.mark.parametrize("kind", ["fact", "edge"])
-async def test_what_rests_on_an_earlier_turn_was_said_again_all_the_same(ann_with, kind):
+async def test_what_rests_on_an_earlier_turn_was_said_again_all_the_same(ann, kind):
     """Day 8 needs day 0 to be understood; what is said of day 4 is read last."""
 
     def alone(event_id: str, home: str) -> Extraction:
@@ -222,7 +222,7 @@ async def test_what_rests_on_an_earlier_turn_was_said_again_all_the_same(ann_wit
         )
 
     script = {"e0": alone("e0", "York"), "e8": SAID_AGAIN[kind], "e4": alone("e4", "Rome")}
-    ann = ann_with(extractor=Scripted(script))
+    ann = read_by(ann, Scripted(script))
 
     async def now() -> list[tuple[Any, ...]]:
         return edges(ann) if kind == "edge" else list(await history(ann))

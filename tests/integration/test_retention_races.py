@@ -10,13 +10,9 @@ import pytest
 from shared_core import Conflict, NewMemory
 from shared_core.knowledge import reviving
 from shared_core.retention import cleanup as cleanups, pages
-from tests.integration.retention_world import ALL, ANN, BOB, FACTS, World, opened_world
+from tests.integration.retention_world import ALL, ANN, BOB, FACTS, World, world, world_of_module
 
-
-@pytest.fixture
-async def world(dsn):
-    async with opened_world(dsn) as found:
-        yield found
+__all__ = ["world", "world_of_module"]
 
 
 async def demoted(world: World, text: str = "I sail on Sundays.") -> str:

@@ -19,18 +19,22 @@ from shared_core.core.decay import forget_at, initial_strength
 from shared_core.core.domain import MemoryId, MemoryKind
 from shared_core.core.retention_policy import FADING, POLICIES, Traits
 from shared_core.ports.retention import Accesses, NewAccesses
-from tests.integration.retention_world import ALL, ANN, BOB, FACTS, kept, opened_world
+from tests.integration.retention_world import (
+    ALL,
+    ANN,
+    BOB,
+    FACTS,
+    kept,
+    opened_world,
+    world,
+    world_of_module,
+)
 
+__all__ = ["world", "world_of_module"]
 DAY = timedelta(days=1)
 ARCHIVED_EARLY = RetentionPolicy(
     min_age_days=1, threshold=1, archive_threshold=1, archive_after_days=1
 )
-
-
-@pytest.fixture
-async def world(dsn):
-    async with opened_world(dsn) as found:
-        yield found
 
 
 async def test_a_turn_knows_when_it_fades(world):

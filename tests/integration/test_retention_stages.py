@@ -22,15 +22,10 @@ from shared_core import (
 )
 from shared_core.core.namespaces import scope_path
 from shared_core.core.retention_policy import POLICIES
-from tests.integration.retention_world import ALL, ANN, BOB, opened_world
+from tests.integration.retention_world import ALL, ANN, BOB, opened_world, world, world_of_module
 
+__all__ = ["world", "world_of_module"]
 EVE = Scope("other", "eve")
-
-
-@pytest.fixture
-async def world(dsn):
-    async with opened_world(dsn) as found:
-        yield found
 
 
 async def test_a_memory_goes_through_its_stages_and_nothing_early(world):
@@ -239,10 +234,10 @@ async def test_runs_of_one_user_leave_the_others(world):
     assert 1 == report.of("demoted")
 
 
-async def test_many_runs_at_once_move_each_memory_once(world, dsn):
+async def test_many_runs_at_once_move_each_memory_once(world):
     await world.say(*(f"I sail {number} boats." for number in range(60)))
     world.go(20)
-    async with open_memory(dsn, clock=lambda: world.now, worker=False) as other:
+    async with open_memory(world.dsn, clock=lambda: world.now, worker=False) as other:
         reports = await asyncio.gather(
             *(memory.retention.forget_faded() for memory in (world.memory, other) * 3)
         )
