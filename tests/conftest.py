@@ -15,6 +15,7 @@ import psycopg
 import pytest
 from citus_databases import CITUS_DSN, CitusDatabases
 from hypothesis import settings
+from long_forms import LONG
 from measured_run import MeasuredRun
 from memory_disk import temporary_files_in_memory
 from postgres_databases import PostgresDatabases, new_database
@@ -28,8 +29,11 @@ from shared_core.storage.oceanbase.connection.embedded import has_network
 from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres, describe
 
 # No deadlines: machines are noisy, and the first example of a run loads what the others reuse.
-settings.register_profile("untimed", deadline=None)
+settings.register_profile("untimed", deadline=None, max_examples=100 if LONG else 30)
 settings.load_profile("untimed")
+
+# What is imported and collected lives until the end: a tenth of the time went into searching it.
+gc.disable()  # until pytest_collection_finish
 
 os.environ["HIPPOCAMPUS_LANG"] = "en"  # whatever the locale of the machine is
 
@@ -107,12 +111,16 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """Return one worker more than there are cores: each waits for servers part of its time."""
-    return (os.cpu_count() or 1) + 1
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return one worker more than there are cores: each waits for servers part of its time.
+
+    Quick tests wait for nothing.
+    """
+    return (os.cpu_count() or 1) + (config.option.markexpr != "quick")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -4,6 +4,7 @@ Modules that took longest in the last measured run (`pytest --measure`) start fi
 run last: its server takes a third of a core even when it has nothing to do.
 """
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ SECONDS = measured_seconds()
 INSPECTOR_S = sum(seconds for module, seconds in SECONDS.items() if INSPECTOR in module)
 
 
+@cache
 def is_quick(path: Path) -> bool:
     """Return whether a file or folder may hold tests that `pytest -m quick` runs."""
     parts = path.relative_to(TESTS).parts if path.is_relative_to(TESTS) else ()
@@ -47,9 +49,14 @@ def on_seekdb(nodeid: str) -> bool:
 
 def place(item: pytest.Item) -> tuple[bool, float, str]:
     """Return the rank of a test in the order of the run."""
-    module = item.path.relative_to(TESTS).as_posix()
+    return on_seekdb(item.nodeid), *_place_of_module(item.path)
+
+
+@cache
+def _place_of_module(path: Path) -> tuple[float, str]:
+    module = path.relative_to(TESTS).as_posix()
     seconds = INSPECTOR_S if INSPECTOR in module else SECONDS.get(module, NEVER_MEASURED_S)
-    return on_seekdb(item.nodeid), -seconds, module
+    return -seconds, module
 
 
 class ModuleAndEngineScheduling(LoadScopeScheduling):

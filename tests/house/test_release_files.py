@@ -16,7 +16,6 @@ from zipfile import ZipFile
 import pytest
 
 from shared_core import __version__
-from shared_core.http import ServerOptions
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("adk_memory", "langgraph_store", "shared_core")
@@ -232,6 +231,8 @@ def test_services_wait_for_what_they_need_and_have_time_to_end(services):
     } == waits
     for name in ("database", "server", "worker"):
         assert "unless-stopped" == services[name]["restart"]
+    from shared_core.http import ServerOptions  # takes a second, and one worker needs it
+
     seconds = int(services["server"]["stop_grace_period"].removesuffix("s"))
     assert seconds > ServerOptions().grace_s
 

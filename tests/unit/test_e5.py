@@ -157,22 +157,10 @@ assert same and os.waitpid(child, 0)[1] == 0
 """
 
 
-def test_a_forked_child_computes_with_the_model_of_its_parent():
-    subprocess.run([sys.executable, "-c", FORKS], check=True, timeout=60)
-
-
-EMBEDS = """
-import asyncio
-from shared_core.models.embedders import E5Embedder
-
-asyncio.run(E5Embedder().embed_query("Where do I work?"))
-"""
-
-
-def test_onnxruntime_sends_nothing_and_leaves_no_mark(tmp_path):
+def test_a_forked_child_computes_as_its_parent_and_onnxruntime_leaves_no_mark(tmp_path):
     told = {name: value for name, value in os.environ.items() if name not in ("CI", NO_TELEMETRY)}
     environment = {**told, "TMPDIR": str(tmp_path), "HOME": str(tmp_path)}
-    subprocess.run([sys.executable, "-c", EMBEDS], check=True, timeout=300, env=environment)
+    subprocess.run([sys.executable, "-c", FORKS], check=True, timeout=100, env=environment)
     assert [] == [*tmp_path.iterdir()]  # its telemetry numbers the machine in a file
 
 

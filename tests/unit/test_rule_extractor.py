@@ -514,4 +514,4 @@ def test_a_sentence_of_more_than_four_hundred_characters_is_left_alone():
 
 @pytest.mark.parametrize("unit", ["I love tea. ", "I like tea and ", "我喜欢吃辣，", '"I ', "my "])
 def test_a_text_on_one_line_takes_in_line_with_its_length(unit):
-    assert grows_in_line(facts, unit * (32_000 // len(unit)))
+    assert grows_in_line(facts, unit * (16_000 // len(unit)))

@@ -65,8 +65,8 @@ def test_says_what_is_there_instead_and_quotes_nothing(text):
 
 
 @every_case(
-    '{"a":' * 100_000, "[" * 200_000 + WHOLE, '{"facts": [' + '{"a": 1},' * 60_000, '{"' * 100_000,
-    "{'a" * 100_000, '{"facts": ' + "9" * 100_000 + "}", "{" + '"x": [1,2,3],' * 40_000,
+    '{"a":' * 40_000, "[" * 80_000 + WHOLE, '{"facts": [' + '{"a": 1},' * 25_000, '{"' * 40_000,
+    "{'a" * 40_000, '{"facts": ' + "9" * 40_000 + "}", "{" + '"x": [1,2,3],' * 16_000,
 )  # fmt: skip
 def test_hostile_answers_end(text):
     def read(answer: str) -> None:
