@@ -1,13 +1,10 @@
 """The inspector in a thread of the process of the tests, on a real socket."""
 
-import shutil
 import socket
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import nicegui
@@ -18,16 +15,7 @@ from shared_core.cli.ui import inspector_options
 from shared_core.http import ServerOptions
 from shared_core.ui import create_app
 from shared_core.ui.guard import Doors
-from shared_core.ui.pages import privacy_transfer
 from shared_core.ui.view import Inspector
-
-
-class UploadFolder(tempfile.TemporaryDirectory[str]):
-    """The folder of an upload, deleted with its page without a warning, which is an error here."""
-
-    @classmethod
-    def _cleanup(cls, name: str, *_: object, **__: object) -> None:
-        shutil.rmtree(name, ignore_errors=True)
 
 
 class StillChart(nicegui.ui.echart):
@@ -50,7 +38,6 @@ class RunningInspector:
         self._open = ServerOptions(auth=False)
         app = create_app(self.memory, self._open, inspector_options(dsn, None, None))
         nicegui.ui.echart = StillChart  # type: ignore[misc]
-        privacy_transfer.tempfile = SimpleNamespace(TemporaryDirectory=UploadFolder)
         self._shown: Inspector = nicegui.app.state.inspector
         self._server = uvicorn.Server(
             uvicorn.Config(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shutil
 import tempfile
+import weakref
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,6 +115,14 @@ async def _exported(view: PageView) -> Response:
     return answer
 
 
+class _UploadFolder:
+    """A temporary folder, deleted by delete() or with the last reference to this object."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="hippocampus-import-"))
+        self.delete = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
 @dataclass(frozen=True, slots=True)
 class Upload:
     """An uploaded export, checked to its end.
@@ -120,7 +130,7 @@ class Upload:
     folder: is deleted with this object. of: whose data it holds. rows: number of rows by table.
     """
 
-    folder: tempfile.TemporaryDirectory[str]
+    folder: _UploadFolder
     file: Path
     of: ExportScope
     has_vectors: bool
@@ -176,18 +186,18 @@ async def received_file(file: FileUpload) -> Upload:
 
     Raises InvalidInput if it is not a complete export.
     """
-    folder = tempfile.TemporaryDirectory(prefix="hippocampus-import-")
+    folder = _UploadFolder()
     name = _UNSAFE.sub("_", file.name)[-80:].strip(".") or "export.jsonl"
-    path = Path(folder.name) / name
+    path = folder.path / name
     try:
         await file.save(path)
         return await asyncio.to_thread(_checked, folder, path)
     except BaseException:
-        folder.cleanup()
+        folder.delete()
         raise
 
 
-def _checked(folder: tempfile.TemporaryDirectory[str], path: Path) -> Upload:
+def _checked(folder: _UploadFolder, path: Path) -> Upload:
     reader, rows = LineReader(path.name), Counter[str]()
     with opened(path) as lines:
         for batch in reader.batches(lines):
@@ -239,7 +249,7 @@ def _show_upload(view: PageView, upload: Upload) -> None:
             restore=bool(restore.value),
             text_of_field=view.inspector.options.text_of_field,
         )
-        upload.folder.cleanup()
+        upload.folder.delete()
         return imported(view, done)
 
     with ui.element("div"):
