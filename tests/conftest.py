@@ -125,6 +125,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ModuleAndEngineScheduling:
+    gc.enable()  # the process that hands out the tests collects none
     return ModuleAndEngineScheduling(config, log)
 
 

@@ -371,7 +371,7 @@ def test_of_a_turn_of_very_many_clauses_the_rest_wants_a_model(
     ],
 )  # fmt: skip
 def test_no_text_keeps_the_rules_busy(unit):
-    text = unit * (60_000 // len(unit)) + "x"
+    text = unit * (24_000 // len(unit)) + "x"
     assert grows_in_line(read, text)
     assert {"0"} == set(read(text).importance)
 
