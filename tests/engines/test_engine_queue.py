@@ -7,13 +7,12 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from operation_rows import write
 from storage_calls import stored_jobs
 from turns import START as NOW, Clock, said
 
 from shared_core import Conflict, Scope
 from shared_core.core.domain import ThreadId
-from shared_core.core.namespaces import scope_path, to_path
+from shared_core.core.namespaces import to_path
 from shared_core.policies.api_tokens import (
     SELECT_TOKENS,
     add_token,
@@ -32,9 +31,7 @@ from shared_core.ports.jobs import (
     JobStatus,
     JobType,
     NewJob,
-    UnreadableJob,
 )
-from shared_core.ports.operations import Update, equal
 from shared_core.ports.storage import Storage
 
 ANN, BOB, CAT = Scope("app", "ann"), Scope("app", "bob"), Scope("other", "cat")
@@ -295,37 +292,12 @@ async def test_turns_make_a_thread_due_when_they_are_many(queue):
     assert {"pending": NOW + timedelta(seconds=60), "cancelled": NOW} == due
 
 
-async def test_a_row_that_cannot_be_read_is_dead_and_hides_no_other(queue, caplog):
-    async def spoil(column: str) -> None:
-        named = (equal("job_id", bad.job_id),)
-        spoiled = Update("consolidation_jobs", {column: [1]}, named)
-        await write(queue.storage, spoiled, tenant=scope_path(ANN))
-
-    bad, good = new(-1), new()
-    await queue.ask(bad)
-    await spoil("payload")
-    await queue.ask(good, BOB)
-    with pytest.raises(UnreadableJob, match="is dead: .* payload must be a JSON object, got list"):
-        await queue.claim()
-    dead = await queue.only()
-    assert JobStatus.FAILED is dead.status and "correct or delete it" in (dead.error or "")
-    assert good.job_id == (await queue.claimed("w2")).job_id
-    await spoil("result")
-    assert [good.job_id] == [one.job_id for one in await queue.jobs.list_jobs(JobFilter())]
-    assert f"job {bad.job_id} of tenant '/app/ann/' is not listed" in caplog.text
-
-
 # Tokens
 
 
 async def add(storage: Storage, token: ApiToken, secret_hash: bytes) -> None:
     tenant = to_path((token.app,))
     await storage.transact(tenant, lambda: add_token(token, secret_hash), lock="none")
-
-
-async def listed(storage: Storage, app: str) -> list[ApiToken]:
-    [rows] = await storage.read(to_path((app,)), [SELECT_TOKENS])
-    return tokens_of(app, rows)
 
 
 async def test_tokens_are_kept_and_revoked_once(storage):
@@ -336,25 +308,20 @@ async def test_tokens_are_kept_and_revoked_once(storage):
     )  # fmt: skip
     later = NOW + timedelta(seconds=1)
     second = ApiToken(token_id="b2", app="other", users=None, label="", created_at=later)
-    await add(storage, first, b"\x00" * 32)
+    for _ in range(2):  # a second try finds what the first wrote
+        await add(storage, first, b"\x00" * 32)
     await add(storage, second, b"\xff" * 32)
     assert 1 == len(await storage.tokens.tokens(limit=1))
     assert [(first, b"\x00" * 32)] == list(await storage.tokens.tokens("a1"))
     assert [(second, b"\xff" * 32)] == list(await storage.tokens.tokens("b2"))
     assert [] == list(await storage.tokens.tokens("A1"))
     assert [second, first] == newest_first(one for one, _ in await storage.tokens.tokens())
-    assert [first] == await listed(storage, "app/ü")
-    assert [] == await listed(storage, "app")
+    for app, expected in (("app/ü", [first]), ("app", [])):
+        [rows] = await storage.read(to_path((app,)), [SELECT_TOKENS])
+        assert expected == tokens_of(app, rows)
     for moment in (NOW, later):
         await storage.transact(
             to_path(("app/ü",)), lambda at=moment: revoke_token("a1", at), lock="none"
         )
     [(found, _)] = await storage.tokens.tokens("a1")
     assert NOW == found.revoked_at
-
-
-async def test_a_second_try_finds_the_token_of_the_first(storage):
-    token = ApiToken(token_id="a1", app="app", users=None, label="", created_at=NOW)
-    for _ in range(2):
-        await add(storage, token, b"\x00" * 32)
-    assert [(token, b"\x00" * 32)] == list(await storage.tokens.tokens())

@@ -3,7 +3,8 @@ see, what they commit, and for whom they wait."""
 
 import asyncio
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -66,30 +67,17 @@ from shared_core.ports.storage import Storage
 
 
 async def test_values_come_back_in_their_python_type(storage):
-    given = memory(
-        1, value={"a": [1, 2.5, None, "ü"], "b": {}}, importance=7, text="it's\\ %s 中😀"
-    )
-    await write(storage, Insert("memories", MEMORY, [given]))
-    columns = [name for name in MEMORY if name != "terms"]
-    [row] = await rows_of(storage, "memories", *columns)
-    assert list(row) == [
-        value for name, value in zip(MEMORY, given, strict=True) if name in columns
-    ]
-    kinds = dict(zip(columns, map(type, row), strict=True))
-    assert kinds["memory_id"] is UUID
-    assert kinds["importance"] is float
-    assert (
-        row[columns.index("occurred_at")].tzinfo is UTC
-        or not row[columns.index("occurred_at")].utcoffset()
-    )
-
-
-async def test_moments_of_other_zones_come_back_in_utc(storage):
     there = datetime.fromisoformat("2026-03-01T20:00:00.000001+08:00")
-    await write(storage, Insert("memories", MEMORY, [memory(1, occurred_at=there)]))
-    [(moment,)] = await rows_of(storage, "memories", "occurred_at")
-    assert moment == there
-    assert moment.utcoffset() == timedelta()
+    given = memory(
+        1, value={"a": [1, 2.5, None, "ü"], "b": {}}, importance=7.0, text="it's\\ %s 中😀",
+        occurred_at=there,
+    )  # fmt: skip
+    await write(storage, Insert("memories", MEMORY, [given]))
+    expected = {name: one for name, one in zip(MEMORY, given, strict=True) if name != "terms"}
+    [row] = await rows_of(storage, "memories", *expected)
+    assert list(row) == list(expected.values())
+    assert [*map(type, row)] == [*map(type, expected.values())]
+    assert dict(zip(expected, row, strict=True))["occurred_at"].utcoffset() == timedelta()
 
 
 async def test_words_are_stored_as_a_written_memory_stores_them(storage):
@@ -250,22 +238,15 @@ async def test_joins_by_key(five):
         ("e1", "k00001", 7, {"content": "text 1"}),
         ("e2", "k00002", None, {"content": "text 2"}),
     ]
-    unread = await rows_of(
-        five,
-        "memory_sources",
-        "event_id",
-        joins=joins,
-        where=(is_null("a.memory_id"), equal("thread_id", "t"), begins_with("m.key", "k")),
-    )
-    assert unread == [("e2",)]
-    counted = (Aggregate("count"), Aggregate("max", "a.access_count"))
-    assert await rows_of(five, "memory_sources", *counted, joins=joins) == [(2, 7)]
-    assert (
-        await rows_of(
-            five, "memory_sources", "m.key", joins=joins, where=(equal("m.key", "k00009"),)
+    for where, expected in (
+        ((is_null("a.memory_id"), equal("thread_id", "t"), begins_with("m.key", "k")), [("e2",)]),
+        ((equal("m.key", "k00009"),), []),
+    ):
+        assert expected == await rows_of(
+            five, "memory_sources", "event_id", joins=joins, where=where
         )
-        == []
-    )
+    counts = (Aggregate("count"), Aggregate("max", "a.access_count"))
+    assert await rows_of(five, "memory_sources", *counts, joins=joins) == [(2, 7)]
 
 
 async def test_aggregates(storage):
@@ -276,28 +257,21 @@ async def test_aggregates(storage):
     ]
     await write(storage, Insert("memories", MEMORY, rows))
     columns = (
-        Aggregate("count"),
-        Aggregate("sum", "term_count"),
-        Aggregate("bytes", "text"),
-        Aggregate("max", "occurred_at"),
-        Aggregate("min", "key"),
-    )
+        Aggregate("count"), Aggregate("sum", "term_count"), Aggregate("bytes", "text"),
+        Aggregate("max", "occurred_at"), Aggregate("min", "key"),
+    )  # fmt: skip
     [whole] = await rows_of(storage, "memories", *columns)
     assert whole == (3, 6, 8, NOW + timedelta(seconds=3), "k00001")
     assert [type(value) for value in whole[:3]] == [int, int, int]
     grouped = await rows_of(storage, "memories", "thread_id", *columns)
-    assert sorted(grouped, key=repr) == sorted(
-        [
-            ("t", 2, 4, 6, NOW + timedelta(seconds=2), "k00001"),
-            (None, 1, 2, 2, NOW + timedelta(seconds=3), "k00003"),
-        ],
-        key=repr,
-    )
+    assert sorted(grouped, key=repr) == [
+        ("t", 2, 4, 6, NOW + timedelta(seconds=2), "k00001"),
+        (None, 1, 2, 2, NOW + timedelta(seconds=3), "k00003"),
+    ]
     nobody = (equal("memory_id", number(9)),)
-    assert await rows_of(storage, "memories", *columns, where=nobody) == [(0, 0, 0, None, None)]
     assert await rows_of(storage, "memories", "key", *columns, where=nobody) == []
-    of_none = (one_of("memory_id", []),)
-    assert await rows_of(storage, "memories", *columns, where=of_none) == [(0, 0, 0, None, None)]
+    for where in (nobody, (one_of("memory_id", []),)):
+        assert await rows_of(storage, "memories", *columns, where=where) == [(0, 0, 0, None, None)]
 
 
 async def test_a_member_of_a_json_column(storage):
@@ -331,15 +305,9 @@ async def test_long_lists(storage):
     )
     assert await places(storage, everyone) == list(range(1, MANY + 1))
     assert await places(storage, everyone, pairs) == list(range(1, MANY + 1))
-    assert await places(storage, everyone, order=("-occurred_at",), limit=3) == [
-        MANY,
-        MANY - 1,
-        MANY - 2,
-    ]
-    first = await rows_of(
-        storage, "memories", "key", where=(everyone,), order=("memory_id",), limit=2
-    )
-    assert first == [("k00001",), ("k00002",)]
+    newest = await places(storage, everyone, order=("-occurred_at",), limit=3)
+    assert newest == [MANY, MANY - 1, MANY - 2]
+    assert await places(storage, everyone, order=("memory_id",), limit=2) == [1, 2]
     kinds = await rows_of(storage, "memories", "kind", where=(everyone,), is_distinct=True)
     assert kinds == [("item",)]
     counted = (
@@ -379,23 +347,16 @@ async def test_a_key_that_exists_is_a_conflict(five):
 
 async def test_an_existing_row_is_kept_or_updated(five):
     rows = [memory(2, text="new", importance=9), memory(7, text="seven")]
-    await write(five, Insert("memories", MEMORY, rows, exists="keep"))
-    assert await rows_of(five, "memories", "text", where=(equal("memory_id", number(2)),)) == [
-        ("text 2",)
-    ]
-    await write(five, Insert("memories", MEMORY, rows, exists="update", update=("text",)))
-    found = await rows_of(
-        five, "memories", "text", "importance", where=(equal("memory_id", number(2)),)
-    )
-    assert found == [("new", 5)]
+    at_two = equal("key", "k00002")
+    for exists, expected in (("keep", ("text 2", 5)), ("update", ("new", 5))):
+        update = ("text",) if exists == "update" else ()
+        await write(five, Insert("memories", MEMORY, rows, exists, update))
+        assert await rows_of(five, "memories", "text", "importance", where=(at_two,)) == [expected]
     assert await places(five) == [1, 2, 3, 4, 5, 7]
-
-
-async def test_a_second_unique_key_is_no_row_to_update(five):
     other = memory(8, key="k00002", text="another memory at this address")
-    with pytest.raises(Conflict):
+    with pytest.raises(Conflict):  # a second unique key is no row to update
         await write(five, Insert("memories", MEMORY, [other], exists="update", update=("text",)))
-    assert await rows_of(five, "memories", "text", where=(equal("key", "k00002"),)) == [("text 2",)]
+    assert await rows_of(five, "memories", "text", where=(at_two,)) == [("new",)]
 
 
 async def test_the_only_row_of_a_tenant(storage):
@@ -419,9 +380,8 @@ async def test_no_rows_to_write(five):
         Update("memories", {"text": ""}, (one_of("memory_id", []),)),
         Delete("memories", (one_of("memory_id", []),)),
     )
-    assert await rows_of(five, "memories", Aggregate("count"), Aggregate("bytes", "text")) == [
-        (5, 30)
-    ]
+    counts = (Aggregate("count"), Aggregate("bytes", "text"))
+    assert await rows_of(five, "memories", *counts) == [(5, 30)]
 
 
 async def test_update_returns_the_rows_as_they_are_now(five):
@@ -506,6 +466,25 @@ def last(*operations: Operation, returns: object = None) -> Callable[[], Policy[
     return policy
 
 
+class Paused:
+    """A policy that waits after its first batch until it is let go."""
+
+    def __init__(self, policy: Callable[[], Policy[Any]]) -> None:
+        self._policy, self._loop = policy, asyncio.get_running_loop()
+        self.is_held, self.goes_on = asyncio.Event(), asyncio.Event()
+
+    def __call__(self) -> Policy[Any]:
+        policy = self._policy()
+        rows = yield next(policy)
+        self._loop.call_soon_threadsafe(self.is_held.set)
+        yield from until(self.goes_on)
+        try:
+            while True:
+                rows = yield policy.send(rows)
+        except StopIteration as end:
+            return end.value
+
+
 def counted(place: int) -> Callable[[], Policy[int]]:
     """Return a policy that counts the memories, and writes one."""
 
@@ -578,26 +557,17 @@ async def test_a_policy_without_a_last_batch_writes_nothing(five):
 
 
 async def test_a_query_reads_one_moment(storage):
-    loop = asyncio.get_running_loop()
-    counts = []
+    def twice() -> Policy[list[object]]:
+        [first] = yield [Select("memories", (Aggregate("count"),))]
+        [second] = yield [Select("memories", (Aggregate("count"),))]
+        return [first, second]
 
-    def reader() -> Policy[None]:
-        for _ in range(2):
-            [[(count,)]] = yield [Select("memories", (Aggregate("count"),))]
-            counts.append(count)
-            if len(counts) == 1:
-                loop.call_soon_threadsafe(first.set)
-                yield from until(written)
-
-    first, written = asyncio.Event(), asyncio.Event()
-
-    async def meanwhile() -> None:
-        await first.wait()
-        await write(storage, memories(1))
-        written.set()
-
-    await asyncio.gather(storage.query(ANA, reader), meanwhile())
-    assert counts == [0, 0]
+    reader = Paused(twice)
+    reading = asyncio.create_task(storage.query(ANA, reader))
+    await reader.is_held.wait()
+    await write(storage, memories(1))
+    reader.goes_on.set()
+    assert await reading == [[(0,)], [(0,)]]
     assert await places(storage) == [1]
 
 
@@ -612,25 +582,11 @@ async def test_writers_of_a_tenant_wait_for_each_other(storage):
     assert await rows_of(storage, "extraction_counts", "extractions") == [(20,)]
 
 
-class Held:
-    """A policy that holds its tenant until it is let go."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self.is_held, self.is_free = asyncio.Event(), asyncio.Event()
-
-    def policy(self) -> Policy[None]:
-        yield [Select("threads", ("thread_id",))]
-        self._loop.call_soon_threadsafe(self.is_held.set)
-        yield from until(self.is_free)
-        yield Last([memories(1)])
-
-
 async def test_a_busy_tenant_is_skipped(storage):
     policy = last(memories(2), returns="done")
     assert await storage.transact(BEN, policy, lock="skip") == "done"  # a tenant never seen before
-    held = Held()
-    holder = asyncio.create_task(storage.transact(ANA, held.policy))
+    held = Paused(counted(1))
+    holder = asyncio.create_task(storage.transact(ANA, held))
     await held.is_held.wait()
     try:
         with pytest.raises(TenantBusy):
@@ -642,32 +598,28 @@ async def test_a_busy_tenant_is_skipped(storage):
         assert await storage.transact_all(several, lock="skip") == dict.fromkeys(several, "done")
         assert await storage.transact(ANA, policy, lock="none") == "done"
     finally:
-        held.is_free.set()
-    await holder
+        held.goes_on.set()
+    assert await holder == 0
     assert await places(storage) == [1, 2]
     assert await storage.transact(BEN, last(memories(3)), lock="skip") is None
 
 
 async def test_rows_that_others_hold_are_left_out(five):
-    loop = asyncio.get_running_loop()
-    held, free = asyncio.Event(), asyncio.Event()
     first = Select("memories", ("key",), (equal("memory_id", number(1)),), lock="update")
+    skipping = Select("memories", ("memory_id",), lock="skip", order=("key",), limit=2)
 
-    def holder() -> Policy[list[Row]]:
+    def locking() -> Policy[list[Row]]:
         [rows] = yield [first]
-        loop.call_soon_threadsafe(held.set)
-        yield from until(free)
         yield Last([])
         return rows
 
-    holding = asyncio.create_task(five.transact(ANA, holder))
-    await held.wait()
-    skipping = Select("memories", ("memory_id",), lock="skip", order=("key",), limit=2)
-
+    held = Paused(locking)
+    holding = asyncio.create_task(five.transact(ANA, held))
+    await held.is_held.wait()
     try:
         assert await returned(five, skipping, lock="none") == [(number(2),), (number(3),)]
     finally:
-        free.set()
+        held.goes_on.set()
     assert await holding == [("k00001",)]
     assert await returned(five, skipping, lock="none") == [(number(1),), (number(2),)]
 
@@ -792,28 +744,12 @@ async def hear(storage: Storage, place: int) -> Session:
 async def test_a_turn_that_comes_while_a_session_ends_is_in_the_next_one(storage, turns):
     for place in range(turns):
         await hear(storage, place)
-    loop = asyncio.get_running_loop()
-    is_held, may_end = asyncio.Event(), asyncio.Event()
-
-    def ending() -> Policy[Session | None]:
-        policy = end_conversation(SESSIONS, JOB, RULES, NOW, if_over=False)
-        rows = yield next(policy)
-        loop.call_soon_threadsafe(is_held.set)
-        yield from until(may_end)
-        try:
-            last = policy.send(rows)
-            assert isinstance(last, Last)
-            rows = yield last
-            policy.send(rows)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
-        raise AssertionError
-
+    ending = Paused(partial(end_conversation, SESSIONS, JOB, RULES, NOW, if_over=False))
     ends = asyncio.create_task(storage.transact(ANA, ending))
-    await is_held.wait()
+    await ending.is_held.wait()
     hearing = asyncio.create_task(hear(storage, 7))
     await asyncio.sleep(0)
-    may_end.set()
+    ending.goes_on.set()
     ended, active = await ends, await hearing
     assert (ended is not None) == bool(turns)
     found = await rows_of(
