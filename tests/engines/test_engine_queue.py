@@ -73,6 +73,10 @@ class Queue:
         return record
 
 
+def fields(record: object, names: str) -> tuple[object, ...]:
+    return tuple(getattr(record, name) for name in names.split())
+
+
 @pytest.fixture
 def queue(storage, storage_clock):
     return Queue(storage, storage_clock)
@@ -97,9 +101,9 @@ async def test_a_job_goes_from_asked_to_done(queue):
     assert JobStatus.RUNNING is (await queue.only()).status
     await queue.changes.complete(job, "w1", {"facts": 2})
     done = await queue.only()
-    assert (JobStatus.COMPLETED, {"facts": 2}, NOW, queue.clock.now, None, None) == (
-        done.status, done.result, done.started_at, done.completed_at, done.lease_until, done.error
-    )  # fmt: skip
+    assert (JobStatus.COMPLETED, {"facts": 2}, NOW, queue.clock.now, None, None) == fields(
+        done, "status result started_at completed_at lease_until error"
+    )
     assert await queue.jobs.next_job_at(ALL) is None
     assert [] == await queue.jobs.list_jobs(JobFilter())
 
@@ -109,10 +113,8 @@ async def test_a_request_joins_the_one_that_waits(queue):
     await queue.ask(first)
     queue.clock.forward(30)
     await queue.ask(new(90, priority=JobPriority.MANUAL))
-    one = await queue.only()
-    assert (first.job_id, NOW + timedelta(seconds=90), 20, NOW) == (
-        one.job_id, one.run_after, one.priority, one.created_at
-    )  # fmt: skip
+    expected = (first.job_id, NOW + timedelta(seconds=90), 20, NOW)
+    assert expected == fields(await queue.only(), "job_id run_after priority created_at")
     queue.clock.forward(530)
     await queue.ask(new(560 + 60))
     assert NOW + timedelta(seconds=600) == (await queue.only()).run_after  # no later than that
@@ -130,18 +132,13 @@ async def test_a_failed_try_waits_for_its_next_one(queue):
     retry_at = NOW + timedelta(seconds=500)
     await queue.changes.give_back(job, "w1", "it broke\0", retry_at)
     await queue.ask(new(5))
-    one = await queue.only()
-    assert (JobStatus.PENDING, 1, retry_at, "it broke\ufffd") == (
-        one.status, one.attempts, one.run_after, one.error
-    )  # fmt: skip
+    expected = (JobStatus.PENDING, 1, retry_at, "it broke\ufffd")
+    assert expected == fields(await queue.only(), "status attempts run_after error")
     assert 1 == await queue.jobs.open_jobs([(ANN, T)], ALL)
-    assert retry_at == (await queue.only()).run_after
     queue.clock.forward(10)
     await queue.ask(new(10, payload={"n": 1}))
-    one = await queue.only()
-    assert (0, queue.clock.now, None, queue.clock.now) == (
-        one.attempts, one.run_after, one.error, one.created_at
-    )  # fmt: skip
+    expected = (0, queue.clock.now, None, queue.clock.now)
+    assert expected == fields(await queue.only(), "attempts run_after error created_at")
 
 
 async def test_what_is_given_up_is_kept_and_can_be_tried_again(queue):
@@ -150,9 +147,8 @@ async def test_what_is_given_up_is_kept_and_can_be_tried_again(queue):
         job = await queue.claimed()
         await queue.changes.give_back(job, "w1", error, None, counted=error == "second")
     one = await queue.only()
-    assert (JobStatus.FAILED, "second", 1, NOW) == (
-        one.status, one.error, one.attempts, one.completed_at
-    )  # fmt: skip
+    expected = (JobStatus.FAILED, "second", 1, NOW)
+    assert expected == fields(one, "status error attempts completed_at")
     assert [one] == list(await queue.jobs.list_jobs(JobFilter(app="app", user="ann")))
     assert [] == await queue.jobs.list_jobs(JobFilter(app="app", user="bob"))
     assert [one] == list(await queue.jobs.list_jobs(JobFilter(app="app", job_ids=[one.job_id])))
@@ -160,10 +156,9 @@ async def test_what_is_given_up_is_kept_and_can_be_tried_again(queue):
     queue.clock.forward(1)
     assert 1 == await queue.changes.retry([one.job_id, uuid4()])
     assert 0 == await queue.changes.retry([])
-    one = await queue.only()
-    assert (JobStatus.PENDING, 0, queue.clock.now, None, None) == (
-        one.status, one.attempts, one.run_after, one.error, one.completed_at
-    )  # fmt: skip
+    expected = (JobStatus.PENDING, 0, queue.clock.now, None, None)
+    names = "status attempts run_after error completed_at"
+    assert expected == fields(await queue.only(), names)
     assert 1 == await queue.changes.cancel([one.job_id])
     assert JobStatus.CANCELLED is (await queue.only()).status
 
@@ -235,11 +230,8 @@ async def test_a_worker_takes_what_it_can_do(queue):
     assert 0 == await queue.jobs.open_jobs([(ANN, T)], ALL)
     any_app = [Capability(JobType.CALLBACK, "mail")]
     assert 1 == await queue.jobs.open_jobs([(ANN, T)], any_app)
-    stats = await queue.jobs.job_stats()
-    assert (2, 2, 1, 0, 1, 0.0) == (
-        stats.pending, stats.due, stats.running, stats.failed, stats.due_callbacks,
-        stats.oldest_due_s,
-    )  # fmt: skip
+    names = "pending due running failed due_callbacks oldest_due_s"
+    assert (2, 2, 1, 0, 1, 0.0) == fields(await queue.jobs.job_stats(), names)
     job = await queue.claim("w3")
     assert job and (ANN, None, JobType.REFLECTION) == (job.scope, job.thread_id, job.job_type)
     await queue.ask(new(job_type=JobType.REFLECTION), thread=None)
