@@ -436,9 +436,8 @@ async def test_a_lock_that_a_killed_process_left_locks_nobody_out(opened):
 )  # fmt: skip
 def test_servers_are_named_as_their_users_know_them(uri, user, password, host, port, database):
     place = location_of(uri)
-    assert (place.user, place.password, place.host, place.port, place.database) == (
-        user, password, host, port, database,
-    )  # fmt: skip
+    named = (place.user, place.password, place.host, place.port, place.database)
+    assert named == (user, password, host, port, database)
     assert f"{password}@" not in repr(place) or not password
 
 
