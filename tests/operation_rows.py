@@ -68,7 +68,9 @@ async def write(storage: Storage, *operations: Operation, tenant: str = ANA) -> 
     await storage.transact(tenant, policy)
 
 
-async def returned(storage: Storage, operation: Operation, tenant: str = ANA) -> Sequence[Row]:
+async def returned(
+    storage: Storage, operation: Operation, tenant: str = ANA, **options: Any
+) -> Sequence[Row]:
     """Return the rows that an operation returns within a transaction that is committed."""
 
     def policy() -> Policy[Sequence[Row]]:
@@ -76,7 +78,7 @@ async def returned(storage: Storage, operation: Operation, tenant: str = ANA) ->
         yield Last([])
         return rows
 
-    return await storage.transact(tenant, policy)
+    return await storage.transact(tenant, policy, **options)
 
 
 async def rows_of(

@@ -176,17 +176,6 @@ async def test_distances_are_the_same(filled):
         await found(filled, query)
 
 
-async def test_filters_mean_the_same(filled):
-    for wanted, count in (
-        ({"n": {"$gte": 3}, "at": {"$lt": 100}}, 40),
-        ({"$or": [{"n": 1}, {"$and": [{"n": 2}, {"at": {"$ne": 2}}]}]}, 119),
-        ({"$not": {"n": {"$nin": [0, 4]}}}, 120),
-        ({"none": {"$exists": True}}, 0),
-    ):
-        query = ItemQuery(prefix=notes(filled), limit=1000, filter=wanted)  # type: ignore[arg-type]
-        assert count == len(await found(filled, query)), wanted
-
-
 async def test_what_has_a_word_follows_what_has_a_vector(filled):
     rows = [row(notes(filled), key) for key in ("a wordy one", "wordy", "swordy")]
     await stored(filled, rows)

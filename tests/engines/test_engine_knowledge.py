@@ -1,6 +1,5 @@
 """Runs, facts and the graph are on SeekDB what they are on PostgreSQL: written, undone, read."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -8,13 +7,12 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-import pymysql
 import pytest
 from both_engines import NOW, Both
 from long_forms import LONG
 from random_runs import THREADS, RandomRuns
 
-from shared_core import Conflict, Scope
+from shared_core import Scope
 from shared_core.core.domain import AsOf, MemoryId, ThreadId
 from shared_core.core.namespaces import memories_namespace, scope_path
 from shared_core.knowledge.run_rows import apply_run
@@ -25,11 +23,7 @@ from shared_core.policies.run_undo import undo_run
 from shared_core.ports.events import MemoryQuery
 from shared_core.ports.graph import Alias
 from shared_core.ports.items import ItemAddress, VectorRows
-from shared_core.ports.jobs import JobType
-from shared_core.ports.operations import Select
 from shared_core.ports.runs import ReadRequest, RunPlan
-from shared_core.storage.oceanbase.connection import database
-from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
 from shared_core.storage.oceanbase.connection.transactions import Transaction
 
 ASKED = ReadRequest(turns=3, context=2, replay=3, reread=1, people=3)
@@ -166,38 +160,6 @@ async def test_the_same_words_are_as_like_as_can_be(both):
         assert [1.0] * count == [one.similarity for one in found.get(draft, ())]
 
 
-def plain_run(both: Both, number: int) -> RunPlan:
-    return RunPlan(
-        run_id=UUID(int=number), kind=JobType.FULL_CONSOLIDATION, scope=both.scope, thread_id=None,
-        extractor="rules", started_at=NOW,
-    )  # fmt: skip
-
-
-async def test_a_run_that_was_committed_unseen_is_not_written_again(both, monkeypatch):
-    lost = iter([True])
-    tell, begin, statements_of = OceanBaseDatabase._once, database._begin, [()]
-
-    def noted(connection: Any, statements: Any) -> None:
-        statements_of[0] = statements
-        begin(connection, statements)
-
-    def cut(self: OceanBaseDatabase, connection: Any, work: Any) -> Any:
-        answer = tell(self, connection, work)
-        if statements_of[0] == database.WRITING and next(lost, False):
-            connection.close()
-            raise pymysql.OperationalError(2013, "Lost connection to MySQL server during query")
-        return answer
-
-    monkeypatch.setattr(database, "_begin", noted)
-    monkeypatch.setattr(OceanBaseDatabase, "_once", cut)
-    await apply_run(both.seekdb, plain_run(both, 1), lambda: both.now)
-    lost = iter([True])
-    await undo(both.seekdb, both.scope, UUID(int=1), NOW)
-    assert [[(NOW,)]] == await both.seekdb.read(both.tenant, [Select("runs", ("undone_at",))])
-    with pytest.raises(Conflict):
-        await apply_run(both.seekdb, plain_run(both, 1), lambda: both.now)
-
-
 async def test_a_run_that_breaks_off_leaves_nothing(both, monkeypatch):
     world = await begun(both, 0)
     before = await both.left(HELD)
@@ -213,13 +175,6 @@ async def test_a_run_that_breaks_off_leaves_nothing(both, monkeypatch):
         await apply_run(both.seekdb, world.plan(0), lambda: both.now)
     monkeypatch.undo()
     assert before == await both.left(HELD)
-
-
-async def test_runs_of_a_tenant_stand_in_line(both):
-    plans = [plain_run(both, number) for number in range(1, 9)]
-    await asyncio.gather(*(apply_run(both.seekdb, one, lambda: both.now) for one in plans))
-    numbers = Select("runs", ("number",), order=("number",))
-    assert [[(n,) for n in range(1, 9)]] == await both.seekdb.read(both.tenant, [numbers])
 
 
 # The graph

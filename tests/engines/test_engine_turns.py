@@ -5,7 +5,7 @@ import hashlib
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 from uuid import UUID, uuid4
@@ -469,64 +469,66 @@ async def test_a_turn_that_an_earlier_one_had_is_not_said_again(both):
     await both.left(HELD)
 
 
-async def test_what_ends_is_consolidated_once_and_is_over_when_its_jobs_are(both):
-    waiting = {
-        "job_id": UUID(int=9), "thread_id": "conversation:1", "job_type": "full_consolidation",
-        "run_after": NOW + timedelta(days=1), "created_at": NOW, "result": {}, "priority": 20,
+def waiting(number: int, thread: str, kind: str, **given: object) -> dict[str, object]:
+    """Return the row of a job that waits."""
+    return {
+        "job_id": UUID(int=number), "thread_id": thread, "job_type": kind, "run_after": NOW,
+        "created_at": NOW, "result": {}, "priority": 20, **given,
     }  # fmt: skip
-    other = waiting | {"job_id": UUID(int=2), "job_type": "deep_reflection"}
+
+
+async def given_back(both: Both, job_id: UUID, thread: ThreadId, retry_at: datetime | None) -> None:
+    """Let a worker take the consolidation of a thread, and give it back or up."""
+    claimed = "UPDATE consolidation_jobs SET status = 'running', worker_id = 'w', attempts = 1"
+    await both.change(f"{claimed} WHERE job_type = 'full_consolidation' AND tenant_id = %s")
+    taken = Job(job_id=job_id, scope=both.scope, thread_id=thread, attempts=1,
+                job_type=JobType.FULL_CONSOLIDATION)  # fmt: skip
+    await both.same(lambda s: stored_jobs(s).give_back(taken, "w", "no", retry_at))
+
+
+async def test_what_ends_is_consolidated_once_and_is_over_when_its_jobs_are(both):
     await heard(both, turn(1, "hi").event, 1, once=True)
-    await both.put({"consolidation_jobs": [waiting, other]})
+    late = waiting(9, "conversation:1", "full_consolidation", run_after=NOW + timedelta(days=1))
+    other = waiting(2, "conversation:1", "deep_reflection")
+    await both.put({"consolidation_jobs": [late, other]})
     session = await ended(both, 1)
     assert session is not None and session.status == SessionStatus.ENDING
     held = (await both.left(HELD))["consolidation_jobs"]
-    assert [UUID(int=2), UUID(int=9)] == sorted(row["job_id"] for row in held)
-    due = {row["job_id"]: (row["run_after"], row["priority"]) for row in held}
-    assert due[UUID(int=9)] == (NOW, 20)  # the one that waited is due now
-    claimed = "UPDATE consolidation_jobs SET status = 'running', worker_id = 'w', attempts = 1"
-    await both.change(f"{claimed} WHERE job_type = 'full_consolidation' AND tenant_id = %s")
-    taken = Job(job_id=UUID(int=9), scope=both.scope, thread_id=session.session_id, attempts=1,
-                job_type=JobType.FULL_CONSOLIDATION)  # fmt: skip
-    await both.same(lambda s: stored_jobs(s).give_back(taken, "w", "no", None))
+    due = {row["job_id"].int: (row["run_after"], row["priority"]) for row in held}
+    assert {2, 9} == due.keys() and due[9] == (NOW, 20)  # the one that waited is due now
+    await given_back(both, UUID(int=9), session.session_id, None)
     assert await status_of(both, session.session_id) == SessionStatus.ENDING
     assert 1 == await both.same(lambda s: stored_jobs(s).cancel([UUID(int=2)]))
     assert await status_of(both, session.session_id) == SessionStatus.ENDED
-    ending = "UPDATE conversations SET status = 'ending' WHERE tenant_id = %s"
-    for done in (0, 1):
-        await both.change(ending)
+    for done, status in enumerate((SessionStatus.ENDING, SessionStatus.ENDED)):
+        await both.change("UPDATE conversations SET status = 'ending' WHERE tenant_id = %s")
         await both.change("UPDATE threads SET consolidated_seq = %s WHERE tenant_id = %s", done)
         await both.same(lambda s: finish_conversation(s, both.scope, session.session_id))
-        found = await status_of(both, session.session_id)
-        assert (found == SessionStatus.ENDED) == bool(done)
+        assert await status_of(both, session.session_id) == status
     assert await status_of(both, "no") is None
     await both.left(HELD)
 
 
-@pytest.mark.parametrize("way", ["given up", "cancelled", "one of two cancelled", "both cancelled"])
-async def test_a_conversation_has_ended_with_the_last_of_its_jobs(both, way):
-    first, second = uuid4(), uuid4()  # jobs are cancelled by id alone, whoever's they are
+@pytest.mark.parametrize(
+    ("jobs", "cancelled", "status"),
+    [(1, 0, SessionStatus.ENDED), (1, 1, SessionStatus.ENDED), (2, 1, SessionStatus.ENDING),
+     (2, 2, SessionStatus.ENDED)],
+)  # fmt: skip
+async def test_a_conversation_has_ended_with_the_last_of_its_jobs(both, jobs, cancelled, status):
+    """cancelled: how many of its jobs; with none, its job is given up after a second try."""
+    ids = [uuid4(), uuid4()]  # jobs are cancelled by id alone, whoever's they are
     await heard(both, turn(1, "hi").event, 1, once=True)
-    thread = (await ended(both, first.int)).session_id
-    other = {
-        "job_id": second, "thread_id": thread, "job_type": "deep_reflection",
-        "run_after": NOW, "created_at": NOW, "result": {}, "priority": 20,
-    }  # fmt: skip
-    if "of two" in way or "both" in way:
+    thread = (await ended(both, ids[0].int)).session_id
+    if jobs == 2:
+        other = waiting(ids[1].int, thread, "deep_reflection")
         await both.put({"consolidation_jobs": [other]})
-    if way == "given up":
-        taken = Job(job_id=first, scope=both.scope, thread_id=thread, attempts=1,
-                    job_type=JobType.FULL_CONSOLIDATION)  # fmt: skip
-        claimed = "UPDATE consolidation_jobs SET status = 'running', worker_id = 'w', attempts = 1"
-        for retry_at, status in ((NOW, SessionStatus.ENDING), (None, SessionStatus.ENDED)):
-            await both.change(f"{claimed} WHERE tenant_id = %s")
-            await both.same(lambda s, at=retry_at: stored_jobs(s).give_back(taken, "w", "no", at))
-            assert await status_of(both, thread) == status
+    if cancelled:
+        assert cancelled == await both.same(lambda s: stored_jobs(s).cancel(ids[:cancelled]))
     else:
-        ids = [first, second] if way == "both cancelled" else [first]
-        assert len(ids) == await both.same(lambda s: stored_jobs(s).cancel(ids))
-        is_over = way != "one of two cancelled"
-        status = SessionStatus.ENDED if is_over else SessionStatus.ENDING
-        assert await status_of(both, thread) == status
+        await given_back(both, ids[0], thread, NOW)
+        assert await status_of(both, thread) == SessionStatus.ENDING
+        await given_back(both, ids[0], thread, None)
+    assert await status_of(both, thread) == status
     await both.left(HELD)
 
 

@@ -102,17 +102,6 @@ async def test_a_thread_belongs_to_an_application_and_a_user(db):
             await db.write(lambda tx, r=row: tx.insert("threads", columns, [r]))
 
 
-async def test_ids_that_look_alike_are_different(db, place):
-    names = [
-        f"{place[:-1]}{name}/" for name in ("alice", "Alicé", "Alice", "Alice ", "ALICE", "ａlice")
-    ]
-    for number, name in enumerate(names):
-        await db.write(put(str(number), name))
-    for number, name in enumerate(names):
-        assert await states(db, name) == {name: str(number)}
-    assert await states(db, *names[:2]) == {names[0]: "0", names[1]: "1"}
-
-
 async def test_an_id_of_sixteen_bytes_is_a_uuid(db, place):
     given = uuid4()
     columns = ("tenant_id", "alias_id", "alias_key", "alias", "entity_key", "entity", "merged_at")
@@ -167,39 +156,6 @@ async def test_a_large_text_is_kept_whole(both):
 # Transactions
 
 
-async def test_what_raises_is_undone(db, place):
-    def work(tx: Transaction) -> None:
-        put("", place)(tx)
-        raise LookupError("half-way")
-
-    with pytest.raises(LookupError, match="half-way"):
-        await db.write(work)
-    assert await states(db, place) == {}
-
-
-async def test_writers_of_a_tenant_stand_in_line(db, place):
-    def count(tx: Transaction) -> None:
-        tx.lock(place)
-        row = tx.one("SELECT state FROM shared_state WHERE tenant_id = %s", [place])
-        put(str(int(row[0]) + 1 if row else 1), place, update=("state",))(tx)
-
-    await asyncio.gather(*(db.write(count) for _ in range(40)))
-    assert await states(db, place) == {place: "40"}
-
-
-async def test_a_read_is_of_one_moment(db, place):
-    await db.write(put("1", place))
-    loop, state = asyncio.get_running_loop(), "SELECT state FROM shared_state WHERE tenant_id = %s"
-
-    def read(tx: Transaction) -> list[object]:
-        before = tx.rows(state, [place])
-        change = db.write(put("2", place, update=("state",)))
-        asyncio.run_coroutine_threadsafe(change, loop).result()
-        return [before, tx.rows(state, [place])]
-
-    assert await db.read(read) == [[("1",)], [("1",)]]
-
-
 @pytest.fixture
 def short_locks(monkeypatch):
     init = connections.INIT.replace("ob_trx_lock_timeout=5000000", "ob_trx_lock_timeout=200000")
@@ -229,16 +185,19 @@ async def test_who_waits_for_each_other_tries_again(opened):
     assert await states(one, *names) == dict.fromkeys(names, "")
 
 
-async def locked(database: OceanBaseDatabase) -> tuple[asyncio.Task[None], threading.Event]:
-    """Return a write that holds the lock of a tenant, until the event is set."""
+async def held_by(
+    call: Callable[[Callable[[Transaction], Any]], Any], *tenants: str
+) -> tuple[asyncio.Task[Any], threading.Event]:
+    """Return a read or write that goes on, with the locks of tenants, until the event is set."""
     held, done = threading.Event(), threading.Event()
 
-    def hold(tx: Transaction) -> None:
-        tx.lock("/app/ana/")
+    def hold(tx: Transaction) -> bool:
+        if tenants:
+            tx.lock(*tenants)
         held.set()
-        done.wait(60)
+        return done.wait(60)
 
-    holding = asyncio.create_task(database.write(hold))
+    holding = asyncio.create_task(call(hold))
     assert await asyncio.to_thread(held.wait, 30)
     return holding, done
 
@@ -247,7 +206,7 @@ async def locked(database: OceanBaseDatabase) -> tuple[asyncio.Task[None], threa
 async def test_who_waits_for_a_writer_waits_as_long_as_a_statement_may(opened):
     """Longer than a few tries for the lock take; and who waits too long is told for whom."""
     one, other = await opened(), await opened(statement_timeout_s=1)
-    holding, done = await locked(one)
+    holding, done = await held_by(one.write, "/app/ana/")
     with pytest.raises(StorageUnavailable, match=r"other writers of 'app/ana'.*1 s.*try again"):
         await other.write(lambda tx: tx.lock("/app/ana/"))
     tries = []
@@ -310,7 +269,6 @@ async def connected(one: OceanBaseDatabase) -> int:
 
 
 async def until_connected(one: OceanBaseDatabase, number: int) -> None:
-    """Wait until this database has so many connections."""
     while await connected(one) != number:  # noqa: ASYNC110 # the server tells of no end
         await asyncio.sleep(0.02)
 
@@ -403,14 +361,7 @@ async def test_more_snapshots_than_can_be_held_are_refused_and_a_closed_database
 
 async def test_who_waits_for_a_thread_does_not_wait_for_ever(opened):
     one = await opened(pool_size=1, connect_timeout_s=0.3)
-    held, done = threading.Event(), threading.Event()
-
-    def hold(tx: Transaction) -> bool:
-        held.set()
-        return done.wait(30)
-
-    holding = asyncio.create_task(one.read(hold))
-    await asyncio.to_thread(held.wait, 30)
+    holding, done = await held_by(one.read)
     with pytest.raises(StorageUnavailable, match=r"all 1 connections were busy for 0.3 s"):
         await one.read(lambda tx: 1)
     done.set()
@@ -485,9 +436,8 @@ async def test_a_lock_that_a_killed_process_left_locks_nobody_out(opened):
 )  # fmt: skip
 def test_servers_are_named_as_their_users_know_them(uri, user, password, host, port, database):
     place = location_of(uri)
-    assert (place.user, place.password, place.host, place.port, place.database) == (
-        user, password, host, port, database,
-    )  # fmt: skip
+    named = (place.user, place.password, place.host, place.port, place.database)
+    assert named == (user, password, host, port, database)
     assert f"{password}@" not in repr(place) or not password
 
 

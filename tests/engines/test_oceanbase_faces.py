@@ -1,18 +1,18 @@
 """The memory of one agent, the store, commands and servers on a real SeekDB, as users meet them."""
 
 import asyncio
+import itertools
 import json
 import math
 import os
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import httpx
 import numpy as np
 import pylibseekdb
 import pymysql
@@ -38,7 +38,6 @@ from shared_core import (
 )
 from shared_core.cli.main import app
 from shared_core.errors import StorageReadOnly
-from shared_core.http import ServerOptions, create_app
 from shared_core.mcp import server as mcp_server
 from shared_core.ports.retention import Accesses, NewAccesses
 from shared_core.settings import Settings
@@ -178,26 +177,13 @@ async def test_a_vector_that_is_none_is_refused_and_one_without_direction_finds_
         assert told(await memory.recall("tea", limit=1)) == ["I like tea."]
 
 
-async def test_what_an_adk_agent_learns_a_graph_reads(uri):
-    from google.adk.events import Event
-    from google.adk.sessions import Session
-    from google.genai import types
-
-    from adk_memory import OpenMemoryService
+async def test_a_store_of_its_own_name_takes_an_oceanbase(uri):
     from langgraph_store import OceanBaseHippocampusStore
 
-    content = types.Content(role="user", parts=[types.Part(text="我住在深圳，喜欢火锅。")])
-    turn = Event(author="user", content=content)
-    session = Session(id="s1", app_name="app", user_id="朱莉", events=[turn])
-    service = OpenMemoryService(uri=uri)
-    await service.add_session_to_memory(session)
     async with OceanBaseHippocampusStore(uri) as store:
-        found = await store.asearch(("app", "朱莉", "memories"), query="她住在哪里？")
-        assert any("深圳" in str(item.value) for item in found)
         await store.aput(("app", "朱莉", "memories"), "k1", {"text": "She plays the cello."})
-    answer = await service.search_memory(app_name="app", user_id="朱莉", query="cello")
-    assert any("cello" in str(entry.content) for entry in answer.memories)
-    await service.close()
+        found = await store.asearch(("app", "朱莉", "memories"), query="cello")
+        assert any("cello" in str(item.value) for item in found)
     with pytest.raises(InvalidInput, match="OceanBase, not in 'embedded'"):
         OceanBaseHippocampusStore()
 
@@ -211,52 +197,59 @@ async def test_what_is_important_is_found_among_much_that_is_not(memory):
         assert len(hits) == count and all(hit.memory.importance >= 10 * least for hit in hits)
 
 
-@pytest.mark.parametrize("name", ["", "  ", None, 5, "a\0b"])
-def test_a_name_that_cannot_be_is_called_as_it_was_given(name):
-    with pytest.raises(InvalidInput, match=r"^agent_id "):
-        OceanBaseMemoryProvider("seekdb:///nowhere", agent_id=name)
-    with pytest.raises(InvalidInput, match=r"^app "):
-        OceanBaseMemoryProvider("seekdb:///nowhere", agent_id="a", app=name)
+NOWHERE = "seekdb:///nowhere"
+BAD_OPTIONS: list[tuple[dict[str, Any], str]] = [
+    *(({"agent_id": name}, r"^agent_id ") for name in ("", "  ", None, 5, "a\0b")),
+    *(({"app": name}, r"^app ") for name in ("", "  ", None, 5, "a\0b")),
+    ({"later": "yes"}, "later must be True or False, got 'yes'"),
+    ({"strategy": "x"}, "strategy must be an ExtractionStrategy, got 'x'"),
+    ({"uri": "postgresql://localhost/x"}, "needs OceanBase"),
+]
+
+
+def test_an_option_that_cannot_be_is_called_as_it_was_given():
+    for options, why in BAD_OPTIONS:
+        with pytest.raises(InvalidInput, match=why):
+            OceanBaseMemoryProvider(**{"uri": NOWHERE, "agent_id": "a", **options})
+
+
+BAD_ARGUMENTS: dict[str, tuple[object, ...]] = {
+    "content": ("", " ", {}, None, 5, b"x", ["x"], {"a": object()}, {1: 2}, {"x": math.nan}),
+    "session_id": ("", None, 5, "a\0"),
+    "event_id": ("", 5, "a\0"),
+    "min_importance": (math.nan, -1, 2, 7, None, "0.5", True),
+    "limit": (-1, 1.5, None, "5", 100_001),
+}
 
 
 async def test_errors_name_the_argument_that_was_given(memory):
-    given: Any = None
-    for given in ("", " ", {}, None, 5, b"x", ["x"], {"a": object()}, {1: 2}, {"x": math.nan}):
-        with pytest.raises(InvalidInput, match=r"^content "):
-            await memory.append_event("s", given)
-    for given in ("", None, 5, "a\0"):
-        for call in (memory.append_event, memory.context):
-            with pytest.raises(InvalidInput, match=r"^session_id "):
-                await call(given, "x")
-        with pytest.raises(InvalidInput, match=r"^session_id "):
-            await memory.consolidate(given)
-    for given in ("", 5, "a\0"):
-        with pytest.raises(InvalidInput, match=r"^event_id "):
-            await memory.append_event("s", "x", event_id=given)
-    for given in (math.nan, -1, 2, 7, None, "0.5", True):
-        with pytest.raises(InvalidInput, match=r"^min_importance "):
-            await memory.recall("x", min_importance=given)
-    for given in (-1, 1.5, None, "5", 100_001):
-        with pytest.raises(InvalidInput, match=rf"^limit .* got {given!r}$"):
-            await memory.recall("x", limit=given, min_importance=0.5)
+    given: Any
+    calls: dict[str, list[Callable[[Any], Any]]] = {
+        "content": [lambda given: memory.append_event("s", given)],
+        "session_id": [
+            lambda given: memory.append_event(given, "x"),
+            lambda given: memory.context(given, "x"),
+            lambda given: memory.consolidate(given),
+        ],
+        "event_id": [lambda given: memory.append_event("s", "x", event_id=given)],
+        "min_importance": [lambda given: memory.recall("x", min_importance=given)],
+        "limit": [lambda given: memory.recall("x", limit=given, min_importance=0.5)],
+    }
+    for name, values in BAD_ARGUMENTS.items():
+        for given, call in itertools.product(values, calls[name]):
+            shown = rf".* got {given!r}$" if name == "limit" else ""
+            with pytest.raises(InvalidInput, match=f"^{name} {shown}"):
+                await call(given)
     assert await memory.recall("x", limit=100_000, min_importance=0.5) == []
     with pytest.raises(InvalidInput, match="event_type 'shout'"):
-        await memory.append_event("s", "x", event_type="shout")  # type: ignore[arg-type]
-    for options, why in (
-        ({"later": "yes"}, "later must be True or False, got 'yes'"),
-        ({"strategy": "x"}, "strategy must be an ExtractionStrategy, got 'x'"),
-    ):
-        with pytest.raises(InvalidInput, match=why):
-            OceanBaseMemoryProvider("seekdb:///nowhere", agent_id="a", **options)  # type: ignore[arg-type]
+        await memory.append_event("s", "x", event_type="shout")
 
 
 def test_where_it_is_may_stand_in_the_environment(monkeypatch):
-    with pytest.raises(InvalidInput, match="needs OceanBase"):
-        OceanBaseMemoryProvider("postgresql://localhost/x", agent_id="a")
     monkeypatch.setenv("HIPPOCAMPUS_URI", "postgresql://localhost/x")
     with pytest.raises(InvalidInput, match="got 'postgresql://localhost/x'"):
         OceanBaseMemoryProvider(agent_id="a")
-    monkeypatch.setenv("HIPPOCAMPUS_URI", "seekdb:///nowhere")
+    monkeypatch.setenv("HIPPOCAMPUS_URI", NOWHERE)
     assert OceanBaseMemoryProvider(agent_id="a").scope == Scope("agents", "a")
     monkeypatch.delenv("HIPPOCAMPUS_URI")
     with pytest.raises(InvalidInput, match="uri or HIPPOCAMPUS_URI must be"):
@@ -340,25 +333,15 @@ def test_commands_work_as_on_postgresql(uri, tmp_path):
     assert "note" == folder["status"] and not (tmp_path / "none").exists()
 
 
-async def test_it_is_served_over_http_and_mcp(uri):
-    scope = Scope("app", "cat")
-    async with open_memory(uri, worker=False) as memory:
-        http = create_app(memory, ServerOptions(auth=False, app=scope.app))
-        transport = httpx.ASGITransport(http)
-        async with (
-            http.router.lifespan_context(http),
-            httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
-        ):
-            body = {"user_id": scope.user, "memories": ["My cat is called Mia."]}
-            assert (await client.post("/remember", json=body)).status_code < 300
-            asked = {"user_id": scope.user, "query": "What is the cat called?"}
-            answer = await client.post("/recall", json=asked)
-            assert answer.status_code == 200 and "Mia" in answer.text
-        async with Client(mcp_server.build(memory, scope.app, "mcp")) as mcp:
-            kept = await mcp.call_tool("remember", {"text": "My cat is called Mia."})
-            assert not kept.is_error, kept.content
-            found = await mcp.call_tool("recall", {"query": "What is the cat called?"})
-            assert not found.is_error and "Mia" in json.dumps(found.structured_content)
+async def test_it_is_served_over_mcp(uri):
+    async with (
+        open_memory(uri, worker=False) as memory,
+        Client(mcp_server.build(memory, "app", "mcp")) as mcp,
+    ):
+        kept = await mcp.call_tool("remember", {"text": "My cat is called Mia."})
+        assert not kept.is_error, kept.content
+        found = await mcp.call_tool("recall", {"query": "What is the cat called?"})
+        assert not found.is_error and "Mia" in json.dumps(found.structured_content)
 
 
 # A server that is reached over TCP, its tables partitioned by the user as on a cluster

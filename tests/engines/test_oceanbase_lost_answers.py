@@ -21,17 +21,21 @@ from long_forms import LONG
 from storage_calls import end_conversation, open_conversation, stored_jobs
 from turns import said
 
-from shared_core import EmbeddingMismatch, Scope, StorageUnavailable
+from shared_core import Conflict, EmbeddingMismatch, Scope, StorageUnavailable
 from shared_core.core.domain import MemoryId, ThreadId
 from shared_core.core.namespaces import memories_namespace, scope_path, to_path
 from shared_core.jobs.scheduled_task import ScheduledTask
+from shared_core.knowledge.run_rows import apply_run
 from shared_core.policies.api_tokens import add_token
 from shared_core.policies.retention import accesses_of, select_accesses
+from shared_core.policies.run_undo import undo_run
 from shared_core.ports.api_tokens import ApiToken
 from shared_core.ports.conversations import SessionRules
 from shared_core.ports.items import MemoryRow, VectorRows
 from shared_core.ports.jobs import JobType, NewJob
+from shared_core.ports.operations import Select
 from shared_core.ports.retention import Accesses, NewAccesses
+from shared_core.ports.runs import RunPlan
 from shared_core.settings import Settings
 from shared_core.storage.oceanbase import retention_timing as timing, vectors
 from shared_core.storage.oceanbase.connection import database as database_module
@@ -153,6 +157,26 @@ async def counted(storage: OceanBaseStorage, user: Scope) -> object:
     return accesses_of(rows)[read].access_count
 
 
+def run(user: Scope, number: int) -> RunPlan:
+    return RunPlan(
+        run_id=UUID(int=number), kind=JobType.FULL_CONSOLIDATION, scope=user, thread_id=None,
+        extractor="rules", started_at=NOW,
+    )  # fmt: skip
+
+
+async def written(storage: OceanBaseStorage, user: Scope) -> object:
+    await apply_run(storage, run(user, 2), lambda: NOW)
+    with pytest.raises(Conflict):
+        await apply_run(storage, run(user, 2), lambda: NOW)
+    [rows] = await storage.read(scope_path(user), [Select("runs", ("number",))])
+    return len(rows)
+
+
+async def undone(storage: OceanBaseStorage, user: Scope) -> object:
+    await storage.transact(scope_path(user), lambda: undo_run(user, UUID(int=1), NOW))
+    return await storage.read(scope_path(user), [Select("runs", ("undone_at",))])
+
+
 async def filled(storage: OceanBaseStorage, user: Scope) -> None:
     await storage.items.put_memories([memory(user, key) for key in "ab"], None)
     await storage.jobs.enqueue(user, ThreadId("t"), job(7))
@@ -173,10 +197,13 @@ async def filled(storage: OceanBaseStorage, user: Scope) -> None:
         (forgotten_scope, 2),
         (erased, (2, 1)),
         (counted, 2),
+        (written, 2),
+        (undone, [[(NOW,)]]),
     ],
 )
 async def test_the_answer_is_the_first_one(storage, user, wire, call, answer, cut):
     await filled(storage, user)
+    await apply_run(storage, run(user, 1), lambda: NOW)
     wire.cut = cut
     assert answer == await call(storage, user)
     assert not wire.cut

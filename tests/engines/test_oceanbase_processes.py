@@ -9,6 +9,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
@@ -33,7 +34,6 @@ from shared_core.settings import Settings
 from shared_core.storage._server_account import find_account, give_to
 from shared_core.storage.oceanbase.connection import embedded, embedded_server
 from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
-from shared_core.storage.oceanbase.connection.embedded import EmbeddedSeekdb
 from shared_core.storage.oceanbase.connection.transactions import Transaction
 from shared_core.storage.oceanbase.storage import OceanBaseStorage
 from tests.integration.http_processes import command as hippocampus
@@ -65,21 +65,11 @@ STAND_IN = """#!/bin/sh
 echo "$TELEMETRY_ENABLED $(umask) $(ps -o sid= -p $$)" > "${1#--base-dir=}/log/found"
 """
 """A program in place of SeekDB, which hides its environment from others."""
-USER = """
-import sys, time
-from pathlib import Path
-from shared_core.storage.oceanbase.connection.embedded import EmbeddedSeekdb
-
-EmbeddedSeekdb(Path(sys.argv[1])).acquire()
-print("joined", flush=True)
-time.sleep(600)
-"""
 READ_AND_LEFT = """
 import asyncio, sys
 from shared_core import Scope, open_memory
 
-reads, sys.argv[1] = sys.argv[1].split()
-memory = open_memory(reads)
+memory = open_memory(sys.argv[1], embedder=lambda texts: [[1.0, 2.0]] * len(texts))
 
 async def main():
     await memory.remember(Scope("app", "ann"), "I sail on Sundays.")
@@ -87,61 +77,6 @@ async def main():
 
 asyncio.run(main())
 """
-
-
-@pytest.mark.tail
-@pytest.mark.timeout(300)
-async def test_a_server_from_its_first_users_to_its_last(tmp_path, monkeypatch):
-    """Two start it at once, root's runs as another user, and it ends with its last user."""
-    folder = tmp_path / "seekdb"
-    folder.mkdir(mode=0o755)
-    uri, texts = f"seekdb://{folder}", ["I like tea.", "我喜欢喝茶。"]
-    beside = subprocess.Popen(
-        [*hippocampus(), "remember", "app", "ana", texts[1], "--uri", uri],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
-    async with open_memory(uri, worker=False) as memory:
-        await memory.remember(ANA, texts[0])
-        told, _ = await asyncio.to_thread(beside.communicate, timeout=240)
-        assert beside.returncode == 0, told.decode()
-        assert set(open_to_others(folder)) <= {folder}  # root's server passes through it
-        assert stat.S_IMODE(folder.stat().st_mode) == (0o711 if os.geteuid() == 0 else 0o700)
-        server = psutil.Process(server_of(folder))
-    await asyncio.to_thread(server.wait, 120)
-    installed, closed = Path(pylibseekdb.__file__).parent, tmp_path / "closed"
-    if os.geteuid() == 0:
-        closed.mkdir(mode=0o700)
-        for name in (installed.name, f"{installed.name}.libs"):
-            shutil.copytree(installed.parent / name, closed / name)
-        monkeypatch.setattr(pylibseekdb, "__file__", str(closed / installed.name / "__init__.py"))
-    async with open_memory(uri, worker=False) as memory:
-        assert {*texts} == {one.text for one in await memory.list_memories(ANA)}
-        server = psutil.Process(server_of(folder))
-        await settings_are_ours(memory)
-        if os.geteuid() == 0:
-            assert server.username() == "pgserver"
-            assert Path(server.exe()).is_relative_to(folder)
-            assert {path.owner() for path in (folder / "store").rglob("*")} == {"pgserver"}
-        user = subprocess.Popen([*warm_python(), "-c", USER, str(folder)], stdout=subprocess.PIPE)
-        assert user.stdout and user.stdout.readline() == b"joined\n"
-    assert server.is_running()
-    user.kill()
-    user.communicate()
-    await asyncio.to_thread(server.wait, 120)
-
-
-async def settings_are_ours(memory: MemoryEngine) -> None:
-    storage: Any = memory._storage
-    level, buffer, session = await storage._database.read(
-        lambda tx: [
-            tx.rows("SHOW PARAMETERS LIKE 'syslog_level'"),
-            tx.rows("SHOW PARAMETERS LIKE '_private_buffer_size'"),
-            tx.rows("SELECT @@session.time_zone, @@session.sql_mode"),
-        ]
-    )
-    assert "ERROR" in level[0] and "0B" in buffer[0]
-    assert session == [("+00:00", "STRICT_ALL_TABLES")]
-    assert any((storage._database.location.folder / "store" / "redo").rglob("*"))
 
 
 def open_to_others(folder: Path) -> list[Path]:
@@ -225,24 +160,20 @@ async def test_a_full_disk_is_told_and_leaves_no_folder_that_looks_like_a_memory
     assert not embedded.is_initialised(folder)
 
 
-async def rows(uri: str, query: str) -> list[tuple[object, ...]]:
-    async with open_memory(uri, worker=False) as memory:
-        database = memory._storage._database  # type: ignore[attr-defined]
-        return [tuple(row) for row in await database.read(lambda tx: tx.rows(query))]
-
-
 @pytest.mark.tail
 @pytest.mark.timeout(240)
-async def test_a_process_that_ends_without_closing_loses_nothing(seekdb):
+async def test_a_process_that_ends_without_closing_loses_nothing(seekdb_dsn):
     """Its reads are counted, and the job in work goes back to the queue; in silence."""
-    lent = [seekdb.lend(), seekdb.lend()]
-    reads, jobs = map(next, lent)
-    assert "" == run(READ_AND_LEFT + REFLECTING + SUBMITTED, f"{reads} {jobs}")
-    assert [(1,)] == await rows(reads, "SELECT access_count FROM memory_access")
-    status = await rows(jobs, "SELECT status, lease_until FROM consolidation_jobs")
-    assert [("pending", None)] == status
-    for one in lent:
-        next(one, None)
+    assert "" == run(READ_AND_LEFT + REFLECTING + SUBMITTED, seekdb_dsn)
+    async with open_memory(seekdb_dsn, worker=False) as memory:
+        storage: Any = memory._storage
+        counts, jobs = await storage._database.read(
+            lambda tx: [
+                tx.rows("SELECT access_count FROM memory_access WHERE access_count > 0"),
+                tx.rows("SELECT status, lease_until FROM consolidation_jobs"),
+            ]
+        )
+    assert (counts, jobs) == ([(1,)], [("pending", None)])
 
 
 async def test_every_table_is_found_at_once_and_tells_bytes_apart(seekdb_dsn):
@@ -469,19 +400,31 @@ async def test_readers_see_a_fact_or_its_successor_and_never_both_or_none(seekdb
         assert {len(state) for state in states} == {1}, states
 
 
-# A server that is killed: one for all of these tests
+# The life of a server: one for all that needs one of its own
+
+USER = """
+import sys, time
+from pathlib import Path
+from shared_core.storage.oceanbase.connection.embedded import EmbeddedSeekdb
+
+EmbeddedSeekdb(Path(sys.argv[1])).acquire()
+print("joined", flush=True)
+time.sleep(600)
+"""
 
 
-@pytest.fixture(scope="module")
-def mortal(tmp_path_factory):
-    """The folder of a server that tests kill, one after the other, each with its own users."""
-    folder = tmp_path_factory.mktemp("mortal") / "seekdb"
-    for one in folder.parents[:2]:
-        one.chmod(0o711)
-    server = EmbeddedSeekdb(folder)
-    server.acquire()
-    yield folder
-    server.release()
+async def settings_are_ours(memory: MemoryEngine) -> None:
+    storage: Any = memory._storage
+    level, buffer, session = await storage._database.read(
+        lambda tx: [
+            tx.rows("SHOW PARAMETERS LIKE 'syslog_level'"),
+            tx.rows("SHOW PARAMETERS LIKE '_private_buffer_size'"),
+            tx.rows("SELECT @@session.time_zone, @@session.sql_mode"),
+        ]
+    )
+    assert "ERROR" in level[0] and "0B" in buffer[0]
+    assert session == [("+00:00", "STRICT_ALL_TABLES")]
+    assert any((storage._database.location.folder / "store" / "redo").rglob("*"))
 
 
 async def until_reachable(memory: MemoryEngine) -> None:
@@ -501,7 +444,7 @@ async def event_ids(memory: MemoryEngine, user: Scope) -> set[str]:
 
 
 async def until_few(database: OceanBaseDatabase, most: int) -> None:
-    """Wait until a database has at most so many connections."""
+    """Wait until a pool keeps at most this number of connections."""
     while True:
         found = await database.read(lambda tx: tx.rows("SHOW PROCESSLIST"))
         if sum(row[3] == database.location.database for row in found) <= most:
@@ -509,21 +452,14 @@ async def until_few(database: OceanBaseDatabase, most: int) -> None:
         await asyncio.sleep(0.1)
 
 
-def dead(server: int) -> None:
-    """Kill a server, and wait until it has ended."""
-    process = psutil.Process(server)
-    process.kill()
-    process.wait(60)
-
-
 class Working:
     """Users of a memory who write and consolidate until the server dies under them."""
 
-    def __init__(self, memory: MemoryEngine) -> None:
+    def __init__(self, memory: MemoryEngine, app: str) -> None:
         self.memory = memory
-        self.users = [Scope("runs", f"user {number}") for number in range(8)]
+        self.users = [Scope(app, f"user {number}") for number in range(6)]
         self.acknowledged, self.reported = list[str](), set[Scope]()
-        self.enough = asyncio.Event()
+        self.enough = threading.Event()
 
     async def write(self) -> None:
         for number in count(1):
@@ -547,26 +483,93 @@ class Working:
         if len(self.acknowledged) >= 20 and len(self.reported) >= 2:
             self.enough.set()
 
-    async def until_killed(self, server: int) -> None:
+    async def until_killed(self, uri: str, folder: Path) -> None:
         """Work until 20 turns and two runs are told of, kill the server, and end."""
         writing = asyncio.create_task(self.write())
         runs = [asyncio.create_task(self.consolidate(user)) for user in self.users]
-        await self.enough.wait()
-        os.kill(server, signal.SIGKILL)
+        await dying(uri, folder, self.enough)
         writing.cancel()  # it may start the server anew, and would go on
         await asyncio.wait([writing, *runs])
 
+    async def lost_nothing(self) -> None:
+        assert set(self.acknowledged) <= await event_ids(self.memory, ANA)
+        for user in self.users:
+            found = await statements(self.memory, user)
+            assert len(found) in ((4,) if user in self.reported else (0, 4)), (user, found)
+        await let_go(self.memory)
+        for user in self.users:
+            await self.memory.consolidate(user, "t")
+            assert len(await statements(self.memory, user)) == 4
+            assert len(await self.memory.runs(user)) == 1
 
-async def dying(uri: str, folder: Path) -> None:
-    """Kill the server within a transaction that has written and is not committed."""
+
+class Cancelled:
+    """Twenty tasks of a memory that write, read and consolidate, and are cancelled at random."""
+
+    def __init__(self, memory: MemoryEngine) -> None:
+        self.memory, self.chance = memory, random.Random(0)
+        self.users = [Scope("many", f"user {number}") for number in range(4)]
+        self.acknowledged = set[tuple[Scope, str]]()
+        self.numbers, self.calls, self.over = count(100), count(), False
+
+    async def append(self, user: Scope) -> None:
+        event = said(number := next(self.numbers), f"Note number {number}.")
+        await self.memory.append_events(user, f"t{number % 3}", [event])
+        self.acknowledged.add((user, event.event_id))
+
+    async def export(self, user: Scope) -> None:
+        async with aclosing(self.memory.export(user)) as exported:
+            for _ in range(self.chance.randrange(9)):
+                await anext(exported, None)
+
+    async def consolidate(self, user: Scope) -> None:
+        await self.memory.consolidate(user, "t1")
+
+    async def recall(self, user: Scope) -> None:
+        await self.memory.recall(user, "note", limit=3)
+
+    async def go_on(self) -> None:
+        verbs = [self.append, self.append, self.append, self.export, self.consolidate, self.recall]
+        while not self.over:
+            call = self.chance.choice(verbs)(self.chance.choice(self.users))
+            limit_s = self.chance.choice([None, self.chance.uniform(0.001, 0.05)])
+            with suppress(TimeoutError, StorageUnavailable, Conflict):
+                await asyncio.wait_for(call, limit_s)
+            next(self.calls)
+
+    async def written(self, more: int) -> None:
+        goal = len(self.acknowledged) + more
+        while len(self.acknowledged) < goal:  # noqa: ASYNC110 # the tasks count on
+            await asyncio.sleep(0.02)
+
+    async def beside(self, kill: Callable[[], Awaitable[None]]) -> None:
+        """Go on before and after a call that kills the server; lose and leak nothing."""
+        await asyncio.gather(*(told(self.memory, user) for user in self.users))
+        tasks = [asyncio.create_task(self.go_on()) for _ in range(20)]
+        await self.written(20)
+        await kill()
+        await self.written(20)
+        self.over = True
+        done, pending = await asyncio.wait(tasks, timeout=200)
+        assert not pending and next(self.calls) > 40
+        assert [task.exception() for task in done] == [None] * len(tasks)
+        await until_reachable(self.memory)
+        held = {(user, one) for user in self.users for one in await event_ids(self.memory, user)}
+        assert self.acknowledged <= held
+
+
+async def dying(uri: str, folder: Path, enough: threading.Event) -> None:
+    """Kill the server after an event, in a transaction that has written and is not committed."""
     database = OceanBaseDatabase(Settings(uri=uri, home=folder))
     await database.open()
+    server = server_of(folder)
 
     def work(tx: Transaction) -> None:
-        tx.lock("/app/ana/")
-        row = ("/app/ana/", "x" * 1_000_000, datetime.now(UTC))
+        tx.lock("/app/carl/")
+        row = ("/app/carl/", "x" * 1_000_000, datetime.now(UTC))
         tx.insert("shared_state", ("tenant_id", "state", "updated_at"), [row])
-        dead(server_of(folder))
+        assert enough.wait(60)
+        os.kill(server, signal.SIGKILL)
         raise LookupError
 
     with pytest.raises(LookupError):
@@ -574,44 +577,37 @@ async def dying(uri: str, folder: Path) -> None:
     await database.close()
 
 
-@pytest.mark.tail
-@pytest.mark.timeout(300)
-async def test_a_server_that_dies_loses_nothing_that_was_reported_and_keeps_no_lock(mortal):
-    """Ten connections were idle, and a call is never sent twice.
+async def nothing_is_lost_when_it_dies(uri: str, folder: Path, number: int) -> None:
+    """Kill a server below runs, cancelled calls, idle connections and an open transaction.
 
-    SeekDB would keep the lock of an uncommitted transaction for good, once a part of it is in its
-    log.
+    A call is never sent twice. SeekDB would keep the lock of an uncommitted transaction for good,
+    once a part of it is in its log.
     """
-    uri = f"seekdb://{mortal}"
-    async with open_memory(uri, worker=False, track_access=False) as memory:
-        [key] = await memory.remember(ANA, "I like tea.")
-        working = Working(memory)
+    options: dict[str, Any] = {"worker": False, "track_access": False}
+    async with (
+        open_memory(uri, **options) as memory,
+        open_memory(uri, **options) as idle,
+        open_memory(uri, **options, pool_size=4) as small,
+    ):
+        working, cancelled = Working(memory, f"runs {number}"), Cancelled(small)
         for user in working.users:
             await told(memory, user)
-        await asyncio.gather(*(memory.list_memories(ANA) for _ in range(10)))
-        await working.until_killed(server_of(mortal))
-        await until_reachable(memory)
-        for user in working.users:
-            found = await statements(memory, user)
-            assert len(found) in ((4,) if user in working.reported else (0, 4)), (user, found)
-        await let_go(memory)
-        for user in working.users:
-            await memory.consolidate(user, "t")
-            assert len(await statements(memory, user)) == 4
-            assert len(await memory.runs(user)) == 1
-        await asyncio.gather(*(memory.list_memories(ANA) for _ in range(10)))
-        await dying(uri, mortal)
-        async with open_memory(uri, worker=False) as other:  # before the first has noticed
-            assert set(working.acknowledged) <= await event_ids(other, ANA)
-        free = OceanBaseDatabase(Settings(uri=uri, home=mortal, statement_timeout_s=20))
+        await asyncio.gather(*(idle.list_memories(ANA) for _ in range(10)))
+        await cancelled.beside(lambda: working.until_killed(uri, folder))
+        [hit, *_] = await idle.recall(
+            ANA, "I like tea.", limit=3
+        )  # ten of its connections are lost
+        assert hit.memory.text == "I like tea."
+        await working.lost_nothing()
+        free = OceanBaseDatabase(Settings(uri=uri, home=folder, statement_timeout_s=20))
         await free.open()
-        await free.write(lambda tx: tx.lock("/app/ana/"))
+        await free.write(lambda tx: tx.lock("/app/carl/"))
         assert await free.read(lambda tx: tx.rows("SELECT 1 FROM shared_state")) == []
         await free.close()
-        dead(server_of(mortal))
-        assert key in [found.key for found in await memory.list_memories(ANA, limit=1000)]
-        [hit, *_] = await memory.recall(ANA, "I like tea.", limit=3)
-        assert hit.memory.text == "I like tea."
+        database: Any = small._storage._database  # type: ignore[attr-defined]
+        own = [*database._threads._pool._threads]
+        assert len(own) <= 4
+    assert not any(one.is_alive() for one in own)
 
 
 def until_stopped(server: int) -> None:
@@ -621,14 +617,10 @@ def until_stopped(server: int) -> None:
             time.sleep(0.01)
 
 
-@pytest.mark.tail
-@pytest.mark.timeout(120)
-async def test_a_server_that_hangs_holds_nobody_for_ever(mortal):
-    settings = Settings(uri=f"seekdb://{mortal}", home=Path(), statement_timeout_s=0.5)
-    one = OceanBaseDatabase(settings)
+async def nobody_is_held_while_it_hangs(uri: str, server: int) -> None:
+    one = OceanBaseDatabase(Settings(uri=uri, home=Path(), statement_timeout_s=0.5))
     await one.open()
     assert await one.read(lambda tx: tx.one("SELECT 1")) == (1,)
-    server = server_of(mortal)
     os.kill(server, signal.SIGSTOP)
     try:
         until_stopped(server)
@@ -641,59 +633,47 @@ async def test_a_server_that_hangs_holds_nobody_for_ever(mortal):
 
 
 @pytest.mark.tail
-@pytest.mark.timeout(300)
-async def test_many_that_are_cancelled_beside_a_server_that_dies_leak_and_lose_nothing(mortal):
-    chance, users = random.Random(0), [Scope("many", f"user {number}") for number in range(4)]
-    options: dict[str, Any] = {"worker": False, "track_access": False, "pool_size": 4}
-    async with open_memory(f"seekdb://{mortal}", **options) as memory:
-        await asyncio.gather(*(told(memory, user) for user in users))
-        acknowledged, numbers, over = set[tuple[Scope, str]](), count(100), False
-        calls = count()
-
-        async def append(user: Scope) -> None:
-            event = said(number := next(numbers), f"Note number {number}.")
-            await memory.append_events(user, f"t{number % 3}", [event])
-            acknowledged.add((user, event.event_id))
-
-        async def export(user: Scope) -> None:
-            async with aclosing(memory.export(user)) as exported:
-                for _ in range(chance.randrange(9)):
-                    await anext(exported, None)
-
-        async def consolidate(user: Scope) -> None:
-            await memory.consolidate(user, "t1")
-
-        async def recall(user: Scope) -> None:
-            await memory.recall(user, "note", limit=3)
-
-        async def go_on() -> None:
-            verbs = [append, append, append, export, consolidate, recall]
-            while not over:
-                call = chance.choice(verbs)(chance.choice(users))
-                limit_s = chance.choice([None, chance.uniform(0.001, 0.05)])
-                with suppress(TimeoutError, StorageUnavailable, Conflict):
-                    await asyncio.wait_for(call, limit_s)
-                next(calls)
-
-        async def written(more: int) -> None:
-            goal = len(acknowledged) + more
-            while len(acknowledged) < goal:  # noqa: ASYNC110 # the tasks count on
-                await asyncio.sleep(0.02)
-
-        tasks = [asyncio.create_task(go_on()) for _ in range(20)]
-        for _ in range(4 if LONG else 1):
-            await written(20)
-            os.kill(server_of(mortal), signal.SIGKILL)
-        await written(20)
-        over = True
-        done, pending = await asyncio.wait(tasks, timeout=200)
-        assert not pending and next(calls) > 40
-        assert [task.exception() for task in done] == [None] * len(tasks)
-        await until_reachable(memory)
-        held = {(user, one) for user in users for one in await event_ids(memory, user)}
-        assert acknowledged <= held
-        database = memory._storage._database  # type: ignore[attr-defined]
-        own = [*database._threads._pool._threads]
-        assert len(own) <= 4
-        await until_few(database, 4)
-    assert not any(one.is_alive() for one in own)
+@pytest.mark.timeout(400)
+async def test_a_server_from_its_first_users_to_its_last(tmp_path, monkeypatch):
+    """Two start it at once; it is killed and starts again, root's as another user; it hangs; it is
+    killed in the middle of much; it ends with its last user."""
+    folder = tmp_path / "seekdb"
+    folder.mkdir(mode=0o755)
+    uri, texts = f"seekdb://{folder}", ["I like tea.", "我喜欢喝茶。"]
+    beside = subprocess.Popen(
+        [*hippocampus(), "remember", "app", "ana", texts[1], "--uri", uri],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    async with open_memory(uri, worker=False) as memory:
+        await memory.remember(ANA, texts[0])
+        printed, _ = await asyncio.to_thread(beside.communicate, timeout=240)
+        assert beside.returncode == 0, printed.decode()
+        assert set(open_to_others(folder)) <= {folder}  # root's server passes through it
+        assert stat.S_IMODE(folder.stat().st_mode) == (0o711 if os.geteuid() == 0 else 0o700)
+        installed, closed = Path(pylibseekdb.__file__).parent, tmp_path / "closed"
+        if os.geteuid() == 0:
+            closed.mkdir(mode=0o700)
+            for name in (installed.name, f"{installed.name}.libs"):
+                shutil.copytree(installed.parent / name, closed / name)
+            there = str(closed / installed.name / "__init__.py")
+            monkeypatch.setattr(pylibseekdb, "__file__", there)
+        await settings_are_ours(memory)
+        await asyncio.gather(*(memory.list_memories(ANA) for _ in range(10)))
+        server = psutil.Process(server_of(folder))
+        server.kill()
+        await asyncio.to_thread(server.wait, 120)
+        assert {*texts} == {one.text for one in await memory.list_memories(ANA)}  # it starts again
+        await nobody_is_held_while_it_hangs(uri, server_of(folder))
+        for number in range(4 if LONG else 1):
+            await nothing_is_lost_when_it_dies(uri, folder, number)
+        server = psutil.Process(server_of(folder))
+        if os.geteuid() == 0:
+            assert server.username() == "pgserver"
+            assert Path(server.exe()).is_relative_to(folder)
+            assert {path.owner() for path in (folder / "store").rglob("*")} == {"pgserver"}
+        user = subprocess.Popen([*warm_python(), "-c", USER, str(folder)], stdout=subprocess.PIPE)
+        assert user.stdout and user.stdout.readline() == b"joined\n"
+    assert server.is_running()
+    user.kill()
+    user.communicate()
+    await asyncio.to_thread(server.wait, 120)

@@ -1,6 +1,11 @@
-"""Every operation and condition on both engines, and the types of their values."""
+"""Every operation and condition on both engines, the types of their values, and policies: what they
+see, what they commit, and for whom they wait."""
 
-from datetime import UTC, datetime, timedelta
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -19,19 +24,30 @@ from operation_rows import (
     returned,
     rows_of,
     thread,
+    until,
     write,
 )
+from turns import said
 
-from shared_core import Conflict
-from shared_core.core.domain import MemoryId
+from shared_core import Conflict, Scope
+from shared_core.core.domain import MemoryId, ThreadId
+from shared_core.policies.conversations import end_conversation
+from shared_core.ports.conversations import Session, SessionRules, SessionStatus
+from shared_core.ports.events import EventRow
 from shared_core.ports.items import MemoryRow, VectorRows
+from shared_core.ports.jobs import JobType, NewJob
 from shared_core.ports.operations import (
     Aggregate,
     Delete,
     Insert,
     Join,
+    Last,
     Member,
+    Operation,
+    Policy,
+    Row,
     Select,
+    TenantBusy,
     Update,
     UpdateEach,
     Verb,
@@ -45,35 +61,23 @@ from shared_core.ports.operations import (
     one_of_rows,
     open_after,
 )
+from shared_core.ports.storage import Storage
 
 # Types
 
 
 async def test_values_come_back_in_their_python_type(storage):
-    given = memory(
-        1, value={"a": [1, 2.5, None, "ü"], "b": {}}, importance=7, text="it's\\ %s 中😀"
-    )
-    await write(storage, Insert("memories", MEMORY, [given]))
-    columns = [name for name in MEMORY if name != "terms"]
-    [row] = await rows_of(storage, "memories", *columns)
-    assert list(row) == [
-        value for name, value in zip(MEMORY, given, strict=True) if name in columns
-    ]
-    kinds = dict(zip(columns, map(type, row), strict=True))
-    assert kinds["memory_id"] is UUID
-    assert kinds["importance"] is float
-    assert (
-        row[columns.index("occurred_at")].tzinfo is UTC
-        or not row[columns.index("occurred_at")].utcoffset()
-    )
-
-
-async def test_moments_of_other_zones_come_back_in_utc(storage):
     there = datetime.fromisoformat("2026-03-01T20:00:00.000001+08:00")
-    await write(storage, Insert("memories", MEMORY, [memory(1, occurred_at=there)]))
-    [(moment,)] = await rows_of(storage, "memories", "occurred_at")
-    assert moment == there
-    assert moment.utcoffset() == timedelta()
+    given = memory(
+        1, value={"a": [1, 2.5, None, "ü"], "b": {}}, importance=7.0, text="it's\\ %s 中😀",
+        occurred_at=there,
+    )  # fmt: skip
+    await write(storage, Insert("memories", MEMORY, [given]))
+    expected = {name: one for name, one in zip(MEMORY, given, strict=True) if name != "terms"}
+    [row] = await rows_of(storage, "memories", *expected)
+    assert list(row) == list(expected.values())
+    assert [*map(type, row)] == [*map(type, expected.values())]
+    assert dict(zip(expected, row, strict=True))["occurred_at"].utcoffset() == timedelta()
 
 
 async def test_words_are_stored_as_a_written_memory_stores_them(storage):
@@ -90,33 +94,28 @@ async def test_words_are_stored_as_a_written_memory_stores_them(storage):
     assert "told" in first
 
 
+TOKEN = ("token_id", "secret_hash", "label", "users", "created_at")
+MARK = ("address_hash", "updated_at", "deleted_at")
+POLICY = (
+    "kind", "fades", "decay_rate", "threshold", "min_age_days", "archive_after_days",
+    "erase_after_days", "with_history", "updated_at",
+)  # fmt: skip
+OF_ALL_TYPES: list[tuple[str, tuple[str, ...], list[tuple[object, ...]]]] = [
+    ("api_tokens", TOKEN, [("a", bytes(range(32)), "", ['quote"s', "back\\slash", "{},", ""], NOW),
+                           ("b", bytes(32), "b", [], NOW), ("c", b"'" * 32, "c", None, NOW)]),
+    ("retention_policies", POLICY, [("item", False, 0.1, 1.0, 7.0, 30.5, 1e9, True, NOW)]),
+    ("import_marks", MARK, [(b"", NOW, None), (b"\1" * 32, NOW, NOW)]),  # of no item, too
+]  # fmt: skip
+
+
 async def test_lists_booleans_and_bytes(storage):
-    token = ("token_id", "secret_hash", "label", "users", "created_at")
-    rows = [
-        ("a", bytes(range(32)), "", ['quote"s', "back\\slash", "{},", ""], NOW),
-        ("b", bytes(32), "b", [], NOW),
-        ("c", b"'" * 32, "c", None, NOW),
-    ]
-    await write(storage, Insert("api_tokens", token, rows))
-    assert await rows_of(storage, "api_tokens", *token, order=("token_id",)) == rows
-    policy = (
-        "kind", "fades", "decay_rate", "threshold", "min_age_days", "archive_after_days",
-        "erase_after_days", "with_history", "updated_at",
-    )  # fmt: skip
-    row = ("item", False, 0.1, 1, 7, 30.5, 1e9, True, NOW)
-    await write(storage, Insert("retention_policies", policy, [row]))
-    [found] = await rows_of(storage, "retention_policies", *policy)
-    assert found == row
-    assert [type(value) for value in found[1:4]] == [bool, float, float]
-
-
-async def test_an_import_mark_of_no_item_is_empty(storage):
-    rows = [(b"", NOW, None), (b"\1" * 32, NOW, NOW)]
-    names = ("address_hash", "updated_at", "deleted_at")
-    await write(storage, Insert("import_marks", names, rows))
-    assert sorted(await rows_of(storage, "import_marks", *names)) == rows
-    found = await rows_of(storage, "import_marks", *names, where=(equal("address_hash", b""),))
-    assert found == rows[:1]
+    for table, names, rows in OF_ALL_TYPES:
+        await write(storage, Insert(table, names, rows))
+        found = await rows_of(storage, table, *names, order=names[:1])
+        assert found == rows
+        assert [*map(type, found[0])] == [*map(type, rows[0])]
+        first = (equal(names[0], rows[0][0]),)
+        assert await rows_of(storage, table, *names, where=first) == rows[:1]
 
 
 async def test_a_payload_may_be_missing(storage):
@@ -239,22 +238,15 @@ async def test_joins_by_key(five):
         ("e1", "k00001", 7, {"content": "text 1"}),
         ("e2", "k00002", None, {"content": "text 2"}),
     ]
-    unread = await rows_of(
-        five,
-        "memory_sources",
-        "event_id",
-        joins=joins,
-        where=(is_null("a.memory_id"), equal("thread_id", "t"), begins_with("m.key", "k")),
-    )
-    assert unread == [("e2",)]
-    counted = (Aggregate("count"), Aggregate("max", "a.access_count"))
-    assert await rows_of(five, "memory_sources", *counted, joins=joins) == [(2, 7)]
-    assert (
-        await rows_of(
-            five, "memory_sources", "m.key", joins=joins, where=(equal("m.key", "k00009"),)
+    for where, expected in (
+        ((is_null("a.memory_id"), equal("thread_id", "t"), begins_with("m.key", "k")), [("e2",)]),
+        ((equal("m.key", "k00009"),), []),
+    ):
+        assert expected == await rows_of(
+            five, "memory_sources", "event_id", joins=joins, where=where
         )
-        == []
-    )
+    counts = (Aggregate("count"), Aggregate("max", "a.access_count"))
+    assert await rows_of(five, "memory_sources", *counts, joins=joins) == [(2, 7)]
 
 
 async def test_aggregates(storage):
@@ -265,49 +257,21 @@ async def test_aggregates(storage):
     ]
     await write(storage, Insert("memories", MEMORY, rows))
     columns = (
-        Aggregate("count"),
-        Aggregate("sum", "term_count"),
-        Aggregate("bytes", "text"),
-        Aggregate("max", "occurred_at"),
-        Aggregate("min", "key"),
-    )
+        Aggregate("count"), Aggregate("sum", "term_count"), Aggregate("bytes", "text"),
+        Aggregate("max", "occurred_at"), Aggregate("min", "key"),
+    )  # fmt: skip
     [whole] = await rows_of(storage, "memories", *columns)
     assert whole == (3, 6, 8, NOW + timedelta(seconds=3), "k00001")
     assert [type(value) for value in whole[:3]] == [int, int, int]
     grouped = await rows_of(storage, "memories", "thread_id", *columns)
-    assert sorted(grouped, key=repr) == sorted(
-        [
-            ("t", 2, 4, 6, NOW + timedelta(seconds=2), "k00001"),
-            (None, 1, 2, 2, NOW + timedelta(seconds=3), "k00003"),
-        ],
-        key=repr,
-    )
+    assert sorted(grouped, key=repr) == [
+        ("t", 2, 4, 6, NOW + timedelta(seconds=2), "k00001"),
+        (None, 1, 2, 2, NOW + timedelta(seconds=3), "k00003"),
+    ]
     nobody = (equal("memory_id", number(9)),)
-    assert await rows_of(storage, "memories", *columns, where=nobody) == [(0, 0, 0, None, None)]
     assert await rows_of(storage, "memories", "key", *columns, where=nobody) == []
-    of_none = (one_of("memory_id", []),)
-    assert await rows_of(storage, "memories", *columns, where=of_none) == [(0, 0, 0, None, None)]
-
-
-async def test_vectors_of_memories(new_storage):
-    await write(new_storage, memories(*range(1, 6)))
-    count = Select("embeddings", (Aggregate("count"),))
-    assert await new_storage.read(ANA, [count]) == [[(0,)]]
-    await new_storage.use_model("small", 3)
-    keys = ["k00001", "k00004", "nowhere"]
-    vectors = VectorRows(
-        model="small",
-        addresses=[(("app", "ana", "facts"), key) for key in keys],
-        fields=["text"] * 3,
-        vectors=np.ones((3, 3), dtype=np.float32),
-    )
-    for _ in range(2):  # those that are there stay
-        await write(new_storage, Verb("add_vectors", (vectors,)))
-    where = (one_of("memory_id", [number(1), number(2)]), equal("model", "small"))
-    found = await new_storage.read(
-        ANA, [count, Select("embeddings", ("memory_id", "field"), where)]
-    )
-    assert found == [[(2,)], [(number(1), "text")]]
+    for where in (nobody, (one_of("memory_id", []),)):
+        assert await rows_of(storage, "memories", *columns, where=where) == [(0, 0, 0, None, None)]
 
 
 async def test_a_member_of_a_json_column(storage):
@@ -341,15 +305,9 @@ async def test_long_lists(storage):
     )
     assert await places(storage, everyone) == list(range(1, MANY + 1))
     assert await places(storage, everyone, pairs) == list(range(1, MANY + 1))
-    assert await places(storage, everyone, order=("-occurred_at",), limit=3) == [
-        MANY,
-        MANY - 1,
-        MANY - 2,
-    ]
-    first = await rows_of(
-        storage, "memories", "key", where=(everyone,), order=("memory_id",), limit=2
-    )
-    assert first == [("k00001",), ("k00002",)]
+    newest = await places(storage, everyone, order=("-occurred_at",), limit=3)
+    assert newest == [MANY, MANY - 1, MANY - 2]
+    assert await places(storage, everyone, order=("memory_id",), limit=2) == [1, 2]
     kinds = await rows_of(storage, "memories", "kind", where=(everyone,), is_distinct=True)
     assert kinds == [("item",)]
     counted = (
@@ -389,23 +347,16 @@ async def test_a_key_that_exists_is_a_conflict(five):
 
 async def test_an_existing_row_is_kept_or_updated(five):
     rows = [memory(2, text="new", importance=9), memory(7, text="seven")]
-    await write(five, Insert("memories", MEMORY, rows, exists="keep"))
-    assert await rows_of(five, "memories", "text", where=(equal("memory_id", number(2)),)) == [
-        ("text 2",)
-    ]
-    await write(five, Insert("memories", MEMORY, rows, exists="update", update=("text",)))
-    found = await rows_of(
-        five, "memories", "text", "importance", where=(equal("memory_id", number(2)),)
-    )
-    assert found == [("new", 5)]
+    at_two = equal("key", "k00002")
+    for exists, expected in (("keep", ("text 2", 5)), ("update", ("new", 5))):
+        update = ("text",) if exists == "update" else ()
+        await write(five, Insert("memories", MEMORY, rows, exists, update))
+        assert await rows_of(five, "memories", "text", "importance", where=(at_two,)) == [expected]
     assert await places(five) == [1, 2, 3, 4, 5, 7]
-
-
-async def test_a_second_unique_key_is_no_row_to_update(five):
     other = memory(8, key="k00002", text="another memory at this address")
-    with pytest.raises(Conflict):
+    with pytest.raises(Conflict):  # a second unique key is no row to update
         await write(five, Insert("memories", MEMORY, [other], exists="update", update=("text",)))
-    assert await rows_of(five, "memories", "text", where=(equal("key", "k00002"),)) == [("text 2",)]
+    assert await rows_of(five, "memories", "text", where=(at_two,)) == [("new",)]
 
 
 async def test_the_only_row_of_a_tenant(storage):
@@ -429,9 +380,8 @@ async def test_no_rows_to_write(five):
         Update("memories", {"text": ""}, (one_of("memory_id", []),)),
         Delete("memories", (one_of("memory_id", []),)),
     )
-    assert await rows_of(five, "memories", Aggregate("count"), Aggregate("bytes", "text")) == [
-        (5, 30)
-    ]
+    counts = (Aggregate("count"), Aggregate("bytes", "text"))
+    assert await rows_of(five, "memories", *counts) == [(5, 30)]
 
 
 async def test_update_returns_the_rows_as_they_are_now(five):
@@ -501,3 +451,312 @@ async def test_what_hangs_on_a_memory_goes_with_it(five):
     assert await rows_of(five, "memories", Aggregate("count"), tenant=BEN) == [(5,)]
     await write(five, Delete("memories", ()))
     assert await places(five) == []
+
+
+# Transactions
+
+
+def last(*operations: Operation, returns: object = None) -> Callable[[], Policy[Any]]:
+    """Return a policy of one batch."""
+
+    def policy() -> Policy[Any]:
+        yield Last(operations)
+        return returns
+
+    return policy
+
+
+class Paused:
+    """A policy that waits after its first batch until it is let go."""
+
+    def __init__(self, policy: Callable[[], Policy[Any]]) -> None:
+        self._policy, self._loop = policy, asyncio.get_running_loop()
+        self.is_held, self.goes_on = asyncio.Event(), asyncio.Event()
+
+    def __call__(self) -> Policy[Any]:
+        policy = self._policy()
+        rows = yield next(policy)
+        self._loop.call_soon_threadsafe(self.is_held.set)
+        yield from until(self.goes_on)
+        try:
+            while True:
+                rows = yield policy.send(rows)
+        except StopIteration as end:
+            return end.value
+
+
+def counted(place: int) -> Callable[[], Policy[int]]:
+    """Return a policy that counts the memories, and writes one."""
+
+    def policy() -> Policy[int]:
+        [[(count,)]] = yield [Select("memories", (Aggregate("count"),))]
+        yield Last([memories(place)])
+        return int(count)
+
+    return policy
+
+
+async def test_a_tenant_reads_and_writes_its_own_rows(five):
+    at_two = (equal("memory_id", number(2)),)
+    await write(
+        five,
+        Update("memories", {"text": "changed"}, ()),
+        UpdateEach("memories", ("memory_id",), ("importance",), [(number(1), 10)]),
+        Insert("memories", MEMORY, [memory(3, text="over")], "update", ("text",)),
+        Delete("memories", at_two),
+        tenant=BEN,
+    )
+    assert await places(five) == [1, 2, 3, 4, 5]
+    assert await rows_of(five, "memories", "text", where=at_two) == [("text 2",)]
+    found = await rows_of(five, "memories", "text", "importance", tenant=ANA, order=("key",))
+    assert found == [(f"text {place}", 5) for place in range(1, 6)]
+    assert await rows_of(five, "memories", "key", tenant=ALONE) == []
+
+
+async def test_later_batches_see_earlier_ones(storage):
+    def policy() -> Policy[tuple[int, int]]:
+        [_, [(before,)]] = yield [memories(1), Select("memories", (Aggregate("count"),))]
+        [[(found,)]] = yield [Select("memories", (Aggregate("count"),), (equal("key", "k00001"),))]
+        yield Last([memories(2)])
+        return before, found
+
+    assert await storage.transact(ANA, policy) == (1, 1)
+    assert await places(storage) == [1, 2]
+
+
+async def test_a_policy_without_a_last_batch_writes_nothing(five):
+    """And after the last batch no rows are sent."""
+    closed = []
+
+    def ends_with_rows() -> Policy[object]:
+        return (yield Last([Select("memories", ("key",))]))
+
+    def changes_its_mind() -> Policy[str]:
+        yield [memories(7), thread("t")]
+        return "changed its mind"
+
+    def does_nothing() -> Policy[int]:
+        return 7
+        yield []
+
+    def raises() -> Policy[None]:
+        try:
+            yield [memories(7)]
+            raise LookupError("half-way")
+        finally:
+            closed.append(True)
+
+    assert await five.transact(ANA, ends_with_rows) == []
+    assert await five.transact(ANA, changes_its_mind) == "changed its mind"
+    assert await five.transact(ANA, does_nothing) == await five.query(ANA, does_nothing) == 7
+    with pytest.raises(LookupError, match="half-way"):
+        await five.transact(ANA, raises)
+    assert closed == [True]
+    assert await places(five) == [1, 2, 3, 4, 5]
+    assert await rows_of(five, "threads", "thread_id") == []
+
+
+async def test_a_query_reads_one_moment(storage):
+    def twice() -> Policy[list[object]]:
+        [first] = yield [Select("memories", (Aggregate("count"),))]
+        [second] = yield [Select("memories", (Aggregate("count"),))]
+        return [first, second]
+
+    reader = Paused(twice)
+    reading = asyncio.create_task(storage.query(ANA, reader))
+    await reader.is_held.wait()
+    await write(storage, memories(1))
+    reader.goes_on.set()
+    assert await reading == [[(0,)], [(0,)]]
+    assert await places(storage) == [1]
+
+
+async def test_writers_of_a_tenant_wait_for_each_other(storage):
+    await write(storage, Insert("extraction_counts", ("extractions",), [(0,)]))
+
+    def policy() -> Policy[None]:
+        [[(count,)]] = yield [Select("extraction_counts", ("extractions",))]
+        yield Last([Update("extraction_counts", {"extractions": count + 1}, ())])
+
+    await asyncio.gather(*(storage.transact(ANA, policy) for _ in range(20)))
+    assert await rows_of(storage, "extraction_counts", "extractions") == [(20,)]
+
+
+async def test_a_busy_tenant_is_skipped(storage):
+    policy = last(memories(2), returns="done")
+    assert await storage.transact(BEN, policy, lock="skip") == "done"  # a tenant never seen before
+    held = Paused(counted(1))
+    holder = asyncio.create_task(storage.transact(ANA, held))
+    await held.is_held.wait()
+    try:
+        with pytest.raises(TenantBusy):
+            await storage.transact(ANA, policy, lock="skip")
+        with pytest.raises(TenantBusy):
+            await storage.transact_all({ANA: policy, "/app/di/": policy}, lock="skip")
+        assert await storage.transact("/app/cy/", policy, lock="skip") == "done"
+        several = {"/app/di/": policy, "/app/el/": policy}  # tenants never seen before
+        assert await storage.transact_all(several, lock="skip") == dict.fromkeys(several, "done")
+        assert await storage.transact(ANA, policy, lock="none") == "done"
+    finally:
+        held.goes_on.set()
+    assert await holder == 0
+    assert await places(storage) == [1, 2]
+    assert await storage.transact(BEN, last(memories(3)), lock="skip") is None
+
+
+async def test_rows_that_others_hold_are_left_out(five):
+    first = Select("memories", ("key",), (equal("memory_id", number(1)),), lock="update")
+    skipping = Select("memories", ("memory_id",), lock="skip", order=("key",), limit=2)
+
+    def locking() -> Policy[list[Row]]:
+        [rows] = yield [first]
+        yield Last([])
+        return rows
+
+    held = Paused(locking)
+    holding = asyncio.create_task(five.transact(ANA, held))
+    await held.is_held.wait()
+    try:
+        assert await returned(five, skipping, lock="none") == [(number(2),), (number(3),)]
+    finally:
+        held.goes_on.set()
+    assert await holding == [("k00001",)]
+    assert await returned(five, skipping, lock="none") == [(number(1),), (number(2),)]
+
+
+async def test_policies_of_several_tenants_are_one_transaction(storage):
+    def nothing_to_do() -> Policy[int]:
+        yield [Select("memories", ("key",))]
+        yield [Select("memories", ("key",))]
+        return -1
+
+    found = await storage.transact_all(
+        {BEN: counted(1), ANA: counted(2), "/app/cy/": nothing_to_do}
+    )
+    assert found == {BEN: 0, ANA: 0, "/app/cy/": -1}
+    assert await places(storage) == [2]
+    with pytest.raises(Conflict):
+        await storage.transact_all({ANA: counted(3), BEN: counted(1)})
+    assert await places(storage) == [2]
+    assert await storage.transact_all({}) == {}
+
+
+async def test_a_policy_runs_again_after_a_deadlock(five):
+    """Two policies without locks take two rows in opposite order, each after the other's first."""
+    started = 0
+    takes = [0, 0]
+
+    def crossing(which: int) -> Any:
+        mine, other = number(1 + which), number(2 - which)
+
+        def policy() -> Policy[None]:
+            nonlocal started
+            started += 1
+            row = Update("memories", {"text": f"by {which}"}, (equal("memory_id", mine),))
+            yield [row]
+            takes[which] += 1
+            while not all(takes):
+                yield [Select("threads", ("thread_id",))]
+            yield Last([Update("memories", {"author": "x"}, (equal("memory_id", other),))])
+
+        return policy
+
+    await asyncio.gather(*(five.transact(ANA, crossing(which), lock="none") for which in (0, 1)))
+    assert started > 2
+    found = await rows_of(five, "memories", "text", "author", order=("key",), limit=2)
+    assert found == [("by 0", "x"), ("by 1", "x")]
+
+
+# Verbs
+
+
+async def vectors_at(storage: Storage) -> list[int]:
+    """Return the numbers of the memories that have a vector of model "m"."""
+    where = (one_of("memory_id", [number(place) for place in range(1, 6)]), equal("model", "m"))
+    found = await rows_of(storage, "embeddings", "memory_id", "field", where=where)
+    assert {field for _, field in found} <= {"text"}
+    otherwise = await storage.reembedding.embedded_otherwise("another model", None, 100)
+    assert {one.memory_id for one in otherwise} == {memory_id for memory_id, _ in found}
+    return sorted(memory_id.int for memory_id, _ in found)
+
+
+async def test_vectors_go_with_their_memories(new_storage):
+    def added(*keys: str) -> Verb:
+        rows = VectorRows(
+            addresses=[(("app", "ana", "facts"), key) for key in keys], fields=["text"] * len(keys),
+            vectors=np.ones((len(keys), 3), dtype=np.float32), model="m",
+        )  # fmt: skip
+        return Verb("add_vectors", (rows,))
+
+    await write(new_storage, memories(*range(1, 6)))
+    assert await rows_of(new_storage, "embeddings", Aggregate("count")) == [(0,)]
+    await new_storage.use_model("m", 3)
+    for _ in range(2):  # those that are there stay
+        await write(new_storage, added("k00001", "k00004", "nowhere"), Verb("add_vectors", (None,)))
+    assert await vectors_at(new_storage) == [1, 4]
+    moved = Update("embeddings", {"memory_id": number(2)}, (equal("memory_id", number(1)),))
+    await write(new_storage, moved)
+    assert await vectors_at(new_storage) == [2, 4]
+    await write(new_storage, Delete("embeddings", (one_of("memory_id", [number(2), number(3)]),)))
+    assert await vectors_at(new_storage) == [4]
+    await write(new_storage, Delete("memories", (equal("memory_id", number(4)),)))
+    assert await rows_of(new_storage, "embeddings", Aggregate("count")) == [(0,)]
+    assert await places(new_storage) == [1, 2, 3, 5]
+
+
+async def test_a_policy_yields_verbs(storage):
+    turns = [
+        EventRow(event=said(str(place), f"turn {place}", NOW), memory_id=number(place),
+                 logged=False, value={}, terms=["turn"])
+        for place in (1, 2)
+    ]  # fmt: skip
+    job = NewJob(job_id=number(9), job_type=JobType.FAST_REPLAY, run_after=NOW)
+
+    def policy() -> Policy[tuple[Sequence[Row], Sequence[Row]]]:
+        [first] = yield [Verb("append_turns", ("t", turns[:1]))]
+        [second] = yield [Verb("append_turns", ("t", turns))]
+        yield Last([Verb("enqueue", ("t", job))])
+        return first, second
+
+    assert await storage.transact(ANA, policy) == ([("1",)], [("2",)])
+    assert await places(storage) == [1, 2]
+    found = await rows_of(storage, "consolidation_jobs", "job_id", "status", "result", "attempts")
+    assert found == [(number(9), "pending", {}, 0)]
+
+
+# A turn that comes in while a session ends is in one session, and both count right
+
+SESSIONS = Scope("app", "ana")
+RULES = SessionRules(timeout=timedelta(hours=1), max_duration=timedelta(days=1), max_events=9)
+JOB = NewJob(job_id=UUID(int=1), job_type=JobType.DEEP_REFLECTION, run_after=NOW)
+
+
+async def hear(storage: Storage, place: int) -> Session:
+    new_id = ThreadId(f"conversation:{place}")
+    heard = await storage.conversations.hear_turn(
+        SESSIONS, new_id, said(place, f"turn {place}", NOW), RULES, 0, [], once=False
+    )
+    assert heard.stored
+    return heard.session
+
+
+@pytest.mark.parametrize("turns", [0, 1])
+async def test_a_turn_that_comes_while_a_session_ends_is_in_the_next_one(storage, turns):
+    for place in range(turns):
+        await hear(storage, place)
+    ending = Paused(partial(end_conversation, SESSIONS, JOB, RULES, NOW, if_over=False))
+    ends = asyncio.create_task(storage.transact(ANA, ending))
+    await ending.is_held.wait()
+    hearing = asyncio.create_task(hear(storage, 7))
+    await asyncio.sleep(0)
+    ending.goes_on.set()
+    ended, active = await ends, await hearing
+    assert (ended is not None) == bool(turns)
+    found = await rows_of(
+        storage, "conversations", "thread_id", "status", "event_count", tenant=ANA
+    )
+    assert (active.session_id, SessionStatus.ACTIVE, 1) in found
+    assert len(found) == turns + 1
+    events = await rows_of(storage, "events", "thread_id", "event_id", tenant=ANA)
+    assert (active.session_id, "e7") in events
+    assert len(events) == turns + 1
