@@ -1,5 +1,7 @@
 """Talks to look at in the inspector, the addresses of its pages, and the inspector as a process."""
 
+import html
+import json
 import re
 import subprocess
 import time
@@ -7,8 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
+import httpx
 from turns import START, said
 from warm_python import warm_python
 
@@ -32,6 +36,24 @@ def link(path: str, scope: Scope | None = None, **params: str) -> str:
     """Return the address of a page, of a user, below the address of the inspector."""
     named = {} if scope is None else {"app": scope.app, "user": scope.user}
     return f"{path}?{urlencode(named | params)}"
+
+
+def sent(address: str, language: str = "en") -> list[str]:
+    """Return all texts on a page as the server sends it, without a browser; first its title."""
+    answer = httpx.get(address, headers={"accept-language": language}, timeout=60)
+    assert 200 == answer.status_code, answer.text
+    title = re.search("<title>(.*?)</title>", answer.text)
+    elements = re.search(r"parseElements\(String\.raw`(.*?)`", answer.text, re.DOTALL)
+    assert title and elements
+    return [html.unescape(title[1]), *_texts(json.loads(html.unescape(elements[1])))]
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _texts(one)
 
 
 async def tell(memory: MemoryEngine, scope: Scope, texts: Sequence[str]) -> None:

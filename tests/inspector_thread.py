@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import nicegui
 import uvicorn
@@ -29,6 +30,13 @@ class UploadFolder(tempfile.TemporaryDirectory[str]):
         shutil.rmtree(name, ignore_errors=True)
 
 
+class StillChart(nicegui.ui.echart):
+    """A chart that is complete at once: a browser without a graphics card draws each frame."""
+
+    def __init__(self, options: dict[str, Any], *args: Any, **more: Any) -> None:
+        super().__init__({"animation": False, **options}, *args, **more)
+
+
 class RunningInspector:
     """The inspector of this process: NiceGUI allows one. Nobody needs a token.
 
@@ -41,6 +49,7 @@ class RunningInspector:
         self.memory = open_memory(dsn, worker=False)
         self._open = ServerOptions(auth=False)
         app = create_app(self.memory, self._open, inspector_options(dsn, None, None))
+        nicegui.ui.echart = StillChart  # type: ignore[misc]
         privacy_transfer.tempfile = SimpleNamespace(TemporaryDirectory=UploadFolder)
         self._shown: Inspector = nicegui.app.state.inspector
         self._server = uvicorn.Server(

@@ -17,7 +17,7 @@ from benchmarks.fuzz_requests import Client, Mutator, Request
 from shared_core import open_memory, run_sync
 from tests.integration.http_processes import serving
 
-EXAMPLES, ODD_REQUESTS = (12, 200) if LONG else (2, 60)
+EXAMPLES, ODD_REQUESTS = (12, 200) if LONG else (1, 40)
 UNTIMED = settings(
     max_examples=EXAMPLES,
     deadline=None,

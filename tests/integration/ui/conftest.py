@@ -8,7 +8,7 @@ import pytest
 from browser import running_browser, visitor
 from inspector import ANA, LIN, TALKS, fill, tell
 from inspector_thread import RunningInspector
-from playwright.sync_api import Browser, BrowserContext
+from playwright.sync_api import Browser, Page
 
 from shared_core import Scope, open_memory, run_sync
 
@@ -63,40 +63,23 @@ def browser():
         yield found
 
 
-def opened(browser: Browser, inspector: RunningInspector, **options: Any) -> BrowserContext:
-    """Return a new window, with the options of visitor(), in which nothing moves."""
+def opened(browser: Browser, inspector: RunningInspector, **options: Any) -> Page:
+    """Return a page in a new window, with the options of visitor(), in which nothing moves."""
     context = visitor(browser, base_url=f"{inspector.address}/", **options)
     context.add_init_script(NOTHING_MOVES)
-    return context
-
-
-@pytest.fixture(scope="package")
-def windows(browser):
-    """The windows of the browser by their options: each has read the scripts of the pages once."""
-    return {}
-
-
-@pytest.fixture
-def window(browser, windows, inspector):
-    """Returns a window without cookies, with the options of visitor()."""
-
-    def open_window(**options: Any) -> BrowserContext:
-        key = tuple(sorted(options.items()))
-        if key not in windows:
-            windows[key] = opened(browser, inspector, **options)
-        windows[key].clear_cookies()
-        return windows[key]
-
-    yield open_window
-    for one in windows.values():
-        for page in one.pages:
-            page.close()
+    return context.new_page()
 
 
 @pytest.fixture(scope="package")
 def one_page(browser, inspector):
     """The page for all tests of one visitor: a new one costs two processes."""
-    return opened(browser, inspector).new_page()
+    return opened(browser, inspector)
+
+
+@pytest.fixture(scope="package")
+def one_phone(browser, inspector):
+    """The page for all tests of a Chinese phone."""
+    return opened(browser, inspector, locale="zh-CN", width=390, height=844, dark=True)
 
 
 @pytest.fixture
@@ -105,6 +88,13 @@ def page(one_page):
     one_page.context.clear_cookies()
     yield one_page
     one_page.goto("nothing")  # the page that says so leaves the memory alone
+
+
+@pytest.fixture
+def phone(one_phone):
+    """A page of a Chinese phone with a dark screen."""
+    yield one_phone
+    one_phone.goto("nothing")
 
 
 @pytest.fixture(autouse=True)

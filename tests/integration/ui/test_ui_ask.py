@@ -99,12 +99,12 @@ def test_no_text_of_a_memory_or_question_is_html(page, scope, inspector):
     assert not page.locator("main img").count()
 
 
-def test_a_chinese_page_marks_chinese_words(window):
-    page = window(locale="zh-CN", width=390, height=844, dark=True).new_page()
-    page.goto(link("ask", LIN, q="我的猫叫什么？"))
-    expect(page.locator(".hit .text", has_text="团团").first.locator("mark").first).to_be_visible()
-    expect(page.locator("[role=status]")).to_contain_text("条记忆")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+def test_a_chinese_page_marks_chinese_words(phone):
+    phone.goto(link("ask", LIN, q="我的猫叫什么？"))
+    hit = phone.locator(".hit .text", has_text="团团").first
+    expect(hit.locator("mark").first).to_be_visible()
+    expect(phone.locator("[role=status]")).to_contain_text("条记忆")
+    assert phone.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 def test_the_overview_counts_the_whole_memory_or_one_user(whole, page):
@@ -127,12 +127,12 @@ def test_the_overview_counts_the_whole_memory_or_one_user(whole, page):
     expect(page.get_by_role("link", name="by month")).to_have_attribute("aria-current", "true")
 
 
-def test_a_token_opens_its_application_or_users_alone(inspector, ana, lin, window):
+def test_a_token_opens_its_application_or_users_alone(inspector, ana, lin, page):
     memory, elsewhere = inspector.memory, Scope("elsewhere", f"bob {uuid.uuid4().hex}")
     run_sync(memory.append_events(elsewhere, "thread-b", [said("b1", "I like tea.")]))
     with inspector.showing(auth=True):
         for users, shown in ((None, "2"), ([ana.user], "1")):
-            page = window().new_page()
+            page.context.clear_cookies()
             page.goto(link(""))
             secret = run_sync(memory.tokens.create(ana.app, users=users)).text
             page.locator("input[name=token]").fill(secret)

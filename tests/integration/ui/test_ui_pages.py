@@ -1,11 +1,9 @@
 """Each page of the inspector in a real browser: languages, accessibility, and text that is HTML."""
 
-import uuid
-
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from browser import in_browser
-from inspector import ANA, LIN, link, tell
+from inspector import ANA, LIN, TALKS, link, sent, tell
 from long_forms import LONG
 from playwright.sync_api import Page, expect
 
@@ -25,13 +23,9 @@ TITLES = {
     "runs": ("Runs and jobs", "运行与任务"),
     "privacy": ("Privacy", "隐私"),
 }
-QUESTIONS = {"en": "Where do I live?", "zh-CN": "我住在哪里？"}
-SCRIPT = '<img src=x onerror="window.ran=1"><script>window.ran=1</script>{{window.ran=1}}'
-
-
-def ask(path: str, locale: str = "en") -> dict[str, str]:
-    """Return the question of the page that asks; nothing for other pages."""
-    return {"q": QUESTIONS[locale]} if path == "ask" else {}
+ASKED = {"ask": {"q": "Where do I live?"}}
+SCRIPT = '<img src=x onerror="window.ran=1"><script>window.ran=1</script><b>{{window.ran=1}}</b>'
+CONTRAST = "axe.run({runOnly: ['color-contrast']}).then(found => found.violations)"
 
 
 def settled(page: Page, url: str) -> None:
@@ -39,64 +33,92 @@ def settled(page: Page, url: str) -> None:
     page.goto(url)
     expect(page.locator("main h1")).to_be_visible()
     expect(page.locator("main .q-spinner, main .q-skeleton")).to_have_count(0)
-    page.wait_for_load_state("networkidle")
+
+
+def assert_accessible(page: Page) -> None:
+    found = Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa"]})
+    assert 0 == found.violations_count, f"{page.url}: {found.generate_report()}"
 
 
 @pytest.fixture
-def watched(window):
-    """Opens a page that must have no error, of which no script may speak."""
+def watched(page):
+    """A page that must have no error, of which no script may speak."""
     faults: list[str] = []
-
-    def opened(**options: object) -> Page:
-        page = window(**options).new_page()
-        page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on("console", lambda said: said.type == "error" and faults.append(said.text))
-        page.on("dialog", lambda dialog: faults.append(dialog.message))
-        return page
-
-    yield opened
+    listeners = {
+        "pageerror": lambda error: faults.append(str(error)),
+        "console": lambda said: said.type == "error" and faults.append(said.text),
+        "dialog": lambda dialog: faults.append(dialog.message),
+    }
+    for event, listener in listeners.items():
+        page.on(event, listener)
+    yield page
+    for event, listener in listeners.items():
+        page.remove_listener(event, listener)
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size({"width": 1280, "height": 800})
     assert [] == faults
 
 
-@pytest.mark.tail
-@pytest.mark.parametrize("locale", QUESTIONS)
-def test_each_page_speaks_the_language_of_the_browser_and_is_accessible(locale, watched):
-    scope = ANA if locale == "en" else LIN
-    page = watched(locale=locale)
-    for path, titles in TITLES.items():
-        settled(page, link(path, scope, **ask(path, locale)))
-        expect(page.locator("main h1")).to_have_text(titles[locale != "en"])
-        expect(page.locator("html")).to_have_attribute("lang", locale[:2])
-        if locale == "en" or LONG:  # the pages differ in their words alone
-            found = Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa"]})
-            assert 0 == found.violations_count, f"/{path}: {found.generate_report()}"
+@pytest.fixture(scope="module")
+def hostile(inspector):
+    """A user whose names and turns are partly HTML."""
+    scope = Scope(f"app {SCRIPT}", f"user {SCRIPT}")
+    texts = [f"I live in {SCRIPT}.", f"My dog is called Rex {SCRIPT}.", *TALKS[ANA]]
+    run_sync(tell(inspector.memory, scope, texts))
+    return scope
 
 
 @pytest.mark.tail
-def test_each_page_fits_a_phone_and_a_dark_screen(watched):
-    page = watched(width=390, height=844, dark=True)
-    for path in TITLES:
-        settled(page, link(path, ANA, **ask(path)))
-        wide = page.evaluate("document.documentElement.scrollWidth")
-        assert wide <= 390, f"/{path} is {wide} pixels wide"
-        contrast = Axe().run(page, options={"runOnly": ["color-contrast"]})
-        assert 0 == contrast.violations_count, f"/{path}: {contrast.generate_report()}"
+@pytest.mark.parametrize("path", TITLES)
+def test_a_page_is_accessible_fits_a_dark_phone_and_makes_no_html_of_texts(path, watched, hostile):
+    settled(watched, link(path, hostile, **ASKED.get(path, {})))
+    expect(watched.locator("main h1")).to_have_text(TITLES[path][0])
+    expect(watched.locator("html")).to_have_attribute("lang", "en")
+    assert not watched.evaluate("'ran' in window")
+    assert 0 == watched.locator("img[src='x']").count()
+    assert_accessible(watched)
+    watched.emulate_media(color_scheme="dark")
+    watched.set_viewport_size({"width": 390, "height": 844})
+    expect(watched.locator("body.body--dark")).to_have_count(1)
+    watched.wait_for_function("document.documentElement.scrollWidth <= 390")
+    assert [] == watched.evaluate(CONTRAST)
 
 
 @pytest.mark.tail
-def test_no_text_of_a_memory_becomes_html(watched, inspector):
-    hostile = Scope(f"app {uuid.uuid4().hex} {SCRIPT}", f"user {SCRIPT}")
-    texts = [f"I live in {SCRIPT}.", f"My dog is called Rex {SCRIPT}."]
-    run_sync(tell(inspector.memory, hostile, texts))
-    page = watched()
-    for path in [*(path for path in TITLES if path != "memories"), "memories"]:
-        settled(page, link(path, hostile, **ask(path)))
-        assert not page.evaluate("'ran' in window"), path
-        assert 0 == page.locator("img[src='x']").count(), path
-    expect(page.get_by_text(f"I live in {SCRIPT}.").first).to_be_visible()
-    page.get_by_role("link", name="I live in").first.click()
-    expect(page.get_by_text(SCRIPT).first).to_be_visible()
-    assert not page.evaluate("'ran' in window")
+def test_the_page_of_a_hostile_memory_makes_no_html_of_it(watched, hostile):
+    settled(watched, link("memories", hostile))
+    expect(watched.get_by_text(f"I live in {SCRIPT}.").first).to_be_visible()
+    watched.get_by_role("link", name="I live in <").first.click()
+    expect(watched.get_by_text(SCRIPT).first).to_be_visible()
+    assert not watched.evaluate("'ran' in window")
+
+
+@pytest.mark.parametrize("path", TITLES)
+def test_the_server_titles_each_page_in_the_language_of_the_browser(path, inspector):
+    for language, scope, title in zip(("en", "zh-CN"), (ANA, LIN), TITLES[path], strict=True):
+        texts = sent(f"{inspector.address}/{link(path, scope, **ASKED.get(path, {}))}", language)
+        assert f"{title} · pg-hippocampus" == texts[0]
+
+
+@pytest.mark.parametrize("path", [*TITLES] if LONG else ["memories", "timeline", "forgetting"])
+def test_a_phone_shows_pages_in_chinese_without_scrolling_sideways(path, phone):
+    settled(phone, link(path, LIN, **ASKED.get(path, {})))
+    expect(phone.locator("main h1")).to_have_text(TITLES[path][1])
+    expect(phone.locator("html")).to_have_attribute("lang", "zh")
+    if path in ("memories", "timeline"):
+        expect(phone.get_by_text("我住在杭州。").first).to_be_visible()
+    assert phone.evaluate("document.documentElement.scrollWidth") <= 390
+    if LONG:  # the pages differ in their words alone
+        assert_accessible(phone)
+
+
+def test_a_phone_shows_a_memory_in_chinese_without_scrolling_sideways(phone, inspector):
+    listed = run_sync(inspector.memory.list_memories(LIN))
+    key = next(one.key for one in listed if one.text == "我住在杭州。")
+    settled(phone, link("memory", LIN, key=key))
+    expect(phone.locator("main h1")).to_contain_text("记忆")
+    expect(phone.get_by_text("我住在杭州。").first).to_be_visible()
+    assert phone.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 def test_language_and_dark_mode_are_switched_in_place_and_kept(page):

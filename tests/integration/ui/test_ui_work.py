@@ -2,15 +2,14 @@
 
 import json
 import socket
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
 from browser import in_browser
-from inspector import ANA, link
+from inspector import ANA, link, sent
 from inspector_actions import act, close
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import Page, expect
 from turns import said
 
 from shared_core import MemoryEngine, Scope, open_memory, run_sync
@@ -191,13 +190,11 @@ def login(
     return dict(answer.cookies)
 
 
-def logged_in(window: Callable[..., BrowserContext], cookies: dict[str, str], address: str) -> Page:
-    """Return a page in a window with the cookie of a login."""
-    context = window()
-    context.add_cookies(
+def logged_in(page: Page, cookies: dict[str, str], address: str) -> None:
+    """Give a page the cookie of a login."""
+    page.context.add_cookies(
         [{"name": name, "value": value, "url": address} for name, value in cookies.items()]
     )
-    return context.new_page()
 
 
 def test_a_token_reaches_only_its_own(locked, memory, ana, lin, bob):
@@ -236,11 +233,8 @@ def test_a_token_reaches_only_its_own(locked, memory, ana, lin, bob):
     assert 303 == asked({}, "export", ana).status_code
 
 
-def test_a_token_imports_only_its_own(
-    locked, memory, ana, lin, bob,
-    window, tmp_path,
-):  # fmt: skip
-    page = logged_in(window, login(memory, locked, ana.app, "ana", days=2), locked)
+def test_a_token_imports_only_its_own(locked, memory, ana, lin, bob, page, tmp_path):
+    logged_in(page, login(memory, locked, ana.app, "ana", days=2), locked)
     page.goto(link("privacy", ana))
     for one in (lin, bob):
         file = tmp_path / "other.jsonl"
@@ -251,8 +245,8 @@ def test_a_token_imports_only_its_own(
     expect(page.get_by_role("button", name="Import", exact=True)).to_have_count(0)
 
 
-def test_a_new_token_may_not_outlive_its_maker(locked, memory, ana, window):
-    page = logged_in(window, login(memory, locked, ana.app, days=2), locked)
+def test_a_new_token_may_not_outlive_its_maker(locked, memory, ana, page):
+    logged_in(page, login(memory, locked, ana.app, days=2), locked)
     page.goto(link("privacy"))
     page.get_by_role("button", name="Create a token", exact=True).click()
     page.get_by_role("dialog").get_by_role("button", name="Create a token").click()
@@ -262,13 +256,29 @@ def test_a_new_token_may_not_outlive_its_maker(locked, memory, ana, window):
 @pytest.mark.parametrize(
     ("path", "shown", "labels"),
     [
-        ("memories", "My dog is called Pickle.", ("Forget", "Pin", "Remember")),
-        ("forgetting", "built in", ("Set the preset", "Run forgetting now")),
         ("runs", "4 turns read", ("Undo", "Consolidate now", "Reflect now")),
-        ("privacy", "Receipts", ("Erase everything of ana", "Create a token")),
+        ("privacy", "Receipts", ("Erase everything of ana", "nicegui-upload")),
     ],
 )
-def test_read_only_pages_offer_nothing(page, inspector, path, shown, labels):
+def test_read_only_pages_offer_nothing(inspector, path, shown, labels):
+    thread = {"thread": "thread-1"} if path == "runs" else {}
+    address = f"{inspector.address}/{link(path, ANA, **thread)}"
+    assert {*labels} <= {*sent(address)}
+    with inspector.showing(read_only=True):
+        texts = sent(address)
+    assert any(shown in one for one in texts)
+    assert {*labels}.isdisjoint(texts)
+    assert not [one for one in texts if "Create a token" in one]
+
+
+@pytest.mark.parametrize(
+    ("path", "shown", "labels"),
+    [
+        ("memories", "My dog is called Pickle.", ("Forget", "Pin", "Remember")),
+        ("forgetting", "built in", ("Set the preset", "Run forgetting now")),
+    ],
+)
+def test_read_only_pages_of_tables_offer_nothing(page, inspector, path, shown, labels):
     with inspector.showing(read_only=True):
         page.goto(link(path, ANA, thread="thread-1"))
         expect(page.get_by_text(shown).first).to_be_visible()
