@@ -79,6 +79,11 @@ def tree(finished: InMemorySpanExporter) -> set[tuple[str | None, str]]:
     return {(span.parent and names.get(span.parent.span_id), span.name) for span in ended}
 
 
+def depths() -> dict[str, int]:
+    """Return how many jobs of each state the metrics show."""
+    return {at.attributes["hippocampus.job.state"]: at.value for at in points()[QUEUE]}
+
+
 def of(operation: str) -> dict[str, str]:
     return {"hippocampus.operation": operation}
 
@@ -173,10 +178,8 @@ async def test_the_queue_of_all_users_is_shown(dsn):
         soon = Scope("three", "cat")
         await memory.append_events(soon, "t", turns("I ski."), later=True, delay_s=3600)
         memory._queue_size._read_again_at = 0.0
+        assert {"waiting": 1, "due": 2, "running": 0, "dead": 0} == depths()
         found = points()
-        assert {"waiting": 1, "due": 2, "running": 0, "dead": 0} == {
-            point.attributes["hippocampus.job.state"]: point.value for point in found[QUEUE]
-        }
         assert 0 < found["hippocampus.queue.age"][0].value
         system = "oceanbase" if dsn.startswith("seekdb") else "postgresql"
         assert system in str(found["db.client.connection.wait_time"])
@@ -217,8 +220,7 @@ async def test_jobs_are_spans_with_an_outcome(dsn, spans):
         await memory.append_events(ANA, "bad", turns("I live in Porto."))
         assert "failed" == (await memory.jobs.run(ANA, "bad")).status
         memory._queue_size._read_again_at = 0.0
-        dead = {point.attributes["hippocampus.job.state"]: point.value for point in points()[QUEUE]}
-    assert 1 == dead["dead"]
+        assert 1 == depths()["dead"]
     assert 1 == grown.of("hippocampus.job.duration", done | {"hippocampus.job.outcome": "given_up"})
     assert "no fact" not in str([span.to_json() for span in spans.get_finished_spans()])
 
